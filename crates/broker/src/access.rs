@@ -1,4 +1,4 @@
-//! Who may come in, and who may do what. Every protocol's verb and every HTTP route asks [`Access::permit`].
+//! Authentication and authorization. Every verb of every protocol and every HTTP route is decided by [`permit`].
 
 mod guesses;
 mod login;
@@ -21,17 +21,17 @@ pub use self::password::PasswordHash;
 pub use self::users::{UserRecord, Users};
 pub use self::verbs::{Need, Verb, permit, permit_exchange, permit_queue};
 
-/// How the default exchange is spelled where an empty name would not be seen.
+/// The name of the default exchange in texts, where its real name (empty) would not be visible.
 pub const DEFAULT_EXCHANGE_ALIAS: &str = "amq.default";
 
-/// What a user may do to the resources of one kind of verb.
+/// The resources that one permission covers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reach {
     Everything,
     Nothing,
 }
 
-/// The permission triple (behaviour G).
+/// The permissions of a user in one virtual host (docs/compatibility.md, Security).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Permissions {
     pub configure: Reach,
@@ -45,7 +45,7 @@ impl Permissions {
 
     pub const NONE: Self = Self { configure: Reach::Nothing, write: Reach::Nothing, read: Reach::Nothing };
 
-    /// The three as the reference has them, patterns of names: all names, or none.
+    /// Returns configure, write and read as name patterns, as RabbitMQ shows them: `.*` for all names, empty for none.
     pub fn patterns(&self) -> [&'static str; 3] {
         [self.configure, self.write, self.read].map(|reach| match reach {
             Reach::Everything => ".*",
@@ -53,7 +53,7 @@ impl Permissions {
         })
     }
 
-    /// Reads [`Permissions::patterns`] back. `None`: a pattern is neither all nor none.
+    /// Parses [`Permissions::patterns`]. Returns `None` if a pattern is neither `.*` nor empty.
     pub fn from_patterns([configure, write, read]: [&str; 3]) -> Option<Self> {
         let reach = |pattern: &str| match pattern {
             ".*" => Some(Reach::Everything),
@@ -73,18 +73,18 @@ impl Permissions {
     }
 }
 
-/// A user that a node has at first.
+/// A user that a new node starts with.
 #[derive(Clone, Debug)]
 pub struct User {
     pub name: Arc<str>,
     pub password: Secret,
     pub tags: Vec<String>,
-    /// Only from this machine (`loopback_users`).
+    /// The user may log in from this machine only (`loopback_users`).
     pub loopback_only: bool,
     pub permissions: HashMap<Arc<str>, Permissions>,
 }
 
-/// A user who has shown who he is.
+/// An authenticated user.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Identity {
     pub user: Arc<str>,
@@ -96,13 +96,13 @@ impl Identity {
         self.tags.iter().any(|t| t == tag)
     }
 
-    /// Whoever reads the metrics port. This is no user: the operator decides who reaches the port.
+    /// The identity of a client of the metrics port. It is not a user: the operator decides who can reach the port.
     pub fn metrics_reader() -> Self {
         Self { user: "".into(), tags: [String::from("monitoring")].into() }
     }
 }
 
-/// What a user may be allowed to do to a resource.
+/// A permission that a user can have on a resource.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Permission {
     Configure,
@@ -114,18 +114,18 @@ impl Permission {
     pub const ALL: [Self; 3] = [Self::Configure, Self::Write, Self::Read];
 }
 
-/// What a verb is done to.
+/// The resource that a verb acts on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Resource<'a> {
     Exchange(&'a str),
     Queue(&'a str),
     Policy(&'a str),
     OperatorPolicy(&'a str),
-    /// A connection, by the name of its user.
+    /// A connection, identified by the name of its user.
     Connection(&'a str),
 }
 
-/// A refusal, worded as the reference words it (behaviour B.3).
+/// A refusal, in RabbitMQ's words (docs/compatibility.md, Security).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AccessRefused {
     pub reason: String,
@@ -137,18 +137,18 @@ impl fmt::Display for AccessRefused {
     }
 }
 
-/// What the doors of a node share: the users as the catalog has them, and who has failed to be one of late. Gates ask the
-/// catalog of their own shard for permissions, and not this.
+/// The state that all entry points of a node share: the current users, and the recent failed logins by address. Gates
+/// do not use it for permissions. They ask the catalog of their own shard.
 #[derive(Debug, Default)]
 pub struct Access {
     users: Mutex<Arc<Users>>,
-    /// Only from this machine (`loopback_users`).
+    /// Users who may log in from this machine only (`loopback_users`).
     loopback_users: HashSet<Arc<str>>,
     guesses: Guesses,
 }
 
 impl Access {
-    /// These are the users of a node whose catalog has never held one.
+    /// Creates the state with the first users. They count only while the catalog has never had a user.
     pub fn new(first: impl IntoIterator<Item = User>) -> Self {
         let (mut users, mut loopback_users) = (Users::default(), HashSet::new());
         for User { name, password, tags, loopback_only, permissions } in first {
@@ -163,46 +163,46 @@ impl Access {
         Self { users: Mutex::new(Arc::new(users)), loopback_users, guesses: Guesses::default() }
     }
 
-    /// These users, too, may come from this machine only.
+    /// Adds users who may log in from this machine only.
     #[must_use]
     pub fn with_loopback_users(mut self, names: impl IntoIterator<Item = Arc<str>>) -> Self {
         self.loopback_users.extend(names);
         self
     }
 
-    /// The users as they are now.
+    /// Returns the current users.
     pub fn users(&self) -> Arc<Users> {
         self.users.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// The catalog has changed them.
+    /// Replaces the users after the catalog has changed them.
     pub fn publish(&self, users: Arc<Users>) {
         *self.users.lock().unwrap_or_else(PoisonError::into_inner) = users;
     }
 
-    /// Checks who somebody is. This may take its time: no shard waits for it.
+    /// Checks a login. This may be slow: no shard waits for it.
     ///
     /// # Errors
-    /// The user is unknown, or the password is another; or too many such have come from there; or there is no user for the
-    /// nameless.
+    /// The user is unknown or the password is wrong; too many logins from the address have failed; or the user for
+    /// anonymous logins does not exist.
     pub fn check(&self, login: &Login) -> Result<Identity, LoginRefused> {
         let Login { credentials, from, at_ms } = login;
         match credentials {
-            Credentials::Plain { .. } if self.guesses.are_too_many(*from, *at_ms) => {
+            Credentials::Plain { .. } if self.guesses.is_blocked(*from, *at_ms) => {
                 Err(LoginRefused::TooManyFailures)
             }
             Credentials::Plain { user, password } => {
                 let users = self.users();
                 let right = match users.get(user) {
                     Some(known) => Some(known).filter(|known| known.hash.is_of(password)),
-                    // As long as with one that is known.
+                    // Hashes all the same, so that the time does not reveal whether the user exists.
                     None => {
-                        let _ = std::hint::black_box(PasswordHash::NOBODYS.is_of(password));
+                        let _ = std::hint::black_box(PasswordHash::UNKNOWN_USER.is_of(password));
                         None
                     }
                 };
                 right.map(UserRecord::identity).ok_or_else(|| {
-                    self.guesses.note(*from, *at_ms);
+                    self.guesses.record_failure(*from, *at_ms);
                     LoginRefused::UnknownUserOrPassword
                 })
             }
@@ -212,10 +212,10 @@ impl Access {
         }
     }
 
-    /// Whether the user may come from there.
+    /// Checks whether the user may log in from this address.
     ///
     /// # Errors
-    /// A user for this machine alone who comes from elsewhere.
+    /// The user may log in from this machine only, and the address is not a loopback address.
     pub fn check_origin(&self, identity: &Identity, peer: IpAddr) -> Result<(), AccessRefused> {
         if self.loopback_users.contains(&identity.user) && !peer.to_canonical().is_loopback() {
             return Err(AccessRefused {
@@ -225,10 +225,10 @@ impl Access {
         Ok(())
     }
 
-    /// Decides whether the user may do this, by the one table. For whoever has no catalog at hand.
+    /// Decides by the table of verbs whether the user may do this. For callers that have no catalog.
     ///
     /// # Errors
-    /// A condition of the verb does not hold.
+    /// A condition of the verb is not met.
     pub fn permit(
         &self,
         identity: &Identity,
@@ -307,8 +307,8 @@ mod tests {
             (0..1000).take_while(|n| wrong(*n) == Err(LoginRefused::UnknownUserOrPassword)).count();
         assert!((1..100).contains(&looked_at), "{looked_at}");
         assert_eq!(login(&access, "u", "p", 0), Err(LoginRefused::TooManyFailures));
-        assert!(login(&access, "u", "p", 1000).is_ok(), "one is forgiven");
-        assert!((0..1000).all(|_| login(&access, "u", "p", 1000).is_ok()), "who knows it is not counted");
+        assert!(login(&access, "u", "p", 1000).is_ok(), "one failure is forgiven");
+        assert!((0..1000).all(|_| login(&access, "u", "p", 1000).is_ok()), "correct logins are not counted");
     }
 
     #[test]
@@ -327,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn loopback_users_stay_home() {
+    fn loopback_users_log_in_from_this_machine_only() {
         let (access, identity) = access(Permissions::ALL);
         assert!(access.check_origin(&identity, "127.0.0.1".parse().unwrap()).is_ok());
         assert!(access.check_origin(&identity, "::ffff:127.0.0.1".parse().unwrap()).is_ok());

@@ -1,30 +1,30 @@
-//! Plain counts of what went through; `admin` gives them names and labels.
+//! Plain counters of what passed through the broker. `admin` gives them names and labels.
 
-/// Counts of one shard, or the sum over shards. All only grow, but for the last three.
+/// The counters of one shard, or the sum over shards. All of them only grow, except the last three.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
     /// Messages that publishers sent.
     pub received: u64,
-    /// Of those, the ones that want a receipt.
+    /// Of the received messages, those whose publisher wants a receipt.
     pub received_confirm: u64,
     /// Messages that reached at least one queue.
     pub routed: u64,
-    /// Receipts given.
+    /// Receipts sent to publishers.
     pub confirmed: u64,
-    /// Settled messages that no queue wanted.
+    /// Settled messages that reached no queue.
     pub unroutable_dropped: u64,
-    /// Unsettled messages that no queue wanted: released.
+    /// Unsettled messages that reached no queue and were released.
     pub unroutable_returned: u64,
     pub from_classic: Deliveries,
     pub from_streams: Deliveries,
     /// Direct replies.
     pub from_volatile: Deliveries,
-    /// Durable messages that went before they were written.
+    /// Durable messages that were settled or dropped before they were written.
     pub never_written: u64,
     pub dead_lettered_expired: u64,
     pub dead_lettered_rejected: u64,
     pub dead_lettered_maxlen: u64,
-    /// Replies that their link had no credit or no place for.
+    /// Replies that were dropped because their link had no credit or did not exist.
     pub replies_dropped: u64,
     pub auth_attempts: u64,
     pub auth_attempts_succeeded: u64,
@@ -34,25 +34,25 @@ pub struct Counters {
     /// Channels, and sessions of AMQP 1.0, which RabbitMQ counts as channels.
     pub channels_opened: u64,
     pub deprecated: DeprecatedUses,
-    /// Declarations that were granted, over any protocol, also those of queues that were there.
+    /// Accepted declarations of queues over any protocol, including those of existing queues.
     pub queues_declared: u64,
-    /// Of those, the ones that made a queue.
+    /// Of these declarations, those that created a queue.
     pub queues_created: u64,
     pub queues_deleted: u64,
-    /// Now.
+    /// The current number, as for the next two.
     pub connections: u64,
     pub publishers: u64,
     pub consumers: u64,
 }
 
-/// Features that clients should not use any more, by RabbitMQ's names.
+/// Features that clients should no longer use, by RabbitMQ's names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Deprecated {
     /// `amqp_address_v1`: a link to an address of format v1.
     AmqpAddressV1,
 }
 
-/// How often each [`Deprecated`] feature was used.
+/// The number of times that each [`Deprecated`] feature was used.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DeprecatedUses {
     amqp_address_v1: u64,
@@ -80,16 +80,16 @@ impl DeprecatedUses {
     }
 }
 
-/// What consumers of queues of one type were sent, and what became of it.
+/// Messages that were sent to consumers of queues of one type, and their settlements.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Deliveries {
-    /// To be settled by the consumer.
+    /// Messages that the consumer has to settle.
     pub manual_ack: u64,
-    /// Settled as they were sent.
+    /// Messages that were settled when they were sent.
     pub auto_ack: u64,
-    /// Of both, those that had been sent before.
+    /// Of both, messages that had been delivered before.
     pub redelivered: u64,
-    /// Those that consumers settled as accepted.
+    /// Messages that consumers settled as accepted.
     pub acknowledged: u64,
 }
 
@@ -108,7 +108,7 @@ impl Deliveries {
 }
 
 impl Counters {
-    /// Over queues of all types.
+    /// Returns the sum over queues of all types.
     pub fn deliveries(&self) -> Deliveries {
         let mut sum = self.from_classic;
         sum.add(&self.from_streams);
@@ -116,7 +116,7 @@ impl Counters {
         sum
     }
 
-    /// Adds another shard's counts.
+    /// Adds the counters of another shard.
     pub fn add(&mut self, other: &Self) {
         let Self {
             received,

@@ -1,9 +1,10 @@
-//! The bytes that publishers may be promised beyond the fixed credit.
+//! The memory budget for link credit beyond the fixed credit.
 
-/// Bytes that the credit of all links of the node may promise beyond the fixed one. At the bound no link grows until another one shrinks or goes.
+/// The maximum number of bytes that the credit of all links of the node may promise beyond the fixed credit. At the
+/// bound, no link's credit grows until another link's credit shrinks or its link is closed.
 const NODE_BYTES_MAX: u64 = 256 * 1024 * 1024;
 
-/// Bytes of [`NODE_BYTES_MAX`] that a shard has left.
+/// A shard's part of `NODE_BYTES_MAX`, and what is left of it.
 #[derive(Debug)]
 pub struct CreditBudget {
     limit: u64,
@@ -11,18 +12,18 @@ pub struct CreditBudget {
 }
 
 impl CreditBudget {
-    /// The share of one of so many shards.
+    /// Returns the budget of one of `shards` shards.
     pub fn share(shards: u64) -> Self {
         let limit = NODE_BYTES_MAX / shards.max(1);
         Self { limit, left: limit }
     }
 
-    /// Bytes that links of this shard may be promised beyond the fixed credit.
+    /// Returns the bytes that links of this shard may be promised beyond the fixed credit.
     pub fn limit(&self) -> u64 {
         self.limit
     }
 
-    /// Bytes that they are promised now.
+    /// Returns the bytes that links of this shard are promised now.
     pub fn used(&self) -> u64 {
         self.limit - self.left
     }

@@ -1,4 +1,4 @@
-//! What a gate, and the rooms that it speaks to, may look at and write to.
+//! The context of a gate, and of the components that it calls: what they may read and write.
 
 use std::hash::RandomState;
 
@@ -16,7 +16,7 @@ use crate::placements::Placements;
 use crate::settings::Settings;
 use crate::watchers::Watchers;
 
-/// The shard as its gates see it. It is made once for a run of calls, not for each message.
+/// The shard as its gates see it. It is made once for a series of calls, not for each message.
 #[derive(Debug)]
 pub struct Cx<'a> {
     pub now_ms: u64,
@@ -27,27 +27,28 @@ pub struct Cx<'a> {
     pub settings: &'a Settings,
     pub consumers: &'a mut Registry<GateAddress>,
     pub publishers: &'a mut Registry<PublisherAddress>,
-    /// Who gets the answer to a request.
+    /// The owners of tickets: each receives the answer to a request.
     pub tickets: &'a mut Registry<TicketOwner>,
     pub watchers: &'a mut Watchers,
     pub post: &'a mut Post,
-    /// The batch buffer, where small messages live.
+    /// The buffer to which small messages are copied.
     pub batch_buffer: &'a mut BytesMut,
-    /// The read that is being handled.
+    /// The bytes of the read that is being handled.
     pub input: Input<'a>,
-    /// Makes the heads of deliveries.
+    /// Makes the encoded heads of deliveries.
     pub heads: &'a mut DeliveryHeads,
     pub counters: &'a mut Counters,
-    /// Bytes that publishers may be promised beyond the fixed credit.
+    /// The bytes that publishers may be promised beyond the fixed credit.
     pub budget: &'a mut CreditBudget,
-    /// The last number that was given out; see [`Cx::draw`].
+    /// The last number that was drawn. See [`Cx::draw`].
     pub unique: &'a mut u64,
-    /// Makes names of reply links that cannot be guessed. Decides nothing else.
+    /// Makes the keys of reply links, which must not be guessable. It decides nothing else.
     pub reply_keys: &'a RandomState,
 }
 
 impl Cx<'_> {
-    /// Draws a number for exchanges that choose by chance. No two messages of the node get the same.
+    /// Draws a number for exchanges that choose at random. No two messages of the node get the same
+    /// number.
     pub fn draw(&mut self) -> u64 {
         *self.unique += 1;
         u64::from(self.shard) << 56 | *self.unique

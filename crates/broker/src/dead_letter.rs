@@ -1,5 +1,5 @@
-//! Where dead letters go (behaviour B.8): to the exchange of their queue's settings, like any publish, but
-//! never round in a circle.
+//! Dead lettering: a dead letter is routed like any publish to the exchange of its queue's settings, but
+//! never in a cycle (docs/compatibility.md, Dead lettering).
 
 use std::sync::Arc;
 
@@ -8,8 +8,9 @@ use message::{Message, Route};
 use crate::PEER;
 use crate::catalog::{Catalog, Letter, RouteTarget, Routed};
 
-/// A dead letter on its new route, and the queues that are to have it: none if the exchange is gone, nothing
-/// wants it, or it would go in a circle. `random` differs from message to message.
+/// Returns a dead letter with its new route, and the queues of that route. There are none if the exchange
+/// does not exist, if no queue matches, or if the message would go in a cycle. `random` differs from message
+/// to message.
 pub fn route(
     catalog: &Catalog,
     vhost: &str,
@@ -27,7 +28,7 @@ pub fn route(
     let mut routed = catalog.route(vhost, exchange, &letter).unwrap_or_default();
     if let Some(deaths) = message.deaths() {
         routed.targets.retain(|target| {
-            // What takes replies keeps nothing that could come back.
+            // A reply link stores nothing, so nothing can return from it.
             let RouteTarget::Queue(queue) = target else { return true };
             let queue = catalog.queue_by_id(*queue);
             let name = queue.as_ref().map(|q| &q.name);

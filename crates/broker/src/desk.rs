@@ -1,6 +1,6 @@
-//! What management asks of the broker, whatever protocol it asks by: the trait [`Desk`] and its rows.
+//! The desk, which is the front end for management in every protocol: the trait [`Desk`] and its rows.
 //!
-//! `node` implements it with mail to the shards, bounded in rows and time; `admin` serves it over HTTP.
+//! `node` implements it with mail to the shards. Requests are bounded in rows and time. `admin` serves it over HTTP.
 
 pub mod amqp10_rows;
 
@@ -18,22 +18,23 @@ use crate::catalog::{Arguments, Binding, CatalogError, Exchange, Policy, QueueRe
 use crate::explain::{Explanation, Subject};
 use crate::ids::QueueId;
 
-/// Why the desk did not do what it was asked.
+/// Why the desk refuses or fails a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DeskError {
-    /// Wrong user or password, or not from there. The reason goes to the log, not to who asks.
+    /// Unknown user, wrong password, or an address that the user may not log in from. The reason is logged and not sent
+    /// to the caller.
     LoginRefused(String),
-    /// He may not.
+    /// The user does not have the permission.
     AccessRefused(String),
     Catalog(CatalogError),
-    /// The queue said no: in use, not empty, locked.
+    /// The queue refuses: it is in use, not empty, or locked.
     Refused(String),
-    /// No answer within a second: stale data is not given out as fresh.
+    /// There was no answer within a second. Old data is not returned instead.
     TimedOut,
 }
 
 impl DeskError {
-    /// Only the messages of a stream can be looked at where they are.
+    /// Returns the refusal to browse a queue that is not a stream.
     pub fn no_stream(queue: &QueueRecord) -> Self {
         let (name, vhost, kind) = (&queue.name, &queue.vhost, queue.kind());
         Self::Refused(format!(
@@ -42,7 +43,7 @@ impl DeskError {
     }
 }
 
-/// A queue and its numbers.
+/// A queue and its statistics.
 #[derive(Clone, Debug)]
 pub struct QueueRow {
     pub vhost: Arc<str>,
@@ -51,20 +52,20 @@ pub struct QueueRow {
     pub exclusive: bool,
     pub auto_delete: bool,
     pub arguments: Arguments,
-    /// Names of the policies that count for it.
+    /// The names of the policies that apply to the queue.
     pub policy: Option<Arc<str>>,
     pub operator_policy: Option<Arc<str>>,
-    /// What the two come to together.
+    /// The merged definition of the two.
     pub effective_policy: Arguments,
     /// `classic` or `stream`.
     pub kind: &'static str,
     pub report: queue::Report,
-    /// The node it lives on.
+    /// The node that the queue is on.
     pub node: Arc<str>,
 }
 
 impl QueueRow {
-    /// What the catalog says of a queue, with its numbers.
+    /// Creates a row from the record in the catalog and the statistics.
     pub fn new(record: &QueueRecord, report: queue::Report, node: Arc<str>) -> Self {
         let name = |policy: &Option<Arc<Policy>>| policy.as_ref().map(|p| p.name.clone());
         Self {
@@ -88,10 +89,10 @@ impl QueueRow {
 #[derive(Clone, Debug)]
 pub struct BrowsedRow {
     pub offset: u64,
-    /// Where it was published to.
+    /// The exchange that it was published to.
     pub exchange: Arc<str>,
     pub routing_key: Arc<str>,
-    /// All of it, encoded, as a consumer of the stream gets it.
+    /// The whole message, encoded as for a consumer of the stream.
     pub message: Bytes,
 }
 
@@ -101,7 +102,7 @@ pub struct ConnectionRow {
     /// `peer:port -> host:port`.
     pub name: Arc<str>,
     pub user: Arc<str>,
-    /// The SASL mechanism that the user has logged in by.
+    /// The SASL mechanism of the login.
     pub auth_mechanism: &'static str,
     pub vhost: Arc<str>,
     pub connected_at_ms: u64,
@@ -111,19 +112,19 @@ pub struct ConnectionRow {
     pub protocol: ProtocolRow,
 }
 
-/// What only connections of one protocol have.
+/// Fields that only connections of one protocol have.
 #[derive(Clone, Debug)]
 pub enum ProtocolRow {
     Amqp10(Amqp10Row),
 }
 
-/// Memory that clients can make the node take, of one kind.
+/// One kind of memory that clients can make the node use.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BudgetRow {
     pub name: &'static str,
-    /// Bytes that are taken now.
+    /// Bytes used now.
     pub used: u64,
-    /// Bytes that may be taken, about; `docs/operations.md` says what happens there.
+    /// The approximate limit in bytes. `docs/operations.md` says what happens at the limit.
     pub limit: u64,
 }
 
@@ -142,7 +143,7 @@ impl BudgetRow {
     }
 }
 
-/// The node at a glance.
+/// An overview of the node.
 #[derive(Clone, Debug, Default)]
 pub struct Overview {
     pub product: String,
@@ -160,16 +161,17 @@ pub struct Overview {
     /// `(protocol, ip, port)`.
     pub listeners: Vec<(String, String, u16)>,
     pub counters: crate::counters::Counters,
-    /// Every budget of memory.
+    /// All memory budgets.
     pub budgets: Vec<BudgetRow>,
-    /// AMQP connections closed before they logged in, to make room for others. No shard counts them: the listeners do.
+    /// AMQP connections that were closed before login, to make place for others. The listeners count them, not the
+    /// shards.
     pub handshakes_evicted: u64,
-    /// No AMQP connection is accepted: the file descriptors that are left are for storage and operators.
+    /// AMQP connections are not accepted: the remaining file descriptors are reserved for storage and operators.
     pub accepting_paused: bool,
     pub uptime_ms: u64,
 }
 
-/// Alarms in force: (`memory` or `disk`, node).
+/// The active alarms: (`memory` or `disk`, node).
 pub type Alarms = Vec<(&'static str, String)>;
 
 /// A queue to declare.
@@ -194,7 +196,7 @@ pub struct ExchangeSpec {
     pub arguments: Arguments,
 }
 
-/// The desk. Every call asks the one table ([`crate::access::Verb`]) for the identity given.
+/// The desk. Every call checks the permissions of the given identity by the table of verbs ([`crate::access::Verb`]).
 pub trait Desk: Clone + Send + Sync + 'static {
     fn login(
         &self,
@@ -205,8 +207,8 @@ pub trait Desk: Clone + Send + Sync + 'static {
 
     fn overview(&self, who: &Identity) -> impl Future<Output = Result<Overview, DeskError>> + Send;
 
-    /// Queues of one virtual host or of all, in the order of their names; at most `limit` from `offset` on,
-    /// and how many there are.
+    /// Returns the queues of one virtual host or of all, ordered by name: at most `limit` from `offset` on, and the
+    /// total number.
     fn queues(
         &self,
         who: &Identity,
@@ -215,23 +217,22 @@ pub trait Desk: Clone + Send + Sync + 'static {
         limit: usize,
     ) -> impl Future<Output = Result<(Vec<QueueRow>, usize), DeskError>> + Send;
 
-    /// The queues of one virtual host or of all, in the order of their names, without their numbers: for
-    /// [`Desk::numbered`].
+    /// Returns the queues of one virtual host or of all, ordered by name, without statistics. See [`Desk::numbered`].
     fn queue_records(
         &self,
         who: &Identity,
         vhost: Option<&str>,
     ) -> impl Future<Output = Result<Vec<Arc<QueueRecord>>, DeskError>> + Send;
 
-    /// The queues with these ids, in this order, for [`Desk::numbered`]. Those that were deleted, and those that the user does
-    /// not see, are left out.
+    /// Returns the queues with these ids, in this order, for [`Desk::numbered`]. Queues that were deleted, and queues
+    /// that the user may not see, are left out.
     fn queues_by_id(
         &self,
         who: &Identity,
         ids: &[QueueId],
     ) -> impl Future<Output = Result<Vec<Arc<QueueRecord>>, DeskError>> + Send;
 
-    /// These queues with their numbers. One that has been deleted meanwhile has none.
+    /// Returns these queues with their statistics. A queue that was deleted meanwhile has none.
     fn numbered(
         &self,
         who: &Identity,
@@ -245,14 +246,14 @@ pub trait Desk: Clone + Send + Sync + 'static {
         name: &str,
     ) -> impl Future<Output = Result<QueueRow, DeskError>> + Send;
 
-    /// True when it was created, false when it was there and the same.
+    /// Returns true if the queue was created, false if it existed with the same properties.
     fn declare_queue(
         &self,
         who: &Identity,
         spec: QueueSpec,
     ) -> impl Future<Output = Result<bool, DeskError>> + Send;
 
-    /// Returns how many ready messages went with it.
+    /// Returns the number of ready messages that were deleted with the queue.
     fn delete_queue(
         &self,
         who: &Identity,
@@ -269,7 +270,7 @@ pub trait Desk: Clone + Send + Sync + 'static {
         name: &str,
     ) -> impl Future<Output = Result<u64, DeskError>> + Send;
 
-    /// Up to `count` messages of a stream from a place on, and fewer if they are large. Nobody consumes them.
+    /// Returns up to `count` messages of a stream from a place on, fewer if they are large. Nothing is consumed.
     fn browse(
         &self,
         who: &Identity,
@@ -313,7 +314,7 @@ pub trait Desk: Clone + Send + Sync + 'static {
         binding: Binding,
     ) -> impl Future<Output = Result<bool, DeskError>> + Send;
 
-    /// Policies, or operator policies, of one virtual host or of all.
+    /// Returns the policies, or the operator policies, of one virtual host or of all.
     fn policies(
         &self,
         who: &Identity,
@@ -321,14 +322,14 @@ pub trait Desk: Clone + Send + Sync + 'static {
         operator: bool,
     ) -> impl Future<Output = Result<Vec<Arc<Policy>>, DeskError>> + Send;
 
-    /// True when it was created, false when there was one of its name.
+    /// Returns true if the policy was created, false if one of this name existed.
     fn set_policy(
         &self,
         who: &Identity,
         policy: SetPolicy,
     ) -> impl Future<Output = Result<bool, DeskError>> + Send;
 
-    /// False when there was none.
+    /// Returns false if there was none.
     fn clear_policy(
         &self,
         who: &Identity,
@@ -337,20 +338,20 @@ pub trait Desk: Clone + Send + Sync + 'static {
         operator: bool,
     ) -> impl Future<Output = Result<bool, DeskError>> + Send;
 
-    /// The connections that the user may see, in the order of their names.
+    /// Returns the connections that the user may see, ordered by name.
     fn connections(
         &self,
         who: &Identity,
     ) -> impl Future<Output = Result<Vec<ConnectionRow>, DeskError>> + Send;
 
-    /// A connection by name; `None` if the user sees none of this name.
+    /// Returns a connection by name, or `None` if the user may not see one of this name.
     fn connection(
         &self,
         who: &Identity,
         name: &str,
     ) -> impl Future<Output = Result<Option<ConnectionRow>, DeskError>> + Send;
 
-    /// Closes a connection by name; false if there is none.
+    /// Closes a connection by name. Returns false if there is none.
     fn close_connection(
         &self,
         who: &Identity,
@@ -358,17 +359,18 @@ pub trait Desk: Clone + Send + Sync + 'static {
         reason: &str,
     ) -> impl Future<Output = Result<bool, DeskError>> + Send;
 
-    /// Why nothing moves there: one cause, and the numbers behind it. Takes as long as two looks.
+    /// Explains why nothing moves: one cause, and the numbers behind it. It looks at the subject twice, with a pause
+    /// between.
     fn explain(
         &self,
         who: &Identity,
         subject: Subject,
     ) -> impl Future<Output = Result<Explanation, DeskError>> + Send;
 
-    /// Returns up to `limit` queues of all virtual hosts, from place `from` on, each with its place. Fewer than `limit` rows
-    /// are the last ones. The next call begins at the place of the last row plus one; queues may come and go in between.
-    /// The metrics use this call: their readers do not log in, and the operator decides who reaches the port. A desk
-    /// without such rows refuses it.
+    /// Returns up to `limit` queues of all virtual hosts, from place `from` on, each with its place. If there are fewer
+    /// than `limit` rows, they are the last ones. The next call starts at the place of the last row plus one. Queues
+    /// may be created and deleted between the calls. The metrics use this call: their readers do not log in, and the
+    /// operator decides who reaches the port. A desk without such rows refuses the call.
     fn queue_rows(
         &self,
         who: &Identity,
@@ -376,10 +378,10 @@ pub trait Desk: Clone + Send + Sync + 'static {
         limit: usize,
     ) -> impl Future<Output = Result<Vec<(usize, QueueRow)>, DeskError>> + Send {
         let _ = (who, from, limit);
-        async { Err(DeskError::Refused("figures per queue are not available".into())) }
+        async { Err(DeskError::Refused("statistics per queue are not available".into())) }
     }
 
-    /// Alarms in force anywhere.
+    /// Returns the active alarms of all nodes.
     ///
     /// # Errors
     /// The user may not read them.

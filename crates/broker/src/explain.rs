@@ -1,8 +1,8 @@
-//! Why does nothing move? One cause out of a closed list, and the numbers behind it.
+//! Explains why nothing moves: one cause from a closed list, and the numbers behind it.
 //!
-//! A message walks from its publisher's socket through session, link, queue, link and session to its consumer's socket;
-//! at each step one thing can stop it. [`Facts`] are what the broker knows of those steps, [`cause`] is the one place
-//! that decides which of them is the reason. `docs/operations.md` says what to do about each.
+//! A message passes from its publisher's socket through session, link, queue, link and session to its consumer's
+//! socket. At each step, something can stop it. [`Facts`] are what the broker knows about these steps. [`cause`] alone
+//! decides which of them is the reason. `docs/operations.md` says what to do about each cause.
 
 mod look;
 
@@ -15,61 +15,62 @@ use crate::ids::QueueId;
 
 pub use self::look::{End, Look, Wanted};
 
-/// What stops the messages. The order is how bad it is: of several links the worst explains their connection, the one
-/// that is nearest to moving explains its queue.
+/// What stops the messages. The variants are ordered from the worst to the best. Among several links, the worst cause
+/// explains their connection, and the best cause explains their queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Cause {
-    /// The log cannot write: durable messages are refused until it can.
+    /// The log cannot write. Durable messages are refused until it can.
     LogFailed,
-    /// Messages of the queue are damaged on the disk: nobody is given any, and nothing is taken in.
+    /// Messages of the queue are damaged on the disk. The queue delivers nothing and accepts nothing.
     QueueDamaged,
-    /// What the broker has written stands in the socket: the client does not read.
+    /// The broker has written bytes that stay in the socket: the client does not read.
     SocketNotRead,
-    /// Memory or disk is short, or the node stops: publishers' windows are closed.
+    /// Memory or disk is short, or the node is stopping: the windows of publishers are closed.
     Alarm,
     /// The ATTACH waits for a queue or for the catalog.
     AttachUnanswered,
-    /// Receipts wait until some of the backlog has left memory, where there is twice as much of it as there should be.
+    /// Receipts wait until part of the backlog has left memory, because the backlog in memory is twice as large as it
+    /// should be.
     WaitingForMemory,
     /// Receipts wait for the log, which has not written their records yet.
     WaitingForLog,
-    /// Messages of the link have no receipt from a queue yet, and neither memory nor the log is what they wait for.
+    /// Messages of the link have no receipt from a queue yet, and do not wait for memory or the log.
     WaitingForReceipts,
-    /// Deliveries wait for the client to open its session's window.
+    /// Deliveries wait for the client to open its session window.
     ClientWindowClosed,
-    /// The next message is larger than the client takes: no consumer that could take it has credit.
+    /// The next message is larger than the client accepts. No consumer that accepts it has credit.
     MessageTooLarge,
-    /// The client settles nothing: its link has as many unsettled deliveries as it may have.
+    /// The client settles nothing: its link has the maximum number of unsettled deliveries.
     UnsettledLimit,
     /// The client has granted no credit.
     NoCredit,
     /// The next message is being read from the disk.
     ReadingBacklog,
-    /// Another consumer is the single active one.
+    /// Another consumer is the single active consumer.
     InactiveConsumer,
-    /// The queue is at its length limit and refuses what is published to it.
+    /// The queue is at its length limit and refuses publishes.
     QueueFull,
-    /// Messages are ready and nobody is attached to take them.
+    /// Messages are ready, and no consumer is attached.
     NoConsumer,
-    /// Everything in the queue has been delivered, and nobody has settled it.
+    /// Everything in the queue is delivered and unsettled.
     AllUnsettled,
-    /// Everything in the queue is on its way to where dead letters go.
+    /// Everything in the queue is being dead-lettered.
     DeadLettersLeaving,
-    /// The rest of a delivery, or of a frame, has not come from the client.
+    /// The client has not sent the rest of a delivery or of a frame.
     DeliveryIncomplete,
-    /// There is nothing in the queue.
+    /// The queue is empty.
     QueueEmpty,
-    /// The consumer has read all of the stream, as far as its filter wants it.
+    /// The consumer has read the stream to its end, as far as its filter matches.
     EndOfStream,
-    /// Nobody reads the stream: what is in it stays.
+    /// Nobody reads the stream. Its messages stay.
     NoReader,
     /// The link has credit and its client sends nothing.
     ClientSilent,
     /// The connection has no link.
     NoLinks,
-    /// Nothing: what can be seen does not stop anything, though nothing has moved between two looks.
+    /// Nothing visible stops the messages, although nothing has moved between two looks.
     Nothing,
-    /// It moves.
+    /// Messages move.
     Moving,
 }
 
@@ -103,7 +104,7 @@ impl Cause {
         Self::Moving,
     ];
 
-    /// One word, for programs. It never changes its meaning.
+    /// Returns one word, for programs. Its meaning never changes.
     pub const fn word(self) -> &'static str {
         match self {
             Self::LogFailed => "log_failed",
@@ -135,15 +136,15 @@ impl Cause {
         }
     }
 
-    /// One sentence, for people.
+    /// Returns one sentence, for people.
     pub const fn sentence(self) -> &'static str {
         match self {
             Self::LogFailed => {
-                "the disk does not take the log or the backlog: messages are refused until it does"
+                "the disk cannot store the log or the backlog: messages are refused until it can"
             }
-            Self::QueueDamaged => "messages of the queue are damaged on the disk: it is closed",
+            Self::QueueDamaged => "messages of the queue are damaged on the disk: the queue is closed",
             Self::SocketNotRead => "the client does not read its socket",
-            Self::Alarm => "memory or disk is short, or the node stops: publishing is stopped",
+            Self::Alarm => "memory or disk is short, or the node is stopping: publishing is blocked",
             Self::AttachUnanswered => "the link waits for its queue or for the catalog",
             Self::WaitingForMemory => {
                 "too much of the backlog is in memory: the disk is slower than the publishers"
@@ -152,30 +153,30 @@ impl Cause {
             Self::WaitingForReceipts => "a queue has not given its receipts yet",
             Self::ClientWindowClosed => "the client has closed its session's window",
             Self::MessageTooLarge => "the next message is larger than the client takes (max-message-size)",
-            Self::UnsettledLimit => "the client holds as many unsettled deliveries as it may",
+            Self::UnsettledLimit => "the client has reached its limit of unsettled deliveries",
             Self::NoCredit => "the client has granted no credit",
             Self::ReadingBacklog => "the next message is being read from the disk",
             Self::InactiveConsumer => "another consumer is the single active one",
             Self::QueueFull => "the queue is at its length limit and refuses messages",
-            Self::NoConsumer => "messages are ready and nobody is attached to take them",
-            Self::AllUnsettled => "everything in the queue is delivered and not settled",
-            Self::DeadLettersLeaving => "everything in the queue is on its way to where dead letters go",
-            Self::DeliveryIncomplete => "the client has sent a part of a delivery and not its end",
+            Self::NoConsumer => "messages are ready and no consumer is attached",
+            Self::AllUnsettled => "all messages of the queue are delivered and unsettled",
+            Self::DeadLettersLeaving => "all messages of the queue are being dead-lettered",
+            Self::DeliveryIncomplete => "the client has sent only a part of a delivery",
             Self::QueueEmpty => "the queue is empty",
             Self::EndOfStream => "the consumer is at the end of the stream",
-            Self::NoReader => "nobody reads the stream; its messages stay, as they are to",
+            Self::NoReader => "nobody reads the stream; its messages are retained",
             Self::ClientSilent => "the link has credit and its client sends nothing",
             Self::NoLinks => "the connection has no link",
-            Self::Nothing => "nothing stops it, and nothing has moved while it was looked at",
-            Self::Moving => "it moves",
+            Self::Nothing => "no obstacle is visible, but nothing moved during the check",
+            Self::Moving => "messages are moving",
         }
     }
 }
 
-/// What is to be explained.
+/// The object to be explained.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Subject {
-    /// A link by its name, which need not be unique: `vhost` and `connection` say whose is meant.
+    /// A link by its name, which need not be unique. `vhost` and `connection` narrow the choice.
     Link {
         vhost: Option<String>,
         name: String,
@@ -190,7 +191,7 @@ pub enum Subject {
     },
 }
 
-/// Where a link is.
+/// Identifies a link.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Place {
     pub connection: Arc<str>,
@@ -199,31 +200,31 @@ pub struct Place {
     pub name: String,
 }
 
-/// What is known of a link and of what it runs through.
+/// What is known about a link and the session and connection that it uses.
 #[derive(Clone, Debug)]
 pub struct LinkFacts {
     pub place: Place,
     pub role: Role,
-    /// Our ATTACH has been sent.
+    /// The broker's ATTACH has been sent.
     pub answered: bool,
     pub credit: u32,
     pub delivery_count: u32,
-    /// Transfer frames that the client may send; that we may send [2.5.6].
+    /// The number of transfer frames that the client may send, and the number that the broker may send [2.5.6].
     pub incoming_window: u32,
     pub remote_incoming_window: u32,
     /// Deliveries of the session that wait for the client's window or socket.
     pub pending: u64,
-    /// Bytes of deliveries and frames whose end has not come.
+    /// Bytes of deliveries and frames that have not arrived completely.
     pub incomplete_bytes: u64,
 }
 
-/// What a link is for.
+/// The purpose of a link.
 #[derive(Clone, Debug)]
 pub enum Role {
     Publishing {
-        /// The queue that it publishes to, if its address names one.
+        /// The queue that the link publishes to, if its address names one.
         queue: Option<Arc<str>>,
-        /// Messages that have no receipt.
+        /// Messages without a receipt.
         unconfirmed: u32,
     },
     Consuming {
@@ -233,36 +234,36 @@ pub enum Role {
         unsettled_max: u32,
         /// See [`queue::Attach`].
         message_bytes_max: Option<u64>,
-        /// How far it has come, if it reads a stream.
+        /// The progress of the reader, if the link reads a stream.
         standing: Option<Standing>,
-        /// Filters that its client has asked for and that are not in place, and why.
+        /// The filters that the client asked for and that are not in place, with the reasons.
         left_out: Option<Arc<[String]>>,
     },
-    /// Replies come on it, past all queues.
+    /// The link receives direct replies, which pass no queue.
     Replies,
     Management,
 }
 
-/// What is known of a connection.
+/// What is known about a connection.
 #[derive(Clone, Debug)]
 pub struct ConnectionFacts {
     pub name: Arc<str>,
     pub user: Arc<str>,
     pub vhost: Arc<str>,
-    /// Its publishers' windows are closed.
+    /// The windows of its publishers are closed.
     pub blocked: bool,
-    /// Bytes that the socket has not taken.
+    /// Bytes that the socket has not accepted.
     pub unwritten_bytes: u64,
     pub links: Vec<LinkFacts>,
 }
 
-/// What is known of a queue.
+/// What is known about a queue.
 #[derive(Clone, Debug)]
 pub struct QueueFacts {
     pub id: QueueId,
     pub vhost: Arc<str>,
     pub name: Arc<str>,
-    /// It refuses what is published to it.
+    /// The queue refuses publishes.
     pub full: bool,
     pub report: queue::Report,
 }
@@ -276,8 +277,8 @@ impl QueueFacts {
         Self { id: record.id, vhost: record.vhost.clone(), name: record.name.clone(), full, report }
     }
 
-    /// Whether nothing has come or gone since then.
-    fn is_as(&self, before: &Self) -> bool {
+    /// Returns true if no message was added or removed since `before`.
+    fn is_unchanged_since(&self, before: &Self) -> bool {
         let counts = |q: &Self| {
             let r = &q.report;
             (r.published, r.delivered, r.acknowledged, r.dropped, r.dead_lettered, r.expired)
@@ -286,19 +287,19 @@ impl QueueFacts {
     }
 }
 
-/// What is known of the disk, over all shards.
+/// What is known about the disk, summed over all shards.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LogFacts {
-    /// The log takes nothing new, or the backlog cannot leave memory.
+    /// The log accepts nothing new, or the backlog cannot leave memory.
     pub failed: bool,
-    /// Receipts that wait for the log.
+    /// The number of receipts that wait for the log.
     pub receipts_held: u64,
-    /// Those that wait for memory.
+    /// The number of receipts that wait for memory.
     pub memory_receipts_held: u64,
 }
 
 impl LogFacts {
-    /// Adds what is known of another shard.
+    /// Adds what is known about another shard.
     pub fn add(&mut self, other: Self) {
         let Self { failed, receipts_held, memory_receipts_held } = other;
         self.failed |= failed;
@@ -307,21 +308,21 @@ impl LogFacts {
     }
 }
 
-/// A link, with its connection and the queue at its other end if it is known.
+/// A link with its connection, and the queue at its other end if known.
 #[derive(Clone, Copy, Debug)]
 pub struct LinkInPlace<'a> {
     pub connection: &'a ConnectionFacts,
     pub link: &'a LinkFacts,
     pub queue: Option<&'a QueueFacts>,
-    /// A delivery has gone over it between two looks.
+    /// The link has carried a delivery between two looks.
     pub moved: bool,
 }
 
-/// Everything that a decision looks at.
+/// Everything that a decision is based on.
 #[derive(Clone, Copy, Debug)]
 pub enum Facts<'a> {
     Link(LinkInPlace<'a>),
-    /// With the links that consume from it.
+    /// A queue with the links that consume from it.
     Queue {
         queue: &'a QueueFacts,
         consumers: &'a [LinkInPlace<'a>],
@@ -333,7 +334,7 @@ pub enum Facts<'a> {
     },
 }
 
-/// The cause, and the link that it was found at.
+/// Returns the cause, and the link at which it was found.
 pub fn cause<'a>(facts: Facts<'a>, log: LogFacts) -> (Cause, Option<&'a Place>) {
     let of = |link: &LinkInPlace<'a>| (link_cause(link, log), Some(&link.link.place));
     match facts {
@@ -348,7 +349,7 @@ pub fn cause<'a>(facts: Facts<'a>, log: LogFacts) -> (Cause, Option<&'a Place>) 
                 () if report.ready == 0 => (nothing_ready(report), None),
                 () if report.consumers == 0 && report.stream.is_some() => (Cause::NoReader, None),
                 () if report.consumers == 0 => (Cause::NoConsumer, None),
-                // What those who wait for their turn lack stops nothing.
+                // Consumers that are not the active one stop nothing.
                 () => consumers
                     .iter()
                     .map(of)
@@ -418,7 +419,7 @@ fn link_cause(at: &LinkInPlace<'_>, log: LogFacts) -> Cause {
     }
 }
 
-/// Why a queue has nothing to deliver.
+/// Returns the reason why a queue has nothing to deliver.
 fn nothing_ready(report: &queue::Report) -> Cause {
     match () {
         () if report.unsettled > 0 => Cause::AllUnsettled,
@@ -427,20 +428,21 @@ fn nothing_ready(report: &queue::Report) -> Cause {
     }
 }
 
-/// A cause with what it stands on.
+/// A cause and the facts that it is based on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Explanation {
     pub cause: Cause,
-    /// The link that the cause was found at.
+    /// The link at which the cause was found.
     pub at: Option<Place>,
-    /// Names and values, in the order of the walk. Names end with their unit unless they count.
+    /// Names and values, in the order in which a message passes. A name ends with its unit, unless the value is a
+    /// count.
     pub numbers: Vec<(&'static str, u64)>,
-    /// What else is worth knowing of this link, a sentence each.
+    /// Further remarks about this link, one sentence each.
     pub notes: Vec<String>,
 }
 
 impl Explanation {
-    /// Decides, and notes the numbers of whatever was looked at.
+    /// Decides the cause and collects the numbers of the objects that were inspected.
     pub fn of(facts: Facts<'_>, log: LogFacts) -> Self {
         let (cause, at) = cause(facts, log);
         let mut numbers = Vec::new();

@@ -1,14 +1,14 @@
-//! A connection follows the queue of its first link to the shard where that queue lives: what stays on one shard needs no
-//! mail between two (docs/decisions/0017).
+//! Moves a connection to the shard that owns the queue of its first link (the queue's home). Then the two exchange no
+//! mail between shards (docs/decisions/0017).
 //!
 //! ```text
-//!                 a link to a queue that lives elsewhere
-//!   Undecided ────────────────────────────────────────────▶ Held ── released there, or not ──▶ Decided
-//!       └────────────── a link to one that lives here, or while others know the connection ──────▲
+//!                 a link to a queue with another home
+//!   Undecided ──────────────────────────────────────────▶ Held ── released there, or here ──▶ Decided
+//!       └──── a link to a queue whose home is here, or the connection is known to others ────────▲
 //! ```
 //!
-//! What asks for the link is held, and the gate looks at nothing behind it. So whoever has both shards can take the connection
-//! over while nobody else knows of it. A connection is held once in its life.
+//! The request for the link is held, and the gate reads nothing after it. So the connection can move to the other shard
+//! while no other component knows it. A connection is held once in its life.
 
 use std::sync::Arc;
 
@@ -16,17 +16,17 @@ use crate::catalog::{Catalog, Letter, RouteTarget};
 use crate::ids::ShardId;
 use crate::placements::Placements;
 
-/// Whether a connection is where it belongs. `H` asks for a link.
+/// Whether a connection is on its final shard. `H` is a request for a link.
 #[derive(Debug, Default)]
 pub enum Follow<H> {
-    /// It has no link to a queue.
+    /// The connection has no link to a queue yet.
     #[default]
     Undecided,
     Held(Box<Held<H>>),
     Decided,
 }
 
-/// A link that waits for its connection to be in its place.
+/// A link that waits until its connection is on its final shard.
 #[derive(Debug)]
 pub struct Held<H> {
     asked: H,
@@ -34,17 +34,17 @@ pub struct Held<H> {
 }
 
 impl<H> Follow<H> {
-    /// Whether the next link to a queue decides.
+    /// Returns true if the next link to a queue decides.
     pub fn is_undecided(&self) -> bool {
         matches!(self, Self::Undecided)
     }
 
-    /// The connection stays where it is.
+    /// Decides that the connection stays on its shard.
     pub fn stay(&mut self) {
         *self = Self::Decided;
     }
 
-    /// A link to a queue that lives on the shard `home` decides. Returns what asks for it if it need not be held.
+    /// Decides by a link to a queue whose home is `home`. Returns the request if it need not be held.
     pub fn decide(&mut self, asked: H, home: ShardId, here: ShardId) -> Option<H> {
         if home == here {
             self.stay();
@@ -54,7 +54,8 @@ impl<H> Follow<H> {
         None
     }
 
-    /// The shard to which the connection is to be taken. Until it goes on, there or here, it takes no input.
+    /// Returns the shard to which the connection is to move. Until [`Follow::go_on`] is called, there or here, it takes
+    /// no input.
     pub fn wants_to(&self) -> Option<ShardId> {
         match self {
             Self::Held(held) => Some(held.to),
@@ -62,7 +63,7 @@ impl<H> Follow<H> {
         }
     }
 
-    /// Returns what was held: the connection is in its place now.
+    /// Returns the request that was held. The connection is on its final shard now.
     pub fn go_on(&mut self) -> Option<H> {
         match std::mem::replace(self, Self::Decided) {
             Self::Held(held) => Some(held.asked),
@@ -71,12 +72,12 @@ impl<H> Follow<H> {
     }
 }
 
-/// The shard on which a queue lives, if there is such a queue and it has a home.
+/// Returns the home of a queue, if the queue exists and has a home.
 pub fn home_of_queue(catalog: &Catalog, placements: &Placements, vhost: &str, name: &str) -> Option<ShardId> {
     placements.home(catalog.queue(vhost, name)?.id)
 }
 
-/// The shard on which the queue lives that every message with this key reaches, if there is only one.
+/// Returns the home of the queue that every message with this key reaches, if there is exactly one such queue.
 pub fn home_of_route(
     catalog: &Catalog,
     placements: &Placements,

@@ -1,37 +1,37 @@
-//! Names for things that mail is addressed to. Each says on which shard the thing lives and is never reused.
+//! Ids of the objects that mail is addressed to. An id includes the shard of the object and is never reused.
 
 use slab::Slab;
 
-/// Places in a registry: 16 million at once per shard.
+/// A registry has 2^24 slots: 16 million objects at once per shard.
 const SLOT_BITS: u32 = 24;
-/// Shards: 256.
+/// The shard is in the upper 8 bits: at most 256 shards.
 const SHARD_SHIFT: u32 = 56;
 
 /// A shard of the node, by number.
 pub type ShardId = u8;
 
-/// The shard that decides and numbers the changes of the catalog. Nothing else says which one it is.
+/// The shard that decides and numbers the changes of the catalog. This constant alone determines it.
 pub const DECIDER: ShardId = 0;
 
-/// The shard on which the owner of an id lives.
+/// Returns the shard of the object with this id.
 pub const fn shard_of(id: u64) -> ShardId {
     (id >> SHARD_SHIFT) as u8
 }
 
-/// A queue in all its life: its place in the catalog and an incarnation, so that nothing of a deleted queue
-/// can hit its namesake or whoever has its place now.
+/// A queue from its declaration to its deletion: its place in the catalog and an incarnation. So nothing
+/// that was sent to a deleted queue can reach a new queue with the same name or place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct QueueId(pub u64);
 
 impl QueueId {
-    /// Stands for the queue in the mail of a link that takes replies: incarnations start at 1.
+    /// Stands for the queue in the mail of a reply link. Incarnations start at 1, so no queue has this id.
     pub const NONE: Self = Self(0);
 
     pub const fn new(incarnation: u32, slot: u32) -> Self {
         Self((incarnation as u64) << 32 | slot as u64)
     }
 
-    /// Index into a table of queues.
+    /// Returns the index in a table of queues.
     pub const fn slot(self) -> usize {
         (self.0 & 0xffff_ffff) as usize
     }
@@ -41,11 +41,11 @@ impl QueueId {
     }
 }
 
-/// A connection, for exclusive queues and for people.
+/// A connection. It identifies the owner of exclusive queues, and is shown to people.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ConnectionId(pub u64);
 
-/// Things that mail is addressed to, on their own shard: the id holds shard, generation and slot.
+/// The objects of one shard that mail is addressed to. An id consists of shard, generation and slot.
 #[derive(Debug)]
 pub struct Registry<T> {
     shard: ShardId,
@@ -58,7 +58,7 @@ impl<T> Registry<T> {
         Self { shard, generation: 0, slots: Slab::new() }
     }
 
-    /// `None` when the 16 million places are taken.
+    /// Adds an object and returns its id, or `None` if all 16 million slots are taken.
     pub fn insert(&mut self, value: T) -> Option<u64> {
         let entry = self.slots.vacant_entry();
         let slot = entry.key() as u64;

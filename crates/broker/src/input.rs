@@ -1,43 +1,46 @@
-//! Where the bodies of small messages live (house.md section 4, "Where bodies live").
+//! Copying the small messages of one read.
 //!
-//! The first small message of a read copies everything behind it that may hold others, as far as the gate says.
+//! The first small message of a read copies everything after it that may hold more messages, as far as the gate says.
 //!
 //! ```text
-//!   what was read    │ frame │ frame with a message │ frame with a message │ frame │ part of a frame
+//!   bytes read       │ frame │ frame with a message │ frame with a message │ frame │ part of a frame
 //!                             └─────────────────── one copy ────────────────────┘
-//!   messages                            └── slice ──┘         └── slice ──┘
+//!   messages                           └── slice ──┘         └── slice ──┘
 //! ```
 
 use bytes::{Bytes, BytesMut};
 
-/// Messages up to this many bytes are copied to the batch buffer. Larger ones keep the buffer they were read into.
+/// Messages of at most this many bytes are copied to the batch buffer. Larger ones keep the buffer into which they were
+/// read.
 pub(crate) const COPY_MAX: usize = 16 * 1024;
 
-/// Capacity of a fresh batch buffer.
+/// The capacity of a new batch buffer.
 const CAPACITY: usize = 256 * 1024;
 
-/// Returns how many bytes at the start of the input are frames that are whole and shorter than the second argument.
-/// Each gate has its own, because it alone knows its frames.
+/// Returns the number of bytes at the start of the input that are whole frames shorter than the second argument. Each
+/// gate has its own function, because only the gate knows its frames.
 pub type SmallFrames = fn(&[u8], usize) -> usize;
 
-/// The bytes of one read of a connection. Its small messages share one copy.
+/// The bytes of one read from a connection. Its small messages share one copy.
 #[derive(Debug, Default)]
 pub struct Input<'a> {
     bytes: &'a [u8],
     large: usize,
     /// `None` if no frame may be copied.
     small_frames: Option<SmallFrames>,
-    /// The copy, once there is a message, and where in `bytes` it begins.
+    /// The copy, once there is a message, and its start in `bytes`.
     copy: Option<(Bytes, usize)>,
 }
 
 impl<'a> Input<'a> {
-    /// Bytes that were read at once. Frames of `large` bytes and more are not copied, nor is what follows the first of them.
+    /// Creates the input from the bytes of one read. Frames of `large` bytes and more are not copied, and nothing after
+    /// the first of them.
     pub fn new(bytes: &'a [u8], large: usize, small_frames: SmallFrames) -> Self {
         Self { bytes, large, small_frames: Some(small_frames), copy: None }
     }
 
-    /// Copies everything from `at` on, as far as frames are whole and small. Copies nothing if `at` is not in the input.
+    /// Copies everything from `at` on, as far as frames are whole and small. Copies nothing if `at` is outside the
+    /// input.
     #[inline(never)]
     fn copy_from(&mut self, at: usize, buffer: &mut BytesMut) {
         let Some(small_frames) = self.small_frames else { return };
@@ -46,7 +49,7 @@ impl<'a> Input<'a> {
     }
 }
 
-/// Returns a copy of the kept bytes of a message: a slice of the shared copy, if they are part of `input`.
+/// Returns a copy of the retained bytes of a message. If they are part of `input`, it is a slice of the shared copy.
 #[inline(always)]
 pub(crate) fn copy_of(kept: &[u8], input: &mut Input<'_>, buffer: &mut BytesMut) -> Bytes {
     let at = kept.as_ptr().addr().wrapping_sub(input.bytes.as_ptr().addr());
@@ -62,7 +65,7 @@ pub(crate) fn copy_of(kept: &[u8], input: &mut Input<'_>, buffer: &mut BytesMut)
     copy(kept, buffer)
 }
 
-/// Copies to the batch buffer.
+/// Copies the bytes to the batch buffer.
 #[inline(never)]
 fn copy(bytes: &[u8], buffer: &mut BytesMut) -> Bytes {
     if buffer.capacity() - buffer.len() < bytes.len() {
@@ -78,15 +81,15 @@ mod tests {
 
     #[test]
     fn messages_of_one_read_share_a_copy() {
-        // The last of the small frames is not whole.
+        // The last of the small frames is incomplete.
         let read: Vec<u8> = (0..150).collect();
         let (mut buffer, cut) = (BytesMut::new(), read.len() - 1);
         let mut input = Input::new(&read[..cut], 50, |_, _| 100);
         let mut copy = |part: &[u8]| copy_of(part, &mut input, &mut buffer);
         let (first, second) = (copy(&read[30..50]), copy(&read[60..90]));
         assert_eq!((&first[..], &second[..]), (&read[30..50], &read[60..90]));
-        assert_eq!(second.as_ptr().addr() - first.as_ptr().addr(), 30, "as they stood");
-        // Bytes from elsewhere are copied, and so is a message whose end has not been read.
+        assert_eq!(second.as_ptr().addr() - first.as_ptr().addr(), 30, "in the order of the input");
+        // Bytes from elsewhere are copied, and so is a message that is incomplete in the input.
         let (other, cut) = (copy(b"another"), copy(&read[100..cut]));
         assert_eq!((&other[..], &cut[..]), (&b"another"[..], &read[100..149]));
         assert_eq!(cut.as_ptr().addr() - other.as_ptr().addr(), other.len());

@@ -1,6 +1,8 @@
-//! What a broker decides: the catalog and routing, who may do what, intake and outlet, and one gate per protocol.
+//! The decisions of the broker: the catalog, routing, permissions, publishing (`intake`), consuming (`outlet`),
+//! and one gate per protocol. A gate translates the frames of its protocol.
 //!
-//! Pure: no sockets, files, clock, tasks or randomness. Time is an argument; work for others is mail.
+//! The crate is pure: no sockets, files, clock, tasks or randomness. Callers pass the time as an argument.
+//! Requests to other components leave as [`mail`].
 #![forbid(unsafe_code)]
 
 pub mod access;
@@ -25,5 +27,6 @@ pub mod settings;
 pub mod stream_offset;
 pub mod watchers;
 
-/// Target of the lines of the log that a peer can cause as often as it likes. The program limits them.
+/// The `tracing` target of log lines that a peer can cause at any rate. The program limits the rate of this
+/// target.
 pub const PEER: &str = "peer";

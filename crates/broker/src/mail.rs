@@ -1,6 +1,6 @@
-//! What travels between gates, queues and the catalog, on one shard and between shards.
+//! Mail between gates, queues and the catalog, on one shard and between shards.
 //!
-//! Mail never blocks and is never refused. Each kind is bounded by what paid for it, as said beside it.
+//! Mail never blocks and is never refused. Each kind of mail is bounded, as its comment says.
 
 use std::sync::Arc;
 
@@ -15,104 +15,108 @@ use crate::reply_to::ReplyTo;
 /// One piece of mail.
 #[derive(Debug)]
 pub enum Mail {
-    /// For queues' machines, in the order in which it was sent. Publishes are bounded by link credit, grants by one in
-    /// flight per consumer, settlements by the deliveries granted, the rest by the requests in flight of their links.
+    /// For the machines of queues, in the order in which the requests were sent. Publishes are bounded by link credit,
+    /// grants by one in flight per consumer, settlements by the granted deliveries, the rest by the requests in flight
+    /// of their links.
     Requests(Vec<(QueueId, Request)>),
-    /// For a link that takes replies. Publishes are bounded by link credit, questions by links being attached
-    /// and by management credit.
+    /// For a link that takes replies. Publishes are bounded by link credit, probes by the links that are attaching and
+    /// by management credit.
     Direct { to: ReplyTo, vhost: Arc<str>, request: Direct },
     /// From a queue, for one consumer or ticket. Bounded by grants and by requests.
     Effect { queue: QueueId, effect: Effect },
-    /// From a queue, for one publisher: what became of `first..=last`. Bounded by link credit.
+    /// From a queue, for one publisher: the verdict on `first..=last`. Bounded by link credit.
     Receipts { queue: QueueId, publisher: PublisherId, first: u64, last: u64, verdict: Verdict },
-    /// For the shard that decides. Bounded by management credit and dynamic links.
+    /// For the deciding shard. Bounded by management credit and dynamic links.
     Propose { ticket: Option<Ticket>, from: ShardId, command: Command },
-    /// From the shard that decides: changes to apply in their order. Bounded by proposals.
+    /// From the deciding shard: changes to apply in their order. Bounded by proposals.
     Changes { version: u64, changes: Arc<[Change]> },
-    /// For the shard that decides: a queue without a home is to live there. Bounded by queues without a home.
+    /// For the deciding shard: makes `home` the home of a queue that has none. Bounded by the queues without a home.
     Place { queue: QueueId, home: ShardId },
-    /// From the shard that decides, behind the change that declares the queue: placement number `version`.
+    /// From the deciding shard, after the change that declares the queue: placement number `version`.
     Placed { version: u64, queue: QueueId, home: ShardId },
-    /// All changes up to `version` are applied there.
+    /// The shard `by` has applied all changes up to `version`.
     Applied { version: u64, by: ShardId },
-    /// For the shard that decides: most of the log seems to be garbage. Its bytes, its oldest file, one that is as
-    /// new as any that was heard of, and whether the disk is full. One for each handover that was written.
+    /// For the deciding shard: most of the log seems to be garbage. Contains the size of the log in bytes, its oldest
+    /// file, the newest file known to the sender, and whether the disk is full. One for each handover that was
+    /// written.
     LogFull { bytes: u64, oldest: u64, newest: u64, short: bool },
-    /// From the shard that decides: write once more what is alive in the files of the log up to this one.
+    /// From the deciding shard: evacuate the log files up to this one, which means to write their live records again.
     /// One at a time.
     Evacuate { file: u64 },
-    /// It is written there, and took so many bytes.
+    /// The sender has written its part of the evacuation, which took `bytes` bytes.
     Evacuated { file: u64, bytes: u64 },
-    /// For the shard that decides: keep these for whoever binds to the exchange later, oldest first. Bounded by
-    /// twice the length of the history per exchange and turn.
+    /// For the deciding shard: keep these messages, oldest first, for destinations that are bound to the exchange
+    /// later. Bounded by twice the length of the history per exchange and turn (iteration of the shard's event loop).
     Remember { exchange: Arc<Exchange>, messages: Vec<Message> },
-    /// The node holds too much of deliveries whose end has not come, and a connection of that shard the most. One for
-    /// each step by which a shard's part grows.
+    /// The incomplete deliveries of the node use too much memory, and a connection of the receiving shard has the
+    /// most. One for each step by which a shard's part grows.
     ShedUnfinished,
-    /// What came of a proposal.
+    /// The result of a proposal.
     Answer { ticket: Ticket, result: Result<Answer, CatalogError> },
 }
 
-/// What is asked of a link that takes replies.
+/// A request to a link that takes replies.
 #[derive(Debug)]
 pub enum Direct {
-    /// Deliver it if there is credit, else drop and count it. Answered by one accepting receipt.
+    /// Delivers the message if there is credit; otherwise drops and counts it. Answered by one accepting receipt.
     Publish(Publish),
-    /// Whether the link is there. Answered by [`Effect::Report`] with its one consumer, or [`Effect::Refused`].
+    /// Asks whether the link exists. Answered by [`Effect::Report`] with its one consumer, or [`Effect::Refused`].
     Probe(Ticket),
 }
 
-/// Where mail for a consumer or a publisher goes on its own shard.
+/// The address of a consumer or a publisher on its own shard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GateAddress {
-    /// Key of the connection on the shard.
+    /// The key of the connection on the shard.
     pub connection: usize,
-    /// Which of the connection's consumers or publishers. Only the connection's gate understands this number.
+    /// Identifies a consumer or a publisher of the connection. Only the gate of the connection understands this
+    /// number.
     pub place: u64,
 }
 
-/// Who waits for receipts.
+/// The receiver of receipts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PublisherAddress {
     Gate(GateAddress),
-    /// A queue of this shard that has sent a message on its way out.
+    /// A queue of this shard that has sent a dead letter.
     DeadLetter(DeadLetterWait),
 }
 
-/// A dead letter under way to the queues of its route.
+/// A dead letter in flight to the queues of its route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DeadLetterWait {
     pub queue: QueueId,
     pub token: u64,
-    /// Queues that have not answered.
+    /// The number of queues that have not answered.
     pub left: u32,
     pub accepted: bool,
-    /// One of them could not store it at the moment.
+    /// One of the queues could not store it at the moment.
     pub unavailable: bool,
 }
 
-/// Who waits for the answer to a ticket.
+/// The receiver of the answer to a ticket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TicketOwner {
-    /// By key of the connection on the shard.
+    /// A connection, by its key on the shard.
     Connection(usize),
     /// The shard itself.
     Shard,
-    /// Somebody at the desk.
+    /// A request at the desk (the management front end).
     Desk,
 }
 
-/// Where mail is put. The shard sorts it: same shard and other shards use the same boxes and the same order.
+/// The outgoing mail. The shard sorts it. Mail for the same shard and for other shards uses the same boxes and the
+/// same order.
 #[derive(Debug, Default)]
 pub struct Post {
-    /// For queues on any shard, in the order in which it was sent.
+    /// For queues on any shard, in the order in which the requests were sent.
     pub requests: Vec<(QueueId, Request)>,
     /// For links that take replies, on any shard.
     pub direct: Vec<(ReplyTo, Arc<str>, Direct)>,
     pub proposals: Vec<(Option<Ticket>, Command)>,
-    /// Logins to be checked off the shard. At most one for each connection that has not logged in.
+    /// Logins to be checked outside the shard. At most one for each connection that has not logged in.
     pub logins: Vec<(Ticket, Login)>,
-    /// Messages to be remembered, by exchange; of each at most twice what its history holds.
+    /// Messages to be kept, by exchange: at most twice the length of each history.
     pub remembered: Vec<(Arc<Exchange>, Vec<Message>)>,
 }
 
@@ -122,7 +126,7 @@ impl Post {
         self.requests.push((queue, request));
     }
 
-    /// Sends a message to one end of its route.
+    /// Sends a message to one target of its route.
     pub fn publish(&mut self, vhost: &Arc<str>, target: RouteTarget, publish: Publish) {
         match target {
             RouteTarget::Queue(queue) => self.request(queue, Request::Publish(publish)),
@@ -130,7 +134,7 @@ impl Post {
         }
     }
 
-    /// Asks whether a link that takes replies is there.
+    /// Asks whether a link that takes replies exists.
     pub fn probe(&mut self, vhost: &Arc<str>, to: ReplyTo, ticket: Ticket) {
         self.direct.push((to, vhost.clone(), Direct::Probe(ticket)));
     }
@@ -146,7 +150,7 @@ impl Post {
         let known = self.remembered.iter_mut().find(|(e, _)| Arc::ptr_eq(e, exchange));
         match known {
             Some((_, messages)) => {
-                // Twice the length before a shift, so that each message is moved once at most.
+                // Shifts only at twice the length, so that each message is moved at most once.
                 let length = history_length(exchange);
                 if messages.len() >= 2 * length {
                     messages.drain(..length);
@@ -162,18 +166,18 @@ impl Post {
     }
 }
 
-/// Whom an effect is for.
+/// The receiver of an effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Recipient {
     Consumer(ConsumerId),
     Ticket(Ticket),
     /// The readers of the queue on this shard.
     Readers(ShardId),
-    /// The shard on which the queue lives.
+    /// The shard that owns the queue (its home).
     Home,
 }
 
-/// Reads the address off an effect.
+/// Returns the receiver of an effect.
 pub fn recipient(effect: &Effect) -> Recipient {
     match effect {
         Effect::Attached { consumer, .. }
@@ -188,7 +192,7 @@ pub fn recipient(effect: &Effect) -> Recipient {
         Effect::Fetched { ticket, .. } | Effect::Done { ticket, .. } | Effect::Report { ticket, .. } => {
             Recipient::Ticket(*ticket)
         }
-        // A shard follows under its own number.
+        // The number of a follower is the number of its shard.
         Effect::News { follower, .. } => Recipient::Readers(follower.0 as ShardId),
         Effect::DeadLetter { .. } | Effect::Deleted { .. } => Recipient::Home,
     }

@@ -1,9 +1,9 @@
-//! Where queues live: a table of this node, beside the catalog. What the catalog says is the same everywhere; on which shard
-//! the machine of a queue runs is this node's own affair.
+//! The homes of queues: a table of this node, beside the catalog. The home of a queue is the shard that runs its
+//! machine. The catalog is the same on every node, but the homes are the node's own (docs/decisions/0028).
 //!
-//! Every shard has a copy. One shard ([`crate::ids::DECIDER`]) places queues and numbers the placements; the first to ask for a
-//! queue without a home wins. Nothing of it is stored: a node that starts may have another number of shards, and places
-//! its queues anew.
+//! Every shard has a copy. The deciding shard ([`crate::ids::DECIDER`]) places queues and numbers the placements. The
+//! first shard that asks for a queue without a home wins. Placements are not stored: a node that restarts may have
+//! another number of shards, and places its queues anew.
 
 use crate::ids::{QueueId, ShardId};
 
@@ -15,27 +15,27 @@ pub struct Placements {
     homes: Vec<Home>,
 }
 
-/// The home of the queue that has this slot and this incarnation.
+/// The home of the queue with this slot and this incarnation.
 #[derive(Clone, Copy, Debug, Default)]
 struct Home {
-    /// 0: there is none. No queue has this incarnation.
+    /// 0: no home. No queue has this incarnation.
     incarnation: u32,
     shard: ShardId,
 }
 
 impl Placements {
-    /// Counts the placements.
+    /// Returns the number of placements that were made.
     pub fn version(&self) -> u64 {
         self.version
     }
 
-    /// The shard on which a queue lives. `None` until its first link comes, unless it may expire or is exclusive.
+    /// Returns the home of a queue. It is `None` until the first link, unless the queue may expire or is exclusive.
     pub fn home(&self, queue: QueueId) -> Option<ShardId> {
         let home = self.homes.get(queue.slot())?;
         (home.incarnation > 0 && home.incarnation == queue.incarnation()).then_some(home.shard)
     }
 
-    /// The queue has this home from now on.
+    /// Sets the home of a queue.
     pub fn place(&mut self, queue: QueueId, shard: ShardId) {
         self.version += 1;
         if self.homes.len() <= queue.slot() {
@@ -44,7 +44,7 @@ impl Placements {
         self.homes[queue.slot()] = Home { incarnation: queue.incarnation(), shard };
     }
 
-    /// The catalog has forgotten the queue.
+    /// Removes the home of a queue that the catalog has forgotten.
     pub fn forget(&mut self, queue: QueueId) {
         if self.home(queue).is_some() {
             self.homes[queue.slot()] = Home::default();
@@ -57,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_queue_never_has_the_home_of_its_namesake() {
+    fn a_new_queue_never_has_the_home_of_an_old_one() {
         let mut placements = Placements::default();
         let (old, new) = (QueueId::new(1, 3), QueueId::new(2, 3));
         placements.place(old, 1);

@@ -1,23 +1,23 @@
-//! Direct reply-to (behaviour B.7): a receiving link that is its own queue. Nothing is stored and nobody declares it;
-//! its name says where it is, so that every shard finds it without asking.
+//! Direct reply-to: a receiving link that acts as its own queue (docs/compatibility.md, Dynamic nodes). Nothing is
+//! stored or declared. The name says where the link is, so that every shard finds it without asking.
 //!
 //! ```text
 //!   amq.rabbitmq.reply-to.<outlet>.<key>      each 16 hexadecimal digits
 //! ```
 //!
-//! The outlet's id says the shard and is never reused in the life of the process. The key is what cannot be guessed:
-//! whoever was not told the name cannot make one that reaches anybody.
+//! The id of the outlet contains the shard and is never reused while the process lives. The key cannot be guessed:
+//! nobody can make up a name that reaches a link.
 
 use queue::ConsumerId;
 
 use crate::ids::{ShardId, shard_of};
 
-/// What the names of all of them start with.
+/// The prefix of all these names.
 pub const REPLY_TO_PREFIX: &str = "amq.rabbitmq.reply-to.";
 
 const DIGITS: usize = 16;
 
-/// An outlet that takes replies, as its name tells it. Whether there is one only its own shard knows.
+/// An outlet that takes replies, as its name identifies it. Only its own shard knows whether it exists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReplyTo {
     pub outlet: ConsumerId,
@@ -25,7 +25,7 @@ pub struct ReplyTo {
 }
 
 impl ReplyTo {
-    /// Reads a name; `None` if it is no name of this kind.
+    /// Parses a name. Returns `None` if it is not a name of this kind.
     pub fn parse(name: &str) -> Option<Self> {
         let (outlet, key) = name.strip_prefix(REPLY_TO_PREFIX)?.split_once('.')?;
         Some(Self { outlet: ConsumerId(number(outlet)?), key: number(key)? })
@@ -35,13 +35,13 @@ impl ReplyTo {
         format!("{REPLY_TO_PREFIX}{:016x}.{:016x}", self.outlet.0, self.key)
     }
 
-    /// Where the outlet is, if it is.
+    /// Returns the shard of the outlet, whether the outlet exists or not.
     pub fn shard(self) -> ShardId {
         shard_of(self.outlet.0)
     }
 }
 
-/// One spelling for each number, so that each outlet has one name.
+/// Parses a number. Each number has only one spelling, so that each outlet has one name.
 fn number(digits: &str) -> Option<u64> {
     let ours = |c: u8| c.is_ascii_digit() || (b'a'..=b'f').contains(&c);
     (digits.len() == DIGITS && digits.bytes().all(ours)).then(|| u64::from_str_radix(digits, 16).ok())?
@@ -52,14 +52,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_tells_the_outlet() {
+    fn a_name_identifies_the_outlet() {
         let to = ReplyTo { outlet: ConsumerId(0x0300_0000_0100_0007), key: 0xfeed };
         assert_eq!(to.name(), "amq.rabbitmq.reply-to.0300000001000007.000000000000feed");
         assert_eq!((ReplyTo::parse(&to.name()), to.shard()), (Some(to), 3));
     }
 
     #[test]
-    fn nothing_else_is_a_name() {
+    fn other_names_are_refused() {
         for name in [
             "",
             "amq.rabbitmq.reply-to",

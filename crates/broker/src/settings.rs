@@ -1,67 +1,69 @@
-//! What an operator can set and the pure wing reads. `sluice` fills it from the configuration file.
+//! The settings of the operator that this crate reads. `sluice` fills them from the configuration file.
 
-/// Names follow `sluice.conf`; defaults are RabbitMQ's.
+/// The names are those of `sluice.conf`, and the defaults are RabbitMQ's.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// Bytes of the largest message taken (`max_message_size`).
+    /// The largest accepted message in bytes (`max_message_size`).
     pub max_message_size: u64,
-    /// Bytes of the largest frame taken (`frame_max`).
+    /// The largest accepted frame in bytes (`frame_max`).
     pub frame_max: u32,
-    /// Seconds; a silent connection is given up after it (`heartbeat`). 0 is never.
+    /// The time after which a silent connection is closed, in seconds (`heartbeat`). 0: never.
     pub heartbeat_s: u32,
-    /// Milliseconds from accept to OPEN (`handshake_timeout`).
+    /// The time from accept to OPEN, in milliseconds (`handshake_timeout`).
     pub handshake_timeout_ms: u64,
-    /// Connections that have not logged in (`handshake_max`). For one more the oldest goes.
+    /// The maximum number of connections that have not logged in (`handshake_max`). If another one arrives, the oldest
+    /// is closed.
     pub handshake_max: usize,
-    /// The same of one address (`handshake_max_per_address`).
+    /// The same for one address (`handshake_max_per_address`).
     pub handshake_max_per_address: usize,
-    /// Sessions of one connection (`session_max_per_connection`).
+    /// The maximum number of sessions of one connection (`session_max_per_connection`).
     pub session_max_per_connection: u16,
-    /// Links of one session (`link_max_per_session`).
+    /// The maximum number of links of one session (`link_max_per_session`).
     pub link_max_per_session: u32,
-    /// Link credit granted to a publisher (`amqp10.max_link_credit`).
+    /// The link credit granted to a publisher (`amqp10.max_link_credit`).
     pub max_link_credit: u32,
-    /// Whether it follows how fast receipts return (`amqp10.link_credit`).
+    /// Whether the credit adapts to the rate of receipts (`amqp10.link_credit`).
     pub link_credit: LinkCredit,
-    /// The most that a consumer's link asks of its queue at once (`amqp10.max_queue_credit`).
+    /// The maximum credit that a consumer's link asks of its queue at once (`amqp10.max_queue_credit`).
     pub max_queue_credit: u32,
-    /// Transfer frames a publisher's session may send between two FLOWs (`amqp10.max_incoming_window`).
+    /// The number of transfer frames that a publisher's session may send between two FLOWs
+    /// (`amqp10.max_incoming_window`).
     pub max_incoming_window: u32,
-    /// Deliveries that a consumer may leave unsettled on one link; 0 is no limit
+    /// The maximum number of unsettled deliveries on a consumer's link; 0 means no limit
     /// (`amqp10.max_unsettled_per_link`).
     pub max_unsettled_per_link: u32,
-    /// Bytes that deliveries and frames whose end has not come may take, of all connections together
-    /// (`amqp10.unfinished_memory`). It is never below what one connection may have.
+    /// The memory for incomplete deliveries and frames of all connections together, in bytes
+    /// (`amqp10.unfinished_memory`). It is never below the limit of one connection.
     pub unfinished_memory: u64,
-    /// Bytes that may be in memory for readers of streams, of all connections together (`stream.reader_memory`).
+    /// The memory for readers of streams of all connections together, in bytes (`stream.reader_memory`).
     pub reader_memory: u64,
-    /// A message without any header section is durable (`amqp10.durable_by_default`).
+    /// A message without a header section is durable (`amqp10.durable_by_default`).
     pub durable_by_default: bool,
     /// Links may name nodes in address format v1 (`deprecated_features.permit.amqp_address_v1`).
     pub permit_address_v1: bool,
-    /// What OPEN and the API say the product is (`compat.product`).
+    /// The product name in OPEN and in the API (`compat.product`).
     pub compat_product: String,
-    /// And its version (`compat.version`).
+    /// The product version in OPEN and in the API (`compat.version`).
     pub compat_version: String,
-    /// Node name, as shown (`sluice@host`).
+    /// The name of the node, as shown (`sluice@host`).
     pub node_name: String,
     pub cluster_name: String,
     /// The virtual host of a client that names none (`default_vhost`).
     pub default_vhost: String,
-    /// The user that ANONYMOUS logs in as (`anonymous_login_user`); `None` disables it.
+    /// The user of an ANONYMOUS login (`anonymous_login_user`). `None` disables it.
     pub anonymous_login_user: Option<String>,
 }
 
 /// How the link credit of publishers is set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LinkCredit {
-    /// Adaptive on links to a queue whose receipts wait for the disk, so that more credit is not more backlog in memory:
-    /// streams, and queues with `x-fsync`. On all others for durable messages, whose receipts wait for consumers, but no higher
-    /// than pays while they come at once; fixed for the rest.
+    /// Adaptive on links to queues whose receipts wait for the disk: streams, and queues with `x-fsync`. There, more
+    /// credit does not mean more backlog in memory. On other links, adaptive for durable messages, whose receipts wait
+    /// for consumers, with a lower maximum; fixed for messages that are not durable.
     Auto,
-    /// As the setting says.
+    /// The credit of the setting.
     Fixed,
-    /// More while that brings more receipts per second.
+    /// Raised while that brings more receipts per second.
     Adaptive,
 }
 
@@ -96,17 +98,18 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// Bytes that deliveries whose end has not come may take of one connection: twice the largest message, for one that
-    /// comes and as much for all others.
+    /// Returns the memory for incomplete deliveries of one connection, in bytes. It is twice the largest message: one
+    /// for a delivery that is arriving, and as much for all others.
     pub fn connection_unfinished_memory(&self) -> u64 {
         self.max_message_size.saturating_mul(2)
     }
 
-    /// Bytes that they may take of all connections: a lone publisher can always send its largest message.
+    /// Returns the memory for incomplete deliveries of all connections, in bytes. A single publisher can always send
+    /// its largest message.
     pub fn node_unfinished_memory(&self) -> u64 {
         self.unfinished_memory.max(self.connection_unfinished_memory())
     }
 }
 
-/// This program's own version.
+/// The version of this program.
 pub const SLUICE_VERSION: &str = env!("CARGO_PKG_VERSION");

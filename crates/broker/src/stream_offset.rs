@@ -1,11 +1,11 @@
-//! Offsets of streams as people write them.
+//! Stream offsets in text form.
 
 use queue::Start;
 
 use crate::catalog::span_ms;
 
-/// Parses `first`, `last`, `next`, or how long ago, such as `10m`. Returns `None` for anything else. `now_ms` counts from
-/// the epoch.
+/// Parses `first`, `last`, `next`, or an age such as `10m`. Returns `None` for anything else. `now_ms` is the time
+/// since the epoch.
 pub fn parse_offset(text: &str, now_ms: u64) -> Option<Start> {
     Some(match text {
         "first" => Start::First,
@@ -20,7 +20,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn words_and_spans() {
+    fn offsets_are_keywords_or_durations() {
         for (text, start) in [
             ("first", Some(Start::First)),
             ("last", Some(Start::Last)),

@@ -1,4 +1,4 @@
-//! Publishers that end with the queue that they publish to.
+//! Publishers that end when the queue that they publish to is deleted.
 
 use hashbrown::HashMap;
 use queue::PublisherId;
@@ -23,7 +23,8 @@ impl Watchers {
         }
     }
 
-    /// Forgets a queue that is gone. Returns its publishers, for [`crate::gate::Gate::handle_target_gone`].
+    /// Removes a queue that was deleted. Returns its publishers, for
+    /// [`crate::gate::Gate::handle_target_gone`].
     pub fn take(&mut self, queue: QueueId) -> Vec<PublisherId> {
         self.0.remove(&queue).unwrap_or_default()
     }

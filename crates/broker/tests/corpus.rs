@@ -1,4 +1,4 @@
-//! Replays what the fuzz targets keep.
+//! Replays the corpus of the fuzz targets.
 
 #[path = "../../../fuzz/checks/address_parser.rs"]
 mod address_parser;

@@ -1,8 +1,9 @@
-//! House rule: what every gate uses speaks no protocol.
+//! The components that every gate uses must not know any protocol.
 
 use std::path::{Path, PathBuf};
 
-/// The rooms, and what of `amqp10` they may use: the format of stored messages, which is the broker's own.
+/// The components. Of `amqp10`, they may use only the format of stored messages, which is the broker's own
+/// format.
 const ROOMS: [&str; 7] = ["intake", "outlet", "follow.rs", "farewell.rs", "watchers.rs", "input.rs", "cx.rs"];
 
 const WORDS: [&str; 9] = [

@@ -137,8 +137,8 @@ filter 'f' is left out
 ";
         assert_eq!(shown(&answer), expected);
         assert_eq!(
-            shown(&json!({"cause": "moving", "sentence": "it moves", "at": null})),
-            "moving: it moves\n"
+            shown(&json!({"cause": "moving", "sentence": "messages are moving", "at": null})),
+            "moving: messages are moving\n"
         );
     }
 }

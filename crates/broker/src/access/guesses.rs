@@ -1,9 +1,9 @@
-//! How fast passwords can be guessed: as many tries an address, over however many connections and protocols it spreads
-//! them. The delay of a refused login is one connection's; this is everybody's together.
+//! Limits how fast passwords can be guessed. Each address has a limited number of failures, over all its connections
+//! and protocols together. (The delay after a refused login applies to one connection only.)
 //!
-//! An address that has failed too often is refused without looking at its password, right or wrong: else the
-//! guesser would know at once when it is right, and would not wait for the rest. So whoever shares an address with a
-//! guesser waits with it, on this machine too.
+//! An address that has failed too often is refused without a check of its password. Otherwise a guesser would learn at
+//! once which password is right, and would not have to wait. So all clients that share an address with a guesser wait
+//! with it, on this machine too.
 
 use std::hash::BuildHasher as _;
 use std::net::{IpAddr, Ipv6Addr};
@@ -11,21 +11,21 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use hashbrown::DefaultHashBuilder;
 
-/// Failures that an address may have at once. Some clients with an old password, trying again as they do, must not get
-/// there: with [`FAILURE_MS`] between two failures nobody else is kept waiting.
+/// The number of failures that an address may have at once. A few clients that keep retrying an old password must not
+/// reach it: while failures are [`FAILURE_MS`] apart, nobody else has to wait.
 const BURST: u64 = 60;
 
-/// One failure is forgiven after this long, in milliseconds: what is left to a guesser, 86,400 tries a day.
+/// The time after which one failure is forgiven, in milliseconds. It leaves a guesser 86,400 tries a day.
 const FAILURE_MS: u64 = 1000;
 
-/// Places for addresses. Two that fall on one place count together: at the bound more of them do. Which place an address
-/// has is not known outside.
+/// The number of places in the table. Addresses with the same place are counted together, and with more addresses more
+/// of them share a place. Outsiders cannot tell which place an address has.
 const PLACES: usize = 4096;
 
 /// Failed logins, by address.
 #[derive(Debug)]
 pub(super) struct Guesses {
-    /// When all failures of a place are forgiven, in milliseconds.
+    /// For each place, when all its failures are forgiven, in milliseconds.
     forgiven_ms: Box<[AtomicU64]>,
     places: DefaultHashBuilder,
 }
@@ -38,15 +38,15 @@ impl Default for Guesses {
 }
 
 impl Guesses {
-    /// Whether an address has failed too often to be looked at now.
-    pub fn are_too_many(&self, from: IpAddr, now_ms: u64) -> bool {
+    /// Returns true if the address has failed too often for another login to be checked now.
+    pub fn is_blocked(&self, from: IpAddr, now_ms: u64) -> bool {
         self.place(from).load(Ordering::Relaxed) > now_ms + (BURST - 1) * FAILURE_MS
     }
 
-    /// A login from there has failed.
-    pub fn note(&self, from: IpAddr, now_ms: u64) {
+    /// Records a failed login from this address.
+    pub fn record_failure(&self, from: IpAddr, now_ms: u64) {
         let later = |forgiven_ms: u64| Some(forgiven_ms.max(now_ms) + FAILURE_MS);
-        // It is never refused, so there is nothing to look at.
+        // `later` always returns `Some`, so the update cannot fail.
         let _ = self.place(from).fetch_update(Ordering::Relaxed, Ordering::Relaxed, later);
     }
 
@@ -56,7 +56,7 @@ impl Guesses {
     }
 }
 
-/// The addresses that one peer can use: an IPv4 address, or the 64 bits that an IPv6 network begins with.
+/// Returns the network that one peer can use: an IPv4 address, or the first 64 bits of an IPv6 address.
 pub fn network(from: IpAddr) -> IpAddr {
     match from.to_canonical() {
         IpAddr::V4(address) => address.into(),
@@ -77,12 +77,12 @@ mod tests {
         text.parse().unwrap()
     }
 
-    /// How many of so many tries, each at once, are looked at.
+    /// Returns how many of `tries` failing logins at the same time are checked.
     fn looked_at(guesses: &Guesses, from: IpAddr, now_ms: u64, tries: u64) -> u64 {
         let tried = (0..tries).filter(|_| {
-            let looks = !guesses.are_too_many(from, now_ms);
+            let looks = !guesses.is_blocked(from, now_ms);
             if looks {
-                guesses.note(from, now_ms);
+                guesses.record_failure(from, now_ms);
             }
             looks
         });
@@ -90,25 +90,29 @@ mod tests {
     }
 
     #[test]
-    fn an_address_has_so_many_tries_at_once_and_then_one_a_second() {
+    fn an_address_has_a_burst_of_tries_and_then_one_per_second() {
         let guesses = Guesses::default();
         let loopback = ip("127.0.0.1");
         assert_eq!(looked_at(&guesses, loopback, START_MS, 10_000), BURST);
         assert_eq!(looked_at(&guesses, loopback, START_MS + FAILURE_MS - 1, 10), 0);
         let later = (1..=100).map(|n| looked_at(&guesses, loopback, START_MS + n * FAILURE_MS, 10));
         assert_eq!(later.collect::<Vec<_>>(), [1; 100]);
-        assert_eq!(looked_at(&guesses, loopback, START_MS + 1_000_000, 10_000), BURST, "all is forgiven");
+        assert_eq!(
+            looked_at(&guesses, loopback, START_MS + 1_000_000, 10_000),
+            BURST,
+            "all failures are forgiven"
+        );
     }
 
     #[test]
-    fn a_guesser_is_its_network_and_nobody_else() {
+    fn failures_are_counted_per_network() {
         let guesses = Guesses::default();
         let tries = |from: &str| looked_at(&guesses, ip(from), START_MS, 1_000);
         assert_eq!(tries("192.0.2.1"), BURST);
         assert_eq!(tries("::ffff:192.0.2.1"), 0, "the same address");
         assert_eq!(tries("2001:db8::1"), BURST);
         assert_eq!(tries("2001:db8::ffff:2"), 0, "the same network");
-        // One of them may have the place of another, but not all.
+        // One of these may share a place with another address, but not all of them.
         assert!((0..8).any(|n| tries(&format!("198.51.100.{n}")) == BURST));
     }
 }

@@ -1,39 +1,39 @@
-//! The question who somebody is. It leaves the shard that asks, and the answer comes back to `handle_login`: whoever checks
-//! may take its time.
+//! A login request. It leaves the shard that asks, and the answer comes back to `handle_login`, because the check may
+//! be slow.
 
 use std::fmt;
 use std::net::IpAddr;
 
 use amqp10::sasl::Secret;
 
-/// One login, to be checked.
+/// One login to be checked.
 #[derive(Clone, Debug)]
 pub struct Login {
     pub credentials: Credentials,
-    /// The address that it comes from.
+    /// The address of the client.
     pub from: IpAddr,
-    /// When it was asked for, in milliseconds since the epoch.
+    /// When the login was requested, in milliseconds since the epoch.
     pub at_ms: u64,
 }
 
-/// What somebody shows.
+/// The credentials of a client.
 #[derive(Clone, Debug)]
 pub enum Credentials {
     Plain {
         user: String,
         password: Secret,
     },
-    /// Nothing. This user stands for whoever does so.
+    /// An anonymous login. The client becomes this user.
     Anonymous {
         user: String,
     },
 }
 
-/// Why somebody is not let in. The reason goes to the log, not to the peer.
+/// Why a login is refused. The reason is logged and not sent to the peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LoginRefused {
     UnknownUserOrPassword,
-    /// From this address; nobody has looked at the password.
+    /// Too many logins from this address have failed. The password was not checked.
     TooManyFailures,
     AnonymousDisabled,
 }

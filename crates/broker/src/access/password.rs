@@ -1,4 +1,4 @@
-//! Passwords are kept as RabbitMQ keeps them: salted SHA-256.
+//! Password hashes in RabbitMQ's format: salted SHA-256.
 
 use std::fmt;
 
@@ -8,17 +8,17 @@ use sha2::{Digest, Sha256};
 const SALT_BYTES: usize = 4;
 const HASH_BYTES: usize = SALT_BYTES + 32;
 
-/// Four bytes of salt, and the SHA-256 of the salt and a password. Its `Debug` shows `***`: a weak password can be found by
-/// trying.
+/// Four bytes of salt, then the SHA-256 of the salt and the password. `Debug` prints `***`, because a weak password can
+/// be found from its hash by trying.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct PasswordHash([u8; HASH_BYTES]);
 
 impl PasswordHash {
-    /// The reference's name for it.
+    /// RabbitMQ's name for the algorithm.
     pub const ALGORITHM: &str = "rabbit_password_hashing_sha256";
 
-    /// No password is known to have this hash.
-    pub(super) const NOBODYS: Self = Self([0; HASH_BYTES]);
+    /// A hash for which no password is known.
+    pub(super) const UNKNOWN_USER: Self = Self([0; HASH_BYTES]);
 
     pub fn new(salt: [u8; SALT_BYTES], password: &Secret) -> Self {
         let digest = Sha256::new().chain_update(salt).chain_update(password.expose()).finalize();
@@ -28,17 +28,17 @@ impl PasswordHash {
         Self(hash)
     }
 
-    /// Reads one that was stored; `None` if it has another length.
+    /// Reads a stored hash. Returns `None` if the length is wrong.
     pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
         bytes.try_into().ok().map(Self)
     }
 
-    /// For whoever stores it.
+    /// Returns the bytes, to be stored.
     pub fn expose(&self) -> &[u8] {
         &self.0
     }
 
-    /// Whether it is the hash of this password. Takes the same time whatever the difference is.
+    /// Returns true if this is the hash of the password. The time does not depend on where the hashes differ.
     pub fn is_of(&self, password: &Secret) -> bool {
         let mut salt = [0; SALT_BYTES];
         salt.copy_from_slice(&self.0[..SALT_BYTES]);
@@ -60,9 +60,9 @@ mod tests {
 
     use super::*;
 
-    /// The example of RabbitMQ's documentation: password `test12`, salt 908DC60A.
+    /// The example in RabbitMQ's documentation: password `test12`, salt 908DC60A.
     #[test]
-    fn it_is_the_references_hash() {
+    fn hashes_are_rabbitmqs() {
         let password = Secret::new("test12");
         let hash = PasswordHash::new([0x90, 0x8d, 0xc6, 0x0a], &password);
         assert_eq!(STANDARD.encode(hash.expose()), "kI3GCqW5JLMJa4iX1lo7X4D6XbYqlLgxIs30+P6tENUV2POR");

@@ -1,4 +1,4 @@
-//! The users as the catalog has them.
+//! The users of the catalog and their permissions.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use hashbrown::HashMap;
 
 use super::{AccessRefused, Identity, PasswordHash, Permissions, Resource, Verb, permit};
 
-/// A user, with what the user may do where.
+/// A user and the permissions of the user.
 #[derive(Clone, Debug, PartialEq)]
 pub struct UserRecord {
     pub name: Arc<str>,
@@ -22,7 +22,7 @@ impl UserRecord {
     }
 }
 
-/// All users. A clone is another replica.
+/// All users of the node.
 #[derive(Clone, Debug, Default)]
 pub struct Users {
     by_name: HashMap<Arc<str>, UserRecord>,
@@ -38,15 +38,16 @@ impl Users {
         self.by_name.values()
     }
 
-    /// Whether there has ever been a user: then none is made at a start, so that a deleted one stays deleted.
+    /// Returns true if there has ever been a user. Then no user is made at a start, so that a deleted user
+    /// stays deleted.
     pub fn have_begun(&self) -> bool {
         self.begun
     }
 
-    /// Decides whether the user may do this, by the one table.
+    /// Decides by the table of verbs whether the user may do this.
     ///
     /// # Errors
-    /// A condition of the verb does not hold.
+    /// A condition of the verb is not met.
     pub fn permit(
         &self,
         identity: &Identity,
@@ -58,12 +59,12 @@ impl Users {
         permit(identity, rights.copied(), vhost, verb, on)
     }
 
-    /// Notes that there has been a user.
+    /// Records that there has been a user.
     pub fn begin(&mut self) {
         self.begun = true;
     }
 
-    /// Makes a user, or changes the password and the tags of one.
+    /// Creates a user, or changes the password and the tags of an existing one.
     pub fn set(&mut self, name: &Arc<str>, hash: PasswordHash, tags: &Arc<[String]>) {
         self.begun = true;
         let known = self.by_name.entry(name.clone()).or_insert_with(|| UserRecord {
@@ -79,7 +80,7 @@ impl Users {
         self.by_name.remove(name);
     }
 
-    /// Gives a user permissions in a virtual host in place of those that were there; `None` takes them away.
+    /// Replaces the permissions of a user in a virtual host. `None` removes them.
     pub fn set_permissions(&mut self, user: &str, vhost: &Arc<str>, permissions: Option<Permissions>) {
         let Some(user) = self.by_name.get_mut(user) else { return };
         match permissions {

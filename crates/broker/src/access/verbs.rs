@@ -1,7 +1,7 @@
-//! Which permissions a verb needs: the one table that every gate and the desk ask, and nothing else decides.
+//! The table of the permissions that each verb needs. Every gate and the desk (the management front end) ask it, and
+//! nothing else decides.
 //!
-//! A verb is what somebody does to the broker, whatever protocol says it by. `docs/operations.md` shows the table to
-//! operators.
+//! A verb is an operation on the broker, in any protocol. `docs/operations.md` shows the table to operators.
 
 use std::collections::BTreeMap;
 
@@ -9,39 +9,39 @@ use amqp10::Value;
 
 use super::{AccessRefused, Identity, Permission, Permissions, Resource, refused};
 
-/// Tags that open the management API.
+/// Tags that give access to the management API.
 const MANAGEMENT: &[&str] = &[ADMINISTRATOR, MONITORING, POLICYMAKER, "management"];
 
-/// Tags that show what belongs to other users.
+/// Tags that let a user see what belongs to other users.
 const MONITORS: &[&str] = &[ADMINISTRATOR, MONITORING];
 
 const ADMINISTRATOR: &str = "administrator";
 const MONITORING: &str = "monitoring";
 const POLICYMAKER: &str = "policymaker";
 
-/// One condition of a verb. A number says which of the verb's resources is meant.
+/// One condition of a verb. A number is an index into the resources of the verb.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Need {
-    /// A tag that opens the management API.
+    /// A tag that gives access to the management API.
     Management,
-    /// A tag that shows what belongs to other users.
+    /// A tag that lets the user see what belongs to other users.
     Monitor,
-    /// Permissions in the virtual host, whatever they grant.
+    /// Permissions in the virtual host, even if they grant nothing.
     Vhost,
     /// A permission on a resource.
     Right(usize, Permission),
     /// Any permission on a resource.
     AnyRight(usize),
-    /// One of these tags, to configure a resource.
+    /// One of these tags. A refusal is worded as a missing configure permission on the resource.
     Setter(usize, &'static [&'static str]),
-    /// The resource is the user's own, or the user has one of these tags.
+    /// The resource belongs to the user, or the user has one of these tags.
     Own(usize, &'static [&'static str]),
 }
 
-/// Makes the verbs, the list of all of them, and what each needs.
+/// Defines the verbs, the list of all verbs, and the conditions of each verb.
 macro_rules! verbs {
     ($($(#[doc = $doc:literal])* $verb:ident => [$($need:expr),*];)*) => {
-        /// What somebody does to the broker.
+        /// An operation on the broker.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
         pub enum Verb {
             $($(#[doc = $doc])* $verb,)*
@@ -50,7 +50,7 @@ macro_rules! verbs {
         impl Verb {
             pub const ALL: &[Self] = &[$(Self::$verb,)*];
 
-            /// The conditions, all of which must hold. They are looked at in this order.
+            /// Returns the conditions. All of them must be met. They are checked in this order.
             pub const fn needs(self) -> &'static [Need] {
                 use Need::{AnyRight, Management, Monitor, Own, Right, Setter, Vhost};
                 use Permission::{Configure, Read, Write};
@@ -62,7 +62,7 @@ macro_rules! verbs {
     };
 }
 
-// Behaviour G, and B.10 for what is managed over AMQP. Lists are asked row by row.
+// As in RabbitMQ (docs/compatibility.md, Security and Management over AMQP). A list is checked row by row.
 verbs! {
     /// Opens a connection to a virtual host.
     OpenVhost => [Vhost];
@@ -70,14 +70,14 @@ verbs! {
     Publish => [Right(0, Write)];
     /// Consumes from a queue.
     Consume => [Right(0, Read)];
-    /// Takes messages of a queue, or looks at them, without a consumer.
+    /// Takes messages from a queue, or peeks at them, without a consumer.
     Get => [Right(0, Read)];
     DeclareQueue => [Right(0, Configure)];
     /// Declares a queue (the first) whose dead letters go to an exchange (the second).
     DeadLetterTo => [Right(0, Read), Right(1, Write)];
     DeleteQueue => [Right(0, Configure)];
     PurgeQueue => [Right(0, Read)];
-    /// Asks over AMQP for one queue and its numbers.
+    /// Reads one queue and its statistics over AMQP.
     InspectQueue => [AnyRight(0)];
     DeclareExchange => [Right(0, Configure)];
     /// Declares an exchange (the first) with an alternate exchange (the second).
@@ -86,7 +86,7 @@ verbs! {
     /// Binds a queue or an exchange (the first) to a source exchange (the second).
     Bind => [Right(0, Write), Right(1, Read)];
     Unbind => [Right(0, Write), Right(1, Read)];
-    /// Asks over AMQP for the bindings between the two.
+    /// Reads the bindings between the two over AMQP.
     InspectBindings => [Right(0, Write), Right(1, Read)];
 
     /// Uses the management API at all.
@@ -94,7 +94,7 @@ verbs! {
     ReadOverview => [Management];
     ReadAlarms => [Management];
     ReadNodes => [Monitor];
-    /// Reads the numbers of the queues of every virtual host, as metrics do.
+    /// Reads the statistics of the queues of all virtual hosts, as the metrics do.
     ReadAllQueues => [Monitor];
     ReadVhost => [Vhost];
     ReadQueue => [Vhost];
@@ -105,23 +105,23 @@ verbs! {
     SetPolicy => [Vhost, Setter(0, &[ADMINISTRATOR, POLICYMAKER])];
     SetOperatorPolicy => [Vhost, Setter(0, &[ADMINISTRATOR])];
     ReadConnection => [Vhost, Own(0, MONITORS)];
-    /// Whose connection it is counts, and not where: an administrator closes any.
+    /// Closes a connection. Only its owner counts, not its virtual host: an administrator may close any connection.
     CloseConnection => [Own(0, &[ADMINISTRATOR])];
     ExplainQueue => [Right(0, Read)];
     ExplainConnection => [Vhost, Own(0, MONITORS)];
 }
 
 impl Verb {
-    /// Whether the tags of a user decide, so that no virtual host is asked for.
+    /// Returns true if the tags of the user decide alone, so that no virtual host is needed.
     pub fn is_by_tag(self) -> bool {
         self.needs().iter().all(|need| matches!(need, Need::Management | Need::Monitor))
     }
 }
 
-/// Decides whether a user may do this. `rights` are the user's permissions in the virtual host, if there are any.
+/// Decides whether a user may do this. `rights` are the permissions of the user in the virtual host, if there are any.
 ///
 /// # Errors
-/// The first condition that does not hold, in the reference's words for it.
+/// The first condition that is not met, in RabbitMQ's words.
 pub fn permit(
     who: &Identity,
     rights: Option<Permissions>,
@@ -132,7 +132,7 @@ pub fn permit(
     let tagged = |tags: &[&str]| tags.iter().any(|tag| who.has_tag(tag));
     let may = |permission| rights.is_some_and(|rights| rights.grants(permission));
     let because = |reason: &str| Err(AccessRefused { reason: reason.to_owned() });
-    // What was not named is refused.
+    // A resource that the caller did not name is refused.
     let resource = |at: usize| on.get(at).copied().unwrap_or(Resource::Connection("?"));
     let named = |at: usize| on.len() > at;
     for need in verb.needs() {
@@ -163,10 +163,10 @@ pub fn permit(
     Ok(())
 }
 
-/// Asks for everything that the declaration of a queue with these arguments needs.
+/// Asks for every permission that the declaration of a queue with these arguments needs.
 ///
 /// # Errors
-/// As `ask` has them.
+/// The errors of `ask`.
 pub fn permit_queue<E>(
     name: &str,
     arguments: &BTreeMap<String, Value>,
@@ -180,10 +180,10 @@ pub fn permit_queue<E>(
     }
 }
 
-/// Asks for everything that the declaration of an exchange with these arguments needs.
+/// Asks for every permission that the declaration of an exchange with these arguments needs.
 ///
 /// # Errors
-/// As `ask` has them.
+/// The errors of `ask`.
 pub fn permit_exchange<E>(
     name: &str,
     arguments: &BTreeMap<String, Value>,
@@ -211,7 +211,7 @@ mod tests {
         Identity { user: "u".into(), tags: tags.iter().map(|t| (*t).to_owned()).collect() }
     }
 
-    /// What a verb is done to here. The names of the resources follow from the verb.
+    /// The resources on which these tests use a verb.
     fn resources(verb: Verb) -> &'static [Resource<'static>] {
         use Resource::{Connection, Exchange, OperatorPolicy, Policy, Queue};
         match verb {
@@ -245,10 +245,11 @@ mod tests {
         }
     }
 
-    /// Behaviour G in one picture: `c`, `w`, `r` for a permission that suffices alone, `-` for none that does, `v` where any
-    /// permissions in the virtual host do, `*` where none are needed; behind them the tags that suffice, if tags count.
+    /// RabbitMQ's rules in one table. `c`, `w`, `r`: this permission suffices alone. `-`: no single permission
+    /// suffices. `v`: any permissions in the virtual host suffice. `*`: no permissions are needed. The tags that
+    /// suffice follow, if tags count.
     #[test]
-    fn the_table_is_the_references() {
+    fn the_table_is_rabbitmqs() {
         let picture = |verb: Verb| {
             let ask = |rights, tags: &[&str]| permit(&who(tags), rights, "/", verb, resources(verb)).is_ok();
             let only = |permission| match permission {
@@ -312,7 +313,7 @@ ExplainConnection v administrator monitoring";
     }
 
     #[test]
-    fn what_needs_two_permissions_needs_both() {
+    fn a_verb_with_two_permissions_needs_both() {
         let all = Permissions::ALL;
         for verb in [Verb::DeadLetterTo, Verb::AlternateTo, Verb::Bind, Verb::Unbind, Verb::InspectBindings] {
             let ask = |rights| permit(&who(&[]), Some(rights), "/", verb, resources(verb)).is_ok();

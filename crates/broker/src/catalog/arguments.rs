@@ -1,4 +1,5 @@
-//! Queue arguments (behaviour D.4): which are known, what they may hold, and what they mean to the machine.
+//! Queue arguments: the known names, the allowed values, and the settings of the queue's machine that they become
+//! (docs/compatibility.md, Queue arguments and policies).
 
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
@@ -11,24 +12,25 @@ use super::error::CatalogError;
 /// Arguments of a queue, an exchange or a binding, by name.
 pub type Arguments = BTreeMap<String, Value>;
 
-/// How many arguments one declaration may have: it is kept on every shard.
+/// The maximum number of arguments in one declaration. Every shard keeps them.
 pub(super) const ARGUMENTS_MAX: usize = 256;
 
-/// The type of a queue; without it, the queue is classic.
+/// The queue type. A queue without this argument is classic.
 pub(super) const QUEUE_TYPE: &str = "x-queue-type";
 
-/// What a name that the broker makes up begins with. It says nothing of the queue, so it is never kept; where the queue
-/// has a name already, as it always has in AMQP 1.0, nobody looks at it (behaviour D.2).
+/// The prefix of a name that the broker generates. It has no effect on a queue that has a name, and in AMQP 1.0 every
+/// queue has one. It is never stored, because it says nothing about the queue.
 pub(super) const NAME_PREFIX: &str = "x-name-prefix";
 
-/// Milliseconds that a timer may be set to: about 49 days, as the reference.
+/// The longest time that a timer may be set to, in milliseconds: about 49 days, as in RabbitMQ.
 const TIMER_MS_MAX: u64 = u32::MAX as u64;
 
-/// Bytes of a segment of a stream, as the reference.
+/// The largest segment of a stream in bytes, as in RabbitMQ.
 const SEGMENT_BYTES_MAX: u64 = 3_000_000_000;
 
-/// Arguments of single queue types: name, whether a classic queue takes it, whether a stream does. The rest is of types
-/// that there are not. What stands nowhere is kept and shown, whatever the type: clients leave notes there.
+/// Arguments that not every queue type takes: name, whether a classic queue takes it, whether a stream does. Arguments
+/// that neither takes belong to queue types that do not exist here. Arguments that are not in this table are accepted
+/// for every type. Unknown ones are stored and shown, because clients use them for notes.
 const OF_TYPES: &[(&str, bool, bool)] = &[
     ("x-message-ttl", true, false),
     ("x-expires", true, false),
@@ -54,12 +56,13 @@ const OF_TYPES: &[(&str, bool, bool)] = &[
     ("x-delayed-retry-max", false, false),
 ];
 
-/// How the node of a queue's leader is chosen. The last three are deprecated names of `balanced`, which old clients and
+/// How the node of a queue's leader is chosen. The last three are deprecated names of `balanced` that old clients and
 /// definitions use.
 pub(super) const LEADER_LOCATORS: &[&str] =
     &["client-local", "balanced", "random", "least-leaders", "min-masters"];
 
-/// Milliseconds of a span such as `7D`: a whole number and one of Y M D h m s; months have 30 days (behaviour B.9, D.4).
+/// Parses a duration such as `7D` into milliseconds: a whole number and one of the units Y M D h m s. A month has 30
+/// days.
 pub fn span_ms(text: &str) -> Option<u64> {
     let unit = text.chars().next_back()?;
     let seconds: u64 = match unit {
@@ -78,11 +81,11 @@ pub fn span_ms(text: &str) -> Option<u64> {
     digits.parse::<u64>().ok()?.checked_mul(seconds)?.checked_mul(1000)
 }
 
-/// The machine's settings of a queue.
+/// Returns the settings of the queue's machine, and whether every record is synced (`x-fsync`).
 ///
 /// # Errors
-/// [`CatalogError::PreconditionFailed`] naming the argument that this queue type does not take, or whose
-/// value is not what it must be.
+/// [`CatalogError::PreconditionFailed`] names an argument that this queue type does not take, or whose value is
+/// invalid.
 pub fn queue_config(
     vhost: &str,
     name: &Arc<str>,
@@ -139,7 +142,7 @@ pub fn queue_config(
             }
             "x-stream-max-segment-size-bytes" => stream.segment_bytes = number(1..=SEGMENT_BYTES_MAX)?,
             "x-stream-filter-size-bytes" => stream.filter_bytes = number(16..=255)? as u8,
-            // There is one node: whatever is asked for is what there is.
+            // There is one node, so any size means the same.
             "x-initial-cluster-size" => drop(number(0..=u64::MAX)?),
             "x-message-ttl" => config.message_ttl_ms = Some(number(0..=TIMER_MS_MAX)?),
             "x-expires" => config.expires_ms = Some(number(1..=TIMER_MS_MAX)?),
@@ -163,13 +166,13 @@ pub fn queue_config(
             "x-max-priority" => config.max_priority = Some(number(1..=255)? as u8),
             "x-single-active-consumer" => config.single_active_consumer = boolean()?,
             "x-fsync" => fsync = boolean()?,
-            // There is one node: every locator finds the same leader.
+            // There is one node, so every locator chooses the same leader.
             "x-queue-leader-locator" if LEADER_LOCATORS.contains(&text()?) => {}
             "x-queue-leader-locator" => return Err(invalid(key, "client-local or balanced is needed")),
-            // Classic queues have had only this behaviour for a long time.
+            // Version 2 is the only behaviour of classic queues.
             "x-queue-version" if value.as_u64() == Some(2) => {}
-            "x-queue-mode" | "x-queue-version" => return Err(invalid(key, "it is not supported any more")),
-            // Arguments that nobody knows are kept and shown: clients leave notes in them.
+            "x-queue-mode" | "x-queue-version" => return Err(invalid(key, "it is no longer supported")),
+            // Unknown arguments are stored and shown: clients use them for notes.
             _ => {}
         }
     }
@@ -194,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn spans_of_time() {
+    fn durations_are_parsed() {
         let day = 86_400_000;
         for (text, ms) in
             [("7D", Some(7 * day)), ("1Y", Some(365 * day)), ("2M", Some(60 * day)), ("0s", Some(0))]
@@ -207,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn a_number_out_of_bounds_is_told_the_bounds() {
+    fn a_number_out_of_bounds_is_refused_with_the_bounds() {
         for (key, number, bounds) in [
             ("x-max-priority", 300, "from 1 to 255"),
             ("x-max-priority", 0, "from 1 to 255"),
@@ -222,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn every_name_of_a_leader_locator_is_taken() {
+    fn every_leader_locator_is_accepted() {
         let locator = |value: Value| config(&[("x-queue-leader-locator", value)]);
         for name in ["client-local", "balanced", "random", "least-leaders", "min-masters"] {
             assert!(locator(name.into()).is_ok(), "{name}");

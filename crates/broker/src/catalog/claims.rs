@@ -1,4 +1,4 @@
-//! What a command looks at, and what it changes: two commands that claim nothing in common may be decided in any order.
+//! What a command reads and what it changes. Two commands without conflicting claims may be decided in any order.
 
 use std::sync::Arc;
 
@@ -6,60 +6,60 @@ use hashbrown::HashMap;
 
 use super::{Binding, Catalog, Change, Command, Destination};
 
-/// Something that a command speaks of. Virtual host and name.
+/// Something that a command can claim. The first field is the virtual host.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Thing {
-    /// That it exists, its policies and who has permissions in it.
+    /// The existence of the virtual host, its policies, and the permissions in it.
     Vhost(Arc<str>),
-    /// Its exchanges and bindings.
+    /// The exchanges and bindings of a virtual host.
     Topology(Arc<str>),
-    /// The queue, and that bindings lead to it.
+    /// A queue, and the bindings to it.
     Queue(Arc<str>, Arc<str>),
-    /// The exchange, and the bindings from and to it.
+    /// An exchange, and the bindings from and to it.
     Exchange(Arc<str>, Arc<str>),
-    /// Source, destination and key.
+    /// Virtual host, source, destination and key.
     Binding(Arc<str>, Arc<str>, Destination, Arc<str>),
     User(Arc<str>),
 }
 
-/// The claim of a command on one thing.
+/// A claim of a command on one thing.
 #[derive(Clone, Debug)]
 struct Claim {
     thing: Thing,
-    /// Nobody else may claim it. Otherwise others may share it.
-    alone: bool,
+    /// True: nobody else may claim the thing. False: others may share it.
+    exclusive: bool,
 }
 
-/// What one command claims.
+/// The claims of one command.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Claims(Vec<Claim>);
 
 impl Claims {
-    fn share(&mut self, thing: Thing) {
-        self.0.push(Claim { thing, alone: false });
+    fn add_shared(&mut self, thing: Thing) {
+        self.0.push(Claim { thing, exclusive: false });
     }
 
-    fn alone(&mut self, thing: Thing) {
-        self.0.push(Claim { thing, alone: true });
+    fn add_exclusive(&mut self, thing: Thing) {
+        self.0.push(Claim { thing, exclusive: true });
     }
 
-    fn add(&mut self, thing: Thing, alone: bool) {
-        self.0.push(Claim { thing, alone });
+    fn add(&mut self, thing: Thing, exclusive: bool) {
+        self.0.push(Claim { thing, exclusive });
     }
 
-    /// What a command claims by what it names. More may come of it: see [`Self::add_changes`].
+    /// Returns the claims on what the command names. Its decision may reach further: see [`Self::add_changes`].
     pub fn of(command: &Command, catalog: &Catalog) -> Self {
         let mut claims = Self::default();
         match command {
             Command::DeclareQueue(declare) => {
                 let is_new = catalog.queue(&declare.vhost, &declare.name).is_none();
-                claims.share(Thing::Vhost(declare.vhost.clone()));
+                claims.add_shared(Thing::Vhost(declare.vhost.clone()));
                 claims.add(Thing::Queue(declare.vhost.clone(), declare.name.clone()), is_new);
             }
             Command::ForgetQueue { queue } => {
                 if let Some(record) = catalog.queue_by_id(*queue) {
                     claims.share_topology(&record.vhost);
-                    claims.alone(Thing::Queue(record.vhost.clone(), record.name.clone()));
+                    claims.add_exclusive(Thing::Queue(record.vhost.clone(), record.name.clone()));
                 }
             }
             Command::DeclareExchange(declare) => {
@@ -69,43 +69,43 @@ impl Claims {
             }
             Command::DeleteExchange { vhost, name, .. } => {
                 claims.share_topology(vhost);
-                claims.alone(Thing::Exchange(vhost.clone(), name.clone()));
+                claims.add_exclusive(Thing::Exchange(vhost.clone(), name.clone()));
             }
             Command::Bind(binding) | Command::Unbind(binding) => {
                 claims.share_topology(&binding.vhost);
                 claims.add_binding(binding, false);
             }
-            Command::SetPolicy(set) => claims.alone(Thing::Vhost(set.vhost.clone())),
-            Command::ClearPolicy { vhost, .. } => claims.alone(Thing::Vhost(vhost.clone())),
+            Command::SetPolicy(set) => claims.add_exclusive(Thing::Vhost(set.vhost.clone())),
+            Command::ClearPolicy { vhost, .. } => claims.add_exclusive(Thing::Vhost(vhost.clone())),
             Command::AddVhost { name } | Command::DeleteVhost { name } => {
-                claims.alone(Thing::Vhost(name.clone()));
+                claims.add_exclusive(Thing::Vhost(name.clone()));
             }
             Command::SetUser { name, .. } | Command::DeleteUser { name } => {
-                claims.alone(Thing::User(name.clone()));
+                claims.add_exclusive(Thing::User(name.clone()));
             }
             Command::SetPermissions { user, vhost, .. } | Command::ClearPermissions { user, vhost } => {
-                claims.share(Thing::Vhost(vhost.clone()));
-                claims.alone(Thing::User(user.clone()));
+                claims.add_shared(Thing::Vhost(vhost.clone()));
+                claims.add_exclusive(Thing::User(user.clone()));
             }
         }
         claims
     }
 
-    /// Adds what the changes of a decision reach beyond what the command names: what is unbound, the exchanges that delete
-    /// themselves then, and the users of a virtual host that goes.
+    /// Adds claims on what a decision changes beyond the names in the command: the removed bindings, the auto-delete
+    /// exchanges that are deleted as a result, and the users who have permissions in a deleted virtual host.
     pub fn add_changes(&mut self, changes: &[Change], catalog: &Catalog) {
         for change in changes {
             match change {
                 Change::Unbound(binding) => {
-                    // Whether this was the last of an exchange that deletes itself depends on all of its bindings.
+                    // Whether an auto-delete exchange loses its last binding depends on all of its bindings.
                     let source = catalog.exchange(&binding.vhost, &binding.source);
                     self.add_binding(binding, source.is_some_and(|exchange| exchange.auto_delete));
                 }
                 Change::ExchangeDeleted { vhost, name } => {
-                    self.alone(Thing::Exchange(vhost.clone(), name.clone()));
+                    self.add_exclusive(Thing::Exchange(vhost.clone(), name.clone()));
                 }
-                Change::PermissionsCleared { user, .. } => self.alone(Thing::User(user.clone())),
-                // The command has named it.
+                Change::PermissionsCleared { user, .. } => self.add_exclusive(Thing::User(user.clone())),
+                // The command names these.
                 Change::QueueDeclared(_)
                 | Change::QueueForgotten { .. }
                 | Change::ExchangeDeclared(_)
@@ -117,14 +117,14 @@ impl Claims {
                 | Change::UserSet { .. }
                 | Change::UserDeleted { .. }
                 | Change::PermissionsSet { .. } => {}
-                // No command makes these.
+                // No command makes these changes.
                 Change::Incarnations { .. } | Change::UsersBegun => {}
             }
         }
     }
 
-    /// Adds what a command claims while it waits: of one that may delete exchanges and bindings that it does not name,
-    /// nobody knows which it will find when its turn comes.
+    /// Adds the claims of a command that has to wait. Some commands delete exchanges and bindings that they do not
+    /// name. Which ones is unknown until the decision, so they claim the whole topology of the virtual host.
     pub fn add_waiting(&mut self, command: &Command, catalog: &Catalog) {
         let vhost = match command {
             Command::ForgetQueue { queue } => catalog.queue_by_id(*queue).map(|record| record.vhost.clone()),
@@ -143,35 +143,35 @@ impl Claims {
             | Command::ClearPermissions { .. } => None,
         };
         if let Some(vhost) = vhost {
-            self.alone(Thing::Topology(vhost));
+            self.add_exclusive(Thing::Topology(vhost));
         }
     }
 
     fn share_topology(&mut self, vhost: &Arc<str>) {
-        self.share(Thing::Vhost(vhost.clone()));
-        self.share(Thing::Topology(vhost.clone()));
+        self.add_shared(Thing::Vhost(vhost.clone()));
+        self.add_shared(Thing::Topology(vhost.clone()));
     }
 
-    fn add_binding(&mut self, binding: &Binding, source_alone: bool) {
+    fn add_binding(&mut self, binding: &Binding, source_exclusive: bool) {
         let Binding { vhost, source, destination, key, .. } = binding;
-        self.add(Thing::Exchange(vhost.clone(), source.clone()), source_alone);
-        self.share(match destination {
+        self.add(Thing::Exchange(vhost.clone(), source.clone()), source_exclusive);
+        self.add_shared(match destination {
             Destination::Queue(name) => Thing::Queue(vhost.clone(), name.clone()),
             Destination::Exchange(name) => Thing::Exchange(vhost.clone(), name.clone()),
         });
-        self.alone(Thing::Binding(vhost.clone(), source.clone(), destination.clone(), key.clone()));
+        self.add_exclusive(Thing::Binding(vhost.clone(), source.clone(), destination.clone(), key.clone()));
     }
 }
 
-/// What several commands claim together.
+/// The claims of several commands together.
 #[derive(Debug, Default)]
-pub(super) struct Claimed(HashMap<Thing, Holders>);
+pub(super) struct Claimed(HashMap<Thing, ClaimCounts>);
 
 /// The number of claims on one thing.
 #[derive(Clone, Copy, Debug, Default)]
-struct Holders {
+struct ClaimCounts {
     shared: u32,
-    alone: u32,
+    exclusive: u32,
 }
 
 impl Claimed {
@@ -179,27 +179,27 @@ impl Claimed {
         self.0.is_empty()
     }
 
-    /// Whether one of these claims must wait for those that are held.
+    /// Returns true if one of these claims conflicts with a claim that is held.
     pub fn blocks(&self, claims: &Claims) -> bool {
         !self.is_empty()
-            && claims.0.iter().any(|Claim { thing, alone }| {
+            && claims.0.iter().any(|Claim { thing, exclusive }| {
                 let held = self.0.get(thing);
-                held.is_some_and(|held| held.alone > 0 || *alone && held.shared > 0)
+                held.is_some_and(|held| held.exclusive > 0 || *exclusive && held.shared > 0)
             })
     }
 
     pub fn hold(&mut self, claims: &Claims) {
-        for Claim { thing, alone } in &claims.0 {
+        for Claim { thing, exclusive } in &claims.0 {
             let held = self.0.entry_ref(thing).or_default();
-            *(if *alone { &mut held.alone } else { &mut held.shared }) += 1;
+            *(if *exclusive { &mut held.exclusive } else { &mut held.shared }) += 1;
         }
     }
 
     pub fn release(&mut self, claims: &Claims) {
-        for Claim { thing, alone } in &claims.0 {
+        for Claim { thing, exclusive } in &claims.0 {
             let Some(held) = self.0.get_mut(thing) else { continue };
-            *(if *alone { &mut held.alone } else { &mut held.shared }) -= 1;
-            if held.alone == 0 && held.shared == 0 {
+            *(if *exclusive { &mut held.exclusive } else { &mut held.shared }) -= 1;
+            if held.exclusive == 0 && held.shared == 0 {
                 self.0.remove(thing);
             }
         }

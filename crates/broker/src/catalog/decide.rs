@@ -1,4 +1,4 @@
-//! What may be done to the catalog, and what comes of it.
+//! Decides commands: whether a command is allowed, and which changes it makes.
 
 mod exchanges;
 mod policies;
@@ -15,14 +15,14 @@ use super::{
 use crate::access::{PasswordHash, Permissions};
 use crate::ids::{ConnectionId, QueueId};
 
-/// Names of queues and exchanges are at most this long, as everywhere in this field.
+/// The maximum length of the name of a queue or an exchange in bytes, as in RabbitMQ.
 const NAME_MAX: usize = 255;
 
-/// Something to be done.
+/// A command to the catalog.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Command {
     DeclareQueue(DeclareQueue),
-    /// The queue's machine is gone, or has never been.
+    /// Removes a queue whose machine has ended or has never existed.
     ForgetQueue {
         queue: QueueId,
     },
@@ -43,11 +43,11 @@ pub enum Command {
     AddVhost {
         name: Arc<str>,
     },
-    /// One without queues. What else is in it goes with it.
+    /// Deletes a virtual host without queues, and everything else in it.
     DeleteVhost {
         name: Arc<str>,
     },
-    /// Makes a user, or changes the password and the tags of one.
+    /// Creates a user, or changes the password and the tags of an existing one.
     SetUser {
         name: Arc<str>,
         hash: PasswordHash,
@@ -72,18 +72,18 @@ pub struct DeclareQueue {
     pub vhost: Arc<str>,
     pub name: Arc<str>,
     pub durable: bool,
-    /// The connection that asks for itself alone.
+    /// The queue is for the declaring connection alone.
     pub exclusive: bool,
     pub auto_delete: bool,
     pub arguments: Arguments,
-    /// Who asks.
+    /// The declaring connection, if there is one.
     pub connection: Option<ConnectionId>,
-    /// The broker itself may use its own name space.
+    /// The broker itself declares the queue and may use reserved names.
     pub internal: bool,
 }
 
 impl DeclareQueue {
-    /// A queue as most are declared: durable, for everybody, and kept when nobody uses it.
+    /// Returns the usual declaration: durable, not exclusive, not auto-delete.
     pub fn new(vhost: impl Into<Arc<str>>, name: impl Into<Arc<str>>, arguments: Arguments) -> Self {
         Self {
             vhost: vhost.into(),
@@ -109,17 +109,17 @@ pub struct DeclareExchange {
     pub arguments: Arguments,
 }
 
-/// What comes of a command that is allowed.
+/// The result of a command that is allowed.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Decision {
     pub changes: Vec<Change>,
     pub answer: Answer,
 }
 
-/// What the asker is told.
+/// The answer to a command.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Answer {
-    /// Made, or as it was already.
+    /// The queue was created, or it existed with the same properties.
     Queue {
         record: Arc<QueueRecord>,
         created: bool,
@@ -127,18 +127,18 @@ pub enum Answer {
     Done {
         changed: bool,
     },
-    /// Set; `created`: there was none of this name.
+    /// The policy was set. `created`: there was none of this name before.
     Policy {
         created: bool,
     },
 }
 
 impl Catalog {
-    /// Decides a command on this version. The changes are to be applied in their order. `ids`: a queue that is made takes
-    /// one.
+    /// Decides a command on the current state of the catalog. The caller applies the changes in their order. A new
+    /// queue takes its id from `ids`.
     ///
     /// # Errors
-    /// Why not; nothing changes then.
+    /// The reason for the refusal. Nothing changes then.
     pub fn decide(&self, command: Command, ids: &mut QueueIds) -> Result<Decision, CatalogError> {
         match command {
             Command::DeclareQueue(declare) => self.declare_queue(declare, ids),
@@ -194,7 +194,7 @@ impl Catalog {
             if known.auto_delete != auto_delete {
                 return Err(differs("auto_delete", quoted(auto_delete), quoted(known.auto_delete)));
             }
-            // The type first: of another type, the other arguments differ because it does.
+            // The type comes first: if it differs, other arguments may differ as a consequence.
             let keys = std::iter::once(QUEUE_TYPE);
             for key in keys.chain(known.arguments.keys().chain(arguments.keys()).map(String::as_str)) {
                 let (old, new) = (known.arguments.get(key), arguments.get(key));
@@ -252,7 +252,7 @@ impl Catalog {
         })
     }
 
-    /// Its bindings go first, so that no change ever speaks of a queue that is not there.
+    /// The bindings are removed first, so that no change refers to a queue that does not exist.
     fn forget_queue(&self, queue: QueueId) -> Decision {
         let Some(record) = self.queue_by_id(queue) else {
             return Decision { changes: Vec::new(), answer: Answer::Done { changed: false } };
@@ -277,7 +277,7 @@ fn same_arguments(old: &Arguments, new: &Arguments) -> bool {
     })
 }
 
-/// `x-queue-type: classic` and its absence are the same declaration.
+/// Returns true if two values mean the same. `x-queue-type: classic` is the same as no type.
 fn same_argument(key: &str, old: Option<&amqp10::Value>, new: Option<&amqp10::Value>) -> bool {
     let number = |v: Option<&amqp10::Value>| v.and_then(amqp10::Value::as_u64);
     let classic = |v: Option<&amqp10::Value>| v.is_none_or(|v| v.as_str() == Some("classic"));
@@ -291,7 +291,7 @@ fn quoted(value: impl std::fmt::Display) -> String {
     format!("'{value}'")
 }
 
-/// An argument as people write it. Every queue has a type, also if it is not declared.
+/// Formats an argument for an error message. A queue without a declared type is shown as classic.
 fn shown(key: &str, value: Option<&amqp10::Value>) -> String {
     use amqp10::Value;
     match value {
@@ -323,7 +323,7 @@ fn check_name(what: &str, name: &str) -> Result<(), CatalogError> {
     if name.is_empty() {
         return Err(CatalogError::Invalid { reason: format!("{what} name is empty") });
     }
-    // Programs written in C and their files take what comes before it for the name.
+    // A program written in C would cut the name off at the NUL.
     if name.contains('\0') {
         return Err(CatalogError::Invalid {
             reason: format!("{what} name '{}' contains NUL", name.escape_default()),

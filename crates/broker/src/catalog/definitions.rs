@@ -1,16 +1,16 @@
-//! What restarting must bring back, and the changes that make it anew.
+//! The durable definitions: the changes that rebuild the catalog after a restart.
 
 use std::sync::Arc;
 
 use super::{Catalog, Change, DEFAULT_VHOST, Destination, QueueRow};
 
-/// How far [`Catalog::tell`] has come.
+/// The progress of [`Catalog::tell`].
 #[derive(Debug, Default)]
 pub struct Told(Next);
 
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 enum Next {
-    /// What is told together: virtual hosts, users, policies.
+    /// Virtual hosts, users and policies, all in one step.
     #[default]
     Few,
     /// The queue at this place.
@@ -23,14 +23,14 @@ enum Next {
 }
 
 impl Told {
-    /// Whether nothing is left to be told.
+    /// Returns true if nothing is left to tell.
     pub fn is_all(&self) -> bool {
         self.0 == Next::Nothing
     }
 }
 
 impl Catalog {
-    /// Changes that make the durable definitions anew, on top of what a new catalog has.
+    /// Returns the changes that rebuild the durable definitions on top of a new catalog.
     pub fn definitions(&self) -> Vec<Change> {
         let (mut told, mut changes) = (Told::default(), Vec::new());
         while !told.is_all() {
@@ -39,13 +39,13 @@ impl Catalog {
         changes
     }
 
-    /// Calls `each` with the next changes that make the durable definitions anew. Looks at no more than `rows_max` rows.
-    /// Looked at together are virtual hosts, users and policies, which come first, and an exchange for which the order of its
-    /// bindings counts, with these. Returns how many rows it has looked at.
+    /// Calls `each` with the next changes that rebuild the durable definitions. Inspects at most `rows_max` rows,
+    /// except for two groups that are never split: virtual hosts, users and policies, which come first; and an exchange
+    /// together with its bindings, if their order counts. Returns the number of rows inspected.
     ///
-    /// The catalog may change between two calls. Whoever applies those changes, too, in their order, has the same catalog in
-    /// the end: what changes before it is told is told as it is then, and a binding of an exchange that is not known yet says
-    /// nothing.
+    /// The catalog may change between two calls. A receiver that also applies those changes, in their order, ends with
+    /// the same catalog. A row that changes before its call is passed in its new state. A binding of an exchange that
+    /// the receiver does not know yet has no effect.
     pub fn tell(&self, told: &mut Told, rows_max: usize, mut each: impl FnMut(Change)) -> usize {
         let mut rows = 0;
         while rows < rows_max && !told.is_all() {
@@ -56,7 +56,7 @@ impl Catalog {
 
     fn tell_part(&self, told: &mut Told, rows_max: usize, each: &mut dyn FnMut(Change)) -> usize {
         let mut rows = 0;
-        let mut say = |change: Change| {
+        let mut emit = |change: Change| {
             rows += 1;
             if self.is_durable(&change) {
                 each(change);
@@ -64,15 +64,15 @@ impl Catalog {
         };
         told.0 = match told.0 {
             Next::Few => {
-                say(Change::Incarnations { next: self.next_incarnation });
-                self.user_definitions().into_iter().for_each(&mut say);
+                emit(Change::Incarnations { next: self.next_incarnation });
+                self.user_definitions().into_iter().for_each(&mut emit);
                 let policies = [false, true].into_iter().flat_map(|operator| self.policies(operator));
-                policies.cloned().map(Change::PolicySet).for_each(&mut say);
+                policies.cloned().map(Change::PolicySet).for_each(&mut emit);
                 Next::Queue(0)
             }
             Next::Queue(place) if place >= self.queue_places() => Next::Exchange(0),
             Next::Queue(place) => {
-                self.queues.at(place).iter().for_each(|row| say(Change::QueueDeclared(row.record.clone())));
+                self.queues.at(place).iter().for_each(|row| emit(Change::QueueDeclared(row.record.clone())));
                 rows = 1;
                 Next::Queue(place + 1)
             }
@@ -80,9 +80,9 @@ impl Catalog {
             Next::Exchange(place) => {
                 let mut next = Next::Bindings(place, 0);
                 if let Some(table) = self.table_at(place) {
-                    say(Change::ExchangeDeclared(table.exchange.clone()));
+                    emit(Change::ExchangeDeclared(table.exchange.clone()));
                     if table.exchange.kind.order_counts() {
-                        table.bindings.by_age().into_iter().cloned().map(Change::Bound).for_each(&mut say);
+                        table.bindings.by_age().into_iter().cloned().map(Change::Bound).for_each(&mut emit);
                         next = Next::Exchange(place + 1);
                     }
                 }
@@ -96,7 +96,7 @@ impl Catalog {
                     table.iter().flat_map(|table| table.bindings.since_age(age)).take(rows_max)
                 {
                     last = Some(age);
-                    say(Change::Bound(binding.clone()));
+                    emit(Change::Bound(binding.clone()));
                 }
                 match last.filter(|_| rows == rows_max) {
                     Some(age) => Next::Bindings(place, age + 1),
@@ -108,7 +108,7 @@ impl Catalog {
         rows
     }
 
-    /// Changes that make the virtual hosts and the users anew.
+    /// Returns the changes that rebuild the virtual hosts and the users.
     fn user_definitions(&self) -> Vec<Change> {
         let default: Arc<str> = DEFAULT_VHOST.into();
         let mut changes = Vec::new();
@@ -132,7 +132,7 @@ impl Catalog {
         changes
     }
 
-    /// Whether restarting must bring the change back.
+    /// Returns true if the change must survive a restart.
     pub fn is_durable(&self, change: &Change) -> bool {
         let is_durable = |row: Option<&QueueRow>| {
             row.is_some_and(|QueueRow { record, .. }| record.durable && record.exclusive.is_none())

@@ -1,23 +1,23 @@
-//! Why the catalog does not do what it is asked.
+//! The reasons for which the catalog refuses a command.
 
 use std::fmt;
 
-/// Why a command is not carried out. Nothing has changed.
+/// Why a command is refused. Nothing has changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CatalogError {
-    /// The thing named does not exist.
+    /// The named thing does not exist.
     NotFound { reason: String },
-    /// It exists and is different, or is in use, or an argument does not fit.
+    /// The thing exists but differs or is in use, or an argument is invalid.
     PreconditionFailed { reason: String },
-    /// It exists with other properties.
+    /// The thing exists with other properties.
     Inequivalent { reason: String },
-    /// The name or the operation is not for clients.
+    /// Clients may not use this name or this operation.
     Forbidden { reason: String },
-    /// Another connection has it for itself.
+    /// The queue is exclusive to another connection.
     Locked { reason: String },
-    /// The request makes no sense.
+    /// The request is invalid.
     Invalid { reason: String },
-    /// Too many other commands wait.
+    /// Too many other commands are waiting.
     Busy { reason: String },
 }
 

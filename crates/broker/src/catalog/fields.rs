@@ -1,4 +1,4 @@
-//! What changes and commands are encoded as: one AMQP list, its first item the number of the kind.
+//! The encoding of changes and commands: one AMQP list whose first item is the number of the kind.
 
 use std::sync::Arc;
 
@@ -8,11 +8,11 @@ use bytes::{Bytes, BytesMut};
 use super::{Arguments, Binding, Destination};
 use crate::access::{PasswordHash, Permissions};
 
-/// The items of one list, as they are written.
+/// The items of a list that is being written.
 #[derive(Debug)]
-pub(super) struct Written(Vec<Value>);
+pub(super) struct ListWriter(Vec<Value>);
 
-impl Written {
+impl ListWriter {
     pub fn new(kind: u8) -> Self {
         Self(vec![Value::Ubyte(kind)])
     }
@@ -39,7 +39,7 @@ impl Written {
         self.value(Value::Map(arguments.collect::<Map>()))
     }
 
-    /// Virtual host, source, destination, to-exchange, key, arguments.
+    /// Appends virtual host, source, destination, to-exchange, key, arguments.
     pub fn binding(self, binding: &Binding) -> Self {
         let (destination, to_exchange) = match &binding.destination {
             Destination::Queue(name) => (name, false),
@@ -49,7 +49,7 @@ impl Written {
         names.boolean(to_exchange).text(&binding.key).arguments(&binding.arguments)
     }
 
-    /// Algorithm and hash.
+    /// Appends the algorithm and the hash.
     pub fn hash(self, hash: &PasswordHash) -> Self {
         let bytes = Value::Binary(Bytes::copy_from_slice(hash.expose()));
         self.text(PasswordHash::ALGORITHM).value(bytes)
@@ -59,7 +59,7 @@ impl Written {
         self.value(Value::List(texts.iter().cloned().map(Value::String).collect()))
     }
 
-    /// Configure, write, read.
+    /// Appends configure, write, read.
     pub fn permissions(self, permissions: &Permissions) -> Self {
         permissions.patterns().into_iter().fold(self, Self::text)
     }
@@ -69,11 +69,11 @@ impl Written {
     }
 }
 
-/// The items of one list, as they are read. Every call is `None` if there is no such item, or another type of item.
+/// The items of a list that was read. Each call returns `None` if the item is missing or has another type.
 #[derive(Debug)]
-pub(super) struct Read(Value);
+pub(super) struct ListReader(Value);
 
-impl Read {
+impl ListReader {
     pub fn new(bytes: &[u8]) -> Option<Self> {
         let value = Reader::new(bytes).read_value().ok()?;
         value.as_list()?;
@@ -105,7 +105,7 @@ impl Read {
         map.iter().map(|(key, value)| Some((key.as_str()?.to_owned(), value.clone()))).collect()
     }
 
-    /// See [`Written::binding`].
+    /// See [`ListWriter::binding`].
     pub fn binding(&self, at: usize) -> Option<Binding> {
         let name = self.text(at + 2)?;
         let to_exchange = self.boolean(at + 3)?;
@@ -118,7 +118,7 @@ impl Read {
         })
     }
 
-    /// See [`Written::hash`].
+    /// See [`ListWriter::hash`].
     pub fn hash(&self, at: usize) -> Option<PasswordHash> {
         let Value::Binary(hash) = self.value(at + 1)? else { return None };
         (*self.text(at)? == *PasswordHash::ALGORITHM).then(|| PasswordHash::from_bytes(hash))?
@@ -129,7 +129,7 @@ impl Read {
         texts.iter().map(|text| text.as_str().map(str::to_owned)).collect()
     }
 
-    /// See [`Written::permissions`].
+    /// See [`ListWriter::permissions`].
     pub fn permissions(&self, at: usize) -> Option<Permissions> {
         Permissions::from_patterns([&*self.text(at)?, &*self.text(at + 1)?, &*self.text(at + 2)?])
     }

@@ -1,8 +1,9 @@
-//! What exists: virtual hosts, exchanges, queues, bindings, policies, users and their permissions.
+//! The catalog: virtual hosts, exchanges, queues, bindings, policies, users and their permissions.
 //!
-//! A deterministic machine, the same on every shard. One shard ([`crate::ids::DECIDER`]) decides ([`Catalog::decide`]) on what is
-//! committed. What it decides is [`Pending`] until the log has it; then every shard applies the changes in one order
-//! ([`Catalog::apply`]). An answer leaves when all have.
+//! The catalog is a deterministic machine with a copy on every shard. One shard ([`crate::ids::DECIDER`]) decides
+//! commands on the committed state ([`Catalog::decide`]). A decision is [`Pending`] until the log has it. Then every
+//! shard applies the changes in the same order ([`Catalog::apply`]). An answer leaves when all shards have applied
+//! them.
 
 mod arguments;
 mod claims;
@@ -46,7 +47,7 @@ use crate::ids::{ConnectionId, QueueId};
 /// The virtual host that exists from the start.
 pub const DEFAULT_VHOST: &str = "/";
 
-/// Name space of what the broker itself declares.
+/// The prefix of the names that only the broker itself may declare.
 pub const RESERVED_PREFIX: &str = "amq.";
 
 /// A place in the list of all bindings, from which the list is read on.
@@ -71,42 +72,43 @@ pub struct QueueRecord {
     pub vhost: Arc<str>,
     pub name: Arc<str>,
     pub durable: bool,
-    /// Only this connection may use it, and it dies with it.
+    /// Only this connection may use the queue, and the queue is deleted with it.
     pub exclusive: Option<ConnectionId>,
     pub auto_delete: bool,
     pub arguments: Arguments,
-    /// Arguments and policies as the machine takes them.
+    /// The settings of the queue's machine, from its arguments and policies.
     pub config: Arc<queue::Config>,
-    /// Every record of it is synced before it is confirmed (`x-fsync`).
+    /// Every record of the queue is synced before it is confirmed (`x-fsync`).
     pub fsync: bool,
-    /// The policy that counts for it. Follows from its name: never stored with it.
+    /// The policy that applies to the queue. It follows from the name, so it is never stored with the queue.
     pub policy: Option<Arc<Policy>>,
     pub operator_policy: Option<Arc<Policy>>,
 }
 
 impl QueueRecord {
-    /// Whether it is a stream.
+    /// Returns true if the queue is a stream.
     pub fn is_stream(&self) -> bool {
         self.config.stream.is_some()
     }
 
-    /// Whether it goes when nobody has used it for some time, which its machine counts.
+    /// Returns true if the queue is deleted after some time without use. Its machine measures the time.
     pub fn may_expire(&self) -> bool {
         self.config.expires_ms.is_some()
     }
 
-    /// Why a connection, or somebody who is none, may not touch it: it is another connection's own.
+    /// Returns an error if the queue is exclusive to a connection other than `who`. `None`: the caller is not a
+    /// connection.
     pub fn locked_to(&self, who: Option<ConnectionId>) -> Option<CatalogError> {
         let others = self.exclusive.is_some() && self.exclusive != who;
         others.then(|| CatalogError::locked(&self.vhost, &self.name))
     }
 
-    /// The queue type by its name.
+    /// Returns the name of the queue type.
     pub fn kind(&self) -> &'static str {
         if self.is_stream() { "stream" } else { "classic" }
     }
 
-    /// The binding that every queue has with the default exchange.
+    /// Returns the binding that every queue has with the default exchange.
     fn implied_binding(&self) -> Binding {
         Binding {
             vhost: self.vhost.clone(),
@@ -117,17 +119,17 @@ impl QueueRecord {
         }
     }
 
-    /// What policies see in it.
+    /// Returns what the queue is to a policy.
     fn subject(&self) -> Subject {
         if self.is_stream() { Subject::Stream } else { Subject::ClassicQueue }
     }
 
-    /// What its policy and its operator policy come to together.
+    /// Returns the merged definition of its policy and its operator policy.
     pub fn effective_policy(&self) -> Arguments {
         merged_definition(self.policy.as_deref(), self.operator_policy.as_deref())
     }
 
-    /// Finds the policies of the queue and the settings that they make with its arguments.
+    /// Finds the policies of the queue and recomputes its settings from them and its arguments.
     fn refresh(self: &mut Arc<Self>, policies: &policy::Policies) {
         let best = |operator| policies.best(operator, self.subject(), &self.name).cloned();
         let (policy, operator_policy) = (best(false), best(true));
@@ -137,7 +139,7 @@ impl QueueRecord {
         let record = Arc::make_mut(self);
         (record.policy, record.operator_policy) = (policy, operator_policy);
         let QueueRecord { vhost, name, auto_delete, arguments, .. } = &*record;
-        // They were accepted when the queue was declared.
+        // The arguments were accepted when the queue was declared.
         let Ok((mut config, mut fsync)) = queue_config(vhost, name, *auto_delete, arguments) else { return };
         let definition = record.effective_policy();
         policy::apply_definition(&definition, &mut config, &mut fsync);
@@ -145,15 +147,15 @@ impl QueueRecord {
     }
 }
 
-/// A queue in its place. Whoever reads the record gets it from [`Catalog::current`].
+/// A queue in its place. The record may be outdated: readers call [`Catalog::current`].
 #[derive(Clone, Debug)]
 struct QueueRow {
     record: Arc<QueueRecord>,
-    /// The version of the policies that the record is of.
+    /// The version of the policies for which the record was computed.
     policies: u64,
 }
 
-/// Where a binding or a route leads.
+/// The destination of a binding or a route.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Destination {
     Queue(Arc<str>),
@@ -179,7 +181,7 @@ pub struct Binding {
     pub arguments: Arguments,
 }
 
-/// One step of the catalog, decided once and applied everywhere.
+/// One change of the catalog, decided once and applied on every shard.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Change {
     QueueDeclared(Arc<QueueRecord>),
@@ -199,14 +201,14 @@ pub enum Change {
         name: Arc<str>,
         operator: bool,
     },
-    /// Incarnations below this one have been used, also by queues that nothing else tells of any more.
+    /// All incarnations below this one have been used, also by queues that are no longer stored.
     Incarnations {
         next: u32,
     },
     VhostAdded {
         name: Arc<str>,
     },
-    /// What was in it goes with it.
+    /// Everything in the virtual host is deleted with it.
     VhostDeleted {
         name: Arc<str>,
     },
@@ -227,12 +229,12 @@ pub enum Change {
         user: Arc<str>,
         vhost: Arc<str>,
     },
-    /// There has been a user, also if there is none any more.
+    /// There has been a user, even if there is none now.
     UsersBegun,
 }
 
 impl Change {
-    /// Whether it changes who may do what.
+    /// Returns true if the change concerns users or their permissions.
     pub fn is_of_users(&self) -> bool {
         matches!(
             self,
@@ -254,15 +256,15 @@ struct Vhost {
     policies: policy::Policies,
 }
 
-/// See the module. A clone is another replica.
+/// See the module. A clone is an independent replica.
 ///
-/// A policy that comes, changes or goes costs the same for any number of queues and exchanges: their records become
-/// outdated. Every reader gets a record that is brought up to date for it; [`Catalog::refresh_queue_at`] and
-/// [`Catalog::refresh_exchange_at`] keep it so, and are to be called for each place after such a change.
+/// A changed policy costs the same for any number of queues and exchanges: it only makes their records outdated. Every
+/// reader gets a record that is brought up to date for it. [`Catalog::refresh_queue_at`] and
+/// [`Catalog::refresh_exchange_at`] store the updated record. They must be called for each place after such a change.
 #[derive(Clone, Debug)]
 pub struct Catalog {
     version: u64,
-    /// The number of changes of policies that were applied.
+    /// The number of policy changes that were applied.
     policies: u64,
     vhosts: HashMap<Arc<str>, Vhost>,
     queues: Places,
@@ -289,7 +291,7 @@ impl Default for Catalog {
 }
 
 impl Catalog {
-    /// Counts the changes applied so far; a cached route of another version is stale.
+    /// Returns the number of changes applied so far. A route that was cached for another version is stale.
     pub fn version(&self) -> u64 {
         self.version
     }
@@ -302,12 +304,12 @@ impl Catalog {
         self.vhosts.keys()
     }
 
-    /// The users, for whoever asks what they may do, or keeps them.
+    /// Returns the users. The `Arc` may be kept.
     pub fn users(&self) -> &Arc<Users> {
         &self.users
     }
 
-    /// Takes the first users of a node if there has never been one, and says by which changes.
+    /// Adds the first users of a node if there has never been a user. Returns the changes that were applied.
     pub fn begin_users(&mut self, access: &Access) -> Vec<Change> {
         let mut changes = Vec::new();
         if self.users.have_begun() {
@@ -336,7 +338,7 @@ impl Catalog {
 
     // ---- queues and exchanges, up to date -----------------------------------------------------------------
 
-    /// The version of the policies: the number of their changes that were applied.
+    /// Returns the version of the policies: the number of policy changes that were applied.
     pub fn policies_version(&self) -> u64 {
         self.policies
     }
@@ -354,33 +356,35 @@ impl Catalog {
         self.queues_from(0).map(|(_, queue)| queue)
     }
 
-    /// The number of queues.
+    /// Returns the number of queues.
     pub fn queue_count(&self) -> usize {
         self.queues.count()
     }
 
-    /// The number of places for queues. A queue's place is the slot of its id.
+    /// Returns the number of places for queues. A queue's place is the slot of its id.
     pub fn queue_places(&self) -> usize {
         self.queues.len()
     }
 
-    /// The queue at a place.
+    /// Returns the queue at a place.
     pub fn queue_at(&self, place: usize) -> Option<Arc<QueueRecord>> {
         self.queues.at(place).map(|row| self.current(row))
     }
 
-    /// The queues from a place on, each with its place. Places are numbers from 0 on, without an order of names.
+    /// Returns the queues from a place on, each with its place. Places are numbers from 0 on and do not follow the
+    /// order of names.
     pub fn queues_from(&self, place: usize) -> impl Iterator<Item = (usize, Arc<QueueRecord>)> {
         self.queues.from(place).map(|(place, row)| (place, self.current(row)))
     }
 
-    /// Whether a queue is a stream; `None` if there is no such queue. Costs less than the record, for no policy changes it.
+    /// Returns whether a queue is a stream, or `None` if there is no such queue. This is cheaper than reading the
+    /// record, because no policy changes the type.
     #[inline]
     pub fn is_stream(&self, id: QueueId) -> Option<bool> {
         self.queues.get(id).map(|row| row.record.is_stream())
     }
 
-    /// The record of a queue as the policies make it now.
+    /// Returns the record of a queue with the current policies.
     fn current(&self, row: &QueueRow) -> Arc<QueueRecord> {
         let mut record = row.record.clone();
         if row.policies != self.policies
@@ -391,7 +395,7 @@ impl Catalog {
         record
     }
 
-    /// Keeps the record at this place up to date. Returns it.
+    /// Stores the record at this place with the current policies, and returns it.
     pub fn refresh_queue_at(&mut self, place: usize) -> Option<Arc<QueueRecord>> {
         let record = self.queue_at(place)?;
         self.queues.insert(QueueRow { record: record.clone(), policies: self.policies });
@@ -415,23 +419,23 @@ impl Catalog {
         })
     }
 
-    /// The number of exchanges.
+    /// Returns the number of exchanges.
     pub fn exchange_count(&self) -> usize {
         self.exchange_places.len()
     }
 
-    /// The places of all exchanges are below this number.
+    /// Returns a number above the places of all exchanges.
     pub fn exchange_places(&self) -> usize {
         self.exchange_places.capacity()
     }
 
-    /// The exchange at a place.
+    /// Returns the exchange at a place.
     pub fn exchange_at(&self, place: usize) -> Option<Arc<Exchange>> {
         let (vhost, name) = self.exchange_places.get(place)?;
         self.exchange(vhost, name)
     }
 
-    /// As [`Catalog::refresh_queue_at`], for the exchange at this place.
+    /// Does the same as [`Catalog::refresh_queue_at`] for the exchange at this place.
     pub fn refresh_exchange_at(&mut self, place: usize) {
         let Some((vhost, name)) = self.exchange_places.get(place) else { return };
         if let Some(vhost) = self.vhosts.get_mut(vhost)
@@ -441,7 +445,7 @@ impl Catalog {
         }
     }
 
-    /// Keeps all records up to date: for a catalog that has just been restored.
+    /// Stores all records with the current policies. For a catalog that has just been restored.
     pub fn refresh_all(&mut self) {
         for place in 0..self.queue_places() {
             self.refresh_queue_at(place);
@@ -449,12 +453,12 @@ impl Catalog {
         (0..self.exchange_places()).for_each(|place| self.refresh_exchange_at(place));
     }
 
-    /// All policies, or all operator policies, of every virtual host in the order of their names.
+    /// Returns all policies or all operator policies, sorted by name within each virtual host.
     pub fn policies(&self, operator: bool) -> impl Iterator<Item = &Arc<Policy>> {
         self.vhosts.values().flat_map(move |v| v.policies.of(operator).values())
     }
 
-    /// The most policies that the name of one queue or exchange must be matched against.
+    /// Returns the largest number of policies that one name must be matched against.
     pub fn most_policies(&self) -> usize {
         self.vhosts.values().map(|vhost| vhost.policies.len()).max().unwrap_or_default()
     }
@@ -463,7 +467,7 @@ impl Catalog {
         self.vhosts.get(vhost)?.policies.of(operator).get(name)
     }
 
-    /// Every binding: the declared ones, then the one of each queue with the default exchange.
+    /// Returns every binding: the declared ones, then the one of each queue with the default exchange.
     pub fn bindings(&self) -> Vec<Arc<Binding>> {
         self.bindings_from(BindingCursor::default(), usize::MAX).0
     }
@@ -505,19 +509,19 @@ impl Catalog {
         (found, Some(from))
     }
 
-    /// The bindings whose source is this exchange; none for the default exchange.
+    /// Returns the bindings whose source is this exchange. The default exchange has none.
     pub fn bindings_of_source(&self, vhost: &str, source: &str) -> Vec<Arc<Binding>> {
         let table = self.vhosts.get(vhost).and_then(|v| v.exchanges.get(source));
         table.map(|t| t.bindings.by_age().into_iter().cloned().collect()).unwrap_or_default()
     }
 
-    /// The bindings of this exchange that lead there.
+    /// Returns the bindings from this exchange to this destination.
     pub fn bindings_between(&self, vhost: &str, source: &str, to: &Destination) -> Vec<Arc<Binding>> {
         let table = self.vhosts.get(vhost).and_then(|v| v.exchanges.get(source));
         table.map(|t| t.bindings.to(to).cloned().collect()).unwrap_or_default()
     }
 
-    /// Applies one change that was decided for this version.
+    /// Applies one change that was decided on this version.
     pub fn apply(&mut self, change: &Change) {
         self.version += 1;
         match change {
@@ -590,13 +594,13 @@ impl Catalog {
         }
     }
 
-    /// Adds a virtual host with what each has from the start.
+    /// Adds a virtual host with the exchanges that every virtual host has from the start.
     fn add_vhost_with_exchanges(&mut self, name: &Arc<str>) {
         self.vhosts.insert(name.clone(), Vhost::default());
         Exchange::predeclared(name).for_each(|exchange| self.add_exchange(Arc::new(exchange)));
     }
 
-    /// Adds an exchange. One that is known keeps its bindings.
+    /// Adds an exchange. An exchange that exists keeps its bindings.
     fn add_exchange(&mut self, exchange: Arc<Exchange>) {
         let Some(vhost) = self.vhosts.get_mut(&exchange.vhost) else { return };
         vhost.exchanges.entry(exchange.name.clone()).or_insert_with(|| {
@@ -611,12 +615,12 @@ impl Catalog {
         self.vhosts.get_mut(&binding.vhost)?.exchanges.get_mut(&binding.source)
     }
 
-    /// The ids that no queue has or has had.
+    /// Returns the ids that no queue has or has had.
     pub fn queue_ids(&self) -> QueueIds {
         QueueIds::new(&self.queues, self.next_incarnation)
     }
 
-    /// Whether this replica has not come to the declaration of the queue yet.
+    /// Returns true if this replica has not applied the declaration of the queue yet.
     pub fn is_to_come(&self, id: QueueId) -> bool {
         self.queues.is_to_come(id)
     }

@@ -1,14 +1,15 @@
-//! Commands that are decided and not committed, and those that wait for them.
+//! Commands that are decided but not committed, and commands that wait for them.
 //!
 //! ```text
-//!   offer ──> decided on what is committed ──┬─ nothing durable ──────────────────────> committed
-//!               ▲     │                      └─ durable ──> the log ──> handle_synced ──> committed
-//!               │     └─ claims what another claims ──> the line ─┐
-//!               └───────────────────── take_line ─────────────────┘
+//!   offer ──> decided on the committed state ──┬─ nothing durable ────────────────────────> committed
+//!               ▲     │                        └─ durable ──> the log ──> handle_synced ──> committed
+//!               │     └─ a claim conflicts ──> waiting list ─┐
+//!               └───────────────── take_line ────────────────┘
 //! ```
 //!
-//! A command is decided as if all commands before it had been carried out: it waits if it claims something that one of them
-//! claims. So commands that have nothing in common share a sync. A command that changes nothing durable waits for no sync.
+//! A command is decided as if all commands before it had been carried out. It waits if one of its claims conflicts with
+//! a claim of one of them. So commands that do not conflict share a sync. A command that changes nothing durable waits
+//! for no sync.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -16,20 +17,20 @@ use std::sync::Arc;
 use super::claims::{Claimed, Claims};
 use super::{Answer, Catalog, CatalogError, Change, Command, QueueIds};
 
-/// Commands that wait for others. One takes some 500 bytes; this is more than a node with 100,000 connections has in the time of
-/// a sync. Whoever comes then is refused.
+/// The maximum number of waiting commands. One takes some 500 bytes. A node with 100,000 connections does not send as
+/// many in the time of a sync. At the bound, new commands are refused.
 const WAITING_MAX: usize = 100_000;
 
-/// See the module. `W` is what the owner keeps with each command.
+/// See the module. `W` is what the caller keeps with each command.
 #[derive(Debug)]
 pub struct Pending<W> {
-    /// What `decided` and `waiting` claim.
+    /// The claims of `decided` and `waiting`.
     claimed: Claimed,
-    /// By number.
+    /// In the order of their numbers.
     decided: VecDeque<Decided<W>>,
     waiting: VecDeque<Waiting<W>>,
     ids: QueueIds,
-    /// Of the last decision that the log must have.
+    /// The number of the last decision that the log must have.
     number: u64,
 }
 
@@ -49,12 +50,13 @@ struct Waiting<W> {
     who: W,
 }
 
-/// What comes of a command that was offered.
+/// The result of offering a command.
 #[derive(Debug, PartialEq)]
 pub enum Offered<W> {
-    /// It waits for others. [`Pending::take_line`] brings it again.
+    /// The command waits for others. [`Pending::take_line`] returns it again.
     Waits,
-    /// Those of the changes that are durable must be synced. Then [`Pending::handle_synced`] is to be called with the number.
+    /// The durable ones among the changes must be synced. Then the caller calls [`Pending::handle_synced`] with the
+    /// number.
     Decided {
         number: u64,
         changes: Arc<[Change]>,
@@ -62,7 +64,7 @@ pub enum Offered<W> {
     Committed(Committed<W>),
 }
 
-/// A command that has come to its end. Its changes are to be applied before anything else is offered.
+/// A command that has ended. The caller applies its changes before it offers another command.
 #[derive(Debug, PartialEq)]
 pub struct Committed<W> {
     pub who: W,
@@ -71,7 +73,7 @@ pub struct Committed<W> {
 }
 
 impl<W> Pending<W> {
-    /// Nothing is pending on top of this catalog.
+    /// Creates the state for this catalog, with nothing pending.
     pub fn new(catalog: &Catalog) -> Self {
         Self {
             claimed: Claimed::default(),
@@ -82,13 +84,13 @@ impl<W> Pending<W> {
         }
     }
 
-    /// Decides a command, unless it must wait. `catalog` is what is committed.
+    /// Decides a command, unless it must wait. `catalog` is the committed state.
     pub fn offer(&mut self, catalog: &Catalog, command: Command, who: W) -> Offered<W> {
         let mut claims = Claims::of(&command, catalog);
         if self.claimed.blocks(&claims) {
             return self.wait(catalog, command, claims, who);
         }
-        // Only commands that make nothing reach beyond what they name: none that has to wait here has taken an id.
+        // Only commands that create nothing reach beyond what they name. So a command that waits below has taken no id.
         let decision = match catalog.decide(command.clone(), &mut self.ids) {
             Ok(decision) => decision,
             Err(error) => {
@@ -111,9 +113,9 @@ impl<W> Pending<W> {
     }
 
     fn wait(&mut self, catalog: &Catalog, command: Command, mut claims: Claims, who: W) -> Offered<W> {
-        // Each queue comes to its end once, and nobody would ask again.
+        // A queue ends only once, and nobody would send the command again.
         if self.waiting.len() >= WAITING_MAX && !matches!(command, Command::ForgetQueue { .. }) {
-            let reason = format!("{WAITING_MAX} changes wait for the log");
+            let reason = format!("too many changes wait for the log: {WAITING_MAX}");
             let result = Err(CatalogError::Busy { reason });
             return Offered::Committed(Committed { who, changes: [].into(), result });
         }
@@ -132,8 +134,8 @@ impl<W> Pending<W> {
         Committed { who, changes, result: Ok(answer) }
     }
 
-    /// The log has synced the decisions up to this number. Returns the next of them; to be called until there is none. Then
-    /// what [`Self::take_line`] returns is to be offered again.
+    /// Called when the log has synced the decisions up to this number. Returns the next of them. The caller repeats the
+    /// call until it returns `None`, and then offers the commands of [`Self::take_line`] again.
     pub fn handle_synced(&mut self, number: u64) -> Option<Committed<W>> {
         let Decided { claims, who, changes, answer, .. } =
             self.decided.pop_front_if(|decided| decided.number <= number)?;
@@ -141,7 +143,7 @@ impl<W> Pending<W> {
         Some(self.commit(who, changes, answer))
     }
 
-    /// Takes the commands that wait, in their order.
+    /// Takes the waiting commands, in their order.
     pub fn take_line(&mut self) -> Vec<(Command, W)> {
         let line = std::mem::take(&mut self.waiting).into_iter();
         line.map(|Waiting { command, claims, who }| {
@@ -151,7 +153,7 @@ impl<W> Pending<W> {
         .collect()
     }
 
-    /// The changes that are decided and not committed, in their order.
+    /// Returns the changes that are decided but not committed, in their order.
     pub fn changes(&self) -> impl Iterator<Item = &Change> {
         self.decided.iter().flat_map(|decided| decided.changes.iter())
     }

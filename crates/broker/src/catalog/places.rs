@@ -1,19 +1,19 @@
-//! The table of queues, and the ids that are still free.
+//! The table of queues, and the queue ids that are free.
 
 use super::QueueRow;
 use crate::ids::QueueId;
 
-/// The queues of a catalog by the slots of their ids.
+/// The queues of a catalog, by the slots of their ids.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Places {
     places: Vec<Place>,
-    /// Of them, those with a queue.
+    /// The number of places that have a queue.
     count: usize,
 }
 
 #[derive(Clone, Debug, Default)]
 struct Place {
-    /// Of the queue that is here, or was here last. 0: there has been none.
+    /// The incarnation of the queue that is here, or was here last. 0: there has been none.
     incarnation: u32,
     row: Option<QueueRow>,
 }
@@ -23,7 +23,7 @@ impl Places {
         self.places.len()
     }
 
-    /// The number of queues.
+    /// Returns the number of queues.
     pub fn count(&self) -> usize {
         self.count
     }
@@ -36,7 +36,7 @@ impl Places {
         self.at(id.slot()).filter(|row| row.record.id == id)
     }
 
-    /// The queues from a place on, each with its place.
+    /// Returns the queues from a place on, each with its place.
     pub fn from(&self, place: usize) -> impl Iterator<Item = (usize, &QueueRow)> {
         let places = self.places.iter().enumerate().skip(place);
         places.filter_map(|(place, at)| Some((place, at.row.as_ref()?)))
@@ -58,18 +58,18 @@ impl Places {
         Some(gone)
     }
 
-    /// Whether the declaration of this queue has not come to this replica. Ids are given in an order of their own, but
-    /// those of one slot one after the other.
+    /// Returns true if this replica has not applied the declaration of the queue yet. Queues of different slots are
+    /// declared in any order, but queues of one slot in the order of their incarnations.
     pub fn is_to_come(&self, id: QueueId) -> bool {
         self.places.get(id.slot()).is_none_or(|place| place.incarnation < id.incarnation())
     }
 }
 
-/// The ids that queues get next. Only whoever decides needs them. An id that was taken is not given again, also while the
-/// queue that has it is not in the catalog yet.
+/// The ids for new queues. Only the deciding shard needs them. An id is never given twice, also while its queue is not
+/// in the catalog yet.
 #[derive(Debug)]
 pub struct QueueIds {
-    /// Slots that no queue has, below `places`.
+    /// Slots below `places` that no queue has.
     free: Vec<u32>,
     places: u32,
     next_incarnation: u32,
@@ -90,7 +90,7 @@ impl QueueIds {
         QueueId::new(self.next_incarnation.wrapping_sub(1), slot)
     }
 
-    /// The catalog has forgotten this queue.
+    /// Called when the catalog has forgotten this queue: its slot is free.
     pub(super) fn give_back(&mut self, id: QueueId) {
         self.free.push(id.slot() as u32);
     }

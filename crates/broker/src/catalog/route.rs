@@ -1,4 +1,4 @@
-//! From an exchange and a message to queues.
+//! Routing: finds the queues that a message to an exchange reaches.
 
 use std::sync::Arc;
 
@@ -9,30 +9,32 @@ use super::{Catalog, Destination, Exchange};
 use crate::ids::QueueId;
 use crate::reply_to::ReplyTo;
 
-/// Where a route ends.
+/// The end of a route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RouteTarget {
     Queue(QueueId),
-    /// A link that takes replies: delivered if there is credit, else dropped and counted; always accepted.
+    /// A link that takes replies. The message is delivered if the link has credit; otherwise it is dropped
+    /// and counted. It is always accepted.
     Direct(ReplyTo),
 }
 
-/// Most routes lead to a few queues.
+/// The targets of a route. Most routes lead to a few queues.
 pub type RouteTargets = SmallVec<[RouteTarget; 2]>;
 
-/// Where a message goes.
+/// The route of a message.
 #[derive(Clone, Debug, Default)]
 pub struct Routed {
-    /// Each target once.
+    /// Each target occurs once.
     pub targets: RouteTargets,
-    /// Another message with the same keys goes the same way, until the catalog changes: it may be cached.
+    /// Other messages with the same keys take the same route until the catalog changes, so it may be
+    /// cached.
     pub by_key_alone: bool,
-    /// Exchanges on the way that keep the message for whoever binds later.
+    /// Exchanges on the route that keep the message for destinations that are bound later.
     pub histories: SmallVec<[Arc<Exchange>; 1]>,
 }
 
 impl Catalog {
-    /// Everything that a message to `exchange` reaches; `None` if the exchange does not exist.
+    /// Returns everything that a message to `exchange` reaches, or `None` if the exchange does not exist.
     pub fn route(&self, vhost: &str, exchange: &str, letter: &Letter<'_>) -> Option<Routed> {
         let vhost = self.vhosts.get(vhost)?;
         let mut routed = Routed { by_key_alone: true, ..Routed::default() };
@@ -40,7 +42,7 @@ impl Catalog {
             for key in letter.keys {
                 match vhost.queues.get(key) {
                     Some(id) => self.push_queue(*id, &mut routed.targets),
-                    // Not an exchange's to know: names of this kind cannot be declared or bound.
+                    // A link that takes replies: such names cannot be declared or bound.
                     None => ReplyTo::parse(key)
                         .into_iter()
                         .for_each(|to| push_target(RouteTarget::Direct(to), &mut routed.targets)),
@@ -53,7 +55,7 @@ impl Catalog {
         let mut todo: SmallVec<[&str; 4]> = SmallVec::new();
         todo.push(vhost.exchanges.get_key_value(exchange)?.0);
         while let Some(name) = todo.pop() {
-            // Cycles of exchanges and alternate exchanges end here: each handles a message once.
+            // Cycles of exchanges and alternate exchanges end here: each exchange handles a message once.
             if seen.contains(&name) {
                 continue;
             }

@@ -1,4 +1,4 @@
-//! The form in which a command is sent to whoever decides: one AMQP list, its first item the number of the kind.
+//! The encoding of a command for the deciding shard: one AMQP list whose first item is the number of the kind.
 //!
 //! ```text
 //! list [ kind ubyte, fields ... ]
@@ -18,19 +18,19 @@
 //!  14 clear permissions user, vhost
 //! ```
 //!
-//! What is sent is not checked here: [`super::Catalog::decide`] checks every command.
+//! Decoding does not validate a command: [`super::Catalog::decide`] checks every command.
 
 use amqp10::Value;
 use bytes::BytesMut;
 
-use super::fields::{Read, Written};
+use super::fields::{ListReader, ListWriter};
 use super::{Command, DeclareExchange, DeclareQueue, SetPolicy};
 use crate::ids::{ConnectionId, QueueId};
 
-/// Appends the form in which a command is sent.
+/// Appends the encoding of a command.
 pub fn encode_command(command: &Command, out: &mut BytesMut) {
     let fields = match command {
-        Command::DeclareQueue(declare) => Written::new(1)
+        Command::DeclareQueue(declare) => ListWriter::new(1)
             .text(&declare.vhost)
             .text(&declare.name)
             .boolean(declare.durable)
@@ -39,8 +39,8 @@ pub fn encode_command(command: &Command, out: &mut BytesMut) {
             .arguments(&declare.arguments)
             .value(declare.connection.map_or(Value::Null, |connection| Value::Ulong(connection.0)))
             .boolean(declare.internal),
-        Command::ForgetQueue { queue } => Written::new(2).number(queue.0),
-        Command::DeclareExchange(declare) => Written::new(3)
+        Command::ForgetQueue { queue } => ListWriter::new(2).number(queue.0),
+        Command::DeclareExchange(declare) => ListWriter::new(3)
             .text(&declare.vhost)
             .text(&declare.name)
             .text(&declare.kind)
@@ -49,11 +49,11 @@ pub fn encode_command(command: &Command, out: &mut BytesMut) {
             .boolean(declare.internal)
             .arguments(&declare.arguments),
         Command::DeleteExchange { vhost, name, if_unused } => {
-            Written::new(4).text(vhost).text(name).boolean(*if_unused)
+            ListWriter::new(4).text(vhost).text(name).boolean(*if_unused)
         }
-        Command::Bind(binding) => Written::new(5).binding(binding),
-        Command::Unbind(binding) => Written::new(6).binding(binding),
-        Command::SetPolicy(set) => Written::new(7)
+        Command::Bind(binding) => ListWriter::new(5).binding(binding),
+        Command::Unbind(binding) => ListWriter::new(6).binding(binding),
+        Command::SetPolicy(set) => ListWriter::new(7)
             .text(&set.vhost)
             .text(&set.name)
             .boolean(set.operator)
@@ -62,23 +62,23 @@ pub fn encode_command(command: &Command, out: &mut BytesMut) {
             .text(&set.apply_to)
             .arguments(&set.definition),
         Command::ClearPolicy { vhost, name, operator } => {
-            Written::new(8).text(vhost).text(name).boolean(*operator)
+            ListWriter::new(8).text(vhost).text(name).boolean(*operator)
         }
-        Command::AddVhost { name } => Written::new(9).text(name),
-        Command::DeleteVhost { name } => Written::new(10).text(name),
-        Command::SetUser { name, hash, tags } => Written::new(11).text(name).hash(hash).texts(tags),
-        Command::DeleteUser { name } => Written::new(12).text(name),
+        Command::AddVhost { name } => ListWriter::new(9).text(name),
+        Command::DeleteVhost { name } => ListWriter::new(10).text(name),
+        Command::SetUser { name, hash, tags } => ListWriter::new(11).text(name).hash(hash).texts(tags),
+        Command::DeleteUser { name } => ListWriter::new(12).text(name),
         Command::SetPermissions { user, vhost, permissions } => {
-            Written::new(13).text(user).text(vhost).permissions(permissions)
+            ListWriter::new(13).text(user).text(vhost).permissions(permissions)
         }
-        Command::ClearPermissions { user, vhost } => Written::new(14).text(user).text(vhost),
+        Command::ClearPermissions { user, vhost } => ListWriter::new(14).text(user).text(vhost),
     };
     fields.put(out);
 }
 
-/// Reads a command; `None` if the bytes are none.
+/// Decodes a command. Returns `None` if the bytes are not a command.
 pub fn decode_command(sent: &[u8]) -> Option<Command> {
-    let fields = Read::new(sent)?;
+    let fields = ListReader::new(sent)?;
     let text = |at| fields.text(at);
     let boolean = |at| fields.boolean(at);
     Some(match fields.number(0)? {
@@ -256,13 +256,13 @@ mod tests {
 
     proptest! {
         #[test]
-        fn commands_come_as_they_were_sent(command in command()) {
+        fn encoded_commands_decode_to_the_same(command in command()) {
             let mut bytes = BytesMut::new();
             encode_command(&command, &mut bytes);
             prop_assert_eq!(decode_command(&bytes), Some(command));
         }
 
-        /// Also part of a command, and one with a byte that is another.
+        /// The bytes include truncated commands and commands with one changed byte.
         #[test]
         fn no_bytes_break_the_decoder(
             command in command(),

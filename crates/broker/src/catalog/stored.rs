@@ -1,4 +1,4 @@
-//! The stored form of a change: one AMQP list, its first item the number of the kind.
+//! The stored encoding of a change: one AMQP list whose first item is the number of the kind.
 //!
 //! ```text
 //! list [ kind ubyte, fields ... ]                         format 1, since 0.1
@@ -21,32 +21,32 @@
 //!  16 users begun
 //! ```
 //!
-//! Permissions are patterns of names, today `.*` or nothing. The hash is salt and SHA-256, the algorithm
-//! [`PasswordHash::ALGORITHM`].
+//! Permissions are stored as name patterns, today `.*` or empty. The hash is the salt and the SHA-256.
+//! The algorithm is [`crate::access::PasswordHash::ALGORITHM`].
 //!
-//! Exclusive queues are not stored, nor which policy a queue or an exchange has: that follows from
-//! the names.
+//! Exclusive queues are not stored. The policy of a queue or an exchange is not stored either, because
+//! it follows from the name.
 
 use std::sync::Arc;
 
 use bytes::BytesMut;
 
-use super::fields::{Read, Written};
+use super::fields::{ListReader, ListWriter};
 use super::{ApplyTo, Change, Exchange, ExchangeKind, Pattern, Policy, QueueRecord, queue_config};
 use crate::ids::QueueId;
 
-/// Appends the stored form.
+/// Appends the stored encoding of a change.
 pub fn encode_change(change: &Change, out: &mut BytesMut) {
     let fields = match change {
-        Change::QueueDeclared(q) => Written::new(1)
+        Change::QueueDeclared(q) => ListWriter::new(1)
             .number(q.id.0)
             .text(&q.vhost)
             .text(&q.name)
             .boolean(q.durable)
             .boolean(q.auto_delete)
             .arguments(&q.arguments),
-        Change::QueueForgotten { queue } => Written::new(2).number(queue.0),
-        Change::ExchangeDeclared(e) => Written::new(3)
+        Change::QueueForgotten { queue } => ListWriter::new(2).number(queue.0),
+        Change::ExchangeDeclared(e) => ListWriter::new(3)
             .text(&e.vhost)
             .text(&e.name)
             .text(e.kind.as_str())
@@ -54,11 +54,11 @@ pub fn encode_change(change: &Change, out: &mut BytesMut) {
             .boolean(e.auto_delete)
             .boolean(e.internal)
             .arguments(&e.arguments),
-        Change::ExchangeDeleted { vhost, name } => Written::new(4).text(vhost).text(name),
-        Change::Bound(binding) => Written::new(5).binding(binding),
-        Change::Unbound(binding) => Written::new(6).binding(binding),
-        Change::Incarnations { next } => Written::new(7).value(*next),
-        Change::PolicySet(p) => Written::new(8)
+        Change::ExchangeDeleted { vhost, name } => ListWriter::new(4).text(vhost).text(name),
+        Change::Bound(binding) => ListWriter::new(5).binding(binding),
+        Change::Unbound(binding) => ListWriter::new(6).binding(binding),
+        Change::Incarnations { next } => ListWriter::new(7).value(*next),
+        Change::PolicySet(p) => ListWriter::new(8)
             .text(&p.vhost)
             .text(&p.name)
             .boolean(p.operator)
@@ -67,24 +67,24 @@ pub fn encode_change(change: &Change, out: &mut BytesMut) {
             .text(p.apply_to.as_str())
             .arguments(&p.definition),
         Change::PolicyCleared { vhost, name, operator } => {
-            Written::new(9).text(vhost).text(name).boolean(*operator)
+            ListWriter::new(9).text(vhost).text(name).boolean(*operator)
         }
-        Change::VhostAdded { name } => Written::new(10).text(name),
-        Change::VhostDeleted { name } => Written::new(11).text(name),
-        Change::UserSet { name, hash, tags } => Written::new(12).text(name).hash(hash).texts(tags),
-        Change::UserDeleted { name } => Written::new(13).text(name),
+        Change::VhostAdded { name } => ListWriter::new(10).text(name),
+        Change::VhostDeleted { name } => ListWriter::new(11).text(name),
+        Change::UserSet { name, hash, tags } => ListWriter::new(12).text(name).hash(hash).texts(tags),
+        Change::UserDeleted { name } => ListWriter::new(13).text(name),
         Change::PermissionsSet { user, vhost, permissions } => {
-            Written::new(14).text(user).text(vhost).permissions(permissions)
+            ListWriter::new(14).text(user).text(vhost).permissions(permissions)
         }
-        Change::PermissionsCleared { user, vhost } => Written::new(15).text(user).text(vhost),
-        Change::UsersBegun => Written::new(16),
+        Change::PermissionsCleared { user, vhost } => ListWriter::new(15).text(user).text(vhost),
+        Change::UsersBegun => ListWriter::new(16),
     };
     fields.put(out);
 }
 
-/// Reads a change back; `None` if the bytes are none.
+/// Decodes a stored change. Returns `None` if the bytes are not a change.
 pub fn decode_change(stored: &[u8]) -> Option<Change> {
-    let fields = Read::new(stored)?;
+    let fields = ListReader::new(stored)?;
     let text = |at| fields.text(at);
     Some(match fields.number(0)? {
         1 => {

@@ -1,4 +1,5 @@
-//! The catalog as a machine: what policies do to what is there, and the stored form of every change.
+//! Tests of the catalog as a machine: the effect of policies on existing objects, and the stored encoding of every
+//! change.
 
 use crate::access::{PasswordHash, Permissions};
 use amqp10::sasl::Secret;
@@ -45,7 +46,7 @@ fn clear(name: &str, operator: bool) -> Command {
 }
 
 #[test]
-fn policies_follow_what_is_there() {
+fn policies_apply_to_existing_and_new_queues() {
     let mut catalog = Catalog::default();
     run(&mut catalog, queue("q1", &[("x-max-length", Value::Int(50))]));
     let max = |catalog: &Catalog, name: &str| catalog.queue("/", name).unwrap().config.max_length;
@@ -56,13 +57,13 @@ fn policies_follow_what_is_there() {
     run(&mut catalog, queue("q2", &[]));
     assert_eq!((max(&catalog, "q1"), max(&catalog, "q2")), (Some(10), Some(10)));
 
-    // A higher priority wins, also when it allows more; the argument still holds.
+    // A higher priority wins even if it allows more. The argument still limits the queue.
     run(&mut catalog, policy("high", false, "q1", 1, &length(100)));
     assert_eq!((max(&catalog, "q1"), max(&catalog, "q2")), (Some(50), Some(10)));
     run(&mut catalog, policy("op", true, "", 0, &length(20)));
     assert_eq!((max(&catalog, "q1"), max(&catalog, "q2")), (Some(20), Some(10)));
 
-    // A policy that is no longer for a queue lets it go.
+    // A policy whose pattern no longer matches a queue stops applying to it.
     let (answer, _) = run(&mut catalog, policy("high", false, "other", 1, &length(100)));
     assert_eq!(answer, Answer::Policy { created: false });
     assert_eq!(max(&catalog, "q1"), Some(10));
@@ -77,10 +78,9 @@ fn policies_follow_what_is_there() {
     assert_eq!(catalog.version(), version, "nothing changed");
 }
 
-/// A record says the same however far the walk has come that keeps records up to date, and whatever else has changed
-/// meanwhile.
+/// A record reads the same however many records the update has visited, and whatever else has changed meanwhile.
 #[test]
-fn an_outdated_record_reads_as_one_that_was_visited() {
+fn an_outdated_record_reads_like_a_refreshed_one() {
     let length = |n: i32| [("max-length", Value::Int(n))];
     let alternate = |to: &str| [("alternate-exchange", to.into())];
     let commands = |catalog: &mut Catalog, visit: &mut dyn FnMut(&mut Catalog)| {
@@ -126,9 +126,9 @@ fn an_outdated_record_reads_as_one_that_was_visited() {
     assert_eq!((outdated.queue_count(), outdated.exchange_count()), (4, 6));
 }
 
-/// Told in parts while it changes, the definitions make the catalog as it is in the end, whenever each change comes.
+/// The definitions rebuild the final state of the catalog, even if it changes while they are told in parts.
 #[test]
-fn definitions_may_be_told_in_parts() {
+fn definitions_told_in_parts_rebuild_the_catalog() {
     let declare = |name: &str, kind: &str| {
         Command::DeclareExchange(DeclareExchange {
             vhost: "/".into(),
@@ -236,14 +236,14 @@ fn the_same_declaration_is_the_same_under_a_policy() {
     run(&mut catalog, clear("p", false));
     assert_eq!(reached(&catalog), 0);
 
-    // The argument's word counts more.
+    // The argument takes precedence over the policy.
     run(&mut catalog, Command::DeleteExchange { vhost: "/".into(), name: "x".into(), if_unused: false });
     run(&mut catalog, policy("p", false, "^x$", 0, &[("alternate-exchange", "amq.fanout".into())]));
     run(&mut catalog, exchange(Some("amq.topic")));
     assert_eq!(catalog.exchange("/", "x").unwrap().alternate.as_deref(), Some("amq.topic"));
 }
 
-/// Stored and read back, the changes make the same catalog, in whatever order policies and queues came.
+/// Changes that are stored and read back rebuild the same catalog, in whatever order policies and queues were made.
 #[test]
 fn stored_changes_restore_the_catalog() {
     let mut catalog = Catalog::default();
@@ -282,7 +282,7 @@ fn stored_changes_restore_the_catalog() {
     assert_eq!(restored.queue("/", "q1").unwrap().config.expires_ms, Some(9));
     assert_eq!(restored.policies(false).count(), 1);
 
-    // Told once more, all at once, on top of what is known and alone.
+    // All definitions at once, on top of an empty catalog and on top of the restored one.
     let again = catalog.definitions();
     for mut base in [Catalog::default(), restored] {
         again.iter().for_each(|change| base.apply(change));
@@ -296,7 +296,7 @@ fn stored_changes_restore_the_catalog() {
     }
 }
 
-/// Format 1: what has been written once is read forever.
+/// Format 1: everything that was ever written can be read forever.
 #[test]
 fn formats_are_versioned() {
     let arguments = |pairs: &[(&str, Value)]| -> Arguments {
@@ -372,10 +372,10 @@ fn bindings_are_listed_in_parts() {
     }
 }
 
-/// Exchanges that go with the last of their bindings, however these lie between them: in a circle, or to two things that go
-/// together.
+/// Auto-delete exchanges are deleted with their last binding, also in a cycle of bindings or if two of their
+/// destinations are deleted together.
 #[test]
-fn exchanges_go_with_their_last_binding() {
+fn auto_delete_exchanges_end_with_their_last_binding() {
     let exchange = |name: &str| {
         let (vhost, name, kind) = ("/".into(), name.into(), "fanout".into());
         let (durable, auto_delete, internal, arguments) = (true, true, false, Arguments::new());
@@ -424,14 +424,14 @@ fn exchanges_go_with_their_last_binding() {
     assert_eq!(left(&[("a", to("a"))], &|_| Command::Unbind(binding("a", to("a")))), "bc");
     assert_eq!(left(&[("a", to("b")), ("b", to("a"))], &|_| delete("a")), "c");
     assert_eq!(left(&[("a", to("b")), ("b", to("c")), ("c", to("a"))], &|_| delete("b")), "");
-    assert_eq!(left(&[("a", q()), ("a", to("a"))], &forget), "abc", "it leads to itself");
+    assert_eq!(left(&[("a", q()), ("a", to("a"))], &forget), "abc", "the exchange is still bound to itself");
     assert_eq!(left(&[("a", q()), ("b", to("a")), ("c", to("b"))], &forget), "");
-    assert_eq!(left(&[("a", q()), ("b", q()), ("b", to("a"))], &forget), "c", "b led to nothing else");
+    assert_eq!(left(&[("a", q()), ("b", q()), ("b", to("a"))], &forget), "c", "b had no other binding");
     assert_eq!(left(&[("a", q()), ("b", q()), ("b", to("c"))], &forget), "bc");
 }
 
 #[test]
-fn the_default_exchange_leads_to_links_that_take_replies() {
+fn the_default_exchange_routes_to_reply_links() {
     let catalog = Catalog::default();
     let to = ReplyTo { outlet: ::queue::ConsumerId(7), key: 9 };
     let keys: [Arc<str>; 3] = [to.name().into(), "nobody".into(), to.name().into()];
@@ -442,7 +442,7 @@ fn the_default_exchange_leads_to_links_that_take_replies() {
 }
 
 #[test]
-fn a_local_exchange_leads_to_no_stream() {
+fn a_local_exchange_binds_no_stream() {
     let mut catalog = Catalog::default();
     for kind in ["x-local-random", "x-random"] {
         let (vhost, name, kind) = ("/".into(), kind.into(), kind.into());
@@ -461,12 +461,12 @@ fn a_local_exchange_leads_to_no_stream() {
         )
     };
     assert!(bind("x-local-random", "c").is_ok() && bind("x-random", "s").is_ok());
-    let reason = "x-local-random leads to classic queues only: queue 's' in vhost '/' is a stream".into();
+    let reason = "x-local-random routes to classic queues only: queue 's' in vhost '/' is a stream".into();
     assert_eq!(bind("x-local-random", "s").map(|_| ()), Err(CatalogError::Invalid { reason }));
 }
 
 #[test]
-fn a_virtual_host_with_queues_stays_and_one_without_takes_its_permissions_along() {
+fn deleting_a_virtual_host_needs_no_queues_and_clears_permissions() {
     let mut catalog = Catalog::default();
     let user = |name: &str| Command::SetUser {
         name: name.into(),
@@ -483,7 +483,7 @@ fn a_virtual_host_with_queues_stays_and_one_without_takes_its_permissions_along(
     run(&mut catalog, Command::AddVhost { name: "v".into() });
     assert!(matches!(decide(&catalog, grant("nobody", "v")), Err(CatalogError::NotFound { .. })));
     run(&mut catalog, grant("u", "v"));
-    // Another password, the same permissions.
+    // A new password keeps the permissions.
     run(&mut catalog, user("u"));
     let declare = DeclareQueue::new("v", "q", Arguments::new());
     run(&mut catalog, Command::DeclareQueue(declare));
@@ -494,7 +494,7 @@ fn a_virtual_host_with_queues_stays_and_one_without_takes_its_permissions_along(
     assert!(catalog.users().get("u").unwrap().permissions.contains_key("v"));
     run(&mut catalog, delete());
     assert!(!catalog.has_vhost("v") && catalog.users().get("u").unwrap().permissions.is_empty());
-    // One of the same name begins anew.
+    // A new virtual host of the same name starts empty.
     run(&mut catalog, Command::AddVhost { name: "v".into() });
     assert!(catalog.exchange("v", "amq.direct").is_some());
     assert!(catalog.users().get("u").unwrap().permissions.is_empty());

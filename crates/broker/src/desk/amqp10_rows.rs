@@ -1,6 +1,6 @@
-//! What people are shown of a connection of this protocol only.
+//! The rows for AMQP 1.0 connections.
 
-/// The part of [`crate::desk::ConnectionRow`] that other protocols do not have.
+/// The fields of [`crate::desk::ConnectionRow`] that only AMQP 1.0 has.
 #[derive(Clone, Debug)]
 pub struct Amqp10Row {
     pub container_id: String,
@@ -15,7 +15,7 @@ pub struct Amqp10Row {
 pub struct LinkRow {
     pub handle: u32,
     pub name: String,
-    /// The client publishes on it.
+    /// True if the client publishes on the link.
     pub incoming: bool,
     pub source_address: Option<String>,
     pub target_address: Option<String>,
@@ -23,7 +23,7 @@ pub struct LinkRow {
     pub max_message_size: u64,
     pub delivery_count: u32,
     pub credit: u32,
-    /// Publishing: messages without receipt. Consuming: deliveries not settled.
+    /// On a publishing link: messages without a receipt. On a consuming link: unsettled deliveries.
     pub unsettled: u64,
 }
 
@@ -37,7 +37,8 @@ pub struct SessionRow {
     pub next_outgoing_id: u32,
     pub remote_incoming_window: u32,
     pub outgoing_unsettled: u64,
-    /// Deliveries that wait for the client's window or socket; of links that read streams, one each.
+    /// Deliveries that wait for the client's window or socket. A link that reads a stream counts as
+    /// one.
     pub outgoing_pending: u64,
     pub links: Vec<LinkRow>,
 }

@@ -1,4 +1,4 @@
-//! What is gathered for an explanation, and the explanation of one subject in it.
+//! The data that is gathered for an explanation, and the explanation of one subject from it.
 
 use std::sync::Arc;
 
@@ -6,30 +6,31 @@ use super::{ConnectionFacts, Explanation, Facts, LinkInPlace, LogFacts, Place, Q
 use crate::catalog::CatalogError;
 use crate::ids::QueueId;
 
-/// What is needed to know of connections: those that matter for a subject.
+/// Selects the connections that matter for a subject.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Wanted {
     Connection(String),
-    /// Those with a link of this name, of one virtual host or of all.
+    /// Connections with a link of this name, in one virtual host or in all.
     Link {
         vhost: Option<String>,
         name: String,
     },
-    /// Those that consume from it.
+    /// Connections that consume from this queue.
     Consumers(QueueId),
 }
 
-/// Everything about a subject, as it was at one time. Two looks tell whether something has moved between them.
+/// Everything about a subject at one time. A comparison of two looks shows whether something has moved between
+/// them.
 #[derive(Clone, Debug, Default)]
 pub struct Look {
     pub connections: Vec<ConnectionFacts>,
-    /// The subject, or those at the other ends of links.
+    /// The subject itself, or the queues at the other ends of the links.
     pub queues: Vec<QueueFacts>,
     pub log: LogFacts,
 }
 
 impl Look {
-    /// The queues at the other ends of its links.
+    /// Returns the queues at the other ends of the links.
     pub fn ends(&self) -> Vec<End> {
         let links = self.connections.iter().flat_map(|c| c.links.iter().map(move |l| (&c.vhost, l)));
         let ends = links.filter_map(|(vhost, link)| match &link.role {
@@ -40,8 +41,10 @@ impl Look {
         ends.collect()
     }
 
+    /// Explains the subject. `before` is an earlier look at the same subject.
+    ///
     /// # Errors
-    /// There is no such thing, or more than one link of this name.
+    /// The subject does not exist, or several links have this name.
     pub fn explain(&self, before: &Self, subject: &Subject) -> Result<Explanation, CatalogError> {
         let not_found = |reason: String| CatalogError::NotFound { reason };
         let links = |connection| self.links(before, connection);
@@ -62,7 +65,7 @@ impl Look {
             }
             Subject::Queue { vhost, name } => {
                 let queue = self.queue(vhost, name).ok_or_else(|| CatalogError::no_queue(vhost, name))?;
-                let moved = before.queue(vhost, name).is_some_and(|before| !queue.is_as(before));
+                let moved = before.queue(vhost, name).is_some_and(|before| !queue.is_unchanged_since(before));
                 let mut consumers: Vec<_> = self.connections.iter().flat_map(links).collect();
                 consumers
                     .retain(|l| matches!(l.link.role, Role::Consuming { queue: of, .. } if of == queue.id));
@@ -102,15 +105,15 @@ impl Look {
     }
 }
 
-/// A queue at the end of a link.
+/// A queue at the other end of a link.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum End {
-    /// In a virtual host.
+    /// By virtual host and name.
     Named(Arc<str>, Arc<str>),
     Id(QueueId),
 }
 
-/// How many links a refusal names.
+/// The maximum number of links that an error message names.
 const NAMED_MAX: usize = 5;
 
 fn ambiguous(name: &str, links: &[LinkInPlace<'_>]) -> CatalogError {
@@ -121,6 +124,9 @@ fn ambiguous(name: &str, links: &[LinkInPlace<'_>]) -> CatalogError {
     let more = if links.len() > NAMED_MAX { ", ..." } else { "" };
     let named = named.collect::<Vec<_>>().join(", ");
     CatalogError::PreconditionFailed {
-        reason: format!("{} links have the name '{name}': {named}{more}; name the connection", links.len()),
+        reason: format!(
+            "{} links have the name '{name}': {named}{more}; specify the connection",
+            links.len()
+        ),
     }
 }

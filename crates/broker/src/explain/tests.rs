@@ -1,4 +1,4 @@
-//! The table: what is known, and which cause wins.
+//! Tests the table of causes: which facts lead to which cause.
 
 use queue::Report;
 
@@ -56,7 +56,7 @@ fn ready(ready: u64) -> Report {
     Report { ready, consumers: 1, ..Report::default() }
 }
 
-/// The cause at one link.
+/// Returns the cause at one link.
 fn at(
     link: &LinkFacts,
     report: Report,
@@ -71,7 +71,7 @@ fn at(
 }
 
 #[test]
-fn of_a_publisher() {
+fn the_cause_at_a_publishing_link() {
     let failed = LogFacts { failed: true, receipts_held: 3, ..LOG };
     let held = LogFacts { receipts_held: 3, ..LOG };
     let crowded = LogFacts { memory_receipts_held: 3, ..held };
@@ -81,7 +81,7 @@ fn of_a_publisher() {
     let alarm = |c: &mut ConnectionFacts, _: &mut QueueFacts| c.blocked = true;
     let full = |_: &mut ConnectionFacts, q: &mut QueueFacts| q.full = true;
     let as_is = |_: &mut ConnectionFacts, _: &mut QueueFacts| {};
-    // From the worst on: each row lacks what the rows above have.
+    // From the worst on. Each row lacks the causes of the rows above.
     assert_eq!(at(&publishing(3), ready(1), failed, stuck), Cause::SocketNotRead);
     assert_eq!(at(&unanswered, ready(1), failed, alarm), Cause::AttachUnanswered);
     assert_eq!(at(&publishing(3), ready(1), failed, alarm), Cause::LogFailed);
@@ -99,12 +99,12 @@ fn of_a_publisher() {
 }
 
 #[test]
-fn of_a_consumer() {
+fn the_cause_at_a_consuming_link() {
     let shut = LinkFacts { pending: 2, remote_incoming_window: 0, credit: 0, ..consuming(100) };
     let no_credit = LinkFacts { credit: 0, ..consuming(0) };
     let waits = Report { active_consumer: Some(ME + 1), ..ready(1) };
     let stuck = |c: &mut ConnectionFacts, _: &mut QueueFacts| c.unwritten_bytes = 1;
-    // An alarm and a full queue stop publishers alone.
+    // An alarm and a full queue stop only publishers.
     let other = |c: &mut ConnectionFacts, q: &mut QueueFacts| (c.blocked, q.full) = (true, true);
     assert_eq!(at(&shut, ready(0), LOG, stuck), Cause::SocketNotRead);
     assert_eq!(
@@ -140,7 +140,7 @@ fn of_a_consumer() {
 }
 
 #[test]
-fn of_a_stream() {
+fn the_cause_at_a_stream() {
     let stream = |ready| Report { stream: Some(queue::Retained::default()), ..self::ready(ready) };
     let consuming = |unsettled, credit, standing| {
         let standing = Some(standing);
@@ -176,12 +176,12 @@ fn of_a_stream() {
     assert_eq!(
         of(stream(5), &[consuming(0, 0, Standing::Behind), consuming(0, 9, Standing::AtEnd)]),
         Cause::EndOfStream,
-        "the one nearer to moving"
+        "the best cause"
     );
 }
 
 #[test]
-fn of_a_link_past_all_queues() {
+fn the_cause_at_a_link_without_a_queue() {
     let as_is = |_: &mut ConnectionFacts, _: &mut QueueFacts| {};
     let replies = |credit, pending, remote_incoming_window| {
         let link = LinkFacts { credit, pending, remote_incoming_window, ..link(Role::Replies) };
@@ -194,7 +194,7 @@ fn of_a_link_past_all_queues() {
 }
 
 #[test]
-fn of_a_queue() {
+fn the_cause_at_a_queue() {
     let connection = connection();
     let of = |report: Report, links: &[LinkFacts], log: LogFacts, moved: bool| {
         let queue = queue(report);
@@ -218,14 +218,18 @@ fn of_a_queue() {
     assert_eq!(
         of(ready(1), &[consuming(100), no_credit.clone()], LOG, false),
         Cause::NoCredit,
-        "the one nearer to moving"
+        "the best cause"
     );
-    assert_eq!(of(single, &[other, consuming(100)], LOG, false), Cause::UnsettledLimit, "the active one");
-    assert_eq!(of(ready(1), &[], LOG, false), Cause::Nothing, "its consumers could not be looked at");
+    assert_eq!(
+        of(single, &[other, consuming(100)], LOG, false),
+        Cause::UnsettledLimit,
+        "the active consumer"
+    );
+    assert_eq!(of(ready(1), &[], LOG, false), Cause::Nothing, "its consumers could not be inspected");
 }
 
 #[test]
-fn of_a_connection() {
+fn the_cause_at_a_connection() {
     let of = |links: &[(LinkFacts, bool)], unwritten_bytes| {
         let connection = ConnectionFacts { unwritten_bytes, ..connection() };
         let queue = queue(ready(1));
@@ -247,13 +251,13 @@ fn of_a_connection() {
     assert_eq!(
         of(&[(consuming(100), false), (publishing(3), false)], 0),
         Cause::WaitingForReceipts,
-        "the worst"
+        "the worst cause"
     );
     assert_eq!(of(&[], 0), Cause::NoLinks);
 }
 
 #[test]
-fn a_name_alone_may_mean_two_links() {
+fn a_link_name_may_be_ambiguous() {
     let with = |name: &str| {
         let mut connection = ConnectionFacts { name: name.into(), ..connection() };
         let place = Place { connection: name.into(), ..publishing(0).place };
@@ -268,14 +272,14 @@ fn a_name_alone_may_mean_two_links() {
     };
     assert_eq!(link(Some("b")), Ok((Cause::ClientSilent, Some("b".into()))));
     let reason =
-        "2 links have the name 'l': 'a' session 0 handle 0, 'b' session 0 handle 0; name the connection"
+        "2 links have the name 'l': 'a' session 0 handle 0, 'b' session 0 handle 0; specify the connection"
             .into();
     assert_eq!(link(None), Err(CatalogError::PreconditionFailed { reason }));
     assert_eq!(link(Some("c")), Err(CatalogError::NotFound { reason: "no link 'l'".into() }));
 }
 
 #[test]
-fn what_was_delivered_between_two_looks_moves() {
+fn a_delivery_between_two_looks_is_movement() {
     let mut before = Look { connections: vec![connection()], queues: vec![queue(ready(1))], log: LOG };
     before.connections[0].links = vec![consuming(0)];
     let mut now = before.clone();
@@ -292,7 +296,7 @@ fn what_was_delivered_between_two_looks_moves() {
 }
 
 #[test]
-fn operators_can_read_what_to_do_about_each() {
+fn every_cause_is_in_the_operators_page() {
     let page = include_str!("../../../../docs/operations.md");
     for cause in Cause::ALL {
         assert!(page.contains(&format!("| `{}` |", cause.word())), "{cause:?} is not in docs/operations.md");

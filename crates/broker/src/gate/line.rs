@@ -1,4 +1,5 @@
-//! A gate for tests, one command a line: the rooms serve a protocol that is not AMQP. Nothing of it is in what is released.
+//! A gate for tests, with one command per line. It shows that the components beside the gates also serve a protocol
+//! that is not AMQP. Release builds do not contain it.
 //!
 //! | from the client | answer |
 //! |---|---|
@@ -11,9 +12,9 @@
 //! | `GET g queue n`: without a consumer, held under `g` | `MSG g ...`; `GOT g n ready` |
 //! | `ACK c first last`, `BACK c first last`: accepted, released | |
 //! | `SETTLE c first last`: accepted, and the client waits | `SETTLED c first last` |
-//! | `CLOSE n`; `QUIT` | `BYE` to the second, when the connection's own queues are gone |
+//! | `CLOSE n`; `QUIT` | `BYE` to the second, when the connection's exclusive queues are deleted |
 //!
-//! `GONE n` says that the queue of `n` is gone. `BAD why` ends the connection.
+//! `GONE n`: the queue of `n` was deleted. `BAD why` ends the connection.
 
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
@@ -36,10 +37,10 @@ use crate::outlet::{Holder, Outlet, Wanted, Word};
 /// The first line of a connection.
 pub const HEADER: &[u8] = b"LINE 1\r\n";
 
-/// What stands before the length of a body of fewer than 256 bytes: it is a section of data.
+/// The bytes before the length of a body of fewer than 256 bytes: it is a data section.
 const BODY: [u8; 4] = [0x00, 0x53, 0x75, 0xa0];
 
-/// What a number of the client's stands for, with the credit that is left.
+/// The object that a number of the client stands for, with its remaining credit.
 #[derive(Debug)]
 enum Role {
     Publisher(Intake<u64>, u32),
@@ -58,12 +59,12 @@ pub struct Gate {
     pub(super) vhost: Arc<str>,
     pub(super) output: Output,
     roles: BTreeMap<u64, Role>,
-    /// The holders for which messages are fetched.
+    /// The holder of each fetch in flight.
     fetches: BTreeMap<Ticket, u64>,
     own: OwnQueues<()>,
 }
 
-/// What was done, or why not.
+/// The result of a command, or why it failed.
 type Done<T = ()> = Result<T, String>;
 
 macro_rules! say {
@@ -79,7 +80,7 @@ impl Gate {
         Self { id, key, name, phase, identity: None, vhost: "".into(), output, roles, fetches, own }
     }
 
-    /// A line that has not ended lacks a byte at least.
+    /// An incomplete line lacks at least one byte.
     pub fn frame_len(&self, input: &[u8]) -> Result<Option<usize>, BadFrame> {
         Ok(Some(input.iter().position(|byte| *byte == b'\n').unwrap_or(input.len()) + 1))
     }

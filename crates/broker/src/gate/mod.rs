@@ -1,7 +1,7 @@
-//! One gate per protocol: the only code that knows both a protocol and the contract.
+//! One gate per protocol. A gate is the only code that knows both its protocol and the contract (`docs/contract.md`).
 //!
-//! A shard speaks to [`Gate`], which is an enum, so that nothing is looked up at run time. A gate reads frames, uses the rooms
-//! beside this module (`intake`, `outlet`, `follow`, `farewell`), and writes frames.
+//! A shard calls [`Gate`], which is an enum, so that calls are not dispatched at run time. A gate reads frames, uses
+//! the components beside this module (`intake`, `outlet`, `follow`, `farewell`), and writes frames.
 
 pub mod amqp10;
 #[cfg(debug_assertions)]
@@ -25,22 +25,22 @@ use crate::mail::GateAddress;
 use crate::reply_to::ReplyTo;
 use crate::settings::Settings;
 
-/// How far a connection has come.
+/// The state of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
     /// Before the client has logged in and opened the connection.
     Handshake,
-    /// Somebody checks who the client is. What it sends meanwhile is kept.
+    /// The login is being checked. Until then, the client's input is kept.
     Login,
-    /// The login has failed, and the client is not told yet. Nothing that it sends is looked at.
+    /// The login has failed, and the client has not been told yet. Its input is ignored.
     Refused,
     Open,
-    /// To be closed when the output is written.
+    /// The connection is closed when the output is written.
     Done,
 }
 
 impl Phase {
-    /// Whether what the client sends is looked at.
+    /// Returns true if input of the client is handled.
     pub fn listens(self) -> bool {
         matches!(self, Self::Handshake | Self::Open)
     }
@@ -49,32 +49,32 @@ impl Phase {
 /// Why the broker ends a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ending {
-    /// The node stops. Clients may come again.
+    /// The node is stopping. Clients may reconnect.
     NodeStops,
     /// An operator closes the connection.
     Operator,
-    /// The connection holds more memory than the node can give it.
+    /// The connection uses more memory than the node can give it.
     TooMuchMemory,
 }
 
-/// The input cannot be the beginning of a frame.
+/// The input cannot be the start of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BadFrame;
 
-/// One connection, as its protocol's gate.
+/// One connection, as the gate of its protocol.
 #[derive(Debug)]
 #[cfg_attr(
     debug_assertions,
     expect(clippy::large_enum_variant, reason = "nearly all connections are the large one")
 )]
 pub enum Gate {
-    /// Also before the protocol header has come: this is the protocol that answers a header that nobody knows.
+    /// Also used before the protocol header has arrived: AMQP 1.0 answers an unknown header.
     Amqp10(amqp10::Gate),
     #[cfg(debug_assertions)]
     Line(line::Gate),
 }
 
-/// Calls the same method of whichever gate it is.
+/// Calls the same method of either gate.
 macro_rules! each {
     ($self:expr, $gate:ident => $body:expr) => {
         match $self {
@@ -85,7 +85,7 @@ macro_rules! each {
     };
 }
 
-/// What only AMQP 1.0 has so far; the value for others.
+/// Calls what only AMQP 1.0 has so far. For other gates, the last argument is the value.
 macro_rules! amqp10_or {
     ($self:expr, $gate:ident => $body:expr, $other:expr) => {
         match $self {
@@ -97,7 +97,8 @@ macro_rules! amqp10_or {
 }
 
 impl Gate {
-    /// A new connection, whose protocol is not known yet. `key` is its key on the shard.
+    /// Creates the gate of a new connection, whose protocol is not known yet. `key` is the key of the connection on the
+    /// shard.
     pub fn new(
         id: ConnectionId,
         key: usize,
@@ -109,7 +110,7 @@ impl Gate {
         Self::Amqp10(amqp10::Gate::new(id, key, peer, name, settings, now_ms))
     }
 
-    /// The gate of AMQP 1.0, if that is the protocol.
+    /// Returns the gate of AMQP 1.0, if that is the protocol.
     pub fn amqp10(&mut self) -> Option<&mut amqp10::Gate> {
         match self {
             Self::Amqp10(gate) => Some(gate),
@@ -118,7 +119,8 @@ impl Gate {
         }
     }
 
-    /// Chooses the protocol by the first bytes of the connection, before they are handled. The product has one protocol.
+    /// Chooses the protocol by the first bytes of the connection, before they are handled. Release builds have one
+    /// protocol.
     #[inline]
     #[cfg_attr(not(debug_assertions), expect(unused_variables, reason = "there is no choice"))]
     fn choose(&mut self, input: &[u8]) {
@@ -135,7 +137,7 @@ impl Gate {
         each!(self, gate => gate.id)
     }
 
-    /// `address:port -> address:port`, as people see it.
+    /// Returns the name that people see: `address:port -> address:port`.
     pub fn name(&self) -> &Arc<str> {
         each!(self, gate => &gate.name)
     }
@@ -144,61 +146,62 @@ impl Gate {
         each!(self, gate => gate.phase)
     }
 
-    /// The user who has logged in.
+    /// Returns the user who has logged in.
     pub fn identity(&self) -> Option<&Identity> {
         each!(self, gate => gate.identity.as_ref())
     }
 
-    /// The virtual host that the connection is open to.
+    /// Returns the virtual host that the connection is open to.
     pub fn vhost(&self) -> &str {
         each!(self, gate => &gate.vhost)
     }
 
     // ---- the socket -----------------------------------------------------------------------------------------
 
-    /// Whether the socket is to be read.
+    /// Returns true if the socket is to be read.
     pub fn takes_input(&self) -> bool {
         amqp10_or!(self, gate => gate.takes_input(), true)
     }
 
-    /// Takes the frames at the start of `input` that say only that the peer is there. Returns their bytes.
+    /// Handles the frames at the start of `input` that only show that the peer is alive. Returns their length in bytes.
     pub fn handle_heartbeats(&mut self, input: &[u8], now_ms: u64) -> usize {
         amqp10_or!(self, gate => gate.handle_heartbeats(input, now_ms), 0)
     }
 
-    /// Handles the frames at the start of `input` that are whole and shorter than `large` bytes, as long as the connection
-    /// listens. Returns their bytes. The rest begins with a large frame or with a part of a frame, unless nobody listens.
+    /// Handles the whole frames at the start of `input` that are shorter than `large` bytes, as long as the phase
+    /// allows input ([`Phase::listens`]). Returns their length in bytes. The rest starts with a large or incomplete
+    /// frame, unless input is not handled any more.
     #[inline]
     pub fn handle_input<'a>(&mut self, input: &'a [u8], large: usize, cx: &mut Cx<'a>) -> usize {
         self.choose(input);
         each!(self, gate => gate.handle_input(input, large, cx))
     }
 
-    /// Handles one whole frame or protocol header, in a buffer that may be kept.
+    /// Handles one whole frame or protocol header, in a buffer that may be retained.
     pub fn handle_frame(&mut self, frame: Bytes, cx: &mut Cx<'_>) {
         self.choose(&frame);
         each!(self, gate => gate.handle_frame(frame, cx))
     }
 
-    /// Returns the length of the frame that `input` begins with, as far as it can be told.
+    /// Returns the length of the frame at the start of `input`, if it is known yet.
     ///
     /// # Errors
-    /// No frame begins so: see [`Gate::handle_bad_frame`].
+    /// No frame starts like this: see [`Gate::handle_bad_frame`].
     pub fn frame_len(&self, input: &[u8]) -> Result<Option<usize>, BadFrame> {
         each!(self, gate => gate.frame_len(input))
     }
 
-    /// Ends the connection because no frame begins like `input`.
+    /// Ends the connection because no frame starts like `input`.
     pub fn handle_bad_frame(&mut self, input: &[u8], cx: &mut Cx<'_>) {
         amqp10_or!(self, gate => gate.handle_bad_frame(input, cx), ())
     }
 
-    /// Bytes of deliveries whose end has not come.
+    /// Returns the number of bytes of incomplete deliveries.
     pub fn incomplete_bytes(&mut self) -> usize {
         amqp10_or!(self, gate => gate.incomplete_bytes(), 0)
     }
 
-    /// The bytes to write.
+    /// Returns the bytes to write.
     pub fn output(&mut self) -> &mut Output {
         match self {
             Self::Amqp10(gate) => gate.output(),
@@ -207,39 +210,40 @@ impl Gate {
         }
     }
 
-    /// Some of the output was written.
+    /// Called when some of the output was written.
     pub fn handle_written(&mut self, now_ms: u64) {
         amqp10_or!(self, gate => gate.handle_written(now_ms), ())
     }
 
-    /// Whether something waits for the client to read.
+    /// Returns true if something waits for the client to read.
     pub fn has_pending(&self) -> bool {
         amqp10_or!(self, gate => gate.has_pending(), false)
     }
 
-    /// Writes what the turn has brought.
+    /// Writes the frames that result from the turn (iteration of the shard's event loop).
     pub fn flush(&mut self, cx: &mut Cx<'_>) {
         each!(self, gate => gate.flush(cx))
     }
 
-    /// The answer to the question who the client is. One that comes too late finds nobody.
+    /// Called with the result of a login check. A late result has no effect.
     pub fn handle_login(&mut self, ticket: Ticket, result: Result<Identity, LoginRefused>, cx: &mut Cx<'_>) {
         each!(self, gate => gate.handle_login(ticket, result, cx))
     }
 
     // ---- its shard ------------------------------------------------------------------------------------------
 
-    /// The shard to which the connection wants to be taken. It takes no input until [`Gate::go_on`] is called, there or here.
+    /// Returns the shard to which the connection is to move. It takes no input until [`Gate::go_on`] is called, there
+    /// or here.
     pub fn wants_to(&self) -> Option<ShardId> {
         amqp10_or!(self, gate => gate.wants_to(), None)
     }
 
-    /// The connection has been taken to another shard, where this is its key.
+    /// Called when the connection has moved to another shard, where `key` is its key.
     pub fn take_place(&mut self, key: usize) {
         amqp10_or!(self, gate => gate.take_place(key), ())
     }
 
-    /// The connection is in its place.
+    /// Called when the connection is on its final shard.
     pub fn go_on(&mut self, cx: &mut Cx<'_>) {
         amqp10_or!(self, gate => gate.go_on(cx), ())
     }
@@ -249,7 +253,7 @@ impl Gate {
         amqp10_or!(self, gate => gate.set_blocked(blocked), ())
     }
 
-    /// When [`Gate::handle_timeout`] has something to do.
+    /// Returns when [`Gate::handle_timeout`] has something to do.
     pub fn next_deadline(&self) -> Option<u64> {
         amqp10_or!(self, gate => gate.next_deadline(), None)
     }
@@ -258,30 +262,31 @@ impl Gate {
         amqp10_or!(self, gate => gate.handle_timeout(cx), ())
     }
 
-    /// The socket is gone.
+    /// Called when the socket is closed.
     pub fn handle_disconnect(&mut self, cx: &mut Cx<'_>) {
         each!(self, gate => gate.handle_disconnect(cx))
     }
 
-    /// The broker ends the connection, and tells the client why if it can be told.
+    /// Ends the connection from the broker's side. The client receives the reason, if that is possible.
     pub fn end(&mut self, ending: Ending, why: &str, cx: &mut Cx<'_>) {
         each!(self, gate => gate.end_connection(ending, why, cx))
     }
 
     // ---- queues and the catalog -----------------------------------------------------------------------------
 
-    /// A queue says something to a consumer of this connection.
+    /// Handles an effect of a queue for a consumer of this connection.
     pub fn handle_effect(&mut self, to: GateAddress, effect: Effect, cx: &mut Cx<'_>) {
         each!(self, gate => gate.handle_effect(to.place, effect, cx))
     }
 
-    /// Offers a delivery to a consumer of this connection. Returns false if it reads a stream and has no room now.
+    /// Offers a delivery to a consumer of this connection. Returns false if the consumer reads a stream and has no room
+    /// now.
     #[inline]
     pub fn handle_delivery(&mut self, to: GateAddress, lent: Lent<'_>, cx: &mut Cx<'_>) -> bool {
         each!(self, gate => gate.handle_delivery(to.place, lent, cx))
     }
 
-    /// One queue says what became of the publishes `first..=last` of a publisher of this connection.
+    /// Handles one queue's receipt for the publishes in `range` of a publisher of this connection.
     pub fn handle_receipts(
         &mut self,
         to: GateAddress,
@@ -293,50 +298,50 @@ impl Gate {
         each!(self, gate => gate.handle_receipts(to.place, queue, range, verdict, cx))
     }
 
-    /// A queue answers a ticket of this connection.
+    /// Handles a queue's answer to a ticket of this connection.
     pub fn handle_ticket(&mut self, ticket: Ticket, effect: Effect, cx: &mut Cx<'_>) {
         each!(self, gate => gate.handle_ticket(ticket, effect, cx))
     }
 
-    /// The catalog answers a ticket of this connection.
+    /// Handles the catalog's answer to a ticket of this connection.
     pub fn handle_answer(&mut self, ticket: Ticket, result: Result<Answer, CatalogError>, cx: &mut Cx<'_>) {
         each!(self, gate => gate.handle_answer(ticket, result, cx))
     }
 
-    /// The queue of this name is gone, to which a publisher of this connection sends.
+    /// Called when the queue of this name was deleted, to which a publisher of this connection sends.
     pub fn handle_target_gone(&mut self, to: GateAddress, queue: &str, cx: &mut Cx<'_>) {
         each!(self, gate => gate.handle_target_gone(to.place, queue, cx))
     }
 
-    /// Whether the consumer at this place takes the replies to this name.
+    /// Returns true if the consumer at this place takes the replies to this name.
     pub fn takes_replies(&self, at: GateAddress, vhost: &str, to: ReplyTo) -> bool {
         amqp10_or!(self, gate => gate.takes_replies(at.place, vhost, to), false)
     }
 
-    /// Delivers a reply now or never. Whoever sent it is told that it was accepted either way.
+    /// Delivers a reply now or drops it. The publisher receives an accepting receipt in both cases.
     pub fn handle_reply(&mut self, at: GateAddress, message: &Message, cx: &mut Cx<'_>) -> Verdict {
         amqp10_or!(self, gate => gate.handle_reply(at.place, message, cx), Verdict::Accepted)
     }
 
     // ---- people -----------------------------------------------------------------------------------------------
 
-    /// Sessions that are open.
+    /// Returns the number of open sessions.
     pub fn session_count(&self) -> usize {
         amqp10_or!(self, gate => gate.session_count(), 0)
     }
 
-    /// A row for listings; `None` before the connection is open.
+    /// Returns a row for listings, or `None` before the connection is open.
     pub fn report(&self, node: &Arc<str>, recv_bytes: u64, send_bytes: u64) -> Option<ConnectionRow> {
         amqp10_or!(self, gate => gate.report(node, recv_bytes, send_bytes), None)
     }
 
-    /// What may stop its links; `None` before the connection is open. `unwritten_bytes` are those that the socket has not
-    /// taken, `incomplete_bytes` those of a frame whose end has not come.
+    /// Returns what may stop the links, or `None` before the connection is open. `unwritten_bytes` are the bytes that
+    /// the socket has not accepted, `incomplete_bytes` those of an incomplete frame.
     pub fn facts(&self, unwritten_bytes: u64, incomplete_bytes: u64) -> Option<ConnectionFacts> {
         amqp10_or!(self, gate => gate.facts(unwritten_bytes, incomplete_bytes), None)
     }
 
-    /// Whether the connection matters for what is to be explained.
+    /// Returns true if the connection matters for the explanation.
     pub fn is_wanted(&self, wanted: &Wanted) -> bool {
         amqp10_or!(self, gate => gate.is_wanted(wanted), false)
     }

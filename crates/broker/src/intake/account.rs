@@ -1,5 +1,5 @@
-//! The account of one publisher: publishes without a receipt, merged receipts, and credit (behaviour B.4; house.md section 4,
-//! "The intake regulator").
+//! The account of one publisher: publishes without a receipt, merged receipts, and credit (docs/compatibility.md,
+//! Publishing and Credit).
 
 use std::collections::VecDeque;
 
@@ -14,28 +14,28 @@ use crate::settings::{LinkCredit, Settings};
 /// No credit is granted while this many bytes of a publisher's messages wait for receipts.
 const UNCONFIRMED_BYTES_MAX: u64 = 32 * 1024 * 1024;
 
-/// No credit is granted while this many messages have come since the oldest without a receipt: a log that fails withholds that
-/// receipt and refuses the messages behind it.
+/// No credit is granted while this many messages have arrived since the oldest one without a receipt. A failing log
+/// withholds that receipt and rejects the messages after it, so only this bound stops the publisher.
 const PENDING_MAX: usize = 65_536;
 
-/// A publisher with more than this part of its credit unconfirmed, and more than [`PATIENT_MIN`] messages, is assumed to
-/// pipeline. One that waits for each receipt, or for a few, never has as many.
-const PATIENT_PART: u32 = 8;
-const PATIENT_MIN: u32 = 8;
+/// A publisher with more than one eighth of its credit unconfirmed, and with more than [`PIPELINE_MIN`] messages, is
+/// assumed to pipeline (docs/decisions/0022). A publisher that waits for each receipt, or for a few, never has as many.
+const PIPELINE_PART: u32 = 8;
+const PIPELINE_MIN: u32 = 8;
 
-/// How long it is assumed to go on pipelining, in milliseconds. Receipts come in bursts, and behind a burst few are left.
-const PATIENT_MS: u64 = 1000;
+/// How long it is assumed to pipeline, in milliseconds. Receipts arrive in bursts, and after a burst few are missing.
+const PIPELINE_MS: u64 = 1000;
 
-/// What a gate remembers of a publish until its receipt.
+/// What a gate stores for a publish until its receipt.
 pub trait Publication: Copy {
-    /// Whether the publisher wants to be told what became of it.
+    /// Returns true if the publisher wants to know the outcome.
     fn wants_receipt(&self) -> bool;
 
-    /// Whether the protocol can say the same of both publishes at once: `next` comes right behind this one.
+    /// Returns true if the protocol can report the outcome of both publishes at once. `next` directly adapts this one.
     fn is_followed_by(&self, next: &Self) -> bool;
 }
 
-/// A number that the publisher counts up, for protocols in which every publish is answered.
+/// A number that the publisher increments, for protocols in which every publish is answered.
 impl Publication for u64 {
     fn wants_receipt(&self) -> bool {
         true
@@ -46,7 +46,7 @@ impl Publication for u64 {
     }
 }
 
-/// Consecutive publishes that have the same outcome.
+/// Consecutive publishes with the same outcome.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Run<P> {
     pub first: P,
@@ -66,23 +66,24 @@ impl<P: Publication> Range for Run<P> {
     }
 }
 
-/// The publishes of one publisher that have no receipt, and the credit that is left beside them.
+/// The publishes of one publisher that have no receipt, and how its credit is set.
 #[derive(Debug)]
 pub(super) struct Account<P> {
     next_seq: u64,
-    /// Messages that wait for receipts, by `seq - (next_seq - len)`. Answered ones in front are removed.
+    /// Messages that wait for receipts. The index is `seq - (next_seq - len)`. Answered messages at the front are
+    /// removed.
     pending: VecDeque<Pending<P>>,
     unconfirmed: u32,
     unconfirmed_bytes: u64,
-    /// When the publisher was last found to be patient.
-    patient_ms: Option<u64>,
-    /// None if its credit is fixed.
+    /// When the publisher was last found to pipeline.
+    pipelined_ms: Option<u64>,
+    /// `None` if the credit is fixed.
     adaptive: Option<Box<Adaptive>>,
-    /// Adaptive credit applies to durable messages only: receipts of others wait for no consumer, and a publisher that gets
-    /// ahead of the consumers leaves a backlog.
-    durable_alone: bool,
+    /// Adaptive credit applies to durable messages only. Receipts of other messages wait for no consumer, so a
+    /// publisher that gets ahead of the consumers would build up a backlog.
+    durable_only: bool,
     /// Adaptive credit applies to the newest message.
-    follows: bool,
+    adapts: bool,
 }
 
 /// A message that waits for its receipts.
@@ -93,10 +94,11 @@ struct Pending<P> {
     answers: Answers,
 }
 
-/// What the queues of a message have said so far. A rejection wins at once; else accepted if any accepted; else released.
+/// The combined answers of a message's queues. A rejection wins at once. Otherwise the message is accepted if any queue
+/// accepts it, else released.
 ///
-/// One word, because a publisher may have many of these: twice the number of queues that have not answered, and 1 if one of
-/// the others has accepted. 0 queues: the verdict is known.
+/// This is one number, because a publisher may have many of these. It is twice the number of queues that have not
+/// answered, plus 1 if a queue has accepted. If no queues are left, the verdict is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Answers(u32);
 
@@ -113,36 +115,37 @@ impl<P> Account<P> {
             pending: VecDeque::new(),
             unconfirmed: 0,
             unconfirmed_bytes: 0,
-            patient_ms: None,
+            pipelined_ms: None,
             adaptive,
-            durable_alone: settings.link_credit == LinkCredit::Auto,
-            follows: false,
+            durable_only: settings.link_credit == LinkCredit::Auto,
+            adapts: false,
         }
     }
 
-    /// All messages go to this queue, whose receipts may wait for the disk.
+    /// Called when all messages go to this queue. If its receipts wait for the disk, automatic credit becomes adaptive
+    /// for all messages.
     pub fn note_queue(&mut self, queue: &QueueRecord, settings: &Settings) {
         if settings.link_credit == LinkCredit::Auto && (queue.is_stream() || queue.fsync) {
             self.adaptive = Some(Box::new(Adaptive::new(settings.max_link_credit, CREDIT_MAX)));
-            self.durable_alone = false;
+            self.durable_only = false;
         }
     }
 
-    /// Gives back what adaptive credit has taken of the shard's budget.
+    /// Returns to the shard's budget what adaptive credit has taken from it.
     pub fn release(&mut self, budget: &mut CreditBudget) {
         self.adaptive.iter_mut().for_each(|adaptive| adaptive.release(budget));
     }
 
-    /// Messages that have no receipt.
+    /// Returns the number of messages without a receipt.
     pub fn unconfirmed(&self) -> u32 {
         self.unconfirmed
     }
 }
 
 impl<P: Publication> Account<P> {
-    /// Returns the credit to grant now, if it is time: half of it is used, and receipts are not behind (behaviour S26, S103).
+    /// Returns the credit to grant now, if it is time: half of the credit is used, and receipts are not behind.
     pub fn grant(&mut self, credit: u32, fixed: u32, budget: &mut CreditBudget) -> Option<u32> {
-        let adaptive = self.adaptive.as_deref_mut().filter(|_| self.follows);
+        let adaptive = self.adaptive.as_deref_mut().filter(|_| self.adapts);
         let max = adaptive.as_ref().map_or(fixed, |adaptive| adaptive.credit());
         let due =
             credit <= max / 2 && self.unconfirmed < max && self.unconfirmed_bytes < UNCONFIRMED_BYTES_MAX;
@@ -153,30 +156,31 @@ impl<P: Publication> Account<P> {
         })
     }
 
-    /// Whether the publisher has, or had lately, so many publishes without a receipt that it does not wait for any one of them.
-    pub fn is_patient(&mut self, max_link_credit: u32, now_ms: u64) -> bool {
-        if self.unconfirmed > PATIENT_MIN.max(max_link_credit / PATIENT_PART) {
-            self.patient_ms = Some(now_ms);
+    /// Returns true if the publisher pipelines: it has, or recently had, so many unconfirmed publishes that it does not
+    /// wait for each receipt.
+    pub fn pipelines(&mut self, max_link_credit: u32, now_ms: u64) -> bool {
+        if self.unconfirmed > PIPELINE_MIN.max(max_link_credit / PIPELINE_PART) {
+            self.pipelined_ms = Some(now_ms);
         }
-        self.patient_ms.is_some_and(|since| now_ms < since + PATIENT_MS)
+        self.pipelined_ms.is_some_and(|since| now_ms < since + PIPELINE_MS)
     }
 
-    /// Enters a message that `left` queues are to answer. Returns its number.
+    /// Adds a message that `left` queues will answer. Returns its sequence number.
     pub fn push(&mut self, publication: P, bytes: u32, left: u32, durable: bool, now_ms: u64) -> u64 {
         let seq = self.next_seq;
         self.next_seq += 1;
         self.unconfirmed += 1;
         self.unconfirmed_bytes += u64::from(bytes);
-        self.follows = durable || !self.durable_alone;
-        if let Some(adaptive) = self.adaptive.as_mut().filter(|_| self.follows) {
+        self.adapts = durable || !self.durable_only;
+        if let Some(adaptive) = self.adaptive.as_mut().filter(|_| self.adapts) {
             adaptive.handle_sent(seq, bytes, now_ms);
         }
         self.pending.push_back(Pending { publication, bytes, answers: Answers(left << 1) });
         seq
     }
 
-    /// Takes one queue's word on the messages `first..=last`. Calls `complete` for each run of messages that this completes
-    /// and whose publisher wants a receipt. Returns the number of these messages.
+    /// Handles one queue's receipt for the messages `first..=last`. Calls `complete` for each run of messages that the
+    /// receipt completes and whose publisher wants a receipt. Returns the number of these messages.
     pub fn handle_receipts(
         &mut self,
         (first, last): (u64, u64),
@@ -190,12 +194,12 @@ impl<P: Publication> Account<P> {
         let mut run: Option<Run<P>> = None;
         let mut completed = 0;
         for seq in first..end {
-            // The index is below the length of a deque.
+            // The index is below the length of the deque.
             let Some(pending) = self.pending.get_mut((seq - oldest) as usize) else { break };
             let Some(verdict) = pending.answers.merge(verdict) else { continue };
             self.unconfirmed -= 1;
             self.unconfirmed_bytes -= u64::from(pending.bytes);
-            if let Some(adaptive) = self.adaptive.as_mut().filter(|_| self.follows) {
+            if let Some(adaptive) = self.adaptive.as_mut().filter(|_| self.adapts) {
                 adaptive.handle_receipt(seq, now_ms, budget);
             }
             let publication = pending.publication;
@@ -219,7 +223,7 @@ impl Answers {
         self.0 >> 1 == 0
     }
 
-    /// Takes one queue's word. Returns the merged verdict once it is known, and nothing afterwards.
+    /// Adds one queue's verdict. Returns the merged verdict when it becomes known, and `None` after that.
     #[inline]
     fn merge(&mut self, verdict: Verdict) -> Option<Verdict> {
         if self.are_merged() {
@@ -277,7 +281,7 @@ mod tests {
             None,
             "the bytes are at their bound, the messages are not"
         );
-        // The outcome of a settled message is nobody's to hear, but its receipt counts.
+        // Nobody hears the outcome of a settled message, but its receipt counts.
         let told =
             account.handle_receipts((0, 0), Verdict::Accepted, 0, &mut budget, |_| panic!("nobody asked"));
         assert_eq!(told, 0);
@@ -285,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_refused_behind_a_receipt_that_is_withheld_stops_some_time() {
+    fn a_withheld_receipt_stops_the_credit_in_the_end() {
         let settings = Settings::default();
         let mut budget = CreditBudget::share(1);
         let mut account = Account::new(&settings);
@@ -303,21 +307,21 @@ mod tests {
     }
 
     #[test]
-    fn who_waits_for_a_few_is_not_patient() {
+    fn a_publisher_that_waits_for_a_few_receipts_does_not_pipeline() {
         for (max, few) in [(1, 8), (8, 8), (10, 8), (170, 21)] {
             let settings = Settings { max_link_credit: max, ..Settings::default() };
             let mut account = Account::<Numbered>::new(&settings);
             account.unconfirmed = few;
-            assert!(!account.is_patient(max, 1000));
+            assert!(!account.pipelines(max, 1000));
             account.unconfirmed = few + 1;
-            assert!(account.is_patient(max, 1000));
+            assert!(account.pipelines(max, 1000));
             account.unconfirmed = 0;
-            assert!(account.is_patient(max, 1000 + PATIENT_MS - 1), "receipts come in swarms");
-            assert!(!account.is_patient(max, 1000 + PATIENT_MS));
+            assert!(account.pipelines(max, 1000 + PIPELINE_MS - 1), "receipts arrive in bursts");
+            assert!(!account.pipelines(max, 1000 + PIPELINE_MS));
         }
     }
 
-    /// Publishes 10, 11, ... to two queues each, and what the publisher is told when they have answered.
+    /// Publishes 10, 11, ... to two queues each, and returns what the publisher is told after these receipts.
     fn told(words: &[(u64, u64, Verdict)]) -> Vec<(u32, u32, Verdict)> {
         let settings = Settings::default();
         let mut budget = CreditBudget::share(1);
@@ -339,7 +343,7 @@ mod tests {
     }
 
     #[test]
-    fn receipts_of_several_queues_are_one() {
+    fn receipts_of_several_queues_are_merged() {
         use Verdict::{Accepted, Released};
         let full = Verdict::Rejected(RejectReason::MaxLength);
         assert_eq!(told(&[(0, 5, Accepted)]), []);
@@ -350,12 +354,12 @@ mod tests {
             [(10, 11, Accepted), (12, 15, Released)]
         );
         assert_eq!(told(&[(0, 5, Released), (0, 5, Accepted)]), [(10, 15, Accepted)]);
-        // A rejection wins at once, and what comes later is late.
+        // A rejection wins at once. Later receipts have no effect.
         assert_eq!(
             told(&[(2, 3, full), (0, 5, Accepted), (0, 5, Accepted)]),
             [(12, 13, full), (10, 11, Accepted), (14, 15, Accepted)]
         );
-        // What was answered long ago, and what never was sent.
+        // Receipts for messages that were answered before, or never sent.
         assert_eq!(told(&[(0, 2, full), (0, 9, Accepted), (7, 9, Accepted)]), [(10, 12, full)]);
     }
 }

@@ -1,49 +1,51 @@
-//! Link credit that follows what it brings (`amqp10.link_credit = adaptive`).
+//! Link credit that adapts to the rate of receipts (`amqp10.link_credit = adaptive`, docs/decisions/0009).
 //!
-//! What a publisher gets through is its credit divided by the time that a receipt takes, until something else is the limit:
-//! more credit is worth its memory as long as it brings more receipts per second, whatever each of them takes. Where they
-//! come at once, nothing waits behind anything, and more credit only makes larger turns of the same work.
+//! A publisher's rate is its credit divided by the time that a receipt takes, until something else is the limit. So
+//! more credit is worth its memory as long as it brings more receipts per second, even if each receipt takes longer. If
+//! receipts arrive at once, more credit delays nothing. It only makes turns (iterations of the shard's event loop)
+//! larger.
 //!
 //! ```text
-//!                  HOLD periods                         a period to settle, and one to compare
+//!                  HOLD periods                         one period to settle, one to compare
 //!   (Hold) ------------------------> credit doubled or halved ------------------------> (Trial)
-//!     ^  the other way is tried next                                                     |    |
-//!     +--------- the rate says that it was not worth it: back --------------------------+    |
-//!                                        worth it: again, the same way  <-----------------------+
+//!     ^                                         ^                                        |    |
+//!     |                                         +----- worth it: the same once more -----+    |
+//!     +------ not worth it: back to the old credit, next time the other direction -----------+
 //! ```
 //!
-//! It never goes below the fixed credit, so that a slow queue costs a publisher nothing that it had without this. What
-//! goes beyond is paid for in bytes, from the link's own share and from that of the shard.
+//! The credit never goes below the fixed credit, so that a publisher on a slow queue loses nothing. Credit above the
+//! fixed credit is paid for in bytes, from the limit of the link and from the budget of the shard.
 
 use crate::credit_budget::CreditBudget;
 
-/// The most that a link is granted, whatever its messages weigh: above it, gathering receipts costs more than it
+/// The maximum credit of a link, whatever the size of its messages. Above it, collecting receipts costs more than it
 /// brings. At the bound the credit stays.
 pub(crate) const CREDIT_MAX: u32 = 4_096;
 
-/// The most that it is granted where receipts wait for consumers and not for the disk: larger turns bring no more from here on,
-/// what is under way takes its time from end to end, and with more a publisher that waits 20 ms for each receipt would still be
-/// faster than consumers that have a backlog to settle (docs/decisions/0022).
+/// The maximum credit where receipts wait for consumers and not for the disk. Above it, larger turns bring nothing
+/// more, and messages take longer from end to end. Also, a publisher that waits 20 ms for each receipt would still be
+/// faster than consumers with a backlog (docs/decisions/0022).
 pub(crate) const PACED_CREDIT_MAX: u32 = 1_024;
 
-/// A rate is taken over at least this long, in milliseconds: several syncs of a slow disk, whose receipts come in
-/// bursts, and many steps of a clock that counts milliseconds.
+/// The minimum time over which a rate is measured, in milliseconds. It spans several syncs of a slow disk, whose
+/// receipts arrive in bursts, and many ticks of a millisecond clock.
 const PERIOD_MS: u64 = 32;
 
-/// A receipt within this time, in milliseconds, comes at once: from a log that is written, not synced.
-const AT_ONCE_MS: u64 = 2;
+/// A receipt within this time, in milliseconds, counts as immediate. The log has then been written, but not synced.
+const IMMEDIATE_MS: u64 = 2;
 
-/// Twice the credit must bring this part more receipts per second, and half of it must cost as much, to be worth it.
-/// Less would follow the noise of the machine.
-const WORTH: u64 = 8;
+/// A doubled credit is kept if the rate rises by at least one eighth. A halved credit is kept if the rate falls by at
+/// most one eighth. A smaller part would follow the noise of the machine.
+const RATE_PART: u64 = 8;
 
-/// Periods between one try and the next: what a try in vain costs is spread over so many.
+/// The number of periods between two trials. It spreads the cost of trials that are not worth it.
 const HOLD: u32 = 16;
 
-/// And before the first: a sender that has just come is tried soon.
+/// The number of periods before the first trial, so that a new publisher gets more credit soon.
 const FIRST_HOLD: u32 = 2;
 
-/// Bytes that the credit of one link may promise beyond the fixed one. At the bound it does not grow.
+/// The maximum number of bytes that the credit of one link may promise beyond the fixed credit. At the bound it does
+/// not grow.
 const LINK_BYTES_MAX: u64 = 4 * 1024 * 1024;
 
 /// The credit of one publishing link.
@@ -51,56 +53,57 @@ const LINK_BYTES_MAX: u64 = 4 * 1024 * 1024;
 pub(crate) struct Adaptive {
     /// The fixed credit.
     base: u32,
-    /// The most that it is granted, but for the fixed credit.
+    /// The maximum credit, unless the fixed credit is higher.
     max: u32,
     credit: u32,
     /// Bytes taken from the budget.
     reserved: u64,
-    /// The largest message of late.
+    /// The size of the largest recent message in bytes.
     message_bytes: u64,
     period: Period,
-    way: Way,
+    direction: Direction,
     step: Step,
 }
 
-/// What is counted of one stretch of time.
+/// The counts of one period of time.
 #[derive(Debug, Default)]
 struct Period {
     started_ms: u64,
     receipts: u32,
-    /// The sender has waited for credit.
-    hungry: bool,
-    /// One message whose receipt is waited for: its number, and when it came.
+    /// The publisher had a quarter of its credit or less left when it was granted more.
+    ran_low: bool,
+    /// One message whose receipt is timed: its number, and when it arrived.
     probe: Option<(u64, u64)>,
-    /// How long the fastest probe took, in milliseconds. A busy machine makes some late; a disk that syncs, all.
+    /// The time of the fastest probe, in milliseconds. A busy machine delays some receipts, a disk that syncs delays
+    /// all.
     fastest_ms: Option<u64>,
 }
 
-/// Where a try goes.
+/// The direction of a trial.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Way {
+enum Direction {
     Up,
     Down,
 }
 
-/// See the drawing above. Rates are receipts per second.
+/// See the diagram above. Rates are receipts per second.
 #[derive(Debug)]
 enum Step {
     Hold {
         periods: u32,
     },
     Trial {
-        /// What it was, and brought, before.
+        /// The credit and the rate before the trial.
         credit: u32,
         rate: u64,
-        /// The period belongs to the new credit from its beginning.
+        /// The current period has had the new credit from its start.
         settled: bool,
     },
 }
 
 impl Period {
-    fn at_once(&self) -> bool {
-        self.fastest_ms.is_some_and(|ms| ms <= AT_ONCE_MS)
+    fn is_immediate(&self) -> bool {
+        self.fastest_ms.is_some_and(|ms| ms <= IMMEDIATE_MS)
     }
 }
 
@@ -113,23 +116,23 @@ impl Adaptive {
             reserved: 0,
             message_bytes: 1,
             period: Period::default(),
-            way: Way::Up,
+            direction: Direction::Up,
             step: Step::Hold { periods: FIRST_HOLD },
         }
     }
 
-    /// What the link is granted at a time.
+    /// Returns the credit that the link is granted at a time.
     pub fn credit(&self) -> u32 {
         self.credit
     }
 
-    /// A message has come.
+    /// Called when a message has arrived.
     pub fn handle_sent(&mut self, seq: u64, bytes: u32, now_ms: u64) {
         self.message_bytes = self.message_bytes.max(bytes.into());
         self.period.probe.get_or_insert((seq, now_ms));
     }
 
-    /// A message has got its receipts.
+    /// Called when a message has received all its receipts.
     pub fn handle_receipt(&mut self, seq: u64, now_ms: u64, budget: &mut CreditBudget) {
         let period = &mut self.period;
         if let Some((_, sent_ms)) = period.probe.take_if(|(probe, _)| *probe == seq) {
@@ -138,7 +141,7 @@ impl Adaptive {
         }
         period.receipts = period.receipts.saturating_add(1);
         let length_ms = now_ms.saturating_sub(period.started_ms);
-        // All of the credit has been used once, so that the rate is what it brings.
+        // The whole credit has been used once, so the rate is what this credit brings.
         if length_ms >= PERIOD_MS && period.receipts >= self.credit {
             let next = Period { started_ms: now_ms, probe: period.probe, ..Period::default() };
             let ended = std::mem::replace(period, next);
@@ -147,64 +150,64 @@ impl Adaptive {
         }
     }
 
-    /// It is time to grant; `left` is what the sender has left.
+    /// Called when it is time to grant. `left` is the credit that the publisher has left. Returns the credit to grant.
     pub fn poll_grant(&mut self, left: u32, budget: &mut CreditBudget) -> u32 {
-        self.period.hungry |= left <= self.credit / 4;
+        self.period.ran_low |= left <= self.credit / 4;
         self.set(self.credit, budget);
-        // Large messages are forgotten as smaller ones follow.
+        // The size of a large message is forgotten as smaller ones follow.
         self.message_bytes = (self.message_bytes / 2).max(1);
-        // What was granted is not taken back.
+        // Granted credit is not withdrawn.
         self.credit.max(left)
     }
 
-    /// Gives back what it has taken.
+    /// Returns to the budget what the link has taken from it.
     pub fn release(&mut self, budget: &mut CreditBudget) {
         self.set(self.base, budget);
     }
 
-    /// A period has ended, with so many receipts per second.
+    /// Called at the end of a period with its rate, in receipts per second.
     fn compare(&mut self, rate: u64, period: &Period, budget: &mut CreditBudget) {
         match &mut self.step {
-            Step::Hold { periods: 0 | 1 } => self.attempt(rate, period, budget),
+            Step::Hold { periods: 0 | 1 } => self.start_trial(rate, period, budget),
             Step::Hold { periods } => *periods -= 1,
             Step::Trial { settled: settled @ false, .. } => *settled = true,
             Step::Trial { credit, rate: before, .. } => {
                 let (credit, before) = (*credit, *before);
-                let worth = match self.way {
-                    Way::Up if period.at_once() => true,
-                    Way::Up => rate >= before + before / WORTH,
-                    Way::Down => rate + before / WORTH >= before,
+                let keep = match self.direction {
+                    Direction::Up if period.is_immediate() => true,
+                    Direction::Up => rate >= before + before / RATE_PART,
+                    Direction::Down => rate + before / RATE_PART >= before,
                 };
-                if worth {
-                    return self.attempt(rate, period, budget);
+                if keep {
+                    return self.start_trial(rate, period, budget);
                 }
                 self.set(credit, budget);
-                self.turn();
+                self.reverse();
             }
         }
     }
 
     /// Tries another credit, if there is one to be tried.
-    fn attempt(&mut self, rate: u64, period: &Period, budget: &mut CreditBudget) {
+    fn start_trial(&mut self, rate: u64, period: &Period, budget: &mut CreditBudget) {
         let credit = self.credit;
-        match self.way {
-            // Who does not use what it has is not helped by more.
-            Way::Up if period.hungry => self.set(credit.saturating_mul(2), budget),
-            Way::Down if !(period.hungry && period.at_once()) => self.set(credit / 2, budget),
+        match self.direction {
+            // More credit does not help a publisher that does not use its credit.
+            Direction::Up if period.ran_low => self.set(credit.saturating_mul(2), budget),
+            Direction::Down if !(period.ran_low && period.is_immediate()) => self.set(credit / 2, budget),
             _ => {}
         }
         if self.credit == credit {
-            return self.turn();
+            return self.reverse();
         }
         self.step = Step::Trial { credit, rate, settled: false };
     }
 
-    fn turn(&mut self) {
-        self.way = if self.way == Way::Up { Way::Down } else { Way::Up };
+    fn reverse(&mut self) {
+        self.direction = if self.direction == Direction::Up { Direction::Down } else { Direction::Up };
         self.step = Step::Hold { periods: HOLD };
     }
 
-    /// So much, or what bounds and bytes allow.
+    /// Sets the credit to `wanted`, or to what the bounds and the bytes allow.
     fn set(&mut self, wanted: u32, budget: &mut CreditBudget) {
         budget.left += std::mem::take(&mut self.reserved);
         let allowed = LINK_BYTES_MAX.min(budget.left) / self.message_bytes;
@@ -224,8 +227,8 @@ mod tests {
 
     const BASE: u32 = 170;
 
-    /// A queue that gives its receipts in bursts, so many milliseconds apart and so many at most, to a sender that
-    /// always uses all of its credit. What the link is granted at the end of each of `bursts`.
+    /// Simulates a queue that sends receipts in bursts, `apart_ms` milliseconds apart and at most `most` at once, to a
+    /// publisher that always uses all its credit. Returns the credit granted at the end of each of `bursts` bursts.
     fn bursts(
         link: &mut Adaptive,
         budget: &mut CreditBudget,
@@ -246,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn a_queue_that_confirms_late_but_many_at_once_gets_more() {
+    fn late_receipts_in_large_bursts_raise_the_credit() {
         let (mut link, mut budget) = (Adaptive::new(BASE, CREDIT_MAX), CreditBudget::share(1));
         let granted = bursts(&mut link, &mut budget, (8, u32::MAX), 100);
         assert!(granted.is_sorted());
@@ -254,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn a_queue_that_confirms_at_once_gets_all_that_is_used() {
+    fn immediate_receipts_raise_the_credit() {
         let (mut link, mut budget) = (Adaptive::new(BASE, CREDIT_MAX), CreditBudget::share(1));
         let granted = bursts(&mut link, &mut budget, (1, 1_000), 10_000);
         assert!(granted.is_sorted());
@@ -262,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn where_receipts_wait_for_consumers_it_is_bounded() {
+    fn the_credit_is_bounded_where_receipts_wait_for_consumers() {
         let (mut link, mut budget) = (Adaptive::new(BASE, PACED_CREDIT_MAX), CreditBudget::share(1));
         for apart_ms in [1, 20] {
             let granted = bursts(&mut link, &mut budget, (apart_ms, u32::MAX), 200);
@@ -271,34 +274,34 @@ mod tests {
     }
 
     #[test]
-    fn it_stops_where_more_brings_no_more_per_second() {
+    fn the_credit_stops_where_more_raises_no_rate() {
         let (mut link, mut budget) = (Adaptive::new(BASE, CREDIT_MAX), CreditBudget::share(1));
         let granted = bursts(&mut link, &mut budget, (8, 600), 2_000);
         let late = &granted[200..];
-        // 680 is what 600 need; the tries up and down last a few periods and are taken back.
+        // 600 receipts need a credit of 680. The trials up and down last a few periods and are undone.
         assert!(late.iter().filter(|c| **c == 680).count() * 4 > late.len() * 3, "{late:?}");
         assert!(late.iter().all(|c| (340..=1360).contains(c)), "{late:?}");
     }
 
     #[test]
-    fn a_queue_that_takes_no_more_leaves_it_at_the_fixed_credit() {
+    fn a_queue_at_its_limit_leaves_the_fixed_credit() {
         let (mut link, mut budget) = (Adaptive::new(BASE, CREDIT_MAX), CreditBudget::share(1));
         let granted = bursts(&mut link, &mut budget, (8, BASE), 1_000);
         assert!(granted.iter().filter(|c| **c == BASE).count() * 4 > granted.len() * 3, "{granted:?}");
     }
 
     #[test]
-    fn it_comes_back_when_the_queue_has_become_slow() {
+    fn the_credit_falls_when_the_queue_becomes_slow() {
         let (mut link, mut budget) = (Adaptive::new(BASE, CREDIT_MAX), CreditBudget::share(1));
         bursts(&mut link, &mut budget, (8, u32::MAX), 100);
         assert_eq!(link.credit(), CREDIT_MAX);
-        // From now on 20 a millisecond.
+        // From now on, 20 receipts per millisecond.
         bursts(&mut link, &mut budget, (8, 160), 10_000);
         assert!(link.credit() <= 2 * BASE, "{}", link.credit());
     }
 
     #[test]
-    fn who_does_not_use_it_gets_no_more_and_gives_it_back() {
+    fn unused_credit_does_not_grow_and_is_returned() {
         let (mut link, mut budget) = (Adaptive::new(BASE, CREDIT_MAX), CreditBudget::share(1));
         for now_ms in 0..1_000 {
             link.handle_receipt(0, now_ms, &mut budget);
@@ -306,7 +309,7 @@ mod tests {
         }
         bursts(&mut link, &mut budget, (8, u32::MAX), 400);
         assert_eq!(link.credit(), CREDIT_MAX);
-        // A hundred a millisecond, whatever it is granted.
+        // A hundred receipts per millisecond, whatever the credit is.
         for now_ms in 0..60_000 {
             (0..100).for_each(|_| link.handle_receipt(0, 10_000 + now_ms, &mut budget));
             link.poll_grant(link.credit() / 2, &mut budget);
@@ -315,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn large_messages_are_not_promised() {
+    fn large_messages_limit_the_credit() {
         let (mut link, mut budget) = (Adaptive::new(BASE, CREDIT_MAX), CreditBudget::share(1));
         link.handle_sent(0, 1 << 20, 0);
         link.set(u32::MAX, &mut budget);
@@ -323,7 +326,8 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever happens on links that share a budget, all bounds hold, and what is released comes back.
+        /// Whatever happens on links that share a budget, all bounds hold, and everything released returns to the
+        /// budget.
         #[test]
         fn bounds_hold(
             base in 1u32..6_000,

@@ -1,4 +1,4 @@
-//! A message that has just come from a publisher.
+//! A message that has just arrived from a publisher.
 
 use std::ops::Deref;
 
@@ -10,9 +10,9 @@ use crate::cx::Cx;
 /// The bytes of a message in the broker's format, which is the message format of AMQP 1.0.
 #[derive(Clone, Copy, Debug)]
 pub enum Body<'a> {
-    /// In the read buffer: they must be copied to be kept.
+    /// In the read buffer. The bytes must be copied to be retained.
     Borrowed(&'a [u8]),
-    /// In a buffer that may be kept.
+    /// In a buffer that may be retained.
     Owned(&'a Bytes),
 }
 
@@ -31,14 +31,15 @@ impl Deref for Body<'_> {
 #[derive(Clone, Copy, Debug)]
 pub struct Arrived<'a> {
     pub body: Body<'a>,
-    /// See [`scan`]. It is lent, because it is large and moving it costs as much as routing.
+    /// See [`scan`]. It is a reference, because the value is large and moving it costs as much as
+    /// routing.
     pub found: &'a Sections,
 }
 
-/// Counts a message that has come, and finds its sections.
+/// Counts a message that has arrived, and finds its sections.
 ///
 /// # Errors
-/// It is not a message. It is counted all the same.
+/// The bytes are not a message. They are counted all the same.
 #[inline(always)]
 pub fn scan(body: Body<'_>, wants_receipt: bool, cx: &mut Cx<'_>) -> Result<Sections, SectionError> {
     cx.counters.received += 1;

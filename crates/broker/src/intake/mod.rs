@@ -1,4 +1,5 @@
-//! Intake: what every publisher needs, whatever its protocol.
+//! Intake: what every publisher needs, in every protocol. It checks permissions, finds routes, merges receipts and
+//! regulates credit.
 //!
 //! ```text
 //!   gate: bytes, keys ──> Intake::publish ── permitted? route, home, Publish ──> queues
@@ -6,8 +7,8 @@
 //!   gate: credit     <── Intake::poll_grant
 //! ```
 //!
-//! A gate reads its protocol's frames, says which route a message names itself, and translates a [`Refused`] with a table of
-//! its own. It says with a [`Publication`] what it wants to remember of a publish until the receipt.
+//! A gate reads the frames of its protocol and says which route a message names itself. It translates each [`Refused`]
+//! into an error of its protocol. Its [`Publication`] is what it stores for a publish until the receipt.
 
 mod account;
 pub(crate) mod adaptive;
@@ -30,20 +31,20 @@ use crate::ids::QueueId;
 use crate::input::{COPY_MAX, copy_of};
 use crate::mail::{GateAddress, PublisherAddress};
 
-/// One publisher. Call [`Intake::close`] when it goes.
+/// One publisher. Call [`Intake::close`] when the publisher ends.
 #[derive(Debug)]
 pub struct Intake<P> {
     publisher: PublisherId,
     target: Target,
-    /// The queue whose end is the end of the publisher.
+    /// The queue whose deletion ends the publisher.
     watched: Option<QueueId>,
-    /// The queue that goes with the publisher.
+    /// The queue that is deleted when the publisher ends.
     pub owned: Option<QueueId>,
     account: Account<P>,
 }
 
 impl<P: Publication> Intake<P> {
-    /// Registers a publisher. Returns `None` if the shard has no place for one more.
+    /// Registers a publisher. Returns `None` if the shard cannot register any more.
     pub fn open(at: GateAddress, target: Target, cx: &mut Cx<'_>) -> Option<Self> {
         let publisher = cx.publishers.insert(PublisherAddress::Gate(at))?;
         cx.counters.publishers += 1;
@@ -51,7 +52,7 @@ impl<P: Publication> Intake<P> {
         Some(Self { publisher, target, watched: None, owned: None, account })
     }
 
-    /// Ends the publisher: late receipts find nobody. Returns the queue that goes with it.
+    /// Ends the publisher. Later receipts are ignored. Returns the queue that is to be deleted with it.
     pub fn close(mut self, cx: &mut Cx<'_>) -> Option<QueueId> {
         self.account.release(cx.budget);
         cx.publishers.remove(self.publisher.0);
@@ -60,7 +61,7 @@ impl<P: Publication> Intake<P> {
         self.owned
     }
 
-    /// Notes that all messages go to this queue. The gate is told when the queue goes.
+    /// Notes that all messages go to this queue. The gate is notified when the queue is deleted.
     pub fn watch(&mut self, queue: &QueueRecord, cx: &mut Cx<'_>) {
         cx.watchers.add(queue.id, self.publisher);
         self.watched = Some(queue.id);
@@ -71,28 +72,28 @@ impl<P: Publication> Intake<P> {
         &self.target
     }
 
-    /// The queue that it watches.
+    /// Returns the queue that the publisher watches.
     pub fn watched(&self) -> Option<QueueId> {
         self.watched
     }
 
-    /// Messages that have no receipt.
+    /// Returns the number of messages without a receipt.
     pub fn unconfirmed(&self) -> u32 {
         self.account.unconfirmed()
     }
 
-    /// What `sluice explain` shows of it.
+    /// Returns what `sluice explain` shows of the publisher.
     pub fn facts(&self) -> explain::Role {
         explain::Role::Publishing { queue: self.target.queue().cloned(), unconfirmed: self.unconfirmed() }
     }
 
-    /// Returns the credit to grant now, if it is time. `left` is what the publisher has left of its credit.
+    /// Returns the credit to grant now, if it is time. `left` is the credit that the publisher has left.
     pub fn poll_grant(&mut self, left: u32, cx: &mut Cx<'_>) -> Option<u32> {
         self.account.grant(left, cx.settings.max_link_credit, cx.budget)
     }
 
-    /// Takes one queue's word on the publishes `first..=last`. Calls `tell` for each run of publishes that this completes and
-    /// whose publisher wants a receipt.
+    /// Handles one queue's receipt for the publishes `first..=last`. Calls `tell` for each run of publishes that the
+    /// receipt completes and whose publisher wants a receipt.
     pub fn handle_receipts(
         &mut self,
         range: (u64, u64),
@@ -103,11 +104,11 @@ impl<P: Publication> Intake<P> {
         cx.counters.confirmed += self.account.handle_receipts(range, verdict, cx.now_ms, cx.budget, tell);
     }
 
-    /// Sends a message to the queues of its route. `own` is the route that the message itself names; `None` if it goes where
-    /// the target says.
+    /// Sends a message to the queues of its route. `own` is the route that the message itself names, or `None` if the
+    /// message takes the route of the target.
     ///
     /// # Errors
-    /// The message goes nowhere, and gets no receipt.
+    /// The message is sent to no queue, and gets no receipt.
     #[inline]
     pub fn publish(
         &mut self,
@@ -117,7 +118,7 @@ impl<P: Publication> Intake<P> {
         publication: P,
         cx: &mut Cx<'_>,
     ) -> Result<(), Refused> {
-        // Most messages go the way of the one before.
+        // Most messages take the route of the message before.
         let fresh;
         let (route, targets) = match (own, self.target.known(cx.catalog.version())) {
             (None, Some((route, targets))) => (route.clone(), targets),
@@ -139,10 +140,10 @@ impl<P: Publication> Intake<P> {
         let range = trimmed.range.clone();
         let (bytes, left, durable) = (range.len() as u32, targets.len() as u32, trimmed.durable);
         let seq = self.account.push(publication, bytes, left, durable, cx.now_ms);
-        let patient = self.account.is_patient(cx.settings.max_link_credit, cx.now_ms);
+        let patient = self.account.pipelines(cx.settings.max_link_credit, cx.now_ms);
         let publisher = self.publisher;
         match (arrived.body, targets) {
-            // Most are small and go to one queue: put together where they are kept, with no choice behind it.
+            // Most messages are small and go to one queue. They are built in place, with no branch after it.
             (body, [RouteTarget::Queue(queue)]) if range.len() <= COPY_MAX => {
                 let message = Message::new(
                     trimmed.into_parts(copy_of(&body[range], &mut cx.input, cx.batch_buffer)),
@@ -163,7 +164,7 @@ impl<P: Publication> Intake<P> {
     }
 }
 
-/// Sends a message to every end of its route.
+/// Sends a message to every target of its route.
 fn send(cx: &mut Cx<'_>, vhost: &Arc<str>, publish: Publish, targets: &[RouteTarget]) {
     let Some((last, others)) = targets.split_last() else { return };
     for target in others {

@@ -1,4 +1,4 @@
-//! Where a publisher's messages go, and whether it may send them there.
+//! The route of a publisher's messages, and the permission to use it.
 
 use std::sync::Arc;
 
@@ -10,54 +10,54 @@ use crate::access::{AccessRefused, Identity, Resource, Verb};
 use crate::catalog::{Exchange, Letter, RouteTarget, RouteTargets, Routed};
 use crate::cx::Cx;
 
-/// Who publishes.
+/// The publisher of a message.
 #[derive(Clone, Copy, Debug)]
 pub struct Sender<'a> {
     pub vhost: &'a Arc<str>,
-    /// `None` before the login, and for nobody else.
+    /// `None` only before the login.
     pub identity: Option<&'a Identity>,
 }
 
-/// Where a publisher's messages go.
+/// The destination of a publisher's messages.
 #[derive(Debug)]
 pub enum Target {
-    /// All go the same way, unless one names further keys.
+    /// All messages take the same route, except those that name further keys.
     Route {
         route: Arc<Route>,
-        /// The version of the catalog, and the ends of the route then.
+        /// The version of the catalog, and the targets of the route in that version.
         cached: Option<(u64, RouteTargets)>,
     },
-    /// All go to this exchange, each with keys of its own.
+    /// All messages go to this exchange, each with its own keys.
     Exchange(Arc<str>),
     /// Each message names its exchange, and its publisher is authorized for each message.
     Anywhere,
 }
 
-/// Why a message goes nowhere. Each gate owns the one table from here to its protocol's errors.
+/// Why a message is not sent. Each gate has one table that maps these to the errors of its protocol.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Refused {
     /// There is no exchange of this name.
     NoExchange(Arc<str>),
-    /// Nobody publishes to the exchange of this name.
+    /// The exchange of this name is internal: clients may not publish to it.
     Internal(Arc<str>),
-    /// The exchange has no queue for the message.
+    /// No queue of the exchange matches the message.
     Unroutable,
     /// The publisher may not write to the exchange.
     AccessRefused(AccessRefused),
 }
 
 impl Target {
-    /// All messages go to one exchange with one key.
+    /// Returns a target that sends all messages to one exchange with one key.
     pub fn route(exchange: impl Into<Arc<str>>, key: impl Into<Arc<str>>) -> Self {
         Self::Route { route: Arc::new(Route::new(exchange, vec![key.into()])), cached: None }
     }
 
-    /// All messages go to the queue of this name.
+    /// Returns a target that sends all messages to the queue of this name.
     pub fn to_queue(name: impl Into<Arc<str>>) -> Self {
         Self::route("", name)
     }
 
-    /// The name of the queue that all messages go to; `None` if they go to an exchange.
+    /// Returns the name of the queue that all messages go to, or `None` if they go to an exchange.
     pub fn queue(&self) -> Option<&Arc<str>> {
         match self {
             Self::Route { route, .. } if route.exchange().is_empty() => route.keys().first(),
@@ -65,7 +65,7 @@ impl Target {
         }
     }
 
-    /// Returns the way of the message before, if the catalog has not changed since.
+    /// Returns the route of the message before, if the catalog has not changed since.
     pub(super) fn known(&self, version: u64) -> Option<(&Arc<Route>, &[RouteTarget])> {
         match self {
             Self::Route { route, cached: Some((cached, targets)) } if *cached == version => {
@@ -75,7 +75,7 @@ impl Target {
         }
     }
 
-    /// Asks the catalog where a message goes. `own` is the route that the message itself names.
+    /// Asks the catalog for the route of a message. `own` is the route that the message itself names.
     pub(super) fn find(
         &mut self,
         sender: Sender<'_>,
@@ -109,10 +109,10 @@ impl Target {
     }
 }
 
-/// Checks that there is an exchange that everybody with the permission may publish to, and that the sender has it.
+/// Checks that the exchange exists, that clients may publish to it, and that the sender has the permission.
 ///
 /// # Errors
-/// One of these is not so.
+/// One of these conditions is not met.
 pub fn may_publish(sender: Sender<'_>, exchange: &Arc<str>, cx: &Cx<'_>) -> Result<(), Refused> {
     match cx.catalog.exchange(sender.vhost, exchange) {
         None => return Err(Refused::NoExchange(exchange.clone())),
@@ -126,7 +126,7 @@ pub fn may_publish(sender: Sender<'_>, exchange: &Arc<str>, cx: &Cx<'_>) -> Resu
         .map_err(Refused::AccessRefused)
 }
 
-/// Leaves a copy with exchanges on the way that keep messages for later bindings.
+/// Posts a copy for each exchange on the route that keeps messages for later bindings.
 pub(super) fn remember(
     exchanges: &[Arc<Exchange>],
     arrived: Arrived<'_>,

@@ -1,31 +1,31 @@
-//! The bridge from a peer's credit to a queue's grants (house.md section 4, behaviour A.6).
+//! The bridge from a peer's credit to a queue's grants (docs/compatibility.md, Credit).
 //!
-//! The peer may grant four billion. The queue is asked for at most one batch at a time, with at most one request in flight. A
-//! newer grant of the peer waits for the answer, and the newest wins. The answer to a drain or an echo travels behind the
-//! deliveries.
+//! The peer may grant up to four billion. The queue is asked for at most one batch at a time, with at most one request
+//! in flight. A newer grant of the peer waits for the answer, and only the newest one counts. The answer to a drain or
+//! an echo leaves after the deliveries.
 
 use queue::CreditState;
 
-/// Both sides' credit of one consumer.
+/// The credit of one consumer on both sides.
 #[derive(Debug, Default)]
 pub(super) struct Bridge {
-    /// The most to ask of the queue at once.
+    /// The maximum credit to ask of the queue at once.
     batch_max: u32,
-    /// Deliveries that have come from the queue, in its own counting.
+    /// The number of deliveries that have arrived from the queue, as the queue counts them.
     queue_count: u32,
-    /// What the queue may still deliver.
+    /// The number of messages that the queue may still deliver.
     queue_credit: u32,
-    /// A grant is on its way and its CreditState has not come.
+    /// A grant is in flight, and its CreditState has not arrived.
     in_flight: bool,
-    /// The peer has said something since the last grant.
-    news: bool,
+    /// The peer has granted credit or asked for a report since the last grant.
+    peer_changed: bool,
     drain: bool,
     echo: bool,
-    /// The queue has been asked on behalf of an echo that is not answered.
-    asked_echo: bool,
+    /// The queue has been asked because of an echo that is not answered yet.
+    echo_in_flight: bool,
 }
 
-/// What to tell the queue.
+/// A grant for the queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Batch {
     pub delivery_count: u32,
@@ -33,7 +33,7 @@ pub(super) struct Batch {
     pub drain: bool,
 }
 
-/// What to tell the peer, behind the deliveries.
+/// A report for the peer, to be sent after the deliveries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CreditReport {
     pub available: u32,
@@ -45,20 +45,21 @@ impl Bridge {
         Self { batch_max: batch_max.max(1), ..Self::default() }
     }
 
-    /// The peer has granted credit.
+    /// Called when the peer has granted credit or asked for a report.
     pub fn handle_flow(&mut self, drain: bool, echo: bool) {
-        self.news = true;
+        self.peer_changed = true;
         self.drain = drain;
         self.echo |= echo;
     }
 
-    /// A delivery has come from the queue.
+    /// Called when a delivery has arrived from the queue.
     pub fn handle_delivery(&mut self) {
         self.queue_count = self.queue_count.wrapping_add(1);
         self.queue_credit = self.queue_credit.saturating_sub(1);
     }
 
-    /// The queue's answer to the grant in flight. `client_credit`: what the peer has left.
+    /// Handles the queue's answer to the grant in flight. `client_credit`: the credit that the peer has left. `room`:
+    /// the number of deliveries that may still be left unsettled.
     pub fn handle_credit_state(
         &mut self,
         state: CreditState,
@@ -66,30 +67,32 @@ impl Bridge {
         room: u32,
     ) -> Option<CreditReport> {
         self.in_flight = false;
-        // A drain that left credit over took all that can be taken now, whatever is still called ready.
+        // If a drain leaves credit over, the queue has delivered everything that it can now, even if it reports ready
+        // messages.
         let used_up = self.queue_credit == 0;
         self.queue_count = state.delivery_count;
         self.queue_credit = state.credit;
-        // A newer word of the peer waits: what the queue says of it answers both. Until then the queue may go beyond it.
-        if self.news {
+        // A newer grant of the peer waits, and the queue's answer to it answers both. Until then the queue may exceed
+        // it.
+        if self.peer_changed {
             return None;
         }
         if state.drained && self.drain {
-            // Another round if the batch was too small for what is there.
+            // Another round, if the batch was too small for the ready messages.
             if used_up && state.available > 0 && client_credit > 0 && room > 0 {
                 return None;
             }
             self.drain = false;
-            self.asked_echo = false;
+            self.echo_in_flight = false;
             return Some(CreditReport { available: state.available, drain: true });
         }
-        std::mem::take(&mut self.asked_echo)
+        std::mem::take(&mut self.echo_in_flight)
             .then_some(CreditReport { available: state.available, drain: false })
     }
 
-    /// Asks a stream to go on with what it may still deliver, when there was no room for it and now is. In place of an
-    /// answer that is still to come, this one is answered.
-    pub fn go_on(&mut self) -> Option<Batch> {
+    /// Asks a stream to continue with its remaining credit, after it had to stop for lack of room. If an answer is
+    /// still expected, the answer to this grant replaces it.
+    pub fn resume(&mut self) -> Option<Batch> {
         if self.queue_credit == 0 {
             return None;
         }
@@ -97,21 +100,21 @@ impl Bridge {
         Some(Batch { delivery_count: self.queue_count, credit: self.queue_credit, drain: self.drain })
     }
 
-    /// The next thing to ask of the queue. `room`: deliveries that may still be left unsettled. `blocked`:
-    /// deliveries wait for the peer's window or socket, so no more are fetched.
+    /// Returns the next grant for the queue. `room`: the number of deliveries that may still be left unsettled.
+    /// `blocked`: deliveries wait for the peer's window or socket, so no more are fetched.
     pub fn poll_grant(&mut self, client_credit: u32, room: u32, blocked: bool) -> Option<Batch> {
         if self.in_flight {
             return None;
         }
         let batch = client_credit.min(self.batch_max).min(room);
         let batch = if blocked { batch.min(self.queue_credit) } else { batch };
-        if !self.news && (self.queue_credit > 0 || batch == 0) {
+        if !self.peer_changed && (self.queue_credit > 0 || batch == 0) {
             return None;
         }
-        self.news = false;
+        self.peer_changed = false;
         self.in_flight = true;
         self.queue_credit = batch;
-        self.asked_echo |= std::mem::take(&mut self.echo);
+        self.echo_in_flight |= std::mem::take(&mut self.echo);
         Some(Batch { delivery_count: self.queue_count, credit: batch, drain: self.drain })
     }
 }
@@ -139,11 +142,7 @@ mod tests {
             assert_eq!(bridge.poll_grant(u32::MAX, ROOM, false), None);
         }
         bridge.handle_delivery();
-        assert_eq!(
-            bridge.poll_grant(1000, ROOM, true),
-            None,
-            "nothing more while the client does not take it"
-        );
+        assert_eq!(bridge.poll_grant(1000, ROOM, true), None, "no grant while the client does not read");
         let grant = bridge.poll_grant(1000, ROOM, false);
         assert_eq!(grant, Some(Batch { delivery_count: 256, credit: 256, drain: false }));
     }
@@ -167,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn drain_works_across_rounds() {
+    fn a_drain_may_take_several_batches() {
         let mut bridge = Bridge::new(2);
         bridge.handle_flow(true, false);
         assert_eq!(
@@ -195,7 +194,7 @@ mod tests {
         (0..2).for_each(|_| bridge.handle_delivery());
         assert_eq!(bridge.handle_credit_state(state(2, 0, 9, true), 3, ROOM), None, "another round");
         bridge.poll_grant(3, ROOM, false);
-        // The drain is taken back; what the queue still does before it hears of it is no answer.
+        // The drain is cancelled. What the queue does before it receives the new grant does not answer it.
         bridge.handle_flow(false, false);
         assert_eq!(bridge.handle_credit_state(state(4, 0, 7, true), 0, ROOM), None);
         assert!(bridge.poll_grant(0, ROOM, false).is_some());
@@ -209,14 +208,15 @@ mod tests {
         bridge.handle_flow(true, false);
         bridge.poll_grant(10, ROOM, false);
         bridge.handle_delivery();
-        // Its head must not be delivered now, such as an expired one that waits for its dead-letter queue.
+        // The head of the queue cannot be delivered now, for example because it is expired and waits for its
+        // dead-letter queue.
         let report = bridge.handle_credit_state(state(10, 0, 3, true), 9, ROOM);
         assert_eq!(report, Some(CreditReport { available: 3, drain: true }));
         assert_eq!(bridge.poll_grant(0, ROOM, false), None);
     }
 
     #[test]
-    fn stop_is_answered_when_the_queue_has_stopped() {
+    fn an_echo_without_credit_is_answered_when_the_queue_has_stopped() {
         let mut bridge = Bridge::new(256);
         bridge.handle_flow(false, false);
         bridge.poll_grant(100, ROOM, false);
@@ -239,6 +239,6 @@ mod tests {
         bridge.handle_credit_state(state(0, 3, 0, false), 1000, 3);
         (0..3).for_each(|_| bridge.handle_delivery());
         assert_eq!(bridge.poll_grant(997, 0, false), None);
-        assert_eq!(bridge.poll_grant(997, 2, false).unwrap().credit, 2, "it has settled two");
+        assert_eq!(bridge.poll_grant(997, 2, false).unwrap().credit, 2, "the client has settled two");
     }
 }

@@ -1,4 +1,5 @@
-//! Outlet: what every consumer needs, whatever its protocol.
+//! Outlet: what every consumer needs, in every protocol. It turns the peer's credit into grants, bounds unsettled
+//! deliveries and sends settlements.
 //!
 //! ```text
 //!   gate: credit      ──> Outlet::poll_grant ── at most one batch, one in flight ── Grant ──> queue
@@ -7,8 +8,8 @@
 //!   gate: its peer    <── Outlet::handle_effect <── Attached, CreditState, Settled, Gone ... <── queue
 //! ```
 //!
-//! A gate sends deliveries in its protocol's frames and says what its peer has settled. It translates each [`Word`] for its
-//! peer. It says with an `A` what it needs to answer a settlement for which its peer waits.
+//! A gate sends deliveries in the frames of its protocol and passes on what its peer settles. It translates each
+//! [`Word`] for its peer. `A` is what the gate needs to answer a settlement for which the peer waits.
 
 mod bridge;
 mod holder;
@@ -28,27 +29,27 @@ use crate::explain;
 use crate::ids::QueueId;
 use crate::mail::GateAddress;
 
-/// Messages that one request gives annotations, at most: a frame may name thousands, and all theirs together are more than one
-/// turn of a shard should write.
+/// The maximum number of messages that one request annotates. A frame may name thousands, and the annotations of all of
+/// them are more than a shard should write in one turn (iteration of its event loop).
 const ANNOTATED_MAX: u64 = 64;
 
-/// What a consumer asks for when it attaches.
+/// The properties of a consumer that attaches.
 #[derive(Debug)]
 pub struct Wanted {
     pub mode: Mode,
-    /// Higher is served first. 0 is usual.
+    /// Consumers with a higher priority are served first. 0 is usual.
     pub priority: i32,
-    /// Refuse when there is another consumer, and refuse every later one.
+    /// Refuse the consumer if there is another one, and refuse every later one.
     pub exclusive: bool,
     /// Deliveries are settled as they are sent.
     pub settled: bool,
-    /// Bytes of the largest delivery that the peer takes; `None` is any.
+    /// The largest delivery that the peer accepts, in bytes. `None`: any size.
     pub message_bytes_max: Option<u64>,
     /// The filters that are not in place, for `sluice explain`.
     pub left_out: Option<Arc<[String]>>,
 }
 
-/// One consumer. Call [`Outlet::close`] when it goes.
+/// One consumer. Call [`Outlet::close`] when the consumer ends.
 #[derive(Debug)]
 pub struct Outlet<A> {
     pub consumer: ConsumerId,
@@ -56,32 +57,32 @@ pub struct Outlet<A> {
     pub queue_name: Arc<str>,
     /// Deliveries are settled as they are sent.
     pub settled: bool,
-    /// It reads a stream: what it is sent stays there.
+    /// The consumer reads a stream: its deliveries stay in the stream.
     pub stream: bool,
-    /// The queue that goes with the consumer.
+    /// The queue that is deleted with the consumer.
     pub owned: Option<QueueId>,
-    /// Bytes of the largest delivery that the peer takes.
+    /// The largest delivery that the peer accepts, in bytes.
     pub message_bytes_max: Option<u64>,
-    standing: Standing,
-    /// It reads a stream, and the reader waits until there is room for its deliveries.
+    attach_state: AttachState,
+    /// The reader of the stream waits until there is room for its deliveries.
     waits_for_room: bool,
     bridge: Bridge,
     unsettled: u32,
     unsettled_max: u32,
-    /// Settlements that the queue has not answered, oldest first. Bounded by the deliveries in them.
+    /// Settlements that the queue has not answered yet, oldest first. Bounded by their deliveries.
     asked: VecDeque<Asked<A>>,
     left_out: Option<Arc<[String]>>,
 }
 
-/// How the queue knows the consumer.
+/// The state of the consumer at the queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Standing {
+enum AttachState {
     /// The queue has not answered the Attach.
     Asking,
     Attached,
-    /// It gets nothing any more, and may still settle.
+    /// The consumer gets no more deliveries, but it may still settle.
     Cancelled,
-    /// The queue does not know it any more.
+    /// The queue does not know the consumer any more.
     Gone,
 }
 
@@ -93,10 +94,10 @@ struct Asked<A> {
     answer: A,
 }
 
-/// What an effect means for the peer of a consumer.
+/// The meaning of an effect for the peer of a consumer.
 #[derive(Debug)]
 pub enum Word<A> {
-    /// The queue has taken the consumer.
+    /// The queue has accepted the consumer.
     Attached,
     /// The queue has refused the consumer.
     Refused(Refusal),
@@ -104,16 +105,16 @@ pub enum Word<A> {
     Gone(GoneReason),
     /// The answer to a drain or an echo.
     Credit(CreditReport),
-    /// Whether this is the active consumer, and the messages that wait for it.
+    /// Whether this is the active consumer, and the number of messages that are available to it.
     Active { active: bool, available: u32 },
-    /// The settlement that the peer waits for has been made.
+    /// A settlement for which the peer waits has been made.
     Settled(A),
-    /// The deliveries with these numbers were taken back.
+    /// The queue has taken the deliveries with these numbers back.
     Revoked { first: u64, last: u64 },
 }
 
 impl<A> Outlet<A> {
-    /// Registers a consumer and asks the queue to take it. Returns `None` if the shard has no place for one more.
+    /// Registers a consumer and asks the queue to accept it. Returns `None` if the shard cannot register any more.
     pub fn open(at: GateAddress, record: &QueueRecord, wanted: Wanted, cx: &mut Cx<'_>) -> Option<Self> {
         let consumer = ConsumerId(cx.consumers.insert(at)?);
         cx.counters.consumers += 1;
@@ -130,7 +131,7 @@ impl<A> Outlet<A> {
             stream: record.is_stream(),
             owned: None,
             message_bytes_max,
-            standing: Standing::Asking,
+            attach_state: AttachState::Asking,
             waits_for_room: false,
             bridge: Bridge::new(cx.settings.max_queue_credit),
             unsettled: 0,
@@ -143,8 +144,8 @@ impl<A> Outlet<A> {
         })
     }
 
-    /// Ends the consumer: what it has not settled goes back to the queue. `failed` raises the delivery count. Returns the
-    /// queue that goes with it.
+    /// Ends the consumer. Its unsettled deliveries return to the queue. `failed` raises their delivery count. Returns
+    /// the queue that is to be deleted with the consumer.
     pub fn close(self, failed: bool, cx: &mut Cx<'_>) -> Option<QueueId> {
         cx.consumers.remove(self.consumer.0);
         if !self.is_gone() {
@@ -154,30 +155,30 @@ impl<A> Outlet<A> {
         self.owned
     }
 
-    /// Ends deliveries. What the peer has got may still be settled. Close it when nothing is left unsettled.
+    /// Ends deliveries. Earlier deliveries may still be settled. Close the outlet when nothing is left unsettled.
     pub fn cancel(&mut self, cx: &mut Cx<'_>) {
-        if self.standing == Standing::Attached {
-            self.standing = Standing::Cancelled;
+        if self.attach_state == AttachState::Attached {
+            self.attach_state = AttachState::Cancelled;
             cx.post.request(self.queue, Request::Cancel { consumer: self.consumer });
         }
     }
 
-    /// Deliveries that the peer has not settled, and those whose settlement the queue has not answered.
+    /// Returns the number of deliveries that are unsettled, or whose settlement the queue has not answered.
     pub fn unsettled(&self) -> u32 {
         self.unsettled
     }
 
-    /// Whether the queue has answered the Attach.
+    /// Returns true if the queue has answered the Attach.
     pub fn is_answered(&self) -> bool {
-        self.standing != Standing::Asking
+        self.attach_state != AttachState::Asking
     }
 
-    /// Whether the queue does not know the consumer any more.
+    /// Returns true if the queue does not know the consumer any more.
     pub fn is_gone(&self) -> bool {
-        self.standing == Standing::Gone
+        self.attach_state == AttachState::Gone
     }
 
-    /// What `sluice explain` shows of it.
+    /// Returns what `sluice explain` shows of the consumer.
     pub fn facts(&self) -> explain::Role {
         let Self { queue, consumer, unsettled, unsettled_max, message_bytes_max, .. } = *self;
         explain::Role::Consuming {
@@ -186,7 +187,7 @@ impl<A> Outlet<A> {
             unsettled,
             unsettled_max,
             message_bytes_max,
-            // How far it has come in a stream is known where it is read.
+            // Only the reader of the stream knows its progress.
             standing: None,
             left_out: self.left_out.clone(),
         }
@@ -194,15 +195,15 @@ impl<A> Outlet<A> {
 
     // ---- credit -------------------------------------------------------------------------------------------
 
-    /// The peer has granted credit, or asks for a word about it.
+    /// Called when the peer has granted credit or asked for a report.
     pub fn handle_flow(&mut self, drain: bool, echo: bool) {
         self.bridge.handle_flow(drain, echo);
     }
 
-    /// Asks the queue for what peer and settings allow. `left`: what the peer has left of its credit. `blocked`: deliveries
-    /// wait for the peer's window or its socket, so that no more are fetched.
+    /// Asks the queue for as much as the peer and the settings allow. `left`: the credit that the peer has left.
+    /// `blocked`: deliveries wait for the peer's window or socket, so no more are fetched.
     pub fn poll_grant(&mut self, left: u32, blocked: bool, cx: &mut Cx<'_>) {
-        if self.standing != Standing::Attached {
+        if self.attach_state != AttachState::Attached {
             return;
         }
         let room = self.room();
@@ -223,32 +224,34 @@ impl<A> Outlet<A> {
 
     // ---- deliveries ---------------------------------------------------------------------------------------
 
-    /// Notes that a stream's delivery was not taken because there is no room for it. Returns false if that was known.
+    /// Notes that a delivery of a stream was not taken, because there is no room for it. Returns false if that was
+    /// known.
     pub fn wait_for_room(&mut self) -> bool {
         !std::mem::replace(&mut self.waits_for_room, true)
     }
 
-    /// Whether a stream's reader waits for room.
+    /// Returns true if the reader of the stream waits for room.
     pub fn waits_for_room(&self) -> bool {
         self.waits_for_room
     }
 
-    /// Asks a stream to go on, because there is room again.
-    pub fn go_on(&mut self, cx: &mut Cx<'_>) {
+    /// Asks a stream to continue, because there is room again.
+    pub fn resume(&mut self, cx: &mut Cx<'_>) {
         if std::mem::take(&mut self.waits_for_room)
             && !self.is_gone()
-            && let Some(grant) = self.bridge.go_on()
+            && let Some(grant) = self.bridge.resume()
         {
             self.grant(grant, cx);
         }
     }
 
-    /// A delivery has come from the queue. The gate sends it and calls [`Outlet::note_sent`], or gives it back.
+    /// Called when a delivery has arrived from the queue. The gate sends it and calls [`Outlet::note_sent`], or calls
+    /// [`Outlet::give_back`].
     pub fn handle_delivery(&mut self) {
         self.bridge.handle_delivery();
     }
 
-    /// The delivery was sent.
+    /// Called when a delivery was sent.
     pub fn note_sent(&mut self, redelivered: bool, counters: &mut Counters) {
         let counts = self.counts(counters);
         counts.redelivered += u64::from(redelivered);
@@ -260,13 +263,13 @@ impl<A> Outlet<A> {
         }
     }
 
-    /// The delivery with this number was not sent, because the peer has taken its credit back meanwhile.
+    /// Returns the delivery with this number to the queue. It was not sent, because the peer has withdrawn its credit.
     pub fn give_back(&self, number: u64, cx: &mut Cx<'_>) {
         self.request_settle((number, number), Outcome::Released, false, cx);
     }
 
-    /// The peer says what became of the deliveries `first..=last`. `asked`: the peer waits for our answer, and this is what the
-    /// gate needs for it when [`Word::Settled`] comes.
+    /// Settles the deliveries `first..=last` with the peer's outcome. `asked` is set if the peer waits for an answer:
+    /// the gate gets it back with [`Word::Settled`].
     pub fn settle(&mut self, (first, last): (u64, u64), outcome: Outcome, asked: Option<A>, cx: &mut Cx<'_>) {
         let mut first = first;
         if matches!(outcome, Outcome::Modified { annotations: Some(_), .. }) {
@@ -275,7 +278,7 @@ impl<A> Outlet<A> {
                 first += ANNOTATED_MAX;
             }
         }
-        // The answer comes for the last part: the queue has done the others by then.
+        // Only the last part is answered. The queue has handled the others by then.
         self.settle_part((first, last), outcome, asked, cx);
     }
 
@@ -297,9 +300,9 @@ impl<A> Outlet<A> {
         }
     }
 
-    /// Takes the settlements that the queue has been asked for and has not answered: the consumer ends before the answers can
-    /// come. The queue does what it was asked first, so that they may be answered now.
-    pub fn take_asked(&mut self) -> impl Iterator<Item = A> + use<A> {
+    /// Takes the settlements that the queue has not answered yet. For a consumer that ends before the answers can
+    /// arrive. The queue handles the settlements first, so they may be answered now.
+    pub fn take_unanswered(&mut self) -> impl Iterator<Item = A> + use<A> {
         std::mem::take(&mut self.asked).into_iter().map(|asked| asked.answer)
     }
 
@@ -308,36 +311,36 @@ impl<A> Outlet<A> {
             .request(self.queue, Request::Settle { consumer: self.consumer, first, last, outcome, answer });
     }
 
-    /// Where its deliveries are counted.
+    /// Returns the counters for the deliveries of this consumer.
     fn counts<'a>(&self, counters: &'a mut Counters) -> &'a mut Deliveries {
         if self.stream { &mut counters.from_streams } else { &mut counters.from_classic }
     }
 
     // ---- effects ------------------------------------------------------------------------------------------
 
-    /// Takes what the queue says, except deliveries. `left`: what the peer has left of its credit. Returns what the peer is to
-    /// be told, if anything.
+    /// Handles an effect of the queue, except a delivery. `left` returns the credit that the peer has left. Returns
+    /// what the peer must be told, if anything.
     pub fn handle_effect(&mut self, effect: &Effect, left: impl FnOnce() -> u32) -> Option<Word<A>> {
         match *effect {
             Effect::CreditState { state, .. } => {
                 let room = self.room();
                 self.bridge.handle_credit_state(state, left(), room).map(Word::Credit)
             }
-            Effect::Attached { .. } if self.standing == Standing::Asking => {
-                self.standing = Standing::Attached;
+            Effect::Attached { .. } if self.attach_state == AttachState::Asking => {
+                self.attach_state = AttachState::Attached;
                 Some(Word::Attached)
             }
             Effect::Refused { why, .. } => {
-                self.standing = Standing::Gone;
+                self.attach_state = AttachState::Gone;
                 Some(Word::Refused(why))
             }
             Effect::Gone { reason, .. } => {
                 match reason {
                     GoneReason::QueueDeleted => {
-                        self.standing = Standing::Gone;
+                        self.attach_state = AttachState::Gone;
                         self.owned = None;
                     }
-                    GoneReason::Damaged => self.standing = Standing::Gone,
+                    GoneReason::Damaged => self.attach_state = AttachState::Gone,
                     GoneReason::Cancelled | GoneReason::Detached => {}
                 }
                 Some(Word::Gone(reason))

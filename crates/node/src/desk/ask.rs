@@ -232,7 +232,7 @@ pub(super) fn refused(record: &QueueRecord, answer: &Effect) -> DeskError {
         Effect::Refused { why: Refusal::NotSupported, .. } => {
             format!("is a {} and does not support this", record.kind())
         }
-        Effect::Refused { why: Refusal::Unavailable, .. } => "cannot be opened: the disk refuses".into(),
+        Effect::Refused { why: Refusal::Unavailable, .. } => "cannot be opened: the disk has failed".into(),
         Effect::Refused { why: Refusal::Damaged, .. } => "is damaged on the disk".into(),
         // No request of the desk has this answer.
         _ => "gave an unexpected answer".into(),

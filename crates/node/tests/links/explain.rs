@@ -338,7 +338,7 @@ fn filters_that_are_not_in_place_are_named() {
     let filter = Map(vec![(Symbol::from_static("f").into(), expression.into())]);
     let source = Source { address: Some("/queues/q".into()), filter: Some(filter), ..Source::default() };
     h.attach(consumer, Role::Receiver, source, Target::default());
-    let notes = ["filter 'f' with expression 'a = 1' is left out: the queue is no stream"];
+    let notes = ["filter 'f' with expression 'a = 1' is left out: the queue is not a stream"];
     assert_eq!(h.explain(&h.link(consumer, 0)).notes, notes);
     let subject = h.connection(consumer);
     assert_eq!(h.explain(&subject).notes, notes);

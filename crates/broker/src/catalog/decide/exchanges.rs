@@ -1,4 +1,4 @@
-//! Exchanges and bindings: what may be declared, and what goes with what is deleted.
+//! Exchanges and bindings: the rules for declarations, and what is removed together with a deleted object.
 
 use std::sync::Arc;
 
@@ -12,13 +12,14 @@ use super::{
 };
 
 impl Catalog {
-    /// Everything that binds to `destination`, which goes, and the exchanges that this leaves unused, with what binds to
-    /// them in turn. Of an exchange that goes, its own bindings are the caller's to unbind.
+    /// Returns the changes that remove every binding to `destination`, which is being deleted. Auto-delete exchanges
+    /// that lose their last binding are deleted too, with the bindings to them. If `destination` is an exchange, the
+    /// caller removes the bindings from it.
     pub(super) fn unbind_all(&self, vhost: &Arc<str>, destination: &Destination) -> Vec<Change> {
         let (mut changes, mut deleted) = (Vec::new(), Vec::new());
         let Some(v) = self.vhosts.get(vhost) else { return changes };
-        // Bindings that an exchange has left, of those that lose any: what leads to several things that go loses the last
-        // of them once, and a circle ends where it began.
+        // For each exchange that loses bindings, the number that it has left. So an exchange that is bound to several
+        // deleted objects loses its last binding once, and a cycle of exchanges ends.
         let mut left: HashMap<&str, usize> = HashMap::new();
         if let Destination::Exchange(name) = destination {
             left.insert(name, 0);
@@ -44,7 +45,7 @@ impl Catalog {
                 }
             }
         }
-        // Behind all bindings, so that no change speaks of an exchange that is not there.
+        // The exchanges come after all bindings, so that no change refers to an exchange that does not exist.
         changes.append(&mut deleted);
         changes
     }

@@ -1,4 +1,4 @@
-//! Policies: what may be set.
+//! The rules for setting and clearing policies.
 
 use std::sync::Arc;
 
@@ -6,7 +6,8 @@ use super::super::policy::{ApplyTo, Pattern, Policy, check_definition};
 use super::super::{Arguments, Catalog, Change};
 use super::{Answer, CatalogError, Decision, check_name};
 
-/// Policies of one kind in one virtual host: each may have to be matched against a new queue's name.
+/// The maximum number of policies of one kind in one virtual host. Each may have to be matched
+/// against the name of a new queue.
 const POLICIES_MAX: usize = 1000;
 
 /// A policy to set.
@@ -14,11 +15,11 @@ const POLICIES_MAX: usize = 1000;
 pub struct SetPolicy {
     pub vhost: Arc<str>,
     pub name: Arc<str>,
-    /// An operator policy.
+    /// True for an operator policy.
     pub operator: bool,
     pub pattern: String,
     pub priority: i64,
-    /// One of the words of [`ApplyTo`].
+    /// One of the names of [`ApplyTo`].
     pub apply_to: String,
     pub definition: Arguments,
 }

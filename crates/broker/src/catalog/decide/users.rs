@@ -1,4 +1,4 @@
-//! Virtual hosts, users, and what users may do where.
+//! The rules for virtual hosts, users, and the permissions of users.
 
 use std::sync::Arc;
 
@@ -9,11 +9,11 @@ use crate::catalog::{Catalog, Change};
 impl Catalog {
     pub(super) fn add_vhost(&self, name: Arc<str>) -> Result<Decision, CatalogError> {
         check_name("vhost", &name)?;
-        Ok(if self.has_vhost(&name) { nothing() } else { done(vec![Change::VhostAdded { name }]) })
+        Ok(if self.has_vhost(&name) { unchanged() } else { changed(vec![Change::VhostAdded { name }]) })
     }
 
     pub(super) fn delete_vhost(&self, name: Arc<str>) -> Result<Decision, CatalogError> {
-        let Some(vhost) = self.vhosts.get(&name) else { return Ok(nothing()) };
+        let Some(vhost) = self.vhosts.get(&name) else { return Ok(unchanged()) };
         if !vhost.queues.is_empty() {
             let reason = format!("vhost '{name}' has {} queues: delete them first", vhost.queues.len());
             return Err(CatalogError::PreconditionFailed { reason });
@@ -24,7 +24,7 @@ impl Catalog {
             users.iter().map(|u| Change::PermissionsCleared { user: u.name.clone(), vhost: name.clone() });
         let mut changes: Vec<_> = cleared.collect();
         changes.push(Change::VhostDeleted { name });
-        Ok(done(changes))
+        Ok(changed(changes))
     }
 
     pub(super) fn set_user(
@@ -34,11 +34,15 @@ impl Catalog {
         tags: Arc<[String]>,
     ) -> Result<Decision, CatalogError> {
         check_name("user", &name)?;
-        Ok(done(vec![Change::UserSet { name, hash, tags }]))
+        Ok(changed(vec![Change::UserSet { name, hash, tags }]))
     }
 
     pub(super) fn delete_user(&self, name: Arc<str>) -> Decision {
-        if self.users().get(&name).is_some() { done(vec![Change::UserDeleted { name }]) } else { nothing() }
+        if self.users().get(&name).is_some() {
+            changed(vec![Change::UserDeleted { name }])
+        } else {
+            unchanged()
+        }
     }
 
     pub(super) fn set_permissions(
@@ -51,19 +55,19 @@ impl Catalog {
         if self.users().get(&user).is_none() {
             return Err(CatalogError::NotFound { reason: format!("no user '{user}'") });
         }
-        Ok(done(vec![Change::PermissionsSet { user, vhost, permissions }]))
+        Ok(changed(vec![Change::PermissionsSet { user, vhost, permissions }]))
     }
 
     pub(super) fn clear_permissions(&self, user: Arc<str>, vhost: Arc<str>) -> Decision {
         let has_any = self.users().get(&user).is_some_and(|u| u.permissions.contains_key(&vhost));
-        if has_any { done(vec![Change::PermissionsCleared { user, vhost }]) } else { nothing() }
+        if has_any { changed(vec![Change::PermissionsCleared { user, vhost }]) } else { unchanged() }
     }
 }
 
-fn nothing() -> Decision {
+fn unchanged() -> Decision {
     Decision { changes: Vec::new(), answer: Answer::Done { changed: false } }
 }
 
-fn done(changes: Vec<Change>) -> Decision {
+fn changed(changes: Vec<Change>) -> Decision {
     Decision { changes, answer: Answer::Done { changed: true } }
 }

@@ -1,12 +1,13 @@
-//! The bindings of one exchange. Finding one costs the same few comparisons for ten of them and for a million, and so
-//! does finding those of one destination, which go with it, and those that are younger than some.
+//! The bindings of one exchange. Finding one takes a few comparisons, also among a million of them. The same is true
+//! for finding the bindings of one destination, and the bindings from a certain age on.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::super::{Binding, Destination};
 
-/// Bindings beside those with the same destination and the same key, which differ in their arguments: the older first.
+/// The destination, the key and the age of a binding. Bindings that differ only in their arguments are sorted by age,
+/// the oldest first.
 type Place = (Destination, Arc<str>, u64);
 
 /// See the module.
@@ -22,17 +23,17 @@ impl Bindings {
         self.all.len()
     }
 
-    /// By destination, key and age.
+    /// Returns all bindings, ordered by destination, key and age.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = &Arc<Binding>> {
         self.all.values()
     }
 
-    /// In the order in which they were made.
+    /// Returns all bindings in the order in which they were made.
     pub fn by_age(&self) -> Vec<&Arc<Binding>> {
         self.ages.values().collect()
     }
 
-    /// From this age on, in the order in which they were made, each with its age.
+    /// Returns the bindings from this age on in the order in which they were made, each with its age.
     pub fn since_age(&self, age: u64) -> impl Iterator<Item = (u64, &Arc<Binding>)> {
         self.ages.range(age..).map(|(age, binding)| (*age, binding))
     }
@@ -41,7 +42,7 @@ impl Bindings {
         self.place(binding).is_some()
     }
 
-    /// The binding must be new.
+    /// Adds a binding, which must be new.
     pub fn insert(&mut self, binding: Arc<Binding>) {
         let age = self.next_age;
         self.next_age += 1;
@@ -49,23 +50,23 @@ impl Bindings {
         self.all.insert((binding.destination.clone(), binding.key.clone(), age), binding);
     }
 
-    /// False if there was none.
+    /// Removes a binding. Returns false if there was none.
     pub fn remove(&mut self, binding: &Binding) -> bool {
         let Some(place) = self.place(binding) else { return false };
         self.ages.remove(&place.2);
         self.all.remove(&place).is_some()
     }
 
-    /// Those that lead there.
+    /// Returns the bindings to this destination.
     pub fn to(&self, destination: &Destination) -> impl Iterator<Item = &Arc<Binding>> {
-        // No key is before the empty one.
+        // The empty key is the first in the order.
         let first = (destination.clone(), Arc::from(""), 0);
         let all = self.all.range(first..).map(|(_, binding)| binding);
         let destination = destination.clone();
         all.take_while(move |binding| binding.destination == destination)
     }
 
-    /// Those that lead there for the same key.
+    /// Returns the bindings with the same destination and the same key.
     pub fn beside(&self, binding: &Binding) -> impl Iterator<Item = &Arc<Binding>> {
         self.range(binding).map(|(_, binding)| binding)
     }
@@ -99,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn each_is_found_by_all_that_it_is() {
+    fn a_binding_is_identified_by_destination_key_and_arguments() {
         let mut bindings = Bindings::default();
         let made =
             [("b", "k", None), ("a", "k", Some(1)), ("a", "k", Some(2)), ("a", "", None), ("a", "l", None)];

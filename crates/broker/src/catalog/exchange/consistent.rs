@@ -1,12 +1,13 @@
-//! `x-consistent-hash`: each destination has as many buckets as its binding key says, and what is hashed decides the
-//! bucket. One destination more takes its share from the others and moves nothing between them.
+//! `x-consistent-hash`: each destination has as many buckets as its binding key says. A hash of the message decides
+//! the bucket. A new destination takes its share from the others, and no message moves between the others.
 //!
 //! ```text
 //!   bindings in their order    a "2"      b "1"   c "3"
 //!   buckets                  | 0 | 1 |   | 2 |  | 3 | 4 | 5 |     jump(hash, 6) = 4: c
 //! ```
 //!
-//! A message costs one hash, `ln(buckets)` steps and a binary search. Memory is per binding, whatever the weights.
+//! A message costs one hash, `ln(buckets)` steps and a binary search. Memory is used per binding, whatever the
+//! weights are.
 
 use std::sync::Arc;
 
@@ -17,13 +18,14 @@ use super::letter::Facts;
 const HASH_HEADER: &str = "hash-header";
 const HASH_PROPERTY: &str = "hash-property";
 
-/// Properties that may be hashed, and their place in the section [3.2.4].
+/// Properties that may be hashed, and their index in the section [3.2.4].
 const PROPERTIES: &[(&str, u32)] = &[("message_id", 0), ("correlation_id", 5), ("timestamp", 9)];
 
-/// The weight of one binding at most: all buckets together must stay a number that the hash spreads evenly.
+/// The maximum weight of one binding: the total number of buckets must stay small enough for the hash to spread
+/// evenly.
 const WEIGHT_MAX: u64 = 1_000_000;
 
-/// What is hashed.
+/// The part of a message that is hashed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum HashOn {
     Key,
@@ -34,7 +36,7 @@ enum HashOn {
 #[derive(Clone, Debug)]
 pub(super) struct Ring {
     on: HashOn,
-    /// Destinations in the order of their first bindings, each with the number of the bucket behind its last.
+    /// Destinations in the order of their first bindings, each with the number of the bucket after its last one.
     ends: Vec<(Destination, u64)>,
 }
 
@@ -43,18 +45,18 @@ impl Ring {
         Self { on: hash_on(arguments).unwrap_or(HashOn::Key), ends: Vec::new() }
     }
 
-    /// Nothing but the routing key is hashed.
+    /// Returns true if only the routing key is hashed.
     pub fn by_key_alone(&self) -> bool {
         self.on == HashOn::Key
     }
 
-    /// The destination must be new.
+    /// Adds a binding whose destination must be new.
     pub fn bind(&mut self, binding: &Binding) {
         let Some(weight) = weight(&binding.key) else { return };
         self.ends.push((binding.destination.clone(), self.buckets() + weight));
     }
 
-    /// `rest`: the bindings that stay, in their order. The buckets behind those that go move up.
+    /// Rebuilds the buckets. `rest` are the remaining bindings, in their order. Buckets after removed ones move up.
     pub fn rebuild(&mut self, rest: &[&Arc<Binding>]) {
         self.ends.clear();
         let mut seen = hashbrown::HashSet::new();
@@ -108,16 +110,20 @@ fn hash_on(arguments: &Arguments) -> Result<HashOn, String> {
     }
 }
 
+/// Checks the arguments of a declaration.
+///
 /// # Errors
-/// The arguments do not say what to hash, or say two things.
+/// The arguments do not say what to hash, or name both a header and a property.
 pub(super) fn check_arguments(name: &str, arguments: &Arguments) -> Result<(), CatalogError> {
     hash_on(arguments).map(drop).map_err(|why| CatalogError::PreconditionFailed {
         reason: format!("invalid arguments for exchange '{name}': {why}"),
     })
 }
 
+/// Checks a binding.
+///
 /// # Errors
-/// The binding key is no weight.
+/// The binding key is not a weight.
 pub(super) fn check_binding(binding: &Binding) -> Result<(), CatalogError> {
     weight(&binding.key).map(drop).ok_or_else(|| CatalogError::Invalid {
         reason: format!(

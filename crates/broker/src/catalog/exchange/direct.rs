@@ -1,4 +1,4 @@
-//! `direct`: the routing key is the binding key. A message costs one look-up per key.
+//! `direct`: the routing key must equal the binding key. A message costs one look-up per key.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ impl Direct {
         self.0.entry(binding.key.clone()).or_default().insert(binding.destination.clone());
     }
 
-    /// The last binding of its key and destination goes.
+    /// Removes a destination. Called for the last binding with this key and destination.
     pub fn unbind(&mut self, binding: &Binding) {
         if let Some(destinations) = self.0.get_mut(&binding.key) {
             destinations.remove(&binding.destination);

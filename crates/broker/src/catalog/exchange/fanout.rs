@@ -1,4 +1,4 @@
-//! `fanout`: everything to everybody. `x-recent-history` routes like it.
+//! `fanout`: every message goes to every destination. `x-recent-history` routes in the same way.
 
 use std::collections::BTreeSet;
 
@@ -6,11 +6,11 @@ use smallvec::SmallVec;
 
 use super::super::Destination;
 
-/// From here on a list would be slow to look through.
+/// Above this number, searching a list would be slow.
 const FEW_MAX: usize = 16;
 
-/// Destinations, each once. Most keys lead to one, which needs no memory of its own; one of a hundred thousand is
-/// found in the time that few are looked through.
+/// A set of destinations. Most keys lead to one destination, which needs no allocation. Above [`FEW_MAX`], a tree
+/// finds one of a hundred thousand about as fast as a list finds one of a few.
 #[derive(Clone, Debug)]
 pub(super) enum Destinations {
     Few(SmallVec<[Destination; 1]>),
@@ -58,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn few_and_many_are_the_same_to_others() {
+    fn a_list_and_a_set_of_destinations_behave_alike() {
         let queue = |i: usize| Destination::Queue(format!("{i:02}").into());
         let mut all = Destinations::default();
         for i in (0..2 * FEW_MAX).chain(0..2 * FEW_MAX) {

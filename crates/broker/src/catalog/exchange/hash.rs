@@ -1,5 +1,5 @@
-//! The numbers behind the exchanges that spread messages. They must stay as they are: a release that changed them
-//! would send messages of one key to another queue than before.
+//! The hash functions of the exchanges that spread messages. They must never change: a release with other functions
+//! would send messages with the same key to other queues than before.
 
 /// FNV-1a over 64 bits, finished by [`mix`].
 pub(super) struct Fnv(u64);
@@ -28,8 +28,8 @@ pub(super) fn mix(seed: u64) -> u64 {
     z ^ (z >> 31)
 }
 
-/// Jump consistent hash (Lamping and Veach): the bucket of a key among `buckets`, in `ln(buckets)` steps. One bucket
-/// more takes its share from all others and moves nothing between them.
+/// Jump consistent hash (Lamping and Veach): returns the bucket of a key among `buckets`, in `ln(buckets)` steps. A
+/// new bucket takes its share from all others, and no key moves between the others.
 pub(super) fn jump(mut key: u64, buckets: u64) -> u64 {
     let (mut bucket, mut next) = (0, 0);
     while next < buckets {
@@ -45,7 +45,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_numbers_stay_as_they_are() {
+    fn hashes_never_change() {
         let mut hash = Fnv::new();
         hash.write(b"key");
         assert_eq!(
@@ -54,11 +54,11 @@ mod tests {
         );
     }
 
-    /// The third is an example of the paper's authors.
+    /// The third number is an example of the paper's authors.
     const GOLDEN: [u64; 5] = [17_669_370_052_314_134_934, 10_451_216_379_200_822_465, 6, 0, 520];
 
     #[test]
-    fn one_bucket_more_moves_keys_only_into_it() {
+    fn a_new_bucket_only_takes_keys() {
         for buckets in 1..40 {
             for key in (0..500).map(mix) {
                 let (before, after) = (jump(key, buckets), jump(key, buckets + 1));

@@ -1,7 +1,8 @@
-//! `headers`: a binding's arguments are what a message must have. `x-match` says whether all of them or any.
+//! `headers`: a message must have the arguments of the binding. `x-match` says whether it needs all of them or
+//! any.
 //!
-//! A message costs one walk over its application-properties and annotations, and then one look-up per argument of
-//! each binding, until the binding is decided: bindings times arguments, however many match.
+//! A message costs one walk over its application-properties and annotations. Then each binding costs one look-up
+//! per argument until the binding is decided. So the cost is bindings times arguments, however many match.
 
 use std::sync::Arc;
 
@@ -12,16 +13,16 @@ use super::letter::{Facts, Plain};
 
 const X_MATCH: &str = "x-match";
 
-/// Bindings in the order in which they came.
+/// Bindings in the order in which they were made.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Headers(Vec<Rule>);
 
-/// A binding, and how it reads.
+/// A binding with its parsed `x-match`.
 #[derive(Clone, Debug)]
 struct Rule {
     binding: Arc<Binding>,
     any: bool,
-    /// Keys that start with `x-` count too.
+    /// Keys that start with `x-` are compared too.
     with_x: bool,
 }
 
@@ -33,7 +34,7 @@ impl Rule {
             .iter()
             .filter(|(key, _)| *key != X_MATCH && (self.with_x || !key.starts_with("x-")));
         let has = |(key, value): (&String, &Value)| {
-            // The null value asks for presence alone.
+            // The null value asks only for presence.
             facts.header(key).is_some_and(|found| *value == Value::Null || found == Plain::of(value))
         };
         if self.any { wanted.any(has) } else { wanted.all(has) }
@@ -60,6 +61,8 @@ impl Headers {
     }
 }
 
+/// Checks a binding.
+///
 /// # Errors
 /// `x-match` is none of the four words.
 pub(super) fn check_binding(binding: &Binding) -> Result<(), CatalogError> {

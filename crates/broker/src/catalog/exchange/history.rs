@@ -1,7 +1,7 @@
-//! `x-recent-history`: routes like `fanout` and keeps the last messages for whoever binds later.
+//! `x-recent-history`: routes like `fanout` and keeps the last messages for destinations that are bound later.
 //!
-//! Routing only says that a message is to be remembered; the messages are kept by one [`Histories`] of the node,
-//! which the shard that decides bindings has. They live in memory: a restart begins with none.
+//! Routing only marks a message as to be kept. The node has one [`Histories`] with the messages, on the
+//! shard that decides bindings. They are in memory only, so a restart begins without them.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -18,17 +18,19 @@ use super::letter::Facts;
 const LENGTH: &str = "x-recent-history-length";
 const NO_STORE: &str = "x-recent-history-no-store";
 
-/// Messages kept if the exchange does not say.
+/// The number of messages kept if the exchange does not set one.
 const LENGTH_DEFAULT: usize = 20;
 
-/// Messages that an exchange may ask to be kept: one binding brings them all at once.
+/// The maximum number of messages that an exchange may keep. One binding delivers them all at once.
 const LENGTH_MAX: u64 = 10_000;
 
-/// Octets kept per exchange; the oldest messages beyond it are forgotten.
+/// The maximum number of bytes kept per exchange. Above it, the oldest messages are dropped.
 const BYTES_MAX: u64 = 32 * 1024 * 1024;
 
+/// Checks the arguments of a declaration.
+///
 /// # Errors
-/// The length is no number from 1 to [`LENGTH_MAX`].
+/// The length is not a number from 1 to [`LENGTH_MAX`].
 pub(super) fn check_arguments(name: &str, arguments: &Arguments) -> Result<(), CatalogError> {
     match arguments.get(LENGTH).map(Value::as_u64) {
         None | Some(Some(1..=LENGTH_MAX)) => Ok(()),
@@ -40,18 +42,18 @@ pub(super) fn check_arguments(name: &str, arguments: &Arguments) -> Result<(), C
     }
 }
 
-/// Whether the publisher wants the message kept.
+/// Returns true if the publisher allows the message to be kept.
 pub(super) fn is_wanted(facts: &Facts<'_>) -> bool {
     !facts.header(NO_STORE).is_some_and(|value| value.is_true())
 }
 
-/// How many messages the exchange keeps.
+/// Returns the number of messages that the exchange keeps.
 pub fn history_length(exchange: &Exchange) -> usize {
     let length = exchange.arguments.get(LENGTH).and_then(Value::as_u64);
     length.map_or(LENGTH_DEFAULT, |n| n.min(LENGTH_MAX) as usize)
 }
 
-/// The last messages of every exchange of this kind, by virtual host and name.
+/// The last messages of every `x-recent-history` exchange, by virtual host and name.
 #[derive(Debug, Default)]
 pub struct Histories(HashMap<(Arc<str>, Arc<str>), History>);
 
@@ -63,7 +65,7 @@ struct History {
 }
 
 impl Histories {
-    /// Keeps a copy of its own, so that no batch buffer is held for one message of it.
+    /// Keeps a copy of the message with its own memory, so that one message does not hold a whole batch buffer.
     pub fn remember(&mut self, exchange: &Exchange, message: &Message) {
         let key = (exchange.vhost.clone(), exchange.name.clone());
         let history = self.0.entry(key).or_default();
@@ -81,13 +83,13 @@ impl Histories {
         }
     }
 
-    /// What is kept, oldest first.
+    /// Returns the messages that are kept, oldest first.
     pub fn of(&self, vhost: &Arc<str>, exchange: &Arc<str>) -> impl Iterator<Item = &Message> {
         let history = self.0.get(&(vhost.clone(), exchange.clone()));
         history.into_iter().flat_map(|h| &h.messages)
     }
 
-    /// The exchange is gone.
+    /// Drops the history of an exchange that was deleted.
     pub fn forget(&mut self, vhost: &Arc<str>, exchange: &Arc<str>) {
         self.0.remove(&(vhost.clone(), exchange.clone()));
     }
@@ -106,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_ones_are_kept() {
+    fn the_last_messages_are_kept() {
         let vhost: Arc<str> = "/".into();
         let arguments = Arguments::from([(LENGTH.to_owned(), Value::Int(3))]);
         let exchange = Exchange::new(vhost.clone(), "h".into(), ExchangeKind::RecentHistory, arguments);
@@ -121,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn octets_are_bounded_too() {
+    fn the_bytes_of_a_history_are_bounded() {
         let exchange = Exchange::new("/".into(), "h".into(), ExchangeKind::RecentHistory, Arguments::new());
         let mut histories = Histories::default();
         let large = message(&vec![0; 12 * 1024 * 1024]);

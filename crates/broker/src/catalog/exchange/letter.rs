@@ -1,4 +1,4 @@
-//! What an exchange may look at when it routes a message: keys, sections, and a number to draw from.
+//! The parts of a message that an exchange may use for routing: keys, sections, and a random number.
 
 use std::cell::{Cell, OnceCell};
 use std::sync::Arc;
@@ -10,19 +10,20 @@ use message::Message;
 
 use super::hash;
 
-/// A message as exchanges see it. The sections are encoded, descriptor included, or empty.
+/// A message as exchanges see it. Each section is encoded with its descriptor, or empty.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Letter<'a> {
     pub keys: &'a [Arc<str>],
     pub annotations: &'a [u8],
     pub properties: &'a [u8],
     pub application_properties: &'a [u8],
-    /// Differs from message to message: the only source of chance here, so that a seed decides everything.
+    /// Differs from message to message. It is the only source of randomness here, so that a seed decides
+    /// everything.
     pub random: u64,
 }
 
 impl<'a> Letter<'a> {
-    /// A message that has just arrived as `bytes`.
+    /// Describes a message that has just arrived as `bytes`.
     pub fn arrived(keys: &'a [Arc<str>], found: &Sections, bytes: &'a [u8], random: u64) -> Self {
         let section = |range: &Option<std::ops::Range<u32>>| {
             range.as_ref().and_then(|r| bytes.get(r.start as usize..r.end as usize)).unwrap_or_default()
@@ -36,7 +37,7 @@ impl<'a> Letter<'a> {
         }
     }
 
-    /// A message that the broker has, on the route that it carries.
+    /// Describes a message of the broker, with the route that it carries.
     pub fn of_message(message: &'a Message, random: u64) -> Self {
         Self {
             keys: message.route().keys(),
@@ -48,7 +49,8 @@ impl<'a> Letter<'a> {
     }
 }
 
-/// A letter and what has been read of it. Made once per message, however many exchanges it passes.
+/// A letter and what has been read from it. It is made once per message, however many exchanges the
+/// message passes.
 pub(in super::super) struct Facts<'a> {
     pub letter: Letter<'a>,
     headers: OnceCell<HashMap<&'a str, &'a [u8]>>,
@@ -60,8 +62,8 @@ impl<'a> Facts<'a> {
         Self { letter, headers: OnceCell::new(), draws: Cell::new(0) }
     }
 
-    /// An application-property, or a message annotation if there is none of that name. The first of a name
-    /// counts. The first call costs one walk over both sections.
+    /// Returns an application-property, or a message annotation if there is none of that name. If a name
+    /// occurs twice, the first counts. The first call costs one walk over both sections.
     pub(super) fn header(&self, name: &str) -> Option<Plain<'a>> {
         let headers = self.headers.get_or_init(|| {
             let mut all = HashMap::new();
@@ -76,12 +78,12 @@ impl<'a> Facts<'a> {
         Plain::read(headers.get(name)?)
     }
 
-    /// The field with this number of the properties.
+    /// Returns the field with this index of the properties.
     pub(super) fn property(&self, index: u32) -> Option<Plain<'a>> {
         Plain::read(sections::property_field(self.letter.properties, index).ok()??)
     }
 
-    /// A number below `n`, another with each call; 0 if `n` is 0.
+    /// Returns a number below `n`, a different one with each call. Returns 0 if `n` is 0.
     pub(super) fn draw(&self, n: usize) -> usize {
         let draw = self.draws.replace(self.draws.get() + 1);
         let mixed = hash::mix(self.letter.random.wrapping_add(draw.wrapping_mul(0x9e37_79b9_7f4a_7c15)));
@@ -89,8 +91,8 @@ impl<'a> Facts<'a> {
     }
 }
 
-/// A value as exchanges compare it: numbers by value, whatever their width; strings, symbols and octets by
-/// their octets; timestamps as their milliseconds.
+/// A value as exchanges compare it. Numbers are compared by value, whatever their width; strings, symbols
+/// and binaries by their bytes; timestamps by their milliseconds.
 #[derive(Clone, Debug)]
 pub(super) enum Plain<'a> {
     Null,
@@ -142,7 +144,7 @@ impl<'a> Plain<'a> {
         matches!(self, Self::Boolean(true))
     }
 
-    /// Adds what makes it equal to others to a hash.
+    /// Adds the value to a hash. Equal values add the same bytes.
     pub fn hash(&self, into: &mut hash::Fnv) {
         match self {
             Self::Null => into.write(&[0]),
@@ -151,7 +153,7 @@ impl<'a> Plain<'a> {
                 into.write(&[2]);
                 into.write(&v.to_be_bytes());
             }
-            // A float that is a whole number is that number.
+            // A float without a fraction equals the integer.
             Self::Float(v) if v.fract() == 0.0 && v.abs() < 1e38 => Self::Integer(*v as i128).hash(into),
             Self::Float(v) => {
                 into.write(&[3]);

@@ -1,7 +1,7 @@
-//! Exchanges: one file per kind behind one enum (behaviour D.3).
+//! Exchanges: one file per type, behind one enum (docs/compatibility.md, Exchanges).
 //!
-//! A kind that looks at more than the routing keys, or leaves the choice to chance, says so in
-//! [`Table::by_key_alone`]: nobody may remember where its last message went.
+//! [`Table::by_key_alone`] is false for a type that uses more than the routing keys, or chooses at random.
+//! Routes of such an exchange must not be cached.
 
 mod bindings;
 mod consistent;
@@ -37,10 +37,10 @@ pub use self::history::{Histories, history_length};
 pub(super) use self::letter::Facts;
 pub use self::letter::Letter;
 
-/// The argument and the policy key that name an alternate exchange.
+/// The argument and the policy key for the alternate exchange.
 pub(super) const ALTERNATE: &str = "alternate-exchange";
 
-/// How an exchange routes.
+/// The type of an exchange.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ExchangeKind {
     Direct,
@@ -85,13 +85,15 @@ impl ExchangeKind {
         Self::ALL.into_iter().find(|k| k.as_str() == kind)
     }
 
-    /// Whether the order in which its bindings were made decides where messages go.
+    /// Returns true if routing depends on the order in which the bindings were made.
     pub(super) fn order_counts(self) -> bool {
         self == Self::ConsistentHash
     }
 
+    /// Checks the arguments of a declaration.
+    ///
     /// # Errors
-    /// The kind does not take these arguments of a declaration.
+    /// The type does not take these arguments.
     pub(super) fn check_arguments(self, name: &str, arguments: &Arguments) -> Result<(), CatalogError> {
         match self {
             Self::ConsistentHash => consistent::check_arguments(name, arguments),
@@ -100,8 +102,10 @@ impl ExchangeKind {
         }
     }
 
+    /// Checks a binding.
+    ///
     /// # Errors
-    /// The kind does not take this key, these arguments or this destination.
+    /// The type does not take this key, these arguments or this destination.
     pub(super) fn check_binding(self, binding: &Binding) -> Result<(), CatalogError> {
         match self {
             Self::Topic => topic::check_binding(binding),
@@ -112,8 +116,10 @@ impl ExchangeKind {
         }
     }
 
+    /// Checks a queue that is to be bound.
+    ///
     /// # Errors
-    /// The kind does not lead to queues of this type.
+    /// The type cannot lead to queues of this type.
     pub(super) fn check_queue(self, queue: &QueueRecord) -> Result<(), CatalogError> {
         match self {
             Self::LocalRandom => random::check_local_queue(queue),
@@ -130,19 +136,21 @@ pub struct Exchange {
     pub name: Arc<str>,
     pub kind: ExchangeKind,
     pub durable: bool,
-    /// Deleted when its last binding as a source goes.
+    /// Deleted when its last binding as a source is removed.
     pub auto_delete: bool,
     /// Clients cannot publish to it.
     pub internal: bool,
     pub arguments: Arguments,
-    /// Where messages go that no binding wants (`alternate-exchange`): the argument's word, else the policy's.
+    /// Receives the messages that match no binding (`alternate-exchange`). The argument takes precedence over
+    /// the policy.
     pub alternate: Option<Arc<str>>,
-    /// The policy that counts for it. Follows from its name: never stored with it.
+    /// The policy that applies to the exchange. It follows from the name, so it is never stored with the
+    /// exchange.
     pub policy: Option<Arc<Policy>>,
 }
 
 impl Exchange {
-    /// A durable exchange for clients.
+    /// Returns a durable exchange that clients may publish to.
     pub fn new(vhost: Arc<str>, name: Arc<str>, kind: ExchangeKind, arguments: Arguments) -> Self {
         let alternate = arguments.get(ALTERNATE).and_then(Value::as_str).map(Arc::from);
         let policy = None;
@@ -174,7 +182,8 @@ impl Exchange {
 }
 
 impl Exchange {
-    /// Finds the policy of the exchange and the alternate exchange that it makes with the argument.
+    /// Finds the policy of the exchange, and the alternate exchange that follows from the policy and the
+    /// argument.
     fn refresh(self: &mut Arc<Self>, policies: &Policies) {
         let policy = policies.best(false, Subject::Exchange, &self.name);
         if policy == self.policy.as_ref() {
@@ -191,11 +200,11 @@ impl Exchange {
 /// An exchange and its bindings.
 #[derive(Clone, Debug)]
 pub(super) struct Table {
-    /// What policies change of it is only to be read from [`Table::current`].
+    /// The fields that policies change may be outdated: read them from [`Table::current`].
     pub exchange: Arc<Exchange>,
-    /// Among all exchanges of the catalog.
+    /// The place among all exchanges of the catalog.
     pub place: usize,
-    /// The version of the policies that the exchange is of.
+    /// The version of the policies for which the exchange was computed.
     policies: u64,
     pub bindings: Bindings,
     index: Index,
@@ -213,7 +222,7 @@ enum Index {
 }
 
 impl Table {
-    /// Of no version of the policies yet: to be refreshed.
+    /// Creates a table without bindings. It has no version of the policies yet, so it must be refreshed.
     pub fn new(exchange: Arc<Exchange>, place: usize) -> Self {
         let index = match exchange.kind {
             ExchangeKind::Direct => Index::Direct(Direct::default()),
@@ -227,7 +236,7 @@ impl Table {
         Self { exchange, place, policies: 0, bindings: Bindings::default(), index }
     }
 
-    /// The exchange as the policies, whose version this is, make it now.
+    /// Returns the exchange with the current policies, which have this version.
     pub fn current(&self, policies: &Policies, version: u64) -> Cow<'_, Arc<Exchange>> {
         let mut exchange = Cow::Borrowed(&self.exchange);
         if self.policies != version {
@@ -236,7 +245,7 @@ impl Table {
         exchange
     }
 
-    /// Keeps the exchange as the policies, whose version this is, make it now.
+    /// Updates the exchange to the current policies, which have this version.
     pub fn refresh(&mut self, policies: &Policies, version: u64) {
         self.exchange.refresh(policies);
         self.policies = version;
@@ -253,7 +262,7 @@ impl Table {
             Index::Headers(headers) => headers.bind(binding.clone()),
             Index::Random(random) => random.bind(binding.clone()),
             Index::Modulus(modulus) => modulus.bind(&binding),
-            // The first binding of a destination gives its weight; further ones give it nothing.
+            // The first binding of a destination sets its weight. Further bindings have no effect.
             Index::Consistent(ring) if self.bindings.to(&binding.destination).next().is_none() => {
                 ring.bind(&binding);
             }
@@ -266,7 +275,7 @@ impl Table {
         if !self.bindings.remove(binding) {
             return;
         }
-        // Bindings that differ only in what the kind does not look at share one place.
+        // Bindings that differ only in arguments that the type ignores share one entry.
         let place_is_empty = self.bindings.beside(binding).next().is_none();
         match &mut self.index {
             Index::Direct(direct) if place_is_empty => direct.unbind(binding),
@@ -284,7 +293,7 @@ impl Table {
         }
     }
 
-    /// Whether the routing keys alone decide where a message goes.
+    /// Returns true if the routing keys alone decide where a message goes.
     pub fn by_key_alone(&self) -> bool {
         match &self.index {
             Index::Direct(_) | Index::Topic(_) | Index::Modulus(_) => true,
@@ -294,12 +303,12 @@ impl Table {
         }
     }
 
-    /// Whether the message is to be kept for later bindings.
+    /// Returns true if the message is to be kept for later bindings.
     pub fn remembers(&self, facts: &Facts<'_>) -> bool {
         self.exchange.kind == ExchangeKind::RecentHistory && history::is_wanted(facts)
     }
 
-    /// Calls `found` for every destination of the message; the same one may come more than once.
+    /// Calls `found` for every destination of the message, possibly more than once for the same one.
     pub fn route<'a>(&'a self, facts: &Facts<'_>, found: &mut dyn FnMut(&'a Destination)) {
         match &self.index {
             Index::Direct(direct) => direct.route(facts, found),

@@ -1,11 +1,11 @@
-//! `x-modulus-hash`: the routing keys decide which one of the bindings has the message, whatever their own keys are.
-//! One hash per message; one binding more or less moves nearly every key.
+//! `x-modulus-hash`: a hash of the routing keys chooses one of the bindings. The binding keys do not matter. A
+//! message costs one hash. Adding or removing a binding moves nearly every key.
 
 use super::super::{Binding, Destination};
 use super::hash::Fnv;
 use super::letter::Facts;
 
-/// One entry per binding, sorted, so that the order of declarations does not count.
+/// One entry per binding, sorted, so that the order of declarations does not matter.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Modulus(Vec<Destination>);
 

@@ -1,11 +1,12 @@
-//! `x-random`: one binding by chance; `x-local-random`: one queue of this node by chance. One draw per message.
+//! `x-random`: a random binding. `x-local-random`: a random queue of this node. A message costs one random
+//! number.
 
 use std::sync::Arc;
 
 use super::super::{Binding, CatalogError, Destination, QueueRecord};
 use super::letter::Facts;
 
-/// Bindings in the order in which they came; a destination bound twice has two chances.
+/// Bindings in the order in which they were made. A destination that is bound twice is twice as likely.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Random(Vec<Arc<Binding>>);
 
@@ -25,10 +26,10 @@ impl Random {
     }
 }
 
-/// Streams are read on any node: none is local.
+/// Checks a queue for `x-local-random`. Streams are read on any node, so none of them is local.
 ///
 /// # Errors
-/// The queue is no classic one.
+/// The queue is not a classic queue.
 pub(super) fn check_local_queue(queue: &QueueRecord) -> Result<(), CatalogError> {
     if !queue.is_stream() {
         return Ok(());
@@ -36,12 +37,12 @@ pub(super) fn check_local_queue(queue: &QueueRecord) -> Result<(), CatalogError>
     let (name, vhost, kind) = (&queue.name, &queue.vhost, queue.kind());
     Err(CatalogError::Invalid {
         reason: format!(
-            "x-local-random leads to classic queues only: queue '{name}' in vhost '{vhost}' is a {kind}"
+            "x-local-random routes to classic queues only: queue '{name}' in vhost '{vhost}' is a {kind}"
         ),
     })
 }
 
-/// Only queues have a node that they are local to, and there is nothing to match.
+/// Checks a binding for `x-local-random`. Only queues are local to a node, and there is no key to match.
 ///
 /// # Errors
 /// The destination is an exchange, or the binding has a key.
@@ -57,7 +58,7 @@ pub(super) fn check_local_binding(binding: &Binding) -> Result<(), CatalogError>
     match binding.destination {
         Destination::Queue(_) => Ok(()),
         Destination::Exchange(_) => Err(CatalogError::Invalid {
-            reason: "x-local-random leads to classic queues only, not to exchanges".into(),
+            reason: "x-local-random routes to classic queues only, not to exchanges".into(),
         }),
     }
 }

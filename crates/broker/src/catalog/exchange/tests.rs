@@ -1,4 +1,4 @@
-//! Each kind against its definition.
+//! Tests each exchange type against its definition.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -37,7 +37,7 @@ fn section(code: u64, pairs: &[(&str, Value)]) -> BytesMut {
     out
 }
 
-/// The queues found, in their order, with repetitions.
+/// Returns the queues found, in their order, with repetitions.
 fn routed(table: &Table, letter: Letter<'_>) -> Vec<String> {
     let mut found = Vec::new();
     table.route(&Facts::new(letter), &mut |d| {
@@ -132,7 +132,7 @@ fn some_pairs() -> impl Strategy<Value = BTreeMap<String, Value>> {
     prop::collection::btree_map(key, some_value(), 0..4)
 }
 
-/// The definition, one pair at a time.
+/// The definition, applied one pair at a time.
 fn naive_headers(kind: &str, wanted: &BTreeMap<String, Value>, message: &BTreeMap<String, Value>) -> bool {
     fn number(v: &Value) -> Option<f64> {
         if let Value::Double(f) = v { Some(*f) } else { v.as_i64().map(|i| i as f64) }
@@ -165,7 +165,7 @@ proptest! {
         prop_assert_eq!(found, naive_headers(kind, &wanted, &message));
     }
 
-    /// A bucket for each unit of weight, laid out one by one.
+    /// The definition: one bucket for each unit of weight, laid out one by one.
     #[test]
     fn consistent_hash_agrees_with_the_definition(
         steps in prop::collection::vec((0..5u8, 1..6u64, any::<bool>()), 1..12),
@@ -220,7 +220,7 @@ proptest! {
         hash.write(&[0]);
         let expected = hash.finish().checked_rem(queues.len() as u64).map(|i| queues[i as usize].clone());
         prop_assert_eq!(by_key(&x, &key, 0), Vec::from_iter(expected));
-        prop_assert_eq!(by_key(&x, &key, 0), by_key(&x, &key, 99), "no chance in it");
+        prop_assert_eq!(by_key(&x, &key, 0), by_key(&x, &key, 99), "the choice does not depend on the seed");
     }
 }
 
@@ -235,7 +235,7 @@ fn weights_share_the_keys() {
 }
 
 #[test]
-fn consistent_hash_on_a_header_or_a_property() {
+fn consistent_hash_uses_a_header_or_a_property() {
     let hashed = |arguments: &[(&str, Value)], letter: &dyn Fn(u64) -> BytesMut, headers: bool| {
         let mut x = table(ExchangeKind::ConsistentHash, arguments);
         assert!(!x.by_key_alone());
@@ -247,7 +247,7 @@ fn consistent_hash_on_a_header_or_a_property() {
             let keys = [format!("{i}").into()];
             let mut found =
                 routed(&x, Letter { keys: &keys, application_properties, properties, ..Letter::default() });
-            assert_eq!(found.len(), 1, "a message without the value goes somewhere too");
+            assert_eq!(found.len(), 1, "a message without the value has a destination too");
             found.remove(0)
         };
         (0..50).map(ask).collect::<std::collections::BTreeSet<_>>().len()
@@ -269,7 +269,7 @@ fn consistent_hash_on_a_header_or_a_property() {
 }
 
 #[test]
-fn chance_is_fair_and_decided_by_its_number() {
+fn random_choices_are_fair_and_depend_on_the_seed() {
     for kind in [ExchangeKind::Random, ExchangeKind::LocalRandom] {
         let mut x = table(kind, &[]);
         assert!(by_key(&x, "k", 1).is_empty() && !x.by_key_alone());
@@ -296,7 +296,7 @@ fn recent_history_is_a_fanout_that_remembers() {
     x.bind(binding("b", "", &[]));
     assert_eq!(by_key(&x, "k", 0), ["a", "b"]);
     x.unbind(&binding("a", "1", &[]));
-    assert_eq!(by_key(&x, "k", 0), ["a", "b"], "another binding still leads there");
+    assert_eq!(by_key(&x, "k", 0), ["a", "b"], "another binding to the queue remains");
     let remembers = |value: Value| {
         let section = section(descriptor::APPLICATION_PROPERTIES, &[("x-recent-history-no-store", value)]);
         x.remembers(&Facts::new(Letter { application_properties: &section, ..Letter::default() }))
@@ -306,7 +306,7 @@ fn recent_history_is_a_fanout_that_remembers() {
 }
 
 #[test]
-fn declarations_that_make_no_sense() {
+fn invalid_declarations_are_refused() {
     let arguments = |pairs: &[(&str, &str)]| -> Arguments {
         pairs.iter().map(|(k, v)| ((*k).to_owned(), Value::from(*v))).collect()
     };

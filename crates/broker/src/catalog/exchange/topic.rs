@@ -1,11 +1,12 @@
-//! `topic`: words separated by dots, `*` is one word, `#` is none or more (behaviour D.3).
+//! `topic`: keys are words separated by dots. `*` matches one word, `#` any number of words (docs/compatibility.md,
+//! Exchanges).
 
 use hashbrown::{HashMap, HashSet};
 
 use super::super::{Binding, CatalogError, Destination};
 use super::fanout::Destinations;
 
-/// Binding keys by word. Each node is one word deeper; a destination sits where its key ends.
+/// Binding keys by word. Each level of nodes is one word. A destination is stored at the node where its key ends.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Trie {
     root: Node,
@@ -23,7 +24,7 @@ impl Node {
     }
 }
 
-/// The words of a key; the empty key has none.
+/// Returns the words of a key. The empty key has none.
 fn words(key: &str) -> impl Iterator<Item = &str> {
     let mut words = key.split('.');
     if key.is_empty() {
@@ -41,7 +42,7 @@ impl Trie {
         node.destinations.insert(destination);
     }
 
-    /// The last binding of this key and destination goes.
+    /// Removes a destination. Called for the last binding with this key and destination.
     pub fn remove(&mut self, key: &str, destination: &Destination) {
         fn prune(node: &mut Node, key: &[&str], destination: &Destination) {
             let Some((word, rest)) = key.split_first() else {
@@ -59,39 +60,39 @@ impl Trie {
         prune(&mut self.root, &words, destination);
     }
 
-    /// Calls `found` for every destination whose key matches; the same destination may come more than once.
+    /// Calls `found` for every destination whose key matches, possibly more than once for the same one.
     pub fn matches<'a>(&'a self, key: &str, found: &mut dyn FnMut(&'a Destination)) {
         let words: smallvec::SmallVec<[&str; 16]> = words(key).collect();
         walk(&self.root, &words, None, found);
     }
 }
 
-/// The `#` behind another one that a walk has come to.
+/// The `#` nodes below another `#` that a walk has visited.
 type Hashes = HashSet<*const Node>;
 
-/// `behind`: below a `#`. From there on words are skipped in their order, so that the walk first comes to another `#` with
-/// the most of the key left; what it would find with less of it, it has found by then. So a key costs its length, however
-/// many `#` are in its way.
+/// `visited` is set below a `#`. There, words are skipped in their order, so the first visit to a further `#` has the
+/// longest rest of the key. A later visit to the same `#` would find nothing new and ends at once. So the cost is
+/// proportional to the length of the key, however many `#` are on the path.
 fn walk<'a>(
     node: &'a Node,
     key: &[&str],
-    mut behind: Option<&mut Hashes>,
+    mut visited: Option<&mut Hashes>,
     found: &mut dyn FnMut(&'a Destination),
 ) {
     match key.split_first() {
         None => node.destinations.iter().for_each(&mut *found),
         Some((word, rest)) => {
             if let Some(child) = node.words.get(*word) {
-                walk(child, rest, behind.as_deref_mut(), found);
+                walk(child, rest, visited.as_deref_mut(), found);
             }
             if let Some(child) = node.words.get("*") {
-                walk(child, rest, behind.as_deref_mut(), found);
+                walk(child, rest, visited.as_deref_mut(), found);
             }
         }
     }
     if let Some(child) = node.words.get("#") {
         let mut first = Hashes::new();
-        let hashes = match behind {
+        let hashes = match visited {
             None => &mut first,
             Some(hashes) => {
                 if !hashes.insert(child) {
@@ -106,9 +107,11 @@ fn walk<'a>(
     }
 }
 
-/// A binding key may hold this many `#`, as in the reference.
+/// The maximum number of `#` in a binding key, as in RabbitMQ.
 const HASHES_MAX: usize = 2;
 
+/// Checks a binding.
+///
 /// # Errors
 /// The key has more than [`HASHES_MAX`] `#`.
 pub(super) fn check_binding(binding: &Binding) -> Result<(), CatalogError> {
@@ -139,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn words_stars_and_hashes() {
+    fn stars_match_one_word_and_hashes_any_number() {
         let all = ["a.b.c", "a.*.c", "a.#", "#", "*", "#.c", "", "a.#.c", "*.*", "a"];
         assert_eq!(matching(&all, "a.b.c"), ["#", "#.c", "a.#", "a.#.c", "a.*.c", "a.b.c"]);
         assert_eq!(matching(&all, "a"), ["#", "*", "a", "a.#"]);
@@ -149,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn removing_leaves_nothing_behind() {
+    fn removing_all_keys_empties_the_trie() {
         let mut trie = Trie::default();
         let d = Destination::Queue("q".into());
         for key in ["a.b.c", "a.b", "#", ""] {
@@ -161,9 +164,9 @@ mod tests {
         assert!(trie.root.is_empty());
     }
 
-    /// Keys may be as long as a frame: with two `#` a walk that took every way would find this one as often as it has words.
+    /// Keys may be as long as a frame. With two `#`, a walk of every path would find this binding once for each word.
     #[test]
-    fn a_long_key_is_walked_once() {
+    fn a_long_key_is_matched_in_linear_time() {
         let mut trie = Trie::default();
         for binding in ["#.a.#", "#.*.a.#", "#.a.#.b", "#.#"] {
             trie.insert(binding, Destination::Queue(binding.into()));

@@ -1,4 +1,4 @@
-//! Against a naive model that carries out one command after the other.
+//! Tests [`Pending`] against a naive model that carries out one command after the other.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,21 +10,21 @@ use crate::access::{PasswordHash, Permissions};
 use crate::catalog::{Arguments, Binding, DeclareExchange, DeclareQueue, Destination, SetPolicy};
 use crate::ids::{ConnectionId, QueueId};
 
-/// What is proposed, or what the log does.
+/// A command, or an event of the log or of a queue.
 #[derive(Clone, Debug)]
 enum Step {
     Command(Command),
-    /// The queue of this virtual host and name, if it is there, comes to its end.
+    /// The queue of this virtual host and name ends, if it exists.
     Forget(&'static str, &'static str),
-    /// Part of what the log has been given is synced.
+    /// A part of what the log has received is synced.
     Sync(u8),
 }
 
-/// A catalog with a log that syncs when it is told to. A command is known by its place in the order of proposals.
+/// A catalog with a log that syncs on request. A command is identified by its position in the order of proposals.
 struct World {
     catalog: Catalog,
     pending: Pending<usize>,
-    /// Decisions that the log has and has not synced.
+    /// Decisions that the log has received but not synced.
     unsynced: Vec<u64>,
     answers: BTreeMap<usize, Result<String, CatalogError>>,
     proposed: usize,
@@ -73,7 +73,7 @@ impl World {
     }
 }
 
-/// An answer without the ids of queues, which depend on the order of decisions.
+/// Formats an answer without the ids of queues, which depend on the order of decisions.
 fn told(answer: Answer) -> String {
     match answer {
         Answer::Queue { record, created } => format!("{} {created}", record.name),
@@ -81,7 +81,7 @@ fn told(answer: Answer) -> String {
     }
 }
 
-/// All that is there, without ids.
+/// Returns everything in the catalog, without ids.
 fn contents(catalog: &Catalog) -> Vec<String> {
     let vhosts = catalog.vhosts().map(|name| format!("vhost {name}"));
     let queues = catalog.queues().map(|q| {
@@ -195,10 +195,10 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 2000, ..ProptestConfig::default() })]
 
-    /// Every command gets the answer that it would get if each were carried out before the next is looked at, and the same
-    /// catalog comes of them.
+    /// Every command gets the same answer as if each command were carried out before the next one is decided. The
+    /// resulting catalog is the same too.
     #[test]
-    fn what_is_pending_looks_as_if_it_were_carried_out(steps in steps()) {
+    fn answers_are_as_if_commands_ran_one_by_one(steps in steps()) {
         let mut model = Catalog::default();
         run_one(&mut model, Command::AddVhost { name: "v".into() }).unwrap();
         let mut world = World::new(model.clone());
@@ -207,7 +207,7 @@ proptest! {
             let (asked, of_model) = match step {
                 Step::Command(command) => (command.clone(), command),
                 Step::Forget(vhost, name) => {
-                    // Only a queue that is committed has a machine that can end, and it does so once. In the model it has
+                    // Only a committed queue has a machine that can end, and it ends once. In the model the queue has
                     // another id.
                     let queue = world.catalog.queue(vhost, name).map(|q| q.id);
                     let Some(queue) = queue.filter(|queue| ended.insert(*queue)) else { continue };
@@ -229,7 +229,7 @@ proptest! {
 }
 
 #[test]
-fn what_has_nothing_in_common_shares_a_sync() {
+fn commands_without_conflicts_share_a_sync() {
     let mut world = World::new(Catalog::default());
     for name in NAMES {
         world.propose(declare("/", name, true));
@@ -243,13 +243,13 @@ fn what_has_nothing_in_common_shares_a_sync() {
     assert_eq!((world.unsynced.len(), world.pending.waiting.len()), (6, 6), "bindings wait for their queues");
     assert!(world.answers.is_empty() && world.catalog.queues().count() == 0);
     world.sync(u8::MAX);
-    assert_eq!((world.unsynced.len(), world.pending.waiting.len()), (6, 0), "and for nothing else");
+    assert_eq!((world.unsynced.len(), world.pending.waiting.len()), (6, 0), "bindings wait for nothing else");
     world.sync(u8::MAX);
     assert!(world.answers.values().all(Result::is_ok) && world.answers.len() == 12);
 }
 
 #[test]
-fn what_is_not_durable_waits_for_no_sync() {
+fn changes_that_are_not_durable_wait_for_no_sync() {
     let mut world = World::new(Catalog::default());
     world.propose(exchange("/", "x", true, false));
     world.propose(declare("/", "durable", true));
@@ -258,12 +258,12 @@ fn what_is_not_durable_waits_for_no_sync() {
         |source: &str, to: &str| Command::Bind(binding("/", source, Destination::Queue(to.into()), ""));
     world.propose(bind("amq.fanout", "own"));
     assert_eq!(world.answers.keys().collect::<Vec<_>>(), [&3, &4]);
-    // This one depends on what is not synced.
+    // This binding depends on an exchange that is not synced.
     world.propose(bind("x", "own"));
     assert_eq!(world.answers.len(), 2);
     let own = world.catalog.queue("/", "own").unwrap().id;
     world.sync(0);
-    assert_eq!(world.answers.len(), 4, "its exchange is there");
+    assert_eq!(world.answers.len(), 4, "its exchange exists now");
     world.propose(Command::ForgetQueue { queue: own });
     assert_eq!(world.answers.len(), 5);
     world.propose(declare("/", "next", false));
@@ -278,7 +278,7 @@ fn what_is_not_durable_waits_for_no_sync() {
 }
 
 #[test]
-fn too_many_that_wait_are_refused_except_the_ends_of_queues() {
+fn too_many_waiting_commands_are_refused_except_ends_of_queues() {
     let mut world = World::new(Catalog::default());
     world.propose(declare("/", "a", true));
     world.sync(0);

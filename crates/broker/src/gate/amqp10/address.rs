@@ -1,4 +1,4 @@
-//! Address format v2 (behaviour B.4, B.5): `/queues/:queue`, `/exchanges/:exchange[/:routing-key]`.
+//! Address format v2: `/queues/:queue`, `/exchanges/:exchange[/:routing-key]` (docs/compatibility.md, Addresses).
 
 use std::fmt;
 
@@ -7,13 +7,13 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_perc
 
 use crate::catalog::DEFAULT_EXCHANGE_ALIAS;
 
-/// The node that answers management requests (behaviour B.10).
+/// The node that answers management requests (docs/compatibility.md, Management over AMQP).
 pub const MANAGEMENT: &str = "/management";
 
-/// What needs no encoding in a segment (RFC 3986 unreserved).
+/// The characters that are encoded in a segment: all except the unreserved ones of RFC 3986.
 const SEGMENT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
-/// Bytes of an address at most: what it names must have room in a stored message.
+/// The maximum length of an address in bytes. The name in it must fit into a stored message.
 pub(super) const ADDRESS_MAX: usize = Route::KEY_BYTES_MAX;
 
 /// A parsed address.
@@ -26,7 +26,7 @@ pub enum Address {
 /// An address that is refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BadAddress {
-    /// Its beginning.
+    /// The first 256 characters of the address.
     address: String,
     why: WhyBad,
 }
@@ -35,7 +35,7 @@ pub struct BadAddress {
 enum WhyBad {
     NoAddress,
     NoSource,
-    /// It is of format v1, which is not permitted.
+    /// The address has format v1, which is not permitted.
     V1,
 }
 
@@ -44,7 +44,7 @@ impl BadAddress {
         Self { address: address.chars().take(256).collect(), why }
     }
 
-    /// Nothing can be consumed from there.
+    /// Returns the error for an address from which nothing can be consumed.
     pub(super) fn of_source(address: &str) -> Self {
         Self::new(address, WhyBad::NoSource)
     }
@@ -68,8 +68,8 @@ impl fmt::Display for BadAddress {
             }
             WhyBad::V1 => write!(
                 f,
-                "amqp_address_v1_not_permitted: address '{address}' is of format v1, which the setting \
-                 deprecated_features.permit.amqp_address_v1 permits; in format v2 it is /queues/:queue or \
+                "amqp_address_v1_not_permitted: address '{address}' has format v1, which is permitted only by \
+                 the setting deprecated_features.permit.amqp_address_v1; the format v2 is /queues/:queue or \
                  /exchanges/:exchange/:routing-key"
             ),
         }
@@ -77,9 +77,11 @@ impl fmt::Display for BadAddress {
 }
 
 impl Address {
+    /// Parses an address.
+    ///
     /// # Errors
-    /// Anything but the three forms of the module's first line, with each part percent-encoded UTF-8, and what is longer
-    /// than 65,535 bytes.
+    /// The address does not have one of the three forms in the first line of the module, or a part is not
+    /// percent-encoded UTF-8, or the address is longer than 65,535 bytes.
     pub fn parse(address: &str) -> Result<Self, BadAddress> {
         let parsed = if address.len() <= ADDRESS_MAX { parse(address) } else { None };
         parsed.ok_or_else(|| BadAddress::new(address, WhyBad::NoAddress))
@@ -96,14 +98,14 @@ fn parse(address: &str) -> Option<Address> {
         Some((exchange, key)) => (decode_segment(exchange)?, decode_segment(key)?),
         None => (decode_segment(rest)?, String::new()),
     };
-    // The default exchange is reached by /queues/ alone.
+    // The default exchange can be reached by /queues/ only.
     if exchange.is_empty() || exchange == DEFAULT_EXCHANGE_ALIAS {
         return None;
     }
     Some(Address::Exchange { exchange, key })
 }
 
-/// Percent-decodes one path segment; `None` for anything that had to be encoded and is not, or decodes to no
+/// Percent-decodes one path segment. Returns `None` if a character that must be encoded is not, or if the result is not
 /// UTF-8.
 pub(crate) fn decode_segment(segment: &str) -> Option<String> {
     let bytes = segment.as_bytes();
@@ -125,12 +127,12 @@ pub(crate) fn decode_segment(segment: &str) -> Option<String> {
     percent_decode_str(segment).decode_utf8().ok().map(|s| s.into_owned())
 }
 
-/// The address of a queue.
+/// Returns the address of a queue.
 pub fn queue_address(queue: &str) -> String {
     format!("/queues/{}", utf8_percent_encode(queue, SEGMENT))
 }
 
-/// One encoded path segment.
+/// Percent-encodes one path segment.
 pub(crate) fn encode_segment(segment: &str) -> String {
     utf8_percent_encode(segment, SEGMENT).to_string()
 }
@@ -144,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn the_three_forms() {
+    fn the_three_forms_of_an_address_are_parsed() {
         assert_eq!(Address::parse("/queues/q"), Ok(Address::Queue("q".into())));
         assert_eq!(Address::parse("/queues/a%2Fb%20%F0%9F%A5%95"), Ok(Address::Queue("a/b 🥕".into())));
         assert_eq!(Address::parse("/exchanges/x/k"), exchange("x", "k"));
@@ -155,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_has_a_size() {
+    fn an_address_has_a_maximum_length() {
         let key = |bytes: usize| "k".repeat(bytes - "/exchanges/x/".len());
         let address = |bytes| format!("/exchanges/x/{}", key(bytes));
         assert_eq!(Address::parse(&address(ADDRESS_MAX)), exchange("x", &key(ADDRESS_MAX)));

@@ -1,4 +1,4 @@
-//! ATTACH: what a link may be (behaviour B.3 to B.5, B.7).
+//! ATTACH: the rules for links (docs/compatibility.md, Sessions and links, Addresses, Dynamic nodes).
 
 use std::sync::Arc;
 
@@ -37,7 +37,8 @@ impl Gate {
         }
     }
 
-    /// [2.6.3] A refusal is an ATTACH without the terminus that is not, and then a DETACH with the reason.
+    /// Refuses an ATTACH. A refused link gets an ATTACH without the terminus that does not exist, and then a DETACH
+    /// with the reason [2.6.3].
     pub(super) fn refuse(
         &mut self,
         session: u16,
@@ -71,7 +72,8 @@ impl Gate {
         }
     }
 
-    /// Answers an ATTACH. If the client's frames cannot hold the answer the session ends [2.7.1]: false.
+    /// Answers an ATTACH. If the answer does not fit into the client's frames, ends the session and returns false
+    /// [2.7.1].
     pub(super) fn answer_attach(&mut self, session: u16, link: u32, reply: Attach, cx: &mut Cx<'_>) -> bool {
         let name = reply.name.clone();
         let answered = self.conn.attach(session, Some(link), reply).is_some();
@@ -164,7 +166,7 @@ impl Gate {
         Ok(())
     }
 
-    /// Asks the one table whether the client may do this.
+    /// Asks the table of verbs whether the client may do this.
     pub(super) fn permit(&self, verb: Verb, on: &[Resource<'_>], cx: &Cx<'_>) -> Result<(), Refused> {
         let Some(identity) = &self.identity else {
             return Err(Refused::Session(error(condition::UNAUTHORIZED_ACCESS, "login required")));
@@ -183,7 +185,7 @@ impl Gate {
         cx: &mut Cx<'_>,
     ) -> Result<Intake<Published>, Refused> {
         Intake::open(self.address(session, link), target, cx).ok_or_else(|| {
-            Refused::Link(error(condition::RESOURCE_LIMIT_EXCEEDED, "no more publishers on this shard"))
+            Refused::Link(error(condition::RESOURCE_LIMIT_EXCEEDED, "too many publishers on this shard"))
         })
     }
 
@@ -212,7 +214,7 @@ impl Gate {
         self.touch(session, link);
     }
 
-    /// Counts links to addresses of format v1 that have been accepted. The first of the shard is named in the log.
+    /// Counts accepted links to addresses of format v1. The first one of the shard is logged.
     pub(super) fn note_format(&self, format: Format, attach: &Attach, address: &str, cx: &mut Cx<'_>) {
         if format == Format::V2 {
             return;
@@ -223,15 +225,15 @@ impl Gate {
                 connection = %self.name,
                 link = shown(&attach.name),
                 address = shown(address),
-                "an address of format v1 is in use, which is deprecated: use /queues/:queue and \
-                 /exchanges/:exchange/:routing-key; further ones are counted only \
+                "an address of the deprecated format v1 is in use: use /queues/:queue and \
+                 /exchanges/:exchange/:routing-key; further ones are only counted \
                  (sluice_amqp_address_v1_links_total)"
             );
         }
     }
 
-    /// A queue of this virtual host. It may be another connection's own: replies are sent to such a queue, so whoever knows
-    /// its name may publish to it (behaviour B.4).
+    /// Finds a queue of this virtual host. It may be exclusive to another connection: such queues receive replies, so
+    /// everybody who knows the name may publish to them (docs/compatibility.md, Addresses).
     fn known_queue(&self, name: &str, cx: &Cx<'_>) -> Result<Arc<QueueRecord>, Refused> {
         let record = cx.catalog.queue(&self.vhost, name).ok_or_else(|| {
             error(condition::NOT_FOUND, format!("no queue '{name}' in vhost '{}'", self.vhost))
@@ -239,7 +241,7 @@ impl Gate {
         Ok(record.clone())
     }
 
-    /// A queue of this virtual host that is not another connection's own, to consume from (behaviour B.5).
+    /// Finds a queue of this virtual host to consume from. It must not be exclusive to another connection.
     fn usable_queue(&self, name: &str, cx: &Cx<'_>) -> Result<Arc<QueueRecord>, Refused> {
         let record = self.known_queue(name, cx)?;
         match record.locked_to(Some(self.id)) {
@@ -322,7 +324,7 @@ impl Gate {
             if record.is_stream() {
                 let accepted = filter::accept(source.filter.as_ref(), cx.now_ms)
                     .map_err(|bad| bad.to_error(&record.name, &record.vhost))?;
-                // The answer has what is in place.
+                // The answer contains the filters that are in place.
                 source.filter = accepted.filters;
                 mode = queue::Mode::Replay(Box::new(accepted.replay));
                 left_out = accepted.left_out;
@@ -335,7 +337,7 @@ impl Gate {
             tracing::warn!(target: PEER, %connection, link, queue = %record.name, "{filter}");
         }
         let priority = attach.properties.as_ref().and_then(|p| match p.get("rabbitmq:priority") {
-            // Other types of number are ignored (behaviour L.13).
+            // Other types of number are ignored, as in RabbitMQ (docs/compatibility.md, Consuming).
             Some(Value::Int(priority)) => Some(*priority),
             _ => None,
         });
@@ -344,12 +346,12 @@ impl Gate {
             priority: priority.unwrap_or(0),
             exclusive: false,
             settled: attach.snd_settle_mode == SenderSettleMode::Settled,
-            // [2.7.3] 0 is no limit.
+            // [2.7.3] 0 means no limit.
             message_bytes_max: attach.max_message_size.filter(|max| *max > 0),
             left_out: (!left_out.is_empty()).then(|| left_out.iter().map(ToString::to_string).collect()),
         };
         let mut outlet = Outlet::open(self.address(session, link), record, wanted, cx).ok_or_else(|| {
-            Refused::Link(error(condition::RESOURCE_LIMIT_EXCEEDED, "no more consumers on this shard"))
+            Refused::Link(error(condition::RESOURCE_LIMIT_EXCEEDED, "too many consumers on this shard"))
         })?;
         outlet.owned = dynamic;
         let attach = Some(Box::new(attach));
@@ -357,7 +359,7 @@ impl Gate {
         Ok(())
     }
 
-    /// The queue has taken the consumer: answers the ATTACH.
+    /// Answers the ATTACH after the queue has accepted the consumer.
     pub(super) fn accept_consumer(
         &mut self,
         session: u16,
@@ -376,7 +378,7 @@ impl Gate {
             timeout: asked.timeout,
             dynamic: asked.dynamic,
             distribution_mode: Some(Symbol::from_static(if stream { "copy" } else { "move" })),
-            // What is not in place is left out (behaviour B.9).
+            // The answer contains only filters that are in place (docs/compatibility.md, Stream filters).
             filter: if stream { asked.filter } else { None },
             default_outcome: Some(DeliveryState::Released),
             outcomes: if asked.outcomes.is_empty() {
@@ -409,13 +411,13 @@ fn no_exchange(exchange: &str, vhost: &str) -> AmqpError {
     error(condition::NOT_FOUND, format!("no exchange '{exchange}' in vhost '{vhost}'"))
 }
 
-/// What streams can do for their consumers (behaviour B.4, B.5). The last is what the reference calls it where it takes
-/// selectors (behaviour B.9).
+/// Returns the capabilities that streams offer to their clients (docs/compatibility.md, Stream filters). The last one
+/// is RabbitMQ's name for selectors.
 fn stream_capabilities() -> Vec<Symbol> {
     ["AMQP_FILTEX_PROP_V1_0", "AMQP_FILTEX_SQL_V1_0", "APACHE.ORG:SELECTOR"].map(Symbol::from_static).to_vec()
 }
 
-/// What every reply has in common with the request.
+/// Returns a reply with the fields that every reply copies from the request.
 fn blank_reply(attach: &Attach) -> Attach {
     let mut reply = Attach::new(attach.name.clone(), 0, Role::Sender);
     reply.snd_settle_mode = attach.snd_settle_mode;

@@ -1,5 +1,6 @@
-//! Nodes that are made for a link: dynamic sources and targets (behaviour B.7), which are a queue of the connection's own,
-//! declared for the link and gone with it; and queues that an address of format v1 names.
+//! Nodes that are made for a link (docs/compatibility.md, Dynamic nodes). A dynamic source or target is an exclusive
+//! queue that is declared for the link and deleted with it. An address of format v1 may name a queue that is declared
+//! if it does not exist.
 
 use std::sync::Arc;
 
@@ -16,24 +17,25 @@ use crate::catalog::{
 };
 use crate::intake::Target as IntakeTarget;
 
-/// The capability by which a client asks for a queue of its own (behaviour B.7).
+/// The capability by which a client asks for an exclusive queue.
 const TEMPORARY_QUEUE: &str = "temporary-queue";
 
-/// Names of dynamic queues: the ids of container and link are part of them if they are shorter than this.
+/// The name of a dynamic queue includes the ids of container and link only if they are shorter than this together, in
+/// bytes.
 const DYNAMIC_NAME_IDS_MAX: usize = 150;
 
-/// What the catalog was asked for, for a link whose node is not there yet.
+/// A command to the catalog for a link whose node does not exist yet.
 #[derive(Debug)]
 pub(super) enum Step {
-    /// A queue of the connection's own, to be bound next if anything is given.
+    /// Declare an exclusive queue. If `bind` is set, the queue is bound next.
     Own { bind: Option<Bound> },
-    /// The binding of that queue.
+    /// Bind that queue.
     Bind { queue: Arc<QueueRecord> },
-    /// The queue that the address names, for everybody.
+    /// Declare the queue that the address names. It is not exclusive.
     Named { name: Arc<str> },
 }
 
-/// Where a queue is to be bound.
+/// The exchange and the key of a binding.
 #[derive(Debug)]
 pub(super) struct Bound {
     pub exchange: Arc<str>,
@@ -60,7 +62,7 @@ impl Gate {
         self.make_own_queue((session, link), attach, "amq.dyn", None, cx)
     }
 
-    /// Declares a queue of the connection's own for a link, binds it if it is to be bound, and then attaches the link to it.
+    /// Declares an exclusive queue for a link, binds it if `bind` is set, and then attaches the link to it.
     pub(super) fn make_own_queue(
         &mut self,
         (session, link): (u16, u32),
@@ -95,7 +97,7 @@ impl Gate {
         self.make((session, link), Box::new(attach.clone()), Step::Own { bind }, command, cx)
     }
 
-    /// Declares a queue for everybody that a link names and that is not there. It is durable and classic.
+    /// Declares a queue that a link names and that does not exist. It is durable, classic and not exclusive.
     pub(super) fn make_named_queue(
         &mut self,
         at: (u16, u32),
@@ -121,14 +123,17 @@ impl Gate {
     ) -> Result<(), Refused> {
         let waiting = Waiting::Making { session, link, attach, step, flow: None };
         let ticket = self.ticket(waiting, cx).ok_or_else(|| {
-            Refused::Link(error(condition::RESOURCE_LIMIT_EXCEEDED, "no more requests on this shard"))
+            Refused::Link(error(
+                condition::RESOURCE_LIMIT_EXCEEDED,
+                "too many requests in flight on this shard",
+            ))
         })?;
         cx.post.propose(Some(ticket), command);
         Ok(())
     }
 
-    /// A FLOW for a link that nobody has yet: the newest counts, but every echo is to be answered.
-    pub(super) fn put_off_flow(&mut self, at: (u16, u32), new: &Flow) {
+    /// Stores a FLOW for a link that has no role yet. The newest FLOW counts, but an echo in any of them is answered.
+    pub(super) fn defer_flow(&mut self, at: (u16, u32), new: &Flow) {
         let mut waiting = self.waiting.values_mut();
         let flow = waiting.find_map(|waiting| match waiting {
             Waiting::Making { session, link, flow, .. } if (*session, *link) == at => Some(flow),
@@ -140,8 +145,8 @@ impl Gate {
         }
     }
 
-    /// The catalog has answered a step.
-    pub(super) fn go_on_making(
+    /// Continues after the catalog has answered a step.
+    pub(super) fn continue_making(
         &mut self,
         at: (u16, u32),
         attach: Box<Attach>,
@@ -159,7 +164,7 @@ impl Gate {
                 return;
             }
             (Step::Own { bind }, Ok(Answer::Queue { record, .. })) => {
-                // The connection's, until the link has it: either may end before the next answer.
+                // The connection owns the queue until the link does: either of them may end before the next answer.
                 self.own.add(record.id);
                 (Some(record), bind, None)
             }
@@ -181,7 +186,7 @@ impl Gate {
             Some(queue) if result.is_err() || !waits => self.own.delete(queue.id, self.key, cx),
             Some(queue) if is_with_link => {
                 self.own.forget(queue.id);
-                // A receiver asks for such a queue without an address, or with one of format v1.
+                // A receiver gets such a queue without an address, or by an address of format v1.
                 let source = attach.source.as_ref().filter(|_| attach.role == Role::Receiver);
                 let address = source.and_then(|source| source.address.as_deref());
                 address.into_iter().for_each(|address| self.note_format(Format::V1, &attach, address, cx));
@@ -212,7 +217,7 @@ impl Gate {
         self.make(at, Box::new(attach.clone()), step, Command::Bind(binding), cx)
     }
 
-    /// The queue that a link names has been declared, or somebody else has done so meanwhile.
+    /// Called when the queue that a link names has been declared, possibly by somebody else.
     fn finish_named(
         &mut self,
         (session, link): (u16, u32),
@@ -230,8 +235,8 @@ impl Gate {
         }
     }
 
-    /// Whether the link whose ATTACH has been put off is still there and waits. One that has a role is another, of the same
-    /// name.
+    /// Returns true if the link whose ATTACH was deferred still exists and waits. A link with a role is a newer one of
+    /// the same name.
     pub(super) fn awaits_reply(&self, session: u16, link: u32, attach: &Attach) -> bool {
         let l = self.conn.session(session).and_then(|s| s.link(link));
         l.is_some_and(|l| l.remote_handle.is_some() && l.awaits_answer() && l.name == attach.name)
@@ -261,7 +266,8 @@ impl Gate {
     }
 }
 
-/// lifetime-policy delete-on-close [3.5.10], supported-dist-modes move (behaviour B.7).
+/// Returns the properties of a dynamic node: lifetime-policy delete-on-close [3.5.10] and supported-dist-modes move
+/// (docs/compatibility.md, Dynamic nodes).
 pub(super) fn dynamic_node_properties() -> Map {
     let mut map = Map::new();
     let policy =

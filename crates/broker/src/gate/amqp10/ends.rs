@@ -1,13 +1,13 @@
-//! How connections, sessions and links end: by the client's word, by ours, or because the socket is gone. What goes with
-//! them is given up in one place, and an answer waits until the queues that go with them are gone.
+//! How connections, sessions and links end: by the client, by the broker, or because the socket is closed. Their
+//! resources are released in one place. The answer to the client waits until their queues are deleted.
 
 use amqp10::{AmqpError, Attach, Role, condition};
 
-use super::{Ending, Gate, LinkRole, Phase, error, told};
+use super::{Ending, Gate, LinkRole, Phase, error, shown_error};
 use crate::PEER;
 use crate::cx::Cx;
 
-/// An answer that leaves when the queues that go with the thing are gone (house.md section 5, "Topology").
+/// An answer that leaves when the queues of the ended object are deleted. See [`crate::farewell`].
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Farewell {
     Detach { session: u16, link: u32 },
@@ -43,7 +43,7 @@ impl Gate {
         self.phase = Phase::Done;
     }
 
-    /// The socket is gone, or the node is done with the connection.
+    /// Called when the socket is closed, or when the connection must end without an error for the client.
     pub fn handle_disconnect(&mut self, cx: &mut Cx<'_>) {
         self.drop_all_sessions(true, cx);
         self.own.delete_all(self.key, cx);
@@ -52,8 +52,8 @@ impl Gate {
         self.phase = Phase::Done;
     }
 
-    /// The broker ends the connection. The standard has a condition for a node that stops [2.8.16]; an operator closes with the
-    /// reference's condition (behaviour A.3).
+    /// Ends the connection from the broker's side. The standard has a condition for a node that stops [2.8.16]. An
+    /// operator closes with RabbitMQ's condition (docs/compatibility.md, Error conditions).
     pub fn end_connection(&mut self, ending: Ending, why: &str, cx: &mut Cx<'_>) {
         let condition = match ending {
             Ending::TooMuchMemory => {
@@ -62,7 +62,7 @@ impl Gate {
             Ending::NodeStops => condition::CONNECTION_FORCED,
             Ending::Operator => condition::INTERNAL_ERROR,
         };
-        if self.can_be_told() {
+        if self.can_send_error() {
             self.fail(error(condition, format!("Connection forced: {why}")), cx);
         } else {
             self.handle_disconnect(cx);
@@ -79,7 +79,7 @@ impl Gate {
         cx: &mut Cx<'_>,
     ) {
         if let Some(error) = error {
-            tracing::info!(target: PEER, connection = %self.name, session, "client ended the session: {}", told(error));
+            tracing::info!(target: PEER, connection = %self.name, session, "client ended the session: {}", shown_error(error));
         }
         if answered {
             return;
@@ -90,8 +90,8 @@ impl Gate {
         self.bid_farewell(Farewell::End { session }, before, cx);
     }
 
-    /// Answers at once, or when the deletions are done that have begun since there were `before`. The answer to END waits
-    /// for those to DETACH: the session's number may soon be another session's.
+    /// Answers at once, or when the deletions are done that began after there were `before` of them. The answer to END
+    /// also waits for the answers to DETACH, because the session's number may soon belong to another session.
     pub(super) fn bid_farewell(&mut self, farewell: Farewell, before: usize, cx: &mut Cx<'_>) {
         let first = |other: &Farewell| match farewell {
             Farewell::End { session } => other.is_detach_on(session),
@@ -110,7 +110,7 @@ impl Gate {
         }
     }
 
-    /// A deletion is done, perhaps the last one that somebody waited for.
+    /// Called when a deletion is done. It may be the last one that an answer waited for.
     pub(super) fn deletion_done(&mut self, cx: &mut Cx<'_>) {
         for farewell in self.own.poll_farewells() {
             self.say_farewell(farewell, cx);
@@ -129,7 +129,7 @@ impl Gate {
         );
         self.flush_session(session);
         self.drop_session(session, true, cx);
-        // Nothing follows our END [2.5.5].
+        // No frame may follow the broker's END [2.5.5].
         self.own.drop_farewells(|farewell| farewell.is_detach_on(session));
         self.conn.end(session, Some(error));
     }
@@ -163,7 +163,7 @@ impl Gate {
             }
             LinkRole::Outlet(link) => {
                 let mut outlet = link.outlet;
-                for asked in outlet.take_asked() {
+                for asked in outlet.take_unanswered() {
                     self.put_settlement(session, &asked);
                 }
                 outlet.close(failed, cx).into_iter().for_each(|queue| self.own.delete(queue, self.key, cx));
@@ -172,9 +172,9 @@ impl Gate {
                 cx.consumers.remove(replies.to.outlet.0);
                 cx.counters.consumers -= 1;
             }
-            // A pair needs both of its links; the other one is told at its next use.
-            LinkRole::Requests { pair } => self.drop_half(pair, Role::Sender),
-            LinkRole::Responses { pair } => self.drop_half(pair, Role::Receiver),
+            // A pair needs both of its links. The other link fails when it is used next.
+            LinkRole::Requests { pair } => self.drop_pair_link(pair, Role::Sender),
+            LinkRole::Responses { pair } => self.drop_pair_link(pair, Role::Receiver),
         }
     }
 
@@ -189,14 +189,14 @@ impl Gate {
             "detaching link: {}",
             error.description.as_deref().unwrap_or("no reason given")
         );
-        // What is known of its deliveries goes out first (behaviour B.4).
+        // The known outcomes of its deliveries leave first.
         self.flush_session(session);
         self.drop_link(session, link, true, cx);
         self.put_detach(session, link, Some(error), cx);
     }
 
-    /// Detaches a link whose queue was deleted. If a management request of this connection did that, the link stays until
-    /// its response has left: client libraries fail every call under way when a link ends.
+    /// Detaches a link whose queue was deleted. If a management request of this connection deleted it, the link stays
+    /// until the response has left: client libraries fail every call in flight when a link ends.
     pub(super) fn detach_from_deleted(&mut self, session: u16, link: u32, queue: &str, cx: &mut Cx<'_>) {
         if !self.waiting.values().any(|waiting| waiting.deletes(queue)) {
             let reason = format!("queue '{queue}' in vhost '{}' was deleted", self.vhost);
@@ -204,7 +204,7 @@ impl Gate {
         }
     }
 
-    /// Detaches the links that [`Gate::detach_from_deleted`] has left alone.
+    /// Detaches the links that [`Gate::detach_from_deleted`] has kept.
     pub(super) fn detach_all_from_deleted(&mut self, queue: &str, cx: &mut Cx<'_>) {
         let mut gone = Vec::new();
         for (session, links) in self.sessions.iter().enumerate() {
@@ -230,19 +230,19 @@ impl Gate {
     }
 
     fn put_detach(&mut self, session: u16, link: u32, error: Option<AmqpError>, cx: &mut Cx<'_>) {
-        // [2.6.3] No DETACH before ATTACH. Who detaches before it is answered is told of a link that leads nowhere.
-        if let Some(reply) = self.answer_in_passing(session, link)
+        // [2.6.3] No DETACH before ATTACH. If the client detaches first, the answer to its ATTACH has no terminus.
+        if let Some(reply) = self.answer_before_detach(session, link)
             && !self.answer_attach(session, link, reply, cx)
         {
             return;
         }
         self.conn.detach(session, link, error);
-        // What waited of it holds up the other links no longer.
+        // Its waiting deliveries no longer block the other links.
         self.touch_session(session);
     }
 
-    /// What answers the ATTACH of a link that ends before it has been answered.
-    fn answer_in_passing(&self, session: u16, link: u32) -> Option<Attach> {
+    /// Returns the answer to the ATTACH of a link that ends before the ATTACH was answered.
+    fn answer_before_detach(&self, session: u16, link: u32) -> Option<Attach> {
         let link = self.conn.session(session)?.link(link)?;
         if !link.awaits_answer() {
             return None;

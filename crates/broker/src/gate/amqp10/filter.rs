@@ -1,4 +1,4 @@
-//! The filters of a consumer's source, if it reads a stream (behaviour B.9).
+//! The filters of a consumer's source, if it reads a stream (docs/compatibility.md, Stream filters).
 //!
 //! ```text
 //!  descriptor                                           value
@@ -11,18 +11,18 @@
 //!  apache.org:selector-filter:string, 0x468C00000004    a string
 //! ```
 //!
-//! The name of a filter does not matter. The reference takes SQL expressions only under the name `sql-filter`.
+//! The name of a filter does not matter. RabbitMQ accepts SQL expressions only under the name `sql-filter`.
 //!
-//! The last filter is a selector of JMS. Clients of JMS can send no other filter. So a selector can also say where the
-//! consumer begins and which chunks it wants (docs/decisions/0018). If the source has the filters for place or chunks as
-//! well, those count for place and chunks.
+//! The last filter is a JMS selector. JMS clients can send no other filter. So a selector can also set the start and
+//! the chunks of the consumer (docs/decisions/0018). If the source also has filters for start or chunks, those take
+//! precedence.
 //!
-//! Filters must be described values [3.5.8]. A filter that is unknown or cannot be read is left out. The answer to ATTACH
-//! has exactly the filters that are in place [3.5.3]. Few clients look there, so the log and `sluice explain` name the
-//! filters that were left out. Two filters refuse the consumer instead if they cannot be read:
+//! Filters must be described values [3.5.8]. A filter that is unknown or invalid is left out. The answer to ATTACH
+//! contains exactly the filters that are in place [3.5.3]. Few clients check the answer, so the log and
+//! `sluice explain` name the filters that were left out. Two filters refuse the consumer instead if they are invalid:
 //!
-//! - an offset, as in the reference;
-//! - a selector, because a client of JMS does not look at the answer.
+//! - an offset, as in RabbitMQ;
+//! - a selector, because a JMS client does not check the answer.
 
 use std::fmt;
 use std::sync::Arc;
@@ -34,27 +34,27 @@ use queue::{BloomFilter, Replay, Start};
 use super::{error, shown};
 use crate::stream_offset::parse_offset;
 
-/// Filters that are left out and named; of a source with more, the others are left out without a word.
+/// The maximum number of left-out filters that are named. If a source has more, the others are left out silently.
 const LEFT_OUT_MAX: usize = 4;
 
-/// Filters that are in place.
+/// The filters that are in place.
 #[derive(Debug, Default)]
 pub(super) struct Accepted {
-    /// What they ask of the stream.
+    /// What the filters ask of the stream.
     pub replay: Replay,
-    /// The filters as they were written, for the answer; `None` if the client has asked for none, or none is accepted.
+    /// The filters as the client wrote them, for the answer. `None` if the client asked for none, or none is accepted.
     pub filters: Option<Map>,
     /// The filters that are not in place; at most [`LEFT_OUT_MAX`].
     pub left_out: Vec<LeftOut>,
 }
 
-/// A filter that the client has asked for and that is not in place: its consumer gets what the filter would have kept
-/// from it.
+/// A filter that the client asked for and that is not in place. The consumer receives the messages that the filter
+/// would have excluded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct LeftOut {
-    /// As the client wrote it, shortened.
+    /// The name as the client wrote it, shortened.
     name: String,
-    /// The expression, shortened, if it is a filter that has one.
+    /// The expression, shortened, if the filter has one.
     expression: Option<String>,
     why: Why,
 }
@@ -63,14 +63,14 @@ pub(super) struct LeftOut {
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Why {
     NotDescribed,
-    /// Its descriptor, shortened.
+    /// The descriptor, shortened.
     Unknown(String),
     Type,
     Sql(SqlError),
     Fields(FieldError),
-    /// Another one that excludes it is in place.
+    /// Another filter that excludes it is in place.
     Excluded,
-    /// Nothing but streams has filters.
+    /// The queue is not a stream.
     NoStream,
 }
 
@@ -92,31 +92,30 @@ impl fmt::Display for LeftOut {
         }
         f.write_str(" is left out: ")?;
         match &self.why {
-            Why::NotDescribed => f.write_str("it is not a described value under a symbol"),
+            Why::NotDescribed => f.write_str("its name is not a symbol, or its value is not described"),
             Why::Unknown(descriptor) => write!(f, "descriptor '{descriptor}' is unknown"),
             Why::Type => f.write_str("its value has the wrong type"),
             Why::Sql(error) => error.fmt(f),
             Why::Fields(error) => error.fmt(f),
-            Why::Excluded => f.write_str("another filter is in place that excludes it"),
-            Why::NoStream => f.write_str("the queue is no stream"),
+            Why::Excluded => f.write_str("it cannot be combined with another filter that is in place"),
+            Why::NoStream => f.write_str("the queue is not a stream"),
         }
     }
 }
 
-/// The filters of a consumer that reads no stream: none is in place.
+/// Returns the filters of a consumer that does not read a stream. None of them is in place.
 pub(super) fn leave_out(asked: Option<&Map>) -> Vec<LeftOut> {
     let asked = asked.map_or(&[][..], |map| &map.0).iter().take(LEFT_OUT_MAX);
     asked.map(|(name, filter)| LeftOut::new(name, filter, Why::NoStream)).collect()
 }
 
-/// Takes what can be taken of the source's `filter`. Of two filters that cannot both be in place the last one stands,
-/// because the reference reads them from last to first; of two offsets, and of two Bloom filters, both are accepted
-/// and the first one counts.
+/// Accepts the valid filters of a source. If two filters exclude each other, the last one is in place, because RabbitMQ
+/// reads them from last to first. Two offsets, or two Bloom filters, are both accepted, and the first one counts.
 ///
-/// `now_ms`: milliseconds since the Unix epoch, for spans.
+/// `now_ms`: milliseconds since the Unix epoch, for durations.
 ///
 /// # Errors
-/// The offset that counts is a text that means nothing, or the selector that counts is none.
+/// The offset that counts is an invalid text, or the selector that counts is invalid.
 pub(super) fn accept(asked: Option<&Map>, now_ms: u64) -> Result<Accepted, Unreadable> {
     let mut taken = Taken { now_ms, ..Taken::default() };
     let asked = asked.map_or(&[][..], |map| &map.0);
@@ -135,7 +134,7 @@ pub(super) fn accept(asked: Option<&Map>, now_ms: u64) -> Result<Accepted, Unrea
         replay.start = start;
     }
     if let Some(mut values) = taken.values {
-        // An empty value stands for messages without a value, as it does in a message.
+        // An empty value matches messages without a value, as an empty value in a message means none.
         let empty = values.extract_if(.., |value| value.is_empty()).count() > 0;
         replay.bloom = Some(Arc::new(BloomFilter { values, unfiltered: taken.unfiltered || empty }));
     }
@@ -143,16 +142,16 @@ pub(super) fn accept(asked: Option<&Map>, now_ms: u64) -> Result<Accepted, Unrea
     Ok(Accepted { replay, filters, left_out })
 }
 
-/// A filter that refuses the consumer.
+/// An invalid filter for which the consumer is refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Unreadable {
-    /// Neither a word nor a span.
+    /// The text is neither a keyword nor a duration.
     Offset(String),
     Selector(SqlError),
 }
 
 impl Unreadable {
-    /// How the consumer is refused.
+    /// Returns the error with which the consumer is refused.
     pub fn to_error(&self, queue: &str, vhost: &str) -> AmqpError {
         let condition = match self {
             Self::Offset(_) => condition::PRECONDITION_FAILED,
@@ -173,7 +172,7 @@ impl fmt::Display for Unreadable {
     }
 }
 
-/// What a descriptor announces, as symbol or as number.
+/// The filter that a descriptor announces, as a symbol or as a number.
 enum Kind {
     Offset,
     Bloom,
@@ -206,7 +205,7 @@ impl Kind {
     }
 }
 
-/// What has been read so far, from last to first.
+/// What has been read so far. Filters are read from last to first.
 #[derive(Default)]
 struct Taken {
     now_ms: u64,
@@ -217,10 +216,10 @@ struct Taken {
 }
 
 impl Taken {
-    /// Takes one filter.
+    /// Reads one filter.
     ///
     /// # Errors
-    /// Why it is left out.
+    /// The reason why it is left out.
     fn take(&mut self, name: &Value, filter: &Value) -> Result<(), Why> {
         let (Value::Symbol(_), Value::Described(described)) = (name, filter) else {
             return Err(Why::NotDescribed);
@@ -263,7 +262,7 @@ impl Taken {
         Ok(())
     }
 
-    /// One filter for each of the two sections; together they are one.
+    /// Reads the filter for one of the two sections. Filters for both sections are combined.
     fn take_fields(
         &mut self,
         add: impl FnOnce(&mut FieldFilter) -> Result<(), FieldError>,
@@ -279,28 +278,29 @@ impl Taken {
     }
 }
 
-/// Replaces what was taken before, if there is something.
+/// Stores what was read, in place of what was read before. `None` means the wrong type.
 fn put<T>(place: &mut Option<T>, read: Option<T>) -> Result<(), Why> {
     *place = Some(read.ok_or(Why::Type)?);
     Ok(())
 }
 
-/// A value that the client made up, as it may stand in the log.
+/// Formats a value of the client for the log.
 fn shown_value(value: &Value) -> String {
     value.as_str().map_or_else(|| shown(&value.to_string()), shown)
 }
 
-/// `None` if the value is of a type that is no place in a stream.
+/// Reads an offset. Returns `None` if the type of the value cannot be a position in a stream.
 fn start(value: &Value, now_ms: u64) -> Option<Result<Start, Unreadable>> {
     if let Value::Timestamp(ms) = value {
-        // What is before the epoch is before everything.
+        // A time before the epoch is before all messages.
         return Some(Ok(Start::Time((*ms).try_into().unwrap_or(0))));
     }
     let Some(text) = value.as_str() else { return value.as_u64().map(|offset| Ok(Start::Offset(offset))) };
     Some(parse_offset(text, now_ms).ok_or_else(|| Unreadable::Offset(shown(text))))
 }
 
-/// `None` if the value is neither a string nor a list. What is no string in a list is passed over.
+/// Reads the values of a Bloom filter. Returns `None` if the value is neither a string nor a list. Items of a list that
+/// are not strings are ignored.
 fn bloom_values(value: &Value) -> Option<Vec<Box<[u8]>>> {
     let octets = |value: &Value| match value {
         Value::String(text) => Some(text.as_bytes().into()),

@@ -1,5 +1,5 @@
-//! The end of a turn: what has become known is told in as few frames as the ids allow, and what has been used up is asked
-//! for and granted again.
+//! The end of a turn (iteration of the shard's event loop). The gate sends outcomes in as few frames as the ids allow,
+//! asks queues for more deliveries, and grants more credit.
 
 use amqp10::{DeliveryState, Role};
 use ranges::Range;
@@ -7,7 +7,8 @@ use ranges::Range;
 use super::{Cx, Gate, LinkRole};
 
 impl Gate {
-    /// Stops or resumes publishing on every session (behaviour S30); consuming goes on.
+    /// Stops or resumes publishing on every session. Consuming continues (docs/compatibility.md, Definitions and
+    /// alarms).
     pub fn set_blocked(&mut self, blocked: bool) {
         if self.blocked != blocked {
             self.blocked = blocked;
@@ -17,16 +18,16 @@ impl Gate {
         }
     }
 
-    /// Whether [`Gate::flush`] has something to do.
+    /// Returns true if [`Gate::flush`] has something to do.
     pub fn is_touched(&self) -> bool {
         !self.touched.is_empty()
     }
 
-    /// Writes what the turn has brought: dispositions, then grants.
+    /// Writes the frames that result from the turn: dispositions, then grants.
     pub fn flush(&mut self, cx: &mut Cx<'_>) {
         self.pump();
         if !self.without_room.is_empty() {
-            self.go_on_reading(cx);
+            self.resume_reading(cx);
         }
         let touched = std::mem::take(&mut self.touched);
         for (session, _) in &touched {
@@ -34,8 +35,8 @@ impl Gate {
         }
         for (session, link) in &touched {
             match self.role(*session, *link) {
-                Some(LinkRole::Intake(_)) => self.regulate(*session, *link, cx),
-                Some(LinkRole::Outlet(_)) => self.bridge(*session, *link, cx),
+                Some(LinkRole::Intake(_)) => self.grant_link_credit(*session, *link, cx),
+                Some(LinkRole::Outlet(_)) => self.grant_queue_credit(*session, *link, cx),
                 Some(LinkRole::Requests { pair } | LinkRole::Responses { pair }) => {
                     let pair = *pair;
                     self.regulate_management(*session, pair, cx);
@@ -51,7 +52,7 @@ impl Gate {
         }
     }
 
-    /// Sends what waited for room. Links of a session in which nothing waits any more may fetch again.
+    /// Sends deliveries that waited for room. If nothing waits in a session any more, its links may fetch again.
     fn pump(&mut self) {
         let waiting: Vec<u16> =
             self.conn.sessions().filter(|(_, s)| s.pending_len() > 0).map(|(n, _)| n).collect();
@@ -66,13 +67,13 @@ impl Gate {
         }
     }
 
-    /// Whether deliveries, or readers of streams, wait for the client's window or the socket.
+    /// Returns true if deliveries, or readers of streams, wait for the client's window or socket.
     pub fn has_pending(&self) -> bool {
         !self.without_room.is_empty() || self.conn.sessions().any(|(_, s)| s.pending_len() > 0)
     }
 
-    /// The dispositions of one session: rejected, released, accepted (behaviour B.4), each as few ranges as
-    /// the ids allow.
+    /// Writes the dispositions of one session: rejected, released, accepted, each in as few ranges as the ids allow
+    /// (docs/compatibility.md, Publishing).
     pub(super) fn flush_session(&mut self, session: u16) {
         let Some(Some(s)) = self.sessions.get_mut(usize::from(session)) else { return };
         if s.dispositions.is_empty() {

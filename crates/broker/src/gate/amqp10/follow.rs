@@ -1,4 +1,4 @@
-//! Which ATTACH decides where a connection belongs; see [`crate::follow`].
+//! The ATTACH that decides on which shard a connection stays. See [`crate::follow`].
 
 use amqp10::{Attach, Role, TargetArchetype};
 
@@ -8,7 +8,7 @@ use crate::cx::Cx;
 use crate::follow::{home_of_queue, home_of_route};
 use crate::ids::ShardId;
 
-/// An ATTACH that waits for its connection to be in its place.
+/// An ATTACH that waits until its connection is on its final shard.
 #[derive(Debug)]
 pub(super) struct Asked {
     session: u16,
@@ -17,7 +17,7 @@ pub(super) struct Asked {
 }
 
 impl Gate {
-    /// Handles an ATTACH, or holds it if the connection had better be elsewhere.
+    /// Handles an ATTACH, or holds it if the connection is to move to another shard.
     pub(super) fn attach_or_follow(&mut self, session: u16, link: u32, attach: Box<Attach>, cx: &mut Cx<'_>) {
         let mut asked = Asked { session, link, attach };
         if self.follow.is_undecided() {
@@ -33,18 +33,18 @@ impl Gate {
         self.handle_attach(asked.session, asked.link, asked.attach, cx);
     }
 
-    /// The shard to which the connection wants to be taken. Until [`Gate::go_on`] is called, here or there, it takes no
-    /// frames.
+    /// Returns the shard to which the connection is to move. Until [`Gate::go_on`] is called, here or there, it takes
+    /// no frames.
     pub fn wants_to(&self) -> Option<ShardId> {
         self.follow.wants_to()
     }
 
-    /// The connection has been taken to another shard, where this is its key.
+    /// Called when the connection has moved to another shard, where `key` is its key.
     pub fn take_place(&mut self, key: usize) {
         self.key = key;
     }
 
-    /// Goes on with the ATTACH that was held.
+    /// Continues with the ATTACH that was held.
     pub fn go_on(&mut self, cx: &mut Cx<'_>) {
         if let Some(asked) = self.follow.go_on()
             && self.phase == Phase::Open
@@ -53,8 +53,8 @@ impl Gate {
         }
     }
 
-    /// Nobody on this shard knows of the connection: it waits for no answer, and no link of it but those of management
-    /// is there.
+    /// Returns true if no other component of this shard knows the connection: it waits for no answer, and all its links
+    /// are for management.
     fn is_unknown(&self) -> bool {
         let mut roles = self.sessions.iter().flatten().flat_map(|session| session.links.iter().flatten());
         self.waiting.is_empty()
@@ -62,7 +62,7 @@ impl Gate {
             && roles.all(|role| matches!(role, LinkRole::Requests { .. } | LinkRole::Responses { .. }))
     }
 
-    /// Where the one queue lives that the link will speak with, as far as the address says.
+    /// Returns the home of the one queue that the link will use, if the address tells it.
     fn home_of(&self, attach: &Attach, cx: &Cx<'_>) -> Option<ShardId> {
         let address = match (attach.role, &attach.target, &attach.source) {
             (Role::Sender, Some(TargetArchetype::Target(target)), _) => target.address.as_deref(),

@@ -1,8 +1,8 @@
-//! Where the small frames of a read end.
+//! Finds the small frames of a read.
 
 use amqp10::frame::parse_header;
 
-/// Returns the bytes of the frames at the start that are whole and shorter than `large`.
+/// Returns the number of bytes at the start that are whole frames shorter than `large`.
 pub(super) fn small_frames(bytes: &[u8], large: usize) -> usize {
     let mut end = 0;
     while let Some(header) = bytes[end..].first_chunk()

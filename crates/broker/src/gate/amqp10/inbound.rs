@@ -1,5 +1,5 @@
-//! Publishing (behaviour B.4): which route a message names, and what is done about one that goes nowhere. The rest is
-//! `intake`'s.
+//! Publishing: the route that a message names itself, and what happens to a message that is refused
+//! (docs/compatibility.md, Publishing). [`crate::intake`] does the rest.
 
 use std::sync::Arc;
 
@@ -15,14 +15,14 @@ use crate::access::Identity;
 use crate::cx::Cx;
 use crate::intake::{self, Arrived, Body, Intake, Refused, Sender, Target};
 
-/// The index of `subject` in properties [3.2.4].
+/// The index of `subject` in the properties section [3.2.4].
 const SUBJECT: u32 = 3;
 
-/// What to do with a delivery that goes nowhere.
+/// What happens to a delivery that is refused.
 enum Refusal {
-    /// Tell the publisher, if it wants to know; the link goes on.
+    /// The publisher receives the outcome, if it wants to know it. The link continues.
     Outcome(DeliveryState),
-    /// The link ends; an unsettled delivery gets this outcome first, unless nobody could look at it.
+    /// The link is detached. An unsettled delivery receives the outcome first, if there is one.
     Detach(Box<AmqpError>, Option<DeliveryState>),
     /// The session ends.
     End(Box<AmqpError>),
@@ -75,7 +75,7 @@ impl Gate {
     }
 }
 
-/// Looks at a delivery and hands it to the intake.
+/// Checks a delivery and passes it to the intake.
 fn publish(
     intake: &mut Intake<Published>,
     sender: Sender<'_>,
@@ -95,8 +95,7 @@ fn publish(
     })
 }
 
-/// The one table from the intake's refusal to what this protocol does about it. `anywhere`: the message itself named the
-/// exchange.
+/// Maps a refusal of the intake to the reaction of this protocol. `anywhere`: the message itself named the exchange.
 fn refusal(refused: Refused, vhost: &str, anywhere: bool, delivery: &Delivery<'_>) -> Refusal {
     let (condition, reason) = match refused {
         Refused::Unroutable => return Refusal::Outcome(DeliveryState::Released),
@@ -116,7 +115,7 @@ fn refusal(refused: Refused, vhost: &str, anywhere: bool, delivery: &Delivery<'_
     }
 }
 
-/// `user-id` is either absent or the truth (behaviour B.4).
+/// Checks that `user-id` is absent or names the user (docs/compatibility.md, Publishing).
 fn check_user_id(
     found: &Sections,
     identity: Option<&Identity>,
@@ -137,8 +136,8 @@ fn check_user_id(
     Err(detaching(condition::UNAUTHORIZED_ACCESS, reason))
 }
 
-/// Returns the route that a message names itself: by its annotation `x-cc`, its subject or its `to`. Returns `None` if it
-/// goes where the link's address says.
+/// Returns the route that a message names itself: by its annotation `x-cc`, its subject or its `to`. Returns `None` if
+/// it takes the route of the link's address.
 #[inline]
 fn own_route(
     target: &Target,
@@ -146,7 +145,7 @@ fn own_route(
     delivery: &Delivery<'_>,
 ) -> Result<Option<Arc<Route>>, Refusal> {
     let bytes = &delivery.message[..];
-    if matches!(target, Target::Route { .. }) && more_keys(found, bytes).is_none() {
+    if matches!(target, Target::Route { .. }) && cc_value(found, bytes).is_none() {
         return Ok(None);
     }
     let extra_keys = extra_keys(found, bytes).map_err(|error| match target {
@@ -162,7 +161,8 @@ fn own_route(
             let subject = subject(found, bytes).map_err(|e| undecodable(delivery, &e))?;
             if subject.len() > Route::KEY_BYTES_MAX {
                 let max = Route::KEY_BYTES_MAX;
-                let reason = format!("a subject that is the routing key takes at most {max} bytes");
+                let reason =
+                    format!("a subject that is used as the routing key may have at most {max} bytes");
                 let error = error(condition::INVALID_FIELD, reason);
                 return Err(Refusal::Detach(Box::new(error), Some(DeliveryState::Released)));
             }
@@ -183,8 +183,8 @@ fn undecodable(delivery: &Delivery<'_>, why: &dyn std::fmt::Display) -> Refusal 
 }
 
 impl Refusal {
-    /// On the anonymous terminus the link goes on and the outcome says what was wrong; without an outcome to
-    /// say it, the link ends and names the delivery (behaviour B.4).
+    /// On the anonymous terminus, an outcome reports the error and the link continues. A settled delivery has no
+    /// outcome, so the link is detached with an error that names the delivery (docs/compatibility.md, Publishing).
     fn from_anonymous(mut error: AmqpError, delivery: &Delivery<'_>) -> Self {
         if !delivery.settled {
             return Self::Outcome(DeliveryState::Rejected(Some(error)));
@@ -199,7 +199,7 @@ impl Refusal {
     }
 }
 
-/// The exchange and the key that `to` names.
+/// Returns the exchange and the key that `to` names.
 fn anonymous_route(
     found: &Sections,
     bytes: &[u8],
@@ -226,7 +226,7 @@ fn anonymous_route(
     Ok((exchange.into(), vec![key.into()]))
 }
 
-/// The subject of a message; empty if it has none.
+/// Returns the subject of a message, or an empty text if it has none.
 fn subject<'a>(found: &Sections, bytes: &'a [u8]) -> Result<&'a str, DecodeError> {
     let Some(range) = &found.properties else { return Ok("") };
     let section = &bytes[range.start as usize..range.end as usize];
@@ -236,16 +236,16 @@ fn subject<'a>(found: &Sections, bytes: &'a [u8]) -> Result<&'a str, DecodeError
     }
 }
 
-/// The value of annotation `x-cc`.
-fn more_keys<'a>(found: &Sections, bytes: &'a [u8]) -> Option<&'a [u8]> {
+/// Returns the encoded value of annotation `x-cc`.
+fn cc_value<'a>(found: &Sections, bytes: &'a [u8]) -> Option<&'a [u8]> {
     let range = found.message_annotations.as_ref()?;
     let pairs = sections::map_pairs(&bytes[range.start as usize..range.end as usize]).ok()?;
     pairs.flatten().find(|(key, _)| *key == "x-cc").map(|(_, value)| value)
 }
 
-/// The routing keys of annotation `x-cc`: a list of strings (behaviour B.4).
+/// Returns the routing keys of annotation `x-cc`, which must be a list of strings (docs/compatibility.md, Publishing).
 fn extra_keys(found: &Sections, bytes: &[u8]) -> Result<Vec<Arc<str>>, AmqpError> {
-    let Some(value) = more_keys(found, bytes) else { return Ok(Vec::new()) };
+    let Some(value) = cc_value(found, bytes) else { return Ok(Vec::new()) };
     let keys = amqp10::Reader::new(value).read_value().ok().and_then(|value| {
         value
             .as_list()?
@@ -258,11 +258,12 @@ fn extra_keys(found: &Sections, bytes: &[u8]) -> Result<Vec<Arc<str>>, AmqpError
     });
     let invalid = |reason: String| error(condition::INVALID_FIELD, reason);
     let keys = keys.ok_or_else(|| invalid("annotation 'x-cc' must be a list of strings".into()))?;
-    // One of them is the address's.
+    // One key comes from the address.
     let (keys_max, bytes_max) = (Route::KEYS_MAX - 1, Route::KEY_BYTES_MAX);
     if keys.len() > keys_max || keys.iter().any(|key| key.len() > bytes_max) {
-        let reason =
-            format!("annotation 'x-cc' has more than {keys_max} keys, or one of more than {bytes_max} bytes");
+        let reason = format!(
+            "annotation 'x-cc' has more than {keys_max} keys, or a key of more than {bytes_max} bytes"
+        );
         return Err(invalid(reason));
     }
     Ok(keys)
@@ -275,7 +276,7 @@ mod tests {
 
     use super::*;
 
-    /// Message-annotations with this `x-cc`, and an empty body.
+    /// Returns the number of keys of a message with this `x-cc` and an empty body.
     fn keys_of(value: Value) -> Result<usize, Symbol> {
         let mut message = BytesMut::new();
         message.extend_from_slice(&[0x00, 0x53, 0x72]);
@@ -288,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn more_keys_have_room_in_a_stored_message() {
+    fn extra_keys_must_fit_into_a_stored_message() {
         let list = |n: usize, key: &str| Value::List(vec![Value::from(key); n]);
         assert_eq!(keys_of(list(65_534, "k")), Ok(65_534));
         assert_eq!(keys_of(list(65_535, "k")), Err(condition::INVALID_FIELD));

@@ -1,4 +1,4 @@
-//! What the publisher of a link is told, and its credit (behaviour B.4).
+//! Outcomes and credit for the publisher of a link (docs/compatibility.md, Publishing and Credit).
 
 use amqp10::{
     AmqpError, Delivery, DeliveryState, DispositionRange, Map, ReceiverSettleMode, Symbol, Value, condition,
@@ -12,23 +12,23 @@ use crate::cx::Cx;
 use crate::ids::QueueId;
 use crate::intake::{Publication, Run};
 
-/// What is remembered of a delivery until its receipt.
+/// What is stored of a delivery until its receipt.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Published {
-    /// The delivery-id, serial.
+    /// The delivery-id, a serial number.
     id: u32,
     answer: Answer,
 }
 
-/// What a publisher is told of a delivery.
+/// What a publisher receives for a delivery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Answer {
-    /// Nothing: it has settled it.
+    /// Nothing: the publisher has settled it.
     Nothing,
-    /// The outcome, which settles it.
+    /// The outcome. The broker settles with it.
     Settled,
-    /// The outcome alone: it settles first [2.7.5]. When it has, nothing is left to be done here, because links are
-    /// not recovered and so nobody asks for what is unsettled.
+    /// The outcome alone: the publisher settles first [2.7.5]. Its settlement needs no action here. Links are not
+    /// recovered, so nobody asks for unsettled deliveries.
     Unsettled,
 }
 
@@ -59,7 +59,7 @@ impl Answer {
 }
 
 impl Gate {
-    /// Remembers an outcome for the end of the turn, joined to the one before if it continues it.
+    /// Stores an outcome until the end of the turn. It is joined to the one before if it continues it.
     pub(super) fn note_disposition(&mut self, session: u16, delivery: &Delivery<'_>, state: DeliveryState) {
         let Some(Some(s)) = self.sessions.get_mut(usize::from(session)) else { return };
         note(&mut s.dispositions, (delivery.id, delivery.id), Answer::to(delivery), state);
@@ -92,7 +92,7 @@ impl Gate {
     }
 
     /// Grants credit if it is time.
-    pub(super) fn regulate(&mut self, session: u16, link: u32, cx: &mut Cx<'_>) {
+    pub(super) fn grant_link_credit(&mut self, session: u16, link: u32, cx: &mut Cx<'_>) {
         let Some(l) = self.conn.session(session).and_then(|s| s.link(link)) else { return };
         let credit = l.receiver_credit().credit();
         let Some(LinkRole::Intake(intake)) = self.role(session, link) else { return };
@@ -121,7 +121,7 @@ fn rejected(reason: RejectReason, queue: QueueId, catalog: &Catalog) -> Delivery
     let name = catalog.queue_by_id(queue).map_or_else(String::new, |q| q.name.to_string());
     let (condition, reason, description) = match reason {
         RejectReason::MaxLength => {
-            // Clients look for these words.
+            // Clients check for these words.
             (condition::RESOURCE_LIMIT_EXCEEDED, "maxlen", format!("queue '{name}' exceeded maximum length"))
         }
         RejectReason::Unavailable => (

@@ -1,4 +1,4 @@
-//! Management over AMQP: the node `/management` and its link pairs (behaviour B.10).
+//! Management over AMQP: the node `/management` and its link pairs (docs/compatibility.md, Management over AMQP).
 
 mod request;
 
@@ -23,16 +23,16 @@ use crate::reply_to::ReplyTo;
 
 pub(super) use self::request::Pending;
 
-/// Requests that a client may have under way on one pair.
+/// The maximum number of requests in flight on one pair.
 const CREDIT: u32 = 8;
 
-/// The property that makes two links a pair.
+/// The link property that makes two links a pair.
 const PAIRED: &str = "paired";
 
-/// In place of a pair that is gone.
+/// Stands for a pair that no longer exists.
 const NO_PAIR: u32 = u32::MAX;
 
-/// Two links of one name: requests come in on one, responses leave on the other.
+/// Two links with one name: requests arrive on one, responses leave on the other.
 #[derive(Debug)]
 pub(super) struct Pair {
     name: String,
@@ -40,12 +40,12 @@ pub(super) struct Pair {
     requests: Option<u32>,
     responses: Option<u32>,
     next_tag: u64,
-    /// Requests that wait for the one before them: answers keep the order, and each request sees what the one
-    /// before it has done. At most [`CREDIT`].
+    /// Requests that wait for the one before them. So responses keep the order of the requests, and each request sees
+    /// the effect of the one before it. At most [`CREDIT`].
     backlog: VecDeque<Parsed>,
-    /// A request is under way, or its response waits.
+    /// A request is in flight, or its response waits.
     busy: bool,
-    /// A response whose credit was taken back while its request was under way.
+    /// A response that has no credit, because the client withdrew it while the request was in flight.
     response: Option<Bytes>,
 }
 
@@ -104,7 +104,7 @@ impl Gate {
         Ok(())
     }
 
-    /// Finds the other half, or waits for it.
+    /// Joins the pair of the other link, or makes a new pair.
     fn join_pair(&mut self, session: u16, link: u32, attach: &Attach) -> Result<u32, Refused> {
         let paired = attach.properties.as_ref().and_then(|p| p.get(PAIRED));
         if paired.and_then(Value::as_bool) != Some(true) {
@@ -130,16 +130,17 @@ impl Gate {
         let Some(pair) = self.pairs.get_mut(at) else { return Ok(0) };
         let half = if requests { &mut pair.requests } else { &mut pair.responses };
         if half.is_some() {
-            let reason = format!("the management link pair '{}' has this half already", attach.name);
+            let reason =
+                format!("the management link pair '{}' has a link in this direction already", attach.name);
             return Err(error(condition::PRECONDITION_FAILED, reason).into());
         }
         *half = Some(link);
         Ok(at as u32)
     }
 
-    /// One link of a pair is gone. The other one waits for a new one of its name, and the pair goes with the last of them.
-    /// Without its response link what is under way is carried out, and its answer goes nowhere.
-    pub(super) fn drop_half(&mut self, pair: u32, role: Role) {
+    /// Called when one link of a pair has ended. The other link waits for a new one of its name. The pair is removed
+    /// with its last link. Without a response link, the request in flight is carried out, and its response is dropped.
+    pub(super) fn drop_pair_link(&mut self, pair: u32, role: Role) {
         let Some(p) = self.pairs.get_mut(pair as usize) else { return };
         match role {
             Role::Sender => p.requests = None,
@@ -147,7 +148,8 @@ impl Gate {
                 (p.responses, p.busy, p.response) = (None, false, None);
                 p.backlog.clear();
                 for waiting in self.waiting.values_mut() {
-                    // What waits there next is not for it, nor is the pair that gets this number.
+                    // The next answer is not for the next response link of this pair, nor for the next pair with this
+                    // number.
                     if let Waiting::Management { pair: of, .. } = waiting
                         && *of == pair
                     {
@@ -161,8 +163,8 @@ impl Gate {
         }
     }
 
-    /// Credit has come for responses, or requests have been read: goes on with those that wait, and grants
-    /// credit for more unless too many wait.
+    /// Called when credit for responses has arrived, or requests have been read. Continues with the waiting requests,
+    /// and grants credit for more unless too many wait.
     pub(super) fn regulate_management(&mut self, session: u16, pair: u32, cx: &mut Cx<'_>) {
         self.send_response(pair);
         self.next_request(pair, cx);
@@ -184,7 +186,7 @@ impl Gate {
         cx: &mut Cx<'_>,
     ) {
         if self.pairs.get(pair as usize).is_none_or(|p| p.responses.is_none()) {
-            let reason = "a management request came before its response link";
+            let reason = "a management request arrived before its response link was attached";
             self.end(session, error(condition::PRECONDITION_FAILED, reason), cx);
             return;
         }
@@ -202,7 +204,7 @@ impl Gate {
         self.next_request(pair, cx);
     }
 
-    /// Carries out what waits, one after the other.
+    /// Carries out the waiting requests, one after the other.
     fn next_request(&mut self, pair: u32, cx: &mut Cx<'_>) {
         while self.may_respond(pair)
             && let Some(p) = self.pairs.get_mut(pair as usize).filter(|p| !p.busy)
@@ -217,10 +219,10 @@ impl Gate {
         }
     }
 
-    /// Checks permissions, then asks the catalog or a queue, or answers at once.
+    /// Checks the permissions. Then asks the catalog or a queue, or answers at once.
     fn carry_out(&mut self, pair: u32, pending: Pending, cx: &mut Cx<'_>) {
         if let Err(refused) = self.permit_request(&pending.verb, cx) {
-            // Behaviour B.10: missing permission ends the session.
+            // A missing permission ends the session (docs/compatibility.md, Management over AMQP).
             let (Refused::Session(error) | Refused::Link(error)) = refused;
             self.end(pending.session, error, cx);
             return;
@@ -311,7 +313,7 @@ impl Gate {
         }
     }
 
-    /// Asks the one table for each verb that a request comes to.
+    /// Asks the table of verbs for each verb that a request needs.
     fn permit_request(&self, verb: &Verb, cx: &Cx<'_>) -> Result<(), Refused> {
         let ask = |verb, on: &[Resource<'_>]| self.permit(verb, on, cx);
         let one = |verb, resource| ask(verb, &[resource]);
@@ -354,7 +356,7 @@ impl Gate {
         }
     }
 
-    /// A queue has answered.
+    /// Called when a queue has answered.
     pub(super) fn finish_queue_request(
         &mut self,
         pair: u32,
@@ -397,7 +399,7 @@ impl Gate {
         self.next_request(pair, cx);
     }
 
-    /// The catalog has answered.
+    /// Called when the catalog has answered.
     pub(super) fn finish_command(
         &mut self,
         pair: u32,
@@ -413,7 +415,7 @@ impl Gate {
                 if created {
                     Reply::queue(201, &record, &queue::Report::default(), cx.settings)
                 } else {
-                    // The numbers are the queue's to tell.
+                    // Only the queue knows its statistics.
                     let name = record.name.clone();
                     let pending = Pending { verb: Verb::GetQueue { name }, ..pending };
                     self.ask_queue(pair, pending, record.id, |ticket| Request::Report { ticket }, cx);
@@ -427,8 +429,8 @@ impl Gate {
         self.next_request(pair, cx);
     }
 
-    /// Whether a response could be sent. A request without credit for its response waits: client libraries
-    /// grant it from another task, a moment behind the ATTACH (docs/decisions/0006).
+    /// Returns true if a response could be sent. A request waits until there is credit for its response. Client
+    /// libraries grant it from another task, shortly after the ATTACH (docs/decisions/0006).
     fn may_respond(&self, pair: u32) -> bool {
         let Some(p) = self.pairs.get(pair as usize) else { return false };
         let link = p.responses.and_then(|l| self.conn.session(p.session).and_then(|s| s.link(l)));
@@ -441,7 +443,7 @@ impl Gate {
         self.send_response(pair);
     }
 
-    /// Sends the response that waits, if there is credit for it.
+    /// Sends the waiting response, if there is credit for it.
     fn send_response(&mut self, pair: u32) {
         if !self.may_respond(pair) {
             return;

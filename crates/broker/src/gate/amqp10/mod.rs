@@ -1,8 +1,9 @@
-//! The AMQP 1.0 gate: translates between a connection's frames and the contract.
+//! The AMQP 1.0 gate: translates between the frames of a connection and the contract (`docs/contract.md`).
 //!
-//! One [`Gate`] per connection. It decides nothing that concerns others: what it wants of queues and of the
-//! catalog leaves as mail in the [`Cx`], what comes back is handed to its `handle_*` methods, and
-//! [`Gate::flush`] writes what a turn has brought: dispositions, detaches, grants, in this order.
+//! There is one [`Gate`] per connection. It decides nothing that concerns other components. Requests to queues and to
+//! the catalog leave as mail in the [`Cx`], and the answers arrive at its `handle_*` methods. [`Gate::flush`] writes
+//! the frames that result from a turn (iteration of the shard's event loop): dispositions, detaches, grants, in this
+//! order.
 
 mod address;
 mod attach;
@@ -56,11 +57,11 @@ use crate::settings::Settings;
 
 pub use address::{Address, BadAddress, queue_address};
 
-/// Bytes of answers that a client may leave unread. Beyond them, and what deliveries take, its socket is not read
-/// until it reads: whoever floods us with questions and takes no answers is held back by TCP.
+/// The bytes of answers that a client may leave unread, in addition to the bytes of deliveries. Above them, its socket
+/// is not read until it reads. So TCP slows down a client that floods the broker with requests and reads no answers.
 const ANSWERS_MAX: usize = 1024 * 1024;
 
-/// What a gate keeps of a session.
+/// The state of a session.
 #[derive(Debug, Default)]
 struct Session {
     links: Vec<Option<LinkRole>>,
@@ -68,14 +69,14 @@ struct Session {
     dispositions: Vec<DispositionRange>,
 }
 
-/// What a link is for.
+/// The purpose of a link.
 #[derive(Debug)]
 enum LinkRole {
     /// The client publishes.
     Intake(Box<Intake<Published>>),
     /// The client consumes.
     Outlet(Box<Consuming>),
-    /// The client takes replies, past all queues.
+    /// The client receives direct replies, which pass no queue.
     Replies(Box<Replies>),
     /// One of the two links of a management pair.
     Requests {
@@ -86,14 +87,14 @@ enum LinkRole {
     },
 }
 
-/// Who is at the other end.
+/// The client at the other end.
 #[derive(Clone, Debug, Default)]
 pub struct Client {
     pub container_id: String,
     pub properties: Option<Map>,
 }
 
-/// What an asked ticket was for.
+/// What a ticket was requested for.
 #[derive(Debug)]
 enum Waiting {
     Management {
@@ -109,23 +110,23 @@ enum Waiting {
         /// What FLOWs have asked for meanwhile.
         flow: Option<Box<Flow>>,
     },
-    /// Whether there is the reply link whose address this link has.
+    /// The link has the address of a reply link, which may or may not exist.
     Replies {
         session: u16,
         link: u32,
         attach: Box<amqp10::Attach>,
         to: ReplyTo,
     },
-    /// Who the client is.
+    /// The login is being checked.
     Login {
         mechanism: &'static str,
-        /// What the log says of a refusal first.
+        /// The beginning of the log line for a refusal.
         name: String,
     },
 }
 
 impl Waiting {
-    /// Whether a client is to be told that this queue was deleted as it asked.
+    /// Returns true if a client waits for the response that this queue was deleted.
     fn deletes(&self, queue: &str) -> bool {
         matches!(self, Self::Management { request, .. } if request.deletes(queue))
     }
@@ -135,36 +136,36 @@ impl Waiting {
 #[derive(Debug)]
 pub struct Gate {
     pub(super) id: ConnectionId,
-    /// Key on its shard.
+    /// The key of the connection on its shard.
     key: usize,
     peer: IpAddr,
-    /// `address:port -> address:port`, as people see it.
+    /// The name that people see: `address:port -> address:port`.
     pub(super) name: Arc<str>,
     conn: Connection,
     pub(super) phase: Phase,
-    /// When the handshake ends, by OPEN not having come or by telling that the login was refused.
+    /// When the handshake ends: no OPEN has arrived, or the client is told that its login was refused.
     handshake_deadline_ms: u64,
     connected_at_ms: u64,
     pub(super) identity: Option<Identity>,
-    /// The SASL mechanism of the login that was accepted.
+    /// The SASL mechanism of the accepted login.
     mechanism: &'static str,
     pub(super) vhost: Arc<str>,
     client: Client,
     sessions: Vec<Option<Box<Session>>>,
     pairs: slab::Slab<Pair>,
     waiting: HashMap<Ticket, Waiting>,
-    /// The connection's own queues, and the answers that wait until they are gone.
+    /// The exclusive queues of the connection, and the answers that wait for their deletion.
     own: OwnQueues<Farewell>,
     /// Links with something to do at the end of the turn.
     touched: Vec<(u16, u32)>,
-    /// Links that read streams and wait for room, in the order in which they go on.
+    /// Links that read streams and wait for room, in the order in which they continue.
     without_room: VecDeque<(u16, u32)>,
     follow: Follow<Asked>,
-    /// Memory of a resolved DISPOSITION.
+    /// The memory for a resolved DISPOSITION.
     runs: Vec<amqp10::Run>,
-    /// Publishing is stopped by an alarm or by a stopping node.
+    /// Publishing is stopped by an alarm, or because the node is stopping.
     blocked: bool,
-    /// Bytes of unwritten output from which on no input is taken.
+    /// No input is taken from this number of unwritten bytes on.
     output_max: usize,
 }
 
@@ -215,18 +216,18 @@ impl Gate {
         }
     }
 
-    /// The sans-IO connection: its output is to be written, its input to be split.
+    /// Returns the sans-IO connection. The caller writes its output and splits its input.
     pub fn connection(&mut self) -> &mut Connection {
         &mut self.conn
     }
 
-    /// Whether nothing has come from the client.
+    /// Returns true if nothing has arrived from the client.
     #[cfg(debug_assertions)]
     pub(super) fn is_new(&self) -> bool {
         self.conn.state() == amqp10::ConnectionState::Header
     }
 
-    /// The same connection for the tests' protocol.
+    /// Returns the gate of the tests' protocol for the same connection.
     #[cfg(debug_assertions)]
     pub(super) fn to_line(&self) -> super::line::Gate {
         super::line::Gate::new(self.id, self.key, self.name.clone())
@@ -260,8 +261,8 @@ impl Gate {
 
     // ---- from the socket --------------------------------------------------------------------------------
 
-    /// Whether the socket is to be read. Deliveries stop at [`OUTPUT_HIGH_WATER`] and the message that crosses it,
-    /// so that only answers can bring the output to the bound. A connection that is done is read for its end.
+    /// Returns true if the socket is to be read. Deliveries stop at [`OUTPUT_HIGH_WATER`] plus the message that exceeds
+    /// it, so only answers can fill the output up to the bound. A connection that is done is read until its end.
     pub fn takes_input(&self) -> bool {
         match self.phase {
             Phase::Done => true,
@@ -270,9 +271,9 @@ impl Gate {
         }
     }
 
-    /// The frames at the start of `input` that are shorter than `large` bytes, as many as are whole and as the connection
-    /// listens to; returns their bytes. What is left begins with a large frame or is the beginning of any, unless nobody
-    /// listens.
+    /// Handles the whole frames at the start of `input` that are shorter than `large` bytes, as long as the phase
+    /// allows input. Returns their length in bytes. The rest starts with a large or incomplete frame, unless input is
+    /// not handled any more.
     pub fn handle_input<'a>(&mut self, input: &'a [u8], large: usize, cx: &mut Cx<'a>) -> usize {
         cx.input = Input::new(input, large, frames::small_frames);
         let mut rest = input;
@@ -290,7 +291,7 @@ impl Gate {
         input.len() - rest.len()
     }
 
-    /// One frame or protocol header, whole and in a buffer that may be kept.
+    /// Handles one whole frame or protocol header, in a buffer that may be retained.
     pub fn handle_frame(&mut self, frame: Bytes, cx: &mut Cx<'_>) {
         self.handle_chunk(Chunk::Owned(frame), cx);
     }
@@ -314,8 +315,8 @@ impl Gate {
             Event::Disposition { session, role: Role::Receiver, settled, state, first, last } => {
                 self.handle_disposition(session, settled, state, (first, last), cx);
             }
-            // A publisher's own word about its deliveries changes nothing (behaviour B.4): where it settles first,
-            // the outcome stands already.
+            // A publisher's DISPOSITION of its own deliveries changes nothing (docs/compatibility.md, Publishing). If
+            // it settles first, the outcome is decided already.
             Event::Disposition { .. } => {}
             Event::Flow { session, link: Some(link), flow } => self.handle_flow(session, link, &flow),
             Event::Flow { session, link: None, .. } => self.touch_session(session),
@@ -338,14 +339,14 @@ impl Gate {
         }
     }
 
-    /// Punishes a violation as far as it reaches.
+    /// Reacts to a violation by ending the link, the session or the connection that it affects.
     fn handle_fault(&mut self, fault: &Fault, cx: &mut Cx<'_>) {
         let mut error = fault.violation.to_error();
         let link = fault.session.zip(fault.link).and_then(|(s, l)| self.conn.session(s)?.link(l));
         if let Some((link, description)) = link.zip(error.description.as_mut()) {
             *description += &format!(" on link '{}'", shown(&link.name));
         }
-        // A management pair is nothing without either of its links (behaviour B.10).
+        // A management pair needs both of its links (docs/compatibility.md, Management over AMQP).
         let radius = match (fault.radius(), fault.session, fault.link) {
             (Radius::Link, Some(session), Some(link))
                 if matches!(self.role(session, link), Some(LinkRole::Requests { .. })) =>
@@ -388,7 +389,7 @@ impl Gate {
         self.role_of(session, link)
     }
 
-    /// The address of a link of this connection in mail.
+    /// Returns the address of a link of this connection in mail.
     fn address(&self, session: u16, link: u32) -> GateAddress {
         GateAddress { connection: self.key, place: place(session, link) }
     }
@@ -431,7 +432,7 @@ impl Gate {
         self.deliver(session, link, lent, cx)
     }
 
-    /// A queue answers a ticket of this connection.
+    /// Handles a queue's answer to a ticket of this connection.
     pub fn handle_ticket(&mut self, ticket: Ticket, effect: Effect, cx: &mut Cx<'_>) {
         cx.tickets.remove(ticket.0);
         if self.own.handle_ticket(ticket) {
@@ -448,21 +449,21 @@ impl Gate {
         }
     }
 
-    /// The catalog answers a ticket of this connection.
+    /// Handles the catalog's answer to a ticket of this connection.
     pub fn handle_answer(&mut self, ticket: Ticket, result: Result<Answer, CatalogError>, cx: &mut Cx<'_>) {
         cx.tickets.remove(ticket.0);
         match self.waiting.remove(&ticket) {
             Some(Waiting::Management { pair, request }) => self.finish_command(pair, request, result, cx),
             Some(Waiting::Making { session, link, attach, step, flow }) => {
-                self.go_on_making((session, link), attach, step, result, cx);
-                // There is somebody to answer it now, or who waits on.
+                self.continue_making((session, link), attach, step, result, cx);
+                // The link has a role now and answers the FLOW, or it still waits and stores the FLOW again.
                 flow.into_iter().for_each(|flow| self.handle_flow(session, link, &flow));
             }
             Some(Waiting::Replies { .. } | Waiting::Login { .. }) | None => {}
         }
     }
 
-    /// The queue that a link of this connection publishes to is gone.
+    /// Called when the queue was deleted to which a link of this connection publishes.
     pub fn handle_target_gone(&mut self, at: u64, queue: &str, cx: &mut Cx<'_>) {
         let (session, link) = parts(at);
         if matches!(self.role(session, link), Some(LinkRole::Intake(_))) {
@@ -470,7 +471,7 @@ impl Gate {
         }
     }
 
-    /// A ticket whose answer comes back to this connection.
+    /// Creates a ticket whose answer returns to this connection.
     fn ticket(&mut self, waiting: Waiting, cx: &mut Cx<'_>) -> Option<Ticket> {
         let ticket = Ticket(cx.tickets.insert(TicketOwner::Connection(self.key))?);
         self.waiting.insert(ticket, waiting);
@@ -479,7 +480,7 @@ impl Gate {
 
     // ---- time -----------------------------------------------------------------------------------------------
 
-    /// When [`Gate::handle_timeout`] has something to do.
+    /// Returns when [`Gate::handle_timeout`] has something to do.
     pub fn next_deadline(&self) -> Option<u64> {
         match self.phase {
             Phase::Handshake | Phase::Login | Phase::Refused => Some(self.handshake_deadline_ms),
@@ -490,9 +491,9 @@ impl Gate {
 
     pub fn handle_timeout(&mut self, cx: &mut Cx<'_>) {
         match self.phase {
-            Phase::Handshake if cx.now_ms >= self.handshake_deadline_ms => self.give_up_handshake(cx),
-            Phase::Login if cx.now_ms >= self.handshake_deadline_ms => self.give_up_login(cx),
-            Phase::Refused if cx.now_ms >= self.handshake_deadline_ms => self.tell_refusal(),
+            Phase::Handshake if cx.now_ms >= self.handshake_deadline_ms => self.time_out_handshake(cx),
+            Phase::Login if cx.now_ms >= self.handshake_deadline_ms => self.time_out_login(cx),
+            Phase::Refused if cx.now_ms >= self.handshake_deadline_ms => self.report_refusal(),
             Phase::Open => {
                 if let Err(fault) = self.conn.handle_timeout(cx.now_ms) {
                     self.handle_fault(&fault, cx);
@@ -503,36 +504,36 @@ impl Gate {
     }
 }
 
-/// For who needs other parts of the gate at the same time.
+/// Returns the role of a link. For callers that need other parts of the gate at the same time.
 fn role_in(sessions: &mut [Option<Box<Session>>], session: u16, link: u32) -> Option<&mut LinkRole> {
     sessions.get_mut(usize::from(session))?.as_mut()?.links.get_mut(link as usize)?.as_mut()
 }
 
-/// A link as one number.
+/// Returns a link as one number.
 fn place(session: u16, link: u32) -> u64 {
     u64::from(session) << 32 | u64::from(link)
 }
 
-/// The session and the link of a [`place`].
+/// Returns the session and the link of a [`place`].
 fn parts(place: u64) -> (u16, u32) {
     ((place >> 32) as u16, place as u32)
 }
 
-/// How much of a name that the client made up is repeated to it and to the log.
+/// The maximum number of characters of a client's name that are repeated to the client and in the log.
 const SHOWN_MAX: usize = 256;
 
-/// A name that the client made up, as it may stand in an error.
+/// Formats a name of the client for an error.
 fn shown(name: &str) -> String {
     name.chars().take(SHOWN_MAX).collect::<String>().escape_default().to_string()
 }
 
-/// An error of the client, as it may stand in the log.
-fn told(error: &AmqpError) -> String {
+/// Formats an error of the client for the log.
+fn shown_error(error: &AmqpError) -> String {
     let description = error.description.as_deref().unwrap_or("no reason given");
     format!("{}: {}", shown(error.condition.as_str()), shown(description))
 }
 
-/// An error with a description.
+/// Creates an error with a description.
 fn error(condition: Symbol, description: impl Into<String>) -> AmqpError {
     AmqpError { condition, description: Some(description.into()), info: None }
 }

@@ -1,50 +1,51 @@
-//! What the address of a link names: format v2, and where the setting permits it, format v1 of RabbitMQ 3.
+//! The node that the address of a link names: format v2, and format v1 of RabbitMQ 3 if the setting permits it
+//! (docs/compatibility.md, Addresses).
 //!
 //! | v1 address | as a target | as a source |
 //! |---|---|---|
 //! | `/queue/Q`, `Q` | the queue, declared if there is none | likewise |
 //! | `/amq/queue/Q` | the queue | likewise |
-//! | `/exchange/X/K` | the exchange, with this routing key | a queue of the connection's own, bound with this key |
+//! | `/exchange/X/K` | the exchange, with this routing key | an exclusive queue, bound with this key |
 //! | `/exchange/X` | the exchange; routing keys are the subjects of the messages | likewise, with an empty key |
 //! | `/topic/K` | the exchange `amq.topic`, with this routing key | likewise |
 //! | `/queue` | the default exchange; routing keys are the subjects of the messages | not an address |
 //!
-//! Each part is percent-decoded, and may hold what it need not encode. A name that starts with `/queues/` or `/exchanges/`
-//! is always of format v2.
+//! Each part is percent-decoded, but its characters need not be encoded. An address that starts with `/queues/` or
+//! `/exchanges/` always has format v2.
 
 use percent_encoding::percent_decode_str;
 
 use super::address::{ADDRESS_MAX, Address, BadAddress};
 
-/// Where `/topic/K` leads.
+/// The exchange of `/topic/K`.
 const TOPIC_EXCHANGE: &str = "amq.topic";
 
-/// What an address names.
+/// The node that an address names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Node {
     Queue {
         name: String,
-        /// Declare it if there is none.
+        /// Declare the queue if it does not exist.
         declare: bool,
     },
     Exchange {
         exchange: String,
-        /// `None`: each message's subject.
+        /// `None`: the key is the subject of each message.
         key: Option<String>,
     },
 }
 
-/// Which format an address has.
+/// The format of an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Format {
     V1,
     V2,
 }
 
-/// Reads the address of a target.
+/// Parses the address of a target.
 ///
 /// # Errors
-/// An address of neither format, or of v1 if that is not permitted.
+/// The address has neither format, or it has format v1 and that is not permitted.
 pub(super) fn of_target(address: &str, permit_v1: bool) -> Result<(Node, Format), BadAddress> {
     match Address::parse(address) {
         Ok(Address::Queue(name)) => Ok((Node::Queue { name, declare: false }, Format::V2)),
@@ -55,10 +56,10 @@ pub(super) fn of_target(address: &str, permit_v1: bool) -> Result<(Node, Format)
     }
 }
 
-/// Reads the address of a source.
+/// Parses the address of a source.
 ///
 /// # Errors
-/// As [`of_target`]; in format v2 only a queue is a source.
+/// The same as for [`of_target`]. In format v2, only a queue can be a source.
 pub(super) fn of_source(address: &str, permit_v1: bool) -> Result<(Node, Format), BadAddress> {
     if let Ok(Address::Queue(name)) = Address::parse(address) {
         return Ok((Node::Queue { name, declare: false }, Format::V2));
@@ -100,7 +101,7 @@ fn parse_v1(address: &str) -> Option<Node> {
     }
 }
 
-/// A name: not empty, and no path.
+/// Decodes a name, which must not be empty or contain a slash.
 fn part(encoded: &str) -> Option<String> {
     decoded(encoded).filter(|name| !name.is_empty() && !encoded.contains('/'))
 }
@@ -122,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn every_form_of_v1() {
+    fn every_form_of_v1_is_parsed() {
         for (address, target, source) in [
             ("q", queue("q", true), queue("q", true)),
             ("a b", queue("a b", true), queue("a b", true)),
@@ -141,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn v2_comes_first_and_is_all_that_is_taken_by_default() {
+    fn v2_takes_precedence_and_v1_needs_the_setting() {
         let v2 = |node: Option<Node>| node.map(|node| (node, Format::V2));
         for permit_v1 in [false, true] {
             assert_eq!(of_target("/queues/q", permit_v1).ok(), v2(queue("q", false)));
@@ -158,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_of_neither_format_is_refused() {
+    fn an_address_of_neither_format_is_refused() {
         for address in [
             "",
             "/",

@@ -1,4 +1,4 @@
-//! Login and OPEN (behaviour B.1).
+//! Login and OPEN (docs/compatibility.md, Connections).
 
 use amqp10::sasl::{self, parse_plain};
 use amqp10::{AmqpError, ConnectionState, Map, Open, SaslCode, SaslInit, Symbol, Value, condition};
@@ -6,17 +6,17 @@ use amqp10::{AmqpError, ConnectionState, Map, Open, SaslCode, SaslInit, Symbol, 
 use queue::Ticket;
 
 use super::ends::Farewell;
-use super::{Client, Cx, Gate, Phase, Waiting, error, shown, told};
+use super::{Client, Cx, Gate, Phase, Waiting, error, shown, shown_error};
 use crate::PEER;
 use crate::access::{Credentials, Identity, Login, LoginRefused, Verb};
 use crate::settings::SLUICE_VERSION;
 
-/// OPEN's hostname names a virtual host in this form; any other is the default one.
+/// The hostname in OPEN names a virtual host in this form. Any other hostname means the default virtual host.
 const VHOST_PREFIX: &str = "vhost:";
 
-/// A refused login is told after this long, so that guessing passwords is slow (behaviour B.1; the reference waits as
-/// long). It does not outlast the handshake timeout: who guesses may keep a connection no longer than who is silent. Over
-/// many connections at once, `access::guesses` bounds it.
+/// The delay before a refused login is reported, in milliseconds. It makes guessing passwords slow, and RabbitMQ waits
+/// as long. The delay ends with the handshake timeout, so that a guesser cannot keep a connection longer than a silent
+/// client. `access::guesses` bounds guessing over many connections.
 const REFUSAL_DELAY_MS: u64 = 3000;
 
 impl Gate {
@@ -31,7 +31,7 @@ impl Gate {
         self.conn.sasl_mechanisms(mechanisms);
     }
 
-    /// Asks who the client is. Nothing more of what it sends is looked at before the answer comes.
+    /// Starts a login check. No more input is handled before the result arrives.
     pub(super) fn handle_sasl_init(&mut self, init: &SaslInit, cx: &mut Cx<'_>) {
         let response = init.initial_response.as_ref().map_or(&[][..], |r| r.expose());
         let anonymous = cx.settings.anonymous_login_user.clone();
@@ -57,11 +57,11 @@ impl Gate {
                 self.phase = Phase::Login;
                 cx.post.logins.push((ticket, Login { credentials, from: self.peer, at_ms: cx.now_ms }));
             }
-            None => self.refuse_login("no more requests on this shard", cx),
+            None => self.refuse_login("too many requests in flight on this shard", cx),
         }
     }
 
-    /// The answer to the question who the client is. One that comes too late finds nobody.
+    /// Called with the result of a login check. A late result has no effect.
     pub fn handle_login(&mut self, ticket: Ticket, result: Result<Identity, LoginRefused>, cx: &mut Cx<'_>) {
         cx.tickets.remove(ticket.0);
         let Some(Waiting::Login { mechanism, name }) = self.waiting.remove(&ticket) else { return };
@@ -87,8 +87,8 @@ impl Gate {
         self.handshake_deadline_ms = self.handshake_deadline_ms.min(cx.now_ms + REFUSAL_DELAY_MS);
     }
 
-    /// Nobody has said in time who the client is: it may try again [5.3.3.6].
-    pub(super) fn give_up_login(&mut self, cx: &mut Cx<'_>) {
+    /// Called when the login was not checked in time. The client may try again [5.3.3.6].
+    pub(super) fn time_out_login(&mut self, cx: &mut Cx<'_>) {
         let ms = cx.settings.handshake_timeout_ms;
         cx.counters.auth_attempts_failed += 1;
         tracing::warn!(
@@ -100,19 +100,19 @@ impl Gate {
         self.phase = Phase::Done;
     }
 
-    pub(super) fn tell_refusal(&mut self) {
+    pub(super) fn report_refusal(&mut self) {
         self.conn.sasl_outcome(SaslCode::Auth);
         self.phase = Phase::Done;
     }
 
-    pub(super) fn give_up_handshake(&mut self, cx: &mut Cx<'_>) {
+    pub(super) fn time_out_handshake(&mut self, cx: &mut Cx<'_>) {
         let ms = cx.settings.handshake_timeout_ms;
         let reason = format!("no OPEN within the handshake timeout of {ms} ms");
         self.fail(error(condition::RESOURCE_LIMIT_EXCEEDED, reason), cx);
     }
 
-    /// Whether the protocol has got so far that an error can be sent.
-    pub(super) fn can_be_told(&self) -> bool {
+    /// Returns true if the state of the protocol allows sending an error.
+    pub(super) fn can_send_error(&self) -> bool {
         matches!(self.conn.state(), ConnectionState::Opening | ConnectionState::Opened)
     }
 
@@ -124,7 +124,7 @@ impl Gate {
             self.fail(refused, cx);
             return;
         }
-        self.conn.open(our_open(cx));
+        self.conn.open(open_frame(cx));
         self.phase = Phase::Open;
         tracing::info!(
             target: PEER,
@@ -149,23 +149,23 @@ impl Gate {
         Ok(())
     }
 
-    /// An error during OPEN is told in OPEN and CLOSE instead of by silence.
+    /// Sends OPEN if it has not been sent, so that a CLOSE with the error can follow.
     pub(super) fn send_open_if_needed(&mut self, cx: &Cx<'_>) {
         if self.phase == Phase::Handshake && self.conn.state() == ConnectionState::Opening {
-            self.conn.open(our_open(cx));
+            self.conn.open(open_frame(cx));
         }
     }
 
     pub(super) fn handle_close(&mut self, error: Option<&AmqpError>, cx: &mut Cx<'_>) {
         if let Some(error) = error {
-            tracing::info!(target: PEER, connection = %self.name, "client closed the connection: {}", told(error));
+            tracing::info!(target: PEER, connection = %self.name, "client closed the connection: {}", shown_error(error));
         }
         if self.phase == Phase::Done {
             return;
         }
         self.drop_all_sessions(true, cx);
         self.own.delete_all(self.key, cx);
-        // Exclusive and dynamic queues are gone before CLOSE is answered (house.md section 5).
+        // Exclusive and dynamic queues are deleted before CLOSE is answered. See [`crate::farewell`].
         self.bid_farewell(Farewell::Close, 0, cx);
     }
 
@@ -176,7 +176,7 @@ impl Gate {
     }
 }
 
-fn our_open(cx: &Cx<'_>) -> Open {
+fn open_frame(cx: &Cx<'_>) -> Open {
     let mut properties = Map::new();
     let mut put =
         |key: &'static str, value: &str| properties.insert(Symbol::from_static(key), Value::from(value));

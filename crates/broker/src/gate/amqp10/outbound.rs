@@ -1,4 +1,5 @@
-//! Consuming links (behaviour B.5, A.6): deliveries out, settlements in. What a consumer needs in any protocol is in `outlet`.
+//! Consuming links: deliveries to the client and settlements from it (docs/compatibility.md, Consuming and Credit).
+//! [`crate::outlet`] does what every consumer needs, in every protocol.
 
 use amqp10::session::OUTPUT_HIGH_WATER;
 use amqp10::{
@@ -15,18 +16,18 @@ use crate::cx::Cx;
 use crate::ids::QueueId;
 use crate::outlet::{Outlet, Word};
 
-/// The link state of a single active consumer: whether this is it (behaviour B.6).
+/// The link property that says whether this is the single active consumer (docs/compatibility.md, Consuming).
 const ACTIVE: &str = "rabbitmq:active";
 
 /// A consuming link.
 #[derive(Debug)]
 pub(super) struct Consuming {
     pub outlet: Outlet<Settlement>,
-    /// The request, until the queue has answered it.
+    /// The ATTACH, until the queue has answered it.
     pub attach: Option<Box<Attach>>,
 }
 
-/// What the client said of deliveries that it has not settled itself: it waits until we settle.
+/// The client's outcome for deliveries that it has not settled itself. It waits until the broker settles.
 #[derive(Debug)]
 pub(super) struct Settlement {
     first_id: u32,
@@ -35,26 +36,26 @@ pub(super) struct Settlement {
 }
 
 impl Gate {
-    /// The client's FLOW on a link.
+    /// Handles the client's FLOW on a link.
     pub(super) fn handle_flow(&mut self, session: u16, link: u32, flow: &Flow) {
         match self.role(session, link) {
             Some(LinkRole::Outlet(link)) => link.outlet.handle_flow(flow.drain, flow.echo),
-            // Nothing is ever available on a link of responses or of replies.
+            // Nothing is ever available on a link for responses or replies.
             Some(LinkRole::Responses { .. } | LinkRole::Replies(_)) if flow.drain || flow.echo => {
                 self.conn.report_credit(session, link, 0, flow.drain);
             }
-            None => self.put_off_flow((session, link), flow),
+            None => self.defer_flow((session, link), flow),
             _ => {}
         }
         self.touch(session, link);
-        // The window may have opened for others, too.
+        // The window may have opened for other links, too.
         if self.conn.session(session).is_some_and(|s| s.remote_incoming_window() > 0) {
             self.touch_session(session);
         }
     }
 
-    /// Asks the queue for what client and settings allow.
-    pub(super) fn bridge(&mut self, session: u16, link: u32, cx: &mut Cx<'_>) {
+    /// Asks the queue for as much as the client and the settings allow.
+    pub(super) fn grant_queue_credit(&mut self, session: u16, link: u32, cx: &mut Cx<'_>) {
         let Some(s) = self.conn.session(session) else { return };
         let Some(l) = s.link(link) else { return };
         let client_credit = l.sender_credit().credit();
@@ -63,8 +64,9 @@ impl Gate {
         link.outlet.poll_grant(client_credit, blocked, cx);
     }
 
-    /// Has the next link go on that reads a stream and waits for room: each in its turn.
-    pub(super) fn go_on_reading(&mut self, cx: &mut Cx<'_>) {
+    /// Continues the next link that reads a stream and waits for room. The links are served in the order in which they
+    /// began to wait.
+    pub(super) fn resume_reading(&mut self, cx: &mut Cx<'_>) {
         let waits = |session, link| match self.role_of(session, link) {
             Some(LinkRole::Outlet(link)) => link.outlet.waits_for_room(),
             _ => false,
@@ -73,11 +75,11 @@ impl Gate {
         let Some(at) = self.without_room.iter().position(is_next) else { return };
         let Some((session, link)) = self.without_room.remove(at) else { return };
         if let Some(LinkRole::Outlet(link)) = self.role(session, link) {
-            link.outlet.go_on(cx);
+            link.outlet.resume(cx);
         }
     }
 
-    /// The consumers of this connection that read streams.
+    /// Returns the consumers of this connection that read streams.
     pub fn stream_consumers(&self) -> impl Iterator<Item = (QueueId, ConsumerId)> {
         let links = self.sessions.iter().flatten().flat_map(|session| session.links.iter().flatten());
         links.filter_map(|role| match role {
@@ -128,19 +130,20 @@ impl Gate {
                 let (condition, reason) = refused_by_queue(Refusal::Damaged, &outlet.queue_name, &self.vhost);
                 return self.detach(session, link, error(condition, reason), cx);
             }
-            // No queue takes back what a client of this protocol holds.
+            // No queue takes deliveries back from a client of this protocol.
             Some(Word::Gone(_) | Word::Revoked { .. }) | None => {}
         }
         self.touch(session, link);
     }
 
-    /// Settles deliveries for a client that has said what became of them and waits for it.
+    /// Settles deliveries for a client that has sent their outcome and waits for the settlement.
     pub(super) fn put_settlement(&mut self, session: u16, settlement: &Settlement) {
         let Settlement { first_id, last_id, state } = settlement;
         self.conn.disposition(session, Role::Sender, (*first_id, *last_id), true, state);
     }
 
-    /// Sends a delivery. Returns false if it comes from a stream and there is no room for it: it is to be offered again.
+    /// Sends a delivery. Returns false if it comes from a stream and there is no room for it. It must then be offered
+    /// again.
     pub(super) fn deliver(&mut self, session: u16, link: u32, lent: Lent<'_>, cx: &mut Cx<'_>) -> bool {
         let Lent { number, seq, message, delivery_count, redelivered, .. } = lent;
         let Gate { sessions, conn, without_room, .. } = self;
@@ -158,7 +161,7 @@ impl Gate {
         let head = cx.heads.head(message, delivery_count, redelivered, offset);
         let (of, from) = message.bare_in();
         let bare = Part { of, from };
-        // Only from a stream: a queue passes over the consumer instead.
+        // This happens for streams only: a queue skips the consumer instead.
         if let Some(max) = max
             && (head.len() + bare.len()) as u64 > max
         {
@@ -172,7 +175,7 @@ impl Gate {
         let outgoing = Outgoing {
             tag: Tag::from_number(number),
             settled,
-            // A queue has given up what is settled, and a stream's reader never goes back.
+            // A queue has given up settled messages, and the reader of a stream never goes back.
             irrevocable: settled || offset.is_some(),
             message_format: 0,
             head,
@@ -188,7 +191,7 @@ impl Gate {
         true
     }
 
-    /// The client says what became of deliveries (behaviour B.5).
+    /// Handles the client's outcome for deliveries (docs/compatibility.md, Consuming).
     pub(super) fn handle_disposition(
         &mut self,
         session: u16,
@@ -210,7 +213,7 @@ impl Gate {
         self.conn.resolve(session, first, last, true, &mut runs);
         for run in &runs {
             let Some(LinkRole::Outlet(link)) = self.role(session, run.link) else { continue };
-            // A client that has not settled waits for us to settle, and we for the queue.
+            // A client that has not settled waits for the broker to settle, and the broker waits for the queue.
             let asked = state.as_ref().filter(|_| !settled).map(|state| Settlement {
                 first_id: run.first_id,
                 last_id: run.last_id,
@@ -224,34 +227,35 @@ impl Gate {
     }
 }
 
-/// Whether the next delivery of a stream can leave on this session now: otherwise it had better stay where it was read.
+/// Returns true if the next delivery of a stream can leave on this session now. Otherwise it stays where it was read
+/// (docs/decisions/0024).
 fn has_room(conn: &Connection, session: u16) -> bool {
     let session = conn.session(session);
     let is_open = session.is_some_and(|s| s.pending_len() == 0 && s.remote_incoming_window() > 0);
     is_open && conn.output_len() < OUTPUT_HIGH_WATER
 }
 
-/// What a client's delivery state says to the queue; nothing if it is not final. An error is a condition and what is
-/// wrong.
+/// Converts a client's delivery state into an outcome for the queue. Returns `None` if the state is not final. An error
+/// is a condition and a description.
 fn outcome(settled: bool, state: Option<&DeliveryState>) -> Result<Option<Outcome>, (Symbol, String)> {
     Ok(Some(match state {
         Some(DeliveryState::Accepted) => Outcome::Accepted,
         Some(DeliveryState::Rejected(_)) => Outcome::Rejected,
         Some(DeliveryState::Released) => Outcome::Released,
-        // [3.4] Settled without a state: the default outcome of our source.
+        // [3.4] Settled without a state: the default outcome of the broker's source.
         None if settled => Outcome::Released,
         Some(DeliveryState::Modified(modified)) => Outcome::Modified {
             failed: modified.delivery_failed.unwrap_or(false),
             undeliverable_here: modified.undeliverable_here.unwrap_or(false),
             annotations: annotations(modified)?,
         },
-        // Not final, and nothing that we keep.
+        // Not final, and nothing that the broker stores.
         None | Some(DeliveryState::Received(_)) if !settled => return Ok(None),
         _ => return Err((condition::INVALID_FIELD, "unrecognised delivery state".to_owned())),
     }))
 }
 
-/// [3.4.5] What the client wants to set on the message.
+/// [3.4.5] Returns the annotations that the client sets on the message.
 fn annotations(modified: &Modified) -> Result<Option<Box<Annotations>>, (Symbol, String)> {
     let Some(map) = &modified.message_annotations else { return Ok(None) };
     match Annotations::from_map(map) {
@@ -269,7 +273,7 @@ fn annotations(modified: &Modified) -> Result<Option<Box<Annotations>>, (Symbol,
     }
 }
 
-/// The one table from a queue's refusal to this protocol's condition and words.
+/// Maps a queue's refusal to a condition and a description.
 pub(super) fn refused_by_queue(why: Refusal, queue: &str, vhost: &str) -> (Symbol, String) {
     match why {
         Refusal::NotFound => (condition::NOT_FOUND, format!("no queue '{queue}' in vhost '{vhost}'")),
@@ -279,7 +283,7 @@ pub(super) fn refused_by_queue(why: Refusal, queue: &str, vhost: &str) -> (Symbo
         ),
         Refusal::LockedQueue => (
             condition::RESOURCE_LOCKED,
-            format!("queue '{queue}' in vhost '{vhost}' is another connection's own"),
+            format!("queue '{queue}' in vhost '{vhost}' is exclusive to another connection"),
         ),
         Refusal::InUse => {
             (condition::PRECONDITION_FAILED, format!("queue '{queue}' in vhost '{vhost}' is in use"))
@@ -289,11 +293,11 @@ pub(super) fn refused_by_queue(why: Refusal, queue: &str, vhost: &str) -> (Symbo
         }
         Refusal::NotSupported => (
             condition::NOT_IMPLEMENTED,
-            format!("queue '{queue}' in vhost '{vhost}' is of a type that does not do this"),
+            format!("queue '{queue}' in vhost '{vhost}' has a type that does not support this"),
         ),
         Refusal::Unavailable => (
             condition::INTERNAL_ERROR,
-            format!("queue '{queue}' in vhost '{vhost}' cannot be opened: the disk refuses"),
+            format!("queue '{queue}' in vhost '{vhost}' cannot be opened: the disk has failed"),
         ),
         Refusal::Damaged => {
             (condition::INTERNAL_ERROR, format!("queue '{queue}' in vhost '{vhost}' is damaged on the disk"))

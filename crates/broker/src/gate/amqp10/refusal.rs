@@ -1,10 +1,10 @@
-//! How an ATTACH is turned down.
+//! The refusal of an ATTACH.
 
 use amqp10::{AmqpError, Attach, Symbol, condition};
 
 use super::{error, shown};
 
-/// How an attach is turned down.
+/// The error with which an ATTACH is refused. It ends the link or the session.
 pub(super) enum Refused {
     Link(AmqpError),
     Session(AmqpError),

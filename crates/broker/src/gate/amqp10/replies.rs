@@ -1,5 +1,6 @@
-//! Direct reply-to (behaviour B.7): links that are their own queue. Whoever asks gets an address of his own; an
-//! answer to it is delivered if the link has credit, else dropped and counted. Nothing waits and nothing is stored.
+//! Direct reply-to: links that act as their own queue (docs/compatibility.md, Dynamic nodes). Each requester gets
+//! an address of its own. A reply to it is delivered if the link has credit; otherwise it is dropped and counted.
+//! Nothing waits and nothing is stored.
 
 use std::hash::BuildHasher as _;
 
@@ -16,16 +17,16 @@ use crate::access::{Resource, Verb};
 use crate::intake::Target;
 use crate::reply_to::ReplyTo;
 
-/// The capability by which a client asks for such a link.
+/// The capability by which a client asks for a link that takes replies.
 const VOLATILE_QUEUE: &str = "rabbitmq:volatile-queue";
 
 /// A link that takes replies.
 #[derive(Debug)]
 pub(super) struct Replies {
     pub to: ReplyTo,
-    /// Replies sent on it: their tags.
+    /// The number of replies sent on the link. It makes their tags.
     sent: u64,
-    /// The largest delivery the client takes; 0 is any.
+    /// The largest delivery that the client accepts, in bytes. 0: any size.
     max_message_size: u64,
 }
 
@@ -58,7 +59,7 @@ impl Gate {
         }
         let address = self.address(session, link);
         let outlet = cx.consumers.insert(address).ok_or_else(|| {
-            Refused::Link(error(condition::RESOURCE_LIMIT_EXCEEDED, "no more consumers on this shard"))
+            Refused::Link(error(condition::RESOURCE_LIMIT_EXCEEDED, "too many consumers on this shard"))
         })?;
         let to = ReplyTo { outlet: ConsumerId(outlet), key: cx.reply_keys.hash_one(outlet) };
         let name = to.name();
@@ -73,7 +74,8 @@ impl Gate {
         Ok(())
     }
 
-    /// A link to the address of another one's replies: its shard is asked first whether there is one.
+    /// Attaches a link to the address of another link's replies. The shard of that link is asked first whether it
+    /// exists.
     pub(super) fn probe_replies(
         &mut self,
         session: u16,
@@ -84,13 +86,16 @@ impl Gate {
     ) -> Result<(), Refused> {
         let waiting = Waiting::Replies { session, link, attach: Box::new(attach.clone()), to };
         let ticket = self.ticket(waiting, cx).ok_or_else(|| {
-            Refused::Link(error(condition::RESOURCE_LIMIT_EXCEEDED, "no more requests on this shard"))
+            Refused::Link(error(
+                condition::RESOURCE_LIMIT_EXCEEDED,
+                "too many requests in flight on this shard",
+            ))
         })?;
         cx.post.probe(&self.vhost, to, ticket);
         Ok(())
     }
 
-    /// The shard has answered.
+    /// Called when the shard has answered.
     pub(super) fn finish_probe(
         &mut self,
         (session, link): (u16, u32),
@@ -133,16 +138,16 @@ impl Gate {
         Ok(())
     }
 
-    /// Whether the link at this place takes the replies to this name.
+    /// Returns true if the link at this place takes the replies to this name.
     pub fn takes_replies(&self, at: u64, vhost: &str, to: ReplyTo) -> bool {
         *self.vhost == *vhost && matches!(self.role_at(at), Some(LinkRole::Replies(r)) if r.to == to)
     }
 
-    /// A reply: to be delivered now or never. Whoever sent it is told that it was accepted either way.
+    /// Delivers a reply now or drops it. The publisher receives an accepting receipt in both cases.
     pub fn handle_reply(&mut self, at: u64, message: &Message, cx: &mut Cx<'_>) -> Verdict {
         let (session, link) = parts(at);
         let credit = self.conn.session(session).filter(|s| {
-            // As many as a queue would have sent ahead may wait for a client that does not read.
+            // As many replies as a queue would have sent ahead may wait for a client that does not read.
             s.pending_len() < cx.settings.max_queue_credit.max(1) as usize
         });
         let credit = credit.and_then(|s| s.link(link)).map_or(0, |l| l.sender_credit().credit());

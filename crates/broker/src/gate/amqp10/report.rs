@@ -1,4 +1,4 @@
-//! What a connection looks like to people.
+//! How a connection is shown to people.
 
 use std::sync::Arc;
 
@@ -13,12 +13,12 @@ use crate::explain::{ConnectionFacts, LinkFacts, Place, Role, Wanted};
 use crate::intake::Target;
 
 impl Gate {
-    /// Sessions that are open.
+    /// Returns the number of open sessions.
     pub fn session_count(&self) -> usize {
         self.sessions.iter().flatten().count()
     }
 
-    /// A row for listings; `None` before OPEN.
+    /// Returns a row for listings, or `None` before OPEN.
     pub fn report(&self, node: &Arc<str>, recv_bytes: u64, send_bytes: u64) -> Option<ConnectionRow> {
         if self.phase != Phase::Open {
             return None;
@@ -46,8 +46,8 @@ impl Gate {
         })
     }
 
-    /// What may stop its links; `None` before OPEN. `unwritten_bytes` are those that the socket has not taken,
-    /// `incomplete_bytes` those of a frame whose end has not come.
+    /// Returns what may stop the links, or `None` before OPEN. `unwritten_bytes` are the bytes that the socket
+    /// has not accepted, `incomplete_bytes` those of an incomplete frame.
     pub fn facts(&self, unwritten_bytes: u64, incomplete_bytes: u64) -> Option<ConnectionFacts> {
         if self.phase != Phase::Open {
             return None;
@@ -55,13 +55,13 @@ impl Gate {
         let links = self.conn.sessions().flat_map(|(number, session)| {
             session.links().filter_map(move |(handle, link)| {
                 let role = self.role_of(number, handle);
-                let waits = self.attaches_late(number, handle);
+                let waits = self.is_attach_pending(number, handle);
                 let (answered, role) = match role {
                     Some(LinkRole::Outlet(link)) => (link.outlet.is_answered(), link.outlet.facts()),
                     Some(LinkRole::Intake(intake)) => (true, intake.facts()),
                     Some(LinkRole::Replies(_)) => (true, Role::Replies),
                     Some(LinkRole::Requests { .. } | LinkRole::Responses { .. }) => (true, Role::Management),
-                    // A dynamic link, or one to an address of replies.
+                    // A dynamic link, or a link to a reply address.
                     None if waits => (false, Role::Management),
                     None => return None,
                 };
@@ -98,7 +98,7 @@ impl Gate {
         })
     }
 
-    /// Whether the connection matters for what is to be explained.
+    /// Returns true if the connection matters for the explanation.
     pub fn is_wanted(&self, wanted: &Wanted) -> bool {
         match wanted {
             Wanted::Connection(name) => *self.name == **name,
@@ -113,8 +113,8 @@ impl Gate {
         }
     }
 
-    /// Whether the answer to its ATTACH waits for the catalog or for another shard.
-    fn attaches_late(&self, session: u16, link: u32) -> bool {
+    /// Returns true if the answer to the link's ATTACH waits for the catalog or for another shard.
+    fn is_attach_pending(&self, session: u16, link: u32) -> bool {
         self.waiting.values().any(|waiting| match waiting {
             Waiting::Making { session: s, link: l, .. } | Waiting::Replies { session: s, link: l, .. } => {
                 (*s, *l) == (session, link)
@@ -123,7 +123,8 @@ impl Gate {
         })
     }
 
-    /// Deliveries of a session that wait for its client, and links that wait to read more of a stream.
+    /// Returns the number of deliveries of a session that wait for its client, plus its links that wait to
+    /// read more of a stream.
     fn pending(&self, number: u16, session: &amqp10::Session) -> u64 {
         let readers = self.without_room.iter().filter(|(of, _)| *of == number).count();
         (session.pending_len() + readers) as u64
@@ -151,7 +152,7 @@ impl Gate {
     }
 }
 
-/// The delivery-count and the credit of a link.
+/// Returns the delivery-count and the credit of a link.
 fn counts(link: &amqp10::Link) -> (u32, u32) {
     match link.is_sending() {
         false => (link.receiver_credit().delivery_count(), link.receiver_credit().credit()),
@@ -193,7 +194,8 @@ fn link_row(handle: u32, link: &amqp10::Link, role: Option<&LinkRole>) -> LinkRo
     }
 }
 
-/// The address that a publisher attached to; none for the anonymous terminus.
+/// Returns the address that a publisher attached to. It is `None` for the anonymous terminus, and for an
+/// exchange without a key.
 fn target_address(target: &Target) -> Option<String> {
     let Target::Route { route, .. } = target else { return None };
     let (exchange, key) = (route.exchange(), route.keys().first().map_or("", |key| key));

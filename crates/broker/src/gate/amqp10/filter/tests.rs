@@ -9,7 +9,7 @@ fn symbol(text: &str) -> Value {
     Value::Symbol(Symbol::from(text.to_owned()))
 }
 
-/// A filter whose name is no matter.
+/// A filter whose name does not matter.
 fn filter(descriptor: impl Into<Value>, value: impl Into<Value>) -> (Value, Value) {
     named("f", descriptor, value)
 }
@@ -44,7 +44,8 @@ fn take(filters: &[(Value, Value)]) -> Accepted {
     accept(Some(&Map(filters.to_vec())), NOW_MS).unwrap()
 }
 
-/// That of these filters exactly those are accepted, as they were written; and what they come to.
+/// Asserts that exactly the filters at `places` are accepted, as they were written. Returns the
+/// resulting replay.
 #[track_caller]
 fn accepts(filters: &[(Value, Value)], places: &[usize]) -> Replay {
     let accepted = take(filters);
@@ -54,7 +55,7 @@ fn accepts(filters: &[(Value, Value)], places: &[usize]) -> Replay {
 }
 
 #[test]
-fn without_filters_what_comes_next_is_shown() {
+fn without_filters_a_consumer_starts_at_the_end() {
     for asked in [None, Some(&Map::new())] {
         let Accepted { replay, filters, left_out } = accept(asked, NOW_MS).unwrap();
         assert_eq!(left_out, []);
@@ -63,7 +64,7 @@ fn without_filters_what_comes_next_is_shown() {
 }
 
 #[test]
-fn offsets() {
+fn every_form_of_an_offset_is_read() {
     let minute = Start::Time(NOW_MS - 60_000);
     let cases = [
         (Value::from("first"), Start::First),
@@ -90,7 +91,7 @@ fn offsets() {
 }
 
 #[test]
-fn what_is_no_place_in_a_stream_is_left_out() {
+fn an_offset_of_the_wrong_type_is_left_out() {
     for value in
         [Value::Int(-1), Value::Boolean(true), Value::Null, Value::Double(1.0), Value::List(Vec::new())]
     {
@@ -124,7 +125,7 @@ fn of_two_offsets_the_first_counts_and_both_are_accepted() {
 }
 
 #[test]
-fn bloom_filters() {
+fn bloom_filters_are_read() {
     let values = |value: Value| filter(symbol("rabbitmq:stream-filter"), value);
     let unfiltered = |value: bool| filter(symbol("rabbitmq:stream-match-unfiltered"), value);
     let bloom = |words: &[&str], unfiltered| {
@@ -139,7 +140,7 @@ fn bloom_filters() {
     assert_eq!(accepts(&[values("a".into()), unfiltered(true)], &[0, 1]).bloom, bloom(&["a"], true));
     assert_eq!(accepts(&[unfiltered(false), values("a".into())], &[0, 1]).bloom, bloom(&["a"], false));
     assert_eq!(accepts(&[values("a".into()), values("b".into())], &[0, 1]).bloom, bloom(&["a"], false));
-    assert_eq!(accepts(&[unfiltered(true)], &[0]).bloom, None, "alone it says nothing");
+    assert_eq!(accepts(&[unfiltered(true)], &[0]).bloom, None, "it has no effect alone");
     for wrong in [symbol("a"), Value::Null, Value::Uint(1)] {
         assert_eq!(accepts(&[values(wrong)], &[]).bloom, None);
     }
@@ -147,7 +148,7 @@ fn bloom_filters() {
     assert_eq!(accepts(&[values("a".into()), no_boolean], &[0]).bloom, bloom(&["a"], false));
 }
 
-/// What a consumer sees of the messages with these subjects.
+/// Returns the filter of fields that these filters make together.
 fn fields(filters: &[(Value, Value)]) -> Filter {
     let mut expected = FieldFilter::default();
     for (_, filter) in filters {
@@ -163,7 +164,7 @@ fn fields(filters: &[(Value, Value)]) -> Filter {
 }
 
 #[test]
-fn one_filter_of_each_section() {
+fn filters_of_both_sections_are_combined() {
     let both = [subject("a"), application(1)];
     assert_eq!(accepts(&both[..1], &[0]).matching.as_deref(), Some(&fields(&both[..1])));
     assert_eq!(accepts(&both[1..], &[0]).matching.as_deref(), Some(&fields(&both[1..])));
@@ -174,12 +175,12 @@ fn one_filter_of_each_section() {
     assert_eq!(
         accepts(&wrong, &[0]).matching.as_deref(),
         Some(&fields(&wrong[..1])),
-        "the other takes its place"
+        "the valid filter is in place"
     );
 }
 
 #[test]
-fn a_filter_of_fields_that_is_none_is_left_out() {
+fn an_invalid_filter_of_fields_is_left_out() {
     let many: Map = (0..17).map(|i| (format!("k{i}"), 1u32)).collect();
     for value in
         [Value::from(Map::new()), many.into(), Value::Null, "subject".into(), Value::List(Vec::new())]
@@ -229,7 +230,7 @@ fn fields_and_expressions_exclude_each_other() {
 }
 
 #[test]
-fn a_selector_says_everything_at_once() {
+fn a_selector_sets_start_chunks_and_filter() {
     let text = "\"x-stream-offset\" >= 7 AND \"x-stream-filter-value\" IN ('a', 'b') AND k = 1";
     let filter = Filter::Sql(SqlFilter::parse(text, Dialect::Selector).unwrap());
     let values = |values: [&str; 2], unfiltered| BloomFilter {
@@ -248,7 +249,7 @@ fn a_selector_says_everything_at_once() {
     for said in [[selector(text), offset("first"), chunks.clone()], [offset("first"), chunks, selector(text)]]
     {
         let replay = accepts(&said, &[0, 1, 2]);
-        assert_eq!(replay.start, Start::First, "what is said of the place itself counts");
+        assert_eq!(replay.start, Start::First, "the filter for the offset takes precedence");
         assert_eq!(replay.bloom.as_deref(), Some(&values(["b", "c"], false)));
         assert_eq!(replay.matching.as_deref(), Some(&filter));
     }
@@ -281,7 +282,7 @@ fn a_selector_that_cannot_be_read_refuses_the_consumer() {
 }
 
 #[test]
-fn why_a_filter_is_left_out_is_told() {
+fn the_reason_for_leaving_a_filter_out_is_named() {
     let told = |filters: &[(Value, Value)]| {
         take(filters).left_out.iter().map(LeftOut::to_string).collect::<Vec<_>>()
     };
@@ -302,8 +303,8 @@ fn why_a_filter_is_left_out_is_told() {
             subject("a")
         ]),
         [
-            "filter 'sql-filter' with expression 'a = 1' is left out: another filter is in place that excludes it",
-            "filter 'g' is left out: it is not a described value under a symbol",
+            "filter 'sql-filter' with expression 'a = 1' is left out: it cannot be combined with another filter that is in place",
+            "filter 'g' is left out: its name is not a symbol, or its value is not described",
             "filter 'h' with expression 'y' is left out: descriptor 'no:such' is unknown",
         ]
     );
@@ -314,14 +315,14 @@ fn why_a_filter_is_left_out_is_told() {
 }
 
 #[test]
-fn of_a_queue_that_is_no_stream_every_filter_is_left_out() {
+fn every_filter_of_a_classic_queue_is_left_out() {
     assert_eq!(leave_out(None), []);
     let told: Vec<_> = leave_out(Some(&Map(vec![sql("a = 1")]))).iter().map(LeftOut::to_string).collect();
-    assert_eq!(told, ["filter 'sql-filter' with expression 'a = 1' is left out: the queue is no stream"]);
+    assert_eq!(told, ["filter 'sql-filter' with expression 'a = 1' is left out: the queue is not a stream"]);
 }
 
 #[test]
-fn descriptors_as_symbols() {
+fn descriptors_may_be_symbols() {
     let map: Map = [(Symbol::from_static("subject"), "a")].into_iter().collect();
     let by_symbol = filter(symbol("amqp:properties-filter"), map);
     assert_eq!(accepts(&[by_symbol], &[0]).matching.as_deref(), Some(&fields(&[subject("a")])));
@@ -331,13 +332,13 @@ fn descriptors_as_symbols() {
 }
 
 #[test]
-fn what_we_do_not_know_is_left_out() {
+fn unknown_filters_are_left_out() {
     let unknown = [
         // Not described, in the form that old clients used.
         (symbol("rabbitmq:stream-offset-spec"), Value::from("first")),
         (symbol("rabbitmq:stream-filter"), Value::from("a")),
         (symbol("sql-filter"), Value::from("a = 1")),
-        // Keys are symbols.
+        // Keys must be symbols.
         (Value::from("f"), offset("first").1),
         (symbol("jms-selector"), Value::from("a = 1")),
         named("jms-selector", symbol("apache.org:selector-filter:string"), symbol("a = 1")),
@@ -356,9 +357,9 @@ fn what_we_do_not_know_is_left_out() {
 }
 
 proptest! {
-    /// Whatever is accepted is accepted again, alone, and comes to the same.
+    /// The accepted filters, sent again alone, are all accepted and have the same effect.
     #[test]
-    fn the_answer_asks_for_the_same(picks in proptest::collection::vec(0usize..11, 0..8)) {
+    fn accepted_filters_are_accepted_again(picks in proptest::collection::vec(0usize..11, 0..8)) {
         let all = [
             offset("first"),
             offset(5u32),

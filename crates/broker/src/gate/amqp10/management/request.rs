@@ -1,4 +1,5 @@
-//! Requests and responses of the management node: HTTP-like verbs in AMQP messages (behaviour B.10).
+//! Requests and responses of the management node: HTTP-like verbs in AMQP messages (docs/compatibility.md,
+//! Management over AMQP).
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -14,10 +15,10 @@ use crate::catalog::{
 use crate::gate::amqp10::address::{decode_segment, encode_segment};
 use crate::settings::Settings;
 
-/// What a request with another body, or with several, is told.
+/// The error for a request with another body, or with several.
 const NEEDS_VALUE: &str = "a management request needs one amqp-value as its body";
 
-/// A request under way.
+/// A request in flight.
 #[derive(Debug)]
 pub(in crate::gate::amqp10) struct Pending {
     pub session: u16,
@@ -31,7 +32,7 @@ impl Pending {
     }
 }
 
-/// What is asked for.
+/// The operation of a request.
 #[derive(Debug)]
 pub(in crate::gate::amqp10) enum Verb {
     GetQueue {
@@ -58,14 +59,14 @@ pub(in crate::gate::amqp10) enum Verb {
     ListBindings {
         source: Arc<str>,
         destination: Destination,
-        /// None for all keys.
+        /// `None` for all keys.
         key: Option<Arc<str>>,
     },
-    /// Answered already.
+    /// The request has been answered already.
     Other,
 }
 
-/// A request as far as it can be read.
+/// A request, as far as it can be read.
 #[derive(Debug)]
 pub(super) struct Parsed {
     pub message_id: Option<Value>,
@@ -79,11 +80,11 @@ pub(super) struct Reply {
     body: Value,
 }
 
-/// Reads a request. Its sections may come in any order: some clients send the body first.
+/// Parses a request. Its sections may have any order: some clients send the body first.
 ///
 /// # Errors
-/// Nobody can be answered, or the request is none: the session ends with this reason. What is wrong behind the
-/// properties is answered.
+/// The properties are missing or invalid, so that no response can be sent. The session ends with this reason.
+/// Other errors are answered by a response.
 pub(super) fn parse(message: &[u8], vhost: &Arc<str>) -> Result<Parsed, String> {
     let mut properties: Option<Properties> = None;
     let mut body = None;
@@ -102,7 +103,7 @@ pub(super) fn parse(message: &[u8], vhost: &Arc<str>) -> Result<Parsed, String> 
                 }
             }
             Ok((SectionKind::Properties, _)) => {
-                return Err("a management request needs properties once".into());
+                return Err("a management request must have only one properties section".into());
             }
             Ok((SectionKind::AmqpValue | SectionKind::Data | SectionKind::AmqpSequence, _)) => {
                 fault = Some(NEEDS_VALUE.into());
@@ -122,7 +123,7 @@ pub(super) fn parse(message: &[u8], vhost: &Arc<str>) -> Result<Parsed, String> 
     };
     let verb = match fault {
         Some(reason) => Err(Reply::error(400, reason)),
-        // Clients built on Proton send no body section where they have nothing to say.
+        // Clients built on Proton send no body section for an empty body.
         None => verb(method, to, &body.unwrap_or(Value::Null), vhost),
     };
     Ok(Parsed { verb, message_id: properties.message_id })
@@ -157,7 +158,7 @@ fn verb(method: &str, to: &str, body: &Value, vhost: &Arc<str>) -> Result<Verb, 
     }
 }
 
-/// The fields of a body that is a map, or of none.
+/// Returns the fields of a body that is a map or null.
 fn fields(body: &Value) -> Result<&[(Value, Value)], Reply> {
     match body {
         Value::Map(map) => Ok(&map.0),
@@ -241,7 +242,7 @@ fn set_destination(slot: &mut Option<Destination>, destination: Destination) -> 
     }
 }
 
-/// Parts `name=value`, percent-encoded.
+/// Splits a text into parts `name=value` with percent-encoded values.
 fn parts(text: &str, separator: char) -> impl Iterator<Item = Result<(&str, Arc<str>), Reply>> {
     text.split(separator).filter(|p| !p.is_empty()).map(|part| {
         let bad = || Reply::error(400, format!("bad binding path segment '{part}'"));
@@ -250,7 +251,7 @@ fn parts(text: &str, separator: char) -> impl Iterator<Item = Result<(&str, Arc<
     })
 }
 
-/// What a path or a query says of bindings.
+/// The parts of a binding in a path or a query.
 #[derive(Default)]
 struct BindingParts {
     source: Option<Arc<str>>,
@@ -292,8 +293,8 @@ fn list_bindings(query: &str) -> Result<Verb, Reply> {
     }
 }
 
-/// Names a set of arguments in a path: nothing for none, else 32 bits in URL-safe base64. Opaque to clients,
-/// who take it from `location`.
+/// Returns the name of a set of arguments in a path: empty for no arguments, else 32 bits in URL-safe base64.
+/// It is opaque to clients, which take it from `location`.
 pub(super) fn arguments_hash(arguments: &Arguments) -> String {
     if arguments.is_empty() {
         return String::new();
@@ -303,7 +304,7 @@ pub(super) fn arguments_hash(arguments: &Arguments) -> String {
         encode::put_str(&mut encoded, key);
         encode::put_value(&mut encoded, value);
     }
-    // FNV-1a: the hash must be the same for as long as a client keeps it, also across versions.
+    // FNV-1a: the hash must stay the same while a client keeps it, also across versions.
     let hash = encoded
         .iter()
         .fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(*byte)).wrapping_mul(0x0100_0193));
@@ -329,13 +330,13 @@ impl Reply {
         Self { status: 200, body: Value::Map(map) }
     }
 
-    /// The one table from a catalog's refusal to a status.
+    /// Maps an error of the catalog to a status.
     pub fn from_error(refused: &CatalogError) -> Self {
         let status = match refused {
             CatalogError::PreconditionFailed { .. } | CatalogError::Inequivalent { .. } => 409,
             CatalogError::Forbidden { .. } => 403,
             CatalogError::Busy { .. } => 503,
-            // What is not found is what a binding is to lead from or to: the path is there.
+            // The source or the destination of a binding was not found, but the path exists.
             CatalogError::NotFound { .. } | CatalogError::Locked { .. } | CatalogError::Invalid { .. } => 400,
         };
         Self::error(status, refused.to_string())
@@ -358,7 +359,8 @@ impl Reply {
         Self { status, body: Value::Map(map) }
     }
 
-    /// A link that takes replies looks like a queue that is always empty (behaviour B.7).
+    /// Returns the row of a link that takes replies. It looks like a queue that is always empty
+    /// (docs/compatibility.md, Dynamic nodes).
     pub fn volatile_queue(vhost: &str, name: &str, settings: &Settings) -> Self {
         let fields = [
             ("message_count", Value::Ulong(0)),
@@ -401,7 +403,7 @@ impl Reply {
         Self { status: 200, body: Value::List(rows.collect()) }
     }
 
-    /// The message, ready to send.
+    /// Encodes the response as a message.
     pub fn encode(self, correlation_id: Option<Value>) -> Bytes {
         use amqp10::Encode as _;
         let mut out = BytesMut::new();
