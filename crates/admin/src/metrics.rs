@@ -24,6 +24,7 @@ const ROW_BYTES: usize = 80;
 
 const PROTOCOL: (&str, &str) = ("protocol", "amqp10");
 const CLASSIC: (&str, &str) = ("queue_type", "rabbit_classic_queue");
+const QUORUM: (&str, &str) = ("queue_type", "rabbit_quorum_queue");
 const STREAM: (&str, &str) = ("queue_type", "rabbit_stream_queue");
 const VOLATILE: (&str, &str) = ("queue_type", "rabbit_volatile_queue");
 const DISABLED: (&str, &str) = ("dead_letter_strategy", "disabled");
@@ -181,9 +182,12 @@ fn global(page: &mut Exposition, overview: &Overview) {
     }
     for (name, help, of) in DELIVERIES {
         let mut family = page.family(Kind::Counter, &format!("global_messages_{name}_total"), help);
-        for (queue_type, deliveries) in
-            [(CLASSIC, c.from_classic), (STREAM, c.from_streams), (VOLATILE, c.from_volatile)]
-        {
+        for (queue_type, deliveries) in [
+            (CLASSIC, c.from_classic),
+            (QUORUM, c.from_quorum),
+            (STREAM, c.from_streams),
+            (VOLATILE, c.from_volatile),
+        ] {
             family.sample(&[PROTOCOL, queue_type], of(&deliveries));
         }
     }
@@ -206,6 +210,9 @@ fn global(page: &mut Exposition, overview: &Overview) {
             family.sample(&[VOLATILE, DISABLED], dropped);
         }
     }
+    let limit = "Messages dead-lettered because they failed too often";
+    page.family(Kind::Counter, "global_messages_dead_lettered_delivery_limit_total", limit)
+        .sample(&[QUORUM, AT_MOST_ONCE], c.dead_lettered_delivery_limit);
 }
 
 /// One figure of a budget: name, help, and where it is.

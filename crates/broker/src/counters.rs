@@ -16,6 +16,7 @@ pub struct Counters {
     /// Unsettled messages that reached no queue and were released.
     pub unroutable_returned: u64,
     pub from_classic: Deliveries,
+    pub from_quorum: Deliveries,
     pub from_streams: Deliveries,
     /// Direct replies.
     pub from_volatile: Deliveries,
@@ -24,6 +25,7 @@ pub struct Counters {
     pub dead_lettered_expired: u64,
     pub dead_lettered_rejected: u64,
     pub dead_lettered_maxlen: u64,
+    pub dead_lettered_delivery_limit: u64,
     /// Replies that were dropped because their link had no credit or did not exist.
     pub replies_dropped: u64,
     pub auth_attempts: u64,
@@ -111,6 +113,7 @@ impl Counters {
     /// Returns the sum over queues of all types.
     pub fn deliveries(&self) -> Deliveries {
         let mut sum = self.from_classic;
+        sum.add(&self.from_quorum);
         sum.add(&self.from_streams);
         sum.add(&self.from_volatile);
         sum
@@ -126,12 +129,14 @@ impl Counters {
             unroutable_dropped,
             unroutable_returned,
             from_classic,
+            from_quorum,
             from_streams,
             from_volatile,
             never_written,
             dead_lettered_expired,
             dead_lettered_rejected,
             dead_lettered_maxlen,
+            dead_lettered_delivery_limit,
             replies_dropped,
             auth_attempts,
             auth_attempts_succeeded,
@@ -147,7 +152,7 @@ impl Counters {
             publishers,
             consumers,
         } = other;
-        let pairs: [(&mut u64, &u64); 23] = [
+        let pairs: [(&mut u64, &u64); 24] = [
             (&mut self.received, received),
             (&mut self.received_confirm, received_confirm),
             (&mut self.routed, routed),
@@ -158,6 +163,7 @@ impl Counters {
             (&mut self.dead_lettered_expired, dead_lettered_expired),
             (&mut self.dead_lettered_rejected, dead_lettered_rejected),
             (&mut self.dead_lettered_maxlen, dead_lettered_maxlen),
+            (&mut self.dead_lettered_delivery_limit, dead_lettered_delivery_limit),
             (&mut self.replies_dropped, replies_dropped),
             (&mut self.auth_attempts, auth_attempts),
             (&mut self.auth_attempts_succeeded, auth_attempts_succeeded),
@@ -175,6 +181,7 @@ impl Counters {
         pairs.into_iter().for_each(|(sum, more)| *sum += more);
         self.deprecated.add(deprecated);
         self.from_classic.add(from_classic);
+        self.from_quorum.add(from_quorum);
         self.from_streams.add(from_streams);
         self.from_volatile.add(from_volatile);
     }

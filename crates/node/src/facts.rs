@@ -14,14 +14,16 @@
 //! kind 7  damaged   owner = queue, seq = 0        | |
 //! kind 8  noted     owner = 2^64-1, seq = offset  | name of the damaged file ... |
 //! kind 9  marked    owner = queue, seq = seq      | marks, see [`crate::marks`] ... |
+//! kind 10 group     owner = queue, seq = index    | member number u32 | record of a Raft group ... |
+//!                   (of a vote: its term)         | see [`replica::Record`]; facts: see [`crate::entries`] |
 //! ```
 //!
-//! Numbers are big-endian. Kinds 1 to 8 belong to log version 1 (since 0.1), kind 9 to version 2, and changes
-//! of users and virtual hosts to [`wal::LOG_VERSION`] 3. The version of a change is the catalog version that
+//! Numbers are big-endian. Kinds 1 to 8 belong to log version 1 (since 0.1), kind 9 to version 2, changes
+//! of users and virtual hosts to version 3, and kind 10 to [`wal::LOG_VERSION`] 4. The version of a change is the catalog version that
 //! it was decided for. On recovery the order of the records counts, not these versions. Queue ids are never
 //! 0, because incarnations start at 1. The messages of a run are stored in packs, as records of kind 1.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use broker::access::Access;
 use broker::catalog::{Catalog, Change, decode_change, encode_change};
@@ -30,9 +32,10 @@ use bytes::{Buf, BufMut, Bytes, BytesMut};
 use hashbrown::{HashMap, HashSet};
 use message::{LastRoute, Message};
 use queue::{Ages, Block, Fact, Loaded, Marks, Put, Restoring, Span, Stored, Taken};
+use replica::{Damaged, Entry, Group, Member, Options, Payload};
 use wal::{Extent, Record, Records};
 
-use crate::marks;
+use crate::{entries, marks};
 
 const PUT: u8 = 1;
 const GONE: u8 = 2;
@@ -43,6 +46,7 @@ const TAKEN: u8 = 6;
 const DAMAGED: u8 = 7;
 const NOTED: u8 = 8;
 const MARKED: u8 = 9;
+const GROUP: u8 = 10;
 
 /// Bytes of the body of a `stored` record.
 const STORED_BYTES: usize = 4 + 8 + 2 + 4 + 4 + 8 + 4 * 8 + 8 + 4 + 4;
@@ -76,6 +80,18 @@ pub fn push_fact(records: &mut Records, queue: QueueId, fact: &Fact, extent: Opt
         }
         Fact::Damaged => records.push(queue.0, 0, DAMAGED, &[]),
     }
+}
+
+/// Appends a record of a queue's Raft group, written by this member.
+pub fn push_group(records: &mut Records, queue: QueueId, member: Member, record: &replica::Record) {
+    let seq = match record {
+        replica::Record::Vote(vote) => vote.term,
+        replica::Record::Base(base) => base.at.index,
+        replica::Record::Entry { entry, .. } => entry.at.index,
+    };
+    let mut head = member.number.to_be_bytes().to_vec();
+    let tail = record.encode_head(&mut head);
+    records.push_shared(queue.0, seq, GROUP, |out| out.extend_from_slice(&head), &tail);
 }
 
 /// Appends a message of a queue.
@@ -203,6 +219,27 @@ pub struct RestoredQueue {
     places: Vec<Place>,
     /// The place of each run, and the log file that records it.
     extents: BTreeMap<u32, (Extent, u64)>,
+    /// Of a quorum queue.
+    group: Option<Box<RestoredGroup>>,
+}
+
+/// A member of a Raft group, as its records tell.
+#[derive(Debug, Default)]
+pub(crate) struct RestoredGroup {
+    restoring: replica::Restoring,
+    /// The number of the member. Records of an earlier number are void.
+    number: u32,
+    /// The log file of the newest base.
+    pub base_file: u64,
+    /// The log files of entries that are not known to be committed, by index.
+    files: VecDeque<(u64, u64)>,
+}
+
+impl RestoredGroup {
+    /// Returns the member on `node`, and its group. It hands out the entries that are left when they are committed.
+    pub fn finish(self, node: u32) -> Result<Group, Damaged> {
+        self.restoring.finish(Member { node, number: self.number }, Options::default())
+    }
 }
 
 impl std::fmt::Debug for RestoredQueue {
@@ -241,10 +278,11 @@ impl Restored {
         // or follow its deletion.
         let queue = self.queues.entry(QueueId(owner)).or_default();
         let fact = match kind {
+            GROUP => return queue.handle_group(body, file),
             PUT if body.len() > 8 && is_seq(seq) => {
                 let at_ms = body.get_u64();
                 let message = Message::from_stored(body, &mut queue.route).ok()?;
-                queue.note_place(file, seq);
+                note_place(&mut queue.places, file, seq);
                 Fact::Put { seq, message, at_ms }
             }
             GONE if body.len() == 8 => {
@@ -334,16 +372,65 @@ impl RestoredQueue {
         self.facts
     }
 
-    pub(crate) fn into_parts(self) -> (Restoring, Vec<Place>, BTreeMap<u32, (Extent, u64)>) {
-        (self.facts, self.places, self.extents)
+    pub(crate) fn into_parts(self) -> RestoredParts {
+        let Self { facts, places, extents, group, .. } = self;
+        RestoredParts { facts, places, extents, group }
     }
 
-    fn note_place(&mut self, file: u64, seq: u64) {
-        match self.places.last_mut() {
-            Some(place) if place.file == file => {
-                (place.first, place.last) = (place.first.min(seq), place.last.max(seq));
-            }
-            _ => self.places.push(Place { file, first: seq, last: seq }),
+    /// Handles a record of the queue's Raft group, which is in this log file. Facts that are known to be committed are
+    /// handled at once.
+    fn handle_group(&mut self, mut body: Bytes, file: u64) -> Option<()> {
+        let number = body.try_get_u32().ok()?;
+        let record = replica::Record::decode(body).ok()?;
+        let group = self.group.get_or_insert_default();
+        if number < group.number {
+            return Some(());
         }
+        if number > group.number {
+            **group = RestoredGroup { number, ..RestoredGroup::default() };
+        }
+        match &record {
+            replica::Record::Base(base) => {
+                self.facts.note_next_seq(entries::next_seq(base.content.clone())?);
+                group.base_file = file;
+            }
+            replica::Record::Entry { entry, .. } => {
+                while group.files.pop_back_if(|(index, _)| *index >= entry.at.index).is_some() {}
+                group.files.push_back((entry.at.index, file));
+            }
+            replica::Record::Vote(_) => {}
+        }
+        group.restoring.on_record(record).ok()?;
+        for Entry { at, payload } in group.restoring.take_committed() {
+            let mut file = file;
+            while let Some((_, known)) = group.files.pop_front_if(|(index, _)| *index <= at.index) {
+                file = known;
+            }
+            let Payload::Facts(facts) = payload else { continue };
+            for fact in entries::decode(facts, &mut self.route)? {
+                if let Fact::Put { seq, .. } = fact {
+                    note_place(&mut self.places, file, seq);
+                }
+                self.facts.handle(fact);
+            }
+        }
+        Some(())
+    }
+}
+
+/// What is known of one queue after recovery.
+pub(crate) struct RestoredParts {
+    pub facts: Restoring,
+    pub places: Vec<Place>,
+    pub extents: BTreeMap<u32, (Extent, u64)>,
+    pub group: Option<Box<RestoredGroup>>,
+}
+
+fn note_place(places: &mut Vec<Place>, file: u64, seq: u64) {
+    match places.last_mut() {
+        Some(place) if place.file == file => {
+            (place.first, place.last) = (place.first.min(seq), place.last.max(seq));
+        }
+        _ => places.push(Place { file, first: seq, last: seq }),
     }
 }

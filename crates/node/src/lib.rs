@@ -7,7 +7,8 @@
 mod admission;
 mod alarms;
 mod desk;
-pub mod facts;
+pub mod entries;
+mod facts;
 mod handshakes;
 mod incoming;
 mod logins;

@@ -28,32 +28,32 @@ const TIMER_MS_MAX: u64 = u32::MAX as u64;
 /// The largest segment of a stream in bytes, as in RabbitMQ.
 const SEGMENT_BYTES_MAX: u64 = 3_000_000_000;
 
-/// Arguments that not every queue type takes: name, whether a classic queue takes it, whether a stream does. Arguments
-/// that neither takes belong to queue types that do not exist here. Arguments that are not in this table are accepted
-/// for every type. Unknown ones are stored and shown, because clients use them for notes.
-const OF_TYPES: &[(&str, bool, bool)] = &[
-    ("x-message-ttl", true, false),
-    ("x-expires", true, false),
-    ("x-max-length", true, false),
-    ("x-overflow", true, false),
-    ("x-dead-letter-exchange", true, false),
-    ("x-dead-letter-routing-key", true, false),
-    ("x-max-priority", true, false),
-    ("x-single-active-consumer", true, false),
-    ("x-max-age", false, true),
-    ("x-stream-max-segment-size-bytes", false, true),
-    ("x-stream-filter-size-bytes", false, true),
-    ("x-initial-cluster-size", false, true),
-    ("x-delivery-limit", false, false),
-    ("x-quorum-initial-group-size", false, false),
-    ("x-quorum-target-group-size", false, false),
-    ("x-dead-letter-strategy", false, false),
-    ("x-consumer-timeout", false, false),
-    ("x-consumer-disconnected-timeout", false, false),
-    ("x-member-placement-tag", false, false),
-    ("x-delayed-retry-type", false, false),
-    ("x-delayed-retry-min", false, false),
-    ("x-delayed-retry-max", false, false),
+/// Arguments that not every queue type takes: the name, and whether a classic queue, a quorum queue and a stream take it.
+/// Arguments that none takes belong to features that do not exist here. Arguments that are not in this table are accepted for
+/// every type. Unknown ones are stored and shown, because clients use them for notes.
+const OF_TYPES: &[(&str, [bool; 3])] = &[
+    ("x-message-ttl", [true, true, false]),
+    ("x-expires", [true, true, false]),
+    ("x-max-length", [true, true, false]),
+    ("x-overflow", [true, true, false]),
+    ("x-dead-letter-exchange", [true, true, false]),
+    ("x-dead-letter-routing-key", [true, true, false]),
+    ("x-max-priority", [true, false, false]),
+    ("x-single-active-consumer", [true, true, false]),
+    ("x-max-age", [false, false, true]),
+    ("x-stream-max-segment-size-bytes", [false, false, true]),
+    ("x-stream-filter-size-bytes", [false, false, true]),
+    ("x-initial-cluster-size", [false, false, true]),
+    ("x-delivery-limit", [false, true, false]),
+    ("x-quorum-initial-group-size", [false, true, false]),
+    ("x-quorum-target-group-size", [false, true, false]),
+    ("x-dead-letter-strategy", [false, true, false]),
+    ("x-consumer-timeout", [false, false, false]),
+    ("x-consumer-disconnected-timeout", [false, false, false]),
+    ("x-member-placement-tag", [false, false, false]),
+    ("x-delayed-retry-type", [false, false, false]),
+    ("x-delayed-retry-min", [false, false, false]),
+    ("x-delayed-retry-max", [false, false, false]),
 ];
 
 /// How the node of a queue's leader is chosen. The last three are deprecated names of `balanced` that old clients and
@@ -103,11 +103,15 @@ pub fn queue_config(
     {
         None | Some("classic") => {}
         Some("stream") => config.stream = Some(queue::StreamConfig::default()),
+        Some("quorum") => {
+            config.quorum = Some(queue::QuorumConfig::default());
+            config.max_priority = Some(queue::QuorumConfig::MAX_PRIORITY);
+        }
         Some(other) => {
             return Err(CatalogError::PreconditionFailed {
                 reason: format!(
                     "queue type '{other}' of queue '{name}' in vhost '{vhost}' is not available: only \
-                     'classic' and 'stream' are"
+                     'classic', 'quorum' and 'stream' are"
                 ),
             });
         }
@@ -127,12 +131,8 @@ pub fn queue_config(
         let boolean = || value.as_bool().ok_or_else(|| invalid(key, "a boolean is needed"));
         match key.as_str() {
             QUEUE_TYPE => {}
-            other
-                if OF_TYPES.iter().any(|(known, classic, streams)| {
-                    *known == other && !(if config.stream.is_some() { *streams } else { *classic })
-                }) =>
-            {
-                let kind = if config.stream.is_some() { "stream" } else { "classic" };
+            other if OF_TYPES.iter().any(|(known, types)| *known == other && !types[type_of(&config)]) => {
+                let kind = ["classic", "quorum", "stream"][type_of(&config)];
                 return Err(invalid(key, &format!("queue type '{kind}' does not take it")));
             }
             "x-max-age" => {
@@ -144,6 +144,16 @@ pub fn queue_config(
             "x-stream-filter-size-bytes" => stream.filter_bytes = number(16..=255)? as u8,
             // There is one node, so any size means the same.
             "x-initial-cluster-size" => drop(number(0..=u64::MAX)?),
+            "x-quorum-initial-group-size" | "x-quorum-target-group-size" => drop(number(1..=u64::MAX)?),
+            "x-delivery-limit" => {
+                let limit = value.as_i64().ok_or_else(|| invalid(key, "a whole number is needed"))?;
+                config.quorum = config.quorum.map(|_| queue::QuorumConfig { delivery_limit: Some(limit) });
+            }
+            "x-dead-letter-strategy" => match text()? {
+                "at-most-once" => {}
+                "at-least-once" => return Err(invalid(key, "at-least-once is not available yet")),
+                _ => return Err(invalid(key, "at-most-once is needed")),
+            },
             "x-message-ttl" => config.message_ttl_ms = Some(number(0..=TIMER_MS_MAX)?),
             "x-expires" => config.expires_ms = Some(number(1..=TIMER_MS_MAX)?),
             "x-max-length" => config.max_length = Some(number(0..=u64::MAX)?),
@@ -185,6 +195,15 @@ pub fn queue_config(
         (None, None) => None,
     };
     Ok((config, fsync))
+}
+
+/// Returns the place of the queue's type in [`OF_TYPES`].
+fn type_of(config: &queue::Config) -> usize {
+    match config {
+        queue::Config { stream: Some(_), .. } => 2,
+        queue::Config { quorum: Some(_), .. } => 1,
+        _ => 0,
+    }
 }
 
 #[cfg(test)]

@@ -221,7 +221,12 @@ impl Catalog {
             });
         }
         let (config, fsync) = queue_config(&vhost, &name, auto_delete, &arguments)?;
-        if config.stream.is_some()
+        let kind = match &config {
+            queue::Config { stream: Some(_), .. } => Some("stream"),
+            queue::Config { quorum: Some(_), .. } => Some("quorum"),
+            _ => None,
+        };
+        if let Some(kind) = kind
             && let Some((what, _)) =
                 [("non-durable", !durable), ("exclusive", exclusive), ("auto-delete", auto_delete)]
                     .into_iter()
@@ -229,7 +234,7 @@ impl Catalog {
         {
             return Err(CatalogError::PreconditionFailed {
                 reason: format!(
-                    "invalid property '{what}' for queue '{name}' in vhost '{vhost}' of type stream"
+                    "invalid property '{what}' for queue '{name}' in vhost '{vhost}' of type {kind}"
                 ),
             });
         }

@@ -91,6 +91,11 @@ impl QueueRecord {
         self.config.stream.is_some()
     }
 
+    /// Returns true if the queue is a quorum queue.
+    pub fn is_quorum(&self) -> bool {
+        self.config.quorum.is_some()
+    }
+
     /// Returns true if the queue is deleted after some time without use. Its machine measures the time.
     pub fn may_expire(&self) -> bool {
         self.config.expires_ms.is_some()
@@ -105,7 +110,11 @@ impl QueueRecord {
 
     /// Returns the name of the queue type.
     pub fn kind(&self) -> &'static str {
-        if self.is_stream() { "stream" } else { "classic" }
+        match (self.is_stream(), self.is_quorum()) {
+            (true, _) => "stream",
+            (_, true) => "quorum",
+            _ => "classic",
+        }
     }
 
     /// Returns the binding that every queue has with the default exchange.
@@ -121,7 +130,11 @@ impl QueueRecord {
 
     /// Returns what the queue is to a policy.
     fn subject(&self) -> Subject {
-        if self.is_stream() { Subject::Stream } else { Subject::ClassicQueue }
+        match self.kind() {
+            "stream" => Subject::Stream,
+            "quorum" => Subject::QuorumQueue,
+            _ => Subject::ClassicQueue,
+        }
     }
 
     /// Returns the merged definition of its policy and its operator policy.

@@ -111,6 +111,7 @@ pub enum ApplyTo {
 pub(super) enum Subject {
     Exchange,
     ClassicQueue,
+    QuorumQueue,
     Stream,
 }
 
@@ -137,6 +138,7 @@ impl ApplyTo {
         match subject {
             Subject::Exchange => matches!(self, Self::All | Self::Exchanges),
             Subject::ClassicQueue => matches!(self, Self::All | Self::Queues | Self::ClassicQueues),
+            Subject::QuorumQueue => matches!(self, Self::All | Self::Queues | Self::QuorumQueues),
             Subject::Stream => matches!(self, Self::All | Self::Queues | Self::Streams),
         }
     }
@@ -297,12 +299,22 @@ pub(super) fn apply_definition(definition: &Arguments, config: &mut queue::Confi
         }
         return;
     }
+    if let Some(quorum) = &mut config.quorum {
+        let policy = definition.get("delivery-limit").and_then(Value::as_i64);
+        quorum.delivery_limit = match (quorum.delivery_limit, policy) {
+            // A negative number is no limit.
+            (Some(own), Some(policy)) if own < 0 || policy < 0 => Some(own.max(policy)),
+            (own, policy) => own.into_iter().chain(policy).min(),
+        };
+    }
     min(&mut config.expires_ms, "expires");
     min(&mut config.message_ttl_ms, "message-ttl");
     min(&mut config.max_length, "max-length");
     match text("overflow").as_deref() {
         Some("drop-head") => config.overflow = queue::Overflow::DropHead,
         Some("reject-publish") => config.overflow = queue::Overflow::RejectPublish,
+        // Quorum queues do not have it.
+        Some("reject-publish-dlx") if config.quorum.is_some() => {}
         Some("reject-publish-dlx") => config.overflow = queue::Overflow::RejectPublishDlx,
         _ => {}
     }

@@ -59,6 +59,8 @@ pub struct Outlet<A> {
     pub settled: bool,
     /// The consumer reads a stream: its deliveries stay in the stream.
     pub stream: bool,
+    /// It consumes from a quorum queue.
+    quorum: bool,
     /// The queue that is deleted with the consumer.
     pub owned: Option<QueueId>,
     /// The largest delivery that the peer accepts, in bytes.
@@ -129,6 +131,7 @@ impl<A> Outlet<A> {
             queue_name: record.name.clone(),
             settled,
             stream: record.is_stream(),
+            quorum: record.is_quorum(),
             owned: None,
             message_bytes_max,
             attach_state: AttachState::Asking,
@@ -313,7 +316,11 @@ impl<A> Outlet<A> {
 
     /// Returns the counters for the deliveries of this consumer.
     fn counts<'a>(&self, counters: &'a mut Counters) -> &'a mut Deliveries {
-        if self.stream { &mut counters.from_streams } else { &mut counters.from_classic }
+        match (self.stream, self.quorum) {
+            (true, _) => &mut counters.from_streams,
+            (_, true) => &mut counters.from_quorum,
+            _ => &mut counters.from_classic,
+        }
     }
 
     // ---- effects ------------------------------------------------------------------------------------------

@@ -481,6 +481,8 @@ pub struct Config {
     pub max_priority: Option<u8>,
     /// Present for a stream. A stream uses only `name` and `max_length_bytes` of the settings above.
     pub stream: Option<StreamConfig>,
+    /// Set if the queue is a quorum queue.
+    pub quorum: Option<QuorumConfig>,
 }
 
 impl Config {
@@ -498,7 +500,32 @@ impl Config {
             dead_letter: None,
             max_priority: None,
             stream: None,
+            quorum: None,
         }
+    }
+}
+
+/// Settings of a quorum queue.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct QuorumConfig {
+    /// The number of failed deliveries that was asked for, see [`QuorumConfig::delivery_limit`]. A negative number is no limit,
+    /// `None` is the default.
+    pub delivery_limit: Option<i64>,
+}
+
+impl QuorumConfig {
+    /// The priority levels of every quorum queue, minus one.
+    pub const MAX_PRIORITY: u8 = 31;
+    /// The priority of a message that has none.
+    pub const DEFAULT_PRIORITY: u8 = 4;
+    /// Failed deliveries that a message may have unless something else is asked for.
+    pub const DEFAULT_DELIVERY_LIMIT: i64 = 20;
+
+    /// Returns the number of failed deliveries that a message may have. With one more it is dead-lettered, or dropped if there
+    /// is nowhere to send dead letters. `None` is no limit.
+    pub fn delivery_limit(&self) -> Option<u32> {
+        let limit = self.delivery_limit.unwrap_or(Self::DEFAULT_DELIVERY_LIMIT);
+        (limit >= 0).then(|| u32::try_from(limit).unwrap_or(u32::MAX))
     }
 }
 

@@ -137,6 +137,14 @@ impl Driver {
         !matches!(self, Self::Transient)
     }
 
+    /// Returns whether the queue may decide anything now: a replica decides only while it leads.
+    pub fn decides(&self) -> bool {
+        match self {
+            Self::Transient | Self::Solo(_) => true,
+            Self::Replica(replica) => replica.leads(),
+        }
+    }
+
     /// Returns whether records of the queue must be synced.
     pub fn syncs(&self) -> bool {
         matches!(self, Self::Solo(solo) if solo.syncs())

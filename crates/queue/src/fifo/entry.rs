@@ -168,8 +168,13 @@ impl Entry {
 
     /// Returns the priority, or 0 if the message has none.
     pub fn priority(&self) -> u8 {
+        self.priority_or(0)
+    }
+
+    /// Returns the priority, or `default` if the message has none.
+    pub fn priority_or(&self, default: u8) -> u8 {
         match &self.body {
-            Body::InMemory { message, .. } => message.priority().unwrap_or(0),
+            Body::InMemory { message, .. } => message.priority().unwrap_or(default),
             Body::OnDisk { priority, .. } => *priority,
         }
     }

@@ -39,8 +39,8 @@ use uncommitted::Place;
 
 use crate::{
     Asked, Attach, Brief, Capabilities, Carrier, Config, CreditState, DeletedReason, Deliver, Delivery,
-    Effect, Fact, GoneReason, Lent, Load, Mode, Overflow, Publish, Put, Receipts, Refusal, RejectReason,
-    Report, Request, Ticket, Verdict,
+    Effect, Fact, GoneReason, Lent, Load, Mode, Overflow, Publish, Put, QuorumConfig, Receipts, Refusal,
+    RejectReason, Report, Request, Ticket, Verdict,
 };
 
 /// The results of calls. Each call appends; the caller carries the results out and empties the output.
@@ -106,7 +106,10 @@ impl Fifo {
     pub fn new(config: Config) -> Self {
         Self {
             next_seq: 1,
-            ready: Ready::new(config.max_priority),
+            ready: Ready::new(
+                config.max_priority,
+                config.quorum.map_or(0, |_| QuorumConfig::DEFAULT_PRIORITY),
+            ),
             consumers: Consumers::new(config.single_active_consumer),
             leaving: Leaving::default(),
             journal: Journal::default(),
@@ -559,7 +562,7 @@ impl Fifo {
         }
         self.end = Some(end);
         if end == End::Deleted {
-            self.ready = Ready::new(None);
+            self.ready = Ready::new(None, 0);
             self.leaving = Leaving::default();
         }
         self.held = Held::default();

@@ -11,6 +11,7 @@ const READ_AHEAD: usize = if cfg!(test) { 2 } else { 256 };
 /// Ready messages: the highest priority level first, and by sequence number within a level.
 pub(super) struct Ready {
     levels: Vec<Level>,
+    default_priority: u8,
     /// Bit n is set if level n is not empty.
     occupied: [u64; 4],
     len: u64,
@@ -22,10 +23,12 @@ pub(super) struct Ready {
 }
 
 impl Ready {
-    pub fn new(max_priority: Option<u8>) -> Self {
+    /// `default_priority` is that of a message without one.
+    pub fn new(max_priority: Option<u8>, default_priority: u8) -> Self {
         let levels = usize::from(max_priority.unwrap_or(0)) + 1;
         Self {
             levels: std::iter::repeat_with(Level::default).take(levels).collect(),
+            default_priority,
             occupied: [0; 4],
             len: 0,
             bytes: 0,
@@ -291,7 +294,8 @@ impl Ready {
         self.bytes += entry.len();
         *self.account(entry) += entry.memory_bytes();
         // Most queues have one level. Then the priority need not be read from the message.
-        let level = if self.levels.len() == 1 { 0 } else { self.level_of(entry.priority()) };
+        let level =
+            if self.levels.len() == 1 { 0 } else { self.level_of(entry.priority_or(self.default_priority)) };
         self.occupied[level / 64] |= 1 << (level % 64);
         level
     }

@@ -98,6 +98,11 @@ impl Restoring {
         self.len() == 0
     }
 
+    /// Messages from here on get this seq or a later one.
+    pub fn note_next_seq(&mut self, next: u64) {
+        self.used(next.saturating_sub(1));
+    }
+
     fn used(&mut self, seq: u64) {
         self.last_seq = self.last_seq.max(seq);
     }

@@ -81,7 +81,7 @@ impl Fifo {
         if was_consumer && self.end_if_unused(out) {
             return;
         }
-        self.put_back(&mut entries, &Returned::failed(failed), out);
+        self.put_back(&mut entries, &Returned::failed(failed), now_ms, out);
         // The requeued messages count as available to it.
         next.into_iter().for_each(|next| self.notify_active(next, out));
         self.shed(now_ms, out);
@@ -142,21 +142,33 @@ impl Fifo {
         deliver: &mut dyn Deliver,
     ) {
         let mut entries = self.take(slot, first, last);
-        self.put_back(&mut entries, returned, out);
+        self.put_back(&mut entries, returned, now_ms, out);
         entries.shrink_to(KEPT_ENTRIES);
         self.taken = entries;
         self.shed(now_ms, out);
         self.dispatch(now_ms, out, deliver);
     }
 
-    /// Requeues messages at their places. `entries` ascend by number.
-    fn put_back(&mut self, entries: &mut Vec<Entry>, returned: &Returned, out: &mut Output) {
+    /// Requeues messages at their places, except those that have failed too often. `entries` ascend by number.
+    fn put_back(&mut self, entries: &mut Vec<Entry>, returned: &Returned, now_ms: u64, out: &mut Output) {
         for entry in entries.iter_mut() {
             self.journal.mark(entry, returned, &mut out.facts);
             self.journal.repeat_returned(entry, &mut out.facts);
         }
+        if returned.failed && self.config.quorum.is_some() {
+            self.kill_failed(entries, now_ms, out);
+        }
         while let Some(entry) = entries.pop() {
             self.ready.put_back(entry);
+        }
+    }
+
+    /// Dead-letters or drops the messages beyond the delivery limit. Each is marked already.
+    #[cold]
+    fn kill_failed(&mut self, entries: &mut Vec<Entry>, now_ms: u64, out: &mut Output) {
+        let Some(limit) = self.config.quorum.and_then(|quorum| quorum.delivery_limit()) else { return };
+        for entry in entries.extract_if(.., |entry| entry.delivery_count > limit) {
+            self.kill(entry, DeathReason::DeliveryLimit, now_ms, out);
         }
     }
 

@@ -10,12 +10,12 @@ use queue::{
     Put, Refusal, Request, Retained, Verdict, ends,
 };
 
-use crate::facts::RestoredQueue;
+use crate::facts::{RestoredParts, RestoredQueue};
 use crate::shard::Shard;
 use crate::shard::connections::Gates;
 use crate::shard::receipts::Receipt;
 use crate::shard::requests::{RUN_MAX, Requests, is_for_readers};
-use crate::shard::storage::{QueueSlot, RunPlace, Storage};
+use crate::shard::storage::{GroupSlot, QueueSlot, RunPlace, Storage};
 
 /// Takes the next requests while they are for this queue, at most [`RUN_MAX`].
 fn run(queue: QueueId, requests: &mut Requests<'_>) -> impl Iterator<Item = Request> {
@@ -32,6 +32,8 @@ struct Upward<'a> {
     storage: &'a mut Storage,
     queue: QueueId,
     driver: &'a mut Driver,
+    group: &'a mut Option<Box<GroupSlot>>,
+    now_ms: u64,
     /// See [`QueueSlot::defers`].
     defers: &'a mut bool,
 }
@@ -49,6 +51,10 @@ impl Carrier for Upward<'_> {
         match self.driver {
             Driver::Solo(solo) => self.storage.put(self.queue, solo, self.defers, put),
             Driver::Transient => false,
+            Driver::Replica(_) => {
+                self.group.iter_mut().for_each(|group| group.put(put, self.now_ms));
+                false
+            }
         }
     }
 }
@@ -62,8 +68,12 @@ impl Shard {
             self.place_stream(id, config);
             return;
         }
-        let (facts, places, mut extents) = restored.into_parts();
-        let driver = Driver::classic(record.durable && record.exclusive.is_none(), record.fsync);
+        let RestoredParts { facts, places, mut extents, group } = restored.into_parts();
+        let is_quorum = record.is_quorum();
+        let driver = match is_quorum {
+            true => Driver::replicated(),
+            false => Driver::classic(record.durable && record.exclusive.is_none(), record.fsync),
+        };
         let fifo = Fifo::restore(config, facts, self.here.now_ms).with_policy(driver.policy());
         // A run that the machine does not know was fully consumed before the restart.
         let known: HashSet<u32> = fifo.runs().collect();
@@ -77,11 +87,12 @@ impl Shard {
             driver,
             places,
             extents: extents.collect(),
-            pageable: fifo.pageable_bytes(),
+            pageable: if is_quorum { 0 } else { fifo.pageable_bytes() },
             is_large: false,
             live_counted: 0,
             depth_counted: (0, 0),
             fifo,
+            group: None,
             gone: None,
             taken: None,
             defers: false,
@@ -90,6 +101,9 @@ impl Shard {
         };
         self.storage.add(&mut slot);
         self.queues.insert(slot);
+        if is_quorum {
+            self.place_group(id, group);
+        }
     }
 
     /// Sends posted requests to the homes of their queues. A request for a queue without a home first asks
@@ -229,14 +243,17 @@ impl Shard {
             return self.apply(queue, requests);
         }
         let mut output = std::mem::take(&mut self.queues.output);
-        let QueueSlot { driver, fifo, defers, .. } = &mut **slot;
+        let QueueSlot { driver, fifo, group, defers, .. } = &mut **slot;
+        let now_ms = self.here.now_ms;
         let gates = self.connections.gates(self.here, &self.metadata, &mut self.mail, &mut self.counters);
         let storage = &mut self.storage;
-        let mut upward = Upward { gates, storage, queue, driver, defers };
+        let mut upward = Upward { gates, storage, queue, driver, group, now_ms, defers };
+        let mut is_held = false;
         for request in run(queue, requests) {
             match upward.driver.admit(&request, health) {
                 Admission::Now => fifo.apply(request, self.here.now_ms, &mut output, &mut upward),
                 Admission::Hold => {
+                    is_held = true;
                     self.queues.waiting.entry(queue).or_default().push(request);
                     continue;
                 }
@@ -256,6 +273,9 @@ impl Shard {
         }
         self.take_output(queue, &mut output);
         self.queues.output = output;
+        if is_held {
+            self.campaign(queue);
+        }
     }
 
     /// As [`Self::apply`], for a stream, or for a queue that does not live here.
@@ -287,6 +307,11 @@ impl Shard {
         for id in due {
             let Some(slot) = self.queues.get_mut(id) else { continue };
             slot.noted_ms = None;
+            if !slot.driver.decides() {
+                // What is due is done as soon as the member leads.
+                self.campaign(id);
+                continue;
+            }
             self.with_queue(id, |slot, output, gates| {
                 if slot.fifo.next_deadline().is_some_and(|due| due <= now_ms) {
                     slot.fifo.handle_timeout(now_ms, output, gates);
@@ -304,7 +329,7 @@ impl Shard {
     /// Sends the facts of a queue to the log and its effects to their recipients.
     pub(in crate::shard) fn take_output(&mut self, queue: QueueId, output: &mut queue::Output) {
         let Some(Some(slot)) = self.queues.slots.get_mut(queue.slot()) else { return };
-        let (mark, never_written) = self.storage.close(self.here.id, slot, output);
+        let (mark, never_written) = self.storage.close(self.here.id, self.here.now_ms, slot, output);
         slot.recount_depth(&mut self.queues.depth);
         self.queues.deadlines.note(queue, &mut slot.noted_ms, slot.fifo.next_deadline());
         for receipt in output.receipts.drain() {

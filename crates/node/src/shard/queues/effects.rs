@@ -109,7 +109,9 @@ impl Shard {
                         message::DeathReason::Expired => self.counters.dead_lettered_expired += 1,
                         message::DeathReason::Rejected => self.counters.dead_lettered_rejected += 1,
                         message::DeathReason::MaxLength => self.counters.dead_lettered_maxlen += 1,
-                        message::DeathReason::DeliveryLimit => {}
+                        message::DeathReason::DeliveryLimit => {
+                            self.counters.dead_lettered_delivery_limit += 1
+                        }
                     }
                     let Some(record) = self.metadata.catalog().queue_by_id(queue) else { return };
                     let random = self.connections.draw(self.here.id);

@@ -7,6 +7,7 @@
 
 mod apply;
 mod effects;
+mod groups;
 
 use broker::ids::QueueId;
 use broker::mail::Mail;

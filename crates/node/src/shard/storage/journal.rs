@@ -17,8 +17,10 @@ use std::collections::VecDeque;
 use broker::catalog::Change;
 use broker::ids::QueueId;
 use queue::{Fact, Level, Put};
+use replica::Member;
 use wal::{Extent, Handover, Records, WriteError};
 
+use super::group::GroupRound;
 use crate::facts;
 use crate::shard::receipts::{Receipt, Receipts};
 
@@ -78,12 +80,14 @@ pub(super) struct OnSynced {
     pub decided: u64,
     /// Extents to be released.
     pub released: Vec<Extent>,
+    /// Rounds of Raft groups.
+    pub rounds: Vec<GroupRound>,
 }
 
 impl OnSynced {
     fn is_empty(&self) -> bool {
-        let Self { receipts, decided, released } = self;
-        receipts.is_empty() && *decided == 0 && released.is_empty()
+        let Self { receipts, decided, released, rounds } = self;
+        receipts.is_empty() && *decided == 0 && released.is_empty() && rounds.is_empty()
     }
 }
 
@@ -122,6 +126,25 @@ impl Journal {
         facts::push_put(&mut self.open.records, queue, put);
         self.open.sync |= fsync;
         self.note_put(queue, put.seq);
+    }
+
+    /// Adds the records of a round of a Raft group. They are synced, because the group waits for that.
+    pub fn push_round(&mut self, round: GroupRound, me: Member, records: &[replica::Record]) {
+        for record in records {
+            facts::push_group(&mut self.open.records, round.queue, me, record);
+        }
+        self.open.on_synced.rounds.push(round);
+        (self.open.sync, self.open.urgent) = (true, true);
+    }
+
+    /// Adds a record of a Raft group that nobody waits for.
+    pub fn push_group(&mut self, queue: QueueId, me: Member, record: &replica::Record) {
+        facts::push_group(&mut self.open.records, queue, me, record);
+    }
+
+    /// Notes that messages between these seqs, inclusive, are among the records.
+    pub fn note_puts(&mut self, queue: QueueId, first: u64, last: u64) {
+        self.open.on_written.puts.push((queue, first, last));
     }
 
     fn note_put(&mut self, queue: QueueId, seq: u64) {
@@ -300,6 +323,14 @@ impl Journal {
 
     pub fn holds_receipts(&self) -> bool {
         self.receipts().any(|receipts| !receipts.is_empty())
+    }
+
+    /// Returns whether a Raft group waits for a sync: receipts may depend on it.
+    pub fn holds_rounds(&self) -> bool {
+        let in_flight = self.in_flight.iter().map(|(_, load)| load);
+        let loads = in_flight.chain(&self.returned).chain([&self.open]);
+        let on_synced = loads.map(|load| &load.on_synced);
+        on_synced.chain(self.unsynced.iter().map(|(_, on_synced)| on_synced)).any(|on| !on.rounds.is_empty())
     }
 
     fn receipts(&self) -> impl Iterator<Item = &Receipts> {

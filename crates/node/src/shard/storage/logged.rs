@@ -12,6 +12,7 @@ impl Shard {
     /// Adds the facts that were kept back to the journal. Called at the end of a turn, before
     /// [`Shard::poll_handover`].
     pub fn close_records(&mut self) {
+        self.propose();
         let mut queues = std::mem::take(&mut self.storage.with_kept_facts);
         for queue in queues.drain(..) {
             let slot = self.queues.get_mut(queue);
@@ -95,9 +96,10 @@ impl Shard {
     }
 
     fn synced(&mut self, on_synced: OnSynced) {
-        let OnSynced { mut receipts, decided, released } = on_synced;
+        let OnSynced { mut receipts, decided, released, rounds } = on_synced;
         receipts.drain().for_each(|receipt| self.mail.receipts.push(receipt));
         self.changes_synced(decided);
+        rounds.into_iter().for_each(|round| self.group_synced(round));
         for extent in released {
             self.storage.pages.release(extent);
         }

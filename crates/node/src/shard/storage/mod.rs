@@ -17,6 +17,7 @@
 //! Receipts that are held leave when the log has answered.
 
 mod compact;
+mod group;
 mod journal;
 mod logged;
 mod pages;
@@ -32,8 +33,10 @@ use broker::catalog::Change;
 use broker::explain::LogFacts;
 use broker::ids::{QueueId, ShardId};
 use queue::{Drive, Fact, Level, Mark, Put, Solo};
+use replica::Member;
 use wal::{Extent, Step};
 
+pub(super) use self::group::{GroupRound, GroupSlot, NODE};
 use self::journal::Journal;
 use self::pages::Pages;
 use self::reclaim::{Evacuating, Evacuation, GARBAGE_ALLOWED};
@@ -84,6 +87,10 @@ pub(super) struct Storage {
     pages: Pages,
     /// Queues that keep facts back until the end of the turn.
     with_kept_facts: Vec<QueueId>,
+    /// Quorum queues with facts that are in no entry yet.
+    groups: Vec<QueueId>,
+    /// When the first of these facts become an entry at the latest.
+    groups_due_ms: Option<u64>,
     // ---- the state of the log
     /// The log has failed. Nothing durable is applied until it has accepted what it returned.
     log_failed: Option<Step>,
@@ -127,6 +134,8 @@ impl Storage {
             unwritten: AllUnwritten::new(limits.unwritten_max),
             pages: Pages::new(limits.backlog_memory / u64::from(shards)),
             with_kept_facts: Vec::new(),
+            groups: Vec::new(),
+            groups_due_ms: None,
             log_failed: None,
             log_retry: false,
             log_short: false,
@@ -192,19 +201,24 @@ impl Storage {
 
     /// Returns true if records wait to be written, or for the log's answer.
     pub fn has_unlogged(&self) -> bool {
-        !self.journal.is_idle() || self.unwritten.messages > 0
+        !self.journal.is_idle() || self.unwritten.messages > 0 || !self.groups.is_empty()
     }
 
     /// Returns true if receipts wait for the log, or for memory.
     pub fn holds_receipts(&self) -> bool {
-        self.journal.holds_receipts() || self.unwritten.messages > 0 || !self.pages.receipts.is_empty()
+        self.journal.holds_receipts()
+            || self.journal.holds_rounds()
+            || self.unwritten.messages > 0
+            || !self.groups.is_empty()
+            || !self.pages.receipts.is_empty()
     }
 
     /// Returns when the polls of [`super::Shard`] have something to do.
     pub fn next_deadline(&self) -> Option<u64> {
         let journal = self.journal.next_deadline().filter(|_| self.log_failed.is_none());
         let pages = self.pages.next_deadline(!self.log_short);
-        journal.into_iter().chain(pages).chain(self.unwritten.next_deadline(!self.log_short)).min()
+        let unwritten = self.unwritten.next_deadline(!self.log_short);
+        journal.into_iter().chain(pages).chain(unwritten).chain(self.groups_due_ms).min()
     }
 
     /// Returns true if an evacuation is under way. The next turns continue it.
@@ -273,10 +287,19 @@ impl Storage {
     /// Closes what a queue has done since the last call. Its driver decides, and facts, loads and released
     /// runs are taken out of `output`. Returns the mark, and the number of messages that need never be
     /// written.
-    pub fn close(&mut self, shard: ShardId, slot: &mut QueueSlot, output: &mut queue::Output) -> (Mark, u64) {
+    pub fn close(
+        &mut self,
+        shard: ShardId,
+        now_ms: u64,
+        slot: &mut QueueSlot,
+        output: &mut queue::Output,
+    ) -> (Mark, u64) {
         let before = slot.driver.deferral();
         let mark = slot.driver.close(&mut slot.fifo, output);
         let never_written = self.unwritten.recount(before, slot.driver.deferral());
+        if slot.group.is_some() {
+            self.collect_facts(slot, now_ms, &mut output.facts);
+        }
         if !output.facts.is_empty() {
             self.log_facts(slot, &output.facts);
             output.facts.clear();
@@ -294,7 +317,7 @@ impl Storage {
                 None => {}
             }
         }
-        let pageable = slot.fifo.pageable_bytes();
+        let pageable = slot.pageable_bytes();
         self.pages.recount(slot.pageable, pageable);
         slot.pageable = pageable;
         self.pages.note_large(slot);
@@ -323,6 +346,50 @@ impl Storage {
     /// Called after all changes of this decision. The decider is notified when they are synced.
     pub fn decided(&mut self, number: u64) {
         self.journal.decided(number);
+    }
+
+    /// Moves the facts of a quorum queue that are for its next entry there. Facts of runs and damage stay: they are local.
+    fn collect_facts(&mut self, slot: &mut QueueSlot, now_ms: u64, facts: &mut Vec<Fact>) {
+        let Some(group) = &mut slot.group else { return };
+        facts.retain(|fact| {
+            let is_local = matches!(fact, Fact::Stored(_) | Fact::Taken(_) | Fact::Damaged);
+            if !is_local {
+                group.push(fact, now_ms);
+            }
+            is_local
+        });
+        if group.has_open() {
+            self.list_group(slot.id, group);
+        }
+    }
+
+    /// Notes that a quorum queue has facts that are in no entry.
+    pub fn list_group(&mut self, queue: QueueId, group: &mut GroupSlot) {
+        if !std::mem::replace(&mut group.is_listed, true) {
+            self.groups.push(queue);
+        }
+        self.groups_due_ms = self.groups_due_ms.into_iter().chain(group.due_ms()).min();
+    }
+
+    /// Takes the quorum queues that have facts in no entry.
+    pub fn take_groups(&mut self) -> Vec<QueueId> {
+        self.groups_due_ms = None;
+        std::mem::take(&mut self.groups)
+    }
+
+    /// Hands a record of a Raft group to the log. Nobody waits for it.
+    pub fn push_group(&mut self, queue: QueueId, me: Member, record: &replica::Record) {
+        self.journal.push_group(queue, me, record);
+    }
+
+    /// Hands the records of a round of a Raft group to the log, which reports when they are synced.
+    pub fn push_round(&mut self, round: GroupRound, me: Member, records: &[replica::Record]) {
+        self.journal.push_round(round, me, records);
+    }
+
+    /// Notes that messages between these seqs, inclusive, are among the records.
+    pub fn note_puts(&mut self, queue: QueueId, first: u64, last: u64) {
+        self.journal.note_puts(queue, first, last);
     }
 
     /// Adds facts of a queue to the journal. A fact that the next one may continue is kept back until the end

@@ -16,7 +16,9 @@ use broker::mail::Mail;
 use queue::{ALL_DUE, Fact};
 use wal::{SPARE_FILES_MAX, Size};
 
-use super::Storage;
+use super::journal::Journal;
+use super::{QueueSlot, Storage};
+use crate::entries;
 use crate::shard::Shard;
 use crate::shard::walks::Walk;
 
@@ -195,7 +197,7 @@ impl Shard {
     /// Writes the next live records of a queue in the files up to `file`. Returns true if those were the
     /// last.
     fn evacuate_queue(&mut self, place: usize, file: u64) -> bool {
-        let Storage { journal, unwritten, live_bytes, .. } = &mut self.storage;
+        let Storage { journal, unwritten, live_bytes, log_file, .. } = &mut self.storage;
         let Some(slot) = self.queues.at_mut(place) else { return true };
         let id = slot.id;
         if !slot.fifo.is_repeating() {
@@ -207,6 +209,7 @@ impl Shard {
             let runs = slot.extents.iter().filter(|(_, kept)| kept.file.is_some_and(|f| f <= file));
             let runs: Vec<u32> = runs.map(|(run, _)| *run).collect();
             if ranges.is_empty() && runs.is_empty() {
+                evacuate_base(slot, journal, *log_file, file);
                 return true;
             }
             // The ranges also include messages that were never written.
@@ -228,7 +231,11 @@ impl Shard {
             journal.evacuate_fact(id, &fact, run.map(|kept| kept.extent));
         });
         self.rows.count(walked);
-        !slot.fifo.is_repeating()
+        let is_last = !slot.fifo.is_repeating();
+        if is_last {
+            evacuate_base(slot, journal, *log_file, file);
+        }
+        is_last
     }
 
     /// Writes the next part of the definitions. Returns true if that was the last.
@@ -272,6 +279,17 @@ impl Shard {
     /// Returns the newest file of the log that is no longer needed, together with all earlier files.
     pub fn poll_forget(&mut self) -> Option<u64> {
         self.storage.forget.take()
+    }
+}
+
+/// Writes the base of a quorum queue's group again, and the entries after it, if the base is in a file up to `file`.
+fn evacuate_base(slot: &mut QueueSlot, journal: &mut Journal, log_file: u64, file: u64) {
+    let content = entries::content(slot.fifo.next_seq());
+    let Some(group) = slot.group.as_mut().filter(|group| group.base_file <= file) else { return };
+    let me = group.group.me();
+    for record in group.group.evacuate(content).into_iter().flatten() {
+        journal.push_group(slot.id, me, &record);
+        group.base_file = log_file;
     }
 }
 

@@ -7,6 +7,7 @@ use queue::{Driver, Fact, Fifo, Load, Span, Taken};
 use ranges::replace_joined;
 use wal::Extent;
 
+use super::group::GroupSlot;
 use crate::facts::Place;
 
 /// A queue whose home is this shard.
@@ -15,6 +16,8 @@ pub(in crate::shard) struct QueueSlot {
     /// Decides which facts are written to the log, and when.
     pub driver: Driver,
     pub fifo: Fifo,
+    /// Of a quorum queue.
+    pub group: Option<Box<GroupSlot>>,
     /// Where its messages are in the log, oldest first.
     pub places: Vec<Place>,
     /// Where its paged-out runs are on the disk.
@@ -70,6 +73,11 @@ impl QueueSlot {
     /// Takes the facts that were kept back.
     pub fn take_kept(&mut self) -> impl Iterator<Item = Fact> + use<> {
         self.gone.take().map(Fact::Gone).into_iter().chain(self.taken.take().map(Fact::Taken))
+    }
+
+    /// The bytes of messages that could be paged out. Messages of a quorum queue stay in memory.
+    pub fn pageable_bytes(&self) -> u64 {
+        if self.group.is_some() { 0 } else { self.fifo.pageable_bytes() }
     }
 
     pub fn live_bytes(&self) -> u64 {

@@ -1,0 +1,162 @@
+//! The Raft groups of the quorum queues of this shard.
+//!
+//! ```text
+//!   closed turns ──> GroupSlot::open ──propose──> Group ──records──> journal ──synced──> Group
+//!                                                                                          │ committed
+//!   gates <── deliveries, receipts, answers <── driver, fifo <─────────────────────────────┘
+//! ```
+//!
+//! The order: 1. [`Shard::propose`] at the end of each turn; 2. [`Shard::pump_group`] after anything was said to a group; 3.
+//! [`Shard::group_synced`] when the log has synced a round. A group campaigns when the first request arrives.
+
+use broker::ids::QueueId;
+use bytes::Bytes;
+use message::LastRoute;
+use queue::{Drive, Driver};
+use replica::{Entry, Payload};
+
+use crate::entries;
+use crate::facts::RestoredGroup;
+use crate::shard::Shard;
+use crate::shard::storage::{GroupRound, GroupSlot, NODE};
+
+impl Shard {
+    /// Gives a quorum queue its group: the restored one, or a new one of which this node has the only member.
+    pub(super) fn place_group(&mut self, queue: QueueId, restored: Option<Box<RestoredGroup>>) {
+        let Some(slot) = self.queues.get_mut(queue) else { return };
+        let (group, base) = match restored {
+            None => {
+                let (group, base) = GroupSlot::founding();
+                (group, Some(base))
+            }
+            Some(restored) => {
+                let base_file = restored.base_file;
+                match restored.finish(NODE) {
+                    Ok(group) => (GroupSlot::new(group, base_file), None),
+                    Err(damaged) => {
+                        tracing::error!(?queue, "the Raft group of the quorum queue is damaged: {damaged}");
+                        self.with_queue(queue, |slot, output, _| slot.fifo.quarantine(output));
+                        return;
+                    }
+                }
+            }
+        };
+        let (me, last, applied) = (group.group.me(), group.group.last().index, group.group.applied());
+        slot.group = Some(Box::new(group));
+        if let Some(base) = base {
+            self.storage.push_group(queue, me, &base);
+        }
+        self.pump_group(queue);
+        if applied < last {
+            // Whether its last entries are committed is known when it leads.
+            self.campaign(queue);
+        }
+    }
+
+    /// Makes entries of the facts that the turn has brought, as far as somebody waits for them or they have waited long enough.
+    pub(in crate::shard) fn propose(&mut self) {
+        for queue in self.storage.take_groups() {
+            let Some(slot) = self.queues.get_mut(queue) else { continue };
+            let (Some(group), Driver::Replica(driver)) = (&mut slot.group, &mut slot.driver) else {
+                continue;
+            };
+            group.is_listed = false;
+            let is_due = self.stopping || group.due_ms().is_some_and(|due| due <= self.here.now_ms);
+            if !group.has_open() {
+                continue;
+            }
+            let Some(term) = group.leads_in().filter(|_| is_due || driver.is_waited_for()) else {
+                self.storage.list_group(queue, group);
+                continue;
+            };
+            let (facts, puts) = group.take_open();
+            match group.group.propose(term, facts) {
+                Ok(index) => driver.handle_proposed(index),
+                // Only a member that has just been deposed refuses: its turns are rolled back.
+                Err(refused) => tracing::debug!(?queue, "a quorum queue makes no entry: {refused}"),
+            }
+            if let Some((first, last)) = puts {
+                self.storage.note_puts(queue, first, last);
+            }
+            self.pump_group(queue);
+        }
+    }
+
+    /// Carries out what the group of a queue has to say.
+    pub(in crate::shard) fn pump_group(&mut self, queue: QueueId) {
+        loop {
+            let Some(slot) = self.queues.get_mut(queue) else { return };
+            let Some(group) = &mut slot.group else { return };
+            let Some(round) = group.group.poll_round() else { return };
+            let me = group.group.me();
+            if !round.records.is_empty() {
+                self.storage.push_round(GroupRound { queue, number: round.number }, me, &round.records);
+            }
+            // There is one member, so there is nobody to send a message to.
+            for entry in round.committed {
+                self.apply_entry(queue, entry);
+            }
+        }
+    }
+
+    /// The log has synced the records of a round.
+    pub(in crate::shard) fn group_synced(&mut self, round: GroupRound) {
+        let Some(slot) = self.queues.get_mut(round.queue) else { return };
+        if let Some(group) = &mut slot.group {
+            group.group.on_synced(round.number);
+            self.pump_group(round.queue);
+        }
+    }
+
+    /// Somebody waits for a queue whose member does not lead: it campaigns.
+    pub(in crate::shard) fn campaign(&mut self, queue: QueueId) {
+        let Some(slot) = self.queues.get_mut(queue) else { return };
+        let Some(group) = slot.group.as_mut().filter(|group| group.may_campaign()) else { return };
+        if let Err(refused) = group.group.campaign() {
+            tracing::debug!(?queue, "a quorum queue does not campaign: {refused}");
+        }
+        self.pump_group(queue);
+    }
+
+    /// Applies a committed entry.
+    fn apply_entry(&mut self, queue: QueueId, entry: Entry) {
+        let Some(slot) = self.queues.get_mut(queue) else { return };
+        let (Some(group), Driver::Replica(driver)) = (&slot.group, &mut slot.driver) else { return };
+        match entry.payload {
+            Payload::Empty if group.leads_in() == Some(entry.at.term) => {
+                driver.lead();
+                self.begin_to_lead(queue);
+            }
+            Payload::Empty | Payload::Change(_) => {}
+            Payload::Facts(_) if driver.leads() => {
+                let mark = driver.mark_of(entry.at.index);
+                let now_ms = self.here.now_ms;
+                self.with_queue(queue, |slot, output, gates| {
+                    slot.driver.handle_reached(mark, &mut slot.fifo, now_ms, output, gates);
+                });
+            }
+            Payload::Facts(facts) => self.learn(queue, facts),
+        }
+    }
+
+    /// An entry of an earlier life.
+    fn learn(&mut self, queue: QueueId, facts: Bytes) {
+        let decoded = entries::decode(facts, &mut LastRoute::default());
+        self.with_queue(queue, |slot, output, _| match decoded {
+            Some(facts) => facts.into_iter().for_each(|fact| slot.fifo.learn(fact)),
+            None => {
+                tracing::error!(?queue, "an entry of the quorum queue is damaged");
+                slot.fifo.quarantine(output);
+            }
+        });
+    }
+
+    /// Does what has waited for the member to lead.
+    fn begin_to_lead(&mut self, queue: QueueId) {
+        for request in self.queues.waiting.remove(&queue).into_iter().flatten() {
+            self.apply_one(queue, request);
+        }
+        // What has become due meanwhile is noted again.
+        self.with_queue(queue, |_, _, _| {});
+    }
+}

@@ -1,0 +1,104 @@
+//! The Raft group of a quorum queue, as far as this shard writes it.
+
+use broker::ids::QueueId;
+use bytes::Bytes;
+use queue::{Fact, Put};
+use replica::{Base, Group, Member, Options, Record, Restoring, Role};
+
+use crate::entries;
+
+/// The number of this node in Raft groups. There is one node.
+pub(in crate::shard) const NODE: u32 = 1;
+
+/// Facts that nobody waits for are collected for so many milliseconds before they become an entry.
+const LAZY_MS: u64 = 20;
+
+/// And for no longer than until they have this many bytes.
+const LAZY_BYTES_MAX: usize = 64 * 1024;
+
+/// This node's member of the group of one queue, and the entry that is being collected.
+pub(in crate::shard) struct GroupSlot {
+    pub group: Group,
+    /// Facts of closed turns that are in no entry.
+    open: Vec<u8>,
+    /// The first and the last seq of the messages in `open`.
+    puts: Option<(u64, u64)>,
+    /// The time since which `open` has facts.
+    since_ms: Option<u64>,
+    /// It is among the groups that [`super::Storage`] has to look at.
+    pub is_listed: bool,
+    /// The log file of the newest base.
+    pub base_file: u64,
+}
+
+impl GroupSlot {
+    /// Returns a restored member.
+    pub fn new(group: Group, base_file: u64) -> Self {
+        Self { group, open: Vec::new(), puts: None, since_ms: None, is_listed: false, base_file }
+    }
+
+    /// Returns the only member of a new group, and the base that it begins with.
+    pub fn founding() -> (Self, Record) {
+        let base = Record::Base(Base::founding(&[NODE], entries::content(1)));
+        let me = Member { node: NODE, number: 1 };
+        let mut restoring = Restoring::default();
+        let group = restoring.on_record(base.clone()).and_then(|()| restoring.finish(me, Options::default()));
+        // A file number below any other: the base is written again by the first evacuation.
+        (Self::new(group.expect("a founding base is all that a group needs"), 0), base)
+    }
+
+    /// Collects a message.
+    pub fn put(&mut self, put: Put<'_>, now_ms: u64) {
+        entries::push_put(&mut self.open, put);
+        let (first, last) = self.puts.unwrap_or((put.seq, put.seq));
+        self.puts = Some((first.min(put.seq), last.max(put.seq)));
+        self.since_ms.get_or_insert(now_ms);
+    }
+
+    /// Collects a fact.
+    pub fn push(&mut self, fact: &Fact, now_ms: u64) {
+        entries::push_fact(&mut self.open, fact);
+        self.since_ms.get_or_insert(now_ms);
+    }
+
+    /// Returns whether there are facts in no entry.
+    pub fn has_open(&self) -> bool {
+        !self.open.is_empty()
+    }
+
+    /// Returns when the facts that were collected become an entry even if nobody waits for them.
+    pub fn due_ms(&self) -> Option<u64> {
+        let due = if self.open.len() >= LAZY_BYTES_MAX { 0 } else { LAZY_MS };
+        self.since_ms.map(|since| since + due)
+    }
+
+    /// Takes the facts that were collected, and the first and the last seq of the messages among them.
+    pub fn take_open(&mut self) -> (Bytes, Option<(u64, u64)>) {
+        self.since_ms = None;
+        (std::mem::take(&mut self.open).into(), self.puts.take())
+    }
+
+    /// Returns the term in which this member leads.
+    pub fn leads_in(&self) -> Option<u64> {
+        let standing = self.group.standing();
+        (standing.role == Role::Leader).then_some(standing.term)
+    }
+
+    /// Returns whether the member should campaign for somebody who waits: it neither leads nor campaigns.
+    pub fn may_campaign(&self) -> bool {
+        matches!(self.group.standing().role, Role::Follower { leader: None }) && self.group.is_settled()
+    }
+}
+
+impl std::fmt::Debug for GroupSlot {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "GroupSlot({:?} bytes open)", self.open.len())
+    }
+}
+
+/// A round of a group whose records are on their way to the disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::shard) struct GroupRound {
+    pub queue: QueueId,
+    pub number: u64,
+}
