@@ -1,4 +1,4 @@
-//! Pages of frames in and out.
+//! Transcripts: frames that one endpoint receives, and the frames that it sends.
 
 mod script;
 
@@ -37,7 +37,7 @@ fn single(id: u32) -> Transfer<'static> {
 
 #[test]
 fn heartbeats_fill_the_silence() {
-    // [2.4.5] The peer wants a frame every 10 s; half of that is kept.
+    // [2.4.5] The peer wants a frame every 10 s. We send one every 5 s.
     let mut script = Script::opened();
     assert_eq!(script.endpoint.next_deadline(), Some(5000));
     script.endpoint.handle_timeout(4999).unwrap();
@@ -72,7 +72,7 @@ fn heartbeats_are_heard_together_and_answered_when_ours_is_soon_due() {
 
 #[test]
 fn drain_uses_up_the_credit() {
-    // [2.6.7] Delivery-count moves over what is left, and the answer follows the deliveries.
+    // [2.6.7] The delivery-count advances by the remaining credit, and the answer follows the deliveries.
     let mut script = Script::attached(Role::Receiver, 10);
     script.credit(0, 10, 0, 5).unwrap();
     assert!(script.send(b"a", 0) && script.send(b"b", 1));
@@ -110,7 +110,7 @@ fn echo_is_answered() {
     assert_eq!(script.sent(), ["flow window 4"]);
     script.flow(Flow { echo: true, handle: Some(0), ..session_flow(0, 10) }).unwrap();
     assert_eq!(script.sent(), ["flow 0 count 0 credit 3"]);
-    // For a link on which we send, the owner answers: only it knows what is available.
+    // For a link on which we send, the caller answers, because only the caller knows `available`.
     let mut script = Script::attached(Role::Receiver, 10);
     let asks = Flow {
         echo: true,
@@ -136,7 +136,8 @@ fn the_window_opens_at_half() {
     });
     let opened: Vec<_> = frames.collect();
     assert_eq!(opened, [vec![], vec!["flow window 4".to_owned()], vec![], vec!["flow window 4".to_owned()]]);
-    // A wider one is told of when the one that is open is at half, and opens again at its own half.
+    // A wider window is announced when the open window is half used. It opens again when half of the wider
+    // window is used.
     script.endpoint.widen_window(0, 6);
     script.endpoint.widen_window(0, 5);
     let frames = (4..9).map(|id| {
@@ -148,7 +149,7 @@ fn the_window_opens_at_half() {
     assert_eq!(opened, [window(), vec![], vec![], window(), vec![]]);
 }
 
-/// A delivery that grows takes a little more memory than it has bytes. The bound is for memory.
+/// A growing delivery takes slightly more memory than it has bytes. The limit is for memory.
 #[test]
 fn deliveries_under_way_count_with_the_memory_that_they_take() {
     let mut script = Script::attached(Role::Sender, 10);
@@ -162,7 +163,7 @@ fn deliveries_under_way_count_with_the_memory_that_they_take() {
 
 #[test]
 fn deliveries_under_way_are_bounded_over_all_links() {
-    // [2.7.5] The largest message bounds each of them, and a client may have thousands of links.
+    // [2.7.5] max-message-size bounds each of them, but a client may have thousands of links.
     let mut script = Script::attached(Role::Sender, 10);
     script.endpoint.grant(0, 0, 2, false, false);
     assert_eq!(
@@ -195,7 +196,7 @@ fn aborted_deliveries_spend_credit_and_leave_nothing() {
 
 #[test]
 fn resumed_deliveries_are_ignored() {
-    // [2.6.13] Nothing is known of them, whether they are one transfer or many.
+    // [2.6.13] The delivery is unknown here, whether it has one transfer or many.
     let mut script = Script::attached(Role::Sender, 10);
     script.endpoint.grant(0, 0, 3, false, false);
     let resumed = |id, more| Transfer { resume: true, more, ..single(id) };
@@ -209,7 +210,8 @@ fn resumed_deliveries_are_ignored() {
 
 #[test]
 fn a_delivery_says_who_settles_first() {
-    // [2.7.5] The link's mode, unless the transfer has its own, which may not be second on a link of first.
+    // [2.7.5] It is the link's mode unless the transfer has its own. That may not be `second` on a link of
+    // mode `first`.
     use ReceiverSettleMode::{First, Second};
     for (link, transfer, effective) in [
         (First, None, First),
@@ -274,7 +276,7 @@ fn a_state_waits_behind_deliveries_and_takes_no_answers_place() {
 
 #[test]
 fn detaching_aborts_what_is_half_way() {
-    // The output is full, the window is not: the abort can be said.
+    // The output is full but the window is open, so the abort can be sent.
     let mut script = Script::attached(Role::Receiver, 100_000);
     script.credit(0, 100_000, 0, 2).unwrap();
     let large = Bytes::from(vec![1; 2 << 20]);
@@ -293,7 +295,7 @@ fn detaching_aborts_what_is_half_way() {
         ),
         (0, 0)
     );
-    // The window is closed: the DETACH has to do.
+    // The window is closed, so only the DETACH is sent.
     let mut script = Script::attached(Role::Receiver, 1);
     script.credit(0, 1, 0, 2).unwrap();
     assert!(script.endpoint.send(0, 0, &Outgoing::whole(Tag::from_number(0), false, &large, 0)));
@@ -319,7 +321,7 @@ fn deliveries_wait_in_order_with_reports_behind_them() {
         ["transfer 1 [1]", "transfer 2 [1]", "flow 0 count 3 credit 7"],
         "the delivery behind the report is not counted in it"
     );
-    // The peer still believes that one transfer is under way: the window is what is left.
+    // The peer assumes that one transfer is in flight, so the window is smaller by one.
     script.flow(session_flow(2, 1)).unwrap();
     assert!(script.sent().is_empty());
     script.flow(session_flow(3, 5)).unwrap();
@@ -355,7 +357,7 @@ fn refusing_is_attach_and_detach() {
     let error = amqp10::AmqpError::new(amqp10::condition::NOT_FOUND);
     script.endpoint.detach(0, 0, Some(error));
     assert_eq!(script.sent(), ["attach 0 no", "detach 0 amqp:not-found"]);
-    // What the peer sent before it knew is ignored; its DETACH ends it, and the handle is free.
+    // Frames that the peer sent before it received our DETACH are ignored. Its DETACH frees the handle.
     assert_eq!(script.transfer(&TransferHead { handle: 3, ..head(0, b"t") }, b"x"), Ok(None));
     assert_eq!(script.hear(0, &detach(3)), heard("Detach"));
     assert_eq!(script.endpoint.session(0).unwrap().links().count(), 0);
@@ -364,7 +366,7 @@ fn refusing_is_attach_and_detach() {
 
 #[test]
 fn frames_fit_what_the_peer_takes() {
-    // [2.7.1] The peer takes 512 bytes.
+    // [2.7.1] The peer accepts frames of 512 bytes.
     let long = "x".repeat(1000);
     let frame = |script: &mut Script| {
         let len = script.endpoint.output_len();
@@ -380,7 +382,7 @@ fn frames_fit_what_the_peer_takes() {
     script.hear(0, &Begin { incoming_window: 9, ..Begin::default() }).unwrap();
     script.endpoint.begin(Some(0), true);
     script.sent();
-    // An ATTACH cannot be cut: nothing is sent, and its owner is told.
+    // An ATTACH cannot be shortened, so nothing is sent and the caller gets `None`.
     script.hear(0, &attach("l", 0, Role::Sender)).unwrap();
     let answer = |address: &str| {
         let target = Target { address: Some(address.to_owned()), ..Target::default() };
@@ -391,7 +393,7 @@ fn frames_fit_what_the_peer_takes() {
     assert_eq!(script.endpoint.output_len(), 0);
     assert_eq!(script.endpoint.attach(0, Some(0), answer("short")), Some(0));
     assert_eq!(frame(&mut script), ["attach 0 l"]);
-    // Errors are cut.
+    // Errors are shortened.
     let error = || {
         let mut info = Map::new();
         info.insert(Symbol::from_static("info"), Value::from(long.as_str()));
@@ -407,14 +409,14 @@ fn frames_fit_what_the_peer_takes() {
     assert_eq!(frame(&mut script), ["end"]);
     script.endpoint.close(Some(error()), false);
     assert_eq!(frame(&mut script), ["close"]);
-    // What fits stays whole.
+    // An error that fits stays unchanged.
     let short = AmqpError { description: Some("why".into()), ..AmqpError::new(condition::NOT_FOUND) };
     assert_eq!(short.clone().within(512), short);
 }
 
 #[test]
 fn handles_above_the_peers_are_not_used() {
-    // [2.7.2] It takes one link, and has detached and attached again before its DETACH was answered.
+    // [2.7.2] The peer accepts one link. It detached and attached again before its DETACH was answered.
     let mut script = Script::opened();
     script.hear(0, &Begin { incoming_window: 9, handle_max: 0, ..Begin::default() }).unwrap();
     script.endpoint.begin(Some(0), true);
@@ -447,7 +449,7 @@ fn a_flow_says_what_the_peer_has_sent() {
 #[test]
 fn handles_are_used_again() {
     let mut script = Script::attached(Role::Sender, 10);
-    // The peer detaches and attaches again, same name and handle, before we have answered.
+    // The peer detaches and attaches again with the same name and handle, before we answer.
     assert_eq!(script.hear(0, &detach(0)), heard("Detach"));
     assert_eq!(script.attach("link", 0, Role::Sender), 1);
     script.endpoint.detach(0, 0, None);
@@ -479,7 +481,7 @@ fn channels_are_used_again() {
     assert!(script.send(b"a", 0) && script.send(b"waits", 1));
     script.sent();
     script.endpoint.end(0, None);
-    // Nothing follows our END, and what the peer said before it knew is ignored.
+    // Nothing follows our END. Frames that the peer sent before it received the END are ignored.
     script.flow(session_flow(1, 10)).unwrap();
     assert!(!script.send(b"b", 2));
     script.endpoint.grant(0, 0, 1, false, false);

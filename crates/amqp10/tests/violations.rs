@@ -1,4 +1,4 @@
-//! Each rule that a peer can break: how far it reaches and what it is called on the wire.
+//! Each rule that a peer can break: what ends because of it, and with which error condition.
 
 mod script;
 
@@ -25,7 +25,7 @@ const SESSION: Radius = Radius::Session;
 const LINK: Radius = Radius::Link;
 const FRAMING: &str = "amqp:connection:framing-error";
 
-/// A link on which the peer sends, with credit for three.
+/// A link on which the peer sends, with credit for three deliveries.
 fn receiving() -> Script {
     let mut script = Script::attached(Role::Sender, 10);
     script.endpoint.grant(0, 0, 3, false, false);
@@ -113,7 +113,7 @@ fn channel_in_use() {
 fn window_violation() {
     let mut script = receiving();
     script.endpoint.set_window_open(0, false);
-    // What was under way when the window closed is taken.
+    // Frames that were in flight when the window closed are accepted.
     for n in 0..4 {
         let more = TransferHead { more: true, delivery_id: Some(0), ..head(0, b"t") };
         assert!(script.transfer(&more, b"x").is_ok(), "{n}");
@@ -223,7 +223,7 @@ fn settle_mode_second() {
 
 #[test]
 fn no_transaction() {
-    // [4.4.1] By its number and by its name; the id is binary, of one byte.
+    // [4.4.1] The descriptor is given by number and by name. The id is a binary of one byte.
     let states: [&[u8]; 2] = [b"\x00\x53\x34", b"\x00\xa3\x1damqp:transactional-state:list"];
     for descriptor in states {
         // The fields of TRANSFER up to its state: handle, id, tag, format, settled, more, rcv-settle-mode.
@@ -258,7 +258,7 @@ fn transactional_acquisition() {
 #[test]
 fn transfers_against_the_stream() {
     let mut script = Script::attached(Role::Receiver, 10);
-    // A frame that the role of the link does not allow: the peer does not know what it is doing.
+    // A frame that the role of the link does not allow.
     let fault = script.transfer(&head(0, b"t"), b"x").unwrap_err();
     assert_eq!(fault.radius(), CONNECTION, "{fault:?}");
 }

@@ -1,12 +1,13 @@
-//! Finding the sections of a message as nearly every sender writes it, in one pass.
+//! Finding the sections of a message in its usual form, in one pass. Nearly every sender writes this form.
 //!
 //! ```text
 //!   00 53 70 c0..   00 53 73 c0 size count ..   00 53 74 c1 size count ..   00 53 75 a0 len .. or b0 len32 ..
 //!   header?         properties?                 application-properties?     data, to the end
-//!                                                                           00 53 77 a0 a1 b0 b1: or a value like it
+//!                                                                           00 53 77 a0 a1 b0 b1: or such a value
 //! ```
 //!
-//! `None` is that something else stands there, wrong or merely rare: the scan of every encoding starts again and says what.
+//! `None` means that the bytes have another form, rare or wrong. The scan of all encodings then starts again,
+//! and reports errors.
 
 use super::{BodyKind, PROPERTIES_FIELDS, Sections};
 use crate::decode::PlainFields;
@@ -19,8 +20,8 @@ const APPLICATION_PROPERTIES: u8 = descriptor::APPLICATION_PROPERTIES as u8;
 const DATA: u8 = descriptor::DATA as u8;
 const AMQP_VALUE: u8 = descriptor::AMQP_VALUE as u8;
 
-/// The sections of a complete message, as [`scan`](super::scan) gives them: inlined there, so that they are written once and
-/// to where its caller wants them.
+/// Finds the sections of a complete message, as [`scan`](super::scan) does. It is inlined there, so that the
+/// result is written only once, directly to where the caller needs it.
 #[inline(always)]
 pub(super) fn scan(message: &[u8]) -> Option<Sections> {
     let len = u32::try_from(message.len()).ok()?;

@@ -1,4 +1,4 @@
-//! One endpoint, and frames by hand on the other side.
+//! An endpoint under test. The test writes the peer's frames by hand.
 
 use std::io::IoSlice;
 
@@ -16,10 +16,10 @@ pub struct Script {
     pub endpoint: Connection,
 }
 
-/// What an event was, without its borrow.
+/// The name of the event or the fault that a frame caused, if any.
 pub type Heard = Result<Option<String>, Fault>;
 
-/// Bytes of deliveries under way that are too many.
+/// The limit for incomplete deliveries, in bytes.
 pub const INCOMPLETE_MAX: usize = 80;
 
 pub fn config() -> Config {
@@ -34,12 +34,12 @@ pub fn config() -> Config {
 
 #[allow(dead_code, reason = "each test file uses some of it")]
 impl Script {
-    /// A server that has just been connected to.
+    /// Returns a server with a new connection.
     pub fn fresh() -> Self {
         Self { endpoint: Connection::server(config(), 0) }
     }
 
-    /// A server that waits for OPEN.
+    /// Returns a server that waits for OPEN.
     pub fn logged_in() -> Self {
         let mut script = Self::fresh();
         script.bytes(&frame::SASL_HEADER).unwrap();
@@ -62,7 +62,7 @@ impl Script {
         script
     }
 
-    /// With a session on channel 0 whose peer takes `window` transfers.
+    /// Returns a server with a session on channel 0 whose peer accepts `window` transfers.
     pub fn begun(window: u32) -> Self {
         let mut script = Self::opened();
         script.hear(0, &Begin { incoming_window: window, handle_max: 7, ..Begin::default() }).unwrap();
@@ -71,7 +71,7 @@ impl Script {
         script
     }
 
-    /// With a link besides: handle and number 0, on which the peer has this role.
+    /// Returns a server that also has a link with handle and number 0, on which the peer has this role.
     pub fn attached(role: Role, window: u32) -> Self {
         let mut script = Self::begun(window);
         script.attach("link", 0, role);
@@ -79,7 +79,7 @@ impl Script {
         script
     }
 
-    /// The peer attaches and is answered; the number of the link.
+    /// The peer attaches and is answered. Returns the number of the link.
     pub fn attach(&mut self, name: &str, handle: u32, role: Role) -> u32 {
         self.hear(0, &attach(name, handle, role)).unwrap();
         let session = self.endpoint.session(0).unwrap();
@@ -122,7 +122,7 @@ impl Script {
         self.hear(0, &flow)
     }
 
-    /// The peer's credit on handle 0.
+    /// The peer grants credit on handle 0.
     pub fn credit(&mut self, seen: u32, window: u32, count: u32, credit: u32) -> Heard {
         self.flow(Flow {
             handle: Some(0),
@@ -137,7 +137,7 @@ impl Script {
         self.endpoint.send(0, 0, &Outgoing::whole(Tag::from_number(cookie), false, &payload, cookie))
     }
 
-    /// The frames that have been sent since the last call, in short.
+    /// Returns the frames sent since the last call, in short form.
     pub fn sent(&mut self) -> Vec<String> {
         let mut slices = [IoSlice::new(&[]); 64];
         let output = self.endpoint.output();
@@ -213,7 +213,7 @@ pub fn attach(name: &str, handle: u32, role: Role) -> Attach {
     attach
 }
 
-/// The first transfer of delivery `id` on handle 0.
+/// Returns the first transfer of delivery `id` on handle 0.
 pub fn head(id: u32, tag: &[u8]) -> TransferHead<'_> {
     TransferHead { delivery_id: Some(id), delivery_tag: Some(tag), ..TransferHead::default() }
 }
