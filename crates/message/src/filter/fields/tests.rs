@@ -4,7 +4,8 @@ use bytes::BytesMut;
 use super::*;
 use crate::filter::scene::{message, value, with_sections};
 
-/// A filter of `section: key=value; ...`, several of them separated by ` + `; values as in [`message`].
+/// Parses a filter of the form `section: key=value; ...`. Several are separated by ` + `. Values are as in
+/// [`message`].
 fn filter(written: &str) -> Result<FieldFilter, FieldError> {
     let mut filter = FieldFilter::default();
     for part in written.split(" + ") {

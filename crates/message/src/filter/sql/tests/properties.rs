@@ -1,4 +1,4 @@
-//! What holds for every expression.
+//! Properties that every expression has.
 
 use proptest::prelude::*;
 
@@ -15,7 +15,7 @@ proptest! {
     fn a_naive_evaluation_agrees(tree in model::tree()) {
         let text = tree.text();
         let filter = filter(&text);
-        // A random tree may have more tokens than are allowed, and is wrong in no other way.
+        // A random tree may have too many tokens. It has no other errors.
         prop_assume!(!matches!(&filter, Err(error) if error.what == SqlProblem::TooManyTokens));
         let truth = filter.map(|filter| filter.truth(&scene::message(MESSAGE), POSITION, NOW_MS));
         prop_assert_eq!(truth, Ok(Ok(tree.truth())), "{}", text);
@@ -29,7 +29,7 @@ proptest! {
         prop_assert_eq!(filter(&written), Ok(found), "{}", written);
     }
 
-    /// Both dialects come to the same, but for `<>`.
+    /// Both dialects have the same results, except for `<>`.
     #[test]
     fn a_selector_comes_to_what_the_filter_does(tree in model::tree()) {
         let text = tree.text().replace("<>", "=");
