@@ -1,4 +1,4 @@
-//! The client against a peer made of the same endpoints, over a pipe.
+//! Tests the client against a server that is built from the same endpoints, over a pipe.
 
 mod server;
 
@@ -105,7 +105,7 @@ async fn many_messages_keep_their_order_and_credit_follows_the_reader() {
         for n in 0..count {
             let delivery = receiver.recv().await.unwrap();
             assert_eq!(number(&delivery.message), n);
-            // Below half there is no moment without a FLOW on its way.
+            // Below half, a FLOW is always in flight.
             let may_come = receiver.credit() + receiver.waiting() as u32;
             assert!(may_come > target / 2 && may_come <= target, "{may_come} of {target}");
             assert!(receiver.waiting() < target as usize);
@@ -116,7 +116,7 @@ async fn many_messages_keep_their_order_and_credit_follows_the_reader() {
         let seen = script.seen.lock().unwrap();
         assert_eq!((seen.settled, seen.credit_max), (count, target));
         assert!(seen.dispositions <= count);
-        // One to begin with, and one for each half.
+        // One at the start, and one for each half.
         let halves = count / (target / 2);
         assert_eq!(seen.flows, 1 + halves, "it is topped up at half, and only then");
     }
@@ -177,7 +177,7 @@ async fn sending_waits_for_credit() {
     assert_eq!(sender.credit(), 0);
     let fourth = sender.send_pipelined(numbered(3));
     assert!(tokio::time::timeout(Duration::from_millis(50), fourth).await.is_err());
-    // The peer never says what became of them; when the link goes, everyone who waits learns it.
+    // The peer never sends their outcomes. When the link is detached, every waiter is notified.
     let waiting = tokio::spawn(outcomes.remove(0));
     tokio::task::yield_now().await;
     sender.clone().detach().await.unwrap();
@@ -253,7 +253,7 @@ async fn refusals_are_typed() {
     assert_eq!(refused.condition(), Some("amqp:not-found"));
     let refused = session.receiver(Some("/queues/refused"), ReceiverOptions::default()).await.err().unwrap();
     assert!(matches!(&refused, Error::Remote { scope: Scope::Link, error } if error.description.is_some()));
-    // The session goes on, until the peer ends it.
+    // The session stays open until the peer ends it.
     let other = session.sender(Some("/queues/q"), SenderOptions::default()).await.unwrap();
     let ended = session.sender(Some("/queues/forbidden"), SenderOptions::default()).await.err().unwrap();
     assert!(matches!(ended, Error::Remote { scope: Scope::Session, .. }));
@@ -325,7 +325,7 @@ async fn dropping_handles_cleans_up_and_numbers_are_used_again() {
         let session = connection.session().await.unwrap();
         let sender = session.sender(Some("/queues/q"), SenderOptions::default()).await.unwrap();
         assert_eq!(sender.send(numbered(round)).await.unwrap(), DeliveryState::Accepted);
-        // A link that is given up before the peer has answered.
+        // A link that is dropped before the peer has answered.
         let mut early = Box::pin(session.receiver(Some("/queues/q"), ReceiverOptions::default()));
         let pending = poll_fn(|cx| Poll::Ready(early.as_mut().poll(cx).is_pending())).await;
         assert!(pending);
