@@ -70,7 +70,7 @@ pub struct Connection {
     channel_max: u16,
     /// Send something at least this often. 0 means that no heartbeats are needed.
     heartbeat_ms: u32,
-    last_heard_ms: u64,
+    last_received_ms: u64,
     last_sent_ms: u64,
     sessions: Vec<Option<Box<Session>>>,
     /// Our channel for each channel of the peer.
@@ -103,7 +103,7 @@ impl Connection {
             remote_max_frame_size: INITIAL_MAX_FRAME_SIZE,
             channel_max: config.channel_max,
             heartbeat_ms: 0,
-            last_heard_ms: now_ms,
+            last_received_ms: now_ms,
             last_sent_ms: now_ms,
             sessions: Vec::new(),
             by_remote_channel: Vec::new(),
@@ -164,7 +164,7 @@ impl Connection {
 
     /// Handles one complete frame or protocol header.
     pub fn handle_frame<'a>(&mut self, input: Chunk<'a>, now_ms: u64) -> Result<Option<Event<'a>>, Fault> {
-        self.last_heard_ms = now_ms;
+        self.last_received_ms = now_ms;
         match self.state {
             ConnectionState::Header | ConnectionState::AmqpHeader => self.handle_protocol_header(&input),
             ConnectionState::Closed => Ok(None),
@@ -282,7 +282,7 @@ impl Connection {
         if heartbeats == 0 || self.state != ConnectionState::Opened {
             return 0;
         }
-        self.last_heard_ms = now_ms;
+        self.last_received_ms = now_ms;
         self.put_heartbeat_after(self.heartbeat_ms / 4 * 3, now_ms);
         heartbeats * HEADER_SIZE
     }
@@ -303,7 +303,7 @@ impl Connection {
         let beats = self.heartbeat_ms > 0 && self.state == ConnectionState::Opened;
         let heartbeat = beats.then(|| self.last_sent_ms + u64::from(self.heartbeat_ms));
         let idle = u64::from(self.config.idle_time_out_ms);
-        let silence = (idle > 0).then(|| self.last_heard_ms + idle);
+        let silence = (idle > 0).then(|| self.last_received_ms + idle);
         heartbeat.into_iter().chain(silence).min()
     }
 
@@ -314,7 +314,7 @@ impl Connection {
     /// Returns a fault if nothing was received from the peer for `idle_time_out_ms`.
     pub fn handle_timeout(&mut self, now_ms: u64) -> Result<(), Fault> {
         let idle = u64::from(self.config.idle_time_out_ms);
-        if self.open_received && idle > 0 && now_ms >= self.last_heard_ms + idle {
+        if self.open_received && idle > 0 && now_ms >= self.last_received_ms + idle {
             return Err(Fault::connection(Violation::IdleTimeOut));
         }
         if self.state == ConnectionState::Opened {

@@ -11,12 +11,12 @@ pub struct SenderCredit {
     credit: u32,
     /// The receiver's count in its last FLOW. It lags behind ours by the deliveries in flight, and never goes
     /// back.
-    heard: u32,
+    receiver_count: u32,
 }
 
 impl SenderCredit {
     pub const fn starting_at(initial_delivery_count: u32) -> Self {
-        Self { delivery_count: initial_delivery_count, credit: 0, heard: initial_delivery_count }
+        Self { delivery_count: initial_delivery_count, credit: 0, receiver_count: initial_delivery_count }
     }
 
     pub const fn delivery_count(&self) -> u32 {
@@ -31,26 +31,26 @@ impl SenderCredit {
     /// is absent if the receiver has not seen our ATTACH. It then means the initial value.
     pub fn handle_flow(&mut self, delivery_count: Option<u32>, link_credit: u32, initial: u32) {
         let theirs = delivery_count.unwrap_or(initial);
-        let under_way = self.delivery_count.wrapping_sub(theirs);
+        let in_flight = self.delivery_count.wrapping_sub(theirs);
         let ahead = serial::distance(theirs, self.delivery_count);
         // A drain of more than 2^31 looks like a step back in serial arithmetic. So also check whether the
         // receiver can have counted that far since its last FLOW.
-        if ahead > 0 && under_way > self.delivery_count.wrapping_sub(self.heard) {
+        if ahead > 0 && in_flight > self.delivery_count.wrapping_sub(self.receiver_count) {
             // It counts more than was sent, as fe2o3-amqp does after a drain. The grant then starts at its
             // count.
-            self.heard = self.delivery_count;
+            self.receiver_count = self.delivery_count;
             self.credit = link_credit.saturating_add(ahead.unsigned_abs());
         } else {
             // If the grant shrank below the number in flight [2.6.7], no credit is left.
-            self.heard = theirs;
-            self.credit = link_credit.saturating_sub(under_way);
+            self.receiver_count = theirs;
+            self.credit = link_credit.saturating_sub(in_flight);
         }
     }
 
     /// Changes the initial delivery-count before the first delivery. The credit does not change.
     pub(crate) fn restart_at(&mut self, initial_delivery_count: u32) {
         self.delivery_count = initial_delivery_count;
-        self.heard = initial_delivery_count;
+        self.receiver_count = initial_delivery_count;
     }
 
     /// Begins one delivery. Returns false without credit.
@@ -174,14 +174,14 @@ mod tests {
         /// Compares both ends, across the wrap, with a receiver and a sender that count without wrapping
         /// [2.6.7].
         #[test]
-        fn both_ends_near_the_wrap_count_as_numbers_that_do_not(
+        fn both_ends_count_correctly_across_the_wrap(
             start in prop_oneof![Just(u32::MAX), u32::MAX - 40..u32::MAX, any::<u32>()],
             steps in vec((0u8..8, 0u32..60, 0usize..12), 1..200),
         ) {
             let (mut sender, mut receiver) = (SenderCredit::starting_at(start), ReceiverCredit::starting_at(start));
             let wire = |n: u64| start.wrapping_add(n as u32);
             // The deliveries begun, the number of them that arrived, and the number allowed by the last FLOW.
-            let (mut sent, mut came, mut limit) = (0u64, 0u64, 0u64);
+            let (mut sent, mut arrived, mut limit) = (0u64, 0u64, 0u64);
             for (step, credit, many) in steps {
                 match step {
                     0..=3 => {
@@ -192,33 +192,33 @@ mod tests {
                         }
                     }
                     4 | 5 => {
-                        for _ in 0..many as u64 % (sent - came + 1) {
-                            prop_assert!(receiver.spend(), "delivery {} of {}", came, limit);
-                            came += 1;
+                        for _ in 0..many as u64 % (sent - arrived + 1) {
+                            prop_assert!(receiver.spend(), "delivery {} of {}", arrived, limit);
+                            arrived += 1;
                         }
                     }
                     6 => {
                         // Its FLOW counts the deliveries that arrived. Those in flight use up the grant.
                         receiver.grant(credit);
                         sender.handle_flow(Some(receiver.delivery_count()), credit, start);
-                        limit = came + u64::from(credit);
+                        limit = arrived + u64::from(credit);
                     }
                     _ => {
-                        (sent, came) = (sent.max(limit), sent.max(limit));
+                        (sent, arrived) = (sent.max(limit), sent.max(limit));
                         sender.drain();
                         receiver.handle_flow(sender.delivery_count());
                     }
                 }
                 prop_assert_eq!(sender.delivery_count(), wire(sent));
                 prop_assert_eq!(u64::from(sender.credit()), limit.saturating_sub(sent));
-                prop_assert_eq!(receiver.delivery_count(), wire(came));
-                prop_assert_eq!(u64::from(receiver.credit()), limit.saturating_sub(came));
+                prop_assert_eq!(receiver.delivery_count(), wire(arrived));
+                prop_assert_eq!(u64::from(receiver.credit()), limit.saturating_sub(arrived));
             }
         }
     }
 
     #[test]
-    fn withdrawn_credit_may_be_under_way() {
+    fn withdrawn_credit_may_be_in_flight() {
         let (mut sender, mut receiver) = (SenderCredit::starting_at(0), ReceiverCredit::starting_at(0));
         receiver.grant(3);
         sender.handle_flow(Some(0), 3, 0);
@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn a_receiver_that_counts_too_much_is_served() {
+    fn a_receiver_that_counts_too_high_still_grants_credit() {
         let mut sender = SenderCredit::starting_at(0);
         sender.handle_flow(Some(0), 1, 0);
         assert!(sender.spend());

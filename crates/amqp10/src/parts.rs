@@ -63,7 +63,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_message_is_what_came_and_takes_little_more_memory() {
+    fn a_message_equals_its_parts_and_takes_little_more_memory() {
         for sizes in [
             vec![],
             vec![1],
@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_come_is_copied_only_while_it_is_short() {
+    fn parts_are_copied_only_while_they_are_short() {
         let mut parts = Parts::default();
         (0..1000).for_each(|_| parts.push(&[7; 90]));
         let longest = PART_BYTES + PART_BYTES / SPARE_PART;

@@ -26,7 +26,7 @@ mod tests {
 
     /// Compares all ids and ranges around 2^32 with numbers that never wrap.
     #[test]
-    fn ranges_near_the_wrap_are_those_of_numbers_that_do_not() {
+    fn ranges_are_correct_across_the_wrap() {
         const TURN: u64 = 1 << 32;
         let near = || TURN - 30..TURN + 30;
         for a in near() {

@@ -239,12 +239,12 @@ impl Session {
             return Err((None, Violation::UnexpectedFrame("TRANSFER on a link on which we send")));
         };
         let before = receiving.partial_bytes();
-        let made = receiving.handle_transfer(transfer, frame, payload_at, terms);
+        let result = receiving.handle_transfer(transfer, frame, payload_at, terms);
         let after = receiving.partial_bytes();
         if before != after {
             self.partial_bytes = self.partial_bytes - before + after;
         }
-        match made {
+        match result {
             Ok(progress) => Ok((link, progress)),
             Err(violation) => Err((Some(link), violation)),
         }

@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn one_forgotten_delivery_keeps_nothing_else() {
+    fn one_unsettled_delivery_retains_nothing_else() {
         let mut unsettled = Unsettled::default();
         for id in 0..1_000_000u32 {
             unsettled.push(id, Some((1, u64::from(id))));
@@ -226,7 +226,7 @@ mod tests {
         /// Compares the runs with a list of what was sent, whose ids never wrap. The answers are the same, in
         /// the order of the ids, and no two runs could be joined.
         #[test]
-        fn runs_are_what_a_list_would_find(
+        fn runs_equal_a_list_of_deliveries(
             start in prop_oneof![Just(0u32), u32::MAX - 100..u32::MAX, any::<u32>()],
             steps in vec((0u32..8, 0u32..40, 0u32..12), 1..200),
         ) {

@@ -10,7 +10,7 @@ use amqp10::{
 use bytes::{Bytes, BytesMut};
 use script::{INCOMPLETE_MAX, Script, attach, head, session_flow};
 
-fn heard(name: &str) -> script::Heard {
+fn event(name: &str) -> script::Handled {
     Ok(Some(name.to_owned()))
 }
 
@@ -36,7 +36,7 @@ fn single(id: u32) -> Transfer<'static> {
 }
 
 #[test]
-fn heartbeats_fill_the_silence() {
+fn heartbeats_are_sent_while_idle() {
     // [2.4.5] The peer wants a frame every 10 s. We send one every 5 s.
     let mut script = Script::opened();
     assert_eq!(script.endpoint.next_deadline(), Some(5000));
@@ -52,7 +52,7 @@ fn heartbeats_fill_the_silence() {
 }
 
 #[test]
-fn heartbeats_are_heard_together_and_answered_when_ours_is_soon_due() {
+fn several_heartbeats_are_handled_at_once_and_ours_is_sent_early() {
     const HEARTBEAT: &[u8] = b"\x00\x00\x00\x08\x02\x00\x00\x00";
     let more = [HEARTBEAT, HEARTBEAT, b"\x00\x00\x00\x20\x02\x00\x00\x00"].concat();
     assert_eq!(Script::logged_in().endpoint.handle_heartbeats(&more, 0), 0, "not before OPEN");
@@ -84,7 +84,7 @@ fn drain_uses_up_the_credit() {
 }
 
 #[test]
-fn drain_is_believed() {
+fn the_senders_drain_uses_up_our_credit() {
     let mut script = Script::attached(Role::Sender, 10);
     script.endpoint.grant(0, 0, 5, true, false);
     assert_eq!(script.sent(), ["flow 0 count 0 credit 5 drain"]);
@@ -95,7 +95,7 @@ fn drain_is_believed() {
         drain: true,
         ..session_flow(0, 10)
     };
-    assert_eq!(script.flow(drained), heard("Flow"));
+    assert_eq!(script.flow(drained), event("Flow"));
     let link = |s: &Script| s.endpoint.session(0).unwrap().link(0).unwrap().receiver_credit();
     assert_eq!((link(&script).credit(), link(&script).delivery_count()), (0, 5));
     assert!(script.transfer(&head(0, b"t"), b"x").is_err());
@@ -151,7 +151,7 @@ fn the_window_opens_at_half() {
 
 /// A growing delivery takes slightly more memory than it has bytes. The limit is for memory.
 #[test]
-fn deliveries_under_way_count_with_the_memory_that_they_take() {
+fn incomplete_deliveries_count_with_the_memory_that_they_take() {
     let mut script = Script::attached(Role::Sender, 10);
     script.endpoint.grant(0, 0, 2, false, false);
     let first = TransferHead { more: true, ..head(0, b"t") };
@@ -162,7 +162,7 @@ fn deliveries_under_way_count_with_the_memory_that_they_take() {
 }
 
 #[test]
-fn deliveries_under_way_are_bounded_over_all_links() {
+fn incomplete_deliveries_are_bounded_over_all_links() {
     // [2.7.5] max-message-size bounds each of them, but a client may have thousands of links.
     let mut script = Script::attached(Role::Sender, 10);
     script.endpoint.grant(0, 0, 2, false, false);
@@ -170,7 +170,7 @@ fn deliveries_under_way_are_bounded_over_all_links() {
         script.transfer(&TransferHead { more: true, ..head(0, b"t") }, &[0; INCOMPLETE_MAX]),
         Ok(None)
     );
-    assert!(script.hear(0, &attach("m", 1, Role::Sender)).is_ok());
+    assert!(script.receive(0, &attach("m", 1, Role::Sender)).is_ok());
     script.endpoint.attach(0, Some(1), attach("m", 1, Role::Receiver));
     script.endpoint.grant(0, 1, 2, false, false);
     let more = TransferHead { more: true, handle: 1, ..head(1, b"u") };
@@ -188,9 +188,9 @@ fn aborted_deliveries_spend_credit_and_leave_nothing() {
     assert_eq!(script.transfer(&TransferHead { more: true, ..head(0, b"t") }, b"half"), Ok(None));
     assert_eq!(script.endpoint.session(0).unwrap().partial_bytes(), 4);
     let abort = TransferHead { aborted: true, ..TransferHead::default() };
-    assert_eq!(script.transfer(&abort, b"ignored"), heard("Discarded"));
+    assert_eq!(script.transfer(&abort, b"ignored"), event("Discarded"));
     assert_eq!(script.endpoint.session(0).unwrap().partial_bytes(), 0);
-    assert_eq!(script.transfer(&head(1, b"t"), b"x"), heard("Transfer b\"x\""));
+    assert_eq!(script.transfer(&head(1, b"t"), b"x"), event("Transfer b\"x\""));
     assert!(script.transfer(&head(2, b"t"), b"x").is_err());
 }
 
@@ -200,11 +200,11 @@ fn resumed_deliveries_are_ignored() {
     let mut script = Script::attached(Role::Sender, 10);
     script.endpoint.grant(0, 0, 3, false, false);
     let resumed = |id, more| Transfer { resume: true, more, ..single(id) };
-    assert_eq!(script.hear(0, &Performative::Transfer(resumed(0, false))), heard("Discarded"));
-    assert_eq!(script.hear(0, &Performative::Transfer(resumed(1, true))), Ok(None));
-    assert_eq!(script.transfer(&TransferHead::default(), b"the rest"), heard("Discarded"));
+    assert_eq!(script.receive(0, &Performative::Transfer(resumed(0, false))), event("Discarded"));
+    assert_eq!(script.receive(0, &Performative::Transfer(resumed(1, true))), Ok(None));
+    assert_eq!(script.transfer(&TransferHead::default(), b"the rest"), event("Discarded"));
     assert_eq!(script.endpoint.session(0).unwrap().partial_bytes(), 0);
-    assert_eq!(script.transfer(&head(2, b"t"), b"x"), heard("Transfer b\"x\""));
+    assert_eq!(script.transfer(&head(2, b"t"), b"x"), event("Transfer b\"x\""));
     assert!(script.transfer(&head(3, b"t"), b"x").is_err(), "their credit is spent");
 }
 
@@ -221,8 +221,8 @@ fn a_delivery_says_who_settles_first() {
     ] {
         let mut script = Script::begun(10);
         assert_eq!(
-            script.hear(0, &Attach { rcv_settle_mode: link, ..attach("l", 0, Role::Sender) }),
-            heard("Attach")
+            script.receive(0, &Attach { rcv_settle_mode: link, ..attach("l", 0, Role::Sender) }),
+            event("Attach")
         );
         let answer = Attach { rcv_settle_mode: link, ..attach("l", 0, Role::Receiver) };
         script.endpoint.attach(0, Some(0), answer);
@@ -241,7 +241,7 @@ fn a_delivery_says_who_settles_first() {
 }
 
 #[test]
-fn a_flood_of_reports_waits_as_one() {
+fn a_flood_of_reports_becomes_one() {
     let mut script = Script::attached(Role::Receiver, 0);
     script.credit(0, 0, 0, 5).unwrap();
     assert!(script.send(b"x", 1));
@@ -256,7 +256,7 @@ fn a_flood_of_reports_waits_as_one() {
 }
 
 #[test]
-fn a_state_waits_behind_deliveries_and_takes_no_answers_place() {
+fn a_state_report_waits_after_deliveries_and_replaces_no_answer() {
     let mut script = Script::attached(Role::Receiver, 0);
     script.credit(0, 0, 0, 5).unwrap();
     assert!(script.send(b"x", 1));
@@ -275,7 +275,7 @@ fn a_state_waits_behind_deliveries_and_takes_no_answers_place() {
 }
 
 #[test]
-fn detaching_aborts_what_is_half_way() {
+fn detaching_aborts_a_partly_sent_delivery() {
     // The output is full but the window is open, so the abort can be sent.
     let mut script = Script::attached(Role::Receiver, 100_000);
     script.credit(0, 100_000, 0, 2).unwrap();
@@ -305,7 +305,7 @@ fn detaching_aborts_what_is_half_way() {
 }
 
 #[test]
-fn deliveries_wait_in_order_with_reports_behind_them() {
+fn deliveries_and_reports_wait_in_order() {
     let mut script = Script::attached(Role::Receiver, 1);
     script.credit(0, 1, 0, 10).unwrap();
     for n in 0..3 {
@@ -348,9 +348,9 @@ fn settled_deliveries_need_no_credit() {
 }
 
 #[test]
-fn refusing_is_attach_and_detach() {
+fn a_refused_link_gets_attach_and_detach() {
     let mut script = Script::begun(10);
-    assert_eq!(script.hear(0, &attach("no", 3, Role::Sender)), heard("Attach"));
+    assert_eq!(script.receive(0, &attach("no", 3, Role::Sender)), event("Attach"));
     let mut refusal = attach("no", 0, Role::Receiver);
     refusal.target = None;
     script.endpoint.attach(0, Some(0), refusal);
@@ -359,7 +359,7 @@ fn refusing_is_attach_and_detach() {
     assert_eq!(script.sent(), ["attach 0 no", "detach 0 amqp:not-found"]);
     // Frames that the peer sent before it received our DETACH are ignored. Its DETACH frees the handle.
     assert_eq!(script.transfer(&TransferHead { handle: 3, ..head(0, b"t") }, b"x"), Ok(None));
-    assert_eq!(script.hear(0, &detach(3)), heard("Detach"));
+    assert_eq!(script.receive(0, &detach(3)), event("Detach"));
     assert_eq!(script.endpoint.session(0).unwrap().links().count(), 0);
     assert_eq!(script.attach("yes", 3, Role::Sender), 0);
 }
@@ -374,16 +374,16 @@ fn frames_fit_what_the_peer_takes() {
         script.sent()
     };
     let mut script = Script::logged_in();
-    script.hear(0, &Open { max_frame_size: 512, ..Open::new("client") }).unwrap();
+    script.receive(0, &Open { max_frame_size: 512, ..Open::new("client") }).unwrap();
     let mut properties = Map::new();
     properties.insert(Symbol::from_static("product"), Value::from(long.as_str()));
     script.endpoint.open(Open { properties: Some(properties), ..Open::new("server") });
     assert_eq!(frame(&mut script), ["open"]);
-    script.hear(0, &Begin { incoming_window: 9, ..Begin::default() }).unwrap();
+    script.receive(0, &Begin { incoming_window: 9, ..Begin::default() }).unwrap();
     script.endpoint.begin(Some(0), true);
     script.sent();
     // An ATTACH cannot be shortened, so nothing is sent and the caller gets `None`.
-    script.hear(0, &attach("l", 0, Role::Sender)).unwrap();
+    script.receive(0, &attach("l", 0, Role::Sender)).unwrap();
     let answer = |address: &str| {
         let target = Target { address: Some(address.to_owned()), ..Target::default() };
         Attach { target: Some(TargetArchetype::Target(target)), ..attach("l", 0, Role::Receiver) }
@@ -418,13 +418,13 @@ fn frames_fit_what_the_peer_takes() {
 fn handles_above_the_peers_are_not_used() {
     // [2.7.2] The peer accepts one link. It detached and attached again before its DETACH was answered.
     let mut script = Script::opened();
-    script.hear(0, &Begin { incoming_window: 9, handle_max: 0, ..Begin::default() }).unwrap();
+    script.receive(0, &Begin { incoming_window: 9, handle_max: 0, ..Begin::default() }).unwrap();
     script.endpoint.begin(Some(0), true);
     script.attach("l", 0, Role::Sender);
-    assert!(script.hear(0, &attach("other", 1, Role::Sender)).is_err());
+    assert!(script.receive(0, &attach("other", 1, Role::Sender)).is_err());
     assert_eq!(script.endpoint.attach(0, None, attach("ours", 0, Role::Sender)), None);
-    assert_eq!(script.hear(0, &detach(0)), heard("Detach"));
-    let fault = script.hear(0, &attach("l", 0, Role::Sender)).unwrap_err();
+    assert_eq!(script.receive(0, &detach(0)), event("Detach"));
+    let fault = script.receive(0, &attach("l", 0, Role::Sender)).unwrap_err();
     assert_eq!(fault.radius(), Radius::Session);
 }
 
@@ -432,14 +432,14 @@ fn handles_above_the_peers_are_not_used() {
 fn channels_above_the_peers_are_not_used() {
     // [2.7.1]
     let mut script = Script::logged_in();
-    script.hear(0, &Open { channel_max: 1, ..Open::new("client") }).unwrap();
+    script.receive(0, &Open { channel_max: 1, ..Open::new("client") }).unwrap();
     script.endpoint.open(Open::new("server"));
     let begun = [0; 3].map(|_| script.endpoint.begin(None, true));
     assert_eq!(begun, [Some(0), Some(1), None]);
 }
 
 #[test]
-fn a_flow_says_what_the_peer_has_sent() {
+fn a_flow_sets_the_next_incoming_id() {
     // [2.5.6]
     let mut script = Script::begun(10);
     script.flow(Flow { next_outgoing_id: 7, ..session_flow(0, 10) }).unwrap();
@@ -450,7 +450,7 @@ fn a_flow_says_what_the_peer_has_sent() {
 fn handles_are_used_again() {
     let mut script = Script::attached(Role::Sender, 10);
     // The peer detaches and attaches again with the same name and handle, before we answer.
-    assert_eq!(script.hear(0, &detach(0)), heard("Detach"));
+    assert_eq!(script.receive(0, &detach(0)), event("Detach"));
     assert_eq!(script.attach("link", 0, Role::Sender), 1);
     script.endpoint.detach(0, 0, None);
     assert_eq!(script.sent(), ["attach 1 link", "detach 0"]);
@@ -460,16 +460,16 @@ fn handles_are_used_again() {
 }
 
 #[test]
-fn links_can_be_given_up_before_they_are_answered() {
+fn links_can_be_detached_before_they_are_answered() {
     let mut script = Script::begun(10);
     let link = script.endpoint.attach(0, None, attach("mine", 0, Role::Sender)).unwrap();
     script.endpoint.detach(0, link, None);
     let again = script.endpoint.attach(0, None, attach("mine", 0, Role::Sender)).unwrap();
     assert_ne!(link, again);
     assert_eq!(script.sent(), ["attach 0 mine", "detach 0", "attach 1 mine"]);
-    assert_eq!(script.hear(0, &attach("mine", 0, Role::Receiver)), Ok(None));
-    assert_eq!(script.hear(0, &detach(0)), heard("Detach"));
-    assert_eq!(script.hear(0, &attach("mine", 0, Role::Receiver)), heard("Attach"));
+    assert_eq!(script.receive(0, &attach("mine", 0, Role::Receiver)), Ok(None));
+    assert_eq!(script.receive(0, &detach(0)), event("Detach"));
+    assert_eq!(script.receive(0, &attach("mine", 0, Role::Receiver)), event("Attach"));
     let session = script.endpoint.session(0).unwrap();
     assert_eq!(session.links().map(|(n, l)| (n, l.remote_handle)).collect::<Vec<_>>(), [(again, Some(0))]);
 }
@@ -487,11 +487,11 @@ fn channels_are_used_again() {
     script.endpoint.grant(0, 0, 1, false, false);
     script.endpoint.pump();
     assert_eq!(script.sent(), ["end"]);
-    assert_eq!(script.hear(0, &Disposition::new(Role::Receiver, 0)), Ok(None));
-    assert_eq!(script.hear(0, &End { error: None }), heard("End"));
+    assert_eq!(script.receive(0, &Disposition::new(Role::Receiver, 0)), Ok(None));
+    assert_eq!(script.receive(0, &End { error: None }), event("End"));
     assert!(script.endpoint.session(0).is_none());
-    assert_eq!(script.hear(0, &detach(0)), Ok(None), "no session, no notice");
-    assert_eq!(script.hear(0, &Begin::default()), heard("Begin"));
+    assert_eq!(script.receive(0, &detach(0)), Ok(None), "no session, no notice");
+    assert_eq!(script.receive(0, &Begin::default()), event("Begin"));
     script.endpoint.begin(Some(0), true);
     assert_eq!(script.sent(), ["begin"]);
 }
@@ -499,8 +499,8 @@ fn channels_are_used_again() {
 #[test]
 fn a_channel_whose_session_lingers_is_not_taken_over() {
     let mut script = Script::begun(10);
-    assert_eq!(script.hear(0, &End { error: None }), heard("End"));
-    assert_eq!(script.hear(0, &Begin { next_outgoing_id: 9, ..Begin::default() }), heard("Begin"));
+    assert_eq!(script.receive(0, &End { error: None }), event("End"));
+    assert_eq!(script.receive(0, &Begin { next_outgoing_id: 9, ..Begin::default() }), event("Begin"));
     assert_eq!(script.endpoint.session(1).unwrap().next_incoming_id(), 9);
     script.endpoint.begin(Some(1), true);
     script.endpoint.end(0, None);
@@ -508,28 +508,28 @@ fn a_channel_whose_session_lingers_is_not_taken_over() {
 }
 
 #[test]
-fn sessions_can_be_given_up_before_they_are_answered() {
+fn sessions_can_be_ended_before_they_are_answered() {
     let mut script = Script::opened();
     assert_eq!(script.endpoint.begin(None, true), Some(0));
     script.endpoint.end(0, None);
     assert_eq!(script.sent(), ["begin", "end"]);
     assert_eq!(script.endpoint.begin(None, true), Some(1));
     let answer = |to| Begin { remote_channel: Some(to), ..Begin::default() };
-    assert_eq!(script.hear(2, &answer(0)), Ok(None));
-    assert_eq!(script.hear(2, &End { error: None }), heard("End"));
-    assert_eq!(script.hear(2, &answer(1)), heard("Begin"));
+    assert_eq!(script.receive(2, &answer(0)), Ok(None));
+    assert_eq!(script.receive(2, &End { error: None }), event("End"));
+    assert_eq!(script.receive(2, &answer(1)), event("Begin"));
     assert!(script.endpoint.session(0).is_none());
 }
 
 #[test]
-fn nothing_is_claimed_of_what_has_not_come() {
+fn delivery_count_is_absent_before_the_senders_attach() {
     let mut script = Script::begun(10);
     let link = script.endpoint.attach(0, None, attach("mine", 0, Role::Receiver)).unwrap();
     script.endpoint.grant(0, link, 5, false, false);
     assert_eq!(script.sent(), ["attach 0 mine", "flow 0 count - credit 5"]);
     let mut answer = attach("mine", 0, Role::Sender);
     answer.initial_delivery_count = Some(u32::MAX);
-    script.hear(0, &answer).unwrap();
+    script.receive(0, &answer).unwrap();
     for id in 0..5 {
         script.transfer(&head(id, b"t"), b"x").unwrap();
     }

@@ -7,11 +7,11 @@ use amqp10::{
     SenderSettleMode, Symbol, Transfer, TransferHead, Value,
 };
 use bytes::Bytes;
-use script::{Heard, Script, attach, head, session_flow};
+use script::{Handled, Script, attach, head, session_flow};
 
 #[track_caller]
-fn check(heard: Heard, radius: Radius, condition: &str) -> Fault {
-    let fault = heard.expect_err("a violation");
+fn check(handled: Handled, radius: Radius, condition: &str) -> Fault {
+    let fault = handled.expect_err("a violation");
     assert_eq!(
         (fault.radius(), fault.violation.to_error().condition.as_str()),
         (radius, condition),
@@ -57,9 +57,9 @@ fn framing() {
 
 #[test]
 fn channel_max() {
-    let fault = check(Script::opened().hear(4, &Begin::default()), CONNECTION, FRAMING);
+    let fault = check(Script::opened().receive(4, &Begin::default()), CONNECTION, FRAMING);
     assert_eq!(fault.violation.to_string(), "channel number (4) exceeds maximum channel number (3)");
-    check(Script::logged_in().hear(1, &Open::new("c")), CONNECTION, FRAMING);
+    check(Script::logged_in().receive(1, &Open::new("c")), CONNECTION, FRAMING);
 }
 
 #[test]
@@ -70,10 +70,10 @@ fn decode() {
 
 #[test]
 fn unexpected_frame() {
-    check(Script::logged_in().hear(0, &Begin::default()), CONNECTION, "amqp:illegal-state");
-    check(Script::opened().hear(0, &Open::new("again")), CONNECTION, "amqp:illegal-state");
+    check(Script::logged_in().receive(0, &Begin::default()), CONNECTION, "amqp:illegal-state");
+    check(Script::opened().receive(0, &Open::new("again")), CONNECTION, "amqp:illegal-state");
     let answer = Begin { remote_channel: Some(2), ..Begin::default() };
-    check(Script::opened().hear(0, &answer), CONNECTION, "amqp:illegal-state");
+    check(Script::opened().receive(0, &answer), CONNECTION, "amqp:illegal-state");
 }
 
 #[test]
@@ -85,15 +85,15 @@ fn frame_type() {
 #[test]
 fn frame_size_too_small() {
     let open = Open { max_frame_size: 511, ..Open::new("c") };
-    check(Script::logged_in().hear(0, &open), CONNECTION, "amqp:frame-size-too-small");
+    check(Script::logged_in().receive(0, &open), CONNECTION, "amqp:frame-size-too-small");
 }
 
 #[test]
 fn idle_time_out_too_short() {
     let open = |ms| Open { idle_time_out: Some(ms), ..Open::new("c") };
-    check(Script::logged_in().hear(0, &open(999)), CONNECTION, "amqp:not-allowed");
-    assert!(Script::logged_in().hear(0, &open(1000)).is_ok());
-    assert!(Script::logged_in().hear(0, &open(0)).is_ok());
+    check(Script::logged_in().receive(0, &open(999)), CONNECTION, "amqp:not-allowed");
+    assert!(Script::logged_in().receive(0, &open(1000)).is_ok());
+    assert!(Script::logged_in().receive(0, &open(0)).is_ok());
 }
 
 #[test]
@@ -106,7 +106,7 @@ fn idle_time_out() {
 
 #[test]
 fn channel_in_use() {
-    check(Script::begun(1).hear(0, &Begin::default()), SESSION, "amqp:illegal-state");
+    check(Script::begun(1).receive(0, &Begin::default()), SESSION, "amqp:illegal-state");
 }
 
 #[test]
@@ -131,13 +131,13 @@ fn never_sent() {
 
 #[test]
 fn handle_max() {
-    check(Script::begun(1).hear(0, &attach("l", 8, Role::Sender)), SESSION, FRAMING);
+    check(Script::begun(1).receive(0, &attach("l", 8, Role::Sender)), SESSION, FRAMING);
 }
 
 #[test]
 fn handle_in_use() {
     let again = attach("other", 0, Role::Sender);
-    check(receiving().hear(0, &again), SESSION, "amqp:session:handle-in-use");
+    check(receiving().receive(0, &again), SESSION, "amqp:session:handle-in-use");
 }
 
 #[test]
@@ -151,7 +151,7 @@ fn unattached_handle() {
 #[test]
 fn a_detach_of_an_unattached_handle_is_ignored() {
     let detach = amqp10::Detach { handle: 5, closed: true, error: None };
-    assert!(receiving().hear(0, &detach).is_ok());
+    assert!(receiving().receive(0, &detach).is_ok());
 }
 
 #[test]
@@ -191,9 +191,9 @@ fn inconsistent_delivery() {
 fn settled_mismatch() {
     for (mode, settled) in [(SenderSettleMode::Settled, false), (SenderSettleMode::Unsettled, true)] {
         let mut script = Script::begun(10);
-        let mut asked = attach("l", 0, Role::Sender);
-        asked.snd_settle_mode = mode;
-        assert!(script.hear(0, &asked).is_ok());
+        let mut requested = attach("l", 0, Role::Sender);
+        requested.snd_settle_mode = mode;
+        assert!(script.receive(0, &requested).is_ok());
         let mut answer = attach("l", 0, Role::Receiver);
         answer.snd_settle_mode = mode;
         script.endpoint.attach(0, Some(0), answer);
@@ -218,7 +218,7 @@ fn settle_mode_second() {
         aborted: false,
         batchable: false,
     };
-    check(receiving().hear(0, &Performative::Transfer(transfer)), LINK, "amqp:invalid-field");
+    check(receiving().receive(0, &Performative::Transfer(transfer)), LINK, "amqp:invalid-field");
 }
 
 #[test]
@@ -256,7 +256,7 @@ fn transactional_acquisition() {
 }
 
 #[test]
-fn transfers_against_the_stream() {
+fn a_transfer_to_the_sending_end_is_refused() {
     let mut script = Script::attached(Role::Receiver, 10);
     // A frame that the role of the link does not allow.
     let fault = script.transfer(&head(0, b"t"), b"x").unwrap_err();
@@ -264,10 +264,10 @@ fn transfers_against_the_stream() {
 }
 
 #[test]
-fn after_close_nothing_counts() {
+fn frames_after_close_are_ignored() {
     let mut script = receiving();
     script.endpoint.close(None, false);
     assert_eq!(script.transfer(&head(9, b"t"), b"x"), Ok(None));
-    assert_eq!(script.hear(0, &Disposition::new(Role::Receiver, 7)), Ok(None));
-    assert_eq!(script.hear(0, &Close { error: None }), Ok(Some("Close".to_owned())));
+    assert_eq!(script.receive(0, &Disposition::new(Role::Receiver, 7)), Ok(None));
+    assert_eq!(script.receive(0, &Close { error: None }), Ok(Some("Close".to_owned())));
 }

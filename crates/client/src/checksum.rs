@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn the_sums_are_those_that_everybody_computes() {
+    fn checksums_match_known_values() {
         assert_eq!(Checksum::Crc32.of(b"123456789"), 0xcbf4_3926);
         assert_eq!(Checksum::Crc32.of(b""), 0);
         assert_eq!(Checksum::Adler32.of(b"Wikipedia"), 0x11e6_0398);
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn what_brokers_change_is_not_covered() {
+    fn changes_by_brokers_are_not_covered() {
         let sealed = Checksum::Crc32.seal(&full().encode()).unwrap();
         let mut other = Message::decode(&sealed).unwrap();
         other.header = None;

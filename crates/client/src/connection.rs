@@ -156,7 +156,7 @@ impl Connection {
             if state.closed.is_none() {
                 state.flush_dispositions();
                 state.endpoint.close(error, false);
-                state.kick();
+                state.wake_driver();
             }
         }
         self.closed().await
@@ -234,7 +234,7 @@ impl Session {
             state.flush_dispositions();
             if let Some(channel) = state.sessions.get(self.handle.key).and_then(|s| s.channel) {
                 state.endpoint.end(channel, None);
-                state.kick();
+                state.wake_driver();
             }
         }
         match self.closed().await {
@@ -277,7 +277,7 @@ impl Drop for ConnectionHandle {
         let mut state = self.shared.lock();
         if state.closed.is_none() {
             state.endpoint.close(None, false);
-            state.kick();
+            state.wake_driver();
         }
     }
 }
@@ -288,7 +288,7 @@ impl Drop for SessionHandle {
         state.flush_dispositions();
         if let Some(channel) = state.sessions.get(self.key).and_then(|s| s.channel) {
             state.endpoint.end(channel, None);
-            state.kick();
+            state.wake_driver();
         }
         state.close_session(self.key, &Error::Closed);
         state.sessions.try_remove(self.key);

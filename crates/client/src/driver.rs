@@ -58,9 +58,9 @@ where
     let ended = poll_fn(|cx| driver.poll(cx)).await;
     let error = ended.err().unwrap_or(Error::Closed);
     tracing::debug!(%error, "connection is over");
-    let farewell = tokio::time::timeout(Duration::from_secs(1), driver.stream.shutdown());
+    let shutdown = tokio::time::timeout(Duration::from_secs(1), driver.stream.shutdown());
     driver.shared.lock().close_all(&error);
-    let _ = farewell.await;
+    let _ = shutdown.await;
     let mut state = driver.shared.lock();
     state.done = true;
     state.wakers.wake();

@@ -74,8 +74,8 @@ impl LinkHandle {
     }
 
     /// Reads from the link's state. Returns the default if the link does not exist any more.
-    pub(crate) fn look<T: Default>(&self, look: impl FnOnce(&LinkState) -> T) -> T {
-        self.shared().lock().links.get(self.key).map(look).unwrap_or_default()
+    pub(crate) fn read<T: Default>(&self, read: impl FnOnce(&LinkState) -> T) -> T {
+        self.shared().lock().links.get(self.key).map(read).unwrap_or_default()
     }
 }
 

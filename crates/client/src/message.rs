@@ -259,7 +259,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn messages_come_back_as_they_went() {
+    fn messages_round_trip() {
         let full = Message::data("hello")
             .durable(true)
             .priority(4)

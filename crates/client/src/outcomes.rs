@@ -118,7 +118,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn outcomes_come_in_any_order_and_leave_nothing() {
+    fn outcomes_arrive_in_any_order_and_are_removed() {
         let mut outcomes = Outcomes::default();
         outcomes.push(true);
         for _ in 0..4 {

@@ -83,7 +83,7 @@ impl Receiver {
         link.draining |= drain;
         if let Some((channel, number)) = link.number {
             state.endpoint.grant(channel, number, credit, drain, echo);
-            state.kick();
+            state.wake_driver();
         }
     }
 
@@ -113,8 +113,8 @@ impl Receiver {
                     return Poll::Pending;
                 }
                 link.draining = false;
-                let came = u32::try_from(link.received - before).unwrap_or(u32::MAX);
-                Poll::Ready(Ok(Drained { unused: credit.saturating_sub(came), waiting: link.inbox.len() }))
+                let arrived = u32::try_from(link.received - before).unwrap_or(u32::MAX);
+                Poll::Ready(Ok(Drained { unused: credit.saturating_sub(arrived), waiting: link.inbox.len() }))
             })
             .await
     }
@@ -126,12 +126,12 @@ impl Receiver {
 
     /// The number of messages that have arrived and wait to be read.
     pub fn waiting(&self) -> usize {
-        self.link.look(|link| link.inbox.len())
+        self.link.read(|link| link.inbox.len())
     }
 
     /// The peer's last FLOW on this link, with `available` and properties such as `rabbitmq:active`.
     pub fn last_flow(&self) -> Option<Flow> {
-        self.link.look(|link| link.flow.clone())
+        self.link.read(|link| link.flow.clone())
     }
 
     /// The peer's ATTACH: the address of a dynamic node, the accepted filters, capabilities.
@@ -204,7 +204,7 @@ fn top_up(state: &mut State, key: usize, n: u32) {
     let waiting = u32::try_from(inbox.len()).unwrap_or(u32::MAX);
     if credit(state, key).saturating_add(waiting) <= n / 2 {
         state.endpoint.grant(channel, number, n.saturating_sub(waiting), false, false);
-        state.kick();
+        state.wake_driver();
     }
 }
 

@@ -166,7 +166,7 @@ impl Sender {
             return Poll::Pending;
         }
         link.outcomes.push(settled);
-        state.kick();
+        state.wake_driver();
         Poll::Ready(Ok((!settled).then_some(cookie)))
     }
 }

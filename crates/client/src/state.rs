@@ -148,7 +148,7 @@ impl State {
     }
 
     /// Wakes the driver, because there is something to write.
-    pub(crate) fn kick(&mut self) {
+    pub(crate) fn wake_driver(&mut self) {
         if let Some(waker) = self.driver.take() {
             waker.wake();
         }
@@ -186,7 +186,7 @@ impl State {
             self.by_channel.resize(at + 1, None);
         }
         self.by_channel[at] = Some(key);
-        self.kick();
+        self.wake_driver();
         Ok(key)
     }
 
@@ -235,7 +235,7 @@ impl State {
             by_number.resize(number as usize + 1, None);
         }
         by_number[number as usize] = Some(key);
-        self.kick();
+        self.wake_driver();
         Ok(key)
     }
 
@@ -258,7 +258,7 @@ impl State {
         if let Some((channel, number)) = self.links.get(key).and_then(|l| l.number) {
             self.flush_dispositions();
             self.endpoint.detach(channel, number, error);
-            self.kick();
+            self.wake_driver();
         }
     }
 
@@ -272,16 +272,16 @@ impl State {
         }
         let next = DispositionRange { first: id, last: id, settled: true, state };
         if let Some(ended) = replace_joined(&mut s.settling, next) {
-            tell(&mut self.endpoint, s.channel, &ended);
+            put_disposition(&mut self.endpoint, s.channel, &ended);
         }
-        self.kick();
+        self.wake_driver();
     }
 
     pub(crate) fn flush_dispositions(&mut self) {
         for key in self.settling.drain(..) {
             let Some(s) = self.sessions.get_mut(key) else { continue };
             if let Some(ended) = s.settling.take() {
-                tell(&mut self.endpoint, s.channel, &ended);
+                put_disposition(&mut self.endpoint, s.channel, &ended);
             }
         }
     }
@@ -301,7 +301,7 @@ impl State {
         if let Some(link) = self.links.get_mut(key) {
             link.drain |= drain;
             self.reports.push(key);
-            self.kick();
+            self.wake_driver();
         }
     }
 
@@ -388,7 +388,7 @@ impl State {
 }
 
 /// Sends a disposition to the peer, unless the session is closed.
-fn tell(endpoint: &mut Endpoint, channel: Option<u16>, settled: &DispositionRange) {
+fn put_disposition(endpoint: &mut Endpoint, channel: Option<u16>, settled: &DispositionRange) {
     if let Some(channel) = channel {
         let DispositionRange { first, last, settled, state } = settled;
         endpoint.disposition(channel, Role::Receiver, (*first, *last), *settled, state);

@@ -39,7 +39,7 @@ fn number(message: &[u8]) -> u32 {
 }
 
 #[tokio::test]
-async fn messages_of_all_sizes_come_back() {
+async fn messages_of_all_sizes_round_trip() {
     let script = Script::default();
     let (connection, session) = session(&script).await;
     let sender = session.sender(Some("/queues/q"), SenderOptions::default()).await.unwrap();
@@ -106,8 +106,8 @@ async fn many_messages_keep_their_order_and_credit_follows_the_reader() {
             let delivery = receiver.recv().await.unwrap();
             assert_eq!(number(&delivery.message), n);
             // Below half, a FLOW is always in flight.
-            let may_come = receiver.credit() + receiver.waiting() as u32;
-            assert!(may_come > target / 2 && may_come <= target, "{may_come} of {target}");
+            let may_arrive = receiver.credit() + receiver.waiting() as u32;
+            assert!(may_arrive > target / 2 && may_arrive <= target, "{may_arrive} of {target}");
             assert!(receiver.waiting() < target as usize);
             delivery.accept().unwrap();
         }
@@ -137,7 +137,7 @@ async fn an_idle_reader_gets_its_credit_and_no_more() {
 }
 
 #[tokio::test]
-async fn neighbours_are_settled_in_one_frame() {
+async fn consecutive_deliveries_are_settled_in_one_frame() {
     let script = Script::default();
     let (_connection, session) = session(&script).await;
     let sender = session.sender(Some("/queues/q"), SenderOptions::default()).await.unwrap();
@@ -186,7 +186,7 @@ async fn sending_waits_for_credit() {
 }
 
 #[tokio::test]
-async fn outcomes_are_told_apart() {
+async fn each_outcome_is_reported() {
     let (_connection, session) = session(&Script::default()).await;
     let sender = session.sender(None, SenderOptions::default()).await.unwrap();
     let send = |message: Message| sender.send(message.encode());
@@ -224,7 +224,7 @@ async fn settled_links_have_no_outcomes() {
 }
 
 #[tokio::test]
-async fn drain_hands_back_what_is_not_used() {
+async fn drain_returns_unused_credit() {
     let (_connection, session) = session(&Script::default()).await;
     let sender = session.sender(Some("/queues/q"), SenderOptions::default()).await.unwrap();
     let options = ReceiverOptions { credit: Credit::Manual, ..ReceiverOptions::default() };
@@ -266,7 +266,7 @@ async fn refusals_are_typed() {
 }
 
 #[tokio::test]
-async fn a_deleted_queue_fails_what_is_under_way() {
+async fn a_deleted_queue_fails_pending_outcomes() {
     let (_connection, session) = session(&Script::default()).await;
     let sender = session.sender(Some("/queues/deleted"), SenderOptions::default()).await.unwrap();
     let mut outcomes = Vec::new();
@@ -303,7 +303,7 @@ async fn logins_fail_with_their_code() {
 }
 
 #[tokio::test]
-async fn strangers_are_recognised() {
+async fn invalid_silent_and_closing_peers_are_errors() {
     use tokio::io::AsyncWriteExt;
     let (client, mut server) = tokio::io::duplex(1000);
     server.write_all(b"HTTP/1.1 400 Bad Request\r\n").await.unwrap();
@@ -312,13 +312,13 @@ async fn strangers_are_recognised() {
     let (client, _silent) = tokio::io::duplex(1000);
     let options = Options { handshake_timeout: Duration::from_millis(20), ..Options::default() };
     assert!(matches!(Connection::over(client, None, options).await, Err(Error::Timeout)));
-    let (client, gone) = tokio::io::duplex(1000);
-    drop(gone);
+    let (client, closed) = tokio::io::duplex(1000);
+    drop(closed);
     assert!(matches!(Connection::over(client, None, Options::default()).await, Err(Error::Io(_))));
 }
 
 #[tokio::test]
-async fn dropping_handles_cleans_up_and_numbers_are_used_again() {
+async fn dropping_handles_frees_their_numbers() {
     let script = Script::default();
     let connection = open(&script).await;
     for round in 0..20 {
@@ -341,7 +341,7 @@ async fn dropping_handles_cleans_up_and_numbers_are_used_again() {
 }
 
 #[tokio::test]
-async fn channels_and_handles_run_out() {
+async fn exhausted_channels_and_handles_are_errors() {
     let (connection, session) = session(&Script::default()).await;
     let mut links = Vec::new();
     for _ in 0..8 {
@@ -368,7 +368,7 @@ async fn dynamic_nodes_have_addresses() {
 }
 
 #[tokio::test]
-async fn management_speaks_in_paths() {
+async fn management_requests_use_paths() {
     let (_connection, session) = session(&Script::default()).await;
     let management = Management::open(&session).await.unwrap();
     let declared = management.declare_queue("a/b", &QueueSpec::of_type("quorum")).await.unwrap();

@@ -102,7 +102,7 @@ impl Message {
 const HEAD: [u8; 4] = [0x00, 0x53, descriptor::MESSAGE_ANNOTATIONS as u8, 0xd1];
 
 /// Replaces a value that is overridden. No encoded value is empty.
-const GONE: &[u8] = &[];
+const OVERRIDDEN: &[u8] = &[];
 
 /// Merges all pairs of these encoded sections into one section. A section may be empty. If several pairs have
 /// the same key, the last value is used, at the position of the first.
@@ -111,19 +111,19 @@ fn merged(sections: &[&[u8]]) -> Bytes {
     // The keys are sorted because peers choose them. Searching all others for each key would take quadratic
     // time.
     let mut by_key: Vec<usize> = (0..keys.len()).collect();
-    by_key.sort_by(|a, b| step(keys[*a].cmp(keys[*b])));
+    by_key.sort_by(|a, b| count_step(keys[*a].cmp(keys[*b])));
     for equal in by_key.chunk_by(|a, b| keys[*a] == keys[*b]) {
         if let [first, others @ .., last] = equal {
             values[*first] = values[*last];
-            others.iter().chain([last]).for_each(|at| values[*at] = GONE);
+            others.iter().chain([last]).for_each(|at| values[*at] = OVERRIDDEN);
         }
     }
-    encoded(keys.into_iter().zip(values).filter(|(_, value)| *value != GONE))
+    encoded(keys.into_iter().zip(values).filter(|(_, value)| *value != OVERRIDDEN))
 }
 
 /// Returns the pairs of a stored section, which is known to be well-formed.
 fn pairs_of(section: &[u8]) -> impl Iterator<Item = (&str, &[u8])> {
-    map_pairs(section).into_iter().flatten().flatten().map(step)
+    map_pairs(section).into_iter().flatten().flatten().map(count_step)
 }
 
 fn encoded<'a>(pairs: impl IntoIterator<Item = (&'a str, &'a [u8])>) -> Bytes {
@@ -148,7 +148,7 @@ fn with_head(pairs: &[u8], count: usize) -> Bytes {
 
 /// Returns its argument. Tests count the calls: one for each pair read and each comparison of two keys.
 #[inline(always)]
-fn step<T>(passed: T) -> T {
+fn count_step<T>(passed: T) -> T {
     #[cfg(test)]
     tests::STEPS.with(|steps| steps.set(steps.get() + 1));
     passed
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn newer_values_count_and_other_keys_stay() {
+    fn newer_values_override_and_other_keys_stay() {
         let older = set(&[("x-a", Value::Uint(1)), ("x-b", text("old"))]);
         let newer = set(&[("x-b", text("new")), ("x-c", Value::List(vec![Value::Null]))]);
         let merged = older.merged(&newer);
@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_of_equal_keys_counts() {
+    fn the_last_of_equal_keys_is_used() {
         let mut map = map(&[("x-a", Value::Uint(1)), ("x-b", Value::Uint(2))]);
         map.0.push((Symbol::from_static("x-a").into(), Value::Uint(3)));
         let expected = [("x-a".to_owned(), Value::Uint(3)), ("x-b".to_owned(), Value::Uint(2))];
@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn a_map_that_is_no_set_of_annotations_is_refused() {
+    fn invalid_annotations_are_refused() {
         let refused = |map: &Map| Annotations::from_map(map).expect_err("refused");
         assert_eq!(refused(&Map::new()), AnnotationsError::Empty);
         assert_eq!(refused(&map(&[("note", Value::Null)])), AnnotationsError::ReservedKey);
@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_has_room_for_so_many_bytes_in_all() {
+    fn all_annotations_of_a_message_are_bounded_together() {
         let plain = Message::new(Parts::default(), Arc::new(Route::simple("x", "k")));
         let half = |key| set(&[(key, text(&"x".repeat(Annotations::BYTES_MAX / 2)))]);
         let (first, second) = (half("x-a"), half("x-b"));
@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_that_are_no_section_are_refused() {
+    fn bytes_that_are_not_a_section_are_refused() {
         let whole = Bytes::copy_from_slice(set(&[("x-a", Value::Uint(1))]).as_section());
         for len in 0..whole.len() {
             assert_eq!(Annotations::from_section(whole.slice(..len)), None, "{len} bytes");

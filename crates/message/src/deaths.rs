@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cycle_needs_that_nobody_rejected() {
+    fn a_rejection_breaks_a_cycle() {
         let mut deaths = Deaths::default();
         assert!(!deaths.is_cycle("a"));
         deaths.record(death("a", DeathReason::Expired, 1), 0);

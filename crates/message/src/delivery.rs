@@ -6,13 +6,13 @@ use amqp10::{Array, Map, Symbol, Value, descriptor};
 use bytes::{BufMut, BytesMut};
 
 use crate::deaths::{Death, Deaths};
-use crate::envelope::{Alike, Message};
+use crate::envelope::{Message, SharedHead};
 
 /// Annotations that only the broker sets. If the publisher set them, they are dropped.
-const OURS: &[&str] = &["x-exchange", "x-routing-key"];
+const BROKER_ANNOTATIONS: &[&str] = &["x-exchange", "x-routing-key"];
 
 /// Annotations that the broker sets on a dead-lettered message.
-const OURS_OF_THE_DEAD: &[&str] = &[
+const DEATH_ANNOTATIONS: &[&str] = &[
     "x-opt-deaths",
     "x-first-death-queue",
     "x-first-death-reason",
@@ -46,9 +46,9 @@ const STREAM_OFFSET_PAIR_MAX: usize = 2 + STREAM_OFFSET.len() + 9;
 
 /// Appends the pairs for exchange and routing key.
 pub(crate) fn put_route_annotations(exchange: &str, key: &str, out: &mut BytesMut) {
-    put_symbol(out, OURS[0]);
+    put_symbol(out, BROKER_ANNOTATIONS[0]);
     put_str(out, exchange);
-    put_symbol(out, OURS[1]);
+    put_symbol(out, BROKER_ANNOTATIONS[1]);
     put_str(out, key);
 }
 
@@ -60,7 +60,7 @@ pub struct DeliveryHeads {
     bytes: BytesMut,
     /// Identifies the messages whose first delivery has this head, apart from the offset. `None` if the head
     /// cannot be reused.
-    alike: Option<Alike>,
+    shared: Option<SharedHead>,
     /// The form of the offset at its end.
     offset: OffsetForm,
 }
@@ -96,12 +96,12 @@ impl DeliveryHeads {
         stream_offset: Option<u64>,
     ) -> &[u8] {
         let (first, form) = (delivery_count == 0 && !redelivered, OffsetForm::of(stream_offset));
-        let same = first && self.alike.as_ref().is_some_and(|alike| alike.covers(message));
+        let same = first && self.shared.as_ref().is_some_and(|shared| shared.covers(message));
         match (same && self.offset == form, stream_offset) {
             (false, _) => {
                 self.bytes.clear();
                 message.put_delivery_head(delivery_count, redelivered, stream_offset, &mut self.bytes);
-                self.alike = Alike::of(message).filter(|_| first);
+                self.shared = SharedHead::of(message).filter(|_| first);
                 self.offset = form;
             }
             (true, None) => {}
@@ -212,10 +212,10 @@ impl Message {
         let mut pairs = 2 + u32::from(stream_offset.is_some());
         // The scan at intake has checked that the section is well-formed.
         for (key, value) in map_pairs(self.annotations()).into_iter().flatten().flatten() {
-            let ours = OURS.contains(&key)
+            let reserved = BROKER_ANNOTATIONS.contains(&key)
                 || (stream_offset.is_some() && key == STREAM_OFFSET)
-                || (self.deaths().is_some() && OURS_OF_THE_DEAD.contains(&key));
-            if !ours {
+                || (self.deaths().is_some() && DEATH_ANNOTATIONS.contains(&key));
+            if !reserved {
                 put_symbol(out, key);
                 out.put_slice(value);
                 pairs += 1;
@@ -245,11 +245,11 @@ fn put_stream_offset(offset: u64, out: &mut BytesMut) {
 /// Appends the annotations about deaths. Returns the number of pairs.
 fn put_deaths(deaths: &Deaths, out: &mut BytesMut) -> u32 {
     let mut pairs = 0;
-    put_symbol(out, OURS_OF_THE_DEAD[0]);
+    put_symbol(out, DEATH_ANNOTATIONS[0]);
     put_value(out, &deaths_value(deaths));
     pairs += 1;
     for (names, death) in
-        [(&OURS_OF_THE_DEAD[1..4], deaths.first()), (&OURS_OF_THE_DEAD[4..7], deaths.last())]
+        [(&DEATH_ANNOTATIONS[1..4], deaths.first()), (&DEATH_ANNOTATIONS[4..7], deaths.last())]
     {
         let Some(death) = death else { continue };
         for (name, text) in names.iter().zip([&*death.queue, death.reason.as_str(), &*death.exchange]) {
@@ -336,7 +336,7 @@ mod tests {
 
     /// Tests every field of the header in each of its encodings.
     #[test]
-    fn headers_say_what_is_known() {
+    fn headers_contain_every_known_field() {
         for priority in [None, Some(0), Some(9)] {
             for ttl_ms in [None, Some(0), Some(0xff), Some(0x100), Some(u32::MAX)] {
                 for (durable, count) in [(false, 0), (true, 0xff), (true, 0x100), (false, u32::MAX)] {
@@ -364,7 +364,7 @@ mod tests {
 
     /// Tests the lengths around the largest annotations that a `map8` can hold.
     #[test]
-    fn long_routes_are_told_whole() {
+    fn long_routes_are_encoded_completely() {
         for len in 150..250 {
             let key = "k".repeat(len);
             let parts = Parts { wire: Bytes::from_static(b"\x00\x53\x77\x40"), ..Parts::default() };
@@ -378,9 +378,9 @@ mod tests {
                 let pairs: Vec<_> = map_pairs(section).unwrap().map(Result::unwrap).collect();
                 let text = |i: usize| Reader::new(pairs[i].1).read_str_opt().unwrap();
                 assert_eq!((text(0), text(1)), (Some("x"), Some(&*key)));
-                let told = pairs.get(2).map(|(name, value)| (*name, Reader::new(value).read_value()));
+                let found = pairs.get(2).map(|(name, value)| (*name, Reader::new(value).read_value()));
                 let expected = offset.map(|n| (STREAM_OFFSET, Ok(Value::Long(n as i64))));
-                assert_eq!(told, expected, "{len}");
+                assert_eq!(found, expected, "{len}");
             }
         }
     }
@@ -396,7 +396,7 @@ mod tests {
     }
 
     #[test]
-    fn deaths_are_told() {
+    fn deaths_are_in_the_annotations() {
         let death = Death {
             queue: "q".into(),
             reason: DeathReason::Rejected,
@@ -412,7 +412,7 @@ mod tests {
         let range = scan(&out).unwrap().message_annotations.unwrap();
         let section = &out[range.start as usize..range.end as usize];
         let keys: Vec<_> = map_pairs(section).unwrap().map(|p| p.unwrap().0.to_owned()).collect();
-        assert_eq!(keys[3..], OURS_OF_THE_DEAD[..]);
+        assert_eq!(keys[3..], DEATH_ANNOTATIONS[..]);
     }
 
     /// Tests the limits around the exact size, for messages with few and with many bytes before the bare
@@ -446,7 +446,7 @@ mod tests {
     }
 
     #[test]
-    fn heads_in_a_row_are_those_of_each() {
+    fn reused_heads_equal_fresh_heads() {
         let wire = |section: &[u8]| [section, b"\x00\x53\x75\xa0\x02hi"].concat();
         let plain = receive(&wire(b""));
         let again = Message::new(plain.parts(), plain.route().clone());

@@ -107,25 +107,25 @@ const _: () = assert!(size_of::<Message>() <= 128, "house.md section 4: an envel
 /// What two messages must have in common to get the same encoding before their bare messages: the route, and
 /// the lasting fields of the header.
 #[derive(Clone, Debug)]
-pub(crate) struct Alike {
+pub(crate) struct SharedHead {
     route: Arc<Route>,
     flags: u8,
     priority: u8,
     ttl_ms: u32,
 }
 
-impl Alike {
+impl SharedHead {
     /// Returns `None` if the message has annotations or deaths, because its encoding then contains more.
     pub fn of(message: &Message) -> Option<Self> {
         let Message { route, flags, priority, ttl_ms, .. } = message;
-        let (flags, priority, ttl_ms) = (flags & LASTING, *priority, *ttl_ms);
+        let (flags, priority, ttl_ms) = (flags & SENDER_FLAGS, *priority, *ttl_ms);
         message.is_plain().then(|| Self { route: route.clone(), flags, priority, ttl_ms })
     }
 
     /// Returns true if this message gets the same encoding.
     pub fn covers(&self, message: &Message) -> bool {
         Arc::ptr_eq(&self.route, &message.route)
-            && self.flags == message.flags & LASTING
+            && self.flags == message.flags & SENDER_FLAGS
             && (self.priority, self.ttl_ms) == (message.priority, message.ttl_ms)
             && message.is_plain()
     }
@@ -138,7 +138,7 @@ pub(crate) const HAS_PRIORITY: u8 = 1 << 2;
 pub(crate) const HAS_TTL: u8 = 1 << 3;
 
 /// The flags that the sender set and that receivers see.
-const LASTING: u8 = DURABLE_HEADER | HAS_PRIORITY | HAS_TTL;
+const SENDER_FLAGS: u8 = DURABLE_HEADER | HAS_PRIORITY | HAS_TTL;
 
 impl Message {
     /// Replaces the wire. Bare message, application-properties and body begin at these positions. Nothing

@@ -249,7 +249,7 @@ mod tests {
     /// The AMQP gate never accepts such keys, but a dead-letter key may be too long. Only the part beyond the
     /// limit is lost.
     #[test]
-    fn what_a_route_cannot_hold_is_cut_and_the_message_comes_back() {
+    fn a_route_that_is_too_large_is_cut_and_the_message_can_be_read() {
         let long: Arc<str> = "é".repeat(40_000).into();
         for (keys, first) in [
             (vec!["k".into(); 70_000], "k"),
@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_stored_comes_back() {
+    fn stored_messages_round_trip() {
         let message = example();
         assert_eq!(Message::from_stored(stored(&message), &mut LastRoute::default()), Ok(message.clone()));
         let death = |queue: &str, reason| Death {

@@ -16,7 +16,7 @@ use amqp10::sections::{map_content, map_pairs, scan, scan_bare};
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 
 use crate::StoredError;
-use crate::envelope::{Alike, Message, Parts, Route};
+use crate::envelope::{Message, Parts, Route, SharedHead};
 
 /// The annotation with which a publisher sets the value for stream filters (docs/compatibility.md, Stream
 /// filters).
@@ -55,14 +55,14 @@ pub struct EntryWriter {
     /// The sections before the last bare message. Most messages have the same.
     head: Vec<u8>,
     /// Identifies the messages that have the same sections. `None` if they cannot be reused.
-    alike: Option<Alike>,
+    shared: Option<SharedHead>,
 }
 
 impl EntryWriter {
     /// Appends the message as one entry of a stream.
     pub fn put(&mut self, message: &Message, out: &mut BytesMut) {
-        if !self.alike.as_ref().is_some_and(|alike| alike.covers(message)) {
-            return self.put_anew(message, out);
+        if !self.shared.as_ref().is_some_and(|shared| shared.covers(message)) {
+            return self.put_with_new_head(message, out);
         }
         let bare = message.bare_slice();
         out.reserve(HEAD + self.head.len() + bare.len());
@@ -73,7 +73,7 @@ impl EntryWriter {
     }
 
     /// Appends a message whose head differs from the previous one.
-    fn put_anew(&mut self, message: &Message, out: &mut BytesMut) {
+    fn put_with_new_head(&mut self, message: &Message, out: &mut BytesMut) {
         let start = out.len();
         out.put_slice(&[0; HEAD]);
         // Trailing null fields are left out [1.4].
@@ -86,8 +86,8 @@ impl EntryWriter {
             Gathered::append(out, |head| message.put_header(fields, head, |_| {}));
         }
         message.put_annotations(None, out);
-        self.alike = Alike::of(message);
-        if self.alike.is_some() {
+        self.shared = SharedHead::of(message);
+        if self.shared.is_some() {
             self.head.clear();
             self.head.extend_from_slice(&out[start + HEAD..]);
         }
@@ -184,13 +184,13 @@ impl Entries {
                 let [application_properties_at, body_at] = scan_bare(&entry)?;
                 message.set_wire(entry, &[0, application_properties_at, body_at]);
             }
-            _ => self.read_anew(&entry)?,
+            _ => self.read_with_new_head(&entry)?,
         }
         self.message.as_ref()
     }
 
     /// Reads an entry whose head differs from the previous one.
-    fn read_anew(&mut self, entry: &Bytes) -> Option<()> {
+    fn read_with_new_head(&mut self, entry: &Bytes) -> Option<()> {
         let sections = scan(entry).ok()?;
         let annotations = sections.message_annotations.as_ref()?;
         let section = &entry[annotations.start as usize..annotations.end as usize];
@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_comes_back_as_it_would_have_been_delivered() {
+    fn an_entry_is_read_back_with_the_same_delivery() {
         let plain = message(PLAIN, "k");
         let death = Death {
             queue: "q".into(),
@@ -306,7 +306,7 @@ mod tests {
 
     /// Tests that there is a header only if a field is set, and that it has no other fields.
     #[test]
-    fn headers_hold_what_lasts() {
+    fn entry_headers_have_only_lasting_fields() {
         for durable in [false, true] {
             for priority in [None, Some(0), Some(9)] {
                 for ttl_ms in [None, Some(0), Some(300), Some(u32::MAX)] {
@@ -320,11 +320,11 @@ mod tests {
                     let message = Message::new(parts, Arc::new(Route::simple("x", "k")));
                     let data = chunk(&[message.clone(), message]);
                     let header = scan(&data[HEAD..data.len() / 2]).unwrap().header;
-                    let said = durable || priority.is_some() || ttl_ms.is_some();
+                    let has_header = durable || priority.is_some() || ttl_ms.is_some();
                     let durable = Some(durable);
                     let expected = Header { durable, priority, ttl: ttl_ms, ..Header::default() };
-                    assert_eq!(header, said.then_some(expected));
-                    let fields = if said { data[HEAD + 5] } else { 0 };
+                    assert_eq!(header, has_header.then_some(expected));
+                    let fields = if has_header { data[HEAD + 5] } else { 0 };
                     assert_eq!(fields == 3, ttl_ms.is_some(), "nothing but nulls is left off");
                     let mut entries = Entries::new(data);
                     for _ in 0..2 {
@@ -340,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn the_offset_is_told() {
+    fn the_offset_is_in_the_annotations() {
         for wire in [FULL, PLAIN] {
             let out = delivered(&message(wire, "k"), Some(300));
             let range = scan(&out).unwrap().message_annotations.unwrap();
@@ -361,7 +361,7 @@ mod tests {
     }
 
     #[test]
-    fn a_head_is_only_repeated_for_a_message_that_has_the_same() {
+    fn a_head_is_reused_only_for_messages_with_the_same_head() {
         let route = Arc::new(Route::simple("x", "k"));
         let with = |durable_header, priority, ttl_ms| {
             let wire = Bytes::from_static(PLAIN);
@@ -389,7 +389,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_entry_is_an_error() {
+    fn invalid_entries_are_errors() {
         let whole = chunk(&[message(FULL, "k")]);
         for len in 1..whole.len() {
             let mut entries = Entries::new(whole.slice(..len));

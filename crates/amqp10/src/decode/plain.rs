@@ -25,8 +25,8 @@ impl<'a> PlainFields<'a> {
     pub fn of_list(bytes: &'a [u8]) -> Option<(Self, &'a [u8])> {
         let (&[0xc0, size, left], rest) = bytes.split_first_chunk()? else { return None };
         // The size includes the count.
-        let (fields, behind) = rest.split_at_checked(usize::from(size.checked_sub(1)?))?;
-        Some((Self { rest: fields, left }, behind))
+        let (fields, after) = rest.split_at_checked(usize::from(size.checked_sub(1)?))?;
+        Some((Self { rest: fields, left }, after))
     }
 
     /// Consumes the format code of the next field and returns it. Returns `Some(None)` if the field is null

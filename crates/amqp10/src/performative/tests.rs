@@ -205,7 +205,7 @@ fn every_mandatory_field_is_missed() {
 }
 
 #[test]
-fn what_is_mandatory_and_multiple_is_one_at_least() {
+fn a_mandatory_multiple_field_needs_at_least_one() {
     // [1.4] An empty array has no mechanism.
     let none = b"\x00\x53\x40\xc0\x05\x01\xe0\x02\x00\xa3";
     let error = SaslFrame::decode(none).unwrap_err().to_string();
@@ -286,7 +286,7 @@ fn transfer_leaves_the_payload() {
 }
 
 #[test]
-fn transfer_overhead_is_the_most_and_no_more() {
+fn transfer_overhead_is_an_exact_maximum() {
     for tag_len in [0, 1, 32, 200, 228, 229, 230, 231, 255, 256, 1000] {
         let tag = vec![0; tag_len];
         let head = TransferHead {
@@ -359,7 +359,7 @@ proptest! {
 
     /// A frame's head equals the encoding of the whole transfer, whichever fields are absent.
     #[test]
-    fn heads_are_written_alike(transfer in any_transfer(), long in any::<bool>(), payload_len in 0..70_000usize) {
+    fn transfer_heads_equal_whole_transfers(transfer in any_transfer(), long in any::<bool>(), payload_len in 0..70_000usize) {
         let tag = [7; 300];
         let delivery_tag = if long { Some(&tag[..]) } else { transfer.delivery_tag };
         let transfer =
@@ -433,7 +433,7 @@ proptest! {
     /// The plain decoder and the full decoder return the same result, even for slightly broken bytes. The
     /// plain decoder accepts the usual form.
     #[test]
-    fn plain_transfers_are_read_alike(
+    fn both_decoders_read_plain_transfers_alike(
         transfer in any_transfer(),
         payload in vec(any::<u8>(), 0..8),
         noise in vec((any::<proptest::sample::Index>(), any::<u8>()), 0..3),

@@ -27,7 +27,7 @@ pub(super) fn scan(message: &[u8]) -> Option<Sections> {
     let len = u32::try_from(message.len()).ok()?;
     let (mut rest, mut header) = (message, None);
     if let [0x00, 0x53, HEADER, list @ ..] = rest {
-        let (mut fields, behind) = PlainFields::of_list(list)?;
+        let (mut fields, after) = PlainFields::of_list(list)?;
         header = Some(Header {
             durable: fields.boolean()?,
             priority: fields.ubyte()?,
@@ -36,7 +36,7 @@ pub(super) fn scan(message: &[u8]) -> Option<Sections> {
             delivery_count: fields.uint()?,
         });
         fields.finish()?;
-        rest = behind;
+        rest = after;
     }
     let bare_at = len - rest.len() as u32;
     let (mut at, mut properties, mut application_properties) = (bare_at, None, None);
@@ -62,12 +62,12 @@ pub(super) fn scan(message: &[u8]) -> Option<Sections> {
         (AMQP_VALUE, 0xa0 | 0xa1 | 0xb0 | 0xb1) => BodyKind::Value,
         _ => return None,
     };
-    let whole = match (code & 0x10, value) {
+    let complete = match (code & 0x10, value) {
         (0, [size, octets @ ..]) => usize::from(*size) == octets.len(),
         (0x10, [a, b, c, d, octets @ ..]) => u32::from_be_bytes([*a, *b, *c, *d]) as usize == octets.len(),
         _ => false,
     };
-    whole.then_some(Sections {
+    complete.then_some(Sections {
         header,
         delivery_annotations: None,
         message_annotations: None,

@@ -121,7 +121,7 @@ fn plain_messages() {
 }
 
 #[test]
-fn errors_tell_the_publisher_what_to_mend() {
+fn errors_tell_the_publisher_what_is_wrong() {
     let of = |word: &str| text(&message(word));
     assert_eq!(of(""), "message has no body");
     assert_eq!(of("hpf"), "message has no body");
@@ -198,7 +198,7 @@ fn descriptors_may_be_symbols_or_long() {
 }
 
 #[test]
-fn bodies_and_properties_are_not_looked_into() {
+fn bodies_and_properties_are_not_parsed() {
     // A list with invalid content, in a value, a sequence and the properties.
     for code in [0x77, 0x76] {
         assert!(scan(&[0x00, 0x53, code, 0xc0, 3, 1, 0xff, 0xff]).is_ok());
@@ -270,7 +270,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(2048))]
 
     #[test]
-    fn plain_messages_are_found_alike(
+    fn both_scans_find_the_same_sections(
         word in proptest::sample::select(vec!["hpab", "pab", "hb", "hpav", "b", "v"]),
         noise in vec((any::<proptest::sample::Index>(), any::<u8>()), 0..4),
         cut in proptest::option::weighted(0.3, any::<proptest::sample::Index>()),
@@ -309,7 +309,7 @@ proptest! {
     }
 
     #[test]
-    fn values_pass_unread(octets in vec(any::<u8>(), 0..600)) {
+    fn data_of_any_size_and_content_is_found(octets in vec(any::<u8>(), 0..600)) {
         let mut out = BytesMut::from(&section('p')[..]);
         put_descriptor(&mut out, 0x75);
         put_value(&mut out, &Value::Binary(octets.into()));

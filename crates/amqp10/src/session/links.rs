@@ -117,10 +117,10 @@ impl Session {
 
     fn drop_link(&mut self, link: u32) {
         if let Some(slot) = self.links.get_mut(link as usize)
-            && let Some(mut gone) = slot.take()
+            && let Some(mut removed) = slot.take()
         {
-            self.partial_bytes -= gone.forget_partial();
-            let handle = gone.remote_handle;
+            self.partial_bytes -= removed.forget_partial();
+            let handle = removed.remote_handle;
             if let Some(slot) = handle.and_then(|handle| self.by_remote_handle.get_mut(handle as usize)) {
                 *slot = None;
             }

@@ -17,7 +17,7 @@ pub struct Script {
 }
 
 /// The name of the event or the fault that a frame caused, if any.
-pub type Heard = Result<Option<String>, Fault>;
+pub type Handled = Result<Option<String>, Fault>;
 
 /// The limit for incomplete deliveries, in bytes.
 pub const INCOMPLETE_MAX: usize = 80;
@@ -55,7 +55,7 @@ impl Script {
     pub fn opened() -> Self {
         let mut script = Self::logged_in();
         script
-            .hear(0, &Open { idle_time_out: Some(10_000), max_frame_size: 65_536, ..Open::new("client") })
+            .receive(0, &Open { idle_time_out: Some(10_000), max_frame_size: 65_536, ..Open::new("client") })
             .unwrap();
         script.endpoint.open(Open::new("server"));
         script.sent();
@@ -65,7 +65,7 @@ impl Script {
     /// Returns a server with a session on channel 0 whose peer accepts `window` transfers.
     pub fn begun(window: u32) -> Self {
         let mut script = Self::opened();
-        script.hear(0, &Begin { incoming_window: window, handle_max: 7, ..Begin::default() }).unwrap();
+        script.receive(0, &Begin { incoming_window: window, handle_max: 7, ..Begin::default() }).unwrap();
         script.endpoint.begin(Some(0), true);
         script.sent();
         script
@@ -81,7 +81,7 @@ impl Script {
 
     /// The peer attaches and is answered. Returns the number of the link.
     pub fn attach(&mut self, name: &str, handle: u32, role: Role) -> u32 {
-        self.hear(0, &attach(name, handle, role)).unwrap();
+        self.receive(0, &attach(name, handle, role)).unwrap();
         let session = self.endpoint.session(0).unwrap();
         let (number, _) = session.links().find(|(_, l)| l.remote_handle == Some(handle)).unwrap();
         let ours = if role == Role::Sender { Role::Receiver } else { Role::Sender };
@@ -90,7 +90,7 @@ impl Script {
         self.endpoint.attach(0, Some(number), answer).unwrap()
     }
 
-    pub fn bytes(&mut self, bytes: &[u8]) -> Heard {
+    pub fn bytes(&mut self, bytes: &[u8]) -> Handled {
         let len = self.endpoint.frame_len(bytes)?;
         assert_eq!(len, Some(bytes.len()));
         let event = self.endpoint.handle_frame(Chunk::Borrowed(bytes), 0)?;
@@ -105,25 +105,25 @@ impl Script {
         }))
     }
 
-    pub fn hear(&mut self, channel: u16, performative: &dyn Encode) -> Heard {
+    pub fn receive(&mut self, channel: u16, performative: &dyn Encode) -> Handled {
         let mut out = BytesMut::new();
         put_frame(&mut out, channel, performative);
         self.bytes(&out)
     }
 
-    pub fn transfer(&mut self, head: &TransferHead<'_>, payload: &[u8]) -> Heard {
+    pub fn transfer(&mut self, head: &TransferHead<'_>, payload: &[u8]) -> Handled {
         let mut out = BytesMut::new();
         put_transfer_frame(&mut out, 0, head, payload.len());
         out.extend_from_slice(payload);
         self.bytes(&out)
     }
 
-    pub fn flow(&mut self, flow: Flow) -> Heard {
-        self.hear(0, &flow)
+    pub fn flow(&mut self, flow: Flow) -> Handled {
+        self.receive(0, &flow)
     }
 
     /// The peer grants credit on handle 0.
-    pub fn credit(&mut self, seen: u32, window: u32, count: u32, credit: u32) -> Heard {
+    pub fn credit(&mut self, seen: u32, window: u32, count: u32, credit: u32) -> Handled {
         self.flow(Flow {
             handle: Some(0),
             delivery_count: Some(count),

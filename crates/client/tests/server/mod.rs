@@ -318,10 +318,10 @@ fn answer(request: &Message) -> Bytes {
     let name = || Value::from("a/b");
     let (status, body) = match (method.as_str(), path.as_str()) {
         ("PUT", "/queues/a%2Fb") => {
-            let Body::Value(Value::Map(asked)) = &request.body else { panic!("no map") };
-            let kind = asked.get("arguments").and_then(Value::as_map).and_then(|a| a.get("x-queue-type"));
+            let Body::Value(Value::Map(requested)) = &request.body else { panic!("no map") };
+            let kind = requested.get("arguments").and_then(Value::as_map).and_then(|a| a.get("x-queue-type"));
             let kind = kind.cloned().unwrap_or_else(|| "classic".into());
-            let durable = asked.get("durable").cloned().unwrap_or(Value::Null);
+            let durable = requested.get("durable").cloned().unwrap_or(Value::Null);
             let map =
                 [("name", name()), ("type", kind), ("durable", durable), ("message_count", 7u64.into())];
             ("201", amqp10::Map::from_iter(map).into())

@@ -102,7 +102,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_lead_to_places_in_both_spellings() {
+    fn names_are_found_in_both_spellings() {
         for (index, (name, kind)) in (0u8..).zip(PROPERTIES) {
             let property = Property::from_identifier(name).unwrap();
             assert_eq!(property, Property(index));

@@ -72,7 +72,7 @@ fn every_field_of_both_sections_must_match() {
 }
 
 #[test]
-fn an_application_property_must_be_there() {
+fn an_application_property_must_be_present() {
     let full = message(FULL);
     assert!(!matches("a: gone=uint 1", &full));
     assert!(!matches("a: size=uint 10; gone=uint 1", &full));
@@ -172,7 +172,7 @@ fn string_modifiers() {
 }
 
 #[test]
-fn what_is_no_filter_is_refused() {
+fn invalid_filters_are_refused() {
     let name = |name: &str| Box::<str>::from(name);
     let cases = [
         ("p: subject=string &x", FieldError::Modifier(name("subject"))),
@@ -219,7 +219,7 @@ fn fields_are_counted() {
 }
 
 #[test]
-fn the_first_of_a_name_counts() {
+fn the_first_value_of_a_name_is_used() {
     let message = |section: &[u8]| with_sections(BytesMut::from(section), 0);
     let twice = message(b"\x00\x53\x74\xc1\x0b\x04\xa1\x01k\x52\x01\xa1\x01k\x52\x02");
     assert!(matches("a: k=uint 1", &twice));

@@ -174,10 +174,10 @@ pub(super) fn quoted(rest: &str) -> Option<(String, usize)> {
     let mut text = String::new();
     let mut left = inner;
     loop {
-        let (before, behind) = left.split_once(quote)?;
+        let (before, after) = left.split_once(quote)?;
         text.push_str(before);
-        let Some(doubled) = behind.strip_prefix(quote) else {
-            return Some((text, rest.len() - behind.len()));
+        let Some(doubled) = after.strip_prefix(quote) else {
+            return Some((text, rest.len() - after.len()));
         };
         text.push_str(quote);
         left = doubled;

@@ -92,12 +92,12 @@ impl Like {
             ),
             Shape::Pieces { first, rest } => {
                 let text = std::str::from_utf8(subject).ok()?;
-                let Some(behind) = first.strip_start(text) else { return Some(false) };
-                let Some(rest) = rest else { return Some(behind.is_empty()) };
-                if rest.work.saturating_mul(behind.len()) > WORK_MAX {
+                let Some(after) = first.strip_start(text) else { return Some(false) };
+                let Some(rest) = rest else { return Some(after.is_empty()) };
+                if rest.work.saturating_mul(after.len()) > WORK_MAX {
                     return None;
                 }
-                Some(rest.matches(behind))
+                Some(rest.matches(after))
             }
         }
     }
@@ -133,7 +133,7 @@ impl Rest {
         let Some(mut left) = self.last.strip_end(text) else { return false };
         for piece in &self.middle {
             match piece.strip_through(left) {
-                Some(behind) => left = behind,
+                Some(after) => left = after,
                 None => return false,
             }
         }
@@ -193,7 +193,7 @@ impl Piece {
     /// Returns the text after the first occurrence of the piece.
     fn strip_through<'t>(&self, text: &'t str) -> Option<&'t str> {
         match self {
-            Self::Text(piece) => text.split_once(&**piece).map(|(_, behind)| behind),
+            Self::Text(piece) => text.split_once(&**piece).map(|(_, after)| after),
             Self::Mask(_) => text.char_indices().find_map(|(at, _)| self.strip_start(&text[at..])),
         }
     }

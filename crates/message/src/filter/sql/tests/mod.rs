@@ -152,7 +152,7 @@ fn a_piece_that_would_cost_too_much_is_unknown() {
 }
 
 #[test]
-fn more_identifiers_than_are_kept_on_the_stack() {
+fn more_identifiers_than_fit_on_the_stack() {
     let names: Vec<String> = (0..60).map(|i| format!("k{i}")).collect();
     let filter = filter(&format!("p.subject = 's' AND {}", names.join(" + ") + " = 1770")).unwrap();
     let all = names.iter().zip(0..).map(|(name, i)| format!("{name}=uint {i}")).collect::<Vec<_>>().join(";");

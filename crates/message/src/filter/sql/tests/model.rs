@@ -204,15 +204,15 @@ pub(super) fn as_selector(text: &str) -> String {
 /// Matches by trying everything.
 pub(super) fn like(text: &str, pattern: &str) -> bool {
     let mut rest = pattern.chars();
-    let mut behind = text.chars();
+    let mut rest_of_text = text.chars();
     match rest.next() {
         None => text.is_empty(),
         Some('%') => {
             let ends = text.char_indices().map(|(at, _)| at).chain([text.len()]);
             ends.into_iter().any(|at| like(&text[at..], rest.as_str()))
         }
-        Some('_') => behind.next().is_some() && like(behind.as_str(), rest.as_str()),
-        Some(c) => behind.next() == Some(c) && like(behind.as_str(), rest.as_str()),
+        Some('_') => rest_of_text.next().is_some() && like(rest_of_text.as_str(), rest.as_str()),
+        Some(c) => rest_of_text.next() == Some(c) && like(rest_of_text.as_str(), rest.as_str()),
     }
 }
 
