@@ -163,9 +163,9 @@ mod tests {
         }
         assert_eq!(sender.delivery_count(), 2);
         sender.handle_flow(Some(start), 10, start);
-        assert_eq!(sender.credit(), 6, "four of the ten are under way");
+        assert_eq!(sender.credit(), 6, "four of the ten are in flight");
         sender.handle_flow(Some(start), 3, start);
-        assert_eq!(sender.credit(), 0, "the grant shrank below what is under way");
+        assert_eq!(sender.credit(), 0, "the grant shrank below the number in flight");
         sender.handle_flow(Some(2), u32::MAX, start);
         assert_eq!(sender.credit(), u32::MAX);
     }

@@ -107,11 +107,11 @@ impl fmt::Display for Violation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::ProtocolHeader(frame::AMQP091_HEADER | frame::AMQP09_HEADER | frame::AMQP08_HEADER) => {
-                f.write_str("the client speaks AMQP 0.9.1, which is not enabled yet")
+                f.write_str("the client uses AMQP 0.9.1, which is not supported yet")
             }
             Self::ProtocolHeader(bytes) => write!(f, "unsupported protocol header {bytes:02x?}"),
             Self::Framing(error) => write!(f, "{error}"),
-            Self::FrameType => f.write_str("the type of the frame does not fit the phase of the connection"),
+            Self::FrameType => f.write_str("this frame type is not allowed in this phase of the connection"),
             Self::ChannelMax { channel, max } => {
                 write!(f, "channel number ({channel}) exceeds maximum channel number ({max})")
             }
@@ -128,8 +128,8 @@ impl fmt::Display for Violation {
             Self::WindowViolation => f.write_str("TRANSFER beyond the incoming window of the session"),
             Self::NeverSent { next_incoming_id, next_outgoing_id } => write!(
                 f,
-                "FLOW with next-incoming-id {next_incoming_id} of a session that has sent transfers up to \
-                 {next_outgoing_id}, exclusive"
+                "FLOW with next-incoming-id {next_incoming_id}, but the next transfer-id of the session is \
+                 {next_outgoing_id}"
             ),
             Self::HandleMax { handle, max } => write!(f, "link handle {handle} exceeds maximum handle {max}"),
             Self::HandleInUse(handle) => write!(f, "link handle {handle} is already in use"),
@@ -139,7 +139,7 @@ impl fmt::Display for Violation {
                 write!(f, "delivery exceeds the maximum message size of {max} bytes")
             }
             Self::IncompleteDeliveries { max } => {
-                write!(f, "deliveries whose end has not come take more than {max} bytes")
+                write!(f, "incomplete deliveries take more than {max} bytes")
             }
             Self::InconsistentDelivery(field) => {
                 write!(f, "{field} differs between the transfers of one delivery")
@@ -150,7 +150,7 @@ impl fmt::Display for Violation {
             Self::TransactionalAcquisition => f.write_str("transactional acquisition is not supported"),
             Self::NoTransaction => f.write_str("a transfer names a transaction that was never declared"),
             Self::SettleModeSecond => {
-                f.write_str("rcv-settle-mode second on a delivery of a link that was attached with first")
+                f.write_str("rcv-settle-mode second on a link that was attached with rcv-settle-mode first")
             }
         }
     }

@@ -67,7 +67,7 @@ fn several_heartbeats_are_handled_at_once_and_ours_is_sent_early() {
     assert!(script.sent().is_empty());
     script.endpoint.handle_timeout(63_749).unwrap();
     let fault = script.endpoint.handle_timeout(63_750).unwrap_err();
-    assert_eq!(fault.violation, Violation::IdleTimeOut, "60 s after the last was heard");
+    assert_eq!(fault.violation, Violation::IdleTimeOut, "60 s after the last frame");
 }
 
 #[test]
@@ -319,7 +319,7 @@ fn deliveries_and_reports_wait_in_order() {
     assert_eq!(
         script.sent(),
         ["transfer 1 [1]", "transfer 2 [1]", "flow 0 count 3 credit 7"],
-        "the delivery behind the report is not counted in it"
+        "the report does not count the delivery after it"
     );
     // The peer assumes that one transfer is in flight, so the window is smaller by one.
     script.flow(session_flow(2, 1)).unwrap();

@@ -36,7 +36,7 @@ fn receiving() -> Script {
 fn protocol_header() {
     let mut script = Script::fresh();
     let fault = check(script.bytes(b"AMQP\x00\x00\x09\x01"), CONNECTION, FRAMING);
-    assert_eq!(fault.violation.to_string(), "the client speaks AMQP 0.9.1, which is not enabled yet");
+    assert_eq!(fault.violation.to_string(), "the client uses AMQP 0.9.1, which is not supported yet");
     assert_eq!(script.sent(), ["header"]);
     check(Script::fresh().bytes(b"GET / HT"), CONNECTION, FRAMING);
 }
@@ -125,7 +125,7 @@ fn window_violation() {
 fn never_sent() {
     let ahead = session_flow(1, 10);
     let fault = check(Script::begun(1).flow(ahead), SESSION, "amqp:session:window-violation");
-    let text = "FLOW with next-incoming-id 1 of a session that has sent transfers up to 0, exclusive";
+    let text = "FLOW with next-incoming-id 1, but the next transfer-id of the session is 0";
     assert_eq!(fault.violation.to_string(), text);
 }
 

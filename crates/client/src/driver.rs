@@ -57,7 +57,7 @@ where
     };
     let ended = poll_fn(|cx| driver.poll(cx)).await;
     let error = ended.err().unwrap_or(Error::Closed);
-    tracing::debug!(%error, "connection is over");
+    tracing::debug!(%error, "connection closed");
     let shutdown = tokio::time::timeout(Duration::from_secs(1), driver.stream.shutdown());
     driver.shared.lock().close_all(&error);
     let _ = shutdown.await;
@@ -112,7 +112,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Driver<S> {
                 Poll::Ready(read) => read?,
             };
             if n == 0 {
-                let eof = io::Error::new(io::ErrorKind::UnexpectedEof, "the peer hung up");
+                let eof = io::Error::new(io::ErrorKind::UnexpectedEof, "the peer closed the socket");
                 return Err(eof.into());
             }
             self.handle_input(&mut shared.lock())?;

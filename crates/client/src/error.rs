@@ -99,7 +99,7 @@ impl fmt::Display for Error {
                 error.description.as_ref().map_or(Ok(()), |text| write!(f, ": {text}"))
             }
             Self::Closed => f.write_str("closed"),
-            Self::Protocol(violation) => write!(f, "the peer broke the protocol: {violation}"),
+            Self::Protocol(violation) => write!(f, "the peer violated the protocol: {violation}"),
             Self::Timeout => f.write_str("the peer did not answer in time"),
             Self::Exhausted(Scope::Session) => f.write_str("no free channel"),
             Self::Exhausted(_) => f.write_str("no free link handle"),

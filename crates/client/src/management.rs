@@ -271,8 +271,7 @@ impl Management {
                 continue;
             }
             let status = properties.subject.as_deref().and_then(|s| s.parse().ok());
-            let status: u16 =
-                status.ok_or_else(|| Error::Message("an answer without a status".to_owned()))?;
+            let status: u16 = status.ok_or_else(|| Error::Message("the answer has no status".to_owned()))?;
             let value = match response.body {
                 Body::Value(value) => value,
                 _ => Value::Null,
@@ -304,7 +303,7 @@ impl<T> Answer<T> {
 
     fn try_map<U>(self, map: impl FnOnce(T) -> Option<U>) -> Result<Answer<U>, Error> {
         let value =
-            map(self.value).ok_or_else(|| Error::Message("an answer of unexpected form".to_owned()))?;
+            map(self.value).ok_or_else(|| Error::Message("the answer has an unexpected form".to_owned()))?;
         Ok(Answer { status: self.status, value })
     }
 }

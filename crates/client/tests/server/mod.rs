@@ -102,7 +102,7 @@ async fn serve(mut stream: DuplexStream, script: Script) {
             match server.endpoint.handle_frame(Chunk::Owned(frame), 0) {
                 Ok(Some(event)) => server.handle(event),
                 Ok(None) => {}
-                Err(fault) => panic!("the client broke the protocol: {fault:?}"),
+                Err(fault) => panic!("the client violated the protocol: {fault:?}"),
             }
         }
         server.deliver();

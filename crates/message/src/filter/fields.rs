@@ -216,13 +216,13 @@ pub enum FieldError {
 impl fmt::Display for FieldError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Count(count) => write!(f, "{count} fields: 1 to {FIELDS_MAX} are needed"),
+            Self::Count(count) => write!(f, "{count} fields: 1 to {FIELDS_MAX} are allowed"),
             Self::SectionTwice => f.write_str("the section has a filter already"),
             Self::KeyType => {
                 f.write_str("keys must be symbols for properties, strings for application-properties")
             }
             Self::UnknownField(name) => write!(f, "the properties have no field '{name}'"),
-            Self::FieldTwice(name) => write!(f, "field '{name}' is there twice"),
+            Self::FieldTwice(name) => write!(f, "field '{name}' occurs twice"),
             Self::ValueType(name) => write!(f, "the value for field '{name}' has the wrong type"),
             Self::Modifier(name) => {
                 write!(f, "the string for field '{name}' starts with '&' but not with '&p:', '&s:' or '&&'")

@@ -84,7 +84,7 @@ impl<'m> Cursor<'m> {
     /// Reads the value of a field. Its index must be higher than those of all fields read before.
     pub fn read(&mut self, property: Property) -> Result<Plain<'m>, DecodeError> {
         let index = u32::from(property.0);
-        debug_assert!(self.at <= index, "fields are asked for in ascending order");
+        debug_assert!(self.at <= index, "fields are read in ascending order");
         if index >= self.count {
             return Ok(Plain::Null);
         }

@@ -77,16 +77,16 @@ fn an_application_property_must_be_present() {
     assert!(!matches("a: gone=uint 1", &full));
     assert!(!matches("a: size=uint 10; gone=uint 1", &full));
     assert!(!matches("a: size=uint 10", &message("-")));
-    assert!(!matches("a: many=uint 1", &full), "what is not simple is not there");
+    assert!(!matches("a: many=uint 1", &full), "a value that is not simple counts as absent");
 }
 
 #[test]
 fn null_matches_anything() {
     let full = message(FULL);
     assert!(matches("p: subject=null; to=null", &full));
-    assert!(matches("p: subject=null", &message("-")), "a property that is not there is null");
+    assert!(matches("p: subject=null", &message("-")), "an absent property is null");
     assert!(matches("a: size=null; color=null; fresh=null; nothing=null", &full));
-    assert!(!matches("a: gone=null", &full), "but an application-property must be there");
+    assert!(!matches("a: gone=null", &full), "but an application-property must be present");
     assert!(!matches("a: many=null", &full));
     assert!(!matches("a: nothing=uint 0", &full));
 }
@@ -161,7 +161,7 @@ fn string_modifiers() {
     for (written, expected) in cases {
         assert_eq!(matches(written, &full), expected, "{written}");
     }
-    assert!(!matches("p: subject=string &p:", &message("-")), "what is not there has no start");
+    assert!(!matches("p: subject=string &p:", &message("-")), "an absent field has no prefix");
 
     let escaped = message("p.subject=string &p:x; k=string &; l=symbol &p:y");
     assert!(matches("p: subject=string &&p:x", &escaped));

@@ -56,17 +56,22 @@ impl fmt::Display for SqlProblem {
         match self {
             Self::TooLong => write!(f, "the expression has more than {SQL_CHARS_MAX} characters"),
             Self::TooManyTokens => write!(f, "the expression has more than {SQL_TOKENS_MAX} tokens"),
-            Self::TooDeep => write!(f, "more than {DEPTH_MAX} parentheses and NOTs within each other"),
+            Self::TooDeep => write!(f, "more than {DEPTH_MAX} nested parentheses and NOTs"),
             Self::Character(c) => write!(f, "unexpected character '{}'", c.escape_debug()),
             Self::UnclosedString => f.write_str("the string is not closed"),
             Self::UnclosedIdentifier => f.write_str("the identifier is not closed"),
-            Self::ControlCharacter => f.write_str("a control character"),
+            Self::ControlCharacter => f.write_str("control characters are not allowed here"),
             Self::Reserved(word) => {
-                write!(f, "'{word}' is a reserved word: keywords are upper case, identifiers may be [{word}]")
+                write!(
+                    f,
+                    "'{word}' is a reserved word: keywords are upper case, identifiers can be written as [{word}]"
+                )
             }
             Self::UnknownField(name) => write!(f, "there is no field '{}'", Short(name)),
             Self::NumberTooLarge => f.write_str("the number is too large"),
-            Self::NotOctal => f.write_str("a number with a 0 in front is octal: it has no 8 and no 9"),
+            Self::NotOctal => {
+                f.write_str("a number that starts with 0 is octal and cannot have the digits 8 and 9")
+            }
             Self::Expected(what) => write!(f, "{what} is needed"),
             Self::Escape => f.write_str("the escape must be one character"),
             Self::EscapeAtEnd => f.write_str("the pattern ends with its escape"),
