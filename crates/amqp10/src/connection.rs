@@ -246,7 +246,7 @@ impl Connection {
         }
     }
 
-    // ---- the end ------------------------------------------------------------------------------------------
+    // ---- closing ------------------------------------------------------------------------------------------
 
     /// Sends CLOSE, with the error if there is one. Answers the peer's CLOSE if that was first. Before the
     /// AMQP headers are exchanged no AMQP frame is allowed [2.2, 5.3], so nothing is sent.

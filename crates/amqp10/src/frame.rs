@@ -8,7 +8,7 @@
 //!        |        | >= 2   | 0 AMQP | (SASL:  | doff > 2;    | then payload    |
 //!        |        |        | 1 SASL | unused) | skipped      | (transfer only) |
 //!        +--------+--------+--------+---------+--- ... ------+------- ... -----+
-//!  size counts the whole frame, including these 8 bytes. A frame with an empty body is a heartbeat.
+//!   size counts the whole frame, including these 8 bytes. A frame with an empty body is a heartbeat.
 //! ```
 
 use std::fmt;

@@ -62,7 +62,7 @@ pub struct PlainCredentials {
 pub enum PlainError {
     /// An authorization identity before the first NUL. Acting for other users is not supported.
     AuthorizationIdentity,
-    /// Fewer than two NUL.
+    /// Fewer than two NULs.
     MissingSeparator,
     /// A third NUL, with or without bytes after it.
     TrailingBytes,

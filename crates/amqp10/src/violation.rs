@@ -46,7 +46,7 @@ pub enum Violation {
     MessageSizeExceeded { max: u64 },
     /// [2.7.5] The incomplete deliveries of all links take too much memory.
     IncompleteDeliveries { max: usize },
-    /// [2.7.5] A continued delivery that contradicts its beginning.
+    /// [2.7.5] A later transfer of a delivery contradicts the first one.
     InconsistentDelivery(&'static str),
     /// [2.7.5] `settled` does not fit the negotiated snd-settle-mode.
     SettledMismatch,

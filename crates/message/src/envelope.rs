@@ -1,4 +1,4 @@
-//! One message inside the broker.
+//! A message inside the broker: its bytes, its route, and what the broker knows about it.
 
 use std::sync::Arc;
 

@@ -50,7 +50,7 @@ pub enum Event<'a> {
         link: Option<u32>,
         flow: Flow,
     },
-    /// A whole delivery.
+    /// A complete delivery.
     Transfer {
         session: u16,
         link: u32,

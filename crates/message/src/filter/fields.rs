@@ -61,8 +61,8 @@ impl FieldFilter {
     /// Adds the filter of the application-properties section (`amqp:application-properties-filter`, 0x174).
     /// Keys are strings, values are simple values.
     ///
+    /// # Errors
     /// See [`FieldError`]. The filter is then unchanged.
-    /// See [`FieldError`]; the filter is then as it was before.
     pub fn add_application_properties(&mut self, fields: &Map) -> Result<(), FieldError> {
         let read = |key: &Value, value: &Value| {
             let Value::String(name) = key else { return Err(FieldError::KeyType) };

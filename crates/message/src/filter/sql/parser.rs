@@ -6,7 +6,7 @@
 //!  not         "NOT" not | comparison
 //!  comparison  identifier "IS" ["NOT"] "NULL"
 //!            | sum [ ("=" | "<>" | "<" | "<=" | ">" | ">=") sum
-//!            | ["NOT"] "BETWEEN" sum "AND" sum                      in selectors only
+//!                  | ["NOT"] "BETWEEN" sum "AND" sum                      in selectors only
 //!                  | ["NOT"] "LIKE" string ["ESCAPE" string]
 //!                  | ["NOT"] "IN" "(" sum ("," sum)* ")" ]
 //!  sum         product (("+" | "-") product)*
