@@ -63,8 +63,8 @@ impl SenderCredit {
         true
     }
 
-    /// Begins one delivery even without credit, because the receiver withdrew the credit when the delivery
-    /// was in flight.
+    /// Begins one delivery even without credit: the receiver withdrew the credit while the delivery was on its
+    /// way to this link.
     pub fn spend_anyway(&mut self) {
         self.credit = self.credit.saturating_sub(1);
         self.delivery_count = self.delivery_count.wrapping_add(1);

@@ -21,8 +21,8 @@ pub const HEADER_SIZE: usize = 8;
 /// The smallest max-frame-size that a peer may announce, in bytes [2.8.18 MIN-MAX-FRAME-SIZE].
 pub const MIN_MAX_FRAME_SIZE: u32 = 512;
 
-/// The largest frame that we accept before OPEN announces our own limit, in bytes. It is enough for a token
-/// of 8 kB as SASL response, and not much for a peer that is not logged in.
+/// The largest frame that we accept before the peer's OPEN, in bytes. It is enough for a token of almost
+/// 8 KiB as SASL response, and not much for a peer that is not logged in.
 pub const INITIAL_MAX_FRAME_SIZE: u32 = 8192;
 
 /// The protocol header of plain AMQP 1.0 [2.2].
