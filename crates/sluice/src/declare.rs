@@ -121,7 +121,7 @@ struct Binding {
 /// Declares, and prints one line.
 ///
 /// # Errors
-/// What the broker says, such as that it exists and is different.
+/// The broker's error, for example that the object exists with other properties.
 pub fn declare(declare: &Declare) -> Result<(), Failure> {
     let vhost = &declare.vhost.vhost;
     let (name, method, path, body) = match &declare.what {
@@ -157,7 +157,7 @@ pub fn declare(declare: &Declare) -> Result<(), Failure> {
 /// Deletes, and prints one line.
 ///
 /// # Errors
-/// What the broker says, such as that there is no such thing.
+/// The broker's error, for example that the object does not exist.
 pub fn delete(delete: &Delete) -> Result<(), Failure> {
     crate::amqp::block_on(async {
         let vhost = &delete.vhost.vhost;
@@ -170,7 +170,7 @@ pub fn delete(delete: &Delete) -> Result<(), Failure> {
                 (format!("exchange '{name}'"), format!("{}?if-unused={if_unused}", exchange(vhost, name)))
             }
             Old::Binding(binding) => {
-                // Only the broker knows what it calls the binding.
+                // Only the broker knows the `properties_key` of the binding.
                 let what = format!("delete {}", binding.words());
                 let (_, rows) = delete.api.ask(&what, Method::GET, &binding.path(vhost), None).await?;
                 let found = rows.as_array().and_then(|rows| rows.iter().find(|row| binding.is(row)));
@@ -205,7 +205,7 @@ impl Binding {
         format!("/api/bindings/{vhost}/e/{source}/{kind}/{destination}")
     }
 
-    /// Whether this row of a list is the one meant.
+    /// Returns true if this row of a list is this binding.
     fn is(&self, row: &Value) -> bool {
         row["routing_key"] == self.key.as_str() && row["arguments"] == Value::Object(self.arguments.object())
     }
@@ -219,7 +219,7 @@ fn exchange(vhost: &str, name: &str) -> String {
     format!("/api/exchanges/{}/{}", segment(vhost), segment(name))
 }
 
-/// One segment of a path. The default exchange has a name there.
+/// Encodes one segment of a path. The default exchange is called `amq.default` there.
 pub fn segment(name: &str) -> String {
     utf8_percent_encode(if name.is_empty() { "amq.default" } else { name }, SEGMENT).to_string()
 }

@@ -59,7 +59,7 @@ enum What {
 /// Prints the explanation.
 ///
 /// # Errors
-/// What the broker says.
+/// The broker's error.
 pub fn run(explain: &Explain) -> Result<(), Failure> {
     let (words, path) = match &explain.what {
         What::Queue { name, vhost } => {
@@ -83,9 +83,9 @@ pub fn run(explain: &Explain) -> Result<(), Failure> {
     })
 }
 
-/// The cause, where it was found, what is to be noted there, and the numbers, a line each.
+/// Renders the cause, the link where it was found, the notes, and the numbers, one per line.
 fn shown(answer: &Value) -> String {
-    // What could move the cursor is spelled out.
+    // Escape control characters: they could move the cursor.
     let word = |field: &Value| {
         let text = field.as_str().unwrap_or_default();
         text.chars().fold(String::new(), |mut word, c| {

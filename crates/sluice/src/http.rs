@@ -1,4 +1,4 @@
-//! Questions to the management HTTP API, one connection each.
+//! Requests to the management HTTP API, one connection each.
 
 use std::fmt;
 use std::time::Duration;
@@ -20,12 +20,12 @@ use tokio::net::TcpStream;
 use crate::failure::Failure;
 
 const DEFAULT_PORT: u16 = 15672;
-/// How long connecting may take, and then the answer.
+/// How long each step may take: to connect, and to receive the response.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// Bytes of an answer at most; a larger one is a failure.
+/// The largest response body, in bytes. A larger one is a failure.
 const ANSWER_BYTES_MAX: usize = 256 * 1024 * 1024;
 
-/// The broker that is asked over HTTP.
+/// The management API to send requests to.
 #[derive(Args, Debug)]
 pub struct Api {
     /// Where the management API is and who asks
@@ -35,11 +35,11 @@ pub struct Api {
 }
 
 impl Api {
-    /// Asks, and returns status and body of an answer that is no refusal.
+    /// Sends a request, and returns the status and body of a successful response.
     ///
     /// # Errors
-    /// Usage if the URL is none; nobody if nobody listens; else what the broker says. `what` is what cannot be done
-    /// then.
+    /// A usage failure if the URL is invalid; [`Failure::nobody`] if nobody answers; otherwise the broker's
+    /// reason. `what` names the operation that failed.
     pub async fn ask(
         &self,
         what: &str,
@@ -75,7 +75,8 @@ impl Api {
         }
         match value["reason"].as_str() {
             Some(reason) => Err(failed(&reason)),
-            // The API gives a reason, so that it is another server, such as that of the metrics.
+            // The management API always gives a reason. So this is another server, such as the one for
+            // metrics.
             None if status == StatusCode::NOT_FOUND => Err(failed(
                 &"there is no management API; it has the port of management.tcp.port, 15672 by default",
             )),
@@ -83,7 +84,7 @@ impl Api {
         }
     }
 
-    /// What cannot be done here, for a reason that no answer gives.
+    /// Returns the failure of an operation whose response was successful but not usable.
     pub fn failed(&self, what: &str, why: &str) -> Failure {
         let place = Url::parse(&self.url).map_or_else(|_| String::new(), |url| url.place());
         Failure::failed(format!("cannot {what} at {place}: {why}"))
@@ -106,7 +107,7 @@ async fn exchange(stream: TcpStream, request: Request<Full<Bytes>>) -> Result<(S
     Ok((status, body))
 }
 
-/// The virtual host that names are looked up in.
+/// The virtual host in which names are looked up.
 #[derive(Args, Debug)]
 pub struct Vhost {
     /// The virtual host
@@ -123,7 +124,7 @@ struct Url {
 }
 
 impl Url {
-    /// User and password are percent-decoded.
+    /// Parses the URL. User and password are percent-decoded.
     fn parse(text: &str) -> Result<Self, String> {
         let uri: Uri = text.parse().map_err(|_| "http://USER:PASSWORD@HOST:PORT is needed".to_owned())?;
         if uri.scheme_str() != Some("http") {
@@ -159,7 +160,7 @@ impl Url {
         }
     }
 
-    /// Whether AMQP is what is spoken there: whoever speaks it begins with its name, and so does the answer [2.2].
+    /// Returns true if the server speaks AMQP: its protocol header begins with the four bytes `AMQP` [2.2].
     async fn speaks_amqp(&self) -> bool {
         let answer = async {
             let mut stream = TcpStream::connect((self.host.as_str(), self.port)).await?;

@@ -1,4 +1,4 @@
-//! The one program: the broker, and what its users and operators need from a shell.
+//! The `sluice` program: the broker, and the verbs that users and operators need in a shell.
 #![deny(unsafe_code)]
 
 mod allocator;
@@ -76,7 +76,7 @@ fn main() -> ExitCode {
     let code = match done {
         Ok(()) => OK,
         Err(failure) => {
-            // Nobody is left to tell if standard error is gone.
+            // If standard error is closed, there is nobody left to notify.
             drop(writeln!(std::io::stderr(), "sluice: {failure}"));
             failure.code
         }

@@ -1,4 +1,4 @@
-//! `sluice recv`: prints what comes, and accepts it once it is printed.
+//! `sluice recv`: prints messages, and accepts each one after it is printed.
 
 mod filters;
 
@@ -40,10 +40,10 @@ pub struct Recv {
     broker: Broker,
 }
 
-/// Receives until the count is reached, nothing comes any more, or it is interrupted.
+/// Receives until the count is reached, the timeout expires, or a signal arrives.
 ///
 /// # Errors
-/// Nothing came in time, or why the link is over.
+/// Nothing arrived in time, or why the link ended.
 pub fn run(recv: &Recv) -> Result<(), Failure> {
     crate::amqp::block_on(recv.receive())
 }
@@ -63,7 +63,8 @@ impl Recv {
         } else {
             Err((place.not_filtered(&address, &missing, self.filters.fault().as_ref()), Link::Open))
         };
-        // What was not accepted goes back to its queue; what was is gone behind the answer to CLOSE.
+        // Detaching returns the unaccepted messages to their queue. Once CLOSE is answered, the broker has
+        // removed the accepted ones.
         if !matches!(&result, Err((_, Link::Over))) {
             receiver.detach().await.map_err(failed)?;
             connection.close().await.map_err(failed)?;
@@ -88,7 +89,7 @@ impl Recv {
             let next = match receiver.try_recv().map_err(over)? {
                 Some(delivery) => Some(delivery),
                 None => {
-                    // Nothing waits: what was printed is to be seen, and its senders' queue is to forget it.
+                    // No message is waiting: flush and accept what was printed, then wait.
                     printer.finish().map_err(stays)?;
                     tokio::select! {
                         biased;
@@ -122,7 +123,7 @@ impl Recv {
         printer.finish().map_err(stays)
     }
 
-    /// Grants again when half of what may be under way is used up; never more than is still wanted.
+    /// Grants credit again when half of the window is used up, but never more than the messages still wanted.
     fn grant(&self, receiver: &Receiver, left: u64) {
         let waiting = u32::try_from(receiver.waiting()).unwrap_or(u32::MAX);
         let target = self.credit.min(u32::try_from(left).unwrap_or(u32::MAX));
@@ -132,7 +133,7 @@ impl Recv {
     }
 }
 
-/// Says what is wrong with a message that must have a checksum.
+/// Checks a message's checksum. Returns what is wrong, also if there is no checksum.
 fn verify(delivery: &Delivery) -> Result<(), String> {
     match delivery.verify() {
         Ok(found) if found.is_empty() => Err("there is no checksum in its footer".to_owned()),
@@ -147,13 +148,13 @@ enum Link {
     Over,
 }
 
-/// Messages that are printed, but maybe not seen yet.
+/// Writes messages, and accepts them after they are flushed.
 struct Printer {
     out: BufWriter<StdoutLock<'static>>,
     printed: Vec<Delivery>,
 }
 
-/// Messages that are accepted together at most.
+/// The most messages that are accepted together.
 const PRINTED_MAX: usize = 100;
 
 impl Printer {
@@ -170,7 +171,7 @@ impl Printer {
         if self.printed.len() >= PRINTED_MAX { self.finish() } else { Ok(()) }
     }
 
-    /// Accepts what has been seen.
+    /// Flushes standard output, then accepts the printed messages.
     fn finish(&mut self) -> Result<(), Failure> {
         self.out.flush().map_err(|error| Failure::output(&error))?;
         for delivery in self.printed.drain(..) {
@@ -180,7 +181,7 @@ impl Printer {
     }
 }
 
-/// The future's output; `None` when it takes longer.
+/// Returns the future's output, or `None` if it takes longer than `seconds`.
 async fn within<T>(seconds: Option<u32>, future: impl Future<Output = T>) -> Option<T> {
     match seconds {
         Some(seconds) => tokio::time::timeout(Duration::from_secs(seconds.into()), future).await.ok(),
@@ -188,7 +189,7 @@ async fn within<T>(seconds: Option<u32>, future: impl Future<Output = T>) -> Opt
     }
 }
 
-/// What people end the verb with.
+/// The signals that end the verb.
 struct Signals {
     interrupt: tokio::signal::unix::Signal,
     terminate: tokio::signal::unix::Signal,

@@ -1,4 +1,4 @@
-//! `sluice send`: one body, once or many times.
+//! `sluice send`: sends one message, once or many times.
 
 use std::collections::VecDeque;
 use std::io::{IsTerminal as _, Read as _, Write as _};
@@ -12,7 +12,7 @@ use client::{Checksum, Message, Outcome, SenderOptions, Settle};
 use crate::amqp::{Broker, address};
 use crate::failure::Failure;
 
-/// Messages that may be under way at once.
+/// The most messages that may be in flight.
 const UNDER_WAY_MAX: usize = 1_000;
 
 #[derive(Args, Debug)]
@@ -72,7 +72,7 @@ impl From<Kind> for Checksum {
 /// Sends, waits for every outcome, and prints one line.
 ///
 /// # Errors
-/// What was not accepted and why; or why nothing could be sent.
+/// The outcomes other than accepted, with their reasons; or why nothing could be sent.
 pub fn run(send: &Send) -> Result<(), Failure> {
     let message = send.message()?;
     crate::amqp::block_on(send.send(message))
@@ -101,7 +101,7 @@ impl Send {
         for outcome in under_way {
             tally.add(outcome.await.map_err(failed)?);
         }
-        // Behind the answer to DETACH, what was sent settled has been looked at too.
+        // When DETACH is answered, the broker has also processed the messages that were sent settled.
         sender.detach().await.map_err(failed)?;
         connection.close().await.map_err(failed)?;
         let count = match self.count {
@@ -149,11 +149,11 @@ impl Send {
     }
 }
 
-/// What became of the messages.
+/// Counts the outcomes of the messages.
 #[derive(Debug, Default)]
 struct Tally {
     accepted: u64,
-    /// How many of each other outcome, in the order in which they came first.
+    /// The count of each other outcome, in the order of their first occurrence.
     others: Vec<(String, u64)>,
 }
 
@@ -180,7 +180,7 @@ impl Tally {
     }
 }
 
-/// An outcome with its reason and the queue it comes from, as far as the broker says.
+/// Describes an outcome, with the reason and the queue if the broker names them.
 fn words(outcome: &DeliveryState) -> String {
     match outcome {
         DeliveryState::Released => "released (no queue takes it)".to_owned(),
@@ -204,7 +204,7 @@ fn words(outcome: &DeliveryState) -> String {
     }
 }
 
-/// `KEY=VALUE`.
+/// Parses `KEY=VALUE`.
 pub fn pair(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {
         Some((key, value)) if !key.is_empty() => Ok((key.to_owned(), value.to_owned())),

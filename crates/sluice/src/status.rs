@@ -1,4 +1,4 @@
-//! `sluice status`: the node at a glance, and what is used of each of its budgets of memory.
+//! `sluice status`: an overview of the node, and how much of each memory budget is used.
 
 use std::fmt::Write as _;
 use std::io::Write as _;
@@ -20,10 +20,10 @@ pub struct Status {
     api: Api,
 }
 
-/// Prints it.
+/// Prints the status.
 ///
 /// # Errors
-/// What the broker says.
+/// The broker's error.
 pub fn run(status: &Status) -> Result<(), Failure> {
     crate::amqp::block_on(async {
         let words = "show the status";
@@ -41,7 +41,7 @@ pub fn run(status: &Status) -> Result<(), Failure> {
     })
 }
 
-/// A word for people and the field behind it.
+/// A label and the field that it shows.
 const LINES: &[Column] = &[
     ("node", "name"),
     ("process", "os_pid"),

@@ -1,5 +1,5 @@
-//! Who may do what, through every door: each verb of each protocol and each HTTP route, as users with every tag and with
-//! every permission, against a whole node. What the one table of permissions says must be what the doors do.
+//! Checks permissions at every entry point. Each AMQP verb and each HTTP route is tried against a whole node,
+//! as users with every tag and every permission. The results must be what the table of permissions says.
 #![forbid(unsafe_code)]
 
 use std::collections::BTreeSet;
@@ -25,10 +25,10 @@ use tokio::net::{TcpListener, TcpStream};
 
 const TAGS: &[&str] = &["", "administrator", "monitoring", "policymaker", "management", "impersonator"];
 
-/// Has everything, and a connection that others may or may not see.
+/// A user with all permissions. It has a connection that others may or may not see.
 const ROOT: &str = "root";
 
-/// Permissions in the virtual host: each alone, none, all; and no entry at all.
+/// Permissions in the virtual host: each alone, none, all, and no entry for the user.
 fn all_rights() -> Vec<(&'static str, Option<Permissions>)> {
     let none = Permissions::NONE;
     vec![
@@ -41,7 +41,7 @@ fn all_rights() -> Vec<(&'static str, Option<Permissions>)> {
     ]
 }
 
-/// One user of the walk.
+/// A user of the test.
 #[derive(Clone, Debug)]
 struct Subject {
     identity: Identity,
@@ -74,7 +74,8 @@ impl Subject {
         }
     }
 
-    /// What the table says. Permissions do not depend on names yet, so that any queue stands for all.
+    /// Whether the table permits it. Permissions do not depend on names yet, so that one queue and one
+    /// exchange stand for all.
     fn may(&self, verb: Verb) -> bool {
         let on = match verb {
             Verb::ReadConnection | Verb::CloseConnection | Verb::ExplainConnection => {
@@ -86,7 +87,7 @@ impl Subject {
     }
 }
 
-/// A node with its doors.
+/// A node with all its entry points.
 struct House {
     node: Node,
     amqp: SocketAddr,
@@ -103,7 +104,7 @@ impl House {
         let data_dir =
             std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("doors-{}", std::process::id()));
         let node = Node::start(NodeOptions {
-            // A queue that is bound for its link has an address of format v1.
+            // The test binds a queue for its link, and uses an address of format v1 to do so.
             settings: Settings { permit_address_v1: true, ..Settings::default() },
             access: Access::new(subjects.iter().chain([&root]).map(Subject::user)),
             shards: 2,
@@ -145,7 +146,7 @@ impl House {
         (status, answer.split_once("\r\n\r\n").unwrap().1.to_owned())
     }
 
-    /// As the user who may do everything.
+    /// Sends a request as the user who may do everything.
     async fn prepare(&self, method: &str, path: &str, body: &str) {
         let (status, answer) = self.ask(ROOT, method, path, body).await;
         assert!((200..300).contains(&status), "{method} {path}: {status} {answer}");
@@ -157,15 +158,15 @@ impl House {
     }
 }
 
-/// What a user is told.
+/// The outcome that a user sees.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Told {
     Done,
-    /// Refused, or shown nothing of what is there.
+    /// Refused, or an empty answer although there is something to show.
     Refused,
 }
 
-/// Bodies with which a route is asked, with the verbs that each comes to.
+/// Bodies to send to a route, each with the verbs that it needs.
 fn bodies(route: &Route) -> Vec<(&'static str, &'static [Verb])> {
     let all = route.verbs;
     match route.action {
@@ -176,7 +177,7 @@ fn bodies(route: &Route) -> Vec<(&'static str, &'static [Verb])> {
     }
 }
 
-/// Puts in place what a route finds. Each is named, so that a new one cannot be left out.
+/// Creates what a route needs. Each action is listed, so that the compiler finds a new one.
 async fn prepare(house: &House, action: Action) {
     match action {
         Action::Index
@@ -227,12 +228,12 @@ async fn prepare(house: &House, action: Action) {
             let body = r#"{"pattern":"^none$","definition":{"max-length":1}}"#;
             house.prepare("PUT", &format!("/api/{kind}/%2F/old"), body).await;
         }
-        // It has been closed by whoever was asked before and might.
+        // It may have been closed by an earlier user.
         Action::CloseConnection => {}
     }
 }
 
-/// The path of a route, with the names of what [`prepare`] has made.
+/// The path of a route, with the names of the objects that [`prepare`] has made.
 fn path(route: &Route, connection: &str) -> String {
     let (queue, exchange, policy) = match route.action {
         Action::PutQueue | Action::PutExchange => ("new", "new", "p"),
@@ -289,10 +290,10 @@ async fn walk_routes(house: &House, subjects: &[Subject], walked: &mut BTreeSet<
                 let (status, answer) = house.ask(subject.name(), &method, &path, body).await;
                 let told = match status {
                     401 | 404 => Told::Refused,
-                    // The stream that is looked into is empty.
+                    // The browsed stream is empty, so its list is empty also when it is permitted.
                     _ if answer.trim() == "[]" && route.action != Action::BrowseQueue => Told::Refused,
                     200..300 => Told::Done,
-                    // What it asks for is there, and something else is wrong with it.
+                    // Any other status means that the request was permitted but wrong.
                     _ => panic!("{method} {path} {body} as {subject:?}: {status} {answer}"),
                 };
                 let may = verbs.iter().all(|verb| subject.may(*verb));
@@ -309,7 +310,7 @@ async fn walk_routes(house: &House, subjects: &[Subject], walked: &mut BTreeSet<
     }
 }
 
-/// A connection with a link, for those who may see it.
+/// Opens a connection with a link. Some users may see it.
 async fn watch(house: &House) -> Connection {
     let connection = house.connect(ROOT).await.unwrap();
     let session = connection.session().await.unwrap();
@@ -327,7 +328,7 @@ async fn name_of_connection(house: &House) -> String {
     name.replace(' ', "%20").replace('>', "%3E")
 }
 
-/// What AMQP 1.0 can ask for.
+/// What an AMQP 1.0 client can ask for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Ask {
     Publish,
@@ -465,7 +466,8 @@ async fn ask(session: &Session, what: Ask) -> Result<(), Error> {
     Ok(())
 }
 
-/// Refused by the end of the session, which is what a missing permission comes to (behaviour B.3, B.10).
+/// Returns true if the session was ended, which is how a missing permission is reported
+/// (docs/compatibility.md, Error conditions).
 fn is_refused(error: &Error) -> bool {
     match error {
         Error::Remote { scope: Scope::Session, error } => {
@@ -502,7 +504,7 @@ async fn walk_amqp(house: &House, subjects: &[Subject], walked: &mut BTreeSet<Ve
     }
 }
 
-/// What metrics read, they read through the desk.
+/// The metrics read rows of queues through the desk, the front end of management requests.
 async fn walk_metrics(house: &House, subjects: &[Subject], walked: &mut BTreeSet<Verb>) {
     walked.insert(Verb::ReadAllQueues);
     let desk = house.node.desk();

@@ -1,4 +1,5 @@
-//! What an operator sees of the built broker: its log, its links, and what is told of settings and places that are wrong.
+//! What an operator sees of the built broker: its log, its links, and the errors for wrong settings and
+//! addresses.
 #![forbid(unsafe_code)]
 
 mod broker;
@@ -64,7 +65,7 @@ fn clients_cannot_flood_the_log() {
     for _ in 0..CONNECTIONS {
         let mut socket = TcpStream::connect(("127.0.0.1", broker.amqp_port)).unwrap();
         socket.write_all(b"GET / HT").unwrap();
-        // The broker has hung up when there is nothing more to read.
+        // At the end of the stream, the broker has closed the connection.
         socket.read_to_end(&mut Vec::new()).unwrap();
     }
     assert!(broker.terminate().success());
@@ -77,7 +78,7 @@ fn clients_cannot_flood_the_log() {
         }
     }
     assert_eq!(lines + counted, CONNECTIONS, "{log}");
-    // Ten at once, for as many periods of ten seconds as a slow machine took.
+    // Ten per period. A slow machine may take several periods of ten seconds.
     assert!(lines < CONNECTIONS / 4, "{log}");
 }
 
@@ -176,7 +177,7 @@ fn what_stops_a_start_names_the_setting() {
         let refused = finish(serve(&other).args(["--set", &set]), b"");
         refused.refused(1, &[&format!("127.0.0.1:{port}"), setting]);
     }
-    // Nobody can make a directory below a file, whoever he is.
+    // Not even root can make a directory below a file.
     let file = directory.path().join("file");
     std::fs::write(&file, "").unwrap();
     let below = file.join("data");

@@ -1,4 +1,4 @@
-//! Every verb of the operator against the built broker: what it prints, and its exit code.
+//! Runs every operator verb against the built broker: checks the output and the exit code.
 #![forbid(unsafe_code)]
 
 mod broker;
@@ -79,7 +79,7 @@ fn any_name_and_any_body() {
     assert_eq!((&came[0]["body"], &came[0]["body_type"]), (&json!("/wBsaW5lCg=="), &json!("base64")));
     assert_eq!(came[1]["body"], "text");
     assert_eq!(came[1]["header"]["durable"], false);
-    // Without --count what is there is printed, whatever the credit.
+    // Without --count, everything in the queue is printed, whatever the credit.
     let came = broker.verb(&["recv", name, "--credit", "1", "--timeout", "1"]).done();
     assert_eq!(came, "from a file\nfrom a file");
     broker.verb(&["recv", name, "--count", "1", "--timeout", "1"]).refused(1, &["0 of 1"]);
@@ -103,7 +103,7 @@ fn checksums_go_through_the_broker() {
     let mut flipped = sealed.to_vec();
     flipped[at] ^= 1;
     send(&broker, flipped);
-    // What was whole is printed and accepted; the damaged one is neither.
+    // The intact message is printed and accepted. The damaged one is neither.
     let did = broker.verb(&["recv", "q", "--verify"]);
     assert_eq!(did.out, "whole\n");
     let why = ["/queues/q", "damaged", "its CRC-32 is 0x", "footer says 0x"];
@@ -117,7 +117,7 @@ fn checksums_go_through_the_broker() {
     assert!(did.code == 2 && did.err.contains("crc32, adler32"), "{did:?}");
 }
 
-/// An encoded message, as it is.
+/// Sends an encoded message unchanged.
 fn send(broker: &Broker, message: Vec<u8>) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
@@ -150,7 +150,7 @@ fn lists_are_tables() {
     assert!(broker.verb(&["list", "bindings"]).done().lines().any(|line| line.contains("long-name")));
     assert!(broker.verb(&["list", "connections"]).done().starts_with("NAME "));
 
-    // A consumer is seen, and takes no more than it asks for.
+    // The consumer is listed, and receives no more than its credit.
     let mut consumer = Command::new(PROGRAM);
     consumer.args(["recv", "long-name", "--credit", "5", "--url", &broker.amqp_url()]);
     let mut consumer = consumer.stdout(Stdio::piped()).spawn().unwrap();
@@ -258,7 +258,7 @@ fn a_broker_that_cannot_start_says_why() {
     let refused = finish(serve(&other).arg("--config").arg(&file), b"");
     refused.refused(2, &["sluice.conf:2", "'heartbeet'", "'heartbeat'"]);
     assert!(!other.exists(), "a broker that does not start leaves no data");
-    // None of this has disturbed the one that runs.
+    // None of this has disturbed the running broker.
     assert_eq!(broker.list("queues"), json!([]));
     assert!(broker.terminate().success());
 }
@@ -286,7 +286,7 @@ fn what_is_durable_survives_its_broker() {
 
     let broker = Broker::start(&directory);
     let came = broker.verb(&["recv", "q1", "--timeout", "1"]).done();
-    // A message whose acceptance was not written yet may come again; a confirmed one is never lost.
+    // An accepted message may come back if its acceptance was not written yet. A confirmed one is never lost.
     assert!(["4", "3\n4", "2\n3\n4"].contains(&came.as_str()), "{came}");
     assert_eq!(broker.verb(&["recv", "q2", "--count", "4"]).done(), "1\n2\n3\n4");
     assert!(broker.terminate().success());

@@ -1,9 +1,10 @@
-//! `sluice bench`: puts load on a broker and tells what it made of it.
+//! `sluice bench`: puts load on a broker and measures throughput and latency.
 //!
-//! Every sender and every receiver has a connection of its own. Each message carries the time it was sent or, with
-//! `--rate`, the time it was due, in the application property `SendTime` (nanoseconds of `CLOCK_MONOTONIC`, which all
-//! processes of a machine share); the receiver makes a latency of it. Works on any AMQP 1.0 broker: what is declared,
-//! is declared over `/management`, and `--no-declare` leaves that out.
+//! Every sender and every receiver has its own connection. Each message carries the time when it was sent, or
+//! with `--rate` the time when it was due. The time is in the application property `SendTime`, in nanoseconds
+//! of `CLOCK_MONOTONIC`, which all processes of a machine share. The receiver computes a latency from it. The
+//! bench works with any AMQP 1.0 broker. It declares queues and exchanges over `/management`; `--no-declare`
+//! skips that.
 //!
 //! ```text
 //!   coordinator                          one thread per core, or per pair if there are fewer
@@ -11,7 +12,7 @@
 //!     <- Ready, of each endpoint         attach; receivers grant credit
 //!     -- Run{start} to all ->            senders send, receivers count
 //!     progress line each second
-//!     <- Sent, of each sender            count sent, or time over, and every outcome known
+//!     <- Sent, of each sender            count reached or time over, and every outcome known
 //!     all received, or silence
 //!     -- Stop to all ->                  close; histograms come back with the threads
 //! ```
@@ -35,10 +36,10 @@ use crate::amqp::{Broker, Place};
 use crate::failure::Failure;
 use crate::limits;
 
-/// How long a run is if neither `--count` nor `--duration` says so, in seconds.
+/// The default length of a run in seconds, if neither `--count` nor `--duration` is given.
 const DURATION_S: u32 = 10;
 
-/// Sessions of an idle connection unless `--sessions` says so.
+/// The number of sessions of an idle connection, unless `--sessions` is given.
 const SESSIONS: u32 = 2;
 
 #[derive(Args, Debug)]
@@ -131,12 +132,12 @@ impl Pattern {
 }
 
 impl Bench {
-    /// Sessions of each idle connection.
+    /// The number of sessions of each idle connection.
     fn sessions(&self) -> u32 {
         self.sessions.unwrap_or(SESSIONS)
     }
 
-    /// How many there are is told by options of the pattern: one of another pattern would change nothing.
+    /// Refuses options that belong to another pattern: they would have no effect.
     fn check(&self) -> Result<(), Failure> {
         use Pattern::{Connections, FanIn, FanOut, Pair};
         let counts: [(&str, Option<u32>, &[Pattern]); 5] = [
@@ -165,7 +166,7 @@ impl Bench {
 /// Runs the load and prints the result.
 ///
 /// # Errors
-/// What the broker says; or that not everything that was sent came back, after the result is printed.
+/// The broker's error; or, after the result is printed, that not every message was received.
 pub fn run(bench: Bench) -> Result<(), Failure> {
     bench.check()?;
     limits::raise_file_descriptors();
@@ -180,7 +181,7 @@ pub fn run(bench: Bench) -> Result<(), Failure> {
     report.failure.map_or(Ok(()), |line| Err(Failure::failed(line)))
 }
 
-/// One line of progress. Nobody minds if standard error is gone.
+/// Prints one line of progress. An error on standard error is ignored.
 fn say(line: &str) {
     drop(writeln!(std::io::stderr(), "{line}"));
 }

@@ -1,4 +1,4 @@
-//! The one table of keys: name, what it does, default, and how it is read.
+//! The table of all keys: name, description, default, and parser.
 
 use amqp10::sasl::Secret;
 use broker::access::Reach;
@@ -10,39 +10,40 @@ use super::values::{
     port, share, text,
 };
 
-/// Sets a key; the middle argument is what stands for the star of the key's name.
+/// Sets a key. The middle argument is the text that matches the `*` of the key's name.
 type Set = fn(&mut Draft, &str, &str) -> Result<(), String>;
 
 /// A key that an operator can set.
 #[derive(Clone, Copy)]
 pub struct Key {
-    /// `*` at its end stands for a name that the operator chooses.
+    /// A `*` at the end matches a name that the operator chooses.
     pub name: &'static str,
-    /// One line for the example file, which a test makes and checks.
+    /// One line for the example file. A test generates and checks that file.
     #[cfg_attr(not(test), expect(dead_code, reason = "the example file is made by a test"))]
     pub doc: &'static str,
-    /// As it would be written; setting it changes nothing.
+    /// The default, as written in a file. Setting a key to its default changes nothing.
     #[cfg_attr(not(test), expect(dead_code, reason = "the example file is made by a test"))]
     pub default: &'static str,
     pub set: Set,
-    /// The value is never shown.
+    /// Whether the value must never be shown.
     pub secret: bool,
 }
 
-/// Bytes: a frame must hold an OPEN, and one read buffer must hold a frame.
+/// Bounds in bytes. A frame must be able to hold an OPEN, and one read buffer must hold a frame.
 const FRAME_MAX: std::ops::RangeInclusive<u32> = 512..=16 * 1024 * 1024;
 
-/// A credit of 0 would never move; what can be outstanding is bounded for everybody's sake.
+/// Bounds of a credit or a window. With 0, no message would ever move. The upper bound limits what one peer
+/// can have outstanding.
 const CREDIT: std::ops::RangeInclusive<u32> = 1..=65_535;
 
-/// Without one nobody could log in; each takes some 12 KiB.
+/// Bounds of connections that have not logged in. With 0, nobody could log in. Each takes about 12 KiB.
 const HANDSHAKES: std::ops::RangeInclusive<usize> = 1..=1_000_000;
 
 const fn key(name: &'static str, default: &'static str, doc: &'static str, set: Set) -> Key {
     Key { name, doc, default, set, secret: false }
 }
 
-/// Every key, in the order of the example file.
+/// All keys, in the order of the example file.
 pub const KEYS: &[Key] = &[
     key(
         "listeners.tcp.default",
@@ -248,7 +249,7 @@ pub const KEYS: &[Key] = &[
     }),
 ];
 
-/// The key of this name, and what stands for its star.
+/// Returns the key with this name, and the text that matches its `*`.
 pub fn find(name: &str) -> Option<(&'static Key, &str)> {
     KEYS.iter().find_map(|key| match key.name.strip_suffix('*') {
         Some(prefix) => name.strip_prefix(prefix).map(|part| (key, part)),
@@ -256,9 +257,9 @@ pub fn find(name: &str) -> Option<(&'static Key, &str)> {
     })
 }
 
-/// The key that was probably meant: at most two slips away.
+/// Returns the key that was probably meant: the closest one, at most two edits away.
 pub fn nearest(name: &str) -> Option<&'static str> {
-    // No key is that long, and the distance costs the product of the lengths.
+    // No key is longer, and the distance costs the product of the lengths.
     if name.len() > 64 {
         return None;
     }
@@ -266,7 +267,8 @@ pub fn nearest(name: &str) -> Option<&'static str> {
     (near.0 <= 2).then_some(near.1)
 }
 
-/// `sluice.conf.example`: every key with its line and its default, commented out.
+/// Returns the content of `sluice.conf.example`: every key with its description and its default, commented
+/// out.
 #[cfg(test)]
 pub fn example() -> String {
     let mut text = String::from(
@@ -299,7 +301,7 @@ fn put<T>(place: &mut T, value: Result<T, String>) -> Result<(), String> {
     Ok(())
 }
 
-/// How many bytes have to be put in, taken out or changed to make one of the other (Levenshtein).
+/// The number of bytes to insert, delete or change to turn one text into the other (Levenshtein).
 fn distance(a: &str, b: &str) -> usize {
     let mut row: Vec<usize> = (0..=b.len()).collect();
     for (i, x) in a.bytes().enumerate() {

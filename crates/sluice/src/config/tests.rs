@@ -20,7 +20,7 @@ fn nothing_gives_the_defaults() {
     assert!(config.shards >= 1);
 }
 
-/// Setting any key to the default that the table shows changes nothing.
+/// Setting a key to the default in the table changes nothing.
 #[test]
 fn the_defaults_in_the_table_are_the_defaults() {
     for key in keys::KEYS {
@@ -92,7 +92,7 @@ fn set_comes_after_the_file() {
     assert_eq!((config.shards, config.settings.heartbeat_s), (4, 5));
 }
 
-/// What is refused, and in which words.
+/// What is refused, and the messages.
 #[test]
 fn refusals_name_their_place() {
     let lines = [
@@ -165,9 +165,9 @@ fn a_file_of_rabbitmq_starts_with_a_warning() {
           cluster_formation.peer_discovery_backend (line 5), proxy_protocol (line 6)"
         ]
     );
-    // Whoever names a key for this broker alone must hear that it does nothing.
+    // A key on the command line is meant for this broker, so one without effect is an error.
     assert!(set("log.file.level=info").unwrap_err().contains("unknown key"));
-    // A slip is a slip, though RabbitMQ has many keys that begin so.
+    // A typo is reported as a typo, even if RabbitMQ has many keys with the same prefix.
     let refused = parse("log.levl = info").unwrap_err();
     assert!(refused.ends_with("did you mean 'log.level'?"), "{refused}");
 }
@@ -228,7 +228,7 @@ fn bounds_are_checked_at_both_ends() {
     }
 }
 
-/// As the example file says, whichever line comes first; and `none` takes it back.
+/// As the example file says: the order of the lines does not matter, and `none` restores the other form.
 #[test]
 fn one_form_of_a_limit_replaces_the_other() {
     let (memory, disk) = ("vm_memory_high_watermark", "disk_free_limit");
@@ -250,7 +250,7 @@ fn one_form_of_a_limit_replaces_the_other() {
     assert_eq!(limits(file, &sets), (Limit::Relative(0.6), Limit::Absolute(50_000_000)));
 }
 
-/// Some editors put one in front.
+/// Some editors write a byte order mark.
 #[test]
 fn a_byte_order_mark_is_no_key() {
     assert_eq!(parse("\u{feff}shards = 3").unwrap().shards, 3);
@@ -280,7 +280,7 @@ fn a_file_is_named_in_its_errors() {
     assert!(error.to_string().starts_with("/nowhere/sluice.conf: cannot be read: "), "{error}");
 }
 
-/// The example at the root of the repository is made from the table.
+/// The example file in the root of the repository is generated from the table.
 #[test]
 fn the_example_is_up_to_date() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../sluice.conf.example");
@@ -290,7 +290,7 @@ fn the_example_is_up_to_date() {
     }
     let there = std::fs::read_to_string(&path).unwrap_or_default();
     assert!(there == made, "sluice.conf.example is stale: UPDATE_EXAMPLE=1 cargo test -p sluice the_example");
-    // Without its comment signs it says what is so anyway.
+    // Without its comment signs, the example sets every key to its default.
     let keys = made.lines().filter_map(|l| l.strip_prefix("# ")).filter(|l| l.contains(" = "));
     let config = parse(&keys.collect::<Vec<_>>().join("\n")).unwrap();
     assert_eq!(format!("{config:?}"), format!("{:?}", Config::default()));

@@ -1,4 +1,4 @@
-//! One round: fill, kill, damage, start, look.
+//! One round: fill, kill, damage, start, check.
 
 use std::collections::HashSet;
 use std::path::Path;
@@ -14,30 +14,30 @@ use crate::fault::{Fault, copy};
 use crate::reading::read_all;
 use crate::traffic::{connect, drain, publish};
 
-/// Name, address, whether it is a stream, whether it syncs.
+/// Name, address, whether it is a stream, whether it has `x-fsync`.
 const QUEUES: [(&str, &str, bool, bool); 4] = [
     ("plain", "/queues/plain", false, false),
     ("synced", "/queues/synced", false, true),
     ("stream", "/queues/stream", true, false),
     ("synced-stream", "/queues/synced-stream", true, true),
 ];
-/// Declared last, so that nothing stands behind it in the log.
+/// Declared last, so that no later records follow its own in the log.
 const LATE: &str = "late";
-/// So small that a stream has some of them.
+/// So small that a stream has several segments.
 const SEGMENT_BYTES: u64 = 8 << 10;
-/// So little that much of a large backlog leaves memory.
+/// So small that most of a large backlog is paged out.
 const PAGING: &str = "classic_queue.backlog_memory=256KiB";
 
-/// How often, and how long apart, it is looked whether the broker has fallen idle and said so.
+/// How often, and at which interval, the round checks whether the broker is idle and has written its notes.
 const NOTED_TRIES: usize = 3_000;
 const LOOK: Duration = Duration::from_millis(10);
 
-/// All of it follows from the seed.
+/// A round. It is determined by the seed.
 #[derive(Clone, Debug)]
 pub struct Round {
     seed: u64,
     fault: Fault,
-    /// Messages in each queue.
+    /// The number of messages in each queue.
     messages: u64,
     shards: u64,
 }
@@ -127,7 +127,7 @@ impl Round {
         told.map(|told| format!("{what}: {told}")).map_err(|why| format!("{what}: {why}"))
     }
 
-    /// Whether the notes in the files `lock` say everything that was written.
+    /// Returns true if the notes in the files `lock` cover everything that was written.
     fn is_noted(&self, data: &Path) -> bool {
         let Ok(note) = std::fs::read(data.join("lock")) else { return false };
         let logs = names(data).into_iter().filter(|name| name.ends_with(".log"));
@@ -145,7 +145,7 @@ impl Round {
         Starting::spawn(directory, &sets).try_finish()
     }
 
-    /// Every message is confirmed.
+    /// Publishes to every queue. Every message must be confirmed.
     async fn fill(&self, broker: &Broker, from: u64, until: u64) -> Result<(), String> {
         for (publisher, (name, address, ..)) in QUEUES.into_iter().enumerate() {
             let first = Id { publisher, number: from };
@@ -157,7 +157,7 @@ impl Round {
         Ok(())
     }
 
-    /// How many messages are missing. It gives another one.
+    /// Sends another message and drains the queue. Returns the number of missing messages.
     async fn look_into_queue(
         &self,
         broker: &Broker,
@@ -175,7 +175,8 @@ impl Round {
         Ok(self.messages + 1 - ids.len() as u64)
     }
 
-    /// How many messages are missing. It gives another one, at an offset of its own.
+    /// Sends another message, which must get a new offset, and reads the stream. Returns the number of
+    /// missing messages.
     async fn look_into_stream(
         &self,
         broker: &Broker,
@@ -239,7 +240,7 @@ async fn declare(
     declared.await.map_err(|error: client::Error| format!("declaring: {error}"))
 }
 
-/// The numbers of the batches in a file of the log.
+/// Returns the numbers of the batches in a log file.
 fn batches(bytes: &[u8]) -> Vec<u64> {
     let headers = bytes.windows(64).filter(|header| header.starts_with(b"SLbt"));
     headers.map(|header| u64::from_le_bytes(header[16..24].try_into().unwrap())).collect()
@@ -250,7 +251,7 @@ fn names(directory: &Path) -> Vec<String> {
     entries.filter_map(|entry| entry.file_name().into_string().ok()).collect()
 }
 
-/// `None`: there is no such queue.
+/// Returns the state of a queue; `None` if there is no such queue.
 fn state(broker: &Broker, name: &str) -> Option<String> {
     let rows = broker.list("queues");
     let row = rows.as_array()?.iter().find(|row| row["name"] == name)?;
