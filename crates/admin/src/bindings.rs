@@ -1,7 +1,8 @@
 //! `/api/bindings`, and the bindings below an exchange or a queue.
 //!
-//! A binding is addressed by its *properties key*: the routing key percent-encoded (`~` for the empty one), with
-//! `~` and a hash behind it if the binding has arguments. Clients take it from `properties_key` or `Location`.
+//! A binding is addressed by its *properties key*. That is the percent-encoded routing key, or `~` if it is
+//! empty. If the binding has arguments, `~` and a hash follow. Clients take the key from `properties_key` or
+//! `Location`.
 
 use std::sync::Arc;
 
@@ -19,7 +20,8 @@ use crate::reply::{Failure, Reply};
 use crate::routes::To;
 use crate::{json, shape};
 
-/// What a properties key and a path segment leave as it is. `~` separates the key from the hash.
+/// Everything that a properties key and a path segment encode. `~` is encoded, too: it separates the key from
+/// the hash.
 const PLAIN: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_');
 
 const DEFAULT_SORT: &[&str] =
@@ -119,7 +121,8 @@ async fn pair<D: Desk>(call: &Call<'_, D>, to: To) -> Result<Vec<Arc<Binding>>, 
     Ok(all)
 }
 
-/// The binding that the path names. A key that was encoded once too little is understood where it is unambiguous.
+/// Returns the binding that the path names. A key that lacks one level of encoding is accepted if it is
+/// unambiguous.
 async fn require_binding<D: Desk>(call: &Call<'_, D>, to: To) -> Result<Arc<Binding>, Failure> {
     let props = call.param(3);
     let (key, hash) = props.split_once('~').unwrap_or((props, ""));
@@ -146,7 +149,8 @@ fn properties_key(binding: &Binding) -> String {
     }
 }
 
-/// Empty for no arguments; else 32 bits of FNV-1a over their JSON form. Opaque to clients.
+/// Returns a hash that is opaque to clients: 32 bits of FNV-1a over the JSON form. Empty if there are no
+/// arguments.
 fn arguments_hash(arguments: &Arguments) -> String {
     if arguments.is_empty() {
         return String::new();

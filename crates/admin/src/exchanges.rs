@@ -50,10 +50,10 @@ pub async fn delete<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     Err(Failure::not_found(format!("no exchange '{name}' in vhost '{vhost}'")))
 }
 
-/// The exchange as JSON.
+/// Returns the exchange as JSON.
 ///
 /// # Errors
-/// 404 if there is none, and what the desk says.
+/// 404 if it does not exist, or the desk's error.
 pub async fn require_exchange<D: Desk>(
     call: &Call<'_, D>,
     vhost: &str,
@@ -64,7 +64,7 @@ pub async fn require_exchange<D: Desk>(
     found.ok_or_else(|| Failure::not_found(format!("no exchange '{name}' in vhost '{vhost}'")))
 }
 
-/// In a path the default exchange has a name that can be seen.
+/// Returns the name of an exchange in a path. The default exchange has an alias there, as its name is empty.
 pub fn spelled_out(name: &str) -> &str {
     if name == DEFAULT_EXCHANGE_ALIAS { "" } else { name }
 }

@@ -1,4 +1,4 @@
-//! Transcripts of the whole API over real sockets, in front of a desk in memory.
+//! Transcripts of the whole API over real sockets, with a desk in memory.
 
 mod browse;
 mod crowd;
@@ -15,7 +15,7 @@ use broker::explain::{ConnectionFacts, LinkFacts, Place, Role};
 
 use crate::routes::{Action, ROUTES, Route};
 
-/// One authorization function: there is no way around it.
+/// There is one authorization function, and no request bypasses it.
 #[tokio::test]
 async fn every_route_asks_who_it_is() {
     let server = Server::start().await;
@@ -62,7 +62,7 @@ async fn credentials_that_are_none() {
     assert_eq!(request(server.management, "GET", "/api/whoami", any_case, "").await.status, 200);
 }
 
-/// The peer's address decides for users who may come from this machine only.
+/// The peer's address matters for users who may connect from this machine only.
 #[tokio::test]
 async fn where_a_user_comes_from_is_asked() {
     let desk = desk::FakeDesk::new();
@@ -83,7 +83,7 @@ async fn a_server_stops_when_it_is_told() {
         drop(stopped.await);
     }));
     assert_eq!(request(address, "GET", "/", "", "").await.status, 200);
-    // One that never says anything does not keep the server.
+    // A connection that never sends anything does not keep the server running.
     let _idle = tokio::net::TcpStream::connect(address).await.unwrap();
     stop.send(()).unwrap();
     server.await.unwrap().unwrap();

@@ -1,4 +1,4 @@
-//! Looking into streams.
+//! Browsing of streams.
 
 use broker::desk::{BrowsedRow, Start};
 use bytes::Bytes;
@@ -64,7 +64,7 @@ async fn where_a_look_begins() {
         (Start::Time(1_700_000_000_000), 10),
     ];
     assert_eq!(server.desk.state().looks, looks);
-    // A span counts back from now, whenever that is.
+    // A duration counts back from now.
     server.ask(Some("guest"), "GET", "/api/queues/%2F/s/messages?offset=1h", "").await;
     server.ask(Some("guest"), "GET", "/api/queues/%2F/s/messages?offset=2h", "").await;
     match server.desk.state().looks[5..] {

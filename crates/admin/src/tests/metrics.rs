@@ -1,4 +1,4 @@
-//! What Prometheus reads.
+//! The metrics as Prometheus reads them.
 
 use std::collections::BTreeSet;
 
@@ -45,7 +45,7 @@ async fn sums_over_everything() {
     ] {
         assert!(page.lines().any(|l| l == line), "{line}\n{page}");
     }
-    // Nobody counts them: a family that is always 0 would say that nothing is written.
+    // These are not counted: a family that is always 0 would claim that nothing is written.
     assert!(!page.contains("rabbitmq_io_"), "{page}");
     if cfg!(target_os = "linux") {
         assert!(page.contains("\nrabbitmq_process_resident_memory_bytes "), "{page}");
@@ -68,7 +68,7 @@ async fn rows_per_queue() {
     }
 }
 
-/// Every family once, with its type and help before its samples, and counters named as counters.
+/// Every family occurs once, with its type and help before its samples. Counters have the suffix of counters.
 #[tokio::test]
 async fn the_text_is_well_formed() {
     let server = Server::start().await;

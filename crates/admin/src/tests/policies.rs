@@ -1,4 +1,4 @@
-//! `/api/policies` and `/api/operator-policies`, and what they do to what is there.
+//! `/api/policies` and `/api/operator-policies`, and their effect on existing queues.
 
 use super::http::Server;
 
