@@ -1,5 +1,5 @@
-//! What is asked of a message before the engine sees it. `docs/raft-engine.md` lists where the engine would panic, and which of
-//! these rules prevents that.
+//! Checks a message before the engine sees it. `docs/raft-engine.md` lists where the engine would panic, and
+//! which of these rules prevents each panic.
 
 use crate::entry::{Base, Entry, NUMBER_MAX, Payload, Position};
 use crate::member::{Change, Member, Members};
@@ -10,27 +10,28 @@ use raft::{Raft, StateRole};
 /// Why a message is dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rejected {
-    /// It is for another member, or for an earlier one on this node.
+    /// The message is for another member, or for an earlier member on this node.
     NotForMe,
     /// The sender was removed from the group.
     Former,
-    /// It answers something, and the sender is no member.
+    /// The message is a response, and the sender is not a member.
     NotMember,
-    /// An index, a term or a member is none that a group can have.
+    /// An index, a term or a member is outside the bounds of a group.
     Unsound,
     /// The entries are not consecutive, or their terms do not ascend.
     Gap,
     /// The sender claims to lead in a term in which another member leads.
     OtherLeader,
-    /// It says that more is committed than this member has. If the sender is right, this member has lost entries.
+    /// The message says that more is committed than this member has. If the sender is right, this member has
+    /// lost entries.
     CommitBeyondLog,
-    /// It acknowledges entries that this leader does not have.
+    /// The message acknowledges entries that this leader does not have.
     BeyondLog,
-    /// The base contradicts what is committed here.
+    /// The base contradicts what this member knows to be committed.
     Contradiction,
-    /// It answers a request for votes that has not left yet, or no request at all.
+    /// The message answers a request for votes that was not sent yet, or that never existed.
     NotAsked,
-    /// Records of this member are not synced yet, so it cannot campaign.
+    /// Records of this member are not synced yet, so that it cannot campaign.
     Unsynced,
     /// This node supports the leader that the sender wants to replace.
     LeaderSupported,
@@ -57,13 +58,13 @@ impl std::fmt::Display for Rejected {
 
 impl std::error::Error for Rejected {}
 
-/// What a message is checked against.
+/// The state against which a message is checked.
 pub(crate) struct View<'a> {
     pub(crate) me: Member,
     pub(crate) members: &'a Members,
     pub(crate) raft: &'a Raft<Store>,
     pub(crate) is_settled: bool,
-    /// The requests for votes of the running election have left.
+    /// The requests for votes of the running election were sent.
     pub(crate) votes_may_come: bool,
 }
 
@@ -80,7 +81,7 @@ impl View<'_> {
         ask(!self.members.is_former(*from), Rejected::Former)?;
         match body {
             Body::Append { previous, commit, entries } => {
-                // Every log begins with a base, so there is an entry in front of any other.
+                // Every log begins with a base, so each entry has a predecessor.
                 ask(previous.is_sound() && previous.index > 0, Rejected::Unsound)?;
                 ask(*commit <= NUMBER_MAX, Rejected::Unsound)?;
                 check_entries(*previous, *term, entries)?;
@@ -122,7 +123,7 @@ impl View<'_> {
             Body::VoteResponse { pre, granted, commit } => {
                 ask(commit.is_sound(), Rejected::Unsound)?;
                 self.check_member(*from)?;
-                // A refusal in a newer term ends the election, whatever it is about.
+                // A refusal in a newer term ends the election, whichever request it answers.
                 let ends = !granted && *term > self.raft.term;
                 let election = self.raft.term + u64::from(*pre && *granted);
                 ask(ends || (self.votes_may_come && *term == election), Rejected::NotAsked)
@@ -138,7 +139,8 @@ impl View<'_> {
         ask(self.members.contains(from), Rejected::NotMember)
     }
 
-    /// The sender may be unknown here: a follower that lags does not know the newest members.
+    /// Checks a message of a leader. The sender may be unknown: a follower that lags does not know the newest
+    /// members.
     fn check_leader(&self, from: Member, term: u64) -> Result<(), Rejected> {
         let leader = if term == self.raft.term { self.raft.leader_id } else { raft::INVALID_ID };
         ask(leader == raft::INVALID_ID || leader == from.id(), Rejected::OtherLeader)
