@@ -1,4 +1,4 @@
-//! Invariants of the house that can be read off the manifests and sources (house.md section 7).
+//! Tests of architectural rules that manifests and sources show (ARCHITECTURE.md, Invariants).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -6,11 +6,11 @@ use std::process::Command;
 
 use serde_json::Value;
 
-/// A crate of the workspace as its manifest tells it.
+/// A crate of the workspace, according to its manifest.
 struct Room {
     floor: u64,
     wing: String,
-    /// What it is built with, tests left out.
+    /// The crates that it depends on, without dev-dependencies.
     uses: BTreeSet<String>,
     path: PathBuf,
 }
@@ -19,7 +19,7 @@ fn metadata() -> Value {
     let rustc = Command::new("rustc").arg("-vV").output().expect("rustc runs");
     let version = String::from_utf8_lossy(&rustc.stdout).into_owned();
     let host = version.lines().find_map(|l| l.strip_prefix("host: ")).expect("rustc tells its host");
-    // Only this platform's crates are there without asking the registry.
+    // Without a network, metadata is complete only for this platform.
     let output = Command::new(env!("CARGO"))
         .args(["metadata", "--format-version", "1", "--offline", "--locked", "--filter-platform", host])
         .current_dir(root())
@@ -33,7 +33,7 @@ fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask stands in the workspace")
 }
 
-/// The rooms of the house; xtask, which nobody lives in, is left out.
+/// Returns all crates of the workspace except xtask.
 fn rooms(metadata: &Value) -> BTreeMap<String, Room> {
     let packages = metadata["packages"].as_array().expect("packages");
     let members: Vec<&Value> =
@@ -67,7 +67,8 @@ fn floors_go_down() {
                 below.floor
             );
             assert!(below.wing != "annex", "{name} uses {used}, which is in the annex");
-            // The client is plumbing on the codec: it may use the pure wing, but nothing pure may use plumbing.
+            // The client is plumbing that builds on the codec. It may use the pure wing, but nothing in the
+            // pure wing may use plumbing.
             assert!(
                 room.wing != "pure" || below.wing == "pure",
                 "{name} is pure and uses {used}, which is not"
@@ -76,7 +77,7 @@ fn floors_go_down() {
     }
 }
 
-/// What only tests need stands behind the feature `testing`, which the product never switches on.
+/// Helpers for tests are behind the feature `testing`, which the product never enables.
 #[test]
 fn the_product_has_no_helpers_of_tests() {
     let metadata = metadata();
@@ -145,7 +146,7 @@ fn pure_wing_is_pure() {
 
 #[test]
 fn wal_is_monoglot() {
-    // The queue crate asks the same of itself.
+    // The crate `queue` has a similar test of its own.
     assert_no_word_of("wal", &["amqp", "mqtt", "exchange", "raft", "routing", "consumer", "publisher"]);
 }
 
