@@ -31,7 +31,8 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
 MIB = 1 << 20
 LEFT = 32 * MIB
-# Seconds until a flood must be gone. The broker has five; a machine that is busy otherwise gets more.
+# Seconds until nothing may be left of a flood. The limit of the full form is five. A machine that is
+# busy otherwise gets more.
 GONE_AFTER = {True: 5, False: 30}
 ROUND_TRIP_MS, HEALTH_S = 100, 1
 
@@ -68,14 +69,15 @@ class Broker:
             return int(statm.read().split()[1]) * resource.getpagesize()
 
     def sockets(self):
-        """Sockets that are open. Files are not counted: the log and streams keep some for later."""
+        """The number of open sockets. Files are not counted: the log and streams keep some open
+        for later."""
         opened = f"/proc/{self.process.pid}/fd"
         found = 0
         for number in os.listdir(opened):
             try:
                 found += os.readlink(f"{opened}/{number}").startswith("socket:")
             except FileNotFoundError:
-                pass  # Closed meanwhile.
+                pass  # It was closed meanwhile.
         return found
 
     def call(self, path, method="GET", body=None):
@@ -110,7 +112,7 @@ def until(condition, seconds, what):
 
 
 class Watch(threading.Thread):
-    """Looks at memory and at the health check while a flood goes on."""
+    """Watches memory and the health check during a flood."""
 
     def __init__(self, broker):
         super().__init__()
@@ -131,7 +133,7 @@ class Watch(threading.Thread):
 
 
 def check(program, flood, full):
-    """Returns one line of what was seen. Raises what is wrong."""
+    """Runs one flood. Returns a line with the figures. Raises an error that says what is wrong."""
     broker = Broker(program)
     neighbour = None
     try:
