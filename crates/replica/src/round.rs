@@ -67,7 +67,7 @@ impl std::error::Error for Refused {}
 
 /// The actions to take after one or more calls, in the order of the fields. The owner takes over the
 /// `standing`, hands `records` to the log, sends `now`, and applies `committed`. When the records of this
-/// round and all earlier ones are synced, it sends `after_sync` and calls [`Group::on_synced`].
+/// round and all earlier ones are synced, it sends `after_sync` and calls [`crate::Group::on_synced`].
 #[derive(Debug, Default)]
 pub struct Round {
     /// The number of the round, counted per group and process.
