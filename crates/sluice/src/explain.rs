@@ -120,7 +120,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_explanation_reads_from_the_cause_on() {
+    fn an_explanation_starts_with_its_cause() {
         let answer = json!({
             "cause": "no_credit",
             "sentence": "the client has granted no credit",

@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_url_is_refused() {
+    fn invalid_urls_are_refused() {
         for text in
             ["", "h:1", "https://h", "amqp://h", "http://", "http://h/api", "http://h?x", "http://h:x"]
         {

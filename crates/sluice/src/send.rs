@@ -13,7 +13,7 @@ use crate::amqp::{Broker, address};
 use crate::failure::Failure;
 
 /// The most messages that may be in flight.
-const UNDER_WAY_MAX: usize = 1_000;
+const IN_FLIGHT_MAX: usize = 1_000;
 
 #[derive(Args, Debug)]
 pub struct Send {
@@ -91,7 +91,7 @@ impl Send {
         let mut tally = Tally::default();
         let mut under_way: VecDeque<Outcome> = VecDeque::new();
         for _ in 0..self.count {
-            if under_way.len() >= UNDER_WAY_MAX
+            if under_way.len() >= IN_FLIGHT_MAX
                 && let Some(oldest) = under_way.pop_front()
             {
                 tally.add(oldest.await.map_err(failed)?);
@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_refused_is_named() {
+    fn refused_outcomes_are_named() {
         let mut tally = Tally::default();
         tally.add(DeliveryState::Accepted);
         assert_eq!(tally.refused(), None);

@@ -77,7 +77,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn budgets_stand_in_a_table() {
+    fn budgets_are_shown_as_a_table() {
         let node = json!({
             "name": "sluice@h", "os_pid": "7", "uptime": 12, "mem_used": 99, "mem_alarm": false,
             "disk_free_alarm": true, "fd_used": 4, "fd_total": null,

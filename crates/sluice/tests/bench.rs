@@ -75,7 +75,7 @@ fn every_pattern_counts_what_it_moved() {
 }
 
 #[test]
-fn what_is_somebody_elses_is_left_alone() {
+fn foreign_messages_are_left_alone() {
     let directory = Directory::new("bench");
     let broker = Broker::start(&directory);
     let (code, _, err) = bench(&broker, "--count 1 --no-declare --queue missing");
@@ -97,7 +97,7 @@ fn what_is_somebody_elses_is_left_alone() {
 
 /// These options are refused before a connection is opened, so no broker is needed.
 #[test]
-fn what_another_pattern_counts_is_refused() {
+fn options_of_another_pattern_are_refused() {
     for (words, line) in [
         ("--senders 3", "--senders is of --pattern fan-in and fan-out, not of pair"),
         ("--pattern fan-in --pairs 3", "--pairs is of --pattern pair, not of fan-in"),

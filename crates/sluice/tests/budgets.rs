@@ -157,8 +157,8 @@ fn status_shows_every_budget() {
     broker.verb(&["declare", "queue", "q"]).done();
     let link = raw.sender("/queues/q");
     raw.begin_delivery(link, 3 * PART);
-    let told = (3 * PART as u64, 64 * MIB);
-    wait_until("it is counted", || broker.budget("unfinished_deliveries") == told);
+    let expected = (3 * PART as u64, 64 * MIB);
+    wait_until("it is counted", || broker.budget("unfinished_deliveries") == expected);
     let (_, nodes) = broker.get("/api/nodes");
     let status = broker.verb(&["status"]).done();
     for budget in nodes[0]["budgets"].as_array().unwrap() {
@@ -194,7 +194,7 @@ fn unfinished_deliveries_take_no_more_memory_than_their_budget() {
     let grown = broker.resident_bytes().saturating_sub(before);
     assert!(grown < 64 * MIB + 64 * MIB, "{} MiB more are resident", grown / MIB);
     // Also the first connections were closed: they held as much as the others when the budget was exceeded.
-    let told = flood.iter_mut().filter_map(|raw| {
+    let reasons = flood.iter_mut().filter_map(|raw| {
         raw.socket.set_read_timeout(Some(Duration::from_millis(1))).unwrap();
         let mut rest = Vec::new();
         drop(raw.socket.read_to_end(&mut rest));
@@ -202,9 +202,9 @@ fn unfinished_deliveries_take_no_more_memory_than_their_budget() {
         raw.handle();
         raw.closed.clone()
     });
-    let told: Vec<String> = told.collect();
-    assert!(told.len() >= 30, "{} were told why", told.len());
-    assert!(told.iter().all(|why| why.contains("amqp10.unfinished_memory")), "{told:?}");
+    let reasons: Vec<String> = reasons.collect();
+    assert!(reasons.len() >= 30, "{} were told why", reasons.len());
+    assert!(reasons.iter().all(|why| why.contains("amqp10.unfinished_memory")), "{reasons:?}");
     // Other clients are not affected.
     broker.verb(&["send", "q", "body"]).done();
 }

@@ -92,7 +92,7 @@ async fn wait_for_line(directory: &Directory, line: &str) {
 }
 
 #[tokio::test]
-async fn accepting_pauses_for_storage_and_operators_and_goes_on() {
+async fn accepting_pauses_and_resumes_when_descriptors_run_out() {
     let directory = Directory::new("descriptors");
     let broker = Starting::spawn_limited(&directory, DESCRIPTORS, &[]).finish();
     broker.verb(&["declare", "queue", "q"]).done();

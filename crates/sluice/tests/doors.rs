@@ -88,14 +88,14 @@ impl Subject {
 }
 
 /// A node with all its entry points.
-struct House {
+struct Fixture {
     node: Node,
     amqp: SocketAddr,
     http: SocketAddr,
     data_dir: std::path::PathBuf,
 }
 
-impl House {
+impl Fixture {
     async fn open(subjects: &[Subject]) -> Self {
         let root = Subject {
             identity: Identity { user: ROOT.into(), tags: [String::from("administrator")].into() },
@@ -160,7 +160,7 @@ impl House {
 
 /// The outcome that a user sees.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Told {
+enum Outcome {
     Done,
     /// Refused, or an empty answer although there is something to show.
     Refused,
@@ -178,7 +178,7 @@ fn bodies(route: &Route) -> Vec<(&'static str, &'static [Verb])> {
 }
 
 /// Creates what a route needs. Each action is listed, so that the compiler finds a new one.
-async fn prepare(house: &House, action: Action) {
+async fn prepare(fixture: &Fixture, action: Action) {
     match action {
         Action::Index
         | Action::Overview
@@ -214,19 +214,19 @@ async fn prepare(house: &House, action: Action) {
         | Action::GetPolicy(_)
         | Action::PutPolicy(_) => {}
         Action::PutQueue => {
-            house.ask(ROOT, "DELETE", "/api/queues/%2F/new", "").await;
+            fixture.ask(ROOT, "DELETE", "/api/queues/%2F/new", "").await;
         }
-        Action::DeleteQueue => house.prepare("PUT", "/api/queues/%2F/old", "{}").await,
+        Action::DeleteQueue => fixture.prepare("PUT", "/api/queues/%2F/old", "{}").await,
         Action::PutExchange => {
-            house.ask(ROOT, "DELETE", "/api/exchanges/%2F/new", "").await;
+            fixture.ask(ROOT, "DELETE", "/api/exchanges/%2F/new", "").await;
         }
-        Action::DeleteExchange => house.prepare("PUT", "/api/exchanges/%2F/old", "{}").await,
-        Action::Unbind(To::Queue) => house.prepare("POST", "/api/bindings/%2F/e/x/q/q", "{}").await,
-        Action::Unbind(To::Exchange) => house.prepare("POST", "/api/bindings/%2F/e/x/e/y", "{}").await,
+        Action::DeleteExchange => fixture.prepare("PUT", "/api/exchanges/%2F/old", "{}").await,
+        Action::Unbind(To::Queue) => fixture.prepare("POST", "/api/bindings/%2F/e/x/q/q", "{}").await,
+        Action::Unbind(To::Exchange) => fixture.prepare("POST", "/api/bindings/%2F/e/x/e/y", "{}").await,
         Action::DeletePolicy(whose) => {
             let kind = if whose == Whose::Users { "policies" } else { "operator-policies" };
             let body = r#"{"pattern":"^none$","definition":{"max-length":1}}"#;
-            house.prepare("PUT", &format!("/api/{kind}/%2F/old"), body).await;
+            fixture.prepare("PUT", &format!("/api/{kind}/%2F/old"), body).await;
         }
         // It may have been closed by an earlier user.
         Action::CloseConnection => {}
@@ -263,7 +263,7 @@ fn path(route: &Route, connection: &str) -> String {
     filled.iter().fold(route.path.to_owned(), |path, (part, with)| path.replace(part, with))
 }
 
-async fn walk_routes(house: &House, subjects: &[Subject], walked: &mut BTreeSet<Verb>) {
+async fn walk_routes(fixture: &Fixture, subjects: &[Subject], walked: &mut BTreeSet<Verb>) {
     for (path, body) in [
         ("/api/queues/%2F/q", "{}"),
         ("/api/queues/%2F/s", r#"{"arguments":{"x-queue-type":"stream"}}"#),
@@ -272,37 +272,37 @@ async fn walk_routes(house: &House, subjects: &[Subject], walked: &mut BTreeSet<
         ("/api/policies/%2F/p", r#"{"pattern":"^none$","definition":{"max-length":1}}"#),
         ("/api/operator-policies/%2F/p", r#"{"pattern":"^none$","definition":{"max-length":1}}"#),
     ] {
-        house.prepare("PUT", path, body).await;
+        fixture.prepare("PUT", path, body).await;
     }
-    house.prepare("POST", "/api/bindings/%2F/e/x/q/q", "{}").await;
-    house.prepare("POST", "/api/bindings/%2F/e/x/e/y", "{}").await;
-    let mut watched = watch(house).await;
+    fixture.prepare("POST", "/api/bindings/%2F/e/x/q/q", "{}").await;
+    fixture.prepare("POST", "/api/bindings/%2F/e/x/e/y", "{}").await;
+    let mut watched = watch(fixture).await;
     for route in ROUTES {
         walked.extend(route.verbs);
         for subject in subjects {
             for (body, verbs) in bodies(route) {
-                prepare(house, route.action).await;
+                prepare(fixture, route.action).await;
                 if route.action == Action::CloseConnection && watched.error().is_some() {
-                    watched = watch(house).await;
+                    watched = watch(fixture).await;
                 }
-                let connection = name_of_connection(house).await;
+                let connection = name_of_connection(fixture).await;
                 let (method, path) = (route.method.to_string(), path(route, &connection));
-                let (status, answer) = house.ask(subject.name(), &method, &path, body).await;
-                let told = match status {
-                    401 | 404 => Told::Refused,
+                let (status, answer) = fixture.ask(subject.name(), &method, &path, body).await;
+                let outcome = match status {
+                    401 | 404 => Outcome::Refused,
                     // The browsed stream is empty, so its list is empty also when it is permitted.
-                    _ if answer.trim() == "[]" && route.action != Action::BrowseQueue => Told::Refused,
-                    200..300 => Told::Done,
+                    _ if answer.trim() == "[]" && route.action != Action::BrowseQueue => Outcome::Refused,
+                    200..300 => Outcome::Done,
                     // Any other status means that the request was permitted but wrong.
                     _ => panic!("{method} {path} {body} as {subject:?}: {status} {answer}"),
                 };
                 let may = verbs.iter().all(|verb| subject.may(*verb));
-                let expected = if may { Told::Done } else { Told::Refused };
+                let expected = if may { Outcome::Done } else { Outcome::Refused };
                 let shown = format!("{method} {path} {body} as {subject:?}: {status} {answer}");
-                assert_eq!(told, expected, "{shown}");
+                assert_eq!(outcome, expected, "{shown}");
                 let by_tag = verbs.iter().filter(|verb| verb.is_by_tag()).all(|verb| subject.may(*verb));
                 assert!(by_tag || status == 401, "{shown}");
-                if told == Told::Done && route.action == Action::CloseConnection {
+                if outcome == Outcome::Done && route.action == Action::CloseConnection {
                     drop(watched.closed().await);
                 }
             }
@@ -311,8 +311,8 @@ async fn walk_routes(house: &House, subjects: &[Subject], walked: &mut BTreeSet<
 }
 
 /// Opens a connection with a link. Some users may see it.
-async fn watch(house: &House) -> Connection {
-    let connection = house.connect(ROOT).await.unwrap();
+async fn watch(fixture: &Fixture) -> Connection {
+    let connection = fixture.connect(ROOT).await.unwrap();
     let session = connection.session().await.unwrap();
     let name = Some("watched".to_owned());
     let receiver =
@@ -321,8 +321,8 @@ async fn watch(house: &House) -> Connection {
     connection
 }
 
-async fn name_of_connection(house: &House) -> String {
-    let (_, rows) = house.ask(ROOT, "GET", "/api/connections?columns=name", "").await;
+async fn name_of_connection(fixture: &Fixture) -> String {
+    let (_, rows) = fixture.ask(ROOT, "GET", "/api/connections?columns=name", "").await;
     let rows: serde_json::Value = serde_json::from_str(&rows).unwrap();
     let name = rows[0]["name"].as_str().unwrap_or("none");
     name.replace(' ', "%20").replace('>', "%3E")
@@ -477,10 +477,10 @@ fn is_refused(error: &Error) -> bool {
     }
 }
 
-async fn walk_amqp(house: &House, subjects: &[Subject], walked: &mut BTreeSet<Verb>) {
+async fn walk_amqp(fixture: &Fixture, subjects: &[Subject], walked: &mut BTreeSet<Verb>) {
     walked.insert(Verb::OpenVhost);
     for subject in subjects {
-        let connection = match house.connect(subject.name()).await {
+        let connection = match fixture.connect(subject.name()).await {
             Ok(connection) => connection,
             Err(refused) => {
                 assert_eq!(refused.condition(), Some("amqp:unauthorized-access"), "{subject:?}: {refused}");
@@ -505,9 +505,9 @@ async fn walk_amqp(house: &House, subjects: &[Subject], walked: &mut BTreeSet<Ve
 }
 
 /// The metrics read rows of queues through the desk, the front end of management requests.
-async fn walk_metrics(house: &House, subjects: &[Subject], walked: &mut BTreeSet<Verb>) {
+async fn walk_metrics(fixture: &Fixture, subjects: &[Subject], walked: &mut BTreeSet<Verb>) {
     walked.insert(Verb::ReadAllQueues);
-    let desk = house.node.desk();
+    let desk = fixture.node.desk();
     for subject in subjects {
         let rows = desk.queue_rows(&subject.identity, 0, 1).await;
         assert_eq!(rows.is_ok(), subject.may(Verb::ReadAllQueues), "{subject:?}");
@@ -518,12 +518,12 @@ async fn walk_metrics(house: &House, subjects: &[Subject], walked: &mut BTreeSet
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_doors_do_what_the_table_says() {
     let subjects = Subject::all();
-    let house = House::open(&subjects).await;
+    let fixture = Fixture::open(&subjects).await;
     let mut walked = BTreeSet::new();
-    walk_routes(&house, &subjects, &mut walked).await;
-    walk_amqp(&house, &subjects, &mut walked).await;
-    walk_metrics(&house, &subjects, &mut walked).await;
+    walk_routes(&fixture, &subjects, &mut walked).await;
+    walk_amqp(&fixture, &subjects, &mut walked).await;
+    walk_metrics(&fixture, &subjects, &mut walked).await;
     let missing: Vec<&Verb> = Verb::ALL.iter().filter(|verb| !walked.contains(verb)).collect();
     assert!(missing.is_empty(), "no door was walked through for {missing:?}");
-    house.close();
+    fixture.close();
 }

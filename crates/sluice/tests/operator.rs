@@ -13,7 +13,7 @@ use client::{Connection, Credit, Options, ReceiverOptions, SenderOptions};
 use serde_json::json;
 
 #[test]
-fn the_log_begins_with_what_runs_on_what() {
+fn the_log_begins_with_version_paths_and_limits() {
     let directory = Directory::new("operator");
     let file = directory.path().join("rabbitmq.conf");
     std::fs::write(&file, "heartbeat = 7\nlog.console = true\nheartbeat = 8\n").unwrap();
@@ -117,8 +117,8 @@ async fn links_are_listed_and_can_be_explained() {
     assert!(rows[0]["credit"].as_u64() > Some(0), "{rows}");
     let table = broker.verb(&["list", "links"]).done();
     assert!(table.starts_with("NAME  CONNECTION ") && table.lines().count() == 3, "{table}");
-    let told = broker.verb(&["explain", "link", rows[1]["link_name"].as_str().unwrap()]).done();
-    assert!(told.contains("link_unsettled"), "{told}");
+    let explained = broker.verb(&["explain", "link", rows[1]["link_name"].as_str().unwrap()]).done();
+    assert!(explained.contains("link_unsettled"), "{explained}");
     assert_eq!(broker.verb(&["list", "links", "--vhost", "other", "--json"]).done(), "[]");
 }
 
@@ -147,7 +147,7 @@ fn every_verb_that_takes_a_name_takes_its_virtual_host() {
 }
 
 #[test]
-fn a_url_at_the_wrong_port_is_told_which_port_that_is() {
+fn an_error_at_the_wrong_port_names_the_right_one() {
     let directory = Directory::new("operator");
     let broker = Starting::spawn(&directory, &["prometheus.tcp.port=0"]).finish();
     let amqp_at_http = format!("amqp://127.0.0.1:{}", broker.http_port);
@@ -164,7 +164,7 @@ fn a_url_at_the_wrong_port_is_told_which_port_that_is() {
 }
 
 #[test]
-fn what_stops_a_start_names_the_setting() {
+fn an_error_at_start_names_the_setting() {
     let directory = Directory::new("operator");
     let broker = Broker::start(&directory);
     let other = directory.path().join("other");

@@ -38,7 +38,7 @@ const LARGE: usize = 300 << 10;
 /// A backlog is sent piece by piece as the socket accepts it. Nothing else moves the connection: no confirm,
 /// no settlement, no credit.
 #[tokio::test]
-async fn a_backlog_that_no_buffer_holds_is_delivered_without_a_word_from_the_client() {
+async fn a_large_backlog_is_delivered_without_input_from_the_client() {
     let directory = Directory::new("sockets");
     let broker = Broker::start(&directory);
     broker.verb(&["declare", "queue", "q"]).done();

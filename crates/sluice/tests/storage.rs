@@ -36,7 +36,7 @@ fn queue(broker: &Broker, name: &str) -> Value {
 }
 
 #[test]
-fn a_damaged_log_closes_the_queues_it_spoke_of() {
+fn a_damaged_log_closes_its_queues() {
     let directory = Directory::new("storage");
     let data = directory.path().join("data");
     let broker = Broker::start(&directory);
@@ -63,8 +63,8 @@ fn a_damaged_log_closes_the_queues_it_spoke_of() {
         assert!(data.join("damaged").join(&file).exists(), "the bytes are kept");
         assert!(broker.terminate().success());
     }
-    let told = directory.logged();
-    let line = told.lines().find(|line| line.contains("damaged")).unwrap();
+    let log = directory.logged();
+    let line = log.lines().find(|line| line.contains("damaged")).unwrap();
     for part in [&file, "offset", "bytes", "hurt"] {
         assert!(line.contains(part), "{part} is not in {line}");
     }
@@ -127,7 +127,7 @@ const REJECTED: usize = 100;
 /// After a restart, nobody has read the messages in packs yet. Neither their headers nor their ages are
 /// known.
 #[tokio::test]
-async fn what_was_stored_and_survived_a_restart_dies_like_any_other() {
+async fn paged_messages_are_dead_lettered_after_a_restart() {
     let directory = Directory::new("storage");
     let start = || Starting::spawn(&directory, &["classic_queue.backlog_memory=64KiB"]).finish();
     let broker = start();

@@ -64,7 +64,7 @@ fn a_stream_is_browsed() {
 }
 
 #[test]
-fn a_receiver_begins_where_it_says() {
+fn a_receiver_starts_at_its_offset() {
     let directory = Directory::new("streams");
     let broker = Broker::start(&directory);
     broker.verb(&["declare", "queue", "s", "--type", "stream"]).done();
@@ -121,7 +121,7 @@ fn a_receiver_takes_the_chunks_that_it_wants() {
 }
 
 #[test]
-fn what_a_stream_does_not_do_is_told() {
+fn unsupported_stream_requests_are_refused() {
     let directory = Directory::new("streams");
     let broker = Broker::start(&directory);
     broker.verb(&["declare", "queue", "s", "--type", "stream"]).done();

@@ -61,7 +61,7 @@ fn a_message_goes_through_an_exchange() {
 }
 
 #[test]
-fn any_name_and_any_body() {
+fn any_name_and_any_body_work() {
     let directory = Directory::new("verbs");
     let broker = Broker::start(&directory);
     let name = "a b/ä%2F";
@@ -167,17 +167,23 @@ fn lists_are_tables() {
 }
 
 #[test]
-fn why_nothing_moves_is_told() {
+fn explain_names_the_cause() {
     let directory = Directory::new("verbs");
     let broker = Broker::start(&directory);
     broker.verb(&["declare", "queue", "a/b"]).done();
-    let told = broker.verb(&["explain", "queue", "a/b"]).done();
-    assert!(told.starts_with("queue_empty: the queue is empty\n"), "{told}");
+    let explained = broker.verb(&["explain", "queue", "a/b"]).done();
+    assert!(explained.starts_with("queue_empty: the queue is empty\n"), "{explained}");
     broker.verb(&["send", "a/b", "x"]).done();
-    let told = broker.verb(&["explain", "queue", "a/b", "--json"]).done();
-    let told: Value = serde_json::from_str(&told).unwrap();
-    assert_eq!((&told["cause"], &told["numbers"]["queue_ready"]), (&json!("no_consumer"), &json!(1)));
-    assert_eq!((&told["kind"], &told["name"], &told["at"]), (&json!("queue"), &json!("a/b"), &json!(null)));
+    let explained = broker.verb(&["explain", "queue", "a/b", "--json"]).done();
+    let explained: Value = serde_json::from_str(&explained).unwrap();
+    assert_eq!(
+        (&explained["cause"], &explained["numbers"]["queue_ready"]),
+        (&json!("no_consumer"), &json!(1))
+    );
+    assert_eq!(
+        (&explained["kind"], &explained["name"], &explained["at"]),
+        (&json!("queue"), &json!("a/b"), &json!(null))
+    );
     broker.verb(&["explain", "queue", "c"]).refused(1, &["explain the queue", "no queue 'c' in vhost '/'"]);
     broker.verb(&["explain", "queue", "a/b", "--vhost", "/"]).done();
     broker.verb(&["explain", "queue", "a/b", "-p", "other"]).refused(1, &["no vhost 'other'"]);
@@ -187,7 +193,7 @@ fn why_nothing_moves_is_told() {
 }
 
 #[test]
-fn wrong_usage_is_told() {
+fn wrong_usage_is_reported() {
     for words in [
         &["send"][..],
         &["send", "q", "b", "--durable", "maybe"],
@@ -205,7 +211,7 @@ fn wrong_usage_is_told() {
 }
 
 #[test]
-fn nobody_there_is_told() {
+fn a_missing_broker_is_reported() {
     // A port that was free a moment ago.
     let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let place = format!("127.0.0.1:{port}");
@@ -264,7 +270,7 @@ fn a_broker_that_cannot_start_says_why() {
 }
 
 #[test]
-fn what_is_durable_survives_its_broker() {
+fn durable_state_survives_a_kill() {
     let directory = Directory::new("verbs");
     let broker = Broker::start(&directory);
     broker.verb(&["declare", "exchange", "x", "--type", "fanout"]).done();

@@ -24,7 +24,7 @@ use crate::failure::Failure;
 const SILENCE: Duration = Duration::from_secs(10);
 
 /// How often the coordinator checks whether everything was received.
-const LOOK: Duration = Duration::from_millis(5);
+const CHECK_INTERVAL: Duration = Duration::from_millis(5);
 
 /// The largest latency recorded, in nanoseconds. Longer ones count as this long.
 const LONGEST_NS: u64 = 3600 * SECOND_NS;
@@ -170,7 +170,7 @@ impl Watcher<'_> {
         self.phase.send_replace(Phase::Run);
         let mut progress = Progress::new();
         let mut interrupted = std::pin::pin!(tokio::signal::ctrl_c());
-        let mut looks = tokio::time::interval(LOOK);
+        let mut looks = tokio::time::interval(CHECK_INTERVAL);
         looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             tokio::select! {

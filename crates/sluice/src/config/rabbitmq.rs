@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn what_keeps_somebody_out_is_not_passed_over() {
+    fn keys_that_protect_are_not_ignored() {
         for (key, value) in [
             ("ssl_options.certfile", "/c"),
             ("ssl_options", "some"),

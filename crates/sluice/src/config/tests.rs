@@ -11,7 +11,7 @@ fn set(argument: &str) -> Result<Config, String> {
 }
 
 #[test]
-fn nothing_gives_the_defaults() {
+fn an_empty_file_gives_the_defaults() {
     let config = parse("\n  # only a comment\n").unwrap();
     assert_eq!(config.amqp_listeners, ["127.0.0.1:5672".parse().unwrap()]);
     assert_eq!(config.management, Some("127.0.0.1:15672".parse().unwrap()));
@@ -33,7 +33,7 @@ fn the_defaults_in_the_table_are_the_defaults() {
 }
 
 #[test]
-fn every_form_of_a_line() {
+fn every_form_of_a_line_is_read() {
     let config = parse(
         "listeners.tcp.default=0.0.0.0:5673\n  shards = 3   # as many\n\
          default_user = adm#in\ndefault_pass = 'a # b'  # quoted\nheartbeat = 1\nheartbeat = 2\n\
@@ -58,7 +58,7 @@ fn listeners_are_ports_or_addresses() {
 }
 
 #[test]
-fn the_default_user_is_as_the_settings_say() {
+fn the_default_user_follows_the_settings() {
     let config = parse(
         "default_vhost = shop\ndefault_user_tags.administrator = false\ndefault_user_tags.monitoring = true\n\
          default_permissions.write = ^$\n",
@@ -87,7 +87,7 @@ fn anonymous_can_be_switched_off() {
 }
 
 #[test]
-fn set_comes_after_the_file() {
+fn set_is_applied_after_the_file() {
     let config = Config::parse("shards = 2", "f", &["shards=4".into(), "heartbeat = 5".into()]).unwrap();
     assert_eq!((config.shards, config.settings.heartbeat_s), (4, 5));
 }
@@ -141,7 +141,7 @@ fn refusals_name_their_place() {
 }
 
 #[test]
-fn everything_wrong_is_told_at_once() {
+fn all_problems_are_reported_at_once() {
     let text = "a = 1\nshards = 3\nb.c = 2\n\nheartbeat = x\nnothing\nssl_options.verify = verify_peer\n";
     let refused = Config::parse(text, "f", &["d=1".into()]).unwrap_err().to_string();
     let places: Vec<&str> = refused.lines().map(|line| line.split(": ").next().unwrap()).collect();
@@ -173,14 +173,14 @@ fn a_file_of_rabbitmq_starts_with_a_warning() {
 }
 
 #[test]
-fn what_keeps_somebody_out_is_refused() {
+fn keys_that_protect_are_refused() {
     let refused = parse("\nlisteners.ssl.default = 5671").unwrap_err();
     assert!(refused.starts_with("sluice.conf:2: 'listeners.ssl.default' is a key of RabbitMQ"), "{refused}");
     assert!(refused.contains("not be encrypted"), "{refused}");
 }
 
 #[test]
-fn a_key_that_comes_twice_is_a_warning() {
+fn a_repeated_key_is_a_warning() {
     let config = parse("heartbeat = 1\nshards = 2\nheartbeat = 2\nheartbeat = 3\n").unwrap();
     assert_eq!(config.settings.heartbeat_s, 3);
     assert_eq!(
@@ -193,7 +193,7 @@ fn a_key_that_comes_twice_is_a_warning() {
 }
 
 #[test]
-fn a_share_of_the_memory_is_no_more_than_all_of_it() {
+fn a_relative_memory_limit_is_at_most_one() {
     assert!(set("vm_memory_high_watermark.relative=1").is_ok());
     let refused = set("vm_memory_high_watermark.relative=1.1").unwrap_err();
     assert!(refused.ends_with("a number above 0 and up to 1 is needed, as 0.6"), "{refused}");

@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_in_place_is_named() {
+    fn refused_filters_are_named() {
         assert_eq!(Filters::default().to_map(), None);
         let values = vec!["a".to_owned()];
         let filters = Filters {

@@ -189,7 +189,7 @@ impl Broker {
     }
 
     /// Sends SIGCONT.
-    pub fn go_on(&self) {
+    pub fn resume(&self) {
         kill_process(self.pid(), Signal::CONT).unwrap();
     }
 

@@ -30,7 +30,7 @@ const PAGING: &str = "classic_queue.backlog_memory=256KiB";
 
 /// How often, and at which interval, the round checks whether the broker is idle and has written its notes.
 const NOTED_TRIES: usize = 3_000;
-const LOOK: Duration = Duration::from_millis(10);
+const CHECK_INTERVAL: Duration = Duration::from_millis(10);
 
 /// A round. It is determined by the seed.
 #[derive(Clone, Debug)]
@@ -72,14 +72,14 @@ impl Round {
             if self.is_noted(&data) {
                 break;
             }
-            tokio::time::sleep(LOOK).await;
+            tokio::time::sleep(CHECK_INTERVAL).await;
         }
         if !self.is_noted(&data) {
             return Err("the notes do not say how far it has come".to_owned());
         }
         broker.kill();
         let what = self.fault.make(&data, &older, &mut Random::new(!self.seed));
-        let told = async {
+        let outcome = async {
             let before = directory.logged().len();
             let started = self.start(directory, &[]);
             let refused = started.is_err();
@@ -96,8 +96,8 @@ impl Round {
             let mut closed = Vec::new();
             for (number, (name, address, stream, _)) in QUEUES.into_iter().enumerate() {
                 let looked = match stream {
-                    true => self.look_into_stream(&broker, number, address).await,
-                    false => self.look_into_queue(&broker, number, address).await,
+                    true => self.check_stream(&broker, number, address).await,
+                    false => self.check_queue(&broker, number, address).await,
                 };
                 let logged = &directory.logged()[before..];
                 match (looked, state(&broker, name)) {
@@ -123,8 +123,8 @@ impl Round {
             let refused = if refused { "it did not start; " } else { "" };
             Ok(format!("{} messages, {refused}{}", self.messages, closed.join(", ")))
         };
-        let told = told.await;
-        told.map(|told| format!("{what}: {told}")).map_err(|why| format!("{what}: {why}"))
+        let outcome = outcome.await;
+        outcome.map(|outcome| format!("{what}: {outcome}")).map_err(|why| format!("{what}: {why}"))
     }
 
     /// Returns true if the notes in the files `lock` cover everything that was written.
@@ -158,7 +158,7 @@ impl Round {
     }
 
     /// Sends another message and drains the queue. Returns the number of missing messages.
-    async fn look_into_queue(
+    async fn check_queue(
         &self,
         broker: &Broker,
         number: usize,
@@ -177,7 +177,7 @@ impl Round {
 
     /// Sends another message, which must get a new offset, and reads the stream. Returns the number of
     /// missing messages.
-    async fn look_into_stream(
+    async fn check_stream(
         &self,
         broker: &Broker,
         number: usize,

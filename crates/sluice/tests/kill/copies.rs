@@ -15,9 +15,9 @@ use crate::broker::Broker;
 use crate::content::{Id, body};
 
 /// How often the files are inspected.
-const LOOK: Duration = Duration::from_millis(1);
+const CHECK_INTERVAL: Duration = Duration::from_millis(1);
 /// The most inspections until a copy is found.
-const LOOKS_MAX: usize = 8_000;
+const CHECKS_MAX: usize = 8_000;
 /// The disk use never exceeds this unless nothing is ever copied.
 const BYTES_MAX: u64 = 256 << 20;
 
@@ -58,8 +58,8 @@ pub fn kill_at_copy(
     mut ended: impl FnMut() -> bool,
 ) -> Result<usize, &'static str> {
     let mut files = Files::new(data, copied, seed);
-    for _ in 0..LOOKS_MAX {
-        std::thread::sleep(LOOK);
+    for _ in 0..CHECKS_MAX {
+        std::thread::sleep(CHECK_INTERVAL);
         if ended() {
             return Err("the publishers ended before the kill");
         }
@@ -76,7 +76,7 @@ pub fn kill_at_copy(
             // Count again: the result must describe what the next start finds.
             return Ok(files.copies());
         }
-        broker.go_on();
+        broker.resume();
     }
     broker.kill();
     Ok(0)

@@ -8,7 +8,7 @@ use crate::broker::Broker;
 use crate::copies::{Copied, kill_at_copy};
 
 /// How often the data directory is inspected.
-const LOOK: Duration = Duration::from_micros(100);
+const CHECK_INTERVAL: Duration = Duration::from_micros(100);
 
 /// The event to wait for before the kill.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,7 +77,7 @@ impl Moment {
             if confirmed.try_recv() == Err(mpsc::TryRecvError::Disconnected) {
                 return false;
             }
-            std::thread::sleep(LOOK);
+            std::thread::sleep(CHECK_INTERVAL);
         }
         true
     }

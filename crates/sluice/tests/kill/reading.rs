@@ -42,13 +42,14 @@ pub fn take(seed: u64, delivery: Delivery) -> Result<(u64, Id), String> {
 /// # Errors
 /// A message that cannot have been sent, or why the connection broke.
 pub async fn read_all(url: &str, address: &str, seed: u64) -> Result<Shown, String> {
-    let told = |error: Error| format!("reading: {error}");
-    let receiver = attach(url, address, Value::String("first".into()), Credit::Manual).await.map_err(told)?;
+    let failed = |error: Error| format!("reading: {error}");
+    let receiver =
+        attach(url, address, Value::String("first".into()), Credit::Manual).await.map_err(failed)?;
     let mut shown = Shown::new();
     loop {
         receiver.flow(CREDIT, false, false);
-        let drained = receiver.drain().await.map_err(told)?;
-        while let Some(delivery) = receiver.try_recv().map_err(told)? {
+        let drained = receiver.drain().await.map_err(failed)?;
+        while let Some(delivery) = receiver.try_recv().map_err(failed)? {
             shown.push(take(seed, delivery)?);
         }
         if drained.unused > 0 {

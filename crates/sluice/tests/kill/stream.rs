@@ -34,7 +34,7 @@ const SEGMENT_BYTES: u64 = 128 << 10;
 /// The retention limit of that stream, in bytes.
 const KEPT_BYTES: u64 = 16 * SEGMENT_BYTES;
 /// How often the stream's directory is inspected.
-const LOOK: Duration = Duration::from_micros(100);
+const CHECK_INTERVAL: Duration = Duration::from_micros(100);
 /// The number of messages that each publisher sends after the kill.
 const REST: u64 = 500;
 
@@ -290,7 +290,7 @@ fn wait_for_rolls(segments: &Path, rolls: u64, published: &mpsc::Receiver<()>) -
         if published.try_recv() == Err(mpsc::TryRecvError::Disconnected) {
             return false;
         }
-        std::thread::sleep(LOOK);
+        std::thread::sleep(CHECK_INTERVAL);
         let now = newest();
         seen += u64::from(now != last);
         last = now;

@@ -13,7 +13,7 @@ use crate::content::{Id, identify, message};
 /// The most messages that a consumer may have in flight.
 const CREDIT: u32 = 500;
 /// How often a consumer without messages checks whether it is done.
-const LOOK: Duration = Duration::from_millis(20);
+const CHECK_INTERVAL: Duration = Duration::from_millis(20);
 
 /// What a publisher did.
 #[derive(Debug, Default)]
@@ -130,32 +130,32 @@ pub async fn consume(
 /// # Errors
 /// A message that cannot have been sent, or why the connection broke.
 pub async fn drain(url: String, address: String, seed: u64, last: &AtomicBool) -> Result<Vec<Id>, String> {
-    let told = |error: Error| format!("draining {address}: {error}");
-    let (connection, session) = connect(&url).await.map_err(told)?;
+    let failed = |error: Error| format!("draining {address}: {error}");
+    let (connection, session) = connect(&url).await.map_err(failed)?;
     let options = ReceiverOptions { credit: Credit::Manual, ..ReceiverOptions::default() };
-    let receiver = session.receiver(Some(&address), options).await.map_err(told)?;
+    let receiver = session.receiver(Some(&address), options).await.map_err(failed)?;
     let mut came = Vec::new();
     loop {
         grant(&receiver);
         // Read this before the drain: everything published by then is seen by the next drain.
         let nothing_more = last.load(Ordering::Acquire);
-        if let Ok(delivery) = tokio::time::timeout(LOOK, receiver.recv()).await {
-            let delivery = delivery.map_err(told)?;
+        if let Ok(delivery) = tokio::time::timeout(CHECK_INTERVAL, receiver.recv()).await {
+            let delivery = delivery.map_err(failed)?;
             came.push(identify(seed, &delivery.message)?);
-            delivery.accept().map_err(told)?;
+            delivery.accept().map_err(failed)?;
             continue;
         }
         if !nothing_more {
             continue;
         }
-        let drained = receiver.drain().await.map_err(told)?;
-        while let Some(delivery) = receiver.try_recv().map_err(told)? {
+        let drained = receiver.drain().await.map_err(failed)?;
+        while let Some(delivery) = receiver.try_recv().map_err(failed)? {
             came.push(identify(seed, &delivery.message)?);
-            delivery.accept().map_err(told)?;
+            delivery.accept().map_err(failed)?;
         }
         if drained.unused > 0 {
-            receiver.detach().await.map_err(told)?;
-            connection.close().await.map_err(told)?;
+            receiver.detach().await.map_err(failed)?;
+            connection.close().await.map_err(failed)?;
             return Ok(came);
         }
     }

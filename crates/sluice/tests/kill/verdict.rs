@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_allowed() {
+    fn allowed_histories_pass() {
         let figures = |unconfirmed_came, came_again| Ok(Figures { unconfirmed_came, came_again });
         assert_eq!(judged(&[], &[&[0, 1, 2]]), figures(0, 0));
         assert_eq!(judged(&[], &[&[0, 2, 4], &[1, 3]]), figures(2, 0));
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not() {
+    fn forbidden_histories_fail() {
         for (before, after, why) in [
             (&[&[0][..]][..], &[&[2][..]][..], "lost"),
             (&[], &[&[0, 1, 2, 5]], "nobody sent"),
