@@ -14,7 +14,7 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_perc
 use serde_json::{Value, json};
 
 use crate::call::Call;
-use crate::exchanges::{require_exchange, spelled_out};
+use crate::exchanges::{require_exchange, unaliased};
 use crate::overview::require_vhost;
 use crate::reply::{Failure, Reply};
 use crate::routes::To;
@@ -37,14 +37,14 @@ pub async fn list<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
 }
 
 pub async fn of_source<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
-    let (vhost, name) = (call.param(0), spelled_out(call.param(1)));
+    let (vhost, name) = (call.param(0), unaliased(call.param(1)));
     require_exchange(call, vhost, name).await?;
     let all = call.desk.bindings(&call.who, Some(vhost)).await?;
     reply(call, all.iter().filter(|b| *b.source == *name))
 }
 
 pub async fn of_exchange_destination<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
-    let (vhost, name) = (call.param(0), spelled_out(call.param(1)));
+    let (vhost, name) = (call.param(0), unaliased(call.param(1)));
     require_exchange(call, vhost, name).await?;
     let wanted = Destination::Exchange(name.into());
     let all = call.desk.bindings(&call.who, Some(vhost)).await?;
@@ -68,7 +68,7 @@ pub async fn of_pair<D: Desk>(call: &Call<'_, D>, to: To) -> Result<Reply, Failu
 pub async fn create<D: Desk>(call: &Call<'_, D>, to: To) -> Result<Reply, Failure> {
     let binding = Binding {
         vhost: call.param(0).into(),
-        source: spelled_out(call.param(1)).into(),
+        source: unaliased(call.param(1)).into(),
         destination: destination(call, to),
         key: json::text(&call.fields, "routing_key", "")?.into(),
         arguments: json::arguments(&call.fields)?,
@@ -110,12 +110,12 @@ fn reply<'a, D>(
 fn destination<D>(call: &Call<'_, D>, to: To) -> Destination {
     match to {
         To::Queue => Destination::Queue(call.param(2).into()),
-        To::Exchange => Destination::Exchange(spelled_out(call.param(2)).into()),
+        To::Exchange => Destination::Exchange(unaliased(call.param(2)).into()),
     }
 }
 
 async fn pair<D: Desk>(call: &Call<'_, D>, to: To) -> Result<Vec<Arc<Binding>>, Failure> {
-    let (source, wanted) = (spelled_out(call.param(1)), destination(call, to));
+    let (source, wanted) = (unaliased(call.param(1)), destination(call, to));
     let mut all = call.desk.bindings(&call.who, Some(call.param(0))).await?;
     all.retain(|b| *b.source == *source && b.destination == wanted);
     Ok(all)

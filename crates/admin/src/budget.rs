@@ -67,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn all_together_hold_no_more_than_there_is() {
+    fn holders_share_the_budget() {
         let budget = Budget::new(10);
         let (mut a, mut b) = (budget.hold(), budget.hold());
         assert!(a.grow_to(4) && a.grow_to(3) && b.grow_to(6));

@@ -257,7 +257,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_body_is_what_came_and_takes_little_more_memory() {
+    fn a_body_is_complete_and_uses_little_extra_memory() {
         for sizes in [
             vec![],
             vec![1],

@@ -22,7 +22,7 @@ pub async fn list<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
 }
 
 pub async fn get<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
-    let (vhost, name) = (call.param(0), spelled_out(call.param(1)));
+    let (vhost, name) = (call.param(0), unaliased(call.param(1)));
     let exchange = require_exchange(call, vhost, name).await?;
     Ok(Reply::Json(shape::columns(exchange, &call.query)))
 }
@@ -30,7 +30,7 @@ pub async fn get<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
 pub async fn put<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     let spec = ExchangeSpec {
         vhost: call.param(0).into(),
-        name: spelled_out(call.param(1)).into(),
+        name: unaliased(call.param(1)).into(),
         kind: json::text(&call.fields, "type", "direct")?,
         durable: json::boolean(&call.fields, "durable", true)?,
         auto_delete: json::boolean(&call.fields, "auto_delete", false)?,
@@ -42,7 +42,7 @@ pub async fn put<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
 }
 
 pub async fn delete<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
-    let (vhost, name) = (call.param(0), spelled_out(call.param(1)));
+    let (vhost, name) = (call.param(0), unaliased(call.param(1)));
     let if_unused = call.query.flag("if-unused");
     if call.desk.delete_exchange(&call.who, vhost, name, if_unused).await? {
         return Ok(Reply::NoContent);
@@ -65,7 +65,7 @@ pub async fn require_exchange<D: Desk>(
 }
 
 /// Returns the name of an exchange in a path. The default exchange has an alias there, as its name is empty.
-pub fn spelled_out(name: &str) -> &str {
+pub fn unaliased(name: &str) -> &str {
     if name == DEFAULT_EXCHANGE_ALIAS { "" } else { name }
 }
 

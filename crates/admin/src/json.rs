@@ -172,7 +172,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn arguments_come_back_as_they_went_in() {
+    fn arguments_survive_a_round_trip() {
         let sent = r#"{"arguments":{"b":true,"f":1.5,"i":-7,"l":[1,"x",null],"m":{"k":{"z":2}},"u":18446744073709551615}}"#;
         let arguments = arguments(&parse_body(sent.as_bytes()).unwrap()).unwrap();
         assert_eq!(arguments["i"], Amqp::Long(-7));

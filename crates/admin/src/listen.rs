@@ -283,7 +283,7 @@ impl Watched {
     fn watch<T>(&mut self, written: Poll<io::Result<T>>, cx: &mut Context<'_>) -> Poll<io::Result<T>> {
         if written.is_ready() {
             if self.stall.take().is_some() {
-                self.exchange.place.go_on();
+                self.exchange.place.resume();
             }
             return written;
         }

@@ -164,7 +164,7 @@ impl Place {
     }
 
     /// Called when the client reads its response again.
-    pub fn go_on(&self) {
+    pub fn resume(&self) {
         self.change(|state, _| matches!(state, State::Stalled(_)).then_some(State::Working));
     }
 
@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn who_has_waited_longest_goes_first() {
+    fn the_longest_waiting_connection_goes_first() {
         let port = Port::new(6);
         let (a, b, c) = (port.free(1), port.free(1), port.free(1));
         assert!(a.begin() && b.begin());
@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_under_way_keeps_its_place() {
+    fn a_request_in_flight_keeps_its_place() {
         let port = Port::new(4);
         let (a, b) = (port.free(1), port.free(1));
         assert!(a.begin() && b.begin());
@@ -252,21 +252,21 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_that_nobody_takes_does_not_keep_its_place_for_ever() {
+    fn a_stalled_response_can_lose_its_place() {
         let mut port = Port::new(4);
         let (a, b) = (port.free(1), port.free(1));
         assert!(a.begin() && b.begin());
         a.stall(port.1);
         b.stall(port.1);
         assert!(matches!(port.take(1), Taken::Refused), "it has stalled just now");
-        a.go_on();
+        a.resume();
         port.1 += STALL_MIN;
         let c = port.instead(1);
         assert!(is_there(&a) && !is_there(&b) && is_there(&c));
     }
 
     #[test]
-    fn one_address_has_half_of_the_places_and_pays_first() {
+    fn one_address_has_half_of_the_places_and_loses_first() {
         let port = Port::new(4);
         let (a, b) = (port.free(1), port.free(2));
         let c = port.free(2);

@@ -41,7 +41,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_behind_names() {
+    fn numbers_after_names_are_found() {
         assert_eq!(word("VmPeak:\t 9 kB\nVmRSS:\t   1234 kB\n", "VmRSS:"), Some(1234));
         assert_eq!(word("Max open files            1024    524288   files", "Max open files"), Some(1024));
         assert_eq!(word("Max open files            unlimited", "Max open files"), None);

@@ -407,7 +407,7 @@ mod tests {
     }
 
     #[test]
-    fn the_unknown_and_the_impossible() {
+    fn unknown_paths_and_methods_are_told_apart() {
         let shown = |method, path| format!("{:?}", find(method, path));
         assert_eq!(shown(Some(Method::Get), "/api/nope"), "Nothing");
         assert_eq!(shown(Some(Method::Get), ""), "Nothing");

@@ -17,7 +17,7 @@ use crate::routes::{Action, ROUTES, Route};
 
 /// There is one authorization function, and no request bypasses it.
 #[tokio::test]
-async fn every_route_asks_who_it_is() {
+async fn every_route_requires_authentication() {
     let server = Server::start().await;
     for Route { method: verb, path: pattern, action, .. } in ROUTES {
         let path = pattern.replace(['{', '}'], "");
@@ -40,7 +40,7 @@ async fn every_route_asks_who_it_is() {
 }
 
 #[tokio::test]
-async fn credentials_that_are_none() {
+async fn invalid_credentials_are_refused() {
     let server = Server::start().await;
     for header in [
         "Authorization: Bearer x\r\n",
@@ -64,7 +64,7 @@ async fn credentials_that_are_none() {
 
 /// The peer's address matters for users who may connect from this machine only.
 #[tokio::test]
-async fn where_a_user_comes_from_is_asked() {
+async fn the_peer_address_is_checked() {
     let desk = desk::FakeDesk::new();
     let headers = [("authorization".parse().unwrap(), "Basic Z3Vlc3Q6Z3Vlc3Q=".parse().unwrap())];
     let headers = headers.into_iter().collect();
@@ -74,7 +74,7 @@ async fn where_a_user_comes_from_is_asked() {
 }
 
 #[tokio::test]
-async fn a_server_stops_when_it_is_told() {
+async fn a_server_stops_on_request() {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
@@ -122,7 +122,7 @@ async fn values_in_errors_are_json() {
 }
 
 #[tokio::test]
-async fn paths_and_verbs_that_do_not_exist() {
+async fn unknown_paths_and_methods_are_refused() {
     let server = Server::start().await;
     server
         .check(
@@ -213,7 +213,7 @@ async fn a_body_has_a_bound() {
 }
 
 #[tokio::test]
-async fn permissions_are_the_desk_s() {
+async fn the_desk_checks_permissions() {
     let server = Server::start().await;
     server.check("guest", "PUT /api/queues/%2F/q -> 201").await;
     server
@@ -320,7 +320,7 @@ async fn bindings() {
 }
 
 #[tokio::test]
-async fn pages_sorts_and_columns() {
+async fn lists_are_paged_sorted_and_cut() {
     let server = Server::start().await;
     for i in 1..=5 {
         server.check("guest", &format!("PUT /api/queues/%2F/Q{i} -> 201")).await;
@@ -449,7 +449,7 @@ async fn connections() {
 }
 
 #[tokio::test]
-async fn the_broker_at_a_glance() {
+async fn overview_and_nodes() {
     let server = Server::start().await;
     server
         .check(

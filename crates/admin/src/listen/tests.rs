@@ -57,7 +57,7 @@ async fn is_closed(mut stream: OwnedReadHalf) -> u64 {
 }
 
 #[tokio::test]
-async fn a_head_has_a_time_however_it_trickles() {
+async fn a_slow_head_times_out() {
     let (address, _) = port(Bounds { head: SHORT, ..BOUNDS }).await;
     let (silent, _writer) = send(address, b"").await.into_split();
     is_closed(silent).await;
@@ -73,7 +73,7 @@ async fn a_head_has_a_time_however_it_trickles() {
 }
 
 #[tokio::test]
-async fn a_connection_that_is_kept_has_a_time_of_its_own() {
+async fn an_idle_connection_has_its_own_timeout() {
     let (address, _) = port(Bounds { head: SHORT, ..BOUNDS }).await;
     let mut kept = send(address, REQUEST).await;
     read_answer(&mut kept).await;
@@ -92,7 +92,7 @@ async fn a_connection_that_is_kept_has_a_time_of_its_own() {
 
 /// The same while the loop waits to accept again.
 #[tokio::test(start_paused = true)]
-async fn a_port_that_cannot_accept_stops_at_once() {
+async fn a_port_that_cannot_accept_stops_immediately() {
     // The socket is bound but does not listen, so every attempt fails.
     let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
     socket.set_nonblocking(true).unwrap();
@@ -106,7 +106,7 @@ async fn a_port_that_cannot_accept_stops_at_once() {
 }
 
 #[tokio::test]
-async fn an_answer_that_nobody_takes_is_closed() {
+async fn a_connection_that_reads_nothing_is_closed() {
     let (address, _) = port(Bounds { stall: SHORT, ..BOUNDS }).await;
     let (unread, _writer) = send(address, b"GET /large HTTP/1.1\r\nHost: h\r\n\r\n").await.into_split();
     // Long enough for the server to give up, as the number of bytes shows.
@@ -116,7 +116,7 @@ async fn an_answer_that_nobody_takes_is_closed() {
 }
 
 #[tokio::test]
-async fn a_newcomer_takes_the_place_of_who_waits_and_not_of_who_is_answered() {
+async fn a_new_connection_replaces_only_a_waiting_one() {
     let (address, ports) = port(BOUNDS).await;
     let mut answered = send(address, REQUEST).await;
     read_answer(&mut answered).await;
@@ -155,7 +155,7 @@ async fn a_head_has_a_bound() {
 }
 
 #[tokio::test]
-async fn answers_that_were_made_at_once_have_a_budget_together() {
+async fn whole_responses_share_a_budget() {
     let (address, ports) = port(BOUNDS).await;
     let large = b"GET /large HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n";
     let mut unread = send(address, large).await;

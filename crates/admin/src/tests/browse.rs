@@ -11,7 +11,7 @@ fn row(offset: u64, message: Bytes) -> BrowsedRow {
 }
 
 #[tokio::test]
-async fn messages_of_a_stream() {
+async fn messages_of_a_stream_are_shown() {
     let server = Server::start().await;
     let message = Message::data("é!").durable(true).subject("s").application_property("a", 1u32);
     let annotated = message.message_annotation("x-stream-offset", 7i64);
@@ -48,7 +48,7 @@ async fn messages_of_a_stream() {
 }
 
 #[tokio::test]
-async fn where_a_look_begins() {
+async fn where_browsing_starts() {
     let server = Server::start().await;
     server.check("guest", r#"PUT /api/queues/%2F/s {"arguments":{"x-queue-type":"stream"}} -> 201"#).await;
     for query in ["", "?offset=last", "?offset=next&count=1000", "?offset=5&count=1", "?at=1700000000000"] {

@@ -45,7 +45,7 @@ async fn crowd(to: SocketAddr, sent: &str) -> Vec<TcpStream> {
 }
 
 #[tokio::test]
-async fn health_checks_answer_whoever_fills_the_port() {
+async fn health_checks_answer_on_a_crowded_port() {
     let answered = "GET / HTTP/1.1\r\nHost: h\r\n\r\n";
     for sent in ["", "GET /api/health/che", answered] {
         let server = Server::start().await;
@@ -104,7 +104,7 @@ async fn rows_in_the_end(server: &Server) -> usize {
 }
 
 #[tokio::test]
-async fn answers_that_nobody_reads_are_not_made() {
+async fn unread_responses_are_not_generated() {
     let server = Server::start().await;
     declare_many_queues(&server.desk).await;
     let (metrics, management) = (server.metrics, server.management);
@@ -173,7 +173,7 @@ async fn a_page_ends_with_the_row_that_fills_it() {
 }
 
 #[tokio::test]
-async fn lists_that_nobody_reads_count_with_their_queues() {
+async fn unread_lists_count_their_queue_ids() {
     let (desk, ports) = (FakeDesk::new(), Ports::with_bytes(1, 1, QUEUES * 20));
     declare_many_queues(&desk).await;
     let router = management_router(desk, ports.clone());
@@ -194,7 +194,7 @@ async fn lists_that_nobody_reads_count_with_their_queues() {
 
 /// Nor does the list show deleted queues.
 #[tokio::test]
-async fn a_list_that_nobody_reads_keeps_no_deleted_queue() {
+async fn an_unread_list_keeps_no_deleted_queue() {
     let desk = FakeDesk::new();
     declare_many_queues(&desk).await;
     let unread = answer(&management_router(desk.clone(), Ports::default()), "/api/queues").await;
@@ -216,7 +216,7 @@ fn put(announced: usize, sent: usize) -> String {
 }
 
 #[tokio::test]
-async fn bodies_have_a_budget_together() {
+async fn bodies_share_a_budget() {
     let server = Server::start_with(Ports::with_bytes(100, 1 << 20, 1 << 20)).await;
     // A body that was only announced costs nothing.
     let mut held = vec![ask_and_do_not_read(server.management, &put(9_000_000, 0)).await];

@@ -12,7 +12,7 @@ async fn read(server: &Server, path: &str) -> String {
 }
 
 #[tokio::test]
-async fn sums_over_everything() {
+async fn metrics_are_summed_over_queues() {
     let server = Server::start().await;
     server.check("guest", "PUT /api/queues/%2F/q -> 201").await;
     server.desk.state().ready.insert("q".into(), 3);
@@ -95,7 +95,7 @@ async fn the_text_is_well_formed() {
 }
 
 #[tokio::test]
-async fn nothing_else_is_there() {
+async fn nothing_else_is_served() {
     let server = Server::start().await;
     assert_eq!(request(server.metrics, "GET", "/api/overview", "", "").await.status, 404);
     assert_eq!(request(server.metrics, "POST", "/metrics", "", "").await.status, 405);
