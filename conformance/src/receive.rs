@@ -60,7 +60,7 @@ impl Words {
 /// On every page, an error that rejects a message or ends a link must name its subject in its description: in
 /// quotes, as an address or as a number. An error that ends a session or a connection may be about that
 /// alone.
-fn errors_name_what_they_are_about(error: Option<&AmqpError>) {
+fn errors_name_their_subject(error: Option<&AmqpError>) {
     let Some(error) = error else { return };
     let reason = error.description.as_deref().unwrap_or_default();
     let names = reason.contains(['\'', '/']) || reason.contains(|c: char| c.is_ascii_digit());
@@ -166,7 +166,7 @@ fn amqp(performative: Performative<'_>, payload: &[u8], channel: u16, track: &mu
                 Some(DeliveryState::Released) => words.must("released", true),
                 Some(DeliveryState::Rejected(error)) => {
                     words.must("rejected", true);
-                    errors_name_what_they_are_about(error.as_ref());
+                    errors_name_their_subject(error.as_ref());
                     words.error(error);
                 }
                 Some(DeliveryState::Modified(modified)) => {
@@ -180,7 +180,7 @@ fn amqp(performative: Performative<'_>, payload: &[u8], channel: u16, track: &mu
         Performative::Detach(detach) => {
             words.must("h", detach.handle);
             words.may("closed", detach.closed);
-            errors_name_what_they_are_about(detach.error.as_ref());
+            errors_name_their_subject(detach.error.as_ref());
             words.error(detach.error);
         }
         Performative::End(end) => words.error(end.error),

@@ -335,7 +335,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_is_what_was_read() {
+    fn printing_inverts_parsing() {
         let line = r#"transfer h=0 settled props={to: "/queues/q", n: 5u} body="hi" list=[1, a, null] f=@a:b {x: 1.5} g=@0x120 "t""#;
         assert_eq!(show_tokens(&tokens(line).unwrap()), line);
         assert_eq!(

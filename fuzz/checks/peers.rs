@@ -37,7 +37,7 @@ pub fn check(data: &[u8]) {
         let Some(octet) = script.octet() else { break };
         let (who, what) = (usize::from(octet & 3), octet >> 2 & 3);
         match NAMES.get(who) {
-            None => the_world(&mut world, what, &mut script),
+            None => world_step(&mut world, what, &mut script),
             Some(name) => client(&mut world, (name, who), what, &mut script),
         }
     }
@@ -63,7 +63,7 @@ impl<'a> Script<'a> {
     }
 }
 
-fn the_world(world: &mut World, what: u8, script: &mut Script<'_>) {
+fn world_step(world: &mut World, what: u8, script: &mut Script<'_>) {
     let octet = script.octet().unwrap_or(0);
     let name = NAMES[usize::from(octet) % NAMES.len()];
     match what {

@@ -185,7 +185,7 @@ fn expand(tree: &str, into: &mut Vec<Import>) {
 }
 
 /// Returns a cycle through this node, if there is one.
-fn circle(edges: &BTreeMap<String, BTreeMap<String, String>>, start: &str) -> Option<Vec<String>> {
+fn cycle(edges: &BTreeMap<String, BTreeMap<String, String>>, start: &str) -> Option<Vec<String>> {
     let (mut todo, mut from) = (vec![start.to_owned()], BTreeMap::<String, (String, String)>::new());
     while let Some(node) = todo.pop() {
         for (next, example) in edges.get(&node).into_iter().flatten() {
@@ -217,10 +217,10 @@ fn modules_import_one_way() {
         let tree = Tree::read(&root.join("crates").join(name).join("src"));
         for (parent, edges) in tree.siblings() {
             for module in edges.keys() {
-                let way = circle(&edges, module).unwrap_or_default();
+                let way = cycle(&edges, module).unwrap_or_default();
                 assert!(
                     way.is_empty(),
-                    "modules of {name}::{} import in a circle:\n{}",
+                    "modules of {name}::{} import in a cycle:\n{}",
                     parent.join("::"),
                     way.join("\n")
                 );
@@ -235,26 +235,26 @@ fn tree(sources: &[(&str, &str)]) -> Tree {
     Tree(sources.iter().map(|(name, text)| (module(name), parse(text))).collect())
 }
 
-fn has_circle(sources: &[(&str, &str)]) -> bool {
-    tree(sources).siblings().values().any(|edges| edges.keys().any(|module| circle(edges, module).is_some()))
+fn has_cycle(sources: &[(&str, &str)]) -> bool {
+    tree(sources).siblings().values().any(|edges| edges.keys().any(|module| cycle(edges, module).is_some()))
 }
 
 #[test]
-fn circles_are_seen_through_reexports_and_braces() {
+fn cycles_are_found_through_reexports_and_braces() {
     let lib = ("", "mod a;\nmod b;\nmod c;\npub use a::*;\npub use b::{B, other as C};\n");
     let a = ("a", "pub struct A;\n");
     let b = ("b", "use std::fmt;\nuse crate::{\n    A,\n};\npub struct B;\n");
-    assert!(!has_circle(&[lib, a, b]));
-    assert!(has_circle(&[lib, ("a", "use crate::B;\npub struct A;\n"), b]));
-    assert!(has_circle(&[lib, ("a", "use super::b::{self, B};\npub struct A;\n"), b]));
+    assert!(!has_cycle(&[lib, a, b]));
+    assert!(has_cycle(&[lib, ("a", "use crate::B;\npub struct A;\n"), b]));
+    assert!(has_cycle(&[lib, ("a", "use super::b::{self, B};\npub struct A;\n"), b]));
     // Through a third module, and in a folder.
     let c = ("c", "use super::b::B;\npub(super) fn c() {}\n");
-    assert!(has_circle(&[lib, ("a", "use crate::c::c;\npub enum A {}\n"), b, c]));
+    assert!(has_cycle(&[lib, ("a", "use crate::c::c;\npub enum A {}\n"), b, c]));
     let (x, y) =
         (("a::x", "use super::y::Y;\npub struct X;"), ("a::y", "use crate::a::x::X;\npub struct Y;"));
-    assert!(has_circle(&[lib, a, x, y]));
+    assert!(has_cycle(&[lib, a, x, y]));
     // A child module may use items of its parent.
     let parts =
         [("a", "mod x;\nuse self::x::X;\npub struct A;\n"), ("a::x", "use super::A;\npub struct X;\n")];
-    assert!(!has_circle(&parts));
+    assert!(!has_cycle(&parts));
 }

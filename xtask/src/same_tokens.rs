@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn comments_are_no_code() {
+    fn comments_are_not_code() {
         let before =
             "//! A page.\n\n/// Adds.\n#[inline]\nfn add(a: u8) -> u8 {\n    // Why.\n    a + 1\n}\n";
         let after = "//! Another.\n/** Adds one. */ #[inline] fn add(a: u8) -> u8 { /* so */ a + 1 }";
@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_program_says_is_code() {
+    fn string_literals_are_code() {
         let before = "fn f() { g(\"a\"); }";
         assert!(difference("a.rs", before, "fn f() { g(\"b\"); }").is_some());
         assert!(difference("a.rs", "#[doc(hidden)] fn f() {}", "fn f() {}").is_some());
@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn of_python_comments_and_doc_strings() {
+    fn python_comments_and_doc_strings_are_ignored() {
         let before = "\"\"\"A page.\"\"\"\nimport os\n\ndef f():\n    \"\"\"Does.\"\"\"\n    # Why.\n    return \"x\"\n";
         let after = "\"\"\"Another.\n\nOf two lines.\"\"\"\nimport os\ndef f():\n    \"\"\"Does it.\"\"\"\n    return \"x\"  # so\n";
         assert_eq!(difference("a.py", before, after), None);
@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn of_others_whole_lines() {
+    fn other_files_are_compared_by_lines() {
         assert_eq!(difference("a.toml", "# a\nb = 1\n", "b = 1 # c\n"), None);
         assert!(difference("a.toml", "b = 1", "b = 2").is_some());
         assert_eq!(difference("Makefile", "all:\n# why\n\tx\n", "all:\n\tx\n"), None);

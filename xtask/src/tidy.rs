@@ -7,7 +7,7 @@ use std::process::Command;
 use serde_json::Value;
 
 /// A crate of the workspace, according to its manifest.
-struct Room {
+struct CrateInfo {
     floor: u64,
     wing: String,
     /// The crates that it depends on, without dev-dependencies.
@@ -34,7 +34,7 @@ fn root() -> &'static Path {
 }
 
 /// Returns all crates of the workspace except xtask.
-fn rooms(metadata: &Value) -> BTreeMap<String, Room> {
+fn crates(metadata: &Value) -> BTreeMap<String, CrateInfo> {
     let packages = metadata["packages"].as_array().expect("packages");
     let members: Vec<&Value> =
         packages.iter().filter(|p| p["source"].is_null() && p["name"] != "xtask").collect();
@@ -49,7 +49,7 @@ fn rooms(metadata: &Value) -> BTreeMap<String, Room> {
                 p["dependencies"].as_array().expect("dependencies").iter().filter(|d| d["kind"].is_null());
             let uses = normal.map(|d| d["name"].as_str().expect("a name").to_owned()).collect();
             let manifest = PathBuf::from(p["manifest_path"].as_str().expect("a path"));
-            (name, Room { floor, wing, uses, path: manifest.parent().expect("a folder").to_owned() })
+            (name, CrateInfo { floor, wing, uses, path: manifest.parent().expect("a folder").to_owned() })
         })
         .collect()
 }
@@ -57,20 +57,20 @@ fn rooms(metadata: &Value) -> BTreeMap<String, Room> {
 #[test]
 fn floors_go_down() {
     let metadata = metadata();
-    let rooms = rooms(&metadata);
-    for (name, room) in &rooms {
-        for (used, below) in room.uses.iter().filter_map(|u| Some((u, rooms.get(u)?))) {
+    let crates = crates(&metadata);
+    for (name, info) in &crates {
+        for (used, below) in info.uses.iter().filter_map(|u| Some((u, crates.get(u)?))) {
             assert!(
-                below.floor < room.floor,
+                below.floor < info.floor,
                 "{name} (floor {}) uses {used} (floor {})",
-                room.floor,
+                info.floor,
                 below.floor
             );
             assert!(below.wing != "annex", "{name} uses {used}, which is in the annex");
             // The client is plumbing that builds on the codec. It may use the pure wing, but nothing in the
             // pure wing may use plumbing.
             assert!(
-                room.wing != "pure" || below.wing == "pure",
+                info.wing != "pure" || below.wing == "pure",
                 "{name} is pure and uses {used}, which is not"
             );
         }
@@ -123,8 +123,8 @@ fn pure_wing_is_pure() {
         .map(|p| (p["id"].as_str().expect("an id"), p["name"].as_str().expect("a name")))
         .collect();
     let rules = std::fs::read_to_string(root().join("crates/amqp10/clippy.toml")).expect("the rules");
-    for (name, room) in rooms(&metadata).iter().filter(|(_, r)| r.wing == "pure") {
-        let start = names.iter().find(|(_, n)| *n == name).expect("the room is a package").0;
+    for (name, info) in crates(&metadata).iter().filter(|(_, r)| r.wing == "pure") {
+        let start = names.iter().find(|(_, n)| *n == name).expect("the info is a package").0;
         let (mut todo, mut seen) = (vec![*start], BTreeSet::new());
         while let Some(id) = todo.pop() {
             if !seen.insert(id) {
@@ -139,7 +139,7 @@ fn pure_wing_is_pure() {
                 }
             }
         }
-        let own = std::fs::read_to_string(room.path.join("clippy.toml")).unwrap_or_default();
+        let own = std::fs::read_to_string(info.path.join("clippy.toml")).unwrap_or_default();
         assert_eq!(own, rules, "{name} is pure and has not the rules of crates/amqp10/clippy.toml");
     }
 }

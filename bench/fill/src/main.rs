@@ -41,13 +41,13 @@ fn run(words: &[String]) -> Result<(), Box<dyn Error>> {
         [directory, queues, messages, bytes] => (directory, queues, messages, bytes.parse()?),
         _ => return Err("usage: fill DIRECTORY QUEUES MESSAGES [BYTES]".into()),
     };
-    let mut house = House::open(Path::new(directory), message(bytes))?;
+    let mut filler = Filler::open(Path::new(directory), message(bytes))?;
     let (queues, messages): (u32, u64) = (queues.parse()?, messages.parse()?);
     for number in 0..queues {
-        let queue = house.declare(&format!("q-{number}"))?;
-        house.fill(queue, messages)?;
+        let queue = filler.declare(&format!("q-{number}"))?;
+        filler.fill(queue, messages)?;
     }
-    house.close()
+    filler.close()
 }
 
 /// Returns a durable message with a body of this many bytes.
@@ -60,7 +60,7 @@ fn message(bytes: usize) -> Message {
     Message::new(parts, Arc::new(Route::simple("", "q")))
 }
 
-struct House {
+struct Filler {
     log: Log<RealDisk>,
     packs: Packs<RealDisk>,
     catalog: Catalog,
@@ -73,7 +73,7 @@ struct House {
     scratch: Vec<u8>,
 }
 
-impl House {
+impl Filler {
     fn open(directory: &Path, message: Message) -> Result<Self, Box<dyn Error>> {
         let (log, recovery) = Log::open(RealDisk::new(directory)?, Options::default(), &mut |_| ())?;
         if recovery.files > 0 {

@@ -433,7 +433,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_message_is_whole() {
+    fn the_message_is_complete() {
         let found = sections::scan(MESSAGE).unwrap();
         let range = found.application_properties.unwrap();
         let section = &MESSAGE[range.start as usize..range.end as usize];

@@ -75,15 +75,15 @@ pub fn stream() -> Box<dyn FnMut() -> u64> {
 /// Returns an operation that counts one message. Each [`TURN`]th call moves all messages of a turn. The
 /// consumer grants the credit `ahead` at once, or with `None` credit for a turn after its messages.
 fn walk(arguments: Arguments, ahead: Option<u32>) -> Box<dyn FnMut() -> u64> {
-    let mut house = House::new(arguments, ahead);
+    let mut world = World::new(arguments, ahead);
     let mut sent = 0;
     Box::new(move || {
         sent += 1;
-        if sent % TURN == 0 { house.move_a_turn() } else { 0 }
+        if sent % TURN == 0 { world.move_a_turn() } else { 0 }
     })
 }
 
-struct House {
+struct World {
     shard: Shard,
     publisher: usize,
     consumer: usize,
@@ -101,7 +101,7 @@ struct House {
     now_ms: u64,
 }
 
-impl House {
+impl World {
     fn new(arguments: Arguments, ahead: Option<u32>) -> Self {
         let user = User {
             name: "guest".into(),
@@ -121,7 +121,7 @@ impl House {
         let (transfers, retained) = (TRANSFER.repeat(TURN as usize), Retained::default());
         let (input, answer, dirty) = (BytesMut::new(), BytesMut::new(), Vec::new());
         let moved = 0;
-        let mut house = Self {
+        let mut world = Self {
             shard,
             publisher,
             consumer,
@@ -135,16 +135,16 @@ impl House {
             access,
             now_ms,
         };
-        house.turn();
+        world.turn();
         for (client, attach) in [(publisher, ATTACH_SENDER), (consumer, ATTACH_RECEIVER)] {
-            house.shard.handle_input(client, &mut BytesMut::from(HELLO));
-            house.turn();
-            house.shard.handle_input(client, &mut BytesMut::from(attach));
-            house.turn();
+            world.shard.handle_input(client, &mut BytesMut::from(HELLO));
+            world.turn();
+            world.shard.handle_input(client, &mut BytesMut::from(attach));
+            world.turn();
         }
-        house.answer(ahead);
-        house.turn();
-        house
+        world.answer(ahead);
+        world.turn();
+        world
     }
 
     /// Sends, receives and settles the messages of a turn. Returns the bytes that were sent to both clients.

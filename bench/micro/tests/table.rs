@@ -8,7 +8,7 @@ const RISE: f64 = 1.05;
 const OPERATIONS: u64 = 8_500;
 
 #[test]
-fn no_step_has_become_dearer() {
+fn no_step_has_become_more_expensive() {
     let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("table.toml");
     let table = std::fs::read_to_string(path).unwrap();
     let rows = rows(&table);

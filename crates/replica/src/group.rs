@@ -320,8 +320,8 @@ impl Group {
         if self.has(Mutation::ForgetVoteAtEvacuation) {
             base.vote.candidate = None;
         }
-        let behind = self.raw.store().behind(base.at.index);
-        let entries = behind.map(|entry| Record::Entry(engine::entry_out(entry)));
+        let after = self.raw.store().after(base.at.index);
+        let entries = after.map(|entry| Record::Entry(engine::entry_out(entry)));
         Some([Record::Base(base)].into_iter().chain(entries).collect())
     }
 
@@ -369,7 +369,7 @@ impl Group {
             members: &self.members,
             raft,
             is_settled: self.is_settled(),
-            votes_may_come: match self.asked {
+            votes_are_expected: match self.asked {
                 Asked::In(term, role, round) => {
                     term == raft.term && role == raft.state && round <= self.synced
                 }

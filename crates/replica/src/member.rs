@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_group_can_have_is_refused() {
+    fn invalid_members_are_refused() {
         let founding = Members::founding(&[1]);
         let only = founding.voters()[0];
         assert_eq!(founding.after(Change::Remove(only)), None);

@@ -55,7 +55,7 @@ impl Store {
     }
 
     /// Returns the entries after `index`.
-    pub(crate) fn behind(&self, index: u64) -> impl Iterator<Item = &Entry> {
+    pub(crate) fn after(&self, index: u64) -> impl Iterator<Item = &Entry> {
         self.entries.iter().skip((index.max(self.floor.index) - self.floor.index) as usize)
     }
 
@@ -138,7 +138,7 @@ impl Storage for Store {
         }
         let max = max_size.into().unwrap_or(u64::MAX);
         let mut bytes = 0;
-        let entries = self.behind(low - 1).take((high - low) as usize).take_while(|entry| {
+        let entries = self.after(low - 1).take((high - low) as usize).take_while(|entry| {
             let is_first = bytes == 0;
             bytes += size(entry) as u64;
             is_first || bytes <= max

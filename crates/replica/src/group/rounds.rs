@@ -49,7 +49,7 @@ impl Group {
             self.on_synced(self.round);
             round.now.append(&mut round.after_sync);
         }
-        self.say_standing(&mut round);
+        self.report_standing(&mut round);
         self.trim();
         Some(round)
     }
@@ -107,7 +107,7 @@ impl Group {
         }
     }
 
-    fn say_standing(&mut self, round: &mut Round) {
+    fn report_standing(&mut self, round: &mut Round) {
         let standing = self.standing();
         if standing == self.standing {
             return;

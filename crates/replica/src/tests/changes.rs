@@ -21,7 +21,7 @@ fn rounds(group: &mut Group) -> Vec<Record> {
 }
 
 #[test]
-fn a_member_that_lags_by_two_changes_knows_of_the_first() {
+fn a_change_in_the_log_commits_the_previous_one() {
     let base = Base::founding(&[0, 1, 2], Bytes::new());
     let [me, leader, third] = *base.members.voters() else { unreachable!("three voters") };
     let mut records = vec![Record::Base(base)];

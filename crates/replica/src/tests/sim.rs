@@ -746,7 +746,7 @@ impl World {
         for attempt in 0..60 {
             self.settle()?;
             self.start_joining();
-            if self.has_come_to_rest(marker) {
+            if self.is_quiet_everywhere(marker) {
                 return self.check_rest();
             }
             let members =
@@ -798,7 +798,7 @@ impl World {
         Err("the network does not come to rest".to_owned())
     }
 
-    fn has_come_to_rest(&mut self, marker: Option<(u32, u64)>) -> bool {
+    fn is_quiet_everywhere(&mut self, marker: Option<(u32, u64)>) -> bool {
         let Some((leader, index)) = marker else { return false };
         let state = self.up(leader).state;
         let members: Vec<Member> = self.members.all().filter(|member| !self.is_damaged(*member)).collect();

@@ -109,7 +109,7 @@ proptest! {
 
     /// Damaged bytes are either refused, or encode to the same bytes again.
     #[test]
-    fn damaged_bytes_are_refused_or_mean_what_they_say(
+    fn damaged_bytes_are_refused_or_round_trip(
         message in message(), record in record(), at in any::<prop::sample::Index>(), to in any::<u8>(), cut in any::<bool>()
     ) {
         let (mut first, mut second) = (Vec::new(), Vec::new());
