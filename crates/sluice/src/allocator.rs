@@ -18,9 +18,6 @@ const SETTINGS: &[u8] =
 /// # Safety
 /// No other symbol of the program has this name: jemalloc's own definition is weak. The bytes it points at
 /// end with NUL.
-#[allow(
-    unsafe_code,
-    reason = "jemalloc takes its settings in a symbol; anything else it would take too late"
-)]
+#[allow(unsafe_code, reason = "jemalloc reads its settings from a symbol; any other way comes too late")]
 #[unsafe(export_name = "_rjem_malloc_conf")]
 static MALLOC_CONF: &u8 = &SETTINGS[0];

@@ -17,11 +17,11 @@ pub const SEGMENT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remov
 /// The broker to connect to over AMQP.
 #[derive(Args, Debug)]
 pub struct Broker {
-    /// Where the broker is and who asks; without a user the login is anonymous
+    /// The broker's URL, with user and password; without a user the login is anonymous
     #[arg(long, env = "SLUICE_URL", hide_env_values = true, value_name = "URL")]
     #[arg(default_value = "amqp://guest:guest@127.0.0.1:5672")]
     url: String,
-    /// The virtual host; without it, that of the URL, or /
+    /// The virtual host (default: the one in the URL, or /)
     #[arg(long, short = 'p', value_name = "NAME")]
     vhost: Option<String>,
 }
@@ -48,8 +48,8 @@ impl Broker {
             Err(Error::Io(error)) if !was_answered(&error) => Err(Failure::nobody(&place.0, error)),
             Err(Error::Protocol(Violation::ProtocolHeader(first))) if first.starts_with(b"HTTP") => {
                 Err(Failure::failed(format!(
-                    "cannot connect to {}: HTTP is spoken there; AMQP has the port of listeners.tcp.default, 5672 by \
-                     default",
+                    "cannot connect to {}: this port speaks HTTP; the AMQP port is set by listeners.tcp.default, \
+                     5672 by default",
                     place.0
                 )))
             }

@@ -157,8 +157,8 @@ impl<'a> FileKeys<'a> {
                 }
                 Some(Known::Guard(without)) => {
                     return Err(format!(
-                        "'{}' is a key of RabbitMQ that there is not, and the broker does not start as if it did \
-                         not matter: {without}. Remove it if that is as it should be",
+                        "'{}' is a key of RabbitMQ that Sluice does not have, and it is not safe to ignore: \
+                         {without}. Remove the key if this is acceptable",
                         shown(key)
                     ));
                 }
@@ -181,7 +181,7 @@ impl<'a> FileKeys<'a> {
             warnings.push(format!("{name}: keys of RabbitMQ that have no effect here: {}", keys.join(", ")));
         }
         warnings.extend(self.repeated.iter().map(|(key, before, number)| {
-            format!("{name}:{number}: '{}' stands on line {before} already; this line counts", shown(key))
+            format!("{name}:{number}: '{}' is already set on line {before}; this line counts", shown(key))
         }));
         warnings
     }
@@ -306,7 +306,7 @@ fn unquote(value: &str) -> Result<&str, String> {
         if behind.is_empty() || behind.starts_with('#') {
             return Ok(inside);
         }
-        return Err("there is something behind the closing quote".into());
+        return Err("there is text after the closing quote".into());
     }
     if value.starts_with('#') {
         return Ok("");

@@ -28,10 +28,10 @@ enum New {
     #[command(alias = "queues")]
     Queue {
         name: String,
-        /// classic or stream; without it, classic
+        /// classic or stream (default: classic)
         #[arg(long = "type", value_name = "TYPE")]
         kind: Option<String>,
-        /// Delete it when its last consumer has gone
+        /// Delete the queue when its last consumer detaches
         #[arg(long)]
         auto_delete: bool,
         #[command(flatten)]
@@ -45,10 +45,10 @@ enum New {
         /// x-recent-history
         #[arg(long = "type", value_name = "TYPE", default_value = "direct")]
         kind: String,
-        /// Delete it when its last binding has gone
+        /// Delete the exchange when its last binding is deleted
         #[arg(long)]
         auto_delete: bool,
-        /// Take messages from other exchanges only
+        /// Accept messages from other exchanges only
         #[arg(long)]
         internal: bool,
         #[command(flatten)]
@@ -90,23 +90,24 @@ enum Old {
         #[arg(long)]
         if_unused: bool,
     },
-    /// A binding; its key and arguments tell it from others
+    /// A binding, identified by its key and arguments, too
     #[command(alias = "bindings")]
     Binding(Binding),
 }
 
 #[derive(Args, Debug)]
 struct Arguments {
-    /// An argument such as x-max-length=1000; what reads as JSON is that, else it is a string; may be repeated
+    /// An argument such as x-max-length=1000; the value is JSON, or a string if it is not valid JSON; may be
+    /// repeated
     #[arg(long = "argument", value_name = "KEY=VALUE", value_parser = pair)]
     arguments: Vec<(String, String)>,
 }
 
 #[derive(Args, Debug)]
 struct Binding {
-    /// The exchange that messages come from
+    /// The exchange whose messages are routed
     source: String,
-    /// The queue, or with --to-exchange the exchange, that they go to
+    /// The queue, or with --to-exchange the exchange, that receives them
     destination: String,
     /// The binding key
     #[arg(long, value_name = "KEY", default_value = "")]
@@ -149,7 +150,7 @@ pub fn declare(declare: &Declare) -> Result<(), Failure> {
         let (status, _) = declare.api.ask(&what, method, &path, Some(&body)).await?;
         say(&match status {
             StatusCode::CREATED => format!("{name} is declared"),
-            _ => format!("{name} was there already"),
+            _ => format!("{name} already exists"),
         })
     })
 }

@@ -23,7 +23,7 @@ docs/operations.md tells of each cause what to do about it.")]
 pub struct Explain {
     #[command(subcommand)]
     what: What,
-    /// Print what the management API answers
+    /// Print the response of the management API
     #[arg(long, global = true)]
     json: bool,
     #[command(flatten)]
@@ -35,23 +35,23 @@ enum What {
     /// Why a queue's messages do not leave it
     Queue {
         name: String,
-        /// Its virtual host
+        /// The virtual host of the queue
         #[arg(long, short = 'p', value_name = "NAME", default_value = "/")]
         vhost: String,
     },
-    /// Why a link brings or takes no messages
+    /// Why no messages move on a link
     Link {
         name: String,
-        /// The virtual host of its connection; any, if it is left out
+        /// The virtual host of its connection (default: any)
         #[arg(long, short = 'p', value_name = "NAME")]
         vhost: Option<String>,
-        /// Whose link is meant, if several have this name
+        /// The connection of the link, if several links have this name
         #[arg(long, value_name = "NAME")]
         connection: Option<String>,
     },
     /// Why nothing moves on a connection
     Connection {
-        /// As `sluice list connections` shows it
+        /// The name that `sluice list connections` shows
         name: String,
     },
 }

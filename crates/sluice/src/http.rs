@@ -28,7 +28,7 @@ const ANSWER_BYTES_MAX: usize = 256 * 1024 * 1024;
 /// The management API to send requests to.
 #[derive(Args, Debug)]
 pub struct Api {
-    /// Where the management API is and who asks
+    /// The URL of the management API, with user and password
     #[arg(long, global = true, env = "SLUICE_HTTP_URL", hide_env_values = true, value_name = "URL")]
     #[arg(default_value = "http://guest:guest@127.0.0.1:15672")]
     url: String,
@@ -60,7 +60,7 @@ impl Api {
             Some(Ok(answer)) => answer,
             Some(Err(_)) if url.speaks_amqp().await => {
                 return Err(failed(
-                    &"AMQP is spoken there; the management API has the port of management.tcp.port, 15672 by default",
+                    &"this port speaks AMQP; the port of the management API is set by management.tcp.port, 15672 by default",
                 ));
             }
             Some(Err(error)) => return Err(failed(&error)),
@@ -78,7 +78,7 @@ impl Api {
             // The management API always gives a reason. So this is another server, such as the one for
             // metrics.
             None if status == StatusCode::NOT_FOUND => Err(failed(
-                &"there is no management API; it has the port of management.tcp.port, 15672 by default",
+                &"this is not the management API; its port is set by management.tcp.port, 15672 by default",
             )),
             None => Err(failed(&format!("the answer is {status}"))),
         }
@@ -131,7 +131,7 @@ impl Url {
             return Err("the URL must start with http://".to_owned());
         }
         if !matches!(uri.path(), "" | "/") || uri.query().is_some() {
-            return Err("the URL must end behind host and port".to_owned());
+            return Err("the URL must end after host and port".to_owned());
         }
         let authority = uri.authority().map_or("", |a| a.as_str());
         let (login, address) = authority.rsplit_once('@').unwrap_or(("guest:guest", authority));

@@ -30,7 +30,7 @@ pub fn raise_file_descriptors() -> String {
     let now = getrlimit(Resource::Nofile).current;
     let mut line = match now {
         Some(now) => format!("at most {now} file descriptors"),
-        None => "any number of file descriptors".to_owned(),
+        None => "no limit on file descriptors".to_owned(),
     };
     if now.is_some_and(|now| now < WANTED) {
         line += &format!(": fewer than {WANTED} may be too few for many connections");

@@ -15,10 +15,10 @@ use crate::http::Api;
 pub struct List {
     #[arg(value_enum)]
     what: What,
-    /// Print what the management API answers
+    /// Print the response of the management API
     #[arg(long)]
     json: bool,
-    /// Only what is in this virtual host
+    /// List only the contents of this virtual host
     #[arg(long, short = 'p', value_name = "NAME")]
     vhost: Option<String>,
     #[command(flatten)]

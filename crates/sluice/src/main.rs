@@ -53,9 +53,9 @@ enum Verb {
     Delete(declare::Delete),
     /// List queues, exchanges, bindings, connections or links
     List(list::List),
-    /// Show the node at a glance, and what is used of each budget of memory
+    /// Show an overview of the node, and how much of each memory budget is used
     Status(status::Status),
-    /// Say why nothing moves at a queue, a link or a connection
+    /// Explain why nothing moves at a queue, a link or a connection
     Explain(explain::Explain),
     /// Put load on a broker and measure it
     Bench(bench::Bench),

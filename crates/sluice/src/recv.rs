@@ -16,22 +16,24 @@ use crate::recv::filters::Filters;
 
 #[derive(Args, Debug)]
 pub struct Recv {
-    /// /queues/QUEUE with the name percent-encoded, or the name of a queue as it is
+    /// /queues/QUEUE with the name percent-encoded, or the plain name of a queue
     address: String,
-    /// End after so many messages; no further ones are taken from the queue
+    /// End after this many messages; no more are taken from the queue
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     count: Option<u64>,
-    /// Messages that may be under way at once
+    /// The most messages in flight
     #[arg(long, value_name = "N", default_value_t = 200, value_parser = clap::value_parser!(u32).range(1..=65_535))]
     credit: u32,
     /// Print each message with its sections as a JSON object on a line
     #[arg(long)]
     json: bool,
-    /// Check each message's checksum (`send --checksum`), and end with exit code 1 at the first message that is
+    /// Check each message's checksum (`send --checksum`), and end with exit code 1 at the first message that
+    /// is
     /// damaged or has none, which is neither printed nor accepted
     #[arg(long)]
     verify: bool,
-    /// Give up when no message comes for so long: with exit code 1 if none came at all, or fewer than --count
+    /// End if no message arrives for this long: with exit code 1 if there was none at all, or fewer than
+    /// --count
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..))]
     timeout: Option<u32>,
     #[command(flatten)]
@@ -102,10 +104,10 @@ impl Recv {
                 let seconds = self.timeout.unwrap_or_default();
                 return match self.count {
                     Some(count) => Err(stays(Failure::failed(format!(
-                        "{came} of {count} messages came from {address}, then none for {seconds} s"
+                        "received {came} of {count} messages from {address}, then none for {seconds} s"
                     )))),
                     None if came == 0 => {
-                        Err(stays(Failure::failed(format!("nothing came from {address} in {seconds} s"))))
+                        Err(stays(Failure::failed(format!("received nothing from {address} in {seconds} s"))))
                     }
                     None => Ok(()),
                 };

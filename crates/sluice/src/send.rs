@@ -17,37 +17,37 @@ const IN_FLIGHT_MAX: usize = 1_000;
 
 #[derive(Args, Debug)]
 pub struct Send {
-    /// /queues/QUEUE, /exchanges/EXCHANGE or /exchanges/EXCHANGE/KEY with each part percent-encoded, or the name of a
-    /// queue as it is
+    /// /queues/QUEUE, /exchanges/EXCHANGE or /exchanges/EXCHANGE/KEY with each part percent-encoded, or the
+    /// plain name of a queue
     address: String,
-    /// The body; `-` or nothing is all of standard input
+    /// The body; `-` or no argument reads standard input
     #[arg(conflicts_with = "file")]
     body: Option<String>,
-    /// The body is what this file holds
+    /// Read the body from this file
     #[arg(long, value_name = "FILE")]
     file: Option<PathBuf>,
-    /// Send the message so often
+    /// How often to send the message
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..))]
     count: u64,
-    /// Whether the message is to survive the broker
+    /// Whether the message survives a restart of the broker
     #[arg(long, value_name = "true|false", default_value_t = true, action = clap::ArgAction::Set)]
     durable: bool,
     /// An application property, a string; may be repeated
     #[arg(long = "property", value_name = "KEY=VALUE", value_parser = pair)]
     properties: Vec<(String, String)>,
-    /// What the message is about
+    /// The subject of the message
     #[arg(long, value_name = "TEXT")]
     subject: Option<String>,
-    /// What consumers of a stream can filter by, chunk by chunk
+    /// The filter value, by which consumers of a stream select chunks
     #[arg(long, value_name = "VALUE")]
     filter_value: Option<String>,
     /// Milliseconds after which the message expires
     #[arg(long, value_name = "MS")]
     ttl: Option<u32>,
-    /// Put a checksum over properties, application properties and body into the footer, for `recv --verify`
+    /// Add a checksum of properties, application properties and body to the footer, for `recv --verify`
     #[arg(long, value_name = "KIND")]
     checksum: Option<Kind>,
-    /// Send settled: nobody says what became of the message
+    /// Send the message settled: its outcome is not reported
     #[arg(long)]
     settled: bool,
     #[command(flatten)]
@@ -183,7 +183,7 @@ impl Tally {
 /// Describes an outcome, with the reason and the queue if the broker names them.
 fn words(outcome: &DeliveryState) -> String {
     match outcome {
-        DeliveryState::Released => "released (no queue takes it)".to_owned(),
+        DeliveryState::Released => "released (no queue accepts it)".to_owned(),
         DeliveryState::Rejected(None) => "rejected".to_owned(),
         DeliveryState::Rejected(Some(error)) => {
             let mut words = format!("rejected ({}", error.condition);
@@ -241,7 +241,7 @@ mod tests {
         tally.add(DeliveryState::Released);
         tally.add(DeliveryState::Rejected(Some(error)));
         let expected = "2 rejected (amqp:resource-limit-exceeded, reason maxlen, queue 'q'), \
-                        1 released (no queue takes it), 1 accepted";
+                        1 released (no queue accepts it), 1 accepted";
         assert_eq!(tally.refused().as_deref(), Some(expected));
     }
 }

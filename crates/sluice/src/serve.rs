@@ -21,13 +21,13 @@ const HTTP_PORTS: u64 = 2;
 
 #[derive(Args, Debug)]
 pub struct Serve {
-    /// Configuration file; without one, the defaults
+    /// The configuration file (default: none, every key has its default)
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Where durable messages and definitions are kept
+    /// The directory of durable messages and definitions
     #[arg(long, value_name = "DIR", default_value = "./data")]
     data_dir: PathBuf,
-    /// Set one key of the configuration; may be repeated, and wins over the file
+    /// Set one key of the configuration, with priority over the file; may be repeated
     #[arg(long = "set", value_name = "KEY=VALUE")]
     sets: Vec<String>,
 }
@@ -124,7 +124,8 @@ struct Listeners {
 impl Listeners {
     async fn bind(config: &Config) -> Result<Self, String> {
         async fn bind(address: SocketAddr, setting: &str) -> Result<TcpListener, String> {
-            let failed = |error| format!("cannot listen on {address}: {error}; {setting} says where to");
+            let failed =
+                |error| format!("cannot listen on {address}: {error}; the address is set by {setting}");
             TcpListener::bind(address).await.map_err(failed)
         }
         async fn maybe(address: Option<SocketAddr>, setting: &str) -> Result<Option<TcpListener>, String> {

@@ -13,7 +13,7 @@ use crate::list::{Column, cell, table};
 
 #[derive(Args, Debug)]
 pub struct Status {
-    /// Print what the management API answers
+    /// Print the response of the management API
     #[arg(long)]
     json: bool,
     #[command(flatten)]
@@ -30,7 +30,7 @@ pub fn run(status: &Status) -> Result<(), Failure> {
         let (_, answer) = status.api.ask(words, Method::GET, "/api/nodes", None).await?;
         let nodes = match answer {
             Value::Array(nodes) if !nodes.is_empty() => nodes,
-            _ => return Err(status.api.failed(words, "the answer is no list of nodes")),
+            _ => return Err(status.api.failed(words, "the answer is not a list of nodes")),
         };
         let text = match status.json {
             true => format!("{:#}\n", Value::from(nodes)),
@@ -50,7 +50,7 @@ const LINES: &[Column] = &[
     ("memory alarm", "mem_alarm"),
     ("disk alarm", "disk_free_alarm"),
     ("descriptors", "fd_used"),
-    ("descriptors at most", "fd_total"),
+    ("descriptors (limit)", "fd_total"),
 ];
 
 const BUDGETS: &[Column] =
@@ -94,7 +94,7 @@ memory (bytes)       99
 memory alarm         no
 disk alarm           yes
 descriptors          4
-descriptors at most  -
+descriptors (limit)  -
 
 MEMORY FOR             USED (BYTES)  LIMIT (BYTES)  USED (%)
 unfinished_deliveries           512           1024        50

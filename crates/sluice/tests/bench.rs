@@ -99,12 +99,12 @@ fn foreign_messages_are_left_alone() {
 #[test]
 fn options_of_another_pattern_are_refused() {
     for (words, line) in [
-        ("--senders 3", "--senders is of --pattern fan-in and fan-out, not of pair"),
-        ("--pattern fan-in --pairs 3", "--pairs is of --pattern pair, not of fan-in"),
-        ("--pattern fan-out --sessions 0", "--sessions is of --pattern connections, not of fan-out"),
+        ("--senders 3", "--senders belongs to --pattern fan-in and fan-out, not to pair"),
+        ("--pattern fan-in --pairs 3", "--pairs belongs to --pattern pair, not to fan-in"),
+        ("--pattern fan-out --sessions 0", "--sessions belongs to --pattern connections, not to fan-out"),
         (
             "--pattern connections --receivers 2",
-            "--receivers is of --pattern fan-in and fan-out, not of connections",
+            "--receivers belongs to --pattern fan-in and fan-out, not to connections",
         ),
     ] {
         let output = Command::new(PROGRAM).arg("bench").args(words.split(' ')).output().unwrap();

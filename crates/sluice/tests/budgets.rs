@@ -228,7 +228,7 @@ async fn stream(broker: &Broker, messages: usize) {
 /// Waits until the broker's memory stays constant, and returns it in bytes.
 fn settled_memory(broker: &Broker) -> u64 {
     let mut samples = Vec::new();
-    wait_until("the broker comes to rest", || {
+    wait_until("the broker's memory stays constant", || {
         samples.push(broker.resident_bytes());
         let last = samples.iter().rev().take(25);
         let (least, most) = (last.clone().min().unwrap(), last.clone().max().unwrap());
@@ -247,7 +247,7 @@ async fn read_all(broker: &Broker, messages: usize) {
     let receiver = session.receiver(Some("/queues/s"), options).await.unwrap();
     for number in 0..messages {
         let delivery = tokio::time::timeout(PATIENCE, receiver.recv()).await;
-        let delivery = delivery.unwrap_or_else(|_| panic!("nothing comes behind message {number}")).unwrap();
+        let delivery = delivery.unwrap_or_else(|_| panic!("nothing arrives after message {number}")).unwrap();
         delivery.accept().unwrap();
     }
 }
@@ -307,5 +307,5 @@ async fn readers_of_a_stream_take_no_more_memory_than_their_budget() {
     // Other clients are not affected, and a reader that reads makes progress.
     read_all(&broker, MESSAGES).await;
     drop((one, many));
-    wait_until("what was read for them is given back", || broker.budget("stream_readers").0 == 0);
+    wait_until("the memory for their reads is released", || broker.budget("stream_readers").0 == 0);
 }

@@ -30,7 +30,7 @@ const MESSAGES: usize = (40 << 20) / MESSAGE_BYTES;
 async fn connect(broker: &Broker) -> (Connection, Session) {
     let url = broker.amqp_url().parse().unwrap();
     let connection = timeout(PATIENCE, Connection::open(&url, Options::default())).await;
-    let connection = connection.expect("nobody accepts").unwrap();
+    let connection = connection.expect("the connection is not accepted").unwrap();
     let session = connection.session().await.unwrap();
     (connection, session)
 }

@@ -40,7 +40,7 @@ fn the_log_begins_with_version_paths_and_limits() {
     assert!(log.lines().nth(6).unwrap().contains("INFO"), "{log}");
     let warning = |needle: &str| log.lines().any(|line| line.contains("WARN") && line.contains(needle));
     assert!(
-        warning("log.console (line 2)") && warning("rabbitmq.conf:3: 'heartbeat' stands on line 1"),
+        warning("log.console (line 2)") && warning("rabbitmq.conf:3: 'heartbeat' is already set on line 1"),
         "{log}"
     );
 }
@@ -153,14 +153,14 @@ fn an_error_at_the_wrong_port_names_the_right_one() {
     let amqp_at_http = format!("amqp://127.0.0.1:{}", broker.http_port);
     let http_at_amqp = format!("http://127.0.0.1:{}", broker.amqp_port);
     sluice(&["send", "q", "x", "--url", &amqp_at_http])
-        .refused(1, &["HTTP is spoken there", "listeners.tcp.default", "5672"]);
+        .refused(1, &["this port speaks HTTP", "listeners.tcp.default", "5672"]);
     sluice(&["list", "queues", "--url", &http_at_amqp])
-        .refused(1, &["AMQP is spoken there", "management.tcp.port", "15672"]);
+        .refused(1, &["this port speaks AMQP", "management.tcp.port", "15672"]);
     let log = directory.logged();
     let metrics =
         log.lines().find_map(|line| line.rsplit("http://").next()?.strip_suffix("/metrics")).unwrap();
     sluice(&["list", "queues", "--url", &format!("http://{metrics}")])
-        .refused(1, &["no management API", "management.tcp.port"]);
+        .refused(1, &["not the management API", "management.tcp.port"]);
 }
 
 #[test]

@@ -7,7 +7,7 @@
 #[path = "broker/mod.rs"]
 mod broker;
 #[path = "kill/content.rs"]
-#[allow(dead_code, reason = "each test uses its part")]
+#[allow(dead_code, reason = "each test uses only a part")]
 mod content;
 
 use std::collections::BTreeSet;
@@ -207,7 +207,7 @@ impl Story {
         let receiver = session.receiver(Some("/queues/q"), ReceiverOptions::default()).await.unwrap();
         for _ in 0..count {
             let Ok(delivery) = tokio::time::timeout(STALL, receiver.recv()).await else {
-                assert_eq!(count, usize::MAX, "{} came", self.came.len());
+                assert_eq!(count, usize::MAX, "{} were received", self.came.len());
                 break;
             };
             let delivery = delivery.unwrap();

@@ -58,7 +58,7 @@ async fn a_large_backlog_is_delivered_without_input_from_the_client() {
     let receiver = session.receiver(Some("/queues/q"), options).await.unwrap();
     for number in 0..count {
         let delivery = tokio::time::timeout(PATIENCE, receiver.recv()).await;
-        let delivery = delivery.unwrap_or_else(|_| panic!("nothing comes behind message {number}")).unwrap();
+        let delivery = delivery.unwrap_or_else(|_| panic!("nothing arrives after message {number}")).unwrap();
         assert!(delivery.message.len() > LARGE);
     }
 }

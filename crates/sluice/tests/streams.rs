@@ -78,7 +78,7 @@ fn a_receiver_starts_at_its_offset() {
     assert_eq!(recv(&["--offset", "1", "--count", "2"]).done(), "b\nc");
     assert_eq!(recv(&["--offset", "10m", "--count", "3"]).done(), "a\nb\nc");
     assert_eq!(recv(&["--at", &before_ms, "--count", "3"]).done(), "a\nb\nc");
-    recv(&["--offset", "next"]).refused(1, &["nothing came from /queues/s"]);
+    recv(&["--offset", "next"]).refused(1, &["received nothing from /queues/s"]);
     let filter = ["--offset", "first", "--filter", "properties.subject = 'b' OR properties.subject = 'c'"];
     assert_eq!(recv(&filter).done(), "b\nc");
     let (_, row) = broker.get("/api/queues/%2F/s");

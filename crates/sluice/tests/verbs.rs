@@ -20,7 +20,7 @@ fn a_message_goes_through_an_exchange() {
         "declare queue orders --type classic --argument x-max-length=5 --argument x-overflow=reject-publish";
     let queue: Vec<&str> = queue.split(' ').collect();
     assert_eq!(broker.verb(&queue).done(), "queue 'orders' is declared");
-    assert_eq!(broker.verb(&queue).done(), "queue 'orders' was there already");
+    assert_eq!(broker.verb(&queue).done(), "queue 'orders' already exists");
     broker.verb(&["declare", "queue", "orders"]).refused(1, &["queue 'orders'", "127.0.0.1", "x-max-length"]);
     broker.verb(&["declare", "exchanges", "shop", "--type", "topic"]).done();
     broker.verb(&["declare", "exchange", "front"]).done();

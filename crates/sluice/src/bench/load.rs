@@ -237,7 +237,7 @@ impl Progress {
         }
         let per_second = |now: u64, before: u64| thousands(((now - before) as f64 / seconds).round() as u64);
         say(&format!(
-            "{:>4} s  sent {:>11}/s  received {:>11}/s  in all {} and {}",
+            "{:>4} s  sent {:>11}/s  received {:>11}/s  total {} and {}",
             self.start.elapsed().as_secs(),
             per_second(totals.sent, self.last.sent),
             per_second(totals.received, self.last.received),

@@ -49,26 +49,27 @@ pub struct Bench {
     /// Who sends to whom
     #[arg(long, value_enum, default_value_t)]
     pattern: Pattern,
-    /// pair: senders, each with a queue and a receiver of its own [default: 1]
+    /// pair: senders, each with its own queue and receiver [default: 1]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pairs: Option<u32>,
-    /// fan-in: senders to the one queue [default: 4]; fan-out: senders to the exchange [default: 1]
+    /// fan-in: senders to the queue [default: 4]; fan-out: senders to the exchange [default: 1]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     senders: Option<u32>,
     /// fan-in: receivers that share the queue [default: 1]; fan-out: receivers with a queue each [default: 4]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     receivers: Option<u32>,
-    /// Messages of each sender
+    /// The number of messages of each sender
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     count: Option<u64>,
     /// Seconds to send for, or to hold idle connections open; 10 unless --count is given
     #[arg(long, value_name = "S", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     duration: Option<u32>,
-    /// Messages per second of each sender; latency then counts from the time a message was due, so that a late
-    /// sender is not hidden
+    /// Messages per second of each sender; latency is then measured from the time when a message was due,
+    /// which
+    /// includes the delay of a late sender
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
     rate: Option<u32>,
-    /// Bytes of body
+    /// The size of the body in bytes
     #[arg(long, value_name = "BYTES", default_value_t = 12, value_parser = clap::value_parser!(u32).range(0..=268_435_456))]
     size: u32,
     /// Credit of each receiver
@@ -77,28 +78,30 @@ pub struct Bench {
     /// Whether the messages are durable
     #[arg(long, value_name = "BOOL", default_value_t = true, action = clap::ArgAction::Set)]
     durable: bool,
-    /// Send settled both ways: no outcomes, and messages may be lost
+    /// Settle messages when they are sent, in both directions: there are no outcomes, and messages may be
+    /// lost
     #[arg(long)]
     settled: bool,
-    /// What the names of queues and of the exchange start with
+    /// The prefix of the names of the queues and the exchange
     #[arg(long, value_name = "PREFIX", default_value = "sluice-bench")]
     queue: String,
-    /// Use what is there: declare and delete nothing
+    /// Use existing queues and exchanges: declare and delete nothing
     #[arg(long)]
     no_declare: bool,
-    /// Address of a queue
+    /// The address of a queue
     #[arg(long, value_name = "TEMPLATE", default_value = "/queues/{queue}")]
     address: String,
-    /// fan-out: address that the sender's messages reach every queue from
+    /// fan-out: the address from which a message reaches every queue
     #[arg(long, value_name = "TEMPLATE", default_value = "/exchanges/{exchange}")]
     exchange_address: String,
-    /// connections: how many [default: 1000]
+    /// connections: the number of connections [default: 1000]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     connections: Option<u32>,
-    /// connections: sessions of each [default: 2]
+    /// connections: the number of sessions of each connection [default: 2]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=256))]
     sessions: Option<u32>,
-    /// Seconds after which a silent broker is given up; it is asked for heartbeats of half of that. 0 is never
+    /// Seconds after which a connection to a silent broker is closed; the broker is asked for heartbeats of
+    /// half of that; 0 means never
     #[arg(long, value_name = "S", default_value_t = 60, value_parser = clap::value_parser!(u32).range(0..=65_535))]
     heartbeat: u32,
     /// Print the result as one JSON object
@@ -151,7 +154,7 @@ impl Bench {
             if given.is_some() && !patterns.contains(&self.pattern) {
                 let of: Vec<&str> = patterns.iter().map(|pattern| pattern.name()).collect();
                 let (of, pattern) = (of.join(" and "), self.pattern.name());
-                return Err(Failure::usage(format!("{option} is of --pattern {of}, not of {pattern}")));
+                return Err(Failure::usage(format!("{option} belongs to --pattern {of}, not to {pattern}")));
             }
         }
         Ok(())

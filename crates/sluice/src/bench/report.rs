@@ -98,10 +98,10 @@ impl Report {
             text += &format!("refused   {rejected} rejected, {released} released, {modified} modified\n");
         }
         if strange > 0 {
-            text += &format!("strange   {strange} messages came that this run has not sent\n");
+            text += &format!("strange   received {strange} messages that this run did not send\n");
         }
-        let failure = (!complete)
-            .then(|| format!("incomplete: {sent} sent, {expected} to come back, {received} came back"));
+        let failure =
+            (!complete).then(|| format!("incomplete: {sent} sent, {expected} expected, {received} received"));
         Self { text, json, failure }
     }
 

@@ -26,16 +26,16 @@ const fn guard(pattern: &'static str, harmless: &'static str, without: &'static 
     Guard { pattern, harmless, without }
 }
 
-const NO_TLS: &str = "there is no TLS, connections would not be encrypted";
-const LISTENER: &str = "of the listeners for clients there is listeners.tcp.default alone";
+const NO_TLS: &str = "there is no TLS, so connections would not be encrypted";
+const LISTENER: &str = "the only listener for clients is listeners.tcp.default";
 const LOGINS: &str =
-    "who may log in, and how, is decided by default_user, loopback_users and anonymous_login_user alone";
-const PROXY: &str = "the broker would take the address of the proxy for that of each client";
+    "only default_user, loopback_users and anonymous_login_user decide who may log in, and how";
+const PROXY: &str = "the broker would take the proxy's address for the address of each client";
 const PERMISSIONS: &str =
-    "the user default_user has what default_permissions.configure, .write and .read say";
-const TAGS: &str = "no other tags of users are known";
+    "only default_permissions.configure, .write and .read set the permissions of default_user";
+const TAGS: &str = "only the tags in sluice.conf.example exist";
 const DEFINITIONS: &str =
-    "the users and permissions of the definitions would be missing, and the user default_user could log in";
+    "the users and permissions of the definitions would be missing, and default_user could log in";
 const FORBIDDEN: &str = "what it forbids would be allowed";
 
 const GUARDS: &[Guard] = &[

@@ -118,7 +118,7 @@ fn refusals_name_their_place() {
           trace, debug, info, warning, error, critical or none is needed",
         ),
         ("default_user = 'x", "sluice.conf:1: the quote is not closed"),
-        ("default_user = 'x' y", "sluice.conf:1: there is something behind the closing quote"),
+        ("default_user = 'x' y", "sluice.conf:1: there is text after the closing quote"),
     ];
     for (text, refusal) in lines {
         assert_eq!(parse(text).unwrap_err(), refusal);
@@ -186,8 +186,8 @@ fn a_repeated_key_is_a_warning() {
     assert_eq!(
         config.warnings,
         [
-            "sluice.conf:3: 'heartbeat' stands on line 1 already; this line counts",
-            "sluice.conf:4: 'heartbeat' stands on line 3 already; this line counts",
+            "sluice.conf:3: 'heartbeat' is already set on line 1; this line counts",
+            "sluice.conf:4: 'heartbeat' is already set on line 3; this line counts",
         ]
     );
 }
@@ -196,7 +196,7 @@ fn a_repeated_key_is_a_warning() {
 fn a_relative_memory_limit_is_at_most_one() {
     assert!(set("vm_memory_high_watermark.relative=1").is_ok());
     let refused = set("vm_memory_high_watermark.relative=1.1").unwrap_err();
-    assert!(refused.ends_with("a number above 0 and up to 1 is needed, as 0.6"), "{refused}");
+    assert!(refused.ends_with("a number above 0 and up to 1 is needed, such as 0.6"), "{refused}");
     assert!(
         set("disk_free_limit.relative=1.5").is_ok(),
         "of the disk more may be wanted than there is memory"

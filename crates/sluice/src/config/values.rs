@@ -53,7 +53,7 @@ pub fn bytes(value: &str) -> Result<u64, String> {
     count
         .ok()
         .and_then(|n| n.checked_mul(size))
-        .ok_or_else(|| "bytes are needed, as 1048576, 50MB or 1GiB".into())
+        .ok_or_else(|| "a number of bytes is needed, such as 1048576, 50MB or 1GiB".into())
 }
 
 /// Parses a ratio above 0 and up to 1000.
@@ -63,7 +63,7 @@ pub fn bytes(value: &str) -> Result<u64, String> {
 pub fn part(value: &str) -> Result<f64, String> {
     let plain = value.bytes().all(|b| b.is_ascii_digit() || b == b'.');
     let part = value.parse::<f64>().ok().filter(|p| plain && *p > 0.0 && *p <= 1000.0);
-    part.ok_or_else(|| "a number above 0 is needed, as 0.6".into())
+    part.ok_or_else(|| "a number above 0 is needed, such as 0.6".into())
 }
 
 /// Parses a ratio above 0 and up to 1.
@@ -74,7 +74,7 @@ pub fn share(value: &str) -> Result<f64, String> {
     part(value)
         .ok()
         .filter(|share| *share <= 1.0)
-        .ok_or_else(|| "a number above 0 and up to 1 is needed, as 0.6".into())
+        .ok_or_else(|| "a number above 0 and up to 1 is needed, such as 0.6".into())
 }
 
 /// Parses `true` or `false`.

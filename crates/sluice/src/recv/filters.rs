@@ -10,19 +10,21 @@ use message::{Dialect, SqlError, SqlFilter};
 /// The filters to request. The broker applies them, and answers which filters are in place.
 #[derive(Args, Debug, Default)]
 pub struct Filters {
-    /// Begin there, in a stream: first, last, next, an offset, or how long ago, such as 10m (of Y M D h m s)
+    /// Where to start in a stream: first, last, next, an offset, or a time span ago, such as 10m (units: Y M
+    /// D h m s)
     #[arg(long, value_name = "PLACE", value_parser = offset)]
     offset: Option<Value>,
-    /// Begin with what was written at this time, in a stream: milliseconds since the epoch
+    /// Start in a stream at this time, in milliseconds since the epoch
     #[arg(long, value_name = "MS", conflicts_with = "offset")]
     at: Option<i64>,
-    /// Only messages for which this SQL expression is true, of a stream: properties.subject = 'x'
+    /// Receive only messages of a stream for which this SQL expression is true, such as properties.subject =
+    /// 'x'
     #[arg(long, value_name = "EXPRESSION")]
     filter: Option<String>,
-    /// Only chunks with a message of this filter value, of a stream; may be repeated
+    /// Receive only chunks of a stream that have a message with this filter value; may be repeated
     #[arg(long = "filter-value", value_name = "VALUE")]
     values: Vec<String>,
-    /// With --filter-value: also chunks with a message that has none
+    /// With --filter-value: receive also chunks that have a message without a filter value
     #[arg(long, requires = "values")]
     match_unfiltered: bool,
 }

@@ -1,7 +1,7 @@
 //! Runs the built broker as a process, on free ports. Its data is in a directory that is deleted with the
 //! test.
 
-#![allow(dead_code, reason = "each test uses its part")]
+#![allow(dead_code, reason = "each test uses only a part")]
 
 pub mod verb;
 

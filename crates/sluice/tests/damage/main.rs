@@ -30,7 +30,7 @@ mod fault;
 mod reading;
 mod round;
 #[path = "../kill/traffic.rs"]
-#[allow(dead_code, reason = "nobody is to be interrupted here")]
+#[allow(dead_code, reason = "this test uses only a part")]
 mod traffic;
 
 use std::io::Write as _;
@@ -54,7 +54,7 @@ fn a_damaged_broker_names_what_it_has_lost() {
     for number in 1..=rounds {
         let round = Round::plan(seeds.next());
         let result = runtime.block_on(async { tokio::time::timeout(ROUND_TIME_MAX, round.run()).await });
-        match result.unwrap_or_else(|_| Err("it hangs".to_owned())) {
+        match result.unwrap_or_else(|_| Err("the round hangs".to_owned())) {
             Ok(report) => say(&format!("round {number}: ok: {report}")),
             Err(why) => {
                 failed += 1;

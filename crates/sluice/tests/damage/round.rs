@@ -75,7 +75,7 @@ impl Round {
             tokio::time::sleep(CHECK_INTERVAL).await;
         }
         if !self.is_noted(&data) {
-            return Err("the notes do not say how far it has come".to_owned());
+            return Err("the notes do not say how far the log was written".to_owned());
         }
         broker.kill();
         let what = self.fault.make(&data, &older, &mut Random::new(!self.seed));
@@ -85,7 +85,7 @@ impl Round {
             let refused = started.is_err();
             if refused && !directory.logged()[before..].contains(".log is ") {
                 return Err(format!(
-                    "it does not start, and names no file: {}",
+                    "the broker does not start, and does not name a file: {}",
                     &directory.logged()[before..]
                 ));
             }
@@ -101,12 +101,16 @@ impl Round {
                 };
                 let logged = &directory.logged()[before..];
                 match (looked, state(&broker, name)) {
-                    (_, None) if refused => closed.push(format!("{name} is gone")),
-                    (_, None) => return Err(format!("queue '{name}' is gone, and nobody says so")),
+                    (_, None) if refused => closed.push(format!("{name} is lost")),
+                    (_, None) => {
+                        return Err(format!("queue '{name}' is lost, and the broker does not say so"));
+                    }
                     (_, Some(state)) if state == "damaged" => closed.push(format!("{name} is closed")),
                     (Ok(0), _) => {}
                     (Ok(lost), _) => {
-                        return Err(format!("queue '{name}' has lost {lost}, and nobody says so"));
+                        return Err(format!(
+                            "queue '{name}' has lost {lost} messages, and the broker does not say so"
+                        ));
                     }
                     (Err(_), _) if stream && logged.contains("has come to damaged messages") => {
                         closed.push(format!("{name} can be read in part"));
@@ -115,7 +119,7 @@ impl Round {
                 }
             }
             if state(&broker, LATE).is_none() && !refused {
-                return Err("the last declaration is lost, and nobody says so".to_owned());
+                return Err("the last declaration is lost, and the broker does not say so".to_owned());
             }
             if self.fault == Fault::Nothing && (refused || !closed.is_empty()) {
                 return Err(format!("nothing was damaged, and {closed:?} {refused}"));
@@ -169,7 +173,7 @@ impl Round {
         let came = drain(broker.amqp_url(), address.to_owned(), self.seed, &last).await?;
         let ids: HashSet<Id> = came.iter().copied().collect();
         if ids.len() != came.len() || came.iter().any(|id| id.publisher != number) {
-            return Err("something came twice, or to another queue".to_owned());
+            return Err("a message was received twice, or from another queue".to_owned());
         }
         self.require_more(came.last().copied(), number)?;
         Ok(self.messages + 1 - ids.len() as u64)
@@ -210,7 +214,7 @@ impl Round {
 
     fn require_more(&self, last: Option<Id>, publisher: usize) -> Result<(), String> {
         let more = Some(Id { publisher, number: self.messages });
-        if last == more { Ok(()) } else { Err(format!("{last:?} came last")) }
+        if last == more { Ok(()) } else { Err(format!("the last message was {last:?}")) }
     }
 }
 

@@ -85,7 +85,7 @@ fn a_killed_broker_keeps_what_it_confirmed() {
 /// Runs a round with a time limit. Returns its report as text.
 async fn bounded<T: ToString>(round: impl Future<Output = Result<T, String>>) -> Result<String, String> {
     let result = tokio::time::timeout(ROUND_TIME_MAX, round).await;
-    result.unwrap_or_else(|_| Err("it hangs".to_owned())).map(|report| report.to_string())
+    result.unwrap_or_else(|_| Err("the round hangs".to_owned())).map(|report| report.to_string())
 }
 
 fn number(variable: &str) -> Option<u64> {

@@ -159,7 +159,7 @@ impl Round {
                 return Ok(report);
             }
         }
-        Err(format!("in {COPY_TRIES} rounds no copy stood beside what it was made from at the kill"))
+        Err(format!("in {COPY_TRIES} rounds there was no copy beside its original at the kill"))
     }
 
     async fn run_once(&self) -> Result<Report, String> {
@@ -446,18 +446,18 @@ impl fmt::Display for Report {
         write!(f, "{} publishers, {} queues, ", round.publishers, round.queues)?;
         write!(f, "{} shards, then {}, ", round.shards[0], round.shards[1])?;
         write!(f, "{:?}{}, ", round.kind, if round.paging.is_some() { " on the disk" } else { "" })?;
-        write!(f, "killed {:?} behind {:?}", round.delay, round.moment)?;
+        write!(f, "killed {:?} after {:?}", round.delay, round.moment)?;
         match round.recovery_kills {
             0 => {}
             n => write!(f, " and {n} times in recovery")?,
         }
         write!(f, "; {sent} sent, {confirmed} confirmed, {unconfirmed} under way at the kill")?;
-        write!(f, ", {} of these came", figures.unconfirmed_came)?;
+        write!(f, ", {} of these received", figures.unconfirmed_came)?;
         if round.consumer {
-            write!(f, "; {taken} taken before, {} of these came again", figures.came_again)?;
+            write!(f, "; {taken} accepted before, {} of these received again", figures.came_again)?;
         }
         if *copies > 0 {
-            write!(f, "; {copies} copies beside what they were made from, after {misses} misses")?;
+            write!(f, "; {copies} copies beside their originals, after {misses} misses")?;
         }
         write!(f, "; {drained} drained")
     }

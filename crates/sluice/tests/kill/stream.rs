@@ -123,7 +123,7 @@ impl StreamRound {
         // oldest ones.
         let is_same = if self.rolls.is_some() { read.ends_with(&again) } else { read == again };
         if !is_same || again.is_empty() {
-            return Err("a clean stop has changed what is in the stream".to_owned());
+            return Err("a clean stop has changed the content of the stream".to_owned());
         }
         Ok(StreamReport {
             round: self.clone(),
@@ -214,7 +214,7 @@ impl StreamRound {
 
     /// Checks the rules at the top of this file.
     fn judge(&self, published: &[Published], shown: &[Shown; 2], read: &Shown) -> Result<(), String> {
-        let first = read.first().ok_or("nothing came")?.0;
+        let first = read.first().ok_or("nothing was received")?.0;
         if self.rolls.is_none() && first != 0 {
             return Err(format!("the first message is that of offset {first}"));
         }
@@ -228,7 +228,7 @@ impl StreamRound {
             if self.rolls.is_none() {
                 require_dense(shown, from)?;
             } else if let Some(two) = shown.windows(2).find(|two| two[0].0 >= two[1].0) {
-                return Err(format!("{:?} came behind {:?}", two[1], two[0]));
+                return Err(format!("{:?} was received after {:?}", two[1], two[0]));
             }
             for (offset, id) in shown.iter().filter(|(offset, _)| *offset >= first) {
                 if places.get(offset) != Some(id) {
@@ -242,10 +242,10 @@ impl StreamRound {
             let numbers: Vec<u64> =
                 read.iter().filter(|(_, id)| id.publisher == publisher).map(|(_, id)| id.number).collect();
             if let Some(two) = numbers.windows(2).find(|two| two[0] >= two[1]) {
-                return Err(format!("publisher {publisher}: {} came behind {}", two[1], two[0]));
+                return Err(format!("publisher {publisher}: {} was received after {}", two[1], two[0]));
             }
             if let Some(last) = numbers.last().filter(|last| **last >= published.next) {
-                return Err(format!("publisher {publisher}: {last} came, which nobody sent"));
+                return Err(format!("publisher {publisher}: {last} was received but never sent"));
             }
             let oldest = if self.rolls.is_some() { numbers.first().copied().unwrap_or(u64::MAX) } else { 0 };
             for &number in &published.confirmed {
@@ -259,9 +259,7 @@ impl StreamRound {
             }
         }
         if missing > first {
-            return Err(format!(
-                "{missing} confirmed are missing, with {first} offsets in front of the first"
-            ));
+            return Err(format!("{missing} confirmed are missing, with {first} offsets before the first"));
         }
         if self.rolls.is_some() && first == 0 {
             return Err("retention took nothing".to_owned());
@@ -273,7 +271,7 @@ impl StreamRound {
 fn require_dense(shown: &Shown, from: u64) -> Result<(), String> {
     let gap = shown.iter().zip(from..).find(|((offset, _), expected)| offset != expected);
     gap.map_or(Ok(()), |((offset, _), expected)| {
-        Err(format!("offset {offset} came, {expected} was expected"))
+        Err(format!("offset {offset} was received, {expected} was expected"))
     })
 }
 
@@ -313,7 +311,7 @@ impl fmt::Display for StreamReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { round, sent, confirmed, unconfirmed, shown, first, read } = self;
         write!(f, "a stream, {} shards, then {}, ", round.shards[0], round.shards[1])?;
-        write!(f, "{}killed {:?} behind ", if round.fsync { "synced, " } else { "" }, round.delay)?;
+        write!(f, "{}killed {:?} after ", if round.fsync { "synced, " } else { "" }, round.delay)?;
         match round.rolls {
             Some(rolls) => write!(f, "its roll number {rolls}")?,
             None => write!(f, "confirmation {}", round.confirmed)?,

@@ -74,18 +74,18 @@ fn gather(ledger: &Ledger, consumers: &[Vec<Id>], twice: bool) -> Result<HashSet
         let mut last = vec![None; ledger.sent.len()];
         for id in sequence {
             if ledger.sent.get(id.publisher).is_none_or(|sent| id.number >= *sent) {
-                return Err(format!("{id:?} came, which nobody sent"));
+                return Err(format!("{id:?} was received but never sent"));
             }
             let new = all.insert(*id);
             if twice {
                 continue;
             }
             if !new {
-                return Err(format!("{id:?} came twice"));
+                return Err(format!("{id:?} was received twice"));
             }
             let last = &mut last[id.publisher];
             if *last > Some(id.number) {
-                return Err(format!("{id:?} came behind number {last:?}"));
+                return Err(format!("{id:?} was received after number {last:?}"));
             }
             *last = Some(id.number);
         }
@@ -120,11 +120,11 @@ mod tests {
     fn forbidden_histories_fail() {
         for (before, after, why) in [
             (&[&[0][..]][..], &[&[2][..]][..], "lost"),
-            (&[], &[&[0, 1, 2, 5]], "nobody sent"),
+            (&[], &[&[0, 1, 2, 5]], "never sent"),
             (&[], &[&[0, 1, 1, 2]], "twice"),
             (&[], &[&[0, 1], &[1, 2]], "twice"),
             (&[&[0, 0]], &[&[0, 1, 2]], "twice"),
-            (&[], &[&[1, 0, 2]], "behind"),
+            (&[], &[&[1, 0, 2]], "received after number"),
         ] {
             let refused = judged(before, after).unwrap_err();
             assert!(refused.contains(why), "{refused}");
