@@ -52,7 +52,7 @@ fn start(query: &Query, now_ms: u64) -> Result<Start, Failure> {
             let start = text.parse().ok().map(Start::Offset).or_else(|| parse_offset(text, now_ms));
             start.ok_or_else(|| {
                 Failure::bad_request(format!(
-                    "offset '{text}' is not first, last, next, a whole number or a span such as 10m (of Y M D h m s)"
+                    "offset '{text}' is not first, last, next, a whole number or a time span such as 10m (units: Y M D h m s)"
                 ))
             })
         }

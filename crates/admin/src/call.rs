@@ -183,7 +183,7 @@ async fn read_body(
 async fn collect(mut body: Body, held: &mut Held, bytes_max: usize) -> Result<Vec<u8>, Failure> {
     let mut pieces = Pieces::default();
     while let Some(frame) = poll_fn(|cx| Pin::new(&mut body).poll_frame(cx)).await {
-        let broken = |_| Failure::bad_request("the body breaks off");
+        let broken = |_| Failure::bad_request("the body is incomplete");
         let Ok(data) = frame.map_err(broken)?.into_data() else { continue };
         if pieces.len() + data.len() > BODY_BYTES_MAX {
             return Err(too_large());

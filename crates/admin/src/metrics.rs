@@ -143,7 +143,7 @@ fn common(overview: &Overview, alarms: &Alarms, http: Counts) -> Exposition {
     node(&mut page, overview, alarms);
     for (name, help, value) in [
         ("http_connections_evicted_total", "HTTP connections closed to make room for others", http.evicted),
-        ("http_connections_refused_total", "HTTP connections that there was no room for", http.refused),
+        ("http_connections_refused_total", "HTTP connections refused for lack of room", http.refused),
     ] {
         page.own_family(Kind::Counter, name, help).sample(&[], value);
     }
@@ -155,7 +155,9 @@ type ByType = (&'static str, &'static str, fn(&Deliveries) -> u64);
 
 const DELIVERIES: &[ByType] = &[
     ("delivered", "Messages delivered to consumers", Deliveries::sent),
-    ("delivered_consume_manual_ack", "Messages delivered that consumers settle", |d| d.manual_ack),
+    ("delivered_consume_manual_ack", "Messages delivered unsettled, for consumers to acknowledge", |d| {
+        d.manual_ack
+    }),
     ("delivered_consume_auto_ack", "Messages delivered settled", |d| d.auto_ack),
     ("redelivered", "Messages redelivered to consumers", |d| d.redelivered),
     ("acknowledged", "Messages acknowledged by consumers", |d| d.acknowledged),
@@ -214,8 +216,8 @@ type BudgetFigure = (&'static str, &'static str, fn(&BudgetRow) -> u64);
 
 /// The figures of every memory budget.
 const BUDGETS: &[BudgetFigure] = &[
-    ("budget_used_bytes", "Memory that clients make the node take, by kind", |row| row.used),
-    ("budget_limit_bytes", "Memory that clients can make the node take, by kind", |row| row.limit),
+    ("budget_used_bytes", "Memory that the node uses for clients, by kind", |row| row.used),
+    ("budget_limit_bytes", "Limit of the memory that the node uses for clients, by kind", |row| row.limit),
 ];
 
 fn node(page: &mut Exposition, overview: &Overview, alarms: &Alarms) {
@@ -275,7 +277,7 @@ fn node(page: &mut Exposition, overview: &Overview, alarms: &Alarms) {
     page.family(
         Kind::Gauge,
         "alarms_file_descriptor_limit",
-        "1 if no connection is accepted: file descriptors are short",
+        "1 if connections are not accepted because file descriptors run short",
     )
     .sample(&[], overview.accepting_paused.into());
     for (name, help, kind) in [

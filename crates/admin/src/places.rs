@@ -2,8 +2,8 @@
 //!
 //! Each connection has a place. A connection with a request in flight keeps its place. A connection that
 //! waits for its client can lose its place to a new connection. It waits for a request or for the rest of a
-//! head. The one that has waited longest goes first. After these, connections go whose client does not read
-//! its response.
+//! head. The one that has waited longest goes first. Then come connections whose client does not read its
+//! response.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;

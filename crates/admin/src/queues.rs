@@ -134,7 +134,7 @@ pub async fn get<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
 
 pub async fn put<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     if json::boolean(&call.fields, "exclusive", false)? {
-        return Err(Failure::bad_request("an exclusive queue needs a connection that it belongs to"));
+        return Err(Failure::bad_request("an exclusive queue must belong to a connection"));
     }
     let spec = QueueSpec {
         vhost: call.param(0).into(),

@@ -158,7 +158,7 @@ async fn queues() {
             GET /api/queues/%2F/q -> 404 {"error":"object_not_found","reason":"no queue 'q' in vhost '/'"}
             PUT /api/queues/nope/q -> 404 {"error":"object_not_found","reason":"no vhost 'nope'"}
 
-            # An empty body, an empty object and null are one declaration: durable.
+            # An empty body, an empty object and null mean the same declaration: durable.
             PUT /api/queues/%2F/q -> 201
             PUT /api/queues/%2F/q {} -> 204
             PUT /api/queues/%2F/q null -> 204
@@ -170,24 +170,24 @@ async fn queues() {
             GET /api/queues/%2F/q?disable_stats=true -> 200 {"name":"q","vhost":"/","type":"classic","durable":true,"auto_delete":false,"exclusive":false,"arguments":{},"policy":null,"operator_policy":null,"effective_policy_definition":{},"node":"n@h","state":"running"}
             GET /api/queues/%2F/q?disable_stats=true&enable_queue_totals=true&columns=messages -> 200 {"messages":0}
 
-            # Bodies that are none.
+            # Invalid bodies.
             PUT /api/queues/%2F/r [] -> 400 {"error":"bad_request","reason":"not_json"}
             PUT /api/queues/%2F/r "{}" -> 400 {"error":"bad_request","reason":"not_json"}
             PUT /api/queues/%2F/r {"durable": -> 400 {"error":"bad_request","reason":"not_json"}
             PUT /api/queues/%2F/r {"durable":1} -> 400 {"error":"bad_request","reason":"'durable' is not a boolean"}
-            PUT /api/queues/%2F/r {"exclusive":true} -> 400 {"error":"bad_request","reason":"an exclusive queue needs..
+            PUT /api/queues/%2F/r {"exclusive":true} -> 400 {"error":"bad_request","reason":"an exclusive queue must..
             PUT /api/queues/%2F/r {"durable":false} -> 400 {"error":"bad_request","reason":"queue 'r' in vhost '/' is neither durable nor exclusive: ..
             PUT /api/queues/%2F/r {"arguments":7} -> 400 {"error":"bad_request","reason":"'arguments' is not an object"}
             PUT /api/queues/%2F/r {"arguments":{"x-max-length":"many"}} -> 400 {"error":"bad_request","reason":"invalid arg 'x-max-length' for queue 'r' in vhost '/': ..
             PUT /api/queues/%2F/r {"arguments":{"x-queue-type":"quorum"}} -> 400 {"error":"bad_request","reason":"queue type 'quorum'..
             PUT /api/queues/%2F/amq.r -> 401 {"error":"not_authorised","reason":"queue name 'amq.r' starts with the reserved prefix 'amq.'"}
 
-            # Arguments keep their types, names their characters.
+            # Arguments keep their types, and names their characters.
             PUT /api/queues/%2F/a%2Fb%20c%23%C3%A4 {"arguments":{"x-max-length":5,"note":[1.5,{"k":[true]}]}} -> 201
             GET /api/queues/%2F/a%2Fb%20c%23%C3%A4?columns=name,arguments -> 200 {"name":"a/b c#ä","arguments":{"note":[1.5,{"k":[true]}],"x-max-length":5}}
             PUT /api/queues/%2F/a%2Fb%20c%23%C3%A4 {"arguments":{"x-max-length":5,"note":[1.5,{"k":[true]}]}} -> 204
 
-            # Deleting and emptying.
+            # Deleting and purging.
             PUT /api/queues/%2F/full -> 201
             GET /api/queues/%2F/full?columns=messages,message_bytes -> 200 {"messages":3,"message_bytes":30}
             DELETE /api/queues/%2F/full?if-empty=true&if-unused=true -> 400 {"error":"bad_request","reason":"queue 'full' in vhost '/' not empty"}
@@ -295,7 +295,7 @@ async fn bindings() {
             GET /api/queues/%2F/q/bindings?columns=source -> 200 [{"source":""},{"source":"amq.topic"},{"source":"amq.topic"},{"source":"amq.topic"}]
             GET /api/queues/%2F/nope/bindings -> 404 {"error":"object_not_found","reason":"no queue 'nope' in vhost '/'"}
 
-            # The properties key is a segment of the path: encoded again, or as it is where that is clear.
+            # The properties key is a segment of the path. It is encoded again; without that it is accepted if unambiguous.
             GET /api/bindings/%2F/e/amq.topic/q/q/a.%2523?columns=routing_key -> 200 {"routing_key":"a.#"}
             GET /api/bindings/%2F/e/amq.topic/q/q/a.%23?columns=routing_key -> 200 {"routing_key":"a.#"}
             GET /api/bindings/%2F/e/amq.topic/q/q/~?columns=routing_key -> 200 {"routing_key":""}

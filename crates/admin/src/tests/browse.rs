@@ -33,13 +33,13 @@ async fn messages_of_a_stream_are_shown() {
             GET /api/queues/%2F/c/messages -> 400 {"error":"bad_request","reason":"queue 'c' in vhost '/' is a classic queue: only the messages of a stream can be browsed"}
             GET /api/queues/%2F/s/messages?count=1 -> 200 [{"offset":7,"exchange":"x","routing_key":"k","redelivered":false,"payload_bytes":3,"payload_encoding":"string","payload":"é!","header":{"durable":true},"message_annotations":{"x-stream-offset":7},"properties":{"subject":"s"},"application_properties":{"a":1}}]
 
-            # Text is cut between characters, octets anywhere; what cannot be read is told and hides nothing.
+            # Text is cut between characters, octets anywhere. An unreadable message is shown with an error.
             GET /api/queues/%2F/s/messages?truncate=1 -> 200 [{"offset":7,"exchange":"x","routing_key":"k","redelivered":false,"payload_bytes":3,"payload_encoding":"string","payload":"","header":{"durable":true},"message_annotations":{"x-stream-offset":7},"properties":{"subject":"s"},"application_properties":{"a":1}},{"offset":8,"exchange":"x","routing_key":"k","redelivered":false,"payload_bytes":3,"payload_encoding":"base64","payload":"/w=="},{"offset":9,"exchange":"x","routing_key":"k","redelivered":false,"payload_bytes":5,"payload_encoding":"string","payload":"["},{"offset":10,"exchange":"x","routing_key":"k","redelivered":false,"error":"the message cannot be read: ..
 
             GET /api/queues/%2F/s/messages?count=0 -> 400 {"error":"bad_request","reason":"count '0' is not a number from 1 to 1000"}
             GET /api/queues/%2F/s/messages?count=1001 -> 400 {"error":"bad_request","reason":"count '1001' is not a number from 1 to 1000"}
             GET /api/queues/%2F/s/messages?count=x -> 400 {"error":"bad_request","reason":"'count' is not a whole number"}
-            GET /api/queues/%2F/s/messages?offset=soon -> 400 {"error":"bad_request","reason":"offset 'soon' is not first, last, next, a whole number or a span such as 10m (of Y M D h m s)"}
+            GET /api/queues/%2F/s/messages?offset=soon -> 400 {"error":"bad_request","reason":"offset 'soon' is not first, last, next, a whole number or a time span such as 10m (units: Y M D h m s)"}
             GET /api/queues/%2F/s/messages?at=-1 -> 400 {"error":"bad_request","reason":"'at' is not a whole number"}
             GET /api/queues/%2F/s/messages?at=1&offset=1 -> 400 {"error":"bad_request","reason":"offset and at exclude each other"}
             "#,

@@ -105,7 +105,7 @@ pub async fn raw(to: SocketAddr, text: &str) -> Answer {
 fn unchunk(mut chunks: &str) -> String {
     let mut body = String::new();
     loop {
-        let (len, rest) = chunks.split_once("\r\n").expect("the body breaks off");
+        let (len, rest) = chunks.split_once("\r\n").expect("the body is incomplete");
         let len = usize::from_str_radix(len, 16).unwrap();
         if len == 0 {
             return body;
