@@ -42,14 +42,14 @@ impl std::fmt::Display for Rejected {
         f.write_str(match self {
             Self::NotForMe => "the message is for another member",
             Self::Former => "the sender was removed",
-            Self::NotMember => "the sender is no member",
+            Self::NotMember => "the sender is not a member",
             Self::Unsound => "no group can have such an index, term or member",
             Self::Gap => "the entries are not consecutive",
             Self::OtherLeader => "another member leads in this term",
             Self::CommitBeyondLog => "more is committed than this member has",
-            Self::BeyondLog => "entries are acknowledged that this leader does not have",
+            Self::BeyondLog => "the message acknowledges entries that this leader does not have",
             Self::Contradiction => "the base contradicts what is committed",
-            Self::NotAsked => "no vote was asked for",
+            Self::NotAsked => "no vote was requested",
             Self::Unsynced => "records are not synced yet",
             Self::LeaderSupported => "the leader is supported",
         })

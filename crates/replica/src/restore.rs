@@ -28,7 +28,7 @@ impl std::fmt::Display for Damaged {
             Self::Gap { index } => write!(f, "no entry was found before the one at index {index}"),
             Self::VoteMissing => f.write_str("the vote is older than the last entry"),
             Self::EntriesMissing { applied } => {
-                write!(f, "entries are missing that were applied up to {applied}")
+                write!(f, "entries up to index {applied} were applied but are missing")
             }
         }
     }

@@ -57,7 +57,7 @@ impl std::fmt::Display for Refused {
             Self::Unfit => "the change does not fit the members",
             Self::Lags => "the learner has not caught up",
             Self::IsLeader => "the leader cannot remove itself",
-            Self::NotVoter => "the member is no voter",
+            Self::NotVoter => "the member is not a voter",
             Self::Unsynced => "the member has records that are not synced",
         })
     }
