@@ -1,4 +1,4 @@
-# Thin: each target is one or two commands that can be typed by hand.
+# Each target is one or two commands that can also be typed by hand.
 .PHONY: run static test build unit interop kill alone hostile fmt lint bench bench-check soak fuzz
 
 run:

@@ -181,7 +181,7 @@ impl<'a> Text<'a> {
 }
 
 fn word(word: &str) -> Parsed<Value> {
-    let bad = || format!("'{word}' is no literal");
+    let bad = || format!("'{word}' is not a literal");
     Ok(match word {
         "null" => Value::Null,
         "true" => Value::Boolean(true),

@@ -51,7 +51,7 @@ fn check(item: &str, kind: &str, value: &str) -> Result<(), String> {
             None => Err(format!("{value:?} is none of {MILESTONES:?}")),
         },
         "later" if value.len() > 3 => Ok(()),
-        _ => Err(format!("{kind} = {value:?} is no proof and no reason")),
+        _ => Err(format!("{kind} = {value:?} is neither a proof nor a reason")),
     }
 }
 

@@ -1,8 +1,7 @@
 """The floods of hostile or careless clients. Each flood is a generator. It prepares and yields. Then it floods, and
 yields while it holds what it has. At last it releases everything.
 
-A flood's `bound` is the growth of the broker's memory in MiB that is allowed meanwhile, compared with an idle
-broker.
+A flood's `bound` is the allowed growth of the broker's memory in MiB during the flood.
 """
 import socket
 import threading
@@ -20,7 +19,7 @@ def flood(bound):
     return mark
 
 
-# ---- what is read for those who do not take it -----------------------------------------------------------------------
+# ---- readers of streams ----------------------------------------------------------------------------------------------
 
 
 def fill_stream(broker):
@@ -64,7 +63,7 @@ def stream_readers_that_read_slowly(broker, full):
         client.close()
 
 
-# ---- what is begun and never ended -----------------------------------------------------------------------------------
+# ---- deliveries and connections that never end -----------------------------------------------------------------------
 
 
 @flood(bound=600)
@@ -117,7 +116,7 @@ def connections_that_say_nothing(broker, full):
         each.close()
 
 
-# ---- what comes and goes ---------------------------------------------------------------------------------------------
+# ---- links and messages ----------------------------------------------------------------------------------------------
 
 
 @flood(bound=60)

@@ -94,7 +94,7 @@ class Client:
             if len(self.buffer) < size or len(self.buffer) < 4:
                 got = self.socket.recv(1 << 16)
                 if not got:
-                    raise EOFError("the broker hung up")
+                    raise EOFError("the broker closed the connection")
                 self.buffer += got
                 continue
             whole, self.buffer = self.buffer[:size], self.buffer[size:]

@@ -35,7 +35,7 @@ impl PartialEq for Token {
 /// The code differs: the message names each file and the first line that differs. Or git or Python failed, or
 /// a file cannot be parsed.
 pub fn run(base: &str) -> Result<(), Failure> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().ok_or("xtask stands in the workspace")?;
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().ok_or("xtask is not in the workspace")?;
     let mut differences = Vec::new();
     for (path, status) in changed(root, base)? {
         let ending = path.rsplit('.').next().unwrap_or_default();
@@ -49,7 +49,7 @@ pub fn run(base: &str) -> Result<(), Failure> {
                 first_difference(&path, &before, &after).map_err(|error| format!("{path}: {error}"))?
             }
             'A' => Some("is new".to_owned()),
-            _ => Some("is gone, or of another kind".to_owned()),
+            _ => Some("is deleted, or of another kind".to_owned()),
         };
         differences.extend(difference.map(|what| format!("{path} {what}")));
     }

@@ -18,7 +18,7 @@ struct CrateInfo {
 fn metadata() -> Value {
     let rustc = Command::new("rustc").arg("-vV").output().expect("rustc runs");
     let version = String::from_utf8_lossy(&rustc.stdout).into_owned();
-    let host = version.lines().find_map(|l| l.strip_prefix("host: ")).expect("rustc tells its host");
+    let host = version.lines().find_map(|l| l.strip_prefix("host: ")).expect("rustc prints its host");
     // Without a network, metadata is complete only for this platform.
     let output = Command::new(env!("CARGO"))
         .args(["metadata", "--format-version", "1", "--offline", "--locked", "--filter-platform", host])
@@ -30,7 +30,7 @@ fn metadata() -> Value {
 }
 
 fn root() -> &'static Path {
-    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask stands in the workspace")
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask is in the workspace")
 }
 
 /// Returns all crates of the workspace except xtask.
@@ -43,8 +43,8 @@ fn crates(metadata: &Value) -> BTreeMap<String, CrateInfo> {
         .map(|p| {
             let name = p["name"].as_str().expect("a name").to_owned();
             let house = &p["metadata"]["house"];
-            let floor = house["floor"].as_u64().unwrap_or_else(|| panic!("{name} tells no floor"));
-            let wing = house["wing"].as_str().unwrap_or_else(|| panic!("{name} tells no wing")).to_owned();
+            let floor = house["floor"].as_u64().unwrap_or_else(|| panic!("{name} has no floor"));
+            let wing = house["wing"].as_str().unwrap_or_else(|| panic!("{name} has no wing")).to_owned();
             let normal =
                 p["dependencies"].as_array().expect("dependencies").iter().filter(|d| d["kind"].is_null());
             let uses = normal.map(|d| d["name"].as_str().expect("a name").to_owned()).collect();
@@ -124,7 +124,7 @@ fn pure_wing_is_pure() {
         .collect();
     let rules = std::fs::read_to_string(root().join("crates/amqp10/clippy.toml")).expect("the rules");
     for (name, info) in crates(&metadata).iter().filter(|(_, r)| r.wing == "pure") {
-        let start = names.iter().find(|(_, n)| *n == name).expect("the info is a package").0;
+        let start = names.iter().find(|(_, n)| *n == name).expect("the crate is a package").0;
         let (mut todo, mut seen) = (vec![*start], BTreeSet::new());
         while let Some(id) = todo.pop() {
             if !seen.insert(id) {

@@ -48,7 +48,7 @@ async fn read(url: Url, address: String, credit: u32, messages: u64) -> Outcome 
         if number % LOOK_EVERY == 0 {
             let offset = offset(&delivery.message)?;
             if offset != Some(number) {
-                return Err(format!("offset {offset:?} came, {number} was expected").into());
+                return Err(format!("offset {offset:?} was received, {number} was expected").into());
             }
         }
         delivery.accept()?;
