@@ -1,4 +1,4 @@
-//! A group from its records.
+//! Restores a group from its records.
 
 use crate::engine::entry_in;
 use crate::entry::{Base, Entry, Payload, Position, Record, Vote};
@@ -7,16 +7,17 @@ use crate::member::Member;
 use crate::store::Store;
 use std::collections::VecDeque;
 
-/// The records of a member contradict each other. Something is missing: this member must not speak to its group again.
+/// Why the records of a member are inconsistent. Something is missing, so this member must never take part in
+/// its group again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Damaged {
-    /// There are entries and no base.
+    /// There are entries but no base.
     NoBase,
-    /// There is no entry in front of the one at this index.
+    /// The entry before this index is missing.
     Gap { index: u64 },
-    /// The last entry is of a later term than the vote.
+    /// The last entry has a later term than the vote.
     VoteMissing,
-    /// Entries that were applied up to this index are missing.
+    /// Entries are missing, although they were applied up to this index.
     EntriesMissing { applied: u64 },
 }
 
@@ -27,7 +28,7 @@ impl std::fmt::Display for Damaged {
             Self::Gap { index } => write!(f, "no entry was found before the one at index {index}"),
             Self::VoteMissing => f.write_str("the vote is older than the last entry"),
             Self::EntriesMissing { applied } => {
-                write!(f, "entries are missing that were applied up to {applied}")
+                write!(f, "entries up to index {applied} were applied but are missing")
             }
         }
     }
@@ -35,16 +36,16 @@ impl std::fmt::Display for Damaged {
 
 impl std::error::Error for Damaged {}
 
-/// Takes the records of one member in the order in which they were written.
+/// Receives the records of one member in the order in which they were written.
 ///
 /// | record | effect |
 /// |---|---|
-/// | vote, or the vote of a base | replaces the one before, unless that has a later term |
-/// | entry at or below the base | none here: the owner has it in its facts |
+/// | vote, or the vote of a base | replaces the previous vote, unless that has a later term |
+/// | entry at or below the base | none: the owner has its facts already |
 /// | entry with a known index and the same term | none: a repetition |
 /// | entry with a known index and another term | voids the entries from there on |
-/// | base that was installed | voids all entries |
-/// | base of an evacuation | the entries behind it stay |
+/// | installed base | voids all entries |
+/// | base of an evacuation | entries after it are kept |
 #[derive(Debug, Default)]
 pub struct Restoring {
     vote: Vote,
@@ -53,7 +54,7 @@ pub struct Restoring {
 }
 
 impl Restoring {
-    /// Takes the next record.
+    /// Receives the next record.
     pub fn on_record(&mut self, record: Record) -> Result<(), Damaged> {
         match record {
             Record::Vote(vote) => self.on_vote(vote),
@@ -63,8 +64,9 @@ impl Restoring {
         Ok(())
     }
 
-    /// Returns the member, and the base that its owner restores itself from. Entries behind the base are handed out again as
-    /// soon as they are known to be committed. There is no base if the member was new to its group and had not got one yet.
+    /// Returns the member, and the base from which its owner restores itself. Entries after the base are
+    /// handed out again as soon as they are known to be committed. There is no base if the member was new and
+    /// had not received one yet.
     pub fn finish(self, me: Member, options: Options) -> Result<(Group, Option<Base>), Damaged> {
         let Self { mut vote, base, entries } = self;
         let (floor, members) =
