@@ -1,6 +1,7 @@
-//! Checks of the documents: what they name exists.
+//! Checks of the documents: what they name exists, and no text cites a page that is not in the repository.
 
 use std::path::Path;
+use std::process::Command;
 
 use crate::tidy::root;
 
@@ -82,6 +83,67 @@ fn check_scene(name: &str) -> Result<(), String> {
         Some(scene) => Err(format!("{page} has no scene '{scene}'")),
         None => Ok(()),
     }
+}
+
+/// Pages and folders outside the repository that texts used to cite.
+const ELSEWHERE: [&str; 5] = ["house.md", "cluster.md", "behaviour.md", "/work/", "../shared"];
+
+/// This file names them.
+const THIS_FILE: &str = "xtask/src/documents.rs";
+
+#[test]
+fn no_file_cites_what_is_not_in_the_repository() {
+    let mut found = Vec::new();
+    for file in tracked_files().iter().filter(|file| *file != THIS_FILE) {
+        // Files that are not UTF-8 are not text. A file may be deleted in the work tree, and still be tracked.
+        let Ok(text) = std::fs::read_to_string(root().join(file)) else { continue };
+        let lines = text.lines().enumerate().filter(|(_, line)| cites_elsewhere(line));
+        found.extend(lines.map(|(at, line)| format!("{file}:{}: {}", at + 1, line.trim())));
+    }
+    assert!(
+        found.is_empty(),
+        "{} lines cite what is not in the repository:\n{}",
+        found.len(),
+        found.join("\n")
+    );
+}
+
+fn cites_elsewhere(line: &str) -> bool {
+    ELSEWHERE.iter().any(|name| line.contains(name)) || cites_behaviour(line)
+}
+
+/// Returns whether the line cites a section of notes that are not in the repository, such as "behaviour B.4" or "behaviour
+/// S30": the word, and then a capital letter that does not begin a word.
+fn cites_behaviour(line: &str) -> bool {
+    line.match_indices("ehaviour ").any(|(at, word)| {
+        let mut rest = line[at + word.len()..].chars();
+        let capital = rest.next().is_some_and(|first| first.is_ascii_uppercase());
+        capital && rest.next().is_none_or(|second| !second.is_alphabetic())
+    })
+}
+
+#[test]
+fn citations_are_recognised() {
+    for line in [
+        "(behaviour B.4)",
+        "as behaviour S30 says",
+        "// Behaviour G, and",
+        "behaviour L",
+        "house.md section 4",
+    ] {
+        assert!(cites_elsewhere(line), "{line}");
+    }
+    for line in ["RabbitMQ's behaviour", "the behaviour RabbitMQ has", "(docs/compatibility.md, Publishing)"]
+    {
+        assert!(!cites_elsewhere(line), "{line}");
+    }
+}
+
+fn tracked_files() -> Vec<String> {
+    let output = Command::new("git").args(["ls-files", "-z"]).current_dir(root()).output().expect("git runs");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let names = String::from_utf8(output.stdout).expect("names are UTF-8");
+    names.split_terminator('\0').map(str::to_owned).collect()
 }
 
 fn read(file: &str) -> Result<String, String> {
