@@ -6,11 +6,12 @@
 //!
 //! ```text
 //! <!-- test: broker -->               it starts the broker, which runs until the next such block or the end of the page
+//! <!-- test: stopped -->              the broker is stopped before it
 //! <!-- test: exit 1 -->               it ends with this exit code, and not with 0
 //! <!-- test: not run, REASON -->      it is not run
 //! ```
 //!
-//! Blocks of a page share a directory. The broker listens on free ports. Pages name the usual ports: the test replaces
+//! Blocks of a page share a directory, and the lines that begin with `export`. The broker listens on free ports. Pages name the usual ports: the test replaces
 //! them in commands, and replaces the free ports in output. `make` and `curl` are scripts of the test, so that it needs no
 //! other programs than the build.
 #![forbid(unsafe_code)]
@@ -29,6 +30,11 @@ use rustix::process::{Pid, Signal, kill_process};
 #[test]
 fn the_tutorial_is_true() {
     run_page("docs/tutorial.md");
+}
+
+#[test]
+fn the_page_for_operators_is_true() {
+    run_page("docs/operations.md");
 }
 
 /// The ports that pages name, in the order in which the broker prints them.
@@ -85,6 +91,8 @@ enum How {
     Ends(i32),
     /// It starts the broker.
     Broker,
+    /// It needs a broker that is stopped.
+    Stopped,
     NotRun,
 }
 
@@ -94,6 +102,7 @@ fn run_page(page: &str) {
     let directory = Directory::new("pages");
     install(directory.path());
     let mut running: Option<Running> = None;
+    let mut exports = String::new();
     for block in blocks(&text) {
         println!("{page}, line {}", block.line);
         match block.how {
@@ -102,9 +111,16 @@ fn run_page(page: &str) {
                 running.into_iter().for_each(Running::stop);
                 running = Some(Running::start(directory.path(), &block));
             }
+            How::Stopped => {
+                running.take().into_iter().for_each(Running::stop);
+                let status = shell(directory.path(), &block.script).status().unwrap();
+                assert!(status.success(), "line {}: {}: {status}", block.line, block.script);
+            }
             How::Ends(code) => {
                 let broker = running.get_or_insert_with(|| Running::start(directory.path(), &Block::serve()));
-                broker.run(directory.path(), &block, code);
+                broker.run(directory.path(), &exports, &block, code);
+                let exported = block.script.lines().filter(|line| line.starts_with("export "));
+                exports.extend(exported.flat_map(|line| [line, "\n"]));
             }
         }
     }
@@ -148,10 +164,11 @@ impl Running {
         running
     }
 
-    fn run(&self, directory: &Path, block: &Block, code: i32) {
+    fn run(&self, directory: &Path, exports: &str, block: &Block, code: i32) {
         let free =
             |text: String, (port, free): (&u16, &u16)| text.replace(&format!(":{port}"), &format!(":{free}"));
-        let script = USUAL_PORTS.iter().zip(&self.ports).fold(block.script.clone(), free);
+        let script = format!("{exports}{}", block.script);
+        let script = USUAL_PORTS.iter().zip(&self.ports).fold(script, free);
         let mut command = shell(directory, &format!("set -euo pipefail\nexec 2>&1\n{script}"));
         command.env("SLUICE_URL", format!("amqp://guest:guest@127.0.0.1:{}", self.ports[0]));
         command.env("SLUICE_HTTP_URL", format!("http://guest:guest@127.0.0.1:{}", self.ports[1]));
@@ -270,6 +287,7 @@ fn how(comment: &str) -> How {
     let marker = marker.strip_suffix(" -->").unwrap_or_else(|| panic!("{comment} does not end with -->"));
     match (marker, marker.split_once(' ')) {
         ("broker", _) => How::Broker,
+        ("stopped", _) => How::Stopped,
         (_, Some(("exit", code))) => How::Ends(code.parse().unwrap()),
         (_, Some(("not", reason))) if reason.starts_with("run, ") => How::NotRun,
         _ => panic!("{comment} says nothing that the test knows"),
