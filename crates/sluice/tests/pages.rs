@@ -11,8 +11,8 @@
 //! <!-- test: not run, REASON -->      it is not run
 //! ```
 //!
-//! Blocks of a page share a directory, and the lines that begin with `export`. The broker listens on free ports. Pages name the usual ports: the test replaces
-//! them in commands, and replaces the free ports in output. `make` and `curl` are scripts of the test, so that it needs no
+//! Blocks of a page share a directory, and the lines that begin with `export`. The broker listens on free ports. The test
+//! replaces the ports that a page names in commands, and the free ports in output. `make` and `curl` are scripts of the test, so that it needs no
 //! other programs than the build.
 #![forbid(unsafe_code)]
 
@@ -37,7 +37,12 @@ fn the_page_for_operators_is_true() {
     run_page("docs/operations.md");
 }
 
-/// The ports that pages name, in the order in which the broker prints them.
+#[test]
+fn the_page_for_users_of_rabbitmq_is_true() {
+    run_page("docs/from-rabbitmq.md");
+}
+
+/// The ports that pages name, in the order in which the broker prints them, unless a page shows others.
 const USUAL_PORTS: [u16; 3] = [5672, 15672, 15692];
 
 /// Starts the built broker on free ports, wherever a page lets it listen.
@@ -144,7 +149,10 @@ fn install(directory: &Path) {
 /// A broker that a block has started. It is killed when dropped.
 struct Running {
     child: Child,
-    ports: [u16; 3],
+    /// The ports where it listens.
+    free: [u16; 3],
+    /// The ports that the page names instead.
+    named: [u16; 3],
 }
 
 impl Running {
@@ -154,34 +162,29 @@ impl Running {
         let mut command = shell(directory, &format!("exec {}", block.script));
         let mut child = command.stdout(Stdio::piped()).stderr(log).spawn().unwrap();
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
-        let mut running = Self { child, ports: [0; 3] };
+        let named = block.output.as_deref().and_then(ports_in).unwrap_or(USUAL_PORTS);
+        let mut running = Self { child, free: [0; 3], named };
         let mut read =
             || lines.next().unwrap_or_else(|| panic!("the broker did not start: {block:?}")).unwrap();
         let printed = [read(), read()].join("\n");
-        let ports: Vec<u16> = printed.split("127.0.0.1:").skip(1).map(leading_number).collect();
-        running.ports = ports.try_into().unwrap_or_else(|_| panic!("no three ports in {printed}"));
-        block.check(&running.with_usual_ports(&printed));
+        running.free = ports_in(&printed).unwrap_or_else(|| panic!("no three ports in {printed}"));
+        block.check(&running.with_named_ports(&printed));
         running
     }
 
     fn run(&self, directory: &Path, exports: &str, block: &Block, code: i32) {
-        let free =
-            |text: String, (port, free): (&u16, &u16)| text.replace(&format!(":{port}"), &format!(":{free}"));
-        let script = format!("{exports}{}", block.script);
-        let script = USUAL_PORTS.iter().zip(&self.ports).fold(script, free);
+        let script = replace_ports(&format!("{exports}{}", block.script), self.named, self.free);
         let mut command = shell(directory, &format!("set -euo pipefail\nexec 2>&1\n{script}"));
-        command.env("SLUICE_URL", format!("amqp://guest:guest@127.0.0.1:{}", self.ports[0]));
-        command.env("SLUICE_HTTP_URL", format!("http://guest:guest@127.0.0.1:{}", self.ports[1]));
+        command.env("SLUICE_URL", format!("amqp://guest:guest@127.0.0.1:{}", self.free[0]));
+        command.env("SLUICE_HTTP_URL", format!("http://guest:guest@127.0.0.1:{}", self.free[1]));
         let ended = command.output().unwrap();
-        let output = self.with_usual_ports(&String::from_utf8(ended.stdout).unwrap());
+        let output = self.with_named_ports(&String::from_utf8(ended.stdout).unwrap());
         assert_eq!(ended.status.code(), Some(code), "line {}: {}\n{output}", block.line, block.script);
         block.check(&output);
     }
 
-    fn with_usual_ports(&self, text: &str) -> String {
-        let usual =
-            |text: String, (port, free): (&u16, &u16)| text.replace(&format!(":{free}"), &format!(":{port}"));
-        USUAL_PORTS.iter().zip(&self.ports).fold(text.to_owned(), usual)
+    fn with_named_ports(&self, text: &str) -> String {
+        replace_ports(text, self.free, self.named)
     }
 
     /// SIGTERM, and waits for its end.
@@ -207,9 +210,17 @@ fn shell(directory: &Path, script: &str) -> Command {
     command
 }
 
-fn leading_number(text: &str) -> u16 {
-    let end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
-    text[..end].parse().unwrap()
+/// Returns the ports of three addresses in the text, if there are three.
+fn ports_in(text: &str) -> Option<[u16; 3]> {
+    let digits = |rest: &str| rest.chars().take_while(char::is_ascii_digit).collect::<String>();
+    let ports: Result<Vec<u16>, _> =
+        text.split("127.0.0.1:").skip(1).map(|rest| digits(rest).parse()).collect();
+    ports.ok()?.try_into().ok()
+}
+
+fn replace_ports(text: &str, from: [u16; 3], to: [u16; 3]) -> String {
+    let replace = |text: String, (from, to)| text.replace(&format!(":{from}"), &format!(":{to}"));
+    from.into_iter().zip(to).fold(text.to_owned(), replace)
 }
 
 impl Block {
