@@ -28,6 +28,11 @@ use broker::{Directory, PROGRAM};
 use rustix::process::{Pid, Signal, kill_process};
 
 #[test]
+fn the_readme_is_true() {
+    run_page("README.md");
+}
+
+#[test]
 fn the_tutorial_is_true() {
     run_page("docs/tutorial.md");
 }
