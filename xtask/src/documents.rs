@@ -1,4 +1,4 @@
-//! Checks of the documents: what they name exists, and no text cites a page that is not in the repository.
+//! Checks of the documents: the tests and pages that they name exist, and no text cites what is not in the repository.
 
 use std::path::Path;
 use std::process::Command;
@@ -83,6 +83,59 @@ fn check_scene(name: &str) -> Result<(), String> {
         Some(scene) => Err(format!("{page} has no scene '{scene}'")),
         None => Ok(()),
     }
+}
+
+#[test]
+fn links_between_documents_lead_somewhere() {
+    let mut wrong = Vec::new();
+    for file in tracked_files().iter().filter(|file| file.ends_with(".md")) {
+        let text = read(file).expect("a document");
+        let folder = Path::new(file).parent().expect("a folder");
+        for target in links(&text).filter(|target| !target.contains("://")) {
+            let (page, anchor) = target.split_once('#').unwrap_or((target, ""));
+            let path = if page.is_empty() { Path::new(file).to_owned() } else { folder.join(page) };
+            // A link may lead to a folder, which has no headings.
+            let has_anchor = || read(&path.to_string_lossy()).is_ok_and(|text| has_heading(&text, anchor));
+            if !root().join(&path).exists() || !anchor.is_empty() && !has_anchor() {
+                wrong.push(format!("{file}: {target}"));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "links that lead nowhere:\n{}", wrong.join("\n"));
+}
+
+/// Returns the targets of the links of a document, such as `page.md#heading` of `[words](page.md#heading)`.
+fn links(text: &str) -> impl Iterator<Item = &str> {
+    let lines = prose(text).into_iter();
+    lines.flat_map(|line| line.split("](").skip(1).filter_map(|rest| Some(rest.split_once(')')?.0)))
+}
+
+/// Returns whether the document has a heading with this anchor, as the usual renderers make it.
+fn has_heading(text: &str, anchor: &str) -> bool {
+    let headings = prose(text).into_iter().filter(|line| line.starts_with('#'));
+    headings.map(|line| line.trim_start_matches('#').trim().to_lowercase()).any(|heading| {
+        let kept = heading.chars().filter(|c| c.is_alphanumeric() || " -_".contains(*c));
+        kept.map(|c| if c == ' ' { '-' } else { c }).eq(anchor.chars())
+    })
+}
+
+/// Returns the lines of a document without those of fenced blocks.
+fn prose(text: &str) -> Vec<&str> {
+    let mut fenced = false;
+    let mut is_prose = |line: &&str| {
+        let fence = line.starts_with("```");
+        fenced ^= fence;
+        !fenced && !fence
+    };
+    text.lines().filter(|line| is_prose(line)).collect()
+}
+
+#[test]
+fn links_and_headings_are_found() {
+    let page = "# Why does `it` stop?\n[a](b.md#c) and [d](e)\n```sh\n# no heading [f](g)\n```\n";
+    assert_eq!(links(page).collect::<Vec<_>>(), ["b.md#c", "e"]);
+    assert!(has_heading(page, "why-does-it-stop"));
+    assert!(!has_heading(page, "no-heading-fg"));
 }
 
 /// Pages and folders outside the repository that texts used to cite.

@@ -12,8 +12,8 @@
 //! ```
 //!
 //! Blocks of a page share a directory, and the lines that begin with `export`. The broker listens on free ports. The test
-//! replaces the ports that a page names in commands, and the free ports in output. `make` and `curl` are scripts of the test, so that it needs no
-//! other programs than the build.
+//! replaces the ports that a page names in commands, and the free ports in output. `make` and `curl` are scripts of the
+//! test, so that it needs no other programs than the build.
 #![forbid(unsafe_code)]
 
 mod broker;
@@ -114,7 +114,6 @@ fn run_page(page: &str) {
     let mut running: Option<Running> = None;
     let mut exports = String::new();
     for block in blocks(&text) {
-        println!("{page}, line {}", block.line);
         match block.how {
             How::NotRun => {}
             How::Broker => {
