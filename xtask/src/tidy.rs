@@ -1,4 +1,4 @@
-//! Invariants of the house that can be read off the manifests and sources (house.md section 7).
+//! Checks the invariants of ARCHITECTURE.md that manifests and sources show.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
