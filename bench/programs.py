@@ -11,7 +11,7 @@ import sys
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(HERE)
-PEERS = os.environ.get("PEERS") or os.path.join(ROOT, "../shared/peers")
+PEERS = os.environ.get("PEERS", "")
 WORK = os.environ.get("BENCH_WORK") or os.path.join(ROOT, ".cache/bench")
 # A copy of the harness, because it builds and writes beside its sources.
 COPY = os.path.join(WORK, "peers")
@@ -30,7 +30,7 @@ def prepare(targets):
     """Copies and builds the harness, installs the peers among `targets`, and builds our
     programs."""
     if not os.path.exists(os.path.join(PEERS, "bench.py")):
-        sys.exit(f"bench/run: no harness at {PEERS}; $PEERS says where it is")
+        sys.exit(f"bench/run: no harness in '{PEERS}'; set $PEERS to its folder")
     os.makedirs(WORK, exist_ok=True)
     shutil.copytree(PEERS, COPY, dirs_exist_ok=True, ignore=shutil.ignore_patterns("results", "arrow.o"))
     subprocess.run(["chmod", "-R", "u+w", COPY], check=True)

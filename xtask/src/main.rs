@@ -8,6 +8,8 @@ use std::process::ExitCode;
 
 mod codegen;
 #[cfg(test)]
+mod documents;
+#[cfg(test)]
 mod imports;
 mod same_tokens;
 #[cfg(test)]

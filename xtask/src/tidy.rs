@@ -29,7 +29,7 @@ fn metadata() -> Value {
     serde_json::from_slice(&output.stdout).expect("cargo writes JSON")
 }
 
-fn root() -> &'static Path {
+pub(crate) fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask is in the workspace")
 }
 
