@@ -102,7 +102,7 @@ pub struct Message {
     flags: u8,
 }
 
-const _: () = assert!(size_of::<Message>() <= 128, "house.md section 4: an envelope is at most 128 bytes");
+const _: () = assert!(size_of::<Message>() <= 128, "a message takes at most 128 bytes beside its own");
 
 /// What two messages must have in common to get the same encoding before their bare messages: the route, and
 /// the lasting fields of the header.
