@@ -1,10 +1,10 @@
-# Thin: each target is one or two commands that can be typed by hand.
+# Each target is one or two commands that can also be typed by hand.
 .PHONY: run static test build unit interop kill alone hostile fmt lint bench bench-check soak fuzz
 
 run:
 	cargo run --release -p sluice -- serve
 
-# The program without shared libraries, in target/<host>/release: for machines and images that hold nothing else.
+# Builds the program without shared libraries, in target/<host>/release, for machines and images that have none.
 static: PROFILE = release
 static:
 	RUSTFLAGS="-C target-feature=+crt-static" \
@@ -13,7 +13,7 @@ static:
 test:
 	tests/run
 
-# Everything that the tests of make unit and make kill run, once.
+# Compiles everything that make unit and make kill run.
 build:
 	cargo test --profile ci --workspace --no-run
 
@@ -34,9 +34,9 @@ hostile:
 	cargo build --profile ci -p sluice
 	tests/hostile/run.py
 
-# More than a million seeded runs of the log, the packs and the streams on a false disk, 12,000 of shards above them, a
-# million steps of flow control, kills, damage, and floods of hostile clients: some hours. SLUICE_SEED says at which seed to
-# begin, so that a part can be run by hand and the next go on.
+# Runs for hours: more than a million seeded runs of the log, the packs and the streams on a false disk, 12,000 runs of
+# shards on top of them, a million steps of flow control, kills, damage, and floods of hostile clients. SLUICE_SEED sets
+# the first seed, so that one part can be run by hand and continued later.
 soak:
 	SLUICE_SOAK=120 cargo test --profile ci -p wal --test faults --test packs --test stream_faults --test reserve --test damage_anywhere at_random
 	SLUICE_SOAK=1000 cargo test --profile ci -p replica -- nothing_acknowledged_is_lost no_message_makes_a_member_panic
@@ -46,8 +46,9 @@ soak:
 	DAMAGE_ROUNDS=1000 cargo test --profile ci -p sluice --test damage -- --nocapture
 	cargo build --release -p sluice && tests/hostile/run.py --full
 
-# Looks for inputs that break one of fuzz/fuzz_targets: make fuzz TARGET=peers [SECONDS=3600]. Needs cargo-fuzz; without a
-# sanitizer (there is no unsafe code to watch) the stable compiler does, told to take flags of the nightly one.
+# Searches for inputs that break one of fuzz/fuzz_targets: make fuzz TARGET=peers [SECONDS=3600]. Needs cargo-fuzz.
+# Without a sanitizer (there is no unsafe code to watch) the stable compiler suffices, if it is told to accept nightly
+# flags.
 fuzz: SECONDS = 600
 fuzz:
 	$(if $(TARGET),,$(error which TARGET? $(basename $(notdir $(wildcard fuzz/fuzz_targets/*.rs)))))
@@ -62,10 +63,10 @@ lint:
 	cargo fmt --all --check
 	cargo clippy --profile ci --workspace --all-targets -- -D warnings
 
-# Every table of docs/benchmarks.md: less than two hours, 40 GB of disk, and a quiet machine.
+# Measures every table of docs/benchmarks.md. Needs less than two hours, 40 GB of disk, and a quiet machine.
 bench:
 	bench/run
 
-# Instructions, allocations and bytes of each step of a message's walk, against bench/micro/table.toml.
+# Compares instructions, allocations and bytes of each step of a message's way with bench/micro/table.toml.
 bench-check:
 	bench/micro/check

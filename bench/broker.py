@@ -1,4 +1,4 @@
-"""A broker of ours for one measurement, and what it used."""
+"""A Sluice broker for one measurement, and the resources that it used."""
 import base64
 import http.client
 import json
@@ -14,14 +14,15 @@ import time
 from programs import WORK, built, harness
 
 LOGIN = "Basic " + base64.b64encode(b"guest:guest").decode()
-# Requests under way: the log writes what comes together with one sync.
+# The number of concurrent requests: the log writes requests that arrive together with one sync.
 CONNECTIONS = 32
 
 
 def metered(broker, work):
-    """What `work` returns, and the harness's meter of it: seconds (`wall`), the broker's seconds of CPU (`cpu`) and most MiB
-    of memory (`peak_rss`), and as `load` the cores that the host took and those that others used: neither the broker, nor
-    this process, nor children of it that have ended."""
+    """Returns the result of `work`, and the harness's meter of it. The meter has seconds
+    (`wall`), the broker's CPU seconds (`cpu`) and its highest memory in MiB (`peak_rss`). Its
+    `load` has the cores that the host took and those that other processes used. Others are all
+    but the broker, this process, and its children that have ended."""
     own = own_cpu()
     with harness().Meter(broker) as meter:
         result = work()
@@ -36,7 +37,8 @@ def own_cpu():
 
 
 class Broker:
-    """On ports of its own, and on the directory `data` or an empty one that is gone with it."""
+    """A broker on its own ports. It uses the directory `data`, or a temporary directory that is
+    deleted with it."""
 
     def __init__(self, *sets, data=None, preload=None):
         self.own = None if data else tempfile.TemporaryDirectory(dir=WORK)
@@ -71,7 +73,7 @@ class Broker:
         self.process.wait()
 
     def root_pid(self):
-        """What the harness asks of a broker."""
+        """The process that the harness measures."""
         return self.process.pid
 
     def rss_mib(self):
@@ -82,7 +84,7 @@ class Broker:
         return metered(self, work)
 
     def verb(self, *words, wait=True):
-        """One of our own commands."""
+        """Runs one verb of `sluice`."""
         env = {**os.environ, "SLUICE_URL": self.amqp, "SLUICE_HTTP_URL": f"http://guest:guest@{self.place}"}
         command = [built("sluice"), *map(str, words)]
         if not wait:
@@ -90,7 +92,7 @@ class Broker:
         return subprocess.run(command, env=env, stdout=subprocess.DEVNULL, check=True)
 
     def ask(self, method, path, body=None, connection=None):
-        """One request to the management API."""
+        """Sends one request to the management API."""
         connection = connection or http.client.HTTPConnection(self.place)
         headers = {"Authorization": LOGIN, "Content-Type": "application/json"}
         connection.request(method, path, None if body is None else json.dumps(body), headers)
@@ -101,7 +103,7 @@ class Broker:
         return octets
 
     def ask_all(self, requests):
-        """All requests, in any order, some at a time."""
+        """Sends all requests, in any order, several at a time."""
         todo, errors = queue.SimpleQueue(), []
         for request in requests:
             todo.put(request)
@@ -113,7 +115,7 @@ class Broker:
                     self.ask(*todo.get_nowait(), connection=connection)
             except queue.Empty:
                 pass
-            except Exception as error:  # told by whoever waits for the work
+            except Exception as error:  # raised again after all threads have ended
                 errors.append(error)
 
         threads = [threading.Thread(target=work) for _ in range(CONNECTIONS)]

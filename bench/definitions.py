@@ -1,7 +1,8 @@
-"""What definitions cost: declares queues, lists them, binds all of them to one exchange, deletes them.
+"""The cost of definitions: declares queues, lists them, binds all of them to one exchange, and
+deletes them.
 
-Over the management API, so that every part of the broker has its share. Bindings have a key each and lead to one queue
-each, which is the dear case.
+It uses the management API, so that every part of the broker is included. Each binding has its
+own key and leads to its own queue, which is the most expensive case.
 """
 import json
 
@@ -9,7 +10,7 @@ from broker import Broker
 from tables import cell, load, table
 
 COUNT = 100_000
-# The exchange's type, and whether the steps that it has nothing to do with are measured too.
+# The exchange's type, and whether to measure also the steps that do not involve the exchange.
 KINDS = {"direct": True, "fanout": False}
 
 
@@ -65,7 +66,7 @@ def page(results):
         for step in ("declare queues", "use each once (purge)", "list all queues", "list one page of 100",
                      "bind each to one exchange", "bind each again", "delete queues with their bindings"):
             figures = [cell(*where, step, figure) for figure in ("cpu_s", "cpu_us_each", "wall_s", "bytes_each")]
-            # Declaring is the same with either exchange.
+            # Declaring costs the same with either exchange.
             if figures[0] != "-" and (key == "direct" or step != "declare queues"):
                 rows.append([step if "bind" not in step else f"{step}, {key}", *figures, load(*where)])
     return table(["step", "CPU s", "us of CPU each", "seconds", "memory each, B", "other load, cores"], rows)

@@ -1,6 +1,6 @@
-"""A fast queue beside a slow one, on one session: workloads f and g of the neutral harness (two senders; one sender and
-one receiver), with a neighbour that is as fast, or that is synced (x-fsync) on a disk whose every sync takes 5 ms longer.
-"""
+"""A fast queue and a slow one on the same session: workloads f and g of the neutral harness (two
+senders; one sender and one receiver). The neighbour is as fast, or it is synced (x-fsync) on a disk
+whose every sync takes 5 ms longer."""
 import functools
 import json
 import os
@@ -12,7 +12,8 @@ from tables import cell, load, median, table
 
 SECONDS = 3
 WORKLOADS = {"f": "two senders", "g": "receiver and sender"}
-# Title, and the queue that the other link uses. Without a neighbour the harness's client does nothing.
+# Title, and the queue that the other link uses. Without a neighbour, the harness's client does
+# nothing.
 NEIGHBOURS = {"none": ("none", []), "alike": ("as fast", ["other"]), "synced": ("synced, 5 ms", ["slow"])}
 CLIENTS = {"ours": ("none", "alike", "synced"), "go": ("alike", "synced")}
 # More than the client receives, so that its queue stays full.
@@ -58,7 +59,7 @@ def beside(work, neighbour, client):
             raise RuntimeError(f"the receiver has emptied its queue of {preload:,}")
         return {"fast_rate": round(fast / seconds), "neighbour_rate": round(slow / seconds) if neighbour else None,
                 "broker_cpu_s_per_million": round(meter.cpu / max(1, fast + slow) * 1e6, 2),
-                # Of this stretch: filling the queue took far longer.
+                # The load of this measurement only: filling the queue took much longer.
                 "client_cores": round(said["cpu_s"] / seconds, 2), **meter.load}
     return run
 

@@ -1,4 +1,5 @@
-"""The programs that measure and are measured: our own, the neutral harness, and the peers that it installs."""
+"""The programs that measure and the programs that are measured: our own, the neutral harness,
+and the peers that it installs."""
 import functools
 import glob
 import importlib.util
@@ -10,14 +11,14 @@ import sys
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(HERE)
-PEERS = os.environ.get("PEERS") or os.path.join(ROOT, "../shared/peers")
+PEERS = os.environ.get("PEERS", "")
 WORK = os.environ.get("BENCH_WORK") or os.path.join(ROOT, ".cache/bench")
-# The harness's copy: it builds and writes beside its sources.
+# A copy of the harness, because it builds and writes beside its sources.
 COPY = os.path.join(WORK, "peers")
 PEERS_DIR = os.environ.setdefault("PEERS_DIR", os.path.join(WORK, "peers-data"))
 
 OURS = ("sluice", "floor", "relay", "fill", "replay", "session")
-# Target: what is there once it is installed, and what installs it.
+# Target: the file that exists once it is installed, and the command that installs it.
 INSTALLED = {
     "rabbitmq-4.3": ("forky/.ready", ("./setup-rabbitmq.sh", "forky")),
     "rabbitmq-4.0": ("trixie/.ready", ("./setup-rabbitmq.sh", "trixie")),
@@ -26,9 +27,10 @@ INSTALLED = {
 
 
 def prepare(targets):
-    """Copies and builds the harness, installs the peers among `targets`, builds our programs."""
+    """Copies and builds the harness, installs the peers among `targets`, and builds our
+    programs."""
     if not os.path.exists(os.path.join(PEERS, "bench.py")):
-        sys.exit(f"bench/run: no harness at {PEERS}; $PEERS says where it is")
+        sys.exit(f"bench/run: no harness in '{PEERS}'; set $PEERS to its folder")
     os.makedirs(WORK, exist_ok=True)
     shutil.copytree(PEERS, COPY, dirs_exist_ok=True, ignore=shutil.ignore_patterns("results", "arrow.o"))
     subprocess.run(["chmod", "-R", "u+w", COPY], check=True)
@@ -43,7 +45,7 @@ def prepare(targets):
 
 @functools.cache
 def harness():
-    """The harness's bench.py."""
+    """Returns the harness's module bench.py."""
     spec = importlib.util.spec_from_file_location("bench", os.path.join(COPY, "bench.py"))
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)

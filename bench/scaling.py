@@ -1,7 +1,9 @@
-"""What more of the same costs: publisher-queue-consumer triples, and bindings of an exchange.
+"""The cost of more of the same: triples of publisher, queue and consumer, and bindings of an
+exchange.
 
-Durable messages of 12 bytes, credit 200, by `sluice bench` on the same machine. Bindings lead from one exchange to one
-queue, with a key each; a link publishes to one of the keys.
+Durable messages of 12 bytes, credit 200, sent by `sluice bench` on the same machine. The
+bindings lead from one exchange to one queue, each with its own key. A link publishes to one of
+the keys.
 """
 import json
 import subprocess
@@ -29,7 +31,7 @@ def publish(broker, *words):
     result = json.loads(out.splitlines()[-1])
     if not result["complete"]:
         raise RuntimeError(f"incomplete: {result}")
-    # Of this stretch: binding 100,000 keys took far longer.
+    # The load of this measurement only: binding 100,000 keys took much longer.
     return {"rate": round(result["messages_per_s"]), **meter.load,
             "broker_cpu_s_per_million": round(meter.cpu / result["received"] * 1e6, 2)}
 
@@ -44,7 +46,7 @@ def triples(n):
 def bindings(kind, n):
     def run(scale):
         with Broker() as broker:
-            # What the pattern fan-out calls its first queue.
+            # The pattern fan-out calls its first queue so.
             broker.ask("PUT", "/api/queues/%2F/q-1", {"durable": True})
             broker.ask("PUT", "/api/exchanges/%2F/x", {"type": kind})
             broker.ask_all(("POST", "/api/bindings/%2F/e/x/q/q-1", {"routing_key": f"key.{i}"})

@@ -1,4 +1,4 @@
-/* Preloaded into a broker, makes each sync take SLOW_SYNC_MS milliseconds longer (5 if unset): a consumer's disk.
+/* Preloaded into a broker, makes each sync take SLOW_SYNC_MS milliseconds longer (5 if unset), as on a consumer-grade disk.
  *
  *   cc -O2 -shared -fPIC -o slow_sync.so bench/slow_sync.c -ldl
  *   LD_PRELOAD=./slow_sync.so sluice serve ...

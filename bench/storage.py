@@ -1,6 +1,5 @@
-"""What a backlog costs: memory, disk and time, with messages of 100 bytes in durable classic queues, and what it costs to
-read a stream of 2 GiB again. Needs about 40 GB below $BENCH_WORK.
-"""
+"""The cost of a backlog in memory, disk and time, with messages of 100 bytes in durable classic
+queues; and the cost of reading a stream of 2 GiB again. Needs about 40 GB below $BENCH_WORK."""
 import os
 import shutil
 import signal
@@ -57,7 +56,7 @@ def replay(broker, stream, consumers, credit, count):
 
 
 def disk():
-    """MiB that the data directory takes."""
+    """The size of the data directory, in MiB."""
     total = 0
     for folder, _, names in os.walk(DATA):
         for name in names:
@@ -69,7 +68,7 @@ def disk():
 
 
 def settled_disk():
-    """The same, when nothing changes any more."""
+    """The same, once it no longer changes."""
     last, since = disk(), time.monotonic()
     while time.monotonic() - since < 3:
         time.sleep(0.2)
@@ -149,7 +148,7 @@ def end(scale):
 
 
 def start(broker, what, queue):
-    """A start on what is there, and the first delivery."""
+    """Measures a start with existing data, and the first delivery."""
     time.sleep(1)
     rows = [(f"{what}: seconds from exec to listening", round(broker.listening_s, 2), "below 2"),
             ("memory after the start, MiB", round(broker.rss_mib(), 1), "below 200")]
@@ -178,7 +177,7 @@ def many(scale):
     title = f"{queues:,} queues of {messages:,}, "
     with Broker(data=DATA) as broker:
         rows = start(broker, title + "stopped cleanly", "q-7777")
-    # Killed by the end of the block.
+    # The end of the block has killed the broker.
     with Broker(data=DATA) as broker:
         return rows + start(broker, title + "killed", "q-3333")
 
@@ -195,7 +194,8 @@ def streams(scale):
         broker.stop()
     alone = None
     for consumers, credit in (1, 200), (5, 200), (1, 100_000), (5, 100_000):
-        # Each on a process of its own: what one has left in the allocator is not the next one's.
+        # Each in its own process: memory that one run leaves in the allocator must not affect the
+        # next.
         with Broker(data=DATA) as broker:
             time.sleep(1)
             before = broker.rss_mib()

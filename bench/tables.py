@@ -1,4 +1,4 @@
-"""The tables of docs/benchmarks.md, from what bench/run has found."""
+"""Makes the tables of docs/benchmarks.md from the results of bench/run."""
 import os
 import re
 import statistics
@@ -10,8 +10,8 @@ MARK = " (disturbed)"
 
 
 def write(root, titles, results, parts):
-    """Replaces what stands between the marks. `titles` are those of the workloads that targets have in common; a part has
-    its place, its results, and a function that makes its tables."""
+    """Replaces the text between the marks. `titles` are those of the workloads that targets
+    share. A part has its own place, its results, and a function that makes its tables."""
     path = os.path.join(root, "docs/benchmarks.md")
     with open(path) as f:
         text = f.read()
@@ -38,8 +38,8 @@ def good_runs(results, target, key):
 
 
 def disturbance(run, quiet_cores, quiet_host_cores):
-    """What others and the host took, of what is still quiet: above 1, the run is disturbed. Where no limit is given for the
-    host, it does not count."""
+    """Returns the load by others and by the host, relative to the limit for a quiet machine.
+    Above 1, the run is disturbed. If there is no limit for the host, its load does not count."""
     others, stolen = (run.get(name, float("inf")) for name in ("other_cores", "stolen_cores"))
     return max(others / quiet_cores, 0 if quiet_host_cores is None else stolen / quiet_host_cores)
 
@@ -74,7 +74,7 @@ def number(v):
 
 
 def cell(*where):
-    """Median, and the range if there is one."""
+    """The median, and the range if values differ."""
     found = values(*where)
     if not found:
         return "-"
@@ -83,7 +83,8 @@ def cell(*where):
 
 
 def load(results, target, key):
-    """The most that others used in any run that counts, and that the host took, where that counts."""
+    """The highest load by others in any counted run, and the highest by the host where that
+    counts."""
     found = values(results, target, key, "other_cores")
     if not found:
         return "-"
@@ -105,11 +106,12 @@ def table(header, rows):
 # ---- the parts -------------------------------------------------------------
 
 def setting(results):
-    """The machines, commits and commands of all that is shown: more than one if workloads were measured apart."""
+    """The machines, commits and commands of all results. There are several if workloads were
+    measured separately."""
     seen = {}
     for data in results.values():
         for key, workload in data["workloads"].items():
-            # Those that there are: a command may have been interrupted.
+            # The number of existing runs: a command may have been interrupted.
             m, runs = workload["machine"], len(workload["runs"])
             line = (f"{m['date']}, commit {m['commit']}, {m['rustc']}; {m['cpu']}, {m['cores']} cores, "
                     f"{m['memory_gib']} GiB, Linux {m['kernel']}; {runs} {'run' if runs == 1 else 'runs each'}, "
@@ -126,7 +128,7 @@ def setting(results):
 
 
 def part(results, name, page):
-    """A part that has its own place tells its setting there."""
+    """Returns the tables of a part, after its own setting."""
     if not results[name]["workloads"]:
         return NOT_YET.capitalize() + ".\n"
     return setting({name: results[name]}) + "\n" + page(results)
@@ -163,7 +165,7 @@ def goals(results):
         return ratio(of("j", "latency_ms", p), of("j", "latency_ms", p, target=NONE))
 
     def quiet(p, goal):
-        """Of the runs that nothing disturbed, if there are any."""
+        """The goal for the runs that nothing disturbed, if there are any."""
         runs = good_runs(results, OURS, "j")
         still = [r for r in runs if not is_disturbed(r, results[OURS]["workloads"]["j"]["machine"])]
         us = statistics.median([r["latency_ms"][p] * 1e3 for r in still]) if still else None

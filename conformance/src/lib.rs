@@ -1,5 +1,5 @@
-//! Transcript pages: what clients send and what the broker must answer, frame by frame, executed against real
-//! shards without sockets, in milliseconds. `pages/README.md` explains the language.
+//! Transcript pages: the frames that clients send, and the frames that the broker must answer. They are
+//! executed in milliseconds, against real shards without sockets. `pages/README.md` explains the language.
 #![forbid(unsafe_code)]
 
 mod page;

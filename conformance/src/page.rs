@@ -1,4 +1,4 @@
-//! A page: prose with fenced transcripts. Every `##` heading is a scene in a world of its own; transcripts
+//! Plays a page: prose with fenced transcripts. Every `##` heading is a scene with its own world. Transcripts
 //! before the first heading are played at the start of every scene.
 
 use std::net::SocketAddr;
@@ -12,23 +12,23 @@ use crate::send;
 use crate::text::{self, Names, Parsed, Token};
 use crate::world::{self, Setup, World};
 
-/// A scene that did not go as it is written.
+/// A scene whose result differs from its page.
 #[derive(Debug)]
 pub struct Failure {
     pub scene: String,
-    /// The transcript with `-` what was expected and `+` what came.
+    /// The transcript: `-` marks what was expected, `+` what was received.
     pub transcript: String,
 }
 
-/// Plays a page, each scene on one shard and again on two. Returns how many scenes it has.
+/// Plays a page: each scene on one shard, and again on two. Returns the number of scenes.
 ///
 /// # Errors
-/// The scenes that differ from what is written.
+/// The scenes that differ from the page.
 pub fn check(page: &str) -> Result<usize, Vec<Failure>> {
     let (prelude, scenes) = scenes(page);
     let mut failures = Vec::new();
     for (name, lines) in &scenes {
-        // What a scene says of settings, users and clients comes before everything.
+        // Settings, users and clients of a scene are set up before everything else.
         let (setup, lines): (Vec<_>, Vec<_>) = lines.iter().cloned().partition(|l| is_setup(l));
         for shards in [1, 2] {
             let mut stage = Stage { setup: Some(Setup { shards, ..Setup::default() }), ..Stage::default() };
@@ -73,9 +73,9 @@ fn is_setup(line: &str) -> bool {
 enum Line<'a> {
     /// `A> frame`: a client sends it.
     Send(&'a str, &'a str),
-    /// `A~ frame`: sends it, and what is answered is not of interest unless it is an error.
+    /// `A~ frame`: a client sends it. Answers are ignored unless they are errors.
     Quiet(&'a str, &'a str),
-    /// `A< frame`: what comes.
+    /// `A< frame`: the frame that a client must receive.
     Expect(&'a str, &'a str),
     Step(&'a str),
 }
@@ -97,7 +97,7 @@ impl<'a> Line<'a> {
     }
 }
 
-/// How a client connects when it is not told each step.
+/// How a client connects if the page does not say each step.
 struct Options {
     user: String,
     shard: usize,
@@ -159,7 +159,7 @@ impl Stage {
         self.world.get_or_insert_with(|| World::new(setup.take().unwrap_or_default()))
     }
 
-    /// What has come and is not in the page.
+    /// Reports frames that were received but are not in the page.
     fn nothing_left(&mut self) {
         let Some(world) = &mut self.world else { return };
         world.settle();
@@ -231,7 +231,7 @@ impl Stage {
         self.world().connect(who, shard, peer);
     }
 
-    /// SASL, OPEN and BEGIN on channel 0.
+    /// Sends SASL, OPEN and BEGIN on channel 0.
     fn log_in(&mut self, who: &str) -> Parsed<()> {
         let (user, open) = match self.clients.get(who) {
             Some(options) => (options.user.clone(), options.open.clone()),
@@ -326,7 +326,7 @@ impl Stage {
                 self.world().force_close(who, "told to");
                 Ok(())
             }
-            // What came so far is not of interest.
+            // Ignore the frames received so far.
             ("forget", _) => {
                 self.world().settle();
                 self.world().clients.values_mut().for_each(|c| c.seen.clear());
@@ -365,8 +365,8 @@ impl Stage {
         })
     }
 
-    /// `queue name ready=1 unsettled=0 consumers=0`, `queue name first=0 next=9 segments=1` of a stream, or
-    /// `queue name gone`.
+    /// Checks a queue: `queue name ready=1 unsettled=0 consumers=1`, for a stream `queue name first=0 next=9
+    /// segments=1`, or `queue name gone`.
     fn look(&mut self, name: &str, tokens: &[Token]) -> Parsed<()> {
         let found = self.world().queue(name)?;
         let kept = found.as_ref().and_then(|report| report.stream.clone()).unwrap_or_default();
@@ -395,7 +395,7 @@ impl Stage {
     }
 }
 
-/// Settings of the world: only before anything has happened.
+/// Applies a setting of the world. Settings must precede everything else.
 fn configure(setup: &mut Setup, step: &str, rest: &str) -> Parsed<bool> {
     match step {
         "shards" => setup.shards = rest.trim().parse().map_err(|_| "shards 2")?,
@@ -438,7 +438,7 @@ fn configure(setup: &mut Setup, step: &str, rest: &str) -> Parsed<bool> {
     Ok(true)
 }
 
-/// Arguments of declarations are strings where a page has words.
+/// In arguments of declarations, words become strings.
 fn strings(value: Value) -> Value {
     match value {
         Value::Symbol(word) => Value::String(word.to_string()),
@@ -453,7 +453,7 @@ fn words(line: &str, names: &Names) -> Parsed<(String, Vec<Token>)> {
     Ok((name.to_owned(), tokens))
 }
 
-/// `times=n` repeats a frame.
+/// Removes `times=n`, which repeats a frame.
 fn times(tokens: Vec<Token>) -> (u64, Vec<Token>) {
     let (times, tokens): (Vec<_>, Vec<_>) = tokens.into_iter().partition(|t| t.key == "times");
     (times.first().and_then(|t| t.value.as_u64()).unwrap_or(1), tokens)

@@ -1,4 +1,4 @@
-//! What the broker sends, in the words of a page.
+//! Describes the broker's frames in the notation of a page.
 
 use amqp10::frame::{self, FrameKind, HEADER_SIZE};
 use amqp10::sections::{self, BodyKind};
@@ -11,7 +11,7 @@ use bytes::Bytes;
 use crate::text::Token;
 use crate::track::Track;
 
-/// One frame: its name and what is in it.
+/// One received frame: its name and its tokens.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Seen {
     pub name: String,
@@ -26,19 +26,19 @@ impl Words {
         self.0.push(Token { key: key.into(), value: value.into(), essential });
     }
 
-    /// Must be mentioned.
+    /// Adds a token that a page must mention.
     fn must(&mut self, key: &str, value: impl Into<Value>) {
         self.put(key, value, true);
     }
 
-    /// Must be mentioned if it is true.
+    /// Adds a token, if it is true, that a page must mention.
     fn flag(&mut self, key: &str, on: bool) {
         if on {
             self.must(key, true);
         }
     }
 
-    /// May be mentioned.
+    /// Adds a token that a page may mention.
     fn may(&mut self, key: &str, value: impl Into<Value>) {
         self.put(key, value, false);
     }
@@ -57,16 +57,17 @@ impl Words {
     }
 }
 
-/// Whatever rejects a message or ends a link, on any page, gives a reason that names what it is about: in quotes, as an
-/// address or as a number. What ends a session or a connection may be about that one alone.
-fn errors_name_what_they_are_about(error: Option<&AmqpError>) {
+/// On every page, an error that rejects a message or ends a link must name its subject in its description: in
+/// quotes, as an address or as a number. An error that ends a session or a connection may be about that
+/// alone.
+fn errors_name_their_subject(error: Option<&AmqpError>) {
     let Some(error) = error else { return };
     let reason = error.description.as_deref().unwrap_or_default();
     let names = reason.contains(['\'', '/']) || reason.contains(|c: char| c.is_ascii_digit());
     assert!(names, "an error that names nothing: {error:?}");
 }
 
-/// Takes one frame off the front of what has come.
+/// Removes the first frame from the input and describes it.
 pub fn take(input: &mut Vec<u8>, track: &mut Track) -> Option<Seen> {
     let start = *input.first_chunk::<HEADER_SIZE>()?;
     if start.starts_with(b"AMQP") {
@@ -165,7 +166,7 @@ fn amqp(performative: Performative<'_>, payload: &[u8], channel: u16, track: &mu
                 Some(DeliveryState::Released) => words.must("released", true),
                 Some(DeliveryState::Rejected(error)) => {
                     words.must("rejected", true);
-                    errors_name_what_they_are_about(error.as_ref());
+                    errors_name_their_subject(error.as_ref());
                     words.error(error);
                 }
                 Some(DeliveryState::Modified(modified)) => {
@@ -179,7 +180,7 @@ fn amqp(performative: Performative<'_>, payload: &[u8], channel: u16, track: &mu
         Performative::Detach(detach) => {
             words.must("h", detach.handle);
             words.may("closed", detach.closed);
-            errors_name_what_they_are_about(detach.error.as_ref());
+            errors_name_their_subject(detach.error.as_ref());
             words.error(detach.error);
         }
         Performative::End(end) => words.error(end.error),
@@ -235,7 +236,7 @@ fn attach(attach: Attach, words: &mut Words) {
     }
     match attach.target {
         Some(TargetArchetype::Target(target)) => {
-            // The anonymous terminus is a target without address, a refusal is no target.
+            // The anonymous terminus is a target without an address; a refused link has no target.
             words.put("target", target.address.unwrap_or("".into()), !sending);
             words.maybe("node", target.dynamic_node_properties, false);
             if target.dynamic {

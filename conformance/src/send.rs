@@ -1,4 +1,4 @@
-//! What a client of a page sends: one line, one frame.
+//! Encodes the frames that a client of a page sends: one line, one frame.
 
 use amqp10::frame::{AMQP_HEADER, SASL_HEADER};
 use amqp10::sasl::Secret;
@@ -13,7 +13,7 @@ use bytes::{Bytes, BytesMut};
 use crate::text::{Parsed, Token};
 use crate::track::Track;
 
-/// The tokens of a line, to be used up.
+/// The tokens of a line. Each is removed when it is used.
 struct Fields(Vec<Token>);
 
 impl Fields {
@@ -56,7 +56,7 @@ impl Fields {
     }
 }
 
-/// The bytes of one line.
+/// Returns the bytes of one line.
 pub fn frame(line: &str, track: &mut Track, tokens: Vec<Token>) -> Parsed<Bytes> {
     let mut f = Fields(tokens);
     let mut out = BytesMut::new();
@@ -275,7 +275,7 @@ fn transfer(f: &mut Fields, channel: u16, track: &mut Track, out: &mut BytesMut)
     Ok(())
 }
 
-/// The sections in the order of the line, right or wrong.
+/// Encodes the sections in the order of the line, whether that is valid or not.
 fn message(f: &mut Fields, out: &mut BytesMut) -> Parsed<()> {
     let mut rest = Vec::new();
     for token in std::mem::take(&mut f.0) {

@@ -1,12 +1,12 @@
-//! What a world keeps: the real log and the real streams, each on a false disk of its own, and no threads. What they are
-//! asked for is done in one round and answered at once.
+//! The storage of a world: the real log and the real streams, each on its own false disk, without threads.
+//! All their jobs are done in one round and answered at once.
 
 use node::facts::Restored;
 use node::shard::Shard;
 use wal::testing::{Crash, FalseDisk};
 use wal::{ChunkJob, ChunksRead, Handover, Log, Options, StreamJob, StreamReader, Streams};
 
-/// The disks, and what runs on them while the process lives.
+/// The disks, and the components that use them while the process runs.
 pub struct Storage {
     log_disk: FalseDisk,
     stream_disk: FalseDisk,
@@ -27,7 +27,7 @@ impl Storage {
         Self { log_disk: FalseDisk::new(1), stream_disk: FalseDisk::new(2), running: None }
     }
 
-    /// Recovers what is there.
+    /// Recovers the stored state.
     pub fn start(&mut self) -> Restored {
         let mut restored = Restored::default();
         let options = Options { file_bytes: 1 << 20, seed: Some(1), ..Options::default() };
@@ -50,14 +50,14 @@ impl Storage {
         restored
     }
 
-    /// The process is killed: what it had handed over is lost, what it had written is there.
+    /// Kills the process. Data that was only handed over is lost; data that was written remains.
     pub fn crash(&mut self) {
         self.running = None;
         self.log_disk = self.log_disk.crash(Crash::Process);
         self.stream_disk = self.stream_disk.crash(Crash::Process);
     }
 
-    /// Takes what a shard hands over behind a turn.
+    /// Takes the jobs that a shard hands over after a turn.
     pub fn take(&mut self, shard: &mut Shard) {
         let Some(running) = &mut self.running else { return };
         running.to_log.extend(shard.poll_handover());
@@ -65,8 +65,8 @@ impl Storage {
         running.to_reader.extend(shard.poll_chunk_jobs());
     }
 
-    /// Does all of it, and answers; false if there was nothing. To be called when everything was written to the
-    /// clients: an answer is handled in front of a turn.
+    /// Does all jobs, and answers the shards. Returns false if there were none. Call it after all output was
+    /// written to the clients: answers are handled before a turn.
     pub fn answer(&mut self, shards: &mut [Shard]) -> bool {
         let Some(running) = &mut self.running else { return false };
         let moved =

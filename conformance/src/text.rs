@@ -1,34 +1,35 @@
-//! The words of a page: `key=value` tokens and literals of AMQP values, read, written and compared.
+//! The notation of a page: `key=value` tokens and literals of AMQP values. They are parsed, printed and
+//! compared.
 //!
 //! ```text
 //!   token    key | key=literal | key(token ...)            a bare key is true; key(...) is a map of symbols
 //!   literal  word "string" b"octets" 12 12u 12ul 12i 12ub 12t 1.5 null true [a, b] array[a, b] {key: value}
 //!            @descriptor literal | @0x120 literal | @descriptor(token ...)                 a described value
-//!            "x"*1000 repeats; $name remembers a word and stands for it afterwards
+//!            "x"*1000 repeats; $name stores a value at its first use, and stands for it afterwards
 //! ```
 //!
-//! In what is expected, a word also stands for a string, `*` at its end for any rest, a number without suffix for
-//! any type of number, and a map may leave keys out; `absent` is a key that must not be there.
+//! In an expected frame, a word also matches a string. A `*` at its end matches any rest. A number without a
+//! suffix matches any numeric type. A map may omit keys; the value `absent` requires that a key is missing.
 
 use std::collections::BTreeMap;
 
 use amqp10::{Array, Described, Map, Symbol, Value};
 use bytes::Bytes;
 
-/// What `$name` stands for.
+/// The values that `$name` stands for.
 pub type Names = BTreeMap<String, Value>;
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Token {
     pub key: String,
     pub value: Value,
-    /// Seen on the wire: whoever expects the frame must mention it.
+    /// For a received token: an expected frame must mention it.
     pub essential: bool,
 }
 
 pub type Parsed<T> = Result<T, String>;
 
-/// Reads a line of tokens.
+/// Parses a line of tokens.
 pub fn tokens(line: &str) -> Parsed<Vec<Token>> {
     let mut text = Text(line);
     let all = text.tokens()?;
@@ -75,7 +76,7 @@ impl<'a> Text<'a> {
         }
     }
 
-    /// The map in `name(...)`.
+    /// Parses the map in `name(...)`.
     fn symbols(&mut self, name: &str) -> Parsed<Value> {
         let inner = self.tokens()?;
         if !self.take(")") {
@@ -180,7 +181,7 @@ impl<'a> Text<'a> {
 }
 
 fn word(word: &str) -> Parsed<Value> {
-    let bad = || format!("'{word}' is no literal");
+    let bad = || format!("'{word}' is not a literal");
     Ok(match word {
         "null" => Value::Null,
         "true" => Value::Boolean(true),
@@ -207,7 +208,7 @@ fn word(word: &str) -> Parsed<Value> {
     })
 }
 
-/// Writes a value as a page would.
+/// Prints a value in the notation of a page.
 pub fn show(value: &Value) -> String {
     let list = |items: &[Value]| items.iter().map(show).collect::<Vec<_>>().join(", ");
     let number = |n: &dyn std::fmt::Display, suffix: &str| format!("{n}{suffix}");
@@ -246,7 +247,7 @@ pub fn show(value: &Value) -> String {
     }
 }
 
-/// Writes tokens as a page would.
+/// Prints tokens in the notation of a page.
 pub fn show_tokens(tokens: &[Token]) -> String {
     let one = |t: &Token| match &t.value {
         Value::Boolean(true) => t.key.clone(),
@@ -255,7 +256,7 @@ pub fn show_tokens(tokens: &[Token]) -> String {
     tokens.iter().map(one).collect::<Vec<_>>().join(" ")
 }
 
-/// Puts in what the names stand for.
+/// Replaces names by their values.
 pub fn substitute(value: &mut Value, names: &Names) {
     match value {
         Value::Symbol(name) if name.starts_with('$') => {
@@ -269,7 +270,8 @@ pub fn substitute(value: &mut Value, names: &Names) {
     }
 }
 
-/// Whether what came is what was expected. Words that begin with `$` are learned.
+/// Returns true if the actual value matches the expected one. A word that begins with `$` stores its value at
+/// its first use.
 pub fn matches(expected: &Value, actual: &Value, names: &mut Names) -> bool {
     match (expected, actual) {
         (Value::Symbol(name), _) if name.starts_with('$') => match names.get(name.as_str()).cloned() {
@@ -311,8 +313,7 @@ fn same_text(expected: &Value, actual: &Value) -> bool {
     }
 }
 
-/// Whether a frame is the one expected: every token that is mentioned is there, and every essential one is
-/// mentioned.
+/// Returns true if a frame matches: every mentioned token is present, and every essential one is mentioned.
 pub fn tokens_match(expected: &[Token], actual: &[Token], names: &mut Names) -> bool {
     let learned = names.clone();
     let mentioned = expected.iter().all(|e| {
@@ -334,7 +335,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_is_what_was_read() {
+    fn printing_inverts_parsing() {
         let line = r#"transfer h=0 settled props={to: "/queues/q", n: 5u} body="hi" list=[1, a, null] f=@a:b {x: 1.5} g=@0x120 "t""#;
         assert_eq!(show_tokens(&tokens(line).unwrap()), line);
         assert_eq!(

@@ -1,25 +1,25 @@
-//! The little that a client of a page keeps in mind, so that a page need not number everything.
+//! The state that a client of a page tracks, so that a page need not give every number.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// One session as the client counts it.
+/// The counters of one session on the client's side.
 #[derive(Debug, Default)]
 pub struct SessionTrack {
     pub next_outgoing_id: u32,
     pub next_delivery_id: u32,
     pub next_incoming_id: u32,
-    /// Handles in the middle of a delivery.
+    /// The client's handles with a delivery that is not complete.
     pub partial: BTreeSet<u32>,
-    /// Deliveries received, by the client's own handle.
+    /// The number of deliveries received, by the client's handle.
     pub received: BTreeMap<u32, u32>,
-    /// The client's handles by the broker's, for links on which it receives.
+    /// Maps the broker's handles to the client's, for links on which the client receives.
     pub by_remote: BTreeMap<u32, u32>,
-    /// Broker's handles in the middle of a delivery.
+    /// The broker's handles with a delivery that is not complete.
     pub remote_partial: BTreeSet<u32>,
     names: BTreeMap<String, u32>,
 }
 
-/// All sessions of a client, by its channels.
+/// All sessions of a client, by the client's channels.
 #[derive(Debug, Default)]
 pub struct Track(BTreeMap<u16, SessionTrack>);
 
@@ -38,14 +38,14 @@ impl SessionTrack {
         self.names.insert(name.to_owned(), handle);
     }
 
-    /// The broker has attached its sending end.
+    /// Called when the broker has attached its sending end.
     pub fn attached(&mut self, name: &str, remote: u32) {
         if let Some(handle) = self.names.get(name) {
             self.by_remote.insert(remote, *handle);
         }
     }
 
-    /// A TRANSFER has come.
+    /// Called when a TRANSFER is received.
     pub fn transfer(&mut self, remote: u32, more: bool) {
         self.next_incoming_id = self.next_incoming_id.wrapping_add(1);
         if more {
@@ -58,7 +58,7 @@ impl SessionTrack {
         *received = received.wrapping_add(1);
     }
 
-    /// The broker counts otherwise, as after a drain.
+    /// Called when the broker sets another delivery-count, as after a drain.
     pub fn delivery_count(&mut self, remote: u32, count: u32) {
         let handle = self.by_remote.get(&remote).copied().unwrap_or(remote);
         if let Some(received) = self.received.get_mut(&handle) {

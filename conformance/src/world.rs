@@ -1,5 +1,5 @@
-//! A whole broker in one thread, without sockets and clock: shards, their mail, the real log and the real
-//! streams on false disks.
+//! A whole broker in one thread, without sockets and clock: shards, their mail, and the real log and streams
+//! on false disks.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io::IoSlice;
@@ -24,10 +24,10 @@ use crate::storage::Storage;
 use crate::text::Parsed;
 use crate::track::Track;
 
-/// Rounds after which the broker is taken to run in a circle.
+/// The number of rounds after which the broker is assumed to loop forever.
 const ROUNDS_MAX: usize = 10_000;
 
-/// How a world is made.
+/// The configuration of a world.
 #[derive(Debug)]
 pub struct Setup {
     pub shards: ShardId,
@@ -41,7 +41,7 @@ impl Default for Setup {
     }
 }
 
-/// A user whose password is his name.
+/// A user whose password equals the name.
 pub fn user(name: &str, permissions: Permissions) -> User {
     User {
         name: name.into(),
@@ -52,27 +52,27 @@ pub fn user(name: &str, permissions: Permissions) -> User {
     }
 }
 
-/// `configure=no`, `write=no`, `read=no`.
+/// Parses `configure=no`, `write=no`, `read=no`.
 pub fn permissions(granted: impl Fn(&str) -> bool) -> Permissions {
     let grant = |verb| if granted(verb) { Reach::Everything } else { Reach::Nothing };
     Permissions { configure: grant("configure"), write: grant("write"), read: grant("read") }
 }
 
-/// One socket.
+/// One client connection.
 #[derive(Debug)]
 pub struct Client {
     shard: usize,
     key: usize,
     input: Vec<u8>,
     pub track: Track,
-    /// Frames that have come and that nobody has looked at.
+    /// Frames that were received and not yet compared.
     pub seen: VecDeque<Seen>,
     closed: bool,
-    /// Its bytes are not to be read as frames.
+    /// Whether its bytes must not be parsed as frames.
     raw: bool,
 }
 
-/// See the module.
+/// A broker and its clients. See the module.
 pub struct World {
     setup: (Arc<Settings>, Arc<Access>, ShardId),
     now_ms: u64,
@@ -108,7 +108,7 @@ impl World {
             make_shards(restored, *count, settings, access, node::StorageLimits::default(), self.now_ms);
     }
 
-    /// The process is killed and started again; every client is gone.
+    /// Kills the process and starts it again. Every client is disconnected.
     pub fn restart(&mut self) {
         self.settle();
         self.clients.clear();
@@ -132,7 +132,7 @@ impl World {
             .insert(name.to_owned(), Client { shard, key, input, track, seen, closed: false, raw: false });
     }
 
-    /// Bytes from a client. Nothing is done about them yet.
+    /// Passes bytes from a client to the broker. The broker does not act on them yet.
     pub fn input(&mut self, name: &str, bytes: &[u8]) {
         if let Some(client) = self.clients.get(name)
             && !client.closed
@@ -141,7 +141,7 @@ impl World {
         }
     }
 
-    /// Bytes from a client that looks at bytes itself; they take effect at once.
+    /// Passes bytes from a client that parses the answers itself. The broker acts on them at once.
     pub fn raw(&mut self, name: &str, bytes: &[u8]) {
         if let Some(client) = self.clients.get_mut(name) {
             client.raw = true;
@@ -150,12 +150,12 @@ impl World {
         self.settle();
     }
 
-    /// The bytes that have come to it.
+    /// Takes the bytes that the client has received.
     pub fn received(&mut self, name: &str) -> Vec<u8> {
         self.clients.get_mut(name).map(|c| std::mem::take(&mut c.input)).unwrap_or_default()
     }
 
-    /// The socket of a client breaks, before the broker has done anything about its last words.
+    /// Breaks a client's connection before the broker has acted on its last bytes.
     pub fn cut(&mut self, name: &str) {
         if let Some(client) = self.clients.remove(name) {
             self.shards[client.shard].disconnect(client.key);
@@ -163,7 +163,7 @@ impl World {
         self.settle();
     }
 
-    /// The socket of a client breaks.
+    /// Breaks a client's connection.
     pub fn drop_client(&mut self, name: &str) {
         self.settle();
         if let Some(client) = self.clients.remove(name)
@@ -176,7 +176,7 @@ impl World {
 
     // ---- the broker works -----------------------------------------------------------------------------------
 
-    /// Everything that can be done is done: turns, mail, log.
+    /// Runs turns, mail and log until nothing is left to do.
     pub fn settle(&mut self) {
         for _ in 0..ROUNDS_MAX {
             if !self.round() {
@@ -213,7 +213,7 @@ impl World {
         moved
     }
 
-    /// Takes what the connections of a shard have to write.
+    /// Takes the output of a shard's connections.
     fn write(&mut self, id: usize) -> bool {
         let mut dirty = Vec::new();
         self.shards[id].take_dirty(&mut dirty);
@@ -315,7 +315,7 @@ impl World {
         self.ask(name, |ticket| Request::Delete { ticket, if_unused: false, if_empty: false }).map(|_| ())
     }
 
-    /// What the queue says of itself, if it is there.
+    /// Returns the queue's report, or `None` if it does not exist.
     pub fn queue(&mut self, name: &str) -> Parsed<Option<Report>> {
         if self.shards[0].catalog().queue(DEFAULT_VHOST, name).is_none() {
             return Ok(None);
@@ -336,7 +336,7 @@ impl World {
         }
     }
 
-    /// Asks the first shard as the desk does.
+    /// Asks the first shard a question, as the desk does.
     fn question(&mut self, question: Question) -> Parsed<Reply> {
         self.shards[0].handle_question(0, question);
         self.settle();
@@ -344,14 +344,14 @@ impl World {
         reply.map(|(_, reply)| reply).ok_or_else(|| "no answer".into())
     }
 
-    /// A memory or disk alarm begins or ends.
+    /// Starts or ends a memory or disk alarm.
     pub fn alarm(&mut self, on: bool) {
         self.settle();
         self.shards.iter_mut().for_each(|shard| shard.set_blocked(on));
         self.settle();
     }
 
-    /// An operator closes a connection.
+    /// Closes a connection as an operator.
     pub fn force_close(&mut self, name: &str, why: &str) {
         self.settle();
         if let Some(client) = self.clients.get(name) {

@@ -1,5 +1,5 @@
-//! `bare_message_is_immutable` (house.md section 7): random legal sections in any encoding in, the same bytes
-//! out of a classic queue and out of a stream, a restart included.
+//! `bare_message_is_immutable`: random valid sections in any encoding are sent. The same bytes must be
+//! received from a classic queue and from a stream, also after a restart.
 
 use std::net::SocketAddr;
 
@@ -13,7 +13,7 @@ use conformance::World;
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-/// A string, symbol or binary in its short or its long form.
+/// A string, symbol or binary in its short or its long encoding.
 fn text(short: u8) -> impl Strategy<Value = Vec<u8>> {
     (vec(b'a'..=b'z', 0..300), any::<bool>()).prop_map(move |(text, long)| {
         let mut out = Vec::new();
@@ -50,7 +50,7 @@ fn scalar() -> BoxedStrategy<Vec<u8>> {
     .boxed()
 }
 
-/// A compound head: size and count in one byte or in four.
+/// The head of a compound value: size and count in one byte each or in four.
 fn compound(short: u8, count: usize, content: &[u8], long: bool) -> Vec<u8> {
     let mut out = Vec::new();
     if long || content.len() > 254 || count > 255 {
@@ -124,7 +124,7 @@ fn section(
     (descriptor(code, symbol), value).prop_map(|(descriptor, value)| [descriptor, value].concat())
 }
 
-/// A map with keys of one form.
+/// A map whose keys have one type.
 fn map(prefix: &'static str, key: u8) -> impl Strategy<Value = Vec<u8>> {
     let values = if key == 0xa1 { scalar() } else { value() };
     (vec(values, 0..5), any::<bool>(), any::<bool>()).prop_map(move |(values, long, long_keys)| {
@@ -142,7 +142,8 @@ fn map(prefix: &'static str, key: u8) -> impl Strategy<Value = Vec<u8>> {
     })
 }
 
-/// Properties with some fields null and any number left off at the end; user-id and `to` are not there.
+/// Properties with some null fields, and any number of fields omitted at the end. There is no user-id and no
+/// `to`.
 fn properties() -> impl Strategy<Value = Vec<u8>> {
     let null = || Just(vec![0x40]).boxed();
     let some = |s: BoxedStrategy<Vec<u8>>| prop_oneof![Just(vec![0x40]), s].boxed();
@@ -184,7 +185,7 @@ fn optional(s: impl Strategy<Value = Vec<u8>> + 'static) -> BoxedStrategy<Vec<u8
     prop_oneof![Just(Vec::new()), s].boxed()
 }
 
-/// What comes before the bare message, and the bare message with its footer.
+/// The sections before the bare message, and the bare message with its footer.
 fn message() -> impl Strategy<Value = (Vec<u8>, Vec<u8>)> {
     let durable = Just(vec![0x00, 0x53, 0x70, 0xc0, 0x02, 0x01, 0x41]);
     let head = (
@@ -222,7 +223,7 @@ fn enter(world: &mut World, name: &str, role: Role) {
     world.raw(name, &frame(&Open { max_frame_size: 1 << 20, ..Open::new(name) }, b""));
     world.raw(name, &frame(&Begin::new(0, 100, 100), b""));
     let address = Some("/queues/q".to_owned());
-    // A classic queue leaves it out.
+    // A classic queue ignores the filter.
     let first = Described {
         descriptor: Symbol::from_static("rabbitmq:stream-offset-spec").into(),
         value: Symbol::from_static("first").into(),
@@ -262,7 +263,7 @@ proptest! {
             batchable: false,
         };
         world.raw("S", &frame(&transfer, &whole));
-        // Live, and then again from the log.
+        // First live, then again from the log.
         for round in 0..2 {
             let name = format!("R{round}");
             enter(&mut world, &name, Role::Receiver);
@@ -281,7 +282,7 @@ proptest! {
     }
 }
 
-/// The message in the one TRANSFER frame that has come.
+/// Returns the message in a single TRANSFER frame.
 fn payload_of(frame: &[u8]) -> &[u8] {
     let (_, used) = Performative::decode(&frame[8..]).expect("a TRANSFER");
     &frame[8 + used..]

@@ -1,4 +1,4 @@
-//! Replays what the fuzz targets keep.
+//! Replays the corpus of the fuzz targets.
 
 #[path = "../../fuzz/checks/peers.rs"]
 mod peers;

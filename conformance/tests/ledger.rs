@@ -1,10 +1,10 @@
-//! Every line of the ledger names a page or a test that exists, or a reason out of a closed list.
+//! Every line of the ledger must name an existing page or test, or a reason from a closed list.
 
 use std::collections::BTreeSet;
 use std::io::Write;
 use std::path::Path;
 
-/// Why a rule need not be kept by a broker.
+/// Reasons why a rule does not apply to a broker.
 const NOT_APPLICABLE: [&str; 4] = [
     "the client's to keep",
     "the application's to keep",
@@ -12,14 +12,14 @@ const NOT_APPLICABLE: [&str; 4] = [
     "nothing here that it speaks of",
 ];
 
-/// What other milestones build, and a word that the item must have in its name for it.
+/// Features of other milestones, each with a word that the name of the item must contain.
 const MILESTONES: [(&str, &str); 3] =
     [("quorum queues", "quorum"), ("streams on several nodes", "cluster"), ("AMQP 0.9.1", "amqpl")];
 
-/// The most that may be `later`, in percent of all items.
+/// The highest share of items that may be `later`, in percent.
 const LATER_PERCENT_MAX: usize = 10;
 
-/// Parts of the standard, and how the paragraphs of each begin.
+/// The parts of the standard, and the prefix of their paragraph numbers.
 const PARTS: [(&str, &str); 5] = [
     ("[types]", "1."),
     ("[transport]", "2."),
@@ -28,7 +28,7 @@ const PARTS: [(&str, &str); 5] = [
     ("[security]", "5."),
 ];
 
-/// A line: `item = { kind = "value" }`.
+/// Parses a line: `item = { kind = "value" }`.
 fn parse(line: &str) -> Option<(&str, &str, &str)> {
     let (item, rest) = line.split_once(" = { ")?;
     let (kind, value) = rest.strip_suffix("\" }")?.split_once(" = \"")?;
@@ -37,7 +37,8 @@ fn parse(line: &str) -> Option<(&str, &str, &str)> {
 
 fn check(item: &str, kind: &str, value: &str) -> Result<(), String> {
     match kind {
-        // A scene shows that it is kept; that it is optional and refused; that it is deliberately otherwise.
+        // A scene shows that the rule is kept, that an optional feature is refused, or that the broker
+        // deliberately differs.
         "page" => check_page(value),
         "refused" | "unlike" if !value.contains('#') => Err("the scene that shows it".into()),
         "refused" | "unlike" => check_page(value),
@@ -50,7 +51,7 @@ fn check(item: &str, kind: &str, value: &str) -> Result<(), String> {
             None => Err(format!("{value:?} is none of {MILESTONES:?}")),
         },
         "later" if value.len() > 3 => Ok(()),
-        _ => Err(format!("{kind} = {value:?} is no proof and no reason")),
+        _ => Err(format!("{kind} = {value:?} is neither a proof nor a reason")),
     }
 }
 
@@ -58,7 +59,7 @@ fn read(path: &Path) -> Result<String, String> {
     std::fs::read_to_string(path).map_err(|e| format!("{}: {e}", path.display()))
 }
 
-/// `page` or `page#scene`.
+/// Checks `page` or `page#scene`.
 fn check_page(value: &str) -> Result<(), String> {
     let (page, scene) = value.split_once('#').map_or((value, None), |(p, s)| (p, Some(s)));
     let pages = Path::new(env!("CARGO_MANIFEST_DIR")).join("pages");
@@ -69,7 +70,7 @@ fn check_page(value: &str) -> Result<(), String> {
     }
 }
 
-/// `file::name`.
+/// Checks `file::name`.
 fn check_test(value: &str) -> Result<(), String> {
     let (file, name) = value.split_once("::").ok_or("file::name")?;
     let text = read(&Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(file))?;
@@ -108,6 +109,6 @@ fn every_line_has_a_proof_or_a_reason() {
     let most = seen.len() * LATER_PERCENT_MAX / 100;
     assert!(later <= most, "{later} items are for later, and at most {most} of {} may be", seen.len());
     let words = totals.map(|(kind, n)| format!("{n} {kind}")).join(", ");
-    // Beside the results, where it is seen without asking for it.
+    // Written to stderr, where it is visible without an option.
     writeln!(std::io::stderr(), "ledger: {} items: {words}", seen.len()).expect("stderr is there");
 }

@@ -9,7 +9,7 @@ fn main() -> ExitCode {
     let mut pages = Vec::new();
     find(&folder, &mut pages);
     pages.sort();
-    // As libtest: words are filters, options are for others.
+    // As in libtest: words are filters. Options are ignored.
     let (filters, skips) = filters(std::env::args().skip(1));
     let mut out = std::io::stdout().lock();
     let (mut passed, mut failed) = (0, 0);
@@ -55,7 +55,7 @@ fn find(folder: &Path, into: &mut Vec<PathBuf>) {
     }
 }
 
-/// What the test runner was asked for, as libtest reads it: names to run, and names behind `--skip`.
+/// Parses the arguments as libtest does: names to run, and names after `--skip`.
 fn filters(arguments: impl Iterator<Item = String>) -> (Vec<String>, Vec<String>) {
     let (mut run, mut skip) = (Vec::new(), Vec::new());
     let mut arguments = arguments;

@@ -1,9 +1,9 @@
-//! Any text as an address. Shared by the fuzz target and the test that replays the corpus.
+//! Parses any text as an address. Shared by the fuzz target and the test that replays the corpus.
 
 use broker::gate::amqp10::{Address, queue_address};
 
-/// Parses an address; whatever it says, its parts hold what the text decodes to, and a queue's address leads back
-/// to the queue.
+/// Parses an address. The parts must hold what the text decodes to. A queue's address must lead back to the
+/// queue.
 pub fn check(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
     match Address::parse(text) {
@@ -17,7 +17,7 @@ pub fn check(data: &[u8]) {
             assert!(!exchange.is_empty() && exchange != "amq.default");
             assert!(exchange.len() + key.len() < text.len());
         }
-        // The reason is fit to be shown whatever the text was.
+        // The reason must be printable, whatever the text is.
         Err(bad) => assert!(bad.to_string().chars().all(|c| !c.is_control())),
     }
 }

@@ -1,13 +1,13 @@
-//! Any bytes as a stream of frames. Shared by the fuzz target and the test that replays the corpus.
+//! Decodes any bytes as a stream of frames. Shared by the fuzz target and the test that replays the corpus.
 
 use amqp10::frame::{FrameKind, HEADER_SIZE, parse_header};
 use amqp10::{Encode, Performative, Reader, SaslFrame};
 use bytes::BytesMut;
 
-/// Frames larger than this are refused, as before OPEN.
+/// The largest frame accepted, as before OPEN.
 const MAX_FRAME_SIZE: u32 = 8192;
 
-/// Decodes frame after frame; whatever decodes must mean the same after encoding it again.
+/// Decodes frame after frame. A decoded frame must have the same meaning after it is encoded again.
 pub fn check(mut data: &[u8]) {
     while let Some(header) = data.first_chunk::<HEADER_SIZE>() {
         let Ok(header) = parse_header(header, MAX_FRAME_SIZE) else { return };

@@ -1,10 +1,11 @@
-//! Any bytes as the files of the log. Shared by the fuzz target and the test that replays the corpus.
+//! Opens any bytes as the files of the log. Shared by the fuzz target and the test that replays the corpus.
 
 use wal::testing::{Crash, FalseDisk};
 use wal::{Handover, Log, Options, Record, Records, Recovery};
 
-/// The first octet is the number of the first file; each file has its length in front. Whatever they say, an open ends, and if it finds no
-/// damage, it finds the same the next time, and then what was written in between.
+/// The first octet is the number of the first file. Each file is preceded by its length. Opening must end for
+/// any content. If an open finds no damage, the next one must find the same records, and then the records
+/// that were written in between.
 pub fn check(data: &[u8]) {
     let disk = FalseDisk::new(0);
     let Some((&first, mut rest)) = data.split_first() else { return };

@@ -1,5 +1,5 @@
-//! Whatever three clients say, in any order, with time passing, sockets breaking and the broker killed in between. Shared by the
-//! fuzz target and the test that replays the corpus.
+//! Plays anything that three clients can send, in any order. Time passes, sockets break, and the broker is
+//! killed in between. Shared by the fuzz target and the test that replays the corpus.
 
 use amqp10::frame::{FrameKind, HEADER_SIZE, parse_header};
 use amqp10::sasl::Secret;
@@ -8,7 +8,7 @@ use broker::catalog::Arguments;
 use bytes::{BufMut, BytesMut};
 use conformance::{Setup, World};
 
-/// So that no input takes long.
+/// Limits the time that an input takes.
 const STEPS_MAX: usize = 200;
 
 const NAMES: [&str; 3] = ["A", "B", "C"];
@@ -16,11 +16,16 @@ const NAMES: [&str; 3] = ["A", "B", "C"];
 /// The broker's largest frame.
 const MAX_FRAME_SIZE: u32 = 1 << 20;
 
-/// Plays `data` as a script. Its first octet is odd for a broker of two shards. A step begins with an octet: its lowest two bits
-/// name the client, the next two say what follows: octets with their length in front, the body of an AMQP frame with its channel
-/// and length in front, the same and then the broker acts, or nothing but that it acts. Client 3 is the world: time passes, a
-/// socket breaks, one breaks before its last words are heard, the broker is killed. Nothing may panic, and all that the broker
-/// says must be frames.
+/// Plays `data` as a script. An odd first octet means a broker of two shards. Each step begins with an octet.
+/// Its two lowest bits name the client. The next two say what follows:
+///
+/// - octets preceded by their length,
+/// - the body of an AMQP frame, preceded by its channel and length,
+/// - the same, and then the broker acts,
+/// - nothing: the broker acts.
+///
+/// Client 3 is the world: time passes, a socket breaks, a socket breaks before its last octets are handled,
+/// or the broker is killed. Nothing may panic, and all output of the broker must consist of frames.
 pub fn check(data: &[u8]) {
     let mut script = Script(data);
     let shards = 1 + (script.octet().unwrap_or(0) & 1);
@@ -32,7 +37,7 @@ pub fn check(data: &[u8]) {
         let Some(octet) = script.octet() else { break };
         let (who, what) = (usize::from(octet & 3), octet >> 2 & 3);
         match NAMES.get(who) {
-            None => the_world(&mut world, what, &mut script),
+            None => world_step(&mut world, what, &mut script),
             Some(name) => client(&mut world, (name, who), what, &mut script),
         }
     }
@@ -49,7 +54,7 @@ impl<'a> Script<'a> {
         Some(*first)
     }
 
-    /// What has its length in front; at the end whatever is left.
+    /// Returns octets that are preceded by their length, or whatever is left at the end.
     fn octets(&mut self) -> &'a [u8] {
         let len = usize::from(self.octet().unwrap_or(0)) << 8 | usize::from(self.octet().unwrap_or(0));
         let (octets, rest) = self.0.split_at(len.min(self.0.len()));
@@ -58,7 +63,7 @@ impl<'a> Script<'a> {
     }
 }
 
-fn the_world(world: &mut World, what: u8, script: &mut Script<'_>) {
+fn world_step(world: &mut World, what: u8, script: &mut Script<'_>) {
     let octet = script.octet().unwrap_or(0);
     let name = NAMES[usize::from(octet) % NAMES.len()];
     match what {
@@ -69,7 +74,8 @@ fn the_world(world: &mut World, what: u8, script: &mut Script<'_>) {
     }
 }
 
-/// A client's first step makes its connection; unless that is of octets, it has logged in and begun a session.
+/// Plays a step of a client. The first step connects. Unless that step sends plain octets, the client also
+/// logs in and begins a session.
 fn client(world: &mut World, (name, number): (&str, usize), what: u8, script: &mut Script<'_>) {
     if !world.clients.contains_key(name) {
         world.connect(name, number, ([127, 0, 0, 1], 1).into());
@@ -110,7 +116,7 @@ fn frame(kind: FrameKind, channel: u16, body: impl FnOnce(&mut BytesMut)) -> Vec
     [&size.to_be_bytes()[..], &[2, kind], &channel.to_be_bytes(), &octets].concat()
 }
 
-/// The broker acts: what clients hear is headers and whole frames that mean something.
+/// Lets the broker act. The clients must receive protocol headers and complete, valid frames only.
 fn listen(world: &mut World) {
     world.settle();
     for name in NAMES {

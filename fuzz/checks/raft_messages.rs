@@ -1,11 +1,11 @@
-//! Any messages, in any order, to one member of a Raft group. Shared by the fuzz target, the test that replays the corpus, and
-//! the test that makes messages that nearly fit.
+//! Sends any messages, in any order, to one member of a Raft group. Shared by the fuzz target, the test that
+//! replays the corpus, and the test that generates nearly valid messages.
 
 use bytes::Bytes;
 use replica::{Base, Change, Group, Member, Message, Options, Payload, Record, Restoring, Role};
 
-/// A list of steps: an octet says which one. Whatever they are, the member does not panic, hands out entries without gaps, and
-/// is restored from its own records.
+/// Plays a list of steps; an octet selects each. The member must never panic. It must hand out entries
+/// without gaps, and must be restorable from its own records.
 pub fn check(mut data: &[u8]) {
     let mut player = Player::new();
     while player.play(&mut data) {}
@@ -27,13 +27,13 @@ impl Player {
         Self { group: restored(me, &records), records, round: 0, applied: 1 }
     }
 
-    /// Takes one step from the front of `data`. Returns false at the end.
+    /// Plays one step from the front of `data`. Returns false at the end.
     pub fn play(&mut self, data: &mut &[u8]) -> bool {
         let Some((step, rest)) = data.split_first() else { return false };
         let argument = rest.first().copied().unwrap_or_default();
         *data = rest;
         let term = self.group.standing().term;
-        // What is refused is as good as what is not.
+        // Refusals are valid results, so they are ignored.
         match step % 16 {
             0 | 10..16 => self.message(data),
             1 => self.rounds(),

@@ -1,4 +1,4 @@
-//! What was found once stays found: the inputs that are kept go through the check of their target, without a fuzzer.
+//! Replays the corpus of a fuzz target without a fuzzer, so that old findings stay fixed.
 
 use std::path::Path;
 

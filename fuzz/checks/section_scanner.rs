@@ -1,10 +1,10 @@
-//! Any bytes as a message. Shared by the fuzz target and the test that replays the corpus.
+//! Scans any bytes as a message. Shared by the fuzz target and the test that replays the corpus.
 
 use std::ops::Range;
 
 use amqp10::sections::{map_content, map_pairs, properties, property_field, scan, to, user_id};
 
-/// Scans a message; the ranges of a legal one must join without gaps, and every lazy reader must survive it.
+/// Scans a message. The ranges of a valid one must be adjacent, and no lazy reader may panic on it.
 pub fn check(data: &[u8]) {
     let Ok(sections) = scan(data) else { return };
     let cut = |range: &Range<u32>| &data[range.start as usize..range.end as usize];

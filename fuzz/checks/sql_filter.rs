@@ -1,13 +1,13 @@
-//! Any text as a filter expression and as a selector, and any bytes as a message. Shared by the fuzz target and the test that replays the
-//! corpus.
+//! Parses any text as a filter expression and as a selector, and matches it against any bytes as a message.
+//! Shared by the fuzz target and the test that replays the corpus.
 
 use std::sync::Arc;
 
 use bytes::Bytes;
 use message::{Dialect, Message, Position, Route, SQL_CHARS_MAX, SqlFilter};
 
-/// The octets before the first zero are an expression of either dialect, those behind it a message. What parses parses again as it is
-/// written, and no message matches both an expression and its negation.
+/// The octets before the first zero are an expression, and the octets after it a message. A parsed expression
+/// must parse again in its printed form. No message may match both an expression and its negation.
 pub fn check(data: &[u8]) {
     let mut parts = data.splitn(2, |octet| *octet == 0);
     let (text, bytes) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
@@ -21,7 +21,7 @@ fn check_as(dialect: Dialect, text: &str, bytes: &[u8]) {
         Ok(filter) => filter,
         Err(error) => {
             assert!(text.is_char_boundary(error.position));
-            // The reason is fit to be shown whatever the text was.
+            // The reason must be printable, whatever the text is.
             assert!(error.to_string().chars().all(|c| !c.is_control()));
             return;
         }

@@ -1,12 +1,13 @@
-//! Any bytes as the last segment of a stream. Shared by the fuzz target and the test that replays the corpus.
+//! Reads any bytes as the last segment of a stream. Shared by the fuzz target and the test that replays the
+//! corpus.
 
 use wal::testing::FalseDisk;
 use wal::{ChunkJob, ReadFrom, StreamAnswer, StreamJob, StreamLimits, StreamReader, Streams};
 
 const STREAM: u64 = 7;
 
-/// Reads the segment as it is, then opens the stream and reads what the open has left: everything that is found is
-/// whole and in its order, and whatever was claimed, no more is read at a time than there is.
+/// Reads the segment unchanged. Then opens the stream and reads what the open has kept. Everything found must
+/// be complete and in order. Whatever the segment claims, a read must not be longer than the segment.
 pub fn check(data: &[u8]) {
     let disk = FalseDisk::new(0);
     disk.put("0000000000000007-00000000000000000009.segment", data);

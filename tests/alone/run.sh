@@ -1,7 +1,7 @@
 #!/bin/bash
-# Builds the static program, with the profile of the tests, and runs it where there is nothing else: no shared library, no file.
+# Builds the static program with the profile of the tests, and runs it in an empty root: no shared library, no file.
 #
-#   tests/alone/run.sh [--path]           --path only says where the program is
+#   tests/alone/run.sh [--path]           --path only prints the path of the program
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 program=${CARGO_TARGET_DIR:-$PWD/target}/$(rustc -vV | sed -n 's/^host: //p')/ci/sluice
@@ -17,7 +17,7 @@ stop() {
 trap stop EXIT
 mkdir "$dir/root"
 cp "$program" "$dir/root/"
-# Whoever is not root becomes it in a user namespace.
+# A user who is not root becomes root in a user namespace.
 chroot=(chroot)
 [ "$(id -u)" = 0 ] || chroot=(unshare --map-root-user chroot)
 alone() { "${chroot[@]}" "$dir/root" /sluice "$@"; }

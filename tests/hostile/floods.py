@@ -1,7 +1,7 @@
-"""What clients do that mean harm, or do not know better. Each flood is a generator: it prepares, yields, does its worst,
-yields while it holds what it has got, and lets go.
+"""The floods of hostile or careless clients. Each flood is a generator. It prepares and yields. Then it floods, and
+yields while it holds what it has. At last it releases everything.
 
-A flood's `bound` is how many MiB the broker's memory may grow by meanwhile, beside what it has when nobody is there.
+A flood's `bound` is the allowed growth of the broker's memory in MiB during the flood.
 """
 import socket
 import threading
@@ -19,7 +19,7 @@ def flood(bound):
     return mark
 
 
-# ---- what is read for those who do not take it -----------------------------------------------------------------------
+# ---- readers of streams ----------------------------------------------------------------------------------------------
 
 
 def fill_stream(broker):
@@ -48,7 +48,7 @@ def stream_readers_that_read_nothing(broker, full):
 
 @flood(bound=250)
 def stream_readers_that_read_slowly(broker, full):
-    """Connections that each take a little of a stream now and then."""
+    """Connections that each read a little of a stream now and then."""
     fill_stream(broker)
     yield
     clients = [wire.Client(broker.amqp, receive_buffer=4096) for _ in range(200 if full else 50)]
@@ -63,12 +63,12 @@ def stream_readers_that_read_slowly(broker, full):
         client.close()
 
 
-# ---- what is begun and never ended -----------------------------------------------------------------------------------
+# ---- deliveries and connections that never end -----------------------------------------------------------------------
 
 
 @flood(bound=600)
 def deliveries_that_never_end(broker, full):
-    """Connections that each send 20 MB of a message without its end."""
+    """Connections that each send 20 MB of a message that they never finish."""
     broker.declare("unfinished")
     yield
     clients = []
@@ -83,7 +83,7 @@ def deliveries_that_never_end(broker, full):
             try:
                 client.transfer(sender, 0, part, begins=at == 0, more=True)
             except OSError:
-                pass  # It was closed for what it does.
+                pass  # The broker has closed it.
     time.sleep(1)
     yield
     for client, _ in clients:
@@ -99,7 +99,7 @@ def handshakes_that_never_end(broker, full):
         try:
             each.sendall(b"AMQP")
         except OSError:
-            pass  # It had to go for a later one.
+            pass  # It was closed in favour of a later one.
     time.sleep(1)
     yield
     for each in sockets:
@@ -116,12 +116,12 @@ def connections_that_say_nothing(broker, full):
         each.close()
 
 
-# ---- what comes and goes ---------------------------------------------------------------------------------------------
+# ---- links and messages ----------------------------------------------------------------------------------------------
 
 
 @flood(bound=60)
 def links_that_come_and_go(broker, full):
-    """ATTACH and DETACH in one go, again and again; the answers are read late."""
+    """ATTACH and DETACH at once, again and again; the answers are read late."""
     broker.declare("stormed")
     yield
     client = wire.Client(broker.amqp)
@@ -137,7 +137,7 @@ def links_that_come_and_go(broker, full):
 
 @flood(bound=100)
 def messages_that_are_taken_and_kept(broker, full):
-    """A consumer that settles nothing, of a queue that is filled."""
+    """A consumer that never settles, on a queue that is being filled."""
     broker.declare("kept")
     yield
     count = 20_000 if full else 5_000
@@ -154,7 +154,7 @@ def messages_that_are_taken_and_kept(broker, full):
 
 @flood(bound=250)
 def messages_that_come_back_with_annotations(broker, full):
-    """A consumer that gives back all it gets, with as many annotations as it may set."""
+    """A consumer that returns all its messages, with as many annotations as it may set."""
     broker.declare("annotated")
     yield
     count = 20_000 if full else 10_000
@@ -175,7 +175,7 @@ def messages_that_come_back_with_annotations(broker, full):
 
 
 def request(broker, head):
-    """A connection to the HTTP port with the beginning of a request."""
+    """Opens a connection to the HTTP port and sends the beginning of a request."""
     opened = socket.socket()
     opened.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
     opened.settimeout(60)
@@ -183,13 +183,13 @@ def request(broker, head):
     try:
         opened.sendall(head)
     except OSError:
-        pass  # It had to go for a later one.
+        pass  # It was closed in favour of a later one.
     return opened
 
 
 @flood(bound=60)
 def answers_that_nobody_reads(broker, full):
-    """Requests for the metrics of each queue, whose answers are left in the socket."""
+    """Requests for the metrics of each queue, whose responses are never read."""
     for number in range(10_000 if full else 1_000):
         broker.declare(f"queue-{number}")
     yield
@@ -203,7 +203,7 @@ def answers_that_nobody_reads(broker, full):
 
 @flood(bound=60)
 def bodies_that_never_end(broker, full):
-    """Requests with bodies of which the last byte does not come."""
+    """Requests with bodies that lack their last byte."""
     yield
     head = (b"PUT /api/queues/%2F/hostile HTTP/1.1\r\nHost: localhost\r\nAuthorization: Basic Z3Vlc3Q6Z3Vlc3Q=\r\n"
             b"Content-Type: application/json\r\nContent-Length: 900001\r\n\r\n")
@@ -214,7 +214,7 @@ def bodies_that_never_end(broker, full):
             sockets[-1].setblocking(False)
             sockets[-1].send(b"x" * 900 * KB)
         except OSError:
-            pass  # It was refused, or takes no more.
+            pass  # It was refused, or its buffer is full.
     time.sleep(2)
     yield
     for each in sockets:
@@ -223,7 +223,7 @@ def bodies_that_never_end(broker, full):
 
 @flood(bound=60)
 def requests_that_never_end(broker, full):
-    """More connections than the HTTP port has places for, each with half a request's head."""
+    """More connections than the HTTP port allows, each with half of a request's head."""
     yield
     sockets = [request(broker, b"GET /api/overview HTTP/1.1\r\nHo") for _ in range(1_100)]
     time.sleep(1)

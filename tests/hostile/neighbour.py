@@ -1,8 +1,10 @@
-"""A client that behaves: sends a message and waits for it, again and again, until standard input ends.
+"""A well-behaved client: sends a message and waits for it, again and again, until standard input
+ends.
 
-    neighbour.py PORT
+  neighbour.py PORT
 
-Then it prints how often and how long it took: {"round_trips": N, "worst_ms": MS, "median_ms": MS}.
+Then it prints the number of round trips and their times: {"round_trips": N, "worst_ms": MS,
+"median_ms": MS}.
 """
 import json
 import select

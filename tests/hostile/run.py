@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Floods the broker with what hostile clients do, while a client that behaves goes on; then looks what is left of it.
+"""Floods the broker as hostile clients do, while a well-behaved client continues. Then checks what is left of the flood.
 
     tests/hostile/run.py [NAME]...        all floods, or the named ones, in a small form
-    tests/hostile/run.py --full           as large as clients could make them
+    tests/hostile/run.py --full           all floods, as large as clients could make them
 
-Of each flood: memory stays below a bound meanwhile; the other client's messages come (in the full form within 100 ms
-each) and the health check answers (within 1 s); afterwards memory is within 32 MiB of what it was, no socket is
-left, and no alarm. SLUICE_BIN names the broker (default: the newest build of the profiles ci and release).
+During a flood, memory must stay below a bound, the other client's messages must arrive (in the full form within 100 ms
+each), and the health check must answer within 1 s. Afterwards, memory must be within 32 MiB of its earlier value, and no
+socket and no alarm may be left. SLUICE_BIN names the broker (default: the newest build of the profiles ci and release).
 Prints `hostile: N passed, M failed`.
 """
 import argparse
@@ -31,7 +31,8 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
 MIB = 1 << 20
 LEFT = 32 * MIB
-# Seconds until a flood must be gone. The broker has five; a machine that is busy otherwise gets more.
+# Seconds until nothing may be left of a flood. The limit of the full form is five. A machine that is
+# busy otherwise gets more.
 GONE_AFTER = {True: 5, False: 30}
 ROUND_TRIP_MS, HEALTH_S = 100, 1
 
@@ -68,14 +69,15 @@ class Broker:
             return int(statm.read().split()[1]) * resource.getpagesize()
 
     def sockets(self):
-        """Sockets that are open. Files are not counted: the log and streams keep some for later."""
+        """The number of open sockets. Files are not counted: the log and streams keep some open
+        for later."""
         opened = f"/proc/{self.process.pid}/fd"
         found = 0
         for number in os.listdir(opened):
             try:
                 found += os.readlink(f"{opened}/{number}").startswith("socket:")
             except FileNotFoundError:
-                pass  # Closed meanwhile.
+                pass  # It was closed meanwhile.
         return found
 
     def call(self, path, method="GET", body=None):
@@ -110,7 +112,7 @@ def until(condition, seconds, what):
 
 
 class Watch(threading.Thread):
-    """Looks at memory and at the health check while a flood goes on."""
+    """Watches memory and the health check during a flood."""
 
     def __init__(self, broker):
         super().__init__()
@@ -131,14 +133,14 @@ class Watch(threading.Thread):
 
 
 def check(program, flood, full):
-    """Returns one line of what was seen. Raises what is wrong."""
+    """Runs one flood. Returns a line with the figures. Raises an error that says what is wrong."""
     broker = Broker(program)
     neighbour = None
     try:
         broker.declare("neighbour")
         neighbour = subprocess.Popen([sys.executable, os.path.join(HERE, "neighbour.py"), str(broker.amqp)],
                                      stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-        assert neighbour.stdout.readline() == "ready\n", "the client that behaves could not begin"
+        assert neighbour.stdout.readline() == "ready\n", "the well-behaved client could not begin"
         steps = flood(broker, full)
         next(steps)
         time.sleep(2)
@@ -158,14 +160,14 @@ def check(program, flood, full):
         until(lambda: left() <= LEFT, GONE_AFTER[full], lambda: f"{left() / MIB:.0f} MiB are left")
         gone = time.monotonic() - began
         assert broker.is_healthy(), "an alarm is left"
-        told = json.loads(neighbour.communicate("", timeout=60)[0] or "{}")
-        assert neighbour.returncode == 0 and told["round_trips"] > 0, "the client that behaves was not served"
+        figures = json.loads(neighbour.communicate("", timeout=60)[0] or "{}")
+        assert neighbour.returncode == 0 and figures["round_trips"] > 0, "the well-behaved client was not served"
         grown = watch.peak - before
-        seen = (f"memory +{grown / MIB:.0f} MiB, {left() / MIB:+.0f} after {gone:.1f} s; {told['round_trips']} round trips, "
-                f"worst {told['worst_ms']} ms; health within {watch.slowest:.2f} s")
+        seen = (f"memory +{grown / MIB:.0f} MiB, {left() / MIB:+.0f} after {gone:.1f} s; {figures['round_trips']} round trips, "
+                f"worst {figures['worst_ms']} ms; health within {watch.slowest:.2f} s")
         assert not watch.failed, f"{watch.failed} ({seen})"
         assert grown <= flood.bound * MIB, f"more than {flood.bound} MiB ({seen})"
-        assert not full or told["worst_ms"] < ROUND_TRIP_MS, f"a message took too long ({seen})"
+        assert not full or figures["worst_ms"] < ROUND_TRIP_MS, f"a message took too long ({seen})"
         assert not full or watch.slowest < HEALTH_S, f"the health check took too long ({seen})"
         return seen
     except BaseException:
@@ -182,7 +184,7 @@ def check(program, flood, full):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--full", action="store_true", help="as large as clients could make them")
+    parser.add_argument("--full", action="store_true", help="run the floods as large as clients could make them")
     parser.add_argument("names", nargs="*", metavar="NAME")
     options = parser.parse_args()
     known = {each.__name__: each for each in floods.FLOODS}

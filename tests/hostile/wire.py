@@ -1,4 +1,4 @@
-"""AMQP 1.0 as bytes: what a client needs that does not keep the rules of one."""
+"""AMQP 1.0 as bytes, for clients that break the rules."""
 import socket
 import struct
 
@@ -38,12 +38,12 @@ def frame(body, channel=0, kind=0):
 
 
 def data(payload):
-    """A message: one data section."""
+    """Returns a message with one data section."""
     return b"\x00\x53\x75" + binary(payload)
 
 
 def list_of_uints(encoded):
-    """The fields of a list, as far as they are unsigned or null."""
+    """Returns the fields of a list, as long as they are unsigned or null."""
     wide = encoded[0] == 0xD0
     count = struct.unpack(">I", encoded[5:9])[0] if wide else encoded[2]
     at, fields = 9 if wide else 3, []
@@ -61,7 +61,7 @@ FROM_THE_FIRST = compound(0xD1, [symbol("rabbitmq:stream-offset-spec"),
 
 
 class Client:
-    """One connection with one session, which does what it is told and nothing by itself."""
+    """One connection with one session. It sends only what a test tells it to send."""
 
     def __init__(self, port, receive_buffer=None):
         self.socket = socket.socket()
@@ -79,14 +79,14 @@ class Client:
 
     def close(self):
         try:
-            # Also for a thread that reads it.
+            # Also wakes a thread that reads the socket.
             self.socket.shutdown(socket.SHUT_RDWR)
         except OSError:
-            pass  # The broker was first.
+            pass  # The broker has closed it first.
         self.socket.close()
 
     def read(self):
-        """The performative's code and the bytes of the next frame."""
+        """Returns the next frame: its performative's code and its bytes."""
         while True:
             if self.buffer.startswith(b"AMQP"):
                 self.buffer = self.buffer[8:]
@@ -94,7 +94,7 @@ class Client:
             if len(self.buffer) < size or len(self.buffer) < 4:
                 got = self.socket.recv(1 << 16)
                 if not got:
-                    raise EOFError("the broker hung up")
+                    raise EOFError("the broker closed the connection")
                 self.buffer += got
                 continue
             whole, self.buffer = self.buffer[:size], self.buffer[size:]
@@ -110,7 +110,7 @@ class Client:
                 raise ConnectionError(f"instead of {code:#x}: {whole!r}")
 
     def wait_for_any(self, code):
-        """As `wait_for`, but whatever else comes is left out."""
+        """Like `wait_for`, but skips other frames."""
         while self.read()[0] != code:
             pass
 
@@ -155,14 +155,14 @@ class Client:
         self.socket.sendall(frame(described(TRANSFER, *fields) + payload))
 
     def send(self, handle, number, payload, settled=False, frame_size=30_000):
-        """A whole message, in as many frames as it takes."""
+        """Sends a whole message, in as many frames as it needs."""
         message = data(payload)
         for at in range(0, len(message), frame_size):
             part = message[at:at + frame_size]
             self.transfer(handle, number, part, at == 0, at + frame_size < len(message), settled)
 
     def send_all(self, handle, count, payload):
-        """Sends so many settled messages, as credit comes."""
+        """Sends this many settled messages, as credit allows."""
         limit = 0
         for number in range(count):
             while number >= limit:
@@ -172,11 +172,11 @@ class Client:
             self.send(handle, number, payload, settled=True)
 
     def annotate(self, first, last, pairs):
-        """Gives back what was received, with annotations: pairs of a key and a text."""
+        """Returns messages with annotations, which are pairs of a key and a text."""
         annotations = compound(0xD1, [item for key, text in pairs for item in (symbol(key), string(text))])
         modified = described(0x27, NULL, NULL, annotations)
         self.socket.sendall(frame(described(DISPOSITION, TRUE, uint(first), uint(last), TRUE, modified)))
 
     def accept(self, first, last):
-        """Settles what was received."""
+        """Accepts messages."""
         self.socket.sendall(frame(described(DISPOSITION, TRUE, uint(first), uint(last), TRUE, described(0x24))))

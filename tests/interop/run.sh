@@ -1,15 +1,16 @@
 #!/bin/bash
-# Runs real AMQP 1.0 clients against the broker, each against one freshly started.
+# Runs real AMQP 1.0 clients against the broker. Each suite gets a newly started broker.
 #
 #   tests/interop/run.sh [NAME]...            all suites, or the named ones
 #   tests/interop/run.sh --install [NAME]...  only installs what they need
 #
-# SLUICE_BIN names the broker (default: the newest build of the profiles ci and release), SLUICE_LOG_LINES how much of
-# its log is shown when a suite fails (default: 20).
-# Everything a suite needs is installed below ./.cache with the package client of its language. A suite whose
-# toolchain is absent is named and skipped; with CI=true that is a failure.
-# A suite gets SLUICE_AMQP and SLUICE_HTTP (both host:port), runs named checks, ends with `NAME: N passed, M failed`
-# and exits non-zero if one failed.
+# SLUICE_BIN names the broker (default: the newest build of the profiles ci and release). SLUICE_LOG_LINES is the number
+# of log lines to show when a suite fails (default: 20). Everything that a suite needs is installed below ./.cache with
+# the package manager of its language. A suite whose toolchain is missing is named and skipped; with CI=true this is a
+# failure.
+#
+# A suite receives SLUICE_AMQP and SLUICE_HTTP (both host:port) and runs named checks. It ends with `NAME: N passed, M
+# failed`, and its exit code is not zero if a check failed.
 set -uo pipefail
 root=$(cd "$(dirname "$0")/../.." && pwd)
 here=$root/tests/interop
@@ -43,7 +44,7 @@ start_broker() {
     [ -n "$SLUICE_AMQP" ] && [ -n "$SLUICE_HTTP" ] || { say "the broker did not start:"; tail -n 20 "$dir/log"; return 1; }
 }
 
-# True if the broker was still alive.
+# Stops the broker. Succeeds if the broker was still alive.
 stop_broker() {
     [ -n "${broker_pid:-}" ] || return 0
     local alive=0
@@ -84,7 +85,7 @@ install_rabbitmq-go() { go_build rabbitmq-go; }
 run_rabbitmq-go() { "$cache/rabbitmq-go"; }
 
 needs_rhea() { has node npm; }
-# Node looks for modules beside the script, so the script runs as a copy beside them.
+# Node looks for modules beside the script, so a copy of the script runs beside them.
 install_rhea() {
     mkdir -p "$cache/rhea" && cp "$here"/rhea/{package.json,package-lock.json,client.js,suite.js} "$cache/rhea" &&
         once rhea/package-lock.json npm ci --silent --no-audit --no-fund --cache "$cache/npm" --prefix "$cache/rhea"
@@ -97,7 +98,7 @@ install_jms() {
         java_compile jms "$cache/jms/readme/Readme.java"
 }
 run_jms() { java -cp "$cache/jms/lib/*:$cache/jms/classes" Suite; }
-# The Java of README.md as it stands there, as a method that is told the broker's address.
+# The unchanged Java of README.md, as a method that uses the broker's address.
 readme_java() {
     printf '%s\n' 'import jakarta.jms.*;' 'import org.apache.qpid.jms.JmsConnectionFactory;' 'final class Readme {' \
         'static Message reading() throws JMSException {'
@@ -128,13 +129,13 @@ maven_fetch() {
         dependency:copy-dependencies -DoutputDirectory="$cache/$1/lib"
 }
 
-# The sources of a suite, and further ones.
+# Compiles the sources of a suite, and further ones.
 java_compile() {
     local name=$1; shift
     javac -Xlint:all,-try,-classfile -cp "$cache/$name/lib/*" -d "$cache/$name/classes" "$here/$name"/*.java "$@"
 }
 
-# Runs a command unless it has already been run with this very content of a lock file.
+# Runs a command, unless it has already been run with the same content of a lock file.
 once() {
     local lock=$here/$1 stamp=$cache/stamps/$1; shift
     mkdir -p "$(dirname "$stamp")"
@@ -142,7 +143,7 @@ once() {
     "$@" && cp "$lock" "$stamp"
 }
 
-# 0 passed, 1 failed, 2 skipped.
+# Runs a suite. Returns 0 if it passed, 1 if it failed, 2 if it was skipped.
 suite() {
     local name=$1 status alive
     say "=== $name"

@@ -20,7 +20,8 @@ NAMES = {0x10: "open", 0x11: "begin", 0x12: "attach", 0x13: "flow", 0x14: "trans
 
 
 def read(data, at):
-    """One AMQP value and where it ends; None for null, bytes for anything of variable width that is no list or map."""
+    """Reads one AMQP value. Returns it and the offset of its end. The value is None for null,
+    and bytes for a type of variable width other than a list or a map."""
     code = data[at]
     at += 1
     if code == 0x00:
@@ -71,7 +72,7 @@ class Tap:
                 self.report(NAMES.get(descriptor, hex(descriptor)), fields, self.first(descriptor, fields, frame[end:]))
 
     def first(self, descriptor, fields, payload):
-        """The payload of a transfer that begins a message."""
+        """Returns the payload of a transfer that begins a message, else None."""
         if descriptor != 0x14:
             return None
         handle, continues = fields[0], fields[0] in self.more

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Kills the broker under load and counts what came back: KILL_ROUNDS (13), KILL_MESSAGES (50000), KILL_SEED (the time),
-# KILL_KIND (each in turn).
+# Kills the broker under load and checks what was kept. Variables: KILL_ROUNDS (default 13), KILL_MESSAGES (50000),
+# KILL_SEED (the time), KILL_KIND (each kind in turn).
 set -eu
 cd "$(dirname "$0")/../.."
 exec cargo test --profile ci --workspace --test kill -- --nocapture "$@"

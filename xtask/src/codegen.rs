@@ -1,7 +1,7 @@
-//! Writes `crates/amqp10/src/generated.rs` from the XML that the AMQP 1.0 standard is published with.
+//! Generates `crates/amqp10/src/generated.rs` from the XML files of the AMQP 1.0 standard.
 //!
-//! The XML decides everything that is data: descriptors, fields, their order, defaults and choices. What is listed
-//! here is only which composites become structs and how the types of fields look in Rust.
+//! The XML defines all data: descriptors, fields, their order, defaults and choices. This file only lists
+//! which composites become structs, and defines how field types look in Rust.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::error::Error;
@@ -15,7 +15,7 @@ use roxmltree::{Document, Node};
 /// The documents, in the order of the standard.
 const DOCUMENTS: [&str; 4] = ["transport", "messaging", "transactions", "security"];
 
-/// The composites that become structs. Transfer is written by hand, because it borrows.
+/// The composites that become structs. Transfer is hand-written, because it borrows its data.
 const STRUCTS: [&str; 24] = [
     "open",
     "begin",
@@ -53,17 +53,17 @@ const ENUMS: [&str; 6] = [
     "sasl-code",
 ];
 
-/// The fields, `type.field`, whose octets may be passwords and must not be printed.
+/// Fields (`type.field`) whose octets may be passwords and must not be printed.
 const SECRETS: [&str; 2] = ["sasl-init.initial-response", "sasl-response.response"];
 
-/// Generates the file anew.
+/// Writes the generated file.
 pub fn write() -> Result<(), Box<dyn Error>> {
     let text = generate()?;
     std::fs::write(target(), text)?;
     Ok(())
 }
 
-/// The text that the file should have.
+/// Returns the text that the file should have.
 pub fn generate() -> Result<String, Box<dyn Error>> {
     let texts = DOCUMENTS
         .iter()
@@ -120,12 +120,12 @@ struct XmlField<'d> {
     default: Option<&'d str>,
 }
 
-/// How a field looks in Rust.
+/// A field as Rust declares it.
 struct RustField {
     name: String,
-    /// `type.field`, for errors.
+    /// `type.field`, for error messages.
     path: String,
-    /// Without `Option`.
+    /// The type without `Option`.
     kind: String,
     presence: Presence,
 }
@@ -135,7 +135,7 @@ enum Presence {
     Mandatory,
     Optional,
     Multiple,
-    /// A Rust expression.
+    /// A default value, as a Rust expression.
     Default(String),
 }
 
@@ -203,7 +203,7 @@ fn conditions(out: &mut String, types: &[Type]) -> Result<(), Box<dyn Error>> {
         for (name, value) in &owner.choices {
             let constant = match uses.get(name) {
                 Some(1) => shout(name),
-                // Two types have a choice of this name: prefix the type, without its `-error`.
+                // Several types have a choice of this name: use the type's name without `-error` as a prefix.
                 _ => shout(&format!("{}-{name}", owner.name.trim_end_matches("-error"))),
             };
             writeln!(out, "/// `{value}`, of {}.", owner.name)?;
@@ -257,8 +257,8 @@ fn composite(out: &mut String, t: &Type, types: &[Type]) -> Result<(), Box<dyn E
     let fields = t.fields.iter().map(|f| rust_field(t, f, types)).collect::<Result<Vec<_>, _>>()?;
     let mandatory: Vec<&RustField> = fields.iter().filter(|f| f.presence == Presence::Mandatory).collect();
 
-    // A default is offered where zero or empty is a possible value of every mandatory field, and derived where it is
-    // what deriving gives.
+    // A struct gets a `Default` if zero or empty is a possible value of every mandatory field. It is derived
+    // if that gives the right values.
     let harmless = |f: &&RustField| matches!(f.kind.as_str(), "u32" | "u64" | "String" | "Bytes");
     let has_default = mandatory.iter().all(harmless);
     let zero = |f: &RustField| match &f.presence {
@@ -421,7 +421,7 @@ fn rust_kind(field: &XmlField, types: &[Type]) -> Result<String, String> {
     }
 }
 
-/// One line of documentation: the field in the words of the XML, with unit and default.
+/// Returns one line of documentation: the field in the terms of the XML, with unit and default.
 fn describe(field: &XmlField) -> String {
     let mut text = format!("`{}`", field.name);
     let kind = if field.kind == "*" { field.requires.unwrap_or("*") } else { field.kind };
@@ -443,7 +443,7 @@ fn describe(field: &XmlField) -> String {
     text
 }
 
-/// `error` would collide with the trait that everything named error should implement.
+/// `Error` would be confused with `std::error::Error`.
 fn struct_name(name: &str) -> String {
     if name == "error" { "AmqpError".to_owned() } else { camel(name) }
 }

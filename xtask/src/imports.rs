@@ -1,27 +1,28 @@
-//! Modules import one way: no two siblings of a crate import from each other, not even by way of a third.
+//! A test that modules import in one direction: no two siblings of a crate import from each other, not even
+//! through a third.
 //!
-//! A module may import from its parent, which it is a part of, and a parent from its children. Tests do not count. Names are
-//! followed through re-exports to the module that defines them, so that a common prelude hides nothing.
+//! A module may import from its parent, and a parent from its children. Tests are ignored. Names are followed
+//! through re-exports to the module that defines them, so that a common prelude hides nothing.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-/// The crates that are made of rooms.
+/// The crates that are divided into component modules.
 const CRATES: &[&str] = &["node", "broker", "queue", "replica"];
 
-/// Re-exports of re-exports that are followed, at most.
+/// The most re-exports that are followed for one name.
 const REEXPORTS_MAX: usize = 8;
 
-/// A module by its names from the root of the crate, which is the empty path.
+/// A module as a path from the root of the crate. The root is the empty path.
 type Module = Vec<String>;
 
-/// A path that a module imports, in segments.
+/// An imported path, in segments.
 type Import = Vec<String>;
 
 #[derive(Default)]
 struct Source {
     imports: Vec<Import>,
-    /// Names that are defined here.
+    /// Names that this module defines.
     items: BTreeSet<String>,
 }
 
@@ -59,13 +60,14 @@ impl Tree {
         self.0.insert(module, parse(text));
     }
 
-    /// The module that defines what `import` names in `from`; `None` if that is another crate's.
+    /// Returns the module that defines the item that `import` names in `from`; `None` if it belongs to
+    /// another crate.
     fn resolve(&self, from: &[String], import: &[String]) -> Option<Module> {
         let (base, rest) = self.place(from, import)?;
         self.follow(base, rest, 0)
     }
 
-    /// Where an import begins, and what is left of it.
+    /// Returns the module where an import begins, and the rest of the path.
     fn place<'a>(&self, from: &[String], import: &'a [String]) -> Option<(Module, &'a [String])> {
         let (first, rest) = import.split_first()?;
         match first.as_str() {
@@ -107,14 +109,14 @@ impl Tree {
         Some(defined.unwrap_or(base))
     }
 
-    /// Which siblings import from which, by their parent, each with one example.
+    /// Returns, for each parent, which of its children import from which, with one example each.
     fn siblings(&self) -> BTreeMap<Module, BTreeMap<String, BTreeMap<String, String>>> {
         let mut siblings: BTreeMap<Module, BTreeMap<String, BTreeMap<String, String>>> = BTreeMap::new();
         for (module, source) in &self.0 {
             for import in &source.imports {
                 let Some(target) = self.resolve(module, import) else { continue };
                 let common = module.iter().zip(&target).take_while(|(a, b)| a == b).count();
-                // One of them is the other's parent.
+                // If one is the other's parent, the import is allowed.
                 let (Some(from), Some(to)) = (module.get(common), target.get(common)) else { continue };
                 let example = format!("{} imports {}", module.join("::"), import.join("::"));
                 let edges = siblings.entry(module[..common].to_vec()).or_default();
@@ -125,7 +127,7 @@ impl Tree {
     }
 }
 
-/// The imports and the items of a source. What rustfmt has formatted needs no better parser.
+/// Returns the imports and the items of a source file. Code formatted by rustfmt needs no better parser.
 fn parse(text: &str) -> Source {
     let mut source = Source::default();
     let mut lines = text.lines();
@@ -149,7 +151,7 @@ fn parse(text: &str) -> Source {
     source
 }
 
-/// The name of the item that begins so.
+/// Returns the name of the item that begins with these words.
 fn item(words: &str) -> Option<String> {
     const KINDS: &[&str] = &["struct", "enum", "trait", "type", "static", "const", "fn", "union"];
     let mut words = words.split(|c: char| !c.is_alphanumeric() && c != '_');
@@ -157,7 +159,7 @@ fn item(words: &str) -> Option<String> {
     words.find(|word| !KINDS.contains(word) && *word != "unsafe").map(str::to_owned)
 }
 
-/// The paths of a tree of imports, without what they are renamed to.
+/// Appends the paths of a tree of imports, without renames.
 fn expand(tree: &str, into: &mut Vec<Import>) {
     let Some((front, branches)) = tree.split_once('{') else {
         let path = tree.split(" as ").next().unwrap_or_default().trim();
@@ -182,8 +184,8 @@ fn expand(tree: &str, into: &mut Vec<Import>) {
     }
 }
 
-/// The way from a node back to itself, if there is one.
-fn circle(edges: &BTreeMap<String, BTreeMap<String, String>>, start: &str) -> Option<Vec<String>> {
+/// Returns a cycle through this node, if there is one.
+fn cycle(edges: &BTreeMap<String, BTreeMap<String, String>>, start: &str) -> Option<Vec<String>> {
     let (mut todo, mut from) = (vec![start.to_owned()], BTreeMap::<String, (String, String)>::new());
     while let Some(node) = todo.pop() {
         for (next, example) in edges.get(&node).into_iter().flatten() {
@@ -210,15 +212,15 @@ fn circle(edges: &BTreeMap<String, BTreeMap<String, String>>, start: &str) -> Op
 
 #[test]
 fn modules_import_one_way() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask stands in the workspace");
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask is in the workspace");
     for name in CRATES {
         let tree = Tree::read(&root.join("crates").join(name).join("src"));
         for (parent, edges) in tree.siblings() {
             for module in edges.keys() {
-                let way = circle(&edges, module).unwrap_or_default();
+                let way = cycle(&edges, module).unwrap_or_default();
                 assert!(
                     way.is_empty(),
-                    "modules of {name}::{} import in a circle:\n{}",
+                    "modules of {name}::{} import in a cycle:\n{}",
                     parent.join("::"),
                     way.join("\n")
                 );
@@ -227,32 +229,32 @@ fn modules_import_one_way() {
     }
 }
 
-/// A tree of modules from their names and texts.
+/// Builds a tree of modules from names and texts.
 fn tree(sources: &[(&str, &str)]) -> Tree {
     let module = |name: &str| name.split("::").filter(|s| !s.is_empty()).map(str::to_owned).collect();
     Tree(sources.iter().map(|(name, text)| (module(name), parse(text))).collect())
 }
 
-fn has_circle(sources: &[(&str, &str)]) -> bool {
-    tree(sources).siblings().values().any(|edges| edges.keys().any(|module| circle(edges, module).is_some()))
+fn has_cycle(sources: &[(&str, &str)]) -> bool {
+    tree(sources).siblings().values().any(|edges| edges.keys().any(|module| cycle(edges, module).is_some()))
 }
 
 #[test]
-fn circles_are_seen_through_reexports_and_braces() {
+fn cycles_are_found_through_reexports_and_braces() {
     let lib = ("", "mod a;\nmod b;\nmod c;\npub use a::*;\npub use b::{B, other as C};\n");
     let a = ("a", "pub struct A;\n");
     let b = ("b", "use std::fmt;\nuse crate::{\n    A,\n};\npub struct B;\n");
-    assert!(!has_circle(&[lib, a, b]));
-    assert!(has_circle(&[lib, ("a", "use crate::B;\npub struct A;\n"), b]));
-    assert!(has_circle(&[lib, ("a", "use super::b::{self, B};\npub struct A;\n"), b]));
-    // By way of a third, and in a folder.
+    assert!(!has_cycle(&[lib, a, b]));
+    assert!(has_cycle(&[lib, ("a", "use crate::B;\npub struct A;\n"), b]));
+    assert!(has_cycle(&[lib, ("a", "use super::b::{self, B};\npub struct A;\n"), b]));
+    // Through a third module, and in a folder.
     let c = ("c", "use super::b::B;\npub(super) fn c() {}\n");
-    assert!(has_circle(&[lib, ("a", "use crate::c::c;\npub enum A {}\n"), b, c]));
+    assert!(has_cycle(&[lib, ("a", "use crate::c::c;\npub enum A {}\n"), b, c]));
     let (x, y) =
         (("a::x", "use super::y::Y;\npub struct X;"), ("a::y", "use crate::a::x::X;\npub struct Y;"));
-    assert!(has_circle(&[lib, a, x, y]));
-    // A part of a module may use what the module is.
+    assert!(has_cycle(&[lib, a, x, y]));
+    // A child module may use items of its parent.
     let parts =
         [("a", "mod x;\nuse self::x::X;\npub struct A;\n"), ("a::x", "use super::A;\npub struct X;\n")];
-    assert!(!has_circle(&parts));
+    assert!(!has_cycle(&parts));
 }

@@ -1,12 +1,14 @@
-//! Chores of the repository: `cargo xtask <chore>`.
+//! Development tasks: `cargo xtask <task>`.
 //!
-//! - `codegen` writes what is generated from the specification.
-//! - `same-tokens BASE` says whether the work tree has the same code as a commit, whatever became of the comments.
+//! - `codegen` generates code from the specification.
+//! - `same-tokens BASE` checks that the work tree has the same code as a commit, apart from comments.
 
 use std::io::Write;
 use std::process::ExitCode;
 
 mod codegen;
+#[cfg(test)]
+mod documents;
 #[cfg(test)]
 mod imports;
 mod same_tokens;
@@ -24,7 +26,7 @@ fn main() -> ExitCode {
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            // Nothing is left to do if even the complaint cannot be written.
+            // If the error cannot be written either, nothing is left to do.
             let _ = writeln!(std::io::stderr(), "{error}");
             ExitCode::FAILURE
         }

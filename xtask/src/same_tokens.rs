@@ -1,7 +1,8 @@
-//! `same-tokens BASE`: whether the work tree has the same code as a commit, whatever became of comments and doc strings.
+//! `same-tokens BASE`: checks that the work tree has the same code as a commit, apart from comments and doc
+//! strings.
 //!
-//! Rust is compared by its tokens, TOML by its values, Python by its tokens, and what is left by its lines, without those
-//! that are nothing but a comment. Markdown is not code. Everything else must be the same to the byte.
+//! Rust and Python are compared by their tokens, TOML by its values. Other known file types are compared by
+//! lines, without lines that are only a comment. Markdown is ignored. All other files must be identical.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -12,10 +13,10 @@ use proc_macro2::{Delimiter, Group, Spacing, TokenStream, TokenTree};
 
 type Failure = Box<dyn std::error::Error>;
 
-/// Characters of a token in a message.
+/// The most characters of a token that a message shows.
 const SHOWN: usize = 60;
 
-/// A piece of code that counts, and its line.
+/// A token, and its line.
 #[derive(Clone, Debug)]
 struct Token {
     text: String,
@@ -28,13 +29,13 @@ impl PartialEq for Token {
     }
 }
 
-/// Compares the work tree with `base`.
+/// Compares the work tree with the commit `base`.
 ///
 /// # Errors
-/// The code differs; the message names each file and its first line that does. Or git or Python cannot be asked, or a file
-/// of one of the two cannot be read as what it is.
+/// The code differs: the message names each file and the first line that differs. Or git or Python failed, or
+/// a file cannot be parsed.
 pub fn run(base: &str) -> Result<(), Failure> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().ok_or("xtask stands in the workspace")?;
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().ok_or("xtask is not in the workspace")?;
     let mut differences = Vec::new();
     for (path, status) in changed(root, base)? {
         let ending = path.rsplit('.').next().unwrap_or_default();
@@ -48,7 +49,7 @@ pub fn run(base: &str) -> Result<(), Failure> {
                 first_difference(&path, &before, &after).map_err(|error| format!("{path}: {error}"))?
             }
             'A' => Some("is new".to_owned()),
-            _ => Some("is gone, or of another kind".to_owned()),
+            _ => Some("is deleted, or of another kind".to_owned()),
         };
         differences.extend(difference.map(|what| format!("{path} {what}")));
     }
@@ -58,7 +59,8 @@ pub fn run(base: &str) -> Result<(), Failure> {
     }
 }
 
-/// The files that differ from `base`, with git's letter for how. New files count once git knows them.
+/// Returns the files that differ from `base`, with git's status letter. New files are included once they are
+/// added to git.
 fn changed(root: &Path, base: &str) -> Result<BTreeMap<String, char>, Failure> {
     let listed = git(root, &["diff", "--no-renames", "--name-status", "-z", base, "--"])?;
     let mut words = listed.split_terminator('\0');
@@ -77,7 +79,7 @@ fn git(root: &Path, words: &[&str]) -> Result<String, Failure> {
     Ok(String::from_utf8(output.stdout)?)
 }
 
-/// What differs first, as the end of a sentence about the file.
+/// Describes the first difference, as the end of a sentence about the file.
 fn first_difference(path: &str, before: &str, after: &str) -> Result<Option<String>, Failure> {
     let (before, after) = (tokens(path, before)?, tokens(path, after)?);
     if before == after {
@@ -104,7 +106,7 @@ fn tokens(path: &str, text: &str) -> Result<Vec<Token>, Failure> {
         }
         "toml" => {
             let values = format!("{:#?}", toml::from_str::<toml::Table>(text)?);
-            // Their lines are not those of the file.
+            // The lines of the values are not the lines of the file.
             values.lines().map(|value| Token { text: value.trim().to_owned(), line: 0 }).collect()
         }
         "py" => of_python(text)?,
@@ -117,7 +119,7 @@ fn tokens(path: &str, text: &str) -> Result<Vec<Token>, Failure> {
     })
 }
 
-/// The tokens without doc strings and without the reasons of lints, which are comments, too.
+/// Appends the tokens, without doc comments and without the reasons of lints, which are comments, too.
 fn of_rust(stream: TokenStream, found: &mut Vec<Token>) {
     let mut rest = stream.into_iter().peekable();
     while let Some(token) = rest.next() {
@@ -167,7 +169,7 @@ fn push(token: &TokenTree, found: &mut Vec<Token>) {
     found.push(Token { text: close.to_owned(), line: group.span_close().start().line });
 }
 
-/// Whether an attribute is what a doc comment stands for.
+/// Returns true if the attribute is the form that a doc comment becomes.
 fn is_doc(attribute: &Group) -> bool {
     let mut words = attribute.stream().into_iter();
     matches!(words.next(), Some(TokenTree::Ident(name)) if name == "doc")
@@ -175,7 +177,8 @@ fn is_doc(attribute: &Group) -> bool {
         && matches!(words.next(), Some(TokenTree::Literal(_)))
 }
 
-/// Prints a JSON list of line and text of each token of standard input, without comments, doc strings and blank lines.
+/// Prints a JSON list of the line and text of each token of standard input. Comments, doc strings and blank
+/// lines are omitted.
 const PYTHON: &str = r#"
 import io, json, sys, tokenize
 out, fresh = [], True
@@ -198,7 +201,7 @@ fn of_python(text: &str) -> Result<Vec<Token>, Failure> {
         .spawn()?;
     let mut input = python.stdin.take().ok_or("standard input is piped")?;
     let text = text.to_owned();
-    // Beside the reading: neither of the two pipes takes everything.
+    // Write in another thread: neither pipe holds the whole file.
     let writer = std::thread::spawn(move || std::io::Write::write_all(&mut input, text.as_bytes()));
     let output = python.wait_with_output()?;
     writer.join().map_err(|_| "the writer ended early")??;
@@ -206,14 +209,14 @@ fn of_python(text: &str) -> Result<Vec<Token>, Failure> {
         return Err("Python cannot read it".into());
     }
     let found: Vec<(usize, String)> = serde_json::from_slice(&output.stdout)?;
-    // A statement that was nothing but a doc string leaves its end of line.
+    // A statement that is only a doc string leaves an empty NEWLINE token.
     let mut tokens: Vec<Token> = found.into_iter().map(|(line, text)| Token { text, line }).collect();
     tokens.dedup_by(|next, before| next.text == "NEWLINE" && before.text == "NEWLINE");
     Ok(tokens)
 }
 
-/// Lines without those that are nothing but a comment, which begins with `mark`. The first stays in any case: it may name an
-/// interpreter.
+/// Returns the lines, without those that are only a comment. `mark` starts a comment. The first line is kept:
+/// it may name an interpreter.
 fn of_lines(text: &str, mark: &str) -> Vec<Token> {
     let lines =
         text.lines().enumerate().filter(|(at, line)| *at == 0 || !line.trim_start().starts_with(mark));
@@ -229,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn comments_are_no_code() {
+    fn comments_are_not_code() {
         let before =
             "//! A page.\n\n/// Adds.\n#[inline]\nfn add(a: u8) -> u8 {\n    // Why.\n    a + 1\n}\n";
         let after = "//! Another.\n/** Adds one. */ #[inline] fn add(a: u8) -> u8 { /* so */ a + 1 }";
@@ -241,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_program_says_is_code() {
+    fn string_literals_are_code() {
         let before = "fn f() { g(\"a\"); }";
         assert!(difference("a.rs", before, "fn f() { g(\"b\"); }").is_some());
         assert!(difference("a.rs", "#[doc(hidden)] fn f() {}", "fn f() {}").is_some());
@@ -257,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn of_python_comments_and_doc_strings() {
+    fn python_comments_and_doc_strings_are_ignored() {
         let before = "\"\"\"A page.\"\"\"\nimport os\n\ndef f():\n    \"\"\"Does.\"\"\"\n    # Why.\n    return \"x\"\n";
         let after = "\"\"\"Another.\n\nOf two lines.\"\"\"\nimport os\ndef f():\n    \"\"\"Does it.\"\"\"\n    return \"x\"  # so\n";
         assert_eq!(difference("a.py", before, after), None);
@@ -265,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn of_others_whole_lines() {
+    fn other_files_are_compared_by_lines() {
         assert_eq!(difference("a.toml", "# a\nb = 1\n", "b = 1 # c\n"), None);
         assert!(difference("a.toml", "b = 1", "b = 2").is_some());
         assert_eq!(difference("Makefile", "all:\n# why\n\tx\n", "all:\n\tx\n"), None);

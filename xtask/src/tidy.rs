@@ -1,4 +1,4 @@
-//! Invariants of the house that can be read off the manifests and sources (house.md section 7).
+//! Tests of architectural rules that manifests and sources show (ARCHITECTURE.md, Invariants).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -6,11 +6,11 @@ use std::process::Command;
 
 use serde_json::Value;
 
-/// A crate of the workspace as its manifest tells it.
-struct Room {
+/// A crate of the workspace, according to its manifest.
+struct CrateInfo {
     floor: u64,
     wing: String,
-    /// What it is built with, tests left out.
+    /// The crates that it depends on, without dev-dependencies.
     uses: BTreeSet<String>,
     path: PathBuf,
 }
@@ -18,8 +18,8 @@ struct Room {
 fn metadata() -> Value {
     let rustc = Command::new("rustc").arg("-vV").output().expect("rustc runs");
     let version = String::from_utf8_lossy(&rustc.stdout).into_owned();
-    let host = version.lines().find_map(|l| l.strip_prefix("host: ")).expect("rustc tells its host");
-    // Only this platform's crates are there without asking the registry.
+    let host = version.lines().find_map(|l| l.strip_prefix("host: ")).expect("rustc prints its host");
+    // Without a network, metadata is complete only for this platform.
     let output = Command::new(env!("CARGO"))
         .args(["metadata", "--format-version", "1", "--offline", "--locked", "--filter-platform", host])
         .current_dir(root())
@@ -29,12 +29,12 @@ fn metadata() -> Value {
     serde_json::from_slice(&output.stdout).expect("cargo writes JSON")
 }
 
-fn root() -> &'static Path {
-    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask stands in the workspace")
+pub(crate) fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask is in the workspace")
 }
 
-/// The rooms of the house; xtask, which nobody lives in, is left out.
-fn rooms(metadata: &Value) -> BTreeMap<String, Room> {
+/// Returns all crates of the workspace except xtask.
+fn crates(metadata: &Value) -> BTreeMap<String, CrateInfo> {
     let packages = metadata["packages"].as_array().expect("packages");
     let members: Vec<&Value> =
         packages.iter().filter(|p| p["source"].is_null() && p["name"] != "xtask").collect();
@@ -43,13 +43,13 @@ fn rooms(metadata: &Value) -> BTreeMap<String, Room> {
         .map(|p| {
             let name = p["name"].as_str().expect("a name").to_owned();
             let house = &p["metadata"]["house"];
-            let floor = house["floor"].as_u64().unwrap_or_else(|| panic!("{name} tells no floor"));
-            let wing = house["wing"].as_str().unwrap_or_else(|| panic!("{name} tells no wing")).to_owned();
+            let floor = house["floor"].as_u64().unwrap_or_else(|| panic!("{name} has no floor"));
+            let wing = house["wing"].as_str().unwrap_or_else(|| panic!("{name} has no wing")).to_owned();
             let normal =
                 p["dependencies"].as_array().expect("dependencies").iter().filter(|d| d["kind"].is_null());
             let uses = normal.map(|d| d["name"].as_str().expect("a name").to_owned()).collect();
             let manifest = PathBuf::from(p["manifest_path"].as_str().expect("a path"));
-            (name, Room { floor, wing, uses, path: manifest.parent().expect("a folder").to_owned() })
+            (name, CrateInfo { floor, wing, uses, path: manifest.parent().expect("a folder").to_owned() })
         })
         .collect()
 }
@@ -57,26 +57,27 @@ fn rooms(metadata: &Value) -> BTreeMap<String, Room> {
 #[test]
 fn floors_go_down() {
     let metadata = metadata();
-    let rooms = rooms(&metadata);
-    for (name, room) in &rooms {
-        for (used, below) in room.uses.iter().filter_map(|u| Some((u, rooms.get(u)?))) {
+    let crates = crates(&metadata);
+    for (name, info) in &crates {
+        for (used, below) in info.uses.iter().filter_map(|u| Some((u, crates.get(u)?))) {
             assert!(
-                below.floor < room.floor,
+                below.floor < info.floor,
                 "{name} (floor {}) uses {used} (floor {})",
-                room.floor,
+                info.floor,
                 below.floor
             );
             assert!(below.wing != "annex", "{name} uses {used}, which is in the annex");
-            // The client is plumbing on the codec: it may use the pure wing, but nothing pure may use plumbing.
+            // The client is plumbing that builds on the codec. It may use the pure wing, but nothing in the
+            // pure wing may use plumbing.
             assert!(
-                room.wing != "pure" || below.wing == "pure",
+                info.wing != "pure" || below.wing == "pure",
                 "{name} is pure and uses {used}, which is not"
             );
         }
     }
 }
 
-/// What only tests need stands behind the feature `testing`, which the product never switches on.
+/// Helpers for tests are behind the feature `testing`, which the product never enables.
 #[test]
 fn the_product_has_no_helpers_of_tests() {
     let metadata = metadata();
@@ -122,8 +123,8 @@ fn pure_wing_is_pure() {
         .map(|p| (p["id"].as_str().expect("an id"), p["name"].as_str().expect("a name")))
         .collect();
     let rules = std::fs::read_to_string(root().join("crates/amqp10/clippy.toml")).expect("the rules");
-    for (name, room) in rooms(&metadata).iter().filter(|(_, r)| r.wing == "pure") {
-        let start = names.iter().find(|(_, n)| *n == name).expect("the room is a package").0;
+    for (name, info) in crates(&metadata).iter().filter(|(_, r)| r.wing == "pure") {
+        let start = names.iter().find(|(_, n)| *n == name).expect("the crate is a package").0;
         let (mut todo, mut seen) = (vec![*start], BTreeSet::new());
         while let Some(id) = todo.pop() {
             if !seen.insert(id) {
@@ -138,14 +139,14 @@ fn pure_wing_is_pure() {
                 }
             }
         }
-        let own = std::fs::read_to_string(room.path.join("clippy.toml")).unwrap_or_default();
+        let own = std::fs::read_to_string(info.path.join("clippy.toml")).unwrap_or_default();
         assert_eq!(own, rules, "{name} is pure and has not the rules of crates/amqp10/clippy.toml");
     }
 }
 
 #[test]
 fn wal_is_monoglot() {
-    // The queue crate asks the same of itself.
+    // The crate `queue` has a similar test of its own.
     assert_no_word_of("wal", &["amqp", "mqtt", "exchange", "raft", "routing", "consumer", "publisher"]);
 }
 

@@ -1,4 +1,4 @@
-//! Writes a data directory as the broker would have left it: queues whose whole backlog stands in packs.
+//! Writes a data directory as a broker would leave it: queues whose whole backlog is in packs.
 //!
 //! ```text
 //! fill DIRECTORY QUEUES MESSAGES [BYTES]     queues q-0, q-1, ...; messages of each; bytes of each body (100)
@@ -18,9 +18,9 @@ use node::facts::{push_change, push_fact, push_to_run};
 use queue::{Ages, Fact, Stored};
 use wal::{Handover, Log, Options, PACK_BYTES, PackOptions, Packs, RealDisk, Records, Run};
 
-/// As the broker does it: about a pack.
+/// The size of a run, as in the broker: about a pack.
 const RUN_BYTES: usize = (PACK_BYTES - PACK_BYTES / 16) as usize;
-/// When the messages came, in milliseconds since the epoch.
+/// The arrival time of the messages, in milliseconds since the epoch.
 const AT_MS: u64 = 1_750_000_000_000;
 
 fn main() -> ExitCode {
@@ -41,16 +41,16 @@ fn run(words: &[String]) -> Result<(), Box<dyn Error>> {
         [directory, queues, messages, bytes] => (directory, queues, messages, bytes.parse()?),
         _ => return Err("usage: fill DIRECTORY QUEUES MESSAGES [BYTES]".into()),
     };
-    let mut house = House::open(Path::new(directory), message(bytes))?;
+    let mut filler = Filler::open(Path::new(directory), message(bytes))?;
     let (queues, messages): (u32, u64) = (queues.parse()?, messages.parse()?);
     for number in 0..queues {
-        let queue = house.declare(&format!("q-{number}"))?;
-        house.fill(queue, messages)?;
+        let queue = filler.declare(&format!("q-{number}"))?;
+        filler.fill(queue, messages)?;
     }
-    house.close()
+    filler.close()
 }
 
-/// A durable message with a body of so many bytes.
+/// Returns a durable message with a body of this many bytes.
 fn message(bytes: usize) -> Message {
     let mut wire = BytesMut::new();
     wire.put_slice(b"\x00\x53\x75\xb0");
@@ -60,20 +60,20 @@ fn message(bytes: usize) -> Message {
     Message::new(parts, Arc::new(Route::simple("", "q")))
 }
 
-struct House {
+struct Filler {
     log: Log<RealDisk>,
     packs: Packs<RealDisk>,
     catalog: Catalog,
     ids: QueueIds,
     message: Message,
-    /// Runs that wait for company, with what is to be said of them.
+    /// Runs that are not written yet, each with its record.
     runs: Vec<(Run, QueueId, Stored)>,
     bytes: usize,
     records: Records,
     scratch: Vec<u8>,
 }
 
-impl House {
+impl Filler {
     fn open(directory: &Path, message: Message) -> Result<Self, Box<dyn Error>> {
         let (log, recovery) = Log::open(RealDisk::new(directory)?, Options::default(), &mut |_| ())?;
         if recovery.files > 0 {
@@ -137,7 +137,7 @@ impl House {
         Ok(())
     }
 
-    /// Writes what waits: the packs first.
+    /// Writes the pending runs: the packs first.
     fn flush(&mut self) -> Result<(), Box<dyn Error>> {
         self.bytes = 0;
         let (mut runs, mut said) = (Vec::new(), Vec::new());
@@ -162,7 +162,7 @@ impl House {
     }
 }
 
-/// The body's bytes are what was asked for.
+/// The body has the requested size.
 #[test]
 fn a_message_has_a_body_of_its_size() {
     assert_eq!(

@@ -1,9 +1,10 @@
-//! A stand-in for a broker that does only what no broker can leave out: it frames, appends and forwards.
+//! A stand-in for a broker that does only what every broker must do: it frames, appends and forwards.
 //!
-//! `floor PORT [FILE]`: takes AMQP 1.0 connections on the loopback address. Whatever comes on any link is appended to
-//! FILE (if there is one) with one `write` per turn, confirmed, and sent to the one receiving link that attached last;
-//! addresses do not matter. No routing, no queues, no checks, no sections, no recovery, no second thread. What a
-//! broker with the same codec costs above this is what its features and its architecture cost.
+//! `floor PORT [FILE]` accepts AMQP 1.0 connections on the loopback address. It appends every message from
+//! any link to FILE (if given) with one `write` per turn, and confirms it. It sends the messages to the
+//! receiving link that attached last. Addresses do not matter. There is no routing, no queue, no check, no
+//! section, no recovery, and no second thread. The cost of a broker with the same codec above this is the
+//! cost of its features and its architecture.
 #![forbid(unsafe_code)]
 
 mod peer;
@@ -19,10 +20,10 @@ use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 
 use peer::{Peer, Shared};
 
-/// The most that is read from one connection in one turn, as in the broker.
+/// The most bytes that are read from one connection in one turn, as in the broker.
 const READ_MAX: usize = 256 * 1024;
 
-/// Names the listener among the events.
+/// Identifies the listener in events.
 const LISTENER: u64 = u64::MAX;
 
 fn main() -> io::Result<()> {
@@ -82,7 +83,7 @@ fn main() -> io::Result<()> {
     }
 }
 
-/// The one write of a turn. The messages lie in it one behind the other, and are forwarded from there.
+/// Makes the one write of a turn. The messages are adjacent in the buffer, and are forwarded from it.
 fn append(shared: &mut Shared, queue: &mut VecDeque<Bytes>, file: Option<&mut File>) -> io::Result<()> {
     if shared.ends.is_empty() {
         return Ok(());
@@ -105,12 +106,12 @@ fn append(shared: &mut Shared, queue: &mut VecDeque<Bytes>, file: Option<&mut Fi
 struct Connected {
     stream: TcpStream,
     peer: Peer,
-    /// The socket is full.
+    /// Whether the socket is full.
     blocked: bool,
 }
 
 impl Connected {
-    /// Reads once. False at the end.
+    /// Reads once. Returns false at the end of the stream.
     fn read(&mut self, buffer: &mut [u8], shared: &mut Shared) -> bool {
         let kept = self.peer.put_partial(buffer);
         match self.stream.read(&mut buffer[kept..]) {
@@ -120,7 +121,7 @@ impl Connected {
         }
     }
 
-    /// Writes what the socket takes; whether it is full.
+    /// Writes as much as the socket accepts. Returns true if it is full.
     fn write(&mut self) -> io::Result<bool> {
         let output = self.peer.endpoint.output();
         while !output.is_empty() {

@@ -1,4 +1,4 @@
-//! One connection: fixed answers, and the path of the messages.
+//! One connection: fixed answers to its frames, and the path of the messages.
 
 use std::collections::VecDeque;
 
@@ -10,19 +10,19 @@ use amqp10::{
 };
 use bytes::{Bytes, BytesMut};
 
-/// Credit of senders, granted again at half, as in the broker.
+/// The credit of senders. It is granted again when half of it is used, as in the broker.
 const CREDIT: u32 = 170;
 
-/// Largest frame, in bytes.
+/// The largest frame, in bytes.
 pub const FRAME_MAX: u32 = 128 * 1024;
 
-/// What the connections share.
+/// State that the connections share.
 #[derive(Default)]
 pub struct Shared {
-    /// The messages of this turn, and where each of them ends.
+    /// The messages of this turn, and the offset at which each of them ends.
     pub home: BytesMut,
     pub ends: Vec<usize>,
-    /// Connection, session and link of whoever gets the messages.
+    /// The connection, session and link that receive the messages.
     pub receiver: Option<(usize, u16, u32)>,
 }
 
@@ -30,9 +30,9 @@ pub struct Shared {
 pub struct Peer {
     number: usize,
     pub endpoint: Connection,
-    /// The start of a frame whose rest has not come.
+    /// The start of a frame that is still incomplete.
     partial: Vec<u8>,
-    /// Sessions, links and delivery-ids of this turn that are to be confirmed.
+    /// Sessions, links and delivery-ids of this turn that must be confirmed.
     taken: Vec<Taken>,
     runs: Vec<Run>,
     next_tag: u64,
@@ -65,14 +65,15 @@ impl Peer {
         }
     }
 
-    /// Puts the start of an unfinished frame before what is read next, and tells its length.
+    /// Copies the start of an incomplete frame to the buffer, before the bytes to read next. Returns its
+    /// length.
     pub fn put_partial(&mut self, buffer: &mut [u8]) -> usize {
         let len = self.partial.len();
         buffer[..len].copy_from_slice(&self.partial);
         len
     }
 
-    /// Takes bytes; false if the connection is over.
+    /// Handles input. Returns false if the connection is over.
     pub fn handle_input(&mut self, mut input: &[u8], shared: &mut Shared) -> bool {
         loop {
             let Ok(len) = self.endpoint.frame_len(input) else { return false };
@@ -97,7 +98,7 @@ impl Peer {
         true
     }
 
-    /// Settles what this turn has taken, and grants again.
+    /// Settles the deliveries of this turn, and grants credit.
     pub fn confirm(&mut self) {
         let state = DeliveryState::Accepted;
         for Taken { session, link, first, last } in self.taken.drain(..) {
@@ -109,7 +110,7 @@ impl Peer {
         }
     }
 
-    /// Sends as much as there is credit for.
+    /// Sends as many messages as the credit allows.
     pub fn forward(&mut self, session: u16, link: u32, queue: &mut VecDeque<Bytes>) {
         self.endpoint.pump();
         let credit = self.endpoint.session(session).and_then(|s| s.link(link));

@@ -1,5 +1,5 @@
-//! The steps. Each is prepared once and then done again and again; an operation tells how many bytes it has put into
-//! buffers.
+//! The measured steps. Each is prepared once and then repeated. An operation returns the number of bytes that
+//! it put into buffers.
 
 use std::hint::black_box;
 use std::path::PathBuf;
@@ -24,15 +24,15 @@ use wal::{
 
 use crate::walk;
 
-/// One step of the walk.
+/// One step of a message's way through the broker.
 pub struct Case {
     pub name: &'static str,
-    /// One operation, for people.
+    /// A description of one operation, for people.
     pub what: &'static str,
     pub prepare: fn() -> Box<dyn FnMut() -> u64>,
 }
 
-/// In the order of the walk, and then the whole of it.
+/// The steps in the order of a message's way, and then the whole way.
 pub const CASES: &[Case] = &[
     Case { name: "transfer-decode", what: "frame header and TRANSFER", prepare: transfer_decode },
     Case {
@@ -62,16 +62,17 @@ pub const CASES: &[Case] = &[
     Case { name: "walk-stream", what: "the whole walk through a shard and a stream", prepare: walk::stream },
 ];
 
-/// What the load generator of the comparison sends: durable, an id, one application property, 12 bytes.
+/// The message of the comparison's load generator: durable, with an id, one application property and 12 bytes
+/// of body.
 const MESSAGE: &[u8] = b"\x00\x53\x70\xc0\x02\x01\x41\
     \x00\x53\x73\xc0\x0a\x01\x80\x00\x00\x00\x00\x00\x00\x00\x07\
     \x00\x53\x74\xc1\x14\x02\xa1\x08SendTime\x81\x00\x00\x00\x00\x00\x00\x00\x07\
     \x00\x53\x75\xa0\x0cxxxxxxxxxxxx";
 
-/// What readers of a stream keep of new chunks.
+/// The bytes of new chunks that the readers of a stream retain.
 const TAIL_BYTES: usize = 1024 * 1024;
 
-/// How many messages a turn of the broker has under full load, about half a link's credit.
+/// The number of messages in a turn of the broker under full load: about half of a link's credit.
 pub const TURN: u64 = 85;
 
 const HEAD: TransferHead<'_> = TransferHead {
@@ -104,7 +105,7 @@ fn section_scan() -> Box<dyn FnMut() -> u64> {
     })
 }
 
-/// The message as it is trimmed: header cut off.
+/// Returns the message after trimming: without its header.
 fn message() -> Message {
     let trimmed = message::trim(&sections::scan(MESSAGE).expect("a message"), true);
     let wire = Bytes::from_static(MESSAGE).slice(trimmed.range.clone());
@@ -139,7 +140,7 @@ fn topic_match() -> Box<dyn FnMut() -> u64> {
     for i in 0..bindings {
         let name: Arc<str> = format!("q{i}").into();
         run(Command::DeclareQueue(DeclareQueue::new(DEFAULT_VHOST, name.clone(), Default::default())));
-        // 10 * 10 * 10 keys; every tenth has a star, every hundredth a hash.
+        // 10 * 10 * 10 keys. Every tenth contains a `*`, every hundredth a `#`.
         let key = match i {
             _ if i % 100 == 0 => format!("a{}.#", i / 100),
             _ if i % 10 == 0 => format!("a{}.*.c{}", i / 100, i / 10 % 10),
@@ -162,7 +163,7 @@ fn topic_match() -> Box<dyn FnMut() -> u64> {
     })
 }
 
-/// An event as streams carry them: an id, a subject, a group, and four application-properties.
+/// Returns a typical event: it has an id, a subject, a group and four application properties.
 fn event() -> Message {
     let mut wire = BytesMut::new();
     let properties = Properties {
@@ -186,7 +187,7 @@ fn event() -> Message {
     Message::new(parts, Arc::new(Route::simple("", "stream")))
 }
 
-/// Asks a filter again and again of an event that it wants, so that nothing is decided early.
+/// Applies a filter repeatedly to an event that matches, so that no part of the filter is skipped.
 fn filter(filter: Filter) -> Box<dyn FnMut() -> u64> {
     let event = event();
     Box::new(move || {
@@ -224,7 +225,7 @@ fn attach(consumer: ConsumerId, mode: Mode) -> Request {
     })
 }
 
-/// A stream, its readers, and a disk that has written at once.
+/// A stream and its readers. The simulated disk completes each write at once.
 fn stream() -> Box<dyn FnMut() -> u64> {
     let mut stream = Stream::new(Config { stream: Some(StreamConfig::default()), ..config() });
     let (mut home, mut here) = (StreamOutput::default(), ReadersOutput::default());
@@ -267,7 +268,7 @@ fn stream() -> Box<dyn FnMut() -> u64> {
     })
 }
 
-/// Keeps the receipts of brief messages, and takes no delivery.
+/// Accepts the receipts of transient-by-deferral messages (`Brief`), and takes no delivery.
 struct Briefs;
 
 impl Deliver for Briefs {
@@ -320,12 +321,12 @@ fn fifo() -> Box<dyn FnMut() -> u64> {
     })
 }
 
-/// A directory that goes with its owner.
+/// A directory that is deleted with its owner.
 struct Directory(PathBuf);
 
 impl Drop for Directory {
     fn drop(&mut self) {
-        // What cannot be removed lies among other temporary files.
+        // If it cannot be removed, it remains among other temporary files.
         drop(std::fs::remove_dir_all(&self.0));
     }
 }
@@ -360,7 +361,7 @@ fn log_append() -> Box<dyn FnMut() -> u64> {
     })
 }
 
-/// A stream to which chunks of 100 entries of 100 bytes are appended, in a directory for temporary files.
+/// A stream in a temporary directory. Chunks of 100 entries of 100 bytes are appended to it.
 struct Segments {
     streams: Streams<RealDisk>,
     data: Bytes,
@@ -390,7 +391,7 @@ impl Segments {
             panic!("the disk takes it");
         };
         self.retained = kept;
-        // Its header.
+        // The header of the chunk.
         48
     }
 }
@@ -432,7 +433,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_message_is_whole() {
+    fn the_message_is_complete() {
         let found = sections::scan(MESSAGE).unwrap();
         let range = found.application_properties.unwrap();
         let section = &MESSAGE[range.start as usize..range.end as usize];

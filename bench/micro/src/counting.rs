@@ -1,13 +1,13 @@
-//! Counting what is asked of the allocator.
+//! Counts the calls to the allocator.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
-/// What operations cost together.
+/// The total cost of several operations.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     pub allocations: u64,
-    /// Put into buffers: copied or encoded.
+    /// Bytes put into buffers: copied or encoded.
     pub bytes: u64,
 }
 
@@ -17,12 +17,12 @@ thread_local! {
     static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
 }
 
-/// Allocations of this thread so far; one that grows counts as one more.
+/// The number of allocations of this thread so far. A reallocation counts as one more.
 pub fn allocations() -> u64 {
     ALLOCATIONS.get()
 }
 
-// SAFETY: every call goes to the system's allocator unchanged; counting does not allocate.
+// SAFETY: every call is passed unchanged to the system's allocator; counting does not allocate.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         ALLOCATIONS.set(ALLOCATIONS.get() + 1);

@@ -1,7 +1,8 @@
-//! What each step of a message's walk costs, counted and not timed.
+//! The cost of each step of a message's way through the broker. The cost is counted, not timed.
 //!
-//! Allocations and bytes are counted here, in the process; instructions by `bench/micro/check`, which runs the program
-//! under callgrind with two numbers of operations and divides the difference. `table.toml` holds what was found.
+//! Allocations and bytes are counted here, in the process. Instructions are counted by `bench/micro/check`,
+//! which runs the program under callgrind with two numbers of operations and divides the difference.
+//! `table.toml` holds the results.
 
 mod cases;
 mod counting;
@@ -10,7 +11,7 @@ mod walk;
 pub use cases::{CASES, Case};
 pub use counting::Counts;
 
-/// Operations before the counting starts: buffers have found their size by then.
+/// Operations before counting starts. After them, buffers have reached their final size.
 const WARM: u64 = 2_000;
 
 /// The figures of one row of the table, per operation.
@@ -21,7 +22,7 @@ pub struct Row<'a> {
     pub bytes: f64,
 }
 
-/// The rows of `table.toml`: sections of `key = number`; whatever else there is, is for others.
+/// Returns the rows of `table.toml`: sections of `key = number`. Other keys are ignored.
 pub fn rows(table: &str) -> Vec<Row<'_>> {
     let mut rows = Vec::new();
     for line in table.lines() {
@@ -38,7 +39,7 @@ pub fn rows(table: &str) -> Vec<Row<'_>> {
     rows
 }
 
-/// Runs a case: so many operations, and what they cost together.
+/// Runs a case with this many operations. Returns their total cost.
 pub fn measure(case: &Case, operations: u64) -> Counts {
     let mut step = (case.prepare)();
     let mut run = |operations: u64| (0..operations).map(|_| step()).sum::<u64>();

@@ -1,4 +1,4 @@
-//! `micro CASE OPERATIONS`: does the operations, and prints what they cost as JSON. `micro` alone lists the cases.
+//! `micro CASE OPERATIONS` runs the operations and prints their cost as JSON. `micro` alone lists the cases.
 
 use std::io::{self, Write as _};
 use std::process::ExitCode;

@@ -1,12 +1,13 @@
-//! The whole walk of a message: one shard, a publisher and a consumer on it, and every byte between their sockets. No
-//! socket, no log and no thread: what the shard hands over is answered at once, so that nothing but the broker is counted.
+//! The whole way of a message: one shard with a publisher and a consumer, and every byte between their
+//! sockets. There is no socket, log or thread. Everything that the shard hands over is completed at once, so
+//! that only the broker is counted.
 //!
 //! ```text
-//!   TRANSFERs of a turn ──> handle_input ──> turn ──> handovers, stream jobs ──> written at once
+//!   TRANSFERs of a turn ──> handle_input ──> turn ──> handovers, stream jobs ──> completed at once
 //!   DISPOSITION, FLOW   ──> handle_input ──> turn ──> output of both connections, dropped
 //! ```
 //!
-//! Both clients say what Qpid Proton says, in its encodings.
+//! Both clients send what Qpid Proton sends, in its encodings.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -27,71 +28,71 @@ use crate::cases::TURN;
 
 const QUEUE: &str = "q";
 
-/// What a client says before it attaches: SASL, OPEN and BEGIN.
+/// The frames that a client sends before it attaches: SASL, OPEN and BEGIN.
 const HELLO: &[u8] = b"AMQP\x03\x01\x00\x00\
     \x00\x00\x00$\x02\x01\x00\x00\x00SA\xc0\x17\x02\xa3\x09ANONYMOUS\xa0\x09anonymous\
     AMQP\x00\x01\x00\x00\
     \x00\x00\x003\x02\x00\x00\x00\x00S\x10\xc0&\x0a\xa1\x0aarrow-8479\xa1\x09127.0.0.1p\x00\x02\x00\x00`\x7f\xff@@@@@@\
     \x00\x00\x00\x1a\x02\x00\x00\x00\x00S\x11\xc0\x0d\x04@Cp\x7f\xff\xff\xffp\x7f\xff\xff\xff";
 
-/// A link to publish on to `/queues/q`.
+/// Attaches a link that publishes to `/queues/q`.
 const ATTACH_SENDER: &[u8] = b"\x00\x00\x00O\x02\x00\x00\x00\x00S\x12\xc0B\x0e\xa1\x0aarrow-8485CBP\x00P\x00\
     \x00S(\xc0\x0c\x0b@C@CB@@@@@@\x00S)\xc0\x12\x07\xa1\x09/queues/qC@CB@@@@CD@@@";
 
-/// A link to consume on from `/queues/q`.
+/// Attaches a link that consumes from `/queues/q`.
 const ATTACH_RECEIVER: &[u8] =
     b"\x00\x00\x00O\x02\x00\x00\x00\x00S\x12\xc0B\x0e\xa1\x0aarrow-8479CAP\x00P\x00\
     \x00S(\xc0\x16\x0b\xa1\x09/queues/qC@CB@@@@@@\x00S)\xc0\x08\x07@C@CB@@@@CD@@@";
 
-/// A message of 12 bytes, durable, with an id and one application property.
+/// A durable message of 12 bytes with an id and one application property.
 const TRANSFER: &[u8] = b"\x00\x00\x00_\x02\x00\x00\x00\x00S\x14\xc0\x12\x04Cp\x00\x00\x00\x00\
     \xa0\x08\x00\x00\x00\x00\x00\x00\x00\x00C\
     \x00Sp\xc0\x02\x01A\x00Ss\xc0\x0a\x01\x80\x00\x00\x00\x00\x00\x00\x00\x07\
     \x00St\xc1\x14\x02\xa1\x08SendTime\x81\x00\x00\x00\x00\x00\x00\x00\x07\x00Su\xa0\x0cxxxxxxxxxxxx";
 
-/// Where in [`TRANSFER`] the delivery-id and the delivery-tag stand.
+/// The offsets of the delivery-id and the delivery-tag in [`TRANSFER`].
 const ID_AT: usize = 16;
 const TAG_AT: usize = 22;
 
-/// A credit that a turn does not use up.
+/// More credit than a turn uses.
 const CREDIT: u32 = 200;
 
-/// The walk to a classic queue and out of it.
+/// The way to a classic queue and out of it.
 pub fn classic() -> Box<dyn FnMut() -> u64> {
     walk(Arguments::default(), Some(CREDIT))
 }
 
-/// The same where every message waits for credit, as behind a consumer that is slower than the publisher.
+/// The same, but every message waits for credit, as with a consumer that is slower than the publisher.
 pub fn waiting() -> Box<dyn FnMut() -> u64> {
     walk(Arguments::default(), None)
 }
 
-/// The walk to a stream and to its reader, which is never behind.
+/// The way to a stream and to its reader, which never lags.
 pub fn stream() -> Box<dyn FnMut() -> u64> {
     walk([("x-queue-type".into(), "stream".into())].into(), Some(CREDIT))
 }
 
-/// Every call is one message; the last of a turn moves all of them. The consumer grants so much `ahead`, or credit for a turn
-/// behind its messages.
+/// Returns an operation that counts one message. Each [`TURN`]th call moves all messages of a turn. The
+/// consumer grants the credit `ahead` at once, or with `None` credit for a turn after its messages.
 fn walk(arguments: Arguments, ahead: Option<u32>) -> Box<dyn FnMut() -> u64> {
-    let mut house = House::new(arguments, ahead);
+    let mut world = World::new(arguments, ahead);
     let mut sent = 0;
     Box::new(move || {
         sent += 1;
-        if sent % TURN == 0 { house.move_a_turn() } else { 0 }
+        if sent % TURN == 0 { world.move_a_turn() } else { 0 }
     })
 }
 
-struct House {
+struct World {
     shard: Shard,
     publisher: usize,
     consumer: usize,
-    /// TRANSFERs of one turn.
+    /// The TRANSFERs of one turn.
     transfers: Vec<u8>,
-    /// What the socket was read to.
+    /// The buffer into which the socket is read.
     input: BytesMut,
     answer: BytesMut,
-    /// Messages sent so far, all of them received.
+    /// The number of messages sent so far. All of them were received.
     moved: u32,
     ahead: Option<u32>,
     retained: Retained,
@@ -100,7 +101,7 @@ struct House {
     now_ms: u64,
 }
 
-impl House {
+impl World {
     fn new(arguments: Arguments, ahead: Option<u32>) -> Self {
         let user = User {
             name: "guest".into(),
@@ -120,7 +121,7 @@ impl House {
         let (transfers, retained) = (TRANSFER.repeat(TURN as usize), Retained::default());
         let (input, answer, dirty) = (BytesMut::new(), BytesMut::new(), Vec::new());
         let moved = 0;
-        let mut house = Self {
+        let mut world = Self {
             shard,
             publisher,
             consumer,
@@ -134,19 +135,19 @@ impl House {
             access,
             now_ms,
         };
-        house.turn();
+        world.turn();
         for (client, attach) in [(publisher, ATTACH_SENDER), (consumer, ATTACH_RECEIVER)] {
-            house.shard.handle_input(client, &mut BytesMut::from(HELLO));
-            house.turn();
-            house.shard.handle_input(client, &mut BytesMut::from(attach));
-            house.turn();
+            world.shard.handle_input(client, &mut BytesMut::from(HELLO));
+            world.turn();
+            world.shard.handle_input(client, &mut BytesMut::from(attach));
+            world.turn();
         }
-        house.answer(ahead);
-        house.turn();
-        house
+        world.answer(ahead);
+        world.turn();
+        world
     }
 
-    /// Sends the messages of a turn, receives and settles them. Returns the bytes that both clients were sent.
+    /// Sends, receives and settles the messages of a turn. Returns the bytes that were sent to both clients.
     fn move_a_turn(&mut self) -> u64 {
         for (transfer, id) in self.transfers.chunks_exact_mut(TRANSFER.len()).zip(self.moved..) {
             transfer[ID_AT..ID_AT + 4].copy_from_slice(&id.to_be_bytes());
@@ -180,7 +181,7 @@ impl House {
         bytes
     }
 
-    /// The consumer says what it has to say: credit is the last of it.
+    /// Sends the consumer's frames. If there is a credit, its FLOW is the last one.
     fn answer(&mut self, credit: Option<u32>) {
         if credit.is_some() {
             let flow = Flow {
@@ -198,7 +199,8 @@ impl House {
         self.answer.clear();
     }
 
-    /// Turns until nothing moves any more, as the runtime does them. Returns the bytes that both clients were sent.
+    /// Runs turns until nothing moves any more, as the runtime does. Returns the bytes that were sent to both
+    /// clients.
     fn turn(&mut self) -> u64 {
         let (mut bytes, mut moved) = (0, true);
         while moved {
@@ -238,7 +240,7 @@ impl House {
         bytes
     }
 
-    /// What the streams' thread says when it has done a job.
+    /// Returns the answer of the streams' thread when it has done a job.
     fn written(&mut self, job: StreamJob) -> StreamAnswer {
         match job {
             StreamJob::Open { shard, stream, .. } => {

@@ -1,14 +1,14 @@
-//! Allocations and bytes per message are those of the table: the same on every machine.
+//! Allocations and bytes per message must match the table. They are the same on every machine.
 
 use micro::{CASES, measure, rows};
 
-/// How much more than in the table is still the same.
+/// A figure may exceed the table by this factor.
 const RISE: f64 = 1.05;
 
 const OPERATIONS: u64 = 8_500;
 
 #[test]
-fn no_step_has_become_dearer() {
+fn no_step_has_become_more_expensive() {
     let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("table.toml");
     let table = std::fs::read_to_string(path).unwrap();
     let rows = rows(&table);
@@ -21,7 +21,7 @@ fn no_step_has_become_dearer() {
             ("allocations", per(counts.allocations), row.allocations),
             ("bytes", per(counts.bytes), row.bytes),
         ] {
-            // A hundredth covers what is rounded off.
+            // The tolerance of 0.01 covers rounding.
             assert!(found <= kept * RISE + 0.01, "{}: {found:.3} {what}, {kept} in table.toml", case.name);
         }
     }

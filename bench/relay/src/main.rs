@@ -1,7 +1,8 @@
-//! A TCP relay of one thread: `relay PORT TO_PORT`, both on the loopback address.
+//! A single-threaded TCP relay: `relay PORT TO_PORT`, both on the loopback address.
 //!
-//! Every connection to PORT gets one to TO_PORT, and bytes go both ways through one buffer of 256 KiB each. What a
-//! broker costs above this for large messages is what it does besides moving their bytes.
+//! Each connection to PORT gets one to TO_PORT. Bytes are copied in both directions, through one buffer of
+//! 256 KiB each. For large messages, the cost of a broker above this is the cost of everything but moving
+//! bytes.
 #![forbid(unsafe_code)]
 
 use std::io::{self, Read as _, Write as _};
@@ -10,10 +11,11 @@ use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use rustix::buffer::spare_capacity;
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 
-/// What one read takes at most.
+/// The most bytes of one read.
 const BUFFER: usize = 256 * 1024;
 
-/// Names the listener among the events; a connection is its pair's number times two, plus its side.
+/// Identifies the listener in events. A connection is identified by its pair's number times two, plus its
+/// side.
 const LISTENER: u64 = u64::MAX;
 
 fn main() -> io::Result<()> {
@@ -63,20 +65,20 @@ fn main() -> io::Result<()> {
     }
 }
 
-/// Two connections whose bytes go to each other.
+/// Two connections that are relayed to each other.
 struct Pair {
     ends: [End; 2],
 }
 
-/// One connection, and what was read from it and not yet written to the other.
+/// One connection, and the bytes read from it that were not yet written to the other.
 struct End {
     stream: TcpStream,
     buffer: Vec<u8>,
     from: usize,
     to: usize,
-    /// Nothing more comes from it.
+    /// Whether the connection has reached its end.
     ended: bool,
-    /// What it is asked for.
+    /// The events that epoll is asked for.
     wanted: EventFlags,
 }
 
@@ -97,7 +99,7 @@ impl Pair {
         Ok(Self { ends: [end(a)?, end(b)?] })
     }
 
-    /// Moves what can be moved now that this side is ready.
+    /// Relays as much as possible now that this side is ready.
     fn relay(&mut self, side: usize, flags: EventFlags) -> io::Result<()> {
         let [a, b] = &mut self.ends;
         let (ready, other) = if side == 0 { (a, b) } else { (b, a) };
@@ -110,7 +112,8 @@ impl Pair {
         Ok(())
     }
 
-    /// To read while the buffer is empty, and to write what the other has read.
+    /// Returns the events to wait for: reading while the buffer is empty, and writing what was read from the
+    /// other side.
     fn wanted(&self, side: usize) -> EventFlags {
         let (own, other) = (&self.ends[side], &self.ends[1 - side]);
         let reads = own.is_empty() && !own.ended;
@@ -126,7 +129,7 @@ impl End {
         self.from == self.to
     }
 
-    /// One read, one write.
+    /// Makes one read and one write.
     fn relay_to(&mut self, other: &mut TcpStream) -> io::Result<()> {
         if self.is_empty() && !self.ended {
             match self.stream.read(&mut self.buffer) {

@@ -1,7 +1,7 @@
-//! Reads a whole stream with several consumers at once, each on a connection of its own.
+//! Reads a whole stream with several consumers at once, each on its own connection.
 //!
-//! `replay URL STREAM CONSUMERS CREDIT MESSAGES`: each begins at the first message, accepts every message, and ends when it
-//! has read so many. One thread. An offset that is not the next one is an error.
+//! `replay URL STREAM CONSUMERS CREDIT MESSAGES`: each consumer starts at the first message, accepts every
+//! message, and ends after this many messages. There is one thread. A gap in the offsets is an error.
 #![forbid(unsafe_code)]
 
 use std::error::Error;
@@ -9,7 +9,8 @@ use std::error::Error;
 use amqp10::{Described, Map, Symbol, Value};
 use client::{Connection, Credit, Message, Options, ReceiverOptions, Url};
 
-/// Offsets are looked at this often: to parse every message would make the client the slower end.
+/// Offsets are checked once per this many messages. Parsing every message would make the client slower than
+/// the broker.
 const LOOK_EVERY: u64 = 1000;
 
 type Outcome = Result<(), Box<dyn Error>>;
@@ -47,7 +48,7 @@ async fn read(url: Url, address: String, credit: u32, messages: u64) -> Outcome 
         if number % LOOK_EVERY == 0 {
             let offset = offset(&delivery.message)?;
             if offset != Some(number) {
-                return Err(format!("offset {offset:?} came, {number} was expected").into());
+                return Err(format!("offset {offset:?} was received, {number} was expected").into());
             }
         }
         delivery.accept()?;

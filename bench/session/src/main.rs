@@ -1,12 +1,13 @@
-//! Two links on one session, each as fast as it goes: the two programs of the flow control document.
+//! Two links on one session, each as fast as possible: the two programs of the document on flow control.
 //!
-//! `session URL SECONDS senders QUEUE [NEIGHBOUR]` sends settled messages to both queues.
-//! `session URL SECONDS receiver QUEUE [NEIGHBOUR]` receives from the first queue with a credit of 200, and sends batches
-//! to the other, each when all of the batch before it have been accepted.
+//! `session URL SECONDS senders QUEUE [NEIGHBOUR]` sends settled messages to both queues. `session URL
+//! SECONDS receiver QUEUE [NEIGHBOUR]` receives from the first queue with a credit of 200. It sends batches
+//! to the other queue; each batch is sent when all messages of the previous one are accepted.
 //!
-//! Messages are durable and have bodies of 12 bytes. One thread; what both links have to say leaves in one write. Without a
-//! neighbour the first link is alone on the session: what it does then is what it must still do beside another. Prints how
-//! many messages each link moved, and the seconds of CPU that this took here.
+//! Messages are durable and have bodies of 12 bytes. There is one thread, and the frames of both links leave
+//! in one write. Without a neighbour, the first link is alone on the session; its rate is the reference for a
+//! session with two links. The program prints how many messages each link moved, and the CPU seconds that
+//! this took in the client.
 #![forbid(unsafe_code)]
 
 use std::cell::Cell;
@@ -19,7 +20,7 @@ use bytes::Bytes;
 use client::{Connection, Credit, Message, Options, ReceiverOptions, SenderOptions, Session, Settle, Url};
 use rustix::time::{ClockId, clock_gettime};
 
-/// As in the document.
+/// As in that document.
 const BODY: usize = 12;
 const CREDIT: u32 = 200;
 const BATCH: usize = 10_000;

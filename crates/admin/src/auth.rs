@@ -1,4 +1,5 @@
-//! Who asks, and what the tags of a user open. Everything else is the desk's to say. Both ask [`broker::access`].
+//! Authentication, and the permissions that depend on a user's tags. All other permissions are checked by the
+//! desk, the front end of management requests. Both use [`broker::access`].
 
 use std::net::IpAddr;
 
@@ -12,13 +13,13 @@ use broker::desk::Desk;
 
 use crate::reply::Failure;
 
-/// Bytes of an `Authorization` header that are looked at; more is a refusal.
+/// The longest `Authorization` header that is accepted, in bytes.
 const AUTHORIZATION_MAX: usize = 4096;
 
-/// The one way in: basic credentials, and the right place to come from.
+/// Checks the basic credentials and the peer's address. Nothing else authenticates a request.
 ///
 /// # Errors
-/// 401 with a challenge; 503 if nobody has checked the credentials in time.
+/// 401 with a challenge; 503 if the credentials were not checked in time.
 pub async fn authenticate<D: Desk>(desk: &D, headers: &HeaderMap, peer: IpAddr) -> Result<Identity, Failure> {
     let (user, password) = credentials(headers).ok_or_else(Failure::not_authenticated)?;
     let who = desk.login(&user, &password, peer).await.map_err(|error| {
@@ -28,10 +29,10 @@ pub async fn authenticate<D: Desk>(desk: &D, headers: &HeaderMap, peer: IpAddr) 
     Ok(who)
 }
 
-/// Checks those of a route's verbs that the tags of a user decide. The desk checks the others.
+/// Checks the verbs of a route that depend on the user's tags. The desk checks the others.
 ///
 /// # Errors
-/// 401 without a challenge: the user is known, and lacks the tag.
+/// 401 without a challenge: the user is known but lacks the tag.
 pub fn permit(who: &Identity, verbs: &[Verb], peer: IpAddr) -> Result<(), Failure> {
     for verb in verbs.iter().filter(|verb| verb.is_by_tag()) {
         access::permit(who, None, "", *verb, &[]).map_err(|refused| {

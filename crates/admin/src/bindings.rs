@@ -1,7 +1,8 @@
 //! `/api/bindings`, and the bindings below an exchange or a queue.
 //!
-//! A binding is addressed by its *properties key*: the routing key percent-encoded (`~` for the empty one), with
-//! `~` and a hash behind it if the binding has arguments. Clients take it from `properties_key` or `Location`.
+//! A binding is addressed by its *properties key*. That is the percent-encoded routing key, or `~` if it is
+//! empty. If the binding has arguments, `~` and a hash follow. Clients take the key from `properties_key` or
+//! `Location`.
 
 use std::sync::Arc;
 
@@ -13,13 +14,14 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_perc
 use serde_json::{Value, json};
 
 use crate::call::Call;
-use crate::exchanges::{require_exchange, spelled_out};
+use crate::exchanges::{require_exchange, unaliased};
 use crate::overview::require_vhost;
 use crate::reply::{Failure, Reply};
 use crate::routes::To;
 use crate::{json, shape};
 
-/// What a properties key and a path segment leave as it is. `~` separates the key from the hash.
+/// Everything that a properties key and a path segment encode. `~` is encoded, too: it separates the key from
+/// the hash.
 const PLAIN: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_');
 
 const DEFAULT_SORT: &[&str] =
@@ -35,14 +37,14 @@ pub async fn list<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
 }
 
 pub async fn of_source<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
-    let (vhost, name) = (call.param(0), spelled_out(call.param(1)));
+    let (vhost, name) = (call.param(0), unaliased(call.param(1)));
     require_exchange(call, vhost, name).await?;
     let all = call.desk.bindings(&call.who, Some(vhost)).await?;
     reply(call, all.iter().filter(|b| *b.source == *name))
 }
 
 pub async fn of_exchange_destination<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
-    let (vhost, name) = (call.param(0), spelled_out(call.param(1)));
+    let (vhost, name) = (call.param(0), unaliased(call.param(1)));
     require_exchange(call, vhost, name).await?;
     let wanted = Destination::Exchange(name.into());
     let all = call.desk.bindings(&call.who, Some(vhost)).await?;
@@ -66,7 +68,7 @@ pub async fn of_pair<D: Desk>(call: &Call<'_, D>, to: To) -> Result<Reply, Failu
 pub async fn create<D: Desk>(call: &Call<'_, D>, to: To) -> Result<Reply, Failure> {
     let binding = Binding {
         vhost: call.param(0).into(),
-        source: spelled_out(call.param(1)).into(),
+        source: unaliased(call.param(1)).into(),
         destination: destination(call, to),
         key: json::text(&call.fields, "routing_key", "")?.into(),
         arguments: json::arguments(&call.fields)?,
@@ -108,18 +110,19 @@ fn reply<'a, D>(
 fn destination<D>(call: &Call<'_, D>, to: To) -> Destination {
     match to {
         To::Queue => Destination::Queue(call.param(2).into()),
-        To::Exchange => Destination::Exchange(spelled_out(call.param(2)).into()),
+        To::Exchange => Destination::Exchange(unaliased(call.param(2)).into()),
     }
 }
 
 async fn pair<D: Desk>(call: &Call<'_, D>, to: To) -> Result<Vec<Arc<Binding>>, Failure> {
-    let (source, wanted) = (spelled_out(call.param(1)), destination(call, to));
+    let (source, wanted) = (unaliased(call.param(1)), destination(call, to));
     let mut all = call.desk.bindings(&call.who, Some(call.param(0))).await?;
     all.retain(|b| *b.source == *source && b.destination == wanted);
     Ok(all)
 }
 
-/// The binding that the path names. A key that was encoded once too little is understood where it is unambiguous.
+/// Returns the binding that the path names. A key that lacks one level of encoding is accepted if it is
+/// unambiguous.
 async fn require_binding<D: Desk>(call: &Call<'_, D>, to: To) -> Result<Arc<Binding>, Failure> {
     let props = call.param(3);
     let (key, hash) = props.split_once('~').unwrap_or((props, ""));
@@ -146,7 +149,8 @@ fn properties_key(binding: &Binding) -> String {
     }
 }
 
-/// Empty for no arguments; else 32 bits of FNV-1a over their JSON form. Opaque to clients.
+/// Returns a hash that is opaque to clients: 32 bits of FNV-1a over the JSON form. Empty if there are no
+/// arguments.
 fn arguments_hash(arguments: &Arguments) -> String {
     if arguments.is_empty() {
         return String::new();

@@ -1,7 +1,8 @@
-//! `/api/queues/{vhost}/{name}/messages`: the messages of a stream, where they are.
+//! `/api/queues/{vhost}/{name}/messages`: reads messages of a stream without consuming them.
 //!
-//! A row is a message in the field names of the reference's `POST /get`, with its offset, and with all sections but the
-//! body as [`crate::message_to_json`] shows them. What comes behind the last row begins at its offset and one.
+//! A row is a message. It has the field names of RabbitMQ's `POST /get`, its offset, and all sections but the
+//! body as [`crate::message_to_json`] shows them. The next page starts at the offset of the last row plus
+//! one.
 
 use std::fmt::Write as _;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -18,10 +19,10 @@ use crate::query::Query;
 use crate::reply::{Failure, Reply};
 use crate::shown;
 
-/// Messages of an answer if nothing is said.
+/// The number of messages if the request has no `count`.
 const COUNT_DEFAULT: u32 = 10;
 
-/// Messages of an answer at most; whoever asks for more is refused. The desk bounds their bytes.
+/// The most messages of a response; a request for more is refused. The desk bounds the bytes.
 const COUNT_MAX: u32 = 1_000;
 
 pub async fn browse<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
@@ -30,7 +31,7 @@ pub async fn browse<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     let count = count(&call.query)?;
     let truncate = call.query.number("truncate")?.unwrap_or(usize::MAX);
     let rows = call.desk.browse(&call.who, call.param(0), call.param(1), start, count).await?;
-    // Row by row, for as a tree of values each takes several times as much.
+    // Encode row by row: as trees of values, the rows would take several times as much memory.
     let mut text = String::from("[");
     for row in &rows {
         let comma = if text.len() > 1 { "," } else { "" };
@@ -41,7 +42,8 @@ pub async fn browse<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     Ok(Reply::Rows(text.into()))
 }
 
-/// Where to begin: `offset`, or `at` in milliseconds since the epoch; with neither the oldest message.
+/// Returns where to start: at `offset`, at the time `at` in milliseconds since the epoch, or at the oldest
+/// message.
 fn start(query: &Query, now_ms: u64) -> Result<Start, Failure> {
     match (query.get("offset"), query.number("at")?) {
         (None, None) => Ok(Start::First),
@@ -50,7 +52,7 @@ fn start(query: &Query, now_ms: u64) -> Result<Start, Failure> {
             let start = text.parse().ok().map(Start::Offset).or_else(|| parse_offset(text, now_ms));
             start.ok_or_else(|| {
                 Failure::bad_request(format!(
-                    "offset '{text}' is not first, last, next, a whole number or a span such as 10m (of Y M D h m s)"
+                    "offset '{text}' is not first, last, next, a whole number or a time span such as 10m (units: Y M D h m s)"
                 ))
             })
         }
@@ -80,7 +82,7 @@ fn to_json(row: &BrowsedRow, truncate: usize) -> Value {
             put_payload(&mut object, &shown::body(&message), truncate);
             object.append(&mut shown::sections(&message));
         }
-        // It is shown as it is kept: one message that we cannot read does not hide those behind it.
+        // Show the stored bytes: one unreadable message must not hide the later ones.
         Err(error) => {
             object.insert("error".into(), format!("the message cannot be read: {error}").into());
             put_payload(&mut object, &row.message, truncate);
@@ -89,7 +91,7 @@ fn to_json(row: &BrowsedRow, truncate: usize) -> Value {
     Value::Object(object)
 }
 
-/// The first octets of a payload, as text if all of it is UTF-8; then no character is cut in two.
+/// Adds the first octets of a payload. If all of it is UTF-8, it is text, and no character is cut in two.
 fn put_payload(object: &mut Object<String, Value>, octets: &[u8], truncate: usize) {
     let (encoding, shown) = match std::str::from_utf8(octets) {
         Ok(text) => ("string", text[..text.floor_char_boundary(truncate)].to_owned()),

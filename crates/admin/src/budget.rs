@@ -1,16 +1,16 @@
-//! Bytes that all requests of the HTTP ports may hold together.
+//! The memory that all requests of the HTTP ports may use together.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// A bound on what all holders have together.
+/// A limit on the bytes that all holders together may use.
 #[derive(Debug)]
 pub struct Budget {
     bytes_max: usize,
     used: AtomicUsize,
 }
 
-/// What one request holds; it is given back when this is dropped.
+/// The bytes that one request uses. They are released when this is dropped.
 #[derive(Debug)]
 pub struct Held {
     budget: Arc<Budget>,
@@ -26,20 +26,21 @@ impl Budget {
         self.bytes_max
     }
 
-    /// Bytes that are held now.
+    /// The bytes in use.
     pub fn used(&self) -> usize {
         self.used.load(Ordering::Relaxed)
     }
 
-    /// A holder of nothing yet.
+    /// Returns a holder that uses nothing yet.
     pub fn hold(self: &Arc<Self>) -> Held {
         Held { budget: self.clone(), bytes: 0 }
     }
 }
 
 impl Held {
-    /// Holds so many bytes from now on, if it is more. Returns false, and holds what it held, if there are not so many.
-    /// Who is alone may hold more than the budget: what is larger than all of it must be possible at some time.
+    /// Raises the holder's bytes to this number. Returns false and changes nothing if the budget does not
+    /// allow it. A holder that is alone may exceed the budget, so that a request larger than the whole budget
+    /// is possible.
     #[must_use]
     pub fn grow_to(&mut self, bytes: usize) -> bool {
         let more = bytes.saturating_sub(self.bytes);
@@ -66,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn all_together_hold_no_more_than_there_is() {
+    fn holders_share_the_budget() {
         let budget = Budget::new(10);
         let (mut a, mut b) = (budget.hold(), budget.hold());
         assert!(a.grow_to(4) && a.grow_to(3) && b.grow_to(6));

@@ -1,4 +1,4 @@
-//! One request on its way from the socket to its handler.
+//! One request: reads it, checks it, and calls its handler.
 
 use std::future::poll_fn;
 use std::net::SocketAddr;
@@ -21,7 +21,7 @@ use crate::{
     auth, bindings, browse, connections, exchanges, explain, health, json, overview, policies, queues,
 };
 
-/// Bytes of a request's body; a larger one is refused, as the reference refuses it.
+/// The largest request body, in bytes. A larger one is refused, as in RabbitMQ.
 const BODY_BYTES_MAX: usize = 10_000_000;
 
 /// Bytes of one piece of a body. A piece below this size grows as more of the body arrives.
@@ -30,36 +30,36 @@ const PIECE_BYTES: usize = 64 * 1024;
 /// How long a body may take to arrive.
 const BODY_TIME_MAX: Duration = Duration::from_secs(30);
 
-/// Characters of the header `X-Reason` that are passed on: they go into one frame.
+/// Characters of the header `X-Reason` that are passed on: they must fit into one frame.
 const REASON_CHARS_MAX: usize = 255;
 
-/// A request whose sender is known.
+/// An authenticated request.
 #[derive(Debug)]
 pub struct Call<'a, D> {
     pub desk: &'a D,
     pub ports: &'a Ports,
     pub who: Identity,
     pub query: Query,
-    /// The fields of the body; none if the verb has no body.
+    /// The fields of the body; empty if the method has no body.
     pub fields: Map<String, Value>,
-    /// What the header `X-Reason` says.
+    /// The value of the header `X-Reason`.
     pub reason: Option<String>,
     params: Vec<String>,
 }
 
 impl<D> Call<'_, D> {
-    /// What stands at the route's part in braces with this number.
+    /// Returns the segment that matches the route's part in braces with this index; empty if there is none.
     pub fn param(&self, index: usize) -> &str {
         self.params.get(index).map_or("", String::as_str)
     }
 
-    /// As [`Self::param`], if the route has that many.
+    /// Like [`Self::param`], but `None` if the route has fewer parts.
     pub fn optional_param(&self, index: usize) -> Option<&str> {
         self.params.get(index).map(String::as_str)
     }
 }
 
-/// What requests are answered from.
+/// The state that handlers use to answer requests.
 #[derive(Clone)]
 pub struct Source<D> {
     pub desk: D,
@@ -96,7 +96,7 @@ async fn answer<D: Desk>(
     }
     let who = auth::authenticate(desk, &head.headers, peer.ip()).await?;
     auth::permit(&who, route.verbs, peer.ip())?;
-    // Held for the fields, too, until the request has been carried out.
+    // The memory counts for the fields as well, until the request has been carried out.
     let mut held = ports.bodies().hold();
     let fields = if method.is_some_and(Method::has_body) {
         let announced =
@@ -110,7 +110,7 @@ async fn answer<D: Desk>(
     let reason = reason.map(|r| r.chars().take(REASON_CHARS_MAX).collect());
     let call = Call { desk, ports, who, query, fields, reason, params };
     match dispatch(route.action, &call).await {
-        // A desk says no to whatever is in a virtual host that does not exist; the reference says 404.
+        // The desk refuses access if the virtual host does not exist. RabbitMQ answers 404 then.
         Err(refused) if refused.status == StatusCode::UNAUTHORIZED => {
             if in_vhost {
                 overview::require_vhost(&call, call.param(0)).await?;
@@ -179,11 +179,11 @@ async fn read_body(
     read.unwrap_or_else(|_| Err(Failure::bad_request("the body took too long")))
 }
 
-/// Reads a body, and holds the memory that it takes, not the length that was announced.
+/// Reads a body. Holds budget for the bytes received, not for the announced length.
 async fn collect(mut body: Body, held: &mut Held, bytes_max: usize) -> Result<Vec<u8>, Failure> {
     let mut pieces = Pieces::default();
     while let Some(frame) = poll_fn(|cx| Pin::new(&mut body).poll_frame(cx)).await {
-        let broken = |_| Failure::bad_request("the body breaks off");
+        let broken = |_| Failure::bad_request("the body is incomplete");
         let Ok(data) = frame.map_err(broken)?.into_data() else { continue };
         if pieces.len() + data.len() > BODY_BYTES_MAX {
             return Err(too_large());
@@ -198,12 +198,13 @@ async fn collect(mut body: Body, held: &mut Held, bytes_max: usize) -> Result<Ve
     Ok(pieces.join())
 }
 
-/// A body while it arrives. A single buffer would be copied each time it grows, and the allocator would still keep the old
-/// copies when the next body arrives: many bodies would take twice the memory that they are counted with.
+/// A body that is being received. A single buffer would be copied each time it grows. The allocator would
+/// still keep the old copies when the next body arrives, so that many bodies would use twice the memory that
+/// is counted.
 #[derive(Debug, Default)]
 struct Pieces {
     full: Vec<Vec<u8>>,
-    /// Bytes and capacity of the full ones.
+    /// The bytes and the capacity of the full pieces.
     full_bytes: usize,
     full_capacity: usize,
     last: Vec<u8>,
@@ -214,7 +215,7 @@ impl Pieces {
         self.full_bytes + self.last.len()
     }
 
-    /// Bytes of memory.
+    /// The memory used, in bytes.
     fn capacity(&self) -> usize {
         self.full_capacity + self.last.capacity()
     }
@@ -256,7 +257,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_body_is_what_came_and_takes_little_more_memory() {
+    fn a_body_is_complete_and_uses_little_extra_memory() {
         for sizes in [
             vec![],
             vec![1],

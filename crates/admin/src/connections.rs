@@ -1,4 +1,4 @@
-//! `/api/connections` and their sessions and links.
+//! `/api/connections`, and the sessions and links of connections.
 
 use broker::desk::amqp10_rows::{LinkRow, SessionRow};
 use broker::desk::{ConnectionRow, Desk, ProtocolRow};
@@ -10,10 +10,10 @@ use crate::json::from_amqp;
 use crate::reply::{Failure, Reply};
 use crate::shape;
 
-/// What the peer is told if the request gives no `X-Reason`.
+/// The reason that the peer receives if the request has no `X-Reason`.
 const CLOSE_REASON: &str = "Closed via management API";
 
-/// Users without the tag `monitoring` see their own connections.
+/// Lists connections. Users without the tag `monitoring` see only their own.
 pub async fn list<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     let rows = call.desk.connections(&call.who).await?;
     let rows = rows.iter().map(to_json).collect();

@@ -22,7 +22,7 @@ pub async fn list<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
 }
 
 pub async fn get<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
-    let (vhost, name) = (call.param(0), spelled_out(call.param(1)));
+    let (vhost, name) = (call.param(0), unaliased(call.param(1)));
     let exchange = require_exchange(call, vhost, name).await?;
     Ok(Reply::Json(shape::columns(exchange, &call.query)))
 }
@@ -30,7 +30,7 @@ pub async fn get<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
 pub async fn put<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     let spec = ExchangeSpec {
         vhost: call.param(0).into(),
-        name: spelled_out(call.param(1)).into(),
+        name: unaliased(call.param(1)).into(),
         kind: json::text(&call.fields, "type", "direct")?,
         durable: json::boolean(&call.fields, "durable", true)?,
         auto_delete: json::boolean(&call.fields, "auto_delete", false)?,
@@ -42,7 +42,7 @@ pub async fn put<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
 }
 
 pub async fn delete<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
-    let (vhost, name) = (call.param(0), spelled_out(call.param(1)));
+    let (vhost, name) = (call.param(0), unaliased(call.param(1)));
     let if_unused = call.query.flag("if-unused");
     if call.desk.delete_exchange(&call.who, vhost, name, if_unused).await? {
         return Ok(Reply::NoContent);
@@ -50,10 +50,10 @@ pub async fn delete<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     Err(Failure::not_found(format!("no exchange '{name}' in vhost '{vhost}'")))
 }
 
-/// The exchange as JSON.
+/// Returns the exchange as JSON.
 ///
 /// # Errors
-/// 404 if there is none, and what the desk says.
+/// 404 if it does not exist, or the desk's error.
 pub async fn require_exchange<D: Desk>(
     call: &Call<'_, D>,
     vhost: &str,
@@ -64,8 +64,8 @@ pub async fn require_exchange<D: Desk>(
     found.ok_or_else(|| Failure::not_found(format!("no exchange '{name}' in vhost '{vhost}'")))
 }
 
-/// In a path the default exchange has a name that can be seen.
-pub fn spelled_out(name: &str) -> &str {
+/// Returns the name of an exchange in a path. The default exchange has an alias there, as its name is empty.
+pub fn unaliased(name: &str) -> &str {
     if name == DEFAULT_EXCHANGE_ALIAS { "" } else { name }
 }
 

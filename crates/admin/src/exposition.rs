@@ -2,28 +2,28 @@
 
 use std::fmt::Write;
 
-/// What `Content-Type` says.
+/// The `Content-Type` of the text.
 pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-/// What a family measures.
+/// The kind of a metric family.
 #[derive(Clone, Copy, Debug)]
 pub enum Kind {
-    /// Only grows; its name ends in `_total`.
+    /// A value that only grows. Its name ends in `_total`.
     Counter,
     Gauge,
 }
 
-/// A page of metrics that grows by families.
+/// A page of metrics. Families are appended one after the other.
 #[derive(Debug, Default)]
 pub struct Exposition(String);
 
 impl Exposition {
-    /// A family of samples; all samples of it follow before the next family.
+    /// Starts a family. All its samples must be added before the next family.
     pub fn family(&mut self, kind: Kind, name: &str, help: &str) -> Family<'_> {
         self.named(kind, format!("rabbitmq_{name}"), help)
     }
 
-    /// The same, of something that only this broker has.
+    /// Starts a family of a metric that only Sluice has.
     pub fn own_family(&mut self, kind: Kind, name: &str, help: &str) -> Family<'_> {
         self.named(kind, format!("sluice_{name}"), help)
     }
@@ -38,12 +38,13 @@ impl Exposition {
         Family { page: self, name }
     }
 
-    /// More samples of the family that the page before this one ended with; `name` is what [`Self::family`] was given.
+    /// Adds samples to the last family of the previous page. `name` is the argument that [`Self::family`]
+    /// received.
     pub fn same_family(&mut self, name: &str) -> Family<'_> {
         Family { page: self, name: format!("rabbitmq_{name}") }
     }
 
-    /// Bytes.
+    /// The length in bytes.
     pub fn len(&self) -> usize {
         self.0.len()
     }
@@ -61,13 +62,13 @@ pub struct Family<'a> {
 }
 
 impl Family<'_> {
-    /// Bytes of the whole page.
+    /// The length of the whole page, in bytes.
     pub fn page_len(&self) -> usize {
         self.page.len()
     }
 
-    /// One sample. Label values are escaped: the format knows three escapes, and other control characters, of which some
-    /// end the line or the page for its readers, are spelled out.
+    /// Adds a sample. Label values are escaped. The format has three escapes; other control characters are
+    /// written as Rust escapes, because some of them end the line or the page for readers.
     pub fn sample(&mut self, labels: &[(&str, &str)], value: u64) -> &mut Self {
         let out = &mut self.page.0;
         out.push_str(&self.name);

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use crate::call::Call;
 use crate::reply::{Failure, Reply};
 
-/// Any alarm anywhere; with a node's name, on that node.
+/// Reports the alarms of the cluster, or of one node if `node` is given.
 pub fn alarms<D: Desk>(call: &Call<'_, D>, node: Option<&str>) -> Result<Reply, Failure> {
     let mut alarms: Alarms = call.desk.alarms(&call.who)?;
     alarms.retain(|(_, at)| node.is_none_or(|node| node == at));
@@ -28,7 +28,7 @@ pub async fn local_alarms<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure>
     alarms(call, Some(&node))
 }
 
-/// Somebody listens for clients, and the broker answers.
+/// Checks that the broker answers and has a listener for clients.
 pub async fn ready<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     let listeners = call.desk.overview(&call.who).await?.listeners;
     if listeners.iter().any(|(protocol, ..)| protocol.starts_with("amqp")) {

@@ -1,5 +1,5 @@
-//! Every request names its host exactly once (RFC 9112, 3.2): proxies in front of the broker could understand others
-//! differently than it does.
+//! Every request must name its host exactly once (RFC 9112, section 3.2). Proxies and the broker could
+//! interpret any other request differently.
 
 use axum::body::Body;
 use axum::extract::Request;
@@ -8,7 +8,7 @@ use axum::middleware::Next;
 
 use crate::reply::{Failure, respond};
 
-/// Refuses a request with several `Host` headers, and one without any if its version of HTTP requires one.
+/// Refuses a request with several `Host` headers, and one without a header if its HTTP version requires it.
 pub async fn require(request: Request, next: Next) -> Response<Body> {
     let reason = match request.headers().get_all(header::HOST).iter().count() {
         1 => None,

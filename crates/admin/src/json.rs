@@ -1,4 +1,4 @@
-//! JSON to AMQP values and back; what a body may hold.
+//! Conversion between JSON and AMQP values, and parsers for the fields of request bodies.
 
 use amqp10::{Map, Value as Amqp};
 use base64::Engine;
@@ -8,13 +8,14 @@ use serde_json::{Map as Object, Number, Value};
 
 use crate::reply::Failure;
 
-/// Lists and objects inside of each other in an argument. Deeper ones are refused: they could not be read back.
+/// How deep lists and objects in an argument may be nested. Deeper ones are refused: they could not be read
+/// back.
 const ARGUMENT_DEPTH_MAX: usize = 8;
 
-/// The object that a body holds; no body and `null` are the empty object, as in the reference.
+/// Parses a body as an object. An empty body and `null` are the empty object, as in RabbitMQ.
 ///
 /// # Errors
-/// 400 `not_json` if it is something else.
+/// 400 `not_json` for any other body.
 pub fn parse_body(body: &[u8]) -> Result<Object<String, Value>, Failure> {
     if body.trim_ascii().is_empty() {
         return Ok(Object::new());
@@ -26,10 +27,10 @@ pub fn parse_body(body: &[u8]) -> Result<Object<String, Value>, Failure> {
     }
 }
 
-/// A boolean field; the strings `true` and `false` are booleans too.
+/// Returns a boolean field. The strings `true` and `false` are accepted, too.
 ///
 /// # Errors
-/// 400 if it is something else.
+/// 400 for any other value.
 pub fn boolean(fields: &Object<String, Value>, name: &str, default: bool) -> Result<bool, Failure> {
     match fields.get(name) {
         None | Some(Value::Null) => Ok(default),
@@ -40,10 +41,10 @@ pub fn boolean(fields: &Object<String, Value>, name: &str, default: bool) -> Res
     }
 }
 
-/// A string field.
+/// Returns a string field.
 ///
 /// # Errors
-/// 400 if it is something else.
+/// 400 for any other value.
 pub fn text(fields: &Object<String, Value>, name: &str, default: &str) -> Result<String, Failure> {
     match fields.get(name) {
         None | Some(Value::Null) => Ok(default.to_owned()),
@@ -52,10 +53,10 @@ pub fn text(fields: &Object<String, Value>, name: &str, default: &str) -> Result
     }
 }
 
-/// A field that is a whole number.
+/// Returns an integer field.
 ///
 /// # Errors
-/// 400 if it is something else.
+/// 400 for any other value.
 pub fn integer(fields: &Object<String, Value>, name: &str, default: i64) -> Result<i64, Failure> {
     match fields.get(name) {
         None | Some(Value::Null) => Ok(default),
@@ -65,22 +66,22 @@ pub fn integer(fields: &Object<String, Value>, name: &str, default: i64) -> Resu
     }
 }
 
-/// The field `arguments`.
+/// Returns the field `arguments`.
 ///
 /// # Errors
-/// 400 if it is no object or too deep.
+/// 400 if it is not an object or is nested too deeply.
 pub fn arguments(fields: &Object<String, Value>) -> Result<Arguments, Failure> {
     table(fields, "arguments")
 }
 
-/// An object field. How much there may be in it is the catalog's to say.
+/// Returns an object field. The catalog limits how much it may contain.
 ///
 /// # Errors
-/// 400 if it is no object or too deep.
+/// 400 if it is not an object or is nested too deeply.
 pub fn table(fields: &Object<String, Value>, name: &str) -> Result<Arguments, Failure> {
     match fields.get(name) {
         None | Some(Value::Null) => Ok(Arguments::new()),
-        // Some clients send an empty list where they have no arguments.
+        // Some clients send an empty list if they have no arguments.
         Some(Value::Array(items)) if items.is_empty() => Ok(Arguments::new()),
         Some(Value::Object(arguments)) => {
             arguments.iter().map(|(k, v)| Ok((k.clone(), to_amqp(v, ARGUMENT_DEPTH_MAX)?))).collect()
@@ -89,7 +90,7 @@ pub fn table(fields: &Object<String, Value>, name: &str) -> Result<Arguments, Fa
     }
 }
 
-/// Arguments as JSON, by name.
+/// Converts arguments to a JSON object.
 pub fn from_arguments(arguments: &Arguments) -> Value {
     Value::Object(arguments.iter().map(|(k, v)| (k.clone(), from_amqp(v))).collect())
 }
@@ -119,7 +120,8 @@ fn to_amqp(value: &Value, depth: usize) -> Result<Amqp, Failure> {
     })
 }
 
-/// A value as JSON. Octets are text if they are UTF-8, else base64; what JSON has no number for is `null`.
+/// Converts a value to JSON. Octets become text if they are UTF-8, else base64. A number that JSON cannot
+/// represent becomes `null`.
 pub fn from_amqp(value: &Amqp) -> Value {
     let float = |v: f64| Number::from_f64(v).map_or(Value::Null, Value::Number);
     match value {
@@ -170,7 +172,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn arguments_come_back_as_they_went_in() {
+    fn arguments_survive_a_round_trip() {
         let sent = r#"{"arguments":{"b":true,"f":1.5,"i":-7,"l":[1,"x",null],"m":{"k":{"z":2}},"u":18446744073709551615}}"#;
         let arguments = arguments(&parse_body(sent.as_bytes()).unwrap()).unwrap();
         assert_eq!(arguments["i"], Amqp::Long(-7));

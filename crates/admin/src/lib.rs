@@ -1,11 +1,12 @@
-//! The management HTTP API and the Prometheus text, over [`broker::desk::Desk`].
+//! The management HTTP API and the Prometheus metrics. Both read from and act on [`broker::desk::Desk`], the
+//! front end of management requests (the desk).
 //!
 //! ```text
 //! request -> routes (404, 405) -> auth (401) -> body (400) -> one handler per route -> shape (page, sort, columns)
 //! ```
 //!
-//! Every route goes through the one function `auth::authenticate` before its handler runs; the page at `/` and the metrics
-//! are the exceptions, as in the reference. No body is read before its sender is known.
+//! Every route goes through `auth::authenticate` before its handler runs. The exceptions are the page at `/`
+//! and the metrics, as in RabbitMQ. No body is read before its sender is authenticated.
 #![forbid(unsafe_code)]
 
 mod auth;
@@ -50,20 +51,21 @@ pub use ports::{Counts, Ports};
 pub use routes::{Action, Method, ROUTES, Route, To, Whose};
 pub use shown::{body as message_body, object as message_to_json};
 
-/// A head is one packet, sent at once. A client that needs longer holds a place that others could use.
+/// The time for the head of a request. It usually is one packet, sent at once. A slower client holds a place
+/// that others need.
 const HEAD_TIME_MAX: Duration = Duration::from_secs(10);
 
-/// Long enough for who asks once a minute to keep the connection.
+/// The time that a connection may be idle. A client that sends a request each minute can keep its connection.
 const IDLE_TIME_MAX: Duration = Duration::from_secs(75);
 
-/// A client that takes nothing for so long does not want the rest of its answer.
+/// A client that reads nothing for this long is closed.
 const STALL_TIME_MAX: Duration = Duration::from_secs(10);
 
-/// Then nobody waits for requests under way any more.
+/// How long requests in flight may take after the server is asked to stop.
 const FINISH_TIME_MAX: Duration = Duration::from_secs(2);
 
-/// Everything under `/api`, and a plain page at `/`. Needs the peer's address as axum's `ConnectInfo`, as
-/// [`serve`] gives it.
+/// Serves everything under `/api`, and a plain page at `/`. The router needs the peer's address as axum's
+/// `ConnectInfo`, which [`serve`] provides.
 pub fn management_router<D: Desk>(desk: D, ports: Ports) -> Router {
     Router::new()
         .fallback(call::handle::<D>)
@@ -71,7 +73,7 @@ pub fn management_router<D: Desk>(desk: D, ports: Ports) -> Router {
         .with_state(call::Source { desk, ports })
 }
 
-/// `/metrics` and `/metrics/per-object`, for anybody who reaches the port.
+/// Serves `/metrics` and `/metrics/per-object` without authentication.
 pub fn metrics_router<D: Desk>(desk: D, ports: Ports) -> Router {
     Router::new()
         .route("/metrics", get(metrics::aggregated::<D>))
@@ -80,7 +82,7 @@ pub fn metrics_router<D: Desk>(desk: D, ports: Ports) -> Router {
         .with_state(call::Source { desk, ports })
 }
 
-/// Serves a router until `shutdown` completes, then waits for the requests under way, two seconds at most.
+/// Serves a router until `shutdown` completes. Then waits up to two seconds for the requests in flight.
 ///
 /// # Errors
 /// The listener failed.

@@ -1,5 +1,5 @@
-//! The accept loop of an HTTP port, and the bounds of what strangers can hold there: so many connections
-//! ([`super::places`]), and a time for everything that they owe.
+//! The accept loop of an HTTP port. It bounds what clients can hold: the number of connections
+//! ([`super::places`]), and the time for each step of a request.
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -32,29 +32,31 @@ use crate::places::{Place, Places, Taken};
 use crate::ports::Ports;
 use crate::reply::respond;
 
-/// Bytes of a request's head; a larger one is refused. Of the answer as many wait for the socket, behind the piece that
-/// is being made.
+/// The largest head of a request, in bytes; a larger one is refused. The same number of response bytes may
+/// wait for the socket, besides the piece that is being generated.
 const BUFFER_BYTES_MAX: usize = 32 * 1024;
 
-/// Bytes that the kernel keeps of an answer for its client; it doubles them. The kernel's own choice is up to 4 MiB. It
-/// asks for more when a third is free, so that a client makes progress if it reads some 4 KiB a second.
+/// The kernel's send buffer of a connection, in bytes; the kernel doubles it. By default it would grow to 4
+/// MiB. The kernel asks for more when a third of it is free. So a client makes progress if it reads about 4
+/// KiB per second.
 const SEND_BUFFER_BYTES: usize = 64 * 1024;
 
-/// After a failure to accept, such as having no file descriptor left.
+/// The delay after a failure to accept, for example if no file descriptor is left.
 const ACCEPT_RETRY: Duration = Duration::from_millis(100);
 
-/// The bounds of one port.
+/// The limits of one port.
 #[derive(Clone, Copy, Debug)]
 pub struct Bounds {
-    /// Connections at once.
+    /// The most connections at once.
     pub places: usize,
-    /// For the head of a request, from its first byte on; of the first one, from the connection on.
+    /// The time for the head of a request, from its first byte. For the first request it starts with the
+    /// connection.
     pub head: Duration,
-    /// Between two requests.
+    /// The time between two requests.
     pub idle: Duration,
-    /// For a client that takes nothing of its answer.
+    /// The time for which a client may read nothing of its response.
     pub stall: Duration,
-    /// For the requests under way when the server is to stop.
+    /// The time for requests in flight after the server is asked to stop.
     pub finish: Duration,
 }
 
@@ -66,7 +68,7 @@ pub async fn run(
     ports: &Ports,
     shutdown: impl Future<Output = ()>,
 ) -> io::Result<()> {
-    // What is accepted has it from the listener. Without, a client that reads nothing costs more memory of the kernel.
+    // Accepted sockets inherit the size. If this fails, a client that reads nothing costs more kernel memory.
     let _ = socket2::SockRef::from(&listener).set_send_buffer_size(SEND_BUFFER_BYTES);
     let places = Places::new(bounds.places);
     let (stop, stopping) = watch::channel(false);
@@ -94,7 +96,7 @@ pub async fn run(
                 let service = (router.clone(), ports.clone());
                 connections.spawn(serve(stream, peer, service, place, bounds, stopping.clone()));
             }
-            // Of one connection that has gone already.
+            // A connection that the client has closed already.
             Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
             Err(error) => {
                 tracing::error!(target: PEER, "cannot accept HTTP connections: {error}");
@@ -106,10 +108,10 @@ pub async fn run(
         }
     }
     drop(listener);
-    // Without connections nobody listens to it.
+    // The receivers are gone if there are no connections.
     let _ = stop.send(true);
     let finish = async { while connections.join_next().await.is_some() {} };
-    // Those that are not done by then are closed.
+    // Connections that are not done by then are closed.
     let _ = tokio::time::timeout(bounds.finish, finish).await;
     Ok(())
 }
@@ -123,7 +125,7 @@ async fn serve(
     bounds: Bounds,
     mut stopping: watch::Receiver<bool>,
 ) {
-    // It would only be slower without.
+    // The connection also works without this, but slower.
     let _ = stream.set_nodelay(true);
     let exchange = Arc::new(Exchange {
         place,
@@ -148,14 +150,14 @@ async fn serve(
         }
     });
     let mut http = http1::Builder::new();
-    // The time for the head is in `Watched`, which tells it from the time between two requests.
+    // `Watched` limits the time for the head. It distinguishes that from the time between two requests.
     http.timer(TokioTimer::new()).header_read_timeout(None).max_buf_size(BUFFER_BYTES_MAX);
     let mut connection = pin!(http.serve_connection(io, service));
     let mut stops = pin!(stopping.wait_for(|stop| *stop));
     let mut stopped = false;
     loop {
         tokio::select! {
-            // Whatever has failed is the client's affair.
+            // Errors of a connection concern only its client.
             _ = &mut connection => return,
             () = exchange.place.lost() => return,
             _ = &mut stops, if !stopped => {
@@ -166,7 +168,8 @@ async fn serve(
     }
 }
 
-/// Counts the memory of an answer that was made at once, until it has left; refuses it if there is too much of that.
+/// Counts the memory of a response that was generated as a whole, until it has been sent. Refuses the
+/// response if the budget is used up.
 fn hold(response: Response<Body>, ports: &Ports, exchange: &Exchange) -> Response<Body> {
     let bytes = response.body().size_hint().exact().unwrap_or(0) as usize;
     if bytes <= SEND_BUFFER_BYTES {
@@ -181,15 +184,15 @@ fn hold(response: Response<Body>, ports: &Ports, exchange: &Exchange) -> Respons
     }
 }
 
-/// What a connection's socket and its requests know of each other.
+/// The state that a connection's socket and its requests share.
 #[derive(Debug)]
 struct Exchange {
     place: Place,
-    /// From the whole head of a request on until its answer has left.
+    /// Set from the complete head of a request until its response has been sent.
     working: AtomicBool,
-    /// All of the answer has been made; a part of it may still wait for the socket.
+    /// The whole response has been generated; a part of it may still wait for the socket.
     answered: AtomicBool,
-    /// What the answer takes, if it was made at once.
+    /// The memory of the response, if it was generated as a whole.
     held: Mutex<Option<Held>>,
 }
 
@@ -205,7 +208,7 @@ impl Exchange {
         self.working.load(Ordering::Relaxed)
     }
 
-    /// Everything that was made has been written. Returns true if that was the end of an answer.
+    /// Called when everything generated has been written. Returns true if that was the end of a response.
     fn handle_flushed(&self) -> bool {
         if !self.answered.swap(false, Ordering::Relaxed) {
             return false;
@@ -221,7 +224,7 @@ impl Exchange {
     }
 }
 
-/// The body of an answer. Dropping it tells that all of it has been made.
+/// The body of a response. Dropping it marks the response as generated.
 struct Answer {
     body: Body,
     exchange: Arc<Exchange>,
@@ -253,16 +256,16 @@ impl Drop for Answer {
     }
 }
 
-/// A socket whose client is given up when it does not send or take what is due.
+/// A socket that is closed if its client does not send or read in time.
 struct Watched {
     stream: TcpStream,
     exchange: Arc<Exchange>,
     bounds: Bounds,
-    /// Ends the connection while no request is under way.
+    /// Closes the connection if it expires while no request is in flight.
     patience: Pin<Box<Sleep>>,
-    /// Something of a head has come, or is due.
+    /// A part of a head has arrived, or the first head is due.
     in_head: bool,
-    /// Ends the connection while the socket takes nothing.
+    /// Closes the connection if it expires while the socket accepts no bytes.
     stall: Option<Pin<Box<Sleep>>>,
 }
 
@@ -276,11 +279,11 @@ impl Watched {
         self.patience.as_mut().reset(tokio::time::Instant::now() + time);
     }
 
-    /// Ends the connection with an error when the socket has taken nothing for too long.
+    /// Returns an error when the socket has accepted nothing for too long.
     fn watch<T>(&mut self, written: Poll<io::Result<T>>, cx: &mut Context<'_>) -> Poll<io::Result<T>> {
         if written.is_ready() {
             if self.stall.take().is_some() {
-                self.exchange.place.go_on();
+                self.exchange.place.resume();
             }
             return written;
         }
@@ -343,7 +346,7 @@ impl AsyncWrite for Watched {
             self.in_head = false;
             let idle = self.bounds.idle;
             self.wait_for(idle);
-            // The socket may have been asked for a request before: whoever reads next has to be woken.
+            // A read may be pending already: register its waker for the new deadline.
             let _ = self.patience.as_mut().poll(cx);
         }
         Poll::Ready(Ok(()))

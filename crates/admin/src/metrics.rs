@@ -1,4 +1,5 @@
-//! `/metrics` and `/metrics/per-object`: the broker's plain counts under the reference's names (behaviour H.3).
+//! `/metrics` and `/metrics/per-object`: the broker's counters under RabbitMQ's names (docs/compatibility.md,
+//! Metrics).
 
 use axum::extract::State;
 use axum::http::header;
@@ -14,11 +15,11 @@ use crate::ports::Counts;
 use crate::process::Process;
 use crate::reply::{Failure, respond};
 
-/// Queues that get rows of their own; `rabbitmq_queues` tells how many there are.
+/// The most queues with their own rows; `rabbitmq_queues` says how many queues there are.
 const QUEUE_ROWS_MAX: usize = 10_000;
 
-/// Rows that the desk is asked for at once, as many as fit into the page if they have their usual size in bytes. A page ends
-/// with the row that fills it: the rows behind it are thrown away and asked for again.
+/// The number of rows to request from the desk at once: as many as fit into the page at their usual size in
+/// bytes. A page ends with the row that fills it. The rows after it are discarded and requested again.
 const BATCH_ROWS: std::ops::RangeInclusive<usize> = 16..=256;
 const ROW_BYTES: usize = 80;
 
@@ -30,7 +31,7 @@ const VOLATILE: (&str, &str) = ("queue_type", "rabbit_volatile_queue");
 const DISABLED: (&str, &str) = ("dead_letter_strategy", "disabled");
 const AT_MOST_ONCE: (&str, &str) = ("dead_letter_strategy", "at_most_once");
 
-/// Everything, each sum once.
+/// Serves all metrics, with sums over all queues.
 pub async fn aggregated<D: Desk>(State(source): State<Source<D>>) -> Response {
     match overview_page(&source, &Identity::metrics_reader()).await {
         Ok((mut page, overview)) => {
@@ -52,7 +53,7 @@ pub async fn aggregated<D: Desk>(State(source): State<Source<D>>) -> Response {
     }
 }
 
-/// The same with rows per queue instead of sums over queues.
+/// Serves the same metrics with rows per queue instead of sums over queues.
 pub async fn per_object<D: Desk>(State(source): State<Source<D>>) -> Response {
     let who = Identity::metrics_reader();
     match overview_page(&source, &who).await {
@@ -67,7 +68,7 @@ pub async fn per_object<D: Desk>(State(source): State<Source<D>>) -> Response {
     }
 }
 
-/// The part that both pages have, and what it was made from.
+/// Returns the part that both pages share, and the overview it was made from.
 async fn overview_page<D: Desk>(
     Source { desk, ports }: &Source<D>,
     who: &Identity,
@@ -76,17 +77,17 @@ async fn overview_page<D: Desk>(
     Ok((common(&overview, &desk.alarms(who)?, ports.counts()), overview))
 }
 
-/// Every measure of every queue. A family stands in one piece, so that the queues are gone through once for each. No row is
-/// kept for the next family: an answer that nobody reads would keep it.
+/// Generates every measure of every queue. All samples of a family must be together, so the queues are walked
+/// once per family. No row is kept for the next family: a response that nobody reads would keep it in memory.
 struct PerQueue<D> {
     desk: D,
     who: Identity,
     page: Exposition,
-    /// Of [`MEASURES`].
+    /// The index in [`MEASURES`].
     measure: usize,
-    /// Where the desk goes on.
+    /// The next queue to request from the desk.
     from: usize,
-    /// Rows of this measure.
+    /// The number of rows shown for this measure.
     shown: usize,
 }
 
@@ -143,19 +144,21 @@ fn common(overview: &Overview, alarms: &Alarms, http: Counts) -> Exposition {
     node(&mut page, overview, alarms);
     for (name, help, value) in [
         ("http_connections_evicted_total", "HTTP connections closed to make room for others", http.evicted),
-        ("http_connections_refused_total", "HTTP connections that there was no room for", http.refused),
+        ("http_connections_refused_total", "HTTP connections refused for lack of room", http.refused),
     ] {
         page.own_family(Kind::Counter, name, help).sample(&[], value);
     }
     page
 }
 
-/// What is counted for each type of queue: name, help, and where it is.
+/// A counter for each type of queue: name, help, and how to read it.
 type ByType = (&'static str, &'static str, fn(&Deliveries) -> u64);
 
 const DELIVERIES: &[ByType] = &[
     ("delivered", "Messages delivered to consumers", Deliveries::sent),
-    ("delivered_consume_manual_ack", "Messages delivered that consumers settle", |d| d.manual_ack),
+    ("delivered_consume_manual_ack", "Messages delivered unsettled, for consumers to acknowledge", |d| {
+        d.manual_ack
+    }),
     ("delivered_consume_auto_ack", "Messages delivered settled", |d| d.auto_ack),
     ("redelivered", "Messages redelivered to consumers", |d| d.redelivered),
     ("acknowledged", "Messages acknowledged by consumers", |d| d.acknowledged),
@@ -194,7 +197,7 @@ fn global(page: &mut Exposition, overview: &Overview) {
     let never_written = "Durable messages settled before they were written to disk";
     page.own_family(Kind::Counter, "global_messages_never_written_total", never_written)
         .sample(&[PROTOCOL, CLASSIC], c.never_written);
-    // A reply that its link has no credit for counts as one too many, as in the reference.
+    // A reply is dropped if its link has no credit. It counts as `maxlen`, as in RabbitMQ.
     let (expired, rejected, maxlen) =
         (c.dead_lettered_expired, c.dead_lettered_rejected, c.dead_lettered_maxlen);
     let dead_lettered = [
@@ -215,13 +218,13 @@ fn global(page: &mut Exposition, overview: &Overview) {
         .sample(&[QUORUM, AT_MOST_ONCE], c.dead_lettered_delivery_limit);
 }
 
-/// One figure of a budget: name, help, and where it is.
+/// A figure of a budget: name, help, and how to read it.
 type BudgetFigure = (&'static str, &'static str, fn(&BudgetRow) -> u64);
 
-/// What is told of every budget of memory.
+/// The figures of every memory budget.
 const BUDGETS: &[BudgetFigure] = &[
-    ("budget_used_bytes", "Memory that clients make the node take, by kind", |row| row.used),
-    ("budget_limit_bytes", "Memory that clients can make the node take, by kind", |row| row.limit),
+    ("budget_used_bytes", "Memory that the node uses for clients, by kind", |row| row.used),
+    ("budget_limit_bytes", "Limit of the memory that the node uses for clients, by kind", |row| row.limit),
 ];
 
 fn node(page: &mut Exposition, overview: &Overview, alarms: &Alarms) {
@@ -281,7 +284,7 @@ fn node(page: &mut Exposition, overview: &Overview, alarms: &Alarms) {
     page.family(
         Kind::Gauge,
         "alarms_file_descriptor_limit",
-        "1 if no connection is accepted: file descriptors are short",
+        "1 if connections are not accepted because file descriptors run short",
     )
     .sample(&[], overview.accepting_paused.into());
     for (name, help, kind) in [
@@ -293,7 +296,7 @@ fn node(page: &mut Exposition, overview: &Overview, alarms: &Alarms) {
     }
 }
 
-/// One measure of a queue: kind, name, help, and where it is.
+/// A measure of a queue: kind, name, help, and how to read it.
 type Measure = (Kind, &'static str, &'static str, fn(&QueueRow) -> u64);
 
 const MEASURES: &[Measure] = &[

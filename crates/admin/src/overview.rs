@@ -13,7 +13,7 @@ use crate::process::Process;
 use crate::reply::{Failure, Reply};
 use crate::shape;
 
-/// For whoever opens the port in a browser. Needs no credentials and shows nothing that needs any.
+/// A page for people who open the port in a browser. It needs no credentials and shows nothing confidential.
 pub fn index() -> Reply {
     let version = escape_html(SLUICE_VERSION);
     Reply::Page(format!(
@@ -44,8 +44,11 @@ pub async fn get_vhost<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     Ok(Reply::Json(shape::columns(vhost(call.param(0)), &call.query)))
 }
 
+/// Checks that the user may see the virtual host.
+///
 /// # Errors
-/// 404 if the virtual host does not exist or the user does not see it; 401 for the one that everybody knows.
+/// 404 if the virtual host does not exist or the user does not see it. 401 for the default one, whose
+/// existence is no secret.
 pub async fn require_vhost<D: Desk>(call: &Call<'_, D>, vhost: &str) -> Result<(), Failure> {
     if visible_vhosts(call).await?.contains(vhost) {
         return Ok(());
@@ -56,7 +59,8 @@ pub async fn require_vhost<D: Desk>(call: &Call<'_, D>, vhost: &str) -> Result<(
     Err(Failure::not_found(format!("no vhost '{vhost}'")))
 }
 
-/// Every virtual host has its default exchange, so that whoever sees exchanges sees the virtual hosts.
+/// Returns the virtual hosts that the user sees. Each has a default exchange, so the exchanges that the user
+/// sees name them.
 async fn visible_vhosts<D: Desk>(call: &Call<'_, D>) -> Result<BTreeSet<Arc<str>>, Failure> {
     let exchanges = call.desk.exchanges(&call.who, None).await?;
     Ok(exchanges.iter().filter(|e| e.name.is_empty()).map(|e| e.vhost.clone()).collect())

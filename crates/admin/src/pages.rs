@@ -1,6 +1,7 @@
-//! Answers that are made page by page: the next one when the socket has taken the last.
+//! Responses that are generated page by page. The next page is generated when the socket has taken the
+//! previous one.
 //!
-//! A client that does not read its answer costs one page of it, however long it would be.
+//! A client that does not read costs one page of memory, however long its response is.
 
 use std::future::Future;
 use std::io;
@@ -12,21 +13,23 @@ use hyper::body::Frame;
 
 use crate::reply::Failure;
 
-/// Bytes from which on a page is full. It ends with the row that fills it.
+/// A page is full at this many bytes. It ends with the row that fills it.
 pub const PAGE_BYTES: usize = 16 * 1024;
 
-/// A page, and what makes those behind it, if there are any.
+/// A page, and the source of the next pages, if there are any.
 type Made<S> = Result<(String, Option<S>), Failure>;
 
-/// Makes the pages of one answer.
+/// Generates the pages of one response.
 pub trait Source: Sized + Send + 'static {
     fn next_page(self) -> impl Future<Output = Made<Self>> + Send;
 }
 
-/// The body of an answer. What fits into one page has a length; else the client learns the end when it comes.
+/// Returns the body of a response. A single page has a `Content-Length`; otherwise the end is marked in the
+/// body.
 ///
 /// # Errors
-/// There is not even a first page. If a later one fails, the answer breaks off, and the client sees that it is not whole.
+/// The first page failed. If a later page fails, the response is cut off, and the client sees that it is
+/// incomplete.
 pub async fn body<S: Source>(source: S) -> Result<Body, Failure> {
     let (page, rest) = source.next_page().await?;
     Ok(match rest {
@@ -40,15 +43,15 @@ struct Pages<S> {
 }
 
 enum State<S> {
-    /// A page to be taken, and what makes the next.
+    /// A page to send, and the source of the next.
     Ready(String, Option<S>),
-    /// Nobody has asked for the next page.
+    /// The next page was not requested yet.
     Waiting(S),
     Making(Pin<Box<dyn Future<Output = Made<S>> + Send>>),
     Done,
 }
 
-// Only the future is pinned, in its box.
+// Only the future is pinned, and it has its own box.
 impl<S> Unpin for Pages<S> {}
 
 impl<S: Source> HttpBody for Pages<S> {
@@ -90,7 +93,7 @@ mod tests {
 
     use axum::body::to_bytes;
 
-    /// Counts down; counts what it makes; fails at the end if it is to.
+    /// Counts down to 0, and counts the pages made. Fails at the end if `fails` is set.
     struct Numbers {
         left: usize,
         made: Arc<AtomicUsize>,

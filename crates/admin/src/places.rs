@@ -1,8 +1,9 @@
-//! Who may stay when an HTTP port is crowded.
+//! Chooses which connection to close when an HTTP port is crowded.
 //!
-//! Each connection has a place. One whose request is under way keeps it. One that waits for its client, be it for a
-//! request or for the rest of its head, loses it to a newcomer; the one that has waited longest goes first. Then go those
-//! whose client does not read its answer.
+//! Each connection has a place. A connection with a request in flight keeps its place. A connection that
+//! waits for its client can lose its place to a new connection. It waits for a request or for the rest of a
+//! head. The one that has waited longest goes first. Then come connections whose client does not read its
+//! response.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -13,15 +14,15 @@ use std::time::{Duration, Instant};
 use broker::access::network;
 use tokio::sync::Notify;
 
-/// A client that takes nothing of its answer for this long may lose its place. A client that reads is faster, unless
-/// its network is lost.
+/// A client that reads nothing of its response for this long may lose its place. Any client that reads is
+/// faster, unless its network is lost.
 const STALL_MIN: Duration = Duration::from_secs(1);
 
 /// The places of one port.
 #[derive(Debug)]
 pub struct Places {
     places_max: usize,
-    /// Of one address.
+    /// The most places of one address.
     share_max: usize,
     table: Mutex<Table>,
 }
@@ -30,7 +31,7 @@ pub struct Places {
 struct Table {
     held: HashMap<u64, Held>,
     by_address: HashMap<IpAddr, usize>,
-    /// Numbers connections, and the order in which they began to wait.
+    /// Numbers connections, and orders the times at which they began to wait.
     next: u64,
 }
 
@@ -43,32 +44,33 @@ struct Held {
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum State {
-    /// For a request; the number tells who began first.
+    /// The connection waits for a request. Lower numbers began earlier.
     Waiting(u64),
-    /// A request is under way.
+    /// A request is in flight.
     Working,
-    /// A request is under way, and its client has taken nothing of the answer since then.
+    /// A request is in flight, and its client has read nothing of the response since then.
     Stalled(Instant),
 }
 
-/// Who goes first: the least. Of equals, one of the address with the most connections.
+/// The order in which connections lose their places: the least goes first. Among equals, connections of the
+/// address with the most connections go first.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Rank {
     Waiting(Reverse<usize>, u64),
     Stalled(Reverse<usize>, Instant),
 }
 
-/// What became of a newcomer.
+/// The outcome for a new connection.
 #[derive(Debug)]
 pub enum Taken {
     Free(Place),
-    /// Another connection was closed for it.
+    /// Another connection was closed to make room.
     Instead(Place),
-    /// Requests are under way on all others.
+    /// Requests are in flight on all other connections.
     Refused,
 }
 
-/// A place; it is given back when this is dropped.
+/// A place. It is released when this is dropped.
 #[derive(Debug)]
 pub struct Place {
     places: Arc<Places>,
@@ -77,13 +79,14 @@ pub struct Place {
 }
 
 impl Places {
-    /// One address may have half of the places: the other half is for everybody else.
+    /// Creates the places. One address may have half of them, so that the other half is left for other
+    /// addresses.
     pub fn new(places_max: usize) -> Arc<Self> {
         let share_max = (places_max / 2).max(1);
         Arc::new(Self { places_max, share_max, table: Mutex::default() })
     }
 
-    /// Gives a new connection a place, which another may lose for it.
+    /// Takes a place for a new connection. Another connection may lose its place.
     pub fn take(self: &Arc<Self>, from: IpAddr, now: Instant) -> Taken {
         let from = network(from);
         let mut table = self.table();
@@ -114,7 +117,7 @@ impl Table {
         self.next
     }
 
-    /// Who goes first, of this address or of all.
+    /// Returns the connection that loses its place first, of this address or of all.
     fn least(&self, from: Option<IpAddr>, now: Instant) -> Option<u64> {
         let all = self.held.iter().filter(|(_, held)| from.is_none_or(|from| held.from == from));
         let ranked = all.filter_map(|(number, held)| {
@@ -144,27 +147,28 @@ impl Table {
 }
 
 impl Place {
-    /// A request has come. Returns false if the place is lost already: then nothing may be begun.
+    /// Called when a request has arrived. Returns false if the place is lost already: then the request must
+    /// not be started.
     pub fn begin(&self) -> bool {
         self.change(|_, _| Some(State::Working))
     }
 
-    /// The answer has left.
+    /// Called when the response has been sent.
     pub fn wait(&self) {
         self.change(|_, since| Some(State::Waiting(since)));
     }
 
-    /// The client takes nothing of its answer.
+    /// Called when the client stops reading its response.
     pub fn stall(&self, now: Instant) {
         self.change(|state, _| (state == State::Working).then_some(State::Stalled(now)));
     }
 
-    /// The client takes its answer again.
-    pub fn go_on(&self) {
+    /// Called when the client reads its response again.
+    pub fn resume(&self) {
         self.change(|state, _| matches!(state, State::Stalled(_)).then_some(State::Working));
     }
 
-    /// Completes when the place has been given to another.
+    /// Completes when the place has been given to another connection.
     pub async fn lost(&self) {
         self.leave.notified().await;
     }
@@ -188,7 +192,7 @@ impl Drop for Place {
 mod tests {
     use super::*;
 
-    /// Takes places one by one.
+    /// A port on which a test takes places one by one.
     struct Port(Arc<Places>, Instant);
 
     impl Port {
@@ -220,11 +224,11 @@ mod tests {
     }
 
     #[test]
-    fn who_has_waited_longest_goes_first() {
+    fn the_longest_waiting_connection_goes_first() {
         let port = Port::new(6);
         let (a, b, c) = (port.free(1), port.free(1), port.free(1));
         assert!(a.begin() && b.begin());
-        // It waits from now on: longer than nobody.
+        // `a` begins to wait now, after all others.
         a.wait();
         let d = port.instead(1);
         assert!(is_there(&a) && is_there(&b) && !is_there(&c) && is_there(&d));
@@ -234,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_under_way_keeps_its_place() {
+    fn a_request_in_flight_keeps_its_place() {
         let port = Port::new(4);
         let (a, b) = (port.free(1), port.free(1));
         assert!(a.begin() && b.begin());
@@ -248,21 +252,21 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_that_nobody_takes_does_not_keep_its_place_for_ever() {
+    fn a_stalled_response_can_lose_its_place() {
         let mut port = Port::new(4);
         let (a, b) = (port.free(1), port.free(1));
         assert!(a.begin() && b.begin());
         a.stall(port.1);
         b.stall(port.1);
         assert!(matches!(port.take(1), Taken::Refused), "it has stalled just now");
-        a.go_on();
+        a.resume();
         port.1 += STALL_MIN;
         let c = port.instead(1);
         assert!(is_there(&a) && !is_there(&b) && is_there(&c));
     }
 
     #[test]
-    fn one_address_has_half_of_the_places_and_pays_first() {
+    fn one_address_has_half_of_the_places_and_loses_first() {
         let port = Port::new(4);
         let (a, b) = (port.free(1), port.free(2));
         let c = port.free(2);

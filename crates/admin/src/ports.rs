@@ -1,4 +1,4 @@
-//! What the HTTP ports of a node share.
+//! State that the HTTP ports of a node share.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -11,18 +11,20 @@ use broker::desk::{BudgetRow, Desk, DeskError, Overview};
 use crate::budget::{Budget, Held};
 use crate::reply::Failure;
 
-/// Each costs a file descriptor, and up to 200 KiB while it sends a head or reads an answer as slowly as it can.
+/// The default limit of connections per port. Each costs a file descriptor, and up to 200 KiB while it sends
+/// a head or reads a response very slowly.
 const CONNECTIONS_MAX: usize = 1_024;
 
-/// Three bodies of the largest size, or thousands of usual ones. With 900 kB each, 1,000 requests would hold 900 MB.
+/// The memory for request bodies: three of the largest size, or thousands of usual ones. Without this bound,
+/// 1,000 requests of 900 kB would hold 900 MB.
 const BODIES_BYTES_MAX: usize = 32 * 1024 * 1024;
 
-/// Answers that are not made page by page: lists that must be sorted, and messages of streams (8 MiB and more each). What
-/// is left of such an answer waits in memory until its client reads it. Lists that are made page by page count with the
-/// ids of their queues.
+/// The memory for responses that are not generated page by page: lists that must be sorted, and messages of
+/// streams (8 MiB and more each). The unsent rest of such a response stays in memory until its client reads
+/// it. A list that is generated page by page counts with the ids of its queues.
 const ANSWERS_BYTES_MAX: usize = 64 * 1024 * 1024;
 
-/// What peers may hold of all HTTP ports together, and what was refused them.
+/// Limits on what peers may hold of all HTTP ports together, and counters of what was refused.
 #[derive(Clone, Debug)]
 pub struct Ports {
     inner: Arc<Inner>,
@@ -37,7 +39,7 @@ struct Inner {
     refused: AtomicU64,
 }
 
-/// What has been counted of all HTTP ports.
+/// Counters of all HTTP ports.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Connections closed to make room for others.
@@ -53,7 +55,7 @@ impl Default for Ports {
 }
 
 impl Ports {
-    /// Each port may have so many connections.
+    /// Creates the limits for ports with this many connections each.
     pub fn new(connections_max: usize) -> Self {
         Self::with_bytes(connections_max, BODIES_BYTES_MAX, ANSWERS_BYTES_MAX)
     }
@@ -74,20 +76,21 @@ impl Ports {
         self.inner.connections_max
     }
 
-    /// For the bodies of requests.
+    /// The budget for request bodies.
     pub(crate) fn bodies(&self) -> &Arc<Budget> {
         &self.inner.bodies
     }
 
-    /// For answers that are made at once, and lists that are made page by page.
+    /// The budget for responses that are generated as a whole, and for the queue ids of lists that are
+    /// generated page by page.
     pub(crate) fn answers(&self) -> &Arc<Budget> {
         &self.inner.answers
     }
 
-    /// Counts the memory of an answer until what is returned is dropped.
+    /// Counts the memory of a response until the returned value is dropped.
     ///
     /// # Errors
-    /// 503: there is too much of that.
+    /// 503 if the budget is used up.
     pub(crate) fn hold_answer(&self, bytes: usize) -> Result<Held, Failure> {
         let mut held = self.answers().hold();
         if held.grow_to(bytes) {
@@ -99,10 +102,10 @@ impl Ports {
         )))
     }
 
-    /// The node at a glance, with the budgets of its HTTP ports behind its own.
+    /// Returns the node's overview, with the budgets of the HTTP ports after the node's own.
     ///
     /// # Errors
-    /// As of the desk.
+    /// The desk's error.
     pub(crate) async fn overview<D: Desk>(&self, desk: &D, who: &Identity) -> Result<Overview, DeskError> {
         let mut overview = desk.overview(who).await?;
         let row = |name, budget: &Budget| BudgetRow {
@@ -122,13 +125,13 @@ impl Ports {
         }
     }
 
-    /// A connection was closed to make room for that of this peer.
+    /// Counts a connection that was closed to make room for this peer's.
     pub(crate) fn note_evicted(&self, peer: SocketAddr) {
         self.inner.evicted.fetch_add(1, Ordering::Relaxed);
         tracing::warn!(target: PEER, %peer, "an HTTP port is crowded: a waiting connection was closed for a new one");
     }
 
-    /// There was no room for a connection.
+    /// Counts a connection for which there was no room.
     pub(crate) fn note_refused(&self, peer: SocketAddr) {
         self.inner.refused.fetch_add(1, Ordering::Relaxed);
         tracing::warn!(target: PEER, %peer, "an HTTP port is crowded: a new connection was refused");

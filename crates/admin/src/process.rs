@@ -1,8 +1,8 @@
-//! What the operating system knows of this process. Linux only; elsewhere nothing is known.
+//! Figures of this process from the operating system. They exist only on Linux.
 
 use std::fs;
 
-/// Figures from `/proc/self`; `None` where it does not say.
+/// Figures from `/proc/self`; `None` where they are not available.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Process {
     pub resident_bytes: Option<u64>,
@@ -21,15 +21,16 @@ impl Process {
     }
 }
 
-/// Linux tells the number since 6.2. Before, all of them must be listed, which takes a microsecond and more for each.
+/// The number of open descriptors. Linux 6.2 and later report it directly. On older versions they must be
+/// listed, which takes a microsecond or more for each.
 fn open_fds() -> Option<u64> {
     const DESCRIPTORS: &str = "/proc/self/fd";
     let told = fs::metadata(DESCRIPTORS).ok().map(|directory| directory.len()).filter(|open| *open > 0);
-    // The listing itself has one open.
+    // The listing itself has one descriptor open.
     told.or_else(|| fs::read_dir(DESCRIPTORS).ok().map(|fds| (fds.count() as u64).saturating_sub(1)))
 }
 
-/// The first number behind the name at the start of a line.
+/// Returns the first number after the name at the start of a line.
 fn word(text: &str, name: &str) -> Option<u64> {
     let line = text.lines().find_map(|l| l.strip_prefix(name))?;
     line.split_whitespace().next()?.parse().ok()
@@ -40,7 +41,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_behind_names() {
+    fn numbers_after_names_are_found() {
         assert_eq!(word("VmPeak:\t 9 kB\nVmRSS:\t   1234 kB\n", "VmRSS:"), Some(1234));
         assert_eq!(word("Max open files            1024    524288   files", "Max open files"), Some(1024));
         assert_eq!(word("Max open files            unlimited", "Max open files"), None);

@@ -1,15 +1,15 @@
-//! The query part of an address.
+//! The query part of a URL.
 
 use percent_encoding::percent_decode;
 
 use crate::reply::Failure;
 
-/// Names and values, decoded; the first of a name counts.
+/// Decoded names and values. The first value of a name counts.
 #[derive(Clone, Debug, Default)]
 pub struct Query(Vec<(String, String)>);
 
 impl Query {
-    /// Takes anything; what is no UTF-8 is replaced.
+    /// Parses any text. Invalid UTF-8 is replaced.
     pub fn parse(raw: &str) -> Self {
         let decode = |s: &str| {
             let spaced: Vec<u8> = s.bytes().map(|b| if b == b'+' { b' ' } else { b }).collect();
@@ -28,13 +28,15 @@ impl Query {
         self.0.iter().find(|(k, _)| k == name).map(|(_, v)| v.as_str())
     }
 
-    /// True for `name=true` only.
+    /// Returns true only for `name=true`.
     pub fn flag(&self, name: &str) -> bool {
         self.get(name) == Some("true")
     }
 
+    /// Returns a number.
+    ///
     /// # Errors
-    /// 400 if it is there and no whole number.
+    /// 400 if it is not a whole number.
     pub fn number(&self, name: &str) -> Result<Option<usize>, Failure> {
         let bad = |_| Failure::bad_request(format!("'{name}' is not a whole number"));
         self.get(name).map(|v| v.parse().map_err(bad)).transpose()

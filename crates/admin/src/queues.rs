@@ -17,15 +17,15 @@ use crate::reply::{Failure, Reply};
 use crate::shape::{self, Page};
 use crate::{json, query::Query};
 
-/// Rows that the desk is asked for at once, if all are needed.
+/// The number of rows to request from the desk at once if all are needed.
 const CHUNK_ROWS: usize = 10_000;
 
-/// The same for a page, if its rows have their usual size in bytes. A page ends with the row that fills it: the rows behind
-/// it are thrown away and asked for again.
+/// The same for a page: as many as fit at their usual size in bytes. A page ends with the row that fills it.
+/// The rows after it are discarded and requested again.
 const PAGE_ROWS: std::ops::RangeInclusive<usize> = 4..=64;
 const ROW_BYTES: usize = 800;
 
-/// Queues of a list without pages; a longer one is refused and has to be asked for in pages.
+/// The most queues of a list without pages. A longer one is refused; the client must ask for pages.
 const LIST_ROWS_MAX: usize = 100_000;
 
 pub async fn list<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
@@ -60,7 +60,7 @@ pub async fn list<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     Ok(reply)
 }
 
-/// All queues, in the order of their names.
+/// Returns all queues, ordered by name.
 async fn records<D: Desk>(call: &Call<'_, D>, vhost: Option<&str>) -> Result<Vec<Arc<QueueRecord>>, Failure> {
     let records = call.desk.queue_records(&call.who, vhost).await?;
     let total = records.len();
@@ -72,18 +72,18 @@ async fn records<D: Desk>(call: &Call<'_, D>, vhost: Option<&str>) -> Result<Vec
     Ok(records)
 }
 
-/// The whole list, page by page. Until it is read it keeps the ids of its queues, and not what the catalog knows of them:
-/// that would stay in memory when they are deleted.
+/// Generates the whole list page by page. Until the client has read it, it keeps the ids of its queues, not
+/// their catalog records. Those would stay in memory when the queues are deleted.
 struct List<D> {
     desk: D,
     who: Identity,
     query: Query,
     ids: Vec<QueueId>,
-    /// What the ids take.
+    /// The memory of the ids.
     _held: Held,
-    /// Queues that were shown, or were gone.
+    /// The number of queues that were shown or no longer exist.
     next: usize,
-    /// What stands in front of the next row.
+    /// The separator before the next row.
     comma: &'static str,
 }
 
@@ -134,7 +134,7 @@ pub async fn get<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
 
 pub async fn put<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     if json::boolean(&call.fields, "exclusive", false)? {
-        return Err(Failure::bad_request("an exclusive queue needs a connection that it belongs to"));
+        return Err(Failure::bad_request("an exclusive queue must belong to a connection"));
     }
     let spec = QueueSpec {
         vhost: call.param(0).into(),
@@ -149,7 +149,8 @@ pub async fn put<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
 
 pub async fn delete<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     let (vhost, name) = (call.param(0), call.param(1));
-    // Deleting what is not there succeeds over AMQP, but not here. Who may delete need not be able to read.
+    // Deleting a queue that does not exist succeeds over AMQP, but not here. A user who may delete need not
+    // be able to read.
     match call.desk.queue(&call.who, vhost, name).await {
         Ok(_) | Err(DeskError::AccessRefused(_)) => {}
         Err(error) => return Err(error.into()),
@@ -164,8 +165,8 @@ pub async fn purge<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     Ok(Reply::NoContent)
 }
 
-/// A queue as the reference shows it, as far as this broker has the figures. `disable_stats` leaves the figures
-/// out, `enable_queue_totals` brings the lengths back.
+/// Shows a queue as RabbitMQ does, as far as this broker has the figures. `disable_stats` omits the figures;
+/// `enable_queue_totals` adds the lengths again.
 fn to_json(row: &QueueRow, query: &Query) -> Value {
     let report = &row.report;
     let stats = !query.flag("disable_stats");
@@ -209,7 +210,7 @@ fn to_json(row: &QueueRow, query: &Query) -> Value {
             body["first_offset"] = kept.first.into();
             body["next_offset"] = kept.next.into();
             body["segments"] = kept.segments.len().into();
-            // Of the oldest and the newest chunk, in milliseconds since the epoch.
+            // The times of the oldest and the newest chunk, in milliseconds since the epoch.
             body["first_timestamp"] = kept.times_ms.map(|(first, _)| first).into();
             body["last_timestamp"] = kept.times_ms.map(|(_, last)| last).into();
         }

@@ -1,4 +1,4 @@
-//! What a handler answers, and how a refusal looks: `{"error": .., "reason": ..}` with the reference's status.
+//! The results of handlers, and how errors look: `{"error": .., "reason": ..}` with RabbitMQ's status.
 
 use axum::body::Body;
 use axum::http::{HeaderValue, Response, StatusCode, header};
@@ -6,20 +6,20 @@ use broker::catalog::CatalogError;
 use broker::desk::DeskError;
 use serde_json::{Value, json};
 
-/// What a handler answers.
+/// The result of a handler.
 #[derive(Debug)]
 pub enum Reply {
     /// 200 with a body.
     Json(Value),
-    /// 200 with a body that is JSON already: a long list.
+    /// 200 with a body that already is JSON: a long list.
     Rows(Body),
-    /// 201, and where the new thing is, relative to the host.
+    /// 201 with the location of the new object, relative to the host.
     Created(Option<String>),
     /// 204.
     NoContent,
-    /// 503 with a body: a health check that failed.
+    /// 503 with a body: a failed health check.
     Unhealthy(Value),
-    /// 200, for people.
+    /// 200 with an HTML page.
     Page(String),
 }
 
@@ -29,9 +29,9 @@ pub struct Failure {
     pub status: StatusCode,
     pub error: &'static str,
     pub reason: String,
-    /// The verbs that the path knows, for 405.
+    /// For 405: the methods that the path supports.
     pub allow: Option<String>,
-    /// Asks the client for other credentials.
+    /// Whether the response asks the client for other credentials.
     pub challenge: bool,
 }
 
@@ -40,7 +40,7 @@ impl Failure {
         Self { status, error, reason: reason.into(), allow: None, challenge: false }
     }
 
-    /// 400, in one of the reference's words for it.
+    /// 400 with one of RabbitMQ's error names.
     pub fn bad(error: &'static str, reason: impl Into<String>) -> Self {
         Self::new(StatusCode::BAD_REQUEST, error, reason)
     }
@@ -53,13 +53,13 @@ impl Failure {
         Self::new(StatusCode::NOT_FOUND, "object_not_found", reason)
     }
 
-    /// Nobody known asks: 401 with a challenge.
+    /// 401 with a challenge: the sender is not authenticated.
     pub fn not_authenticated() -> Self {
         let failure = Self::new(StatusCode::UNAUTHORIZED, "not_authorized", "Not_Authorized");
         Self { challenge: true, ..failure }
     }
 
-    /// Somebody known asks for what he may not have. The reference says 401 here too.
+    /// 401: the user is known but lacks permission. RabbitMQ answers 401 here, too.
     pub fn not_authorised(reason: impl Into<String>) -> Self {
         Self::new(StatusCode::UNAUTHORIZED, "not_authorised", reason)
     }
@@ -95,7 +95,7 @@ impl From<DeskError> for Failure {
     }
 }
 
-/// The answer as it goes out.
+/// Builds the HTTP response.
 pub fn respond(result: Result<Reply, Failure>) -> Response<Body> {
     match result {
         Ok(Reply::Json(body)) => json_response(StatusCode::OK, body.to_string()),

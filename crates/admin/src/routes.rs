@@ -1,12 +1,12 @@
-//! The table of routes. What is not in it does not exist. Each says which verbs of the broker it comes to, which decide
-//! who may use it.
+//! The table of routes. Each route names the verbs of the broker that it performs; they decide who may use
+//! it.
 
 use std::fmt;
 
 use broker::access::Verb;
 use percent_encoding::percent_decode_str;
 
-/// The methods of HTTP that routes have.
+/// The HTTP methods that routes support.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Method {
     Get,
@@ -16,7 +16,7 @@ pub enum Method {
 }
 
 impl Method {
-    /// HEAD is a GET whose body the server leaves out.
+    /// Parses a method. HEAD is a GET whose response body the server omits.
     pub fn parse(method: &str) -> Option<Self> {
         match method {
             "GET" | "HEAD" => Some(Self::Get),
@@ -27,7 +27,7 @@ impl Method {
         }
     }
 
-    /// Whether the request's body is read.
+    /// Returns true if the request's body is read.
     pub fn has_body(self) -> bool {
         matches!(self, Self::Put | Self::Post)
     }
@@ -44,7 +44,7 @@ impl fmt::Display for Method {
     }
 }
 
-/// What a route does; one handler each.
+/// The action of a route. Each has one handler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
     Index,
@@ -89,14 +89,14 @@ pub enum Action {
     Ready,
 }
 
-/// What a binding leads to.
+/// The destination type of a binding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum To {
     Queue,
     Exchange,
 }
 
-/// Which of the two kinds of policies.
+/// The two kinds of policies: of users and of operators.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Whose {
     Users,
@@ -107,11 +107,11 @@ pub enum Whose {
 #[derive(Clone, Copy, Debug)]
 pub struct Route {
     pub method: Method,
-    /// A part in braces matches any one segment.
+    /// The path. A part in braces matches any one segment.
     pub path: &'static str,
     pub action: Action,
-    /// What it comes to for [`broker::access`]. A declaration comes to the second of its verbs only if it has the argument
-    /// that names an exchange.
+    /// The verbs that [`broker::access`] checks. For a declaration, the second verb applies only if it has
+    /// the argument that names an exchange.
     pub verbs: &'static [Verb],
 }
 
@@ -119,7 +119,7 @@ const fn route(method: Method, path: &'static str, action: Action, verbs: &'stat
     Route { method, path, action, verbs }
 }
 
-/// Every route.
+/// All routes.
 pub const ROUTES: &[Route] = {
     use Method::{Delete, Get, Post, Put};
     &[
@@ -339,20 +339,21 @@ pub const ROUTES: &[Route] = {
     ]
 };
 
-/// What came of looking a request up.
+/// The result of a lookup.
 #[derive(Debug)]
 pub enum Found {
-    /// The route, and what stands at the parts in braces, decoded; whether the first of them is a virtual host.
+    /// The route, and the decoded segments of the parts in braces. `in_vhost` says whether the first of them
+    /// is a virtual host.
     Route { route: &'static Route, params: Vec<String>, in_vhost: bool },
-    /// Nothing has this path.
+    /// No route has this path.
     Nothing,
-    /// The path exists for these methods only.
+    /// The path exists, but only for these methods.
     OtherMethods(Vec<Method>),
-    /// A segment is no UTF-8 when decoded.
+    /// A decoded segment is not UTF-8.
     BadPath,
 }
 
-/// Looks a request up. `%2F` does not separate segments; one slash at the end is ignored.
+/// Looks up a request. `%2F` does not separate segments. One slash at the end is ignored.
 pub fn find(method: Option<Method>, path: &str) -> Found {
     let path = if path.len() > 1 { path.strip_suffix('/').unwrap_or(path) } else { path };
     let mut others = Vec::new();
@@ -370,7 +371,7 @@ pub fn find(method: Option<Method>, path: &str) -> Found {
     if others.is_empty() { Found::Nothing } else { Found::OtherMethods(others) }
 }
 
-/// The segments at the parts in braces, if the path fits.
+/// Returns the segments of the parts in braces if the path matches.
 fn match_pattern<'a>(pattern: &str, path: &'a str) -> Option<Vec<&'a str>> {
     let mut params = Vec::new();
     let mut segments = path.split('/');
@@ -406,7 +407,7 @@ mod tests {
     }
 
     #[test]
-    fn the_unknown_and_the_impossible() {
+    fn unknown_paths_and_methods_are_told_apart() {
         let shown = |method, path| format!("{:?}", find(method, path));
         assert_eq!(shown(Some(Method::Get), "/api/nope"), "Nothing");
         assert_eq!(shown(Some(Method::Get), ""), "Nothing");

@@ -1,4 +1,4 @@
-//! What every list understands: `page`, `page_size`, `name`, `sort`, `sort_reverse`, `columns`.
+//! The parameters of every list: `page`, `page_size`, `name`, `sort`, `sort_reverse`, `columns`.
 
 use std::cmp::Ordering;
 
@@ -7,26 +7,26 @@ use serde_json::{Value, json};
 use crate::query::Query;
 use crate::reply::Failure;
 
-/// Rows of a page if the request does not say.
+/// The number of rows of a page if the request does not say.
 const PAGE_SIZE_DEFAULT: usize = 100;
-/// Rows of a page at most; a request for more is refused.
+/// The most rows of a page. A request for more is refused.
 const PAGE_SIZE_MAX: usize = 500;
 
-/// A page that was asked for.
+/// A requested page.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Page {
-    /// From 1.
+    /// The number of the page, from 1.
     pub number: usize,
     pub size: usize,
-    /// Only rows whose name contains it, in any case.
+    /// Only rows whose name contains this text, ignoring case.
     pub name: Option<String>,
 }
 
 impl Page {
-    /// The page asked for, if one is.
+    /// Returns the requested page, or `None` if the request asks for no page.
     ///
     /// # Errors
-    /// 400 for numbers out of bounds, and for regular expressions, which this broker does not take.
+    /// 400 for numbers out of bounds, and for regular expressions, which are not supported.
     pub fn of(query: &Query) -> Result<Option<Self>, Failure> {
         let Some(number) = query.number("page")? else { return Ok(None) };
         let size = query.number("page_size")?.unwrap_or(PAGE_SIZE_DEFAULT);
@@ -43,15 +43,15 @@ impl Page {
         Ok(Some(Self { number, size, name }))
     }
 
-    /// The number of the first row, from 0.
+    /// The index of the first row, from 0.
     pub fn offset(&self) -> usize {
         (self.number - 1).saturating_mul(self.size)
     }
 
-    /// The envelope of a page.
+    /// Builds the envelope of a page.
     ///
     /// # Errors
-    /// 400 if the page begins behind the last row.
+    /// 400 if the page begins after the last row.
     pub fn envelope(&self, total: usize, filtered: usize, items: Vec<Value>) -> Result<Value, Failure> {
         if self.offset() > filtered {
             return Err(Failure::bad(
@@ -71,20 +71,20 @@ impl Page {
     }
 }
 
-/// Whether the rows must be seen all before one page of them is known.
+/// Returns true if all rows are needed to build one page.
 pub fn needs_all_rows(query: &Query, page: &Page) -> bool {
     page.name.is_some() || wants_other_order(query)
 }
 
-/// Whether the rows are asked for in another order than that of their names.
+/// Returns true if the rows are not requested in the order of their names.
 pub fn wants_other_order(query: &Query) -> bool {
     query.flag("sort_reverse") || query.get("sort").is_some_and(|s| !s.is_empty())
 }
 
-/// Sorts, filters, pages and cuts to the columns asked for.
+/// Sorts and filters rows, selects a page, and keeps the requested columns.
 ///
 /// # Errors
-/// 400 for a page that cannot be.
+/// 400 for an invalid page.
 pub fn list(mut rows: Vec<Value>, query: &Query, default_sort: &[&str]) -> Result<Value, Failure> {
     let page = Page::of(query)?;
     let first = query.get("sort").filter(|s| !s.is_empty());
@@ -108,15 +108,15 @@ pub fn list(mut rows: Vec<Value>, query: &Query, default_sort: &[&str]) -> Resul
     page.envelope(total, filtered, cut(items, query))
 }
 
-/// Rows that are a page already.
+/// Builds the response from rows that already are the page.
 ///
 /// # Errors
-/// 400 for a page that cannot be.
+/// 400 for an invalid page.
 pub fn ready_page(rows: Vec<Value>, total: usize, page: &Page, query: &Query) -> Result<Value, Failure> {
     page.envelope(total, total, cut(rows, query))
 }
 
-/// Leaves only the columns asked for; `a.b` is the field `b` of the field `a`.
+/// Keeps only the requested columns. `a.b` is the field `b` of the field `a`.
 pub fn columns(value: Value, query: &Query) -> Value {
     let Some(wanted) = query.get("columns") else { return value };
     let paths: Vec<Vec<&str>> = wanted.split(',').map(|c| c.split('.').collect()).collect();
@@ -156,7 +156,7 @@ fn dotted<'a>(row: &'a Value, path: &str) -> &'a Value {
     path.split('.').fold(row, |value, key| &value[key])
 }
 
-/// The reference's order of types; what is absent comes first, as zero does.
+/// Compares values by RabbitMQ's order of types. Absent values sort with numbers, as zero.
 fn compare(a: &Value, b: &Value) -> Ordering {
     fn rank(value: &Value) -> u8 {
         match value {

@@ -1,4 +1,4 @@
-//! A message for people and programs: its body alone, or all of it as JSON.
+//! Shows a message: its body alone, or all of it as JSON.
 
 use std::borrow::Cow;
 
@@ -10,7 +10,7 @@ use serde_json::{Map as Object, Value, json};
 
 use crate::json::from_amqp as amqp_to_json;
 
-/// The body's octets; values that are neither text nor octets as JSON.
+/// Returns the body's octets. Values that are neither text nor octets become JSON.
 pub fn body(message: &Message) -> Cow<'_, [u8]> {
     match &message.body {
         Body::Data(sections) if sections.len() == 1 => Cow::Borrowed(&sections[0]),
@@ -22,11 +22,14 @@ pub fn body(message: &Message) -> Cow<'_, [u8]> {
     }
 }
 
+/// Returns a message as JSON:
+///
 /// ```text
 /// {"header": {..}, "message_annotations": {..}, "properties": {..}, "application_properties": {..},
 ///  "footer": {..}, "body": .., "body_type": "text" | "base64" | "value" | "sequence"}
 /// ```
-/// Sections and fields that are absent are left out. Octets are text if they are UTF-8, else base64.
+///
+/// Absent sections and fields are omitted. Octets are text if they are UTF-8, else base64.
 pub fn object(message: &Message) -> Value {
     let mut object = sections(message);
     let (kind, value) = match &message.body {
@@ -45,7 +48,7 @@ pub fn object(message: &Message) -> Value {
     Value::Object(object)
 }
 
-/// All sections but the body, as in [`object`].
+/// Returns all sections but the body, as in [`object`].
 pub fn sections(message: &Message) -> Object<String, Value> {
     let mut object = Object::new();
     let mut put = |name: &str, section: Option<Value>| {

@@ -1,4 +1,4 @@
-//! Transcripts of the whole API over real sockets, in front of a desk in memory.
+//! Transcripts of the whole API over real sockets, with a desk in memory.
 
 mod browse;
 mod crowd;
@@ -15,9 +15,9 @@ use broker::explain::{ConnectionFacts, LinkFacts, Place, Role};
 
 use crate::routes::{Action, ROUTES, Route};
 
-/// One authorization function: there is no way around it.
+/// There is one authorization function, and no request bypasses it.
 #[tokio::test]
-async fn every_route_asks_who_it_is() {
+async fn every_route_requires_authentication() {
     let server = Server::start().await;
     for Route { method: verb, path: pattern, action, .. } in ROUTES {
         let path = pattern.replace(['{', '}'], "");
@@ -40,7 +40,7 @@ async fn every_route_asks_who_it_is() {
 }
 
 #[tokio::test]
-async fn credentials_that_are_none() {
+async fn invalid_credentials_are_refused() {
     let server = Server::start().await;
     for header in [
         "Authorization: Bearer x\r\n",
@@ -62,9 +62,9 @@ async fn credentials_that_are_none() {
     assert_eq!(request(server.management, "GET", "/api/whoami", any_case, "").await.status, 200);
 }
 
-/// The peer's address decides for users who may come from this machine only.
+/// The peer's address matters for users who may connect from this machine only.
 #[tokio::test]
-async fn where_a_user_comes_from_is_asked() {
+async fn the_peer_address_is_checked() {
     let desk = desk::FakeDesk::new();
     let headers = [("authorization".parse().unwrap(), "Basic Z3Vlc3Q6Z3Vlc3Q=".parse().unwrap())];
     let headers = headers.into_iter().collect();
@@ -74,7 +74,7 @@ async fn where_a_user_comes_from_is_asked() {
 }
 
 #[tokio::test]
-async fn a_server_stops_when_it_is_told() {
+async fn a_server_stops_on_request() {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
@@ -83,7 +83,7 @@ async fn a_server_stops_when_it_is_told() {
         drop(stopped.await);
     }));
     assert_eq!(request(address, "GET", "/", "", "").await.status, 200);
-    // One that never says anything does not keep the server.
+    // A connection that never sends anything does not keep the server running.
     let _idle = tokio::net::TcpStream::connect(address).await.unwrap();
     stop.send(()).unwrap();
     server.await.unwrap().unwrap();
@@ -122,7 +122,7 @@ async fn values_in_errors_are_json() {
 }
 
 #[tokio::test]
-async fn paths_and_verbs_that_do_not_exist() {
+async fn unknown_paths_and_methods_are_refused() {
     let server = Server::start().await;
     server
         .check(
@@ -158,7 +158,7 @@ async fn queues() {
             GET /api/queues/%2F/q -> 404 {"error":"object_not_found","reason":"no queue 'q' in vhost '/'"}
             PUT /api/queues/nope/q -> 404 {"error":"object_not_found","reason":"no vhost 'nope'"}
 
-            # An empty body, an empty object and null are one declaration: durable.
+            # An empty body, an empty object and null mean the same declaration: durable.
             PUT /api/queues/%2F/q -> 201
             PUT /api/queues/%2F/q {} -> 204
             PUT /api/queues/%2F/q null -> 204
@@ -170,24 +170,24 @@ async fn queues() {
             GET /api/queues/%2F/q?disable_stats=true -> 200 {"name":"q","vhost":"/","type":"classic","durable":true,"auto_delete":false,"exclusive":false,"arguments":{},"policy":null,"operator_policy":null,"effective_policy_definition":{},"node":"n@h","state":"running"}
             GET /api/queues/%2F/q?disable_stats=true&enable_queue_totals=true&columns=messages -> 200 {"messages":0}
 
-            # Bodies that are none.
+            # Invalid bodies.
             PUT /api/queues/%2F/r [] -> 400 {"error":"bad_request","reason":"not_json"}
             PUT /api/queues/%2F/r "{}" -> 400 {"error":"bad_request","reason":"not_json"}
             PUT /api/queues/%2F/r {"durable": -> 400 {"error":"bad_request","reason":"not_json"}
             PUT /api/queues/%2F/r {"durable":1} -> 400 {"error":"bad_request","reason":"'durable' is not a boolean"}
-            PUT /api/queues/%2F/r {"exclusive":true} -> 400 {"error":"bad_request","reason":"an exclusive queue needs..
+            PUT /api/queues/%2F/r {"exclusive":true} -> 400 {"error":"bad_request","reason":"an exclusive queue must..
             PUT /api/queues/%2F/r {"durable":false} -> 400 {"error":"bad_request","reason":"queue 'r' in vhost '/' is neither durable nor exclusive: ..
             PUT /api/queues/%2F/r {"arguments":7} -> 400 {"error":"bad_request","reason":"'arguments' is not an object"}
             PUT /api/queues/%2F/r {"arguments":{"x-max-length":"many"}} -> 400 {"error":"bad_request","reason":"invalid arg 'x-max-length' for queue 'r' in vhost '/': ..
             PUT /api/queues/%2F/r {"arguments":{"x-queue-type":"quorum"}} -> 400 {"error":"bad_request","reason":"queue type 'quorum'..
             PUT /api/queues/%2F/amq.r -> 401 {"error":"not_authorised","reason":"queue name 'amq.r' starts with the reserved prefix 'amq.'"}
 
-            # Arguments keep their types, names their characters.
+            # Arguments keep their types, and names their characters.
             PUT /api/queues/%2F/a%2Fb%20c%23%C3%A4 {"arguments":{"x-max-length":5,"note":[1.5,{"k":[true]}]}} -> 201
             GET /api/queues/%2F/a%2Fb%20c%23%C3%A4?columns=name,arguments -> 200 {"name":"a/b c#ä","arguments":{"note":[1.5,{"k":[true]}],"x-max-length":5}}
             PUT /api/queues/%2F/a%2Fb%20c%23%C3%A4 {"arguments":{"x-max-length":5,"note":[1.5,{"k":[true]}]}} -> 204
 
-            # Deleting and emptying.
+            # Deleting and purging.
             PUT /api/queues/%2F/full -> 201
             GET /api/queues/%2F/full?columns=messages,message_bytes -> 200 {"messages":3,"message_bytes":30}
             DELETE /api/queues/%2F/full?if-empty=true&if-unused=true -> 400 {"error":"bad_request","reason":"queue 'full' in vhost '/' not empty"}
@@ -213,7 +213,7 @@ async fn a_body_has_a_bound() {
 }
 
 #[tokio::test]
-async fn permissions_are_the_desk_s() {
+async fn the_desk_checks_permissions() {
     let server = Server::start().await;
     server.check("guest", "PUT /api/queues/%2F/q -> 201").await;
     server
@@ -295,7 +295,7 @@ async fn bindings() {
             GET /api/queues/%2F/q/bindings?columns=source -> 200 [{"source":""},{"source":"amq.topic"},{"source":"amq.topic"},{"source":"amq.topic"}]
             GET /api/queues/%2F/nope/bindings -> 404 {"error":"object_not_found","reason":"no queue 'nope' in vhost '/'"}
 
-            # The properties key is a segment of the path: encoded again, or as it is where that is clear.
+            # The properties key is a segment of the path. It is encoded again; without that it is accepted if unambiguous.
             GET /api/bindings/%2F/e/amq.topic/q/q/a.%2523?columns=routing_key -> 200 {"routing_key":"a.#"}
             GET /api/bindings/%2F/e/amq.topic/q/q/a.%23?columns=routing_key -> 200 {"routing_key":"a.#"}
             GET /api/bindings/%2F/e/amq.topic/q/q/~?columns=routing_key -> 200 {"routing_key":""}
@@ -320,7 +320,7 @@ async fn bindings() {
 }
 
 #[tokio::test]
-async fn pages_sorts_and_columns() {
+async fn lists_are_paged_sorted_and_cut() {
     let server = Server::start().await;
     for i in 1..=5 {
         server.check("guest", &format!("PUT /api/queues/%2F/Q{i} -> 201")).await;
@@ -449,7 +449,7 @@ async fn connections() {
 }
 
 #[tokio::test]
-async fn the_broker_at_a_glance() {
+async fn overview_and_nodes() {
     let server = Server::start().await;
     server
         .check(

@@ -1,11 +1,11 @@
-//! A piece of input: borrowed from the read buffer, or owned because it stays where it was read to.
+//! A piece of input. It is either borrowed from the read buffer, or owns its part of that buffer.
 
 use std::ops::Deref;
 
 use bytes::Bytes;
 
-/// Bytes of one frame. Small frames are borrowed from the shard's read buffer and must be copied to be kept;
-/// large ones own their part of a buffer and are kept by reference.
+/// The bytes of one frame. Small frames are borrowed from the shard's read buffer, so a caller that retains
+/// them must copy them. Large frames own their part of a buffer and are retained by reference.
 #[derive(Clone, Debug)]
 pub enum Chunk<'a> {
     Borrowed(&'a [u8]),

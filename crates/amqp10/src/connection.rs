@@ -1,16 +1,17 @@
-//! One end of a connection [2.4], without sockets: frames in, events and bytes out.
+//! One end of a connection [2.4], without sockets. Frames go in; events and bytes come out.
 //!
 //! ```text
 //!  server: Header --SASL header--> Sasl --outcome ok--> AmqpHeader --AMQP header--> Opening --OPEN--> Opened
-//!  client: the same states, each entered when the peer's answer to what we sent has come
+//!  client: the same states; each is entered when the peer's answer to what we sent arrives
 //!          Opened --CLOSE sent--> Closing --CLOSE received--> Closed
 //!          Opened --CLOSE received, answered by close()-----> Closed
 //! ```
 //!
-//! How to drive it: split the input with [`Connection::frame_len`], hand each piece to
-//! [`Connection::handle_frame`], act on the event it returns, write what is in [`Connection::output`], call
-//! [`Connection::pump`] when some of it has been written, and [`Connection::handle_timeout`] at
-//! [`Connection::next_deadline`]. Headers, SASL and OPEN are in `handshake`, sessions and links in `channels`.
+//! How to drive it: split the input with [`Connection::frame_len`] and pass each piece to
+//! [`Connection::handle_frame`]. Act on the event that it returns. Write the bytes in [`Connection::output`],
+//! and call [`Connection::pump`] when some of them are written. Call [`Connection::handle_timeout`] at
+//! [`Connection::next_deadline`]. Protocol headers, SASL and OPEN are in `handshake`, sessions and links in
+//! `channels`.
 
 mod channels;
 mod event;
@@ -26,24 +27,25 @@ use crate::{AmqpError, Close, Performative, Transfer};
 
 pub use self::event::{Event, Fault};
 
-/// The shortest idle-time-out of a peer that we are ready to keep, in milliseconds.
+/// The shortest idle-time-out that we accept from a peer, in milliseconds.
 pub const MIN_IDLE_TIME_OUT_MS: u32 = 1000;
 
-/// What we offer and want.
+/// What we offer the peer, and our own limits.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// Largest frame we take.
+    /// The largest frame that we accept, in bytes.
     pub max_frame_size: u32,
-    /// Highest channel number we take.
+    /// The highest channel number that we accept.
     pub channel_max: u16,
-    /// The connection is given up when nothing has been heard for so long; half of it is advertised. 0 is never.
+    /// The connection is closed when nothing is received for this long. We advertise half of it. 0 means
+    /// never.
     pub idle_time_out_ms: u32,
-    /// Bytes that deliveries may take whose end has not come, over all links.
+    /// The most bytes that incomplete deliveries may take, over all links.
     pub incomplete_bytes_max: usize,
     pub session: SessionConfig,
 }
 
-/// See the drawing above.
+/// The states of a connection. See the diagram above.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ConnectionState {
     Header,
@@ -63,18 +65,18 @@ pub struct Connection {
     config: Config,
     open_sent: bool,
     open_received: bool,
-    /// Largest frame the peer takes.
+    /// The largest frame that the peer accepts, in bytes.
     remote_max_frame_size: u32,
     channel_max: u16,
-    /// Send something at least this often; 0 is never.
+    /// Send something at least this often. 0 means that no heartbeats are needed.
     heartbeat_ms: u32,
-    last_heard_ms: u64,
+    last_received_ms: u64,
     last_sent_ms: u64,
     sessions: Vec<Option<Box<Session>>>,
-    /// Our channel by the peer's.
+    /// Our channel for each channel of the peer.
     by_remote_channel: Vec<Option<u16>>,
     output: Output,
-    /// Deliveries whose last transfer has not come may be there.
+    /// True if there may be deliveries whose last transfer has not arrived.
     has_incomplete: bool,
     /// See [`Connection::start_ids_at`].
     first_id: u32,
@@ -85,7 +87,7 @@ impl Connection {
         Self::new(true, config, now_ms)
     }
 
-    /// Sends the SASL header at once.
+    /// Creates the client's end. The SASL header is put in the output at once.
     pub fn client(config: Config, now_ms: u64) -> Self {
         let mut connection = Self::new(false, config, now_ms);
         connection.output.buffer().extend_from_slice(&frame::SASL_HEADER);
@@ -101,7 +103,7 @@ impl Connection {
             remote_max_frame_size: INITIAL_MAX_FRAME_SIZE,
             channel_max: config.channel_max,
             heartbeat_ms: 0,
-            last_heard_ms: now_ms,
+            last_received_ms: now_ms,
             last_sent_ms: now_ms,
             sessions: Vec::new(),
             by_remote_channel: Vec::new(),
@@ -112,8 +114,8 @@ impl Connection {
         }
     }
 
-    /// Sessions begun from now on number their transfers and deliveries from `id` instead of 0; any start is
-    /// allowed [2.8.10], and a late one brings the wrap into reach.
+    /// Makes sessions that begin from now on number their transfers and deliveries from `id` instead of 0.
+    /// Any start is allowed [2.8.10]. A high start lets tests reach the wrap.
     pub fn start_ids_at(&mut self, id: u32) {
         self.first_id = id;
     }
@@ -148,8 +150,8 @@ impl Connection {
 
     // ---- input ------------------------------------------------------------------------------------------
 
-    /// Length of the frame (or protocol header) that `input` starts with; `None` if too little is there to
-    /// tell. Never more than our max-frame-size.
+    /// Returns the length of the frame (or protocol header) at the start of `input`. It is at most our
+    /// max-frame-size. Returns `None` if `input` is too short to tell.
     pub fn frame_len(&self, input: &[u8]) -> Result<Option<usize>, Fault> {
         let Some(start) = input.first_chunk::<HEADER_SIZE>() else { return Ok(None) };
         if matches!(self.state, ConnectionState::Header | ConnectionState::AmqpHeader) {
@@ -160,9 +162,9 @@ impl Connection {
         Ok(Some(header.size as usize))
     }
 
-    /// One frame or protocol header, whole.
+    /// Handles one complete frame or protocol header.
     pub fn handle_frame<'a>(&mut self, input: Chunk<'a>, now_ms: u64) -> Result<Option<Event<'a>>, Fault> {
-        self.last_heard_ms = now_ms;
+        self.last_received_ms = now_ms;
         match self.state {
             ConnectionState::Header | ConnectionState::AmqpHeader => self.handle_protocol_header(&input),
             ConnectionState::Closed => Ok(None),
@@ -190,7 +192,7 @@ impl Connection {
                     return Err(Fault::connection(Violation::ChannelMax { channel: header.channel, max }));
                 }
                 let carries = self.open_received && self.state != ConnectionState::Closing;
-                // Most frames are plain transfers: handled where they are decoded, before anything else is thought of.
+                // Most frames are plain transfers. They are handled here first, where they are decoded.
                 if carries && let Some((transfer, payload)) = Transfer::decode_plain(body) {
                     let payload_at = input.len() - payload.len();
                     return self.handle_transfer(header.channel, &transfer, input, payload_at);
@@ -200,7 +202,8 @@ impl Connection {
         }
     }
 
-    /// A frame that is none of those: `carries` says whether transfers are let in.
+    /// Handles a frame that is not a plain transfer. `carries` says whether transfers are accepted in this
+    /// state.
     #[inline(never)]
     fn handle_any<'a>(
         &mut self,
@@ -218,7 +221,7 @@ impl Connection {
         }
     }
 
-    /// Any but a transfer that is let in.
+    /// Handles every performative except an accepted transfer.
     fn handle_performative<'a>(
         &mut self,
         channel: u16,
@@ -235,7 +238,7 @@ impl Connection {
             _ if !self.open_received => {
                 Err(Fault::connection(Violation::UnexpectedFrame("frame before OPEN")))
             }
-            // [2.4.6] After our CLOSE only the peer's is of interest.
+            // [2.4.6] After our CLOSE, only the peer's CLOSE matters.
             _ if self.state == ConnectionState::Closing => Ok(None),
             Performative::Begin(begin) => self.handle_begin(channel, begin),
             Performative::End(end) => Ok(self.handle_end(channel, end.error)),
@@ -243,10 +246,10 @@ impl Connection {
         }
     }
 
-    // ---- the end ------------------------------------------------------------------------------------------
+    // ---- closing ------------------------------------------------------------------------------------------
 
-    /// Sends CLOSE, with the reason if there is one; answers the peer's CLOSE if it was first. Nothing is said
-    /// before the AMQP headers are exchanged, where no AMQP frame may be [2.2, 5.3].
+    /// Sends CLOSE, with the error if there is one. Answers the peer's CLOSE if that was first. Before the
+    /// AMQP headers are exchanged no AMQP frame is allowed [2.2, 5.3], so nothing is sent.
     pub fn close(&mut self, error: Option<AmqpError>, peer_has_closed: bool) {
         self.state = match self.state {
             ConnectionState::Closing | ConnectionState::Closed => return,
@@ -265,25 +268,26 @@ impl Connection {
 
     // ---- time -------------------------------------------------------------------------------------------------
 
-    /// Something has been written to the socket.
+    /// Called when something was written to the socket.
     pub fn handle_written(&mut self, now_ms: u64) {
         self.last_sent_ms = now_ms;
     }
 
-    /// Takes the empty frames at the start of `input`, which say that the peer is there and nothing else [2.4.5]. Returns
-    /// their bytes. Our own goes with them if it is soon due: who is awake for the one need not wake for the other.
+    /// Consumes the empty frames at the start of `input`, which are the peer's heartbeats [2.4.5]. Returns
+    /// their length in bytes. Also sends our own heartbeat if it is due soon, which saves a separate wakeup
+    /// for it.
     pub fn handle_heartbeats(&mut self, input: &[u8], now_ms: u64) -> usize {
         let (frames, _) = input.as_chunks::<HEADER_SIZE>();
         let heartbeats = frames.iter().take_while(|frame| frame.starts_with(&frame::EMPTY)).count();
         if heartbeats == 0 || self.state != ConnectionState::Opened {
             return 0;
         }
-        self.last_heard_ms = now_ms;
+        self.last_received_ms = now_ms;
         self.put_heartbeat_after(self.heartbeat_ms / 4 * 3, now_ms);
         heartbeats * HEADER_SIZE
     }
 
-    /// Sends a heartbeat if the peer wants them and nothing was sent for `silence_ms`.
+    /// Sends a heartbeat if the peer wants heartbeats and nothing was sent for `silence_ms`.
     fn put_heartbeat_after(&mut self, silence_ms: u32, now_ms: u64) {
         if self.heartbeat_ms > 0 && now_ms >= self.last_sent_ms + u64::from(silence_ms) {
             frame::put_empty_frame(self.output.buffer());
@@ -291,7 +295,7 @@ impl Connection {
         }
     }
 
-    /// When [`Connection::handle_timeout`] has something to do.
+    /// Returns the time at which [`Connection::handle_timeout`] has something to do, in milliseconds.
     pub fn next_deadline(&self) -> Option<u64> {
         if !self.open_received || self.state == ConnectionState::Closed {
             return None;
@@ -299,14 +303,18 @@ impl Connection {
         let beats = self.heartbeat_ms > 0 && self.state == ConnectionState::Opened;
         let heartbeat = beats.then(|| self.last_sent_ms + u64::from(self.heartbeat_ms));
         let idle = u64::from(self.config.idle_time_out_ms);
-        let silence = (idle > 0).then(|| self.last_heard_ms + idle);
+        let silence = (idle > 0).then(|| self.last_received_ms + idle);
         heartbeat.into_iter().chain(silence).min()
     }
 
-    /// Sends a heartbeat if one is due [2.4.5]; a fault if the peer has been silent for too long.
+    /// Sends a heartbeat if one is due [2.4.5].
+    ///
+    /// # Errors
+    ///
+    /// Returns a fault if nothing was received from the peer for `idle_time_out_ms`.
     pub fn handle_timeout(&mut self, now_ms: u64) -> Result<(), Fault> {
         let idle = u64::from(self.config.idle_time_out_ms);
-        if self.open_received && idle > 0 && now_ms >= self.last_heard_ms + idle {
+        if self.open_received && idle > 0 && now_ms >= self.last_received_ms + idle {
             return Err(Fault::connection(Violation::IdleTimeOut));
         }
         if self.state == ConnectionState::Opened {

@@ -1,21 +1,22 @@
-//! Link credit, one type for each end [2.6.7]. Each holds two numbers, and one line spends.
+//! Link credit, with one type for each end [2.6.7].
 
 use crate::serial;
 
 /// Credit as the sender of a link sees it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SenderCredit {
-    /// Deliveries begun on this link, serial.
+    /// The number of deliveries begun on this link, serial.
     delivery_count: u32,
-    /// Deliveries that may still be begun.
+    /// The number of deliveries that may still begin.
     credit: u32,
-    /// The receiver's count when it last spoke. It lags behind ours by what is under way, and never goes back.
-    heard: u32,
+    /// The receiver's count in its last FLOW. It lags behind ours by the deliveries in flight, and never goes
+    /// back.
+    receiver_count: u32,
 }
 
 impl SenderCredit {
     pub const fn starting_at(initial_delivery_count: u32) -> Self {
-        Self { delivery_count: initial_delivery_count, credit: 0, heard: initial_delivery_count }
+        Self { delivery_count: initial_delivery_count, credit: 0, receiver_count: initial_delivery_count }
     }
 
     pub const fn delivery_count(&self) -> u32 {
@@ -26,32 +27,33 @@ impl SenderCredit {
         self.credit
     }
 
-    /// The receiver's FLOW: credit is what it grants less what is already under way. `delivery_count` is
-    /// absent while the receiver has not seen our ATTACH; it then means the initial value.
+    /// Handles the receiver's FLOW. Our credit is its grant minus the deliveries in flight. `delivery_count`
+    /// is absent if the receiver has not seen our ATTACH. It then means the initial value.
     pub fn handle_flow(&mut self, delivery_count: Option<u32>, link_credit: u32, initial: u32) {
         let theirs = delivery_count.unwrap_or(initial);
-        let under_way = self.delivery_count.wrapping_sub(theirs);
+        let in_flight = self.delivery_count.wrapping_sub(theirs);
         let ahead = serial::distance(theirs, self.delivery_count);
-        // A drain of more than 2^31 is a step that serial arithmetic takes for one back: what the receiver can
-        // have said since it was last heard decides.
-        if ahead > 0 && under_way > self.delivery_count.wrapping_sub(self.heard) {
-            // It counts more than was sent, as fe2o3-amqp does after a drain: the limit is where it says.
-            self.heard = self.delivery_count;
+        // A drain of more than 2^31 looks like a step back in serial arithmetic. So also check whether the
+        // receiver can have counted that far since its last FLOW.
+        if ahead > 0 && in_flight > self.delivery_count.wrapping_sub(self.receiver_count) {
+            // It counts more than was sent, as fe2o3-amqp does after a drain. The grant then starts at its
+            // count.
+            self.receiver_count = self.delivery_count;
             self.credit = link_credit.saturating_add(ahead.unsigned_abs());
         } else {
-            // The grant may have shrunk below what is under way [2.6.7]: then nothing is left.
-            self.heard = theirs;
-            self.credit = link_credit.saturating_sub(under_way);
+            // If the grant shrank below the number in flight [2.6.7], no credit is left.
+            self.receiver_count = theirs;
+            self.credit = link_credit.saturating_sub(in_flight);
         }
     }
 
-    /// Before the first delivery: counts from another start. Credit stays.
+    /// Changes the initial delivery-count before the first delivery. The credit does not change.
     pub(crate) fn restart_at(&mut self, initial_delivery_count: u32) {
         self.delivery_count = initial_delivery_count;
-        self.heard = initial_delivery_count;
+        self.receiver_count = initial_delivery_count;
     }
 
-    /// Begins one delivery; false without credit.
+    /// Begins one delivery. Returns false without credit.
     pub fn spend(&mut self) -> bool {
         if self.credit == 0 {
             return false;
@@ -61,13 +63,14 @@ impl SenderCredit {
         true
     }
 
-    /// Begins one delivery even without credit: the receiver withdrew it when the delivery was already on its way.
+    /// Begins one delivery even without credit: the receiver withdrew the credit while the delivery was on its
+    /// way to this link.
     pub fn spend_anyway(&mut self) {
         self.credit = self.credit.saturating_sub(1);
         self.delivery_count = self.delivery_count.wrapping_add(1);
     }
 
-    /// Drain [2.6.7]: uses up what is left without a delivery.
+    /// Drain [2.6.7]: uses up the remaining credit without a delivery.
     pub fn drain(&mut self) {
         self.delivery_count = self.delivery_count.wrapping_add(self.credit);
         self.credit = 0;
@@ -77,11 +80,12 @@ impl SenderCredit {
 /// Credit as the receiver of a link sees it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReceiverCredit {
-    /// Deliveries the sender has begun, as far as we have seen, serial.
+    /// The number of deliveries that the sender has begun, as far as we know, serial.
     delivery_count: u32,
-    /// Deliveries the sender may still begin.
+    /// The number of deliveries that the sender may still begin.
     credit: u32,
-    /// Deliveries beyond `credit` that may be under way, because an earlier grant allowed them [2.6.7].
+    /// The number of deliveries beyond `credit` that may be in flight, because an earlier grant allowed them
+    /// [2.6.7].
     withdrawn: u32,
 }
 
@@ -98,19 +102,20 @@ impl ReceiverCredit {
         self.credit
     }
 
-    /// The sender's ATTACH has come after our first grant: counts from its start. Credit stays.
+    /// Called when the sender's ATTACH arrives after our first grant. Counts from the sender's start; the
+    /// credit does not change.
     pub(crate) fn restart_at(&mut self, initial_delivery_count: u32) {
         self.delivery_count = initial_delivery_count;
     }
 
-    /// Sets (not adds to) what the sender may still begin. What an earlier grant allowed beyond that may be under
-    /// way and is still taken.
+    /// Sets (does not add to) the number of deliveries that the sender may still begin. Deliveries that an
+    /// earlier grant allowed may be in flight and are still accepted.
     pub fn grant(&mut self, credit: u32) {
         self.withdrawn = self.credit.saturating_add(self.withdrawn).saturating_sub(credit);
         self.credit = credit;
     }
 
-    /// The sender has begun a delivery; false if it never had credit for it.
+    /// Called when the sender has begun a delivery. Returns false if it never had credit for it.
     pub fn spend(&mut self) -> bool {
         if self.credit > 0 {
             self.credit -= 1;
@@ -123,10 +128,11 @@ impl ReceiverCredit {
         true
     }
 
-    /// The sender's FLOW: after a drain its delivery-count has moved over the credit that it used up.
+    /// Handles the sender's FLOW. After a drain, its delivery-count has advanced by the credit that it used
+    /// up.
     pub fn handle_flow(&mut self, delivery_count: u32) {
-        // It may have used up all that was granted, which can be more than serial arithmetic sees as a step
-        // forward.
+        // The sender may have used up all that was granted. That can be more than serial arithmetic
+        // recognizes as a step forward.
         let ahead = delivery_count.wrapping_sub(self.delivery_count);
         let allowed = u64::from(self.credit) + u64::from(self.withdrawn);
         if u64::from(ahead) <= allowed || serial::distance(delivery_count, self.delivery_count) > 0 {
@@ -157,24 +163,25 @@ mod tests {
         }
         assert_eq!(sender.delivery_count(), 2);
         sender.handle_flow(Some(start), 10, start);
-        assert_eq!(sender.credit(), 6, "four of the ten are under way");
+        assert_eq!(sender.credit(), 6, "four of the ten are in flight");
         sender.handle_flow(Some(start), 3, start);
-        assert_eq!(sender.credit(), 0, "the grant shrank below what is under way");
+        assert_eq!(sender.credit(), 0, "the grant shrank below the number in flight");
         sender.handle_flow(Some(2), u32::MAX, start);
         assert_eq!(sender.credit(), u32::MAX);
     }
 
     proptest! {
-        /// Both ends across the wrap, against a receiver and a sender that count without wrapping [2.6.7].
+        /// Compares both ends, across the wrap, with a receiver and a sender that count without wrapping
+        /// [2.6.7].
         #[test]
-        fn both_ends_near_the_wrap_count_as_numbers_that_do_not(
+        fn both_ends_count_correctly_across_the_wrap(
             start in prop_oneof![Just(u32::MAX), u32::MAX - 40..u32::MAX, any::<u32>()],
             steps in vec((0u8..8, 0u32..60, 0usize..12), 1..200),
         ) {
             let (mut sender, mut receiver) = (SenderCredit::starting_at(start), ReceiverCredit::starting_at(start));
             let wire = |n: u64| start.wrapping_add(n as u32);
-            // Deliveries begun, how many of them have come, and how many may be begun, as of the last FLOW.
-            let (mut sent, mut came, mut limit) = (0u64, 0u64, 0u64);
+            // The deliveries begun, the number of them that arrived, and the number allowed by the last FLOW.
+            let (mut sent, mut arrived, mut limit) = (0u64, 0u64, 0u64);
             for (step, credit, many) in steps {
                 match step {
                     0..=3 => {
@@ -185,33 +192,33 @@ mod tests {
                         }
                     }
                     4 | 5 => {
-                        for _ in 0..many as u64 % (sent - came + 1) {
-                            prop_assert!(receiver.spend(), "delivery {} of {}", came, limit);
-                            came += 1;
+                        for _ in 0..many as u64 % (sent - arrived + 1) {
+                            prop_assert!(receiver.spend(), "delivery {} of {}", arrived, limit);
+                            arrived += 1;
                         }
                     }
                     6 => {
-                        // Its FLOW counts what has come: the rest of what was sent counts against the grant.
+                        // Its FLOW counts the deliveries that arrived. Those in flight use up the grant.
                         receiver.grant(credit);
                         sender.handle_flow(Some(receiver.delivery_count()), credit, start);
-                        limit = came + u64::from(credit);
+                        limit = arrived + u64::from(credit);
                     }
                     _ => {
-                        (sent, came) = (sent.max(limit), sent.max(limit));
+                        (sent, arrived) = (sent.max(limit), sent.max(limit));
                         sender.drain();
                         receiver.handle_flow(sender.delivery_count());
                     }
                 }
                 prop_assert_eq!(sender.delivery_count(), wire(sent));
                 prop_assert_eq!(u64::from(sender.credit()), limit.saturating_sub(sent));
-                prop_assert_eq!(receiver.delivery_count(), wire(came));
-                prop_assert_eq!(u64::from(receiver.credit()), limit.saturating_sub(came));
+                prop_assert_eq!(receiver.delivery_count(), wire(arrived));
+                prop_assert_eq!(u64::from(receiver.credit()), limit.saturating_sub(arrived));
             }
         }
     }
 
     #[test]
-    fn withdrawn_credit_may_be_under_way() {
+    fn withdrawn_credit_may_be_in_flight() {
         let (mut sender, mut receiver) = (SenderCredit::starting_at(0), ReceiverCredit::starting_at(0));
         receiver.grant(3);
         sender.handle_flow(Some(0), 3, 0);
@@ -259,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn a_receiver_that_counts_too_much_is_served() {
+    fn a_receiver_that_counts_too_high_still_grants_credit() {
         let mut sender = SenderCredit::starting_at(0);
         sender.handle_flow(Some(0), 1, 0);
         assert!(sender.spend());

@@ -1,4 +1,4 @@
-//! Reading AMQP values from bytes that a stranger sent [1.2, 1.6].
+//! Reading AMQP values from untrusted bytes [1.2, 1.6].
 //!
 //! ```text
 //!  constructor            value
@@ -11,7 +11,7 @@
 //!                         +-----------------------------------+
 //! ```
 //!
-//! Nothing here panics on any input, and nothing is reserved on the word of a count alone.
+//! The code never panics, whatever the input is. It never reserves memory for a count alone.
 
 use crate::types::{Symbol, Value};
 
@@ -24,49 +24,49 @@ pub use error::DecodeError;
 pub use fields::{Field, Fields};
 pub(crate) use plain::PlainFields;
 
-/// How deep values may nest (described, list, map, array). Deeper is [`DecodeError::TooDeep`]. The protocol itself
-/// needs six; the bound keeps the stack of a decode below some 16 KiB.
+/// The deepest nesting of values (described, list, map, array). Deeper is [`DecodeError::TooDeep`]. The
+/// protocol itself needs six levels. The bound keeps the stack of a decode below about 16 KiB.
 pub const MAX_NESTING: u32 = 32;
 
-/// How many array elements of width zero one reader may make, because their count costs the sender nothing. More is
-/// [`DecodeError::TooManyItems`].
+/// The number of array items of width zero that one reader may create, because their count costs the sender
+/// nothing. More is [`DecodeError::TooManyItems`].
 pub const MAX_ZERO_WIDTH_ITEMS: u32 = 4096;
 
 /// A cursor over encoded values.
 ///
-/// After an error the position is unspecified. The `*_opt` methods read one field of a known type, in every encoding
-/// the type has, and give `None` for null.
+/// After an error the position is unspecified. The `*_opt` methods read one field of a known type, in every
+/// encoding of that type. They return `None` for null.
 #[derive(Debug, Clone)]
 pub struct Reader<'a> {
     rest: &'a [u8],
-    /// Offset of the end of `rest` in the bytes the first reader was given.
+    /// The offset of the end of `rest`, in the bytes of the outermost reader.
     end: usize,
-    /// What is left of [`MAX_ZERO_WIDTH_ITEMS`].
+    /// The remaining part of [`MAX_ZERO_WIDTH_ITEMS`].
     zero_width_left: u32,
 }
 
 impl<'a> Reader<'a> {
-    /// Starts at the first byte.
+    /// Creates a reader at the first byte.
     pub fn new(bytes: &'a [u8]) -> Self {
         Self { rest: bytes, end: bytes.len(), zero_width_left: MAX_ZERO_WIDTH_ITEMS }
     }
 
-    /// Bytes consumed so far, counted from the start of the outermost reader.
+    /// The number of bytes consumed, counted from the start of the outermost reader.
     pub fn position(&self) -> usize {
         self.end.saturating_sub(self.rest.len())
     }
 
-    /// The bytes not yet consumed.
+    /// Returns the bytes not yet consumed.
     pub fn rest(&self) -> &'a [u8] {
         self.rest
     }
 
-    /// Whether everything is consumed.
+    /// Returns true if everything is consumed.
     pub fn is_empty(&self) -> bool {
         self.rest.is_empty()
     }
 
-    /// The next byte, without consuming it.
+    /// Returns the next byte without consuming it.
     pub fn peek(&self) -> Option<u8> {
         self.rest.first().copied()
     }
@@ -74,21 +74,22 @@ impl<'a> Reader<'a> {
     /// Reads one value of any type.
     ///
     /// # Errors
-    /// Whatever is malformed, nested deeper than [`MAX_NESTING`] or over the budget for zero-width elements.
+    /// The value is malformed, nested deeper than [`MAX_NESTING`], or has too many zero-width items.
     pub fn read_value(&mut self) -> Result<Value, DecodeError> {
         self.value(0)
     }
 
-    /// Jumps over one value without looking inside lists, maps and arrays. Allocates nothing.
+    /// Skips one value without looking inside lists, maps and arrays. Allocates nothing.
     ///
-    /// Consumes exactly what [`Reader::read_value`] would; it may accept a value whose inside is malformed.
+    /// Consumes exactly the bytes that [`Reader::read_value`] would. It may accept a value whose inside is
+    /// malformed.
     pub fn skip_value(&mut self) -> Result<(), DecodeError> {
         let mut pending = 1u32;
         while pending > 0 {
             let at = self.offset();
             let code = self.byte()?;
             if code == 0x00 {
-                // A descriptor and a value in the place of one value.
+                // A descriptor and a value take the place of one value.
                 pending = pending.saturating_add(1);
                 if pending > MAX_NESTING.saturating_add(1) {
                     return Err(DecodeError::TooDeep { offset: at });
@@ -101,7 +102,7 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// Consumes a null if one is next.
+    /// Consumes a null if it is next. Returns true if it was.
     #[inline]
     pub fn take_null(&mut self) -> bool {
         match self.rest.split_first() {
@@ -113,7 +114,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Consumes exactly these bytes if they are next.
+    /// Consumes exactly these bytes if they are next. Returns true if they were.
     #[inline]
     pub(crate) fn take_exact<const N: usize>(&mut self, bytes: &[u8; N]) -> bool {
         match self.rest.split_first_chunk::<N>() {
@@ -223,7 +224,7 @@ impl<'a> Reader<'a> {
         ascii(octets, at).map(Some)
     }
 
-    /// Reads a field declared `multiple`: null (nothing), one symbol, or an array of symbols [1.4].
+    /// Reads a field declared `multiple`: null (no symbols), one symbol, or an array of symbols [1.4].
     pub fn read_symbols(&mut self) -> Result<Vec<Symbol>, DecodeError> {
         let at = self.offset();
         match self.peek() {
@@ -246,8 +247,8 @@ impl<'a> Reader<'a> {
         items.into_iter().map(symbol).collect()
     }
 
-    /// Reads the head of a list (`0x45`, `0xc0`, `0xd0`): the number of items and a reader over exactly their bytes.
-    /// This reader then stands behind the list.
+    /// Reads the head of a list (`0x45`, `0xc0`, `0xd0`). Returns the number of items and a reader over
+    /// exactly their bytes. This reader continues after the list.
     #[inline]
     pub fn read_list(&mut self) -> Result<(u32, Reader<'a>), DecodeError> {
         let at = self.offset();
@@ -261,8 +262,8 @@ impl<'a> Reader<'a> {
         Ok((count, inner))
     }
 
-    /// Reads the head of a map (`0xc1`, `0xd1`): the number of pairs and a reader over exactly their bytes.
-    /// This reader then stands behind the map.
+    /// Reads the head of a map (`0xc1`, `0xd1`). Returns the number of pairs and a reader over exactly their
+    /// bytes. This reader continues after the map.
     pub fn read_map(&mut self) -> Result<(u32, Reader<'a>), DecodeError> {
         let at = self.offset();
         let (count, inner) = match self.byte()? {
@@ -277,11 +278,12 @@ impl<'a> Reader<'a> {
         Ok((count / 2, inner))
     }
 
-    /// Reads `0x00` and a descriptor of the standard's own types, as number or as symbol, giving the number. The
+    /// Reads `0x00` and a descriptor of the standard, as number or as symbol. Returns the number. The
     /// described value is next.
     ///
     /// # Errors
-    /// Not described, or [`DecodeError::UnknownDescriptor`] for a symbol that the standard does not define.
+    /// The value is not described, or the descriptor is a symbol that the standard does not define
+    /// ([`DecodeError::UnknownDescriptor`]).
     #[inline]
     pub fn read_descriptor(&mut self) -> Result<u64, DecodeError> {
         if let Some(([0x00, 0x53, code], rest)) = self.rest.split_first_chunk::<3>() {
@@ -298,18 +300,18 @@ impl<'a> Reader<'a> {
         Ok(Fields::new(inner, count, type_name))
     }
 
-    /// Where this reader stands, for errors.
+    /// The position of this reader, for errors.
     pub fn offset(&self) -> u32 {
         u32::try_from(self.position()).unwrap_or(u32::MAX)
     }
 
-    /// Errs if anything is left.
+    /// Returns an error if anything is left.
     #[inline]
     pub fn expect_end(&self) -> Result<(), DecodeError> {
         if self.rest.is_empty() { Ok(()) } else { Err(DecodeError::TrailingBytes { offset: self.offset() }) }
     }
 
-    /// The type of the value whose format code has just been read.
+    /// Returns the error for the value whose format code was just read.
     #[cold]
     fn wrong_type(&self, code: u8, expected: &'static str) -> DecodeError {
         DecodeError::WrongType { offset: self.offset().saturating_sub(1), code, expected }
@@ -353,7 +355,7 @@ impl<'a> Reader<'a> {
         self.take(width).map(|_| ())
     }
 
-    /// Every item of a list or map has at least one byte.
+    /// Checks a count: every item of a list or map takes at least one byte.
     #[inline]
     fn check_count(&self, count: u32, at: u32) -> Result<(), DecodeError> {
         match usize::try_from(count) {
@@ -377,7 +379,7 @@ impl<'a> Reader<'a> {
         Ok((count, inner))
     }
 
-    /// Cuts off the next `size` bytes as a reader of their own.
+    /// Splits off the next `size` bytes as a separate reader.
     #[inline]
     fn split(&mut self, size: usize) -> Result<Reader<'a>, DecodeError> {
         let start = self.position();

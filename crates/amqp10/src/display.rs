@@ -1,11 +1,11 @@
-//! Values as JSON, for errors that people read.
+//! Values as JSON, for error messages.
 
 use std::fmt::{self, Display, Write as _};
 
 use crate::types::Value;
 
-/// Types that JSON lacks become texts: octets and decimals in hex, UUIDs with dashes, characters as they are. What JSON
-/// has no number for is `null`, and a described value is shown without its descriptor.
+/// Types that JSON does not have become strings: octets and decimals in hex, UUIDs with dashes, characters as
+/// they are. A float that is not finite is `null`. A described value is shown without its descriptor.
 impl Display for Value {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -19,7 +19,7 @@ impl Display for Value {
             Self::Short(v) => v.fmt(f),
             Self::Int(v) => v.fmt(f),
             Self::Long(v) | Self::Timestamp(v) => v.fmt(f),
-            // The debug form has an exponent where there would be many zeros.
+            // The debug form uses an exponent instead of many zeros.
             Self::Float(v) if v.is_finite() => write!(f, "{v:?}"),
             Self::Double(v) if v.is_finite() => write!(f, "{v:?}"),
             Self::Float(_) | Self::Double(_) => f.write_str("null"),
@@ -49,7 +49,7 @@ impl Display for Value {
                     f.write_str(if at == 0 { "" } else { "," })?;
                     match key {
                         Self::String(_) | Self::Symbol(_) => write!(f, "{key}:{value}")?,
-                        // Keys of objects are texts.
+                        // Keys of JSON objects are strings.
                         key => {
                             text(f, &key.to_string())?;
                             write!(f, ":{value}")?;

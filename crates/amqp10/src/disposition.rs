@@ -1,16 +1,16 @@
-//! What a receiver tells its sender of deliveries, in as few DISPOSITION frames as their ids allow [2.7.6].
+//! What a receiver reports to its sender about deliveries, in as few DISPOSITION frames as possible [2.7.6].
 
 use ranges::Range;
 
 use crate::DeliveryState;
 
-/// The deliveries `first..=last` and what became of them: one DISPOSITION frame.
+/// The deliveries `first..=last` and their state. Sent as one DISPOSITION frame.
 #[derive(Debug, PartialEq)]
 pub struct DispositionRange {
     /// The delivery-ids, serial.
     pub first: u32,
     pub last: u32,
-    /// False if the sender is to settle first.
+    /// False if the sender has to settle first.
     pub settled: bool,
     pub state: DeliveryState,
 }

@@ -1,8 +1,8 @@
 //! Writing AMQP values, always in the smallest encoding [1.2, 1.6].
 //!
-//! Lists and maps are written in the 8-bit form first and widened in place when they turn out to be larger.
-//! Sizes are 32 bits wide on the wire: whoever writes a value must keep it below 4 GiB, which frame and message
-//! limits do by far.
+//! Lists and maps are first written in the 8-bit form, and widened in place if they become too large. Sizes
+//! are 32 bits wide on the wire, so the caller must keep a value below 4 GiB. Frame and message limits are
+//! far below that.
 
 use bytes::{BufMut, BytesMut};
 
@@ -18,7 +18,7 @@ pub trait Encode {
     fn encode(&self, out: &mut BytesMut);
 }
 
-/// Appends any value. Arrays keep the format code they were made with.
+/// Appends any value. Arrays use their own format code.
 pub fn put_value(out: &mut BytesMut, value: &Value) {
     match value {
         Value::Null => put_null(out),
@@ -128,7 +128,7 @@ pub fn put_symbol(out: &mut BytesMut, text: &str) {
     put_variable(out, 0xa3, text.as_bytes());
 }
 
-/// Appends an array of symbols; no symbols make an empty array.
+/// Appends an array of symbols. It may be empty.
 pub fn put_symbols(out: &mut BytesMut, symbols: &[Symbol]) {
     let wide = symbols.iter().any(|symbol| symbol.len() > usize::from(u8::MAX));
     let code = if wide { 0xb3 } else { 0xa3 };
@@ -145,14 +145,14 @@ pub fn put_map(out: &mut BytesMut, map: &Map) {
     end_compound(out, start, map.len().saturating_mul(2));
 }
 
-/// Appends `0x00` and a numeric descriptor; the value it describes must follow.
+/// Appends `0x00` and a numeric descriptor. The caller must append the described value.
 #[inline]
 pub fn put_descriptor(out: &mut BytesMut, code: u64) {
     out.put_u8(0x00);
     put_u64(out, code);
 }
 
-/// Writes the list of a composite, without the nulls at its end [1.4].
+/// Writes the list of a composite, without trailing nulls [1.4].
 ///
 /// ```
 /// use amqp10::encode::ListWriter;
@@ -167,7 +167,7 @@ pub struct ListWriter<'o> {
     out: &'o mut BytesMut,
     start: usize,
     count: usize,
-    /// Nulls not yet written, because nothing but nulls may follow.
+    /// Nulls that are not written yet. They are left out if no other field follows.
     nulls: usize,
 }
 
@@ -180,13 +180,13 @@ impl<'o> ListWriter<'o> {
         Self { out, start, count: 0, nulls: 0 }
     }
 
-    /// A field that is absent.
+    /// Adds an absent field.
     #[inline]
     pub fn null(&mut self) {
         self.nulls = self.nulls.saturating_add(1);
     }
 
-    /// A field that is written by the caller: exactly one value.
+    /// Adds a field. The caller must write exactly one value to the returned buffer.
     #[inline]
     pub fn field(&mut self) -> &mut BytesMut {
         for _ in 0..self.nulls {
@@ -197,13 +197,13 @@ impl<'o> ListWriter<'o> {
         self.out
     }
 
-    /// A field that is always written.
+    /// Adds a field that is always written.
     #[inline]
     pub fn put<T: Encode + ?Sized>(&mut self, value: &T) {
         value.encode(self.field());
     }
 
-    /// A field without a default.
+    /// Adds a field without a default.
     #[inline]
     pub fn optional<T: Encode>(&mut self, value: &Option<T>) {
         match value {
@@ -212,18 +212,18 @@ impl<'o> ListWriter<'o> {
         }
     }
 
-    /// A field with a default, which is not written.
+    /// Adds a field with a default. The default itself is not written.
     #[inline]
     pub fn or<T: Encode + PartialEq>(&mut self, value: &T, default: &T) {
         if value == default { self.null() } else { self.put(value) }
     }
 
-    /// A field declared `multiple`; none is null.
+    /// Adds a field declared `multiple`. An empty slice is written as null.
     pub fn multiple(&mut self, symbols: &[Symbol]) {
         if symbols.is_empty() { self.null() } else { put_symbols(self.field(), symbols) }
     }
 
-    /// A timestamp, in milliseconds since the Unix epoch.
+    /// Adds a timestamp, in milliseconds since the Unix epoch.
     pub fn timestamp(&mut self, unix_ms: Option<i64>) {
         match unix_ms {
             Some(unix_ms) => put_timestamp(self.field(), unix_ms),
@@ -321,7 +321,7 @@ const COMPOUND8_HEAD: usize = 3;
 /// Bytes of a format code, a 32-bit size and a 32-bit count.
 const COMPOUND32_HEAD: usize = 9;
 
-/// Writes the head of a list, map or array in the 8-bit form; the 32-bit code is `code + 0x10`.
+/// Writes the head of a list, map or array in the 8-bit form. The code of the 32-bit form is `code + 0x10`.
 #[inline]
 fn begin_compound(out: &mut BytesMut, code: u8) -> usize {
     let start = out.len();
@@ -329,11 +329,11 @@ fn begin_compound(out: &mut BytesMut, code: u8) -> usize {
     start
 }
 
-/// Writes size and count into the head, widening it if they need it.
+/// Writes size and count into the head, and widens the head if they need it.
 #[inline]
 fn end_compound(out: &mut BytesMut, start: usize, count: usize) {
     let content = out.len() - start - COMPOUND8_HEAD;
-    // The size covers the count.
+    // The size includes the count.
     if let (Ok(size), Ok(count)) = (u8::try_from(content + 1), u8::try_from(count)) {
         out[start + 1] = size;
         out[start + 2] = count;
@@ -365,7 +365,7 @@ fn put_array(out: &mut BytesMut, array: &Array) {
     end_compound(out, start, array.items().len());
 }
 
-/// The constructor and the elements.
+/// Appends the constructor and the items.
 fn put_elements(out: &mut BytesMut, array: &Array) {
     let constructor = array.constructor();
     for descriptor in &constructor.descriptors {
@@ -376,11 +376,12 @@ fn put_elements(out: &mut BytesMut, array: &Array) {
     array.items().iter().for_each(|item| put_element(out, constructor.code, item));
 }
 
-/// Appends a value without its format code, in the width that the code says. [`Array`] keeps code and items in step.
+/// Appends a value without its format code, in the width of that code. [`Array`] keeps code and items
+/// consistent.
 fn put_element(out: &mut BytesMut, code: u8, value: &Value) {
     let wide = code & 0x10 != 0;
     match value {
-        // The low byte alone for the small forms (0x5x), nothing for the forms with the value in the code.
+        // Codes below 0x50 contain the value. In the small forms (0x5x) only the low byte is written.
         _ if code < 0x50 => {}
         Value::Null | Value::Described(_) => {}
         Value::Boolean(v) => out.put_u8((*v).into()),
@@ -413,7 +414,7 @@ fn put_element(out: &mut BytesMut, code: u8, value: &Value) {
     }
 }
 
-/// A compound in an array, whose width the array has decided.
+/// Appends a list, map or array as an item of an array. The array's format code gives the width.
 fn put_nested(out: &mut BytesMut, wide: bool, count: usize, content: impl FnOnce(&mut BytesMut)) {
     let start = out.len();
     out.put_bytes(0, if wide { 8 } else { 2 });
@@ -474,7 +475,7 @@ fn fixed_code(value: &Value) -> u8 {
     }
 }
 
-/// A length of ours on the wire.
+/// Returns a length as it is written to the wire.
 fn wire_length(len: usize) -> u32 {
     debug_assert!(u32::try_from(len).is_ok(), "sizes on the wire have 32 bits");
     len as u32

@@ -8,37 +8,37 @@
 //!        |        | >= 2   | 0 AMQP | (SASL:  | doff > 2;    | then payload    |
 //!        |        |        | 1 SASL | unused) | skipped      | (transfer only) |
 //!        +--------+--------+--------+---------+--- ... ------+------- ... -----+
-//!   size counts the whole frame, these 8 bytes included. A frame with an empty body is a heartbeat.
+//!   size counts the whole frame, including these 8 bytes. A frame with an empty body is a heartbeat.
 //! ```
 
 use std::fmt;
 
 use bytes::{BufMut, BytesMut};
 
-/// Bytes of a frame header and of a protocol header [2.3.1].
+/// The size in bytes of a frame header and of a protocol header [2.3.1].
 pub const HEADER_SIZE: usize = 8;
 
-/// No peer may ask for frames smaller than this, in bytes [2.8.18 MIN-MAX-FRAME-SIZE].
+/// The smallest max-frame-size that a peer may announce, in bytes [2.8.18 MIN-MAX-FRAME-SIZE].
 pub const MIN_MAX_FRAME_SIZE: u32 = 512;
 
-/// Frames accepted before OPEN has told our own limit, in bytes: enough for a token of 8 kB as SASL response, little
-/// enough for a stranger.
+/// The largest frame that we accept before the peer's OPEN, in bytes. It is enough for a token of almost
+/// 8 KiB as SASL response, and not much for a peer that is not logged in.
 pub const INITIAL_MAX_FRAME_SIZE: u32 = 8192;
 
-/// Protocol header of plain AMQP 1.0 [2.2].
+/// The protocol header of plain AMQP 1.0 [2.2].
 pub const AMQP_HEADER: [u8; 8] = *b"AMQP\x00\x01\x00\x00";
-/// Protocol header of the SASL layer [5.3].
+/// The protocol header of the SASL layer [5.3].
 pub const SASL_HEADER: [u8; 8] = *b"AMQP\x03\x01\x00\x00";
-/// Protocol header of TLS inside of AMQP [5.2].
+/// The protocol header of TLS inside AMQP [5.2].
 pub const TLS_HEADER: [u8; 8] = *b"AMQP\x02\x01\x00\x00";
-/// Protocol header of AMQP 0.9.1.
+/// The protocol header of AMQP 0.9.1.
 pub const AMQP091_HEADER: [u8; 8] = *b"AMQP\x00\x00\x09\x01";
-/// Protocol header of AMQP 0.9, spelt with a minor version, as old clients send it.
+/// The protocol header of AMQP 0.9 with a minor version, as old clients send it.
 pub const AMQP09_HEADER: [u8; 8] = *b"AMQP\x01\x01\x00\x09";
-/// Protocol header of AMQP 0.8.
+/// The protocol header of AMQP 0.8.
 pub const AMQP08_HEADER: [u8; 8] = *b"AMQP\x01\x01\x08\x00";
 
-/// What kind of frame a header announces [2.3.1].
+/// The kinds of frames [2.3.1].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FrameKind {
     /// Type 0: performatives.
@@ -47,42 +47,42 @@ pub enum FrameKind {
     Sasl,
 }
 
-/// The eight bytes before every frame, checked.
+/// A checked frame header: the first eight bytes of a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FrameHeader {
-    /// Bytes of the whole frame, this header included; at least `doff * 4`.
+    /// The size of the whole frame in bytes, including this header. At least `doff * 4`.
     pub size: u32,
     /// Where the body starts, in words of four bytes; at least 2.
     pub doff: u8,
     /// AMQP or SASL.
     pub kind: FrameKind,
-    /// The sender's number of the session; without meaning in SASL frames.
+    /// The sender's number of the session. It has no meaning in SASL frames.
     pub channel: u16,
 }
 
 impl FrameHeader {
-    /// Where the body starts, in bytes from the start of the frame.
+    /// Returns where the body starts, in bytes from the start of the frame.
     pub fn body_offset(&self) -> usize {
         usize::from(self.doff) * 4
     }
 
-    /// Bytes of the body; 0 is a heartbeat.
+    /// Returns the size of the body in bytes. 0 is a heartbeat.
     pub fn body_len(&self) -> u32 {
         self.size.saturating_sub(u32::from(self.doff) * 4)
     }
 }
 
-/// What is wrong with a frame header; all of them close the connection with `amqp:connection:framing-error`.
+/// What is wrong with a frame header. Each error closes the connection with `amqp:connection:framing-error`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FrameError {
-    /// Size below the eight bytes of the header.
+    /// A size below the eight bytes of the header.
     TooSmall {
-        /// The size announced, in bytes.
+        /// The announced size, in bytes.
         size: u32,
     },
-    /// Size above the limit we announced.
+    /// A size above the limit that we announced.
     TooLarge {
-        /// The size announced, in bytes.
+        /// The announced size, in bytes.
         size: u32,
         /// The limit, in bytes.
         max: u32,
@@ -96,7 +96,7 @@ pub enum FrameError {
     OffsetBeyondFrame {
         /// The offset, in words of four bytes.
         doff: u8,
-        /// The size announced, in bytes.
+        /// The size of the frame, in bytes.
         size: u32,
     },
     /// A type other than 0 (AMQP) and 1 (SASL).
@@ -124,7 +124,7 @@ impl fmt::Display for FrameError {
 
 impl std::error::Error for FrameError {}
 
-/// Checks a frame header against the limit in force, `max_frame_size` in bytes [2.3.1].
+/// Parses and checks a frame header [2.3.1]. `max_frame_size` is the limit at this time, in bytes.
 pub fn parse_header(header: &[u8; HEADER_SIZE], max_frame_size: u32) -> Result<FrameHeader, FrameError> {
     let [s0, s1, s2, s3, doff, kind, c0, c1] = *header;
     let size = u32::from_be_bytes([s0, s1, s2, s3]);
@@ -148,7 +148,7 @@ pub fn parse_header(header: &[u8; HEADER_SIZE], max_frame_size: u32) -> Result<F
     Ok(FrameHeader { size, doff, kind, channel: u16::from_be_bytes([c0, c1]) })
 }
 
-/// An empty frame up to its channel, which may be any [2.4.5].
+/// An empty frame without its last field, the channel, which may have any value [2.4.5].
 pub(crate) const EMPTY: [u8; 6] = [0, 0, 0, 8, 2, 0];
 
 /// Appends the empty frame that keeps a connection alive [2.4.5].
@@ -157,7 +157,7 @@ pub fn put_empty_frame(out: &mut BytesMut) {
     out.put_u16(0);
 }
 
-/// Appends a frame header whose size [`end_frame`] fills in; gives the start of the frame.
+/// Appends a frame header. [`end_frame`] fills in its size later. Returns the start of the frame.
 #[inline]
 pub(crate) fn begin_frame(out: &mut BytesMut, kind: FrameKind, channel: u16) -> usize {
     let start = out.len();
@@ -170,7 +170,7 @@ pub(crate) fn begin_frame(out: &mut BytesMut, kind: FrameKind, channel: u16) -> 
     start
 }
 
-/// Fills in the size of the frame that ends `payload_len` bytes behind what is written.
+/// Fills in the size of the frame that ends `payload_len` bytes after the end of `out`.
 #[inline]
 pub(crate) fn end_frame(out: &mut BytesMut, start: usize, payload_len: usize) {
     let size = out.len() - start + payload_len;

@@ -1,10 +1,11 @@
-//! AMQP 1.0: the type codec, frames, SASL and the sans-IO endpoints, for both roles.
+//! AMQP 1.0 for both roles: the type codec, frames, SASL and the sans-IO endpoints.
 //!
-//! Everything here is pure: bytes in, values out, and back. There are no sockets, clocks, tasks or random numbers,
-//! and no word about brokers and queues. Bracketed numbers such as [2.7.5] are paragraphs of the OASIS standard.
+//! Everything here is pure: bytes go in, values come out, and the reverse. The crate has no sockets, clocks,
+//! tasks or random numbers, and knows nothing about brokers and queues. Bracketed numbers such as [2.7.5] are
+//! sections of the OASIS standard.
 //!
-//! Absent: transactions beyond their descriptors and the coordinator target, TLS, and every SASL mechanism that
-//! needs cryptography.
+//! Absent: transactions (only their descriptors and the coordinator target exist), TLS, and every SASL
+//! mechanism that needs cryptography.
 #![forbid(unsafe_code)]
 
 pub mod chunk;

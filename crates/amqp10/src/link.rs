@@ -9,7 +9,7 @@
 //!                                     |                            |
 //!                                   (none)                     Detaching --DETACH received--> (none)
 //!
-//!      Half --detach()--> Detaching, if we proposed the link: the peer's ATTACH and DETACH are still to come.
+//!      Half --detach()--> Detaching, if we proposed the link: the peer's ATTACH and DETACH have not arrived yet.
 //! ```
 
 use bytes::Bytes;
@@ -20,7 +20,7 @@ use crate::parts::Parts;
 use crate::violation::Violation;
 use crate::{DeliveryState, ReceiverSettleMode, SenderSettleMode, Transfer};
 
-/// Our end of a link: sending or receiving, with its credit.
+/// Our end of a link, sending or receiving, with its credit.
 #[derive(Debug)]
 pub enum End {
     Sending(SenderCredit),
@@ -31,11 +31,11 @@ pub enum End {
 #[derive(Debug, Default)]
 pub struct Receiving {
     pub credit: ReceiverCredit,
-    /// A delivery whose last transfer has not come yet.
+    /// The incomplete delivery, if there is one.
     partial: Option<Partial>,
 }
 
-/// See the drawing above.
+/// The states of a link. See the diagram above.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LinkState {
     Half,
@@ -49,13 +49,14 @@ pub struct Link {
     pub name: String,
     pub state: LinkState,
     pub end: End,
-    /// The peer's handle, once its ATTACH has come.
+    /// The peer's handle, once its ATTACH is received.
     pub remote_handle: Option<u32>,
-    /// The peer has sent DETACH, and ours is still to come.
+    /// The peer has sent DETACH, and we have not answered it yet.
     pub(crate) peer_detached: bool,
     pub snd_settle_mode: SenderSettleMode,
     pub rcv_settle_mode: ReceiverSettleMode,
-    /// Largest delivery this link takes, in bytes; 0 is no limit. Ours if we receive, the peer's if we send.
+    /// The largest delivery on this link, in bytes. 0 means no limit. If we receive, it is our limit; if we
+    /// send, the peer's.
     pub max_message_size: u64,
     /// Our initial delivery-count, if we send.
     pub(crate) initial_delivery_count: u32,
@@ -68,48 +69,49 @@ struct Partial {
     settled: bool,
     rcv_settle_mode: ReceiverSettleMode,
     message_format: u32,
-    /// It claims to go on from an earlier attach: none of it is kept.
+    /// The peer resumes a delivery of an earlier attach. Its payload is not retained.
     resumed: bool,
     parts: Parts,
 }
 
-/// What both sides have agreed to in their ATTACHes.
+/// What both sides agreed on in their ATTACH frames.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Terms {
-    /// Bytes; 0 is no limit.
+    /// Bytes. 0 means no limit.
     pub max_message_size: u64,
     pub snd_settle_mode: SenderSettleMode,
     pub rcv_settle_mode: ReceiverSettleMode,
 }
 
-/// A whole delivery from the peer.
+/// A complete delivery from the peer.
 #[derive(Debug)]
 pub struct Delivery<'a> {
     pub id: u32,
     pub tag: Chunk<'a>,
     pub message_format: u32,
-    /// The sender has settled it: it expects no disposition.
+    /// The sender has settled it and expects no disposition.
     pub settled: bool,
-    /// Second: we settle after the sender has; the link's mode unless the transfer has its own [2.7.5].
+    /// `Second` means that we settle after the sender. It is the link's mode unless the transfer has its own
+    /// [2.7.5].
     pub rcv_settle_mode: ReceiverSettleMode,
     pub message: Chunk<'a>,
 }
 
-/// What a transfer made of a delivery.
+/// What a transfer did to a delivery.
 #[derive(Debug)]
 pub(crate) enum Progress {
-    /// Its last transfer has come.
+    /// The last transfer of a delivery has arrived.
     Complete(Box<Delivery<'static>>),
-    /// The transfer alone is the delivery.
+    /// This transfer is the complete delivery.
     Whole(Whole),
     Incomplete,
-    /// It comes to nothing: aborted, or resumed though nothing is known of it.
+    /// The delivery was aborted, or it resumes a delivery that we do not know.
     Discarded,
-    /// It came for what has been ended or detached, and counts as never sent [2.5.5].
+    /// Its session has ended or its link is detached, so it counts as never sent [2.5.5].
     Ignored,
 }
 
-/// What a delivery of one transfer has beside that: nothing is put together before its place is known.
+/// The resolved fields of a delivery of one transfer. The [`Delivery`] is built later, where it is returned.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Whole {
     id: u32,
@@ -143,7 +145,7 @@ impl Whole {
 }
 
 impl Link {
-    /// Credit of a sending link; 0 for a receiving one.
+    /// Returns the credit of a sending link; 0 for a receiving link.
     pub fn sender_credit(&self) -> SenderCredit {
         match &self.end {
             End::Sending(credit) => *credit,
@@ -151,7 +153,7 @@ impl Link {
         }
     }
 
-    /// Credit of a receiving link.
+    /// Returns the credit of a receiving link; 0 for a sending link.
     pub fn receiver_credit(&self) -> ReceiverCredit {
         match &self.end {
             End::Receiving(receiving) => receiving.credit,
@@ -169,12 +171,12 @@ impl Link {
         Terms { max_message_size, snd_settle_mode, rcv_settle_mode }
     }
 
-    /// We have proposed it and the peer has not answered.
+    /// Returns true if we proposed the link and the peer has not answered.
     pub(crate) fn awaits_attach(&self) -> bool {
         self.remote_handle.is_none() && !self.peer_detached
     }
 
-    /// The peer has proposed it and we have not answered.
+    /// Returns true if the peer proposed the link and we have not answered.
     pub fn awaits_answer(&self) -> bool {
         self.state == LinkState::Half && !self.awaits_attach()
     }
@@ -183,7 +185,7 @@ impl Link {
         matches!(self.end, End::Sending(_))
     }
 
-    /// Forgets the delivery whose last transfer has not come. Returns the bytes of memory that it took.
+    /// Drops the incomplete delivery. Returns the bytes of memory that it took.
     pub(crate) fn forget_partial(&mut self) -> usize {
         match &mut self.end {
             End::Receiving(receiving) => {
@@ -199,13 +201,13 @@ impl Receiving {
         Self { credit: ReceiverCredit::starting_at(initial_delivery_count), partial: None }
     }
 
-    /// Bytes of memory that the delivery whose last transfer has not come takes.
+    /// Bytes of memory that the incomplete delivery takes.
     #[inline(always)]
     pub(crate) fn partial_bytes(&self) -> usize {
         self.partial.as_ref().map_or(0, |partial| partial.parts.capacity())
     }
 
-    /// One TRANSFER; the checks are those of behaviour B.4, in its order.
+    /// Handles one TRANSFER. The order of the checks is that of RabbitMQ.
     #[inline(always)]
     pub(crate) fn handle_transfer(
         &mut self,
@@ -289,7 +291,7 @@ impl Terms {
 }
 
 impl Partial {
-    /// Retained apart: most deliveries are one transfer, and their way stays short.
+    /// Not inlined: most deliveries are one transfer, and their path stays short.
     #[inline(never)]
     fn check_continuation(&mut self, transfer: &Transfer<'_>) -> Result<(), Violation> {
         if transfer.delivery_id.is_some_and(|id| id != self.delivery_id) {
@@ -299,7 +301,7 @@ impl Partial {
             return Err(Violation::InconsistentDelivery("delivery-tag"));
         }
         match transfer.settled {
-            // A sender may settle late, with the last transfer [2.7.5].
+            // The sender may set `settled` as late as the last transfer [2.7.5].
             Some(false) if self.settled => return Err(Violation::InconsistentDelivery("settled")),
             Some(settled) => self.settled |= settled,
             None => {}
@@ -307,8 +309,8 @@ impl Partial {
         Ok(())
     }
 
-    /// [2.6.13] A resumed delivery that is not among our unsettled ones is ignored, and none ever is: links are
-    /// not recovered.
+    /// [2.6.13] A resumed delivery that is not in our unsettled map is ignored. Links are never recovered, so
+    /// that map is always empty.
     fn complete(self) -> Progress {
         if self.resumed {
             return Progress::Discarded;

@@ -1,19 +1,20 @@
-//! Bytes on their way to the peer: small frames gathered in one buffer, large payloads as shared slices, so
-//! that one vectored write sends them all and no large body is copied.
+//! The output of a connection: bytes that wait to be written to the socket. Small frames are collected in one
+//! buffer; large payloads are shared slices. So one vectored write sends everything, and no large body is
+//! copied.
 
 use std::collections::VecDeque;
 use std::io::IoSlice;
 
 use bytes::{Buf, Bytes, BytesMut};
 
-/// Payloads from here on are sent from where they lie instead of being copied: below, a copy is cheaper than
-/// one more slice in the vectored write.
+/// Payloads of this size in bytes and more are shared instead of copied. Below, a copy is cheaper than one
+/// more slice in the vectored write.
 const SHARE_FROM: usize = 4096;
 
-/// What an output that has given its memory back asks for at most before it knows how much it needs, in bytes.
+/// The most bytes that are reserved at once after the memory was freed.
 const EXPECTED_MAX: usize = 64 * 1024;
 
-/// Of what has been expected, this part is forgotten each time that less was written.
+/// The expected size shrinks by this part each time that less was written.
 const EXPECTED_FADES: usize = 8;
 
 /// Bytes to write, in order.
@@ -22,15 +23,15 @@ pub struct Output {
     segments: VecDeque<Bytes>,
     segment_bytes: usize,
     tail: BytesMut,
-    /// Bytes written since it was made, or has given its memory back.
+    /// Bytes written since the output was created or its memory was freed.
     written: usize,
-    /// The most bytes that were written between two such times lately: as much is asked for at once, so that an output in
-    /// use grows in one step each time, also if much and little take turns.
+    /// The most bytes that were recently written between two calls of `shrink`. They are reserved at once, so
+    /// that an output in use grows in one step. This also helps if large and small outputs alternate.
     expected: usize,
 }
 
 impl Output {
-    /// Bytes not yet written.
+    /// The number of bytes not yet written.
     pub fn len(&self) -> usize {
         self.segment_bytes + self.tail.len()
     }
@@ -39,7 +40,7 @@ impl Output {
         self.len() == 0
     }
 
-    /// Where frames are encoded to.
+    /// Returns the buffer to which frames are encoded.
     pub fn buffer(&mut self) -> &mut BytesMut {
         if self.tail.capacity() == 0 {
             self.tail.reserve(self.expected);
@@ -47,7 +48,7 @@ impl Output {
         &mut self.tail
     }
 
-    /// Appends payload without copying it if it is large.
+    /// Appends `from..to` of a payload. A large part is shared, not copied.
     pub fn put_payload(&mut self, payload: &Bytes, from: usize, to: usize) {
         if to - from < SHARE_FROM {
             self.tail.extend_from_slice(&payload[from..to]);
@@ -62,7 +63,7 @@ impl Output {
         self.segments.push_back(payload.slice(from..to));
     }
 
-    /// The next bytes for one vectored write; returns how many slices were filled.
+    /// Fills in the next slices for a vectored write. Returns the number of slices.
     pub fn slices<'a>(&'a self, into: &mut [IoSlice<'a>]) -> usize {
         let mut n = 0;
         for segment in &self.segments {
@@ -79,7 +80,7 @@ impl Output {
         n
     }
 
-    /// `n` bytes have been written.
+    /// Called when `n` bytes were written.
     pub fn advance(&mut self, mut n: usize) {
         self.written += n;
         while n > 0 {
@@ -102,7 +103,7 @@ impl Output {
         }
     }
 
-    /// Gives the memory of an idle connection back.
+    /// Frees the memory if the output is empty.
     pub fn shrink(&mut self) {
         if self.is_empty() {
             let faded = self.expected - self.expected / EXPECTED_FADES;
@@ -130,11 +131,11 @@ mod tests {
         };
         turn(10_000);
         assert!((10_000..20_000).contains(&turn(100)));
-        assert!((8_000..10_000).contains(&turn(100)), "much and little may take turns");
+        assert!((8_000..10_000).contains(&turn(100)), "large and small outputs may alternate");
         for _ in 0..50 {
             turn(100);
         }
-        assert!((100..1_000).contains(&turn(1 << 20)), "it was little for long");
+        assert!((100..1_000).contains(&turn(1 << 20)), "small outputs lower the expectation");
         assert!((EXPECTED_MAX..1 << 20).contains(&turn(1)));
     }
 }

@@ -1,20 +1,20 @@
-//! A message that comes in several transfers.
+//! A message that arrives in several transfers.
 
 use bytes::Bytes;
 
-/// A part grows while it is shorter than this; what comes behind it begins a new part. To copy more each time a part grows
-/// would hold a shard for too long, and many links can ask for that at once.
+/// A part grows while it is shorter than this; after that a new part begins. Copying more each time a part
+/// grows would block a shard for too long, and many links can cause that at once.
 const PART_BYTES: usize = if cfg!(test) { 1024 } else { 64 * 1024 };
 
-/// A part that must grow gets this part of its length beyond what it needs, and no more: nobody is charged for memory that
-/// was never asked for, and small transfers are copied a few times each.
+/// A part that must grow reserves this fraction of its length beyond what it needs. So a message takes little
+/// more memory than it has bytes, and small transfers are copied only a few times each.
 const SPARE_PART: usize = 8;
 
-/// What has come of a message. Nobody says in advance how long it will be.
+/// The received part of a message, whose total length is not known in advance.
 #[derive(Debug, Default)]
 pub(crate) struct Parts {
     full: Vec<Vec<u8>>,
-    /// Bytes and capacity of the full ones.
+    /// Bytes and capacity of the full parts.
     full_bytes: usize,
     full_capacity: usize,
     last: Vec<u8>,
@@ -25,7 +25,7 @@ impl Parts {
         self.full_bytes + self.last.len()
     }
 
-    /// Bytes of memory: at most an eighth more than have come.
+    /// Bytes of memory. At most an eighth more than the bytes received.
     pub fn capacity(&self) -> usize {
         self.full_capacity + self.last.capacity()
     }
@@ -44,7 +44,7 @@ impl Parts {
         self.last.extend_from_slice(payload);
     }
 
-    /// The whole message, in one piece.
+    /// Returns the complete message in one piece.
     pub fn join(self) -> Bytes {
         if self.full.is_empty() {
             return self.last.into();
@@ -63,7 +63,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_message_is_what_came_and_takes_little_more_memory() {
+    fn a_message_equals_its_parts_and_takes_little_more_memory() {
         for sizes in [
             vec![],
             vec![1],
@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_come_is_copied_only_while_it_is_short() {
+    fn parts_are_copied_only_while_they_are_short() {
         let mut parts = Parts::default();
         (0..1000).for_each(|_| parts.push(&[7; 90]));
         let longest = PART_BYTES + PART_BYTES / SPARE_PART;

@@ -1,7 +1,7 @@
-//! Performatives: the first value in every frame body [2.7], and what travels in them.
+//! Performatives: the first value in every frame body [2.7], and the types inside them.
 //!
-//! Transfer, disposition and flow are the frames that a busy connection consists of; transfer borrows from the
-//! frame and nothing is allocated for it. The rest is generated and owned.
+//! Most frames of a busy connection are transfer, disposition and flow. A transfer borrows from its frame,
+//! and nothing is allocated for it. The types of the other performatives are generated and owned.
 
 use bytes::BytesMut;
 
@@ -46,11 +46,12 @@ pub enum Performative<'a> {
 }
 
 impl<'a> Performative<'a> {
-    /// Reads the performative at the start of a frame body that is not empty, and says how many bytes it took. What
-    /// follows is the payload of a transfer.
+    /// Reads the performative at the start of a frame body that is not empty. Returns its length in bytes,
+    /// too. The payload of a transfer follows it.
     ///
     /// # Errors
-    /// A descriptor that is no performative, any malformed field, or bytes behind a performative other than transfer.
+    /// The descriptor is not a performative, a field is malformed, or bytes follow a performative other than
+    /// transfer.
     #[inline]
     pub fn decode(body: &'a [u8]) -> Result<(Self, usize), DecodeError> {
         match Transfer::decode_plain(body) {
@@ -59,7 +60,7 @@ impl<'a> Performative<'a> {
         }
     }
 
-    /// Takes every encoding, and says what is wrong.
+    /// Decodes every encoding, and reports errors.
     fn decode_any(body: &'a [u8]) -> Result<(Self, usize), DecodeError> {
         let mut reader = Reader::new(body);
         let code = reader.read_descriptor()?;
@@ -86,7 +87,7 @@ impl<'a> Performative<'a> {
         })
     }
 
-    /// The name in the specification, for logs and errors.
+    /// Returns the name in the specification, for logs and errors.
     pub fn name(&self) -> &'static str {
         match self {
             Self::Open(_) => "open",
@@ -118,8 +119,8 @@ impl Encode for Performative<'_> {
     }
 }
 
-/// Appends a disposition frame for the deliveries `first..=last` of this role; without `last`, for `first` alone
-/// [2.7.6].
+/// Appends a disposition frame [2.7.6] for the deliveries `first..=last`. Without `last` it is for `first`
+/// alone. `role` is our role on the link.
 pub fn put_disposition_frame(
     out: &mut BytesMut,
     channel: u16,
@@ -145,14 +146,14 @@ pub fn put_flow_frame(out: &mut BytesMut, channel: u16, flow: &Flow) {
     put_frame(out, channel, flow);
 }
 
-/// Appends a frame with a performative, or one of the structs it is made of, and no payload.
+/// Appends a frame with a performative and no payload.
 pub fn put_frame<P: Encode + ?Sized>(out: &mut BytesMut, channel: u16, performative: &P) {
     let start = begin_frame(out, FrameKind::Amqp, channel);
     performative.encode(out);
     end_frame(out, start, 0);
 }
 
-/// A frame without payload, unless it is larger than `size_max` bytes: false, and nothing is written.
+/// Appends a frame without payload. Returns false, and writes nothing, if it is larger than `size_max` bytes.
 pub fn put_frame_within<P: Encode + ?Sized>(
     out: &mut BytesMut,
     channel: u16,
@@ -168,12 +169,12 @@ pub fn put_frame_within<P: Encode + ?Sized>(
     fits
 }
 
-/// What a frame that carries an error has besides it, at most, in bytes.
+/// The most bytes that a frame with an error has besides the error.
 const AROUND_ERROR_MAX: usize = 64;
 
 impl AmqpError {
-    /// As much of the error as a frame of `size_max` bytes can carry [2.7.1]: the info goes first, then the end of
-    /// the description.
+    /// Shortens the error so that it fits a frame of `size_max` bytes [2.7.1]. First the info is removed,
+    /// then the end of the description.
     #[must_use]
     pub fn within(mut self, size_max: usize) -> Self {
         let room = size_max.saturating_sub(AROUND_ERROR_MAX);
@@ -194,12 +195,12 @@ impl AmqpError {
     }
 }
 
-/// What can stand at the receiving end of a link [2.7.3, 4.5.1].
+/// The possible kinds of target of a link [2.7.3, 4.5.1].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum TargetArchetype {
-    /// A node that takes messages [3.5.4].
+    /// A node that accepts messages [3.5.4].
     Target(Target),
-    /// The other side's transaction coordinator [4.5.1].
+    /// The transaction coordinator of the peer [4.5.1].
     Coordinator(Coordinator),
 }
 

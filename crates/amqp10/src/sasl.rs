@@ -1,4 +1,4 @@
-//! What SASL mechanisms say inside of the SASL frames [5.3]. The frames themselves are in [`crate::performative`].
+//! The responses of SASL mechanisms, inside the SASL frames [5.3]. The frames are in [`crate::performative`].
 
 use std::fmt;
 
@@ -9,22 +9,22 @@ use crate::encode::{Encode, put_binary};
 
 /// User name and password in one message (RFC 4616).
 pub const PLAIN: &str = "PLAIN";
-/// No identity; logs in as a configured user (RFC 4505).
+/// No identity. Logs in as a configured user (RFC 4505).
 pub const ANONYMOUS: &str = "ANONYMOUS";
-/// The identity that the transport has proved, such as a client certificate (RFC 4422 appendix A).
+/// An identity that the transport has verified, such as a client certificate (RFC 4422 appendix A).
 pub const EXTERNAL: &str = "EXTERNAL";
 
-/// Octets that must not be printed: its `Debug` shows `***` and it has no `Display`.
+/// Octets that must not be printed. `Debug` shows `***`, and there is no `Display`.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(Bytes);
 
 impl Secret {
-    /// Hides a secret.
+    /// Wraps a secret.
     pub fn new(octets: impl Into<Bytes>) -> Self {
         Self(octets.into())
     }
 
-    /// The secret itself, for whoever checks or sends it.
+    /// Returns the secret, for checking or sending it.
     pub fn expose(&self) -> &[u8] {
         &self.0
     }
@@ -48,23 +48,23 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// What a PLAIN response carries.
+/// The content of a PLAIN response.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PlainCredentials {
-    /// Authentication identity. May be empty.
+    /// The authentication identity. May be empty.
     pub user: String,
-    /// Password, or a token in its place.
+    /// The password, or a token in its place.
     pub password: Secret,
 }
 
 /// A PLAIN response that is not `NUL user NUL password`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PlainError {
-    /// An authorization identity before the first NUL: acting for others is not supported.
+    /// An authorization identity before the first NUL. Acting for other users is not supported.
     AuthorizationIdentity,
-    /// Fewer than two NUL.
+    /// Fewer than two NULs.
     MissingSeparator,
-    /// A third NUL, with or without bytes behind it.
+    /// A third NUL, with or without bytes after it.
     TrailingBytes,
     /// A user name that is not UTF-8.
     InvalidUtf8,
@@ -83,7 +83,7 @@ impl fmt::Display for PlainError {
 
 impl std::error::Error for PlainError {}
 
-/// Takes a PLAIN response apart: `NUL user NUL password` and nothing else.
+/// Parses a PLAIN response: `NUL user NUL password` and nothing else.
 pub fn parse_plain(response: &[u8]) -> Result<PlainCredentials, PlainError> {
     let mut parts = response.split(|octet| *octet == 0);
     let authzid = parts.next().unwrap_or_default();
@@ -99,7 +99,7 @@ pub fn parse_plain(response: &[u8]) -> Result<PlainCredentials, PlainError> {
     Ok(PlainCredentials { user: user.to_owned(), password: Secret::new(Bytes::copy_from_slice(password)) })
 }
 
-/// Makes a PLAIN response. Neither part may contain NUL.
+/// Creates a PLAIN response. Neither part may contain NUL.
 pub fn encode_plain(user: &str, password: &Secret) -> Bytes {
     let mut out = BytesMut::with_capacity(user.len() + password.expose().len() + 2);
     out.put_u8(0);

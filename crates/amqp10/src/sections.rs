@@ -7,8 +7,8 @@
 //!                                        |<----------------- bare message ------------------>|
 //! ```
 //!
-//! The scan jumps from section to section by their sizes. It reads the few fields of the header and the keys of the
-//! annotations, and nothing else; properties and bodies are looked into only when somebody asks, see [`lazy`].
+//! The scan jumps from section to section by their sizes. It reads only the few fields of the header and the
+//! keys of the annotations. Properties and bodies are read on demand, see [`lazy`].
 
 use std::ops::Range;
 
@@ -25,37 +25,38 @@ pub use lazy::{
     MapContent, MapIter, map_content, map_pairs, properties, property_field, property_fields, to, user_id,
 };
 
-/// Sections of one message at most; a message of more empty data sections than this only wants to cost us time.
+/// The most sections of one message. The bound limits the time that a message of many empty sections can
+/// cost.
 pub const MAX_SECTIONS: u32 = 10_000;
 
-/// What the keys of annotations must start with; all others are reserved [3.2.10].
+/// The prefix that annotation keys must have. All other keys are reserved [3.2.10].
 pub const ANNOTATION_PREFIX: &str = "x-";
 
-/// Fields that the standard defines for properties [3.2.4].
+/// The number of fields that the standard defines for properties [3.2.4].
 const PROPERTIES_FIELDS: u32 = 13;
 
-/// Where the sections of a message lie. Ranges are bytes of the message and cover whole sections, descriptor
-/// included.
+/// The positions of the sections of a message. Ranges are in bytes of the message and cover whole sections
+/// with their descriptors.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Sections {
-    /// The header's fields, as the sender set them; `None` if there is no header section.
+    /// The fields of the header, as the sender set them. `None` if there is no header section.
     pub header: Option<Header>,
-    /// Meant for the next hop only.
+    /// Annotations for the next hop only.
     pub delivery_annotations: Option<Range<u32>>,
-    /// Travel with the message, but are not part of the bare message.
+    /// Annotations that travel with the message, but are not part of the bare message.
     pub message_annotations: Option<Range<u32>>,
-    /// Immutable; fields are read by [`lazy`].
+    /// Immutable. [`lazy`] reads the fields.
     pub properties: Option<Range<u32>>,
-    /// Immutable; pairs are read by [`map_pairs`].
+    /// Immutable. [`map_pairs`] reads the pairs.
     pub application_properties: Option<Range<u32>>,
     /// All body sections.
     pub body: Range<u32>,
-    /// What the body sections are.
+    /// The kind of the body sections.
     pub body_kind: BodyKind,
     /// Annotations about the bare message, such as checksums.
     pub footer: Option<Range<u32>>,
-    /// From the first of properties, application-properties and body to the end, footer included: the bytes that
-    /// nobody between sender and receiver may touch.
+    /// From the first of properties, application-properties and body to the end, including the footer. No
+    /// intermediary may change these bytes.
     pub bare: Range<u32>,
 }
 
@@ -69,7 +70,7 @@ impl Sections {
     }
 }
 
-/// What a body is made of [3.2].
+/// The kinds of bodies [3.2].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BodyKind {
     /// One or more sections of octets [3.2.6].
@@ -83,7 +84,7 @@ pub enum BodyKind {
 /// Finds the sections of a complete message. Allocates nothing unless it fails.
 ///
 /// # Errors
-/// See [`SectionError`]; its text is meant for the publisher.
+/// See [`SectionError`]. Its text is for the publisher.
 pub fn scan(message: &[u8]) -> Result<Sections, SectionError> {
     match plain::scan(message) {
         Some(sections) => Ok(sections),
@@ -91,20 +92,22 @@ pub fn scan(message: &[u8]) -> Result<Sections, SectionError> {
     }
 }
 
-/// Where application-properties and body begin in a message that is bare: nothing stands before its properties. Without
-/// application-properties both are the body's place; `None` if it is no bare message. See [`scan`], of which this is the
-/// part that whoever reads messages back needs of each.
+/// Returns where application-properties and body begin, if the message is bare: nothing is before its
+/// properties. Without application-properties both are the start of the body. Returns `None` if the message
+/// is not bare. This is the part of [`scan`] that is needed for messages that are read back.
 pub fn scan_bare(message: &[u8]) -> Option<[u32; 2]> {
-    // Of what is inlined here the compiler leaves out what is not asked for.
+    // `scan` is inlined here, so the compiler removes the fields that are not used.
     match plain::scan(message) {
         Some(sections) => sections.places_if_bare(),
         None => scan_any(message).ok()?.places_if_bare(),
     }
 }
 
-/// Returns the kind and the place of each section of a complete message, in whatever order they come. Ends after an error.
+/// Returns the kind and the position of each section of a complete message, in any order. Ends after an
+/// error.
 ///
-/// For requests to the broker itself, whose order harms nobody. Messages that travel on need [`scan`].
+/// It is for requests to the broker itself, for which the order does not matter. Messages that are forwarded
+/// need [`scan`].
 pub fn each(message: &[u8]) -> impl Iterator<Item = Result<(SectionKind, Range<u32>), SectionError>> {
     let mut reader = Reader::new(message);
     let mut failed = false;
@@ -122,7 +125,7 @@ pub fn each(message: &[u8]) -> impl Iterator<Item = Result<(SectionKind, Range<u
     })
 }
 
-/// Takes every encoding, and says what is wrong.
+/// Scans every encoding, and reports errors.
 fn scan_any(message: &[u8]) -> Result<Sections, SectionError> {
     let len = u32::try_from(message.len()).map_err(|_| SectionError::TooLarge)?;
     let mut reader = Reader::new(message);
@@ -179,7 +182,7 @@ fn scan_any(message: &[u8]) -> Result<Sections, SectionError> {
     })
 }
 
-/// What the scan has passed so far.
+/// The sections found so far.
 #[derive(Default)]
 struct Found {
     header: Option<Header>,
@@ -193,7 +196,7 @@ struct Found {
 }
 
 impl Found {
-    /// Whether a section may follow those before it.
+    /// Checks that a section may follow the sections before it.
     #[inline]
     fn admit(&mut self, kind: SectionKind) -> Result<(), SectionError> {
         let Some(last) = self.last.replace(kind) else { return Ok(()) };
@@ -257,7 +260,7 @@ fn read_kind(reader: &mut Reader<'_>) -> Result<SectionKind, SectionError> {
     })
 }
 
-/// Keys are symbols that start with `x-`; ulong keys and all other symbols are reserved [3.2.10].
+/// Checks the keys: they must be symbols that start with `x-`. All other keys are reserved [3.2.10].
 fn check_annotations(reader: &mut Reader<'_>, section: SectionKind) -> Result<(), SectionError> {
     let (pairs, mut content) = reader.read_map()?;
     for _ in 0..pairs {

@@ -1,11 +1,11 @@
 //! Serial number arithmetic (RFC 1982 with 32 bits) for delivery-counts, transfer-ids and delivery-ids [2.8.10].
 
-/// How far `a` is ahead of `b`; negative if it is behind. Exact while the distance is below 2^31.
+/// Returns how far `a` is ahead of `b`; negative if it is behind. Exact while the distance is below 2^31.
 pub const fn distance(a: u32, b: u32) -> i32 {
     a.wrapping_sub(b) as i32
 }
 
-/// Whether `id` lies in `first..=last`, which may wrap. A range that runs backwards holds nothing.
+/// Returns true if `id` is in `first..=last`, which may wrap. A range that runs backwards is empty.
 pub const fn in_range(id: u32, first: u32, last: u32) -> bool {
     distance(last, first) >= 0 && id.wrapping_sub(first) <= last.wrapping_sub(first)
 }
@@ -24,9 +24,9 @@ mod tests {
         assert!(in_range(7, 7, 7));
     }
 
-    /// Every id, every range around 2^32, against numbers that never wrap.
+    /// Compares all ids and ranges around 2^32 with numbers that never wrap.
     #[test]
-    fn ranges_near_the_wrap_are_those_of_numbers_that_do_not() {
+    fn ranges_are_correct_across_the_wrap() {
         const TURN: u64 = 1 << 32;
         let near = || TURN - 30..TURN + 30;
         for a in near() {

@@ -1,11 +1,11 @@
-//! One end of a session [2.5]: its states, windows and delivery-ids. Links and their handles are in `links`, what
-//! waits for the peer's window is in `outgoing`.
+//! One end of a session [2.5]: its states, windows and delivery-ids. Links and their handles are in `links`.
+//! Output that waits for the peer's window is in `outgoing`.
 //!
 //! ```text
 //!   (none) --BEGIN received--> Half --begin()----------> Mapped --end()--> Ending --END received--> (none)
 //!   (none) --begin()---------> Half --BEGIN received---> Mapped --END received, answered---------> (none)
 //!
-//!   Half --end()--> Ending, if we began the session: the peer's BEGIN and END are still to come.
+//!   Half --end()--> Ending, if we began the session: the peer's BEGIN and END have not arrived yet.
 //! ```
 
 mod links;
@@ -27,13 +27,13 @@ use crate::{
 use self::outgoing::Pending;
 pub use self::outgoing::{OUTPUT_HIGH_WATER, Outgoing, Part, Tag};
 
-/// What we tell the peer of our outgoing window: only its incoming window limits us (behaviour S106).
+/// The outgoing window that we announce. Only the peer's incoming window limits what we send.
 const OUTGOING_WINDOW: u32 = u32::MAX;
 
-/// The property of FLOW that asks for deliveries as part of a transaction [4.4.3].
+/// The FLOW property that asks for deliveries as part of a transaction [4.4.3].
 const TXN_ID: &str = "txn-id";
 
-/// See the drawing above.
+/// The states of a session. See the diagram above.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SessionState {
     Half,
@@ -41,12 +41,12 @@ pub enum SessionState {
     Ending,
 }
 
-/// How a session starts.
+/// The limits of a session.
 #[derive(Clone, Copy, Debug)]
 pub struct SessionConfig {
-    /// Transfer frames that the peer may send before it needs another FLOW.
+    /// The number of transfer frames that the peer may send before it needs another FLOW.
     pub incoming_window: u32,
-    /// Highest link handle.
+    /// The highest link handle.
     pub handle_max: u32,
 }
 
@@ -55,37 +55,37 @@ pub struct SessionConfig {
 pub struct Session {
     pub(crate) channel: u16,
     pub(crate) remote_channel: Option<u16>,
-    /// The peer has sent END, and ours is still to come.
+    /// The peer has sent END, and we have not answered it yet.
     pub(crate) peer_ended: bool,
     pub(crate) state: SessionState,
     config: SessionConfig,
-    /// Serial id of the next transfer frame from the peer.
+    /// The transfer-id of the next transfer frame from the peer, a serial number.
     next_incoming_id: u32,
-    /// Transfer frames the peer may still send, as far as we have told it.
+    /// The number of transfer frames that the peer may still send, as of our last FLOW.
     incoming_window: u32,
-    /// What it is opened to each time.
+    /// The value to which `incoming_window` is set each time the window opens.
     window_max: u32,
-    /// While false the window is not opened again: intake cannot take more.
+    /// While false, the window is not opened again, because intake has no capacity.
     window_open: bool,
-    /// Frames tolerated beyond a window that we have closed: those that were under way (behaviour B.2).
+    /// The number of frames still accepted after we closed the window. They may have been in flight already.
     margin: u32,
     first_outgoing_id: u32,
     next_outgoing_id: u32,
-    /// Transfer frames that we may still send.
+    /// The number of transfer frames that we may still send.
     remote_incoming_window: u32,
     next_delivery_id: u32,
     /// The highest handle that both sides can use.
     handle_max: u32,
     links: Vec<Option<Link>>,
-    /// Bytes of memory that deliveries take whose last transfer has not come.
+    /// Bytes of memory that incomplete deliveries take.
     partial_bytes: usize,
-    /// Our link number by the peer's handle.
+    /// Our link number for each handle of the peer.
     by_remote_handle: Vec<Option<u32>>,
     pending: VecDeque<Pending>,
     unsettled: Unsettled,
 }
 
-/// What a session has to say of a frame.
+/// What a session reports about a frame.
 #[derive(Debug)]
 pub(crate) enum SessionEvent {
     Attach { link: u32, attach: Box<Attach> },
@@ -94,7 +94,7 @@ pub(crate) enum SessionEvent {
     Disposition { role: Role, settled: bool, state: Option<DeliveryState>, first: u32, last: u32 },
 }
 
-/// A violation and the link that it concerns, if it is only that.
+/// A violation, and its link if it concerns only one link.
 pub(crate) type SessionFault = (Option<u32>, Violation);
 
 impl Session {
@@ -123,7 +123,7 @@ impl Session {
         }
     }
 
-    // ---- what can be asked of it ------------------------------------------------------------------------
+    // ---- queries -----------------------------------------------------------------------------------------
 
     pub fn link(&self, link: u32) -> Option<&Link> {
         self.links.get(link as usize)?.as_ref()
@@ -141,7 +141,7 @@ impl Session {
         self.state
     }
 
-    /// We have begun it and the peer has not answered.
+    /// Returns true if we began the session and the peer has not answered.
     pub(crate) fn awaits_begin(&self) -> bool {
         self.remote_channel.is_none()
     }
@@ -166,17 +166,17 @@ impl Session {
         self.handle_max
     }
 
-    /// Deliveries sent and not settled.
+    /// The number of deliveries sent and not settled.
     pub fn unsettled_len(&self) -> usize {
         self.unsettled.len()
     }
 
-    /// Bytes of memory that deliveries take whose last transfer has not come.
+    /// Bytes of memory that incomplete deliveries take.
     pub fn partial_bytes(&self) -> usize {
         self.partial_bytes
     }
 
-    // ---- what the peer says ---------------------------------------------------------------------------
+    // ---- input -----------------------------------------------------------------------------------------
 
     pub(crate) fn handle_begin(&mut self, begin: &Begin) {
         self.next_incoming_id = begin.next_outgoing_id;
@@ -190,7 +190,7 @@ impl Session {
         out: &mut Output,
     ) -> Result<Option<SessionEvent>, SessionFault> {
         if self.state == SessionState::Ending {
-            // [2.5.5] What was under way when we ended the session is discarded.
+            // [2.5.5] Frames that were in flight when we ended the session are discarded.
             return Ok(None);
         }
         match performative {
@@ -202,7 +202,7 @@ impl Session {
         }
     }
 
-    /// One TRANSFER: its link, and what it made of a delivery.
+    /// Handles one TRANSFER. Returns its link and the progress of the delivery.
     #[inline(always)]
     pub(crate) fn handle_transfer(
         &mut self,
@@ -239,25 +239,26 @@ impl Session {
             return Err((None, Violation::UnexpectedFrame("TRANSFER on a link on which we send")));
         };
         let before = receiving.partial_bytes();
-        let made = receiving.handle_transfer(transfer, frame, payload_at, terms);
+        let result = receiving.handle_transfer(transfer, frame, payload_at, terms);
         let after = receiving.partial_bytes();
         if before != after {
             self.partial_bytes = self.partial_bytes - before + after;
         }
-        match made {
+        match result {
             Ok(progress) => Ok((link, progress)),
             Err(violation) => Err((Some(link), violation)),
         }
     }
 
     fn handle_flow(&mut self, flow: Flow, out: &mut Output) -> Result<Option<SessionEvent>, SessionFault> {
-        // [2.5.6] An absent next-incoming-id means that the peer has not seen our BEGIN: the initial id.
+        // [2.5.6] If next-incoming-id is absent, the peer has not seen our BEGIN. It then means our initial
+        // id.
         let next_incoming_id = flow.next_incoming_id.unwrap_or(self.first_outgoing_id);
         if serial::distance(next_incoming_id, self.next_outgoing_id) > 0 {
             let next_outgoing_id = self.next_outgoing_id;
             return Err((None, Violation::NeverSent { next_incoming_id, next_outgoing_id }));
         }
-        // [2.5.6] The peer knows best what it has sent.
+        // [2.5.6] The peer's own count of its transfers is authoritative.
         self.next_incoming_id = flow.next_outgoing_id;
         let in_flight = self.next_outgoing_id.wrapping_sub(next_incoming_id);
         self.remote_incoming_window = flow.incoming_window.saturating_sub(in_flight);
@@ -295,7 +296,7 @@ impl Session {
         Ok(Some(SessionEvent::Flow { link, flow }))
     }
 
-    // ---- what we say ----------------------------------------------------------------------------------
+    // ---- output ----------------------------------------------------------------------------------------
 
     pub(crate) fn put_begin(&mut self, out: &mut Output) {
         self.incoming_window = if self.window_open { self.window_max } else { 0 };
@@ -310,7 +311,7 @@ impl Session {
         put_frame(out.buffer(), self.channel, &begin);
     }
 
-    /// Sends END. What waits is forgotten: nothing may follow.
+    /// Sends END. Pending output is dropped, because nothing may follow.
     pub(crate) fn put_end(&mut self, error: Option<AmqpError>, out: &mut Output) {
         self.pending.clear();
         self.unsettled = Unsettled::default();
@@ -329,7 +330,7 @@ impl Session {
         }
     }
 
-    /// Tells the peer what became of `first..=last`.
+    /// Sends the peer the state of the deliveries `first..=last`.
     pub(crate) fn disposition(
         &mut self,
         role: Role,
@@ -342,13 +343,13 @@ impl Session {
         put_disposition_frame(out.buffer(), self.channel, role, first, last, settled, state);
     }
 
-    /// Resolves a DISPOSITION of the receiver to our own numbers.
+    /// Resolves a DISPOSITION of the receiver to runs of our own cookies.
     pub(crate) fn resolve(&mut self, first: u32, last: u32, settle: bool, runs: &mut Vec<Run>) {
         self.unsettled.resolve(first, last, settle, runs);
     }
 
-    /// Closes the window for what the peer sends, or opens it again. `margin` frames more are tolerated:
-    /// those that were under way.
+    /// Closes our incoming window, or opens it again. After closing, up to `margin` more frames are accepted,
+    /// because they may be in flight.
     pub(crate) fn set_window_open(&mut self, open: bool, out: &mut Output) {
         if self.window_open == open {
             return;
@@ -366,7 +367,7 @@ impl Session {
         }
     }
 
-    /// From the next time on the window is opened to so many frames at least.
+    /// Raises the window to at least `frames`, from the next time it is opened.
     pub(crate) fn widen_window(&mut self, frames: u32) {
         self.window_max = self.window_max.max(frames);
     }
@@ -392,7 +393,7 @@ impl Session {
         // [2.7.4] A receiver that has not seen the sender's ATTACH does not know its delivery-count.
         let unknown = link.and_then(|l| self.link(l)).is_some_and(|l| !l.is_sending() && l.awaits_attach());
         Flow {
-            // [2.7.4] Absent while the peer's BEGIN has not come.
+            // [2.7.4] Absent until the peer's BEGIN arrives.
             next_incoming_id: (!self.awaits_begin()).then_some(self.next_incoming_id),
             incoming_window: self.incoming_window,
             next_outgoing_id: self.next_outgoing_id,

@@ -1,7 +1,7 @@
 //! The AMQP 1.0 type system as owned Rust values [1.1 – 1.6].
 //!
-//! Messages never pass through these types on their way through a broker; they are for control data: properties of
-//! a connection, filters, annotations somebody asked to see.
+//! Messages are not converted to these types on their way through the broker. The types are for control data,
+//! such as connection properties and filters, and for annotations that are inspected.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -21,7 +21,7 @@ impl Symbol {
         Self(Cow::Borrowed(text))
     }
 
-    /// The text of the symbol.
+    /// Returns the text of the symbol.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -106,11 +106,11 @@ pub enum Value {
     Float(f32),
     /// [1.6.12]
     Double(f64),
-    /// IEEE 754-2008 decimal32, binary integer significand, as it stands on the wire [1.6.13].
+    /// IEEE 754-2008 decimal32 with a binary integer significand, as the bytes on the wire [1.6.13].
     Decimal32([u8; 4]),
-    /// IEEE 754-2008 decimal64 as it stands on the wire [1.6.14].
+    /// IEEE 754-2008 decimal64, as the bytes on the wire [1.6.14].
     Decimal64([u8; 8]),
-    /// IEEE 754-2008 decimal128 as it stands on the wire [1.6.15].
+    /// IEEE 754-2008 decimal128, as the bytes on the wire [1.6.15].
     Decimal128([u8; 16]),
     /// One Unicode character [1.6.16].
     Char(char),
@@ -135,7 +135,7 @@ pub enum Value {
 }
 
 impl Value {
-    /// The text of a string or of a symbol.
+    /// Returns the text of a string or of a symbol.
     pub fn as_str(&self) -> Option<&str> {
         match self {
             Self::String(text) => Some(text),
@@ -144,7 +144,8 @@ impl Value {
         }
     }
 
-    /// Any integer, signed or not, that is not negative. Timestamps and characters are not integers.
+    /// Returns any integer type, signed or not, if it is not negative. Timestamps and characters are not
+    /// integers.
     pub fn as_u64(&self) -> Option<u64> {
         match *self {
             Self::Ubyte(v) => Some(v.into()),
@@ -159,7 +160,7 @@ impl Value {
         }
     }
 
-    /// Any integer, signed or not, that fits.
+    /// Returns any integer type, signed or not, if it fits.
     pub fn as_i64(&self) -> Option<i64> {
         match *self {
             Self::Byte(v) => Some(v.into()),
@@ -170,27 +171,27 @@ impl Value {
         }
     }
 
-    /// A boolean.
+    /// Returns a boolean.
     pub fn as_bool(&self) -> Option<bool> {
         if let Self::Boolean(v) = *self { Some(v) } else { None }
     }
 
-    /// A map.
+    /// Returns a map.
     pub fn as_map(&self) -> Option<&Map> {
         if let Self::Map(map) = self { Some(map) } else { None }
     }
 
-    /// A list.
+    /// Returns a list.
     pub fn as_list(&self) -> Option<&[Value]> {
         if let Self::List(items) = self { Some(items) } else { None }
     }
 
-    /// The octets of a binary.
+    /// Returns the octets of a binary.
     pub fn as_binary(&self) -> Option<&Bytes> {
         if let Self::Binary(octets) = self { Some(octets) } else { None }
     }
 
-    /// Whether this is the absent value.
+    /// Returns true if this is the absent value.
     pub fn is_null(&self) -> bool {
         matches!(self, Self::Null)
     }
@@ -235,15 +236,15 @@ impl Eq for Value {}
 /// A value and the descriptor that gives it a meaning [1.2].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Described {
-    /// A ulong or a symbol in practice; the specification reserves every other type.
+    /// In practice a ulong or a symbol. The specification reserves every other type.
     pub descriptor: Value,
-    /// The value described.
+    /// The described value.
     pub value: Value,
 }
 
 /// A map in the order of the wire [1.6.23].
 ///
-/// A plain vector of pairs: the maps of the protocol have a handful of keys.
+/// It is a plain vector of pairs, because the maps of the protocol have only a few keys.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Map(pub Vec<(Value, Value)>);
 
@@ -253,12 +254,12 @@ impl Map {
         Self(Vec::new())
     }
 
-    /// The value of the first key, string or symbol, with this text.
+    /// Returns the value of the first key with this text, whether string or symbol.
     pub fn get(&self, key: &str) -> Option<&Value> {
         self.0.iter().find(|(k, _)| k.as_str() == Some(key)).map(|(_, value)| value)
     }
 
-    /// Sets a key, replacing the value of an equal key of the same type.
+    /// Sets a key. Replaces the value of an equal key of the same type.
     pub fn insert(&mut self, key: impl Into<Value>, value: impl Into<Value>) {
         let (key, value) = (key.into(), value.into());
         match self.0.iter_mut().find(|(k, _)| *k == key) {
@@ -267,17 +268,17 @@ impl Map {
         }
     }
 
-    /// The pairs in order.
+    /// Returns the pairs in order.
     pub fn iter(&self) -> std::slice::Iter<'_, (Value, Value)> {
         self.0.iter()
     }
 
-    /// Number of pairs.
+    /// The number of pairs.
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Whether there is no pair.
+    /// Returns true if there are no pairs.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -309,33 +310,33 @@ impl IntoIterator for Map {
 
 /// A sequence of values of one type [1.6.24].
 ///
-/// The fields are private because every item must suit the one constructor that all items share; build arrays with
-/// [`Array::symbols`] or [`Array::try_from_items`].
+/// The fields are private because every item must fit the one constructor that all items share. Create arrays
+/// with [`Array::symbols`] or [`Array::try_from_items`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Array {
     constructor: Constructor,
     items: Vec<Value>,
 }
 
-/// What all elements of an [`Array`] share: descriptors, outermost first, and the format code of the primitive.
+/// What all items of an [`Array`] share: descriptors, outermost first, and the format code of the primitive.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Constructor {
-    /// Usually empty; one for an array of a described type.
+    /// Usually empty. An array of a described type has one.
     pub descriptors: Vec<Value>,
-    /// The primitive's format code, such as `0xa3` for short symbols.
+    /// The format code of the primitive, such as `0xa3` for short symbols.
     pub code: u8,
 }
 
 impl Array {
-    /// An array of symbols, the one kind that the protocol itself uses.
+    /// Creates an array of symbols, the only kind of array that the protocol itself uses.
     pub fn symbols(symbols: impl IntoIterator<Item = Symbol>) -> Self {
         let items: Vec<Value> = symbols.into_iter().map(Value::Symbol).collect();
         let code = items.iter().map(array_code).max().unwrap_or(0xa3);
         Self::from_parts(Constructor { descriptors: Vec::new(), code }, items)
     }
 
-    /// An array of items that must all have one type; `None` if they have not, or if there are none to tell it by,
-    /// or if an item is described (give the descriptors to the constructor by decoding instead).
+    /// Creates an array of items of one type. Returns `None` if the types differ, if there are no items, or
+    /// if an item is described. Arrays with descriptors are created by decoding only.
     pub fn try_from_items(items: Vec<Value>) -> Option<Self> {
         let first = std::mem::discriminant(items.first()?);
         let fits = |v: &Value| std::mem::discriminant(v) == first && !matches!(v, Value::Described(_));
@@ -346,24 +347,24 @@ impl Array {
         Some(Self::from_parts(Constructor { descriptors: Vec::new(), code }, items))
     }
 
-    /// What the elements share.
+    /// Returns what the items share.
     pub fn constructor(&self) -> &Constructor {
         &self.constructor
     }
 
-    /// The elements, without the descriptors of the constructor.
+    /// Returns the items, without the descriptors of the constructor.
     pub fn items(&self) -> &[Value] {
         &self.items
     }
 
-    /// Trusts that every item suits the constructor.
+    /// Creates an array. The caller ensures that every item fits the constructor.
     pub(crate) fn from_parts(constructor: Constructor, items: Vec<Value>) -> Self {
         Self { constructor, items }
     }
 }
 
-/// The narrowest format code that is safe for an array element of this value. Within one type a wider code is the
-/// greater number, so that the maximum over the items suits them all.
+/// Returns the narrowest format code that is safe for an array item of this value. Within one type a wider
+/// code is the greater number, so the maximum over the items fits them all.
 fn array_code(value: &Value) -> u8 {
     let narrow = |len: usize, code: u8| if len <= usize::from(u8::MAX) { code } else { code | 0x10 };
     match value {

@@ -6,14 +6,14 @@ use ranges::{Range, Ranges};
 
 use crate::serial;
 
-/// Consecutive deliveries of one link with consecutive cookies: what a DISPOSITION range falls into.
+/// Consecutive deliveries of one link with consecutive cookies. A DISPOSITION range resolves to runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Run {
     pub link: u32,
     /// The delivery-ids, serial.
     pub first_id: u32,
     pub last_id: u32,
-    /// The numbers that the sender gave them; one number in the order of the ids for each.
+    /// The sender's numbers for these deliveries, consecutive like the ids.
     pub first_cookie: u64,
     pub last_cookie: u64,
 }
@@ -31,22 +31,22 @@ impl Range for Run {
     }
 }
 
-/// The unsettled deliveries in runs, because that is how they are sent and how most are settled: what is kept grows with
-/// the holes between them.
+/// The unsettled deliveries, stored as runs, because they are sent and mostly settled in runs. Memory grows
+/// with the number of gaps between the runs, not with the number of deliveries.
 ///
-/// Within, an id is a place that never wraps: ids are in use for less than a turn of the serial numbers [2.8.10].
+/// Inside, an id is converted to a place, which never wraps. Ids in use span less than 2^32 [2.8.10].
 #[derive(Debug)]
 pub struct Unsettled {
     /// The place of the next delivery.
     end: u64,
-    /// The run that the next delivery may lengthen; empty if that was settled.
+    /// The run that the next delivery may lengthen. Empty if it was settled.
     newest: Span,
-    /// Those before it, by their first place.
+    /// The runs before it, by their first place.
     older: BTreeMap<u64, Span>,
     len: usize,
 }
 
-/// A run at its places `first..end`.
+/// A run at the places `first..end`.
 #[derive(Clone, Copy, Debug, Default)]
 struct Span {
     first: u64,
@@ -60,7 +60,7 @@ impl Span {
         self.end - self.first
     }
 
-    /// What of it lies within these places.
+    /// Returns the part of the run within these places.
     fn within(&self, first: u64, end: u64) -> Self {
         let first = first.clamp(self.first, self.end);
         let first_cookie = self.first_cookie + (first - self.first);
@@ -84,16 +84,16 @@ impl Range for Span {
 
 impl Default for Unsettled {
     fn default() -> Self {
-        // An id that the peer makes up lies up to a turn in front of the first one.
+        // An id that the peer invents is up to 2^32 before the first one, so places start that high.
         Self { end: TURN, newest: Span::default(), older: BTreeMap::new(), len: 0 }
     }
 }
 
-/// Ids are places modulo this.
+/// Ids are places modulo this number.
 const TURN: u64 = 1 << 32;
 
 impl Unsettled {
-    /// Number of unsettled deliveries.
+    /// The number of unsettled deliveries.
     pub fn len(&self) -> usize {
         self.len
     }
@@ -102,7 +102,7 @@ impl Unsettled {
         self.len == 0
     }
 
-    /// The delivery with the next id; `None` for one that is sent settled.
+    /// Adds the delivery with the next id. `entry` is `None` if it is sent settled.
     pub fn push(&mut self, id: u32, entry: Option<(u32, u64)>) {
         if self.is_empty() {
             self.end = TURN + u64::from(id);
@@ -119,11 +119,11 @@ impl Unsettled {
         }
     }
 
-    /// Takes `first..=last` out (or only looks, if not `settle`) and appends what was there to `runs`.
-    /// Unknown ids are skipped; the cost is that of the known runs.
+    /// Appends the known deliveries of `first..=last` to `runs`, and removes them if `settle`. Unknown ids
+    /// are skipped. The cost depends on the number of known runs only.
     pub fn resolve(&mut self, first: u32, last: u32, settle: bool, runs: &mut Vec<Run>) {
         let Ok(more) = u64::try_from(serial::distance(last, first)) else { return };
-        // What was sent has been sent before now; the range may go on behind it.
+        // The first id was sent before now. The range may extend beyond the newest id.
         let newest = self.end - 1;
         let first = newest - u64::from((newest as u32).wrapping_sub(first));
         let end = first + more + 1;
@@ -152,7 +152,7 @@ impl Unsettled {
         }
     }
 
-    /// Forgets the deliveries of a link that is gone.
+    /// Drops the deliveries of a detached link.
     pub fn forget_link(&mut self, link: u32) {
         self.older.retain(|_, span| span.link != link);
         if self.newest.link == link {
@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn one_forgotten_delivery_keeps_nothing_else() {
+    fn one_unsettled_delivery_retains_nothing_else() {
         let mut unsettled = Unsettled::default();
         for id in 0..1_000_000u32 {
             unsettled.push(id, Some((1, u64::from(id))));
@@ -223,10 +223,10 @@ mod tests {
     }
 
     proptest! {
-        /// Against a list of what was sent, with ids that never wrap: the same answers, in the order of the ids, and no
-        /// runs that could be one.
+        /// Compares the runs with a list of what was sent, whose ids never wrap. The answers are the same, in
+        /// the order of the ids, and no two runs could be joined.
         #[test]
-        fn runs_are_what_a_list_would_find(
+        fn runs_equal_a_list_of_deliveries(
             start in prop_oneof![Just(0u32), u32::MAX - 100..u32::MAX, any::<u32>()],
             steps in vec((0u32..8, 0u32..40, 0u32..12), 1..200),
         ) {

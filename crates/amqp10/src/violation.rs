@@ -1,5 +1,5 @@
-//! What a peer can do wrong, each with its paragraph, and the one table that sentences it: how far the damage
-//! reaches and which condition names it on the wire.
+//! The protocol errors of a peer, each with its section of the standard. One table says for each error
+//! whether the link, the session or the connection ends, and with which error condition.
 
 use std::fmt;
 
@@ -10,9 +10,9 @@ use crate::{AmqpError, Symbol, condition};
 /// A rule of the protocol that the peer has broken.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Violation {
-    /// [2.2] The first eight bytes are no protocol header that we speak.
+    /// [2.2] The first eight bytes are not a protocol header that we support.
     ProtocolHeader([u8; 8]),
-    /// [2.3.1] A frame header that cannot be.
+    /// [2.3.1] An invalid frame header.
     Framing(frame::FrameError),
     /// [2.3.1] A SASL frame outside SASL, or an AMQP frame within it.
     FrameType,
@@ -24,15 +24,15 @@ pub enum Violation {
     UnexpectedFrame(&'static str),
     /// [2.4.1] OPEN with a max-frame-size below 512.
     FrameSizeTooSmall(u32),
-    /// [2.4.5] OPEN with an idle-time-out too short to keep.
+    /// [2.4.5] OPEN with an idle-time-out that is too short for us.
     IdleTimeOutTooShort(u32),
-    /// [2.4.5] Nothing was heard for longer than our idle-time-out.
+    /// [2.4.5] Nothing was received for longer than our idle-time-out.
     IdleTimeOut,
     /// [2.5.1] BEGIN on a channel that has a session.
     ChannelInUse(u16),
     /// [2.5.6] A transfer beyond our incoming window.
     WindowViolation,
-    /// [2.5.6] FLOW speaks of transfers that we have not sent.
+    /// [2.5.6] FLOW acknowledges transfers that we have not sent.
     NeverSent { next_incoming_id: u32, next_outgoing_id: u32 },
     /// [2.6.2] ATTACH with a handle above handle-max.
     HandleMax { handle: u32, max: u32 },
@@ -44,13 +44,13 @@ pub enum Violation {
     TransferLimitExceeded,
     /// [2.7.3] A delivery above max-message-size.
     MessageSizeExceeded { max: u64 },
-    /// [2.7.5] Deliveries whose end has not come take too much.
+    /// [2.7.5] The incomplete deliveries of all links take too much memory.
     IncompleteDeliveries { max: usize },
-    /// [2.7.5] A continued delivery that contradicts its beginning.
+    /// [2.7.5] A later transfer of a delivery contradicts the first one.
     InconsistentDelivery(&'static str),
     /// [2.7.5] `settled` does not fit the negotiated snd-settle-mode.
     SettledMismatch,
-    /// [4.4.1] A transfer as part of a transaction, and no transaction was ever declared.
+    /// [4.4.1] A transfer that is part of a transaction. No transaction can have been declared.
     NoTransaction,
     /// [4.4.3] FLOW asks for deliveries as part of a transaction.
     TransactionalAcquisition,
@@ -58,7 +58,7 @@ pub enum Violation {
     SettleModeSecond,
 }
 
-/// How far a violation reaches.
+/// What ends because of a violation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Radius {
     Link,
@@ -67,7 +67,7 @@ pub enum Radius {
 }
 
 impl Violation {
-    /// The sentence: radius and condition.
+    /// Returns what ends, and the error condition.
     pub fn sentence(&self) -> (Radius, Symbol) {
         use Radius::{Connection, Link, Session};
         match self {
@@ -81,7 +81,7 @@ impl Violation {
             Self::IdleTimeOut | Self::IncompleteDeliveries { .. } => {
                 (Connection, condition::RESOURCE_LIMIT_EXCEEDED)
             }
-            // The session that has the channel ends (behaviour B.2), and is told that its peer is at fault.
+            // The session on this channel ends, because its peer is at fault. RabbitMQ does the same.
             Self::ChannelInUse(_) => (Session, condition::ILLEGAL_STATE),
             Self::WindowViolation | Self::NeverSent { .. } => (Session, condition::WINDOW_VIOLATION),
             Self::HandleMax { .. } => (Session, condition::FRAMING_ERROR),
@@ -97,7 +97,7 @@ impl Violation {
         }
     }
 
-    /// The error as it goes to the peer.
+    /// Returns the error for the peer.
     pub fn to_error(&self) -> AmqpError {
         AmqpError { condition: self.sentence().1, description: Some(self.to_string()), info: None }
     }
@@ -107,11 +107,11 @@ impl fmt::Display for Violation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::ProtocolHeader(frame::AMQP091_HEADER | frame::AMQP09_HEADER | frame::AMQP08_HEADER) => {
-                f.write_str("the client speaks AMQP 0.9.1, which is not enabled yet")
+                f.write_str("the client uses AMQP 0.9.1, which is not supported yet")
             }
             Self::ProtocolHeader(bytes) => write!(f, "unsupported protocol header {bytes:02x?}"),
             Self::Framing(error) => write!(f, "{error}"),
-            Self::FrameType => f.write_str("the type of the frame does not fit the phase of the connection"),
+            Self::FrameType => f.write_str("this frame type is not allowed in this phase of the connection"),
             Self::ChannelMax { channel, max } => {
                 write!(f, "channel number ({channel}) exceeds maximum channel number ({max})")
             }
@@ -128,8 +128,8 @@ impl fmt::Display for Violation {
             Self::WindowViolation => f.write_str("TRANSFER beyond the incoming window of the session"),
             Self::NeverSent { next_incoming_id, next_outgoing_id } => write!(
                 f,
-                "FLOW with next-incoming-id {next_incoming_id} of a session that has sent transfers up to \
-                 {next_outgoing_id}, exclusive"
+                "FLOW with next-incoming-id {next_incoming_id}, but the next transfer-id of the session is \
+                 {next_outgoing_id}"
             ),
             Self::HandleMax { handle, max } => write!(f, "link handle {handle} exceeds maximum handle {max}"),
             Self::HandleInUse(handle) => write!(f, "link handle {handle} is already in use"),
@@ -139,7 +139,7 @@ impl fmt::Display for Violation {
                 write!(f, "delivery exceeds the maximum message size of {max} bytes")
             }
             Self::IncompleteDeliveries { max } => {
-                write!(f, "deliveries whose end has not come take more than {max} bytes")
+                write!(f, "incomplete deliveries take more than {max} bytes")
             }
             Self::InconsistentDelivery(field) => {
                 write!(f, "{field} differs between the transfers of one delivery")
@@ -150,7 +150,7 @@ impl fmt::Display for Violation {
             Self::TransactionalAcquisition => f.write_str("transactional acquisition is not supported"),
             Self::NoTransaction => f.write_str("a transfer names a transaction that was never declared"),
             Self::SettleModeSecond => {
-                f.write_str("rcv-settle-mode second on a delivery of a link that was attached with first")
+                f.write_str("rcv-settle-mode second on a link that was attached with rcv-settle-mode first")
             }
         }
     }

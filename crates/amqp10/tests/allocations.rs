@@ -1,4 +1,4 @@
-//! The message path allocates nothing: not for a transfer, not for the sections behind it, not for the answers.
+//! The message path allocates nothing for a transfer, for the sections in its payload, or for the answers.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
@@ -14,16 +14,16 @@ thread_local! {
     static ALLOCATIONS: Cell<u32> = const { Cell::new(0) };
 }
 
-// SAFETY: every call is handed to the system allocator unchanged; counting allocates nothing itself.
+// SAFETY: every call is passed to the system allocator unchanged. Counting allocates nothing.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         ALLOCATIONS.with(|count| count.set(count.get() + 1));
-        // SAFETY: the caller's promises are the system allocator's.
+        // SAFETY: the caller's guarantees are those that the system allocator needs.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        // SAFETY: the pointer came from the system allocator, in `alloc`.
+        // SAFETY: the pointer was returned by the system allocator, in `alloc`.
         unsafe { System.dealloc(pointer, layout) }
     }
 }

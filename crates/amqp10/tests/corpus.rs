@@ -1,4 +1,4 @@
-//! Replays what the fuzz targets keep.
+//! Replays the inputs that the fuzz targets have saved.
 
 #[path = "../../../fuzz/checks/frame_decoder.rs"]
 mod frame_decoder;

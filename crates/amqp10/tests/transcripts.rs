@@ -1,4 +1,4 @@
-//! Pages of frames in and out.
+//! Transcripts: frames that one endpoint receives, and the frames that it sends.
 
 mod script;
 
@@ -10,7 +10,7 @@ use amqp10::{
 use bytes::{Bytes, BytesMut};
 use script::{INCOMPLETE_MAX, Script, attach, head, session_flow};
 
-fn heard(name: &str) -> script::Heard {
+fn event(name: &str) -> script::Handled {
     Ok(Some(name.to_owned()))
 }
 
@@ -36,8 +36,8 @@ fn single(id: u32) -> Transfer<'static> {
 }
 
 #[test]
-fn heartbeats_fill_the_silence() {
-    // [2.4.5] The peer wants a frame every 10 s; half of that is kept.
+fn heartbeats_are_sent_while_idle() {
+    // [2.4.5] The peer wants a frame every 10 s. We send one every 5 s.
     let mut script = Script::opened();
     assert_eq!(script.endpoint.next_deadline(), Some(5000));
     script.endpoint.handle_timeout(4999).unwrap();
@@ -52,7 +52,7 @@ fn heartbeats_fill_the_silence() {
 }
 
 #[test]
-fn heartbeats_are_heard_together_and_answered_when_ours_is_soon_due() {
+fn several_heartbeats_are_handled_at_once_and_ours_is_sent_early() {
     const HEARTBEAT: &[u8] = b"\x00\x00\x00\x08\x02\x00\x00\x00";
     let more = [HEARTBEAT, HEARTBEAT, b"\x00\x00\x00\x20\x02\x00\x00\x00"].concat();
     assert_eq!(Script::logged_in().endpoint.handle_heartbeats(&more, 0), 0, "not before OPEN");
@@ -67,12 +67,12 @@ fn heartbeats_are_heard_together_and_answered_when_ours_is_soon_due() {
     assert!(script.sent().is_empty());
     script.endpoint.handle_timeout(63_749).unwrap();
     let fault = script.endpoint.handle_timeout(63_750).unwrap_err();
-    assert_eq!(fault.violation, Violation::IdleTimeOut, "60 s after the last was heard");
+    assert_eq!(fault.violation, Violation::IdleTimeOut, "60 s after the last frame");
 }
 
 #[test]
 fn drain_uses_up_the_credit() {
-    // [2.6.7] Delivery-count moves over what is left, and the answer follows the deliveries.
+    // [2.6.7] The delivery-count advances by the remaining credit, and the answer follows the deliveries.
     let mut script = Script::attached(Role::Receiver, 10);
     script.credit(0, 10, 0, 5).unwrap();
     assert!(script.send(b"a", 0) && script.send(b"b", 1));
@@ -84,7 +84,7 @@ fn drain_uses_up_the_credit() {
 }
 
 #[test]
-fn drain_is_believed() {
+fn the_senders_drain_uses_up_our_credit() {
     let mut script = Script::attached(Role::Sender, 10);
     script.endpoint.grant(0, 0, 5, true, false);
     assert_eq!(script.sent(), ["flow 0 count 0 credit 5 drain"]);
@@ -95,7 +95,7 @@ fn drain_is_believed() {
         drain: true,
         ..session_flow(0, 10)
     };
-    assert_eq!(script.flow(drained), heard("Flow"));
+    assert_eq!(script.flow(drained), event("Flow"));
     let link = |s: &Script| s.endpoint.session(0).unwrap().link(0).unwrap().receiver_credit();
     assert_eq!((link(&script).credit(), link(&script).delivery_count()), (0, 5));
     assert!(script.transfer(&head(0, b"t"), b"x").is_err());
@@ -110,7 +110,7 @@ fn echo_is_answered() {
     assert_eq!(script.sent(), ["flow window 4"]);
     script.flow(Flow { echo: true, handle: Some(0), ..session_flow(0, 10) }).unwrap();
     assert_eq!(script.sent(), ["flow 0 count 0 credit 3"]);
-    // For a link on which we send, the owner answers: only it knows what is available.
+    // For a link on which we send, the caller answers, because only the caller knows `available`.
     let mut script = Script::attached(Role::Receiver, 10);
     let asks = Flow {
         echo: true,
@@ -136,7 +136,8 @@ fn the_window_opens_at_half() {
     });
     let opened: Vec<_> = frames.collect();
     assert_eq!(opened, [vec![], vec!["flow window 4".to_owned()], vec![], vec!["flow window 4".to_owned()]]);
-    // A wider one is told of when the one that is open is at half, and opens again at its own half.
+    // A wider window is announced when the open window is half used. It opens again when half of the wider
+    // window is used.
     script.endpoint.widen_window(0, 6);
     script.endpoint.widen_window(0, 5);
     let frames = (4..9).map(|id| {
@@ -148,9 +149,9 @@ fn the_window_opens_at_half() {
     assert_eq!(opened, [window(), vec![], vec![], window(), vec![]]);
 }
 
-/// A delivery that grows takes a little more memory than it has bytes. The bound is for memory.
+/// A growing delivery takes slightly more memory than it has bytes. The limit is for memory.
 #[test]
-fn deliveries_under_way_count_with_the_memory_that_they_take() {
+fn incomplete_deliveries_count_with_the_memory_that_they_take() {
     let mut script = Script::attached(Role::Sender, 10);
     script.endpoint.grant(0, 0, 2, false, false);
     let first = TransferHead { more: true, ..head(0, b"t") };
@@ -161,15 +162,15 @@ fn deliveries_under_way_count_with_the_memory_that_they_take() {
 }
 
 #[test]
-fn deliveries_under_way_are_bounded_over_all_links() {
-    // [2.7.5] The largest message bounds each of them, and a client may have thousands of links.
+fn incomplete_deliveries_are_bounded_over_all_links() {
+    // [2.7.5] max-message-size bounds each of them, but a client may have thousands of links.
     let mut script = Script::attached(Role::Sender, 10);
     script.endpoint.grant(0, 0, 2, false, false);
     assert_eq!(
         script.transfer(&TransferHead { more: true, ..head(0, b"t") }, &[0; INCOMPLETE_MAX]),
         Ok(None)
     );
-    assert!(script.hear(0, &attach("m", 1, Role::Sender)).is_ok());
+    assert!(script.receive(0, &attach("m", 1, Role::Sender)).is_ok());
     script.endpoint.attach(0, Some(1), attach("m", 1, Role::Receiver));
     script.endpoint.grant(0, 1, 2, false, false);
     let more = TransferHead { more: true, handle: 1, ..head(1, b"u") };
@@ -187,29 +188,30 @@ fn aborted_deliveries_spend_credit_and_leave_nothing() {
     assert_eq!(script.transfer(&TransferHead { more: true, ..head(0, b"t") }, b"half"), Ok(None));
     assert_eq!(script.endpoint.session(0).unwrap().partial_bytes(), 4);
     let abort = TransferHead { aborted: true, ..TransferHead::default() };
-    assert_eq!(script.transfer(&abort, b"ignored"), heard("Discarded"));
+    assert_eq!(script.transfer(&abort, b"ignored"), event("Discarded"));
     assert_eq!(script.endpoint.session(0).unwrap().partial_bytes(), 0);
-    assert_eq!(script.transfer(&head(1, b"t"), b"x"), heard("Transfer b\"x\""));
+    assert_eq!(script.transfer(&head(1, b"t"), b"x"), event("Transfer b\"x\""));
     assert!(script.transfer(&head(2, b"t"), b"x").is_err());
 }
 
 #[test]
 fn resumed_deliveries_are_ignored() {
-    // [2.6.13] Nothing is known of them, whether they are one transfer or many.
+    // [2.6.13] The delivery is unknown here, whether it has one transfer or many.
     let mut script = Script::attached(Role::Sender, 10);
     script.endpoint.grant(0, 0, 3, false, false);
     let resumed = |id, more| Transfer { resume: true, more, ..single(id) };
-    assert_eq!(script.hear(0, &Performative::Transfer(resumed(0, false))), heard("Discarded"));
-    assert_eq!(script.hear(0, &Performative::Transfer(resumed(1, true))), Ok(None));
-    assert_eq!(script.transfer(&TransferHead::default(), b"the rest"), heard("Discarded"));
+    assert_eq!(script.receive(0, &Performative::Transfer(resumed(0, false))), event("Discarded"));
+    assert_eq!(script.receive(0, &Performative::Transfer(resumed(1, true))), Ok(None));
+    assert_eq!(script.transfer(&TransferHead::default(), b"the rest"), event("Discarded"));
     assert_eq!(script.endpoint.session(0).unwrap().partial_bytes(), 0);
-    assert_eq!(script.transfer(&head(2, b"t"), b"x"), heard("Transfer b\"x\""));
+    assert_eq!(script.transfer(&head(2, b"t"), b"x"), event("Transfer b\"x\""));
     assert!(script.transfer(&head(3, b"t"), b"x").is_err(), "their credit is spent");
 }
 
 #[test]
 fn a_delivery_says_who_settles_first() {
-    // [2.7.5] The link's mode, unless the transfer has its own, which may not be second on a link of first.
+    // [2.7.5] It is the link's mode unless the transfer has its own. That may not be `second` on a link of
+    // mode `first`.
     use ReceiverSettleMode::{First, Second};
     for (link, transfer, effective) in [
         (First, None, First),
@@ -219,8 +221,8 @@ fn a_delivery_says_who_settles_first() {
     ] {
         let mut script = Script::begun(10);
         assert_eq!(
-            script.hear(0, &Attach { rcv_settle_mode: link, ..attach("l", 0, Role::Sender) }),
-            heard("Attach")
+            script.receive(0, &Attach { rcv_settle_mode: link, ..attach("l", 0, Role::Sender) }),
+            event("Attach")
         );
         let answer = Attach { rcv_settle_mode: link, ..attach("l", 0, Role::Receiver) };
         script.endpoint.attach(0, Some(0), answer);
@@ -239,7 +241,7 @@ fn a_delivery_says_who_settles_first() {
 }
 
 #[test]
-fn a_flood_of_reports_waits_as_one() {
+fn a_flood_of_reports_becomes_one() {
     let mut script = Script::attached(Role::Receiver, 0);
     script.credit(0, 0, 0, 5).unwrap();
     assert!(script.send(b"x", 1));
@@ -254,7 +256,7 @@ fn a_flood_of_reports_waits_as_one() {
 }
 
 #[test]
-fn a_state_waits_behind_deliveries_and_takes_no_answers_place() {
+fn a_state_report_waits_after_deliveries_and_replaces_no_answer() {
     let mut script = Script::attached(Role::Receiver, 0);
     script.credit(0, 0, 0, 5).unwrap();
     assert!(script.send(b"x", 1));
@@ -273,8 +275,8 @@ fn a_state_waits_behind_deliveries_and_takes_no_answers_place() {
 }
 
 #[test]
-fn detaching_aborts_what_is_half_way() {
-    // The output is full, the window is not: the abort can be said.
+fn detaching_aborts_a_partly_sent_delivery() {
+    // The output is full but the window is open, so the abort can be sent.
     let mut script = Script::attached(Role::Receiver, 100_000);
     script.credit(0, 100_000, 0, 2).unwrap();
     let large = Bytes::from(vec![1; 2 << 20]);
@@ -293,7 +295,7 @@ fn detaching_aborts_what_is_half_way() {
         ),
         (0, 0)
     );
-    // The window is closed: the DETACH has to do.
+    // The window is closed, so only the DETACH is sent.
     let mut script = Script::attached(Role::Receiver, 1);
     script.credit(0, 1, 0, 2).unwrap();
     assert!(script.endpoint.send(0, 0, &Outgoing::whole(Tag::from_number(0), false, &large, 0)));
@@ -303,7 +305,7 @@ fn detaching_aborts_what_is_half_way() {
 }
 
 #[test]
-fn deliveries_wait_in_order_with_reports_behind_them() {
+fn deliveries_and_reports_wait_in_order() {
     let mut script = Script::attached(Role::Receiver, 1);
     script.credit(0, 1, 0, 10).unwrap();
     for n in 0..3 {
@@ -317,9 +319,9 @@ fn deliveries_wait_in_order_with_reports_behind_them() {
     assert_eq!(
         script.sent(),
         ["transfer 1 [1]", "transfer 2 [1]", "flow 0 count 3 credit 7"],
-        "the delivery behind the report is not counted in it"
+        "the report does not count the delivery after it"
     );
-    // The peer still believes that one transfer is under way: the window is what is left.
+    // The peer assumes that one transfer is in flight, so the window is smaller by one.
     script.flow(session_flow(2, 1)).unwrap();
     assert!(script.sent().is_empty());
     script.flow(session_flow(3, 5)).unwrap();
@@ -346,25 +348,25 @@ fn settled_deliveries_need_no_credit() {
 }
 
 #[test]
-fn refusing_is_attach_and_detach() {
+fn a_refused_link_gets_attach_and_detach() {
     let mut script = Script::begun(10);
-    assert_eq!(script.hear(0, &attach("no", 3, Role::Sender)), heard("Attach"));
+    assert_eq!(script.receive(0, &attach("no", 3, Role::Sender)), event("Attach"));
     let mut refusal = attach("no", 0, Role::Receiver);
     refusal.target = None;
     script.endpoint.attach(0, Some(0), refusal);
     let error = amqp10::AmqpError::new(amqp10::condition::NOT_FOUND);
     script.endpoint.detach(0, 0, Some(error));
     assert_eq!(script.sent(), ["attach 0 no", "detach 0 amqp:not-found"]);
-    // What the peer sent before it knew is ignored; its DETACH ends it, and the handle is free.
+    // Frames that the peer sent before it received our DETACH are ignored. Its DETACH frees the handle.
     assert_eq!(script.transfer(&TransferHead { handle: 3, ..head(0, b"t") }, b"x"), Ok(None));
-    assert_eq!(script.hear(0, &detach(3)), heard("Detach"));
+    assert_eq!(script.receive(0, &detach(3)), event("Detach"));
     assert_eq!(script.endpoint.session(0).unwrap().links().count(), 0);
     assert_eq!(script.attach("yes", 3, Role::Sender), 0);
 }
 
 #[test]
 fn frames_fit_what_the_peer_takes() {
-    // [2.7.1] The peer takes 512 bytes.
+    // [2.7.1] The peer accepts frames of 512 bytes.
     let long = "x".repeat(1000);
     let frame = |script: &mut Script| {
         let len = script.endpoint.output_len();
@@ -372,16 +374,16 @@ fn frames_fit_what_the_peer_takes() {
         script.sent()
     };
     let mut script = Script::logged_in();
-    script.hear(0, &Open { max_frame_size: 512, ..Open::new("client") }).unwrap();
+    script.receive(0, &Open { max_frame_size: 512, ..Open::new("client") }).unwrap();
     let mut properties = Map::new();
     properties.insert(Symbol::from_static("product"), Value::from(long.as_str()));
     script.endpoint.open(Open { properties: Some(properties), ..Open::new("server") });
     assert_eq!(frame(&mut script), ["open"]);
-    script.hear(0, &Begin { incoming_window: 9, ..Begin::default() }).unwrap();
+    script.receive(0, &Begin { incoming_window: 9, ..Begin::default() }).unwrap();
     script.endpoint.begin(Some(0), true);
     script.sent();
-    // An ATTACH cannot be cut: nothing is sent, and its owner is told.
-    script.hear(0, &attach("l", 0, Role::Sender)).unwrap();
+    // An ATTACH cannot be shortened, so nothing is sent and the caller gets `None`.
+    script.receive(0, &attach("l", 0, Role::Sender)).unwrap();
     let answer = |address: &str| {
         let target = Target { address: Some(address.to_owned()), ..Target::default() };
         Attach { target: Some(TargetArchetype::Target(target)), ..attach("l", 0, Role::Receiver) }
@@ -391,7 +393,7 @@ fn frames_fit_what_the_peer_takes() {
     assert_eq!(script.endpoint.output_len(), 0);
     assert_eq!(script.endpoint.attach(0, Some(0), answer("short")), Some(0));
     assert_eq!(frame(&mut script), ["attach 0 l"]);
-    // Errors are cut.
+    // Errors are shortened.
     let error = || {
         let mut info = Map::new();
         info.insert(Symbol::from_static("info"), Value::from(long.as_str()));
@@ -407,22 +409,22 @@ fn frames_fit_what_the_peer_takes() {
     assert_eq!(frame(&mut script), ["end"]);
     script.endpoint.close(Some(error()), false);
     assert_eq!(frame(&mut script), ["close"]);
-    // What fits stays whole.
+    // An error that fits stays unchanged.
     let short = AmqpError { description: Some("why".into()), ..AmqpError::new(condition::NOT_FOUND) };
     assert_eq!(short.clone().within(512), short);
 }
 
 #[test]
 fn handles_above_the_peers_are_not_used() {
-    // [2.7.2] It takes one link, and has detached and attached again before its DETACH was answered.
+    // [2.7.2] The peer accepts one link. It detached and attached again before its DETACH was answered.
     let mut script = Script::opened();
-    script.hear(0, &Begin { incoming_window: 9, handle_max: 0, ..Begin::default() }).unwrap();
+    script.receive(0, &Begin { incoming_window: 9, handle_max: 0, ..Begin::default() }).unwrap();
     script.endpoint.begin(Some(0), true);
     script.attach("l", 0, Role::Sender);
-    assert!(script.hear(0, &attach("other", 1, Role::Sender)).is_err());
+    assert!(script.receive(0, &attach("other", 1, Role::Sender)).is_err());
     assert_eq!(script.endpoint.attach(0, None, attach("ours", 0, Role::Sender)), None);
-    assert_eq!(script.hear(0, &detach(0)), heard("Detach"));
-    let fault = script.hear(0, &attach("l", 0, Role::Sender)).unwrap_err();
+    assert_eq!(script.receive(0, &detach(0)), event("Detach"));
+    let fault = script.receive(0, &attach("l", 0, Role::Sender)).unwrap_err();
     assert_eq!(fault.radius(), Radius::Session);
 }
 
@@ -430,14 +432,14 @@ fn handles_above_the_peers_are_not_used() {
 fn channels_above_the_peers_are_not_used() {
     // [2.7.1]
     let mut script = Script::logged_in();
-    script.hear(0, &Open { channel_max: 1, ..Open::new("client") }).unwrap();
+    script.receive(0, &Open { channel_max: 1, ..Open::new("client") }).unwrap();
     script.endpoint.open(Open::new("server"));
     let begun = [0; 3].map(|_| script.endpoint.begin(None, true));
     assert_eq!(begun, [Some(0), Some(1), None]);
 }
 
 #[test]
-fn a_flow_says_what_the_peer_has_sent() {
+fn a_flow_sets_the_next_incoming_id() {
     // [2.5.6]
     let mut script = Script::begun(10);
     script.flow(Flow { next_outgoing_id: 7, ..session_flow(0, 10) }).unwrap();
@@ -447,8 +449,8 @@ fn a_flow_says_what_the_peer_has_sent() {
 #[test]
 fn handles_are_used_again() {
     let mut script = Script::attached(Role::Sender, 10);
-    // The peer detaches and attaches again, same name and handle, before we have answered.
-    assert_eq!(script.hear(0, &detach(0)), heard("Detach"));
+    // The peer detaches and attaches again with the same name and handle, before we answer.
+    assert_eq!(script.receive(0, &detach(0)), event("Detach"));
     assert_eq!(script.attach("link", 0, Role::Sender), 1);
     script.endpoint.detach(0, 0, None);
     assert_eq!(script.sent(), ["attach 1 link", "detach 0"]);
@@ -458,16 +460,16 @@ fn handles_are_used_again() {
 }
 
 #[test]
-fn links_can_be_given_up_before_they_are_answered() {
+fn links_can_be_detached_before_they_are_answered() {
     let mut script = Script::begun(10);
     let link = script.endpoint.attach(0, None, attach("mine", 0, Role::Sender)).unwrap();
     script.endpoint.detach(0, link, None);
     let again = script.endpoint.attach(0, None, attach("mine", 0, Role::Sender)).unwrap();
     assert_ne!(link, again);
     assert_eq!(script.sent(), ["attach 0 mine", "detach 0", "attach 1 mine"]);
-    assert_eq!(script.hear(0, &attach("mine", 0, Role::Receiver)), Ok(None));
-    assert_eq!(script.hear(0, &detach(0)), heard("Detach"));
-    assert_eq!(script.hear(0, &attach("mine", 0, Role::Receiver)), heard("Attach"));
+    assert_eq!(script.receive(0, &attach("mine", 0, Role::Receiver)), Ok(None));
+    assert_eq!(script.receive(0, &detach(0)), event("Detach"));
+    assert_eq!(script.receive(0, &attach("mine", 0, Role::Receiver)), event("Attach"));
     let session = script.endpoint.session(0).unwrap();
     assert_eq!(session.links().map(|(n, l)| (n, l.remote_handle)).collect::<Vec<_>>(), [(again, Some(0))]);
 }
@@ -479,17 +481,17 @@ fn channels_are_used_again() {
     assert!(script.send(b"a", 0) && script.send(b"waits", 1));
     script.sent();
     script.endpoint.end(0, None);
-    // Nothing follows our END, and what the peer said before it knew is ignored.
+    // Nothing follows our END. Frames that the peer sent before it received the END are ignored.
     script.flow(session_flow(1, 10)).unwrap();
     assert!(!script.send(b"b", 2));
     script.endpoint.grant(0, 0, 1, false, false);
     script.endpoint.pump();
     assert_eq!(script.sent(), ["end"]);
-    assert_eq!(script.hear(0, &Disposition::new(Role::Receiver, 0)), Ok(None));
-    assert_eq!(script.hear(0, &End { error: None }), heard("End"));
+    assert_eq!(script.receive(0, &Disposition::new(Role::Receiver, 0)), Ok(None));
+    assert_eq!(script.receive(0, &End { error: None }), event("End"));
     assert!(script.endpoint.session(0).is_none());
-    assert_eq!(script.hear(0, &detach(0)), Ok(None), "no session, no notice");
-    assert_eq!(script.hear(0, &Begin::default()), heard("Begin"));
+    assert_eq!(script.receive(0, &detach(0)), Ok(None), "no session, no notice");
+    assert_eq!(script.receive(0, &Begin::default()), event("Begin"));
     script.endpoint.begin(Some(0), true);
     assert_eq!(script.sent(), ["begin"]);
 }
@@ -497,8 +499,8 @@ fn channels_are_used_again() {
 #[test]
 fn a_channel_whose_session_lingers_is_not_taken_over() {
     let mut script = Script::begun(10);
-    assert_eq!(script.hear(0, &End { error: None }), heard("End"));
-    assert_eq!(script.hear(0, &Begin { next_outgoing_id: 9, ..Begin::default() }), heard("Begin"));
+    assert_eq!(script.receive(0, &End { error: None }), event("End"));
+    assert_eq!(script.receive(0, &Begin { next_outgoing_id: 9, ..Begin::default() }), event("Begin"));
     assert_eq!(script.endpoint.session(1).unwrap().next_incoming_id(), 9);
     script.endpoint.begin(Some(1), true);
     script.endpoint.end(0, None);
@@ -506,28 +508,28 @@ fn a_channel_whose_session_lingers_is_not_taken_over() {
 }
 
 #[test]
-fn sessions_can_be_given_up_before_they_are_answered() {
+fn sessions_can_be_ended_before_they_are_answered() {
     let mut script = Script::opened();
     assert_eq!(script.endpoint.begin(None, true), Some(0));
     script.endpoint.end(0, None);
     assert_eq!(script.sent(), ["begin", "end"]);
     assert_eq!(script.endpoint.begin(None, true), Some(1));
     let answer = |to| Begin { remote_channel: Some(to), ..Begin::default() };
-    assert_eq!(script.hear(2, &answer(0)), Ok(None));
-    assert_eq!(script.hear(2, &End { error: None }), heard("End"));
-    assert_eq!(script.hear(2, &answer(1)), heard("Begin"));
+    assert_eq!(script.receive(2, &answer(0)), Ok(None));
+    assert_eq!(script.receive(2, &End { error: None }), event("End"));
+    assert_eq!(script.receive(2, &answer(1)), event("Begin"));
     assert!(script.endpoint.session(0).is_none());
 }
 
 #[test]
-fn nothing_is_claimed_of_what_has_not_come() {
+fn delivery_count_is_absent_before_the_senders_attach() {
     let mut script = Script::begun(10);
     let link = script.endpoint.attach(0, None, attach("mine", 0, Role::Receiver)).unwrap();
     script.endpoint.grant(0, link, 5, false, false);
     assert_eq!(script.sent(), ["attach 0 mine", "flow 0 count - credit 5"]);
     let mut answer = attach("mine", 0, Role::Sender);
     answer.initial_delivery_count = Some(u32::MAX);
-    script.hear(0, &answer).unwrap();
+    script.receive(0, &answer).unwrap();
     for id in 0..5 {
         script.transfer(&head(id, b"t"), b"x").unwrap();
     }

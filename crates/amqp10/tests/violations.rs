@@ -1,4 +1,4 @@
-//! Each rule that a peer can break: how far it reaches and what it is called on the wire.
+//! Each rule that a peer can break: what ends because of it, and with which error condition.
 
 mod script;
 
@@ -7,11 +7,11 @@ use amqp10::{
     SenderSettleMode, Symbol, Transfer, TransferHead, Value,
 };
 use bytes::Bytes;
-use script::{Heard, Script, attach, head, session_flow};
+use script::{Handled, Script, attach, head, session_flow};
 
 #[track_caller]
-fn check(heard: Heard, radius: Radius, condition: &str) -> Fault {
-    let fault = heard.expect_err("a violation");
+fn check(handled: Handled, radius: Radius, condition: &str) -> Fault {
+    let fault = handled.expect_err("a violation");
     assert_eq!(
         (fault.radius(), fault.violation.to_error().condition.as_str()),
         (radius, condition),
@@ -25,7 +25,7 @@ const SESSION: Radius = Radius::Session;
 const LINK: Radius = Radius::Link;
 const FRAMING: &str = "amqp:connection:framing-error";
 
-/// A link on which the peer sends, with credit for three.
+/// A link on which the peer sends, with credit for three deliveries.
 fn receiving() -> Script {
     let mut script = Script::attached(Role::Sender, 10);
     script.endpoint.grant(0, 0, 3, false, false);
@@ -36,7 +36,7 @@ fn receiving() -> Script {
 fn protocol_header() {
     let mut script = Script::fresh();
     let fault = check(script.bytes(b"AMQP\x00\x00\x09\x01"), CONNECTION, FRAMING);
-    assert_eq!(fault.violation.to_string(), "the client speaks AMQP 0.9.1, which is not enabled yet");
+    assert_eq!(fault.violation.to_string(), "the client uses AMQP 0.9.1, which is not supported yet");
     assert_eq!(script.sent(), ["header"]);
     check(Script::fresh().bytes(b"GET / HT"), CONNECTION, FRAMING);
 }
@@ -57,9 +57,9 @@ fn framing() {
 
 #[test]
 fn channel_max() {
-    let fault = check(Script::opened().hear(4, &Begin::default()), CONNECTION, FRAMING);
+    let fault = check(Script::opened().receive(4, &Begin::default()), CONNECTION, FRAMING);
     assert_eq!(fault.violation.to_string(), "channel number (4) exceeds maximum channel number (3)");
-    check(Script::logged_in().hear(1, &Open::new("c")), CONNECTION, FRAMING);
+    check(Script::logged_in().receive(1, &Open::new("c")), CONNECTION, FRAMING);
 }
 
 #[test]
@@ -70,10 +70,10 @@ fn decode() {
 
 #[test]
 fn unexpected_frame() {
-    check(Script::logged_in().hear(0, &Begin::default()), CONNECTION, "amqp:illegal-state");
-    check(Script::opened().hear(0, &Open::new("again")), CONNECTION, "amqp:illegal-state");
+    check(Script::logged_in().receive(0, &Begin::default()), CONNECTION, "amqp:illegal-state");
+    check(Script::opened().receive(0, &Open::new("again")), CONNECTION, "amqp:illegal-state");
     let answer = Begin { remote_channel: Some(2), ..Begin::default() };
-    check(Script::opened().hear(0, &answer), CONNECTION, "amqp:illegal-state");
+    check(Script::opened().receive(0, &answer), CONNECTION, "amqp:illegal-state");
 }
 
 #[test]
@@ -85,15 +85,15 @@ fn frame_type() {
 #[test]
 fn frame_size_too_small() {
     let open = Open { max_frame_size: 511, ..Open::new("c") };
-    check(Script::logged_in().hear(0, &open), CONNECTION, "amqp:frame-size-too-small");
+    check(Script::logged_in().receive(0, &open), CONNECTION, "amqp:frame-size-too-small");
 }
 
 #[test]
 fn idle_time_out_too_short() {
     let open = |ms| Open { idle_time_out: Some(ms), ..Open::new("c") };
-    check(Script::logged_in().hear(0, &open(999)), CONNECTION, "amqp:not-allowed");
-    assert!(Script::logged_in().hear(0, &open(1000)).is_ok());
-    assert!(Script::logged_in().hear(0, &open(0)).is_ok());
+    check(Script::logged_in().receive(0, &open(999)), CONNECTION, "amqp:not-allowed");
+    assert!(Script::logged_in().receive(0, &open(1000)).is_ok());
+    assert!(Script::logged_in().receive(0, &open(0)).is_ok());
 }
 
 #[test]
@@ -106,14 +106,14 @@ fn idle_time_out() {
 
 #[test]
 fn channel_in_use() {
-    check(Script::begun(1).hear(0, &Begin::default()), SESSION, "amqp:illegal-state");
+    check(Script::begun(1).receive(0, &Begin::default()), SESSION, "amqp:illegal-state");
 }
 
 #[test]
 fn window_violation() {
     let mut script = receiving();
     script.endpoint.set_window_open(0, false);
-    // What was under way when the window closed is taken.
+    // Frames that were in flight when the window closed are accepted.
     for n in 0..4 {
         let more = TransferHead { more: true, delivery_id: Some(0), ..head(0, b"t") };
         assert!(script.transfer(&more, b"x").is_ok(), "{n}");
@@ -125,19 +125,19 @@ fn window_violation() {
 fn never_sent() {
     let ahead = session_flow(1, 10);
     let fault = check(Script::begun(1).flow(ahead), SESSION, "amqp:session:window-violation");
-    let text = "FLOW with next-incoming-id 1 of a session that has sent transfers up to 0, exclusive";
+    let text = "FLOW with next-incoming-id 1, but the next transfer-id of the session is 0";
     assert_eq!(fault.violation.to_string(), text);
 }
 
 #[test]
 fn handle_max() {
-    check(Script::begun(1).hear(0, &attach("l", 8, Role::Sender)), SESSION, FRAMING);
+    check(Script::begun(1).receive(0, &attach("l", 8, Role::Sender)), SESSION, FRAMING);
 }
 
 #[test]
 fn handle_in_use() {
     let again = attach("other", 0, Role::Sender);
-    check(receiving().hear(0, &again), SESSION, "amqp:session:handle-in-use");
+    check(receiving().receive(0, &again), SESSION, "amqp:session:handle-in-use");
 }
 
 #[test]
@@ -151,7 +151,7 @@ fn unattached_handle() {
 #[test]
 fn a_detach_of_an_unattached_handle_is_ignored() {
     let detach = amqp10::Detach { handle: 5, closed: true, error: None };
-    assert!(receiving().hear(0, &detach).is_ok());
+    assert!(receiving().receive(0, &detach).is_ok());
 }
 
 #[test]
@@ -191,9 +191,9 @@ fn inconsistent_delivery() {
 fn settled_mismatch() {
     for (mode, settled) in [(SenderSettleMode::Settled, false), (SenderSettleMode::Unsettled, true)] {
         let mut script = Script::begun(10);
-        let mut asked = attach("l", 0, Role::Sender);
-        asked.snd_settle_mode = mode;
-        assert!(script.hear(0, &asked).is_ok());
+        let mut requested = attach("l", 0, Role::Sender);
+        requested.snd_settle_mode = mode;
+        assert!(script.receive(0, &requested).is_ok());
         let mut answer = attach("l", 0, Role::Receiver);
         answer.snd_settle_mode = mode;
         script.endpoint.attach(0, Some(0), answer);
@@ -218,12 +218,12 @@ fn settle_mode_second() {
         aborted: false,
         batchable: false,
     };
-    check(receiving().hear(0, &Performative::Transfer(transfer)), LINK, "amqp:invalid-field");
+    check(receiving().receive(0, &Performative::Transfer(transfer)), LINK, "amqp:invalid-field");
 }
 
 #[test]
 fn no_transaction() {
-    // [4.4.1] By its number and by its name; the id is binary, of one byte.
+    // [4.4.1] The descriptor is given by number and by name. The id is a binary of one byte.
     let states: [&[u8]; 2] = [b"\x00\x53\x34", b"\x00\xa3\x1damqp:transactional-state:list"];
     for descriptor in states {
         // The fields of TRANSFER up to its state: handle, id, tag, format, settled, more, rcv-settle-mode.
@@ -256,18 +256,18 @@ fn transactional_acquisition() {
 }
 
 #[test]
-fn transfers_against_the_stream() {
+fn a_transfer_to_the_sending_end_is_refused() {
     let mut script = Script::attached(Role::Receiver, 10);
-    // A frame that the role of the link does not allow: the peer does not know what it is doing.
+    // A frame that the role of the link does not allow.
     let fault = script.transfer(&head(0, b"t"), b"x").unwrap_err();
     assert_eq!(fault.radius(), CONNECTION, "{fault:?}");
 }
 
 #[test]
-fn after_close_nothing_counts() {
+fn frames_after_close_are_ignored() {
     let mut script = receiving();
     script.endpoint.close(None, false);
     assert_eq!(script.transfer(&head(9, b"t"), b"x"), Ok(None));
-    assert_eq!(script.hear(0, &Disposition::new(Role::Receiver, 7)), Ok(None));
-    assert_eq!(script.hear(0, &Close { error: None }), Ok(Some("Close".to_owned())));
+    assert_eq!(script.receive(0, &Disposition::new(Role::Receiver, 7)), Ok(None));
+    assert_eq!(script.receive(0, &Close { error: None }), Ok(Some("Close".to_owned())));
 }

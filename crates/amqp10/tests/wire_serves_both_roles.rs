@@ -1,5 +1,5 @@
-//! The client's endpoint against the server's, in memory, from a seed: both sides begin, attach, grant, send, settle,
-//! detach and end as they like, and the bytes between them arrive in pieces of any size.
+//! Simulates a client endpoint and a server endpoint in memory, from a seed. Both sides begin, attach, grant,
+//! send, settle, detach and end at random. The bytes between them arrive in pieces of any size.
 
 mod tally;
 
@@ -22,7 +22,7 @@ fn wire_serves_both_roles() {
     for seed in 1..=SEEDS {
         seen.add(World::new(seed).run(1000));
     }
-    // A test of nothing would pass as well.
+    // A test in which nothing happens would pass, too.
     let Seen { received, split, settled, anyway, starved, .. } = seen;
     assert!(received > 20 * SEEDS && settled > 10 * SEEDS, "{seen:?}");
     assert!(split > SEEDS && anyway > 10 && starved > SEEDS, "{seen:?}");
@@ -30,13 +30,13 @@ fn wire_serves_both_roles() {
 
 const SEEDS: u64 = 150;
 
-/// One end: the endpoint and what its owner remembers.
+/// One end: the endpoint and the state of its owner.
 struct Side {
     endpoint: Connection,
     input: BytesMut,
-    /// Models of the links by session and number.
+    /// Models of the links, by session and number.
     links: BTreeMap<(u16, u32), usize>,
-    /// Received and not settled: delivery-ids in order, by session.
+    /// Deliveries received and not settled: delivery-ids in order, by session.
     unsettled: BTreeMap<u16, VecDeque<u32>>,
 }
 
@@ -46,7 +46,7 @@ struct World {
     sides: [Side; 2],
     models: Vec<Model>,
     seen: Seen,
-    /// No new sessions, links, messages, and nothing is closed any more.
+    /// True near the end: no new sessions, links or messages, and nothing is closed.
     quiet: bool,
 }
 
@@ -89,7 +89,7 @@ impl World {
         self.finish()
     }
 
-    /// Everything that can arrive does; then nothing is left anywhere.
+    /// Delivers everything that is in flight. Afterwards nothing may be left.
     fn finish(mut self) -> Seen {
         self.quiet = true;
         self.settle_down();
@@ -157,7 +157,8 @@ impl World {
         while self.carry(0, usize::MAX) || self.carry(1, usize::MAX) {}
     }
 
-    // ---- what the owners do -------------------------------------------------------------------------------
+    // ---- actions of the owners
+    // -----------------------------------------------------------------------------
 
     fn act(&mut self, side: usize) {
         match self.random.below(100) {
@@ -235,7 +236,8 @@ impl World {
         let mut sessions = self.sessions(side, SessionState::Mapped);
         sessions.extend(self.sessions(side, SessionState::Half));
         let Some(session) = self.random.pick(&sessions) else { return };
-        // Both sides propose: room is left for what the other has proposed meanwhile.
+        // Both sides propose links, so leave handles free for those that the other side proposes at the same
+        // time.
         if self.sides[side].endpoint.session(session).is_none_or(|s| s.links().count() > 12) {
             return;
         }
@@ -264,7 +266,7 @@ impl World {
         s.endpoint.grant(session, link, credit, drain, echo);
         let model = &mut self.models[s.links[&(session, link)]];
         let l = s.endpoint.session(session).and_then(|s| s.link(link)).unwrap();
-        // Before the ATTACH has come the receiver counts from 0.
+        // Before the ATTACH arrives, the receiver counts from 0.
         let count = if l.state == LinkState::Attached {
             l.receiver_credit().delivery_count().wrapping_sub(model.initial)
         } else {
@@ -315,7 +317,7 @@ impl World {
         }
     }
 
-    /// The queue had given up settled deliveries when their credit was withdrawn.
+    /// Sends a settled delivery that the queue released before the credit was withdrawn.
     fn send_anyway(&mut self, side: usize, session: u16, link: u32) {
         let s = &mut self.sides[side];
         let number = s.links[&(session, link)];
@@ -328,7 +330,7 @@ impl World {
         model.expected.push_back(message);
     }
 
-    /// Settles some neighbouring deliveries of a session, or all; false if there are none.
+    /// Settles some neighbouring deliveries of a session, or all. Returns false if there are none.
     fn settle(&mut self, side: usize, all: bool) -> bool {
         let sessions: Vec<u16> =
             self.sides[side].unsettled.iter().filter(|(_, ids)| !ids.is_empty()).map(|(s, _)| *s).collect();
@@ -369,7 +371,7 @@ impl World {
 
     // ---- the wire -----------------------------------------------------------------------------------------
 
-    /// Takes at most `n` bytes to the other side; false if there were none.
+    /// Moves at most `n` bytes to the other side. Returns false if there were none.
     fn carry(&mut self, from: usize, n: usize) -> bool {
         let mut moved = 0;
         while moved < n {

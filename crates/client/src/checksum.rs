@@ -1,5 +1,5 @@
-//! End-to-end checksums: the sender puts one over the bare message into the footer, the receiver computes it again. What
-//! brokers may change lies outside: header and annotations. So does the footer itself.
+//! End-to-end checksums. The sender adds a checksum of the bare message to the footer, and the receiver
+//! verifies it. The header, the annotations and the footer are not covered, because brokers may change them.
 
 use std::fmt;
 
@@ -11,19 +11,19 @@ use crc_fast::CrcAlgorithm;
 use crate::error::Error;
 use crate::message::put_footer;
 
-/// A kind of checksum. The footer's keys are those of RabbitMQ's client for Erlang; the values are uints.
+/// The kinds of checksum. The keys in the footer are those of RabbitMQ's Erlang client. The values are uints.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Checksum {
-    /// That of IEEE 802.3, as in zlib: any burst of up to 32 bits is found.
+    /// The CRC of IEEE 802.3, as in zlib. It detects any burst error of up to 32 bits.
     Crc32,
-    /// RFC 1950: quick to compute, and weak for short messages.
+    /// RFC 1950. Fast to compute, but weak for short messages.
     Adler32,
 }
 
 impl Checksum {
     pub const ALL: [Self; 2] = [Self::Crc32, Self::Adler32];
 
-    /// The key in the footer.
+    /// Returns the key in the footer.
     const fn key(self) -> &'static str {
         match self {
             Self::Crc32 => "x-opt-crc-32",
@@ -33,13 +33,13 @@ impl Checksum {
 
     fn of(self, bytes: &[u8]) -> u32 {
         match self {
-            // The lower 32 bits are all there are.
+            // A CRC-32 has only 32 bits, so nothing is lost.
             Self::Crc32 => crc_fast::checksum(CrcAlgorithm::Crc32IsoHdlc, bytes) as u32,
             Self::Adler32 => adler32(bytes),
         }
     }
 
-    /// Returns the encoded message with its checksum in the footer, beside whatever else is there.
+    /// Returns the encoded message with its checksum added to the footer. Other entries of the footer stay.
     ///
     /// # Errors
     /// `Message` if it is malformed.
@@ -54,10 +54,12 @@ impl Checksum {
         Ok(out.freeze())
     }
 
-    /// Computes every checksum that the footer of an encoded message has. Returns their kinds: none if it has none.
+    /// Verifies every checksum in the footer of an encoded message. Returns the kinds that were found, which
+    /// may be none.
     ///
     /// # Errors
-    /// `Damaged` for the first one that is wrong. `Message` if the message is malformed, or a checksum is not a uint.
+    /// `Damaged` for the first checksum that is wrong. `Message` if the message is malformed or a checksum is
+    /// not a uint.
     pub fn verify(message: &[u8]) -> Result<Vec<Self>, Error> {
         let sections = scan(message)?;
         let Some(footer) = footer(message, &sections)? else { return Ok(Vec::new()) };
@@ -93,7 +95,7 @@ fn scan(message: &[u8]) -> Result<Sections, Error> {
     sections::scan(message).map_err(|error| Error::Message(error.to_string()))
 }
 
-/// Properties, application-properties and body, as they are encoded [3.2].
+/// Returns properties, application-properties and body as they are encoded [3.2].
 fn bare<'a>(message: &'a [u8], sections: &Sections) -> &'a [u8] {
     &message[sections.bare.start as usize..sections.body.end as usize]
 }
@@ -111,7 +113,8 @@ fn footer(message: &[u8], sections: &Sections) -> Result<Option<Map>, Error> {
 /// The largest prime below 2^16.
 const ADLER_MODULUS: u32 = 65_521;
 
-/// So many bytes can be added up before the sums must be reduced to stay below 2^32 (RFC 1950, zlib's NMAX).
+/// The number of bytes that can be added before the sums must be reduced to stay below 2^32 (RFC 1950, zlib's
+/// NMAX).
 const ADLER_BLOCK: usize = 5_552;
 
 fn adler32(bytes: &[u8]) -> u32 {
@@ -140,12 +143,12 @@ mod tests {
     }
 
     #[test]
-    fn the_sums_are_those_that_everybody_computes() {
+    fn checksums_match_known_values() {
         assert_eq!(Checksum::Crc32.of(b"123456789"), 0xcbf4_3926);
         assert_eq!(Checksum::Crc32.of(b""), 0);
         assert_eq!(Checksum::Adler32.of(b"Wikipedia"), 0x11e6_0398);
         assert_eq!(Checksum::Adler32.of(b""), 1);
-        // Long enough that the sums are reduced; from zlib.
+        // Long enough that the sums are reduced. The expected value was computed with zlib.
         assert_eq!(Checksum::Adler32.of(&[0xff; 100_000]), 0x149a_302c);
     }
 
@@ -162,7 +165,7 @@ mod tests {
                     let mut flipped = sealed.to_vec();
                     flipped[at] ^= 1 << bit;
                     let result = Checksum::verify(&flipped);
-                    // Where the flip breaks the encoding, that is what is found.
+                    // If the flip breaks the encoding, that error is returned.
                     assert!(
                         matches!(result, Err(Error::Damaged { kind: of, .. }) if of == kind)
                             || matches!(result, Err(Error::Message(_))),
@@ -174,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn what_brokers_change_is_not_covered() {
+    fn changes_by_brokers_are_not_covered() {
         let sealed = Checksum::Crc32.seal(&full().encode()).unwrap();
         let mut other = Message::decode(&sealed).unwrap();
         other.header = None;

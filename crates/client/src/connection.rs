@@ -19,14 +19,15 @@ use crate::sender::Sender;
 use crate::state::Shared;
 use crate::url::{Credentials, Url};
 
-/// An open connection. Clones are the same connection; it closes politely when the last of them and of its sessions
-/// and links is dropped.
+/// An open connection. All clones are the same connection. It is closed with CLOSE when the last clone is
+/// dropped and no session or link uses it any more.
 #[derive(Clone)]
 pub struct Connection {
     handle: Arc<ConnectionHandle>,
 }
 
-/// A session of a connection. Clones are the same session; it ends when the last of them and of its links is dropped.
+/// A session of a connection. All clones are the same session. It ends when the last clone is dropped and no
+/// link uses it any more.
 #[derive(Clone)]
 pub struct Session {
     handle: Arc<SessionHandle>,
@@ -43,11 +44,11 @@ pub(crate) struct SessionHandle {
 }
 
 impl Connection {
-    /// Connects, logs in and opens, and starts the task that drives the connection (`tokio::spawn`).
+    /// Connects, logs in and opens the connection. Starts the task that drives it (`tokio::spawn`).
     ///
     /// # Errors
-    /// `Io` if nobody listens, `Login` or `Mechanism` if the login fails, `Remote` if the peer answers with CLOSE,
-    /// `Timeout` after [`Options::handshake_timeout`].
+    /// `Io` if the TCP connection fails, `Login` or `Mechanism` if the login fails, `Remote` if the peer
+    /// answers with CLOSE, `Timeout` after [`Options::handshake_timeout`].
     pub async fn open(url: &Url, options: Options) -> Result<Self, Error> {
         let started = Instant::now();
         let connecting = TcpStream::connect((url.host.as_str(), url.port));
@@ -63,7 +64,7 @@ impl Connection {
         Self::over(stream, url.credentials.clone(), options).await
     }
 
-    /// As [`Connection::open`], over a stream that is there already. Without credentials the login is ANONYMOUS.
+    /// Like [`Connection::open`], over an existing stream. Without credentials the login is ANONYMOUS.
     pub async fn over<S>(stream: S, credentials: Option<Credentials>, options: Options) -> Result<Self, Error>
     where
         S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
@@ -87,7 +88,7 @@ impl Connection {
         let driver = driver::run(stream, Arc::clone(&shared), Instant::now(), options.handshake_timeout);
         let driver = tokio::spawn(driver);
         let opened = shared.wait(|state, cx| {
-            // A peer that answers OPEN and CLOSE at once has refused us.
+            // A peer that sends CLOSE directly after OPEN has refused the connection.
             if let Some(error) = &state.closed {
                 return Poll::Ready(Err(error.clone()));
             }
@@ -115,7 +116,7 @@ impl Connection {
     /// Begins a session.
     ///
     /// # Errors
-    /// `Exhausted` if all channels are in use; else why the connection is over.
+    /// `Exhausted` if all channels are in use. If the connection is closed, returns the reason.
     pub async fn session(&self) -> Result<Session, Error> {
         let key = self.handle.shared.lock().begin()?;
         let handle = Arc::new(SessionHandle { connection: Arc::clone(&self.handle), key });
@@ -138,16 +139,16 @@ impl Connection {
         Ok(Session { handle })
     }
 
-    /// Closes the connection and waits until the peer has answered and the socket is released. What was sent before
-    /// goes out first.
+    /// Closes the connection. Sends pending output first. Waits until the peer has answered and the socket is
+    /// released.
     ///
     /// # Errors
-    /// Why the connection was over already, unless that was a CLOSE without a reason.
+    /// Returns the reason if the connection was closed before. A CLOSE without a reason is not an error.
     pub async fn close(self) -> Result<(), Error> {
         self.close_with(None).await
     }
 
-    /// As [`Connection::close`], with a reason for the peer.
+    /// Like [`Connection::close`], with an error for the peer.
     pub async fn close_with(self, error: Option<AmqpError>) -> Result<(), Error> {
         let shared = &self.handle.shared;
         {
@@ -155,16 +156,16 @@ impl Connection {
             if state.closed.is_none() {
                 state.flush_dispositions();
                 state.endpoint.close(error, false);
-                state.kick();
+                state.wake_driver();
             }
         }
         self.closed().await
     }
 
-    /// Waits until the connection is over.
+    /// Waits until the connection is closed.
     ///
     /// # Errors
-    /// Why it is over, unless it was closed without a reason.
+    /// Returns the reason, unless the connection was closed without one.
     pub async fn closed(&self) -> Result<(), Error> {
         let ended = self.handle.shared.wait(|state, cx| match &state.closed {
             Some(error) if state.done => Poll::Ready(error.clone()),
@@ -179,17 +180,18 @@ impl Connection {
         }
     }
 
-    /// Why the connection is over; `None` while it is not.
+    /// Returns the reason if the connection is closed, else `None`.
     pub fn error(&self) -> Option<Error> {
         self.handle.shared.lock().closed.clone()
     }
 }
 
 impl Session {
-    /// Attaches a sender; without an address each message says where it goes (the anonymous terminus).
+    /// Attaches a sender. Without an address each message contains its own address (the anonymous terminus).
     ///
     /// # Errors
-    /// `Remote` with the scope link if the peer refuses, with the scope session if it ends the session instead.
+    /// `Remote` with scope `Link` if the peer refuses the link, or with scope `Session` if it ends the
+    /// session.
     pub async fn sender(&self, address: Option<&str>, options: SenderOptions) -> Result<Sender, Error> {
         let name = options.name.clone().unwrap_or_else(|| self.link_name());
         let checksum = options.checksum;
@@ -197,7 +199,7 @@ impl Session {
         Ok(sender.with_checksum(checksum))
     }
 
-    /// Attaches a sender by an ATTACH of one's own; its handle is filled in, its role must be sender.
+    /// Attaches a sender with a custom ATTACH. Its handle is filled in; its role must be sender.
     pub async fn sender_with(&self, mut attach: Attach) -> Result<Sender, Error> {
         attach.initial_delivery_count.get_or_insert(0);
         let mode = attach.snd_settle_mode;
@@ -208,14 +210,14 @@ impl Session {
     /// Attaches a receiver.
     ///
     /// # Errors
-    /// As [`Session::sender`].
+    /// Like [`Session::sender`].
     pub async fn receiver(&self, address: Option<&str>, options: ReceiverOptions) -> Result<Receiver, Error> {
         let name = options.name.clone().unwrap_or_else(|| self.link_name());
         let credit = options.credit;
         self.receiver_with(options.attach(address, name), credit).await
     }
 
-    /// Attaches a receiver by an ATTACH of one's own; its handle is filled in, its role must be receiver.
+    /// Attaches a receiver with a custom ATTACH. Its handle is filled in; its role must be receiver.
     pub async fn receiver_with(&self, attach: Attach, credit: Credit) -> Result<Receiver, Error> {
         let link = LinkHandle::attach(&self.handle, attach).await?;
         Ok(Receiver::new(link, credit))
@@ -224,7 +226,7 @@ impl Session {
     /// Ends the session and waits for the peer's END.
     ///
     /// # Errors
-    /// Why the session was over already, unless it was ended without a reason.
+    /// Returns the reason if the session was closed before. Being ended without a reason is not an error.
     pub async fn end(self) -> Result<(), Error> {
         let shared = &self.handle.connection.shared;
         {
@@ -232,7 +234,7 @@ impl Session {
             state.flush_dispositions();
             if let Some(channel) = state.sessions.get(self.handle.key).and_then(|s| s.channel) {
                 state.endpoint.end(channel, None);
-                state.kick();
+                state.wake_driver();
             }
         }
         match self.closed().await {
@@ -241,7 +243,7 @@ impl Session {
         }
     }
 
-    /// Waits until the session is over and says why.
+    /// Waits until the session is closed and returns the reason.
     pub async fn closed(&self) -> Error {
         let key = self.handle.key;
         self.handle
@@ -275,7 +277,7 @@ impl Drop for ConnectionHandle {
         let mut state = self.shared.lock();
         if state.closed.is_none() {
             state.endpoint.close(None, false);
-            state.kick();
+            state.wake_driver();
         }
     }
 }
@@ -286,7 +288,7 @@ impl Drop for SessionHandle {
         state.flush_dispositions();
         if let Some(channel) = state.sessions.get(self.key).and_then(|s| s.channel) {
             state.endpoint.end(channel, None);
-            state.kick();
+            state.wake_driver();
         }
         state.close_session(self.key, &Error::Closed);
         state.sessions.try_remove(self.key);

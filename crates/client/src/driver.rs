@@ -1,4 +1,4 @@
-//! The one task of a connection: reads what has come, acts on it, writes everything at once.
+//! The task of a connection: it reads the input, handles it, and writes all output at once.
 
 use std::future::{Future, poll_fn};
 use std::io::{self, IoSlice};
@@ -15,13 +15,14 @@ use tokio::time::{Instant, Sleep};
 use crate::error::Error;
 use crate::state::{Shared, State};
 
-/// Space that is made for one read.
+/// The capacity reserved for one read, in bytes.
 const READ_SIZE: usize = 64 * 1024;
-/// At most so many bytes are read before others have their turn.
+/// After this many bytes the task stops reading, so that other tasks are scheduled.
 const READ_BUDGET: usize = 256 * 1024;
-/// Nothing more is read while so many bytes of answers are unwritten: a peer that does not read is not heard.
+/// Reading stops while more bytes of output than this are unwritten. This limits memory if the peer does not
+/// read.
 const OUTPUT_MAX: usize = 4 * 1024 * 1024;
-/// Slices of one vectored write.
+/// The most slices of one vectored write.
 const SLICES: usize = 64;
 
 pub(crate) struct Driver<S> {
@@ -33,12 +34,12 @@ pub(crate) struct Driver<S> {
     /// When `sleep` ends, in milliseconds since `start`.
     deadline_ms: Option<u64>,
     close_timeout: Duration,
-    /// When we stop waiting for the peer's CLOSE.
+    /// When we stop waiting for the peer's CLOSE, in milliseconds since `start`.
     close_by_ms: Option<u64>,
     unflushed: bool,
 }
 
-/// Drives the connection to its end. Everything that waits on it then has its answer.
+/// Drives the connection until it is closed. Then every waiter is notified.
 pub(crate) async fn run<S>(stream: S, shared: Arc<Shared>, start: Instant, close_timeout: Duration)
 where
     S: AsyncRead + AsyncWrite + Unpin,
@@ -56,10 +57,10 @@ where
     };
     let ended = poll_fn(|cx| driver.poll(cx)).await;
     let error = ended.err().unwrap_or(Error::Closed);
-    tracing::debug!(%error, "connection is over");
-    let farewell = tokio::time::timeout(Duration::from_secs(1), driver.stream.shutdown());
+    tracing::debug!(%error, "connection closed");
+    let shutdown = tokio::time::timeout(Duration::from_secs(1), driver.stream.shutdown());
     driver.shared.lock().close_all(&error);
-    let _ = farewell.await;
+    let _ = shutdown.await;
     let mut state = driver.shared.lock();
     state.done = true;
     state.wakers.wake();
@@ -87,7 +88,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Driver<S> {
             }
             _ => {}
         }
-        // Given up without a CLOSE: before OPEN there is none to send.
+        // Closed without CLOSE, because none can be sent before OPEN.
         if state.closed.is_some() && state.open.is_some() && written.is_ready() {
             return Poll::Ready(Ok(()));
         }
@@ -111,7 +112,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Driver<S> {
                 Poll::Ready(read) => read?,
             };
             if n == 0 {
-                let eof = io::Error::new(io::ErrorKind::UnexpectedEof, "the peer hung up");
+                let eof = io::Error::new(io::ErrorKind::UnexpectedEof, "the peer closed the socket");
                 return Err(eof.into());
             }
             self.handle_input(&mut shared.lock())?;
@@ -148,7 +149,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Driver<S> {
         }
     }
 
-    /// Ready when everything is written.
+    /// Ready when everything is written and flushed.
     fn poll_write(&mut self, state: &mut State, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         loop {
             state.endpoint.pump();
@@ -179,7 +180,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Driver<S> {
         loop {
             let deadline = state.endpoint.next_deadline().into_iter().chain(self.close_by_ms).min();
             let Some(deadline_ms) = deadline else { return Poll::Pending };
-            // Traffic moves the deadline all the time; the timer is set anew only when it must be earlier.
+            // Traffic moves the deadline all the time. The timer is reset only if it must end earlier.
             if self.deadline_ms.is_none_or(|set| deadline_ms < set) {
                 self.deadline_ms = Some(deadline_ms);
                 self.sleep.as_mut().reset(self.start + Duration::from_millis(deadline_ms));
@@ -203,7 +204,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Driver<S> {
     }
 }
 
-/// Senders that waited for room may go on.
+/// Wakes senders that waited until their session had nothing pending.
 fn wake_starved(state: &mut State) {
     for (_, session) in &mut state.sessions {
         if !session.starved {

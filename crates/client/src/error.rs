@@ -1,4 +1,4 @@
-//! What can go wrong, for every call of this crate.
+//! The errors of all calls of this crate.
 
 use std::fmt;
 use std::io;
@@ -9,50 +9,50 @@ use amqp10::{AmqpError, SaslCode, Violation};
 use crate::checksum::Checksum;
 use crate::url::UrlError;
 
-/// Cheap to clone: everything that waits on a broken connection gets the same one.
+/// An error. Cloning is cheap: all waiters of a failed connection get the same one.
 #[derive(Clone, Debug)]
 pub enum Error {
-    /// The socket failed, or the peer hung up without CLOSE (`UnexpectedEof`).
+    /// The socket failed, or the peer closed it without CLOSE (`UnexpectedEof`).
     Io(Arc<io::Error>),
     Url(UrlError),
-    /// The peer refused the user; the code is that of SASL-OUTCOME.
+    /// The peer refused the login. The code is that of SASL-OUTCOME.
     Login(SaslCode),
-    /// The peer offers no SASL mechanism that fits the URL: PLAIN with a user, ANONYMOUS without.
+    /// The peer does not offer the needed SASL mechanism: PLAIN with a user in the URL, ANONYMOUS without.
     Mechanism,
-    /// The peer ended the connection, session or link, or refused it, and said why.
+    /// The peer closed or refused the connection, session or link, and gave a reason.
     Remote {
         scope: Scope,
         error: AmqpError,
     },
     /// The connection, session or link is closed, by us or by the peer without a reason.
     Closed,
-    /// The peer broke the protocol.
+    /// The peer violated the protocol.
     Protocol(Violation),
     /// The peer did not answer within [`Options::handshake_timeout`](crate::Options::handshake_timeout).
     Timeout,
     /// All channels of the connection or all handles of the session are in use.
     Exhausted(Scope),
-    /// The message is larger than the link takes; `max` in bytes.
+    /// The message is larger than the limit of the link. `max` is in bytes.
     TooLarge {
         max: u64,
     },
-    /// The management node refused a request; `status` as in HTTP, 4xx or 5xx.
+    /// The management node refused a request. `status` is as in HTTP, 4xx or 5xx.
     Status {
         status: u16,
         explanation: String,
     },
-    /// The bare message is not what its sender put the checksum on.
+    /// The bare message does not match the checksum of its sender.
     Damaged {
         kind: Checksum,
-        /// What its footer says.
+        /// The checksum in the footer.
         sent: u32,
         computed: u32,
     },
-    /// A message or an answer that cannot be understood.
+    /// A message or an answer that cannot be decoded.
     Message(String),
 }
 
-/// What an error has ended.
+/// What was closed by an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scope {
     Connection,
@@ -61,7 +61,7 @@ pub enum Scope {
 }
 
 impl Error {
-    /// The condition that the peer gave, if it gave one.
+    /// Returns the error condition that the peer sent, if any.
     pub fn condition(&self) -> Option<&str> {
         match self {
             Self::Remote { error, .. } => Some(error.condition.as_str()),
@@ -99,7 +99,7 @@ impl fmt::Display for Error {
                 error.description.as_ref().map_or(Ok(()), |text| write!(f, ": {text}"))
             }
             Self::Closed => f.write_str("closed"),
-            Self::Protocol(violation) => write!(f, "the peer broke the protocol: {violation}"),
+            Self::Protocol(violation) => write!(f, "the peer violated the protocol: {violation}"),
             Self::Timeout => f.write_str("the peer did not answer in time"),
             Self::Exhausted(Scope::Session) => f.write_str("no free channel"),
             Self::Exhausted(_) => f.write_str("no free link handle"),

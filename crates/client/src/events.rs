@@ -1,4 +1,4 @@
-//! What the peer says, and what that means for those who wait.
+//! Handles the events of the endpoint and wakes the tasks that wait for them.
 
 use amqp10::sasl::{ANONYMOUS, PLAIN, encode_plain};
 use amqp10::{
@@ -10,7 +10,7 @@ use crate::error::{Error, Scope};
 use crate::state::{Received, State, not_allowed};
 
 impl State {
-    /// One event of the endpoint. An error is the end of the connection.
+    /// Handles one event of the endpoint. An error closes the connection.
     pub(crate) fn handle_event(&mut self, event: Event<'static>) -> Result<(), Error> {
         match event {
             Event::SaslMechanisms(mechanisms) => return self.handle_mechanisms(&mechanisms),
@@ -63,7 +63,7 @@ impl State {
             Event::Disposition { session, role: Role::Receiver, settled, state, first, last } => {
                 self.resolve(session, (first, last), settled, state);
             }
-            // We settle at once, so that the sender has nothing to add.
+            // We always settle together with the outcome, so the sender's dispositions add nothing.
             Event::Disposition { role: Role::Sender, .. } => {}
         }
         Ok(())

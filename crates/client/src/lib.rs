@@ -1,8 +1,7 @@
 //! An async AMQP 1.0 client.
 //!
-//! One task drives each connection (`tokio::spawn`, on a `current_thread` runtime as well as on any other); it reads
-//! and writes in batches. All handles are `Send`, and hold the connection, session or link open until the last one is
-//! dropped.
+//! One task drives each connection (`tokio::spawn`, on any kind of runtime) and reads and writes in batches.
+//! All handles are `Send`. A connection, session or link stays open until its last handle is dropped.
 //!
 //! ```no_run
 //! # async fn example() -> Result<(), client::Error> {
@@ -18,8 +17,8 @@
 //! # }
 //! ```
 //!
-//! Back-pressure: sending waits for the peer's credit, for its session window and for the socket; receiving grants
-//! credit as messages are read.
+//! Back-pressure: a sender waits for the peer's credit, for its session window and for the socket. A receiver
+//! grants credit as its messages are read.
 #![forbid(unsafe_code)]
 
 mod checksum;

@@ -1,4 +1,4 @@
-//! What senders and receivers have in common.
+//! The common part of senders and receivers.
 
 use std::sync::Arc;
 use std::task::Poll;
@@ -9,7 +9,7 @@ use crate::connection::SessionHandle;
 use crate::error::Error;
 use crate::state::{LinkState, Shared};
 
-/// A link; detached when the last handle is dropped.
+/// A link. It is detached when the last handle is dropped.
 pub(crate) struct LinkHandle {
     pub(crate) session: Arc<SessionHandle>,
     pub(crate) key: usize,
@@ -18,7 +18,8 @@ pub(crate) struct LinkHandle {
 }
 
 impl LinkHandle {
-    /// Proposes a link and waits for the answer. A refusal is the error of the DETACH that follows it.
+    /// Proposes a link and waits for the answer. If the peer refuses, returns the error of the DETACH that
+    /// follows its ATTACH.
     pub(crate) async fn attach(session: &Arc<SessionHandle>, attach: Attach) -> Result<Arc<Self>, Error> {
         let sending = attach.role == Role::Sender;
         let shared = &session.connection.shared;
@@ -47,7 +48,7 @@ impl LinkHandle {
         &self.session.connection.shared
     }
 
-    /// Sends DETACH and waits for the peer's.
+    /// Sends DETACH and waits for the peer's DETACH.
     pub(crate) async fn detach(&self, error: Option<AmqpError>) -> Result<(), Error> {
         self.shared().lock().detach(self.key, error);
         match self.closed().await {
@@ -56,7 +57,7 @@ impl LinkHandle {
         }
     }
 
-    /// Waits until the link is over and says why.
+    /// Waits until the link is closed and returns the reason.
     pub(crate) async fn closed(&self) -> Error {
         self.shared()
             .wait(|state, cx| {
@@ -72,9 +73,9 @@ impl LinkHandle {
             .await
     }
 
-    /// Something of the link's state; the default if it is gone.
-    pub(crate) fn look<T: Default>(&self, look: impl FnOnce(&LinkState) -> T) -> T {
-        self.shared().lock().links.get(self.key).map(look).unwrap_or_default()
+    /// Reads from the link's state. Returns the default if the link does not exist any more.
+    pub(crate) fn read<T: Default>(&self, read: impl FnOnce(&LinkState) -> T) -> T {
+        self.shared().lock().links.get(self.key).map(read).unwrap_or_default()
     }
 }
 

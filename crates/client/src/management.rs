@@ -1,4 +1,5 @@
-//! Queues, exchanges and bindings over AMQP: requests to the node `/management` (behaviour B.10).
+//! Management of queues, exchanges and bindings over AMQP: requests to the node `/management`
+//! (docs/compatibility.md, Management over AMQP).
 
 use amqp10::{
     Attach, DeliveryState, Map, Role, SenderSettleMode, Source, Symbol, Target, TargetArchetype, Value,
@@ -13,15 +14,15 @@ use crate::options::Credit;
 use crate::receiver::Receiver;
 use crate::sender::Sender;
 
-/// The node that takes the requests.
+/// The address of the management node.
 pub const ADDRESS: &str = "/management";
 const LINK_NAME: &str = "management-link-pair";
-/// Responses that may be under way.
+/// The most responses in flight.
 const RESPONSES: u32 = 8;
-/// All but the unreserved characters of URIs.
+/// All characters except the unreserved characters of URIs.
 const SEGMENT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
-/// A pair of links to the management node. Requests are answered one after the other.
+/// A pair of links to the management node. Requests are sent one after the other.
 pub struct Management {
     sender: Sender,
     receiver: Mutex<Responses>,
@@ -32,24 +33,24 @@ struct Responses {
     next_id: u64,
 }
 
-/// What the node answered: the status, 2xx, and what came with it.
+/// A successful answer: its status, 2xx, and its value.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Answer<T> {
     pub status: u16,
     pub value: T,
 }
 
-/// What a queue is to be.
+/// The arguments of a queue declaration.
 #[derive(Clone, Debug, PartialEq)]
 pub struct QueueSpec {
     pub durable: bool,
     pub exclusive: bool,
     pub auto_delete: bool,
-    /// Such as `x-queue-type`; keys are strings.
+    /// Arguments such as `x-queue-type`. Keys are strings.
     pub arguments: Map,
 }
 
-/// What a queue is.
+/// The properties and the state of a queue.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct QueueInfo {
     pub name: String,
@@ -60,17 +61,17 @@ pub struct QueueInfo {
     pub exclusive: bool,
     pub auto_delete: bool,
     pub arguments: Map,
-    /// Messages ready to be delivered.
+    /// The number of messages that are ready to be delivered.
     pub messages: u64,
     pub consumers: u64,
     pub leader: Option<String>,
     pub replicas: Vec<String>,
 }
 
-/// What an exchange is to be.
+/// The arguments of an exchange declaration.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ExchangeSpec {
-    /// `direct`, `fanout`, `topic`, `headers` or a type of a plugin.
+    /// `direct`, `fanout`, `topic`, `headers` or the type of a plugin.
     pub kind: String,
     pub durable: bool,
     pub auto_delete: bool,
@@ -78,14 +79,14 @@ pub struct ExchangeSpec {
     pub arguments: Map,
 }
 
-/// Where a binding leads.
+/// The destination of a binding.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Destination {
     Queue(String),
     Exchange(String),
 }
 
-/// A binding; all of it tells it from others.
+/// A binding. All fields together identify it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Binding {
     pub source: String,
@@ -101,7 +102,7 @@ impl Default for QueueSpec {
 }
 
 impl QueueSpec {
-    /// A queue of this type: `classic`, `quorum` or `stream`.
+    /// Returns a durable queue of this type: `classic`, `quorum` or `stream`.
     pub fn of_type(kind: &str) -> Self {
         Self::default().argument("x-queue-type", kind)
     }
@@ -120,7 +121,7 @@ impl Default for ExchangeSpec {
 }
 
 impl Binding {
-    /// From an exchange to a queue.
+    /// Returns a binding from an exchange to a queue.
     pub fn to_queue(source: &str, queue: &str, key: &str) -> Self {
         Self {
             source: source.to_owned(),
@@ -132,10 +133,10 @@ impl Binding {
 }
 
 impl Management {
-    /// Attaches the pair.
+    /// Attaches the pair of links.
     ///
     /// # Errors
-    /// As [`Session::sender`].
+    /// Like [`Session::sender`].
     pub async fn open(session: &Session) -> Result<Self, Error> {
         let (sender, receiver) = tokio::join!(
             session.sender_with(attach(Role::Sender)),
@@ -145,10 +146,11 @@ impl Management {
         Ok(Self { sender: sender?, receiver })
     }
 
-    /// Declares a queue: 201 if it is new, 200 if it was there and is the same.
+    /// Declares a queue. The status is 201 if it is new, and 200 if an equal queue existed.
     ///
     /// # Errors
-    /// This and all other requests: `Status` if the node refuses, or why the links are over, such as missing rights.
+    /// For this and all other requests: `Status` if the node refuses the request. If the links are closed,
+    /// for example because of missing permissions, returns the reason.
     pub async fn declare_queue(&self, name: &str, spec: &QueueSpec) -> Result<Answer<QueueInfo>, Error> {
         let body = Map::from_iter([
             ("durable", Value::from(spec.durable)),
@@ -159,17 +161,17 @@ impl Management {
         self.request("PUT", &queue_path(name), body.into()).await?.try_map(queue_info)
     }
 
-    /// What the queue is now; 404 if there is none.
+    /// Returns the current state of a queue. `Status` with 404 if it does not exist.
     pub async fn queue_info(&self, name: &str) -> Result<Answer<QueueInfo>, Error> {
         self.request("GET", &queue_path(name), Value::Null).await?.try_map(queue_info)
     }
 
-    /// Deletes a queue, if there is one: how many messages it had.
+    /// Deletes a queue if it exists. Returns the number of messages that it had.
     pub async fn delete_queue(&self, name: &str) -> Result<Answer<u64>, Error> {
         self.request("DELETE", &queue_path(name), Value::Null).await?.try_map(message_count)
     }
 
-    /// Empties a queue: how many messages it had.
+    /// Purges a queue. Returns the number of messages that it had.
     pub async fn purge_queue(&self, name: &str) -> Result<Answer<u64>, Error> {
         let path = format!("{}/messages", queue_path(name));
         self.request("DELETE", &path, Value::Null).await?.try_map(message_count)
@@ -186,7 +188,7 @@ impl Management {
         self.request("PUT", &exchange_path(name), body.into()).await.map(Answer::done)
     }
 
-    /// Deletes an exchange, if there is one.
+    /// Deletes an exchange if it exists.
     pub async fn delete_exchange(&self, name: &str) -> Result<Answer<()>, Error> {
         self.request("DELETE", &exchange_path(name), Value::Null).await.map(Answer::done)
     }
@@ -205,8 +207,8 @@ impl Management {
         self.request("POST", "/bindings", body.into()).await.map(Answer::done)
     }
 
-    /// Removes a binding, if there is one. One with arguments is looked up first, because only the node knows its
-    /// path: 404 if there is none.
+    /// Deletes a binding if it exists. A binding with arguments is looked up first, because only the node
+    /// knows its path. `Status` with 404 if it is not found.
     pub async fn unbind(&self, binding: &Binding) -> Result<Answer<()>, Error> {
         let (kind, name) = destination(&binding.destination);
         let mut path = format!(
@@ -224,7 +226,7 @@ impl Management {
         self.request("DELETE", &path, Value::Null).await.map(Answer::done)
     }
 
-    /// The bindings from an exchange to a destination with this key.
+    /// Returns the bindings from an exchange to a destination with this key.
     pub async fn bindings(
         &self,
         source: &str,
@@ -235,7 +237,7 @@ impl Management {
         Ok(Answer { status, value: value.into_iter().map(|(binding, _)| binding).collect() })
     }
 
-    /// Bindings and their paths.
+    /// Returns bindings with their paths.
     async fn list(
         &self,
         source: &str,
@@ -250,7 +252,7 @@ impl Management {
         })
     }
 
-    /// Any request: method, path and body; the body of the answer.
+    /// Sends any request: method, path and body. Returns the body of the answer.
     pub async fn request(&self, method: &str, path: &str, body: Value) -> Result<Answer<Value>, Error> {
         let mut responses = self.receiver.lock().await;
         let id = responses.next_id;
@@ -264,13 +266,12 @@ impl Management {
             let response = Message::decode(&delivery.message)?;
             delivery.accept()?;
             let properties = response.properties.unwrap_or_default();
-            // An older one is the answer to a request that nobody waited for.
+            // An older response belongs to a request whose caller stopped waiting.
             if properties.correlation_id.as_ref().and_then(Value::as_u64) != Some(id) {
                 continue;
             }
             let status = properties.subject.as_deref().and_then(|s| s.parse().ok());
-            let status: u16 =
-                status.ok_or_else(|| Error::Message("an answer without a status".to_owned()))?;
+            let status: u16 = status.ok_or_else(|| Error::Message("the answer has no status".to_owned()))?;
             let value = match response.body {
                 Body::Value(value) => value,
                 _ => Value::Null,
@@ -288,7 +289,7 @@ impl Management {
     /// Detaches both links.
     ///
     /// # Errors
-    /// Why they were over already.
+    /// Returns the reason if they were closed before.
     pub async fn close(self) -> Result<(), Error> {
         self.sender.detach().await?;
         self.receiver.into_inner().receiver.detach().await
@@ -302,7 +303,7 @@ impl<T> Answer<T> {
 
     fn try_map<U>(self, map: impl FnOnce(T) -> Option<U>) -> Result<Answer<U>, Error> {
         let value =
-            map(self.value).ok_or_else(|| Error::Message("an answer of unexpected form".to_owned()))?;
+            map(self.value).ok_or_else(|| Error::Message("the answer has an unexpected form".to_owned()))?;
         Ok(Answer { status: self.status, value })
     }
 }

@@ -1,4 +1,4 @@
-//! Making and reading whole messages, with owned sections [3.2].
+//! Encoding and decoding whole messages, with owned sections [3.2].
 
 use amqp10::encode::{Encode, put_binary, put_descriptor, put_map, put_value};
 use amqp10::{DecodeError, Header, Map, Properties, Reader, Symbol, Value, descriptor, sections};
@@ -14,13 +14,13 @@ pub struct Message {
     /// Keys are symbols that start with `x-`.
     pub message_annotations: Option<Map>,
     pub properties: Option<Properties>,
-    /// Keys are strings, values simple.
+    /// Keys are strings, values are simple types.
     pub application_properties: Option<Map>,
     pub body: Body,
     pub footer: Option<Map>,
 }
 
-/// What a message is about.
+/// The body of a message.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Body {
     /// One or more sections of octets.
@@ -31,12 +31,12 @@ pub enum Body {
 }
 
 impl Message {
-    /// A message of octets.
+    /// Creates a message with a body of octets.
     pub fn data(octets: impl Into<Bytes>) -> Self {
         Self::new(Body::Data(vec![octets.into()]))
     }
 
-    /// A message of one value.
+    /// Creates a message with a body of one value.
     pub fn value(value: impl Into<Value>) -> Self {
         Self::new(Body::Value(value.into()))
     }
@@ -65,7 +65,7 @@ impl Message {
         self
     }
 
-    /// Time to live in milliseconds.
+    /// Sets the time to live in milliseconds.
     pub fn ttl(mut self, ms: u32) -> Self {
         self.header_mut().ttl = Some(ms);
         self
@@ -73,7 +73,7 @@ impl Message {
 
     // ---- properties ---------------------------------------------------------------------------------------
 
-    /// A ulong, uuid, binary or string.
+    /// `id` must be a ulong, uuid, binary or string.
     pub fn message_id(mut self, id: impl Into<Value>) -> Self {
         self.properties_mut().message_id = Some(id.into());
         self
@@ -99,7 +99,7 @@ impl Message {
         self
     }
 
-    /// A ulong, uuid, binary or string.
+    /// `id` must be a ulong, uuid, binary or string.
     pub fn correlation_id(mut self, id: impl Into<Value>) -> Self {
         self.properties_mut().correlation_id = Some(id.into());
         self
@@ -110,7 +110,7 @@ impl Message {
         self
     }
 
-    /// Milliseconds since the Unix epoch.
+    /// Sets the creation time in milliseconds since the Unix epoch.
     pub fn creation_time(mut self, unix_ms: i64) -> Self {
         self.properties_mut().creation_time = Some(unix_ms);
         self
@@ -144,7 +144,7 @@ impl Message {
 
     // ---- bytes --------------------------------------------------------------------------------------------
 
-    /// The message as it goes over the wire.
+    /// Returns the encoded message.
     pub fn encode(&self) -> Bytes {
         let body = match &self.body {
             Body::Data(sections) => sections.iter().map(|s| s.len() + 8).sum(),
@@ -182,7 +182,7 @@ impl Message {
         out.freeze()
     }
 
-    /// Reads a message, everything in it copied.
+    /// Decodes a message. Everything is copied.
     ///
     /// # Errors
     /// `Message` if it is malformed or has no body.
@@ -191,7 +191,7 @@ impl Message {
         decode_sections(bytes).map_err(|e| Error::Message(e.to_string()))
     }
 
-    /// The octets of a body of data, sections joined; `None` for other bodies.
+    /// Returns the octets of a data body, with all sections joined. Returns `None` for other bodies.
     pub fn body_bytes(&self) -> Option<Bytes> {
         match &self.body {
             Body::Data(sections) if sections.len() == 1 => Some(sections[0].clone()),
@@ -212,7 +212,7 @@ fn put_section(out: &mut BytesMut, code: u64, map: Option<&Map>) {
     }
 }
 
-/// The scan has checked order and completeness.
+/// Decodes the sections. The scan has checked their order and completeness.
 fn decode_sections(bytes: &[u8]) -> Result<Message, DecodeError> {
     let mut message = Message::new(Body::Data(Vec::new()));
     let mut reader = Reader::new(bytes);
@@ -259,7 +259,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn messages_come_back_as_they_went() {
+    fn messages_round_trip() {
         let full = Message::data("hello")
             .durable(true)
             .priority(4)

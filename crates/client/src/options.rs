@@ -1,4 +1,4 @@
-//! How connections, senders and receivers are to be.
+//! The options of connections, senders and receivers.
 
 use std::time::Duration;
 
@@ -6,25 +6,27 @@ use amqp10::{Attach, Map, Role, SenderSettleMode, Source, Symbol, Target, Target
 
 use crate::checksum::Checksum;
 
-/// Of a connection.
+/// The options of a connection.
 #[derive(Clone, Debug)]
 pub struct Options {
     pub container_id: String,
-    /// OPEN hostname. `None`: `vhost:NAME` if the URL names a virtual host, else absent.
+    /// The hostname in OPEN. `None` means `vhost:NAME` if the URL names a virtual host, else absent.
     pub hostname: Option<String>,
-    /// The connection is given up when nothing was heard for so long; half of it is advertised. Zero is never.
+    /// The connection is closed when nothing is received for this long. We advertise half of it. Zero means
+    /// never.
     pub idle_time_out: Duration,
-    /// Largest frame that we take, in bytes; at least 512.
+    /// The largest frame that we accept, in bytes. At least 512.
     pub max_frame_size: u32,
-    /// Highest channel number: sessions less one.
+    /// The highest channel number. The number of sessions is one more.
     pub channel_max: u16,
-    /// Transfer frames that the peer may send on a session before it needs another FLOW; at least 1.
+    /// The number of transfer frames that the peer may send on a session before it needs another FLOW. At
+    /// least 1.
     pub incoming_window: u32,
-    /// Highest link handle of a session.
+    /// The highest link handle of a session.
     pub handle_max: u32,
-    /// OPEN properties; keys are symbols.
+    /// The properties in OPEN. Keys are symbols.
     pub properties: Option<Map>,
-    /// How long connecting, login and OPEN may take together, and how long CLOSE may.
+    /// The time limit for connecting, login and OPEN together, and also for CLOSE.
     pub handshake_timeout: Duration,
 }
 
@@ -44,63 +46,64 @@ impl Default for Options {
     }
 }
 
-/// Of a sending link.
+/// The options of a sending link.
 #[derive(Clone, Debug, Default)]
 pub struct SenderOptions {
-    /// `None`: one that is unique on the session.
+    /// `None` means a name that is unique in the session.
     pub name: Option<String>,
     pub settle: Settle,
-    /// ATTACH properties; keys are symbols.
+    /// The properties in ATTACH. Keys are symbols.
     pub properties: Option<Map>,
     pub capabilities: Vec<Symbol>,
-    /// Ask for a node of our own; the address must be `None`.
+    /// Requests a dynamic node. The address must then be `None`.
     pub dynamic: bool,
-    /// Every message gets this checksum in its footer.
+    /// The checksum that every message gets in its footer.
     pub checksum: Option<Checksum>,
 }
 
 /// Whether messages are sent settled.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Settle {
-    /// Every message has an outcome: at least once.
+    /// Every message has an outcome. Delivery is at least once.
     #[default]
     Unsettled,
-    /// No message has an outcome: at most once.
+    /// No message has an outcome. Delivery is at most once.
     Settled,
-    /// As each call says.
+    /// Each call decides.
     Mixed,
 }
 
-/// Of a receiving link.
+/// The options of a receiving link.
 #[derive(Clone, Debug, Default)]
 pub struct ReceiverOptions {
-    /// `None`: one that is unique on the session.
+    /// `None` means a name that is unique in the session.
     pub name: Option<String>,
     pub credit: Credit,
-    /// The peer settles on sending: at most once.
+    /// The peer sends messages settled. Delivery is at most once.
     pub settled: bool,
-    /// ATTACH properties; keys are symbols.
+    /// The properties in ATTACH. Keys are symbols.
     pub properties: Option<Map>,
-    /// Filter set of the source.
+    /// The filter set of the source.
     pub filter: Option<Map>,
     pub capabilities: Vec<Symbol>,
-    /// Ask for a node of our own; the address must be `None`.
+    /// Requests a dynamic node. The address must then be `None`.
     pub dynamic: bool,
-    /// Largest message we take, in bytes; 0 is no limit.
+    /// The largest message that we accept, in bytes. 0 means no limit.
     pub max_message_size: u64,
 }
 
-/// Who grants credit.
+/// How credit is granted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Credit {
-    /// So many messages may be under way or wait for the reader; topped up when half of them are read. At least 1.
+    /// The most messages that may be in flight or wait for the reader. Credit is granted again when half of
+    /// them are read. At least 1.
     Auto(u32),
-    /// Only [`Receiver::flow`](crate::Receiver::flow).
+    /// Only [`Receiver::flow`](crate::Receiver::flow) grants credit.
     Manual,
 }
 
 impl Default for Credit {
-    /// What behaviour S107 recommends: 200, again at 100.
+    /// 200, granted again at 100.
     fn default() -> Self {
         Self::Auto(200)
     }

@@ -1,27 +1,27 @@
-//! What became of the messages of one sending link, by the number each was sent under.
+//! The outcomes of the messages of one sending link, by the number of each message.
 
 use std::collections::VecDeque;
 use std::task::{Context, Waker};
 
 use amqp10::DeliveryState;
 
-/// At most so many messages between the oldest without an outcome and the next one; then sending waits.
+/// The most messages from the oldest one without an outcome to the newest one. At this limit sending waits.
 pub(crate) const OUTSTANDING_MAX: usize = 65_536;
 
-/// A ring of small slots: sending a message allocates nothing here.
+/// A ring of small slots, so that sending a message allocates nothing here.
 #[derive(Debug, Default)]
 pub(crate) struct Outcomes {
-    /// Number of `slots[0]`.
+    /// The number of the message in `slots[0]`.
     base: u64,
     slots: VecDeque<Slot>,
 }
 
 #[derive(Debug)]
 enum Slot {
-    /// Nobody has asked yet.
+    /// No caller waits for the outcome yet.
     Open,
     Awaited(Waker),
-    /// Nobody will ask.
+    /// The outcome will never be requested.
     Abandoned,
     Accepted,
     Other(Box<DeliveryState>),
@@ -33,12 +33,12 @@ impl Outcomes {
         self.slots.len() >= OUTSTANDING_MAX
     }
 
-    /// The number of the next message.
+    /// Returns the number of the next message.
     pub(crate) fn next(&self) -> u64 {
         self.base + self.slots.len() as u64
     }
 
-    /// The next message has been sent; settled ones have their outcome already.
+    /// Called when the next message was sent. A settled message needs no outcome.
     pub(crate) fn push(&mut self, settled: bool) {
         if settled && self.slots.is_empty() {
             self.base += 1;
@@ -47,7 +47,7 @@ impl Outcomes {
         self.slots.push_back(if settled { Slot::Taken } else { Slot::Open });
     }
 
-    /// The outcome of the messages `first..=last`.
+    /// Sets the outcome of the messages `first..=last`.
     pub(crate) fn resolve(&mut self, first: u64, last: u64, state: &DeliveryState) {
         for number in first.max(self.base)..=last {
             let Some(slot) = self.slots.get_mut((number - self.base) as usize) else { break };
@@ -63,7 +63,7 @@ impl Outcomes {
         self.trim();
     }
 
-    /// Takes the outcome of a message, or remembers who waits for it.
+    /// Returns the outcome of a message and removes it, or registers the waiter.
     pub(crate) fn take(&mut self, number: u64, cx: &Context<'_>) -> Option<DeliveryState> {
         let slot = self.slots.get_mut(usize::try_from(number.checked_sub(self.base)?).ok()?)?;
         match std::mem::replace(slot, Slot::Taken) {
@@ -86,7 +86,7 @@ impl Outcomes {
         }
     }
 
-    /// Nobody will ask for this outcome.
+    /// Called when the outcome will never be requested.
     pub(crate) fn abandon(&mut self, number: u64) {
         let index = number.checked_sub(self.base).and_then(|i| usize::try_from(i).ok());
         if let Some(slot) = index.and_then(|i| self.slots.get_mut(i)) {
@@ -96,7 +96,7 @@ impl Outcomes {
         }
     }
 
-    /// Wakes everyone, because the link is gone. Outcomes that have come can still be taken.
+    /// Wakes all waiters, because the link is closed. Outcomes that have arrived can still be taken.
     pub(crate) fn wake_all(&mut self) {
         for slot in &mut self.slots {
             if let Slot::Awaited(waker) = slot {
@@ -118,7 +118,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn outcomes_come_in_any_order_and_leave_nothing() {
+    fn outcomes_arrive_in_any_order_and_are_removed() {
         let mut outcomes = Outcomes::default();
         outcomes.push(true);
         for _ in 0..4 {

@@ -12,36 +12,36 @@ use crate::link::LinkHandle;
 use crate::options::Credit;
 use crate::state::{LinkState, Received, State};
 
-/// Receives messages; it detaches when it and all its deliveries are dropped. At most as many messages wait in memory
-/// as credit was granted.
+/// Receives messages. It is detached when it and all its deliveries are dropped. At most as many messages
+/// wait in memory as credit was granted.
 pub struct Receiver {
     link: Arc<LinkHandle>,
     credit: Credit,
 }
 
-/// A message that has arrived. Settle it with one of the four outcomes; dropped, it stays unsettled and goes back to
-/// its queue when the link ends.
+/// A received message. Settle it with one of the four outcomes. If it is dropped, it stays unsettled, and the
+/// peer requeues it when the link is detached.
 pub struct Delivery {
-    /// The encoded message; [`crate::Message::decode`] reads it. It shares the memory it was read into: copy what is to
-    /// be kept for long.
+    /// The encoded message. [`crate::Message::decode`] decodes it. It shares the memory of the read buffer,
+    /// so copy parts that you retain for long.
     pub message: Bytes,
-    /// Number of the delivery in the session.
+    /// The delivery-id.
     pub id: u32,
     /// The sender's name for the delivery.
     pub tag: Tag,
     /// 0 for messages of the standard's format.
     pub message_format: u32,
-    /// The sender has settled it: an outcome changes nothing.
+    /// The sender has settled it, so an outcome has no effect.
     pub settled: bool,
     link: Arc<LinkHandle>,
 }
 
-/// What a drain has found.
+/// The result of a drain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Drained {
-    /// Credit that the peer had no message for and handed back.
+    /// The credit that the peer returned because it had no messages for it.
     pub unused: u32,
-    /// Messages that wait to be read by [`Receiver::recv`].
+    /// The number of messages that wait to be read with [`Receiver::recv`].
     pub waiting: usize,
 }
 
@@ -54,19 +54,20 @@ impl Receiver {
         receiver
     }
 
-    /// The next message, in the order of arrival. With automatic credit, more is granted as messages are read.
+    /// Returns the next message, in the order of arrival. Automatic credit is granted again as messages are
+    /// read.
     ///
     /// # Errors
-    /// Why the link is over, once everything that arrived before has been read.
+    /// Returns the reason if the link is closed, after all messages that arrived before.
     pub async fn recv(&self) -> Result<Delivery, Error> {
         let received = self.link.shared().wait(|state, cx| self.poll_take(state, Some(cx))).await?;
         Ok(self.delivery(received))
     }
 
-    /// The next message if one has arrived.
+    /// Returns the next message if one has arrived.
     ///
     /// # Errors
-    /// As [`Receiver::recv`].
+    /// Like [`Receiver::recv`].
     pub fn try_recv(&self) -> Result<Option<Delivery>, Error> {
         match self.poll_take(&mut self.link.shared().lock(), None) {
             Poll::Ready(received) => received.map(|r| Some(self.delivery(r))),
@@ -74,17 +75,17 @@ impl Receiver {
         }
     }
 
-    /// Sets (does not add to) the credit: so many more messages may come. `drain`: credit that the peer has no message
-    /// for is handed back at once. `echo`: the peer is to answer with a FLOW.
+    /// Sets (does not add to) the credit, the number of further messages that may arrive. With `drain` the
+    /// peer returns unused credit at once. With `echo` the peer answers with a FLOW.
     pub fn flow(&self, credit: u32, drain: bool, echo: bool) {
         grant(&mut self.link.shared().lock(), self.link.key, credit, drain, echo);
     }
 
-    /// Has the peer send what it has for the current credit and hand back the rest, and waits until it has. Automatic
-    /// credit starts again with the next [`Receiver::recv`].
+    /// Makes the peer use the current credit for the messages that it has and return the rest, and waits for
+    /// that. Automatic credit starts again with the next [`Receiver::recv`].
     ///
     /// # Errors
-    /// Why the link is over.
+    /// Returns the reason if the link is closed.
     pub async fn drain(&self) -> Result<Drained, Error> {
         // Under one lock: a message that arrived in between would be granted again.
         let (credit, before) = {
@@ -109,46 +110,46 @@ impl Receiver {
                     return Poll::Pending;
                 }
                 link.draining = false;
-                let came = u32::try_from(link.received - before).unwrap_or(u32::MAX);
-                Poll::Ready(Ok(Drained { unused: credit.saturating_sub(came), waiting: link.inbox.len() }))
+                let arrived = u32::try_from(link.received - before).unwrap_or(u32::MAX);
+                Poll::Ready(Ok(Drained { unused: credit.saturating_sub(arrived), waiting: link.inbox.len() }))
             })
             .await
     }
 
-    /// Credit granted and not yet used.
+    /// The credit granted and not yet used.
     pub fn credit(&self) -> u32 {
         credit(&self.link.shared().lock(), self.link.key)
     }
 
-    /// Messages that have arrived and wait to be read.
+    /// The number of messages that have arrived and wait to be read.
     pub fn waiting(&self) -> usize {
-        self.link.look(|link| link.inbox.len())
+        self.link.read(|link| link.inbox.len())
     }
 
-    /// The peer's last FLOW on this link: `available`, and properties such as `rabbitmq:active`.
+    /// The peer's last FLOW on this link, with `available` and properties such as `rabbitmq:active`.
     pub fn last_flow(&self) -> Option<Flow> {
-        self.link.look(|link| link.flow.clone())
+        self.link.read(|link| link.flow.clone())
     }
 
-    /// The peer's ATTACH: the address of a dynamic node, the filter in place, capabilities.
+    /// The peer's ATTACH: the address of a dynamic node, the accepted filters, capabilities.
     pub fn remote_attach(&self) -> &Attach {
         &self.link.remote
     }
 
-    /// Detaches and waits for the peer's DETACH. Unsettled deliveries go back to their queue.
+    /// Detaches the link and waits for the peer's DETACH. The peer requeues unsettled deliveries.
     ///
     /// # Errors
-    /// Why the link was over already, unless it was detached without a reason.
+    /// Returns the reason if the link was closed before. Being detached without a reason is not an error.
     pub async fn detach(self) -> Result<(), Error> {
         self.link.detach(None).await
     }
 
-    /// As [`Receiver::detach`], with a reason for the peer.
+    /// Like [`Receiver::detach`], with an error for the peer.
     pub async fn detach_with(self, error: AmqpError) -> Result<(), Error> {
         self.link.detach(Some(error)).await
     }
 
-    /// Waits until the link is over and says why.
+    /// Waits until the link is closed and returns the reason.
     pub async fn closed(&self) -> Error {
         self.link.closed().await
     }
@@ -189,7 +190,7 @@ impl Receiver {
     }
 }
 
-/// Grants again when at most half of what may be under way or waiting is.
+/// Grants credit again when credit and waiting messages together are at most half of `n`.
 fn top_up(state: &mut State, key: usize, n: u32) {
     let Some(LinkState { number: Some((channel, number)), draining: false, inbox, .. }) =
         state.links.get(key)
@@ -200,7 +201,7 @@ fn top_up(state: &mut State, key: usize, n: u32) {
     let waiting = u32::try_from(inbox.len()).unwrap_or(u32::MAX);
     if credit(state, key).saturating_add(waiting) <= n / 2 {
         state.endpoint.grant(channel, number, n.saturating_sub(waiting), false, false);
-        state.kick();
+        state.wake_driver();
     }
 }
 
@@ -209,7 +210,7 @@ fn grant(state: &mut State, key: usize, credit: u32, drain: bool, echo: bool) {
     link.draining |= drain;
     if let Some((channel, number)) = link.number {
         state.endpoint.grant(channel, number, credit, drain, echo);
-        state.kick();
+        state.wake_driver();
     }
 }
 
@@ -227,39 +228,40 @@ fn endpoint_link(state: &State, key: usize) -> Option<&amqp10::Link> {
 }
 
 impl Delivery {
-    /// Computes the checksums that its sender put into the footer. See [`Checksum::verify`].
+    /// Verifies the checksums in the footer. See [`Checksum::verify`].
     ///
     /// # Errors
-    /// One is wrong, or the message is malformed.
+    /// A checksum is wrong, or the message is malformed.
     pub fn verify(&self) -> Result<Vec<Checksum>, Error> {
         Checksum::verify(&self.message)
     }
 
-    /// Done with: the queue forgets it.
+    /// Accepts the message. The queue removes it.
     ///
     /// # Errors
-    /// This and the other outcomes: why the link is over; then the outcome does not count.
+    /// For this and the other outcomes: if the link is closed, returns the reason, and the outcome has no
+    /// effect.
     pub fn accept(self) -> Result<(), Error> {
         self.settle(DeliveryState::Accepted)
     }
 
-    /// Not to be had: dead-lettered or dropped.
+    /// Rejects the message. The queue dead-letters or drops it.
     pub fn reject(self, error: Option<AmqpError>) -> Result<(), Error> {
         self.settle(DeliveryState::Rejected(error))
     }
 
-    /// Back to the queue, as if it had never been delivered.
+    /// Releases the message. The queue requeues it as if it had never been delivered.
     pub fn release(self) -> Result<(), Error> {
         self.settle(DeliveryState::Released)
     }
 
-    /// Back to the queue, changed.
+    /// Returns the message to the queue with these modifications.
     pub fn modify(self, modified: Modified) -> Result<(), Error> {
         self.settle(DeliveryState::Modified(modified))
     }
 
-    /// Settles with any state. Neighbouring deliveries that are settled alike before the connection's next turn share
-    /// one frame.
+    /// Settles with any state. Consecutive deliveries that are settled alike before the connection's next
+    /// write share one frame.
     pub fn settle(self, outcome: DeliveryState) -> Result<(), Error> {
         let mut state = self.link.shared().lock();
         let Some(link) = state.links.get(self.link.key) else { return Err(Error::Closed) };

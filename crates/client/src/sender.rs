@@ -13,7 +13,8 @@ use crate::error::Error;
 use crate::link::LinkHandle;
 use crate::state::State;
 
-/// Sends messages. Clones are the same link; it detaches when the last of them and of its outcomes is dropped.
+/// Sends messages. All clones are the same link. It is detached when the last clone and the last [`Outcome`]
+/// are dropped.
 #[derive(Clone)]
 pub struct Sender {
     link: Arc<LinkHandle>,
@@ -21,17 +22,17 @@ pub struct Sender {
     checksum: Option<Checksum>,
 }
 
-/// What will have become of a message. Dropped, nobody asks any more; the message is on its way all the same.
+/// The future outcome of a message. If it is dropped, the message is still sent, but its outcome is ignored.
 #[must_use = "await it to learn what became of the message"]
 pub struct Outcome {
     link: Arc<LinkHandle>,
-    /// `None` once there is nothing to wait for.
+    /// `None` if the outcome is known already or was returned.
     number: Option<u64>,
 }
 
 impl Sender {
     pub(crate) fn new(link: Arc<LinkHandle>, requested: SenderSettleMode) -> Self {
-        // The receiver has the last word on the mode, but only where we asked for `mixed`.
+        // The receiver decides the mode, but only if we requested `mixed`.
         let mode = match requested {
             SenderSettleMode::Mixed => link.remote.snd_settle_mode,
             other => other,
@@ -43,43 +44,45 @@ impl Sender {
         Self { checksum, ..self }
     }
 
-    /// Sends an encoded message and waits for its outcome; on a settled link the outcome is `Accepted` as soon as the
-    /// message is on its way. [`crate::Message::encode`] makes such messages.
+    /// Sends an encoded message and waits for its outcome. [`crate::Message::encode`] creates such a message.
+    /// On a settled link the outcome is `Accepted` as soon as the message is queued for sending.
     ///
     /// # Errors
-    /// Why the link is over: then the fate of the message is unknown. `TooLarge`, and `Message` if it cannot be given
-    /// its checksum: nothing was sent.
+    /// If the link is closed, returns the reason; it is then unknown whether the message was received.
+    /// `TooLarge` if the message is too large, and `Message` if it is malformed and cannot get its checksum.
+    /// Nothing was sent in these two cases.
     pub async fn send(&self, message: Bytes) -> Result<DeliveryState, Error> {
         self.send_pipelined(message).await?.await
     }
 
-    /// Sends a message as soon as there is credit and room, and hands back its outcome to await later. Messages leave
-    /// in the order of the calls of one task.
+    /// Sends a message as soon as credit and capacity allow, and returns its outcome to await later. Messages
+    /// of one task are sent in the order of its calls.
     ///
     /// # Errors
-    /// As [`Sender::send`].
+    /// Like [`Sender::send`].
     pub async fn send_pipelined(&self, message: Bytes) -> Result<Outcome, Error> {
         self.put(message, self.mode == SenderSettleMode::Settled).await
     }
 
-    /// Sends a message settled: it has no outcome. For links that are settled or mixed.
+    /// Sends a message settled, so it has no outcome. For links with the mode settled or mixed.
     ///
     /// # Errors
-    /// As [`Sender::send`].
+    /// Like [`Sender::send`].
     pub async fn send_settled(&self, message: Bytes) -> Result<(), Error> {
         self.put(message, true).await.map(drop)
     }
 
-    /// Waits until a message can leave at once. Another task that sends on this link may be faster.
+    /// Waits until a message could be sent at once. Another task that sends on this link may use the credit
+    /// first.
     ///
     /// # Errors
-    /// Why the link is over.
+    /// Returns the reason if the link is closed.
     pub async fn ready(&self) -> Result<(), Error> {
         let ready = self.link.shared().wait(|state, cx| self.poll_room(state, cx).map_ok(drop));
         ready.await
     }
 
-    /// Messages that may be sent at once, as far as the peer's credit goes.
+    /// The number of messages that may be sent, according to the peer's credit.
     pub fn credit(&self) -> u32 {
         let state = self.link.shared().lock();
         credit(&state, self.link.key).map_or(0, |(credit, _)| credit)
@@ -90,20 +93,20 @@ impl Sender {
         &self.link.remote
     }
 
-    /// Detaches and waits for the peer's DETACH. Outcomes that have not come by then never come.
+    /// Detaches the link and waits for the peer's DETACH. Outcomes that have not arrived by then are lost.
     ///
     /// # Errors
-    /// Why the link was over already, unless it was detached without a reason.
+    /// Returns the reason if the link was closed before. Being detached without a reason is not an error.
     pub async fn detach(self) -> Result<(), Error> {
         self.link.detach(None).await
     }
 
-    /// As [`Sender::detach`], with a reason for the peer.
+    /// Like [`Sender::detach`], with an error for the peer.
     pub async fn detach_with(self, error: AmqpError) -> Result<(), Error> {
         self.link.detach(Some(error)).await
     }
 
-    /// Waits until the link is over and says why.
+    /// Waits until the link is closed and returns the reason.
     pub async fn closed(&self) -> Error {
         self.link.closed().await
     }
@@ -121,7 +124,7 @@ impl Sender {
         Ok(Outcome { link: Arc::clone(&self.link), number })
     }
 
-    /// Where the next message goes, once there is credit and room for it.
+    /// Returns the channel and the number of the link, once there is credit and capacity for a message.
     fn poll_room(&self, state: &mut State, cx: &Context<'_>) -> Poll<Result<(u16, u32), Error>> {
         let key = self.link.key;
         let room = credit(state, key);
@@ -158,17 +161,18 @@ impl Sender {
         let cookie = link.outcomes.next();
         let delivery = Outgoing::whole(Tag::from_number(cookie), settled, message, cookie);
         if !state.endpoint.send(channel, number, &delivery) {
-            // The peer has detached, or we have: the end of the link is about to be told.
+            // The link was detached, by the peer or by us. The waiter will be notified when it is closed.
             link.wakers.register(cx);
             return Poll::Pending;
         }
         link.outcomes.push(settled);
-        state.kick();
+        state.wake_driver();
         Poll::Ready(Ok((!settled).then_some(cookie)))
     }
 }
 
-/// Credit of a sending link, and whether deliveries of its session wait for the window or the socket.
+/// Returns the credit of a sending link, and whether deliveries of its session wait for the window or the
+/// socket.
 fn credit(state: &State, key: usize) -> Option<(u32, bool)> {
     let (channel, number) = state.links.get(key)?.number?;
     let session = state.endpoint.session(channel)?;
@@ -176,7 +180,7 @@ fn credit(state: &State, key: usize) -> Option<(u32, bool)> {
 }
 
 impl Outcome {
-    /// The outcome if it is there already.
+    /// Returns the outcome if it has arrived.
     pub fn poll_outcome(&mut self, cx: &mut Context<'_>) -> Poll<Result<DeliveryState, Error>> {
         let Some(number) = self.number else { return Poll::Ready(Ok(DeliveryState::Accepted)) };
         let mut state = self.link.shared().lock();

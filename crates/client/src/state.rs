@@ -1,4 +1,4 @@
-//! What the driver and all handles of one connection share: the endpoint, and who waits for what.
+//! The state that the driver and all handles of a connection share: the endpoint and the waiting tasks.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -16,7 +16,7 @@ use crate::error::{Error, Scope};
 use crate::outcomes::Outcomes;
 use crate::url::Credentials;
 
-/// Locked for moments, never while something waits.
+/// The lock is held only briefly, and never across an await.
 pub(crate) struct Shared {
     state: Mutex<State>,
 }
@@ -28,22 +28,22 @@ pub(crate) struct State {
     pub(crate) open: Option<Open>,
     /// The peer's OPEN.
     pub(crate) remote_open: Option<Box<Open>>,
-    /// Why the connection is over.
+    /// The reason, once the connection is closed.
     pub(crate) closed: Option<Error>,
-    /// The socket is released.
+    /// True when the socket is released.
     pub(crate) done: bool,
     pub(crate) sessions: Slab<SessionState>,
-    /// Keys of `sessions` by our channel.
+    /// The keys of `sessions` by our channel.
     pub(crate) by_channel: Vec<Option<usize>>,
     pub(crate) links: Slab<LinkState>,
-    /// Wait for OPEN or for the end.
+    /// Tasks that wait for OPEN or for the end of the connection.
     pub(crate) wakers: Wakers,
     driver: Option<Waker>,
     runs: Vec<Run>,
     /// Sessions with a disposition that is not yet written.
     settling: Vec<usize>,
-    /// Sending links whose peer asked for a credit report: answered after those who wait for credit have had
-    /// their turn.
+    /// Sending links whose peer asked for a credit report. They are answered after the tasks that wait for
+    /// credit were scheduled.
     reports: Vec<usize>,
 }
 
@@ -51,12 +51,12 @@ pub(crate) struct SessionState {
     pub(crate) channel: Option<u16>,
     pub(crate) begun: bool,
     pub(crate) closed: Option<Error>,
-    /// Keys of `State::links` by link number.
+    /// The keys of `State::links` by link number.
     pub(crate) by_number: Vec<Option<usize>>,
     pub(crate) wakers: Wakers,
-    /// Deliveries settled alike and not yet told to the peer.
+    /// Settled deliveries with one state, not yet reported to the peer.
     settling: Option<DispositionRange>,
-    /// Links that wait until the session has nothing pending.
+    /// True if links wait until the session has nothing pending.
     pub(crate) starved: bool,
     pub(crate) next_name: u64,
 }
@@ -69,20 +69,20 @@ pub(crate) struct LinkState {
     pub(crate) attached: Option<Box<Attach>>,
     pub(crate) closed: Option<Error>,
     pub(crate) wakers: Wakers,
-    /// Sending: outcomes.
+    /// Sending: the outcomes of messages.
     pub(crate) outcomes: Outcomes,
-    /// Sending: the peer wants its credit used up.
+    /// Sending: the peer requested a drain.
     drain: bool,
-    /// Receiving: deliveries that wait for the reader, at most as many as credit was granted.
+    /// Receiving: deliveries that wait for the reader. At most as many as credit was granted.
     pub(crate) inbox: VecDeque<Received>,
-    /// Receiving: deliveries that have come, ever.
+    /// Receiving: the number of deliveries received since the link was attached.
     pub(crate) received: u64,
     pub(crate) draining: bool,
     /// The peer's last FLOW on this link.
     pub(crate) flow: Option<Flow>,
 }
 
-/// A delivery as it waits in the inbox.
+/// A delivery in the inbox.
 pub(crate) struct Received {
     pub(crate) id: u32,
     pub(crate) tag: Tag,
@@ -91,7 +91,7 @@ pub(crate) struct Received {
     pub(crate) message: Bytes,
 }
 
-/// Tasks that wait for something.
+/// Tasks that wait for an event.
 #[derive(Default)]
 pub(crate) struct Wakers(Vec<Waker>);
 
@@ -128,12 +128,12 @@ impl Shared {
         Self { state: Mutex::new(state) }
     }
 
-    /// A panic elsewhere leaves the state whole: nothing in here panics half-way.
+    /// A poisoned lock is ignored: the code under the lock does not panic half-way.
     pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits until `ask` has an answer; it registers whoever is to be woken.
+    /// Waits until `ask` returns a result. `ask` must register the task with the right wakers.
     pub(crate) async fn wait<T>(&self, mut ask: impl FnMut(&mut State, &Context<'_>) -> Poll<T>) -> T {
         std::future::poll_fn(|cx| ask(&mut self.lock(), cx)).await
     }
@@ -147,8 +147,8 @@ impl State {
         }
     }
 
-    /// There is something to write.
-    pub(crate) fn kick(&mut self) {
+    /// Wakes the driver, because there is something to write.
+    pub(crate) fn wake_driver(&mut self) {
         if let Some(waker) = self.driver.take() {
             waker.wake();
         }
@@ -165,7 +165,7 @@ impl State {
 
     // ---- sessions -----------------------------------------------------------------------------------------
 
-    /// Begins a session; the key of its state.
+    /// Begins a session. Returns the key of its state.
     pub(crate) fn begin(&mut self) -> Result<usize, Error> {
         if let Some(error) = &self.closed {
             return Err(error.clone());
@@ -186,11 +186,11 @@ impl State {
             self.by_channel.resize(at + 1, None);
         }
         self.by_channel[at] = Some(key);
-        self.kick();
+        self.wake_driver();
         Ok(key)
     }
 
-    /// The session is over, for this reason; so are its links.
+    /// Marks the session and its links as closed for this reason.
     pub(crate) fn close_session(&mut self, key: usize, error: &Error) {
         let Some(session) = self.sessions.get_mut(key) else { return };
         session.closed.get_or_insert_with(|| error.clone());
@@ -209,7 +209,7 @@ impl State {
 
     // ---- links --------------------------------------------------------------------------------------------
 
-    /// Proposes a link; the key of its state.
+    /// Proposes a link. Returns the key of its state.
     pub(crate) fn attach(&mut self, session: usize, attach: Attach) -> Result<usize, Error> {
         let Some(s) = self.sessions.get(session) else { return Err(Error::Closed) };
         if let Some(error) = &s.closed {
@@ -235,11 +235,11 @@ impl State {
             by_number.resize(number as usize + 1, None);
         }
         by_number[number as usize] = Some(key);
-        self.kick();
+        self.wake_driver();
         Ok(key)
     }
 
-    /// The link is over, for this reason. What has arrived can still be read.
+    /// Marks the link as closed for this reason. Deliveries that have arrived can still be read.
     pub(crate) fn close_link(&mut self, key: usize, error: &Error) {
         let Some(link) = self.links.get_mut(key) else { return };
         link.closed.get_or_insert_with(|| error.clone());
@@ -253,18 +253,18 @@ impl State {
         link.wakers.wake();
     }
 
-    /// Sends DETACH, once, behind the dispositions.
+    /// Sends DETACH after the dispositions, if that was not done before.
     pub(crate) fn detach(&mut self, key: usize, error: Option<AmqpError>) {
         if let Some((channel, number)) = self.links.get(key).and_then(|l| l.number) {
             self.flush_dispositions();
             self.endpoint.detach(channel, number, error);
-            self.kick();
+            self.wake_driver();
         }
     }
 
     // ---- dispositions --------------------------------------------------------------------------------------
 
-    /// Settles a delivery; neighbours with the same outcome become one frame.
+    /// Settles a delivery. Consecutive deliveries with the same outcome share one frame.
     pub(crate) fn settle(&mut self, session: usize, id: u32, state: DeliveryState) {
         let Some(s) = self.sessions.get_mut(session) else { return };
         if s.settling.is_none() {
@@ -272,21 +272,21 @@ impl State {
         }
         let next = DispositionRange { first: id, last: id, settled: true, state };
         if let Some(ended) = replace_joined(&mut s.settling, next) {
-            tell(&mut self.endpoint, s.channel, &ended);
+            put_disposition(&mut self.endpoint, s.channel, &ended);
         }
-        self.kick();
+        self.wake_driver();
     }
 
     pub(crate) fn flush_dispositions(&mut self) {
         for key in self.settling.drain(..) {
             let Some(s) = self.sessions.get_mut(key) else { continue };
             if let Some(ended) = s.settling.take() {
-                tell(&mut self.endpoint, s.channel, &ended);
+                put_disposition(&mut self.endpoint, s.channel, &ended);
             }
         }
     }
 
-    /// Answers those who asked for a credit report.
+    /// Answers the requests for a credit report.
     pub(crate) fn flush_reports(&mut self) {
         for key in std::mem::take(&mut self.reports) {
             let Some(link) = self.links.get_mut(key) else { continue };
@@ -301,11 +301,11 @@ impl State {
         if let Some(link) = self.links.get_mut(key) {
             link.drain |= drain;
             self.reports.push(key);
-            self.kick();
+            self.wake_driver();
         }
     }
 
-    /// The peer has spoken of our deliveries `first..=last`.
+    /// Handles the peer's disposition of our deliveries `first..=last`.
     pub(crate) fn resolve(
         &mut self,
         channel: u16,
@@ -315,7 +315,7 @@ impl State {
     ) {
         let state = match state {
             Some(state) if settled || state.is_outcome() => state,
-            // Settled without an outcome: not known to have been taken.
+            // Settled without an outcome. Whether it was received is unknown.
             None if settled => DeliveryState::Released,
             _ => return,
         };
@@ -339,9 +339,9 @@ impl State {
         self.runs = runs;
     }
 
-    // ---- ends ---------------------------------------------------------------------------------------------
+    // ---- closing ------------------------------------------------------------------------------------------
 
-    /// The peer has broken a rule: as much as the rule says is given up.
+    /// Handles a violation by the peer: closes the link, the session or the connection.
     pub(crate) fn fault(&mut self, fault: Fault) {
         let error = Error::Protocol(fault.violation.clone());
         let reason = Some(fault.violation.to_error());
@@ -368,7 +368,7 @@ impl State {
         }
     }
 
-    /// The connection is over, for this reason; so is everything on it.
+    /// Marks the connection and everything on it as closed for this reason.
     pub(crate) fn close_all(&mut self, error: &Error) {
         self.closed.get_or_insert_with(|| error.clone());
         let keys: Vec<usize> = self.sessions.iter().map(|(key, _)| key).collect();
@@ -387,8 +387,8 @@ impl State {
     }
 }
 
-/// Tells the peer of settled deliveries, unless the session is over.
-fn tell(endpoint: &mut Endpoint, channel: Option<u16>, settled: &DispositionRange) {
+/// Sends a disposition to the peer, unless the session is closed.
+fn put_disposition(endpoint: &mut Endpoint, channel: Option<u16>, settled: &DispositionRange) {
     if let Some(channel) = channel {
         let DispositionRange { first, last, settled, state } = settled;
         endpoint.disposition(channel, Role::Receiver, (*first, *last), *settled, state);

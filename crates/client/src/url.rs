@@ -1,4 +1,4 @@
-//! Where to connect to and as whom: `amqp://user:password@host:port/vhost`.
+//! The address of a peer and the login: `amqp://user:password@host:port/vhost`.
 
 use std::fmt;
 use std::str::FromStr;
@@ -6,37 +6,37 @@ use std::str::FromStr;
 use amqp10::sasl::Secret;
 use percent_encoding::percent_decode_str;
 
-/// The port when the URL names none.
+/// The port if the URL has none.
 pub const DEFAULT_PORT: u16 = 5672;
 
 /// A parsed URL. Without a user the login is ANONYMOUS. User, password and virtual host are percent-decoded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Url {
-    /// Name or address; an IPv6 address without its brackets.
+    /// A name or an address. An IPv6 address has no brackets here.
     pub host: String,
     pub port: u16,
     pub credentials: Option<Credentials>,
-    /// `None` is the peer's default.
+    /// `None` means the default of the peer.
     pub virtual_host: Option<String>,
 }
 
-/// User name and password for PLAIN.
+/// The user name and password for PLAIN.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Credentials {
     pub user: String,
     pub password: Secret,
 }
 
-/// Why a text is no URL.
+/// Why a text is not a valid URL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UrlError {
     /// It does not start with `amqp://`.
     Scheme,
-    /// No host, or a bracket without its other half.
+    /// The host is missing, or a bracket is not closed.
     Host,
-    /// The port is no number from 1 to 65535.
+    /// The port is not a number from 1 to 65535.
     Port,
-    /// A percent escape that is not UTF-8, or a NUL in user or password.
+    /// A percent escape that is not UTF-8, or a NUL in the user or password.
     Encoding,
     /// A query or fragment, or more than one path segment.
     Path,

@@ -1,4 +1,4 @@
-//! The client against a peer made of the same endpoints, over a pipe.
+//! Tests the client against a server that is built from the same endpoints, over a pipe.
 
 mod server;
 
@@ -40,7 +40,7 @@ fn number(message: &[u8]) -> u32 {
 }
 
 #[tokio::test]
-async fn messages_of_all_sizes_come_back() {
+async fn messages_of_all_sizes_round_trip() {
     let script = Script::default();
     let (connection, session) = session(&script).await;
     let sender = session.sender(Some("/queues/q"), SenderOptions::default()).await.unwrap();
@@ -106,9 +106,9 @@ async fn many_messages_keep_their_order_and_credit_follows_the_reader() {
         for n in 0..count {
             let delivery = receiver.recv().await.unwrap();
             assert_eq!(number(&delivery.message), n);
-            // Below half there is no moment without a FLOW on its way.
-            let may_come = receiver.credit() + receiver.waiting() as u32;
-            assert!(may_come > target / 2 && may_come <= target, "{may_come} of {target}");
+            // Below half, a FLOW is always in flight.
+            let may_arrive = receiver.credit() + receiver.waiting() as u32;
+            assert!(may_arrive > target / 2 && may_arrive <= target, "{may_arrive} of {target}");
             assert!(receiver.waiting() < target as usize);
             delivery.accept().unwrap();
         }
@@ -117,7 +117,7 @@ async fn many_messages_keep_their_order_and_credit_follows_the_reader() {
         let seen = script.seen.lock().unwrap();
         assert_eq!((seen.settled, seen.credit_max), (count, target));
         assert!(seen.dispositions <= count);
-        // One to begin with, and one for each half.
+        // One at the start, and one for each half.
         let halves = count / (target / 2);
         assert_eq!(seen.flows, 1 + halves, "it is topped up at half, and only then");
     }
@@ -138,7 +138,7 @@ async fn an_idle_reader_gets_its_credit_and_no_more() {
 }
 
 #[tokio::test]
-async fn neighbours_are_settled_in_one_frame() {
+async fn consecutive_deliveries_are_settled_in_one_frame() {
     let script = Script::default();
     let (_connection, session) = session(&script).await;
     let sender = session.sender(Some("/queues/q"), SenderOptions::default()).await.unwrap();
@@ -178,7 +178,7 @@ async fn sending_waits_for_credit() {
     assert_eq!(sender.credit(), 0);
     let fourth = sender.send_pipelined(numbered(3));
     assert!(tokio::time::timeout(Duration::from_millis(50), fourth).await.is_err());
-    // The peer never says what became of them; when the link goes, everyone who waits learns it.
+    // The peer never sends their outcomes. When the link is detached, every waiter is notified.
     let waiting = tokio::spawn(outcomes.remove(0));
     tokio::task::yield_now().await;
     sender.clone().detach().await.unwrap();
@@ -187,7 +187,7 @@ async fn sending_waits_for_credit() {
 }
 
 #[tokio::test]
-async fn outcomes_are_told_apart() {
+async fn each_outcome_is_reported() {
     let (_connection, session) = session(&Script::default()).await;
     let sender = session.sender(None, SenderOptions::default()).await.unwrap();
     let send = |message: Message| sender.send(message.encode());
@@ -225,7 +225,7 @@ async fn settled_links_have_no_outcomes() {
 }
 
 #[tokio::test]
-async fn drain_hands_back_what_is_not_used() {
+async fn drain_returns_unused_credit() {
     let (_connection, session) = session(&Script::default()).await;
     let sender = session.sender(Some("/queues/q"), SenderOptions::default()).await.unwrap();
     let options = ReceiverOptions { credit: Credit::Manual, ..ReceiverOptions::default() };
@@ -296,7 +296,7 @@ async fn refusals_are_typed() {
     assert_eq!(refused.condition(), Some("amqp:not-found"));
     let refused = session.receiver(Some("/queues/refused"), ReceiverOptions::default()).await.err().unwrap();
     assert!(matches!(&refused, Error::Remote { scope: Scope::Link, error } if error.description.is_some()));
-    // The session goes on, until the peer ends it.
+    // The session stays open until the peer ends it.
     let other = session.sender(Some("/queues/q"), SenderOptions::default()).await.unwrap();
     let ended = session.sender(Some("/queues/forbidden"), SenderOptions::default()).await.err().unwrap();
     assert!(matches!(ended, Error::Remote { scope: Scope::Session, .. }));
@@ -309,7 +309,7 @@ async fn refusals_are_typed() {
 }
 
 #[tokio::test]
-async fn a_deleted_queue_fails_what_is_under_way() {
+async fn a_deleted_queue_fails_pending_outcomes() {
     let (_connection, session) = session(&Script::default()).await;
     let sender = session.sender(Some("/queues/deleted"), SenderOptions::default()).await.unwrap();
     let mut outcomes = Vec::new();
@@ -346,7 +346,7 @@ async fn logins_fail_with_their_code() {
 }
 
 #[tokio::test]
-async fn strangers_are_recognised() {
+async fn invalid_silent_and_closing_peers_are_errors() {
     use tokio::io::AsyncWriteExt;
     let (client, mut server) = tokio::io::duplex(1000);
     server.write_all(b"HTTP/1.1 400 Bad Request\r\n").await.unwrap();
@@ -355,20 +355,20 @@ async fn strangers_are_recognised() {
     let (client, _silent) = tokio::io::duplex(1000);
     let options = Options { handshake_timeout: Duration::from_millis(20), ..Options::default() };
     assert!(matches!(Connection::over(client, None, options).await, Err(Error::Timeout)));
-    let (client, gone) = tokio::io::duplex(1000);
-    drop(gone);
+    let (client, closed) = tokio::io::duplex(1000);
+    drop(closed);
     assert!(matches!(Connection::over(client, None, Options::default()).await, Err(Error::Io(_))));
 }
 
 #[tokio::test]
-async fn dropping_handles_cleans_up_and_numbers_are_used_again() {
+async fn dropping_handles_frees_their_numbers() {
     let script = Script::default();
     let connection = open(&script).await;
     for round in 0..20 {
         let session = connection.session().await.unwrap();
         let sender = session.sender(Some("/queues/q"), SenderOptions::default()).await.unwrap();
         assert_eq!(sender.send(numbered(round)).await.unwrap(), DeliveryState::Accepted);
-        // A link that is given up before the peer has answered.
+        // A link that is dropped before the peer has answered.
         let mut early = Box::pin(session.receiver(Some("/queues/q"), ReceiverOptions::default()));
         let pending = poll_fn(|cx| Poll::Ready(early.as_mut().poll(cx).is_pending())).await;
         assert!(pending);
@@ -384,7 +384,7 @@ async fn dropping_handles_cleans_up_and_numbers_are_used_again() {
 }
 
 #[tokio::test]
-async fn channels_and_handles_run_out() {
+async fn exhausted_channels_and_handles_are_errors() {
     let (connection, session) = session(&Script::default()).await;
     let mut links = Vec::new();
     for _ in 0..8 {
@@ -411,7 +411,7 @@ async fn dynamic_nodes_have_addresses() {
 }
 
 #[tokio::test]
-async fn management_speaks_in_paths() {
+async fn management_requests_use_paths() {
     let (_connection, session) = session(&Script::default()).await;
     let management = Management::open(&session).await.unwrap();
     let declared = management.declare_queue("a/b", &QueueSpec::of_type("quorum")).await.unwrap();

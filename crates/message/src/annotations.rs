@@ -1,4 +1,4 @@
-//! Message annotations that are set after a message was published: consumers set them with their outcome [3.4.5].
+//! Message annotations that consumers add to a message with their outcome [3.4.5].
 
 use amqp10::encode::{put_symbol, put_value};
 use amqp10::sections::{ANNOTATION_PREFIX, map_pairs};
@@ -12,11 +12,11 @@ use crate::envelope::Message;
 pub struct Annotations(Bytes);
 
 impl Annotations {
-    /// Most bytes of all annotations of a message that consumers have annotated, those of its publisher included:
-    /// annotations are notes on a message, and they stay in memory while it is in its queue.
+    /// The most bytes of all annotations of a message that consumers have annotated, including the
+    /// publisher's. Annotations are short notes, and they stay in memory while the message is in its queue.
     pub const BYTES_MAX: usize = 16 * 1024;
 
-    /// Encodes these pairs. Where several have the same key, which is invalid [1.6.23], the value of the last counts.
+    /// Encodes these pairs. If several have the same key, which is invalid [1.6.23], the last value is used.
     ///
     /// # Errors
     /// See [`AnnotationsError`].
@@ -38,52 +38,52 @@ impl Annotations {
         if section.0.len() > Self::BYTES_MAX { Err(AnnotationsError::TooLarge) } else { Ok(section) }
     }
 
-    /// Reads back what [`Annotations::as_section`] gave. `None` if it is anything else.
+    /// Reads bytes that [`Annotations::as_section`] returned. Returns `None` for anything else.
     pub fn from_section(section: Bytes) -> Option<Self> {
         let has_pairs = pairs_of(&section).next().is_some();
         (has_pairs && encoded(pairs_of(&section)) == section).then_some(Self(section))
     }
 
-    /// The encoded section, descriptor included.
+    /// Returns the encoded section with its descriptor.
     pub fn as_section(&self) -> &[u8] {
         &self.0
     }
 
-    /// Bytes of the encoded section.
+    /// The size of the encoded section in bytes.
     #[expect(clippy::len_without_is_empty, reason = "there is at least one pair")]
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Both sets; where both have a key, the value of `newer` counts.
+    /// Merges both sets. If both have a key, the value of `newer` is used.
     pub fn merged(&self, newer: &Self) -> Self {
         Self(merged(&[&self.0, &newer.0]))
     }
 }
 
-/// Why a map is no set of annotations that a consumer can give a message.
+/// Why a map is not a valid set of annotations for a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AnnotationsError {
     /// There are no pairs.
     Empty,
-    /// A key is not a symbol that starts with `x-`: all others are reserved [3.2.10].
+    /// A key is not a symbol that starts with `x-`. All other keys are reserved [3.2.10].
     ReservedKey,
     /// Longer than [`Annotations::BYTES_MAX`].
     TooLarge,
 }
 
 impl Message {
-    /// Whether all its annotations take [`Annotations::BYTES_MAX`] at most once these are merged into its own. A
-    /// message with more of its own than that has no room for any. The answer is the same whether earlier ones are
-    /// part of its own by now or of these.
+    /// Returns true if the message's annotations take at most [`Annotations::BYTES_MAX`] after these are
+    /// merged into them. A message whose own annotations are larger has no room for any. The result does not
+    /// depend on whether earlier annotations are already merged into the message or into `annotations`.
     pub fn has_room_for(&self, annotations: &Annotations) -> bool {
         let own = self.annotations();
         let fits = |len: usize| len <= Annotations::BYTES_MAX;
         fits(own.len()) && (fits(own.len() + annotations.len()) || fits(merged(&[own, &annotations.0]).len()))
     }
 
-    /// The same message with these annotations merged into its own; theirs count where both have a key. Copies the
-    /// message's bytes.
+    /// Merges these annotations into those of the message. If both have a key, the value from `annotations`
+    /// is used. Copies the message's bytes.
     pub fn annotated(&self, annotations: &Annotations) -> Self {
         let section = merged(&[self.annotations(), &annotations.0]);
         let (bare_at, application_properties_at, body_at) = self.offsets();
@@ -98,31 +98,32 @@ impl Message {
     }
 }
 
-/// Descriptor of the section, and a long map.
+/// The descriptor of the section, and the code of a `map32`.
 const HEAD: [u8; 4] = [0x00, 0x53, descriptor::MESSAGE_ANNOTATIONS as u8, 0xd1];
 
-/// In place of a value that does not count; no encoded value is empty.
-const GONE: &[u8] = &[];
+/// Replaces a value that is overridden. No encoded value is empty.
+const OVERRIDDEN: &[u8] = &[];
 
-/// All pairs of these encoded sections, which may be empty, as one section. Where several pairs have the same key, the
-/// value of the last counts, in the place of the first.
+/// Merges all pairs of these encoded sections into one section. A section may be empty. If several pairs have
+/// the same key, the last value is used, at the position of the first.
 fn merged(sections: &[&[u8]]) -> Bytes {
     let (keys, mut values): (Vec<&str>, Vec<&[u8]>) = sections.iter().copied().flat_map(pairs_of).unzip();
-    // Sorted, because peers choose the keys: looking for each among all others would take time squared.
+    // The keys are sorted because peers choose them. Searching all others for each key would take quadratic
+    // time.
     let mut by_key: Vec<usize> = (0..keys.len()).collect();
-    by_key.sort_by(|a, b| step(keys[*a].cmp(keys[*b])));
+    by_key.sort_by(|a, b| count_step(keys[*a].cmp(keys[*b])));
     for equal in by_key.chunk_by(|a, b| keys[*a] == keys[*b]) {
         if let [first, others @ .., last] = equal {
             values[*first] = values[*last];
-            others.iter().chain([last]).for_each(|at| values[*at] = GONE);
+            others.iter().chain([last]).for_each(|at| values[*at] = OVERRIDDEN);
         }
     }
-    encoded(keys.into_iter().zip(values).filter(|(_, value)| *value != GONE))
+    encoded(keys.into_iter().zip(values).filter(|(_, value)| *value != OVERRIDDEN))
 }
 
-/// The pairs of a section that is kept: it has been found to be well-formed.
+/// Returns the pairs of a stored section, which is known to be well-formed.
 fn pairs_of(section: &[u8]) -> impl Iterator<Item = (&str, &[u8])> {
-    map_pairs(section).into_iter().flatten().flatten().map(step)
+    map_pairs(section).into_iter().flatten().flatten().map(count_step)
 }
 
 fn encoded<'a>(pairs: impl IntoIterator<Item = (&'a str, &'a [u8])>) -> Bytes {
@@ -135,7 +136,7 @@ fn encoded<'a>(pairs: impl IntoIterator<Item = (&'a str, &'a [u8])>) -> Bytes {
     with_head(&out, count)
 }
 
-/// The section with these encoded pairs.
+/// Returns the section with these encoded pairs.
 fn with_head(pairs: &[u8], count: usize) -> Bytes {
     let mut out = BytesMut::with_capacity(HEAD.len() + 8 + pairs.len());
     out.put_slice(&HEAD);
@@ -145,9 +146,9 @@ fn with_head(pairs: &[u8], count: usize) -> Bytes {
     out.freeze()
 }
 
-/// Passes on what a pair that was read, or two keys that were compared, came to. Tests count it.
+/// Returns its argument. Tests count the calls: one for each pair read and each comparison of two keys.
 #[inline(always)]
-fn step<T>(passed: T) -> T {
+fn count_step<T>(passed: T) -> T {
     #[cfg(test)]
     tests::STEPS.with(|steps| steps.set(steps.get() + 1));
     passed
@@ -186,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn newer_values_count_and_other_keys_stay() {
+    fn newer_values_override_and_other_keys_stay() {
         let older = set(&[("x-a", Value::Uint(1)), ("x-b", text("old"))]);
         let newer = set(&[("x-b", text("new")), ("x-c", Value::List(vec![Value::Null]))]);
         let merged = older.merged(&newer);
@@ -201,11 +202,11 @@ mod tests {
     }
 
     thread_local! {
-        /// Pairs that have been read and keys that have been compared.
+        /// The number of pairs read plus the number of comparisons of keys.
         pub static STEPS: Cell<usize> = const { Cell::new(0) };
     }
 
-    /// Different keys that take nearly half of what a set may take.
+    /// Returns different keys that take almost half of the bytes that a set may take.
     fn many(letter: char) -> Annotations {
         let mut map = Map::new();
         (0..800).for_each(|n| map.insert(Symbol::from(format!("x-{letter}{n}")), Value::Null));
@@ -225,13 +226,13 @@ mod tests {
     }
 
     #[test]
-    fn the_last_of_equal_keys_counts() {
+    fn the_last_of_equal_keys_is_used() {
         let mut map = map(&[("x-a", Value::Uint(1)), ("x-b", Value::Uint(2))]);
         map.0.push((Symbol::from_static("x-a").into(), Value::Uint(3)));
         let expected = [("x-a".to_owned(), Value::Uint(3)), ("x-b".to_owned(), Value::Uint(2))];
         let set = Annotations::from_map(&map).expect("sound annotations");
         assert_eq!(pairs(set.as_section()), expected);
-        // A publisher's own may have them, too.
+        // The annotations of a publisher may have equal keys, too.
         let own = Bytes::from_static(b"\x00\x53\x72\xc1\x0f\x04\xa3\x03x-c\x54\x01\xa3\x03x-c\x54\x02");
         let parts =
             Parts { bare_at: 20, application_properties_at: 20, body_at: 20, wire: own, ..Parts::default() };
@@ -241,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn a_map_that_is_no_set_of_annotations_is_refused() {
+    fn invalid_annotations_are_refused() {
         let refused = |map: &Map| Annotations::from_map(map).expect_err("refused");
         assert_eq!(refused(&Map::new()), AnnotationsError::Empty);
         assert_eq!(refused(&map(&[("note", Value::Null)])), AnnotationsError::ReservedKey);
@@ -253,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_has_room_for_so_many_bytes_in_all() {
+    fn all_annotations_of_a_message_are_bounded_together() {
         let plain = Message::new(Parts::default(), Arc::new(Route::simple("x", "k")));
         let half = |key| set(&[(key, text(&"x".repeat(Annotations::BYTES_MAX / 2)))]);
         let (first, second) = (half("x-a"), half("x-b"));
@@ -266,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_that_are_no_section_are_refused() {
+    fn bytes_that_are_not_a_section_are_refused() {
         let whole = Bytes::copy_from_slice(set(&[("x-a", Value::Uint(1))]).as_section());
         for len in 0..whole.len() {
             assert_eq!(Annotations::from_section(whole.slice(..len)), None, "{len} bytes");

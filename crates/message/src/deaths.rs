@@ -1,8 +1,8 @@
-//! Why a message was dead-lettered, how often and from where (behaviour B.8, `x-opt-deaths`).
+//! Why a message was dead-lettered, how often and from which queue. Receivers see it as `x-opt-deaths`.
 
 use std::sync::Arc;
 
-/// Why a queue gave a message up.
+/// Why a queue dead-lettered a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum DeathReason {
     Expired,
@@ -12,7 +12,7 @@ pub enum DeathReason {
 }
 
 impl DeathReason {
-    /// The word on the wire.
+    /// Returns the reason as it is encoded in annotations.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Expired => "expired",
@@ -28,15 +28,15 @@ impl DeathReason {
 pub struct Death {
     pub queue: Arc<str>,
     pub reason: DeathReason,
-    /// How often.
+    /// The number of deaths.
     pub count: u64,
-    /// Milliseconds since the epoch.
+    /// Milliseconds since the Unix epoch.
     pub first_ms: u64,
     pub last_ms: u64,
-    /// Where it had been published to before this death.
+    /// The exchange to which the message was published before this death. `keys` are its routing keys then.
     pub exchange: Arc<str>,
     pub keys: Vec<Arc<str>>,
-    /// The time to live it had then.
+    /// The time to live that the message had before this death, in milliseconds.
     pub ttl_ms: Option<u32>,
 }
 
@@ -44,14 +44,15 @@ pub struct Death {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Deaths {
     deaths: Vec<Death>,
-    /// Place in `deaths` of the first death of all (`x-first-death-*`), counted from the end.
+    /// The position in `deaths` of the very first death (`x-first-death-*`), counted from the end.
     first_from_end: usize,
-    /// Failed deliveries before the last death: the count goes on where the message arrives (behaviour B.8).
+    /// The number of failed deliveries before the last death. The next queue continues this count, as in
+    /// RabbitMQ (docs/compatibility.md, Dead lettering).
     delivery_count: u32,
 }
 
 impl Deaths {
-    /// As read back from storage: `deaths` most recent first.
+    /// Creates the deaths that were read from storage. `deaths` has the most recent one first.
     pub fn restore(deaths: Vec<Death>, first_from_end: usize, delivery_count: u32) -> Self {
         Self { first_from_end: first_from_end.min(deaths.len().saturating_sub(1)), deaths, delivery_count }
     }
@@ -60,7 +61,7 @@ impl Deaths {
         self.delivery_count
     }
 
-    /// Most recent first.
+    /// Returns the deaths, most recent first.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = &Death> {
         self.deaths.iter()
     }
@@ -77,8 +78,8 @@ impl Deaths {
         self.first_from_end
     }
 
-    /// Whether sending this message to `queue` would be a cycle: it died there before, and nobody has
-    /// rejected it since (behaviour B.8).
+    /// Returns true if sending this message to `queue` would be a cycle: it died there before, and no
+    /// consumer has rejected it since (docs/compatibility.md, Dead lettering).
     pub fn is_cycle(&self, queue: &str) -> bool {
         match self.deaths.iter().position(|d| &*d.queue == queue) {
             Some(i) => self.deaths[..=i].iter().all(|d| d.reason != DeathReason::Rejected),
@@ -86,7 +87,8 @@ impl Deaths {
         }
     }
 
-    /// Adds a death: raises the count of the same queue and reason and moves it to the front.
+    /// Adds a death. If there is a death in the same queue for the same reason, its count grows and it moves
+    /// to the front.
     pub(crate) fn record(&mut self, death: Death, delivery_count: u32) {
         self.delivery_count = delivery_count;
         let first = self.first().map(|d| (d.queue.clone(), d.reason));
@@ -138,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cycle_needs_that_nobody_rejected() {
+    fn a_rejection_breaks_a_cycle() {
         let mut deaths = Deaths::default();
         assert!(!deaths.is_cycle("a"));
         deaths.record(death("a", DeathReason::Expired, 1), 0);

@@ -1,4 +1,4 @@
-//! What stands before the bare message when it is delivered: a header and the annotations (behaviour B.8).
+//! The sections before the bare message in a delivery: the header and the annotations.
 
 use amqp10::encode::{Gathered, put_str, put_symbol, put_value};
 use amqp10::sections::map_pairs;
@@ -6,13 +6,13 @@ use amqp10::{Array, Map, Symbol, Value, descriptor};
 use bytes::{BufMut, BytesMut};
 
 use crate::deaths::{Death, Deaths};
-use crate::envelope::{Alike, Message};
+use crate::envelope::{Message, SharedHead};
 
-/// Annotations that only the broker sets; the publisher's are not passed on.
-const OURS: &[&str] = &["x-exchange", "x-routing-key"];
+/// Annotations that only the broker sets. If the publisher set them, they are dropped.
+const BROKER_ANNOTATIONS: &[&str] = &["x-exchange", "x-routing-key"];
 
-/// Those it sets when a message has died.
-const OURS_OF_THE_DEAD: &[&str] = &[
+/// Annotations that the broker sets on a dead-lettered message.
+const DEATH_ANNOTATIONS: &[&str] = &[
     "x-opt-deaths",
     "x-first-death-queue",
     "x-first-death-reason",
@@ -22,7 +22,7 @@ const OURS_OF_THE_DEAD: &[&str] = &[
     "x-last-death-exchange",
 ];
 
-/// Where a message stands in its stream (behaviour B.8).
+/// The annotation with the offset of a message in its stream.
 pub(crate) const STREAM_OFFSET: &str = "x-stream-offset";
 
 /// Descriptors in their short form.
@@ -31,39 +31,41 @@ const ANNOTATIONS: u8 = descriptor::MESSAGE_ANNOTATIONS as u8;
 
 const NULL: u8 = 0x40;
 
-/// Bytes of a header section of two booleans, a ubyte and two uints, at most.
+/// The most bytes of a header section with two booleans, a ubyte and two uints.
 pub(crate) const HEADER_MAX: usize = 6 + 2 + 2 + 2 * 5;
 
-/// Largest content of a `map8`, its count included.
+/// The largest content of a `map8`, including its count.
 const MAP8_MAX: usize = 255;
 
-/// Bytes in front of the pairs of an annotations section, at most: descriptor, and size and count of a `map32`.
+/// The most bytes before the pairs of an annotations section: the descriptor, and the code, size and count of
+/// a `map32`.
 const ANNOTATIONS_START: usize = 3 + 9;
 
-/// Most that the pair of [`STREAM_OFFSET`] takes.
+/// The most bytes of the pair of [`STREAM_OFFSET`].
 const STREAM_OFFSET_PAIR_MAX: usize = 2 + STREAM_OFFSET.len() + 9;
 
 /// Appends the pairs for exchange and routing key.
 pub(crate) fn put_route_annotations(exchange: &str, key: &str, out: &mut BytesMut) {
-    put_symbol(out, OURS[0]);
+    put_symbol(out, BROKER_ANNOTATIONS[0]);
     put_str(out, exchange);
-    put_symbol(out, OURS[1]);
+    put_symbol(out, BROKER_ANNOTATIONS[1]);
     put_str(out, key);
 }
 
-/// What stands before the bare messages of deliveries, one after the other: most have the same, but for the offset in a
-/// stream.
+/// Encodes the delivery heads (header and annotations) of consecutive deliveries. Most messages have the same
+/// head except for the stream offset, so the last head is reused.
 #[derive(Debug, Default)]
 pub struct DeliveryHeads {
-    /// The last one.
+    /// The last head.
     bytes: BytesMut,
-    /// Whose first delivery has the same, apart from the offset; `None` if it is no such.
-    alike: Option<Alike>,
-    /// How it ends.
+    /// Identifies the messages whose first delivery has this head, apart from the offset. `None` if the head
+    /// cannot be reused.
+    shared: Option<SharedHead>,
+    /// The form of the offset at its end.
     offset: OffsetForm,
 }
 
-/// How an offset is written, if there is one.
+/// How the offset is encoded, if there is one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum OffsetForm {
     #[default]
@@ -83,9 +85,9 @@ impl OffsetForm {
 }
 
 impl DeliveryHeads {
-    /// Header and annotations for one delivery. The bare message follows as it is.
-    /// `delivery_count`: failed deliveries before; `redelivered`: somebody has had it before; `stream_offset`: where it
-    /// stands, if it comes from a stream.
+    /// Returns header and annotations for one delivery. The caller sends the bare message after it.
+    /// `delivery_count` is the number of failed deliveries so far. `redelivered` is true if a consumer has
+    /// received the message before. `stream_offset` is its offset if it is from a stream.
     pub fn head(
         &mut self,
         message: &Message,
@@ -94,16 +96,16 @@ impl DeliveryHeads {
         stream_offset: Option<u64>,
     ) -> &[u8] {
         let (first, form) = (delivery_count == 0 && !redelivered, OffsetForm::of(stream_offset));
-        let same = first && self.alike.as_ref().is_some_and(|alike| alike.covers(message));
+        let same = first && self.shared.as_ref().is_some_and(|shared| shared.covers(message));
         match (same && self.offset == form, stream_offset) {
             (false, _) => {
                 self.bytes.clear();
                 message.put_delivery_head(delivery_count, redelivered, stream_offset, &mut self.bytes);
-                self.alike = Alike::of(message).filter(|_| first);
+                self.shared = SharedHead::of(message).filter(|_| first);
                 self.offset = form;
             }
             (true, None) => {}
-            // The last pair ends with it.
+            // The offset is at the end of the last pair.
             (true, Some(offset)) if form == OffsetForm::Whole => {
                 if let Some(last) = self.bytes.last_chunk_mut() {
                     *last = offset.to_be_bytes();
@@ -120,15 +122,16 @@ impl DeliveryHeads {
 }
 
 impl Message {
-    /// Bytes of one delivery: header, annotations, bare message and footer.
-    /// `delivery_count` and `redelivered` as in [`DeliveryHeads::head`].
+    /// Returns the size of a delivery in bytes: header, annotations, bare message and footer. The arguments
+    /// are those of [`DeliveryHeads::head`].
     pub fn delivery_bytes(&self, delivery_count: u32, redelivered: bool) -> u64 {
         let mut head = BytesMut::new();
         self.put_delivery_head(delivery_count, redelivered, None, &mut head);
         self.len() + head.len() as u64
     }
 
-    /// Whether [`Message::delivery_bytes`] is at most `max_bytes`. Nothing is encoded unless it is close.
+    /// Returns true if [`Message::delivery_bytes`] is at most `max_bytes`. Encodes the head only if an
+    /// estimate does not decide.
     pub fn fits(&self, max_bytes: u64, delivery_count: u32, redelivered: bool) -> bool {
         let annotations = self.route().annotations().len() + self.annotations().len();
         let most = self.len() + (HEADER_MAX + ANNOTATIONS_START + annotations) as u64;
@@ -139,9 +142,7 @@ impl Message {
         }
     }
 
-    /// Appends header and annotations for one delivery. The bare message follows as it is.
-    /// `delivery_count`: failed deliveries before; `redelivered`: somebody has had it before; `stream_offset`: where it
-    /// stands, if it comes from a stream.
+    /// Appends header and annotations for one delivery. The arguments are those of [`DeliveryHeads::head`].
     pub(crate) fn put_delivery_head(
         &self,
         delivery_count: u32,
@@ -158,7 +159,8 @@ impl Message {
         self.put_annotations(stream_offset, out);
     }
 
-    /// A header section of so many fields: of the three that the sender sets and that last, and then those that `more` adds.
+    /// Adds a header section with `fields` fields: first the lasting fields that the sender set (at most
+    /// three), then those that `more` adds.
     #[inline]
     pub(crate) fn put_header(
         &self,
@@ -181,7 +183,7 @@ impl Message {
             None => {}
         }
         more(head);
-        // The size covers what is behind it.
+        // The size includes everything after it.
         head.overwrite(size_at, &[(head.len() - size_at - 1) as u8]);
     }
 
@@ -197,7 +199,7 @@ impl Message {
         out.put_slice(&[0x00, 0x53, ANNOTATIONS, 0xc1, 0, items]);
         out.put_slice(route);
         stream_offset.into_iter().for_each(|offset| put_stream_offset(offset, out));
-        // The size covers what is behind it.
+        // The size includes everything after it.
         out[start + 4] = (out.len() - start - 5) as u8;
     }
 
@@ -208,12 +210,12 @@ impl Message {
         out.put_slice(self.route().annotations());
         stream_offset.into_iter().for_each(|offset| put_stream_offset(offset, out));
         let mut pairs = 2 + u32::from(stream_offset.is_some());
-        // The scan at intake has shown that the section is well-formed.
+        // The scan at intake has checked that the section is well-formed.
         for (key, value) in map_pairs(self.annotations()).into_iter().flatten().flatten() {
-            let ours = OURS.contains(&key)
+            let reserved = BROKER_ANNOTATIONS.contains(&key)
                 || (stream_offset.is_some() && key == STREAM_OFFSET)
-                || (self.deaths().is_some() && OURS_OF_THE_DEAD.contains(&key));
-            if !ours {
+                || (self.deaths().is_some() && DEATH_ANNOTATIONS.contains(&key));
+            if !reserved {
                 put_symbol(out, key);
                 out.put_slice(value);
                 pairs += 1;
@@ -228,7 +230,7 @@ impl Message {
     }
 }
 
-/// The annotation that tells where in its stream a message stands: a symbol and a long.
+/// Appends the annotation with the stream offset: a symbol and a long.
 fn put_stream_offset(offset: u64, out: &mut BytesMut) {
     put_symbol(out, STREAM_OFFSET);
     match i8::try_from(offset) {
@@ -240,14 +242,14 @@ fn put_stream_offset(offset: u64, out: &mut BytesMut) {
     }
 }
 
-/// Returns the number of pairs.
+/// Appends the annotations about deaths. Returns the number of pairs.
 fn put_deaths(deaths: &Deaths, out: &mut BytesMut) -> u32 {
     let mut pairs = 0;
-    put_symbol(out, OURS_OF_THE_DEAD[0]);
+    put_symbol(out, DEATH_ANNOTATIONS[0]);
     put_value(out, &deaths_value(deaths));
     pairs += 1;
     for (names, death) in
-        [(&OURS_OF_THE_DEAD[1..4], deaths.first()), (&OURS_OF_THE_DEAD[4..7], deaths.last())]
+        [(&DEATH_ANNOTATIONS[1..4], deaths.first()), (&DEATH_ANNOTATIONS[4..7], deaths.last())]
     {
         let Some(death) = death else { continue };
         for (name, text) in names.iter().zip([&*death.queue, death.reason.as_str(), &*death.exchange]) {
@@ -259,7 +261,7 @@ fn put_deaths(deaths: &Deaths, out: &mut BytesMut) -> u32 {
     pairs
 }
 
-/// An array of maps, most recent first.
+/// Returns the deaths as an array of maps, most recent first.
 pub(crate) fn deaths_value(deaths: &Deaths) -> Value {
     let items: Vec<Value> = deaths.iter().map(death_value).collect();
     Array::try_from_items(items).map_or(Value::Null, Value::Array)
@@ -332,9 +334,9 @@ mod tests {
         assert!(out.ends_with(b"\x00\x53\x75\xa0\x02hi"));
     }
 
-    /// Every field of the header in each of its encodings.
+    /// Tests every field of the header in each of its encodings.
     #[test]
-    fn headers_say_what_is_known() {
+    fn headers_contain_every_known_field() {
         for priority in [None, Some(0), Some(9)] {
             for ttl_ms in [None, Some(0), Some(0xff), Some(0x100), Some(u32::MAX)] {
                 for (durable, count) in [(false, 0), (true, 0xff), (true, 0x100), (false, u32::MAX)] {
@@ -360,9 +362,9 @@ mod tests {
         }
     }
 
-    /// Around the largest annotations that a short map holds.
+    /// Tests the lengths around the largest annotations that a `map8` can hold.
     #[test]
-    fn long_routes_are_told_whole() {
+    fn long_routes_are_encoded_completely() {
         for len in 150..250 {
             let key = "k".repeat(len);
             let parts = Parts { wire: Bytes::from_static(b"\x00\x53\x77\x40"), ..Parts::default() };
@@ -376,9 +378,9 @@ mod tests {
                 let pairs: Vec<_> = map_pairs(section).unwrap().map(Result::unwrap).collect();
                 let text = |i: usize| Reader::new(pairs[i].1).read_str_opt().unwrap();
                 assert_eq!((text(0), text(1)), (Some("x"), Some(&*key)));
-                let told = pairs.get(2).map(|(name, value)| (*name, Reader::new(value).read_value()));
+                let found = pairs.get(2).map(|(name, value)| (*name, Reader::new(value).read_value()));
                 let expected = offset.map(|n| (STREAM_OFFSET, Ok(Value::Long(n as i64))));
-                assert_eq!(told, expected, "{len}");
+                assert_eq!(found, expected, "{len}");
             }
         }
     }
@@ -394,7 +396,7 @@ mod tests {
     }
 
     #[test]
-    fn deaths_are_told() {
+    fn deaths_are_in_the_annotations() {
         let death = Death {
             queue: "q".into(),
             reason: DeathReason::Rejected,
@@ -410,10 +412,11 @@ mod tests {
         let range = scan(&out).unwrap().message_annotations.unwrap();
         let section = &out[range.start as usize..range.end as usize];
         let keys: Vec<_> = map_pairs(section).unwrap().map(|p| p.unwrap().0.to_owned()).collect();
-        assert_eq!(keys[3..], OURS_OF_THE_DEAD[..]);
+        assert_eq!(keys[3..], DEATH_ANNOTATIONS[..]);
     }
 
-    /// Around the exact size, for messages with little and with much in front of the bare message.
+    /// Tests the limits around the exact size, for messages with few and with many bytes before the bare
+    /// message.
     #[test]
     fn a_delivery_fits_to_the_byte() {
         let death = Death {
@@ -443,7 +446,7 @@ mod tests {
     }
 
     #[test]
-    fn heads_in_a_row_are_those_of_each() {
+    fn reused_heads_equal_fresh_heads() {
         let wire = |section: &[u8]| [section, b"\x00\x53\x75\xa0\x02hi"].concat();
         let plain = receive(&wire(b""));
         let again = Message::new(plain.parts(), plain.route().clone());
@@ -451,7 +454,7 @@ mod tests {
         let full = receive(FULL);
         let mut heads = DeliveryHeads::default();
         for step in 0..2000u64 {
-            // Every message in front of every other, with every offset in front of every other.
+            // Every message precedes every other one, and every offset precedes every other one.
             let message = [&plain, &again, &plain, &urgent, &full][(step % 5) as usize];
             let offset =
                 [None, Some(1), Some(127), Some(128), Some(u64::MAX), Some(3)][(step / 5 % 6) as usize];

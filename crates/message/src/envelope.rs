@@ -1,4 +1,4 @@
-//! One message inside the broker.
+//! A message inside the broker: its bytes, its route, and what the broker knows about it.
 
 use std::sync::Arc;
 
@@ -8,29 +8,29 @@ use crate::deaths::Deaths;
 use crate::delivery::put_route_annotations;
 use crate::stored::put_stored_route;
 
-/// Where a message was published to: the exchange and the routing keys it was routed by.
+/// How a message was routed: the exchange and the routing keys.
 ///
-/// Shared by every message of a link with a fixed target, so that it costs a message one pointer.
+/// All messages of a link with a fixed target share one route, so each message needs only a pointer.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Route {
     exchange: Arc<str>,
     keys: Vec<Arc<str>>,
-    /// Encoded once: the two annotations that tell receivers of it, and behind them its stored form.
+    /// The encoded route: first the two annotations for receivers, then the stored form.
     encoded: Box<[u8]>,
-    /// Where in `encoded` the stored form begins.
+    /// Where the stored form begins in `encoded`.
     stored_at: usize,
 }
 
 impl Route {
-    /// Keys that a route can hold, that of the address and those of `x-cc` together: what the stored form can count.
-    /// Further ones are left out there.
+    /// The most keys of a route: the key of the address and those of `x-cc` together. The stored form cannot
+    /// count more, and leaves out further keys.
     pub const KEYS_MAX: usize = u16::MAX as usize;
 
-    /// Bytes that each of them can have there. What is behind them is cut off.
+    /// The most bytes of each key. The stored form cuts off the rest.
     pub const KEY_BYTES_MAX: usize = u16::MAX as usize;
 
-    /// `exchange` is empty for the default exchange. The first of `keys` is the routing key; the others came
-    /// from `x-cc` (behaviour B.4).
+    /// Creates a route. `exchange` is empty for the default exchange. The first of `keys` is the routing key;
+    /// the others are from `x-cc` (docs/compatibility.md, Publishing).
     pub fn new(exchange: impl Into<Arc<str>>, keys: Vec<Arc<str>>) -> Self {
         let exchange = exchange.into();
         let mut encoded = BytesMut::new();
@@ -40,7 +40,7 @@ impl Route {
         Self { exchange, keys, encoded: encoded.as_ref().into(), stored_at }
     }
 
-    /// A route with one key.
+    /// Creates a route with one key.
     pub fn simple(exchange: &str, key: &str) -> Self {
         Self::new(exchange, vec![key.into()])
     }
@@ -57,38 +57,38 @@ impl Route {
         &self.encoded[..self.stored_at]
     }
 
-    /// As it stands in a stored message.
+    /// Returns the encoding in a stored message.
     pub(crate) fn stored(&self) -> &[u8] {
         &self.encoded[self.stored_at..]
     }
 
-    /// The routing key, without those of `x-cc`.
+    /// Returns the routing key, without the keys of `x-cc`.
     pub fn key(&self) -> &str {
         self.keys.first().map_or("", |k| k)
     }
 }
 
-/// What a message is made of; see [`Message`] for each field.
+/// The parts of a message.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Parts {
     /// The encoded message-annotations section, if any, followed by the bare message and footer.
     pub wire: Bytes,
-    /// Length of the message-annotations section: the bare message starts here.
+    /// The length of the message-annotations section. The bare message starts here.
     pub bare_at: u32,
     /// Where the application-properties section starts; equal to `body_at` if there is none.
     pub application_properties_at: u32,
     /// Where the body starts.
     pub body_at: u32,
-    /// Stored so that it survives the process.
+    /// True if the message must survive a restart.
     pub durable: bool,
-    /// The sender's header said `durable=true`; shown to receivers.
+    /// True if the sender's header has `durable=true`. Receivers see this value.
     pub durable_header: bool,
     pub priority: Option<u8>,
     /// The sender's time to live, in milliseconds.
     pub ttl_ms: Option<u32>,
 }
 
-/// A message and what the broker knows of it. Cloning shares the bytes.
+/// A message and what the broker knows about it. Cloning shares the bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Message {
     wire: Bytes,
@@ -102,53 +102,54 @@ pub struct Message {
     flags: u8,
 }
 
-const _: () = assert!(size_of::<Message>() <= 128, "house.md section 4: an envelope is at most 128 bytes");
+const _: () = assert!(size_of::<Message>() <= 128, "a message takes at most 128 bytes beside its own");
 
-/// What messages have in common before whose bare messages the same stands, wherever that is written: route, and what their
-/// senders said that lasts.
+/// What two messages must have in common to get the same encoding before their bare messages: the route, and
+/// the lasting fields of the header.
 #[derive(Clone, Debug)]
-pub(crate) struct Alike {
+pub(crate) struct SharedHead {
     route: Arc<Route>,
     flags: u8,
     priority: u8,
     ttl_ms: u32,
 }
 
-impl Alike {
-    /// `None` if more is told of the message.
+impl SharedHead {
+    /// Returns `None` if the message has annotations or deaths, because its encoding then contains more.
     pub fn of(message: &Message) -> Option<Self> {
         let Message { route, flags, priority, ttl_ms, .. } = message;
-        let (flags, priority, ttl_ms) = (flags & LASTING, *priority, *ttl_ms);
+        let (flags, priority, ttl_ms) = (flags & SENDER_FLAGS, *priority, *ttl_ms);
         message.is_plain().then(|| Self { route: route.clone(), flags, priority, ttl_ms })
     }
 
-    /// Whether this message has it, too.
+    /// Returns true if this message gets the same encoding.
     pub fn covers(&self, message: &Message) -> bool {
         Arc::ptr_eq(&self.route, &message.route)
-            && self.flags == message.flags & LASTING
+            && self.flags == message.flags & SENDER_FLAGS
             && (self.priority, self.ttl_ms) == (message.priority, message.ttl_ms)
             && message.is_plain()
     }
 }
 
-// They stand in stored messages, too.
+// These flags are part of stored messages, too.
 pub(crate) const DURABLE: u8 = 1;
 pub(crate) const DURABLE_HEADER: u8 = 1 << 1;
 pub(crate) const HAS_PRIORITY: u8 = 1 << 2;
 pub(crate) const HAS_TTL: u8 = 1 << 3;
 
-/// Said by the sender, and shown to receivers.
-const LASTING: u8 = DURABLE_HEADER | HAS_PRIORITY | HAS_TTL;
+/// The flags that the sender set and that receivers see.
+const SENDER_FLAGS: u8 = DURABLE_HEADER | HAS_PRIORITY | HAS_TTL;
 
 impl Message {
-    /// Another wire, in which bare message, application-properties and body begin at these places. All else stays.
+    /// Replaces the wire. Bare message, application-properties and body begin at these positions. Nothing
+    /// else changes.
     pub(crate) fn set_wire(&mut self, wire: Bytes, places: &[u32; 3]) {
         debug_assert!(places.is_sorted() && places[2] as usize <= wire.len());
         self.wire = wire;
         [self.bare_at, self.application_properties_at, self.body_at] = *places;
     }
 
-    /// Offsets must lie within `wire` and ascend: a caller's error otherwise.
+    /// Creates a message. The caller ensures that the offsets are within `wire` and ascending.
     pub fn new(parts: Parts, route: Arc<Route>) -> Self {
         debug_assert!(parts.bare_at <= parts.application_properties_at);
         debug_assert!(parts.application_properties_at <= parts.body_at);
@@ -170,7 +171,7 @@ impl Message {
         }
     }
 
-    /// The parts it was made of.
+    /// Returns the parts of the message.
     pub fn parts(&self) -> Parts {
         Parts {
             wire: self.wire.clone(),
@@ -184,32 +185,33 @@ impl Message {
         }
     }
 
-    /// The bare message and footer: bit-identical from sender to receiver.
+    /// Returns the bare message and footer. They are bit-identical from sender to receiver.
     pub fn bare(&self) -> Bytes {
         self.wire.slice(self.bare_at as usize..)
     }
 
-    /// The same, without a share of its own: a buffer, and where in it the bare message begins. It ends with the buffer.
+    /// Returns the buffer and the offset at which the bare message begins in it. It ends with the buffer.
+    /// Unlike [`Message::bare`], this does not create another reference to the buffer.
     pub fn bare_in(&self) -> (&Bytes, usize) {
         (&self.wire, self.bare_at as usize)
     }
 
-    /// All its bytes: annotations, bare message and footer.
+    /// Returns all bytes: annotations, bare message and footer.
     pub(crate) fn wire(&self) -> &Bytes {
         &self.wire
     }
 
-    /// Where in them the bare message, the application-properties and the body start.
+    /// Returns where the bare message, the application-properties and the body start in `wire`.
     pub(crate) fn offsets(&self) -> (u32, u32, u32) {
         (self.bare_at, self.application_properties_at, self.body_at)
     }
 
-    /// Flags, priority and time to live as they are stored: 0 where there is none.
+    /// Returns flags, priority and time to live as they are stored. An absent value is 0.
     pub(crate) fn terms(&self) -> (u8, u8, u32) {
         (self.flags, self.priority, self.ttl_ms)
     }
 
-    /// Nothing is told of it beside its route: neither has its sender annotated it nor has it died.
+    /// Returns true if receivers see nothing besides the route: the message has no annotations and no deaths.
     pub(crate) fn is_plain(&self) -> bool {
         self.bare_at == 0 && self.deaths.is_none()
     }
@@ -218,27 +220,27 @@ impl Message {
         &self.wire[self.bare_at as usize..]
     }
 
-    /// The encoded message-annotations section as the sender wrote it, or nothing.
+    /// Returns the encoded message-annotations section as the sender wrote it, or nothing.
     pub fn annotations(&self) -> &[u8] {
         &self.wire[..self.bare_at as usize]
     }
 
-    /// The encoded properties section, or nothing.
+    /// Returns the encoded properties section, or nothing.
     pub fn properties(&self) -> &[u8] {
         &self.wire[self.bare_at as usize..self.application_properties_at as usize]
     }
 
-    /// The encoded application-properties section, or nothing.
+    /// Returns the encoded application-properties section, or nothing.
     pub fn application_properties(&self) -> &[u8] {
         &self.wire[self.application_properties_at as usize..self.body_at as usize]
     }
 
-    /// The encoded body sections and footer.
+    /// Returns the encoded body sections and footer.
     pub fn body(&self) -> &[u8] {
         &self.wire[self.body_at as usize..]
     }
 
-    /// Bytes that limits in bytes count (`x-max-length-bytes`): the bare message.
+    /// The size of the bare message in bytes. Limits in bytes (`x-max-length-bytes`) count this size.
     pub fn len(&self) -> u64 {
         (self.wire.len() - self.bare_at as usize) as u64
     }
@@ -247,12 +249,12 @@ impl Message {
         self.len() == 0
     }
 
-    /// Whether it must survive the process (house.md section 6, "header").
+    /// Returns true if the message must survive a restart.
     pub fn is_durable(&self) -> bool {
         self.flags & DURABLE != 0
     }
 
-    /// Whether the sender's header said `durable=true`.
+    /// Returns true if the sender's header has `durable=true`.
     pub fn durable_header(&self) -> bool {
         self.flags & DURABLE_HEADER != 0
     }
@@ -261,7 +263,7 @@ impl Message {
         (self.flags & HAS_PRIORITY != 0).then_some(self.priority)
     }
 
-    /// The sender's time to live in milliseconds.
+    /// Returns the sender's time to live in milliseconds.
     pub fn ttl_ms(&self) -> Option<u32> {
         (self.flags & HAS_TTL != 0).then_some(self.ttl_ms)
     }
@@ -274,19 +276,19 @@ impl Message {
         self.deaths.as_deref()
     }
 
-    /// Failed deliveries in the queues where it died.
+    /// The number of failed deliveries in the queues in which the message died.
     pub fn delivery_count(&self) -> u32 {
         self.deaths().map_or(0, Deaths::delivery_count)
     }
 
-    /// The same message on another route.
+    /// Returns the message with another route.
     pub fn rerouted(mut self, route: Arc<Route>) -> Self {
         self.route = route;
         self
     }
 
-    /// Marks a death and takes the time to live away, which must not kill it again (behaviour B.8).
-    /// `delivery_count`: failed deliveries so far.
+    /// Records a death, and removes the time to live so that the message does not expire again
+    /// (docs/compatibility.md, Dead lettering). `delivery_count` is the number of failed deliveries so far.
     pub fn with_death(mut self, death: crate::Death, delivery_count: u32) -> Self {
         let death = crate::Death { ttl_ms: self.ttl_ms(), ..death };
         self.deaths.get_or_insert_default().record(death, delivery_count);
@@ -295,7 +297,7 @@ impl Message {
         self
     }
 
-    /// The same message with the deaths that were stored with it.
+    /// Adds the deaths that were stored with the message.
     pub fn with_deaths(mut self, deaths: Deaths) -> Self {
         self.deaths = Some(Box::new(deaths));
         self

@@ -1,4 +1,4 @@
-//! What the broker keeps of a message that arrived: everything from its annotations on (behaviour S54, S55).
+//! Which part of a received message the broker retains: everything from its message-annotations on.
 
 use std::ops::Range;
 
@@ -7,23 +7,24 @@ use bytes::Bytes;
 
 use crate::Parts;
 
-/// Which bytes of the arrived message to keep, and where things lie in them.
+/// The bytes of the received message to retain, and the positions of the sections in them.
 #[derive(Clone, Debug)]
 pub struct Trimmed {
-    /// Of the arrived message.
+    /// The range of the received message to retain.
     pub range: Range<usize>,
     bare_at: u32,
     application_properties_at: u32,
     body_at: u32,
-    /// It is to survive.
+    /// True if the message must survive a restart.
     pub durable: bool,
     durable_header: bool,
     priority: Option<u8>,
     ttl_ms: Option<u32>,
 }
 
-/// Decides what to keep. Header and delivery-annotations go: the first is rebuilt for each delivery, the
-/// second was meant for this hop. `durable_by_default`: house.md section 6, "header".
+/// Decides which bytes to retain. The header is dropped, because it is rebuilt for each delivery. The
+/// delivery-annotations are dropped, because they are for this hop only. `durable_by_default` decides whether
+/// a message without a header is durable.
 pub fn trim(sections: &Sections, durable_by_default: bool) -> Trimmed {
     let bare = sections.bare.clone();
     let start = sections.message_annotations.as_ref().map_or(bare.start, |a| a.start);
@@ -46,7 +47,7 @@ pub fn trim(sections: &Sections, durable_by_default: bool) -> Trimmed {
 }
 
 impl Trimmed {
-    /// The parts, with `wire` being a copy of the bytes of `range`.
+    /// Returns the parts. `wire` must be a copy of the bytes of `range`.
     pub fn into_parts(self, wire: Bytes) -> Parts {
         debug_assert_eq!(wire.len(), self.range.len());
         let Self { bare_at, application_properties_at, body_at, durable, durable_header, .. } = self;

@@ -1,7 +1,8 @@
-//! The envelope: what the broker keeps of a message, whatever protocol it came by.
+//! The envelope: a message as the broker stores it, whichever protocol it arrived with.
 //!
-//! The bytes are the message: what arrived is what is stored and what is sent. Around it stand offsets, the
-//! route it took, and the deaths it died. Filters look at it and say yes or no. Absent here: who sends it, who stores it, when.
+//! The bytes of the message stay unchanged: the broker stores and sends the bytes that arrived. The envelope
+//! adds the positions of the sections, the route, and the deaths of the message. Filters decide whether a
+//! message matches. Absent here: sending, storage and time.
 
 #![forbid(unsafe_code)]
 

@@ -1,10 +1,10 @@
-//! The stored form of a message: a small head, then the bytes as they came.
+//! The stored form of a message: a small head, followed by the bytes as they arrived.
 //!
 //! ```text
 //! | format u8 = 1 | flags u8 | priority u8 | 0 u8 | ttl u32 |                     format 1, since 0.1
 //! | bare_at u32 | application_properties_at u32 | body_at u32 | deaths u32 |       numbers are big-endian
 //! | keys u16 | exchange length u16 | exchange | key length u16 | key | ... |
-//! | deaths: an AMQP list, `deaths` bytes: place of the first, array of maps, delivery-count unless 0 |
+//! | deaths: an AMQP list, `deaths` bytes: position of the first, array of maps, delivery-count unless 0 |
 //! | wire ...                                                                      to the end
 //! ```
 
@@ -20,10 +20,10 @@ use crate::envelope::{DURABLE, DURABLE_HEADER, HAS_PRIORITY, HAS_TTL, Message, P
 
 const FORMAT: u8 = 1;
 
-/// Bytes in front of the route.
+/// The number of bytes before the route.
 const HEAD: usize = 8 + 16;
 
-/// Bytes that are no stored message.
+/// Why bytes are not a valid stored message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StoredError {
     /// Written by a newer version.
@@ -43,7 +43,7 @@ impl fmt::Display for StoredError {
 impl std::error::Error for StoredError {}
 
 impl Message {
-    /// Appends the head of the stored form; [`Message::stored_tail`] follows.
+    /// Appends the head of the stored form. The caller appends [`Message::stored_tail`] after it.
     #[inline]
     pub fn put_stored_head(&self, out: &mut Vec<u8>) {
         let (flags, priority, ttl_ms) = self.terms();
@@ -64,13 +64,13 @@ impl Message {
         }
     }
 
-    /// The bytes as they came.
+    /// Returns the bytes as they arrived.
     pub fn stored_tail(&self) -> &Bytes {
         self.wire()
     }
 
-    /// Reads a stored message; the result shares the bytes of `stored`, and its route with the message that was read
-    /// before if that had the same.
+    /// Reads a stored message. The result shares the bytes of `stored`. It also shares its route with the
+    /// previous message if that has the same.
     ///
     /// # Errors
     /// See [`StoredError`].
@@ -119,12 +119,12 @@ impl Message {
     }
 }
 
-/// The route of the message that was read last: most messages of a queue have the same.
+/// The route of the message that was read last. Most messages of a queue have the same route.
 #[derive(Debug, Default)]
 pub struct LastRoute(Option<(Box<[u8]>, Arc<Route>)>);
 
 impl LastRoute {
-    /// Reads the route at the front of `stored`.
+    /// Reads the route at the start of `stored`.
     fn take(&mut self, stored: &mut Bytes) -> Result<Arc<Route>, StoredError> {
         if let Some((bytes, route)) = self.0.as_ref().filter(|(bytes, _)| stored.starts_with(bytes)) {
             stored.advance(bytes.len());
@@ -144,7 +144,7 @@ impl LastRoute {
     }
 }
 
-/// Appends the route as a stored message has it.
+/// Appends the route as it is encoded in stored messages.
 pub(crate) fn put_stored_route(exchange: &str, keys: &[Arc<str>], out: &mut BytesMut) {
     let keys = &keys[..keys.len().min(Route::KEYS_MAX)];
     out.put_u16(keys.len() as u16);
@@ -246,9 +246,10 @@ mod tests {
         Message::new(parts, Arc::new(Route::new("x", vec!["k".into(), "cc".into()])))
     }
 
-    /// The gate lets no such keys in; a dead-letter key may still be too long. Nothing else is lost with it.
+    /// The AMQP gate never accepts such keys, but a dead-letter key may be too long. Only the part beyond the
+    /// limit is lost.
     #[test]
-    fn what_a_route_cannot_hold_is_cut_and_the_message_comes_back() {
+    fn a_route_that_is_too_large_is_cut_and_the_message_can_be_read() {
         let long: Arc<str> = "é".repeat(40_000).into();
         for (keys, first) in [
             (vec!["k".into(); 70_000], "k"),
@@ -264,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_stored_comes_back() {
+    fn stored_messages_round_trip() {
         let message = example();
         assert_eq!(Message::from_stored(stored(&message), &mut LastRoute::default()), Ok(message.clone()));
         let death = |queue: &str, reason| Death {

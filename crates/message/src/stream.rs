@@ -1,12 +1,12 @@
-//! The form of messages in streams: entries, one behind the other, as the stream protocol has them.
+//! The form of messages in streams: a sequence of entries, as in RabbitMQ's stream protocol.
 //!
 //! ```text
 //! entry     | 0 bit | length u31 | header? | message-annotations | bare message and footer |    numbers are big-endian
 //! ```
 //!
-//! The sections are those of AMQP 1.0, so that whoever is given the bytes of a stream can read them. The header holds what
-//! the sender said that lasts: durable, priority and time to live. The annotations begin with the exchange and the
-//! routing key of the message (behaviour J.5).
+//! The sections are those of AMQP 1.0, so that every reader of a stream's bytes can parse them. The header
+//! has the lasting fields that the sender set: durable, priority and time to live. The annotations begin with
+//! the exchange and the routing key of the message.
 
 use std::sync::Arc;
 
@@ -16,28 +16,29 @@ use amqp10::sections::{map_content, map_pairs, scan, scan_bare};
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 
 use crate::StoredError;
-use crate::envelope::{Alike, Message, Parts, Route};
+use crate::envelope::{Message, Parts, Route, SharedHead};
 
-/// The annotation by which a publisher says what filters of streams look for (behaviour S41).
+/// The annotation with which a publisher sets the value for stream filters (docs/compatibility.md, Stream
+/// filters).
 pub const FILTER_VALUE: &str = "x-stream-filter-value";
 
-/// Bytes in front of each entry.
+/// The number of bytes before each entry: its length.
 const HEAD: usize = 4;
 
-/// Bytes of an entry's head, of a header section, and of the head of the annotations, at most.
+/// The most bytes of an entry's length, its header section, and the start of its annotations section.
 const HEADS_MAX: usize = HEAD + 16 + 12;
 
-/// Set in the length: not one message, but a batch of them. Only clients of the stream protocol write those.
+/// The bit of a length that marks a batch of messages. Only clients of the stream protocol write batches.
 const BATCH: u32 = 1 << 31;
 
 impl Message {
-    /// What [`EntryWriter::put`] appends at most, apart from deaths.
+    /// Returns the most bytes that [`EntryWriter::put`] appends, not counting deaths.
     pub fn stream_entry_bytes(&self) -> usize {
         HEADS_MAX + self.route().annotations().len() + self.annotations().len() + self.bare_slice().len()
     }
 
-    /// The filter value that the publisher set. An empty text counts as none, as in the reference, and so does what is
-    /// no text.
+    /// Returns the filter value that the publisher set. As in RabbitMQ, an empty string counts as none. A
+    /// value that is not a string counts as none, too.
     pub fn stream_filter_value(&self) -> Option<&str> {
         if self.annotations().is_empty() {
             return None;
@@ -48,34 +49,34 @@ impl Message {
     }
 }
 
-/// Appends messages as entries of a stream, one behind the other.
+/// Appends messages as consecutive entries of a stream.
 #[derive(Debug, Default)]
 pub struct EntryWriter {
-    /// What stood before the bare message that was written last: most messages have the same.
+    /// The sections before the last bare message. Most messages have the same.
     head: Vec<u8>,
-    /// Which have; `None` if no other.
-    alike: Option<Alike>,
+    /// Identifies the messages that have the same sections. `None` if they cannot be reused.
+    shared: Option<SharedHead>,
 }
 
 impl EntryWriter {
     /// Appends the message as one entry of a stream.
     pub fn put(&mut self, message: &Message, out: &mut BytesMut) {
-        if !self.alike.as_ref().is_some_and(|alike| alike.covers(message)) {
-            return self.put_anew(message, out);
+        if !self.shared.as_ref().is_some_and(|shared| shared.covers(message)) {
+            return self.put_with_new_head(message, out);
         }
         let bare = message.bare_slice();
         out.reserve(HEAD + self.head.len() + bare.len());
-        // What a frame or a record can hold is far below 2 GiB.
+        // The sum is far below 2 GiB, because frames and records are.
         out.put_u32((self.head.len() + bare.len()) as u32);
         out.put_slice(&self.head);
         out.put_slice(bare);
     }
 
-    /// Appends a message whose head is not that of the one before.
-    fn put_anew(&mut self, message: &Message, out: &mut BytesMut) {
+    /// Appends a message whose head differs from the previous one.
+    fn put_with_new_head(&mut self, message: &Message, out: &mut BytesMut) {
         let start = out.len();
         out.put_slice(&[0; HEAD]);
-        // Fields at the end that say nothing are left off [1.4].
+        // Trailing null fields are left out [1.4].
         let fields = match (message.priority(), message.ttl_ms()) {
             (_, Some(_)) => 3,
             (Some(_), None) => 2,
@@ -85,8 +86,8 @@ impl EntryWriter {
             Gathered::append(out, |head| message.put_header(fields, head, |_| {}));
         }
         message.put_annotations(None, out);
-        self.alike = Alike::of(message);
-        if self.alike.is_some() {
+        self.shared = SharedHead::of(message);
+        if self.shared.is_some() {
             self.head.clear();
             self.head.extend_from_slice(&out[start + HEAD..]);
         }
@@ -100,9 +101,10 @@ impl EntryWriter {
 #[derive(Debug, Default)]
 pub struct Entries {
     rest: Bytes,
-    /// The message that was read last, made anew in its place each time.
+    /// The message that was read last. It is updated in place for each entry.
     message: Option<Message>,
-    /// What stood before its bare message, if that tells of the route alone: most messages have the same. Else empty.
+    /// The sections before its bare message, if they contain only the route; else empty. Most messages have
+    /// the same.
     head: Vec<u8>,
 }
 
@@ -111,7 +113,7 @@ impl Entries {
         Self { rest: data, ..Self::default() }
     }
 
-    /// Goes on with the entries of another chunk.
+    /// Continues with the entries of another chunk.
     pub fn replace(&mut self, data: Bytes) {
         self.rest = data;
     }
@@ -120,7 +122,7 @@ impl Entries {
         self.rest.is_empty()
     }
 
-    /// Holds the bytes of a chunk no longer, if all of it has been read.
+    /// Releases the bytes of the chunk if all of it has been read.
     pub fn let_go(&mut self) {
         if let Some(message) = &mut self.message
             && self.rest.is_empty()
@@ -129,19 +131,20 @@ impl Entries {
         }
     }
 
-    /// Passes over one entry; `None` behind the last.
+    /// Skips one entry. Returns `None` at the end.
     ///
     /// # Errors
-    /// [`StoredError::Malformed`]: nothing behind it can be read.
+    /// [`StoredError::Malformed`]: the rest of the chunk cannot be read.
     pub fn skip(&mut self) -> Option<Result<(), StoredError>> {
         let len = self.entry_len()?;
         Some(len.map(|len| self.rest.advance(HEAD + len)))
     }
 
-    /// The next message, lent; it shares the bytes of the chunk. `None` behind the last.
+    /// Returns the next message by reference. It shares the bytes of the chunk. Returns `None` at the end.
     ///
     /// # Errors
-    /// [`StoredError::Malformed`]: of this entry; those behind it can still be read unless its length is wrong.
+    /// [`StoredError::Malformed`]: this entry cannot be read. Later entries can still be read, unless the
+    /// length of this one is wrong.
     pub fn message(&mut self) -> Option<Result<&Message, StoredError>> {
         let len = match self.entry_len()? {
             Ok(len) => len,
@@ -152,12 +155,14 @@ impl Entries {
         Some(self.read(entry).ok_or(StoredError::Malformed))
     }
 
-    /// The message that was read last, if it could be read and its bytes are still held.
+    /// Returns the last message that could be read. `None` if there is none yet. After [`Entries::let_go`]
+    /// its bytes may be empty.
     pub fn last(&self) -> Option<&Message> {
         self.message.as_ref()
     }
 
-    /// Length of the entry that comes next, without its own head; nothing is left if that is wrong.
+    /// Returns the length of the next entry, without the four bytes before it. If the length is wrong, drops
+    /// the rest.
     fn entry_len(&mut self) -> Option<Result<usize, StoredError>> {
         if self.rest.is_empty() {
             return None;
@@ -179,19 +184,19 @@ impl Entries {
                 let [application_properties_at, body_at] = scan_bare(&entry)?;
                 message.set_wire(entry, &[0, application_properties_at, body_at]);
             }
-            _ => self.read_anew(&entry)?,
+            _ => self.read_with_new_head(&entry)?,
         }
         self.message.as_ref()
     }
 
-    /// Reads an entry whose head is not that of the one before.
-    fn read_anew(&mut self, entry: &Bytes) -> Option<()> {
+    /// Reads an entry whose head differs from the previous one.
+    fn read_with_new_head(&mut self, entry: &Bytes) -> Option<()> {
         let sections = scan(entry).ok()?;
         let annotations = sections.message_annotations.as_ref()?;
         let section = &entry[annotations.start as usize..annotations.end as usize];
         let route = Arc::new(route(section)?);
         let header = sections.header.as_ref();
-        // What only tells of the route is told by the route.
+        // If the annotations contain only the route, they are not stored with the message.
         let pairs = map_content(section).ok()?.range.len();
         let plain = pairs == route.annotations().len();
         let start = if plain { sections.bare.start } else { annotations.start };
@@ -217,7 +222,7 @@ impl Entries {
     }
 }
 
-/// The route that the annotations begin with.
+/// Returns the route from the first two annotations.
 fn route(section: &[u8]) -> Option<Route> {
     let mut pairs = map_pairs(section).ok()?.flatten();
     let mut text = || Reader::new(pairs.next()?.1).read_str_opt().ok()?;
@@ -239,7 +244,7 @@ mod tests {
         \x00\x53\x74\xc1\x06\x02\xa1\x01k\x54\x01\
         \x00\x53\x75\xa0\x02hi";
 
-    /// No section but the body.
+    /// Only a body section.
     const PLAIN: &[u8] = b"\x00\x53\x77\x40";
 
     fn message(wire: &[u8], key: &str) -> Message {
@@ -262,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_comes_back_as_it_would_have_been_delivered() {
+    fn an_entry_is_read_back_with_the_same_delivery() {
         let plain = message(PLAIN, "k");
         let death = Death {
             queue: "q".into(),
@@ -299,9 +304,9 @@ mod tests {
         assert!(entries.message().is_none());
     }
 
-    /// A header is there if it says something, and says no more than that.
+    /// Tests that there is a header only if a field is set, and that it has no other fields.
     #[test]
-    fn headers_hold_what_lasts() {
+    fn entry_headers_have_only_lasting_fields() {
         for durable in [false, true] {
             for priority in [None, Some(0), Some(9)] {
                 for ttl_ms in [None, Some(0), Some(300), Some(u32::MAX)] {
@@ -315,11 +320,11 @@ mod tests {
                     let message = Message::new(parts, Arc::new(Route::simple("x", "k")));
                     let data = chunk(&[message.clone(), message]);
                     let header = scan(&data[HEAD..data.len() / 2]).unwrap().header;
-                    let said = durable || priority.is_some() || ttl_ms.is_some();
+                    let has_header = durable || priority.is_some() || ttl_ms.is_some();
                     let durable = Some(durable);
                     let expected = Header { durable, priority, ttl: ttl_ms, ..Header::default() };
-                    assert_eq!(header, said.then_some(expected));
-                    let fields = if said { data[HEAD + 5] } else { 0 };
+                    assert_eq!(header, has_header.then_some(expected));
+                    let fields = if has_header { data[HEAD + 5] } else { 0 };
                     assert_eq!(fields == 3, ttl_ms.is_some(), "nothing but nulls is left off");
                     let mut entries = Entries::new(data);
                     for _ in 0..2 {
@@ -335,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn the_offset_is_told() {
+    fn the_offset_is_in_the_annotations() {
         for wire in [FULL, PLAIN] {
             let out = delivered(&message(wire, "k"), Some(300));
             let range = scan(&out).unwrap().message_annotations.unwrap();
@@ -356,7 +361,7 @@ mod tests {
     }
 
     #[test]
-    fn a_head_is_only_repeated_for_a_message_that_has_the_same() {
+    fn a_head_is_reused_only_for_messages_with_the_same_head() {
         let route = Arc::new(Route::simple("x", "k"));
         let with = |durable_header, priority, ttl_ms| {
             let wire = Bytes::from_static(PLAIN);
@@ -384,7 +389,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_entry_is_an_error() {
+    fn invalid_entries_are_errors() {
         let whole = chunk(&[message(FULL, "k")]);
         for len in 1..whole.len() {
             let mut entries = Entries::new(whole.slice(..len));

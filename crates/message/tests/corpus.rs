@@ -1,4 +1,4 @@
-//! Replays what the fuzz targets keep.
+//! Replays the inputs that the fuzz targets have saved.
 
 #[path = "../../../fuzz/checks/replay.rs"]
 mod replay;

@@ -7,8 +7,8 @@
 mod admission;
 mod alarms;
 mod desk;
-pub mod entries;
-mod facts;
+mod entries;
+pub mod facts;
 mod handshakes;
 mod incoming;
 mod logins;

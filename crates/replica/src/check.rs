@@ -1,5 +1,5 @@
-//! What is asked of a message before the engine sees it. `docs/raft-engine.md` lists where the engine would panic, and which of
-//! these rules prevents that.
+//! Checks a message before the engine sees it. `docs/raft-engine.md` lists where the engine would panic, and
+//! which of these rules prevents each panic.
 
 use crate::entry::{Base, Entry, NUMBER_MAX, Payload, Position};
 use crate::member::{Change, Member, Members};
@@ -10,27 +10,28 @@ use raft::{Raft, StateRole};
 /// Why a message is dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rejected {
-    /// It is for another member, or for an earlier one on this node.
+    /// The message is for another member, or for an earlier member on this node.
     NotForMe,
     /// The sender was removed from the group.
     Former,
-    /// It answers something, and the sender is no member.
+    /// The message is a response, and the sender is not a member.
     NotMember,
-    /// An index, a term or a member is none that a group can have.
+    /// An index, a term or a member is outside the bounds of a group.
     Unsound,
     /// The entries are not consecutive, or their terms do not ascend.
     Gap,
     /// The sender claims to lead in a term in which another member leads.
     OtherLeader,
-    /// It says that more is committed than this member has. If the sender is right, this member has lost entries.
+    /// The message says that more is committed than this member has. If the sender is right, this member has
+    /// lost entries.
     CommitBeyondLog,
-    /// It acknowledges entries that this leader does not have.
+    /// The message acknowledges entries that this leader does not have.
     BeyondLog,
-    /// The base contradicts what is committed here.
+    /// The base contradicts what this member knows to be committed.
     Contradiction,
-    /// It answers a request for votes that has not left yet, or no request at all.
+    /// The message answers a request for votes that was not sent yet, or that never existed.
     NotAsked,
-    /// Records of this member are not synced yet, so it cannot campaign.
+    /// Records of this member are not synced yet, so that it cannot campaign.
     Unsynced,
     /// This node supports the leader that the sender wants to replace.
     LeaderSupported,
@@ -41,14 +42,14 @@ impl std::fmt::Display for Rejected {
         f.write_str(match self {
             Self::NotForMe => "the message is for another member",
             Self::Former => "the sender was removed",
-            Self::NotMember => "the sender is no member",
+            Self::NotMember => "the sender is not a member",
             Self::Unsound => "no group can have such an index, term or member",
             Self::Gap => "the entries are not consecutive",
             Self::OtherLeader => "another member leads in this term",
             Self::CommitBeyondLog => "more is committed than this member has",
-            Self::BeyondLog => "entries are acknowledged that this leader does not have",
+            Self::BeyondLog => "the message acknowledges entries that this leader does not have",
             Self::Contradiction => "the base contradicts what is committed",
-            Self::NotAsked => "no vote was asked for",
+            Self::NotAsked => "no vote was requested",
             Self::Unsynced => "records are not synced yet",
             Self::LeaderSupported => "the leader is supported",
         })
@@ -57,39 +58,39 @@ impl std::fmt::Display for Rejected {
 
 impl std::error::Error for Rejected {}
 
-/// What a message is checked against.
+/// The state against which a message is checked.
 pub(crate) struct View<'a> {
     pub(crate) me: Member,
     pub(crate) members: &'a Members,
     pub(crate) raft: &'a Raft<Store>,
     pub(crate) is_settled: bool,
-    /// The requests for votes of the running election have left.
-    pub(crate) votes_may_come: bool,
+    /// The requests for votes of the running election were sent.
+    pub(crate) votes_are_expected: bool,
 }
 
 /// Returns an error unless `condition` holds.
-fn ask(condition: bool, otherwise: Rejected) -> Result<(), Rejected> {
+fn require(condition: bool, otherwise: Rejected) -> Result<(), Rejected> {
     if condition { Ok(()) } else { Err(otherwise) }
 }
 
 impl View<'_> {
     pub(crate) fn check(&self, message: &Message) -> Result<(), Rejected> {
         let Message { from, to, term, body } = message;
-        ask(*to == self.me && *from != self.me, Rejected::NotForMe)?;
-        ask(from.number > 0 && (1..=NUMBER_MAX).contains(term), Rejected::Unsound)?;
-        ask(!self.members.is_former(*from), Rejected::Former)?;
+        require(*to == self.me && *from != self.me, Rejected::NotForMe)?;
+        require(from.number > 0 && (1..=NUMBER_MAX).contains(term), Rejected::Unsound)?;
+        require(!self.members.is_former(*from), Rejected::Former)?;
         match body {
             Body::Append { previous, commit, entries } => {
-                // Every log begins with a base, so there is an entry in front of any other.
-                ask(previous.is_sound() && previous.index > 0, Rejected::Unsound)?;
-                ask(*commit <= NUMBER_MAX, Rejected::Unsound)?;
+                // Every log begins with a base, so each entry has a predecessor.
+                require(previous.is_sound() && previous.index > 0, Rejected::Unsound)?;
+                require(*commit <= NUMBER_MAX, Rejected::Unsound)?;
                 check_entries(*previous, *term, entries)?;
                 self.check_leader(*from, *term)
             }
             Body::Ping { commit } => {
                 self.check_leader(*from, *term)?;
                 let is_old = *term < self.raft.term;
-                ask(is_old || *commit <= self.raft.raft_log.last_index(), Rejected::CommitBeyondLog)
+                require(is_old || *commit <= self.raft.raft_log.last_index(), Rejected::CommitBeyondLog)
             }
             Body::InstallBase(base) => {
                 self.check_base(base, *term)?;
@@ -98,34 +99,37 @@ impl View<'_> {
             Body::TimeoutNow => {
                 self.check_leader(*from, *term)?;
                 let is_leader = self.raft.leader_id == from.id() && self.raft.term == *term;
-                ask(is_leader, Rejected::OtherLeader)?;
-                ask(self.is_settled, Rejected::Unsynced)
+                require(is_leader, Rejected::OtherLeader)?;
+                require(self.is_settled, Rejected::Unsynced)
             }
             Body::VoteRequest { last, commit, .. } => {
-                ask(last.is_sound() && commit.is_sound(), Rejected::Unsound)?;
-                ask(commit.index <= last.index && last.term < *term, Rejected::Unsound)
+                require(last.is_sound() && commit.is_sound(), Rejected::Unsound)?;
+                require(commit.index <= last.index && last.term < *term, Rejected::Unsound)
             }
             Body::Appended { index, commit } => {
-                ask(*index <= NUMBER_MAX && *commit <= NUMBER_MAX, Rejected::Unsound)?;
+                require(*index <= NUMBER_MAX && *commit <= NUMBER_MAX, Rejected::Unsound)?;
                 self.check_member(*from)?;
-                ask(!self.leads_in(*term) || *index <= self.raft.raft_log.last_index(), Rejected::BeyondLog)
+                require(
+                    !self.leads_in(*term) || *index <= self.raft.raft_log.last_index(),
+                    Rejected::BeyondLog,
+                )
             }
             Body::AppendRefused { index, hint, commit } => {
-                ask(*index <= NUMBER_MAX && *commit <= NUMBER_MAX, Rejected::Unsound)?;
-                ask(hint.is_sound() && hint.index <= *index, Rejected::Unsound)?;
+                require(*index <= NUMBER_MAX && *commit <= NUMBER_MAX, Rejected::Unsound)?;
+                require(hint.is_sound() && hint.index <= *index, Rejected::Unsound)?;
                 self.check_member(*from)
             }
             Body::Pong { commit } => {
-                ask(*commit <= NUMBER_MAX, Rejected::Unsound)?;
+                require(*commit <= NUMBER_MAX, Rejected::Unsound)?;
                 self.check_member(*from)
             }
             Body::VoteResponse { pre, granted, commit } => {
-                ask(commit.is_sound(), Rejected::Unsound)?;
+                require(commit.is_sound(), Rejected::Unsound)?;
                 self.check_member(*from)?;
-                // A refusal in a newer term ends the election, whatever it is about.
+                // A refusal in a newer term ends the election, whichever request it answers.
                 let ends = !granted && *term > self.raft.term;
                 let election = self.raft.term + u64::from(*pre && *granted);
-                ask(ends || (self.votes_may_come && *term == election), Rejected::NotAsked)
+                require(ends || (self.votes_are_expected && *term == election), Rejected::NotAsked)
             }
         }
     }
@@ -135,38 +139,39 @@ impl View<'_> {
     }
 
     fn check_member(&self, from: Member) -> Result<(), Rejected> {
-        ask(self.members.contains(from), Rejected::NotMember)
+        require(self.members.contains(from), Rejected::NotMember)
     }
 
-    /// The sender may be unknown here: a follower that lags does not know the newest members.
+    /// Checks a message of a leader. The sender may be unknown: a follower that lags does not know the newest
+    /// members.
     fn check_leader(&self, from: Member, term: u64) -> Result<(), Rejected> {
         let leader = if term == self.raft.term { self.raft.leader_id } else { raft::INVALID_ID };
-        ask(leader == raft::INVALID_ID || leader == from.id(), Rejected::OtherLeader)
+        require(leader == raft::INVALID_ID || leader == from.id(), Rejected::OtherLeader)
     }
 
     fn check_base(&self, base: &Base, term: u64) -> Result<(), Rejected> {
         let at = base.at;
-        ask(at.is_sound() && at.index > 0 && at.term <= term, Rejected::Unsound)?;
-        ask(!base.members.voters().is_empty(), Rejected::Unsound)?;
+        require(at.is_sound() && at.index > 0 && at.term <= term, Rejected::Unsound)?;
+        require(!base.members.voters().is_empty(), Rejected::Unsound)?;
         let log = &self.raft.raft_log;
         let contradicts = at.index == log.committed && !log.match_term(at.index, at.term);
-        ask(!contradicts, Rejected::Contradiction)
+        require(!contradicts, Rejected::Contradiction)
     }
 }
 
 fn check_entries(previous: Position, term: u64, entries: &[Entry]) -> Result<(), Rejected> {
     let mut before = previous;
     for entry in entries {
-        ask(entry.at.is_sound(), Rejected::Unsound)?;
-        ask(entry.at.index == before.index + 1 && entry.at.term >= before.term, Rejected::Gap)?;
+        require(entry.at.is_sound(), Rejected::Unsound)?;
+        require(entry.at.index == before.index + 1 && entry.at.term >= before.term, Rejected::Gap)?;
         match &entry.payload {
             Payload::Empty => {}
-            Payload::Facts(facts) => ask(!facts.is_empty(), Rejected::Unsound)?,
+            Payload::Facts(facts) => require(!facts.is_empty(), Rejected::Unsound)?,
             Payload::Change(Change::Add(member) | Change::Promote(member) | Change::Remove(member)) => {
-                ask(member.number > 0, Rejected::Unsound)?;
+                require(member.number > 0, Rejected::Unsound)?;
             }
         }
         before = entry.at;
     }
-    ask(before.term <= term, Rejected::Gap)
+    require(before.term <= term, Rejected::Gap)
 }

@@ -1,5 +1,6 @@
-//! Between our words and those of the engine. The engine's own encoding reads what this process has just written, and nothing
-//! else: the change of an entry is read from its context, which is in our encoding.
+//! Converts between this crate's types and the engine's. The engine's own encoding is not used to read
+//! foreign bytes. A membership change is decoded from the context of its entry, which has this crate's
+//! encoding.
 
 use crate::entry::{Base, Entry, Payload, Position, Vote};
 use crate::member::{Change, Member, Members};
@@ -14,16 +15,17 @@ use raft::eraftpb::{
 use slog::Logger;
 use std::sync::OnceLock;
 
-/// Appends that are on their way to one follower at most. The engine keeps 8 bytes for each.
+/// The most appends in flight to one follower. The engine keeps 8 bytes for each.
 const INFLIGHT_MAX: usize = 64;
 
-/// The engine says nothing: what matters is in what a round says.
+/// Returns a logger that discards everything. A round reports all that matters.
 pub(crate) fn logger() -> &'static Logger {
     static SILENT: OnceLock<Logger> = OnceLock::new();
     SILENT.get_or_init(|| Logger::root(slog::Discard, slog::o!()))
 }
 
-/// The engine's settings. It is never ticked, so none of its times matter; they leave it one value to choose from.
+/// Returns the engine's settings. The engine is never ticked, so its times have no effect. They leave only
+/// one possible election timeout.
 pub(crate) fn config(me: Member, applied: u64, append_bytes: u64) -> Config {
     Config {
         id: me.id(),
@@ -79,7 +81,8 @@ pub(crate) fn members_in(members: &Members) -> ConfState {
     ConfState { voters: ids(members.voters()), learners: ids(members.learners()), ..ConfState::default() }
 }
 
-/// A base as the engine's snapshot. The number of the next member has no place in it and stands in front of the content.
+/// Converts a base to the engine's snapshot. A snapshot has no field for the number of the next member, so it
+/// precedes the content.
 pub(crate) fn base_in(base: &Base) -> Snapshot {
     let mut snapshot = Snapshot::default();
     let metadata = snapshot.mut_metadata();
@@ -107,7 +110,7 @@ pub(crate) fn base_out(snapshot: &Snapshot, vote: Vote) -> Base {
     }
 }
 
-/// Builds the engine's message. Only called with what [`crate::check`] has let through.
+/// Builds the engine's message. Called only with messages that [`crate::check`] has accepted.
 pub(crate) fn message_in(message: Message) -> RaftMessage {
     let Message { from, to, term, body } = message;
     let mut raft = RaftMessage { from: from.id(), to: to.id(), term, ..RaftMessage::default() };
@@ -155,8 +158,8 @@ pub(crate) fn message_in(message: Message) -> RaftMessage {
     raft
 }
 
-/// Translates what the engine wants to send. Returns `None` for the kinds that no peer is sent: proposals and reads, which are
-/// never left to the engine by a member that does not lead.
+/// Converts a message that the engine wants to send. Returns `None` for kinds that are never sent to peers:
+/// proposals and reads. Only a leader makes these.
 pub(crate) fn message_out(mut raft: RaftMessage) -> Option<Message> {
     let (from, to) = (Member::from_id(raft.from)?, Member::from_id(raft.to)?);
     let body = match raft.msg_type {

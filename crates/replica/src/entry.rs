@@ -1,22 +1,23 @@
-//! What a group writes: entries, votes and bases.
+//! The content of a group's log: entries, votes and bases.
 
 use crate::member::{Change, Member, Members};
 use bytes::Bytes;
 
-/// The largest index and the largest term. A message beyond is malformed: what is added to them does not overflow.
+/// The largest index and the largest term. A message with a larger one is malformed. Additions to valid
+/// numbers cannot overflow.
 pub const NUMBER_MAX: u64 = 1 << 56;
 
-/// A place in the log of a group.
+/// A position in the log of a group.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Position {
     /// The term of the entry at this index.
     pub term: u64,
-    /// Counts the entries of the group. 0 is before the first.
+    /// The number of the entry, counted from 1. 0 is the position before the first entry.
     pub index: u64,
 }
 
 impl Position {
-    /// Returns whether a log can have this place. Only the place before the first entry has term 0.
+    /// Returns true if a log can have this position. Only the position before the first entry has term 0.
     pub fn is_sound(self) -> bool {
         (self.index == 0) == (self.term == 0) && self.index <= NUMBER_MAX && self.term <= NUMBER_MAX
     }
@@ -33,40 +34,43 @@ pub struct Entry {
 pub enum Payload {
     /// The first entry of each leader.
     Empty,
-    /// What the owner of the group has proposed. Never empty.
+    /// The facts that the owner of the group has proposed. Never empty.
     Facts(Bytes),
     Change(Change),
 }
 
-/// What a member must not forget beside its entries.
+/// State that a member must store besides its entries.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Vote {
     /// The newest term that the member knows.
     pub term: u64,
-    /// Whom it votes for in this term.
+    /// The member that it votes for in this term.
     pub candidate: Option<Member>,
-    /// The last entry that it had applied. Not every vote is written for this: what is committed is found out again by an
-    /// election. It is written with each change of the members, because a removed voter may be gone at the next election.
+    /// The last entry that it had applied. A vote is not written each time this changes, because an election
+    /// finds out again what is committed. It is written with each change of the members: a removed voter may no
+    /// longer exist at the next election.
     pub applied: u64,
 }
 
-/// Everything up to an index, in place of the entries.
+/// The state up to an index, which replaces the entries up to it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Base {
-    /// The last entry that is part of it.
+    /// The last entry that is included.
     pub at: Position,
-    /// The newest vote of the member when it wrote the base. Means nothing in a message.
+    /// The newest vote of the member when it wrote the base. Has no meaning in a message.
     pub vote: Vote,
-    /// The members at its index.
+    /// The members at that index.
     pub members: Members,
-    /// Whether it came from a leader. Then all earlier entries of this member are void, also those behind its index.
+    /// Whether the base came from a leader. If so, all earlier entries of this member are void, also those
+    /// after its index.
     pub installed: bool,
-    /// The state of the owner, or what names it. Opaque.
+    /// The state of the owner, or a reference to it. Opaque to this crate.
     pub content: Bytes,
 }
 
 impl Base {
-    /// Returns the base that every founding member of a group begins with. `content` is the initial state of the owner.
+    /// Returns the base with which every founding member of a group begins. `content` is the initial state of
+    /// the owner.
     pub fn founding(nodes: &[u32], content: Bytes) -> Self {
         Self {
             at: Position { term: 1, index: 1 },
@@ -78,7 +82,7 @@ impl Base {
     }
 }
 
-/// What a member has in its log. Records are written in the order in which they are handed out.
+/// A record of a member's log. Records are written in the order in which they are handed out.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Record {
     Vote(Vote),

@@ -16,12 +16,13 @@ use bytes::Bytes;
 use raft::eraftpb::EntryType;
 use raft::{GetEntriesContext, RawNode, SnapshotStatus, StateRole};
 
-/// Bounds of one group.
+/// Limits of one group.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
-    /// Bytes of applied entries that are kept for followers that lag. A follower that lags further gets a base.
+    /// Bytes of applied entries that are retained for followers that lag. A follower that lags further
+    /// receives a base.
     pub window_bytes: usize,
-    /// Bytes of entries in one message, unless a single entry is larger.
+    /// The most bytes of entries in one message, unless a single entry is larger.
     pub append_bytes: u64,
 }
 
@@ -31,55 +32,55 @@ impl Default for Options {
     }
 }
 
-/// One member of one group. See the page of the crate.
+/// One member of one group. See the crate's page.
 pub struct Group {
     me: Member,
     options: Options,
     raw: RawNode<Store>,
-    /// At the applied index. Empty until a new member has its first base.
+    /// The members at the applied index. Empty until a new member has received its first base.
     members: Members,
     /// The nodes that this node supports.
     supported: Vec<u32>,
-    /// As the last round said.
+    /// The standing that the last round reported.
     standing: Standing,
     /// The number of the last round.
     round: u64,
     /// All rounds up to this one are synced.
     synced: u64,
-    /// As the last record says.
+    /// The vote in the last record.
     recorded: Vote,
     /// The last round with a vote.
     voted: u64,
-    /// The last applied change of the members is at this index or before.
+    /// No change of the members was applied after this index.
     changed: u64,
     asked: Asked,
     /// The index of an installed base that is not synced.
     installing: Option<u64>,
     #[cfg(test)]
     pub(crate) mutation: Option<Mutation>,
-    /// What the engine sends to the leader if [`Mutation::ForwardProposal`] lets it.
+    /// The proposals that the engine sends to the leader under [`Mutation::ForwardProposal`].
     #[cfg(test)]
     pub(crate) forwarded: Vec<Bytes>,
 }
 
-/// For which election votes were asked.
+/// The election for which votes were requested.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Asked {
     No,
-    /// The requests are in no round yet.
+    /// The requests are not in a round yet.
     Soon(u64, StateRole),
-    /// The requests leave with this round.
+    /// The requests are sent with this round.
     In(u64, StateRole, u64),
 }
 
 impl Group {
-    /// A member that knows nothing of its group yet. The leader sends it a base.
+    /// Creates a member that has no state of its group yet. The leader sends it a base.
     pub fn join(me: Member, options: Options) -> Self {
         let store = Store::new(Position::default(), Default::default(), Vote::default(), &Members::default());
         Self::with_store(me, options, store, Members::default(), 0)
     }
 
-    /// `applied` is the index of `members`.
+    /// Creates a member with this state. `applied` is the index of `members`.
     pub(crate) fn with_store(
         me: Member,
         options: Options,
@@ -122,7 +123,7 @@ impl Group {
         &self.members
     }
 
-    /// Returns the standing right now. The owner acts on what the rounds say.
+    /// Returns the current standing. The owner must act on the standings in rounds, not on this one.
     pub fn standing(&self) -> Standing {
         let raft = &self.raw.raft;
         let role = match raft.state {
@@ -144,12 +145,12 @@ impl Group {
         self.raw.raft.raft_log.applied
     }
 
-    /// Returns whether all that was handed out to be written is synced, and no round waits to be polled.
+    /// Returns true if all records that were handed out are synced and no round is ready.
     pub fn is_settled(&self) -> bool {
         self.synced == self.round && !self.raw.has_ready()
     }
 
-    /// Proposes facts that were decided in `term`. Returns the index that they have if they are committed.
+    /// Proposes facts that were decided in `term`. Returns their index if they are committed.
     pub fn propose(&mut self, term: u64, facts: Bytes) -> Result<u64, Refused> {
         if facts.is_empty() {
             return Err(Refused::Empty);
@@ -159,7 +160,7 @@ impl Group {
         Ok(self.raw.raft.raft_log.last_index())
     }
 
-    /// Proposes a change of the members. Returns the index that it has if it is committed.
+    /// Proposes a change of the members. Returns its index if it is committed.
     pub fn change(&mut self, term: u64, change: Change) -> Result<u64, Refused> {
         self.leads_in(term)?;
         if self.raw.raft.has_pending_conf() {
@@ -182,8 +183,9 @@ impl Group {
         Ok(self.raw.raft.raft_log.last_index())
     }
 
-    /// Begins to give the leadership to `to`, which campaigns as soon as it has all entries. Until it leads, or
-    /// [`Self::abort_transfer`], nothing can be proposed. The engine is not ticked: the owner decides how long that may take.
+    /// Starts to transfer the leadership to `to`, which campaigns as soon as it has all entries. Nothing can
+    /// be proposed until `to` leads or [`Self::abort_transfer`] is called. The engine is not ticked, so the
+    /// owner decides how long a transfer may take.
     pub fn transfer(&mut self, term: u64, to: Member) -> Result<(), Refused> {
         self.leads_in(term)?;
         if !self.members.is_voter(to) || to == self.me {
@@ -193,21 +195,22 @@ impl Group {
         Ok(())
     }
 
-    /// Ends a transfer. The other member may lead all the same: it may have been asked already.
+    /// Ends a transfer. The other member may still become the leader, as it may have been asked to campaign
+    /// already.
     pub fn abort_transfer(&mut self) {
         self.raw.raft.abort_leader_transfer();
     }
 
-    /// Checks a message and hands it to the engine. A message that is rejected changes nothing; but a leader that rejects a
-    /// request for votes pings its followers.
+    /// Checks a message and hands it to the engine. A rejected message changes nothing, with one exception: a
+    /// leader that rejects a request for votes pings its followers.
     pub fn step(&mut self, message: Message) -> Result<(), Rejected> {
         self.view().check(&message)?;
         if let Body::VoteRequest { transfer: false, .. } = message.body
             && message.term > self.raw.raft.term
             && self.leader_is_supported()
         {
-            // Nothing else would tell the candidate: a quiet leader sends nothing. A candidate of a later term answers with
-            // that term, which deposes this leader.
+            // Nothing else would tell the candidate about the leader, because a quiet leader sends nothing. A
+            // candidate of a later term answers with that term, which deposes this leader.
             self.raw.ping();
             return Err(Rejected::LeaderSupported);
         }
@@ -221,8 +224,9 @@ impl Group {
         Ok(())
     }
 
-    /// Returns whether a majority of the voters has it in its log that the last change of the members is committed. Only then
-    /// may a removed voter be discarded: before, it may be needed to elect a leader once more. Only a leader can tell.
+    /// Returns true if a majority of the voters has in its log that the last change of the members is
+    /// committed. A removed voter may be discarded only then: until then, electing a leader may need it. Only
+    /// a leader can tell.
     pub fn change_is_known(&self) -> bool {
         let raft = &self.raw.raft;
         let knows = |voter: &&Member| match **voter {
@@ -233,7 +237,7 @@ impl Group {
         raft.state == StateRole::Leader && !raft.has_pending_conf() && known > self.members.voters().len() / 2
     }
 
-    /// Campaigns, first for pre-votes. The owner decides when: nothing here does by itself.
+    /// Campaigns, first for pre-votes. The owner decides when; a member never campaigns by itself.
     pub fn campaign(&mut self) -> Result<(), Refused> {
         if !self.members.is_voter(self.me) {
             return Err(Refused::NotVoter);
@@ -246,8 +250,9 @@ impl Group {
         Ok(())
     }
 
-    /// This node supports `node` from now on, or no more. While it does, requests for votes that would replace a leader there
-    /// are rejected. Returns whether this member should campaign: its leader has lost support.
+    /// Notes whether this node supports `node`. While it does, requests for votes that would replace a leader
+    /// on `node` are rejected. Returns true if this member should campaign because its leader has lost
+    /// support.
     pub fn on_support(&mut self, node: u32, supported: bool) -> bool {
         self.supported.retain(|other| *other != node);
         if supported {
@@ -259,8 +264,8 @@ impl Group {
             && self.members.is_voter(self.me)
     }
 
-    /// The link to `node` was closed, or is there again. What was sent over a link that was closed may be lost: a leader finds
-    /// out what the member there has as soon as the link is back.
+    /// Called when the link to `node` was closed or is open again. Messages sent over a closed link may be
+    /// lost. When the link is open again, a leader finds out what the member there has.
     pub fn on_link(&mut self, node: u32, up: bool) {
         let Some(member) = self.members.on_node(node) else { return };
         if up {
@@ -271,7 +276,7 @@ impl Group {
         }
     }
 
-    /// The records of all rounds up to `round` are synced.
+    /// Called when the records of all rounds up to `round` are synced.
     pub fn on_synced(&mut self, round: u64) {
         let round = round.min(self.round);
         if round <= self.synced {
@@ -289,12 +294,12 @@ impl Group {
         }
     }
 
-    /// Returns whether a follower lags so far that it needs a base. See [`Self::send_base`].
+    /// Returns true if a follower lags so far that it needs a base. See [`Self::send_base`].
     pub fn wants_base(&self) -> bool {
         self.raw.store().wants_base()
     }
 
-    /// Sends a base with this content to the followers that need one. `content` is the owner's state at [`Self::applied`].
+    /// Sends a base to the followers that need one. `content` is the owner's state at [`Self::applied`].
     pub fn send_base(&mut self, content: Bytes) {
         let Some(base) = self.base(content) else { return };
         let wants = self.raw.mut_store().offer(&base);
@@ -307,17 +312,17 @@ impl Group {
         self.raw.mut_store().end_offer();
     }
 
-    /// Returns the records that replace all that this member has handed out so far: a base, and the entries behind it.
-    /// `content` is the owner's state at [`Self::applied`]. Returns `None` from the moment at which a base
-    /// comes until it is synced.
+    /// Returns the records that replace all records of this member so far: a base, and the entries after it.
+    /// The log needs them for an evacuation, which frees its old files. `content` is the owner's state at
+    /// [`Self::applied`]. Returns `None` from the arrival of a base until that base is synced.
     pub fn evacuate(&self, content: Bytes) -> Option<Vec<Record>> {
         let mut base = self.base(content)?;
         if self.has(Mutation::ForgetVoteAtEvacuation) {
             base.vote.candidate = None;
         }
-        let behind = self.raw.store().behind(base.at.index);
+        let after = self.raw.store().after(base.at.index);
         let committed = base.at.index;
-        let entries = behind.map(|entry| Record::Entry { entry: engine::entry_out(entry), committed });
+        let entries = after.map(|entry| Record::Entry { entry: engine::entry_out(entry), committed });
         Some([Record::Base(base)].into_iter().chain(entries).collect())
     }
 
@@ -331,7 +336,7 @@ impl Group {
         Some(Base { at, vote: self.vote(), members: self.members.clone(), installed: false, content })
     }
 
-    /// Describes the group to whoever reads why a test has failed.
+    /// Describes the group in the message of a failed test.
     #[cfg(test)]
     pub(crate) fn explain(&self) -> String {
         let peers: Vec<_> = self.raw.raft.prs().iter().collect();
@@ -365,7 +370,7 @@ impl Group {
             members: &self.members,
             raft,
             is_settled: self.is_settled(),
-            votes_may_come: match self.asked {
+            votes_are_expected: match self.asked {
                 Asked::In(term, role, round) => {
                     term == raft.term && role == raft.state && round <= self.synced
                 }
@@ -379,8 +384,9 @@ impl Group {
         leader.is_some_and(|leader| leader == self.me || self.supported.contains(&leader.node))
     }
 
-    /// A leader proposes a change when it has applied the one before, so a change in the log proves that the one before is
-    /// committed. Without this, a member that lags by two changes could win an election among members of long ago.
+    /// Commits a change if a later one is in the log. A leader proposes a change only after it has applied
+    /// the previous one, so the later one proves that the earlier one is committed. Without this, a member
+    /// that lags by two changes could win an election among former members.
     fn commit_by_change(&mut self) {
         let log = &mut self.raw.raft.raft_log;
         let first = log.first_index().max(log.applied + 1);
@@ -392,7 +398,7 @@ impl Group {
         }
     }
 
-    /// Notes whether votes are asked for in an election that was not known yet.
+    /// Notes whether votes are requested for a new election.
     fn note_asked(&mut self) {
         let (term, role) = (self.raw.raft.term, self.raw.raft.state);
         let is_candidate = matches!(role, StateRole::Candidate | StateRole::PreCandidate);

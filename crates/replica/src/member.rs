@@ -1,25 +1,25 @@
 //! The members of a group, and how they change.
 
-/// Members that a group has at most, voters and learners together. A change beyond is refused.
+/// The most members of a group, voters and learners together. A change that exceeds this is refused.
 pub const MEMBERS_MAX: usize = 256;
 
-/// One replica of a group. A member that leaves and comes back gets a new number, so late messages of its former life are not
-/// taken for its own.
+/// One replica of a group. A member that leaves and returns gets a new number, so that late messages of its
+/// former membership are recognised.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Member {
     /// The node that the replica is on.
     pub node: u32,
-    /// Counts the members that this group has ever had, from 1.
+    /// The number of this member, from 1, among all that the group has ever had.
     pub number: u32,
 }
 
 impl Member {
-    /// Returns the member as one number, which is never 0 for a sound member.
+    /// Returns the member as one number. It is never 0 for a valid member.
     pub fn id(self) -> u64 {
         u64::from(self.node) << 32 | u64::from(self.number)
     }
 
-    /// Returns the member of this number; `None` for 0, which means nobody.
+    /// Returns the member with this number; `None` for 0, which means no member.
     pub fn from_id(id: u64) -> Option<Self> {
         let member = Self { node: (id >> 32) as u32, number: id as u32 };
         (id != 0).then_some(member)
@@ -33,7 +33,7 @@ pub struct Members {
     voters: Vec<Member>,
     /// In ascending order. They receive entries and do not count for a majority.
     learners: Vec<Member>,
-    /// The number that the next member gets.
+    /// The number of the next member.
     next: u32,
 }
 
@@ -46,7 +46,7 @@ impl Members {
         Self { voters, learners: Vec::new(), next: nodes.len() as u32 + 1 }
     }
 
-    /// Puts members together. Returns `None` if a group cannot have them.
+    /// Builds members from their parts. Returns `None` if a group cannot have them.
     pub fn from_parts(mut voters: Vec<Member>, mut learners: Vec<Member>, next: u32) -> Option<Self> {
         voters.sort_unstable();
         learners.sort_unstable();
@@ -68,7 +68,7 @@ impl Members {
         &self.learners
     }
 
-    /// Returns the number that the next member gets.
+    /// Returns the number of the next member.
     pub fn next(&self) -> u32 {
         self.next
     }
@@ -91,12 +91,12 @@ impl Members {
         self.all().find(|member| member.node == node)
     }
 
-    /// Returns whether `member` was a member once and is none any more.
+    /// Returns true if `member` was a member and no longer is.
     pub fn is_former(&self, member: Member) -> bool {
         member.number < self.next && !self.contains(member)
     }
 
-    /// Returns the members after `change`; `None` if it does not fit these members.
+    /// Returns the members after `change`; `None` if the change does not fit them.
     pub fn after(&self, change: Change) -> Option<Self> {
         let Self { mut voters, mut learners, mut next } = self.clone();
         match change {
@@ -123,7 +123,7 @@ impl Members {
     }
 }
 
-/// A change of the members. The next one waits until this one is applied.
+/// A change of the members. The next change must wait until this one is applied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
     /// Adds a learner. Its number is [`Members::next`].
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_group_can_have_is_refused() {
+    fn invalid_members_are_refused() {
         let founding = Members::founding(&[1]);
         let only = founding.voters()[0];
         assert_eq!(founding.after(Change::Remove(only)), None);

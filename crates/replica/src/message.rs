@@ -1,4 +1,5 @@
-//! What members of one group say to each other. A proposal cannot be said: nobody proposes through somebody else.
+//! Messages between the members of a group. There is no message for a proposal: a member proposes only as the
+//! leader.
 
 use crate::entry::{Base, Entry, Position};
 use crate::member::Member;
@@ -8,45 +9,46 @@ use crate::member::Member;
 pub struct Message {
     pub from: Member,
     pub to: Member,
-    /// The sender's term; of a request for a pre-vote, and of a pre-vote that is granted, the term of the election.
+    /// The sender's term. In a request for a pre-vote, and in a granted pre-vote, the term of the election.
     pub term: u64,
     pub body: Body,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Body {
-    /// The leader's entries behind `previous`.
+    /// The leader's entries after `previous`.
     Append {
         previous: Position,
         commit: u64,
         entries: Vec<Entry>,
     },
-    /// The follower's log is the leader's up to `index`, and synced.
+    /// The follower's log equals the leader's up to `index`, and is synced.
     Appended {
         index: u64,
         commit: u64,
     },
-    /// The follower's log does not have `previous.index` of the leader. `hint` is where the two may be equal.
+    /// The follower's log lacks the leader's entry at `previous.index`. `hint` is a position at which the two
+    /// logs may match.
     AppendRefused {
         index: u64,
         hint: Position,
         commit: u64,
     },
-    /// The leader asks whether the follower is there.
+    /// The leader asks whether the follower is alive.
     Ping {
         commit: u64,
     },
     Pong {
         commit: u64,
     },
-    /// Asks for a vote, or whether the vote would be given.
+    /// Requests a vote, or with `pre` asks whether the vote would be granted.
     VoteRequest {
         pre: bool,
         /// The last entry of the candidate.
         last: Position,
         /// The last entry that the candidate knows to be committed.
         commit: Position,
-        /// The leader wants this election: it is no reason to ignore it that the leader is there.
+        /// The leader itself wants this election. A voter must not ignore it because that leader is alive.
         transfer: bool,
     },
     VoteResponse {
@@ -54,7 +56,7 @@ pub enum Body {
         granted: bool,
         commit: Position,
     },
-    /// Replaces the follower's log up to the base. Its vote means nothing.
+    /// Replaces the follower's log up to the base. The vote in the base has no meaning.
     InstallBase(Base),
     /// The leader asks the follower to campaign at once.
     TimeoutNow,

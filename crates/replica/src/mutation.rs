@@ -1,19 +1,19 @@
-//! Mistakes that the simulator must find.
+//! Deliberate mistakes that the simulator must find.
 
-/// A mistake that a test makes on purpose. Outside of tests no group has one.
+/// A mistake that a test activates. Outside of tests, no group has one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mutation {
-    /// Messages that acknowledge entries leave before the entries are synced.
+    /// Messages that acknowledge entries are sent before the entries are synced.
     AcknowledgeBeforeSync,
-    /// Requests for votes, and votes, leave before they are synced.
+    /// Votes and requests for votes are sent before they are synced.
     VoteBeforeSync,
     /// The base of an evacuation does not carry the vote.
     ForgetVoteAtEvacuation,
-    /// A deposed leader's proposal is left to the engine, which sends it to the new leader.
+    /// A deposed leader hands a proposal to the engine, which sends it to the new leader.
     ForwardProposal,
-    /// A proposal that was decided in one term is taken in a later one.
+    /// A proposal that was decided in one term is accepted in a later term.
     ProposeInLaterTerm,
-    /// The owner is not told that its leader was deposed, and keeps what it staged.
+    /// The owner is not notified that its leader was deposed, and keeps its staged proposals.
     KeepStaged,
 }
 

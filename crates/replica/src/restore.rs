@@ -1,4 +1,4 @@
-//! A group from its records.
+//! Restores a group from its records.
 
 use crate::engine::entry_in;
 use crate::entry::{Base, Entry, Payload, Position, Record, Vote};
@@ -7,16 +7,17 @@ use crate::member::{Member, Members};
 use crate::store::Store;
 use std::collections::VecDeque;
 
-/// The records of a member contradict each other. Something is missing: this member must not speak to its group again.
+/// Why the records of a member are inconsistent. Something is missing, so this member must never take part in
+/// its group again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Damaged {
-    /// There are entries and no base.
+    /// There are entries but no base.
     NoBase,
-    /// There is no entry in front of the one at this index.
+    /// The entry before this index is missing.
     Gap { index: u64 },
-    /// The last entry is of a later term than the vote.
+    /// The last entry has a later term than the vote.
     VoteMissing,
-    /// Entries that were applied up to this index are missing.
+    /// Entries are missing, although they were applied up to this index.
     EntriesMissing { applied: u64 },
 }
 
@@ -27,7 +28,7 @@ impl std::fmt::Display for Damaged {
             Self::Gap { index } => write!(f, "no entry was found before the one at index {index}"),
             Self::VoteMissing => f.write_str("the vote is older than the last entry"),
             Self::EntriesMissing { applied } => {
-                write!(f, "entries are missing that were applied up to {applied}")
+                write!(f, "entries up to index {applied} were applied but are missing")
             }
         }
     }
@@ -35,7 +36,7 @@ impl std::fmt::Display for Damaged {
 
 impl std::error::Error for Damaged {}
 
-/// Takes the records of one member in the order in which they were written.
+/// Receives the records of one member in the order in which they were written.
 ///
 /// | record | effect |
 /// |---|---|

@@ -1,10 +1,10 @@
-//! What a member says of itself: rounds, its standing, and refusals.
+//! The output of a member: rounds, standings, and refusals.
 
 use crate::entry::{Entry, Record};
 use crate::member::Member;
 use crate::message::Message;
 
-/// What a member is in its term.
+/// The role of a member in its term.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Standing {
     pub term: u64,
@@ -16,33 +16,33 @@ pub enum Role {
     Follower {
         leader: Option<Member>,
     },
-    /// Asks for votes, or whether it would get them.
+    /// Requests votes or pre-votes.
     Candidate,
     Leader,
 }
 
-/// Why a member does not do what its owner wants.
+/// Why a member refuses a request of its owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refused {
-    /// This member does not lead. Ask the leader, if one is known.
+    /// This member does not lead. The owner can ask the leader, if one is known.
     NotLeader { leader: Option<Member> },
-    /// This member leads in another term than the one in which this was decided.
+    /// This member leads in another term than the one in which the proposal was decided.
     OtherTerm { term: u64 },
     /// The leadership is being transferred to another member.
     Transferring,
     /// There is nothing to propose.
     Empty,
-    /// An earlier change is not applied yet, or entries of earlier terms are not.
+    /// An earlier change, or an entry of an earlier term, is not applied yet.
     ChangePending,
     /// The change does not fit the members.
     Unfit,
-    /// The learner has not acknowledged that it is a member, so it would be a voter that does not run.
+    /// The learner has not acknowledged that it is a member. As a voter, it might not run.
     Lags,
-    /// The leader cannot remove itself. It transfers the leadership first.
+    /// The leader cannot remove itself. It must transfer the leadership first.
     IsLeader,
     /// Only voters lead.
     NotVoter,
-    /// A member campaigns only when all that it has is synced.
+    /// A member campaigns only when everything that it has is synced.
     Unsynced,
 }
 
@@ -57,7 +57,7 @@ impl std::fmt::Display for Refused {
             Self::Unfit => "the change does not fit the members",
             Self::Lags => "the learner has not caught up",
             Self::IsLeader => "the leader cannot remove itself",
-            Self::NotVoter => "the member is no voter",
+            Self::NotVoter => "the member is not a voter",
             Self::Unsynced => "the member has records that are not synced",
         })
     }
@@ -65,23 +65,25 @@ impl std::fmt::Display for Refused {
 
 impl std::error::Error for Refused {}
 
-/// What is to be done after one or more calls, in the order of the fields: the owner takes the `standing`, `records` are handed
-/// to the log, `now` is sent, the owner applies `committed`. When the records of this round and of all rounds before it are
-/// synced, `after_sync` is sent, and [`Group::on_synced`] called.
+/// The actions to take after one or more calls, in the order of the fields. The owner takes over the
+/// `standing`, hands `records` to the log, sends `now`, and applies `committed`. When the records of this
+/// round and all earlier ones are synced, it sends `after_sync` and calls [`crate::Group::on_synced`].
 #[derive(Debug, Default)]
 pub struct Round {
-    /// Counts the rounds of this group in this process.
+    /// The number of the round, counted per group and process.
     pub number: u64,
-    /// The new standing, if it has changed. An owner whose term or leadership ends drops what it has proposed and not seen
-    /// committed.
+    /// The new standing, if it has changed. An owner whose term or leadership ends drops its proposals that
+    /// were not committed.
     pub standing: Option<Standing>,
-    /// The records to write, in this order. An installed base is among them: the owner's state is its content from now on.
+    /// The records to write, in this order. If an installed base is among them, the owner's state is its
+    /// content from now on.
     pub records: Vec<Record>,
-    /// The messages that leave at once.
+    /// The messages to send at once.
     pub now: Vec<Message>,
-    /// Entries that will never be undone, in ascending order without gaps. The owner applies them in this turn.
+    /// Entries that are final, in ascending order without gaps. The owner applies them in this turn.
     pub committed: Vec<Entry>,
-    /// The messages that leave when the rounds up to this one are synced. They must not leave earlier, and are lost with the
-    /// process. Empty if there is nothing to wait for: a round without records, and all before it are synced.
+    /// The messages to send when all rounds up to this one are synced. They must not be sent earlier, and are
+    /// lost with the process. Empty if there is nothing to wait for: this round has no records, and all earlier
+    /// rounds are synced.
     pub after_sync: Vec<Message>,
 }

@@ -1,13 +1,13 @@
 //! The entries of one group in memory, as the engine reads them.
 //!
 //! ```text
-//!              floor      applied              last
-//!    ... gone ───┼───────────┼──────────────────┤
+//!                floor      applied              last
+//!  ... dropped ──┼───────────┼──────────────────┤
 //!                │  window   │  not applied yet │
 //! ```
 //!
-//! The window is for followers that lag. A follower below the floor gets a base; until there is one, the store remembers that
-//! one is wanted.
+//! The window serves followers that lag. A follower below the floor needs a base. The store remembers that
+//! until the owner provides one.
 
 use crate::engine::{base_in, members_in};
 use crate::entry::{Base, Position, Vote};
@@ -18,20 +18,20 @@ use std::cell::RefCell;
 use std::collections::VecDeque;
 
 pub(crate) struct Store {
-    /// The place before the first entry.
+    /// The position before the first entry.
     floor: Position,
     entries: VecDeque<Entry>,
-    /// Of all entries.
+    /// The size of all entries in bytes.
     bytes: usize,
     initial: RaftState,
-    /// The base to send. It is here only while it is handed to the engine.
+    /// The base to send. It is present only while it is handed to the engine.
     base: Option<Snapshot>,
-    /// Who lags behind the floor.
+    /// The members that lag below the floor.
     wants_base: RefCell<Vec<u64>>,
 }
 
 impl Store {
-    /// A store with what a member knows when it starts.
+    /// Creates a store with the state of a member at its start.
     pub(crate) fn new(floor: Position, entries: VecDeque<Entry>, vote: Vote, members: &Members) -> Self {
         let hard_state = HardState {
             term: vote.term,
@@ -54,12 +54,12 @@ impl Store {
         self.entries.back().map_or(self.floor, |last| Position { term: last.term, index: last.index })
     }
 
-    /// The entries behind `index`.
-    pub(crate) fn behind(&self, index: u64) -> impl Iterator<Item = &Entry> {
+    /// Returns the entries after `index`.
+    pub(crate) fn after(&self, index: u64) -> impl Iterator<Item = &Entry> {
         self.entries.iter().skip((index.max(self.floor.index) - self.floor.index) as usize)
     }
 
-    /// Appends entries, which void what is there from the first one on.
+    /// Appends entries. They void existing entries from the first new index on.
     pub(crate) fn append(&mut self, entries: &[Entry]) {
         let Some(first) = entries.first() else { return };
         let kept = (first.index - self.floor.index - 1) as usize;
@@ -69,15 +69,15 @@ impl Store {
         self.entries.extend(entries.iter().cloned());
     }
 
-    /// Begins anew behind a base that came from a leader.
+    /// Starts again after a base that came from a leader.
     pub(crate) fn install(&mut self, at: Position) {
         self.floor = at;
         self.entries.clear();
         self.bytes = 0;
     }
 
-    /// Drops entries from the front: those that everybody has, and those that do not fit into `window` bytes. Entries behind
-    /// `applied` stay.
+    /// Drops entries from the front: those that all members have, and those that do not fit into `window`
+    /// bytes. Entries after `applied` stay.
     pub(crate) fn trim(&mut self, applied: u64, everybody_has: u64, window: usize) {
         while let Some(first) = self.entries.front()
             && first.index <= applied
@@ -96,7 +96,7 @@ impl Store {
         !self.wants_base.borrow().is_empty()
     }
 
-    /// Holds `base` for those who want one, and returns them.
+    /// Holds `base` for the members that need one, and returns those members.
     pub(crate) fn offer(&mut self, base: &Base) -> Vec<u64> {
         self.base = Some(base_in(base));
         self.wants_base.take()
@@ -107,13 +107,13 @@ impl Store {
         self.base = None;
     }
 
-    /// Nobody wants a base any more: this member does not lead.
+    /// Forgets the members that need a base, as this member does not lead.
     pub(crate) fn forget_wants(&mut self) {
         self.wants_base.borrow_mut().clear();
     }
 }
 
-/// The bytes of an entry, its own ones included.
+/// The bytes of an entry, including the struct itself.
 fn size(entry: &Entry) -> usize {
     size_of::<Entry>() + entry.data.len()
 }
@@ -138,7 +138,7 @@ impl Storage for Store {
         }
         let max = max_size.into().unwrap_or(u64::MAX);
         let mut bytes = 0;
-        let entries = self.behind(low - 1).take((high - low) as usize).take_while(|entry| {
+        let entries = self.after(low - 1).take((high - low) as usize).take_while(|entry| {
             let is_first = bytes == 0;
             bytes += size(entry) as u64;
             is_first || bytes <= max

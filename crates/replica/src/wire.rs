@@ -22,14 +22,15 @@
 //!  members         next u32 | voters u16 | learners u16 | member u64, ...
 //! ```
 //!
-//! A decoder takes exactly what the encoder writes, never panics, and allocates no more than the input is long.
+//! A decoder accepts exactly what the encoder writes. It never panics, and allocates no more than the length
+//! of the input.
 
 use crate::entry::{Base, Entry, Payload, Position, Record, Vote};
 use crate::member::{Change, MEMBERS_MAX, Member, Members};
 use crate::message::{Body, Message};
 use bytes::{Buf, Bytes};
 
-/// The bytes are no message, or no record.
+/// The bytes are not a valid message or record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Malformed(pub &'static str);
 
@@ -166,14 +167,14 @@ impl Record {
     }
 }
 
-/// A change as the context of an engine's entry carries it.
+/// Encodes a change for the context of an engine's entry.
 pub(crate) fn change_bytes(change: Change) -> Bytes {
     let mut bytes = Vec::with_capacity(9);
     put_change(&mut bytes, change);
     bytes.into()
 }
 
-/// The opposite of [`change_bytes`].
+/// Decodes what [`change_bytes`] has encoded.
 pub(crate) fn change_from(bytes: &Bytes) -> Result<Change, Malformed> {
     let mut reader = Reader(bytes.clone());
     let kind = reader.u8()?;

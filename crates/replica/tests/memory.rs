@@ -1,18 +1,18 @@
-//! What one member of a group takes in memory.
+//! The memory that one member of a group uses.
 
 use bytes::Bytes;
 use replica::{Base, Body, Group, Member, Message, Options, Position, Record, Restoring, Role};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
-/// A group that is put away, and one that is not.
+/// Limits for a group at rest and for a quiet one.
 const RESTING_BYTES_MAX: isize = 256;
 const QUIET_BYTES_MAX: isize = 4 << 10;
 
 struct Counting;
 
 thread_local! {
-    /// Of this thread: what it was given by others and gives back makes it negative.
+    /// The bytes that this thread has allocated. Negative if it frees memory of other threads.
     static BYTES: Cell<isize> = const { Cell::new(0) };
 }
 
@@ -34,7 +34,7 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// Returns the bytes that what `make` makes takes, and it.
+/// Returns the bytes that the result of `make` uses, and the result.
 fn bytes<T>(make: impl FnOnce() -> T) -> (isize, T) {
     let before = BYTES.get();
     let made = Box::new(make());
@@ -58,10 +58,10 @@ fn synced(group: &mut Group) -> Vec<Message> {
     messages
 }
 
-/// Elects the member, and has it commit some entries, with two followers that answer everything.
+/// Elects the member and lets it commit entries. Two simulated followers answer everything.
 fn lead() -> Group {
     let mut group = restored();
-    // What the thread, and the silent logger of all groups, need once.
+    // Allocations that happen once: per thread, and for the silent logger of all groups.
     synced(&mut group);
     group.campaign().unwrap();
     let mut proposed = 0;
@@ -76,7 +76,7 @@ fn lead() -> Group {
             continue;
         }
         for answer in messages.into_iter().filter_map(answer) {
-            // The second vote comes when the first one has decided.
+            // The second vote arrives after the first one has decided the election.
             let _ = group.step(answer);
         }
     }
@@ -108,7 +108,7 @@ fn a_quiet_group_takes_four_kib_and_a_resting_one_almost_nothing() {
     let (takes, mut group) = bytes(|| resting.wake(Options::default()));
     assert!(takes <= QUIET_BYTES_MAX, "a group that was taken up takes {takes} bytes");
     assert!(synced(&mut group).is_empty(), "it has nothing to say");
-    // It leads on in its term.
+    // The member still leads in its term.
     let index = group.last().index + 1;
     assert_eq!(group.propose(group.standing().term, Bytes::from_static(b"more")), Ok(index));
     let to: Vec<Member> = synced(&mut group).into_iter().map(|message| message.to).collect();

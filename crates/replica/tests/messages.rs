@@ -1,4 +1,5 @@
-//! No message makes a member panic: messages that fit, that nearly fit, and that are damaged, from a seed.
+//! No message makes a member panic. Messages are generated from a seed: valid, nearly valid, and damaged
+//! ones.
 
 #[path = "../../../fuzz/checks/raft_messages.rs"]
 mod raft_messages;
@@ -16,7 +17,7 @@ fn setting(name: &str) -> Option<u64> {
     std::env::var(name).ok().map(|text| text.parse().expect("a number"))
 }
 
-/// Replays what the fuzz target keeps.
+/// Replays the corpus of the fuzz target.
 #[test]
 fn raft_messages_corpus() {
     replay::replay("raft_messages", raft_messages::check);
@@ -33,7 +34,7 @@ fn no_message_makes_a_member_panic() {
     assert!(led > SEEDS / 20, "hardly a member has led: {led}");
 }
 
-/// Plays one seed. Returns whether the member has ever led.
+/// Plays one seed. Returns true if the member ever led.
 fn play(seed: u64) -> bool {
     let mut maker = Maker { seed };
     let mut player = Player::new();
@@ -52,7 +53,7 @@ fn play(seed: u64) -> bool {
             let at = 3 + maker.below(step.len() as u64 - 3) as usize;
             step[at] = maker.below(256) as u8;
         }
-        // The argument of a step that takes none is a step of its own.
+        // If a step takes no argument, the rest of its bytes are further steps.
         let mut data = &step[..];
         while player.play(&mut data) {}
         has_led |= player.group.standing().role == replica::Role::Leader;
@@ -60,7 +61,7 @@ fn play(seed: u64) -> bool {
     has_led
 }
 
-/// A step that hands over a message.
+/// Appends a step that delivers a message.
 fn put(step: &mut Vec<u8>, message: Message) {
     step.extend([0, 0, 0]);
     message.encode(step);
@@ -68,7 +69,7 @@ fn put(step: &mut Vec<u8>, message: Message) {
     step[1..3].copy_from_slice(&length.to_le_bytes());
 }
 
-/// The member campaigns, and another one votes for it.
+/// Lets the member campaign, and another one vote for it.
 fn elect(player: &mut Player) {
     let mut data = &[2, 3, 2][..];
     while player.play(&mut data) {}
@@ -97,7 +98,7 @@ impl Maker {
         (z ^ (z >> 31)) % bound
     }
 
-    /// A number near `number`, seldom one far away.
+    /// Returns a number near `number`, and rarely one far away.
     fn near(&mut self, number: u64) -> u64 {
         match self.below(12) {
             0 => number.saturating_sub(self.below(6)),
@@ -116,7 +117,7 @@ impl Maker {
             8 => [self.below(5), self.below(6)],
             _ => [3, 4],
         };
-        // Nobody has the number 0, which nothing encodes.
+        // Number 0 on node 0 is not a member; it has no encoding.
         Member { node: node as u32, number: number.max(u64::from(node == 0)) as u32 }
     }
 

@@ -1,4 +1,4 @@
-//! What `send` and `recv` share: where the broker is, and what an address means.
+//! Shared by `send`, `recv` and `bench`: where the broker is, and how an address is written.
 
 use std::io;
 
@@ -10,17 +10,18 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
 use crate::failure::Failure;
 
-/// What needs no encoding in a segment of an address (RFC 3986 unreserved).
+/// Everything that must be percent-encoded in a segment of an address: all but the unreserved characters (RFC
+/// 3986).
 pub const SEGMENT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
-/// The broker that is talked to over AMQP.
+/// The broker to connect to over AMQP.
 #[derive(Args, Debug)]
 pub struct Broker {
-    /// Where the broker is and who asks; without a user the login is anonymous
+    /// The broker's URL, with user and password; without a user the login is anonymous
     #[arg(long, env = "SLUICE_URL", hide_env_values = true, value_name = "URL")]
     #[arg(default_value = "amqp://guest:guest@127.0.0.1:5672")]
     url: String,
-    /// The virtual host; without it, that of the URL, or /
+    /// The virtual host (default: the one in the URL, or /)
     #[arg(long, short = 'p', value_name = "NAME")]
     vhost: Option<String>,
 }
@@ -28,15 +29,15 @@ pub struct Broker {
 impl Broker {
     /// Opens a connection.
     ///
-    /// # Errors
-    /// Usage if the URL is none; nobody if nobody listens; else what the broker says.
+    /// A usage failure if the URL is invalid; [`Failure::nobody`] if nobody answers; otherwise the broker's
+    /// error.
     pub async fn connect(&self) -> Result<(Connection, Place), Failure> {
         self.connect_with(Options::default()).await
     }
 
-    /// As [`Broker::connect`], with options of one's own.
+    /// Like [`Broker::connect`], with the caller's options.
     pub async fn connect_with(&self, options: Options) -> Result<(Connection, Place), Failure> {
-        // The URL may hold a password, so that it is not shown.
+        // Do not show the URL: it may contain a password.
         let url: Url = self.url.parse().map_err(|error| Failure::usage(format!("--url: {error}")))?;
         let place = Place::of(&url);
         let hostname = self.vhost.as_ref().map(|vhost| format!("vhost:{vhost}")).or(options.hostname);
@@ -47,8 +48,8 @@ impl Broker {
             Err(Error::Io(error)) if !was_answered(&error) => Err(Failure::nobody(&place.0, error)),
             Err(Error::Protocol(Violation::ProtocolHeader(first))) if first.starts_with(b"HTTP") => {
                 Err(Failure::failed(format!(
-                    "cannot connect to {}: HTTP is spoken there; AMQP has the port of listeners.tcp.default, 5672 by \
-                     default",
+                    "cannot connect to {}: this port speaks HTTP; the AMQP port is set by listeners.tcp.default, \
+                     5672 by default",
                     place.0
                 )))
             }
@@ -61,7 +62,7 @@ impl Broker {
     }
 }
 
-/// The broker's host and port, for people.
+/// The broker's host and port, as shown to people.
 #[derive(Clone, Debug)]
 pub struct Place(String);
 
@@ -74,12 +75,13 @@ impl Place {
         })
     }
 
-    /// What went wrong with an address here.
+    /// Returns the failure of an operation on an address of this broker.
     pub fn failed(&self, what: &str, address: &str, error: &Error) -> Failure {
         Failure::failed(format!("cannot {what} {address} at {}: {error}", self.0))
     }
 
-    /// What was asked for by these options is not in place; `fault` is what is wrong with the expression.
+    /// Returns the failure for filters that the broker did not put in place. `options` are their command-line
+    /// options. `fault` is the error in the SQL expression, if there is one.
     pub fn not_filtered(&self, address: &str, options: &[&str], fault: Option<&SqlError>) -> Failure {
         let why = match fault {
             Some(fault) => format!("the expression is wrong {fault}"),
@@ -90,7 +92,7 @@ impl Place {
     }
 }
 
-/// An address as it stands, or that of the queue with this name.
+/// Returns an address unchanged if it starts with `/`, else the address of the queue with this name.
 pub fn address(text: &str) -> String {
     if text.starts_with('/') {
         return text.to_owned();
@@ -98,16 +100,16 @@ pub fn address(text: &str) -> String {
     format!("/queues/{}", utf8_percent_encode(text, SEGMENT))
 }
 
-/// Whether there was a peer, who then hung up.
+/// Returns true if a peer accepted the connection and then closed it.
 fn was_answered(error: &io::Error) -> bool {
     use io::ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset, UnexpectedEof};
     matches!(error.kind(), BrokenPipe | ConnectionAborted | ConnectionReset | UnexpectedEof)
 }
 
-/// Runs a verb that talks to a broker.
+/// Runs a verb that talks to a broker on a new single-threaded runtime.
 ///
 /// # Errors
-/// The verb's, or that there is no runtime.
+/// The verb's error, or that the runtime cannot start.
 pub fn block_on(verb: impl Future<Output = Result<(), Failure>>) -> Result<(), Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| Failure::failed(format!("cannot start: {error}")))?;

@@ -1,13 +1,15 @@
-//! `sluice.conf`: `key = value`, RabbitMQ's key names where RabbitMQ has one; each also as `--set KEY=VALUE`.
+//! The configuration: `sluice.conf` with `key = value` lines, and `--set KEY=VALUE` arguments. Keys have
+//! RabbitMQ's names where RabbitMQ has the key.
 //!
 //! ```text
-//! # a comment; also behind a value, after a space
+//! # a comment; also after a value, if a space precedes it
 //! listeners.tcp.default = 0.0.0.0:5672
 //! default_pass = 'in quotes a # is a #'
 //! ```
 //!
-//! The last of several lines with one key counts, which is a warning; `--set` comes after the file. What exists is in the
-//! one table `keys::KEYS`, from which `sluice.conf.example` is made. What only RabbitMQ has is in `rabbitmq`.
+//! If a key occurs on several lines, the last one counts, and there is a warning. `--set` is applied after
+//! the file. All keys are in the table `keys::KEYS`, from which `sluice.conf.example` is generated. Keys that
+//! only RabbitMQ has are in `rabbitmq`.
 
 mod keys;
 mod rabbitmq;
@@ -29,44 +31,44 @@ use node::{AlarmLimits, Limit, StorageLimits};
 
 use self::rabbitmq::Known;
 
-/// Bytes of a configuration file; a larger one is refused.
+/// The largest configuration file, in bytes. A larger one is refused.
 const FILE_BYTES_MAX: u64 = 1024 * 1024;
 
-/// Problems of one configuration that are shown; there are more in a file that is none.
+/// The most problems of one configuration that are shown. A file that is not a configuration file has more.
 const PROBLEMS_SHOWN_MAX: usize = 50;
 
-/// Everything an operator can set, checked. Its `Debug` form shows no secret.
+/// Everything that an operator can set, checked. Its `Debug` output shows no secret.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// What the broker itself reads.
+    /// Settings that the broker itself reads.
     pub settings: Settings,
-    /// Where AMQP clients connect; none if `listeners.tcp.default = none`.
+    /// The addresses where AMQP clients connect; empty if `listeners.tcp.default = none`.
     pub amqp_listeners: Vec<SocketAddr>,
-    /// Where the management API listens; nowhere if `management.tcp.port = none`.
+    /// The address of the management API; `None` if `management.tcp.port = none`.
     pub management: Option<SocketAddr>,
-    /// Where the metrics are read; nowhere if `prometheus.tcp.port = none`.
+    /// The address of the metrics; `None` if `prometheus.tcp.port = none`.
     pub prometheus: Option<SocketAddr>,
-    /// Event loops, each with its connections and queues.
+    /// The number of event loops, each with its own connections and queues.
     pub shards: usize,
     /// The user that a new data directory starts with.
     pub default_user: String,
-    /// And its password.
+    /// The password of `default_user`.
     pub default_pass: Secret,
-    /// Its tags.
+    /// The tags of `default_user`.
     pub default_tags: Vec<String>,
-    /// Its permissions in `default_vhost`.
+    /// The permissions of `default_user` in `default_vhost`.
     pub default_permissions: Permissions,
-    /// Users who may come from this machine only.
+    /// Users who may connect from this machine only.
     pub loopback_users: Vec<String>,
     /// When publishers are stopped.
     pub alarms: AlarmLimits,
-    /// Bounds of what is kept.
+    /// Limits on what is stored.
     pub storage: StorageLimits,
-    /// Start also where definitions may be lost.
+    /// Whether to start even if definitions may have been lost.
     pub accept_lost_definitions: bool,
-    /// As a tracing filter spells it: `trace`, `debug`, `info`, `warn`, `error` or `off`.
+    /// The log level as a tracing filter spells it: `trace`, `debug`, `info`, `warn`, `error` or `off`.
     pub log_level: &'static str,
-    /// For the log: what the file says without effect, or twice.
+    /// Warnings for the log: keys of the file that have no effect, or that occur twice.
     pub warnings: Vec<String>,
 }
 
@@ -80,7 +82,7 @@ impl Config {
     /// Reads a file, if one is named, then the `KEY=VALUE` arguments of `--set`.
     ///
     /// # Errors
-    /// The file cannot be read, or every key and value that is refused, with its place.
+    /// That the file cannot be read, or every refused key and value with its place.
     pub fn load(file: Option<&Path>, sets: &[String]) -> Result<Self, ConfigError> {
         let Some(path) = file else { return Self::parse("", "", sets) };
         let name = path.display().to_string();
@@ -96,10 +98,10 @@ impl Config {
         Self::parse(&text, &name, sets)
     }
 
-    /// As [`Self::load`], from text; `name` is what errors call it.
+    /// Like [`Self::load`], but reads from text. `name` is the file's name in errors.
     ///
     /// # Errors
-    /// Every key and value that is refused, with its place.
+    /// Every refused key and value, with its place.
     pub fn parse(text: &str, name: &str, sets: &[String]) -> Result<Self, ConfigError> {
         let mut draft = Draft::default();
         let mut problems = Vec::new();
@@ -119,7 +121,7 @@ impl Config {
                 false => Err("KEY=VALUE is needed".into()),
             };
             if let Err(problem) = set {
-                // The value may be a secret, so that only the key is shown.
+                // The value may be a secret: show only the key.
                 problems.push(Problem { place: format!("--set {}", shown(key)), problem });
             }
         }
@@ -127,15 +129,15 @@ impl Config {
     }
 }
 
-/// What a file has said so far.
+/// What was read of a file so far.
 #[derive(Default)]
 struct FileKeys<'a> {
     name: &'a str,
-    /// The line that each key was on last.
+    /// The last line on which each key occurred.
     lines: HashMap<&'a str, usize>,
-    /// Keys that came twice: the key, the line before, the line that counts.
+    /// Keys that occurred again: the key, the earlier line, the line that counts.
     repeated: Vec<(&'a str, usize, usize)>,
-    /// Keys of RabbitMQ that there are not, and their lines.
+    /// Keys of RabbitMQ that have no effect here, and their lines.
     without_effect: Vec<(&'a str, usize)>,
 }
 
@@ -155,8 +157,8 @@ impl<'a> FileKeys<'a> {
                 }
                 Some(Known::Guard(without)) => {
                     return Err(format!(
-                        "'{}' is a key of RabbitMQ that there is not, and the broker does not start as if it did \
-                         not matter: {without}. Remove it if that is as it should be",
+                        "'{}' is a key of RabbitMQ that Sluice does not have, and it is not safe to ignore: \
+                         {without}. Remove the key if this is acceptable",
                         shown(key)
                     ));
                 }
@@ -179,17 +181,17 @@ impl<'a> FileKeys<'a> {
             warnings.push(format!("{name}: keys of RabbitMQ that have no effect here: {}", keys.join(", ")));
         }
         warnings.extend(self.repeated.iter().map(|(key, before, number)| {
-            format!("{name}:{number}: '{}' stands on line {before} already; this line counts", shown(key))
+            format!("{name}:{number}: '{}' is already set on line {before}; this line counts", shown(key))
         }));
         warnings
     }
 }
 
-/// Why a configuration is refused: everything that is wrong with it, a line each.
+/// Why a configuration is refused: every problem, one per line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConfigError(Vec<Problem>);
 
-/// One thing that is wrong, and where it stands.
+/// One problem and its place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Problem {
     /// `FILE:LINE`, `FILE` or `--set KEY`.
@@ -211,7 +213,7 @@ impl fmt::Display for ConfigError {
 
 impl std::error::Error for ConfigError {}
 
-/// A configuration on its way: addresses still in two parts.
+/// A configuration under construction. Addresses and ports are still separate.
 #[derive(Clone, Debug)]
 struct Draft {
     settings: Settings,
@@ -225,7 +227,7 @@ struct Draft {
     default_permissions: Permissions,
     loopback_users: Vec<String>,
     alarms: AlarmLimits,
-    /// The other form of each limit, which replaces it.
+    /// The alternative form of each limit. If set, it replaces the first form.
     memory_instead: Option<Limit>,
     disk_free_instead: Option<Limit>,
     storage: StorageLimits,
@@ -296,7 +298,7 @@ impl Draft {
     }
 }
 
-/// The value without its quotes or the comment behind it.
+/// Returns the value without its quotes or a trailing comment.
 fn unquote(value: &str) -> Result<&str, String> {
     if let Some(quoted) = value.strip_prefix('\'') {
         let (inside, behind) = quoted.split_once('\'').ok_or("the quote is not closed")?;
@@ -304,7 +306,7 @@ fn unquote(value: &str) -> Result<&str, String> {
         if behind.is_empty() || behind.starts_with('#') {
             return Ok(inside);
         }
-        return Err("there is something behind the closing quote".into());
+        return Err("there is text after the closing quote".into());
     }
     if value.starts_with('#') {
         return Ok("");
@@ -313,7 +315,7 @@ fn unquote(value: &str) -> Result<&str, String> {
     Ok(comment.map_or(value, |(at, _)| value[..at].trim_end()))
 }
 
-/// As much of a key as can be a key: what follows may be anything, even a secret.
+/// Returns the part of the text that can be a key. The rest may be anything, even a secret.
 fn shown(key: &str) -> &str {
     let end = key.find(|c: char| !(c.is_ascii_alphanumeric() || "._-".contains(c)));
     &key[..end.unwrap_or(key.len())]

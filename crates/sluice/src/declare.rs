@@ -28,10 +28,10 @@ enum New {
     #[command(alias = "queues")]
     Queue {
         name: String,
-        /// classic or stream; without it, classic
+        /// classic or stream (default: classic)
         #[arg(long = "type", value_name = "TYPE")]
         kind: Option<String>,
-        /// Delete it when its last consumer has gone
+        /// Delete the queue when its last consumer detaches
         #[arg(long)]
         auto_delete: bool,
         #[command(flatten)]
@@ -45,10 +45,10 @@ enum New {
         /// x-recent-history
         #[arg(long = "type", value_name = "TYPE", default_value = "direct")]
         kind: String,
-        /// Delete it when its last binding has gone
+        /// Delete the exchange when its last binding is deleted
         #[arg(long)]
         auto_delete: bool,
-        /// Take messages from other exchanges only
+        /// Accept messages from other exchanges only
         #[arg(long)]
         internal: bool,
         #[command(flatten)]
@@ -90,23 +90,24 @@ enum Old {
         #[arg(long)]
         if_unused: bool,
     },
-    /// A binding; its key and arguments tell it from others
+    /// A binding, identified by its key and arguments, too
     #[command(alias = "bindings")]
     Binding(Binding),
 }
 
 #[derive(Args, Debug)]
 struct Arguments {
-    /// An argument such as x-max-length=1000; what reads as JSON is that, else it is a string; may be repeated
+    /// An argument such as x-max-length=1000; the value is JSON, or a string if it is not valid JSON; may be
+    /// repeated
     #[arg(long = "argument", value_name = "KEY=VALUE", value_parser = pair)]
     arguments: Vec<(String, String)>,
 }
 
 #[derive(Args, Debug)]
 struct Binding {
-    /// The exchange that messages come from
+    /// The exchange whose messages are routed
     source: String,
-    /// The queue, or with --to-exchange the exchange, that they go to
+    /// The queue, or with --to-exchange the exchange, that receives them
     destination: String,
     /// The binding key
     #[arg(long, value_name = "KEY", default_value = "")]
@@ -121,7 +122,7 @@ struct Binding {
 /// Declares, and prints one line.
 ///
 /// # Errors
-/// What the broker says, such as that it exists and is different.
+/// The broker's error, for example that the object exists with other properties.
 pub fn declare(declare: &Declare) -> Result<(), Failure> {
     let vhost = &declare.vhost.vhost;
     let (name, method, path, body) = match &declare.what {
@@ -149,7 +150,7 @@ pub fn declare(declare: &Declare) -> Result<(), Failure> {
         let (status, _) = declare.api.ask(&what, method, &path, Some(&body)).await?;
         say(&match status {
             StatusCode::CREATED => format!("{name} is declared"),
-            _ => format!("{name} was there already"),
+            _ => format!("{name} already exists"),
         })
     })
 }
@@ -157,7 +158,7 @@ pub fn declare(declare: &Declare) -> Result<(), Failure> {
 /// Deletes, and prints one line.
 ///
 /// # Errors
-/// What the broker says, such as that there is no such thing.
+/// The broker's error, for example that the object does not exist.
 pub fn delete(delete: &Delete) -> Result<(), Failure> {
     crate::amqp::block_on(async {
         let vhost = &delete.vhost.vhost;
@@ -170,7 +171,7 @@ pub fn delete(delete: &Delete) -> Result<(), Failure> {
                 (format!("exchange '{name}'"), format!("{}?if-unused={if_unused}", exchange(vhost, name)))
             }
             Old::Binding(binding) => {
-                // Only the broker knows what it calls the binding.
+                // Only the broker knows the `properties_key` of the binding.
                 let what = format!("delete {}", binding.words());
                 let (_, rows) = delete.api.ask(&what, Method::GET, &binding.path(vhost), None).await?;
                 let found = rows.as_array().and_then(|rows| rows.iter().find(|row| binding.is(row)));
@@ -205,7 +206,7 @@ impl Binding {
         format!("/api/bindings/{vhost}/e/{source}/{kind}/{destination}")
     }
 
-    /// Whether this row of a list is the one meant.
+    /// Returns true if this row of a list is this binding.
     fn is(&self, row: &Value) -> bool {
         row["routing_key"] == self.key.as_str() && row["arguments"] == Value::Object(self.arguments.object())
     }
@@ -219,7 +220,7 @@ fn exchange(vhost: &str, name: &str) -> String {
     format!("/api/exchanges/{}/{}", segment(vhost), segment(name))
 }
 
-/// One segment of a path. The default exchange has a name there.
+/// Encodes one segment of a path. The default exchange is called `amq.default` there.
 pub fn segment(name: &str) -> String {
     utf8_percent_encode(if name.is_empty() { "amq.default" } else { name }, SEGMENT).to_string()
 }

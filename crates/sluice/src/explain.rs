@@ -23,7 +23,7 @@ docs/operations.md tells of each cause what to do about it.")]
 pub struct Explain {
     #[command(subcommand)]
     what: What,
-    /// Print what the management API answers
+    /// Print the response of the management API
     #[arg(long, global = true)]
     json: bool,
     #[command(flatten)]
@@ -35,23 +35,23 @@ enum What {
     /// Why a queue's messages do not leave it
     Queue {
         name: String,
-        /// Its virtual host
+        /// The virtual host of the queue
         #[arg(long, short = 'p', value_name = "NAME", default_value = "/")]
         vhost: String,
     },
-    /// Why a link brings or takes no messages
+    /// Why no messages move on a link
     Link {
         name: String,
-        /// The virtual host of its connection; any, if it is left out
+        /// The virtual host of its connection (default: any)
         #[arg(long, short = 'p', value_name = "NAME")]
         vhost: Option<String>,
-        /// Whose link is meant, if several have this name
+        /// The connection of the link, if several links have this name
         #[arg(long, value_name = "NAME")]
         connection: Option<String>,
     },
     /// Why nothing moves on a connection
     Connection {
-        /// As `sluice list connections` shows it
+        /// The name that `sluice list connections` shows
         name: String,
     },
 }
@@ -59,7 +59,7 @@ enum What {
 /// Prints the explanation.
 ///
 /// # Errors
-/// What the broker says.
+/// The broker's error.
 pub fn run(explain: &Explain) -> Result<(), Failure> {
     let (words, path) = match &explain.what {
         What::Queue { name, vhost } => {
@@ -83,9 +83,9 @@ pub fn run(explain: &Explain) -> Result<(), Failure> {
     })
 }
 
-/// The cause, where it was found, what is to be noted there, and the numbers, a line each.
+/// Renders the cause, the link where it was found, the notes, and the numbers, one per line.
 fn shown(answer: &Value) -> String {
-    // What could move the cursor is spelled out.
+    // Escape control characters: they could move the cursor.
     let word = |field: &Value| {
         let text = field.as_str().unwrap_or_default();
         text.chars().fold(String::new(), |mut word, c| {
@@ -120,7 +120,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_explanation_reads_from_the_cause_on() {
+    fn an_explanation_starts_with_its_cause() {
         let answer = json!({
             "cause": "no_credit",
             "sentence": "the client has granted no credit",

@@ -1,4 +1,4 @@
-//! Why a verb ended early: the exit code and one line that names what and where.
+//! Why a verb ended early: an exit code, and one line that says what failed and where.
 
 use std::fmt;
 
@@ -19,12 +19,12 @@ pub struct Failure {
 }
 
 impl Failure {
-    /// Somebody refused, or something failed.
+    /// The broker refused, or something failed on the way.
     pub fn failed(line: impl Into<String>) -> Self {
         Self { code: FAILED, line: line.into() }
     }
 
-    /// The arguments make no sense.
+    /// The arguments or the configuration are wrong.
     pub fn usage(line: impl Into<String>) -> Self {
         Self { code: USAGE, line: line.into() }
     }
@@ -34,7 +34,7 @@ impl Failure {
         Self { code: NOBODY, line: format!("nobody answers at {place}: {why}") }
     }
 
-    /// Standard output is gone.
+    /// Standard output cannot be written.
     pub fn output(error: &std::io::Error) -> Self {
         Self::failed(format!("cannot write to standard output: {error}"))
     }

@@ -1,4 +1,4 @@
-//! Questions to the management HTTP API, one connection each.
+//! Requests to the management HTTP API, one connection each.
 
 use std::fmt;
 use std::time::Duration;
@@ -20,26 +20,26 @@ use tokio::net::TcpStream;
 use crate::failure::Failure;
 
 const DEFAULT_PORT: u16 = 15672;
-/// How long connecting may take, and then the answer.
+/// How long each step may take: to connect, and to receive the response.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// Bytes of an answer at most; a larger one is a failure.
+/// The largest response body, in bytes. A larger one is a failure.
 const ANSWER_BYTES_MAX: usize = 256 * 1024 * 1024;
 
-/// The broker that is asked over HTTP.
+/// The management API to send requests to.
 #[derive(Args, Debug)]
 pub struct Api {
-    /// Where the management API is and who asks
+    /// The URL of the management API, with user and password
     #[arg(long, global = true, env = "SLUICE_HTTP_URL", hide_env_values = true, value_name = "URL")]
     #[arg(default_value = "http://guest:guest@127.0.0.1:15672")]
     url: String,
 }
 
 impl Api {
-    /// Asks, and returns status and body of an answer that is no refusal.
+    /// Sends a request, and returns the status and body of a successful response.
     ///
     /// # Errors
-    /// Usage if the URL is none; nobody if nobody listens; else what the broker says. `what` is what cannot be done
-    /// then.
+    /// A usage failure if the URL is invalid; [`Failure::nobody`] if nobody answers; otherwise the broker's
+    /// reason. `what` names the operation that failed.
     pub async fn ask(
         &self,
         what: &str,
@@ -60,7 +60,7 @@ impl Api {
             Some(Ok(answer)) => answer,
             Some(Err(_)) if url.speaks_amqp().await => {
                 return Err(failed(
-                    &"AMQP is spoken there; the management API has the port of management.tcp.port, 15672 by default",
+                    &"this port speaks AMQP; the port of the management API is set by management.tcp.port, 15672 by default",
                 ));
             }
             Some(Err(error)) => return Err(failed(&error)),
@@ -75,15 +75,16 @@ impl Api {
         }
         match value["reason"].as_str() {
             Some(reason) => Err(failed(&reason)),
-            // The API gives a reason, so that it is another server, such as that of the metrics.
+            // The management API always gives a reason. So this is another server, such as the one for
+            // metrics.
             None if status == StatusCode::NOT_FOUND => Err(failed(
-                &"there is no management API; it has the port of management.tcp.port, 15672 by default",
+                &"this is not the management API; its port is set by management.tcp.port, 15672 by default",
             )),
             None => Err(failed(&format!("the answer is {status}"))),
         }
     }
 
-    /// What cannot be done here, for a reason that no answer gives.
+    /// Returns the failure of an operation whose response was successful but not usable.
     pub fn failed(&self, what: &str, why: &str) -> Failure {
         let place = Url::parse(&self.url).map_or_else(|_| String::new(), |url| url.place());
         Failure::failed(format!("cannot {what} at {place}: {why}"))
@@ -106,7 +107,7 @@ async fn exchange(stream: TcpStream, request: Request<Full<Bytes>>) -> Result<(S
     Ok((status, body))
 }
 
-/// The virtual host that names are looked up in.
+/// The virtual host in which names are looked up.
 #[derive(Args, Debug)]
 pub struct Vhost {
     /// The virtual host
@@ -123,14 +124,14 @@ struct Url {
 }
 
 impl Url {
-    /// User and password are percent-decoded.
+    /// Parses the URL. User and password are percent-decoded.
     fn parse(text: &str) -> Result<Self, String> {
         let uri: Uri = text.parse().map_err(|_| "http://USER:PASSWORD@HOST:PORT is needed".to_owned())?;
         if uri.scheme_str() != Some("http") {
             return Err("the URL must start with http://".to_owned());
         }
         if !matches!(uri.path(), "" | "/") || uri.query().is_some() {
-            return Err("the URL must end behind host and port".to_owned());
+            return Err("the URL must end after host and port".to_owned());
         }
         let authority = uri.authority().map_or("", |a| a.as_str());
         let (login, address) = authority.rsplit_once('@').unwrap_or(("guest:guest", authority));
@@ -159,7 +160,7 @@ impl Url {
         }
     }
 
-    /// Whether AMQP is what is spoken there: whoever speaks it begins with its name, and so does the answer [2.2].
+    /// Returns true if the server speaks AMQP: its protocol header begins with the four bytes `AMQP` [2.2].
     async fn speaks_amqp(&self) -> bool {
         let answer = async {
             let mut stream = TcpStream::connect((self.host.as_str(), self.port)).await?;
@@ -205,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_url_is_refused() {
+    fn invalid_urls_are_refused() {
         for text in
             ["", "h:1", "https://h", "amqp://h", "http://", "http://h/api", "http://h?x", "http://h:x"]
         {

@@ -1,4 +1,4 @@
-//! `sluice list`: what the broker has, as a table or as JSON.
+//! `sluice list`: lists the broker's objects as a table or as JSON.
 
 use std::fmt::Write as _;
 use std::io::Write as _;
@@ -15,10 +15,10 @@ use crate::http::Api;
 pub struct List {
     #[arg(value_enum)]
     what: What,
-    /// Print what the management API answers
+    /// Print the response of the management API
     #[arg(long)]
     json: bool,
-    /// Only what is in this virtual host
+    /// List only the contents of this virtual host
     #[arg(long, short = 'p', value_name = "NAME")]
     vhost: Option<String>,
     #[command(flatten)]
@@ -42,7 +42,7 @@ enum What {
 /// Prints the list.
 ///
 /// # Errors
-/// What the broker says.
+/// The broker's error.
 pub fn run(list: &List) -> Result<(), Failure> {
     let (words, path) = match list.what {
         What::Queues => ("list queues", "/api/queues"),
@@ -74,7 +74,7 @@ pub fn run(list: &List) -> Result<(), Failure> {
     })
 }
 
-/// A heading and the field below it.
+/// A heading, and the field shown in the column.
 pub type Column = (&'static str, &'static str);
 
 impl What {
@@ -128,8 +128,8 @@ impl What {
     }
 }
 
-/// The links of a connection, a row each. `unsettled` are the messages that the one side has sent and the other has not
-/// answered; `direction` is as the broker sees it.
+/// Returns a row for each link of a connection. `unsettled` counts the messages that one side has sent and
+/// the other has not settled. `direction` is as the broker sees it.
 fn links(connection: &Value) -> Vec<Value> {
     let sessions = connection["sessions"].as_array().into_iter().flatten();
     let links = sessions.flat_map(|session| {
@@ -157,7 +157,7 @@ fn links(connection: &Value) -> Vec<Value> {
     links.collect()
 }
 
-/// Columns two spaces apart; numbers stand right.
+/// Renders rows as a table. Columns are two spaces apart; numbers are right-aligned.
 pub fn table(columns: &[Column], rows: &[Value]) -> String {
     let cells: Vec<Vec<String>> =
         rows.iter().map(|row| columns.iter().map(|(_, field)| cell(&row[field])).collect()).collect();
@@ -184,7 +184,7 @@ pub fn table(columns: &[Column], rows: &[Value]) -> String {
     text
 }
 
-/// A field for people. What could move the cursor is spelled out.
+/// Renders a field for people. Control characters are escaped: they could move the cursor.
 pub fn cell(value: &Value) -> String {
     match value {
         Value::Null => "-".to_owned(),

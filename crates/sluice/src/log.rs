@@ -1,8 +1,8 @@
-//! The log of the broker, on standard error.
+//! The broker's log, written to standard error.
 //!
-//! Lines that a peer can cause as often as it likes have the target [`PEER`]. Of those of one place in the code the
-//! first [`LINES_AT_ONCE`] stand in the log at once; the others are counted, and the count is said every [`PERIOD`].
-//! So nobody can fill the disk with the log, or hide the other lines in it.
+//! Lines that a peer can cause as often as it likes have the target [`PEER`]. For each place in the code, the
+//! first [`LINES_AT_ONCE`] such lines of a period are written. The others are counted, and the count is
+//! logged every [`PERIOD`]. This way no peer can fill the disk with log lines or bury the other lines.
 
 use std::collections::HashMap;
 use std::fmt::{Debug, Write as _};
@@ -17,25 +17,27 @@ use tracing_subscriber::layer::{Context, Layer, SubscriberExt as _};
 use tracing_subscriber::util::SubscriberInitExt as _;
 use tracing_subscriber::{EnvFilter, fmt};
 
-/// How often lines that were left out are counted in the log.
+/// How often the number of suppressed lines is logged.
 pub const PERIOD: Duration = Duration::from_secs(10);
 
-/// Lines of one place in a period that are not left out: what a handful of clients cause that come, go or err together.
+/// The lines of one place that are written in each period. This suffices for a few clients that connect,
+/// close or fail together.
 const LINES_AT_ONCE: u64 = 10;
 
-/// Starts the log. The limiter is to be asked for its counts once in a [`PERIOD`].
+/// Starts the log. The caller calls [`Limiter::report`] once per [`PERIOD`].
 pub fn start(level: &str) -> Limiter {
     let limiter = Limiter::default();
     let lines = fmt::layer()
         .with_writer(std::io::stderr)
         .with_ansi(std::io::IsTerminal::is_terminal(&std::io::stderr()))
-        // Where it would be said is where it could not be written: that would panic. The broker goes on without its log.
+        // The error would be logged to the stream that just failed, which would panic. The broker continues
+        // without its log.
         .log_internal_errors(false);
     tracing_subscriber::registry().with(lines).with(limiter.clone()).with(EnvFilter::new(level)).init();
     limiter
 }
 
-/// Leaves out lines of peers, and counts them.
+/// Suppresses excess lines that peers cause, and counts them.
 #[derive(Clone, Debug, Default)]
 pub struct Limiter {
     places: Arc<Mutex<HashMap<Identifier, Place>>>,
@@ -45,13 +47,13 @@ pub struct Limiter {
 #[derive(Debug)]
 struct Place {
     level: Level,
-    /// In this period.
+    /// Lines in this period.
     lines: u64,
-    /// What the first line that was left out says.
+    /// The text of the first suppressed line.
     example: String,
 }
 
-/// What was left out of the lines of one place.
+/// The suppressed lines of one place.
 #[derive(Debug, PartialEq, Eq)]
 struct LeftOut {
     level: Level,
@@ -60,10 +62,10 @@ struct LeftOut {
 }
 
 impl Limiter {
-    /// Begins a new period: says how much was left out of the last one.
+    /// Starts a new period. Logs how many lines were suppressed in the last one.
     pub fn report(&self) {
         for LeftOut { level, lines, example } in self.take() {
-            // The level of an event is part of the code.
+            // `tracing` needs the level as a constant.
             if level == Level::ERROR {
                 tracing::error!("{lines} more lines like: {example}");
             } else if level == Level::WARN {
@@ -89,7 +91,7 @@ impl Limiter {
         left_out
     }
 
-    /// Whether the line is to be written.
+    /// Counts the line. Returns true if it is to be written.
     fn count(&self, event: &Event<'_>) -> bool {
         let metadata = event.metadata();
         let mut places = self.places.lock().unwrap_or_else(PoisonError::into_inner);
@@ -112,7 +114,7 @@ impl<S: Subscriber> Layer<S> for Limiter {
     }
 }
 
-/// Puts down a line as the log has it: the message, then the fields.
+/// Writes an event as the log shows it: the message, then the fields.
 struct Words<'a>(&'a mut String);
 
 impl Visit for Words<'_> {
@@ -121,7 +123,7 @@ impl Visit for Words<'_> {
             "message" => write!(self.0, "{value:?}"),
             name => write!(self.0, " {name}={value:?}"),
         };
-        // Nothing refuses to be put into a string.
+        // Writing to a string cannot fail.
         debug_assert!(written.is_ok());
     }
 }
@@ -142,7 +144,7 @@ mod tests {
         let _scope = subscriber.set_default();
         (1..=LINES_AT_ONCE + 20).for_each(line);
         assert_eq!(written.take(), LINES_AT_ONCE);
-        // Another place, and what no peer causes.
+        // Another place, and lines that no peer causes.
         tracing::info!(target: PEER, "connection gone");
         (0..100).for_each(|_| tracing::error!("the queue is closed"));
         assert_eq!(written.take(), 101);
@@ -152,14 +154,14 @@ mod tests {
             example: format!("login refused who={}", LINES_AT_ONCE + 1),
         };
         assert_eq!(limiter.take(), [left_out]);
-        // A new period.
+        // A new period begins.
         line(1);
         assert_eq!(written.take(), 1);
         limiter.report();
         assert_eq!(written.take(), 0, "nothing was left out");
     }
 
-    /// Counts what would be written.
+    /// Counts the lines that would be written.
     #[derive(Clone, Default)]
     struct Written(Arc<Mutex<u64>>);
 

@@ -1,4 +1,4 @@
-//! The one program: the broker, and what its users and operators need from a shell.
+//! The `sluice` program: the broker, and the verbs that users and operators need in a shell.
 #![deny(unsafe_code)]
 
 mod allocator;
@@ -53,9 +53,9 @@ enum Verb {
     Delete(declare::Delete),
     /// List queues, exchanges, bindings, connections or links
     List(list::List),
-    /// Show the node at a glance, and what is used of each budget of memory
+    /// Show an overview of the node, and how much of each memory budget is used
     Status(status::Status),
-    /// Say why nothing moves at a queue, a link or a connection
+    /// Explain why nothing moves at a queue, a link or a connection
     Explain(explain::Explain),
     /// Put load on a broker and measure it
     Bench(bench::Bench),
@@ -76,7 +76,7 @@ fn main() -> ExitCode {
     let code = match done {
         Ok(()) => OK,
         Err(failure) => {
-            // Nobody is left to tell if standard error is gone.
+            // If standard error is closed, there is nobody left to notify.
             drop(writeln!(std::io::stderr(), "sluice: {failure}"));
             failure.code
         }

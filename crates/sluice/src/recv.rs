@@ -1,4 +1,4 @@
-//! `sluice recv`: prints what comes, and accepts it once it is printed.
+//! `sluice recv`: prints messages, and accepts each one after it is printed.
 
 mod filters;
 
@@ -16,22 +16,24 @@ use crate::recv::filters::Filters;
 
 #[derive(Args, Debug)]
 pub struct Recv {
-    /// /queues/QUEUE with the name percent-encoded, or the name of a queue as it is
+    /// /queues/QUEUE with the name percent-encoded, or the plain name of a queue
     address: String,
-    /// End after so many messages; no further ones are taken from the queue
+    /// End after this many messages; no more are taken from the queue
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     count: Option<u64>,
-    /// Messages that may be under way at once
+    /// The most messages in flight
     #[arg(long, value_name = "N", default_value_t = 200, value_parser = clap::value_parser!(u32).range(1..=65_535))]
     credit: u32,
     /// Print each message with its sections as a JSON object on a line
     #[arg(long)]
     json: bool,
-    /// Check each message's checksum (`send --checksum`), and end with exit code 1 at the first message that is
+    /// Check each message's checksum (`send --checksum`), and end with exit code 1 at the first message that
+    /// is
     /// damaged or has none, which is neither printed nor accepted
     #[arg(long)]
     verify: bool,
-    /// Give up when no message comes for so long: with exit code 1 if none came at all, or fewer than --count
+    /// End if no message arrives for this long: with exit code 1 if there was none at all, or fewer than
+    /// --count
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..))]
     timeout: Option<u32>,
     #[command(flatten)]
@@ -40,10 +42,10 @@ pub struct Recv {
     broker: Broker,
 }
 
-/// Receives until the count is reached, nothing comes any more, or it is interrupted.
+/// Receives until the count is reached, the timeout expires, or a signal arrives.
 ///
 /// # Errors
-/// Nothing came in time, or why the link is over.
+/// Nothing arrived in time, or why the link ended.
 pub fn run(recv: &Recv) -> Result<(), Failure> {
     crate::amqp::block_on(recv.receive())
 }
@@ -63,7 +65,8 @@ impl Recv {
         } else {
             Err((place.not_filtered(&address, &missing, self.filters.fault().as_ref()), Link::Open))
         };
-        // What was not accepted goes back to its queue; what was is gone behind the answer to CLOSE.
+        // Detaching returns the unaccepted messages to their queue. Once CLOSE is answered, the broker has
+        // removed the accepted ones.
         if !matches!(&result, Err((_, Link::Over))) {
             receiver.detach().await.map_err(failed)?;
             connection.close().await.map_err(failed)?;
@@ -88,7 +91,7 @@ impl Recv {
             let next = match receiver.try_recv().map_err(over)? {
                 Some(delivery) => Some(delivery),
                 None => {
-                    // Nothing waits: what was printed is to be seen, and its senders' queue is to forget it.
+                    // No message is waiting: flush and accept what was printed, then wait.
                     printer.finish().map_err(stays)?;
                     tokio::select! {
                         biased;
@@ -101,10 +104,10 @@ impl Recv {
                 let seconds = self.timeout.unwrap_or_default();
                 return match self.count {
                     Some(count) => Err(stays(Failure::failed(format!(
-                        "{came} of {count} messages came from {address}, then none for {seconds} s"
+                        "received {came} of {count} messages from {address}, then none for {seconds} s"
                     )))),
                     None if came == 0 => {
-                        Err(stays(Failure::failed(format!("nothing came from {address} in {seconds} s"))))
+                        Err(stays(Failure::failed(format!("received nothing from {address} in {seconds} s"))))
                     }
                     None => Ok(()),
                 };
@@ -122,7 +125,7 @@ impl Recv {
         printer.finish().map_err(stays)
     }
 
-    /// Grants again when half of what may be under way is used up; never more than is still wanted.
+    /// Grants credit again when half of the window is used up, but never more than the messages still wanted.
     fn grant(&self, receiver: &Receiver, left: u64) {
         let waiting = u32::try_from(receiver.waiting()).unwrap_or(u32::MAX);
         let target = self.credit.min(u32::try_from(left).unwrap_or(u32::MAX));
@@ -132,7 +135,7 @@ impl Recv {
     }
 }
 
-/// Says what is wrong with a message that must have a checksum.
+/// Checks a message's checksum. Returns what is wrong, also if there is no checksum.
 fn verify(delivery: &Delivery) -> Result<(), String> {
     match delivery.verify() {
         Ok(found) if found.is_empty() => Err("there is no checksum in its footer".to_owned()),
@@ -147,13 +150,13 @@ enum Link {
     Over,
 }
 
-/// Messages that are printed, but maybe not seen yet.
+/// Writes messages, and accepts them after they are flushed.
 struct Printer {
     out: BufWriter<StdoutLock<'static>>,
     printed: Vec<Delivery>,
 }
 
-/// Messages that are accepted together at most.
+/// The most messages that are accepted together.
 const PRINTED_MAX: usize = 100;
 
 impl Printer {
@@ -170,7 +173,7 @@ impl Printer {
         if self.printed.len() >= PRINTED_MAX { self.finish() } else { Ok(()) }
     }
 
-    /// Accepts what has been seen.
+    /// Flushes standard output, then accepts the printed messages.
     fn finish(&mut self) -> Result<(), Failure> {
         self.out.flush().map_err(|error| Failure::output(&error))?;
         for delivery in self.printed.drain(..) {
@@ -180,7 +183,7 @@ impl Printer {
     }
 }
 
-/// The future's output; `None` when it takes longer.
+/// Returns the future's output, or `None` if it takes longer than `seconds`.
 async fn within<T>(seconds: Option<u32>, future: impl Future<Output = T>) -> Option<T> {
     match seconds {
         Some(seconds) => tokio::time::timeout(Duration::from_secs(seconds.into()), future).await.ok(),
@@ -188,7 +191,7 @@ async fn within<T>(seconds: Option<u32>, future: impl Future<Output = T>) -> Opt
     }
 }
 
-/// What people end the verb with.
+/// The signals that end the verb.
 struct Signals {
     interrupt: tokio::signal::unix::Signal,
     terminate: tokio::signal::unix::Signal,

@@ -1,4 +1,4 @@
-//! `sluice send`: one body, once or many times.
+//! `sluice send`: sends one message, once or many times.
 
 use std::collections::VecDeque;
 use std::io::{IsTerminal as _, Read as _, Write as _};
@@ -12,42 +12,42 @@ use client::{Checksum, Message, Outcome, SenderOptions, Settle};
 use crate::amqp::{Broker, address};
 use crate::failure::Failure;
 
-/// Messages that may be under way at once.
-const UNDER_WAY_MAX: usize = 1_000;
+/// The most messages that may be in flight.
+const IN_FLIGHT_MAX: usize = 1_000;
 
 #[derive(Args, Debug)]
 pub struct Send {
-    /// /queues/QUEUE, /exchanges/EXCHANGE or /exchanges/EXCHANGE/KEY with each part percent-encoded, or the name of a
-    /// queue as it is
+    /// /queues/QUEUE, /exchanges/EXCHANGE or /exchanges/EXCHANGE/KEY with each part percent-encoded, or the
+    /// plain name of a queue
     address: String,
-    /// The body; `-` or nothing is all of standard input
+    /// The body; `-` or no argument reads standard input
     #[arg(conflicts_with = "file")]
     body: Option<String>,
-    /// The body is what this file holds
+    /// Read the body from this file
     #[arg(long, value_name = "FILE")]
     file: Option<PathBuf>,
-    /// Send the message so often
+    /// How often to send the message
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..))]
     count: u64,
-    /// Whether the message is to survive the broker
+    /// Whether the message survives a restart of the broker
     #[arg(long, value_name = "true|false", default_value_t = true, action = clap::ArgAction::Set)]
     durable: bool,
     /// An application property, a string; may be repeated
     #[arg(long = "property", value_name = "KEY=VALUE", value_parser = pair)]
     properties: Vec<(String, String)>,
-    /// What the message is about
+    /// The subject of the message
     #[arg(long, value_name = "TEXT")]
     subject: Option<String>,
-    /// What consumers of a stream can filter by, chunk by chunk
+    /// The filter value, by which consumers of a stream select chunks
     #[arg(long, value_name = "VALUE")]
     filter_value: Option<String>,
     /// Milliseconds after which the message expires
     #[arg(long, value_name = "MS")]
     ttl: Option<u32>,
-    /// Put a checksum over properties, application properties and body into the footer, for `recv --verify`
+    /// Add a checksum of properties, application properties and body to the footer, for `recv --verify`
     #[arg(long, value_name = "KIND")]
     checksum: Option<Kind>,
-    /// Send settled: nobody says what became of the message
+    /// Send the message settled: its outcome is not reported
     #[arg(long)]
     settled: bool,
     #[command(flatten)]
@@ -72,7 +72,7 @@ impl From<Kind> for Checksum {
 /// Sends, waits for every outcome, and prints one line.
 ///
 /// # Errors
-/// What was not accepted and why; or why nothing could be sent.
+/// The outcomes other than accepted, with their reasons; or why nothing could be sent.
 pub fn run(send: &Send) -> Result<(), Failure> {
     let message = send.message()?;
     crate::amqp::block_on(send.send(message))
@@ -91,7 +91,7 @@ impl Send {
         let mut tally = Tally::default();
         let mut under_way: VecDeque<Outcome> = VecDeque::new();
         for _ in 0..self.count {
-            if under_way.len() >= UNDER_WAY_MAX
+            if under_way.len() >= IN_FLIGHT_MAX
                 && let Some(oldest) = under_way.pop_front()
             {
                 tally.add(oldest.await.map_err(failed)?);
@@ -101,7 +101,7 @@ impl Send {
         for outcome in under_way {
             tally.add(outcome.await.map_err(failed)?);
         }
-        // Behind the answer to DETACH, what was sent settled has been looked at too.
+        // When DETACH is answered, the broker has also processed the messages that were sent settled.
         sender.detach().await.map_err(failed)?;
         connection.close().await.map_err(failed)?;
         let count = match self.count {
@@ -149,11 +149,11 @@ impl Send {
     }
 }
 
-/// What became of the messages.
+/// Counts the outcomes of the messages.
 #[derive(Debug, Default)]
 struct Tally {
     accepted: u64,
-    /// How many of each other outcome, in the order in which they came first.
+    /// The count of each other outcome, in the order of their first occurrence.
     others: Vec<(String, u64)>,
 }
 
@@ -180,10 +180,10 @@ impl Tally {
     }
 }
 
-/// An outcome with its reason and the queue it comes from, as far as the broker says.
+/// Describes an outcome, with the reason and the queue if the broker names them.
 fn words(outcome: &DeliveryState) -> String {
     match outcome {
-        DeliveryState::Released => "released (no queue takes it)".to_owned(),
+        DeliveryState::Released => "released (no queue accepts it)".to_owned(),
         DeliveryState::Rejected(None) => "rejected".to_owned(),
         DeliveryState::Rejected(Some(error)) => {
             let mut words = format!("rejected ({}", error.condition);
@@ -204,7 +204,7 @@ fn words(outcome: &DeliveryState) -> String {
     }
 }
 
-/// `KEY=VALUE`.
+/// Parses `KEY=VALUE`.
 pub fn pair(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {
         Some((key, value)) if !key.is_empty() => Ok((key.to_owned(), value.to_owned())),
@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_refused_is_named() {
+    fn refused_outcomes_are_named() {
         let mut tally = Tally::default();
         tally.add(DeliveryState::Accepted);
         assert_eq!(tally.refused(), None);
@@ -241,7 +241,7 @@ mod tests {
         tally.add(DeliveryState::Released);
         tally.add(DeliveryState::Rejected(Some(error)));
         let expected = "2 rejected (amqp:resource-limit-exceeded, reason maxlen, queue 'q'), \
-                        1 released (no queue takes it), 1 accepted";
+                        1 released (no queue accepts it), 1 accepted";
         assert_eq!(tally.refused().as_deref(), Some(expected));
     }
 }

@@ -1,4 +1,4 @@
-//! `sluice serve`: the broker in the foreground, until it is told to stop.
+//! `sluice serve`: runs the broker in the foreground until a signal stops it.
 
 use std::io::Write as _;
 use std::net::SocketAddr;
@@ -16,26 +16,27 @@ use crate::failure::Failure;
 use crate::limits;
 use crate::log;
 
-/// The management API and the metrics.
+/// The number of HTTP ports: the management API and the metrics.
 const HTTP_PORTS: u64 = 2;
 
 #[derive(Args, Debug)]
 pub struct Serve {
-    /// Configuration file; without one, the defaults
+    /// The configuration file (default: none, every key has its default)
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Where durable messages and definitions are kept
+    /// The directory of durable messages and definitions
     #[arg(long, value_name = "DIR", default_value = "./data")]
     data_dir: PathBuf,
-    /// Set one key of the configuration; may be repeated, and wins over the file
+    /// Set one key of the configuration, with priority over the file; may be repeated
     #[arg(long = "set", value_name = "KEY=VALUE")]
     sets: Vec<String>,
 }
 
-/// Runs the broker until it is told to stop.
+/// Runs the broker until SIGTERM or SIGINT.
 ///
 /// # Errors
-/// Usage if the configuration is refused; else why it cannot start, or could not stop cleanly.
+/// A usage failure if the configuration is refused; otherwise why the broker cannot start, or could not stop
+/// cleanly.
 pub fn run(serve: &Serve) -> Result<(), Failure> {
     let failed = |error: &dyn std::fmt::Display| Failure::failed(error.to_string());
     let config = Config::load(serve.config.as_deref(), &serve.sets)
@@ -47,7 +48,7 @@ pub fn run(serve: &Serve) -> Result<(), Failure> {
         .enable_all()
         .build()
         .map_err(|error| failed(&error))?;
-    // Ports first: a broker that cannot listen must not touch the data of one that does.
+    // Bind the ports first: a broker that cannot listen must not touch the data of one that does.
     let listeners = runtime.block_on(Listeners::bind(&config)).map_err(|error| failed(&error))?;
     serve.log_start(&config, &listeners.line(&config), &file_descriptors);
     let node = start(&config, &serve.data_dir).map_err(|error| failed(&error))?;
@@ -63,9 +64,10 @@ pub fn run(serve: &Serve) -> Result<(), Failure> {
 }
 
 impl Serve {
-    /// The first lines of the log: what runs here, and on what.
+    /// Writes the first lines of the log: version, data directory, configuration file, listeners and limits.
     fn log_start(&self, config: &Config, listeners: &str, file_descriptors: &str) {
-        // Where it is says more than how it was written; what cannot be found out stands as it was written.
+        // An absolute path says more than the argument. If it cannot be determined, the argument is logged
+        // unchanged.
         let whole = |path: &Path| std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
         let file = self.config.as_deref().map_or("none".to_owned(), |file| whole(file).display().to_string());
         tracing::info!("sluice {SLUICE_VERSION} starts");
@@ -104,7 +106,7 @@ fn start(config: &Config, data_dir: &Path) -> Result<Node, node::StartError> {
     })
 }
 
-/// Says again and again which lines were left out of the log.
+/// Logs in each period how many lines were suppressed.
 async fn report(limiter: log::Limiter) {
     loop {
         tokio::time::sleep(log::PERIOD).await;
@@ -112,7 +114,7 @@ async fn report(limiter: log::Limiter) {
     }
 }
 
-/// What the broker listens on.
+/// The sockets that the broker listens on.
 struct Listeners {
     amqp: Vec<TcpListener>,
     management: Option<TcpListener>,
@@ -122,7 +124,8 @@ struct Listeners {
 impl Listeners {
     async fn bind(config: &Config) -> Result<Self, String> {
         async fn bind(address: SocketAddr, setting: &str) -> Result<TcpListener, String> {
-            let failed = |error| format!("cannot listen on {address}: {error}; {setting} says where to");
+            let failed =
+                |error| format!("cannot listen on {address}: {error}; the address is set by {setting}");
             TcpListener::bind(address).await.map_err(failed)
         }
         async fn maybe(address: Option<SocketAddr>, setting: &str) -> Result<Option<TcpListener>, String> {
@@ -142,7 +145,7 @@ impl Listeners {
         })
     }
 
-    /// One line for people: where to go.
+    /// Returns one line for people: the URLs of the listeners.
     fn line(&self, config: &Config) -> String {
         let mut urls: Vec<String> = Vec::new();
         let address =
@@ -181,7 +184,7 @@ async fn serve_until_told(node: &Node, config: &Config, listeners: Listeners) ->
         });
     }
     let mut out = std::io::stdout();
-    // A closed standard output is no reason not to serve.
+    // A closed standard output does not stop the broker.
     drop(writeln!(out, "{line}\nServer startup complete").and_then(|()| out.flush()));
     tokio::select! {
         _ = terminate.recv() => {}

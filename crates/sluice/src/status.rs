@@ -1,4 +1,4 @@
-//! `sluice status`: the node at a glance, and what is used of each of its budgets of memory.
+//! `sluice status`: an overview of the node, and how much of each memory budget is used.
 
 use std::fmt::Write as _;
 use std::io::Write as _;
@@ -13,24 +13,24 @@ use crate::list::{Column, cell, table};
 
 #[derive(Args, Debug)]
 pub struct Status {
-    /// Print what the management API answers
+    /// Print the response of the management API
     #[arg(long)]
     json: bool,
     #[command(flatten)]
     api: Api,
 }
 
-/// Prints it.
+/// Prints the status.
 ///
 /// # Errors
-/// What the broker says.
+/// The broker's error.
 pub fn run(status: &Status) -> Result<(), Failure> {
     crate::amqp::block_on(async {
         let words = "show the status";
         let (_, answer) = status.api.ask(words, Method::GET, "/api/nodes", None).await?;
         let nodes = match answer {
             Value::Array(nodes) if !nodes.is_empty() => nodes,
-            _ => return Err(status.api.failed(words, "the answer is no list of nodes")),
+            _ => return Err(status.api.failed(words, "the answer is not a list of nodes")),
         };
         let text = match status.json {
             true => format!("{:#}\n", Value::from(nodes)),
@@ -41,7 +41,7 @@ pub fn run(status: &Status) -> Result<(), Failure> {
     })
 }
 
-/// A word for people and the field behind it.
+/// A label and the field that it shows.
 const LINES: &[Column] = &[
     ("node", "name"),
     ("process", "os_pid"),
@@ -50,7 +50,7 @@ const LINES: &[Column] = &[
     ("memory alarm", "mem_alarm"),
     ("disk alarm", "disk_free_alarm"),
     ("descriptors", "fd_used"),
-    ("descriptors at most", "fd_total"),
+    ("descriptors (limit)", "fd_total"),
 ];
 
 const BUDGETS: &[Column] =
@@ -77,7 +77,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn budgets_stand_in_a_table() {
+    fn budgets_are_shown_as_a_table() {
         let node = json!({
             "name": "sluice@h", "os_pid": "7", "uptime": 12, "mem_used": 99, "mem_alarm": false,
             "disk_free_alarm": true, "fd_used": 4, "fd_total": null,
@@ -94,7 +94,7 @@ memory (bytes)       99
 memory alarm         no
 disk alarm           yes
 descriptors          4
-descriptors at most  -
+descriptors (limit)  -
 
 MEMORY FOR             USED (BYTES)  LIMIT (BYTES)  USED (%)
 unfinished_deliveries           512           1024        50

@@ -1,4 +1,4 @@
-//! `sluice bench` against the built broker: each pattern counts what it should. No time is judged.
+//! Runs `sluice bench` against the built broker: each pattern must count correctly. Times are not checked.
 #![forbid(unsafe_code)]
 
 mod broker;
@@ -16,7 +16,7 @@ fn bench(broker: &Broker, words: &str) -> (i32, String, String) {
     (output.status.code().unwrap(), text(output.stdout), text(output.stderr))
 }
 
-/// The result has all of this in it.
+/// Runs a bench. Its JSON result must contain these fields.
 #[track_caller]
 fn check(broker: &Broker, words: &str, expected: &Value) -> Value {
     let (code, out, err) = bench(broker, &format!("{words} --json"));
@@ -75,7 +75,7 @@ fn every_pattern_counts_what_it_moved() {
 }
 
 #[test]
-fn what_is_somebody_elses_is_left_alone() {
+fn foreign_messages_are_left_alone() {
     let directory = Directory::new("bench");
     let broker = Broker::start(&directory);
     let (code, _, err) = bench(&broker, "--count 1 --no-declare --queue missing");
@@ -87,7 +87,7 @@ fn what_is_somebody_elses_is_left_alone() {
     }
     let (code, _, err) = bench(&broker, "--count 1 --queue mine");
     assert!(code == 1 && err.contains("'mine-1' has 1 messages"), "{code} {err}");
-    // With --no-declare it is used, and the letter is not counted.
+    // With --no-declare the queue is used as it is. The foreign message counts as strange.
     check(
         &broker,
         "--count 10 --queue mine --no-declare",
@@ -95,16 +95,16 @@ fn what_is_somebody_elses_is_left_alone() {
     );
 }
 
-/// Before anybody is connected to: none of these needs a broker.
+/// These options are refused before a connection is opened, so no broker is needed.
 #[test]
-fn what_another_pattern_counts_is_refused() {
+fn options_of_another_pattern_are_refused() {
     for (words, line) in [
-        ("--senders 3", "--senders is of --pattern fan-in and fan-out, not of pair"),
-        ("--pattern fan-in --pairs 3", "--pairs is of --pattern pair, not of fan-in"),
-        ("--pattern fan-out --sessions 0", "--sessions is of --pattern connections, not of fan-out"),
+        ("--senders 3", "--senders belongs to --pattern fan-in and fan-out, not to pair"),
+        ("--pattern fan-in --pairs 3", "--pairs belongs to --pattern pair, not to fan-in"),
+        ("--pattern fan-out --sessions 0", "--sessions belongs to --pattern connections, not to fan-out"),
         (
             "--pattern connections --receivers 2",
-            "--receivers is of --pattern fan-in and fan-out, not of connections",
+            "--receivers belongs to --pattern fan-in and fan-out, not to connections",
         ),
     ] {
         let output = Command::new(PROGRAM).arg("bench").args(words.split(' ')).output().unwrap();

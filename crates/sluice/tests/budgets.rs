@@ -1,4 +1,4 @@
-//! What clients can make the broker hold in memory, seen from outside: its resident memory, and what it says of it.
+//! Memory that clients can make the broker use, seen from outside: its resident memory, and its own figures.
 #![forbid(unsafe_code)]
 
 mod broker;
@@ -19,19 +19,19 @@ use bytes::{BufMut as _, Bytes};
 /// Bytes of one transfer.
 const PART: usize = 100_000;
 
-/// What does not come within this time does not come.
+/// A condition that is not met within this time is a failure.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 const MIB: u64 = 1 << 20;
 
-/// A client that does by hand what no library does.
+/// A client that handles frames itself and does what no library allows.
 struct Raw {
     socket: TcpStream,
     conn: Connection,
     input: Vec<u8>,
-    /// Condition and description of the broker's CLOSE.
+    /// The condition and description of the broker's CLOSE.
     closed: Option<String>,
-    /// Links that the broker has answered.
+    /// The number of links that the broker has answered.
     attached: u32,
 }
 
@@ -55,7 +55,7 @@ impl Raw {
         raw
     }
 
-    /// Writes what there is to say; false if the broker has closed its side.
+    /// Writes pending output. Returns false if the broker has closed its side.
     fn write(&mut self) -> bool {
         let mut up = Vec::new();
         let output = self.conn.output();
@@ -118,7 +118,8 @@ impl Raw {
         link
     }
 
-    /// Sends so many bytes of a delivery, and not its end. False if the broker has closed the connection meanwhile.
+    /// Sends this many bytes of a delivery, but not its end. Returns false if the broker has closed the
+    /// connection.
     fn begin_delivery(&mut self, handle: u32, bytes: usize) -> bool {
         let mut head = TransferHead {
             handle,
@@ -139,7 +140,7 @@ impl Raw {
     }
 }
 
-/// Waits until it is so.
+/// Waits until the condition is met.
 fn wait_until(what: &str, mut so: impl FnMut() -> bool) {
     let begin = Instant::now();
     while !so() {
@@ -156,8 +157,8 @@ fn status_shows_every_budget() {
     broker.verb(&["declare", "queue", "q"]).done();
     let link = raw.sender("/queues/q");
     raw.begin_delivery(link, 3 * PART);
-    let told = (3 * PART as u64, 64 * MIB);
-    wait_until("it is counted", || broker.budget("unfinished_deliveries") == told);
+    let expected = (3 * PART as u64, 64 * MIB);
+    wait_until("it is counted", || broker.budget("unfinished_deliveries") == expected);
     let (_, nodes) = broker.get("/api/nodes");
     let status = broker.verb(&["status"]).done();
     for budget in nodes[0]["budgets"].as_array().unwrap() {
@@ -168,7 +169,7 @@ fn status_shows_every_budget() {
     assert!(json.contains("unfinished_deliveries"), "{json}");
 }
 
-/// 40 connections, each with 15 MB of a delivery whose end does not come: 600 MB.
+/// 40 connections each send 15 MB of a delivery that they never finish: 600 MB in total.
 #[test]
 fn unfinished_deliveries_take_no_more_memory_than_their_budget() {
     let directory = Directory::new("budgets");
@@ -186,14 +187,14 @@ fn unfinished_deliveries_take_no_more_memory_than_their_budget() {
     let (mut used, mut limit) = (0, 0);
     wait_until("most of them are closed", || {
         (used, limit) = broker.budget("unfinished_deliveries");
-        // Each that is left holds what it has sent, but for what is still under way.
+        // Each remaining connection holds what it has sent, apart from bytes in flight.
         used > 0 && used <= limit && used % PART as u64 == 0
     });
     assert_eq!(limit, 64 * MIB);
     let grown = broker.resident_bytes().saturating_sub(before);
     assert!(grown < 64 * MIB + 64 * MIB, "{} MiB more are resident", grown / MIB);
-    // The first held as much as others when there was too much.
-    let told = flood.iter_mut().filter_map(|raw| {
+    // Also the first connections were closed: they held as much as the others when the budget was exceeded.
+    let reasons = flood.iter_mut().filter_map(|raw| {
         raw.socket.set_read_timeout(Some(Duration::from_millis(1))).unwrap();
         let mut rest = Vec::new();
         drop(raw.socket.read_to_end(&mut rest));
@@ -201,14 +202,14 @@ fn unfinished_deliveries_take_no_more_memory_than_their_budget() {
         raw.handle();
         raw.closed.clone()
     });
-    let told: Vec<String> = told.collect();
-    assert!(told.len() >= 30, "{} were told why", told.len());
-    assert!(told.iter().all(|why| why.contains("amqp10.unfinished_memory")), "{told:?}");
-    // Nobody else is held up.
+    let reasons: Vec<String> = reasons.collect();
+    assert!(reasons.len() >= 30, "{} were told why", reasons.len());
+    assert!(reasons.iter().all(|why| why.contains("amqp10.unfinished_memory")), "{reasons:?}");
+    // Other clients are not affected.
     broker.verb(&["send", "q", "body"]).done();
 }
 
-/// A stream of so many messages of 100 kB.
+/// Makes a stream with this many messages of 100 kB.
 async fn stream(broker: &Broker, messages: usize) {
     broker.verb(&["declare", "queue", "s", "--type", "stream"]).done();
     let options = client::Options::default();
@@ -224,10 +225,10 @@ async fn stream(broker: &Broker, messages: usize) {
     }
 }
 
-/// Waits until the broker has done what it can: its memory stays as it is.
+/// Waits until the broker's memory stays constant, and returns it in bytes.
 fn settled_memory(broker: &Broker) -> u64 {
     let mut samples = Vec::new();
-    wait_until("the broker comes to rest", || {
+    wait_until("the broker's memory stays constant", || {
         samples.push(broker.resident_bytes());
         let last = samples.iter().rev().take(25);
         let (least, most) = (last.clone().min().unwrap(), last.clone().max().unwrap());
@@ -236,7 +237,7 @@ fn settled_memory(broker: &Broker) -> u64 {
     broker.resident_bytes()
 }
 
-/// Reads all of it on a connection of its own.
+/// Reads the whole stream on a new connection.
 async fn read_all(broker: &Broker, messages: usize) {
     let url = broker.amqp_url().parse().unwrap();
     let connection = client::Connection::open(&url, client::Options::default()).await.unwrap();
@@ -246,21 +247,21 @@ async fn read_all(broker: &Broker, messages: usize) {
     let receiver = session.receiver(Some("/queues/s"), options).await.unwrap();
     for number in 0..messages {
         let delivery = tokio::time::timeout(PATIENCE, receiver.recv()).await;
-        let delivery = delivery.unwrap_or_else(|_| panic!("nothing comes behind message {number}")).unwrap();
+        let delivery = delivery.unwrap_or_else(|_| panic!("nothing arrives after message {number}")).unwrap();
         delivery.accept().unwrap();
     }
 }
 
 const OFFSET: Symbol = Symbol::from_static("rabbitmq:stream-offset-spec");
 
-/// A filter: from the first message on.
+/// A filter that starts at the first message.
 fn first() -> Value {
     Value::Described(Box::new(Described { descriptor: OFFSET.into(), value: "first".into() }))
 }
 
 impl Raw {
-    /// Attaches links that read the stream from its first message on, grants all of them credit, and reads no answer
-    /// from then on.
+    /// Attaches links that read the stream from its first message, and grants credit to all of them. From
+    /// then on it reads nothing from the socket.
     fn readers(&mut self, links: u32, credit: u32) {
         for number in 0..links {
             let source = Source {
@@ -303,8 +304,8 @@ async fn readers_of_a_stream_take_no_more_memory_than_their_budget() {
     assert!(grown < 160 * MIB, "{} MiB more with 50 connections beside", grown / MIB);
     let (used, _) = broker.budget("stream_readers");
     assert!(used <= 32 * MIB + 50 * MIB && used <= limit, "{used} bytes for all");
-    // Nobody else is held up, and whoever reads on gets on.
+    // Other clients are not affected, and a reader that reads makes progress.
     read_all(&broker, MESSAGES).await;
     drop((one, many));
-    wait_until("what was read for them is given back", || broker.budget("stream_readers").0 == 0);
+    wait_until("the memory for their reads is released", || broker.budget("stream_readers").0 == 0);
 }

@@ -1,4 +1,4 @@
-//! Few file descriptors, and clients that want all of them.
+//! Few file descriptors, and clients that try to use all of them.
 #![forbid(unsafe_code)]
 
 mod broker;
@@ -13,24 +13,24 @@ use client::{Connection, Options, Sender, SenderOptions, Session};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-/// Of the broker. It has some 40 open when it starts.
+/// The broker's limit of descriptors. It has about 40 open after its start.
 const DESCRIPTORS: u32 = 100;
 
-/// Connections that never say anything.
+/// Connections that never send anything.
 const SILENT: usize = 300;
 
-/// Whatever has not happened by then does not happen.
+/// A condition that is not met within this time is a failure.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 const MESSAGE_BYTES: usize = 300 << 10;
 
-/// Five files of the log.
+/// They fill five files of the log.
 const MESSAGES: usize = (40 << 20) / MESSAGE_BYTES;
 
 async fn connect(broker: &Broker) -> (Connection, Session) {
     let url = broker.amqp_url().parse().unwrap();
     let connection = timeout(PATIENCE, Connection::open(&url, Options::default())).await;
-    let connection = connection.expect("nobody accepts").unwrap();
+    let connection = connection.expect("the connection is not accepted").unwrap();
     let session = connection.session().await.unwrap();
     (connection, session)
 }
@@ -48,7 +48,7 @@ async fn publish(sender: &Sender) {
     assert_eq!(outcome.expect("publishing is stopped").unwrap(), DeliveryState::Accepted);
 }
 
-/// The files of the log.
+/// The number of log files.
 fn log_files(directory: &Directory) -> usize {
     let files = std::fs::read_dir(directory.path().join("data")).unwrap();
     files.filter(|file| file.as_ref().unwrap().path().extension().is_some_and(|is| is == "log")).count()
@@ -69,7 +69,7 @@ async fn a_flood_of_silent_connections_stops_neither_the_log_nor_its_clients() {
         publish(&sender).await;
     }
     assert!(log_files(&directory) >= files + 2, "{files}, and then {}", log_files(&directory));
-    // Neither are operators kept out, nor who logs in.
+    // Neither operators nor new logins are kept out.
     let (_another, _session) = connect(&broker).await;
     assert_eq!(broker.list("connections").as_array().unwrap().len(), 2);
     drop(flood);
@@ -79,7 +79,7 @@ async fn a_flood_of_silent_connections_stops_neither_the_log_nor_its_clients() {
     assert!(broker.terminate().success());
 }
 
-/// More than there are descriptors for.
+/// More clients than there are descriptors.
 const CLIENTS: usize = 80;
 
 async fn wait_for_line(directory: &Directory, line: &str) {
@@ -92,7 +92,7 @@ async fn wait_for_line(directory: &Directory, line: &str) {
 }
 
 #[tokio::test]
-async fn accepting_pauses_for_storage_and_operators_and_goes_on() {
+async fn accepting_pauses_and_resumes_when_descriptors_run_out() {
     let directory = Directory::new("descriptors");
     let broker = Starting::spawn_limited(&directory, DESCRIPTORS, &[]).finish();
     broker.verb(&["declare", "queue", "q"]).done();
@@ -110,9 +110,9 @@ async fn accepting_pauses_for_storage_and_operators_and_goes_on() {
     for _ in 0..MESSAGES {
         publish(&sender).await;
     }
-    // Whoever has logged in is not closed for others.
+    // No logged-in connection is closed to make room for others.
     assert!(broker.list("connections").as_array().unwrap().len() >= open);
-    // Those that have waited get in as others close.
+    // The waiting clients get in as others close.
     while let Some(client) = timeout(PATIENCE, clients.join_next()).await.expect("it never gets in") {
         client.unwrap().close().await.unwrap();
     }

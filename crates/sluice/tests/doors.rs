@@ -1,5 +1,5 @@
-//! Who may do what, through every door: each verb of each protocol and each HTTP route, as users with every tag and with
-//! every permission, against a whole node. What the one table of permissions says must be what the doors do.
+//! Checks permissions at every entry point. Each AMQP verb and each HTTP route is tried against a whole node,
+//! as users with every tag and every permission. The results must be what the table of permissions says.
 #![forbid(unsafe_code)]
 
 use std::collections::BTreeSet;
@@ -25,10 +25,10 @@ use tokio::net::{TcpListener, TcpStream};
 
 const TAGS: &[&str] = &["", "administrator", "monitoring", "policymaker", "management", "impersonator"];
 
-/// Has everything, and a connection that others may or may not see.
+/// A user with all permissions. It has a connection that others may or may not see.
 const ROOT: &str = "root";
 
-/// Permissions in the virtual host: each alone, none, all; and no entry at all.
+/// Permissions in the virtual host: each alone, none, all, and no entry for the user.
 fn all_rights() -> Vec<(&'static str, Option<Permissions>)> {
     let none = Permissions::NONE;
     vec![
@@ -41,7 +41,7 @@ fn all_rights() -> Vec<(&'static str, Option<Permissions>)> {
     ]
 }
 
-/// One user of the walk.
+/// A user of the test.
 #[derive(Clone, Debug)]
 struct Subject {
     identity: Identity,
@@ -74,7 +74,8 @@ impl Subject {
         }
     }
 
-    /// What the table says. Permissions do not depend on names yet, so that any queue stands for all.
+    /// Whether the table permits it. Permissions do not depend on names yet, so that one queue and one
+    /// exchange stand for all.
     fn may(&self, verb: Verb) -> bool {
         let on = match verb {
             Verb::ReadConnection | Verb::CloseConnection | Verb::ExplainConnection => {
@@ -86,15 +87,15 @@ impl Subject {
     }
 }
 
-/// A node with its doors.
-struct House {
+/// A node with all its entry points.
+struct Fixture {
     node: Node,
     amqp: SocketAddr,
     http: SocketAddr,
     data_dir: std::path::PathBuf,
 }
 
-impl House {
+impl Fixture {
     async fn open(subjects: &[Subject]) -> Self {
         let root = Subject {
             identity: Identity { user: ROOT.into(), tags: [String::from("administrator")].into() },
@@ -103,7 +104,7 @@ impl House {
         let data_dir =
             std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("doors-{}", std::process::id()));
         let node = Node::start(NodeOptions {
-            // A queue that is bound for its link has an address of format v1.
+            // The test binds a queue for its link, and uses an address of format v1 to do so.
             settings: Settings { permit_address_v1: true, ..Settings::default() },
             access: Access::new(subjects.iter().chain([&root]).map(Subject::user)),
             shards: 2,
@@ -145,7 +146,7 @@ impl House {
         (status, answer.split_once("\r\n\r\n").unwrap().1.to_owned())
     }
 
-    /// As the user who may do everything.
+    /// Sends a request as the user who may do everything.
     async fn prepare(&self, method: &str, path: &str, body: &str) {
         let (status, answer) = self.ask(ROOT, method, path, body).await;
         assert!((200..300).contains(&status), "{method} {path}: {status} {answer}");
@@ -157,15 +158,15 @@ impl House {
     }
 }
 
-/// What a user is told.
+/// The outcome that a user sees.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Told {
+enum Outcome {
     Done,
-    /// Refused, or shown nothing of what is there.
+    /// Refused, or an empty answer although there is something to show.
     Refused,
 }
 
-/// Bodies with which a route is asked, with the verbs that each comes to.
+/// Bodies to send to a route, each with the verbs that it needs.
 fn bodies(route: &Route) -> Vec<(&'static str, &'static [Verb])> {
     let all = route.verbs;
     match route.action {
@@ -176,8 +177,8 @@ fn bodies(route: &Route) -> Vec<(&'static str, &'static [Verb])> {
     }
 }
 
-/// Puts in place what a route finds. Each is named, so that a new one cannot be left out.
-async fn prepare(house: &House, action: Action) {
+/// Creates what a route needs. Each action is listed, so that the compiler finds a new one.
+async fn prepare(fixture: &Fixture, action: Action) {
     match action {
         Action::Index
         | Action::Overview
@@ -213,26 +214,26 @@ async fn prepare(house: &House, action: Action) {
         | Action::GetPolicy(_)
         | Action::PutPolicy(_) => {}
         Action::PutQueue => {
-            house.ask(ROOT, "DELETE", "/api/queues/%2F/new", "").await;
+            fixture.ask(ROOT, "DELETE", "/api/queues/%2F/new", "").await;
         }
-        Action::DeleteQueue => house.prepare("PUT", "/api/queues/%2F/old", "{}").await,
+        Action::DeleteQueue => fixture.prepare("PUT", "/api/queues/%2F/old", "{}").await,
         Action::PutExchange => {
-            house.ask(ROOT, "DELETE", "/api/exchanges/%2F/new", "").await;
+            fixture.ask(ROOT, "DELETE", "/api/exchanges/%2F/new", "").await;
         }
-        Action::DeleteExchange => house.prepare("PUT", "/api/exchanges/%2F/old", "{}").await,
-        Action::Unbind(To::Queue) => house.prepare("POST", "/api/bindings/%2F/e/x/q/q", "{}").await,
-        Action::Unbind(To::Exchange) => house.prepare("POST", "/api/bindings/%2F/e/x/e/y", "{}").await,
+        Action::DeleteExchange => fixture.prepare("PUT", "/api/exchanges/%2F/old", "{}").await,
+        Action::Unbind(To::Queue) => fixture.prepare("POST", "/api/bindings/%2F/e/x/q/q", "{}").await,
+        Action::Unbind(To::Exchange) => fixture.prepare("POST", "/api/bindings/%2F/e/x/e/y", "{}").await,
         Action::DeletePolicy(whose) => {
             let kind = if whose == Whose::Users { "policies" } else { "operator-policies" };
             let body = r#"{"pattern":"^none$","definition":{"max-length":1}}"#;
-            house.prepare("PUT", &format!("/api/{kind}/%2F/old"), body).await;
+            fixture.prepare("PUT", &format!("/api/{kind}/%2F/old"), body).await;
         }
-        // It has been closed by whoever was asked before and might.
+        // It may have been closed by an earlier user.
         Action::CloseConnection => {}
     }
 }
 
-/// The path of a route, with the names of what [`prepare`] has made.
+/// The path of a route, with the names of the objects that [`prepare`] has made.
 fn path(route: &Route, connection: &str) -> String {
     let (queue, exchange, policy) = match route.action {
         Action::PutQueue | Action::PutExchange => ("new", "new", "p"),
@@ -262,7 +263,7 @@ fn path(route: &Route, connection: &str) -> String {
     filled.iter().fold(route.path.to_owned(), |path, (part, with)| path.replace(part, with))
 }
 
-async fn walk_routes(house: &House, subjects: &[Subject], walked: &mut BTreeSet<Verb>) {
+async fn walk_routes(fixture: &Fixture, subjects: &[Subject], walked: &mut BTreeSet<Verb>) {
     for (path, body) in [
         ("/api/queues/%2F/q", "{}"),
         ("/api/queues/%2F/s", r#"{"arguments":{"x-queue-type":"stream"}}"#),
@@ -271,37 +272,37 @@ async fn walk_routes(house: &House, subjects: &[Subject], walked: &mut BTreeSet<
         ("/api/policies/%2F/p", r#"{"pattern":"^none$","definition":{"max-length":1}}"#),
         ("/api/operator-policies/%2F/p", r#"{"pattern":"^none$","definition":{"max-length":1}}"#),
     ] {
-        house.prepare("PUT", path, body).await;
+        fixture.prepare("PUT", path, body).await;
     }
-    house.prepare("POST", "/api/bindings/%2F/e/x/q/q", "{}").await;
-    house.prepare("POST", "/api/bindings/%2F/e/x/e/y", "{}").await;
-    let mut watched = watch(house).await;
+    fixture.prepare("POST", "/api/bindings/%2F/e/x/q/q", "{}").await;
+    fixture.prepare("POST", "/api/bindings/%2F/e/x/e/y", "{}").await;
+    let mut watched = watch(fixture).await;
     for route in ROUTES {
         walked.extend(route.verbs);
         for subject in subjects {
             for (body, verbs) in bodies(route) {
-                prepare(house, route.action).await;
+                prepare(fixture, route.action).await;
                 if route.action == Action::CloseConnection && watched.error().is_some() {
-                    watched = watch(house).await;
+                    watched = watch(fixture).await;
                 }
-                let connection = name_of_connection(house).await;
+                let connection = name_of_connection(fixture).await;
                 let (method, path) = (route.method.to_string(), path(route, &connection));
-                let (status, answer) = house.ask(subject.name(), &method, &path, body).await;
-                let told = match status {
-                    401 | 404 => Told::Refused,
-                    // The stream that is looked into is empty.
-                    _ if answer.trim() == "[]" && route.action != Action::BrowseQueue => Told::Refused,
-                    200..300 => Told::Done,
-                    // What it asks for is there, and something else is wrong with it.
+                let (status, answer) = fixture.ask(subject.name(), &method, &path, body).await;
+                let outcome = match status {
+                    401 | 404 => Outcome::Refused,
+                    // The browsed stream is empty, so its list is empty also when it is permitted.
+                    _ if answer.trim() == "[]" && route.action != Action::BrowseQueue => Outcome::Refused,
+                    200..300 => Outcome::Done,
+                    // Any other status means that the request was permitted but wrong.
                     _ => panic!("{method} {path} {body} as {subject:?}: {status} {answer}"),
                 };
                 let may = verbs.iter().all(|verb| subject.may(*verb));
-                let expected = if may { Told::Done } else { Told::Refused };
+                let expected = if may { Outcome::Done } else { Outcome::Refused };
                 let shown = format!("{method} {path} {body} as {subject:?}: {status} {answer}");
-                assert_eq!(told, expected, "{shown}");
+                assert_eq!(outcome, expected, "{shown}");
                 let by_tag = verbs.iter().filter(|verb| verb.is_by_tag()).all(|verb| subject.may(*verb));
                 assert!(by_tag || status == 401, "{shown}");
-                if told == Told::Done && route.action == Action::CloseConnection {
+                if outcome == Outcome::Done && route.action == Action::CloseConnection {
                     drop(watched.closed().await);
                 }
             }
@@ -309,9 +310,9 @@ async fn walk_routes(house: &House, subjects: &[Subject], walked: &mut BTreeSet<
     }
 }
 
-/// A connection with a link, for those who may see it.
-async fn watch(house: &House) -> Connection {
-    let connection = house.connect(ROOT).await.unwrap();
+/// Opens a connection with a link. Some users may see it.
+async fn watch(fixture: &Fixture) -> Connection {
+    let connection = fixture.connect(ROOT).await.unwrap();
     let session = connection.session().await.unwrap();
     let name = Some("watched".to_owned());
     let receiver =
@@ -320,14 +321,14 @@ async fn watch(house: &House) -> Connection {
     connection
 }
 
-async fn name_of_connection(house: &House) -> String {
-    let (_, rows) = house.ask(ROOT, "GET", "/api/connections?columns=name", "").await;
+async fn name_of_connection(fixture: &Fixture) -> String {
+    let (_, rows) = fixture.ask(ROOT, "GET", "/api/connections?columns=name", "").await;
     let rows: serde_json::Value = serde_json::from_str(&rows).unwrap();
     let name = rows[0]["name"].as_str().unwrap_or("none");
     name.replace(' ', "%20").replace('>', "%3E")
 }
 
-/// What AMQP 1.0 can ask for.
+/// What an AMQP 1.0 client can ask for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Ask {
     Publish,
@@ -465,7 +466,8 @@ async fn ask(session: &Session, what: Ask) -> Result<(), Error> {
     Ok(())
 }
 
-/// Refused by the end of the session, which is what a missing permission comes to (behaviour B.3, B.10).
+/// Returns true if the session was ended, which is how a missing permission is reported
+/// (docs/compatibility.md, Error conditions).
 fn is_refused(error: &Error) -> bool {
     match error {
         Error::Remote { scope: Scope::Session, error } => {
@@ -475,10 +477,10 @@ fn is_refused(error: &Error) -> bool {
     }
 }
 
-async fn walk_amqp(house: &House, subjects: &[Subject], walked: &mut BTreeSet<Verb>) {
+async fn walk_amqp(fixture: &Fixture, subjects: &[Subject], walked: &mut BTreeSet<Verb>) {
     walked.insert(Verb::OpenVhost);
     for subject in subjects {
-        let connection = match house.connect(subject.name()).await {
+        let connection = match fixture.connect(subject.name()).await {
             Ok(connection) => connection,
             Err(refused) => {
                 assert_eq!(refused.condition(), Some("amqp:unauthorized-access"), "{subject:?}: {refused}");
@@ -502,10 +504,10 @@ async fn walk_amqp(house: &House, subjects: &[Subject], walked: &mut BTreeSet<Ve
     }
 }
 
-/// What metrics read, they read through the desk.
-async fn walk_metrics(house: &House, subjects: &[Subject], walked: &mut BTreeSet<Verb>) {
+/// The metrics read rows of queues through the desk, the front end of management requests.
+async fn walk_metrics(fixture: &Fixture, subjects: &[Subject], walked: &mut BTreeSet<Verb>) {
     walked.insert(Verb::ReadAllQueues);
-    let desk = house.node.desk();
+    let desk = fixture.node.desk();
     for subject in subjects {
         let rows = desk.queue_rows(&subject.identity, 0, 1).await;
         assert_eq!(rows.is_ok(), subject.may(Verb::ReadAllQueues), "{subject:?}");
@@ -516,12 +518,12 @@ async fn walk_metrics(house: &House, subjects: &[Subject], walked: &mut BTreeSet
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_doors_do_what_the_table_says() {
     let subjects = Subject::all();
-    let house = House::open(&subjects).await;
+    let fixture = Fixture::open(&subjects).await;
     let mut walked = BTreeSet::new();
-    walk_routes(&house, &subjects, &mut walked).await;
-    walk_amqp(&house, &subjects, &mut walked).await;
-    walk_metrics(&house, &subjects, &mut walked).await;
+    walk_routes(&fixture, &subjects, &mut walked).await;
+    walk_amqp(&fixture, &subjects, &mut walked).await;
+    walk_metrics(&fixture, &subjects, &mut walked).await;
     let missing: Vec<&Verb> = Verb::ALL.iter().filter(|verb| !walked.contains(verb)).collect();
     assert!(missing.is_empty(), "no door was walked through for {missing:?}");
-    house.close();
+    fixture.close();
 }

@@ -1,4 +1,5 @@
-//! What an operator sees of the built broker: its log, its links, and what is told of settings and places that are wrong.
+//! What an operator sees of the built broker: its log, its links, and the errors for wrong settings and
+//! addresses.
 #![forbid(unsafe_code)]
 
 mod broker;
@@ -12,7 +13,7 @@ use client::{Connection, Credit, Options, ReceiverOptions, SenderOptions};
 use serde_json::json;
 
 #[test]
-fn the_log_begins_with_what_runs_on_what() {
+fn the_log_begins_with_version_paths_and_limits() {
     let directory = Directory::new("operator");
     let file = directory.path().join("rabbitmq.conf");
     std::fs::write(&file, "heartbeat = 7\nlog.console = true\nheartbeat = 8\n").unwrap();
@@ -39,7 +40,7 @@ fn the_log_begins_with_what_runs_on_what() {
     assert!(log.lines().nth(6).unwrap().contains("INFO"), "{log}");
     let warning = |needle: &str| log.lines().any(|line| line.contains("WARN") && line.contains(needle));
     assert!(
-        warning("log.console (line 2)") && warning("rabbitmq.conf:3: 'heartbeat' stands on line 1"),
+        warning("log.console (line 2)") && warning("rabbitmq.conf:3: 'heartbeat' is already set on line 1"),
         "{log}"
     );
 }
@@ -64,7 +65,7 @@ fn clients_cannot_flood_the_log() {
     for _ in 0..CONNECTIONS {
         let mut socket = TcpStream::connect(("127.0.0.1", broker.amqp_port)).unwrap();
         socket.write_all(b"GET / HT").unwrap();
-        // The broker has hung up when there is nothing more to read.
+        // At the end of the stream, the broker has closed the connection.
         socket.read_to_end(&mut Vec::new()).unwrap();
     }
     assert!(broker.terminate().success());
@@ -77,7 +78,7 @@ fn clients_cannot_flood_the_log() {
         }
     }
     assert_eq!(lines + counted, CONNECTIONS, "{log}");
-    // Ten at once, for as many periods of ten seconds as a slow machine took.
+    // Ten per period. A slow machine may take several periods of ten seconds.
     assert!(lines < CONNECTIONS / 4, "{log}");
 }
 
@@ -116,8 +117,8 @@ async fn links_are_listed_and_can_be_explained() {
     assert!(rows[0]["credit"].as_u64() > Some(0), "{rows}");
     let table = broker.verb(&["list", "links"]).done();
     assert!(table.starts_with("NAME  CONNECTION ") && table.lines().count() == 3, "{table}");
-    let told = broker.verb(&["explain", "link", rows[1]["link_name"].as_str().unwrap()]).done();
-    assert!(told.contains("link_unsettled"), "{told}");
+    let explained = broker.verb(&["explain", "link", rows[1]["link_name"].as_str().unwrap()]).done();
+    assert!(explained.contains("link_unsettled"), "{explained}");
     assert_eq!(broker.verb(&["list", "links", "--vhost", "other", "--json"]).done(), "[]");
 }
 
@@ -146,24 +147,24 @@ fn every_verb_that_takes_a_name_takes_its_virtual_host() {
 }
 
 #[test]
-fn a_url_at_the_wrong_port_is_told_which_port_that_is() {
+fn an_error_at_the_wrong_port_names_the_right_one() {
     let directory = Directory::new("operator");
     let broker = Starting::spawn(&directory, &["prometheus.tcp.port=0"]).finish();
     let amqp_at_http = format!("amqp://127.0.0.1:{}", broker.http_port);
     let http_at_amqp = format!("http://127.0.0.1:{}", broker.amqp_port);
     sluice(&["send", "q", "x", "--url", &amqp_at_http])
-        .refused(1, &["HTTP is spoken there", "listeners.tcp.default", "5672"]);
+        .refused(1, &["this port speaks HTTP", "listeners.tcp.default", "5672"]);
     sluice(&["list", "queues", "--url", &http_at_amqp])
-        .refused(1, &["AMQP is spoken there", "management.tcp.port", "15672"]);
+        .refused(1, &["this port speaks AMQP", "management.tcp.port", "15672"]);
     let log = directory.logged();
     let metrics =
         log.lines().find_map(|line| line.rsplit("http://").next()?.strip_suffix("/metrics")).unwrap();
     sluice(&["list", "queues", "--url", &format!("http://{metrics}")])
-        .refused(1, &["no management API", "management.tcp.port"]);
+        .refused(1, &["not the management API", "management.tcp.port"]);
 }
 
 #[test]
-fn what_stops_a_start_names_the_setting() {
+fn an_error_at_start_names_the_setting() {
     let directory = Directory::new("operator");
     let broker = Broker::start(&directory);
     let other = directory.path().join("other");
@@ -176,7 +177,7 @@ fn what_stops_a_start_names_the_setting() {
         let refused = finish(serve(&other).args(["--set", &set]), b"");
         refused.refused(1, &[&format!("127.0.0.1:{port}"), setting]);
     }
-    // Nobody can make a directory below a file, whoever he is.
+    // Not even root can make a directory below a file.
     let file = directory.path().join("file");
     std::fs::write(&file, "").unwrap();
     let below = file.join("data");

@@ -1,13 +1,13 @@
-//! A disk that is full: a real one of 64 MiB, in memory, that is mounted for this test alone.
+//! A full disk: a real file system of 64 MiB in memory, mounted for this test only.
 //!
-//! The test runs itself once more in a mount namespace of its own, so that nothing has to be unmounted. Where the
-//! system allows none it says so and passes, except in CI.
+//! The test runs itself again in a new mount namespace, so that nothing has to be unmounted. If the system
+//! allows no namespace, the test says so and passes, except in CI.
 #![forbid(unsafe_code)]
 
 #[path = "broker/mod.rs"]
 mod broker;
 #[path = "kill/content.rs"]
-#[allow(dead_code, reason = "each test uses its part")]
+#[allow(dead_code, reason = "each test uses only a part")]
 mod content;
 
 use std::collections::BTreeSet;
@@ -24,18 +24,18 @@ use tokio::sync::mpsc;
 const SEED: u64 = 7;
 const DISK_BYTES: u64 = 64 * 1024 * 1024;
 const OTHER_BYTES: usize = 8 * 1024 * 1024;
-/// More than the disk can take: a message has some 400 bytes.
+/// More messages than the disk can hold: each takes about 400 bytes.
 const MESSAGES: u64 = 500_000;
-/// A publisher that gets neither credit nor an outcome for so long is taken to be stopped, if the broker says so; and a queue
-/// that delivers nothing to be empty.
+/// A publisher without credit or outcome for this long counts as stopped if the broker says so. A queue that
+/// delivers nothing for this long counts as empty.
 const STALL: Duration = Duration::from_secs(1);
-/// Until then the broker is to have noticed that there is space again.
+/// The broker must notice within this time that there is space again.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Where the second run of this program finds its disk.
+/// The variable that tells the second run of this program where its disk is.
 const DISK: &str = "SLUICE_SMALL_DISK";
 
-/// Ways to a mount namespace: for who may make users of its own, for root, and for CI machines.
+/// Commands that make a mount namespace: as a user with user namespaces, as root, and on CI machines.
 const NAMESPACES: [&[&str]; 3] =
     [&["unshare", "-rm"], &["unshare", "-m"], &["sudo", "-n", "-E", "unshare", "-m"]];
 
@@ -86,11 +86,12 @@ fn on_the_small_disk() {
     }
 }
 
-/// Fills the disk, to the last byte if `filled`; perhaps kills the broker; makes space, by emptying the queue if
-/// `drained`; goes on; kills it; and finds everything.
+/// Fills the disk, to the last byte if `filled`, and kills the broker if `killed`. It makes space by emptying
+/// the queue if `drained`, otherwise by deleting another file. Then it publishes again, kills the broker, and
+/// finds every confirmed message.
 async fn round(directory: &Directory, sets: &[&str], filled: bool, killed: bool, drained: bool) {
     let start = || Starting::spawn(directory, sets).finish();
-    // What somebody else has on the disk.
+    // Another program's file on the disk.
     let other = directory.path().join("other");
     std::fs::write(&other, vec![1; OTHER_BYTES]).unwrap();
     let mut broker = start();
@@ -98,7 +99,8 @@ async fn round(directory: &Directory, sets: &[&str], filled: bool, killed: bool,
     let mut story = Story::default();
     story.publish_until_stopped(&broker, directory).await;
     let logged = directory.logged();
-    // Of the log and a backlog on its way out of memory, if one can be, whichever comes to the last byte first says so.
+    // The log and, if messages can be paged out, the pages compete for the last byte. The one that fails
+    // first is logged.
     let full = ["the disk is full: the log uses its reserve", "the backlog cannot be paged out"];
     let may_say = if sets.len() == 1 { &full[..1] } else { &full };
     assert_eq!(may_say.iter().any(|said| logged.contains(said)), filled, "{logged}");
@@ -108,7 +110,7 @@ async fn round(directory: &Directory, sets: &[&str], filled: bool, killed: bool,
         broker = start();
     }
     if drained {
-        // What is left of the disk, or the log's reserve, is enough to empty queues.
+        // The remaining space, or the log's reserve, suffices to empty queues.
         story.take(&broker, story.confirmed.len()).await;
     } else {
         std::fs::remove_file(&other).unwrap();
@@ -125,7 +127,7 @@ async fn round(directory: &Directory, sets: &[&str], filled: bool, killed: bool,
     assert!(!directory.logged().contains("panicked"), "{}", directory.logged());
 }
 
-/// What comes of it, unless publishing is stopped meanwhile.
+/// Returns the future's output, or `None` if publishing is stopped first.
 async fn moving<T>(future: impl Future<Output = T>, directory: &Directory) -> Option<T> {
     let mut future = std::pin::pin!(future);
     loop {
@@ -152,7 +154,7 @@ impl Story {
         message(SEED, Id { publisher: 0, number: self.sent })
     }
 
-    /// Until a message is refused, or nothing moves any more.
+    /// Publishes until a message is refused or publishing is stopped.
     async fn publish_until_stopped(&mut self, broker: &Broker, directory: &Directory) {
         let (_connection, sender) = sender(broker).await;
         let (outcomes, mut to_come) = mpsc::unbounded_channel();
@@ -184,7 +186,7 @@ impl Story {
         self.confirmed.extend(confirmed);
     }
 
-    /// Until a message is accepted.
+    /// Publishes until a message is accepted.
     async fn publish_again(&mut self, broker: &Broker, directory: &Directory) {
         let again = async {
             let (_connection, sender) = sender(broker).await;
@@ -197,7 +199,7 @@ impl Story {
         assert!(again.is_ok(), "there is no space again: {}", directory.logged());
     }
 
-    /// Accepts so many messages, or all that are there.
+    /// Accepts `count` messages, or all if `count` is `usize::MAX`.
     async fn take(&mut self, broker: &Broker, count: usize) {
         let connection =
             Connection::open(&broker.amqp_url().parse().unwrap(), Options::default()).await.unwrap();
@@ -205,7 +207,7 @@ impl Story {
         let receiver = session.receiver(Some("/queues/q"), ReceiverOptions::default()).await.unwrap();
         for _ in 0..count {
             let Ok(delivery) = tokio::time::timeout(STALL, receiver.recv()).await else {
-                assert_eq!(count, usize::MAX, "{} came", self.came.len());
+                assert_eq!(count, usize::MAX, "{} were received", self.came.len());
                 break;
             };
             let delivery = delivery.unwrap();

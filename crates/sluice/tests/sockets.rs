@@ -1,4 +1,4 @@
-//! What only a real socket shows.
+//! Behaviour that only a real socket shows.
 #![forbid(unsafe_code)]
 
 mod broker;
@@ -15,8 +15,8 @@ use client::{Connection, Credit, Options, ReceiverOptions, SenderOptions};
 /// More than the buffers of both sockets hold.
 const SENT: usize = 8 << 20;
 
-/// [2.2, 5.1] The broker shuts its side down and reads on: were its socket closed with bytes unread, the reset would
-/// take the answer from a client that is still sending.
+/// [2.2, 5.1] The broker shuts down its side and continues to read. If it closed the socket with bytes
+/// unread, the reset would discard the answer before a client that still sends could read it.
 #[test]
 fn a_client_that_is_still_sending_reads_why_it_is_refused() {
     let directory = Directory::new("sockets");
@@ -29,16 +29,16 @@ fn a_client_that_is_still_sending_reads_why_it_is_refused() {
     assert_eq!(answer, SASL_HEADER);
 }
 
-/// A broker that has said nothing for so long has nothing more to say.
+/// A broker that is silent for this long counts as having nothing more to send.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Body of one message: more than a frame and a read.
+/// The body size of a message: more than one frame and one read.
 const LARGE: usize = 300 << 10;
 
-/// A backlog goes out piece by piece, as the socket has room, while nothing else moves the connection: no confirm, no
-/// settlement, no credit.
+/// A backlog is sent piece by piece as the socket accepts it. Nothing else moves the connection: no confirm,
+/// no settlement, no credit.
 #[tokio::test]
-async fn a_backlog_that_no_buffer_holds_is_delivered_without_a_word_from_the_client() {
+async fn a_large_backlog_is_delivered_without_input_from_the_client() {
     let directory = Directory::new("sockets");
     let broker = Broker::start(&directory);
     broker.verb(&["declare", "queue", "q"]).done();
@@ -58,15 +58,15 @@ async fn a_backlog_that_no_buffer_holds_is_delivered_without_a_word_from_the_cli
     let receiver = session.receiver(Some("/queues/q"), options).await.unwrap();
     for number in 0..count {
         let delivery = tokio::time::timeout(PATIENCE, receiver.recv()).await;
-        let delivery = delivery.unwrap_or_else(|_| panic!("nothing comes behind message {number}")).unwrap();
+        let delivery = delivery.unwrap_or_else(|_| panic!("nothing arrives after message {number}")).unwrap();
         assert!(delivery.message.len() > LARGE);
     }
 }
 
-/// Connections that are open at once.
+/// The number of open connections.
 const MANY: usize = 800;
 
-/// A connection costs memory, and no thread.
+/// A connection costs memory but no thread.
 #[tokio::test]
 async fn eight_hundred_connections_take_no_thread() {
     let directory = Directory::new("sockets");

@@ -1,4 +1,4 @@
-//! What becomes of messages when the disk fails, with the real program on a real disk.
+//! What happens to messages when the disk fails, with the real program on a real disk.
 #![forbid(unsafe_code)]
 
 mod broker;
@@ -11,7 +11,7 @@ use broker::{Broker, Directory, Starting, serve};
 use client::{Connection, Options, ReceiverOptions};
 use serde_json::{Value, json};
 
-/// Changes one bit behind these octets, which stand in one of the log's files once. Returns the file's name.
+/// Flips one bit after these octets, which occur once in the log's files. Returns the file's name.
 fn flip_behind(data_dir: &Path, octets: &[u8]) -> String {
     let logs = || {
         let entries = std::fs::read_dir(data_dir).unwrap().map(|entry| entry.unwrap().path());
@@ -36,7 +36,7 @@ fn queue(broker: &Broker, name: &str) -> Value {
 }
 
 #[test]
-fn a_damaged_log_closes_the_queues_it_spoke_of() {
+fn a_damaged_log_closes_its_queues() {
     let directory = Directory::new("storage");
     let data = directory.path().join("data");
     let broker = Broker::start(&directory);
@@ -63,8 +63,8 @@ fn a_damaged_log_closes_the_queues_it_spoke_of() {
         assert!(data.join("damaged").join(&file).exists(), "the bytes are kept");
         assert!(broker.terminate().success());
     }
-    let told = directory.logged();
-    let line = told.lines().find(|line| line.contains("damaged")).unwrap();
+    let log = directory.logged();
+    let line = log.lines().find(|line| line.contains("damaged")).unwrap();
     for part in [&file, "offset", "bytes", "hurt"] {
         assert!(line.contains(part), "{part} is not in {line}");
     }
@@ -119,14 +119,15 @@ fn a_broker_that_may_have_lost_definitions_does_not_start() {
     assert!(broker.terminate().success());
 }
 
-/// Messages of a backlog, the bytes of each, and how many of them are rejected; the others expire.
+/// The number of messages in the backlog, their size in bytes, and how many are rejected; the others expire.
 const BACKLOG: usize = 3_000;
 const BODY: usize = 1_000;
 const REJECTED: usize = 100;
 
-/// What stands in packs has been read by nobody since the restart: neither what its headers say nor how old it is.
+/// After a restart, nobody has read the messages in packs yet. Neither their headers nor their ages are
+/// known.
 #[tokio::test]
-async fn what_was_stored_and_survived_a_restart_dies_like_any_other() {
+async fn paged_messages_are_dead_lettered_after_a_restart() {
     let directory = Directory::new("storage");
     let start = || Starting::spawn(&directory, &["classic_queue.backlog_memory=64KiB"]).finish();
     let broker = start();

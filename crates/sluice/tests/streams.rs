@@ -1,4 +1,4 @@
-//! Streams from a shell and over HTTP, against the built broker.
+//! Streams used from the command line and over HTTP, against the built broker.
 #![forbid(unsafe_code)]
 
 mod broker;
@@ -44,7 +44,7 @@ fn a_stream_is_browsed() {
     ] {
         assert_eq!(offsets(&look(query).1), expected, "{query}");
     }
-    // Nobody has consumed anything, and the classic queue says why not.
+    // Browsing consumes nothing. A classic queue refuses it and says why.
     let (_, row) = broker.get("/api/queues/%2F/s%2F1");
     assert_eq!((&row["type"], &row["messages"], &row["consumers"]), (&json!("stream"), &json!(3), &json!(0)));
     assert_eq!(
@@ -64,7 +64,7 @@ fn a_stream_is_browsed() {
 }
 
 #[test]
-fn a_receiver_begins_where_it_says() {
+fn a_receiver_starts_at_its_offset() {
     let directory = Directory::new("streams");
     let broker = Broker::start(&directory);
     broker.verb(&["declare", "queue", "s", "--type", "stream"]).done();
@@ -78,7 +78,7 @@ fn a_receiver_begins_where_it_says() {
     assert_eq!(recv(&["--offset", "1", "--count", "2"]).done(), "b\nc");
     assert_eq!(recv(&["--offset", "10m", "--count", "3"]).done(), "a\nb\nc");
     assert_eq!(recv(&["--at", &before_ms, "--count", "3"]).done(), "a\nb\nc");
-    recv(&["--offset", "next"]).refused(1, &["nothing came from /queues/s"]);
+    recv(&["--offset", "next"]).refused(1, &["received nothing from /queues/s"]);
     let filter = ["--offset", "first", "--filter", "properties.subject = 'b' OR properties.subject = 'c'"];
     assert_eq!(recv(&filter).done(), "b\nc");
     let (_, row) = broker.get("/api/queues/%2F/s");
@@ -89,7 +89,7 @@ fn a_receiver_begins_where_it_says() {
     );
     assert_eq!(row["messages"], 3);
 
-    // What the broker does not take is told, and nothing is printed.
+    // The error says which filter was not accepted, and nothing is printed.
     recv(&["--offset", "first", "--filter", "subject ="])
         .refused(1, &["/queues/s", "--filter not accepted", "at byte 9"]);
     broker.verb(&["declare", "queue", "c"]).done();
@@ -100,7 +100,8 @@ fn a_receiver_begins_where_it_says() {
     assert!(broker.terminate().success());
 }
 
-/// Chunks are left out as a whole: each message here is a chunk of its own, for the next is sent when it is confirmed.
+/// The broker filters whole chunks. Each message here has its own chunk: the next is sent after it is
+/// confirmed.
 #[test]
 fn a_receiver_takes_the_chunks_that_it_wants() {
     let directory = Directory::new("streams");
@@ -120,7 +121,7 @@ fn a_receiver_takes_the_chunks_that_it_wants() {
 }
 
 #[test]
-fn what_a_stream_does_not_do_is_told() {
+fn unsupported_stream_requests_are_refused() {
     let directory = Directory::new("streams");
     let broker = Broker::start(&directory);
     broker.verb(&["declare", "queue", "s", "--type", "stream"]).done();
@@ -153,7 +154,8 @@ fn what_a_stream_does_not_do_is_told() {
     assert!(broker.terminate().success());
 }
 
-/// What management over AMQP says to a purge, and to declarations of streams that cannot be; with a word of each.
+/// Returns the refusals of a purge and of invalid stream declarations over AMQP management, each with a word
+/// that must occur.
 fn refused_over_amqp(broker: &Broker) -> [(&'static str, String); 3] {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {

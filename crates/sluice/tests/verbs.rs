@@ -1,4 +1,4 @@
-//! Every verb of the operator against the built broker: what it prints, and its exit code.
+//! Runs every operator verb against the built broker: checks the output and the exit code.
 #![forbid(unsafe_code)]
 
 mod broker;
@@ -20,7 +20,7 @@ fn a_message_goes_through_an_exchange() {
         "declare queue orders --type classic --argument x-max-length=5 --argument x-overflow=reject-publish";
     let queue: Vec<&str> = queue.split(' ').collect();
     assert_eq!(broker.verb(&queue).done(), "queue 'orders' is declared");
-    assert_eq!(broker.verb(&queue).done(), "queue 'orders' was there already");
+    assert_eq!(broker.verb(&queue).done(), "queue 'orders' already exists");
     broker.verb(&["declare", "queue", "orders"]).refused(1, &["queue 'orders'", "127.0.0.1", "x-max-length"]);
     broker.verb(&["declare", "exchanges", "shop", "--type", "topic"]).done();
     broker.verb(&["declare", "exchange", "front"]).done();
@@ -61,7 +61,7 @@ fn a_message_goes_through_an_exchange() {
 }
 
 #[test]
-fn any_name_and_any_body() {
+fn any_name_and_any_body_work() {
     let directory = Directory::new("verbs");
     let broker = Broker::start(&directory);
     let name = "a b/ä%2F";
@@ -79,7 +79,7 @@ fn any_name_and_any_body() {
     assert_eq!((&came[0]["body"], &came[0]["body_type"]), (&json!("/wBsaW5lCg=="), &json!("base64")));
     assert_eq!(came[1]["body"], "text");
     assert_eq!(came[1]["header"]["durable"], false);
-    // Without --count what is there is printed, whatever the credit.
+    // Without --count, everything in the queue is printed, whatever the credit.
     let came = broker.verb(&["recv", name, "--credit", "1", "--timeout", "1"]).done();
     assert_eq!(came, "from a file\nfrom a file");
     broker.verb(&["recv", name, "--count", "1", "--timeout", "1"]).refused(1, &["0 of 1"]);
@@ -103,7 +103,7 @@ fn checksums_go_through_the_broker() {
     let mut flipped = sealed.to_vec();
     flipped[at] ^= 1;
     send(&broker, flipped);
-    // What was whole is printed and accepted; the damaged one is neither.
+    // The intact message is printed and accepted. The damaged one is neither.
     let did = broker.verb(&["recv", "q", "--verify"]);
     assert_eq!(did.out, "whole\n");
     let why = ["/queues/q", "damaged", "its CRC-32 is 0x", "footer says 0x"];
@@ -117,7 +117,7 @@ fn checksums_go_through_the_broker() {
     assert!(did.code == 2 && did.err.contains("crc32, adler32"), "{did:?}");
 }
 
-/// An encoded message, as it is.
+/// Sends an encoded message unchanged.
 fn send(broker: &Broker, message: Vec<u8>) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
@@ -150,7 +150,7 @@ fn lists_are_tables() {
     assert!(broker.verb(&["list", "bindings"]).done().lines().any(|line| line.contains("long-name")));
     assert!(broker.verb(&["list", "connections"]).done().starts_with("NAME "));
 
-    // A consumer is seen, and takes no more than it asks for.
+    // The consumer is listed, and receives no more than its credit.
     let mut consumer = Command::new(PROGRAM);
     consumer.args(["recv", "long-name", "--credit", "5", "--url", &broker.amqp_url()]);
     let mut consumer = consumer.stdout(Stdio::piped()).spawn().unwrap();
@@ -167,17 +167,23 @@ fn lists_are_tables() {
 }
 
 #[test]
-fn why_nothing_moves_is_told() {
+fn explain_names_the_cause() {
     let directory = Directory::new("verbs");
     let broker = Broker::start(&directory);
     broker.verb(&["declare", "queue", "a/b"]).done();
-    let told = broker.verb(&["explain", "queue", "a/b"]).done();
-    assert!(told.starts_with("queue_empty: the queue is empty\n"), "{told}");
+    let explained = broker.verb(&["explain", "queue", "a/b"]).done();
+    assert!(explained.starts_with("queue_empty: the queue is empty\n"), "{explained}");
     broker.verb(&["send", "a/b", "x"]).done();
-    let told = broker.verb(&["explain", "queue", "a/b", "--json"]).done();
-    let told: Value = serde_json::from_str(&told).unwrap();
-    assert_eq!((&told["cause"], &told["numbers"]["queue_ready"]), (&json!("no_consumer"), &json!(1)));
-    assert_eq!((&told["kind"], &told["name"], &told["at"]), (&json!("queue"), &json!("a/b"), &json!(null)));
+    let explained = broker.verb(&["explain", "queue", "a/b", "--json"]).done();
+    let explained: Value = serde_json::from_str(&explained).unwrap();
+    assert_eq!(
+        (&explained["cause"], &explained["numbers"]["queue_ready"]),
+        (&json!("no_consumer"), &json!(1))
+    );
+    assert_eq!(
+        (&explained["kind"], &explained["name"], &explained["at"]),
+        (&json!("queue"), &json!("a/b"), &json!(null))
+    );
     broker.verb(&["explain", "queue", "c"]).refused(1, &["explain the queue", "no queue 'c' in vhost '/'"]);
     broker.verb(&["explain", "queue", "a/b", "--vhost", "/"]).done();
     broker.verb(&["explain", "queue", "a/b", "-p", "other"]).refused(1, &["no vhost 'other'"]);
@@ -187,7 +193,7 @@ fn why_nothing_moves_is_told() {
 }
 
 #[test]
-fn wrong_usage_is_told() {
+fn wrong_usage_is_reported() {
     for words in [
         &["send"][..],
         &["send", "q", "b", "--durable", "maybe"],
@@ -205,7 +211,7 @@ fn wrong_usage_is_told() {
 }
 
 #[test]
-fn nobody_there_is_told() {
+fn a_missing_broker_is_reported() {
     // A port that was free a moment ago.
     let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let place = format!("127.0.0.1:{port}");
@@ -258,13 +264,13 @@ fn a_broker_that_cannot_start_says_why() {
     let refused = finish(serve(&other).arg("--config").arg(&file), b"");
     refused.refused(2, &["sluice.conf:2", "'heartbeet'", "'heartbeat'"]);
     assert!(!other.exists(), "a broker that does not start leaves no data");
-    // None of this has disturbed the one that runs.
+    // None of this has disturbed the running broker.
     assert_eq!(broker.list("queues"), json!([]));
     assert!(broker.terminate().success());
 }
 
 #[test]
-fn what_is_durable_survives_its_broker() {
+fn durable_state_survives_a_kill() {
     let directory = Directory::new("verbs");
     let broker = Broker::start(&directory);
     broker.verb(&["declare", "exchange", "x", "--type", "fanout"]).done();
@@ -286,7 +292,7 @@ fn what_is_durable_survives_its_broker() {
 
     let broker = Broker::start(&directory);
     let came = broker.verb(&["recv", "q1", "--timeout", "1"]).done();
-    // A message whose acceptance was not written yet may come again; a confirmed one is never lost.
+    // An accepted message may come back if its acceptance was not written yet. A confirmed one is never lost.
     assert!(["4", "3\n4", "2\n3\n4"].contains(&came.as_str()), "{came}");
     assert_eq!(broker.verb(&["recv", "q2", "--count", "4"]).done(), "1\n2\n3\n4");
     assert!(broker.terminate().success());

@@ -1,4 +1,4 @@
-"""The story of every suite here, told with Qpid Proton for Python."""
+"""The checks that all suites share, with Qpid Proton for Python."""
 
 import collections
 import itertools
@@ -33,7 +33,7 @@ def connect(user="guest", password="guest", **options):
 
 
 class Inbox(MessagingHandler):
-    """Keeps what arrives, and the error with which the broker detached the link."""
+    """Stores what arrives, and the error with which the broker detached the link."""
 
     def __init__(self):
         super().__init__(prefetch=0, auto_accept=False)
@@ -51,12 +51,12 @@ class Inbox(MessagingHandler):
 
 
 class Consumer:
-    """A receiver whose credit and settlement are the check's."""
+    """A receiver for which the check grants credit and settles."""
 
     def __init__(self, connection, queue, credit=0, options=None):
         self.connection, self.inbox = connection, Inbox()
         self.receiver = connection.create_receiver(
-            f"/queues/{queue}", credit=credit, handler=self.inbox, options=options)  # kept: it drops the handler when it goes
+            f"/queues/{queue}", credit=credit, handler=self.inbox, options=options)  # kept, as its end drops the handler
         self.link = self.receiver.link
 
     def take(self, count):
@@ -65,12 +65,12 @@ class Consumer:
         return [self.inbox.arrived.popleft() for _ in range(count)]
 
     def get(self):
-        """The synchronous get: one credit, one message."""
+        """Gets one message synchronously, with one credit."""
         self.link.flow(1)
         return self.take(1)[0]
 
     def drain(self):
-        """Everything there, when the broker says that this is all."""
+        """Returns everything in the queue, once the broker has said that the drain is complete."""
         self.link.drain(1000)
         self.connection.wait(lambda: not self.link.draining(), msg="drained")
         arrived, self.inbox.arrived = self.inbox.arrived, collections.deque()
@@ -112,7 +112,7 @@ class Paired(LinkOption):
 
 
 class Replies(LinkOption):
-    """A receiver that is its own queue: direct reply-to."""
+    """A receiver for replies (direct reply-to): it needs no queue."""
 
     def apply(self, link):
         link.source.dynamic = True
@@ -149,7 +149,7 @@ class Management:
 
 
 def on_queue(connection, name, *bodies, arguments={}):
-    """Declares a queue with these messages in it."""
+    """Declares a queue that contains these messages."""
     Management(connection).queue(name, arguments)
     expect(send(connection, f"/queues/{name}", bodies), [Delivery.ACCEPTED] * len(bodies))
 
@@ -159,7 +159,7 @@ def on_stream(connection, name, *bodies):
 
 
 def asked(**filters):
-    """The filters of a source: `offset`, `stream_filter`, `match_unfiltered`, `properties`, `application`, `sql`."""
+    """Returns a source's filters: `offset`, `stream_filter`, `match_unfiltered`, `properties`, `application`, `sql`."""
     descriptors = {
         "offset": "rabbitmq:stream-offset-spec", "stream_filter": "rabbitmq:stream-filter",
         "match_unfiltered": "rabbitmq:stream-match-unfiltered", "properties": "amqp:properties-filter",
@@ -170,7 +170,7 @@ def asked(**filters):
 
 
 def reader(connection, stream, credit=0, accepted=None, **filters):
-    """A consumer of a stream with these filters, of which the broker is to have accepted the ones of these names."""
+    """A consumer of a stream with these filters. The broker must accept exactly the filters named in `accepted`."""
     consumer = Consumer(connection, stream, credit, Filter(asked(**filters)))
     in_place = consumer.link.remote_source.filter
     in_place.rewind()
@@ -237,7 +237,7 @@ def declare_over_management():
 
 
 def size_of(number):
-    """12 bytes to 1 MiB, 72 MB in all."""
+    """Returns a size from 12 bytes to 1 MiB. All messages together have 72 MB."""
     if number % 200 == 0:
         return 1 << 20
     if number % 50 == 1:
@@ -446,7 +446,7 @@ def settled_both_ways():
 
 
 class SenderSettlesFirst(LinkOption):
-    """Who receives keeps a delivery until who sends has settled it."""
+    """A receiver that settles a delivery only after the sender has settled it."""
 
     def apply(self, link):
         link.snd_settle_mode = Link.SND_UNSETTLED
@@ -507,7 +507,7 @@ def direct_reply_to_answers_without_a_queue():
     client.wait(lambda: inbox.arrived, msg="the answer")
     arrived, delivery = inbox.arrived.popleft()
     expect((arrived.body, arrived.correlation_id, delivery.settled), ("4", 17, True))
-    expect(answer("5").remote_state, Delivery.ACCEPTED)  # nobody has credit for it
+    expect(answer("5").remote_state, Delivery.ACCEPTED)  # the receiver has no credit for it
     refused("amqp:precondition-failed", lambda: server.create_receiver(reply_to))
     receiver.close()
     refused("amqp:not-found", lambda: server.create_sender(reply_to))
@@ -519,7 +519,7 @@ def streams_are_read_from_anywhere():
     connection = connect()
     on_stream(connection, "anywhere", *range(5))
     time.sleep(0.002)
-    later = int(time.time() * 1000)  # behind the chunks so far
+    later = int(time.time() * 1000)  # after the chunks so far
     time.sleep(0.002)
     expect(send(connection, "/queues/anywhere", range(5, 10)), [Delivery.ACCEPTED] * 5)
     expect(send(connection, "/queues/anywhere", [10]), [Delivery.ACCEPTED])
@@ -600,7 +600,7 @@ def streams_keep_whatever_is_settled():
 
 
 def idle_connection_stays():
-    connection = connect(heartbeat=2)  # Proton announces half of it
+    connection = connect(heartbeat=2)  # Proton announces half of this time
     try:
         connection.wait(lambda: False, timeout=4, msg="nothing")
     except Timeout:
@@ -628,7 +628,7 @@ def main():
         try:
             check()
             print("ok  ", check.__name__, flush=True)
-        except Exception:  # whatever it was, the check failed
+        except Exception:  # any error is a failed check
             failed += 1
             print("FAIL", check.__name__, traceback.format_exc(), flush=True)
     print(f"proton: {len(chosen) - failed} passed, {failed} failed")

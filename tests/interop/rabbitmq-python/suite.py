@@ -1,4 +1,4 @@
-"""The story of every suite here, told with RabbitMQ's own AMQP 1.0 client for Python."""
+"""The checks that all suites share, with RabbitMQ's own AMQP 1.0 client for Python."""
 
 import os
 import signal
@@ -35,7 +35,7 @@ def connect() -> Connection:
 
 
 def declare(connection, name, *bodies, **properties):
-    """Declares a classic queue with these messages in it, and returns its address."""
+    """Declares a classic queue that contains these messages, and returns its address."""
     connection.management().declare_queue(ClassicQueueSpecification(name, **properties))
     address = AddressHelper.queue_address(name)
     publish(connection, address, *bodies)
@@ -50,12 +50,12 @@ def declare_stream(connection, name, *bodies, **properties):
 
 
 def whole(body):
-    """The library sends octets alone; what a check says as a text is encoded."""
+    """The library sends only octets, so the texts of checks are encoded."""
     return body if isinstance(body, Message) else Message(body=body.encode(), inferred=True, durable=True)
 
 
 def publish(connection, address, *bodies):
-    """Publishes, each confirmed before the next."""
+    """Publishes messages. Each is confirmed before the next is sent."""
     publisher = connection.publisher(address)
     for body in bodies:
         expect(publisher.publish(whole(body)).remote_state, OutcomeState.ACCEPTED)
@@ -67,12 +67,12 @@ def count(connection, name):
 
 
 class Done(Exception):
-    """Leaves `Consumer.run`, which runs for ever otherwise."""
+    """Raised to leave `Consumer.run`, which otherwise never returns."""
 
 
 class Inbox(AMQPMessagingHandler):
-    """Treats each message by the next of `plans`, functions of the delivery context and the event, and closes the link
-    after the last."""
+    """Handles each message with the next of `plans`, functions of the delivery context and the event. Closes the
+    link after the last one."""
 
     def __init__(self, plans):
         super().__init__()
@@ -80,7 +80,7 @@ class Inbox(AMQPMessagingHandler):
 
     def on_amqp_message(self, event):
         if not self.plans:
-            return  # more credit than plans
+            return  # there was more credit than plans
         self.arrived.append(event.message)
         self.plans.pop(0)(self.delivery_context, event)
         if not self.plans:
@@ -113,11 +113,11 @@ def requeue(context, event):
 
 
 def keep(_context, _event):
-    """Neither settles nor says anything: the message comes back when the link is gone."""
+    """Leaves the message unsettled: it is requeued when the link is closed."""
 
 
 def consume(address, plans, options=None):
-    """Consumes as many messages as there are plans, on a connection of its own, and returns them."""
+    """Consumes as many messages as there are plans, on a new connection, and returns them."""
     connection, inbox = connect(), Inbox(plans)
     got = inbox.run(connection.consumer(address, message_handler=inbox, consumer_options=options))
     connection.close()
@@ -175,7 +175,7 @@ def declare_over_management():
     refused(ValidationCodeException, "404", lambda: management.queue_info("absent"))
     management.delete_queue("declared")
     refused(ValidationCodeException, "404", lambda: management.queue_info("declared"))
-    management.delete_queue("declared")  # nothing to do is no error
+    management.delete_queue("declared")  # deleting a missing queue is not an error
     connection.close()
 
 
@@ -190,7 +190,7 @@ def names_of_any_kind():
 
 
 def size_of(number):
-    """12 bytes to 1 MiB."""
+    """Returns a size from 12 bytes to 1 MiB."""
     if number % 200 == 0:
         return 1 << 20
     if number % 50 == 1:
@@ -437,7 +437,7 @@ def streams_are_read_from_anywhere():
     address = declare_stream(connection, "anywhere", *map(str, range(5)), max_len_bytes=1 << 30,
                              max_age=timedelta(days=1), stream_max_segment_size_bytes=1 << 20)
     time.sleep(0.005)
-    later = datetime.now()  # behind the chunks so far
+    later = datetime.now()  # after the chunks so far
     time.sleep(0.005)
     publish(connection, address, *map(str, range(5, 10)))
     info = connection.management().queue_info("anywhere")
@@ -464,7 +464,7 @@ def streams_filter_on_the_server():
     kinds = [("a", "tea", 1), ("b", "tea", 2), (None, "coffee", 3)]
     for number in range(6):
         value, subject, cups = kinds[number % 3]
-        publish(connection, address, Message(  # each a chunk of its own
+        publish(connection, address, Message(  # each message has its own chunk
             body=b"%d" % number, inferred=True, subject=subject, application_properties={"cups": cups},
             annotations={"x-stream-filter-value": value} if value else None))
     for filters, found in (
@@ -478,7 +478,7 @@ def streams_filter_on_the_server():
                                  application_properties={"cups": 1}), "03"),
             (StreamFilterOptions(sql="properties.subject LIKE 't%' AND cups > 1"), "14"),
             (StreamFilterOptions(sql="cups < 3", values=["b"]), "14")):
-        # The last one that passes ends the consumer: what passes wrongly comes before it and is seen.
+        # The last message that passes ends the consumer. A message that passes wrongly arrives before it and is seen.
         got = consume(address, [accept] * len(found), StreamConsumerOptions(
             offset_specification=OffsetSpecification.first, filter_options=filters))
         expect((vars(filters), "".join(texts(got))), (vars(filters), found))
@@ -526,13 +526,13 @@ def main():
             print("ok  ", check.__name__, flush=True)
         except KeyboardInterrupt:
             raise
-        except BaseException:  # whatever it was, the check failed; the library's errors are no Exceptions
+        except BaseException:  # any error is a failed check; the library's errors are not Exceptions
             failed += 1
             print("FAIL", check.__name__, traceback.format_exc(), flush=True)
         signal.alarm(0)
     print(f"rabbitmq-python: {len(chosen) - failed} passed, {failed} failed")
     sys.stdout.flush()
-    os._exit(failed > 0)  # what failed checks leave open is not waited for
+    os._exit(failed > 0)  # do not wait for what failed checks leave open
 
 
 main()

@@ -5,10 +5,10 @@ use tokio::net::tcp::OwnedReadHalf;
 use super::*;
 use crate::ports::Counts;
 
-/// Whatever has not happened by then does not happen.
+/// A condition that is not met within this time is a failure.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Long enough that no test waits for it.
+/// So long that no test waits for it.
 const LONG: Duration = Duration::from_secs(600);
 const SHORT: Duration = Duration::from_millis(50);
 
@@ -16,7 +16,7 @@ const BOUNDS: Bounds = Bounds { places: 8, head: LONG, idle: LONG, stall: LONG, 
 
 const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nHost: h\r\n\r\n";
 
-/// Bytes of an answer that no socket holds.
+/// The size of a response that no socket buffer can hold.
 const LARGE: usize = 64 << 20;
 
 fn start(listener: TcpListener, bounds: Bounds) -> (SocketAddr, Ports) {
@@ -40,7 +40,7 @@ async fn send(to: SocketAddr, sent: &[u8]) -> TcpStream {
     stream
 }
 
-/// Reads an answer of two bytes.
+/// Reads a response with a two-byte body.
 async fn read_answer(stream: &mut TcpStream) {
     let mut answer = Vec::new();
     while !answer.ends_with(b"\r\n\r\nok") {
@@ -49,7 +49,7 @@ async fn read_answer(stream: &mut TcpStream) {
     }
 }
 
-/// Reads until the other side closes; a reset is a close.
+/// Reads until the peer closes. Returns the number of bytes; a reset counts as a close.
 async fn is_closed(mut stream: OwnedReadHalf) -> u64 {
     let mut sink = tokio::io::sink();
     let closed = tokio::io::copy(&mut stream, &mut sink);
@@ -57,13 +57,13 @@ async fn is_closed(mut stream: OwnedReadHalf) -> u64 {
 }
 
 #[tokio::test]
-async fn a_head_has_a_time_however_it_trickles() {
+async fn a_slow_head_times_out() {
     let (address, _) = port(Bounds { head: SHORT, ..BOUNDS }).await;
     let (silent, _writer) = send(address, b"").await.into_split();
     is_closed(silent).await;
     let (slow, mut writer) = send(address, b"GET / HTTP/1.1\r\nHost: h\r\n").await.into_split();
     let trickle = async {
-        // Ends when the other side has closed.
+        // The loop ends when the peer has closed.
         while writer.write_all(b"X-A: b\r\n").await.is_ok() {
             tokio::time::sleep(SHORT / 10).await;
         }
@@ -73,14 +73,14 @@ async fn a_head_has_a_time_however_it_trickles() {
 }
 
 #[tokio::test]
-async fn a_connection_that_is_kept_has_a_time_of_its_own() {
+async fn an_idle_connection_has_its_own_timeout() {
     let (address, _) = port(Bounds { head: SHORT, ..BOUNDS }).await;
     let mut kept = send(address, REQUEST).await;
     read_answer(&mut kept).await;
     tokio::time::sleep(2 * SHORT).await;
     kept.write_all(REQUEST).await.unwrap();
     read_answer(&mut kept).await;
-    // The head of the next request counts from its first byte on.
+    // The time for the head of the next request starts with its first byte.
     kept.write_all(&REQUEST[..5]).await.unwrap();
     is_closed(kept.into_split().0).await;
 
@@ -90,10 +90,10 @@ async fn a_connection_that_is_kept_has_a_time_of_its_own() {
     is_closed(idle.into_split().0).await;
 }
 
-/// Also while it waits to accept again.
+/// The same while the loop waits to accept again.
 #[tokio::test(start_paused = true)]
-async fn a_port_that_cannot_accept_stops_at_once() {
-    // It is bound, and does not listen: every attempt fails.
+async fn a_port_that_cannot_accept_stops_immediately() {
+    // The socket is bound but does not listen, so every attempt fails.
     let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
     socket.set_nonblocking(true).unwrap();
     socket.bind(&SocketAddr::from(([127, 0, 0, 1], 0)).into()).unwrap();
@@ -101,22 +101,22 @@ async fn a_port_that_cannot_accept_stops_at_once() {
     let shutdown = ACCEPT_RETRY / 10;
     let begin = tokio::time::Instant::now();
     run(listener, Router::new(), BOUNDS, &Ports::new(1), sleep(shutdown)).await.unwrap();
-    // The clock of the test only goes on when everybody waits.
+    // The paused clock advances only while every task waits.
     assert!(begin.elapsed() < ACCEPT_RETRY, "{:?}", begin.elapsed());
 }
 
 #[tokio::test]
-async fn an_answer_that_nobody_takes_is_closed() {
+async fn a_connection_that_reads_nothing_is_closed() {
     let (address, _) = port(Bounds { stall: SHORT, ..BOUNDS }).await;
     let (unread, _writer) = send(address, b"GET /large HTTP/1.1\r\nHost: h\r\n\r\n").await.into_split();
-    // Long enough for the other side to give up, which the number of bytes shows.
+    // Long enough for the server to give up, as the number of bytes shows.
     tokio::time::sleep(20 * SHORT).await;
     let taken = is_closed(unread).await;
     assert!(taken < LARGE as u64, "{taken}");
 }
 
 #[tokio::test]
-async fn a_newcomer_takes_the_place_of_who_waits_and_not_of_who_is_answered() {
+async fn a_new_connection_replaces_only_a_waiting_one() {
     let (address, ports) = port(BOUNDS).await;
     let mut answered = send(address, REQUEST).await;
     read_answer(&mut answered).await;
@@ -124,7 +124,8 @@ async fn a_newcomer_takes_the_place_of_who_waits_and_not_of_who_is_answered() {
     for _ in 0..3 {
         working.push(send(address, b"GET /never HTTP/1.1\r\nHost: h\r\n\r\n").await);
     }
-    // Of the four places of an address, the one of the connection that waits is left.
+    // Three requests occupy three of the four places of an address; only the waiting connection can lose its
+    // place.
     for evicted in 1..4 {
         let mut newcomer = send(address, REQUEST).await;
         read_answer(&mut newcomer).await;
@@ -146,7 +147,7 @@ async fn a_newcomer_takes_the_place_of_who_waits_and_not_of_who_is_answered() {
 async fn a_head_has_a_bound() {
     let (address, _) = port(BOUNDS).await;
     let mut stream = send(address, b"GET / HTTP/1.1\r\nHost: h\r\nX-A: ").await;
-    // The other side closes before it has all of it.
+    // The server closes before it has received everything.
     let _ = stream.write_all(&vec![b'x'; 2 * BUFFER_BYTES_MAX]).await;
     let mut answer = Vec::new();
     let _ = stream.read_to_end(&mut answer).await;
@@ -154,7 +155,7 @@ async fn a_head_has_a_bound() {
 }
 
 #[tokio::test]
-async fn answers_that_were_made_at_once_have_a_budget_together() {
+async fn whole_responses_share_a_budget() {
     let (address, ports) = port(BOUNDS).await;
     let large = b"GET /large HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n";
     let mut unread = send(address, large).await;

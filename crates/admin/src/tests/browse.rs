@@ -1,4 +1,4 @@
-//! Looking into streams.
+//! Browsing of streams.
 
 use broker::desk::{BrowsedRow, Start};
 use bytes::Bytes;
@@ -11,7 +11,7 @@ fn row(offset: u64, message: Bytes) -> BrowsedRow {
 }
 
 #[tokio::test]
-async fn messages_of_a_stream() {
+async fn messages_of_a_stream_are_shown() {
     let server = Server::start().await;
     let message = Message::data("é!").durable(true).subject("s").application_property("a", 1u32);
     let annotated = message.message_annotation("x-stream-offset", 7i64);
@@ -33,13 +33,13 @@ async fn messages_of_a_stream() {
             GET /api/queues/%2F/c/messages -> 400 {"error":"bad_request","reason":"queue 'c' in vhost '/' is a classic queue: only the messages of a stream can be browsed"}
             GET /api/queues/%2F/s/messages?count=1 -> 200 [{"offset":7,"exchange":"x","routing_key":"k","redelivered":false,"payload_bytes":3,"payload_encoding":"string","payload":"é!","header":{"durable":true},"message_annotations":{"x-stream-offset":7},"properties":{"subject":"s"},"application_properties":{"a":1}}]
 
-            # Text is cut between characters, octets anywhere; what cannot be read is told and hides nothing.
+            # Text is cut between characters, octets anywhere. An unreadable message is shown with an error.
             GET /api/queues/%2F/s/messages?truncate=1 -> 200 [{"offset":7,"exchange":"x","routing_key":"k","redelivered":false,"payload_bytes":3,"payload_encoding":"string","payload":"","header":{"durable":true},"message_annotations":{"x-stream-offset":7},"properties":{"subject":"s"},"application_properties":{"a":1}},{"offset":8,"exchange":"x","routing_key":"k","redelivered":false,"payload_bytes":3,"payload_encoding":"base64","payload":"/w=="},{"offset":9,"exchange":"x","routing_key":"k","redelivered":false,"payload_bytes":5,"payload_encoding":"string","payload":"["},{"offset":10,"exchange":"x","routing_key":"k","redelivered":false,"error":"the message cannot be read: ..
 
             GET /api/queues/%2F/s/messages?count=0 -> 400 {"error":"bad_request","reason":"count '0' is not a number from 1 to 1000"}
             GET /api/queues/%2F/s/messages?count=1001 -> 400 {"error":"bad_request","reason":"count '1001' is not a number from 1 to 1000"}
             GET /api/queues/%2F/s/messages?count=x -> 400 {"error":"bad_request","reason":"'count' is not a whole number"}
-            GET /api/queues/%2F/s/messages?offset=soon -> 400 {"error":"bad_request","reason":"offset 'soon' is not first, last, next, a whole number or a span such as 10m (of Y M D h m s)"}
+            GET /api/queues/%2F/s/messages?offset=soon -> 400 {"error":"bad_request","reason":"offset 'soon' is not first, last, next, a whole number or a time span such as 10m (units: Y M D h m s)"}
             GET /api/queues/%2F/s/messages?at=-1 -> 400 {"error":"bad_request","reason":"'at' is not a whole number"}
             GET /api/queues/%2F/s/messages?at=1&offset=1 -> 400 {"error":"bad_request","reason":"offset and at exclude each other"}
             "#,
@@ -48,7 +48,7 @@ async fn messages_of_a_stream() {
 }
 
 #[tokio::test]
-async fn where_a_look_begins() {
+async fn where_browsing_starts() {
     let server = Server::start().await;
     server.check("guest", r#"PUT /api/queues/%2F/s {"arguments":{"x-queue-type":"stream"}} -> 201"#).await;
     for query in ["", "?offset=last", "?offset=next&count=1000", "?offset=5&count=1", "?at=1700000000000"] {
@@ -64,7 +64,7 @@ async fn where_a_look_begins() {
         (Start::Time(1_700_000_000_000), 10),
     ];
     assert_eq!(server.desk.state().looks, looks);
-    // A span counts back from now, whenever that is.
+    // A duration counts back from now.
     server.ask(Some("guest"), "GET", "/api/queues/%2F/s/messages?offset=1h", "").await;
     server.ask(Some("guest"), "GET", "/api/queues/%2F/s/messages?offset=2h", "").await;
     match server.desk.state().looks[5..] {

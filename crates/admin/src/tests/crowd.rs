@@ -1,4 +1,4 @@
-//! Ports that somebody else has filled with connections.
+//! Ports on which another client holds many connections.
 
 use std::future::poll_fn;
 use std::net::SocketAddr;
@@ -27,13 +27,13 @@ use crate::{Ports, management_router, metrics_router};
 /// More connections than a port has places.
 const CROWD: usize = 1_100;
 
-/// An answer that has not come by then does not come.
+/// A response that does not arrive within this time is missing.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// `guest:guest`.
 const LOGIN: &str = "Authorization: Basic Z3Vlc3Q6Z3Vlc3Q=\r\n";
 
-/// Connections that have all sent this much of a request.
+/// Opens connections that have all sent this part of a request.
 async fn crowd(to: SocketAddr, sent: &str) -> Vec<TcpStream> {
     let mut crowd = Vec::new();
     for _ in 0..CROWD {
@@ -45,7 +45,7 @@ async fn crowd(to: SocketAddr, sent: &str) -> Vec<TcpStream> {
 }
 
 #[tokio::test]
-async fn health_checks_answer_whoever_fills_the_port() {
+async fn health_checks_answer_on_a_crowded_port() {
     let answered = "GET / HTTP/1.1\r\nHost: h\r\n\r\n";
     for sent in ["", "GET /api/health/che", answered] {
         let server = Server::start().await;
@@ -59,7 +59,7 @@ async fn health_checks_answer_whoever_fills_the_port() {
     }
 }
 
-/// With eleven measures, some 3 MB of text.
+/// With eleven measures, this makes about 3 MB of text.
 const QUEUES: usize = 4_000;
 
 async fn guest(desk: &FakeDesk) -> Identity {
@@ -81,7 +81,7 @@ async fn declare_many_queues(desk: &FakeDesk) {
     declare_queues(desk, (0..QUEUES).map(|number| format!("q{number:04}"))).await;
 }
 
-/// Sends a request whose answer it does not read, and has little room for.
+/// Sends a request without reading the response; the receive buffer is small.
 async fn ask_and_do_not_read(to: SocketAddr, request: &str) -> TcpStream {
     let socket = TcpSocket::new_v4().unwrap();
     socket.set_recv_buffer_size(4096).unwrap();
@@ -90,7 +90,7 @@ async fn ask_and_do_not_read(to: SocketAddr, request: &str) -> TcpStream {
     stream
 }
 
-/// How many rows the desk has made when it makes no more.
+/// Waits until the desk makes no more rows, and returns their number.
 async fn rows_in_the_end(server: &Server) -> usize {
     let mut before = 0;
     loop {
@@ -104,7 +104,7 @@ async fn rows_in_the_end(server: &Server) -> usize {
 }
 
 #[tokio::test]
-async fn answers_that_nobody_reads_are_not_made() {
+async fn unread_responses_are_not_generated() {
     let server = Server::start().await;
     declare_many_queues(&server.desk).await;
     let (metrics, management) = (server.metrics, server.management);
@@ -140,7 +140,7 @@ async fn an_answer_of_many_pages_is_whole() {
     assert_eq!(list.body, format!("[{}]", names.join(",")));
 }
 
-/// What a router answers, without a socket that would take a part of it.
+/// Returns the response of a router. There is no socket, which would buffer a part of it.
 async fn answer(router: &Router, path: &str) -> Response<Body> {
     let login = LOGIN.trim().strip_prefix("Authorization: ").unwrap();
     let request = Request::get(path).header("host", "h").header("authorization", login);
@@ -149,7 +149,7 @@ async fn answer(router: &Router, path: &str) -> Response<Body> {
     TowerToHyperService::new(router.clone()).call(request).await.unwrap()
 }
 
-/// The pages that a body is made in, from the next one on.
+/// Reads the rest of a body, page by page.
 async fn pages(mut body: Body) -> Vec<Bytes> {
     let mut pages = Vec::new();
     while let Some(page) = poll_fn(|cx| Pin::new(&mut body).poll_frame(cx)).await {
@@ -158,13 +158,13 @@ async fn pages(mut body: Body) -> Vec<Bytes> {
     pages
 }
 
-/// So a client that reads nothing costs no more, however long the names are.
+/// So a client that reads nothing costs no more than a page and a row, however long the names are.
 #[tokio::test]
 async fn a_page_ends_with_the_row_that_fills_it() {
     let (desk, ports) = (FakeDesk::new(), Ports::default());
     declare_queues(&desk, (0..400).map(|number| format!("{number:0200}"))).await;
     let (list, metrics) = (management_router(desk.clone(), ports.clone()), metrics_router(desk, ports));
-    // The first page of metrics has all figures of the node in front.
+    // The first page of metrics starts with all figures of the node.
     for (router, path, row_max) in [(list, "/api/queues", 2_000), (metrics, "/metrics/per-object", 400)] {
         let pages = pages(answer(&router, path).await.into_body()).await;
         let sizes: Vec<usize> = pages.iter().map(Bytes::len).collect();
@@ -173,7 +173,7 @@ async fn a_page_ends_with_the_row_that_fills_it() {
 }
 
 #[tokio::test]
-async fn lists_that_nobody_reads_count_with_their_queues() {
+async fn unread_lists_count_their_queue_ids() {
     let (desk, ports) = (FakeDesk::new(), Ports::with_bytes(1, 1, QUEUES * 20));
     declare_many_queues(&desk).await;
     let router = management_router(desk, ports.clone());
@@ -192,9 +192,9 @@ async fn lists_that_nobody_reads_count_with_their_queues() {
     assert_eq!(answer(&router, "/api/queues").await.status(), 200);
 }
 
-/// Nor does it show them.
+/// Nor does the list show deleted queues.
 #[tokio::test]
-async fn a_list_that_nobody_reads_keeps_no_deleted_queue() {
+async fn an_unread_list_keeps_no_deleted_queue() {
     let desk = FakeDesk::new();
     declare_many_queues(&desk).await;
     let unread = answer(&management_router(desk.clone(), Ports::default()), "/api/queues").await;
@@ -208,7 +208,7 @@ async fn a_list_that_nobody_reads_keeps_no_deleted_queue() {
     assert_eq!(list[QUEUES - 2]["name"], format!("q{:04}", QUEUES - 2));
 }
 
-/// A part of the body of a request.
+/// The head and a part of the body of a request.
 fn put(announced: usize, sent: usize) -> String {
     let head =
         format!("PUT /api/queues/%2F/q HTTP/1.1\r\nHost: h\r\n{LOGIN}Content-Length: {announced}\r\n\r\n");
@@ -216,9 +216,9 @@ fn put(announced: usize, sent: usize) -> String {
 }
 
 #[tokio::test]
-async fn bodies_have_a_budget_together() {
+async fn bodies_share_a_budget() {
     let server = Server::start_with(Ports::with_bytes(100, 1 << 20, 1 << 20)).await;
-    // What was only announced costs nothing.
+    // A body that was only announced costs nothing.
     let mut held = vec![ask_and_do_not_read(server.management, &put(9_000_000, 0)).await];
     let mut refused = Vec::new();
     for _ in 0..8 {

@@ -1,4 +1,4 @@
-//! A desk in memory: the broker's own catalog and access, and messages that are only counted.
+//! A desk in memory. It uses the broker's own catalog and access; messages are only counted.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -17,26 +17,26 @@ use broker::desk::*;
 use broker::explain::{ConnectionFacts, Explanation, Look, QueueFacts, Subject};
 use broker::ids::QueueId;
 
-/// What stands behind the desk; tests change it at will.
+/// The state behind the desk. Tests change it at will.
 #[derive(Default)]
 pub struct State {
     pub catalog: Catalog,
     pub access: Access,
-    /// Ready messages by queue.
+    /// The number of ready messages by queue.
     pub ready: BTreeMap<String, u64>,
     pub connections: Vec<ConnectionRow>,
     pub facts: Vec<ConnectionFacts>,
     pub alarms: Alarms,
     pub listening: bool,
-    /// No answer comes in time.
+    /// Whether requests to the shards are unanswered.
     pub stuck: bool,
-    /// Messages of every stream, from the oldest on.
+    /// The messages of every stream, oldest first.
     pub messages: Vec<BrowsedRow>,
-    /// Where each look into a stream was to begin, and how many messages it asked for.
+    /// For each browse: where it starts, and how many messages it asks for.
     pub looks: Vec<(Start, u32)>,
-    /// How many rows each question for queues asked for.
+    /// The number of rows that each request for queues asked for.
     pub limits: Vec<usize>,
-    /// Rows of queues that were made.
+    /// The number of queue rows that were made.
     pub rows: usize,
 }
 
@@ -44,7 +44,8 @@ pub struct State {
 pub struct FakeDesk(Arc<Mutex<State>>);
 
 impl FakeDesk {
-    /// `guest` is the administrator; `monitor`, `own` and `powerless` have a tag less each, `app` has none.
+    /// Creates users. `guest` is the administrator; `monitor`, `own` and `powerless` have one tag less each;
+    /// `app` has none.
     pub fn new() -> Self {
         let user = |name: &str, tags: &[&str], permissions| User {
             name: name.into(),
@@ -78,7 +79,7 @@ impl State {
         vhost.map_or(Ok(()), |vhost| self.permit(who, vhost, verb, &[]))
     }
 
-    /// Whether something in `at` is part of a list of `wanted`.
+    /// Returns true if an object in `at` belongs to a list of `wanted`.
     fn is_seen(&self, who: &Identity, wanted: Option<&str>, at: &str, verb: Verb) -> bool {
         wanted.is_none_or(|wanted| wanted == at) && self.permit(who, at, verb, &[]).is_ok()
     }

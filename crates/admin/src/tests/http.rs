@@ -1,4 +1,4 @@
-//! A server on a free port, and the smallest client that can talk to it.
+//! A server on a free port, and a minimal client.
 
 use std::net::SocketAddr;
 
@@ -10,11 +10,11 @@ use tokio::net::{TcpListener, TcpStream};
 use super::desk::FakeDesk;
 use crate::{Ports, management_router, metrics_router, serve};
 
-/// What came back.
+/// A response.
 #[derive(Debug)]
 pub struct Answer {
     pub status: u16,
-    /// In lower case.
+    /// Names are in lower case.
     pub headers: Vec<(String, String)>,
     pub body: String,
 }
@@ -25,7 +25,7 @@ impl Answer {
     }
 }
 
-/// A management server and a metrics server over one desk.
+/// A management server and a metrics server that share a desk.
 pub struct Server {
     pub desk: FakeDesk,
     pub management: SocketAddr,
@@ -50,7 +50,7 @@ impl Server {
         Self { desk, management: addresses[0], metrics: addresses[1] }
     }
 
-    /// A request to the management server, as this user with the password of the same name.
+    /// Sends a request to the management server, as this user; the password equals the name.
     pub async fn ask(&self, user: Option<&str>, method: &str, path: &str, body: &str) -> Answer {
         let authorization = user.map_or(String::new(), |u| {
             format!("Authorization: Basic {}\r\n", STANDARD.encode(format!("{u}:{u}")))
@@ -58,8 +58,8 @@ impl Server {
         request(self.management, method, path, &authorization, body).await
     }
 
-    /// Runs a transcript: lines of `METHOD path [body] -> status [body]`, each in the state that the ones before
-    /// have left. A body that ends in `..` says only how the answer begins.
+    /// Runs a transcript: lines of `METHOD path [body] -> status [body]`. Each request sees the state that
+    /// the previous ones left. A body that ends in `..` gives only the start of the response.
     pub async fn check(&self, user: &str, transcript: &str) {
         for line in transcript.lines().map(str::trim).filter(|l| !l.is_empty() && !l.starts_with('#')) {
             let (request, expected) = line.split_once(" -> ").unwrap();
@@ -75,7 +75,7 @@ impl Server {
     }
 }
 
-/// One request on a connection of its own.
+/// Sends one request on a new connection.
 pub async fn request(to: SocketAddr, method: &str, path: &str, headers: &str, body: &str) -> Answer {
     let text = format!(
         "{method} {path} HTTP/1.1\r\nHost: h\r\nConnection: close\r\nContent-Length: {}\r\n{headers}\r\n{body}",
@@ -84,7 +84,7 @@ pub async fn request(to: SocketAddr, method: &str, path: &str, headers: &str, bo
     raw(to, &text).await
 }
 
-/// A request as it is written, on a connection of its own; the server must close it.
+/// Sends raw text on a new connection. The server must close it.
 pub async fn raw(to: SocketAddr, text: &str) -> Answer {
     let mut stream = TcpStream::connect(to).await.unwrap();
     // The server may answer and close before it has read a body that it refuses.
@@ -101,11 +101,11 @@ pub async fn raw(to: SocketAddr, text: &str) -> Answer {
     Answer { status: first.split(' ').nth(1).unwrap().parse().unwrap(), headers, body }
 }
 
-/// A body of chunks, which must be whole.
+/// Decodes a chunked body, which must be complete.
 fn unchunk(mut chunks: &str) -> String {
     let mut body = String::new();
     loop {
-        let (len, rest) = chunks.split_once("\r\n").expect("the body breaks off");
+        let (len, rest) = chunks.split_once("\r\n").expect("the body is incomplete");
         let len = usize::from_str_radix(len, 16).unwrap();
         if len == 0 {
             return body;

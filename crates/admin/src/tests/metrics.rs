@@ -1,4 +1,4 @@
-//! What Prometheus reads.
+//! The metrics as Prometheus reads them.
 
 use std::collections::BTreeSet;
 
@@ -12,7 +12,7 @@ async fn read(server: &Server, path: &str) -> String {
 }
 
 #[tokio::test]
-async fn sums_over_everything() {
+async fn metrics_are_summed_over_queues() {
     let server = Server::start().await;
     server.check("guest", "PUT /api/queues/%2F/q -> 201").await;
     server.desk.state().ready.insert("q".into(), 3);
@@ -45,7 +45,7 @@ async fn sums_over_everything() {
     ] {
         assert!(page.lines().any(|l| l == line), "{line}\n{page}");
     }
-    // Nobody counts them: a family that is always 0 would say that nothing is written.
+    // These are not counted: a family that is always 0 would claim that nothing is written.
     assert!(!page.contains("rabbitmq_io_"), "{page}");
     if cfg!(target_os = "linux") {
         assert!(page.contains("\nrabbitmq_process_resident_memory_bytes "), "{page}");
@@ -68,7 +68,7 @@ async fn rows_per_queue() {
     }
 }
 
-/// Every family once, with its type and help before its samples, and counters named as counters.
+/// Every family occurs once, with its type and help before its samples. Counters have the suffix of counters.
 #[tokio::test]
 async fn the_text_is_well_formed() {
     let server = Server::start().await;
@@ -95,7 +95,7 @@ async fn the_text_is_well_formed() {
 }
 
 #[tokio::test]
-async fn nothing_else_is_there() {
+async fn nothing_else_is_served() {
     let server = Server::start().await;
     assert_eq!(request(server.metrics, "GET", "/api/overview", "", "").await.status, 404);
     assert_eq!(request(server.metrics, "POST", "/metrics", "", "").await.status, 405);

@@ -1,4 +1,4 @@
-//! `/api/policies` and `/api/operator-policies`, and what they do to what is there.
+//! `/api/policies` and `/api/operator-policies`, and their effect on existing queues.
 
 use super::http::Server;
 
@@ -18,7 +18,7 @@ async fn policies() {
             GET /api/policies/%2F/p -> 200 {"vhost":"/","name":"p","pattern":"^q","apply-to":"queues","definition":{"max-length":7},"priority":-1}
             GET /api/policies/%2F?columns=name,priority -> 200 [{"name":"p","priority":-1}]
 
-            # What makes no sense.
+            # Invalid policies.
             PUT /api/policies/%2F/r {"definition":{}} -> 400 {"error":"bad_request","reason":"'pattern' is missing"}
             PUT /api/policies/%2F/r {"pattern":""} -> 400 {"error":"bad_request","reason":"'definition' is missing"}
             PUT /api/policies/%2F/r {"pattern":"","definition":{}} -> 400 {"error":"bad_request","reason":"Validation failed: the definition is empty"}
@@ -29,14 +29,14 @@ async fn policies() {
             PUT /api/policies/%2F/r {"pattern":"","definition":{"expires":1},"priority":"high"} -> 400 {"error":"bad_request","reason":"'priority' is not a whole number"}
             PUT /api/policies/nope/r {"pattern":"","definition":{"expires":1}} -> 404 {"error":"object_not_found","reason":"no vhost 'nope'"}
 
-            # Seen at what they are for.
+            # Queues and exchanges show their policies.
             PUT /api/queues/%2F/q -> 201
             GET /api/queues/%2F/q?columns=policy,operator_policy,effective_policy_definition -> 200 {"policy":"p","operator_policy":null,"effective_policy_definition":{"max-length":7}}
             PUT /api/policies/%2F/x {"pattern":"^amq.topic$","definition":{"alternate-exchange":"amq.fanout"},"apply-to":"exchanges"} -> 201
             GET /api/exchanges/%2F/amq.topic?columns=policy -> 200 {"policy":"x"}
             GET /api/exchanges/%2F/amq.fanout?columns=policy -> 200 {}
 
-            # Operators bind those who set policies.
+            # Policymakers may read operator policies but not set them.
             GET /api/operator-policies -> 200 []
             PUT /api/operator-policies/%2F/o {"pattern":"","definition":{"max-length":3}} -> 401 {"error":"not_authorised","reason":"configure access to operator policy 'o' in vhost '/' refused for user 'policymaker'"}
             "#,

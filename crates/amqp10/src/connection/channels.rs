@@ -1,4 +1,4 @@
-//! Sessions by channel [2.5.1, 2.5.2], and the way through them to their links.
+//! Sessions by channel [2.5.1, 2.5.2]. Calls for sessions and links pass through here.
 
 use super::{Connection, Event, Fault};
 use crate::chunk::Chunk;
@@ -23,7 +23,7 @@ impl Connection {
         let (session, answered) = match begin.remote_channel {
             Some(ours) if self.session(ours).is_some_and(Session::awaits_begin) => (ours, true),
             Some(_) => return Err(Fault::connection(Violation::UnexpectedFrame("answer to no BEGIN"))),
-            // Our channel is the peer's, unless a session still has it.
+            // Use the peer's channel number as ours too, unless a session of ours has it.
             None if self.session(channel).is_none() => (channel, false),
             None => match self.free_channel() {
                 Some(free) => (free, false),
@@ -94,7 +94,7 @@ impl Connection {
     ) -> Result<Option<Event<'a>>, Fault> {
         let Some((number, session, output)) = self.of_channel(channel) else { return Ok(None) };
         match session.handle_transfer(transfer, input, payload_at, output) {
-            // One for each kind of input, so that the delivery is put together where it is returned.
+            // There is a branch for each kind of input, so that the delivery is built where it is returned.
             Ok((link, Progress::Whole(whole))) => match input {
                 Chunk::Borrowed(frame) => {
                     let delivery = whole.borrowed(transfer, frame, payload_at);
@@ -146,15 +146,15 @@ impl Connection {
         }))
     }
 
-    /// The session of a channel of the peer's. Frames on a channel without one are those of a session that has ended:
-    /// ignored (behaviour B.1).
+    /// Returns the session of a channel of the peer. `None` means that the session has ended: its late frames
+    /// are ignored.
     fn of_channel(&mut self, channel: u16) -> Option<(u16, &mut Session, &mut Output)> {
         let number = self.by_channel(channel)?;
         let session = self.sessions.get_mut(usize::from(number))?.as_deref_mut()?;
         Some((number, session, &mut self.output))
     }
 
-    /// Bytes of memory that deliveries take whose last transfer has not come, over all links.
+    /// Returns the bytes of memory that incomplete deliveries take, over all links.
     pub fn incomplete_bytes(&mut self) -> usize {
         if !self.has_incomplete {
             return 0;
@@ -164,7 +164,8 @@ impl Connection {
         bytes
     }
 
-    /// Each link may have one delivery under way, and there may be many links: what they take together is bounded.
+    /// Each link may have one incomplete delivery, and there may be many links. So the sum over all links is
+    /// bounded.
     fn check_incomplete(&mut self) -> Result<(), Fault> {
         let max = self.config.incomplete_bytes_max;
         match self.incomplete_bytes() > max {
@@ -173,8 +174,9 @@ impl Connection {
         }
     }
 
-    /// Answers the peer's BEGIN on `session`, or with `None` begins a new session; `None` if there is no free
-    /// channel. `window_open`: whether the peer may send at once.
+    /// Answers the peer's BEGIN on `session`, or begins a new session if `session` is `None`. Returns the
+    /// session's number, or `None` if no channel is free. `window_open` says whether the peer may send at
+    /// once.
     pub fn begin(&mut self, session: Option<u16>, window_open: bool) -> Option<u16> {
         let number = match session {
             Some(number) => number,
@@ -204,22 +206,22 @@ impl Connection {
         }
     }
 
-    /// Opens or closes our window for what the peer sends on this session.
+    /// Opens or closes our incoming window of this session.
     pub fn set_window_open(&mut self, session: u16, open: bool) {
         if let Some((s, output, _)) = self.parts(session) {
             s.set_window_open(open, output);
         }
     }
 
-    /// From the next time on our window for what the peer sends on this session is opened to so many frames at least, for
-    /// as long as the session lasts: a link with more credit than that has no use of it.
+    /// Raises our incoming window of this session to at least `frames`, from the next time it is opened until
+    /// the session ends. Without this, a link could not use more credit than the window allows.
     pub fn widen_window(&mut self, session: u16, frames: u32) {
         if let Some((s, ..)) = self.parts(session) {
             s.widen_window(frames);
         }
     }
 
-    /// Tells the peer what became of the deliveries `first..=last`. `role`: ours on that link.
+    /// Sends the peer the state of the deliveries `first..=last`. `role` is our role on that link.
     pub fn disposition(
         &mut self,
         session: u16,
@@ -238,37 +240,38 @@ impl Connection {
         }
     }
 
-    /// What of `first..=last` we have sent and not yet seen settled, appended to `runs`; settled if so wished.
+    /// Appends to `runs` the deliveries of `first..=last` that we sent and that are still unsettled. Settles
+    /// them if `settle`.
     pub fn resolve(&mut self, session: u16, first: u32, last: u32, settle: bool, runs: &mut Vec<Run>) {
         if let Some((s, _, _)) = self.parts(session) {
             s.resolve(first, last, settle, runs);
         }
     }
 
-    /// Answers the peer's ATTACH on `link`, or with `None` proposes a link. `attach.handle` is filled in.
-    /// Returns the number of the link; `None` if the session is gone, all its handles are in use, or the peer's
-    /// max-frame-size is too small for it: nothing has been written then.
+    /// Answers the peer's ATTACH on `link`, or proposes a new link if `link` is `None`. `attach.handle` is
+    /// filled in. Returns the number of the link. Returns `None`, and writes nothing, if the session does not
+    /// exist or is ending, all its handles are in use, or the frame does not fit the peer's max-frame-size.
     pub fn attach(&mut self, session: u16, link: Option<u32>, attach: Attach) -> Option<u32> {
         let (s, output, max_frame) = self.parts(session)?;
         s.attach(link, attach, max_frame, output)
     }
 
-    /// Detaches (closed), or answers the peer's DETACH.
+    /// Detaches the link with `closed`, or answers the peer's DETACH.
     pub fn detach(&mut self, session: u16, link: u32, error: Option<AmqpError>) {
         if let Some((s, output, max_frame)) = self.parts(session) {
             s.detach(link, error.map(|e| e.within(max_frame)), output);
         }
     }
 
-    /// Grants credit on a link on which we receive: set, not added.
+    /// Grants credit on a link on which we receive. The credit is set, not added.
     pub fn grant(&mut self, session: u16, link: u32, credit: u32, drain: bool, echo: bool) {
         if let Some((s, output, _)) = self.parts(session) {
             s.grant(link, credit, drain, echo, output);
         }
     }
 
-    /// Sends a delivery on a link on which we send. False without link, or without credit unless the
-    /// delivery is irrevocable: nothing happened.
+    /// Sends a delivery on a link on which we send. Returns false, and does nothing, if there is no such
+    /// link, or if there is no credit and the delivery is not irrevocable.
     pub fn send(&mut self, session: u16, link: u32, delivery: &Outgoing<'_>) -> bool {
         match self.parts(session) {
             Some((s, output, max_frame)) => s.send(link, delivery, max_frame, output),
@@ -276,21 +279,23 @@ impl Connection {
         }
     }
 
-    /// Reports our credit on a link on which we send, behind its deliveries; with `drain` after using it up.
+    /// Reports our credit on a link on which we send, after its pending deliveries. With `drain`, uses up the
+    /// credit first.
     pub fn report_credit(&mut self, session: u16, link: u32, available: u32, drain: bool) {
         if let Some((s, output, _)) = self.parts(session) {
             s.report_credit(link, available, drain, output);
         }
     }
 
-    /// Reports the state of a link on which we send [2.7.4], behind its deliveries; its credit stays.
+    /// Reports the state of a link on which we send [2.7.4], after its pending deliveries. Its credit does
+    /// not change.
     pub fn report_state(&mut self, session: u16, link: u32, available: u32, properties: Map) {
         if let Some((s, output, _)) = self.parts(session) {
             s.report_state(link, available, properties, output);
         }
     }
 
-    /// Sends what waited for room in the output.
+    /// Sends deliveries and reports that waited for capacity in the output.
     pub fn pump(&mut self) {
         let max_frame = self.remote_max_frame_size as usize;
         for session in self.sessions.iter_mut().flatten() {
@@ -300,7 +305,7 @@ impl Connection {
         }
     }
 
-    /// A session on which something may be said: nothing follows our END [2.5.5].
+    /// Returns a session on which we may still send. Nothing may follow our END [2.5.5].
     fn parts(&mut self, session: u16) -> Option<(&mut Session, &mut Output, usize)> {
         let s = self.sessions.get_mut(usize::from(session))?.as_deref_mut()?;
         if s.state == SessionState::Ending {

@@ -1,4 +1,4 @@
-//! What a frame of the peer comes to: an event to act on, or a fault to punish.
+//! The result of handling a frame of the peer: an event to act on, or a fault.
 
 use crate::link::Delivery;
 use crate::violation::{Radius, Violation};
@@ -6,16 +6,18 @@ use crate::{
     AmqpError, Attach, Begin, DeliveryState, Detach, Flow, Open, Role, SaslCode, SaslInit, SaslMechanisms,
 };
 
-/// What the peer wants of us. Sessions and links are named by our own numbers.
+/// What the peer requests or reports. Sessions and links have our own numbers here.
 #[derive(Debug)]
 pub enum Event<'a> {
-    /// Server: SASL-INIT has come; answer with [`sasl_outcome`](super::Connection::sasl_outcome).
+    /// Server: SASL-INIT is received. Answer with [`sasl_outcome`](super::Connection::sasl_outcome).
     SaslInit(SaslInit),
-    /// Client: choose with [`sasl_init`](super::Connection::sasl_init).
+    /// Client: choose a mechanism with [`sasl_init`](super::Connection::sasl_init).
     SaslMechanisms(SaslMechanisms),
-    /// Client: not `Ok` is final.
+    /// Client: any code except `Ok` is final.
     SaslOutcome(SaslCode),
-    /// Server: SASL is done and the AMQP header exchanged; or client: call [`open`](super::Connection::open) now.
+    /// Server: a protocol header was exchanged. In state `Sasl`, call
+    /// [`sasl_mechanisms`](super::Connection::sasl_mechanisms) now; the second time SASL is complete. Client:
+    /// SASL is complete; call [`open`](super::Connection::open) now.
     HeaderExchanged,
     Open(Box<Open>),
     Close(Option<AmqpError>),
@@ -48,14 +50,14 @@ pub enum Event<'a> {
         link: Option<u32>,
         flow: Flow,
     },
-    /// A whole delivery.
+    /// A complete delivery.
     Transfer {
         session: u16,
         link: u32,
         delivery: Delivery<'a>,
     },
-    /// A delivery that came to nothing: the sender took it back half-way, or resumed what we do not know. Its credit
-    /// is spent.
+    /// A delivery that is not completed: the sender aborted it, or resumed a delivery that we do not know.
+    /// Its credit is spent.
     Discarded {
         session: u16,
         link: u32,
@@ -71,7 +73,7 @@ pub enum Event<'a> {
     },
 }
 
-/// A violation, and where it strikes.
+/// A violation, and the session and link in which it occurred.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Fault {
     pub violation: Violation,

@@ -1,4 +1,5 @@
-//! From the first byte to OPEN: protocol headers [2.2], SASL [5.3] and what both sides offer [2.4.1].
+//! The handshake from the first byte to OPEN: protocol headers [2.2], SASL [5.3] and the limits of both sides
+//! [2.4.1].
 
 use super::{Connection, ConnectionState, Event, Fault, MIN_IDLE_TIME_OUT_MS};
 use crate::frame::{self, HEADER_SIZE};
@@ -12,7 +13,7 @@ impl Connection {
         let sasl = self.state == ConnectionState::Header;
         let wanted = if sasl { frame::SASL_HEADER } else { frame::AMQP_HEADER };
         if *header != wanted {
-            // [2.2] Say what we speak; the socket is closed then.
+            // [2.2] Send the header that we support. The caller then closes the socket.
             self.output.buffer().extend_from_slice(&wanted);
             self.state = ConnectionState::Closed;
             return Err(Fault::connection(Violation::ProtocolHeader(*header)));
@@ -61,7 +62,7 @@ impl Connection {
         Ok(Event::Open(open))
     }
 
-    /// Server: offers the mechanisms, after [`Event::HeaderExchanged`] in state `Sasl`.
+    /// Server: offers the mechanisms. Called after [`Event::HeaderExchanged`] in state `Sasl`.
     pub fn sasl_mechanisms(&mut self, mechanisms: Vec<Symbol>) {
         let frame = SaslFrame::Mechanisms(SaslMechanisms { sasl_server_mechanisms: mechanisms });
         put_sasl_frame(self.output.buffer(), &frame);
@@ -72,20 +73,21 @@ impl Connection {
         put_sasl_frame(self.output.buffer(), &SaslFrame::Init(init));
     }
 
-    /// Server: the verdict. After anything but `Ok` the connection is closed once this is written.
+    /// Server: sends the outcome of the login. After any code except `Ok` the connection is closed once this
+    /// is written.
     pub fn sasl_outcome(&mut self, code: SaslCode) {
         let outcome = SaslOutcome { code, additional_data: None };
         put_sasl_frame(self.output.buffer(), &SaslFrame::Outcome(outcome));
         self.state = if code == SaslCode::Ok { ConnectionState::AmqpHeader } else { ConnectionState::Closed };
     }
 
-    /// Sends OPEN. Frame size, channel-max and idle-time-out are filled in from the configuration; properties that
-    /// the peer's frames cannot hold are left out.
+    /// Sends OPEN. Frame size, channel-max and idle-time-out are filled in from the configuration. The
+    /// properties are left out if the frame would be too large for the peer.
     pub fn open(&mut self, mut open: Open) {
         open.max_frame_size = self.config.max_frame_size;
         open.channel_max = self.channel_max;
         open.idle_time_out = (self.config.idle_time_out_ms > 0).then_some(self.config.idle_time_out_ms / 2);
-        // [2.4.1] Until the peer's OPEN has come, and for a peer that takes no more, frames have 512 bytes.
+        // [2.4.1] Before the peer's OPEN arrives, frames are limited to 512 bytes.
         let max = if self.open_received { self.remote_max_frame_size } else { frame::MIN_MAX_FRAME_SIZE };
         if !put_frame_within(self.output.buffer(), 0, &open, max as usize) {
             open.properties = None;

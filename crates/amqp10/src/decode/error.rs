@@ -1,29 +1,29 @@
-//! What can be wrong with encoded bytes.
+//! Errors of decoding.
 
 use std::fmt;
 
-/// Why bytes could not be decoded, and where: offsets count from the start of what the outermost reader was given.
+/// Why bytes could not be decoded, and where. Offsets count from the start of the outermost reader's bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DecodeError {
-    /// The bytes end inside a value, or a value reaches beyond the list, map or array that holds it.
+    /// The bytes end inside a value, or a value extends beyond its list, map or array.
     Truncated {
-        /// Where bytes were missing.
+        /// Where bytes are missing.
         offset: u32,
     },
     /// A format code that the specification does not define [1.2].
     UnknownConstructor {
-        /// Where the code stands.
+        /// The position of the code.
         offset: u32,
         /// The code.
         code: u8,
     },
-    /// A value of another type than the field has.
+    /// A value of a type that the field does not have.
     WrongType {
         /// Where the value starts.
         offset: u32,
         /// Its format code.
         code: u8,
-        /// What the field holds.
+        /// The type of the field.
         expected: &'static str,
     },
     /// A string that is not UTF-8 [1.6.20].
@@ -36,14 +36,14 @@ pub enum DecodeError {
         /// Where the symbol starts.
         offset: u32,
     },
-    /// A char that is no Unicode scalar value [1.6.16].
+    /// A char that is not a Unicode scalar value [1.6.16].
     InvalidChar {
         /// Where the char starts.
         offset: u32,
     },
     /// A boolean octet other than 0 and 1 [1.6.2].
     InvalidBoolean {
-        /// Where the octet stands.
+        /// The position of the octet.
         offset: u32,
     },
     /// A map with a key that has no value [1.6.23].
@@ -51,7 +51,7 @@ pub enum DecodeError {
         /// Where the map starts.
         offset: u32,
     },
-    /// A count of items that the bytes cannot hold.
+    /// A count of items that is too large for the bytes.
     CountTooLarge {
         /// Where the list, map or array starts.
         offset: u32,
@@ -63,36 +63,36 @@ pub enum DecodeError {
     },
     /// Nested deeper than [`MAX_NESTING`](super::MAX_NESTING).
     TooDeep {
-        /// Where the value that is too deep starts.
+        /// Where the value that is nested too deep starts.
         offset: u32,
     },
-    /// Bytes behind the last item of a list, map or array, or behind a performative that has no payload.
+    /// Bytes after the last item of a list, map or array, or after a performative that has no payload.
     TrailingBytes {
-        /// Where they start.
+        /// Where these bytes start.
         offset: u32,
     },
     /// A composite with more fields than its type defines [1.4].
     TooManyFields {
-        /// Where the first surplus field starts.
+        /// Where the first extra field starts.
         offset: u32,
-        /// Name of the type.
+        /// The name of the type.
         composite: &'static str,
     },
-    /// A mandatory field that is null or not there [1.4].
+    /// A mandatory field that is null or absent [1.4].
     MissingField {
-        /// Where it should stand.
+        /// Where the field should be.
         offset: u32,
         /// `type.field`, such as `attach.handle`.
         field: &'static str,
     },
-    /// A restricted type with a value outside its choices.
+    /// A value that a restricted type does not allow.
     InvalidChoice {
         /// Where the value starts.
         offset: u32,
-        /// Name of the restricted type.
+        /// The name of the restricted type.
         restricted: &'static str,
     },
-    /// A described type that does not belong here.
+    /// A described type that is not allowed here.
     UnknownDescriptor {
         /// Where the described value starts.
         offset: u32,
@@ -100,7 +100,7 @@ pub enum DecodeError {
 }
 
 impl DecodeError {
-    /// Where decoding failed.
+    /// Returns where decoding failed.
     pub fn offset(&self) -> u32 {
         match *self {
             Self::Truncated { offset }

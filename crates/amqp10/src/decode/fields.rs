@@ -6,13 +6,13 @@ use super::{DecodeError, Reader, own_symbol};
 use crate::encode::Encode;
 use crate::types::{Map, Symbol, Value};
 
-/// A type that can stand in a field of a composite.
+/// A type that a field of a composite can have.
 pub trait Field: Encode + Sized {
-    /// Reads the field; `None` for null.
+    /// Reads the field. Returns `None` for null.
     fn read(reader: &mut Reader<'_>) -> Result<Option<Self>, DecodeError>;
 }
 
-/// The fields of one composite in order. Fields that were left off at the end read as null.
+/// The fields of one composite, in order. Fields missing at the end are read as null.
 #[derive(Debug)]
 pub struct Fields<'a> {
     reader: Reader<'a>,
@@ -25,38 +25,38 @@ impl<'a> Fields<'a> {
         Self { reader, left, type_name }
     }
 
-    /// The reader, standing before the next field, or `None` if there are no more fields.
+    /// Returns the reader at the next field, or `None` if there are no more fields.
     #[inline]
     pub fn reader(&mut self) -> Option<&mut Reader<'a>> {
         self.left = self.left.checked_sub(1)?;
         Some(&mut self.reader)
     }
 
-    /// A field without a default.
+    /// Reads a field without a default.
     #[inline]
     pub fn optional<T: Field>(&mut self) -> Result<Option<T>, DecodeError> {
         self.reader().map_or(Ok(None), T::read)
     }
 
-    /// A field with a default.
+    /// Reads a field with a default.
     #[inline]
     pub fn or<T: Field>(&mut self, default: T) -> Result<T, DecodeError> {
         Ok(self.optional()?.unwrap_or(default))
     }
 
-    /// A mandatory field; `field` is its name, `type.field`.
+    /// Reads a mandatory field. `field` is its name, `type.field`.
     #[inline]
     pub fn mandatory<T: Field>(&mut self, field: &'static str) -> Result<T, DecodeError> {
         let offset = self.reader.position();
         self.optional()?.ok_or_else(|| missing(offset, field))
     }
 
-    /// A timestamp, in milliseconds since the Unix epoch.
+    /// Reads a timestamp, in milliseconds since the Unix epoch.
     pub fn timestamp(&mut self) -> Result<Option<i64>, DecodeError> {
         self.reader().map_or(Ok(None), Reader::read_timestamp_opt)
     }
 
-    /// A message identifier: ulong, uuid, binary or string [3.2.11 – 3.2.14].
+    /// Reads a message identifier: ulong, uuid, binary or string [3.2.11 – 3.2.14].
     pub fn message_id(&mut self) -> Result<Option<Value>, DecodeError> {
         let Some(reader) = self.reader() else { return Ok(None) };
         match reader.peek() {
@@ -72,7 +72,7 @@ impl<'a> Fields<'a> {
     /// Ends the composite.
     ///
     /// # Errors
-    /// Fields that the type does not define, or bytes behind the last field.
+    /// There are fields that the type does not define, or bytes after the last field.
     #[inline]
     pub fn finish(self) -> Result<(), DecodeError> {
         if self.left > 0 {
@@ -138,13 +138,13 @@ impl Field for Bytes {
     }
 }
 
-/// A field declared `multiple`. Null and an empty array mean the same.
+/// A field declared `multiple`. Null and an empty array are equivalent.
 impl Field for Vec<Symbol> {
     fn read(reader: &mut Reader<'_>) -> Result<Option<Self>, DecodeError> {
         if reader.take_null() {
             return Ok(None);
         }
-        // [1.4] An array of nothing is nothing, which a mandatory field may not be.
+        // [1.4] An empty array counts as absent, which a mandatory field may not be.
         Ok(Some(reader.read_symbols()?).filter(|symbols| !symbols.is_empty()))
     }
 }

@@ -1,16 +1,18 @@
-//! Reading a composite as nearly every sender writes it: a short list whose fields stand in the encodings below [1.6].
+//! Reading a composite in its usual form: a short list whose fields have the encodings below [1.6]. Nearly
+//! every sender writes this form.
 //!
 //! ```text
 //!   c0 size count |  null 40  |  boolean 41 42  |  ubyte 50 n  |  uint 43, 52 n, 70 nnnn  |  binary a0 len ..  |
 //! ```
 //!
-//! It knows no errors. `None` is that something else stands there, wrong or merely rare: whoever gets it starts again with
-//! a [`Reader`](super::Reader), which takes everything and says what is wrong. What both take, they take alike.
+//! There are no errors here. `None` means that the bytes have another form, rare or wrong. The caller then
+//! starts again with a [`Reader`](super::Reader), which accepts all forms and reports errors. Both read the
+//! usual form alike.
 
-/// The fields of one composite in order. Fields that were left off at the end read as null.
+/// The fields of one composite, in order. Fields missing at the end are read as null.
 ///
-/// Every method is inlined wherever it is called: what is left then stays in registers from field to field, which is most of
-/// what reading this way gains.
+/// Every method is inlined at each call. So `rest` and `left` stay in registers from field to field, which is
+/// most of the gain of this reader.
 #[derive(Debug)]
 pub(crate) struct PlainFields<'a> {
     rest: &'a [u8],
@@ -18,16 +20,17 @@ pub(crate) struct PlainFields<'a> {
 }
 
 impl<'a> PlainFields<'a> {
-    /// The fields of the list at the start of `bytes`, and what is behind it.
+    /// Returns the fields of the list at the start of `bytes`, and the bytes after the list.
     #[inline(always)]
     pub fn of_list(bytes: &'a [u8]) -> Option<(Self, &'a [u8])> {
         let (&[0xc0, size, left], rest) = bytes.split_first_chunk()? else { return None };
-        // The size covers the count.
-        let (fields, behind) = rest.split_at_checked(usize::from(size.checked_sub(1)?))?;
-        Some((Self { rest: fields, left }, behind))
+        // The size includes the count.
+        let (fields, after) = rest.split_at_checked(usize::from(size.checked_sub(1)?))?;
+        Some((Self { rest: fields, left }, after))
     }
 
-    /// The next field, which is not null: its format code is consumed.
+    /// Consumes the format code of the next field and returns it. Returns `Some(None)` if the field is null
+    /// or absent.
     #[inline(always)]
     fn next(&mut self) -> Option<Option<u8>> {
         if self.left == 0 {
@@ -46,7 +49,7 @@ impl<'a> PlainFields<'a> {
         Some(*bytes)
     }
 
-    /// A field that nobody sets.
+    /// Reads a field that must be null.
     #[inline(always)]
     pub fn null(&mut self) -> Option<()> {
         self.next()?.is_none().then_some(())
@@ -96,7 +99,7 @@ impl<'a> PlainFields<'a> {
         }
     }
 
-    /// Ends the composite: nothing may be left of it.
+    /// Ends the composite. Returns `None` if anything is left.
     #[inline(always)]
     pub fn finish(self) -> Option<()> {
         (self.left == 0 && self.rest.is_empty()).then_some(())

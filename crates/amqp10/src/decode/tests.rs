@@ -27,7 +27,7 @@ fn array(code: u8, items: Vec<Value>) -> Value {
     Value::Array(Array::from_parts(Constructor { descriptors: Vec::new(), code }, items))
 }
 
-/// Every encoding that decodes to a value; the first is the one we write.
+/// Tests every encoding that decodes to a value. The first one is the one that we write.
 #[test]
 fn every_encoding_of_every_type() {
     let check = |value: Value, encodings: &[&[u8]]| {
@@ -90,7 +90,7 @@ fn every_encoding_of_every_type() {
     check(Value::Described(Box::new(twice)), &[both]);
 }
 
-/// Arrays keep their constructor, so that they come back byte for byte.
+/// Arrays keep their constructor, so they are encoded again byte for byte.
 #[test]
 fn every_array_constructor_round_trips() {
     let arrays: &[&[u8]] = &[
@@ -132,7 +132,7 @@ fn every_array_constructor_round_trips() {
         &[0xe0, 12, 1, 0xd1, 0, 0, 0, 6, 0, 0, 0, 2, 0x41, 0x40],
         &[0xe0, 8, 2, 0xe0, 2, 5, 0x40, 2, 0, 0x50],
         &[0xe0, 11, 1, 0xf0, 0, 0, 0, 5, 0, 0, 0, 9, 0x41],
-        // Described elements, once and twice.
+        // Described items, with one descriptor and with two.
         &[0xe0, 5, 2, 0x00, 0x53, 0x24, 0x45],
         &[0xe0, 8, 2, 0x00, 0x53, 0x24, 0x00, 0xa3, 0, 0x45],
     ];
@@ -150,7 +150,7 @@ fn compounds_widen_at_256() {
     for items in [253, 254, 255, 256, 300] {
         let value = Value::List(vec![Value::Null; items]);
         let bytes = encoded(&value);
-        // The size counts the count.
+        // The size includes the count.
         assert_eq!(bytes[0], if items <= 254 { 0xc0 } else { 0xd0 });
         assert_eq!(decoded(&bytes), Ok(value));
     }
@@ -228,7 +228,7 @@ fn hostile_counts_reserve_nothing() {
         assert!(matches!(decoded(&bomb), Err(DecodeError::TooManyItems { .. })));
         assert_eq!(Reader::new(&bomb).skip_value(), Ok(()));
     }
-    // The budget is one for the whole value, not one per array.
+    // The budget is for the whole value, not for each array.
     let array = |count: u32| {
         let mut bytes = vec![0xf0, 0, 0, 0, 5];
         bytes.extend(count.to_be_bytes());
@@ -309,7 +309,7 @@ fn any_value() -> impl Strategy<Value = Value> {
     })
 }
 
-/// Bytes that look like values more often than chance would have it.
+/// Returns bytes that look like values more often than random bytes do.
 fn almost_values() -> impl Strategy<Value = Vec<u8>> {
     let codes = proptest::sample::select(vec![
         0x00, 0x40, 0x41, 0x43, 0x45, 0x50, 0x52, 0x53, 0x56, 0x70, 0xa0, 0xa1, 0xa3, 0xb0, 0xc0, 0xc1, 0xd0,
@@ -343,7 +343,7 @@ proptest! {
         if let Ok(value) = read.read_value() {
             prop_assert_eq!(skip.skip_value(), Ok(()));
             prop_assert_eq!(skip.position(), read.position());
-            // Our encoding is never longer, and means the same.
+            // Our encoding is never longer, and has the same meaning.
             let again = encoded(&value);
             prop_assert!(again.len() <= read.position());
             prop_assert_eq!(decoded(&again), Ok(value));

@@ -5,7 +5,7 @@ use bytes::Bytes;
 use super::{DecodeError, MAX_NESTING, Reader, ascii, own_symbol, utf8};
 use crate::types::{Array, Constructor, Described, Map, Value};
 
-/// How many items are reserved ahead at most; longer collections grow as their bytes are really read.
+/// The most items that are reserved in advance. Longer collections grow while their bytes are read.
 const RESERVE_MAX: usize = 64;
 
 impl<'a> Reader<'a> {
@@ -21,7 +21,8 @@ impl<'a> Reader<'a> {
         Ok(Value::Described(Box::new(Described { descriptor, value })))
     }
 
-    /// Reads what follows a primitive's format code. In an array the code stands only once, before the first item.
+    /// Reads the part of a primitive after its format code. An array has the code only once, before the first
+    /// item.
     fn primitive(&mut self, code: u8, depth: u32) -> Result<Value, DecodeError> {
         let at = self.offset();
         Ok(match code {
@@ -118,7 +119,7 @@ impl<'a> Reader<'a> {
             let at = inner.offset();
             match inner.byte()? {
                 0x00 => {
-                    // Descriptors of descriptors nest just as described values do.
+                    // Descriptors of descriptors nest as described values do.
                     let used = u32::try_from(descriptors.len()).unwrap_or(u32::MAX);
                     let depth = deeper(depth.saturating_add(used), at)?;
                     descriptors.push(inner.value(depth)?);
@@ -152,7 +153,8 @@ impl<'a> Reader<'a> {
         Ok((Constructor { descriptors, code }, items))
     }
 
-    /// Ends a nested reader: it must be used up, and what it spent of the budget stays spent.
+    /// Ends a nested reader. It must be used up, and the zero-width items that it used count for this reader,
+    /// too.
     fn leave(&mut self, inner: Reader<'a>) -> Result<(), DecodeError> {
         inner.expect_end()?;
         self.zero_width_left = inner.zero_width_left;
@@ -160,7 +162,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// The least number of bytes of one array element, `None` for a code that the standard does not define.
+/// Returns the smallest size of an array item in bytes. `None` for a code that the standard does not define.
 fn element_width(code: u8) -> Option<usize> {
     match code {
         0x40..=0x45 => Some(0),

@@ -1,10 +1,10 @@
-//! A few bytes put together in one place.
+//! A small buffer of fixed size, for encoding a few bytes quickly.
 
 use bytes::BytesMut;
 
-/// At most `N` bytes, which whoever gathers them has counted: one more is a bug of ours, and panics.
+/// At most `N` bytes. The caller has counted them; one byte more is a bug and panics.
 ///
-/// A buffer that grows asks at every byte whether there is room. Here the compiler knows.
+/// A growable buffer checks its capacity for every byte. Here the compiler knows the capacity.
 ///
 /// ```
 /// let mut out = bytes::BytesMut::new();
@@ -21,8 +21,8 @@ pub struct Gathered<'a, const N: usize> {
 }
 
 impl<const N: usize> Gathered<'_, N> {
-    /// Appends what `gather` gathers, put together where it stays: to copy bytes that were written one by one just now has
-    /// the processor wait for them.
+    /// Appends the bytes that `gather` writes. They are written directly to their final place, because
+    /// copying bytes that were just written one by one would stall the processor.
     #[inline]
     pub fn append(out: &mut BytesMut, gather: impl FnOnce(&mut Gathered<'_, N>)) {
         let at = out.len();
@@ -35,7 +35,7 @@ impl<const N: usize> Gathered<'_, N> {
         }
     }
 
-    /// One byte: a format code, or a value that is one.
+    /// Adds one byte: a format code, or a value of one byte.
     #[inline]
     pub fn byte(&mut self, byte: u8) {
         self.bytes[self.len] = byte;
@@ -48,20 +48,20 @@ impl<const N: usize> Gathered<'_, N> {
         self.len += M;
     }
 
-    /// Bytes of a length that only shows when it runs.
+    /// Adds bytes whose length is known only at run time.
     #[inline]
     pub fn slice(&mut self, bytes: &[u8]) {
         self.bytes[self.len..self.len + bytes.len()].copy_from_slice(bytes);
         self.len += bytes.len();
     }
 
-    /// A boolean in one byte.
+    /// Adds a boolean in one byte.
     #[inline]
     pub fn boolean(&mut self, value: bool) {
         self.byte(if value { 0x41 } else { 0x42 });
     }
 
-    /// A uint in one, two or five bytes, as [`put_u32`](super::put_u32) writes it.
+    /// Adds a uint in one, two or five bytes, as [`put_u32`](super::put_u32) writes it.
     #[inline]
     pub fn uint(&mut self, value: u32) {
         match value {
@@ -74,7 +74,7 @@ impl<const N: usize> Gathered<'_, N> {
         }
     }
 
-    /// Overwrites what was gathered at `at`, such as a size that is known only now.
+    /// Overwrites bytes at `at`, such as a size that is known only afterwards.
     #[inline]
     pub fn overwrite<const M: usize>(&mut self, at: usize, bytes: &[u8; M]) {
         self.bytes[at..at + M].copy_from_slice(bytes);

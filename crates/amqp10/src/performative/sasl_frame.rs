@@ -8,7 +8,7 @@ use crate::encode::Encode;
 use crate::frame::{FrameKind, begin_frame, end_frame};
 use crate::generated::{SaslChallenge, SaslInit, SaslMechanisms, SaslOutcome, SaslResponse};
 
-/// The body of a SASL frame [5.3.3]. Responses may carry passwords and print as `***`.
+/// The body of a SASL frame [5.3.3]. Responses may contain passwords, so `Debug` prints them as `***`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SaslFrame {
     /// [5.3.3.1]
@@ -27,7 +27,7 @@ impl SaslFrame {
     /// Reads the whole body of a SASL frame.
     ///
     /// # Errors
-    /// A descriptor that is no SASL frame, any malformed field, or trailing bytes.
+    /// The descriptor is not a SASL frame, a field is malformed, or bytes follow.
     pub fn decode(body: &[u8]) -> Result<Self, DecodeError> {
         let mut reader = Reader::new(body);
         let reader = &mut reader;

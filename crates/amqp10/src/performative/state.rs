@@ -8,7 +8,7 @@ use crate::encode::{Encode, put_value};
 use crate::generated::{Accepted, AmqpError, Modified, Received, Rejected, Released};
 use crate::types::{Described, Value};
 
-/// The state of a delivery at one end; all but `Received` and some of `Other` are final [3.4].
+/// The state of a delivery at one end [3.4]. All are final except `Received` and some of `Other`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum DeliveryState {
     /// How much of the message has arrived; not final [3.4.1].
@@ -21,24 +21,24 @@ pub enum DeliveryState {
     Released,
     /// [3.4.5]
     Modified(Modified),
-    /// Any other described value, such as the states of transactions [4.5.5, 4.5.8], untouched.
+    /// Any other described value, such as the states of transactions [4.5.5, 4.5.8]. It is not interpreted.
     Other(Box<Described>),
 }
 
-/// The state that nearly all dispositions carry, in its usual encoding.
+/// The state of nearly all dispositions, in its usual encoding.
 const ACCEPTED: [u8; 4] = [0x00, 0x53, 0x24, 0x45];
 
 impl DeliveryState {
-    /// Reads a state that must be there.
+    /// Reads a state that must be present.
     ///
     /// # Errors
-    /// Malformed, null, or not described.
+    /// The value is malformed, null, or not described.
     pub fn decode(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
         let offset = reader.offset();
         Self::read(reader)?.ok_or(DecodeError::WrongType { offset, code: 0x40, expected: "delivery-state" })
     }
 
-    /// Whether it makes the delivery a part of a transaction [4.5.8].
+    /// Returns true if the state makes the delivery part of a transaction [4.5.8].
     pub fn is_transactional(&self) -> bool {
         let Self::Other(described) = self else { return false };
         match &described.descriptor {
@@ -50,7 +50,7 @@ impl DeliveryState {
         }
     }
 
-    /// Whether this is one of the four outcomes that a receiver settles with.
+    /// Returns true for the four outcomes with which a receiver settles.
     pub fn is_outcome(&self) -> bool {
         !matches!(self, Self::Received(_) | Self::Other(_))
     }

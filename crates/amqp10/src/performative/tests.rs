@@ -9,8 +9,8 @@ use crate::generated::*;
 use crate::sasl::Secret;
 use crate::types::{Array, Described, Map, Symbol, Value};
 
-/// The performative's bytes, after checking that they come back as the same value, that the frame around them has the
-/// right size, and that no shorter body is taken for it.
+/// Returns the performative's bytes. Checks that they decode to the same value, that the frame around them
+/// has the right size, and that no shorter body decodes to it.
 fn check(performative: Performative<'_>) -> Vec<u8> {
     let mut out = BytesMut::from(&b"before"[..]);
     put_frame(&mut out, 7, &performative);
@@ -139,7 +139,7 @@ fn delivery_states_round_trip() {
     }
 }
 
-/// Symbolic descriptors and the long forms of the constants mean the same.
+/// Symbolic descriptors and the long forms of numbers mean the same.
 #[test]
 fn descriptors_may_be_symbols() {
     let bodies: [&[u8]; 4] = [
@@ -155,7 +155,8 @@ fn descriptors_may_be_symbols() {
     assert_eq!(error, Ok(DeliveryState::Accepted));
 }
 
-/// Each mandatory field of each frame, behind the fields that stand before it: absent and null are the same [1.4].
+/// Tests each mandatory field of each frame, after the fields before it. Absent and null are equivalent
+/// [1.4].
 #[test]
 fn every_mandatory_field_is_missed() {
     let cases: &[(u8, &[&[u8]], &str)] = &[
@@ -204,8 +205,8 @@ fn every_mandatory_field_is_missed() {
 }
 
 #[test]
-fn what_is_mandatory_and_multiple_is_one_at_least() {
-    // [1.4] An empty array is no mechanism.
+fn a_mandatory_multiple_field_needs_at_least_one() {
+    // [1.4] An empty array has no mechanism.
     let none = b"\x00\x53\x40\xc0\x05\x01\xe0\x02\x00\xa3";
     let error = SaslFrame::decode(none).unwrap_err().to_string();
     assert!(
@@ -232,7 +233,7 @@ fn malformed_performatives_are_named() {
         b"\x00\x53\x12\xc0\x08\x04\xa1\x01l\x43\x41\x50\x03",
         "invalid value for sender-settle-mode at byte 11",
     );
-    // An address is a string and nothing else.
+    // An address must be a string.
     check(
         b"\x00\x53\x12\xc0\x11\x06\xa1\x01l\x43\x41\x40\x40\x00\x53\x28\xc0\x04\x01\xa3\x01q",
         "expected string, found format code 0xa3 at byte 19",
@@ -263,7 +264,7 @@ fn sasl_frames_round_trip() {
             assert!(SaslFrame::decode(&out[8..len]).is_err());
         }
     }
-    // One mechanism may stand without an array [1.4].
+    // A single mechanism needs no array [1.4].
     let lone = SaslFrame::decode(b"\x00\x53\x40\xc0\x08\x01\xa3\x05PLAIN");
     assert_eq!(lone, Ok(SaslFrame::Mechanisms(SaslMechanisms::new(vec![symbol("PLAIN")]))));
     assert!(SaslFrame::decode(b"\x00\x53\x17\x45").is_err());
@@ -285,7 +286,7 @@ fn transfer_leaves_the_payload() {
 }
 
 #[test]
-fn transfer_overhead_is_the_most_and_no_more() {
+fn transfer_overhead_is_an_exact_maximum() {
     for tag_len in [0, 1, 32, 200, 228, 229, 230, 231, 255, 256, 1000] {
         let tag = vec![0; tag_len];
         let head = TransferHead {
@@ -356,9 +357,9 @@ proptest! {
         }
     }
 
-    /// The head of a frame is that of the whole transfer, whatever is left off.
+    /// A frame's head equals the encoding of the whole transfer, whichever fields are absent.
     #[test]
-    fn heads_are_written_alike(transfer in any_transfer(), long in any::<bool>(), payload_len in 0..70_000usize) {
+    fn transfer_heads_equal_whole_transfers(transfer in any_transfer(), long in any::<bool>(), payload_len in 0..70_000usize) {
         let tag = [7; 300];
         let delivery_tag = if long { Some(&tag[..]) } else { transfer.delivery_tag };
         let transfer =
@@ -402,7 +403,7 @@ proptest! {
     }
 }
 
-/// A transfer of what senders set, and the encoding that one of them would choose for it.
+/// Returns a transfer with the fields that senders set, and an encoding that a sender might choose for it.
 fn any_transfer() -> impl Strategy<Value = Transfer<'static>> {
     let number = || option::of(prop_oneof![Just(0), 1..300u32, any::<u32>()]);
     let flags = (option::of(any::<bool>()), any::<[bool; 4]>());
@@ -429,10 +430,10 @@ fn any_transfer() -> impl Strategy<Value = Transfer<'static>> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(4096))]
 
-    /// What the plain reading takes, the reading of every encoding takes alike, also when it is broken a little; and it
-    /// takes what it is made for.
+    /// The plain decoder and the full decoder return the same result, even for slightly broken bytes. The
+    /// plain decoder accepts the usual form.
     #[test]
-    fn plain_transfers_are_read_alike(
+    fn both_decoders_read_plain_transfers_alike(
         transfer in any_transfer(),
         payload in vec(any::<u8>(), 0..8),
         noise in vec((any::<proptest::sample::Index>(), any::<u8>()), 0..3),

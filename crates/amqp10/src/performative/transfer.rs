@@ -1,4 +1,4 @@
-//! TRANSFER [2.7.5]: reading it, and writing the head of its frame.
+//! TRANSFER [2.7.5]: decoding it, and encoding the head of its frame.
 
 use bytes::BytesMut;
 
@@ -12,43 +12,43 @@ use crate::generated::ReceiverSettleMode;
 /// The descriptor in its short form.
 const TRANSFER: u8 = descriptor::TRANSFER as u8;
 
-/// The most a delivery-tag may hold, in bytes [2.8.7].
+/// The longest delivery-tag, in bytes [2.8.7].
 pub(crate) const TAG_MAX: usize = 32;
 
-/// Where in a frame the size of the list stands: behind the frame header, the descriptor and the format code.
+/// The offset of the list's size in a frame, after the frame header, the descriptor and the format code.
 const LIST_SIZE_AT: usize = 12;
 
-/// A transfer as it stands in a frame, payload apart [2.7.5].
+/// A transfer without its payload [2.7.5].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Transfer<'a> {
     /// The sender's handle of the link.
     pub handle: u32,
-    /// Serial number of the delivery in the session; mandatory on the first transfer of a delivery.
+    /// The number of the delivery in the session, serial. Mandatory on the first transfer of a delivery.
     pub delivery_id: Option<u32>,
-    /// The sender's name for the delivery, unique among the unsettled ones of the link; at most 32 bytes by the
-    /// standard, which the endpoint checks.
+    /// The sender's name for the delivery. It is unique among the unsettled deliveries of the link. The
+    /// standard allows at most 32 bytes, but longer tags are decoded.
     pub delivery_tag: Option<&'a [u8]>,
-    /// 0 is the standard's message format [3.2.16].
+    /// 0 is the message format of the standard [3.2.16].
     pub message_format: Option<u32>,
-    /// Whether the sender has settled; absent on continuations means as before.
+    /// True if the sender has settled. If absent on a continuation, it is unchanged.
     pub settled: Option<bool>,
-    /// Whether more transfers of this delivery follow.
+    /// True if more transfers of this delivery follow.
     pub more: bool,
     /// Overrides the link's mode for this delivery.
     pub rcv_settle_mode: Option<ReceiverSettleMode>,
-    /// The sender's view of the delivery's state.
+    /// The state of the delivery at the sender.
     pub state: Option<DeliveryState>,
-    /// Whether this resumes an earlier delivery.
+    /// True if this resumes an earlier delivery.
     pub resume: bool,
-    /// Whether the delivery is given up; then the payload is to be ignored.
+    /// True if the delivery is aborted. The payload is then ignored.
     pub aborted: bool,
-    /// Whether the sender can wait for the disposition to be batched.
+    /// True if the sender accepts that the disposition is delayed and batched.
     pub batchable: bool,
 }
 
 impl<'a> Transfer<'a> {
-    /// Reads the transfer at the start of a frame body, if it is written as nearly all are, and gives the payload, which
-    /// follows it.
+    /// Reads the transfer at the start of a frame body and returns the payload after it. Returns `None` if
+    /// the transfer is not in the form that nearly all senders use.
     #[inline(always)]
     pub(crate) fn decode_plain(body: &'a [u8]) -> Option<(Self, &'a [u8])> {
         let (&[0x00, 0x53, TRANSFER], list) = body.split_first_chunk()? else { return None };
@@ -70,7 +70,7 @@ impl<'a> Transfer<'a> {
         Some((transfer, payload))
     }
 
-    /// Reads the fields; the descriptor has been read.
+    /// Reads the fields. The descriptor must have been read.
     pub fn decode_fields(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
         let mut fields = reader.read_fields("transfer")?;
         let transfer = Self {
@@ -121,7 +121,7 @@ fn put_tag(list: &mut ListWriter<'_>, tag: Option<&[u8]>) {
     }
 }
 
-/// The fields of a transfer that a sender of ours ever sets.
+/// The fields of a transfer that our senders set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct TransferHead<'a> {
     /// Our handle of the link.
@@ -140,8 +140,8 @@ pub struct TransferHead<'a> {
     pub aborted: bool,
 }
 
-/// Appends the head of a transfer frame: frame header and performative. The caller appends `payload_len` bytes of
-/// payload, which the size in the frame header counts already.
+/// Appends the head of a transfer frame: frame header and performative. The caller appends `payload_len`
+/// bytes of payload. The size in the frame header already includes them.
 #[inline]
 pub fn put_transfer_frame(out: &mut BytesMut, channel: u16, head: &TransferHead<'_>, payload_len: usize) {
     let &TransferHead {
@@ -175,12 +175,12 @@ pub fn put_transfer_frame(out: &mut BytesMut, channel: u16, head: &TransferHead<
         let size = frame.len() + payload_len;
         debug_assert!(u32::try_from(size).is_ok(), "a frame is bounded by the peer's max-frame-size");
         frame.overwrite(0, &(size as u32).to_be_bytes());
-        // The size of the list covers its count.
+        // The size of the list includes its count.
         frame.overwrite(LIST_SIZE_AT, &[(frame.len() - LIST_SIZE_AT - 1) as u8]);
     });
 }
 
-/// Takes a head in which anything is left off, and any tag.
+/// Encodes a head with absent fields, or with a tag of any length.
 fn put_any_transfer_frame(out: &mut BytesMut, channel: u16, head: &TransferHead<'_>, payload_len: usize) {
     let start = begin_frame(out, FrameKind::Amqp, channel);
     let mut list = ListWriter::new(out, descriptor::TRANSFER);
@@ -199,7 +199,7 @@ fn put_any_transfer_frame(out: &mut BytesMut, channel: u16, head: &TransferHead<
     end_frame(out, start, payload_len);
 }
 
-/// The most bytes that [`put_transfer_frame`] writes for a tag of this length.
+/// Returns the most bytes that [`put_transfer_frame`] writes for a tag of this length.
 pub const fn transfer_frame_overhead_max(tag_len: usize) -> usize {
     const FRAME_HEADER: usize = 8;
     const DESCRIPTOR: usize = 3;

@@ -1,10 +1,10 @@
-//! What can be wrong with the sections of a message. The texts reach the publisher.
+//! Errors in the sections of a message. Their texts are sent to the publisher.
 
 use std::fmt;
 
 use crate::decode::DecodeError;
 
-/// How many bytes of a refused annotation key are shown.
+/// The most bytes of an invalid annotation key that are shown.
 const KEY_SHOWN_MAX: usize = 64;
 
 /// The kinds of sections [3.2].
@@ -31,7 +31,7 @@ pub enum SectionKind {
 }
 
 impl SectionKind {
-    /// The name in the specification.
+    /// Returns the name in the specification.
     pub fn name(self) -> &'static str {
         match self {
             Self::Header => "header",
@@ -46,7 +46,7 @@ impl SectionKind {
         }
     }
 
-    /// The place in a message; the three kinds of body share one.
+    /// Returns the position in the order of sections. The three kinds of body share one position.
     pub(super) fn rank(self) -> u8 {
         match self {
             Self::Header => 0,
@@ -66,38 +66,38 @@ impl fmt::Display for SectionKind {
     }
 }
 
-/// Why a message was refused; all of them are `amqp:decode-error` on the link.
+/// Why a message was refused. On the link each error is `amqp:decode-error`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SectionError {
     /// A section's encoding is broken.
     Malformed(DecodeError),
-    /// A described value that is no section.
+    /// A described value that is not a section.
     UnknownSection {
         /// Where it starts.
         offset: u32,
     },
-    /// Something that is not described, where a section should start.
+    /// A value that is not described, where a section should start.
     NotASection {
         /// Where it starts.
         offset: u32,
     },
-    /// A section behind one that it must precede.
+    /// A section after a section that it must precede.
     OutOfOrder {
         /// The section.
         section: SectionKind,
-        /// The one before it.
+        /// The section before it.
         after: SectionKind,
     },
-    /// A section that may appear once, twice.
+    /// A second section of a kind that may appear only once.
     Duplicate {
         /// The section.
         section: SectionKind,
     },
     /// Body sections of different kinds.
     MixedBody {
-        /// The kind that came first.
+        /// The first kind.
         first: SectionKind,
-        /// The kind that followed.
+        /// The second kind.
         second: SectionKind,
     },
     /// A body section without a value.
@@ -109,7 +109,7 @@ pub enum SectionError {
     MissingBody,
     /// More than [`MAX_SECTIONS`](super::MAX_SECTIONS).
     TooManySections,
-    /// An annotation key that is not a symbol; number keys are reserved.
+    /// An annotation key that is not a symbol. Numeric keys are reserved.
     KeyNotSymbol {
         /// The section.
         section: SectionKind,

@@ -1,7 +1,7 @@
-//! Looking into one section when somebody asks.
+//! Reading parts of one section on demand.
 //!
-//! Every function takes the bytes of one whole section, as a range of [`Sections`](super::Sections) cuts them out,
-//! descriptor included. Offsets in errors count from the start of that section.
+//! Every function takes the bytes of one whole section with its descriptor, given by a range of
+//! [`Sections`](super::Sections). Offsets in errors count from the start of that section.
 
 use std::ops::Range;
 
@@ -9,29 +9,30 @@ use crate::decode::{DecodeError, Reader};
 use crate::descriptor;
 use crate::generated::Properties;
 
-/// Index of user-id among the properties [3.2.4].
+/// The index of user-id in the properties [3.2.4].
 const USER_ID: u32 = 1;
 /// The descriptor in its short form.
 const PROPERTIES: u8 = descriptor::PROPERTIES as u8;
-/// Index of to among the properties [3.2.4].
+/// The index of to in the properties [3.2.4].
 const TO: u32 = 2;
 
-/// All properties, owned.
+/// Returns all properties, owned.
 pub fn properties(section: &[u8]) -> Result<Properties, DecodeError> {
     Properties::decode(&mut Reader::new(section))
 }
 
-/// The user-id of a properties section; nothing behind it is read.
+/// Returns the user-id of a properties section. The fields after it are not read.
 pub fn user_id(section: &[u8]) -> Result<Option<&[u8]>, DecodeError> {
     property(section, USER_ID)?.map_or(Ok(None), |mut field| field.read_binary_opt())
 }
 
-/// The to address of a properties section; nothing behind it is read.
+/// Returns the to address of a properties section. The fields after it are not read.
 pub fn to(section: &[u8]) -> Result<Option<&str>, DecodeError> {
     property(section, TO)?.map_or(Ok(None), |mut field| field.read_str_opt())
 }
 
-/// How many fields a properties section has, and a reader before the first of them, for whoever wants several.
+/// Returns the number of fields of a properties section and a reader at the first one, for reading several
+/// fields.
 pub fn property_fields(section: &[u8]) -> Result<(u32, Reader<'_>), DecodeError> {
     let mut reader = Reader::new(section);
     if reader.read_descriptor()? != descriptor::PROPERTIES {
@@ -40,7 +41,8 @@ pub fn property_fields(section: &[u8]) -> Result<(u32, Reader<'_>), DecodeError>
     reader.read_list()
 }
 
-/// The encoded field with this index, 0 being message-id, of a properties section; `None` if it is null or left off.
+/// Returns the encoded field with this index of a properties section. Index 0 is message-id. Returns `None`
+/// if the field is null or absent.
 pub fn property_field(section: &[u8], index: u32) -> Result<Option<&[u8]>, DecodeError> {
     let Some(mut field) = property(section, index)? else { return Ok(None) };
     if field.take_null() { Ok(None) } else { raw_value(&mut field).map(Some) }
@@ -49,14 +51,14 @@ pub fn property_field(section: &[u8], index: u32) -> Result<Option<&[u8]>, Decod
 /// The content of a section that is a map.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MapContent {
-    /// The encoded pairs, as bytes of the section: key, value, key, value, without the head of the map.
+    /// The encoded pairs, as a range of the section: key, value, key, value, without the head of the map.
     pub range: Range<u32>,
-    /// Number of pairs.
+    /// The number of pairs.
     pub pairs: u32,
 }
 
-/// Where the pairs of an annotations, application-properties or footer section lie, so that pairs can be added in
-/// front of or behind them without decoding them.
+/// Finds the pairs of an annotations, application-properties or footer section. With the result, pairs can be
+/// added before or after them without decoding them.
 pub fn map_content(section: &[u8]) -> Result<MapContent, DecodeError> {
     let (pairs, content) = map(section)?;
     let start = content.offset();
@@ -64,13 +66,14 @@ pub fn map_content(section: &[u8]) -> Result<MapContent, DecodeError> {
     Ok(MapContent { range: start..start.saturating_add(len), pairs })
 }
 
-/// The pairs of an annotations, application-properties or footer section.
+/// Iterates over the pairs of an annotations, application-properties or footer section.
 pub fn map_pairs(section: &[u8]) -> Result<MapIter<'_>, DecodeError> {
     let (left, reader) = map(section)?;
     Ok(MapIter { reader, left })
 }
 
-/// The pairs of a map with string or symbol keys: the key's text and the encoded value. Ends after an error.
+/// An iterator over the pairs of a map with string or symbol keys. It returns the key's text and the encoded
+/// value. Ends after an error.
 #[derive(Debug, Clone)]
 pub struct MapIter<'a> {
     reader: Reader<'a>,
@@ -109,9 +112,9 @@ fn map(section: &[u8]) -> Result<(u32, Reader<'_>), DecodeError> {
     reader.read_map()
 }
 
-/// A reader before the field with this index, if the list is that long.
+/// Returns a reader at the field with this index, or `None` if the list is shorter.
 fn property(section: &[u8], index: u32) -> Result<Option<Reader<'_>>, DecodeError> {
-    // Most messages have an id at most.
+    // Fast path: most messages have at most an id.
     if let [0x00, 0x53, PROPERTIES, 0xc0, _, count, ..] = section
         && index >= u32::from(*count)
     {

@@ -1,12 +1,13 @@
-//! Finding the sections of a message as nearly every sender writes it, in one pass.
+//! Finding the sections of a message in its usual form, in one pass. Nearly every sender writes this form.
 //!
 //! ```text
 //!   00 53 70 c0..   00 53 73 c0 size count ..   00 53 74 c1 size count ..   00 53 75 a0 len .. or b0 len32 ..
 //!   header?         properties?                 application-properties?     data, to the end
-//!                                                                           00 53 77 a0 a1 b0 b1: or a value like it
+//!                                                                           00 53 77 a0 a1 b0 b1: or such a value
 //! ```
 //!
-//! `None` is that something else stands there, wrong or merely rare: the scan of every encoding starts again and says what.
+//! `None` means that the bytes have another form, rare or wrong. The scan of all encodings then starts again,
+//! and reports errors.
 
 use super::{BodyKind, PROPERTIES_FIELDS, Sections};
 use crate::decode::PlainFields;
@@ -19,14 +20,14 @@ const APPLICATION_PROPERTIES: u8 = descriptor::APPLICATION_PROPERTIES as u8;
 const DATA: u8 = descriptor::DATA as u8;
 const AMQP_VALUE: u8 = descriptor::AMQP_VALUE as u8;
 
-/// The sections of a complete message, as [`scan`](super::scan) gives them: inlined there, so that they are written once and
-/// to where its caller wants them.
+/// Finds the sections of a complete message, as [`scan`](super::scan) does. It is inlined there, so that the
+/// result is written only once, directly to where the caller needs it.
 #[inline(always)]
 pub(super) fn scan(message: &[u8]) -> Option<Sections> {
     let len = u32::try_from(message.len()).ok()?;
     let (mut rest, mut header) = (message, None);
     if let [0x00, 0x53, HEADER, list @ ..] = rest {
-        let (mut fields, behind) = PlainFields::of_list(list)?;
+        let (mut fields, after) = PlainFields::of_list(list)?;
         header = Some(Header {
             durable: fields.boolean()?,
             priority: fields.ubyte()?,
@@ -35,7 +36,7 @@ pub(super) fn scan(message: &[u8]) -> Option<Sections> {
             delivery_count: fields.uint()?,
         });
         fields.finish()?;
-        rest = behind;
+        rest = after;
     }
     let bare_at = len - rest.len() as u32;
     let (mut at, mut properties, mut application_properties) = (bare_at, None, None);
@@ -61,12 +62,12 @@ pub(super) fn scan(message: &[u8]) -> Option<Sections> {
         (AMQP_VALUE, 0xa0 | 0xa1 | 0xb0 | 0xb1) => BodyKind::Value,
         _ => return None,
     };
-    let whole = match (code & 0x10, value) {
+    let complete = match (code & 0x10, value) {
         (0, [size, octets @ ..]) => usize::from(*size) == octets.len(),
         (0x10, [a, b, c, d, octets @ ..]) => u32::from_be_bytes([*a, *b, *c, *d]) as usize == octets.len(),
         _ => false,
     };
-    whole.then_some(Sections {
+    complete.then_some(Sections {
         header,
         delivery_annotations: None,
         message_annotations: None,

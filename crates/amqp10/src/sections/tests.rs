@@ -7,7 +7,7 @@ use crate::encode::{Encode, put_descriptor, put_map, put_value};
 use crate::generated::Properties;
 use crate::types::{Map, Symbol, Value};
 
-/// One letter per kind of section: h d m p a | b (data) s (sequence) v (value) | f.
+/// Returns a section of the kind: h d m p a | b (data) s (sequence) v (value) | f.
 fn section(letter: char) -> Vec<u8> {
     let bytes: &[u8] = match letter {
         'h' => b"\x00\x53\x70\xc0\x02\x01\x41",
@@ -32,7 +32,7 @@ fn text(bytes: &[u8]) -> String {
     scan(bytes).unwrap_err().to_string()
 }
 
-/// What the grammar of [3.2] allows, by another method than the scanner's.
+/// Checks the grammar of [3.2], with another method than the scanner's.
 fn legal(letters: &str) -> bool {
     let mut rest = letters;
     for optional in ["h", "d", "m", "p", "a"] {
@@ -43,7 +43,7 @@ fn legal(letters: &str) -> bool {
     all('b') || all('s') || body == "v"
 }
 
-/// Every message of up to four sections, and every legal one with up to three body sections.
+/// Tests every message of up to four sections, and every legal message with up to three body sections.
 #[test]
 fn every_order_of_sections() {
     let mut words = vec![String::new()];
@@ -102,7 +102,8 @@ fn check_ranges(word: &str, bytes: &[u8], sections: &Sections) {
     assert_eq!(sections.body_kind, kind);
 }
 
-/// The plain scan takes what it is made for; that it takes it alike is with the random messages.
+/// The plain scan accepts the usual form. The test of random messages compares its results with the other
+/// scan.
 #[test]
 fn plain_messages() {
     for word in ["b", "v", "hb", "pb", "ab", "hpb", "hav", "pav", "hpab", "hpav"] {
@@ -120,7 +121,7 @@ fn plain_messages() {
 }
 
 #[test]
-fn errors_tell_the_publisher_what_to_mend() {
+fn errors_tell_the_publisher_what_is_wrong() {
     let of = |word: &str| text(&message(word));
     assert_eq!(of(""), "message has no body");
     assert_eq!(of("hpf"), "message has no body");
@@ -197,8 +198,8 @@ fn descriptors_may_be_symbols_or_long() {
 }
 
 #[test]
-fn bodies_and_properties_are_not_looked_into() {
-    // A list whose inside is nonsense, in a value, a sequence and the properties.
+fn bodies_and_properties_are_not_parsed() {
+    // A list with invalid content, in a value, a sequence and the properties.
     for code in [0x77, 0x76] {
         assert!(scan(&[0x00, 0x53, code, 0xc0, 3, 1, 0xff, 0xff]).is_ok());
     }
@@ -229,7 +230,7 @@ fn single_properties_are_read_alone() {
     let empty = b"\x00\x53\x73\x45";
     assert_eq!((user_id(empty), to(empty)), (Ok(None), Ok(None)));
     assert!(user_id(&section('h')).is_err());
-    // Broken behind the field that is read.
+    // The bytes after the field are broken.
     assert_eq!(user_id(b"\x00\x53\x73\xc0\x06\x03\x40\xa0\x01u\xff"), Ok(Some(&b"u"[..])));
 }
 
@@ -269,7 +270,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(2048))]
 
     #[test]
-    fn plain_messages_are_found_alike(
+    fn both_scans_find_the_same_sections(
         word in proptest::sample::select(vec!["hpab", "pab", "hb", "hpav", "b", "v"]),
         noise in vec((any::<proptest::sample::Index>(), any::<u8>()), 0..4),
         cut in proptest::option::weighted(0.3, any::<proptest::sample::Index>()),
@@ -308,7 +309,7 @@ proptest! {
     }
 
     #[test]
-    fn values_pass_unread(octets in vec(any::<u8>(), 0..600)) {
+    fn data_of_any_size_and_content_is_found(octets in vec(any::<u8>(), 0..600)) {
         let mut out = BytesMut::from(&section('p')[..]);
         put_descriptor(&mut out, 0x75);
         put_value(&mut out, &Value::Binary(octets.into()));

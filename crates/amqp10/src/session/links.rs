@@ -21,8 +21,8 @@ impl Session {
             return Err((None, Violation::HandleInUse(attach.handle)));
         }
         let sending = attach.role == Role::Receiver;
-        // The answer to an ATTACH of ours has the same name and the other role.
-        // If there are two, to the older one, which we have given up meanwhile.
+        // The answer to our ATTACH has the same name and the opposite role. If two links match, it answers
+        // the older one, which we have detached in the meantime.
         let ours = self
             .links()
             .filter(|(_, l)| l.awaits_attach() && l.is_sending() == sending && l.name == attach.name)
@@ -48,7 +48,7 @@ impl Session {
                     initial_delivery_count: 0,
                 });
                 if link > self.handle_max {
-                    // The peer has as many links as it can have: an old one still waits for its DETACH.
+                    // The peer uses every handle. An old link still waits for the peer's DETACH.
                     return Err((None, Violation::HandleMax { handle: link, max: self.handle_max }));
                 }
                 (link, false)
@@ -97,14 +97,14 @@ impl Session {
 
     pub(super) fn handle_detach(&mut self, detach: Detach) -> Result<Option<SessionEvent>, SessionFault> {
         let Some(link) = self.by_handle(detach.handle) else {
-            // fe2o3-amqp answers the DETACH of a refused link twice. The reference ignores this too.
+            // fe2o3-amqp answers the DETACH of a refused link twice. RabbitMQ ignores the second one, too.
             return Ok(None);
         };
         let answered = self.link(link).is_some_and(|l| l.state == LinkState::Detaching);
         if answered {
             self.drop_link(link);
         } else if let Some(l) = self.link_mut(link) {
-            // The peer sends nothing more on it; our DETACH is still to come.
+            // The peer sends nothing more on this link. We have not answered its DETACH yet.
             let handle = l.remote_handle.take();
             l.peer_detached = true;
             self.partial_bytes -= l.forget_partial();
@@ -117,19 +117,19 @@ impl Session {
 
     fn drop_link(&mut self, link: u32) {
         if let Some(slot) = self.links.get_mut(link as usize)
-            && let Some(mut gone) = slot.take()
+            && let Some(mut removed) = slot.take()
         {
-            self.partial_bytes -= gone.forget_partial();
-            let handle = gone.remote_handle;
+            self.partial_bytes -= removed.forget_partial();
+            let handle = removed.remote_handle;
             if let Some(slot) = handle.and_then(|handle| self.by_remote_handle.get_mut(handle as usize)) {
                 *slot = None;
             }
         }
     }
 
-    /// Attaches: answers the peer's ATTACH on `link`, or with `None` proposes a new link. `attach.handle` is
-    /// filled in. Returns the link's number; `None` if all handles are in use or the frame would be larger than
-    /// `max_frame`.
+    /// Answers the peer's ATTACH on `link`, or proposes a new link if `link` is `None`. `attach.handle` is
+    /// filled in. Returns the link's number, or `None` if all handles are in use or the frame would be larger
+    /// than `max_frame`.
     pub(crate) fn attach(
         &mut self,
         link: Option<u32>,
@@ -185,7 +185,7 @@ impl Session {
         Some(number)
     }
 
-    /// Detaches, or answers the peer's DETACH. Deliveries of the link that wait are forgotten.
+    /// Detaches the link, or answers the peer's DETACH. Pending deliveries of the link are dropped.
     pub(crate) fn detach(&mut self, link: u32, error: Option<AmqpError>, out: &mut Output) {
         let Some(l) = self.link_mut(link) else { return };
         if l.state == LinkState::Detaching {
@@ -193,7 +193,7 @@ impl Session {
         }
         let peer_is_gone = l.peer_detached;
         l.state = LinkState::Detaching;
-        // Nothing more of it is looked at, and the peer's DETACH may never come.
+        // Its incomplete delivery is freed now, because the peer's DETACH may never arrive.
         self.partial_bytes -= l.forget_partial();
         self.abort_pending(link, out);
         self.unsettled.forget_link(link);

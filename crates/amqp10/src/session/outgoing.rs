@@ -1,5 +1,5 @@
-//! What we send: deliveries and credit reports, in one order, as far as the peer's window and the socket allow
-//! [2.5.6, 2.6.14].
+//! Outgoing deliveries and credit reports. They leave in one order, as far as the peer's window and the
+//! socket allow [2.5.6, 2.6.14].
 
 use bytes::Bytes;
 
@@ -12,8 +12,8 @@ use crate::performative::{
 };
 use crate::{Flow, Map};
 
-/// Above this many bytes of unwritten output, deliveries wait in the session, where they can still be
-/// forgotten with their link, instead of in the connection's output.
+/// If more bytes than this of output are unwritten, deliveries wait in the session instead of the output.
+/// There they can still be dropped when their link is detached.
 pub const OUTPUT_HIGH_WATER: usize = 256 * 1024;
 
 /// Output that waits for the peer's window or for the socket, in order.
@@ -22,37 +22,39 @@ pub(super) enum Pending {
     Delivery {
         link: u32,
         delivery: Box<Waiting>,
-        /// Bytes of it that are out.
+        /// Bytes of its payload that are already in the output.
         sent: usize,
-        /// Its delivery-id, once some of it is out.
+        /// Its delivery-id, once its first transfer is in the output.
         id: Option<u32>,
     },
-    /// `credit` as it stood when it was reported: deliveries that wait behind the report are not in it.
+    /// `credit` is a copy made when the report was made. It does not include deliveries that wait after the
+    /// report.
     Report { link: u32, report: Report, credit: SenderCredit },
 }
 
-/// What a FLOW tells of a link on which we send, beside its credit [2.7.4].
+/// What a FLOW reports about a link on which we send, besides its credit [2.7.4].
 #[derive(Debug, Default)]
 pub(super) struct Report {
     available: u32,
     drain: bool,
-    /// The link state, if that is what it tells.
+    /// The link state, if the report is about that.
     properties: Option<Map>,
 }
 
-/// A delivery to send: `head` and then `bare` are its payload. What can go out at once is only borrowed.
+/// A delivery to send. Its payload is `head` followed by `bare`. The payload is borrowed, so a delivery that
+/// can be sent at once is not copied.
 #[derive(Clone, Copy, Debug)]
 pub struct Outgoing<'a> {
     pub tag: Tag,
     pub settled: bool,
-    /// Nobody would take it back: it is sent even when the credit for it has just been withdrawn [2.6.7].
+    /// The sender cannot take the delivery back. It is sent even if its credit was just withdrawn [2.6.7].
     pub irrevocable: bool,
     pub message_format: u32,
-    /// Header and annotations, made for this delivery.
+    /// Header and annotations for this delivery.
     pub head: &'a [u8],
-    /// The bare message, as it came, and what it is a part of.
+    /// The bare message as it was received, as the end of a shared buffer.
     pub bare: Part<'a>,
-    /// The sender's own number for the delivery; comes back when it is settled.
+    /// The sender's own number for the delivery. It is returned when the delivery is settled.
     pub cookie: u64,
 }
 
@@ -60,7 +62,7 @@ pub struct Outgoing<'a> {
 #[derive(Clone, Copy, Debug)]
 pub struct Part<'a> {
     pub of: &'a Bytes,
-    /// Where it begins, at most the length of the buffer.
+    /// Where the part begins. At most the length of the buffer.
     pub from: usize,
 }
 
@@ -84,7 +86,7 @@ pub struct Tag {
 }
 
 impl<'a> Outgoing<'a> {
-    /// A delivery whose payload is one piece, for tests and small senders.
+    /// Creates a delivery with a payload in one piece, for tests and small senders.
     pub fn whole(tag: Tag, settled: bool, message: &'a Bytes, cookie: u64) -> Self {
         let bare = Part { of: message, from: 0 };
         Self { tag, settled, irrevocable: settled, message_format: 0, head: &[], bare, cookie }
@@ -116,7 +118,7 @@ impl Waiting {
 }
 
 impl Tag {
-    /// The shortest big-endian form of at least four bytes.
+    /// Returns the number as a tag: big-endian in four bytes, or in eight if it needs more.
     pub fn from_number(number: u64) -> Self {
         let (mut bytes, wide) = ([0; TAG_MAX], number.to_be_bytes());
         let len = if number <= u64::from(u32::MAX) {
@@ -129,7 +131,7 @@ impl Tag {
         Self { bytes, len }
     }
 
-    /// At most 32 bytes; the rest is cut off.
+    /// Creates a tag of at most 32 bytes. The rest is cut off.
     pub fn new(tag: &[u8]) -> Self {
         let len = tag.len().min(TAG_MAX);
         let mut bytes = [0; TAG_MAX];
@@ -143,18 +145,18 @@ impl Tag {
 }
 
 impl Session {
-    /// Deliveries and reports that wait for the peer's window or the socket.
+    /// The number of deliveries and reports that wait for the peer's window or the socket.
     pub fn pending_len(&self) -> usize {
         self.pending.len()
     }
 
-    /// Whether a delivery of this link waits.
+    /// Returns true if a delivery of this link waits.
     pub fn has_pending(&self, link: u32) -> bool {
         self.pending.iter().any(|p| matches!(p, Pending::Delivery { link: l, .. } if *l == link))
     }
 
-    /// Spends credit and sends a delivery, or lets it wait behind those that wait already. False without link,
-    /// or without credit unless the delivery is irrevocable: nothing was sent.
+    /// Spends credit and sends a delivery, or appends it to the pending output. Returns false, and does
+    /// nothing, if there is no such link, or if there is no credit and the delivery is not irrevocable.
     pub(crate) fn send(
         &mut self,
         link: u32,
@@ -183,13 +185,14 @@ impl Session {
         true
     }
 
-    /// Reports our credit on a link on which we send, behind the deliveries that wait. With `drain` what is
-    /// left of the credit is used up first [2.6.7].
+    /// Reports our credit on a link on which we send, after the pending deliveries. With `drain`, uses up the
+    /// remaining credit first [2.6.7].
     pub(crate) fn report_credit(&mut self, link: u32, available: u32, drain: bool, out: &mut Output) {
         self.report(link, Report { available, drain, properties: None }, out);
     }
 
-    /// Reports the state of a link on which we send, behind the deliveries that wait. Its credit stays.
+    /// Reports the state of a link on which we send, after the pending deliveries. Its credit does not
+    /// change.
     pub(crate) fn report_state(&mut self, link: u32, available: u32, properties: Map, out: &mut Output) {
         self.report(link, Report { available, drain: false, properties: Some(properties) }, out);
     }
@@ -207,8 +210,9 @@ impl Session {
             self.put_report(link, report, credit, out);
             return;
         }
-        // One report of each kind waits on a link, the newest: whoever floods us with FLOWs is told once. It is looked
-        // for from the back, where the last one of a flood is. No state takes the place of an answer.
+        // At most one report of each kind waits per link, the newest. So a peer that floods us with FLOWs
+        // gets one answer. The search starts at the back, where the last report of a flood is. A state report
+        // never replaces a credit report.
         let states = report.properties.is_some();
         let old = |p: &Pending| match p {
             Pending::Report { link: l, report, .. } => *l == link && report.properties.is_some() == states,
@@ -232,7 +236,7 @@ impl Session {
         put_flow_frame(out.buffer(), self.channel, &flow);
     }
 
-    /// Sends what waits, as far as window and output allow.
+    /// Sends pending output as far as the peer's window and the output allow.
     pub(crate) fn pump(&mut self, max_frame: usize, out: &mut Output) {
         while let Some(front) = self.pending.pop_front() {
             match front {
@@ -247,7 +251,7 @@ impl Session {
         }
     }
 
-    /// Sends transfers of one delivery; true when the last one is out.
+    /// Sends transfers of one delivery. Returns true when the last one is in the output.
     fn transmit(
         &mut self,
         link: u32,
@@ -296,7 +300,7 @@ impl Session {
         }
     }
 
-    /// Forgets what waits of a link; a delivery of which some transfers are out is aborted [2.7.5].
+    /// Drops the pending output of a link. A delivery that was partly sent is aborted [2.7.5].
     pub(super) fn abort_pending(&mut self, link: u32, out: &mut Output) {
         let begun = self.pending.iter().find_map(|p| match p {
             Pending::Delivery { link: l, id: Some(id), .. } if *l == link => Some(*id),
@@ -305,7 +309,7 @@ impl Session {
         self.pending.retain(|p| match p {
             Pending::Delivery { link: l, .. } | Pending::Report { link: l, .. } => *l != link,
         });
-        // Without window the DETACH alone has to tell it.
+        // Without window no abort can be sent. The DETACH alone then ends the delivery.
         if let Some(id) = begun
             && self.remote_incoming_window > 0
         {

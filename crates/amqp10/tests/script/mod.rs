@@ -1,4 +1,4 @@
-//! One endpoint, and frames by hand on the other side.
+//! An endpoint under test. The test writes the peer's frames by hand.
 
 use std::io::IoSlice;
 
@@ -16,10 +16,10 @@ pub struct Script {
     pub endpoint: Connection,
 }
 
-/// What an event was, without its borrow.
-pub type Heard = Result<Option<String>, Fault>;
+/// The name of the event or the fault that a frame caused, if any.
+pub type Handled = Result<Option<String>, Fault>;
 
-/// Bytes of deliveries under way that are too many.
+/// The limit for incomplete deliveries, in bytes.
 pub const INCOMPLETE_MAX: usize = 80;
 
 pub fn config() -> Config {
@@ -34,12 +34,12 @@ pub fn config() -> Config {
 
 #[allow(dead_code, reason = "each test file uses some of it")]
 impl Script {
-    /// A server that has just been connected to.
+    /// Returns a server with a new connection.
     pub fn fresh() -> Self {
         Self { endpoint: Connection::server(config(), 0) }
     }
 
-    /// A server that waits for OPEN.
+    /// Returns a server that waits for OPEN.
     pub fn logged_in() -> Self {
         let mut script = Self::fresh();
         script.bytes(&frame::SASL_HEADER).unwrap();
@@ -55,23 +55,23 @@ impl Script {
     pub fn opened() -> Self {
         let mut script = Self::logged_in();
         script
-            .hear(0, &Open { idle_time_out: Some(10_000), max_frame_size: 65_536, ..Open::new("client") })
+            .receive(0, &Open { idle_time_out: Some(10_000), max_frame_size: 65_536, ..Open::new("client") })
             .unwrap();
         script.endpoint.open(Open::new("server"));
         script.sent();
         script
     }
 
-    /// With a session on channel 0 whose peer takes `window` transfers.
+    /// Returns a server with a session on channel 0 whose peer accepts `window` transfers.
     pub fn begun(window: u32) -> Self {
         let mut script = Self::opened();
-        script.hear(0, &Begin { incoming_window: window, handle_max: 7, ..Begin::default() }).unwrap();
+        script.receive(0, &Begin { incoming_window: window, handle_max: 7, ..Begin::default() }).unwrap();
         script.endpoint.begin(Some(0), true);
         script.sent();
         script
     }
 
-    /// With a link besides: handle and number 0, on which the peer has this role.
+    /// Returns a server that also has a link with handle and number 0, on which the peer has this role.
     pub fn attached(role: Role, window: u32) -> Self {
         let mut script = Self::begun(window);
         script.attach("link", 0, role);
@@ -79,9 +79,9 @@ impl Script {
         script
     }
 
-    /// The peer attaches and is answered; the number of the link.
+    /// The peer attaches and is answered. Returns the number of the link.
     pub fn attach(&mut self, name: &str, handle: u32, role: Role) -> u32 {
-        self.hear(0, &attach(name, handle, role)).unwrap();
+        self.receive(0, &attach(name, handle, role)).unwrap();
         let session = self.endpoint.session(0).unwrap();
         let (number, _) = session.links().find(|(_, l)| l.remote_handle == Some(handle)).unwrap();
         let ours = if role == Role::Sender { Role::Receiver } else { Role::Sender };
@@ -90,7 +90,7 @@ impl Script {
         self.endpoint.attach(0, Some(number), answer).unwrap()
     }
 
-    pub fn bytes(&mut self, bytes: &[u8]) -> Heard {
+    pub fn bytes(&mut self, bytes: &[u8]) -> Handled {
         let len = self.endpoint.frame_len(bytes)?;
         assert_eq!(len, Some(bytes.len()));
         let event = self.endpoint.handle_frame(Chunk::Borrowed(bytes), 0)?;
@@ -105,25 +105,25 @@ impl Script {
         }))
     }
 
-    pub fn hear(&mut self, channel: u16, performative: &dyn Encode) -> Heard {
+    pub fn receive(&mut self, channel: u16, performative: &dyn Encode) -> Handled {
         let mut out = BytesMut::new();
         put_frame(&mut out, channel, performative);
         self.bytes(&out)
     }
 
-    pub fn transfer(&mut self, head: &TransferHead<'_>, payload: &[u8]) -> Heard {
+    pub fn transfer(&mut self, head: &TransferHead<'_>, payload: &[u8]) -> Handled {
         let mut out = BytesMut::new();
         put_transfer_frame(&mut out, 0, head, payload.len());
         out.extend_from_slice(payload);
         self.bytes(&out)
     }
 
-    pub fn flow(&mut self, flow: Flow) -> Heard {
-        self.hear(0, &flow)
+    pub fn flow(&mut self, flow: Flow) -> Handled {
+        self.receive(0, &flow)
     }
 
-    /// The peer's credit on handle 0.
-    pub fn credit(&mut self, seen: u32, window: u32, count: u32, credit: u32) -> Heard {
+    /// The peer grants credit on handle 0.
+    pub fn credit(&mut self, seen: u32, window: u32, count: u32, credit: u32) -> Handled {
         self.flow(Flow {
             handle: Some(0),
             delivery_count: Some(count),
@@ -137,7 +137,7 @@ impl Script {
         self.endpoint.send(0, 0, &Outgoing::whole(Tag::from_number(cookie), false, &payload, cookie))
     }
 
-    /// The frames that have been sent since the last call, in short.
+    /// Returns the frames sent since the last call, in short form.
     pub fn sent(&mut self) -> Vec<String> {
         let mut slices = [IoSlice::new(&[]); 64];
         let output = self.endpoint.output();
@@ -213,7 +213,7 @@ pub fn attach(name: &str, handle: u32, role: Role) -> Attach {
     attach
 }
 
-/// The first transfer of delivery `id` on handle 0.
+/// Returns the first transfer of delivery `id` on handle 0.
 pub fn head(id: u32, tag: &[u8]) -> TransferHead<'_> {
     TransferHead { delivery_id: Some(id), delivery_tag: Some(tag), ..TransferHead::default() }
 }

@@ -1,10 +1,10 @@
-//! Chance from a seed, a tally of what it brought, and what must be true of each link.
+//! Random numbers from a seed, counts of what happened, and a model of each link.
 
 use std::collections::{HashSet, VecDeque};
 
 use bytes::Bytes;
 
-/// How often what happened.
+/// Counts of what happened.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Seen {
     pub received: u64,
@@ -12,9 +12,9 @@ pub struct Seen {
     pub split: u64,
     pub settled: u64,
     pub aborted: u64,
-    /// Settled deliveries without credit.
+    /// Settled deliveries sent without credit.
     pub anyway: u64,
-    /// Deliveries that had to wait for window or socket.
+    /// Deliveries that had to wait for the window or the socket.
     pub starved: u64,
 }
 
@@ -52,19 +52,19 @@ impl Random {
     }
 }
 
-/// What is true of a link, whoever asks.
+/// The true state of a link, independent of its two ends.
 pub struct Model {
     /// The side that sends.
     pub sender: usize,
-    /// Sent and not yet received.
+    /// Messages sent and not yet received.
     pub expected: VecDeque<Bytes>,
     pub sent: u64,
-    /// Sent unsettled and not settled since.
+    /// Cookies of deliveries sent unsettled and not settled since.
     pub outstanding: HashSet<u64>,
-    /// The sender's delivery-count may not pass this, counted from its start.
+    /// The sender's delivery-count may not exceed this. It counts from the sender's start.
     pub limit: u32,
     pub initial: u32,
-    /// Credit of the sender when it last looked.
+    /// The sender's credit when it was last inspected.
     pub credit: u32,
     pub closed: bool,
 }

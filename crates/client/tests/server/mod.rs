@@ -1,5 +1,6 @@
-//! A peer for the client, made of the same endpoints: keeps messages by address and hands them to whoever has credit.
-//! Some addresses misbehave on purpose, see [`Server::handle_attach`] and [`Server::handle_transfer`].
+//! A server for testing the client, built from the same endpoints. It stores messages by address and delivers
+//! them when there is credit. Some addresses cause errors on purpose, see [`Server::handle_attach`] and
+//! [`Server::handle_transfer`].
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex};
@@ -14,16 +15,16 @@ use bytes::{Bytes, BytesMut};
 use client::{Body, Message};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
 
-/// How the server is to behave, and what it has seen.
+/// The behaviour of the server, and what it observed.
 #[derive(Clone)]
 pub struct Script {
     pub login: SaslCode,
     pub mechanisms: Vec<&'static str>,
-    /// Credit for senders.
+    /// The credit granted to senders.
     pub grant: u32,
     pub max_frame_size: u32,
     pub incoming_window: u32,
-    /// CLOSE right behind OPEN.
+    /// Send CLOSE directly after OPEN.
     pub refuse_open: bool,
     pub seen: Arc<Mutex<Seen>>,
 }
@@ -74,7 +75,7 @@ pub fn error(condition: Symbol, text: &str) -> AmqpError {
     AmqpError { condition, description: Some(text.to_owned()), info: None }
 }
 
-/// Starts a server at the other end of the pipe.
+/// Starts a server at the other end of a pipe.
 pub fn start(script: Script) -> DuplexStream {
     let (ours, theirs) = tokio::io::duplex(3000);
     tokio::spawn(serve(ours, script));
@@ -101,7 +102,7 @@ async fn serve(mut stream: DuplexStream, script: Script) {
             match server.endpoint.handle_frame(Chunk::Owned(frame), 0) {
                 Ok(Some(event)) => server.handle(event),
                 Ok(None) => {}
-                Err(fault) => panic!("the client broke the protocol: {fault:?}"),
+                Err(fault) => panic!("the client violated the protocol: {fault:?}"),
             }
         }
         server.deliver();
@@ -310,17 +311,17 @@ impl Server {
     }
 }
 
-/// Enough of a management node to see what was asked.
+/// Answers like a management node, with enough detail for the tests.
 fn answer(request: &Message) -> Bytes {
     let properties = request.properties.clone().unwrap_or_default();
     let (method, path) = (properties.subject.unwrap_or_default(), properties.to.unwrap_or_default());
     let name = || Value::from("a/b");
     let (status, body) = match (method.as_str(), path.as_str()) {
         ("PUT", "/queues/a%2Fb") => {
-            let Body::Value(Value::Map(asked)) = &request.body else { panic!("no map") };
-            let kind = asked.get("arguments").and_then(Value::as_map).and_then(|a| a.get("x-queue-type"));
+            let Body::Value(Value::Map(requested)) = &request.body else { panic!("no map") };
+            let kind = requested.get("arguments").and_then(Value::as_map).and_then(|a| a.get("x-queue-type"));
             let kind = kind.cloned().unwrap_or_else(|| "classic".into());
-            let durable = asked.get("durable").cloned().unwrap_or(Value::Null);
+            let durable = requested.get("durable").cloned().unwrap_or(Value::Null);
             let map =
                 [("name", name()), ("type", kind), ("durable", durable), ("message_count", 7u64.into())];
             ("201", amqp10::Map::from_iter(map).into())

@@ -1,12 +1,12 @@
-//! Property filters: fields that must have certain values (AMQP filter expressions, section 4; behaviour B.9).
+//! Property filters: fields that must have certain values (AMQP filter expressions, section 4).
 //!
 //! | reference value | matches |
 //! |---|---|
-//! | null | anything; an application-property must be there |
-//! | a string `&p:x`, `&s:x` | octets that start, that end with x |
+//! | null | anything; an application-property must be present |
+//! | a string `&p:x`, `&s:x` | octets that start with x, that end with x |
 //! | a string `&&x` | exactly `&x` |
 //! | any other string that starts with `&` | nothing: the filter is refused |
-//! | any other simple value | an equal one: numbers by value, strings, symbols and binaries by octets |
+//! | any other simple value | an equal value: numbers by value; strings, symbols and binaries by octets |
 
 use std::fmt;
 
@@ -17,19 +17,20 @@ use super::plain::Plain;
 use super::property::{Cursor, Kind, Property};
 use crate::Message;
 
-/// Fields that one filter of one section may name; a filter of more is refused, as the reference does.
+/// The most fields in a filter of one section. A filter with more fields is refused, as in RabbitMQ.
 pub const FIELDS_MAX: usize = 16;
 
-/// Fields that must have certain values, of one section or of both. Made empty; an empty one matches everything.
+/// Fields of one or both sections that must have certain values. The default filter is empty and matches
+/// everything.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct FieldFilter {
-    /// Ascending.
+    /// In ascending order.
     properties: Vec<(Property, Wanted)>,
-    /// In the order in which they were written.
+    /// In the order of the request.
     application_properties: Vec<(Box<str>, Wanted)>,
 }
 
-/// What one field must be.
+/// The required value of one field.
 #[derive(Clone, Debug, PartialEq)]
 enum Wanted {
     Anything,
@@ -40,11 +41,11 @@ enum Wanted {
 }
 
 impl FieldFilter {
-    /// Adds the filter of the properties section (`amqp:properties-filter`, 0x173): symbols, each the name of a field,
-    /// and values of the type of that field.
+    /// Adds the filter of the properties section (`amqp:properties-filter`, 0x173). Each key is a symbol, the
+    /// name of a field. Each value must have the type of its field.
     ///
     /// # Errors
-    /// See [`FieldError`]; the filter is then as it was before.
+    /// See [`FieldError`]. The filter is then unchanged.
     pub fn add_properties(&mut self, fields: &Map) -> Result<(), FieldError> {
         let read = |key: &Value, value: &Value| {
             let Value::Symbol(name) = key else { return Err(FieldError::KeyType) };
@@ -57,11 +58,11 @@ impl FieldFilter {
         Ok(())
     }
 
-    /// Adds the filter of the application-properties section (`amqp:application-properties-filter`, 0x174): strings and
-    /// simple values.
+    /// Adds the filter of the application-properties section (`amqp:application-properties-filter`, 0x174).
+    /// Keys are strings, values are simple values.
     ///
     /// # Errors
-    /// See [`FieldError`]; the filter is then as it was before.
+    /// See [`FieldError`]. The filter is then unchanged.
     pub fn add_application_properties(&mut self, fields: &Map) -> Result<(), FieldError> {
         let read = |key: &Value, value: &Value| {
             let Value::String(name) = key else { return Err(FieldError::KeyType) };
@@ -70,7 +71,8 @@ impl FieldFilter {
         add(&mut self.application_properties, fields, read)
     }
 
-    /// Whether every field is as it must be. A message whose sections cannot be read does not match.
+    /// Returns true if every field has its required value. A message whose sections cannot be read does not
+    /// match.
     pub fn matches(&self, message: &Message) -> bool {
         matches!(self.properties_match(message.properties()), Ok(true))
             && matches!(self.application_properties_match(message.application_properties()), Ok(true))
@@ -94,7 +96,7 @@ impl FieldFilter {
         if missing == 0 || section.is_empty() {
             return Ok(missing == 0);
         }
-        // A bit for each field that was there: the first of a name counts.
+        // One bit for each field that was found. If a name occurs twice, the first simple value is used.
         let mut seen = 0u32;
         const { assert!(FIELDS_MAX <= u32::BITS as usize) };
         for pair in map_pairs(section)? {
@@ -121,7 +123,7 @@ impl FieldFilter {
     }
 }
 
-/// Reads the fields of one section into their empty place.
+/// Reads the fields of one section into `place`, which must be empty.
 fn add<K: PartialEq>(
     place: &mut Vec<(K, Wanted)>,
     fields: &Map,
@@ -146,7 +148,7 @@ fn add<K: PartialEq>(
 }
 
 impl Wanted {
-    /// A reference value for a field of the properties, which must be of the field's type.
+    /// Converts a reference value for a field of the properties. It must have the field's type.
     fn of_property(kind: Kind, name: &str, value: &Value) -> Result<Self, FieldError> {
         let fits = match value {
             Value::Null => true,
@@ -192,35 +194,35 @@ impl Wanted {
     }
 }
 
-/// Why a map is no property filter.
+/// Why a map is not a valid property filter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FieldError {
-    /// So many fields: none, or more than [`FIELDS_MAX`].
+    /// This number of fields: zero, or more than [`FIELDS_MAX`].
     Count(usize),
-    /// The section has a filter already.
+    /// The section already has a filter.
     SectionTwice,
-    /// A key is not of the type that the section's keys have.
+    /// A key does not have the type of the section's keys.
     KeyType,
-    /// The properties have no such field.
+    /// The properties do not have this field.
     UnknownField(Box<str>),
-    /// A map must not have a key twice [1.6.23].
+    /// A map must not contain a key twice [1.6.23].
     FieldTwice(Box<str>),
-    /// The value for this field is not of the field's type, or not simple.
+    /// The value for this field does not have the field's type, or is not simple.
     ValueType(Box<str>),
-    /// The value for this field starts with `&` and is neither prefix, nor suffix, nor escaped.
+    /// The value for this field starts with `&`, but is not a prefix, a suffix or escaped.
     Modifier(Box<str>),
 }
 
 impl fmt::Display for FieldError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Count(count) => write!(f, "{count} fields: 1 to {FIELDS_MAX} are needed"),
+            Self::Count(count) => write!(f, "{count} fields: 1 to {FIELDS_MAX} are allowed"),
             Self::SectionTwice => f.write_str("the section has a filter already"),
             Self::KeyType => {
                 f.write_str("keys must be symbols for properties, strings for application-properties")
             }
             Self::UnknownField(name) => write!(f, "the properties have no field '{name}'"),
-            Self::FieldTwice(name) => write!(f, "field '{name}' is there twice"),
+            Self::FieldTwice(name) => write!(f, "field '{name}' occurs twice"),
             Self::ValueType(name) => write!(f, "the value for field '{name}' has the wrong type"),
             Self::Modifier(name) => {
                 write!(f, "the string for field '{name}' starts with '&' but not with '&p:', '&s:' or '&&'")
@@ -231,7 +233,7 @@ impl fmt::Display for FieldError {
 
 impl std::error::Error for FieldError {}
 
-/// A peer's text in an error: short, and without control characters.
+/// Returns a peer's text for an error message: shortened and without control characters.
 fn shown(text: &str) -> Box<str> {
     const CHARS_MAX: usize = 64;
     text.chars().take(CHARS_MAX).flat_map(char::escape_debug).collect()

@@ -1,13 +1,13 @@
-//! What a consumer wants to see of a stream, decided message by message (behaviour B.9).
+//! Filters of a stream's consumer, applied to each message (docs/compatibility.md, Stream filters).
 //!
 //! ```text
-//!   Filter ── Fields   so many fields have these values: AMQP filter expressions, section 4
-//!          └─ Sql      an expression over fields is true: AMQP filter expressions, section 6, or a selector of JMS
+//!   Filter ── Fields   some fields have these values: AMQP filter expressions, section 4
+//!          └─ Sql      an expression over fields is true: AMQP filter expressions, section 6, or a JMS selector
 //! ```
 //!
-//! A filter is made once, when a consumer comes, and then asked for every message. It reads the encoded sections as
-//! they lie in the message, each of them at most once and only as far as it must, and allocates nothing for filters of
-//! a usual size. Absent here: how a filter is asked for, who asks, and the Bloom filters of chunks.
+//! A filter is created once, when a consumer attaches, and then applied to every message. It reads the
+//! encoded sections in place, each at most once and only as far as necessary. Filters of usual size allocate
+//! nothing. Absent here: how a consumer requests a filter, and the Bloom filters of chunks.
 
 mod fields;
 mod plain;
@@ -21,25 +21,25 @@ pub use sql::{Dialect, SQL_CHARS_MAX, SQL_TOKENS_MAX, Scope, ScopeValues, SqlErr
 
 use crate::Message;
 
-/// What a consumer wants to see of a stream, message by message. The two kinds exclude each other.
+/// The messages of a stream that a consumer wants. A filter has one of the two kinds.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Filter {
-    /// Fields of the properties, of the application-properties, or of both must have certain values.
+    /// Fields of the properties, the application-properties, or both must have certain values.
     Fields(FieldFilter),
     /// An expression must be true.
     Sql(SqlFilter),
 }
 
-/// Where in a stream a message stands.
+/// The position of a message in its stream.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Position {
     pub offset: u64,
-    /// When its chunk was written, in milliseconds since the Unix epoch.
+    /// When the message's chunk was written, in milliseconds since the Unix epoch.
     pub at_ms: u64,
 }
 
 impl Filter {
-    /// Whether the consumer wants this message. A message whose sections cannot be read is not wanted.
+    /// Returns true if the message matches. A message whose sections cannot be read does not match.
     ///
     /// `now_ms`: milliseconds since the Unix epoch.
     pub fn matches(&self, message: &Message, position: Position, now_ms: u64) -> bool {
@@ -49,7 +49,7 @@ impl Filter {
         }
     }
 
-    /// Where in a stream it can match, as far as it says so.
+    /// Returns the part of a stream in which the filter can match, as far as this is known.
     pub fn scope(&self) -> Scope {
         match self {
             Self::Fields(_) => Scope::default(),

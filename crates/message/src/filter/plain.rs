@@ -1,40 +1,41 @@
-//! A value as filters compare it.
+//! Values in the form in which filters compare them.
 
 use std::cmp::Ordering;
 
 use amqp10::{DecodeError, Reader, Value};
 
-/// A simple value without its AMQP type: numbers of any width, timestamps and characters are numbers; strings, symbols,
-/// binaries and UUIDs are octets. Nothing is copied out of the message.
+/// A simple value without its AMQP type. Numbers of any width, timestamps and characters are numbers.
+/// Strings, symbols, binaries and UUIDs are octets, which are borrowed from the message.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) enum Plain<'a> {
-    /// Null, absent, or unknown: a filter cannot tell them apart.
+    /// Null, absent, or not simple. Filters do not distinguish these.
     #[default]
     Null,
     Boolean(bool),
     Integer(i128),
-    /// Finite: infinities and what is no number cannot be compared and are not simple.
+    /// Always finite. Infinities and NaN are not simple values.
     Float(f64),
     Octets(&'a [u8]),
 }
 
 impl<'a> Plain<'a> {
-    /// Reads the next value. `None` if it is not simple: a list, map or array, described, a decimal, or no finite number.
+    /// Reads the next value. Returns `None` if it is not simple: a list, map or array, a described value, a
+    /// decimal, or a float that is not finite.
     ///
     /// # Errors
-    /// The value is malformed; the reader's place is then unspecified.
+    /// The value is malformed. The reader's position is then unspecified.
     pub fn read(reader: &mut Reader<'a>) -> Result<Option<Self>, DecodeError> {
         let octets = match reader.peek() {
             Some(0xa0 | 0xb0) => reader.read_binary_opt()?,
             Some(0xa1 | 0xb1) => reader.read_str_opt()?.map(str::as_bytes),
             Some(0xa3 | 0xb3) => reader.read_symbol_opt()?.map(str::as_bytes),
-            // The UUID's octets are borrowed from where they lie, behind the format code.
+            // The octets of a UUID are borrowed, after the format code.
             Some(0x98) => {
                 let encoded = reader.rest();
                 reader.skip_value()?;
                 encoded.get(1..17)
             }
-            // Only these would allocate, and all of them are hidden.
+            // Only these would allocate. None of them is simple.
             Some(0x00 | 0x45 | 0xc0..=0xff) => {
                 reader.skip_value()?;
                 return Ok(None);
@@ -44,7 +45,7 @@ impl<'a> Plain<'a> {
         Ok(octets.map(Self::Octets))
     }
 
-    /// A decoded value, or `None` if it is not simple.
+    /// Converts a decoded value. Returns `None` if it is not simple.
     pub fn of(value: &'a Value) -> Option<Self> {
         Some(match value {
             Value::Binary(octets) => Self::Octets(octets),
@@ -55,7 +56,7 @@ impl<'a> Plain<'a> {
         })
     }
 
-    /// A value that owns no octets.
+    /// Converts a value that is not octets.
     fn scalar(value: &Value) -> Option<Self> {
         Some(match *value {
             Value::Null => Self::Null,
@@ -73,17 +74,17 @@ impl<'a> Plain<'a> {
         v.is_finite().then_some(Self::Float(v))
     }
 
-    /// Whether both are known and equal; numbers are equal by value.
+    /// Returns true if both are known and equal. Numbers are compared by value.
     pub fn equals(self, other: Self) -> bool {
         match (self, other) {
             (Self::Boolean(a), Self::Boolean(b)) => a == b,
-            // Most octets that differ differ in length.
+            // Faster than `order`, because most octets that differ have different lengths.
             (Self::Octets(a), Self::Octets(b)) => a == b,
             _ => self.order(other) == Some(Ordering::Equal),
         }
     }
 
-    /// Whether both are numbers, both booleans or both octets.
+    /// Returns true if both are numbers, both are booleans, or both are octets.
     pub fn is_like(self, other: Self) -> bool {
         match self {
             Self::Null => false,
@@ -93,7 +94,7 @@ impl<'a> Plain<'a> {
         }
     }
 
-    /// Which of two numbers, or of two runs of octets, is greater. Nothing else has an order.
+    /// Returns the order of two numbers, or of two octet strings. Other values have no order.
     pub fn order(self, other: Self) -> Option<Ordering> {
         match (self, other) {
             (Self::Octets(a), Self::Octets(b)) => Some(a.cmp(b)),
@@ -106,7 +107,7 @@ impl<'a> Plain<'a> {
     }
 }
 
-/// Compares exactly: turning the integer into a float would round it, and 2^53 + 1 would equal 2^53.
+/// Compares exactly. Converting the integer to a float would round it, so 2^53 + 1 would equal 2^53.
 fn integer_to_float(integer: i128, float: f64) -> Ordering {
     /// 2^127, the first float above every `i128`.
     const LIMIT: f64 = 170_141_183_460_469_231_731_687_303_715_884_105_728.0;

@@ -1,15 +1,15 @@
-//! The fields of a message's properties by name and by place [3.2.4].
+//! The fields of a message's properties, by name and by index [3.2.4].
 
 use amqp10::sections::property_fields;
 use amqp10::{DecodeError, Reader};
 
 use super::plain::Plain;
 
-/// One field of the properties section; its number is its place in the list.
+/// A field of the properties section. The number is its index in the list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Property(u8);
 
-/// What the standard lets a field be.
+/// The types that the standard allows for a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     /// A ulong, a UUID, a binary or a string.
@@ -21,7 +21,7 @@ pub(super) enum Kind {
     Uint,
 }
 
-/// In the order of the list; the names as SQL writes them.
+/// The fields in the order of the list, with their names in SQL.
 const PROPERTIES: [(&str, Kind); 13] = [
     ("message_id", Kind::MessageId),
     ("user_id", Kind::Binary),
@@ -39,22 +39,22 @@ const PROPERTIES: [(&str, Kind); 13] = [
 ];
 
 impl Property {
-    /// By its name in SQL, such as `reply_to`.
+    /// Finds a field by its name in SQL, such as `reply_to`.
     pub fn from_identifier(name: &str) -> Option<Self> {
         (0u8..).zip(&PROPERTIES).find(|(_, (known, _))| *known == name).map(|(index, _)| Self(index))
     }
 
-    /// By its name in the standard, such as `reply-to`.
+    /// Finds a field by its name in the standard, such as `reply-to`.
     pub fn from_symbol(name: &str) -> Option<Self> {
         if name.contains('_') { None } else { Self::from_identifier(&name.replace('-', "_")) }
     }
 
-    /// Its place in the list, message-id being 0.
+    /// Returns its index in the list. Message-id has index 0.
     pub fn place(self) -> usize {
         self.0.into()
     }
 
-    /// Its name in SQL.
+    /// Returns its name in SQL.
     pub fn identifier(self) -> &'static str {
         PROPERTIES[self.place()].0
     }
@@ -64,26 +64,27 @@ impl Property {
     }
 }
 
-/// Reads fields of one properties section in ascending order, none of them twice and none behind the last asked for.
+/// Reads fields of one properties section, in ascending order. Fields after the last requested one are not
+/// read.
 pub(super) struct Cursor<'m> {
     reader: Reader<'m>,
-    /// The field that the reader stands before.
+    /// The index of the field at which the reader is.
     at: u32,
     count: u32,
 }
 
 impl<'m> Cursor<'m> {
-    /// `section`: encoded, or empty if the message has none.
+    /// Creates a cursor over an encoded section. `section` is empty if the message has none.
     pub fn new(section: &'m [u8]) -> Result<Self, DecodeError> {
         let (count, reader) =
             if section.is_empty() { (0, Reader::new(section)) } else { property_fields(section)? };
         Ok(Self { reader, at: 0, count })
     }
 
-    /// The value of a field that stands behind every field read before.
+    /// Reads the value of a field. Its index must be higher than those of all fields read before.
     pub fn read(&mut self, property: Property) -> Result<Plain<'m>, DecodeError> {
         let index = u32::from(property.0);
-        debug_assert!(self.at <= index, "fields are asked for in ascending order");
+        debug_assert!(self.at <= index, "fields are read in ascending order");
         if index >= self.count {
             return Ok(Plain::Null);
         }
@@ -101,7 +102,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_lead_to_places_in_both_spellings() {
+    fn names_are_found_in_both_spellings() {
         for (index, (name, kind)) in (0u8..).zip(PROPERTIES) {
             let property = Property::from_identifier(name).unwrap();
             assert_eq!(property, Property(index));

@@ -4,8 +4,8 @@
 //!  city=string Lisbon; pieces=ushort 6; fresh=true; p.subject=string hello; h.priority=7; h.durable; m.x-a=int 1
 //! ```
 //!
-//! A name with `p.` is a field of the properties, one with `m.` a message-annotation; all others, and what follows `a.`,
-//! are application-properties. Octets are written in hex.
+//! A name with `p.` is a field of the properties, and a name with `m.` is a message-annotation. All other
+//! names are application-properties, with or without `a.`. Octets are written in hex.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use bytes::{Bytes, BytesMut};
 use super::property::Property;
 use crate::{Message, Parts, Route};
 
-/// The message of a line; `-` is one without properties.
+/// Returns the message of a line. `-` is a message without properties.
 pub(super) fn message(line: &str) -> Message {
     let (mut annotations, mut properties, mut application) = (Map::new(), Vec::new(), Map::new());
     let (mut priority, mut durable_header) = (None, false);
@@ -62,19 +62,19 @@ pub(super) fn message(line: &str) -> Message {
     )
 }
 
-/// The message of these encoded properties and application-properties.
+/// Returns a message with these encoded properties and application-properties.
 pub(super) fn with_sections(wire: BytesMut, application_properties_at: u32) -> Message {
     with_body(wire, Parts { application_properties_at, ..Parts::default() })
 }
 
-/// The message of everything in front of its body.
+/// Returns a message with these sections before its body.
 fn with_body(mut wire: BytesMut, parts: Parts) -> Message {
     let body_at = wire.len() as u32;
     wire.extend_from_slice(b"\x00\x53\x75\xa0\x00");
     Message::new(Parts { wire: wire.freeze(), body_at, ..parts }, Arc::new(Route::simple("", "stream")))
 }
 
-/// A value: its type, then how it is written.
+/// Returns a value, written as its type and its text.
 pub(super) fn value(written: &str) -> Value {
     let (kind, text) = written.split_once(' ').unwrap_or((written, ""));
     fn number<T: std::str::FromStr>(text: &str) -> T {

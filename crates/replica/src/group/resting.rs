@@ -1,4 +1,4 @@
-//! Groups that are put away.
+//! Groups at rest: a compact form of a group that has nothing to do.
 
 use super::{Group, Options};
 use crate::entry::{Position, Vote};
@@ -8,8 +8,8 @@ use crate::store::Store;
 use raft::{ProgressState, StateRole};
 
 impl Group {
-    /// Puts the group away if it is quiet: as far as this member can tell, every member has all entries and knows that they are
-    /// committed. `None` if it is not quiet.
+    /// Returns the compact form of a quiet group. A group is quiet if, as far as this member can tell, every
+    /// member has all entries and knows that they are committed. Returns `None` if it is not quiet.
     pub fn rest(&self) -> Option<Resting> {
         let raft = &self.raw.raft;
         let log = &raft.raft_log;
@@ -37,8 +37,8 @@ impl Group {
     }
 }
 
-/// A group that was put away: what a member must know to go on where it stopped. It lives in memory only; a restart restores a
-/// group from its records.
+/// A group at rest: the state that a member needs to continue. It exists in memory only. After a restart, a
+/// group is restored from its records.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Resting {
     me: Member,
@@ -50,7 +50,7 @@ pub struct Resting {
 }
 
 impl Resting {
-    /// Takes the group up again. A leader leads on in its term. Which nodes are supported has to be said again.
+    /// Continues the group. A leader still leads in its term. The supported nodes must be reported again.
     pub fn wake(self, options: Options) -> Group {
         let Self { me, vote, last, members, role } = self;
         let store = Store::new(last, Default::default(), vote, &members);
@@ -78,7 +78,7 @@ impl Resting {
         self.last
     }
 
-    /// Returns what the member was in its term.
+    /// Returns the term and the role of the member.
     pub fn standing(&self) -> Standing {
         Standing { term: self.vote.term, role: self.role }
     }

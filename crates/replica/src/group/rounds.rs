@@ -1,4 +1,4 @@
-//! From what the engine has ready to a round.
+//! Converts what the engine has ready to a round.
 
 use super::{Asked, Group};
 use crate::engine;
@@ -11,7 +11,8 @@ use raft::StateRole;
 use raft::eraftpb::{Entry as RaftEntry, Message as RaftMessage};
 
 impl Group {
-    /// Returns the next round, if there is anything to do. Call it until it returns `None`.
+    /// Returns the next round, or `None` if there is nothing to do. The owner calls it until it returns
+    /// `None`.
     pub fn poll_round(&mut self) -> Option<Round> {
         if !self.raw.has_ready() {
             return None;
@@ -54,13 +55,13 @@ impl Group {
             self.on_synced(self.round);
             round.now.append(&mut round.after_sync);
         }
-        self.say_standing(&mut round);
+        self.report_standing(&mut round);
         self.trim();
         Some(round)
     }
 
-    /// Decides which messages of a round wait for the sync. A leader's leave at once, unless the vote for itself is not synced:
-    /// an only voter leads before that.
+    /// Decides which messages of a round wait for the sync. A leader's messages are sent at once, unless its
+    /// vote for itself is not synced: a single voter leads before that.
     fn sort_messages(&mut self, round: &mut Round, now: Vec<RaftMessage>, after_sync: Vec<RaftMessage>) {
         #[cfg(test)]
         for message in now.iter().chain(&after_sync) {
@@ -112,7 +113,7 @@ impl Group {
         }
     }
 
-    fn say_standing(&mut self, round: &mut Round) {
+    fn report_standing(&mut self, round: &mut Round) {
         let standing = self.standing();
         if standing == self.standing {
             return;
@@ -125,7 +126,8 @@ impl Group {
         }
     }
 
-    /// A leader knows what everybody has. Others keep the window, because they may lead next.
+    /// Trims the store. A leader knows which entries every member has. Other members keep the window, because
+    /// they may lead next.
     fn trim(&mut self) {
         let raft = &self.raw.raft;
         let applied = raft.raft_log.applied;

@@ -1,4 +1,4 @@
-//! A change in the log proves that the one before is committed.
+//! A change in the log proves that the previous change is committed.
 
 use crate::{
     Base, Body, Change, Entry, Group, Members, Message, Options, Payload, Position, Record, Restoring,
@@ -21,7 +21,7 @@ fn rounds(group: &mut Group) -> Vec<Record> {
 }
 
 #[test]
-fn a_member_that_lags_by_two_changes_knows_of_the_first() {
+fn a_change_in_the_log_commits_the_previous_one() {
     let base = Base::founding(&[0, 1, 2], Bytes::new());
     let [me, leader, third] = *base.members.voters() else { unreachable!("three voters") };
     let mut records = vec![Record::Base(base)];
@@ -39,7 +39,7 @@ fn a_member_that_lags_by_two_changes_knows_of_the_first() {
     assert_eq!((group.applied(), group.members().voters().len()), (1, 3));
     append(&mut group, entry(4, Payload::Change(Change::Remove(me))));
     assert_eq!((group.applied(), group.members().voters()), (2, &[me, leader][..]));
-    // Also from the entries alone.
+    // The same holds when only the entries were restored.
     let entries: Vec<Record> = records
         .into_iter()
         .filter(|record| !matches!(record, Record::Vote(vote) if vote.applied > 1))

@@ -1,4 +1,4 @@
-//! Numbers from a seed (SplitMix64).
+//! Pseudo-random numbers from a seed (SplitMix64).
 
 pub struct Rng(u64);
 

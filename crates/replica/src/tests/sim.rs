@@ -1,20 +1,21 @@
-//! A cluster in one thread, from a seed: one group, its members, their disks and the network between them.
+//! Simulates a cluster in one thread, from a seed: one group, its members, their disks and the network
+//! between them.
 //!
-//! | what happens | how |
+//! | event | how |
 //! |---|---|
-//! | network | messages are lost, doubled and reordered; links are cut, silently or not, and come back |
-//! | disk | a sync takes its time; a crash keeps any prefix of what was not synced |
-//! | members | crash, restart, campaign, transfer; are added, promoted, removed; one is damaged and ends its membership |
-//! | log | evacuations drop all that was written before; followers that lag get a base |
+//! | network | messages are lost, duplicated and reordered; links are cut, silently or not, and restored |
+//! | disk | a sync takes time; a crash keeps any prefix of the unsynced records |
+//! | members | crash, restart, campaign, transfer; are added, promoted, removed; one is damaged and leaves for good |
+//! | log | evacuations drop all earlier records; followers that lag receive a base |
 //!
 //! | checked at each step | |
 //! |---|---|
-//! | what is applied at an index is the same everywhere | also the state in a base |
-//! | what is acknowledged is what is applied at its index | and at the end it is there |
-//! | facts are in an entry of the term in which they were decided | and in one entry only |
-//! | one leader a term; one vote a member and term | as the messages that leave say |
+//! | all members apply the same entry at an index | also in the state of a base |
+//! | an acknowledged entry is what was applied at its index | and is still there at the end |
+//! | facts are in an entry of the term in which they were decided | and in only one entry |
+//! | one leader per term; one vote per member and term | according to the messages sent |
 //!
-//! At the end everything heals. Then the group must lead, commit and come to rest.
+//! At the end all faults are repaired. Then the group must elect a leader, commit and become quiet.
 
 use super::rng::{Rng, mix};
 use crate::mutation::Mutation;
@@ -25,10 +26,10 @@ use crate::{
 use bytes::Bytes;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-/// What went wrong.
+/// The description of a failed check.
 pub type Violation = String;
 
-/// What a run has come across, so that a test can tell that it was not idle.
+/// What happened in a run. A test can check that the run was not idle.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Tally {
     pub acknowledged: u64,
@@ -52,7 +53,7 @@ impl std::ops::AddAssign for Tally {
     }
 }
 
-/// The owner's state: how far it is, and a digest of all that it has applied.
+/// The owner's state: the applied index, and a digest of everything applied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct State {
     index: u64,
@@ -78,7 +79,7 @@ impl State {
 }
 
 struct Facts {
-    /// The term in which they were decided.
+    /// The term in which the facts were decided.
     term: u64,
     id: u64,
 }
@@ -94,22 +95,22 @@ impl Facts {
     }
 }
 
-/// Records that are on their way to the disk.
+/// Records that are not synced yet.
 struct Batch {
     round: u64,
     records: Vec<Vec<u8>>,
     messages: Vec<Message>,
-    /// Once it is synced, everything before it goes.
+    /// Whether the sync of this batch drops everything before it.
     evacuates: bool,
 }
 
-/// What a running member has in memory.
+/// The memory of a running member.
 struct Up {
     group: Group,
     state: State,
-    /// Index and id of what it has proposed as the leader that it is.
+    /// The index and id of each proposal that it made as the current leader.
     staged: VecDeque<(u64, u64)>,
-    /// What it has decided and not proposed.
+    /// Facts that it has decided but not proposed.
     decided: Vec<Facts>,
 }
 
@@ -124,16 +125,16 @@ struct Replica {
 pub struct World {
     rng: Rng,
     mutation: Option<Mutation>,
-    /// By node.
+    /// The index is the node.
     replicas: Vec<Option<Replica>>,
     network: Vec<(u32, u32, Vec<u8>)>,
     cuts: BTreeSet<(u32, u32)>,
     ids: u64,
     /// What was applied at each index: the digest afterwards, and the id of the facts.
     truth: BTreeMap<u64, (u64, u64)>,
-    /// As of the last index of the truth.
+    /// The members at the last index of `truth`.
     members: Members,
-    /// No index of a change that was proposed is above this.
+    /// No change was proposed above this index.
     changed: u64,
     acknowledged: u64,
     leaders: BTreeMap<u64, Member>,
@@ -146,7 +147,7 @@ fn options() -> Options {
     Options { window_bytes: 2_000, append_bytes: 400 }
 }
 
-/// Runs one seed.
+/// Runs the simulation with one seed.
 pub fn run(seed: u64, steps: usize, mutation: Option<Mutation>) -> Result<Tally, Violation> {
     let mut world = World::new(seed, mutation);
     for _ in 0..steps {
@@ -198,7 +199,7 @@ impl World {
         (0..self.replicas.len() as u32).collect()
     }
 
-    /// The nodes whose replica is as `is` says.
+    /// Returns the nodes whose replica satisfies `is`.
     fn where_replica(&self, is: impl Fn(&Replica) -> bool) -> Vec<u32> {
         self.nodes().into_iter().filter(|&n| self.replicas[n as usize].as_ref().is_some_and(&is)).collect()
     }
@@ -250,7 +251,7 @@ impl World {
         if self.network.is_empty() {
             return Ok(());
         }
-        // Mostly in order: then more happens.
+        // Mostly in order, so that more happens.
         let at = if self.rng.percent(70) { 0 } else { self.rng.below(self.network.len()) };
         let (from, to, bytes) = self.network.remove(at);
         let is_up = self.replicas[to as usize].as_ref().is_some_and(|replica| replica.up.is_some());
@@ -261,7 +262,7 @@ impl World {
         if self.up(to).group.step(message).is_err() {
             self.tally.rejected += 1;
         }
-        // Now and then more comes before the round.
+        // Sometimes more messages arrive before the round.
         if self.rng.percent(85) { self.pump(to) } else { Ok(()) }
     }
 
@@ -429,7 +430,7 @@ impl World {
         Ok(())
     }
 
-    /// A leader decides something, and proposes it at once or later.
+    /// Lets a leader decide something, and propose it at once or later.
     fn decide(&mut self) -> Result<(), Violation> {
         let Some(node) = self.rng.pick(&self.leading()) else { return Ok(()) };
         let proposes = self.rng.percent(65);
@@ -516,7 +517,7 @@ impl World {
 
     fn cut(&mut self) {
         if self.rng.percent(50) {
-            // A part of the nodes from the others.
+            // Separates a part of the nodes from the others.
             let part = self.rng.next();
             let nodes = self.nodes();
             for (&a, &b) in nodes.iter().flat_map(|a| nodes.iter().map(move |b| (a, b))) {
@@ -542,7 +543,7 @@ impl World {
         Ok(())
     }
 
-    /// The link of node `a` to `b` breaks and comes back.
+    /// Breaks and restores the link from node `a` to `b`.
     fn set_link(&mut self, a: u32, b: u32) -> Result<(), Violation> {
         if !self.ups().contains(&a) {
             return Ok(());
@@ -596,7 +597,7 @@ impl World {
         replica.pending.push_back(Batch { round: 0, records, messages: Vec::new(), evacuates: true });
     }
 
-    /// Whether it is known what became of every change.
+    /// Returns true if the outcome of every change is known.
     fn is_settled(&self) -> bool {
         self.truth.last_key_value().is_some_and(|(last, _)| self.changed <= *last)
     }
@@ -607,7 +608,7 @@ impl World {
             .is_some_and(|replica| replica.me == member && replica.damaged)
     }
 
-    /// Whether `voters` have a majority that is not damaged, and one more if there can be.
+    /// Returns true if an undamaged majority of `voters` exists.
     fn can_commit(&self, voters: &[Member]) -> bool {
         let damaged = voters.iter().filter(|voter| self.is_damaged(**voter)).count();
         voters.len() - damaged > voters.len() / 2
@@ -646,7 +647,7 @@ impl World {
         self.pump(node)
     }
 
-    /// New members begin to run on their nodes.
+    /// Starts new members on their nodes.
     fn start_joining(&mut self) {
         for member in self.members.clone().all() {
             let before = self.replicas[member.node as usize].as_ref().map(|replica| replica.me);
@@ -667,12 +668,12 @@ impl World {
         }
     }
 
-    /// Whether `member` is removed, and a leader says that it is not needed any more.
+    /// Returns true if `member` was removed and, according to a leader, is no longer needed.
     fn is_discarded(&mut self, member: Member) -> bool {
         self.members.is_former(member) && (self.is_damaged(member) || self.change_is_known())
     }
 
-    /// Whether a leader says that enough members know that they are what they are.
+    /// Returns true if, according to a leader, a majority knows the current members.
     fn change_is_known(&mut self) -> bool {
         let members = self.members.clone();
         self.leading().into_iter().any(|node| {
@@ -695,7 +696,7 @@ impl World {
         self.up(node).group.abort_transfer();
     }
 
-    /// A member loses its disk. It never comes back; the others remove it.
+    /// Damages the disk of a member. It never runs again; the others remove it.
     fn damage(&mut self) {
         let nodes = self.where_replica(|replica| !replica.damaged);
         let Some(node) = self.rng.pick(&nodes) else { return };
@@ -724,7 +725,7 @@ impl World {
         self.pump(node)
     }
 
-    /// A member is put away and taken up again.
+    /// Puts a member to rest and wakes it.
     fn nap(&mut self) -> Result<(), Violation> {
         let Some(node) = self.rng.pick(&self.ups()) else { return Ok(()) };
         self.wake(node)
@@ -744,7 +745,7 @@ impl World {
         self.pump(node)
     }
 
-    /// Everything works from now on.
+    /// Repairs all faults.
     fn heal(&mut self) -> Result<(), Violation> {
         self.start_joining();
         for node in self.where_replica(|replica| replica.up.is_none() && !replica.damaged) {
@@ -762,7 +763,7 @@ impl World {
         for attempt in 0..60 {
             self.settle()?;
             self.start_joining();
-            if self.has_come_to_rest(marker) {
+            if self.is_quiet_everywhere(marker) {
                 return self.check_rest();
             }
             let members =
@@ -814,7 +815,7 @@ impl World {
         Err("the network does not come to rest".to_owned())
     }
 
-    fn has_come_to_rest(&mut self, marker: Option<(u32, u64)>) -> bool {
+    fn is_quiet_everywhere(&mut self, marker: Option<(u32, u64)>) -> bool {
         let Some((leader, index)) = marker else { return false };
         let state = self.up(leader).state;
         let members: Vec<Member> = self.members.all().filter(|member| !self.is_damaged(*member)).collect();

@@ -1,4 +1,5 @@
-//! Runs of the simulator. `SLUICE_SEED=n` says at which seed to begin, `SLUICE_SOAK=n` multiplies the seeds.
+//! Runs of the simulator. `SLUICE_SEED=n` sets the first seed; `SLUICE_SOAK=n` multiplies the number of
+//! seeds.
 
 use super::sim::{Tally, run};
 use crate::mutation::Mutation;
@@ -21,17 +22,17 @@ fn nothing_acknowledged_is_lost() {
             Err(violation) => panic!("SLUICE_SEED={seed}: {violation}"),
         }
     }
-    // The runs were not idle.
+    // The runs must not be idle.
     let least = |n: u64| n * seeds / 10;
     assert!(all.acknowledged > least(100) && all.leaders > least(20), "{all:?}");
     assert!(all.bases > least(2) && all.changes > least(5) && all.wakes > least(5), "{all:?}");
     assert!(all.rejected > least(5) && 2 * all.damaged > least(1), "{all:?}");
 }
 
-/// Each mistake is found within this many seeds.
+/// Each mistake must be found within this many seeds.
 const SEEDS_TO_FIND: u64 = 1_000;
 
-/// The simulator is worth what it finds: it finds every mistake of the list.
+/// The simulator must find every deliberate mistake.
 #[test]
 fn mistakes_are_found() {
     for mutation in Mutation::ALL {

@@ -1,4 +1,4 @@
-//! What is encoded is decoded, and nothing else is.
+//! Encoding and decoding are inverse, and invalid bytes are refused.
 
 use crate::{Base, Body, Change, Entry, Member, Members, Message, Payload, Position, Record, Vote};
 use bytes::Bytes;
@@ -108,9 +108,9 @@ proptest! {
         prop_assert_eq!(Record::decode(bytes.into()), Ok(record));
     }
 
-    /// What is decoded from damaged bytes encodes to the same bytes again, or is not decoded.
+    /// Damaged bytes are either refused, or encode to the same bytes again.
     #[test]
-    fn damaged_bytes_are_refused_or_mean_what_they_say(
+    fn damaged_bytes_are_refused_or_round_trip(
         message in message(), record in record(), at in any::<prop::sample::Index>(), to in any::<u8>(), cut in any::<bool>()
     ) {
         let (mut first, mut second) = (Vec::new(), Vec::new());

@@ -1,4 +1,5 @@
-//! Time, finely: tokio's timers have steps of a millisecond, and a late sender would look like a slow broker.
+//! Precise timing. Tokio's timers have a resolution of one millisecond; with them, a late sender would look
+//! like a slow broker.
 
 use std::os::fd::OwnedFd;
 
@@ -11,22 +12,22 @@ use tokio::io::unix::AsyncFd;
 
 pub const SECOND_NS: u64 = 1_000_000_000;
 
-/// `CLOCK_MONOTONIC` in nanoseconds: the same in all processes of a machine.
+/// Returns `CLOCK_MONOTONIC` in nanoseconds. It is the same in all processes of a machine.
 pub fn now_ns() -> u64 {
     nanoseconds(clock_gettime(ClockId::Monotonic))
 }
 
-/// CPU time of this process so far, of all threads, user and system, in nanoseconds.
+/// Returns the CPU time of this process so far (all threads, user and system), in nanoseconds.
 pub fn cpu_ns() -> u64 {
     nanoseconds(clock_gettime(ClockId::ProcessCPUTime))
 }
 
 fn nanoseconds(time: Timespec) -> u64 {
-    // Neither clock shows a time before its start.
+    // Neither clock returns a negative time.
     time.tv_sec as u64 * SECOND_NS + time.tv_nsec as u64
 }
 
-/// Says when each message of a sender is due.
+/// Paces a sender: says when each message is due.
 pub struct Pacer {
     timer: AsyncFd<OwnedFd>,
     start_ns: u64,
@@ -36,7 +37,7 @@ pub struct Pacer {
 
 impl Pacer {
     /// # Errors
-    /// Too many files are open.
+    /// The process has too many open files.
     pub fn new(start_ns: u64, rate: u32) -> std::io::Result<Self> {
         let timer =
             timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC)?;
@@ -48,7 +49,7 @@ impl Pacer {
         Ok(Self { timer, start_ns, rate })
     }
 
-    /// Waits until message `n` is due, and tells when that was.
+    /// Waits until message `n` is due, and returns that time in nanoseconds.
     pub async fn due(&self, n: u64) -> std::io::Result<u64> {
         let after = u128::from(n) * u128::from(SECOND_NS) / u128::from(self.rate);
         let due_ns = self.start_ns + after as u64;

@@ -14,22 +14,22 @@ use super::{Bench, say};
 use crate::amqp::block_on;
 use crate::failure::Failure;
 
-/// Connections unless `--connections` says so.
+/// The number of connections, unless `--connections` is given.
 const CONNECTIONS: u32 = 1000;
 
-/// Connections that are being opened at the same time: fewer than the smallest backlog of a listener.
+/// The number of connections that open at the same time: fewer than the smallest listen backlog.
 const AT_ONCE: usize = 64;
 
-/// How long idle connections are held unless `--duration` says so.
+/// How long idle connections are held, unless `--duration` is given.
 const HELD: Duration = Duration::from_secs(1);
 
-/// How long all of them may take to close.
+/// How long all connections together may take to close.
 const CLOSE: Duration = Duration::from_secs(10);
 
 /// Opens the connections, holds them, and closes them.
 ///
 /// # Errors
-/// What the broker says of the first that it refuses.
+/// The broker's error for the first connection that it refuses.
 pub fn run(bench: Bench) -> Result<Report, Failure> {
     let bench = Arc::new(bench);
     let mut report = None;
@@ -41,7 +41,7 @@ pub fn run(bench: Bench) -> Result<Report, Failure> {
     report.ok_or_else(|| Failure::failed("nothing was measured"))
 }
 
-/// One of them. Its sessions end when they are dropped.
+/// An open connection. Its sessions end when they are dropped.
 struct Open {
     connection: Connection,
     _sessions: Vec<Session>,
@@ -73,14 +73,14 @@ async fn hold(bench: &Arc<Bench>) -> Result<Idle, Failure> {
     let held = bench.duration.map_or(HELD, |s| Duration::from_secs(s.into()));
     tokio::select! {
         () = tokio::time::sleep(held) => {}
-        // Whoever has seen enough.
+        // Interrupted by the user.
         _ = tokio::signal::ctrl_c() => {}
     }
     let held = start.elapsed().saturating_sub(took);
     let lost = open.iter().filter(|o| o.connection.error().is_some()).count();
     let idle = Idle { opened: open.len(), latencies, took, held, lost, cpu_ns: cpu_ns() - cpu };
     let closing: JoinSet<_> = open.into_iter().map(|o| o.connection.close()).collect();
-    // They are counted: how they end changes nothing.
+    // The connections are already counted; how they end does not change the result.
     drop(tokio::time::timeout(CLOSE, closing.join_all()).await);
     Ok(idle)
 }

@@ -1,4 +1,4 @@
-//! One sender or receiver, on a connection of its own.
+//! One sender or receiver, on its own connection.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -18,42 +18,42 @@ use super::stamp::{Stamper, sent_ns};
 use super::tally::Tally;
 use crate::failure::Failure;
 
-/// Outcomes of one sender that are not looked at yet: enough for any credit that a broker grants in practice.
+/// The most unread outcomes of one sender. This suffices for any credit that brokers grant in practice.
 const OUTCOMES_MAX: usize = 8192;
 
 /// How long a connection may take to close.
 const CLOSE: Duration = Duration::from_secs(2);
 
-/// What the coordinator says.
+/// The phase of a run, set by the coordinator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
     Attach,
     Run,
-    /// Send no more, but wait for outcomes.
+    /// Send nothing more, but wait for outcomes.
     Finish,
     Stop,
 }
 
-/// What an endpoint says.
+/// A message from an endpoint to the coordinator.
 #[derive(Debug)]
 pub enum Event {
     /// It is attached.
     Ready,
-    /// A sender has sent its messages and knows their outcomes.
+    /// A sender has sent all its messages and received their outcomes.
     Sent,
     Failed(Failure),
 }
 
-/// Which end, and its address.
+/// The kind of endpoint, and its address.
 pub enum Role {
     Sender(String),
     Receiver(String),
 }
 
-/// What the endpoints of one thread share.
+/// Shared by the endpoints of one thread.
 pub struct Place {
     pub run: Arc<Run>,
-    /// Number of the thread.
+    /// The index of the thread.
     pub number: usize,
     /// In nanoseconds.
     pub latencies: RefCell<Histogram<u64>>,
@@ -62,7 +62,7 @@ pub struct Place {
 }
 
 impl Place {
-    /// Lives until the coordinator says stop, or the connection fails.
+    /// Runs an endpoint until the coordinator stops it or the connection fails.
     pub async fn live(self: Rc<Self>, role: Role) {
         let connected = tokio::select! {
             connected = self.bench().connect() => connected,
@@ -84,7 +84,7 @@ impl Place {
             },
             () = self.until(|phase| phase == Phase::Stop) => {}
         }
-        // The counts are complete: how the connection ends changes nothing.
+        // The counts are complete; how the connection ends does not change the result.
         drop(tokio::time::timeout(CLOSE, connection.close()).await);
     }
 
@@ -97,12 +97,12 @@ impl Place {
     }
 
     fn tell(&self, event: Event) {
-        // Without a coordinator nobody needs to know.
+        // If the coordinator is gone, nobody needs the event.
         drop(self.events.send(event));
     }
 
     async fn until(&self, reached: impl Fn(Phase) -> bool) {
-        // If the coordinator is gone, everything is over.
+        // If the coordinator is gone, the run is over.
         drop(self.phase.clone().wait_for(|phase| reached(*phase) || *phase == Phase::Stop).await);
     }
 
@@ -112,7 +112,7 @@ impl Place {
         self.start_ns()
     }
 
-    /// When the run began; later than everything, if it has not.
+    /// When the run began, in nanoseconds; `u64::MAX` if it has not begun.
     fn start_ns(&self) -> u64 {
         self.run.start_ns.get().copied().unwrap_or(u64::MAX)
     }
@@ -134,7 +134,7 @@ impl Place {
             self.count(&outcome.await?);
         }
         self.tell(Event::Sent);
-        // The link stays until the receivers have everything.
+        // Keep the link until the receivers have everything.
         std::future::pending().await
     }
 
@@ -152,7 +152,7 @@ impl Place {
             let due_ns = match &pacer {
                 Some(pacer) => pacer.due(n).await?,
                 None => {
-                    // The clock starts when the message can go, not while the broker holds the sender back.
+                    // Measure from when the message can be sent, not while the broker withholds credit.
                     link.ready().await?;
                     now_ns()
                 }
@@ -199,7 +199,8 @@ impl Place {
             let delivery = link.recv().await?;
             let now = now_ns();
             match sent_ns(&delivery.message) {
-                // What was sent before the start is another run's. A message may be here before word of the start is.
+                // A message sent before the start belongs to another run. A message can arrive before this
+                // thread learns that the run has started.
                 Some(sent_ns) if sent_ns >= self.start_ns() => {
                     self.latencies.borrow_mut().saturating_record(now.saturating_sub(sent_ns));
                     self.tally().received.add(1);

@@ -1,4 +1,4 @@
-//! The coordinator: starts the threads, says when, and watches.
+//! The coordinator: starts the threads, sets the phase, and watches progress.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -20,22 +20,22 @@ use super::{Bench, DURATION_S, say};
 use crate::amqp::block_on;
 use crate::failure::Failure;
 
-/// A run is given up when nothing has moved for so long.
+/// A run is given up after this time without progress.
 const SILENCE: Duration = Duration::from_secs(10);
 
-/// How often it is looked whether everything has come back.
-const LOOK: Duration = Duration::from_millis(5);
+/// How often the coordinator checks whether everything was received.
+const CHECK_INTERVAL: Duration = Duration::from_millis(5);
 
-/// Longer latencies count as this long.
+/// The largest latency recorded, in nanoseconds. Longer ones count as this long.
 const LONGEST_NS: u64 = 3600 * SECOND_NS;
 
-/// Digits of the latencies that are kept.
+/// The number of significant digits of recorded latencies.
 const DIGITS: u8 = 3;
 
 /// Runs a pattern with messages.
 ///
 /// # Errors
-/// What the broker says.
+/// The broker's error.
 pub fn run(bench: Bench) -> Result<Report, Failure> {
     let mut measured = None;
     let plan = Plan::of(&bench);
@@ -57,19 +57,19 @@ pub fn run(bench: Bench) -> Result<Report, Failure> {
 }
 
 impl Bench {
-    /// How long to send, in seconds.
+    /// How long to send, in seconds; `None` if only `--count` limits the run.
     pub fn duration_s(&self) -> Option<u32> {
         self.duration.or(self.count.is_none().then_some(DURATION_S))
     }
 }
 
-/// What the coordinator and all threads read.
+/// Shared by the coordinator and all threads.
 pub struct Run {
     pub bench: Bench,
     pub plan: Plan,
-    /// One per thread.
+    /// One tally per thread.
     pub tallies: Vec<Tally>,
-    /// When it began; known before anybody sends.
+    /// When the run began, in nanoseconds. It is set before anybody sends.
     pub start_ns: OnceLock<u64>,
 }
 
@@ -81,7 +81,7 @@ impl Run {
         Self { bench, plan, tallies, start_ns: OnceLock::new() }
     }
 
-    /// The endpoints of one thread, so that both ends of a pair have the same.
+    /// Returns the endpoints of one thread. Both ends of a pair are on the same thread.
     fn roles(&self, thread: usize) -> impl Iterator<Item = Role> {
         let own = move |all| <[String]>::iter(all).skip(thread).step_by(self.tallies.len()).cloned();
         own(&self.plan.receivers).map(Role::Receiver).chain(own(&self.plan.senders).map(Role::Sender))
@@ -113,7 +113,7 @@ async fn drive(run: &Arc<Run>) -> Result<Measured, Failure> {
     Ok(Measured { totals: Totals::of(&run.tallies), latencies, start_ns, cpu_ns })
 }
 
-/// One thread: its endpoints, until all have ended.
+/// Runs the endpoints of one thread until all have ended.
 fn work(
     run: Arc<Run>,
     number: usize,
@@ -138,7 +138,7 @@ fn work(
     Ok(place.latencies.replace(histogram()?))
 }
 
-/// An empty histogram of times in nanoseconds.
+/// Returns an empty histogram of times in nanoseconds.
 pub fn histogram() -> Result<Histogram<u64>, Failure> {
     Histogram::new_with_max(LONGEST_NS, DIGITS).map_err(|e| Failure::failed(e.to_string()))
 }
@@ -147,19 +147,20 @@ fn cannot_start(error: &std::io::Error) -> Failure {
     Failure::failed(format!("cannot start: {error}"))
 }
 
-/// The coordinator while a run is on.
+/// The coordinator during a run.
 struct Watcher<'a> {
     run: &'a Run,
     phase: watch::Sender<Phase>,
     inbox: mpsc::UnboundedReceiver<Event>,
-    /// Endpoints that are attached.
+    /// The number of attached endpoints.
     ready: usize,
-    /// Senders that have sent.
+    /// The number of senders that are done.
     sent: usize,
 }
 
 impl Watcher<'_> {
-    /// Sees the run through; when it began, and the CPU time of this process meanwhile, both in nanoseconds.
+    /// Runs the phases. Returns when the run began and the CPU time that this process used during it, both in
+    /// nanoseconds.
     async fn watch(&mut self) -> Result<(u64, u64), Failure> {
         let Plan { senders, receivers, .. } = &self.run.plan;
         while self.ready < senders.len() + receivers.len() {
@@ -169,7 +170,7 @@ impl Watcher<'_> {
         self.phase.send_replace(Phase::Run);
         let mut progress = Progress::new();
         let mut interrupted = std::pin::pin!(tokio::signal::ctrl_c());
-        let mut looks = tokio::time::interval(LOOK);
+        let mut looks = tokio::time::interval(CHECK_INTERVAL);
         looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             tokio::select! {
@@ -199,14 +200,14 @@ impl Watcher<'_> {
 }
 
 impl Run {
-    /// Messages that should have come back.
+    /// The number of messages that receivers should get.
     pub fn expected(&self, totals: &Totals) -> u64 {
         let taken = if self.bench.settled { totals.sent } else { totals.accepted };
         taken * self.plan.copies
     }
 }
 
-/// The line of each second.
+/// Prints a line each second, and detects a run without progress.
 struct Progress {
     start: Instant,
     told: Instant,
@@ -221,7 +222,7 @@ impl Progress {
         Self { start: now, told: now, last: Totals::default(), moved: now, seen: Totals::default() }
     }
 
-    /// Whether nothing has moved for too long.
+    /// Returns true if nothing has moved for [`SILENCE`].
     fn is_silent(&mut self, totals: &Totals) -> bool {
         if *totals != self.seen {
             (self.seen, self.moved) = (*totals, Instant::now());
@@ -236,7 +237,7 @@ impl Progress {
         }
         let per_second = |now: u64, before: u64| thousands(((now - before) as f64 / seconds).round() as u64);
         say(&format!(
-            "{:>4} s  sent {:>11}/s  received {:>11}/s  in all {} and {}",
+            "{:>4} s  sent {:>11}/s  received {:>11}/s  total {} and {}",
             self.start.elapsed().as_secs(),
             per_second(totals.sent, self.last.sent),
             per_second(totals.received, self.last.received),

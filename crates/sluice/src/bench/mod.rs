@@ -1,9 +1,10 @@
-//! `sluice bench`: puts load on a broker and tells what it made of it.
+//! `sluice bench`: puts load on a broker and measures throughput and latency.
 //!
-//! Every sender and every receiver has a connection of its own. Each message carries the time it was sent or, with
-//! `--rate`, the time it was due, in the application property `SendTime` (nanoseconds of `CLOCK_MONOTONIC`, which all
-//! processes of a machine share); the receiver makes a latency of it. Works on any AMQP 1.0 broker: what is declared,
-//! is declared over `/management`, and `--no-declare` leaves that out.
+//! Every sender and every receiver has its own connection. Each message carries the time when it was sent, or
+//! with `--rate` the time when it was due. The time is in the application property `SendTime`, in nanoseconds
+//! of `CLOCK_MONOTONIC`, which all processes of a machine share. The receiver computes a latency from it. The
+//! bench works with any AMQP 1.0 broker. It declares queues and exchanges over `/management`; `--no-declare`
+//! skips that.
 //!
 //! ```text
 //!   coordinator                          one thread per core, or per pair if there are fewer
@@ -11,7 +12,7 @@
 //!     <- Ready, of each endpoint         attach; receivers grant credit
 //!     -- Run{start} to all ->            senders send, receivers count
 //!     progress line each second
-//!     <- Sent, of each sender            count sent, or time over, and every outcome known
+//!     <- Sent, of each sender            count reached or time over, and every outcome known
 //!     all received, or silence
 //!     -- Stop to all ->                  close; histograms come back with the threads
 //! ```
@@ -35,10 +36,10 @@ use crate::amqp::{Broker, Place};
 use crate::failure::Failure;
 use crate::limits;
 
-/// How long a run is if neither `--count` nor `--duration` says so, in seconds.
+/// The default length of a run in seconds, if neither `--count` nor `--duration` is given.
 const DURATION_S: u32 = 10;
 
-/// Sessions of an idle connection unless `--sessions` says so.
+/// The number of sessions of an idle connection, unless `--sessions` is given.
 const SESSIONS: u32 = 2;
 
 #[derive(Args, Debug)]
@@ -48,26 +49,27 @@ pub struct Bench {
     /// Who sends to whom
     #[arg(long, value_enum, default_value_t)]
     pattern: Pattern,
-    /// pair: senders, each with a queue and a receiver of its own [default: 1]
+    /// pair: senders, each with its own queue and receiver [default: 1]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pairs: Option<u32>,
-    /// fan-in: senders to the one queue [default: 4]; fan-out: senders to the exchange [default: 1]
+    /// fan-in: senders to the queue [default: 4]; fan-out: senders to the exchange [default: 1]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     senders: Option<u32>,
     /// fan-in: receivers that share the queue [default: 1]; fan-out: receivers with a queue each [default: 4]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     receivers: Option<u32>,
-    /// Messages of each sender
+    /// The number of messages of each sender
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     count: Option<u64>,
     /// Seconds to send for, or to hold idle connections open; 10 unless --count is given
     #[arg(long, value_name = "S", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     duration: Option<u32>,
-    /// Messages per second of each sender; latency then counts from the time a message was due, so that a late
-    /// sender is not hidden
+    /// Messages per second of each sender; latency is then measured from the time when a message was due,
+    /// which
+    /// includes the delay of a late sender
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
     rate: Option<u32>,
-    /// Bytes of body
+    /// The size of the body in bytes
     #[arg(long, value_name = "BYTES", default_value_t = 12, value_parser = clap::value_parser!(u32).range(0..=268_435_456))]
     size: u32,
     /// Credit of each receiver
@@ -76,28 +78,30 @@ pub struct Bench {
     /// Whether the messages are durable
     #[arg(long, value_name = "BOOL", default_value_t = true, action = clap::ArgAction::Set)]
     durable: bool,
-    /// Send settled both ways: no outcomes, and messages may be lost
+    /// Settle messages when they are sent, in both directions: there are no outcomes, and messages may be
+    /// lost
     #[arg(long)]
     settled: bool,
-    /// What the names of queues and of the exchange start with
+    /// The prefix of the names of the queues and the exchange
     #[arg(long, value_name = "PREFIX", default_value = "sluice-bench")]
     queue: String,
-    /// Use what is there: declare and delete nothing
+    /// Use existing queues and exchanges: declare and delete nothing
     #[arg(long)]
     no_declare: bool,
-    /// Address of a queue
+    /// The address of a queue
     #[arg(long, value_name = "TEMPLATE", default_value = "/queues/{queue}")]
     address: String,
-    /// fan-out: address that the sender's messages reach every queue from
+    /// fan-out: the address from which a message reaches every queue
     #[arg(long, value_name = "TEMPLATE", default_value = "/exchanges/{exchange}")]
     exchange_address: String,
-    /// connections: how many [default: 1000]
+    /// connections: the number of connections [default: 1000]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     connections: Option<u32>,
-    /// connections: sessions of each [default: 2]
+    /// connections: the number of sessions of each connection [default: 2]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=256))]
     sessions: Option<u32>,
-    /// Seconds after which a silent broker is given up; it is asked for heartbeats of half of that. 0 is never
+    /// Seconds after which a connection to a silent broker is closed; the broker is asked for heartbeats of
+    /// half of that; 0 means never
     #[arg(long, value_name = "S", default_value_t = 60, value_parser = clap::value_parser!(u32).range(0..=65_535))]
     heartbeat: u32,
     /// Print the result as one JSON object
@@ -131,12 +135,12 @@ impl Pattern {
 }
 
 impl Bench {
-    /// Sessions of each idle connection.
+    /// The number of sessions of each idle connection.
     fn sessions(&self) -> u32 {
         self.sessions.unwrap_or(SESSIONS)
     }
 
-    /// How many there are is told by options of the pattern: one of another pattern would change nothing.
+    /// Refuses options that belong to another pattern: they would have no effect.
     fn check(&self) -> Result<(), Failure> {
         use Pattern::{Connections, FanIn, FanOut, Pair};
         let counts: [(&str, Option<u32>, &[Pattern]); 5] = [
@@ -150,7 +154,7 @@ impl Bench {
             if given.is_some() && !patterns.contains(&self.pattern) {
                 let of: Vec<&str> = patterns.iter().map(|pattern| pattern.name()).collect();
                 let (of, pattern) = (of.join(" and "), self.pattern.name());
-                return Err(Failure::usage(format!("{option} is of --pattern {of}, not of {pattern}")));
+                return Err(Failure::usage(format!("{option} belongs to --pattern {of}, not to {pattern}")));
             }
         }
         Ok(())
@@ -165,7 +169,7 @@ impl Bench {
 /// Runs the load and prints the result.
 ///
 /// # Errors
-/// What the broker says; or that not everything that was sent came back, after the result is printed.
+/// The broker's error; or, after the result is printed, that not every message was received.
 pub fn run(bench: Bench) -> Result<(), Failure> {
     bench.check()?;
     limits::raise_file_descriptors();
@@ -180,7 +184,7 @@ pub fn run(bench: Bench) -> Result<(), Failure> {
     report.failure.map_or(Ok(()), |line| Err(Failure::failed(line)))
 }
 
-/// One line of progress. Nobody minds if standard error is gone.
+/// Prints one line of progress. An error on standard error is ignored.
 fn say(line: &str) {
     drop(writeln!(std::io::stderr(), "{line}"));
 }

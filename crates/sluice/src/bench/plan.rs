@@ -1,4 +1,4 @@
-//! What a pattern needs: queues, and who attaches where.
+//! What a pattern needs: queues, an exchange, and the addresses of senders and receivers.
 
 use client::management::{Binding, ExchangeSpec, QueueSpec};
 use client::{Connection, Error, Management};
@@ -8,20 +8,20 @@ use super::{Bench, Pattern};
 use crate::amqp::SEGMENT;
 use crate::failure::Failure;
 
-/// Receivers of a fan-out, and senders of a fan-in, unless said otherwise.
+/// The default number of receivers of a fan-out, and of senders of a fan-in.
 const FAN: u32 = 4;
 
-/// Who attaches where.
+/// The queues of a run, and where each endpoint attaches.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Plan {
     pub queues: Vec<String>,
-    /// A fanout exchange to all the queues.
+    /// The name of a fanout exchange that is bound to all the queues.
     pub exchange: Option<String>,
-    /// Where each sender's messages go.
+    /// The address to which each sender sends.
     pub senders: Vec<String>,
-    /// Where each receiver's come from.
+    /// The address from which each receiver receives.
     pub receivers: Vec<String>,
-    /// How often each message comes back.
+    /// How many receivers get each message.
     pub copies: u64,
 }
 
@@ -67,7 +67,7 @@ fn fill(template: &str, place: &str, name: &str) -> String {
     template.replace(place, &utf8_percent_encode(name, SEGMENT).to_string())
 }
 
-/// What a run has declared and must delete.
+/// The objects that a run has declared and must delete.
 pub struct Declared {
     connection: Connection,
     management: Management,
@@ -79,7 +79,7 @@ impl Declared {
     /// Declares what the plan needs.
     ///
     /// # Errors
-    /// What the broker says; or that a queue of this name has messages, which are somebody's.
+    /// The broker's error; or that a queue of this name already has messages, which belong to somebody else.
     pub async fn make(bench: &Bench, plan: &Plan) -> Result<Self, Failure> {
         let (connection, _) = bench.connect().await?;
         let open = async {
@@ -121,7 +121,7 @@ impl Declared {
         Ok(())
     }
 
-    /// Deletes what was declared. What cannot be deleted is left, and named.
+    /// Deletes what was declared. An object that cannot be deleted is left, and named on standard error.
     pub async fn delete(self) {
         for queue in &self.queues {
             if let Err(error) = self.management.delete_queue(queue).await {
@@ -133,7 +133,7 @@ impl Declared {
         {
             super::say(&format!("sluice: cannot delete exchange '{exchange}': {error}"));
         }
-        // The run is over: how its last connection ends changes nothing.
+        // The run is over; how its last connection ends does not change the result.
         drop(self.connection.close().await);
     }
 }

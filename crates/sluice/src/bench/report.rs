@@ -1,4 +1,4 @@
-//! The result, for people and as JSON.
+//! The result of a run, for people and as JSON.
 
 use std::time::Duration;
 
@@ -10,33 +10,33 @@ use super::clock::SECOND_NS;
 use super::load::Run;
 use super::tally::Totals;
 
-/// What is printed at the end.
+/// The result that is printed at the end.
 pub struct Report {
     pub text: String,
     pub json: Value,
-    /// Why the run is not to be trusted.
+    /// Why the result cannot be trusted; `None` if it can.
     pub failure: Option<String>,
 }
 
-/// What a run with messages has found.
+/// The measurements of a run with messages.
 pub struct Measured {
     pub totals: Totals,
-    /// In nanoseconds.
+    /// Latencies in nanoseconds.
     pub latencies: Histogram<u64>,
     pub start_ns: u64,
     /// CPU time of this process during the run, in nanoseconds.
     pub cpu_ns: u64,
 }
 
-/// What a run with idle connections has found.
+/// The measurements of a run with idle connections.
 pub struct Idle {
     pub opened: usize,
-    /// How long each took to open with its sessions, in nanoseconds.
+    /// How long each connection took to open with its sessions, in nanoseconds.
     pub latencies: Histogram<u64>,
-    /// How long all of them took together.
+    /// How long it took to open all of them.
     pub took: Duration,
     pub held: Duration,
-    /// Connections that ended before their time.
+    /// Connections that ended too early.
     pub lost: usize,
     pub cpu_ns: u64,
 }
@@ -98,10 +98,10 @@ impl Report {
             text += &format!("refused   {rejected} rejected, {released} released, {modified} modified\n");
         }
         if strange > 0 {
-            text += &format!("strange   {strange} messages came that this run has not sent\n");
+            text += &format!("strange   received {strange} messages that this run did not send\n");
         }
-        let failure = (!complete)
-            .then(|| format!("incomplete: {sent} sent, {expected} to come back, {received} came back"));
+        let failure =
+            (!complete).then(|| format!("incomplete: {sent} sent, {expected} expected, {received} received"));
         Self { text, json, failure }
     }
 
@@ -146,7 +146,7 @@ fn latency_line(latencies: &Histogram<u64>) -> String {
     all.join("  ")
 }
 
-/// Three digits and a unit.
+/// Formats a duration with three significant digits and a unit.
 fn duration(ns: u64) -> String {
     let (value, unit) = match ns {
         0..1_000_000 => (ns as f64 / 1e3, "us"),
@@ -157,12 +157,12 @@ fn duration(ns: u64) -> String {
     format!("{value:.places$} {unit}")
 }
 
-/// To the thousandth.
+/// Rounds to three decimal places.
 fn rounded(value: f64) -> f64 {
     (value * 1e3).round() / 1e3
 }
 
-/// 1234567 as 1,234,567.
+/// Formats 1234567 as 1,234,567.
 pub fn thousands(n: u64) -> String {
     let digits = n.to_string();
     let groups: Vec<&str> = digits.as_bytes().rchunks(3).rev().flat_map(std::str::from_utf8).collect();

@@ -1,29 +1,29 @@
-//! Messages that know when they were sent.
+//! Messages that carry the time when they were sent.
 
 use amqp10::{Value, sections};
 use bytes::{Bytes, BytesMut};
 use client::Message;
 
-/// The application property with the time, a long: nanoseconds of `CLOCK_MONOTONIC`.
+/// The application property with the time: a long, in nanoseconds of `CLOCK_MONOTONIC`.
 const PROPERTY: &str = "SendTime";
 
-/// How a long of eight bytes starts [1.6.9].
+/// The constructor of an eight-byte long [1.6.9].
 const LONG: u8 = 0x81;
 
-/// Messages are cut from buffers of this many bytes, so that most need no memory of their own.
+/// Messages are cut from buffers of this many bytes, so that most need no allocation of their own.
 const BUFFER: usize = 64 * 1024;
 
 /// Makes the messages of one sender.
 pub struct Stamper {
     message: Bytes,
-    /// Where the eight bytes of the time are.
+    /// The offset of the eight bytes of the time.
     time_at: usize,
     buffer: BytesMut,
 }
 
 impl Stamper {
     pub fn new(size: usize, durable: bool) -> Self {
-        // The header is there in any case: a message without one may count as durable.
+        // The header is always present: a message without one may count as durable.
         let placeholder = Value::Long(i64::MIN);
         let message = Message::data(vec![b'x'; size])
             .durable(durable)
@@ -34,7 +34,7 @@ impl Stamper {
         Self { message, time_at: key_at + key.len(), buffer: BytesMut::new() }
     }
 
-    /// The message, sent at this time.
+    /// Returns the message with this time, in nanoseconds.
     pub fn at(&mut self, sent_ns: u64) -> Bytes {
         if self.buffer.capacity() - self.buffer.len() < self.message.len() {
             self.buffer.reserve(BUFFER.max(self.message.len()));
@@ -45,7 +45,7 @@ impl Stamper {
     }
 }
 
-/// When the message was sent, if it says so.
+/// Returns when the message was sent, in nanoseconds; `None` if it has no valid time.
 pub fn sent_ns(message: &[u8]) -> Option<u64> {
     let range = sections::scan(message).ok()?.application_properties?;
     let section = message.get(range.start as usize..range.end as usize)?;

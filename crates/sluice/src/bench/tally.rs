@@ -1,8 +1,8 @@
-//! What the endpoints of one thread have counted, for the coordinator to read at any time.
+//! Counters of the endpoints of one thread. The coordinator can read them at any time.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Written by one thread, so that no two threads share a line of the cache.
+/// Counters that one thread writes. The alignment keeps two threads from sharing a cache line.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub struct Tally {
@@ -12,9 +12,9 @@ pub struct Tally {
     pub released: Counter,
     pub modified: Counter,
     pub received: Counter,
-    /// Messages that this run has not sent.
+    /// Messages that do not belong to this run.
     pub strange: Counter,
-    /// When the last message came, in nanoseconds.
+    /// When the last message was received, in nanoseconds.
     pub last_received_ns: Counter,
 }
 
@@ -23,7 +23,7 @@ pub struct Counter(AtomicU64);
 
 impl Counter {
     pub fn add(&self, n: u64) {
-        // Only one thread writes.
+        // Only one thread writes, so a load and a store suffice.
         self.0.store(self.get() + n, Ordering::Relaxed);
     }
 

@@ -1,4 +1,4 @@
-//! The one table of keys: name, what it does, default, and how it is read.
+//! The table of all keys: name, description, default, and parser.
 
 use amqp10::sasl::Secret;
 use broker::access::Reach;
@@ -10,50 +10,51 @@ use super::values::{
     port, share, text,
 };
 
-/// Sets a key; the middle argument is what stands for the star of the key's name.
+/// Sets a key. The middle argument is the text that matches the `*` of the key's name.
 type Set = fn(&mut Draft, &str, &str) -> Result<(), String>;
 
 /// A key that an operator can set.
 #[derive(Clone, Copy)]
 pub struct Key {
-    /// `*` at its end stands for a name that the operator chooses.
+    /// A `*` at the end matches a name that the operator chooses.
     pub name: &'static str,
-    /// One line for the example file, which a test makes and checks.
+    /// One line for the example file. A test generates and checks that file.
     #[cfg_attr(not(test), expect(dead_code, reason = "the example file is made by a test"))]
     pub doc: &'static str,
-    /// As it would be written; setting it changes nothing.
+    /// The default, as written in a file. Setting a key to its default changes nothing.
     #[cfg_attr(not(test), expect(dead_code, reason = "the example file is made by a test"))]
     pub default: &'static str,
     pub set: Set,
-    /// The value is never shown.
+    /// Whether the value must never be shown.
     pub secret: bool,
 }
 
-/// Bytes: a frame must hold an OPEN, and one read buffer must hold a frame.
+/// Bounds in bytes. A frame must be able to hold an OPEN, and one read buffer must hold a frame.
 const FRAME_MAX: std::ops::RangeInclusive<u32> = 512..=16 * 1024 * 1024;
 
-/// A credit of 0 would never move; what can be outstanding is bounded for everybody's sake.
+/// Bounds of a credit or a window. With 0, no message would ever move. The upper bound limits what one peer
+/// can have outstanding.
 const CREDIT: std::ops::RangeInclusive<u32> = 1..=65_535;
 
-/// Without one nobody could log in; each takes some 12 KiB.
+/// Bounds of connections that have not logged in. With 0, nobody could log in. Each takes about 12 KiB.
 const HANDSHAKES: std::ops::RangeInclusive<usize> = 1..=1_000_000;
 
 const fn key(name: &'static str, default: &'static str, doc: &'static str, set: Set) -> Key {
     Key { name, doc, default, set, secret: false }
 }
 
-/// Every key, in the order of the example file.
+/// All keys, in the order of the example file.
 pub const KEYS: &[Key] = &[
     key(
         "listeners.tcp.default",
         "127.0.0.1:5672",
-        "Where AMQP clients connect: a port of the loopback address, ip:port, or none.",
+        "The address for AMQP clients: ip:port, a port of the loopback address, or none.",
         |c, _, v| {
             c.amqp_listeners = or_none(v, listener)?.into_iter().collect();
             Ok(())
         },
     ),
-    key("management.tcp.ip", "127.0.0.1", "The address of the management HTTP API.", |c, _, v| {
+    key("management.tcp.ip", "127.0.0.1", "The IP address of the management HTTP API.", |c, _, v| {
         put(&mut c.management.0, ip(v))
     }),
     key("management.tcp.port", "15672", "The port of the management HTTP API, or none.", |c, _, v| {
@@ -62,17 +63,17 @@ pub const KEYS: &[Key] = &[
     key(
         "prometheus.tcp.ip",
         "127.0.0.1",
-        "The address of the metrics, which need no password.",
+        "The IP address of the metrics, which need no password.",
         |c, _, v| put(&mut c.prometheus.0, ip(v)),
     ),
     key("prometheus.tcp.port", "15692", "The port of the metrics, or none.", |c, _, v| {
         put(&mut c.prometheus.1, or_none(v, port))
     }),
-    key("shards", "auto", "Event loops: 1 to 256, or auto for one per core.", |c, _, v| {
+    key("shards", "auto", "The number of event loops: 1 to 256, or auto for one per core.", |c, _, v| {
         let count = if v == "auto" { Ok(available_cores()) } else { number(v, 1..=SHARDS_MAX) };
         put(&mut c.shards, count.map_err(|need| format!("{need}, or auto")))
     }),
-    key("default_user", "guest", "The user that the broker starts with.", |c, _, v| {
+    key("default_user", "guest", "The user that a new broker has.", |c, _, v| {
         put(&mut c.default_user, text(v))
     }),
     Key {
@@ -84,32 +85,35 @@ pub const KEYS: &[Key] = &[
     key("default_user_tags.administrator", "true", "Whether that user has this tag.", |c, _, v| {
         set_tag(c, "administrator", v)
     }),
-    key("default_user_tags.monitoring", "false", "As above.", |c, _, v| set_tag(c, "monitoring", v)),
-    key("default_user_tags.policymaker", "false", "As above.", |c, _, v| set_tag(c, "policymaker", v)),
-    key("default_user_tags.management", "false", "As above.", |c, _, v| set_tag(c, "management", v)),
-    key("default_user_tags.impersonator", "false", "As above.", |c, _, v| set_tag(c, "impersonator", v)),
+    key("default_user_tags.monitoring", "false", "Likewise.", |c, _, v| set_tag(c, "monitoring", v)),
+    key("default_user_tags.policymaker", "false", "Likewise.", |c, _, v| set_tag(c, "policymaker", v)),
+    key("default_user_tags.management", "false", "Likewise.", |c, _, v| set_tag(c, "management", v)),
+    key("default_user_tags.impersonator", "false", "Likewise.", |c, _, v| set_tag(c, "impersonator", v)),
     key(
         "default_permissions.configure",
         ".*",
-        "What that user may configure: .* or ^$ for nothing.",
+        "What that user may configure: .* for everything, ^$ for nothing.",
         |c, _, v| put(&mut c.default_permissions.configure, grant(v)),
     ),
-    key("default_permissions.write", ".*", "What that user may write.", |c, _, v| {
+    key("default_permissions.write", ".*", "What that user may write: .* or ^$.", |c, _, v| {
         put(&mut c.default_permissions.write, grant(v))
     }),
-    key("default_permissions.read", ".*", "What that user may read.", |c, _, v| {
+    key("default_permissions.read", ".*", "What that user may read: .* or ^$.", |c, _, v| {
         put(&mut c.default_permissions.read, grant(v))
     }),
-    key("default_vhost", "/", "The virtual host of that user, and of clients that name none.", |c, _, v| {
-        put(&mut c.settings.default_vhost, text(v))
-    }),
+    key(
+        "default_vhost",
+        "/",
+        "The virtual host of that user, and of clients that do not name one.",
+        |c, _, v| put(&mut c.settings.default_vhost, text(v)),
+    ),
     key(
         "loopback_users",
         "guest",
-        "Users who may come from this machine only: one name, or none.",
+        "Users who may connect from this machine only: one name, or none.",
         |c, _, v| put(&mut c.loopback_users, or_none(v, text).map(|user| user.into_iter().collect())),
     ),
-    key("loopback_users.*", "true", "Whether this user may come from this machine only.", |c, user, v| {
+    key("loopback_users.*", "true", "Whether this user may connect from this machine only.", |c, user, v| {
         let (user, only) = (text(user)?, boolean(v)?);
         c.loopback_users.retain(|known| *known != user);
         if only {
@@ -120,67 +124,85 @@ pub const KEYS: &[Key] = &[
     key(
         "anonymous_login_user",
         "guest",
-        "The user that clients without credentials become, or none to refuse them.",
+        "The user as which clients without credentials log in, or none to refuse such clients.",
         |c, _, v| put(&mut c.settings.anonymous_login_user, or_none(v, text)),
     ),
-    key("max_message_size", "16777216", "Bytes of the largest message taken, up to 536870912.", |c, _, v| {
-        put(&mut c.settings.max_message_size, number(v, 1..=536_870_912))
-    }),
-    key("frame_max", "131072", "Bytes of the largest frame taken, 512 to 16777216.", |c, _, v| {
-        put(&mut c.settings.frame_max, number(v, FRAME_MAX))
-    }),
-    key("heartbeat", "60", "Seconds after which a silent connection is given up; 0 is never.", |c, _, v| {
+    key(
+        "max_message_size",
+        "16777216",
+        "The size of the largest accepted message in bytes, up to 536870912.",
+        |c, _, v| put(&mut c.settings.max_message_size, number(v, 1..=536_870_912)),
+    ),
+    key(
+        "frame_max",
+        "131072",
+        "The size of the largest accepted frame in bytes, 512 to 16777216.",
+        |c, _, v| put(&mut c.settings.frame_max, number(v, FRAME_MAX)),
+    ),
+    key("heartbeat", "60", "Seconds after which a silent connection is closed; 0 means never.", |c, _, v| {
         put(&mut c.settings.heartbeat_s, number(v, 0..=65_535))
     }),
-    key("handshake_timeout", "10000", "Milliseconds that a connection may take to open.", |c, _, v| {
-        put(&mut c.settings.handshake_timeout_ms, number(v, 1..=3_600_000))
-    }),
+    key(
+        "handshake_timeout",
+        "10000",
+        "Milliseconds that the opening of a connection may take.",
+        |c, _, v| put(&mut c.settings.handshake_timeout_ms, number(v, 1..=3_600_000)),
+    ),
     key(
         "handshake_max",
         "4096",
-        "Connections that have not logged in, up to 1000000; for one more the oldest of them is closed.",
+        "The most connections that have not logged in, up to 1000000. For another one, the oldest of them is closed.",
         |c, _, v| put(&mut c.settings.handshake_max, number(v, HANDSHAKES)),
     ),
     key(
         "handshake_max_per_address",
         "2048",
-        "The same of one address (of IPv6, a network of 64 bits).",
+        "The same limit for one address (for IPv6, a network of 64 bits).",
         |c, _, v| put(&mut c.settings.handshake_max_per_address, number(v, HANDSHAKES)),
     ),
-    key("session_max_per_connection", "64", "Sessions of one connection, up to 65535.", |c, _, v| {
-        put(&mut c.settings.session_max_per_connection, number(v, 1..=u16::MAX))
-    }),
-    key("link_max_per_session", "256", "Links of one session.", |c, _, v| {
+    key(
+        "session_max_per_connection",
+        "64",
+        "The most sessions of one connection, up to 65535.",
+        |c, _, v| put(&mut c.settings.session_max_per_connection, number(v, 1..=u16::MAX)),
+    ),
+    key("link_max_per_session", "256", "The most links of one session.", |c, _, v| {
         put(&mut c.settings.link_max_per_session, number(v, 1..=u32::MAX))
     }),
-    key("amqp10.max_link_credit", "170", "Messages that a publisher's link may send unasked.", |c, _, v| {
-        put(&mut c.settings.max_link_credit, number(v, CREDIT))
-    }),
+    key(
+        "amqp10.max_link_credit",
+        "170",
+        "The link credit of a publisher: the messages that it may send before it needs new credit.",
+        |c, _, v| put(&mut c.settings.max_link_credit, number(v, CREDIT)),
+    ),
     key(
         "amqp10.link_credit",
         "auto",
-        "adaptive: more than amqp10.max_link_credit while that brings more confirms per second; fixed: never; auto: adaptive to streams and queues with x-fsync, to others up to 1,024 durable messages.",
+        "How a publisher's link credit is set. fixed: as amqp10.max_link_credit says. adaptive: more, as long as that brings more confirms per second. auto: adaptive for streams and for queues with x-fsync; for other queues, adaptive up to 1,024 durable messages.",
         |c, _, v| put(&mut c.settings.link_credit, link_credit(v)),
     ),
-    key("amqp10.max_queue_credit", "256", "Messages that a consumer's link asks of its queue.", |c, _, v| {
-        put(&mut c.settings.max_queue_credit, number(v, CREDIT))
-    }),
+    key(
+        "amqp10.max_queue_credit",
+        "256",
+        "The most messages that a consumer's link requests from its queue at once.",
+        |c, _, v| put(&mut c.settings.max_queue_credit, number(v, CREDIT)),
+    ),
     key(
         "amqp10.max_incoming_window",
         "400",
-        "Transfers that a publisher's session may send unasked; more where amqp10.link_credit lets a link of it send more.",
+        "The incoming window of a session: the transfers that it may send before it needs a new window. It is larger if amqp10.link_credit raises the credit of one of its links.",
         |c, _, v| put(&mut c.settings.max_incoming_window, number(v, CREDIT)),
     ),
     key(
         "amqp10.max_unsettled_per_link",
         "100000",
-        "Deliveries that a consumer's link may leave unsettled; 0 is no limit.",
+        "The most unsettled deliveries of a consumer's link; 0 means no limit.",
         |c, _, v| put(&mut c.settings.max_unsettled_per_link, number(v, 0..=u32::MAX)),
     ),
     key(
         "amqp10.unfinished_memory",
         "256MiB",
-        "Memory for deliveries whose end has not come, of all connections; above it the one that holds most is closed. At least twice max_message_size.",
+        "The memory for incomplete deliveries of all connections. Above it, the connection that uses most is closed. At least twice max_message_size.",
         |c, _, v| put(&mut c.settings.unfinished_memory, bytes(v)),
     ),
     key("amqp10.durable_by_default", "true", "Whether a message without a header is durable.", |c, _, v| {
@@ -195,60 +217,63 @@ pub const KEYS: &[Key] = &[
     key(
         "classic_queue.backlog_memory",
         "64MiB",
-        "Memory for messages in queues, waiting or held by consumers; the others are on the disk.",
+        "The memory for messages in queues, ready or unsettled. Other messages are on disk.",
         |c, _, v| put(&mut c.storage.backlog_memory, bytes(v)),
     ),
     key(
         "stream.reader_memory",
         "256MiB",
-        "Memory for what was read of streams and is not yet sent to their consumers, of all connections.",
+        "The memory for data of streams that was read but not yet sent to consumers, of all connections.",
         |c, _, v| put(&mut c.settings.reader_memory, bytes(v)),
     ),
     key(
         "accept_lost_definitions",
         "false",
-        "Start although definitions may be lost in a damaged log: every durable queue that is left is closed and kept.",
+        "Whether to start even if definitions may be lost in a damaged log. Then every remaining durable queue is closed, and its messages are kept.",
         |c, _, v| put(&mut c.accept_lost_definitions, boolean(v)),
     ),
     key(
         "vm_memory_high_watermark.relative",
         "0.6",
-        "Publishers are stopped when the broker uses more than this part of the memory it may use.",
+        "Publishers are stopped when the broker uses more than this part of the available memory.",
         |c, _, v| put(&mut c.alarms.memory, share(v).map(Limit::Relative)),
     ),
     key(
         "vm_memory_high_watermark.absolute",
         "none",
-        "The same in bytes (1GB, 512MiB); replaces the relative limit.",
+        "The same in bytes (1GB, 512MiB). It replaces the relative limit.",
         |c, _, v| put(&mut c.memory_instead, or_none(v, bytes).map(|limit| limit.map(Limit::Absolute))),
     ),
     key(
         "disk_free_limit.absolute",
         "50MB",
-        "Publishers are stopped when less than this is free where the data is kept.",
+        "Publishers are stopped when the file system of the data directory has less free space than this.",
         |c, _, v| put(&mut c.alarms.disk_free, bytes(v).map(Limit::Absolute)),
     ),
     key(
         "disk_free_limit.relative",
         "none",
-        "The same as a part of the memory; replaces the absolute limit.",
+        "The same as a part of the memory. It replaces the absolute limit.",
         |c, _, v| put(&mut c.disk_free_instead, or_none(v, part).map(|limit| limit.map(Limit::Relative))),
     ),
-    key("compat.product", "RabbitMQ", "The product that clients are told they talk to.", |c, _, v| {
+    key("compat.product", "RabbitMQ", "The product name that clients see.", |c, _, v| {
         put(&mut c.settings.compat_product, text(v))
     }),
-    key("compat.version", "4.3.6", "And its version.", |c, _, v| {
+    key("compat.version", "4.3.6", "The version that clients see.", |c, _, v| {
         put(&mut c.settings.compat_version, text(v))
     }),
-    key("cluster_name", "sluice@localhost", "The name of this cluster, as clients are told.", |c, _, v| {
+    key("cluster_name", "sluice@localhost", "The cluster name that clients see.", |c, _, v| {
         put(&mut c.settings.cluster_name, text(v))
     }),
-    key("log.level", "info", "trace, debug, info, warning, error, critical or none.", |c, _, v| {
-        put(&mut c.log_level, log_level(v))
-    }),
+    key(
+        "log.level",
+        "info",
+        "The lowest level that is logged: trace, debug, info, warning, error, critical or none.",
+        |c, _, v| put(&mut c.log_level, log_level(v)),
+    ),
 ];
 
-/// The key of this name, and what stands for its star.
+/// Returns the key with this name, and the text that matches its `*`.
 pub fn find(name: &str) -> Option<(&'static Key, &str)> {
     KEYS.iter().find_map(|key| match key.name.strip_suffix('*') {
         Some(prefix) => name.strip_prefix(prefix).map(|part| (key, part)),
@@ -256,9 +281,9 @@ pub fn find(name: &str) -> Option<(&'static Key, &str)> {
     })
 }
 
-/// The key that was probably meant: at most two slips away.
+/// Returns the key that was probably meant: the closest one, at most two edits away.
 pub fn nearest(name: &str) -> Option<&'static str> {
-    // No key is that long, and the distance costs the product of the lengths.
+    // No key is longer, and the distance costs the product of the lengths.
     if name.len() > 64 {
         return None;
     }
@@ -266,12 +291,13 @@ pub fn nearest(name: &str) -> Option<&'static str> {
     (near.0 <= 2).then_some(near.1)
 }
 
-/// `sluice.conf.example`: every key with its line and its default, commented out.
+/// Returns the content of `sluice.conf.example`: every key with its description and its default, commented
+/// out.
 #[cfg(test)]
 pub fn example() -> String {
     let mut text = String::from(
-        "# Configuration of Sluice. Every key stands here with its default.\n\
-         # Remove the comment sign in front of a line to change its key; sluice serve --config FILE reads the file.\n",
+        "# Configuration of Sluice. Every key is listed with its default.\n\
+         # Remove the comment sign before a line to change its key. sluice serve --config FILE reads the file.\n",
     );
     for key in KEYS {
         text.push_str(&format!("\n# {}\n# {} = {}\n", key.doc, key.name.replace('*', "guest"), key.default));
@@ -290,7 +316,7 @@ fn grant(value: &str) -> Result<Reach, String> {
     match value {
         ".*" => Ok(Reach::Everything),
         "^$" => Ok(Reach::Nothing),
-        _ => Err(".* or ^$ is needed: there are no patterns of names".into()),
+        _ => Err(".* or ^$ is needed: other patterns are not supported".into()),
     }
 }
 
@@ -299,7 +325,7 @@ fn put<T>(place: &mut T, value: Result<T, String>) -> Result<(), String> {
     Ok(())
 }
 
-/// How many bytes have to be put in, taken out or changed to make one of the other (Levenshtein).
+/// The number of bytes to insert, delete or change to turn one text into the other (Levenshtein).
 fn distance(a: &str, b: &str) -> usize {
     let mut row: Vec<usize> = (0..=b.len()).collect();
     for (i, x) in a.bytes().enumerate() {

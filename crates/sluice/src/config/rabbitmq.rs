@@ -1,22 +1,24 @@
-//! Keys that RabbitMQ knows and Sluice does not have, so that a `rabbitmq.conf` starts the broker where that is safe.
+//! Keys that RabbitMQ has and Sluice does not. With them, a `rabbitmq.conf` starts the broker where that is
+//! safe.
 //!
-//! A star stands for any text. Of two rows that a key fits, the first counts; keys that Sluice has are looked up before.
+//! A `*` matches any text. The first row that matches a key counts. Keys that Sluice has are looked up before
+//! these.
 
-/// What becomes of a key of RabbitMQ.
+/// What to do with a key of RabbitMQ.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Known {
-    /// Nothing: the broker starts without it, and says so.
+    /// The key is ignored: the broker starts and logs a warning.
     NoEffect,
-    /// The configuration is refused for this reason: without the key somebody could do what it forbids.
+    /// The configuration is refused, with this reason. Without the key, somebody could do what it forbids.
     Guard(&'static str),
 }
 
-/// A key that keeps somebody out, or something secret.
+/// A key that keeps somebody out or keeps something secret.
 struct Guard {
     pattern: &'static str,
-    /// The value with which it makes no difference; none if it is empty.
+    /// The value that matches what Sluice does anyway; empty if there is no such value.
     harmless: &'static str,
-    /// What would be if it were ignored.
+    /// What would happen if the key were ignored.
     without: &'static str,
 }
 
@@ -24,16 +26,16 @@ const fn guard(pattern: &'static str, harmless: &'static str, without: &'static 
     Guard { pattern, harmless, without }
 }
 
-const NO_TLS: &str = "there is no TLS, connections would not be encrypted";
-const LISTENER: &str = "of the listeners for clients there is listeners.tcp.default alone";
+const NO_TLS: &str = "there is no TLS, so connections would not be encrypted";
+const LISTENER: &str = "the only listener for clients is listeners.tcp.default";
 const LOGINS: &str =
-    "who may log in, and how, is decided by default_user, loopback_users and anonymous_login_user alone";
-const PROXY: &str = "the broker would take the address of the proxy for that of each client";
+    "only default_user, loopback_users and anonymous_login_user decide who may log in, and how";
+const PROXY: &str = "the broker would take the proxy's address for the address of each client";
 const PERMISSIONS: &str =
-    "the user default_user has what default_permissions.configure, .write and .read say";
-const TAGS: &str = "no other tags of users are known";
+    "only default_permissions.configure, .write and .read set the permissions of default_user";
+const TAGS: &str = "only the tags in sluice.conf.example exist";
 const DEFINITIONS: &str =
-    "the users and permissions of the definitions would be missing, and the user default_user could log in";
+    "the users and permissions of the definitions would be missing, and default_user could log in";
 const FORBIDDEN: &str = "what it forbids would be allowed";
 
 const GUARDS: &[Guard] = &[
@@ -64,11 +66,11 @@ const GUARDS: &[Guard] = &[
     guard("proxy_protocol", "false", PROXY),
 ];
 
-/// Keys that a pattern of [`GUARDS`] fits, too, though they keep nobody out and nothing secret.
+/// Keys that match a pattern of [`GUARDS`] but do not protect anything.
 const HARMLESS: &[&str] = &["ssl_handshake_timeout"];
 
-/// All others, of the broker and of its plugins. What belongs to a protocol that there is not needs no guard: nobody comes
-/// in that way.
+/// All other keys of RabbitMQ and its plugins. Keys of protocols that Sluice does not have need no guard:
+/// nobody can connect with those protocols.
 const OTHERS: &[&str] = &[
     "amqp10_client.*",
     "amqp_client.*",
@@ -91,8 +93,8 @@ const OTHERS: &[&str] = &[
     "consumer_disconnected_timeout",
     "consumer_max_per_channel",
     "consumer_timeout",
-    // It keeps weak passwords out when users are made. Here no users are made: the only password is `default_pass`, and
-    // whoever writes this file chooses it.
+    // This key rejects weak passwords when users are created. Sluice reads only one password from its
+    // configuration, `default_pass`, and the author of this file chooses it.
     "credential_validator.*",
     "default_limits.*",
     "default_policies.*",
@@ -156,7 +158,7 @@ const OTHERS: &[&str] = &[
     "web_stomp.*",
 ];
 
-/// What becomes of a key with this value; `None` if RabbitMQ does not know it either.
+/// Returns what to do with a key that has this value; `None` if RabbitMQ does not know the key either.
 pub fn find(key: &str, value: &str) -> Option<Known> {
     if HARMLESS.contains(&key) {
         return Some(Known::NoEffect);
@@ -168,7 +170,8 @@ pub fn find(key: &str, value: &str) -> Option<Known> {
     OTHERS.iter().any(|pattern| fits(pattern, key)).then_some(Known::NoEffect)
 }
 
-/// Whether the key is the pattern with some text for each star: not empty, except at the end of a word.
+/// Returns true if the key matches the pattern. A `*` at the start of the pattern or after a dot matches at
+/// least one character.
 fn fits(pattern: &str, key: &str) -> bool {
     let Some((before, behind)) = pattern.split_once('*') else { return pattern == key };
     let Some(rest) = key.strip_prefix(before) else { return false };
@@ -201,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn what_keeps_somebody_out_is_not_passed_over() {
+    fn keys_that_protect_are_not_ignored() {
         for (key, value) in [
             ("ssl_options.certfile", "/c"),
             ("ssl_options", "some"),

@@ -11,7 +11,7 @@ fn set(argument: &str) -> Result<Config, String> {
 }
 
 #[test]
-fn nothing_gives_the_defaults() {
+fn an_empty_file_gives_the_defaults() {
     let config = parse("\n  # only a comment\n").unwrap();
     assert_eq!(config.amqp_listeners, ["127.0.0.1:5672".parse().unwrap()]);
     assert_eq!(config.management, Some("127.0.0.1:15672".parse().unwrap()));
@@ -20,7 +20,7 @@ fn nothing_gives_the_defaults() {
     assert!(config.shards >= 1);
 }
 
-/// Setting any key to the default that the table shows changes nothing.
+/// Setting a key to the default in the table changes nothing.
 #[test]
 fn the_defaults_in_the_table_are_the_defaults() {
     for key in keys::KEYS {
@@ -33,7 +33,7 @@ fn the_defaults_in_the_table_are_the_defaults() {
 }
 
 #[test]
-fn every_form_of_a_line() {
+fn every_form_of_a_line_is_read() {
     let config = parse(
         "listeners.tcp.default=0.0.0.0:5673\n  shards = 3   # as many\n\
          default_user = adm#in\ndefault_pass = 'a # b'  # quoted\nheartbeat = 1\nheartbeat = 2\n\
@@ -58,7 +58,7 @@ fn listeners_are_ports_or_addresses() {
 }
 
 #[test]
-fn the_default_user_is_as_the_settings_say() {
+fn the_default_user_follows_the_settings() {
     let config = parse(
         "default_vhost = shop\ndefault_user_tags.administrator = false\ndefault_user_tags.monitoring = true\n\
          default_permissions.write = ^$\n",
@@ -87,12 +87,12 @@ fn anonymous_can_be_switched_off() {
 }
 
 #[test]
-fn set_comes_after_the_file() {
+fn set_is_applied_after_the_file() {
     let config = Config::parse("shards = 2", "f", &["shards=4".into(), "heartbeat = 5".into()]).unwrap();
     assert_eq!((config.shards, config.settings.heartbeat_s), (4, 5));
 }
 
-/// What is refused, and in which words.
+/// What is refused, and the messages.
 #[test]
 fn refusals_name_their_place() {
     let lines = [
@@ -118,7 +118,7 @@ fn refusals_name_their_place() {
           trace, debug, info, warning, error, critical or none is needed",
         ),
         ("default_user = 'x", "sluice.conf:1: the quote is not closed"),
-        ("default_user = 'x' y", "sluice.conf:1: there is something behind the closing quote"),
+        ("default_user = 'x' y", "sluice.conf:1: there is text after the closing quote"),
     ];
     for (text, refusal) in lines {
         assert_eq!(parse(text).unwrap_err(), refusal);
@@ -141,7 +141,7 @@ fn refusals_name_their_place() {
 }
 
 #[test]
-fn everything_wrong_is_told_at_once() {
+fn all_problems_are_reported_at_once() {
     let text = "a = 1\nshards = 3\nb.c = 2\n\nheartbeat = x\nnothing\nssl_options.verify = verify_peer\n";
     let refused = Config::parse(text, "f", &["d=1".into()]).unwrap_err().to_string();
     let places: Vec<&str> = refused.lines().map(|line| line.split(": ").next().unwrap()).collect();
@@ -165,38 +165,38 @@ fn a_file_of_rabbitmq_starts_with_a_warning() {
           cluster_formation.peer_discovery_backend (line 5), proxy_protocol (line 6)"
         ]
     );
-    // Whoever names a key for this broker alone must hear that it does nothing.
+    // A key on the command line is meant for this broker, so one without effect is an error.
     assert!(set("log.file.level=info").unwrap_err().contains("unknown key"));
-    // A slip is a slip, though RabbitMQ has many keys that begin so.
+    // A typo is reported as a typo, even if RabbitMQ has many keys with the same prefix.
     let refused = parse("log.levl = info").unwrap_err();
     assert!(refused.ends_with("did you mean 'log.level'?"), "{refused}");
 }
 
 #[test]
-fn what_keeps_somebody_out_is_refused() {
+fn keys_that_protect_are_refused() {
     let refused = parse("\nlisteners.ssl.default = 5671").unwrap_err();
     assert!(refused.starts_with("sluice.conf:2: 'listeners.ssl.default' is a key of RabbitMQ"), "{refused}");
     assert!(refused.contains("not be encrypted"), "{refused}");
 }
 
 #[test]
-fn a_key_that_comes_twice_is_a_warning() {
+fn a_repeated_key_is_a_warning() {
     let config = parse("heartbeat = 1\nshards = 2\nheartbeat = 2\nheartbeat = 3\n").unwrap();
     assert_eq!(config.settings.heartbeat_s, 3);
     assert_eq!(
         config.warnings,
         [
-            "sluice.conf:3: 'heartbeat' stands on line 1 already; this line counts",
-            "sluice.conf:4: 'heartbeat' stands on line 3 already; this line counts",
+            "sluice.conf:3: 'heartbeat' is already set on line 1; this line counts",
+            "sluice.conf:4: 'heartbeat' is already set on line 3; this line counts",
         ]
     );
 }
 
 #[test]
-fn a_share_of_the_memory_is_no_more_than_all_of_it() {
+fn a_relative_memory_limit_is_at_most_one() {
     assert!(set("vm_memory_high_watermark.relative=1").is_ok());
     let refused = set("vm_memory_high_watermark.relative=1.1").unwrap_err();
-    assert!(refused.ends_with("a number above 0 and up to 1 is needed, as 0.6"), "{refused}");
+    assert!(refused.ends_with("a number above 0 and up to 1 is needed, such as 0.6"), "{refused}");
     assert!(
         set("disk_free_limit.relative=1.5").is_ok(),
         "of the disk more may be wanted than there is memory"
@@ -228,7 +228,7 @@ fn bounds_are_checked_at_both_ends() {
     }
 }
 
-/// As the example file says, whichever line comes first; and `none` takes it back.
+/// As the example file says: the order of the lines does not matter, and `none` restores the other form.
 #[test]
 fn one_form_of_a_limit_replaces_the_other() {
     let (memory, disk) = ("vm_memory_high_watermark", "disk_free_limit");
@@ -250,7 +250,7 @@ fn one_form_of_a_limit_replaces_the_other() {
     assert_eq!(limits(file, &sets), (Limit::Relative(0.6), Limit::Absolute(50_000_000)));
 }
 
-/// Some editors put one in front.
+/// Some editors write a byte order mark.
 #[test]
 fn a_byte_order_mark_is_no_key() {
     assert_eq!(parse("\u{feff}shards = 3").unwrap().shards, 3);
@@ -280,7 +280,7 @@ fn a_file_is_named_in_its_errors() {
     assert!(error.to_string().starts_with("/nowhere/sluice.conf: cannot be read: "), "{error}");
 }
 
-/// The example at the root of the repository is made from the table.
+/// The example file in the root of the repository is generated from the table.
 #[test]
 fn the_example_is_up_to_date() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../sluice.conf.example");
@@ -290,7 +290,7 @@ fn the_example_is_up_to_date() {
     }
     let there = std::fs::read_to_string(&path).unwrap_or_default();
     assert!(there == made, "sluice.conf.example is stale: UPDATE_EXAMPLE=1 cargo test -p sluice the_example");
-    // Without its comment signs it says what is so anyway.
+    // Without its comment signs, the example sets every key to its default.
     let keys = made.lines().filter_map(|l| l.strip_prefix("# ")).filter(|l| l.contains(" = "));
     let config = parse(&keys.collect::<Vec<_>>().join("\n")).unwrap();
     assert_eq!(format!("{config:?}"), format!("{:?}", Config::default()));

@@ -1,4 +1,4 @@
-//! What values may look like. Each parser says what is needed when it refuses.
+//! Parsers of values. On failure, each returns a message that says what is needed.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::num::NonZeroUsize;
@@ -7,34 +7,35 @@ use std::str::FromStr;
 
 use broker::settings::LinkCredit;
 
-/// Event loops at most.
+/// The most event loops.
 pub const SHARDS_MAX: usize = 256;
 
-/// Threads that this process may run at once, up to [`SHARDS_MAX`]; 1 if that is not known.
+/// The number of threads that this process can run at once, at most [`SHARDS_MAX`]; 1 if unknown.
 pub fn available_cores() -> usize {
     std::thread::available_parallelism().map_or(1, NonZeroUsize::get).min(SHARDS_MAX)
 }
 
-/// A whole number within bounds.
+/// Parses a whole number within bounds.
 ///
 /// # Errors
-/// What is needed.
+/// A message that says what is needed.
 pub fn number<T: FromStr + PartialOrd + Copy + std::fmt::Display>(
     value: &str,
     bounds: RangeInclusive<T>,
 ) -> Result<T, String> {
     let need = || format!("a whole number from {} to {} is needed", bounds.start(), bounds.end());
-    // A sign is no digit of a number here, though Rust takes it.
+    // Rust accepts a leading `+`; a value here must consist of digits only.
     if !value.bytes().all(|b| b.is_ascii_digit()) {
         return Err(need());
     }
     value.parse().ok().filter(|n| bounds.contains(n)).ok_or_else(need)
 }
 
-/// Bytes, with a unit if wanted: kB, MB, GB and TB are powers of 1000; KiB, MiB, GiB and TiB of 1024.
+/// Parses a number of bytes, optionally with a unit: kB, MB, GB and TB are powers of 1000; KiB, MiB, GiB and
+/// TiB powers of 1024.
 ///
 /// # Errors
-/// What is needed.
+/// A message that says what is needed.
 pub fn bytes(value: &str) -> Result<u64, String> {
     const UNITS: [(&str, u64); 8] = [
         ("KiB", 1 << 10),
@@ -52,32 +53,34 @@ pub fn bytes(value: &str) -> Result<u64, String> {
     count
         .ok()
         .and_then(|n| n.checked_mul(size))
-        .ok_or_else(|| "bytes are needed, as 1048576, 50MB or 1GiB".into())
+        .ok_or_else(|| "a number of bytes is needed, such as 1048576, 50MB or 1GiB".into())
 }
 
-/// A part of something: above 0.
+/// Parses a ratio above 0 and up to 1000.
 ///
 /// # Errors
-/// What is needed.
+/// A message that says what is needed.
 pub fn part(value: &str) -> Result<f64, String> {
     let plain = value.bytes().all(|b| b.is_ascii_digit() || b == b'.');
     let part = value.parse::<f64>().ok().filter(|p| plain && *p > 0.0 && *p <= 1000.0);
-    part.ok_or_else(|| "a number above 0 is needed, as 0.6".into())
+    part.ok_or_else(|| "a number above 0 is needed, such as 0.6".into())
 }
 
-/// A part of something that cannot be more than the whole.
+/// Parses a ratio above 0 and up to 1.
 ///
 /// # Errors
-/// What is needed.
+/// A message that says what is needed.
 pub fn share(value: &str) -> Result<f64, String> {
     part(value)
         .ok()
         .filter(|share| *share <= 1.0)
-        .ok_or_else(|| "a number above 0 and up to 1 is needed, as 0.6".into())
+        .ok_or_else(|| "a number above 0 and up to 1 is needed, such as 0.6".into())
 }
 
+/// Parses `true` or `false`.
+///
 /// # Errors
-/// What is needed.
+/// A message that says what is needed.
 pub fn boolean(value: &str) -> Result<bool, String> {
     match value {
         "true" => Ok(true),
@@ -86,10 +89,10 @@ pub fn boolean(value: &str) -> Result<bool, String> {
     }
 }
 
-/// Text that is not empty, has no control characters and at most 255 bytes.
+/// Parses text: not empty, at most 255 bytes, and without control characters.
 ///
 /// # Errors
-/// What is needed.
+/// A message that says what is needed.
 pub fn text(value: &str) -> Result<String, String> {
     if value.is_empty() || value.len() > 255 || value.contains(char::is_control) {
         return Err("text of 1 to 255 bytes without control characters is needed".into());
@@ -97,10 +100,10 @@ pub fn text(value: &str) -> Result<String, String> {
     Ok(value.into())
 }
 
-/// `none`, or what the parser takes.
+/// Parses `none`, or a value that `parse` accepts.
 ///
 /// # Errors
-/// What the parser needs.
+/// The message of `parse`, extended by `none`.
 pub fn or_none<T>(value: &str, parse: impl Fn(&str) -> Result<T, String>) -> Result<Option<T>, String> {
     if value == "none" {
         return Ok(None);
@@ -108,24 +111,26 @@ pub fn or_none<T>(value: &str, parse: impl Fn(&str) -> Result<T, String>) -> Res
     parse(value).map(Some).map_err(|need| format!("{need}, or none"))
 }
 
+/// Parses an IP address. An IPv6 address may be in brackets.
+///
 /// # Errors
-/// What is needed.
+/// A message that says what is needed.
 pub fn ip(value: &str) -> Result<IpAddr, String> {
     value.trim_matches(['[', ']']).parse().map_err(|_| "an IP address is needed".into())
 }
 
-/// A port; 0 is any that is free.
+/// Parses a port. 0 means any free port.
 ///
 /// # Errors
-/// What is needed.
+/// A message that says what is needed.
 pub fn port(value: &str) -> Result<u16, String> {
     number(value, 0..=u16::MAX)
 }
 
-/// A port of the loopback address, or `ip:port`.
+/// Parses `ip:port`, or a port of the loopback address.
 ///
 /// # Errors
-/// What is needed.
+/// A message that says what is needed.
 pub fn listener(value: &str) -> Result<SocketAddr, String> {
     if let Ok(port) = port(value) {
         return Ok(SocketAddr::new(Ipv4Addr::LOCALHOST.into(), port));
@@ -133,8 +138,10 @@ pub fn listener(value: &str) -> Result<SocketAddr, String> {
     value.parse().map_err(|_| "a port from 0 to 65535 or ip:port is needed".into())
 }
 
+/// Parses `auto`, `fixed` or `adaptive`.
+///
 /// # Errors
-/// What is needed.
+/// A message that says what is needed.
 pub fn link_credit(value: &str) -> Result<LinkCredit, String> {
     match value {
         "auto" => Ok(LinkCredit::Auto),
@@ -144,10 +151,10 @@ pub fn link_credit(value: &str) -> Result<LinkCredit, String> {
     }
 }
 
-/// The names that RabbitMQ has for levels, as a tracing filter spells them.
+/// Parses a log level by RabbitMQ's name. Returns it as a tracing filter spells it.
 ///
 /// # Errors
-/// What is needed.
+/// A message that says what is needed.
 pub fn log_level(value: &str) -> Result<&'static str, String> {
     Ok(match value {
         "trace" => "trace",

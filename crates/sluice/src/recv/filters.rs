@@ -1,4 +1,5 @@
-//! Where a receiver of a stream begins, and which messages it wants: the filters of its source (behaviour B.9).
+//! Filters on a stream as a source: where to start, and which messages to receive (docs/compatibility.md,
+//! Stream filters).
 
 use amqp10::{Described, Map, Symbol, Value};
 use broker::stream_offset::parse_offset;
@@ -6,29 +7,31 @@ use clap::Args;
 use client::Receiver;
 use message::{Dialect, SqlError, SqlFilter};
 
-/// What is asked of a stream. The broker filters, and says which filters are in place.
+/// The filters to request. The broker applies them, and answers which filters are in place.
 #[derive(Args, Debug, Default)]
 pub struct Filters {
-    /// Begin there, in a stream: first, last, next, an offset, or how long ago, such as 10m (of Y M D h m s)
+    /// Where to start in a stream: first, last, next, an offset, or a time span ago, such as 10m (units: Y M
+    /// D h m s)
     #[arg(long, value_name = "PLACE", value_parser = offset)]
     offset: Option<Value>,
-    /// Begin with what was written at this time, in a stream: milliseconds since the epoch
+    /// Start in a stream at this time, in milliseconds since the epoch
     #[arg(long, value_name = "MS", conflicts_with = "offset")]
     at: Option<i64>,
-    /// Only messages for which this SQL expression is true, of a stream: properties.subject = 'x'
+    /// Receive only messages of a stream for which this SQL expression is true, such as properties.subject =
+    /// 'x'
     #[arg(long, value_name = "EXPRESSION")]
     filter: Option<String>,
-    /// Only chunks with a message of this filter value, of a stream; may be repeated
+    /// Receive only chunks of a stream that have a message with this filter value; may be repeated
     #[arg(long = "filter-value", value_name = "VALUE")]
     values: Vec<String>,
-    /// With --filter-value: also chunks with a message that has none
+    /// With --filter-value: receive also chunks that have a message without a filter value
     #[arg(long, requires = "values")]
     match_unfiltered: bool,
 }
 
 impl Filters {
-    /// The filter set, if anything is asked for. Each filter has the name of its descriptor, but that of an expression is
-    /// fixed.
+    /// Returns the filter set, or `None` if no filter is requested. Each filter is named like its descriptor,
+    /// except the SQL filter, whose name is fixed.
     pub fn to_map(&self) -> Option<Map> {
         let mut filters = Vec::new();
         let mut put = |name: &'static str, descriptor: &'static str, value: Value| {
@@ -52,12 +55,13 @@ impl Filters {
         (!filters.is_empty()).then_some(Map(filters))
     }
 
-    /// What is wrong with the expression, in the words of this broker: another one may know more.
+    /// Returns the error in the SQL expression according to this version's parser. Another broker may accept
+    /// it.
     pub fn fault(&self) -> Option<SqlError> {
         SqlFilter::parse(self.filter.as_deref()?, Dialect::Filter).err()
     }
 
-    /// The options whose filters are not in place.
+    /// Returns the options whose filters the broker did not put in place.
     pub fn missing(&self, receiver: &Receiver) -> Vec<&'static str> {
         let accepted = receiver.remote_attach().source.as_ref().and_then(|source| source.filter.as_ref());
         missing(self.to_map().as_ref(), accepted)
@@ -76,7 +80,8 @@ fn missing(asked: Option<&Map>, accepted: Option<&Map>) -> Vec<&'static str> {
     missing.map(option).collect()
 }
 
-/// The broker reads the words; what it could not is refused here.
+/// Parses a starting point. The broker interprets words such as `first`; the ones that it would not
+/// understand are refused here.
 fn offset(text: &str) -> Result<Value, String> {
     match text.parse::<u64>() {
         Ok(offset) => Ok(Value::Ulong(offset)),
@@ -100,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_in_place_is_named() {
+    fn refused_filters_are_named() {
         assert_eq!(Filters::default().to_map(), None);
         let values = vec!["a".to_owned()];
         let filters = Filters {

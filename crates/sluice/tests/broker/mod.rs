@@ -1,6 +1,7 @@
-//! The built broker as a process: on ports that are free, its data in a directory that goes with the test.
+//! Runs the built broker as a process, on free ports. Its data is in a directory that is deleted with the
+//! test.
 
-#![allow(dead_code, reason = "each test uses its part")]
+#![allow(dead_code, reason = "each test uses only a part")]
 
 pub mod verb;
 
@@ -14,7 +15,7 @@ use rustix::process::{Pid, Signal, WaitOptions, kill_process};
 
 pub const PROGRAM: &str = env!("CARGO_BIN_EXE_sluice");
 
-/// A directory that is deleted when dropped.
+/// A directory that is deleted when dropped, unless the test failed or called [`Self::keep`].
 pub struct Directory {
     path: PathBuf,
     kept: AtomicBool,
@@ -37,13 +38,13 @@ impl Directory {
         &self.path
     }
 
-    /// Leaves it to be looked at.
+    /// Keeps the directory, so that somebody can inspect it.
     pub fn keep(&self) -> &Path {
         self.kept.store(true, Ordering::Relaxed);
         &self.path
     }
 
-    /// What the brokers of this directory have logged.
+    /// Returns what the brokers of this directory have logged.
     pub fn logged(&self) -> String {
         std::fs::read_to_string(self.path.join("stderr")).unwrap_or_default()
     }
@@ -51,14 +52,14 @@ impl Directory {
 
 impl Drop for Directory {
     fn drop(&mut self) {
-        // What a failed test leaves is there to be looked at.
+        // Keep the files of a failed test.
         if !std::thread::panicking() && !self.kept.load(Ordering::Relaxed) {
             drop(std::fs::remove_dir_all(&self.path));
         }
     }
 }
 
-/// A broker that was started, and may not listen yet.
+/// A broker process that may not listen yet.
 pub struct Starting {
     child: Child,
     stdout: BufReader<ChildStdout>,
@@ -72,20 +73,20 @@ pub struct Broker {
 }
 
 impl Starting {
-    /// Starts one with its data and its log in this directory, with further settings.
+    /// Starts a broker with its data and its log in this directory, and with further settings.
     pub fn spawn(directory: &Directory, sets: &[&str]) -> Self {
         let stderr = File::options().append(true).create(true).open(directory.path.join("stderr")).unwrap();
         Self::spawn_with_log(directory, sets, stderr)
     }
 
-    /// Starts one with further words of the command line.
+    /// Starts a broker with further command-line arguments.
     pub fn spawn_with(directory: &Directory, words: &[&str]) -> Self {
         let stderr = File::options().append(true).create(true).open(directory.path.join("stderr")).unwrap();
         let mut command = serve(&directory.path.join("data"));
         Self::spawn_command(command.args(words), stderr)
     }
 
-    /// Starts one whose log goes elsewhere.
+    /// Starts a broker that logs to `stderr`.
     pub fn spawn_with_log(directory: &Directory, sets: &[&str], stderr: File) -> Self {
         let mut command = serve(&directory.path.join("data"));
         for set in sets {
@@ -94,8 +95,8 @@ impl Starting {
         Self::spawn_command(&mut command, stderr)
     }
 
-    /// Starts one whose allocator gives back at once what is free, not a quarter of a second later (docs/decisions/0002): its
-    /// resident memory is what it holds.
+    /// Starts a broker whose allocator returns free memory at once instead of after 250 ms
+    /// (docs/decisions/0002). So its resident memory is what it uses.
     pub fn spawn_giving_back(directory: &Directory, sets: &[&str]) -> Self {
         let stderr = File::options().append(true).create(true).open(directory.path.join("stderr")).unwrap();
         let mut command = serve(&directory.path.join("data"));
@@ -106,7 +107,7 @@ impl Starting {
         Self::spawn_command(&mut command, stderr)
     }
 
-    /// Starts one that may have so many file descriptors.
+    /// Starts a broker with a limit on file descriptors.
     pub fn spawn_limited(directory: &Directory, descriptors: u32, sets: &[&str]) -> Self {
         let stderr = File::options().append(true).create(true).open(directory.path.join("stderr")).unwrap();
         let serve = serve(&directory.path.join("data"));
@@ -125,15 +126,15 @@ impl Starting {
         Self { child, stdout }
     }
 
-    /// Waits until it listens.
+    /// Waits until the broker listens.
     pub fn finish(self) -> Broker {
         self.try_finish().unwrap_or_else(|why| panic!("the broker did not start: {why}"))
     }
 
-    /// Waits until it listens, or has ended.
+    /// Waits until the broker listens or exits.
     ///
     /// # Errors
-    /// It did not start.
+    /// The broker exited without listening.
     pub fn try_finish(mut self) -> Result<Broker, String> {
         let mut urls = String::new();
         self.stdout.read_line(&mut urls).unwrap();
@@ -152,7 +153,7 @@ impl Starting {
         Ok(Broker { child: self.child, amqp_port, http_port })
     }
 
-    /// SIGKILL. True if it listened by then.
+    /// Sends SIGKILL. Returns true if the broker was listening by then.
     pub fn kill(mut self) -> bool {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
@@ -175,36 +176,36 @@ impl Broker {
         format!("http://guest:guest@127.0.0.1:{}", self.http_port)
     }
 
-    /// SIGKILL, and waits for its end.
+    /// Sends SIGKILL, and waits for the process to end.
     pub fn kill(mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
     }
 
-    /// SIGSTOP, and waits until it stands still.
+    /// Sends SIGSTOP, and waits until the process has stopped.
     pub fn stop(&self) {
         kill_process(self.pid(), Signal::STOP).unwrap();
         rustix::process::waitpid(Some(self.pid()), WaitOptions::UNTRACED).unwrap();
     }
 
-    /// SIGCONT.
-    pub fn go_on(&self) {
+    /// Sends SIGCONT.
+    pub fn resume(&self) {
         kill_process(self.pid(), Signal::CONT).unwrap();
     }
 
-    /// Threads of its process.
+    /// The number of threads of the process.
     pub fn threads(&self) -> usize {
         std::fs::read_dir(format!("/proc/{}/task", self.child.id())).unwrap().count()
     }
 
-    /// Memory that its process has resident.
+    /// The resident memory of the process, in bytes.
     pub fn resident_bytes(&self) -> u64 {
         let pages = std::fs::read_to_string(format!("/proc/{}/statm", self.child.id())).unwrap();
         let resident: u64 = pages.split(' ').nth(1).unwrap().parse().unwrap();
         resident * rustix::param::page_size() as u64
     }
 
-    /// Bytes used of a budget of memory, and its limit.
+    /// The bytes used of a memory budget, and its limit.
     pub fn budget(&self, name: &str) -> (u64, u64) {
         let (_, nodes) = self.get("/api/nodes");
         let budgets = nodes[0]["budgets"].as_array().expect("budgets").iter();
@@ -212,7 +213,7 @@ impl Broker {
         (row["used"].as_u64().unwrap(), row["limit"].as_u64().unwrap())
     }
 
-    /// SIGTERM, and waits for its end.
+    /// Sends SIGTERM, and waits for the process to end.
     pub fn terminate(mut self) -> ExitStatus {
         kill_process(self.pid(), Signal::TERM).unwrap();
         self.child.wait().unwrap()
@@ -225,13 +226,13 @@ impl Broker {
 
 impl Drop for Broker {
     fn drop(&mut self) {
-        // It may have ended already.
+        // The process may have ended already.
         drop(self.child.kill());
         drop(self.child.wait());
     }
 }
 
-/// `sluice serve` on free ports.
+/// The command `sluice serve` with free ports.
 pub fn serve(data_dir: &Path) -> Command {
     let mut command = Command::new(PROGRAM);
     command.arg("serve").arg("--data-dir").arg(data_dir);

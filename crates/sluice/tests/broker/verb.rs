@@ -1,4 +1,4 @@
-//! Verbs of the built program.
+//! Runs the verbs of the built program.
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::{Broker, PROGRAM};
 
-/// What a verb did.
+/// The result of a verb.
 #[derive(Debug)]
 pub struct Did {
     pub code: i32,
@@ -17,14 +17,14 @@ pub struct Did {
 }
 
 impl Did {
-    /// It succeeded; what it printed, without the last line break.
+    /// Requires success. Returns the output without its last line break.
     #[track_caller]
     pub fn done(self) -> String {
         assert!(self.code == 0 && self.err.is_empty(), "{self:?}");
         self.out.trim_end_matches('\n').to_owned()
     }
 
-    /// It ended with this code and one line that has all of this in it.
+    /// Requires this exit code and one line of error that contains all parts.
     #[track_caller]
     pub fn refused(self, code: i32, parts: &[&str]) {
         assert_eq!(self.code, code, "{self:?}");
@@ -36,11 +36,11 @@ impl Did {
     }
 }
 
-/// Runs it with this on its standard input.
+/// Runs the command with this standard input.
 pub fn finish(command: &mut Command, input: &[u8]) -> Did {
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().unwrap();
-    // A verb that reads nothing may have ended already.
+    // A verb that does not read its input may have exited already.
     drop(child.stdin.take().unwrap().write_all(input));
     let output = child.wait_with_output().unwrap();
     let text = |octets| String::from_utf8(octets).unwrap();
@@ -48,24 +48,24 @@ pub fn finish(command: &mut Command, input: &[u8]) -> Did {
 }
 
 impl Broker {
-    /// A verb that talks to this broker.
+    /// Runs a verb against this broker.
     pub fn verb(&self, words: &[&str]) -> Did {
         self.verb_with_input(words, b"")
     }
 
-    /// The same, with this on its standard input.
+    /// Runs a verb with this standard input against this broker.
     pub fn verb_with_input(&self, words: &[&str], input: &[u8]) -> Did {
         let mut command = Command::new(PROGRAM);
         command.args(words).env("SLUICE_URL", self.amqp_url()).env("SLUICE_HTTP_URL", self.http_url());
         finish(&mut command, input)
     }
 
-    /// What the management API answers to a GET.
+    /// Sends a GET to the management API. Returns the status and the JSON body.
     pub fn get(&self, path: &str) -> (u16, Value) {
         self.ask("GET", path, "")
     }
 
-    /// One request to the management API: the status, and the JSON of the answer.
+    /// Sends one request to the management API. Returns the status and the JSON body.
     pub fn ask(&self, method: &str, path: &str, body: &str) -> (u16, Value) {
         let mut socket = TcpStream::connect(("127.0.0.1", self.http_port)).unwrap();
         let length = body.len();
@@ -82,13 +82,13 @@ impl Broker {
         (status, serde_json::from_str(body).unwrap_or_default())
     }
 
-    /// `sluice list WHAT --json`.
+    /// Runs `sluice list WHAT --json`.
     pub fn list(&self, what: &str) -> Value {
         serde_json::from_str(&self.verb(&["list", what, "--json"]).done()).unwrap()
     }
 }
 
-/// Without a broker to talk to.
+/// Runs a verb that needs no broker.
 pub fn sluice(words: &[&str]) -> Did {
     let mut command = Command::new(PROGRAM);
     finish(command.args(words).env_remove("SLUICE_URL").env_remove("SLUICE_HTTP_URL"), b"")

@@ -1,21 +1,21 @@
-//! One fault in the files of a broker that does not run.
+//! Makes one fault in the files of a broker that is not running.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use crate::content::Random;
 
-/// What is done to a file.
+/// A fault in one file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// One bit is changed.
+    /// One bit is flipped.
     Flip,
     /// The file is cut at any byte.
     Truncate,
     Remove,
-    /// It is as it was when half of the messages were there.
+    /// The file has the content it had when half of the messages had been published.
     Older,
-    /// It has the content of another of its kind, which has its content.
+    /// The file swaps its content with another file of its kind.
     Swap,
     Nothing,
 }
@@ -36,7 +36,7 @@ impl Fault {
         FAULTS[random.between(0, FAULTS.len() as u64) as usize]
     }
 
-    /// Does it to one of the files that it can be done to, and tells what was done.
+    /// Makes the fault in a suitable file. Returns a description of what was done.
     pub fn make(self, data: &Path, older: &Path, random: &mut Random) -> String {
         let mut files = files(data);
         files.retain(|file| match self {
@@ -80,7 +80,7 @@ impl Fault {
     }
 }
 
-/// The files in a data directory in which something stands.
+/// Lists the files of a data directory that hold data.
 fn files(data: &Path) -> Vec<PathBuf> {
     let mut files = Vec::new();
     for directory in ["", "packs", "streams"] {
@@ -101,13 +101,13 @@ fn size(file: &Path) -> u64 {
     fs::metadata(file).unwrap().len()
 }
 
-/// Copies what is in a data directory.
+/// Copies the files of a data directory that hold data.
 pub fn copy(data: &Path, to: &Path) {
     for directory in ["", "packs", "streams"] {
         fs::create_dir_all(to.join(directory)).unwrap();
     }
     for file in files(data) {
-        // One may go while it is copied.
+        // A file may disappear while it is copied.
         drop(fs::copy(data.join(&file), to.join(&file)));
     }
 }

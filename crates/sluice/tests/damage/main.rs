@@ -1,18 +1,20 @@
-//! Damage is never silent: the broker is killed with SIGKILL, one of its files is damaged, and it is started again.
+//! Damage is never silent. The broker is killed with SIGKILL, one of its files is damaged, and it is started
+//! again.
 //!
 //! A round has four steps:
 //!
-//! - It fills two classic queues and two streams, one of each with `x-fsync`. It waits until the broker has written its note
-//!   of how far the log and the streams came.
+//! - It fills two classic queues and two streams. One of each has `x-fsync`. It waits until the broker has
+//!   noted how far the log and the streams were written.
 //! - It kills the broker and makes one fault: see [`fault`].
-//! - It starts the broker. If definitions may be lost, the broker must refuse and name the damaged file. Then the round
-//!   starts it with `accept_lost_definitions`.
-//! - It checks this:
+//! - It starts the broker. If definitions may be lost, the broker must refuse to start and name the damaged
+//!   file. Then the round starts it with `accept_lost_definitions`.
+//! - It checks these rules:
 //!
-//! 1. What was confirmed is there, synced or not, or its queue is damaged. A consumer of a stream may come to the damage first.
-//! 2. What comes was sent, octet by octet, and comes once.
-//! 3. What a stream shows at an offset is what it showed there before; nothing new is given such an offset.
-//! 4. What is not closed goes on: it takes another message and gives it.
+//! 1. Every confirmed message is there, synced or not, or else its queue is damaged. A consumer of a stream may reach the
+//!    damage first.
+//! 2. Every message received was sent, with the same octets, and is received once.
+//! 3. A stream shows at each offset what it showed there before. No new message is stored at such an offset.
+//! 4. Every queue that is not closed still works: it accepts another message and delivers it.
 //!
 //! ```text
 //! DAMAGE_ROUNDS=50 DAMAGE_SEED=.. cargo test --profile ci -p sluice --test damage -- --nocapture
@@ -28,7 +30,7 @@ mod fault;
 mod reading;
 mod round;
 #[path = "../kill/traffic.rs"]
-#[allow(dead_code, reason = "nobody is to be interrupted here")]
+#[allow(dead_code, reason = "this test uses only a part")]
 mod traffic;
 
 use std::io::Write as _;
@@ -37,7 +39,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use content::Random;
 use round::Round;
 
-/// After this a round is taken to hang.
+/// A round that takes longer counts as hung.
 const ROUND_TIME_MAX: Duration = Duration::from_secs(300);
 
 #[test]
@@ -52,7 +54,7 @@ fn a_damaged_broker_names_what_it_has_lost() {
     for number in 1..=rounds {
         let round = Round::plan(seeds.next());
         let result = runtime.block_on(async { tokio::time::timeout(ROUND_TIME_MAX, round.run()).await });
-        match result.unwrap_or_else(|_| Err("it hangs".to_owned())) {
+        match result.unwrap_or_else(|_| Err("the round hangs".to_owned())) {
             Ok(report) => say(&format!("round {number}: ok: {report}")),
             Err(why) => {
                 failed += 1;

@@ -1,4 +1,4 @@
-//! One round: fill, kill, damage, start, look.
+//! One round: fill, kill, damage, start, check.
 
 use std::collections::HashSet;
 use std::path::Path;
@@ -14,30 +14,30 @@ use crate::fault::{Fault, copy};
 use crate::reading::read_all;
 use crate::traffic::{connect, drain, publish};
 
-/// Name, address, whether it is a stream, whether it syncs.
+/// Name, address, whether it is a stream, whether it has `x-fsync`.
 const QUEUES: [(&str, &str, bool, bool); 4] = [
     ("plain", "/queues/plain", false, false),
     ("synced", "/queues/synced", false, true),
     ("stream", "/queues/stream", true, false),
     ("synced-stream", "/queues/synced-stream", true, true),
 ];
-/// Declared last, so that nothing stands behind it in the log.
+/// Declared last, so that no later records follow its own in the log.
 const LATE: &str = "late";
-/// So small that a stream has some of them.
+/// So small that a stream has several segments.
 const SEGMENT_BYTES: u64 = 8 << 10;
-/// So little that much of a large backlog leaves memory.
+/// So small that most of a large backlog is paged out.
 const PAGING: &str = "classic_queue.backlog_memory=256KiB";
 
-/// How often, and how long apart, it is looked whether the broker has fallen idle and said so.
+/// How often, and at which interval, the round checks whether the broker is idle and has written its notes.
 const NOTED_TRIES: usize = 3_000;
-const LOOK: Duration = Duration::from_millis(10);
+const CHECK_INTERVAL: Duration = Duration::from_millis(10);
 
-/// All of it follows from the seed.
+/// A round. It is determined by the seed.
 #[derive(Clone, Debug)]
 pub struct Round {
     seed: u64,
     fault: Fault,
-    /// Messages in each queue.
+    /// The number of messages in each queue.
     messages: u64,
     shards: u64,
 }
@@ -72,20 +72,20 @@ impl Round {
             if self.is_noted(&data) {
                 break;
             }
-            tokio::time::sleep(LOOK).await;
+            tokio::time::sleep(CHECK_INTERVAL).await;
         }
         if !self.is_noted(&data) {
-            return Err("the notes do not say how far it has come".to_owned());
+            return Err("the notes do not say how far the log was written".to_owned());
         }
         broker.kill();
         let what = self.fault.make(&data, &older, &mut Random::new(!self.seed));
-        let told = async {
+        let outcome = async {
             let before = directory.logged().len();
             let started = self.start(directory, &[]);
             let refused = started.is_err();
             if refused && !directory.logged()[before..].contains(".log is ") {
                 return Err(format!(
-                    "it does not start, and names no file: {}",
+                    "the broker does not start, and does not name a file: {}",
                     &directory.logged()[before..]
                 ));
             }
@@ -96,17 +96,21 @@ impl Round {
             let mut closed = Vec::new();
             for (number, (name, address, stream, _)) in QUEUES.into_iter().enumerate() {
                 let looked = match stream {
-                    true => self.look_into_stream(&broker, number, address).await,
-                    false => self.look_into_queue(&broker, number, address).await,
+                    true => self.check_stream(&broker, number, address).await,
+                    false => self.check_queue(&broker, number, address).await,
                 };
                 let logged = &directory.logged()[before..];
                 match (looked, state(&broker, name)) {
-                    (_, None) if refused => closed.push(format!("{name} is gone")),
-                    (_, None) => return Err(format!("queue '{name}' is gone, and nobody says so")),
+                    (_, None) if refused => closed.push(format!("{name} is lost")),
+                    (_, None) => {
+                        return Err(format!("queue '{name}' is lost, and the broker does not say so"));
+                    }
                     (_, Some(state)) if state == "damaged" => closed.push(format!("{name} is closed")),
                     (Ok(0), _) => {}
                     (Ok(lost), _) => {
-                        return Err(format!("queue '{name}' has lost {lost}, and nobody says so"));
+                        return Err(format!(
+                            "queue '{name}' has lost {lost} messages, and the broker does not say so"
+                        ));
                     }
                     (Err(_), _) if stream && logged.contains("has reached damaged messages") => {
                         closed.push(format!("{name} can be read in part"));
@@ -115,7 +119,7 @@ impl Round {
                 }
             }
             if state(&broker, LATE).is_none() && !refused {
-                return Err("the last declaration is lost, and nobody says so".to_owned());
+                return Err("the last declaration is lost, and the broker does not say so".to_owned());
             }
             if self.fault == Fault::Nothing && (refused || !closed.is_empty()) {
                 return Err(format!("nothing was damaged, and {closed:?} {refused}"));
@@ -123,11 +127,11 @@ impl Round {
             let refused = if refused { "it did not start; " } else { "" };
             Ok(format!("{} messages, {refused}{}", self.messages, closed.join(", ")))
         };
-        let told = told.await;
-        told.map(|told| format!("{what}: {told}")).map_err(|why| format!("{what}: {why}"))
+        let outcome = outcome.await;
+        outcome.map(|outcome| format!("{what}: {outcome}")).map_err(|why| format!("{what}: {why}"))
     }
 
-    /// Whether the notes in the files `lock` say everything that was written.
+    /// Returns true if the notes in the files `lock` cover everything that was written.
     fn is_noted(&self, data: &Path) -> bool {
         let Ok(note) = std::fs::read(data.join("lock")) else { return false };
         let logs = names(data).into_iter().filter(|name| name.ends_with(".log"));
@@ -145,7 +149,7 @@ impl Round {
         Starting::spawn(directory, &sets).try_finish()
     }
 
-    /// Every message is confirmed.
+    /// Publishes to every queue. Every message must be confirmed.
     async fn fill(&self, broker: &Broker, from: u64, until: u64) -> Result<(), String> {
         for (publisher, (name, address, ..)) in QUEUES.into_iter().enumerate() {
             let first = Id { publisher, number: from };
@@ -157,8 +161,8 @@ impl Round {
         Ok(())
     }
 
-    /// How many messages are missing. It gives another one.
-    async fn look_into_queue(
+    /// Sends another message and drains the queue. Returns the number of missing messages.
+    async fn check_queue(
         &self,
         broker: &Broker,
         number: usize,
@@ -169,14 +173,15 @@ impl Round {
         let came = drain(broker.amqp_url(), address.to_owned(), self.seed, &last).await?;
         let ids: HashSet<Id> = came.iter().copied().collect();
         if ids.len() != came.len() || came.iter().any(|id| id.publisher != number) {
-            return Err("something came twice, or to another queue".to_owned());
+            return Err("a message was received twice, or from another queue".to_owned());
         }
         self.require_more(came.last().copied(), number)?;
         Ok(self.messages + 1 - ids.len() as u64)
     }
 
-    /// How many messages are missing. It gives another one, at an offset of its own.
-    async fn look_into_stream(
+    /// Sends another message, which must get a new offset, and reads the stream. Returns the number of
+    /// missing messages.
+    async fn check_stream(
         &self,
         broker: &Broker,
         number: usize,
@@ -209,7 +214,7 @@ impl Round {
 
     fn require_more(&self, last: Option<Id>, publisher: usize) -> Result<(), String> {
         let more = Some(Id { publisher, number: self.messages });
-        if last == more { Ok(()) } else { Err(format!("{last:?} came last")) }
+        if last == more { Ok(()) } else { Err(format!("the last message was {last:?}")) }
     }
 }
 
@@ -239,7 +244,7 @@ async fn declare(
     declared.await.map_err(|error: client::Error| format!("declaring: {error}"))
 }
 
-/// The numbers of the batches in a file of the log.
+/// Returns the numbers of the batches in a log file.
 fn batches(bytes: &[u8]) -> Vec<u64> {
     let headers = bytes.windows(64).filter(|header| header.starts_with(b"SLbt"));
     headers.map(|header| u64::from_le_bytes(header[16..24].try_into().unwrap())).collect()
@@ -250,7 +255,7 @@ fn names(directory: &Path) -> Vec<String> {
     entries.filter_map(|entry| entry.file_name().into_string().ok()).collect()
 }
 
-/// `None`: there is no such queue.
+/// Returns the state of a queue; `None` if there is no such queue.
 fn state(broker: &Broker, name: &str) -> Option<String> {
     let rows = broker.list("queues");
     let row = rows.as_array()?.iter().find(|row| row["name"] == name)?;

@@ -1,4 +1,4 @@
-//! What messages are made of: all of it follows from the round's seed, the publisher and the number.
+//! The content of messages. It is determined by the round's seed, the publisher and the number.
 
 use bytes::Bytes;
 use client::{Body, Message};
@@ -20,28 +20,28 @@ impl Random {
         z ^ (z >> 31)
     }
 
-    /// A number from `low` to below `high`.
+    /// Returns a number from `low` up to, but not including, `high`.
     pub fn between(&mut self, low: u64, high: u64) -> u64 {
         low + self.next() % (high - low)
     }
 }
 
-/// Which message: publishers count their messages from 0.
+/// Identifies a message. Publishers count their messages from 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Id {
     pub publisher: usize,
     pub number: u64,
 }
 
-/// The encoded message.
+/// Returns the encoded message.
 pub fn message(seed: u64, id: Id) -> Bytes {
     Message::data(body(seed, id)).durable(true).encode()
 }
 
-/// Which message this is.
+/// Finds out which message this is.
 ///
 /// # Errors
-/// It is none that could have been sent.
+/// The message cannot have been sent.
 pub fn identify(seed: u64, encoded: &[u8]) -> Result<Id, String> {
     let message = Message::decode(encoded).map_err(|error| format!("a message cannot be read: {error}"))?;
     let Body::Data(sections) = &message.body else { return Err("a message without data".to_owned()) };
@@ -60,13 +60,13 @@ pub fn identify(seed: u64, encoded: &[u8]) -> Result<Id, String> {
     Ok(id)
 }
 
-/// Publisher, number, and a few to very many octets that look random.
+/// Returns the body: publisher, number, then pseudo-random octets. There are few or very many of them.
 pub fn body(seed: u64, id: Id) -> Vec<u8> {
     let mut random = Random::new(seed ^ (id.publisher as u64) << 48 ^ id.number);
     let length = match random.next() % 4096 {
         // More than one frame.
         0 => random.between(150_000, 300_000),
-        // Around the size from which a message has a buffer of its own.
+        // Near the size from which a message has its own buffer.
         1..32 => random.between(15_000, 18_000),
         _ => random.between(0, 512),
     };

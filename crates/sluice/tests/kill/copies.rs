@@ -1,8 +1,9 @@
-//! The moment at which messages stand on the disk twice: their copy is written, and what it was made from is still there.
+//! Kills the broker while messages are on the disk twice: their copy is written, and the original still
+//! exists.
 //!
-//! The broker is stopped (SIGSTOP) again and again, and each time its files are looked at, until one of them holds
-//! copies; then it is killed as it stands. So the kill surely hits a copy, whole or half written, whose original has
-//! not been given back.
+//! The broker is stopped with SIGSTOP again and again, and its files are inspected each time, until one of
+//! them holds copies. Then the stopped broker is killed. So the kill reliably hits a copy, complete or partly
+//! written, whose original has not been released.
 
 use std::collections::{BTreeMap, HashSet};
 use std::fs::File;
@@ -13,25 +14,25 @@ use std::time::Duration;
 use crate::broker::Broker;
 use crate::content::{Id, body};
 
-/// How often the files are looked at,
-const LOOK: Duration = Duration::from_millis(1);
-/// and how many times at most, until a copy is found.
-const LOOKS_MAX: usize = 8_000;
-/// So much is on the disk only if nothing is ever copied.
+/// How often the files are inspected.
+const CHECK_INTERVAL: Duration = Duration::from_millis(1);
+/// The most inspections until a copy is found.
+const CHECKS_MAX: usize = 8_000;
+/// The disk use never exceeds this unless nothing is ever copied.
 const BYTES_MAX: u64 = 256 << 20;
 
-/// What is copied.
+/// The kind of copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Copied {
-    /// What is alive in the oldest file of the log, to its end.
+    /// Live records of the oldest log file, copied to the end of the log.
     Log,
-    /// What is alive of a run in a pack, to a pack of its own.
+    /// Live messages of a run in a pack, copied to a new pack.
     Run,
 }
 
 impl Copied {
-    /// Before there is so much on the disk, nothing is copied: the garbage that the log, and half of it that packs may
-    /// hold.
+    /// Returns the disk use below which nothing is copied. It is the garbage that the log may hold, or half
+    /// of the garbage that packs may hold.
     fn bytes_min(self) -> u64 {
         match self {
             Self::Log => 32 << 20,
@@ -40,15 +41,15 @@ impl Copied {
     }
 }
 
-/// Fewer messages that stand twice are not taken for a copy: it has only been begun, or they stand twice for another
-/// reason, such as having been delivered while they left memory.
+/// Fewer duplicate messages do not count as a copy. The copy has only begun, or there is another reason: for
+/// example, messages were delivered while they were paged out.
 const COPIES_MIN: usize = 200;
 
-/// Stops the broker until there are copies, and kills it as it stands. Returns how many there were at the kill: 0 if
-/// none was seen in all that time; then it is killed, too.
+/// Stops the broker repeatedly until there are copies, then kills it. Returns the number of copies at the
+/// kill, or 0 if none were found; the broker is killed in either case.
 ///
 /// # Errors
-/// The traffic has ended before.
+/// The traffic has ended first.
 pub fn kill_at_copy(
     broker: Broker,
     data: &Path,
@@ -57,8 +58,8 @@ pub fn kill_at_copy(
     mut ended: impl FnMut() -> bool,
 ) -> Result<usize, &'static str> {
     let mut files = Files::new(data, copied, seed);
-    for _ in 0..LOOKS_MAX {
-        std::thread::sleep(LOOK);
+    for _ in 0..CHECKS_MAX {
+        std::thread::sleep(CHECK_INTERVAL);
         if ended() {
             return Err("the publishers ended before the kill");
         }
@@ -72,16 +73,16 @@ pub fn kill_at_copy(
         broker.stop();
         if files.copies() >= COPIES_MIN {
             broker.kill();
-            // Looked at again, for what counts is what the next start finds.
+            // Count again: the result must describe what the next start finds.
             return Ok(files.copies());
         }
-        broker.go_on();
+        broker.resume();
     }
     broker.kill();
     Ok(0)
 }
 
-/// The files that may hold copies, and what is known to stand in them.
+/// The files that may hold copies, and the messages found in them.
 struct Files {
     copied: Copied,
     folder: PathBuf,
@@ -91,7 +92,7 @@ struct Files {
 
 #[derive(Default)]
 struct Known {
-    /// In a pack, behind the last message that was found; in a log file, the last batch.
+    /// In a pack, the end of the last message found; in a log file, the start of the last batch.
     at: u64,
     ids: HashSet<Id>,
 }
@@ -106,13 +107,13 @@ impl Files {
         self.list().values().filter_map(|path| Some(path.metadata().ok()?.len())).sum()
     }
 
-    /// Whether it is worth while to stop the broker: there is a file that is not known.
+    /// Returns true if it is worth stopping the broker: there may be a file that was not read yet.
     fn may_hold_copies(&self) -> bool {
         let is_known = |number| self.files.get(number).is_some_and(|known| known.ids.len() >= COPIES_MIN);
         self.copied == Copied::Log || !self.list().keys().all(is_known)
     }
 
-    /// Copies that stand there beside what they were made from; 0 if there are none.
+    /// The number of copies whose originals still exist.
     fn copies(&mut self) -> usize {
         let there = self.list();
         self.files.retain(|number, _| there.contains_key(number));
@@ -133,7 +134,7 @@ impl Files {
         match self.copied {
             Copied::Log => {
                 let Some((_, oldest)) = self.files.first_key_value() else { return 0 };
-                // A copy is at the end, if need be on both sides of the beginning of a file.
+                // The copies are at the end of the log. They may span two files.
                 let newer = self.files.values().skip(1).rev().take(2).flat_map(|known| &known.ids);
                 newer.filter(|id| oldest.ids.contains(id)).count()
             }
@@ -159,7 +160,7 @@ impl Files {
     }
 }
 
-/// What stands in a pack from `at` on.
+/// Returns the bytes of a pack from `at` on.
 fn added_bytes(file: &File, at: u64) -> Vec<u8> {
     let length = file.metadata().map_or(0, |meta| meta.len());
     let mut added = vec![0; length.saturating_sub(at) as usize];
@@ -169,8 +170,9 @@ fn added_bytes(file: &File, at: u64) -> Vec<u8> {
     added
 }
 
-/// The payloads of the batch at `at` in a log file and of all behind it (drawn in `log/src/file.rs` and `batch.rs`). What
-/// says another number or generation is of a former life of the file.
+/// Returns the payloads of the batch at `at` in a log file and of all later batches (layout:
+/// `crates/wal/src/file.rs`, `batch.rs`). A different number or generation belongs to an earlier use of
+/// the file.
 fn added_batches(file: &File, number: u64, at: &mut u64) -> Vec<u8> {
     let (mut opening, mut header) = ([0; 48], [0; 64]);
     let mut added = Vec::new();
@@ -186,14 +188,14 @@ fn added_batches(file: &File, number: u64, at: &mut u64) -> Vec<u8> {
             added.truncate(before);
             break;
         }
-        // Not behind it: the last one may still be being written.
+        // Stay at this batch: if it is the last one, it may still be in the process of being written.
         *at = next;
         next += header.len() as u64 + length;
     }
     added
 }
 
-/// Finds messages, and returns where the last one ends.
+/// Finds messages. Returns the offset at which the last one ends.
 fn find(known: &mut Known, bytes: &[u8], seed: u64) -> usize {
     let (mut rest, mut end) = (bytes, 0);
     while let Some(at) = rest.windows(DATA.len()).position(|window| window == DATA) {
@@ -209,7 +211,7 @@ fn find(known: &mut Known, bytes: &[u8], seed: u64) -> usize {
     end
 }
 
-/// How a section of data begins; behind it comes the binary.
+/// The start of a data section; the encoded binary follows.
 const DATA: [u8; 3] = [0x00, 0x53, 0x75];
 
 fn octets(binary: &[u8]) -> Option<&[u8]> {

@@ -1,18 +1,27 @@
-//! Nothing confirmed is lost: the broker is killed with SIGKILL under load, started again and drained.
+//! Nothing confirmed is lost: the broker is killed with SIGKILL under load, started again, and drained.
 //!
-//! One round: publishers on connections of their own send numbered durable messages without waiting; at a seeded
-//! moment the broker is killed. In some rounds it is killed again while it recovers, in some a consumer accepts
-//! messages meanwhile, in some each message goes to two queues. Others page nearly everything, sync every message, or
-//! send dead letters on, and kill when the log begins a file, gives one back, or a pack is begun; two are repeated until
-//! the kill comes while a copy stands beside what it was made from ([`copies`]). Then it is started with another number of shards, the publishers send the rest, two consumers per queue drain it, and [`verdict`]
-//! compares what came with what was sent and confirmed. At last the broker is stopped with SIGTERM and started once
-//! more: nothing that was accepted comes back. Two of thirteen rounds are of streams; see [`stream`].
+//! In a round, publishers send numbered durable messages without waiting for outcomes, each on its own
+//! connection. The broker is killed at a moment that the seed determines. It is started with another number
+//! of shards, the publishers send the rest, and two consumers per queue drain it. Then [`verdict`] compares
+//! the messages received with those sent and confirmed. At last the broker is stopped with SIGTERM and
+//! started again: no accepted message may come back.
+//!
+//! Rounds differ in these ways:
+//!
+//! - The broker is killed again during recovery.
+//! - A consumer accepts messages before the kill.
+//! - An exchange sends each message to two queues.
+//! - Nearly all messages are paged out, every message is synced, or messages arrive by dead-lettering.
+//! - The kill comes when the log begins a file or releases one, or when a pack is begun.
+//! - The kill comes while a copy and its original are both on the disk ([`copies`]). Two kinds are repeated
+//!   until it does.
+//! - Two of thirteen rounds use streams; see [`stream`].
 //!
 //! ```text
 //! KILL_ROUNDS=13 KILL_MESSAGES=50000 KILL_SEED=.. cargo test --profile ci -p sluice --test kill -- --nocapture
 //! ```
 //!
-//! With `KILL_KIND=10` all rounds are of the tenth kind.
+//! With `KILL_KIND=10`, all rounds are of the tenth kind.
 #![forbid(unsafe_code)]
 
 #[path = "../broker/mod.rs"]
@@ -33,10 +42,10 @@ use content::Random;
 use round::Round;
 use stream::StreamRound;
 
-/// Kinds of rounds, which follow each other: the last two are of streams.
+/// The number of kinds of rounds. They follow each other; the last two use streams.
 const KINDS: u64 = 13;
 
-/// After this a round is taken to hang.
+/// A round that takes longer counts as hung.
 const ROUND_TIME_MAX: Duration = Duration::from_secs(600);
 
 #[test]
@@ -73,10 +82,10 @@ fn a_killed_broker_keeps_what_it_confirmed() {
     assert_eq!(failed, 0);
 }
 
-/// What came of a round, in words.
+/// Runs a round with a time limit. Returns its report as text.
 async fn bounded<T: ToString>(round: impl Future<Output = Result<T, String>>) -> Result<String, String> {
     let result = tokio::time::timeout(ROUND_TIME_MAX, round).await;
-    result.unwrap_or_else(|_| Err("it hangs".to_owned())).map(|report| report.to_string())
+    result.unwrap_or_else(|_| Err("the round hangs".to_owned())).map(|report| report.to_string())
 }
 
 fn number(variable: &str) -> Option<u64> {

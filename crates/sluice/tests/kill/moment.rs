@@ -1,4 +1,4 @@
-//! When the broker is killed.
+//! The moment at which the broker is killed.
 
 use std::path::Path;
 use std::sync::mpsc;
@@ -7,26 +7,27 @@ use std::time::Duration;
 use crate::broker::Broker;
 use crate::copies::{Copied, kill_at_copy};
 
-/// How often the data directory is looked at for the moment to kill.
-const LOOK: Duration = Duration::from_micros(100);
+/// How often the data directory is inspected.
+const CHECK_INTERVAL: Duration = Duration::from_micros(100);
 
-/// What the kill waits for.
+/// The event to wait for before the kill.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Moment {
-    /// So many messages are confirmed.
+    /// This many messages are confirmed.
     Confirmed(u64),
     /// The log has begun a file.
     Roll,
-    /// So many packs have been begun.
+    /// This many packs were begun.
     Pack(u64),
-    /// The log has given a file back, and is about to evacuate the next one.
+    /// The log has released a file, and is about to evacuate the next one: to copy its live records to the
+    /// end of the log.
     GivenBack,
-    /// A copy stands beside what it was made from.
+    /// A copy and its original are both on the disk.
     Copy(Copied),
 }
 
 impl Moment {
-    /// What grows at this moment.
+    /// Returns a number that grows when the event happens.
     fn mark(self, data: &Path) -> u64 {
         let numbers = |folder: &Path, suffix: &str| -> Vec<u64> {
             let names =
@@ -41,11 +42,11 @@ impl Moment {
         }
     }
 
-    /// Waits for it, and kills the broker so much later. Returns how many copies stood beside what they were made from,
-    /// if that is the moment.
+    /// Waits for the event, and kills the broker after `delay`. Returns the number of copies whose originals
+    /// still exist, if that is the event.
     ///
     /// # Errors
-    /// The publishers have ended before; then it is killed, too.
+    /// The publishers have ended first. The broker is killed in this case, too.
     pub fn wait_and_kill(
         self,
         broker: Broker,
@@ -64,7 +65,7 @@ impl Moment {
         if reached { Ok(0) } else { Err("the publishers ended before the kill") }
     }
 
-    /// False if the publishers have ended before.
+    /// Waits for the event. Returns false if the publishers have ended first.
     fn wait(self, data: &Path, confirmed: &mpsc::Receiver<()>) -> bool {
         let steps = match self {
             Self::Confirmed(_) => return confirmed.recv().is_ok(),
@@ -76,7 +77,7 @@ impl Moment {
             if confirmed.try_recv() == Err(mpsc::TryRecvError::Disconnected) {
                 return false;
             }
-            std::thread::sleep(LOOK);
+            std::thread::sleep(CHECK_INTERVAL);
         }
         true
     }

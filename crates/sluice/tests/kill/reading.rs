@@ -6,13 +6,13 @@ use client::{Credit, Delivery, Error, Message, Receiver, ReceiverOptions};
 use crate::content::{Id, identify};
 use crate::traffic::connect;
 
-/// Messages that a consumer may be sent at once.
+/// The most messages that a consumer may have in flight.
 pub const CREDIT: u32 = 500;
 
-/// What a consumer was shown, in the order of arrival.
+/// What a consumer received, in the order of arrival: offsets and messages.
 pub type Shown = Vec<(u64, Id)>;
 
-/// A receiver on the stream.
+/// Attaches a receiver to the stream.
 pub async fn attach(url: &str, address: &str, start: Value, credit: Credit) -> Result<Receiver, Error> {
     let name = Symbol::from_static("rabbitmq:stream-offset-spec");
     let filter = Value::Described(Box::new(Described { descriptor: name.clone().into(), value: start }));
@@ -21,10 +21,10 @@ pub async fn attach(url: &str, address: &str, start: Value, credit: Credit) -> R
     session.receiver(Some(address), ReceiverOptions { credit, filter, ..ReceiverOptions::default() }).await
 }
 
-/// Accepts a delivery; its offset, and which message it is.
+/// Accepts a delivery. Returns its offset and identity.
 ///
 /// # Errors
-/// A message that nobody made.
+/// The message cannot have been sent.
 pub fn take(seed: u64, delivery: Delivery) -> Result<(u64, Id), String> {
     let message = Message::decode(&delivery.message).map_err(|error| error.to_string())?;
     let annotations = message.message_annotations.unwrap_or_default();
@@ -32,23 +32,24 @@ pub fn take(seed: u64, delivery: Delivery) -> Result<(u64, Id), String> {
     let is_offset = |key: &Value| matches!(key, Value::Symbol(key) if key.as_str() == "x-stream-offset");
     let offset = pairs.find(|(key, _)| is_offset(key)).and_then(|(_, value)| value.as_u64());
     let came = (offset.ok_or("a message without offset")?, identify(seed, &delivery.message)?);
-    // A failure is the end of the connection, which comes with the next one.
+    // If this fails, the connection has ended, and the next receive reports that.
     drop(delivery.accept());
     Ok(came)
 }
 
-/// Reads everything that is there.
+/// Reads the stream from its first message until it is drained.
 ///
 /// # Errors
-/// A message that nobody made, or why the connection broke.
+/// A message that cannot have been sent, or why the connection broke.
 pub async fn read_all(url: &str, address: &str, seed: u64) -> Result<Shown, String> {
-    let told = |error: Error| format!("reading: {error}");
-    let receiver = attach(url, address, Value::String("first".into()), Credit::Manual).await.map_err(told)?;
+    let failed = |error: Error| format!("reading: {error}");
+    let receiver =
+        attach(url, address, Value::String("first".into()), Credit::Manual).await.map_err(failed)?;
     let mut shown = Shown::new();
     loop {
         receiver.flow(CREDIT, false, false);
-        let drained = receiver.drain().await.map_err(told)?;
-        while let Some(delivery) = receiver.try_recv().map_err(told)? {
+        let drained = receiver.drain().await.map_err(failed)?;
+        while let Some(delivery) = receiver.try_recv().map_err(failed)? {
             shown.push(take(seed, delivery)?);
         }
         if drained.unused > 0 {

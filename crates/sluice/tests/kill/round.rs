@@ -1,4 +1,4 @@
-//! One round: publish, kill, start again, publish the rest, drain, judge, stop, and look once more.
+//! One round: publish, kill, start again, publish the rest, drain, judge, stop, and check once more.
 
 use std::fmt;
 use std::sync::Arc;
@@ -22,80 +22,82 @@ const QUEUES: [&str; 2] = ["kill-1", "kill-2"];
 const FANOUT: &str = "kill";
 /// Consumers per queue after the kill.
 const DRAINERS: usize = 2;
-/// Where messages die that are to come to the first queue as dead letters.
+/// The queue in which messages expire. They reach the first queue as dead letters.
 const SOURCE: &str = "kill-source";
-/// How long they live there, in milliseconds.
+/// How long they live in it, in milliseconds.
 const SOURCE_TTL_MS: u64 = 20;
-/// How long others live: longer than any round.
+/// How long other messages live, in milliseconds: longer than any round.
 const TTL_MS: u64 = 3_600_000;
-/// So little that nearly everything leaves memory.
+/// So small that nearly all messages are paged out.
 const PAGING: &str = "classic_queue.backlog_memory=256KiB";
-/// So much that what leaves memory leaves it in packs of full size, with hundreds of messages that are kept.
+/// So large that messages are paged out in packs of full size, with hundreds of live messages.
 const PAGING_LATE: &str = "classic_queue.backlog_memory=8MiB";
-/// Where runs are to be copied, the consumer begins when so many messages are confirmed: some ten packs.
+/// Where runs are to be copied, the consumer starts after this many messages are confirmed: about ten packs.
 const BACKLOG: u64 = 80_000;
-/// Where copies are wanted, it accepts a message when so many more have come: more than a publisher may have unconfirmed, so that
-/// all are written before they are settled, and are garbage in the log then.
+/// Where copies are wanted, the consumer accepts a message when this many later ones have arrived. This is
+/// more than a publisher may have unconfirmed. So all of them are written before they are settled, and they
+/// become garbage in the log.
 const LAG: usize = 5_000;
-/// How often a kill at a copy is tried again if there was none at the kill.
+/// How often a round is tried until there is a copy at the kill.
 const COPY_TRIES: usize = 3;
-/// What the consumer keeps where copies are wanted: one message of so many stays alive.
+/// Where copies are wanted, the consumer keeps one of this many messages unsettled.
 const KEEPS: u64 = 16;
-/// What each publisher sends after the kill at least.
+/// The least number of messages that each publisher sends after the kill.
 const REST_MIN: u64 = 100;
-/// How often a kill during recovery is tried again if the broker was quicker.
+/// The most attempts to kill the broker during recovery. An attempt fails if the broker is faster.
 const TRIES: usize = 20;
 
-/// What a round will do. All of it follows from number, seed and messages.
+/// The plan of a round. It is determined by number, seed and messages.
 #[derive(Clone, Debug)]
 pub struct Round {
     seed: u64,
     publishers: usize,
-    /// Two queues get each message from an exchange; one is sent to directly.
+    /// With two queues, an exchange sends each message to both. With one, publishers send to the queue
+    /// directly.
     queues: usize,
-    /// A consumer accepts messages until the kill.
+    /// Whether a consumer accepts messages until the kill.
     consumer: bool,
     kind: Kind,
-    /// The backlog leaves memory, with this setting.
+    /// The limit of backlog memory, if messages are to be paged out.
     paging: Option<&'static str>,
-    /// Kills while the broker recovers.
+    /// How often the broker is killed during recovery.
     recovery_kills: usize,
-    /// The kill comes at this moment,
+    /// The event to wait for before the first kill.
     moment: Moment,
-    /// and so much later.
+    /// The time from that event to the kill.
     delay: Duration,
-    /// In milliseconds, from the start of the program to the kill during recovery.
+    /// The longest time from the start of the program to a kill during recovery, in milliseconds.
     recovery_ms_max: u64,
     messages: u64,
-    /// Event loops of the broker before the kill, and after it.
+    /// The number of shards before and after the kill.
     shards: [u64; 2],
 }
 
-/// What the queues are.
+/// The kind of queues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Plain,
-    /// Messages have an end, though none sees it.
+    /// Messages have a time to live, but none expires.
     Ttl,
     Fsync,
-    /// They hold what has died in another queue, to which everything is sent.
+    /// The queues receive dead letters of another queue, to which everything is sent.
     Dead,
 }
 
-/// What a round has seen.
+/// The result of a round.
 #[derive(Debug)]
 pub struct Report {
     round: Round,
     sent: u64,
     confirmed: u64,
-    /// At the first kill.
+    /// The number of unconfirmed messages at the first kill.
     unconfirmed: u64,
     taken: usize,
     drained: usize,
     figures: Figures,
-    /// That stood beside what they were made from, at the kill.
+    /// The number of copies at the kill whose originals still existed.
     copies: usize,
-    /// Rounds before this one in which there were none.
+    /// The number of earlier attempts that found no copy.
     misses: usize,
 }
 
@@ -128,7 +130,8 @@ impl Round {
             7 => Self { consumer: true, paging: Some(PAGING), moment: Moment::GivenBack, ..plain },
             8 => Self { kind: Kind::Fsync, recovery_kills: few, moment: Moment::Roll, ..plain },
             9 => Self { kind: Kind::Dead, paging: Some(PAGING), ..plain },
-            // One publisher, for the log is evacuated only while more than half of what was sent is accepted.
+            // There is one publisher: the log is evacuated only while more than half of the messages are
+            // accepted.
             10 => Self {
                 publishers: 1,
                 consumer: true,
@@ -156,7 +159,7 @@ impl Round {
                 return Ok(report);
             }
         }
-        Err(format!("in {COPY_TRIES} rounds no copy stood beside what it was made from at the kill"))
+        Err(format!("in {COPY_TRIES} rounds there was no copy beside its original at the kill"))
     }
 
     async fn run_once(&self) -> Result<Report, String> {
@@ -262,7 +265,8 @@ impl Round {
         declared.await.map_err(|error: client::Error| format!("declaring: {error}"))
     }
 
-    /// What each publisher has done until the kill, what came from each queue, and what was copied.
+    /// Returns what each publisher did until the kill, the messages from each queue, and the number of
+    /// copies.
     async fn publish_and_kill(
         &self,
         broker: Broker,
@@ -271,7 +275,7 @@ impl Round {
         let url = broker.amqp_url();
         let (trigger, triggered) = mpsc::channel::<()>();
         let (delay, moment, data) = (self.delay, self.moment, directory.path().join("data"));
-        // A thread, so that the traffic goes on until the very moment.
+        // Use a thread: the traffic must continue until the kill.
         let seed = self.seed;
         let killer = std::thread::spawn(move || moment.wait_and_kill(broker, &data, seed, &triggered, delay));
         let (keeps, lag) = if matches!(moment, Moment::Copy(_)) { (KEEPS, LAG) } else { (0, 0) };
@@ -301,7 +305,7 @@ impl Round {
                         confirmed = *count;
                     });
                     if moment == Moment::Confirmed(confirmed) {
-                        // The killer ends before the last publisher only if it has been told.
+                        // The killer may have ended already.
                         let _ = trigger.send(());
                     }
                 };
@@ -309,8 +313,8 @@ impl Round {
                 tokio::spawn(publish(url.clone(), self.address(), self.seed, first, u64::MAX, confirmed))
             })
             .collect();
-        // The killer waits for the last of the others, and kills anyway when all publishers have ended. So does who
-        // waits for a backlog.
+        // When all publishers have ended, this ends the wait of the killer, which then kills anyway, and of
+        // the consumers that wait for a backlog.
         drop((trigger, count));
         let mut firsts = Vec::new();
         for publisher in publishers {
@@ -347,7 +351,7 @@ impl Round {
         Err(format!("the broker recovers too quickly to be killed: {killed} of {}", self.recovery_kills))
     }
 
-    /// What each publisher has done in the end, and what came from each queue by consumer.
+    /// Returns what each publisher did in total, and the messages from each queue by consumer.
     async fn finish_and_drain(
         &self,
         broker: &Broker,
@@ -399,7 +403,7 @@ impl Round {
         Ok((rests, after))
     }
 
-    /// Everything is accepted: after a clean stop, too, nothing comes.
+    /// All messages are accepted, so after a clean stop the queues must be empty.
     async fn stop_and_look(&self, broker: Broker, directory: &Directory) -> Result<(), String> {
         let status = broker.terminate();
         if !status.success() {
@@ -417,7 +421,7 @@ impl Round {
     }
 }
 
-/// Whether messages have not died yet, or are on their way from there.
+/// Returns true if messages are still in the source queue or are being dead-lettered.
 fn waits_in_source(broker: &Broker) -> bool {
     let rows = broker.list("queues");
     let row = rows.as_array().and_then(|rows| rows.iter().find(|row| row["name"] == SOURCE));
@@ -442,18 +446,18 @@ impl fmt::Display for Report {
         write!(f, "{} publishers, {} queues, ", round.publishers, round.queues)?;
         write!(f, "{} shards, then {}, ", round.shards[0], round.shards[1])?;
         write!(f, "{:?}{}, ", round.kind, if round.paging.is_some() { " on the disk" } else { "" })?;
-        write!(f, "killed {:?} behind {:?}", round.delay, round.moment)?;
+        write!(f, "killed {:?} after {:?}", round.delay, round.moment)?;
         match round.recovery_kills {
             0 => {}
             n => write!(f, " and {n} times in recovery")?,
         }
         write!(f, "; {sent} sent, {confirmed} confirmed, {unconfirmed} under way at the kill")?;
-        write!(f, ", {} of these came", figures.unconfirmed_came)?;
+        write!(f, ", {} of these received", figures.unconfirmed_came)?;
         if round.consumer {
-            write!(f, "; {taken} taken before, {} of these came again", figures.came_again)?;
+            write!(f, "; {taken} accepted before, {} of these received again", figures.came_again)?;
         }
         if *copies > 0 {
-            write!(f, "; {copies} copies beside what they were made from, after {misses} misses")?;
+            write!(f, "; {copies} copies beside their originals, after {misses} misses")?;
         }
         write!(f, "; {drained} drained")
     }

@@ -1,13 +1,13 @@
-//! One round with a stream: publish and read, kill, start again, publish the rest, and read everything from the
-//! first message on.
+//! One round with a stream: publish and read, kill, start again, publish the rest, and read everything from
+//! the first message.
 //!
-//! What must hold, with the offsets that come with the messages:
+//! These rules must hold for the offsets and the messages:
 //!
-//! 1. From the first to the last, no offset is missing and none comes twice; no message has two.
-//! 2. What a consumer was shown at an offset before the kill is there afterwards, octet by octet, unless retention took
-//!    it. Before the kill, too, each consumer sees ascending offsets without gaps.
-//! 3. Each confirmed message is there. In a stream with retention those may be missing that are older than all that
-//!    came of their publisher, and no more of them than there are offsets in front of the first.
+//! 1. From the first to the last offset, none is missing and none occurs twice. No message has two offsets.
+//! 2. What a consumer received at an offset before the kill is still there afterwards, with the same octets, unless
+//!    retention deleted it. Also before the kill, each consumer sees ascending offsets without gaps.
+//! 3. Each confirmed message is there. In a stream with retention, messages may be missing that are older than all
+//!    others of their publisher, but no more of them than there are offsets before the first.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -29,33 +29,34 @@ use crate::traffic::{Published, connect, publish};
 const STREAM: &str = "kill-stream";
 const ADDRESS: &str = "/queues/kill-stream";
 const PUBLISHERS: usize = 2;
-/// Of a stream that rolls: so small that it does every few hundred messages.
+/// The segment size of a stream that rolls: so small that a segment holds a few hundred messages.
 const SEGMENT_BYTES: u64 = 128 << 10;
-/// And what it keeps.
+/// The retention limit of that stream, in bytes.
 const KEPT_BYTES: u64 = 16 * SEGMENT_BYTES;
-/// How often its directory is looked at for the moment to kill.
-const LOOK: Duration = Duration::from_micros(100);
-/// What each publisher sends after the kill.
+/// How often the stream's directory is inspected.
+const CHECK_INTERVAL: Duration = Duration::from_micros(100);
+/// The number of messages that each publisher sends after the kill.
 const REST: u64 = 500;
 
-/// What a round will do. All of it follows from seed and messages.
+/// The plan of a round. It is determined by seed and messages.
 #[derive(Clone, Debug)]
 pub struct StreamRound {
     seed: u64,
-    /// The stream has small segments and keeps the newest; the kill comes when so many of them were begun.
+    /// The stream has small segments and a retention limit. The kill comes after this many segments were
+    /// begun.
     rolls: Option<u64>,
-    /// Else when so many messages are confirmed.
+    /// Otherwise the kill comes after this many messages are confirmed.
     confirmed: u64,
     fsync: bool,
-    /// And so much later.
+    /// The time from that event to the kill.
     delay: Duration,
-    /// Where the second consumer begins; the first one begins at the first message.
+    /// The offset at which the second consumer starts; the first consumer starts at the first message.
     offset: u64,
-    /// Event loops of the broker before the kill, and after it.
+    /// The number of shards before and after the kill.
     shards: [u64; 2],
 }
 
-/// What a round has seen.
+/// The result of a round.
 #[derive(Debug)]
 pub struct StreamReport {
     round: StreamRound,
@@ -118,10 +119,11 @@ impl StreamRound {
         }
         let broker = self.start(directory, 0);
         let again = read_all(&broker.amqp_url(), ADDRESS, self.seed).await?;
-        // The last segment has grown since the limit was looked at: a start may let the oldest ones go.
+        // The last segment has grown since the retention limit was last checked, so a start may delete the
+        // oldest ones.
         let is_same = if self.rolls.is_some() { read.ends_with(&again) } else { read == again };
         if !is_same || again.is_empty() {
-            return Err("a clean stop has changed what is in the stream".to_owned());
+            return Err("a clean stop has changed the content of the stream".to_owned());
         }
         Ok(StreamReport {
             round: self.clone(),
@@ -154,7 +156,7 @@ impl StreamRound {
         connection.close().await
     }
 
-    /// What each publisher has done until the kill, and what each consumer was shown.
+    /// Returns what each publisher did until the kill, and what each consumer received.
     async fn publish_and_kill(
         &self,
         broker: Broker,
@@ -164,7 +166,7 @@ impl StreamRound {
         let (trigger, triggered) = mpsc::channel::<()>();
         let (delay, rolls) = (self.delay, self.rolls);
         let segments = directory.path().join("data/streams");
-        // A thread, so that the traffic goes on until the very moment.
+        // Use a thread: the traffic must continue until the kill.
         let killer = std::thread::spawn(move || {
             let reached = match rolls {
                 None => triggered.recv().is_ok(),
@@ -183,7 +185,7 @@ impl StreamRound {
                 let (rolls, wanted) = (self.rolls.is_some(), self.confirmed);
                 let confirmed = move || {
                     if count.fetch_add(1, Ordering::Relaxed) + 1 == wanted && !rolls {
-                        // The killer ends before the last publisher only if it has been told.
+                        // The killer may have ended already.
                         let _ = trigger.send(());
                     }
                 };
@@ -191,7 +193,7 @@ impl StreamRound {
                 tokio::spawn(publish(url.clone(), ADDRESS, self.seed, first, u64::MAX, confirmed))
             })
             .collect();
-        // The killer waits for the last of the others, and kills anyway when all publishers have ended.
+        // When all publishers have ended, this ends the wait of the killer, which then kills anyway.
         drop(trigger);
         let mut published = Vec::new();
         for publisher in publishers {
@@ -210,9 +212,9 @@ impl StreamRound {
         Ok((published, shown))
     }
 
-    /// The rules of this file.
+    /// Checks the rules at the top of this file.
     fn judge(&self, published: &[Published], shown: &[Shown; 2], read: &Shown) -> Result<(), String> {
-        let first = read.first().ok_or("nothing came")?.0;
+        let first = read.first().ok_or("nothing was received")?.0;
         if self.rolls.is_none() && first != 0 {
             return Err(format!("the first message is that of offset {first}"));
         }
@@ -226,7 +228,7 @@ impl StreamRound {
             if self.rolls.is_none() {
                 require_dense(shown, from)?;
             } else if let Some(two) = shown.windows(2).find(|two| two[0].0 >= two[1].0) {
-                return Err(format!("{:?} came behind {:?}", two[1], two[0]));
+                return Err(format!("{:?} was received after {:?}", two[1], two[0]));
             }
             for (offset, id) in shown.iter().filter(|(offset, _)| *offset >= first) {
                 if places.get(offset) != Some(id) {
@@ -240,10 +242,10 @@ impl StreamRound {
             let numbers: Vec<u64> =
                 read.iter().filter(|(_, id)| id.publisher == publisher).map(|(_, id)| id.number).collect();
             if let Some(two) = numbers.windows(2).find(|two| two[0] >= two[1]) {
-                return Err(format!("publisher {publisher}: {} came behind {}", two[1], two[0]));
+                return Err(format!("publisher {publisher}: {} was received after {}", two[1], two[0]));
             }
             if let Some(last) = numbers.last().filter(|last| **last >= published.next) {
-                return Err(format!("publisher {publisher}: {last} came, which nobody sent"));
+                return Err(format!("publisher {publisher}: {last} was received but never sent"));
             }
             let oldest = if self.rolls.is_some() { numbers.first().copied().unwrap_or(u64::MAX) } else { 0 };
             for &number in &published.confirmed {
@@ -257,9 +259,7 @@ impl StreamRound {
             }
         }
         if missing > first {
-            return Err(format!(
-                "{missing} confirmed are missing, with {first} offsets in front of the first"
-            ));
+            return Err(format!("{missing} confirmed are missing, with {first} offsets before the first"));
         }
         if self.rolls.is_some() && first == 0 {
             return Err("retention took nothing".to_owned());
@@ -271,11 +271,11 @@ impl StreamRound {
 fn require_dense(shown: &Shown, from: u64) -> Result<(), String> {
     let gap = shown.iter().zip(from..).find(|((offset, _), expected)| offset != expected);
     gap.map_or(Ok(()), |((offset, _), expected)| {
-        Err(format!("offset {offset} came, {expected} was expected"))
+        Err(format!("offset {offset} was received, {expected} was expected"))
     })
 }
 
-/// Waits until so many segments were begun. False if the publishers have ended before.
+/// Waits until this many segments were begun. Returns false if the publishers have ended first.
 fn wait_for_rolls(segments: &Path, rolls: u64, published: &mpsc::Receiver<()>) -> bool {
     let newest = || {
         let names =
@@ -288,7 +288,7 @@ fn wait_for_rolls(segments: &Path, rolls: u64, published: &mpsc::Receiver<()>) -
         if published.try_recv() == Err(mpsc::TryRecvError::Disconnected) {
             return false;
         }
-        std::thread::sleep(LOOK);
+        std::thread::sleep(CHECK_INTERVAL);
         let now = newest();
         seen += u64::from(now != last);
         last = now;
@@ -311,7 +311,7 @@ impl fmt::Display for StreamReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { round, sent, confirmed, unconfirmed, shown, first, read } = self;
         write!(f, "a stream, {} shards, then {}, ", round.shards[0], round.shards[1])?;
-        write!(f, "{}killed {:?} behind ", if round.fsync { "synced, " } else { "" }, round.delay)?;
+        write!(f, "{}killed {:?} after ", if round.fsync { "synced, " } else { "" }, round.delay)?;
         match round.rolls {
             Some(rolls) => write!(f, "its roll number {rolls}")?,
             None => write!(f, "confirmation {}", round.confirmed)?,

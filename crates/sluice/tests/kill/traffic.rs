@@ -1,4 +1,4 @@
-//! Publishers and consumers, each with a connection of its own.
+//! Publishers and consumers, each on its own connection.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,12 +10,12 @@ use tokio::sync::mpsc;
 
 use crate::content::{Id, identify, message};
 
-/// Messages that a consumer may be sent at once.
+/// The most messages that a consumer may have in flight.
 const CREDIT: u32 = 500;
-/// How often a consumer without messages looks whether it is done.
-const LOOK: Duration = Duration::from_millis(20);
+/// How often a consumer without messages checks whether it is done.
+const CHECK_INTERVAL: Duration = Duration::from_millis(20);
 
-/// What a publisher has done.
+/// What a publisher did.
 #[derive(Debug, Default)]
 pub struct Published {
     /// The number of the next message.
@@ -23,7 +23,7 @@ pub struct Published {
     pub confirmed: Vec<u64>,
     /// Outcomes other than accepted.
     pub refused: Vec<String>,
-    /// Why it ended early.
+    /// Why the publisher ended early.
     pub ended: Option<Error>,
 }
 
@@ -33,8 +33,8 @@ pub async fn connect(url: &str) -> Result<(Connection, Session), Error> {
     Ok((connection, session))
 }
 
-/// Sends messages from this number to below `until`, or until the connection breaks. `confirmed` is called for each
-/// that was accepted.
+/// Sends messages with numbers from `id` up to, but not including, `until`, or until the connection breaks.
+/// Calls `confirmed` for each accepted message.
 pub async fn publish(
     url: String,
     address: &'static str,
@@ -57,7 +57,7 @@ pub async fn publish(
         while id.number < until {
             let number = id.number;
             let encoded = message(seed, id);
-            // From here on it may be in the queue, whatever the client says.
+            // From here on, the message may be in the queue, whatever the client reports.
             id.number += 1;
             match sender.send_pipelined(encoded).await {
                 Ok(outcome) => drop(outcomes.send((number, outcome))),
@@ -77,7 +77,7 @@ pub async fn publish(
                     confirmed();
                 }
                 Ok(other) => published.refused.push(format!("message {number} was not accepted: {other:?}")),
-                // Not confirmed; the connection is gone.
+                // Not confirmed: the connection has ended.
                 Err(_) => {}
             }
         }
@@ -90,11 +90,11 @@ pub async fn publish(
     published
 }
 
-/// Accepts messages until the connection breaks, each when `lag` more have come; of `keeps` messages it keeps one, unsettled;
-/// 0: none.
+/// Accepts messages until the connection breaks, each after `lag` more have arrived. If `keeps` is not 0, one
+/// of `keeps` messages stays unsettled.
 ///
 /// # Errors
-/// A message that nobody made, or no link.
+/// A message that cannot have been sent, or that there is no link.
 pub async fn consume(
     url: String,
     address: String,
@@ -118,44 +118,44 @@ pub async fn consume(
             && let Some((id, delivery)) = held.pop_front()
         {
             came.push(id);
-            // A failure is the end of the connection, which comes with the next one.
+            // If this fails, the connection has ended, and the next receive reports that.
             drop(delivery.accept());
         }
     }
     Ok(came)
 }
 
-/// Accepts messages until there are none and none will come.
+/// Accepts messages until the queue is empty and `last` says that no more will be published.
 ///
 /// # Errors
-/// A message that nobody made, or why the connection broke.
+/// A message that cannot have been sent, or why the connection broke.
 pub async fn drain(url: String, address: String, seed: u64, last: &AtomicBool) -> Result<Vec<Id>, String> {
-    let told = |error: Error| format!("draining {address}: {error}");
-    let (connection, session) = connect(&url).await.map_err(told)?;
+    let failed = |error: Error| format!("draining {address}: {error}");
+    let (connection, session) = connect(&url).await.map_err(failed)?;
     let options = ReceiverOptions { credit: Credit::Manual, ..ReceiverOptions::default() };
-    let receiver = session.receiver(Some(&address), options).await.map_err(told)?;
+    let receiver = session.receiver(Some(&address), options).await.map_err(failed)?;
     let mut came = Vec::new();
     loop {
         grant(&receiver);
-        // Looked at before, so that everything published is seen by the drain behind it.
+        // Read this before the drain: everything published by then is seen by the next drain.
         let nothing_more = last.load(Ordering::Acquire);
-        if let Ok(delivery) = tokio::time::timeout(LOOK, receiver.recv()).await {
-            let delivery = delivery.map_err(told)?;
+        if let Ok(delivery) = tokio::time::timeout(CHECK_INTERVAL, receiver.recv()).await {
+            let delivery = delivery.map_err(failed)?;
             came.push(identify(seed, &delivery.message)?);
-            delivery.accept().map_err(told)?;
+            delivery.accept().map_err(failed)?;
             continue;
         }
         if !nothing_more {
             continue;
         }
-        let drained = receiver.drain().await.map_err(told)?;
-        while let Some(delivery) = receiver.try_recv().map_err(told)? {
+        let drained = receiver.drain().await.map_err(failed)?;
+        while let Some(delivery) = receiver.try_recv().map_err(failed)? {
             came.push(identify(seed, &delivery.message)?);
-            delivery.accept().map_err(told)?;
+            delivery.accept().map_err(failed)?;
         }
         if drained.unused > 0 {
-            receiver.detach().await.map_err(told)?;
-            connection.close().await.map_err(told)?;
+            receiver.detach().await.map_err(failed)?;
+            connection.close().await.map_err(failed)?;
             return Ok(came);
         }
     }

@@ -1,4 +1,4 @@
-//! fe2o3-amqp and the management API, as the checks need them.
+//! A client for the checks: fe2o3-amqp and the management API.
 
 use std::error::Error;
 use std::fmt::Debug;
@@ -59,7 +59,7 @@ impl Client {
         Sender::builder().name(name).target(target).attach(&mut self.session).await
     }
 
-    /// A sender that settles what it sends.
+    /// A sender that sends its messages settled.
     pub async fn settled_sender(&mut self, target: &str) -> Checked<Sender> {
         let name = self.link_name();
         let builder =
@@ -67,7 +67,7 @@ impl Client {
         Ok(builder.attach(&mut self.session).await?)
     }
 
-    /// A receiver whose credit and settlement are the check's.
+    /// A receiver for which the check grants credit and settles.
     pub async fn receiver(&mut self, source: &str) -> Result<Receiver, ReceiverAttachError> {
         self.receiver_with(source, CreditMode::Manual, SenderSettleMode::Mixed).await
     }
@@ -84,7 +84,7 @@ impl Client {
         builder.attach(&mut self.session).await
     }
 
-    /// A reader of a stream with these filters, each a name, a descriptor and a value.
+    /// A consumer of a stream with these filters, each a name, a descriptor and a value.
     pub async fn reader(&mut self, stream: &str, filters: Vec<(&str, &str, Value)>) -> Checked<Receiver> {
         let mut source = Source::builder().address(format!("/queues/{stream}"));
         for (name, descriptor, value) in filters {
@@ -95,7 +95,7 @@ impl Client {
         Ok(builder.credit_mode(CreditMode::Manual).attach(&mut self.session).await?)
     }
 
-    /// Sends durable messages, each with `to` if there is one, and returns the outcomes.
+    /// Sends durable messages, each with `to` if it is given. Returns the outcomes.
     pub async fn send(
         &mut self,
         target: impl Into<Target>,
@@ -114,7 +114,7 @@ impl Client {
         Ok(outcomes)
     }
 
-    /// Declares a queue with these messages in it.
+    /// Declares a queue that contains these messages.
     pub async fn on_queue(&mut self, name: &str, bodies: &[&str]) -> Checked {
         queue(name).await?;
         let outcomes = self.send(format!("/queues/{name}"), None, bodies).await?;
@@ -139,7 +139,7 @@ pub fn name_of(outcome: &Outcome) -> &'static str {
     }
 }
 
-/// Receives what has been granted already.
+/// Receives messages for which credit was granted already.
 pub async fn take(receiver: &mut Receiver, count: usize) -> Checked<Vec<Delivery<Value>>> {
     let mut deliveries = Vec::new();
     for _ in 0..count {
@@ -148,13 +148,14 @@ pub async fn take(receiver: &mut Receiver, count: usize) -> Checked<Vec<Delivery
     Ok(deliveries)
 }
 
-/// The synchronous get: one credit, one message.
+/// Gets one message synchronously, with one credit.
 pub async fn get(receiver: &mut Receiver) -> Checked<Delivery<Value>> {
     receiver.set_credit(1).await?;
     Ok(receiver.recv().await?)
 }
 
-/// Everything in a queue. fe2o3-amqp does not show that a drain is over, so the management API says how much there is.
+/// Receives everything in a queue. fe2o3-amqp does not show the end of a drain, so the management API says
+/// how many messages there are.
 pub async fn drain(client: &mut Client, queue: &str) -> Checked<Vec<String>> {
     let mut receiver = client.receiver(&format!("/queues/{queue}")).await?;
     let count = messages(queue).await?;
@@ -171,7 +172,7 @@ pub fn body(delivery: &Delivery<Value>) -> String {
     }
 }
 
-/// The body, delivery-count and first-acquirer.
+/// Returns the body, delivery-count and first-acquirer.
 pub fn seen(delivery: &Delivery<Value>) -> (String, u32, bool) {
     let header = delivery.message().header.clone().unwrap_or_default();
     (body(delivery), header.delivery_count, header.first_acquirer)
@@ -181,7 +182,7 @@ pub fn expect<T: PartialEq + Debug>(found: T, wanted: T) -> Checked {
     if found == wanted { Ok(()) } else { Err(format!("found {found:?}, wanted {wanted:?}").into()) }
 }
 
-/// Checks the condition with which the broker detached a link; `found` is what the client shows of it.
+/// Checks the condition with which the broker detached a link. `found` is the client's error.
 pub fn refused<T, E: Debug>(found: Result<T, E>, condition: AmqpError) -> Checked {
     match found {
         Ok(_) => Err("was not refused".into()),
@@ -197,7 +198,8 @@ pub fn refused<T, E: Debug>(found: Result<T, E>, condition: AmqpError) -> Checke
     }
 }
 
-// A session of fe2o3-amqp refuses two links of one name, which a management link pair is, so these go over HTTP.
+// A session of fe2o3-amqp refuses two links with the same name, as a management link pair has. So these
+// requests use HTTP.
 
 pub async fn queue(name: &str) -> Checked {
     http(201, "PUT", &format!("queues/%2F/{name}"), r#"{"durable": true}"#).await.map(drop)
@@ -218,7 +220,7 @@ pub async fn bind(source: &str, queue: &str, key: &str) -> Checked {
     http(201, "POST", &format!("bindings/%2F/e/{source}/q/{queue}"), &body).await.map(drop)
 }
 
-/// How many messages the queue still has, delivered ones included.
+/// Returns the number of messages of a queue, unsettled ones included.
 pub async fn messages(queue: &str) -> Checked<usize> {
     let answer = http(200, "GET", &format!("queues/%2F/{queue}"), "").await?;
     let (_, rest) = answer.split_once(r#""messages":"#).ok_or("no messages in the answer")?;
@@ -226,7 +228,7 @@ pub async fn messages(queue: &str) -> Checked<usize> {
     Ok(rest[..end].parse()?)
 }
 
-/// One request; the answer, whose status is to be `status`.
+/// Sends one request, and requires this status. Returns the response.
 pub async fn http(status: u16, method: &str, path: &str, body: &str) -> Checked<String> {
     let host = std::env::var("SLUICE_HTTP")?;
     let request = format!(

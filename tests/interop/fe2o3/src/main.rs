@@ -1,6 +1,7 @@
-//! The story of every suite here, told with fe2o3-amqp.
+//! The checks that all suites share, with fe2o3-amqp.
 //!
-//! Left out: declaring over the management node (see `client.rs`), and the end of a drain, which the client does not show.
+//! Two are missing: declaring over the management node (see `client.rs`), and the end of a drain, which the
+//! client does not show.
 
 mod client;
 
@@ -52,7 +53,7 @@ async fn declare_over_http() -> Checked {
     http(404, "GET", path, "").await.map(drop)
 }
 
-/// 12 bytes to 1 MiB, 72 MB in all.
+/// Returns a size from 12 bytes to 1 MiB. All messages together have 72 MB.
 fn size_of(number: usize) -> usize {
     match number {
         n if n % 200 == 0 => 1 << 20,
@@ -160,10 +161,10 @@ async fn modify_counts_the_failure() -> Checked {
     client.close().await
 }
 
-/// The credit is gone after the drain: of what is sent later, only new credit gets any.
+/// The drain uses up the credit: later messages need new credit.
 ///
-/// The messages are taken before the drain: those still unread when its answer comes are counted twice by the client,
-/// whose next FLOW then grants as many more.
+/// The messages are received before the drain. The client would count unread messages twice when the drain is
+/// answered, and its next FLOW would grant that much more.
 async fn drain_takes_the_credit_back() -> Checked {
     let mut client = Client::connect().await?;
     client.on_queue("drained", &["a", "b", "c"]).await?;
@@ -181,7 +182,7 @@ async fn drain_takes_the_credit_back() -> Checked {
     client.close().await
 }
 
-/// A second message for a credit would be in the hands of the wrong receiver.
+/// A second message for one credit would reach the wrong receiver.
 async fn one_credit_gets_one_message() -> Checked {
     let mut client = Client::connect().await?;
     client.on_queue("one", &["a", "b", "c"]).await?;
@@ -210,9 +211,9 @@ async fn detach_redelivers_in_order() -> Checked {
     client.close().await
 }
 
-/// Only that the link is refused and the session is not: the client answers the DETACH of a refused link twice, shows
-/// what became of the second answer instead of the reason, and must not use the session again, as that answer may hit
-/// the next link of the same handle.
+/// Checks only that the link is refused and the session continues. The client answers the DETACH of a refused
+/// link twice, and shows the result of the second answer instead of the reason. The session cannot be used
+/// afterwards, because that answer may hit the next link with the same handle.
 async fn missing_queue_is_refused() -> Checked {
     for address in ["/queues/absent", "/queue/old-style"] {
         let sender = Client::connect().await?.sender(address).await.err().ok_or("was not refused")?;
@@ -301,7 +302,7 @@ async fn streams_are_read_from_anywhere() -> Checked {
     stream("anywhere").await?;
     let mut client = Client::connect().await?;
     for (number, to) in [("0", "tea"), ("1", "coffee"), ("2", "tea"), ("3", "coffee")] {
-        // A chunk each.
+        // Each message has its own chunk.
         expect(client.send("/queues/anywhere", Some(to), &[number]).await?, vec!["accepted"])?;
     }
     let offset = |place| ("offset", "rabbitmq:stream-offset-spec", place);
@@ -330,7 +331,7 @@ async fn streams_are_read_from_anywhere() -> Checked {
 }
 
 async fn idle_connection_stays() -> Checked {
-    // fe2o3-amqp announces half of it.
+    // fe2o3-amqp announces half of this time.
     let mut client = Client::connect_with(guest("guest"), Some(2000)).await?;
     tokio::time::sleep(Duration::from_secs(4)).await;
     client.on_queue("after-idling", &["a"]).await?;

@@ -4,7 +4,8 @@ use bytes::BytesMut;
 use super::*;
 use crate::filter::scene::{message, value, with_sections};
 
-/// A filter of `section: key=value; ...`, several of them separated by ` + `; values as in [`message`].
+/// Parses a filter of the form `section: key=value; ...`. Several are separated by ` + `. Values are as in
+/// [`message`].
 fn filter(written: &str) -> Result<FieldFilter, FieldError> {
     let mut filter = FieldFilter::default();
     for part in written.split(" + ") {
@@ -71,21 +72,21 @@ fn every_field_of_both_sections_must_match() {
 }
 
 #[test]
-fn an_application_property_must_be_there() {
+fn an_application_property_must_be_present() {
     let full = message(FULL);
     assert!(!matches("a: gone=uint 1", &full));
     assert!(!matches("a: size=uint 10; gone=uint 1", &full));
     assert!(!matches("a: size=uint 10", &message("-")));
-    assert!(!matches("a: many=uint 1", &full), "what is not simple is not there");
+    assert!(!matches("a: many=uint 1", &full), "a value that is not simple counts as absent");
 }
 
 #[test]
 fn null_matches_anything() {
     let full = message(FULL);
     assert!(matches("p: subject=null; to=null", &full));
-    assert!(matches("p: subject=null", &message("-")), "a property that is not there is null");
+    assert!(matches("p: subject=null", &message("-")), "an absent property is null");
     assert!(matches("a: size=null; color=null; fresh=null; nothing=null", &full));
-    assert!(!matches("a: gone=null", &full), "but an application-property must be there");
+    assert!(!matches("a: gone=null", &full), "but an application-property must be present");
     assert!(!matches("a: many=null", &full));
     assert!(!matches("a: nothing=uint 0", &full));
 }
@@ -160,7 +161,7 @@ fn string_modifiers() {
     for (written, expected) in cases {
         assert_eq!(matches(written, &full), expected, "{written}");
     }
-    assert!(!matches("p: subject=string &p:", &message("-")), "what is not there has no start");
+    assert!(!matches("p: subject=string &p:", &message("-")), "an absent field has no prefix");
 
     let escaped = message("p.subject=string &p:x; k=string &; l=symbol &p:y");
     assert!(matches("p: subject=string &&p:x", &escaped));
@@ -171,7 +172,7 @@ fn string_modifiers() {
 }
 
 #[test]
-fn what_is_no_filter_is_refused() {
+fn invalid_filters_are_refused() {
     let name = |name: &str| Box::<str>::from(name);
     let cases = [
         ("p: subject=string &x", FieldError::Modifier(name("subject"))),
@@ -218,7 +219,7 @@ fn fields_are_counted() {
 }
 
 #[test]
-fn the_first_of_a_name_counts() {
+fn the_first_value_of_a_name_is_used() {
     let message = |section: &[u8]| with_sections(BytesMut::from(section), 0);
     let twice = message(b"\x00\x53\x74\xc1\x0b\x04\xa1\x01k\x52\x01\xa1\x01k\x52\x02");
     assert!(matches("a: k=uint 1", &twice));

@@ -1,4 +1,4 @@
-//! Expressions as trees, and how they are written.
+//! Expressions as trees, and their text form.
 
 use std::fmt::{self, Write as _};
 
@@ -6,7 +6,7 @@ use super::like::Like;
 use super::{Dialect, lexer, selector};
 use crate::filter::property::Property;
 
-/// A place for the value of one identifier.
+/// The index of the value of one identifier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Slot(pub u8);
 
@@ -23,7 +23,7 @@ pub(super) enum Expr {
     And(Box<[Expr; 2]>),
     Or(Box<[Expr; 2]>),
     Compare(Comparison, Box<[Expr; 2]>),
-    /// What, from, to: both ends included.
+    /// Subject, lower bound and upper bound. Both bounds are inclusive.
     Between(Box<[Expr; 3]>),
     Arithmetic(Operator, Box<[Expr; 2]>),
     Signed(Sign, Box<Expr>),
@@ -36,7 +36,7 @@ pub(super) enum Expr {
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Literal {
     Boolean(bool),
-    /// Not negative; the sign is an expression of its own.
+    /// Not negative. A sign is a separate expression.
     Integer(i128),
     /// Finite and not negative.
     Float(f64),
@@ -44,7 +44,7 @@ pub(super) enum Literal {
     Binary(Box<[u8]>),
 }
 
-/// What an expression speaks of.
+/// What an identifier refers to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Identifier {
     Envelope(Envelope),
@@ -52,26 +52,26 @@ pub(super) enum Identifier {
     Application(Box<str>),
 }
 
-/// What is known of a message without reading its properties.
+/// The parts of a message that are known without reading its properties.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Envelope {
-    /// In the header.
+    /// The priority in the header.
     Priority,
-    /// Whether the header says durable, in the words of JMS.
+    /// Whether the header is durable, as JMS expresses it.
     DeliveryMode,
-    /// What its publisher gave for filters of chunks to look for.
+    /// The value that its publisher set for stream filters.
     FilterValue,
     Offset,
-    /// When its chunk was written.
+    /// When the message's chunk was written.
     Timestamp,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Comparison {
     Equal,
-    /// Also of unlike values.
+    /// Not equal. True for values of different kinds, too.
     NotEqual,
-    /// Not equal, but alike.
+    /// Not equal, but of the same kind.
     Differ,
     Less,
     LessOrEqual,
@@ -94,7 +94,7 @@ pub(super) enum Sign {
     Minus,
 }
 
-/// How tightly an expression binds, as the grammar at the top of the parser says.
+/// How tightly an expression binds, as defined by the grammar in the parser.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Level {
     Or,
@@ -124,7 +124,7 @@ impl Expr {
     }
 }
 
-/// An expression as text, with no parenthesis that it does not need.
+/// An expression as text, without unnecessary parentheses.
 pub(super) struct Shown<'a> {
     pub expr: &'a Expr,
     pub identifiers: &'a [Identifier],
@@ -138,7 +138,7 @@ impl fmt::Display for Shown<'_> {
 }
 
 impl Shown<'_> {
-    /// Writes an expression where one of this level or above may stand.
+    /// Writes an expression at a place that allows this level and above.
     fn put(&self, f: &mut fmt::Formatter<'_>, expr: &Expr, least: Level) -> fmt::Result {
         if expr.level() >= least {
             return self.put_bare(f, expr);
@@ -254,7 +254,8 @@ impl fmt::Display for Literal {
             Self::Boolean(v) => f.write_str(if *v { "TRUE" } else { "FALSE" }),
             Self::Integer(v) => write!(f, "{v}"),
             Self::Float(v) => {
-                // The shortest digits that lead back to the same float, with the point that makes it one.
+                // The shortest digits that parse to the same float, with the decimal point that marks it as a
+                // float.
                 let text = format!("{v:?}").replace('e', "E");
                 match text.split_once('E') {
                     Some((digits, exponent)) if !digits.contains('.') => write!(f, "{digits}.0E{exponent}"),

@@ -1,27 +1,27 @@
-//! What can be wrong with an expression.
+//! Errors in expressions.
 
 use std::fmt;
 
 use super::{DEPTH_MAX, SQL_CHARS_MAX, SQL_TOKENS_MAX};
 
-/// Why a text is no expression.
+/// Why a text is not a valid expression.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SqlError {
-    /// Where, in bytes from the start of the text.
+    /// The position of the problem, in bytes from the start of the text.
     pub position: usize,
     pub what: SqlProblem,
 }
 
-/// What is wrong at that place.
+/// The problem at that position.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SqlProblem {
     /// More than [`SQL_CHARS_MAX`] characters.
     TooLong,
     /// More than [`SQL_TOKENS_MAX`] tokens.
     TooManyTokens,
-    /// More than 100 parentheses and NOTs within each other.
+    /// More than 100 nested parentheses and NOTs.
     TooDeep,
-    /// Nothing starts with this character.
+    /// No token starts with this character.
     Character(char),
     /// A string without its closing quote.
     UnclosedString,
@@ -31,13 +31,13 @@ pub enum SqlProblem {
     ControlCharacter,
     /// A reserved word, or a keyword that is not upper case.
     Reserved(Box<str>),
-    /// The section is not known, or has no such field.
+    /// An unknown section, or an unknown field of a section.
     UnknownField(Box<str>),
-    /// A number beyond the range of a double, or one that is octal or hexadecimal beyond 128 bits.
+    /// A number beyond the range of a double, or an octal or hexadecimal number of more than 128 bits.
     NumberTooLarge,
-    /// A 0 in front makes a number of a selector octal.
+    /// The number of a selector starts with 0, so it is octal, but it has a digit that is not.
     NotOctal,
-    /// Something else must stand here.
+    /// Something else is required here.
     Expected(&'static str),
     /// The escape of LIKE must be one character.
     Escape,
@@ -56,17 +56,22 @@ impl fmt::Display for SqlProblem {
         match self {
             Self::TooLong => write!(f, "the expression has more than {SQL_CHARS_MAX} characters"),
             Self::TooManyTokens => write!(f, "the expression has more than {SQL_TOKENS_MAX} tokens"),
-            Self::TooDeep => write!(f, "more than {DEPTH_MAX} parentheses and NOTs within each other"),
+            Self::TooDeep => write!(f, "more than {DEPTH_MAX} nested parentheses and NOTs"),
             Self::Character(c) => write!(f, "unexpected character '{}'", c.escape_debug()),
             Self::UnclosedString => f.write_str("the string is not closed"),
             Self::UnclosedIdentifier => f.write_str("the identifier is not closed"),
-            Self::ControlCharacter => f.write_str("a control character"),
+            Self::ControlCharacter => f.write_str("control characters are not allowed here"),
             Self::Reserved(word) => {
-                write!(f, "'{word}' is a reserved word: keywords are upper case, identifiers may be [{word}]")
+                write!(
+                    f,
+                    "'{word}' is a reserved word: keywords are upper case, identifiers can be written as [{word}]"
+                )
             }
             Self::UnknownField(name) => write!(f, "there is no field '{}'", Short(name)),
             Self::NumberTooLarge => f.write_str("the number is too large"),
-            Self::NotOctal => f.write_str("a number with a 0 in front is octal: it has no 8 and no 9"),
+            Self::NotOctal => {
+                f.write_str("a number that starts with 0 is octal and cannot have the digits 8 and 9")
+            }
             Self::Expected(what) => write!(f, "{what} is needed"),
             Self::Escape => f.write_str("the escape must be one character"),
             Self::EscapeAtEnd => f.write_str("the pattern ends with its escape"),
@@ -76,7 +81,7 @@ impl fmt::Display for SqlProblem {
 
 impl std::error::Error for SqlError {}
 
-/// The start of a name that a peer made up. It has no control characters.
+/// The start of a name that a peer chose. It has no control characters.
 struct Short<'a>(&'a str);
 
 impl fmt::Display for Short<'_> {

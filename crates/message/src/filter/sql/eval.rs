@@ -1,23 +1,23 @@
-//! What an expression comes to, given the values of its slots.
+//! The evaluation of an expression with the values of its slots.
 //!
 //! | | |
 //! |---|---|
-//! | unknown | null, absent, not simple; a boolean operand that is no boolean; arithmetic on what is no number, by zero, or beyond a double |
-//! | `=` | like values by value; unlike values are not equal |
-//! | `<>` | what `=` is not: in a filter expression also of unlike values (as the reference does), in a selector of like ones only |
-//! | `<` `<=` `>` `>=` | numbers, and octets; false of anything else |
+//! | unknown | null, absent, not simple; a boolean operand that is not a boolean; arithmetic on something that is not a number, by zero, or beyond a double |
+//! | `=` | compares values of the same kind; values of different kinds are not equal |
+//! | `<>` | the opposite of `=`. In a filter expression this includes values of different kinds, as in RabbitMQ; in a selector they must be of the same kind |
+//! | `<` `<=` `>` `>=` | for numbers and for octets; false for everything else |
 //! | `BETWEEN` | `>=` and `<=` |
-//! | `IN` | unknown if the left side is; an unknown item of the list equals nothing |
+//! | `IN` | unknown if the left side is unknown; an unknown item of the list equals nothing |
 //! | integers | exact within 128 bits, then approximate; `/` is always approximate |
 //!
-//! Nothing here fails, and nothing allocates.
+//! Evaluation never fails and never allocates.
 
 use std::cmp::Ordering;
 
 use super::ast::{Comparison, Expr, Literal, Operator, Sign};
 use crate::filter::plain::Plain;
 
-/// True, false or unknown.
+/// Evaluates to true, false or unknown.
 pub(super) fn truth<'a>(expr: &'a Expr, slots: &[Plain<'a>], now_ms: u64) -> Option<bool> {
     let truth = |expr| truth(expr, slots, now_ms);
     let value = |expr| value(expr, slots, now_ms);
@@ -132,13 +132,13 @@ fn arithmetic<'a>(operator: Operator, left: Plain<'_>, right: Plain<'_>) -> Plai
         Operator::Subtract => a - b,
         Operator::Multiply => a * b,
         Operator::Divide => a / b,
-        // Of whole numbers only.
+        // Defined for integers only.
         Operator::Remainder => f64::NAN,
     };
     if result.is_finite() { Plain::Float(result) } else { Plain::Null }
 }
 
-/// With the sign of the dividend.
+/// The result has the sign of the dividend.
 fn remainder(a: i128, b: i128) -> Option<i128> {
     if b == 0 { None } else { Some(a.wrapping_rem(b)) }
 }

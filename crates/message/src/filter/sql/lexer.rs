@@ -1,16 +1,16 @@
-//! Text to tokens. The longest token that can stand at a place stands there.
+//! Converts text to tokens. At each position the longest possible token is used.
 //!
-//! Signs, strings and what stands between tokens are the same in both dialects; the words of selectors are in
-//! `selector.rs`, those of filter expressions here.
+//! Signs, strings and white space are the same in both dialects. The words of selectors are in `selector.rs`,
+//! the words of filter expressions are here.
 //!
 //! ```text
 //!  sign        = <> != < <= > >= + - * / % ( ) ,                      != is <>
 //!  keyword     AND OR NOT LIKE IN IS NULL ESCAPE TRUE FALSE UTC       upper case
 //!  integer     digit+
 //!  float       digit+ "." digit+ [ "E" [ "+" | "-" ] digit+ ]
-//!  string      ' any text ' or " any text "                           a doubled quote is one of the text
+//!  string      ' any text ' or " any text "                           a doubled quote is one quote of the text
 //!  binary      "0x" (hex hex)+                                        A to F upper case
-//!  identifier  word | section "." word | "[" any text "]"             a doubled bracket is one of the text
+//!  identifier  word | section "." word | "[" any text "]"             a doubled bracket is one bracket of the text
 //!  word        letter (letter | digit | "_")*                         not reserved
 //!  between     space, tab, form feed, line feed, carriage return
 //! ```
@@ -22,7 +22,7 @@ use super::error::{SqlError, SqlProblem};
 use super::{Dialect, SQL_CHARS_MAX, SQL_TOKENS_MAX, selector};
 use crate::filter::property::Property;
 
-/// Words that are no identifiers in any case: keywords, and functions that other dialects have.
+/// Words that are not identifiers, in any case: keywords, and functions of other dialects.
 const RESERVED: [&str; 20] = [
     "and",
     "date",
@@ -79,7 +79,7 @@ pub(super) enum Kind {
     Identifier(Identifier),
 }
 
-/// All tokens of a text.
+/// Splits a text into tokens.
 pub(super) fn tokens(text: &str, dialect: Dialect) -> Result<Vec<Token>, SqlError> {
     if let Some((position, _)) = text.char_indices().nth(SQL_CHARS_MAX) {
         return Err(SqlError { position, what: SqlProblem::TooLong });
@@ -101,10 +101,10 @@ pub(super) fn tokens(text: &str, dialect: Dialect) -> Result<Vec<Token>, SqlErro
     }
 }
 
-/// Writes an identifier as a filter expression has it.
+/// Writes an identifier in the syntax of filter expressions.
 pub(super) fn put_identifier(f: &mut fmt::Formatter<'_>, identifier: &Identifier) -> fmt::Result {
     match identifier {
-        // There is no other in filter expressions.
+        // Filter expressions have no other envelope field.
         Identifier::Envelope(_) => f.write_str("h.priority"),
         Identifier::Property(property) => write!(f, "p.{}", property.identifier()),
         Identifier::Application(name) if is_plain_identifier(name) => f.write_str(name),
@@ -112,12 +112,12 @@ pub(super) fn put_identifier(f: &mut fmt::Formatter<'_>, identifier: &Identifier
     }
 }
 
-/// Whether a name can be written without brackets.
+/// Returns true if a name needs no brackets.
 fn is_plain_identifier(name: &str) -> bool {
     name.starts_with(|c: char| c.is_ascii_alphabetic()) && name.len() == word_len(name) && !is_reserved(name)
 }
 
-/// The first token and its length in bytes.
+/// Returns the first token and its length in bytes.
 fn token(rest: &str, dialect: Dialect) -> Result<(Kind, usize), SqlProblem> {
     let found = sign(rest, dialect).map(Ok).or_else(|| match dialect {
         Dialect::Filter => filter_token(rest),
@@ -150,7 +150,8 @@ fn sign(rest: &str, dialect: Dialect) -> Option<(Kind, usize)> {
     })
 }
 
-/// What is no sign, in a filter expression; `None` if nothing starts like that.
+/// Returns the first token of a filter expression if it is not a sign. Returns `None` if no token starts like
+/// this.
 fn filter_token(rest: &str) -> Option<Result<(Kind, usize), SqlProblem>> {
     Some(match rest.as_bytes().first()? {
         b'\'' | b'"' => string(rest),
@@ -166,16 +167,17 @@ pub(super) fn string(rest: &str) -> Result<(Kind, usize), SqlProblem> {
     Ok((Kind::Literal(Literal::String(text.into())), len))
 }
 
-/// The text in quotes that `rest` starts with, and its length with them; `None` if it is not closed.
+/// Returns the quoted text at the start of `rest`, and its length with the quotes. `None` if it is not
+/// closed.
 pub(super) fn quoted(rest: &str) -> Option<(String, usize)> {
     let (quote, inner) = rest.split_at(1);
     let mut text = String::new();
     let mut left = inner;
     loop {
-        let (before, behind) = left.split_once(quote)?;
+        let (before, after) = left.split_once(quote)?;
         text.push_str(before);
-        let Some(doubled) = behind.strip_prefix(quote) else {
-            return Some((text, rest.len() - behind.len()));
+        let Some(doubled) = after.strip_prefix(quote) else {
+            return Some((text, rest.len() - after.len()));
         };
         text.push_str(quote);
         left = doubled;
@@ -218,7 +220,7 @@ fn number(rest: &str) -> Result<(Kind, usize), SqlProblem> {
     Ok((Kind::Literal(float(&rest[..len])?), len))
 }
 
-/// How long the exponent at the start is, its letter included; 0 if it has no digit.
+/// Returns the length of the exponent at the start with its letter. Returns 0 if it has no digit.
 pub(super) fn exponent_len(text: &str) -> usize {
     let sign = usize::from(text[1..].starts_with(['+', '-']));
     match digits(&text[1 + sign..]) {
@@ -227,7 +229,7 @@ pub(super) fn exponent_len(text: &str) -> usize {
     }
 }
 
-/// Of decimal digits. Whole numbers beyond 128 bits are approximate, as the results of arithmetic are.
+/// Parses decimal digits. Integers of more than 128 bits become floats, as results of arithmetic do.
 pub(super) fn integer(text: &str) -> Result<Literal, SqlProblem> {
     text.parse().map(Literal::Integer).or_else(|_| float(text))
 }
@@ -270,7 +272,8 @@ fn word(rest: &str) -> Result<(Kind, usize), SqlProblem> {
     Ok((kind, len))
 }
 
-/// A field of a section; `None` if expressions do not know the section, or the section does not have the field.
+/// Returns the identifier of a field. Returns `None` if the section is not allowed in expressions or has no
+/// such field.
 pub(super) fn field(section: &str, name: &str) -> Option<Identifier> {
     match section {
         "header" | "h" => (name == "priority").then_some(Identifier::Envelope(Envelope::Priority)),
@@ -284,17 +287,17 @@ fn is_reserved(word: &str) -> bool {
     RESERVED.iter().any(|reserved| reserved.eq_ignore_ascii_case(word))
 }
 
-/// How long the run of letters, digits and underscores at the start is.
+/// Returns the length of the letters, digits and underscores at the start.
 fn word_len(text: &str) -> usize {
     text.bytes().take_while(|b| b.is_ascii_alphanumeric() || *b == b'_').count()
 }
 
-/// How long the run of digits at the start is.
+/// Returns the number of digits at the start.
 pub(super) fn digits(text: &str) -> usize {
     text.bytes().take_while(u8::is_ascii_digit).count()
 }
 
-/// The octets of the run of hex pairs at the start.
+/// Returns the octets of the hex pairs at the start.
 fn hex_pairs(text: &str) -> Vec<u8> {
     let digit = |b: u8| match b {
         b'0'..=b'9' => Some(b - b'0'),

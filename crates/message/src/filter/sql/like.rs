@@ -1,17 +1,17 @@
-//! Patterns of LIKE: `%` is any run of characters, `_` is one character.
+//! Patterns of LIKE: `%` matches any number of characters, `_` matches one character.
 //!
-//! A pattern is cut at its `%`. The first piece must stand at the start and the last at the end; each piece between
-//! them is taken where it comes first behind the one before. Pieces have a fixed length in characters, so that taking
-//! the first place never spoils a later one, and nothing is ever tried twice.
+//! A pattern is split at each `%`. The first piece must match the start and the last one the end. Each piece
+//! between them is matched at its first occurrence after the previous piece. Pieces have a fixed length in
+//! characters, so an early match never prevents a later one, and no backtracking is needed.
 
 use super::error::SqlProblem;
 
-/// Comparisons of characters that one pattern may cost a message, where a piece with `_` is looked for: characters of
-/// the pattern times octets of the subject. More than that is unknown. A pattern of 20 characters reaches it with a
-/// subject of 50 KiB.
+/// The most character comparisons for one pattern and one message, if a piece with `_` is searched for:
+/// characters of the pattern times octets of the subject. If there would be more, the result is unknown. A
+/// pattern of 20 characters reaches this limit with a subject of 50 KiB.
 const WORK_MAX: usize = 1 << 20;
 
-/// A pattern that is ready to be asked.
+/// A prepared pattern.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Like {
     pattern: Box<str>,
@@ -34,15 +34,16 @@ enum Shape {
 struct Rest {
     middle: Box<[Piece]>,
     last: Piece,
-    /// What [`WORK_MAX`] counts per octet of a subject: characters of the middle, if one of its pieces has a `_`.
+    /// The cost per octet of a subject, for [`WORK_MAX`]: the characters of the middle pieces if one of them
+    /// has a `_`, else 0.
     work: usize,
 }
 
-/// What stands between two `%`.
+/// The text between two `%`.
 #[derive(Clone, Debug, PartialEq)]
 enum Piece {
     Text(Box<str>),
-    /// With a `_` somewhere, which is `None`.
+    /// Contains at least one `_`, which is `None`.
     Mask(Box<[Option<char>]>),
 }
 
@@ -72,7 +73,7 @@ impl Like {
         Ok(Self { shape: Shape::new(pieces.into_iter().map(Piece::new)), pattern, escape })
     }
 
-    /// As it was written.
+    /// Returns the pattern as it was written.
     pub fn pattern(&self) -> &str {
         &self.pattern
     }
@@ -81,8 +82,8 @@ impl Like {
         self.escape
     }
 
-    /// Whether the pattern covers all of the subject. Unknown if the pattern counts characters and the subject is not
-    /// UTF-8, or if finding out would cost too much.
+    /// Returns whether the pattern matches the whole subject. Unknown (`None`) if the pattern has `_` or
+    /// several `%` and the subject is not UTF-8, or if the search would cost too much.
     pub fn matches(&self, subject: &[u8]) -> Option<bool> {
         match &self.shape {
             Shape::Exact(text) => Some(subject == text.as_bytes()),
@@ -91,12 +92,12 @@ impl Like {
             ),
             Shape::Pieces { first, rest } => {
                 let text = std::str::from_utf8(subject).ok()?;
-                let Some(behind) = first.strip_start(text) else { return Some(false) };
-                let Some(rest) = rest else { return Some(behind.is_empty()) };
-                if rest.work.saturating_mul(behind.len()) > WORK_MAX {
+                let Some(after) = first.strip_start(text) else { return Some(false) };
+                let Some(rest) = rest else { return Some(after.is_empty()) };
+                if rest.work.saturating_mul(after.len()) > WORK_MAX {
                     return None;
                 }
-                Some(rest.matches(behind))
+                Some(rest.matches(after))
             }
         }
     }
@@ -132,7 +133,7 @@ impl Rest {
         let Some(mut left) = self.last.strip_end(text) else { return false };
         for piece in &self.middle {
             match piece.strip_through(left) {
-                Some(behind) => left = behind,
+                Some(after) => left = after,
                 None => return false,
             }
         }
@@ -161,7 +162,7 @@ impl Piece {
         }
     }
 
-    /// What is behind the piece, if the text starts with it.
+    /// Returns the text after the piece, if the text starts with it.
     fn strip_start<'t>(&self, text: &'t str) -> Option<&'t str> {
         match self {
             Self::Text(piece) => text.strip_prefix(&**piece),
@@ -174,7 +175,7 @@ impl Piece {
         }
     }
 
-    /// What is before the piece, if the text ends with it.
+    /// Returns the text before the piece, if the text ends with it.
     fn strip_end<'t>(&self, text: &'t str) -> Option<&'t str> {
         match self {
             Self::Text(piece) => text.strip_suffix(&**piece),
@@ -189,10 +190,10 @@ impl Piece {
         }
     }
 
-    /// What is behind the first place where the piece stands.
+    /// Returns the text after the first occurrence of the piece.
     fn strip_through<'t>(&self, text: &'t str) -> Option<&'t str> {
         match self {
-            Self::Text(piece) => text.split_once(&**piece).map(|(_, behind)| behind),
+            Self::Text(piece) => text.split_once(&**piece).map(|(_, after)| after),
             Self::Mask(_) => text.char_indices().find_map(|(at, _)| self.strip_start(&text[at..])),
         }
     }

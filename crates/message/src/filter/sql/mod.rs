@@ -1,16 +1,16 @@
-//! SQL filter expressions (AMQP filter expressions, section 6; behaviour B.9), and selectors of JMS.
+//! SQL filter expressions (AMQP filter expressions, section 6) and JMS selectors.
 //!
-//! Two dialects of one language: they differ in their words, which are the lexer's affair, and in what `<>` is of unlike
-//! values.
+//! They are two dialects of one language. They differ in their words, which the lexer handles, and in the
+//! meaning of `<>` for values of different kinds.
 //!
 //! ```text
-//!  text ── lexer ──► tokens ── parser ──► Expr, its identifiers replaced by numbers of slots
+//!  text ── lexer ──► tokens ── parser ──► Expr, with slot numbers instead of identifiers
 //!                                           │
-//!  message ── slots: one pass a section ──► values ── eval ──► true / false / unknown: only true passes
+//!  message ── slots: one pass per section ──► values ── eval ──► true / false / unknown: only true matches
 //! ```
 //!
-//! Everything is bounded when an expression is parsed, so that evaluating it is total: characters, tokens and depth
-//! bound the work per message, and what cannot be computed is unknown.
+//! Everything is bounded when an expression is parsed. Limits on characters, tokens and depth bound the work
+//! for each message. Evaluation never fails: what cannot be computed is unknown.
 
 mod ast;
 mod error;
@@ -35,59 +35,62 @@ use crate::Message;
 use ast::{Expr, Identifier, Shown};
 use slots::Sources;
 
-/// Characters of one expression; a longer one is refused, as the reference does.
+/// The most characters of an expression. A longer one is refused, as in RabbitMQ.
 pub const SQL_CHARS_MAX: usize = 4096;
 
-/// Tokens of one expression; one of more is refused, as the reference does.
+/// The most tokens of an expression. One with more is refused, as in RabbitMQ.
 pub const SQL_TOKENS_MAX: usize = 200;
 
-/// Parentheses and NOTs within each other. Parentheses alone cannot reach it within [`SQL_TOKENS_MAX`]; it keeps the
-/// stack of parser and evaluation small whatever the tokens are. A deeper expression is refused.
+/// The deepest nesting of parentheses and NOTs. A deeper expression is refused, which keeps the stack of
+/// parser and evaluation small. Parentheses alone cannot reach this depth within [`SQL_TOKENS_MAX`].
 const DEPTH_MAX: u32 = 100;
 
-/// Values that are kept on the stack while an expression is evaluated; one with more identifiers allocates once per
-/// message.
+/// The number of values stored on the stack during an evaluation. An expression with more identifiers
+/// allocates once for each message.
 const INLINE_SLOTS: usize = 8;
 
-/// How an expression is written.
+/// The syntax of an expression.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Dialect {
-    /// SQL filter expressions: keywords are upper case, `[any name]`.
+    /// SQL filter expressions: keywords are upper case, and any name can be written as `[any name]`.
     Filter,
-    /// Selectors of JMS 3.1, 3.8.1: keywords in any case, `"any name"`, BETWEEN.
+    /// JMS selectors (JMS 3.1, 3.8.1): keywords are in any case, any name can be written as `"any name"`, and
+    /// there is BETWEEN.
     Selector,
 }
 
-/// An expression that can be asked of messages.
+/// An expression that can be evaluated for messages.
 ///
-/// Its [`Display`](fmt::Display) form parses to an equal one, unless it has become longer than [`SQL_CHARS_MAX`].
+/// Its [`Display`](fmt::Display) form parses to an equal expression, unless it is longer than
+/// [`SQL_CHARS_MAX`].
 #[derive(Clone, Debug, PartialEq)]
 pub struct SqlFilter {
     dialect: Dialect,
     root: Expr,
-    /// What each slot stands for.
+    /// The identifier of each slot.
     identifiers: Vec<Identifier>,
     sources: Sources,
 }
 
 impl SqlFilter {
-    /// Reads an expression.
+    /// Parses an expression.
     ///
     /// # Errors
-    /// What is wrong and where; see [`SqlProblem`].
+    /// The problem and its position; see [`SqlProblem`].
     pub fn parse(text: &str, dialect: Dialect) -> Result<Self, SqlError> {
         let (root, identifiers) = parser::parse(text, dialect)?;
         Ok(Self { dialect, root, sources: Sources::new(&identifiers), identifiers })
     }
 
-    /// Whether the expression is true of this message; a message whose sections cannot be read does not match.
+    /// Returns true if the expression is true for this message. A message whose sections cannot be read does
+    /// not match.
     ///
-    /// `now_ms`: milliseconds since the Unix epoch, the value of `UTC()`.
+    /// `now_ms` is the value of `UTC()`, in milliseconds since the Unix epoch.
     pub fn matches(&self, message: &Message, position: Position, now_ms: u64) -> bool {
         matches!(self.truth(message, position, now_ms), Ok(Some(true)))
     }
 
-    /// True, false or unknown.
+    /// Evaluates the expression to true, false or unknown.
     fn truth(&self, message: &Message, position: Position, now_ms: u64) -> Result<Option<bool>, DecodeError> {
         let (mut few, mut many);
         let slots = if self.identifiers.len() <= INLINE_SLOTS {

@@ -1,4 +1,4 @@
-//! Tokens to a tree, one method for each line of the grammar.
+//! Converts tokens to a tree. There is a method for each rule of the grammar.
 //!
 //! ```text
 //!  or          and ("OR" and)*
@@ -6,7 +6,7 @@
 //!  not         "NOT" not | comparison
 //!  comparison  identifier "IS" ["NOT"] "NULL"
 //!            | sum [ ("=" | "<>" | "<" | "<=" | ">" | ">=") sum
-//!                  | ["NOT"] "BETWEEN" sum "AND" sum                      of selectors
+//!                  | ["NOT"] "BETWEEN" sum "AND" sum                      in selectors only
 //!                  | ["NOT"] "LIKE" string ["ESCAPE" string]
 //!                  | ["NOT"] "IN" "(" sum ("," sum)* ")" ]
 //!  sum         product (("+" | "-") product)*
@@ -15,8 +15,8 @@
 //!  primary     "(" or ")" | literal | identifier | "UTC" "(" ")"
 //! ```
 //!
-//! Operators of one line group from the left. The tokens are bounded, and with them the length of every chain;
-//! `NOT` and `(` are the only ways down into the same line again, and are counted.
+//! Operators of one rule are left-associative. The bound on tokens limits the length of every chain. Only
+//! `NOT` and `(` lead to a nested use of the same rule, and they are counted.
 
 use std::vec;
 
@@ -26,7 +26,7 @@ use super::lexer::{Kind, Token, tokens};
 use super::like::Like;
 use super::{DEPTH_MAX, Dialect};
 
-/// The tree of a text, and what its slots stand for.
+/// Parses a text. Returns the tree and the identifier of each slot.
 pub(super) fn parse(text: &str, dialect: Dialect) -> Result<(Expr, Vec<Identifier>), SqlError> {
     let tokens = tokens(text, dialect)?.into_iter();
     let mut parser = Parser { tokens, end: text.len(), depth: 0, identifiers: Vec::new() };
@@ -39,9 +39,9 @@ pub(super) fn parse(text: &str, dialect: Dialect) -> Result<(Expr, Vec<Identifie
 
 struct Parser {
     tokens: vec::IntoIter<Token>,
-    /// Length of the text: where things are missing when the tokens have ended.
+    /// The length of the text. Errors at the end of the tokens have this position.
     end: usize,
-    /// Parentheses and NOTs that are open.
+    /// The number of open parentheses and NOTs.
     depth: u32,
     identifiers: Vec<Identifier>,
 }
@@ -187,14 +187,14 @@ impl Parser {
         }
     }
 
-    /// The slot of an identifier, the same for each time that it is there.
+    /// Returns the slot of an identifier. Each occurrence has the same slot.
     fn slot(&mut self, identifier: Identifier) -> Slot {
         let known = self.identifiers.iter().position(|known| *known == identifier);
         let index = known.unwrap_or_else(|| {
             self.identifiers.push(identifier);
             self.identifiers.len() - 1
         });
-        // Fewer than there are tokens.
+        // There are fewer identifiers than tokens.
         Slot(index as u8)
     }
 
@@ -235,7 +235,7 @@ impl Parser {
         self.tokens.as_slice().get(ahead).map(|token| &token.kind)
     }
 
-    /// Where the next token is.
+    /// Returns the position of the next token.
     fn position(&self) -> usize {
         self.tokens.as_slice().first().map_or(self.end, |token| token.at)
     }

@@ -1,41 +1,44 @@
-//! Where in a stream an expression can be true, so that whoever reads passes over the rest without looking at it.
+//! The part of a stream in which an expression can be true. Readers skip the rest without inspecting it.
 //!
 //! ```text
 //!  expression   term ("AND" term)*
-//!  term         offset or time, one of > >= = or BETWEEN, a literal       the largest lower bound counts
-//!            |  value ("OR" value)*                                       the first of them counts
-//!            |  anything else                                             says nothing
+//!  term         offset or time, one of > >= = or BETWEEN, a literal       the largest lower bound is used
+//!            |  value ("OR" value)*                                       the first such term is used
+//!            |  anything else                                             gives no bound
 //!  value        filter value "=" a string, "IN" strings, or "IS NULL"
 //! ```
 //!
-//! An expression is true only if each of its terms is, so that each term may take something away, and none adds to it.
+//! An expression is true only if each of its terms is true. So each term can make the scope smaller, but
+//! never larger.
 
 use super::SqlFilter;
 use super::ast::{Comparison, Envelope, Expr, Identifier, Literal, Slot};
 use super::eval;
 use crate::filter::plain::Plain;
 
-/// Where in a stream a filter can match. Outside of it no message does; not all do inside of it.
+/// The part of a stream in which a filter can match. No message outside it matches; messages inside it may
+/// match.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Scope {
-    /// From this offset on.
+    /// Messages from this offset on.
     pub offset: Option<u64>,
-    /// In chunks that were written at this time or later, in milliseconds since the Unix epoch.
+    /// Messages in chunks that were written at this time or later, in milliseconds since the Unix epoch.
     pub at_ms: Option<u64>,
-    /// With one of these filter values.
+    /// Messages with one of these filter values.
     pub values: Option<ScopeValues>,
 }
 
-/// Filter values of messages.
+/// A set of filter values.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ScopeValues {
     pub values: Vec<Box<[u8]>>,
-    /// Or with none.
+    /// True if messages without a filter value are included.
     pub none: bool,
 }
 
 impl SqlFilter {
-    /// Where it can match, as far as it says so at the top.
+    /// Returns the part of a stream in which the expression can match, as far as its top-level terms limit
+    /// it.
     pub fn scope(&self) -> Scope {
         let mut scope = Scope::default();
         self.narrow(&self.root, &mut scope);
@@ -104,7 +107,7 @@ impl SqlFilter {
     }
 }
 
-/// The comparison that is true of two sides in the other order.
+/// Returns the comparison that has the same result when the two sides are exchanged.
 fn mirrored(how: Comparison) -> Comparison {
     match how {
         Comparison::Less => Comparison::Greater,
@@ -115,7 +118,7 @@ fn mirrored(how: Comparison) -> Comparison {
     }
 }
 
-/// The least whole number that compares like this with a literal.
+/// Returns the least whole number for which the comparison with a literal can be true.
 fn least(how: Comparison, literal: &Expr) -> Option<u64> {
     let above = match how {
         Comparison::Greater => 1,
@@ -144,7 +147,8 @@ mod tests {
     use super::super::Dialect;
     use super::*;
 
-    /// The scope of a selector, with `o` for the offset, `t` for the time and `v` for the filter value.
+    /// Returns the scope of a selector. `o` is short for the offset, `t` for the time and `v` for the filter
+    /// value.
     fn scope(text: &str) -> Scope {
         let names = [("o", "x-stream-offset"), ("t", "x-stream-timestamp"), ("v", "x-stream-filter-value")];
         let text = names.iter().fold(format!(" {text}"), |text, (short, name)| {

@@ -1,34 +1,34 @@
-//! The words of selectors (JMS 3.1, 3.8.1), and what their names stand for.
+//! The words of selectors (JMS 3.1, 3.8.1), and the meaning of their names.
 //!
 //! ```text
 //!  keyword     AND OR NOT BETWEEN LIKE IN IS NULL ESCAPE TRUE FALSE   in any case
 //!  integer     ("0" | nonzero digit* | "0" octal+ | "0x" hex+) [ "L" ]
-//!  float       digit+ "." digit* [ exponent ] [ "F" | "D" ]           also with nothing in front of the point
+//!  float       digit+ "." digit* [ exponent ] [ "F" | "D" ]           also without digits before the point
 //!            | digit+ exponent [ "F" | "D" ] | digit+ ( "F" | "D" )
 //!  exponent    "E" [ "+" | "-" ] digit+                               letters of numbers in any case
-//!  string      ' any text '                                           a doubled quote is one of the text
-//!  identifier  word | " any text "                                    a doubled quote is one of the text
+//!  string      ' any text '                                           a doubled quote is one quote of the text
+//!  identifier  word | " any text "                                    a doubled quote is one quote of the text
 //!  word        letter (letter | digit)*                               of any script, and "_" and "$"
 //! ```
 //!
-//! | name | stands for |
+//! | name | meaning |
 //! |---|---|
-//! | `JMSMessageID`, `JMSCorrelationID` | message-id and correlation-id as they were sent: those of JMS have their `ID:` |
+//! | `JMSMessageID`, `JMSCorrelationID` | message-id and correlation-id as they were sent; ids from JMS producers include `ID:` |
 //! | `JMSTimestamp`, `JMSType` | creation-time in milliseconds; subject |
 //! | `JMSXUserID`, `JMSXGroupID`, `JMSXGroupSeq` | user-id, group-id, group-sequence |
-//! | `JMSPriority` | the priority in the header, 4 if there is none |
-//! | `JMSDeliveryMode` | `'PERSISTENT'` if the header says durable, else `'NON_PERSISTENT'` |
+//! | `JMSPriority` | the priority in the header, 4 if it is absent |
+//! | `JMSDeliveryMode` | `'PERSISTENT'` if the header is durable, else `'NON_PERSISTENT'` |
 //! | `"x-stream-offset"` | the offset of the message |
-//! | `"x-stream-timestamp"` | when its chunk was written, in milliseconds since the epoch |
-//! | `"x-stream-filter-value"` | its annotation of this name, if that is a string |
-//! | `"header.priority"`, `"properties.f"` | a field, named as filter expressions do |
-//! | `"application_properties.x"` | the application-property `x`, whatever that name is |
-//! | any other that starts with `JMS` or `x-stream-` | nothing: refused |
-//! | what is left | the application-property of this name, its points included |
+//! | `"x-stream-timestamp"` | when the message's chunk was written, in milliseconds since the Unix epoch |
+//! | `"x-stream-filter-value"` | the annotation of this name, if it is a string |
+//! | `"header.priority"`, `"properties.f"` | a field, with its name in filter expressions |
+//! | `"application_properties.x"` | the application-property `x`, which may be any name |
+//! | any other name that starts with `JMS` or `x-stream-` | refused |
+//! | any other name | the application-property of this name, including its points |
 //!
-//! Ids are compared as they are on the wire. The mapping of JMS shows a string that does not start with `ID:` as
-//! `ID:AMQP_NO_PREFIX:...` and an id that is no string as `ID:AMQP_UUID:...` and the like; JMS producers send none of
-//! these unless they were told to.
+//! Ids are compared as they are on the wire. The AMQP mapping of JMS is different: it shows a string that
+//! does not start with `ID:` as `ID:AMQP_NO_PREFIX:...`, and an id that is not a string as `ID:AMQP_UUID:...`
+//! or similar. JMS producers send such ids only if they are configured to.
 
 use std::fmt;
 
@@ -37,7 +37,7 @@ use super::error::SqlProblem;
 use super::lexer::{Kind, digits, exponent_len, field, float, integer, quoted, string};
 use crate::FILTER_VALUE;
 
-/// Headers of JMS that are properties, and how filter expressions call those.
+/// Headers of JMS that are fields of the properties, and their names in filter expressions.
 const PROPERTIES: [(&str, &str); 7] = [
     ("JMSCorrelationID", "correlation_id"),
     ("JMSMessageID", "message_id"),
@@ -48,7 +48,7 @@ const PROPERTIES: [(&str, &str); 7] = [
     ("JMSXUserID", "user_id"),
 ];
 
-/// Names of what is in no section that would have to be read.
+/// Names that do not need a section of the message.
 const ENVELOPE: [(&str, Envelope); 5] = [
     ("JMSPriority", Envelope::Priority),
     ("JMSDeliveryMode", Envelope::DeliveryMode),
@@ -57,10 +57,11 @@ const ENVELOPE: [(&str, Envelope); 5] = [
     (FILTER_VALUE, Envelope::FilterValue),
 ];
 
-/// Sections whose fields can be named. Not in their short forms: `"a.b"` is the application-property of that name.
+/// Sections whose fields can be named. Short forms are not allowed: `"a.b"` is the application-property of
+/// that name.
 const SECTIONS: [&str; 3] = ["header", "properties", "application_properties"];
 
-/// What is no sign; `None` if nothing starts like that.
+/// Returns the first token if it is not a sign. Returns `None` if no token starts like this.
 pub(super) fn token(rest: &str) -> Option<Result<(Kind, usize), SqlProblem>> {
     let mut chars = rest.chars();
     Some(match chars.next()? {
@@ -73,7 +74,7 @@ pub(super) fn token(rest: &str) -> Option<Result<(Kind, usize), SqlProblem>> {
     })
 }
 
-/// Writes an identifier as a selector has it.
+/// Writes an identifier in the syntax of selectors.
 pub(super) fn put_identifier(f: &mut fmt::Formatter<'_>, identifier: &Identifier) -> fmt::Result {
     match identifier {
         Identifier::Envelope(envelope) => {
@@ -88,7 +89,7 @@ pub(super) fn put_identifier(f: &mut fmt::Formatter<'_>, identifier: &Identifier
     }
 }
 
-/// Whether a name can be written without quotes, and stands for the application-property of that name.
+/// Returns true if a name needs no quotes and means the application-property of that name.
 fn is_plain_identifier(name: &str) -> bool {
     name.starts_with(is_letter)
         && name.len() == word_len(name)
@@ -177,7 +178,7 @@ fn is_letter(c: char) -> bool {
     c.is_alphabetic() || matches!(c, '_' | '$')
 }
 
-/// How long the run of letters and digits at the start is, in bytes.
+/// Returns the length of the letters and digits at the start, in bytes.
 fn word_len(text: &str) -> usize {
     text.find(|c| !is_letter(c) && !char::is_numeric(c)).unwrap_or(text.len())
 }

@@ -1,4 +1,5 @@
-//! The values that an expression speaks of, taken out of a message in one pass over each section it needs.
+//! The values of an expression's identifiers, read from a message in one pass over each section that is
+//! needed.
 
 use amqp10::sections::map_pairs;
 use amqp10::{DecodeError, Reader};
@@ -12,18 +13,18 @@ use crate::filter::property::{Cursor, Property};
 /// The priority of a message whose sender set none [3.2.1].
 const PRIORITY_DEFAULT: u8 = 4;
 
-/// Which slots are filled from where. A section that none is filled from is not read.
+/// The source of each slot's value. Sections that are the source of no slot are not read.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Sources {
     envelope: Box<[(Envelope, Slot)]>,
-    /// Ascending, as they lie in the section.
+    /// In ascending order, as they are in the section.
     properties: Box<[(Property, Slot)]>,
-    /// Ascending, to be searched.
+    /// In ascending order, for binary search.
     names: Box<[(Box<str>, Slot)]>,
 }
 
 impl Sources {
-    /// `identifiers`: what each slot stands for, no two of them the same.
+    /// Creates the sources. `identifiers` has the identifier of each slot, without duplicates.
     pub fn new(identifiers: &[Identifier]) -> Self {
         let (mut envelope, mut properties, mut names) = (Vec::new(), Vec::new(), Vec::new());
         for (slot, identifier) in (0u8..).map(Slot).zip(identifiers) {
@@ -38,8 +39,8 @@ impl Sources {
         Self { envelope: envelope.into(), properties: properties.into(), names: names.into() }
     }
 
-    /// Fills the slots, all of them null before. What the message does not have stays null, and so does what is not
-    /// simple. Of two application-properties of one name the first counts.
+    /// Fills the slots, which must all be null. A slot stays null if the message does not have its value, or
+    /// if that is not simple. If an application-property occurs twice, the first simple value is used.
     ///
     /// # Errors
     /// A section is malformed, as far as it was read.

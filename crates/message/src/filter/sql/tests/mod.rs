@@ -1,8 +1,9 @@
-//! The two dialects, as tables that people can read.
+//! Tests of the two dialects, written as tables.
 //!
-//! Each line of a table is `expression | message | what it comes to`, where that is `true`, `false`, `unknown`, or
-//! `refused` and where and why. A message is written as [`scene`] reads it; `@name` in front stands for a message that
-//! a line `message name: ...` has introduced. Control characters are written as their pictures: ␉ ␊ ␌ ␍ ␀ ␡. The message stands at [`POSITION`].
+//! Each line of a table is `expression | message | result`. The result is `true`, `false`, `unknown`, or
+//! `refused` with the position and the reason. A message has the syntax of [`scene`]. `@name` at its start
+//! stands for the message of an earlier line `message name: ...`. Control characters are written as their
+//! pictures: ␉ ␊ ␌ ␍ ␀ ␡. The message is at [`POSITION`].
 
 use super::*;
 use crate::filter::scene;
@@ -25,10 +26,10 @@ const TABLES: [(&str, &str); 12] = [
     ("selector_refused", include_str!("selector_refused.txt")),
 ];
 
-/// What UTC() is in the tables.
+/// The value of UTC() in the tables.
 const NOW_MS: u64 = 1_700_000_000_000;
 
-/// Where the message of a line stands.
+/// The position of the message of a line.
 const POSITION: Position = Position { offset: 42, at_ms: 1_600_000_000_000 };
 
 fn filter(text: &str) -> Result<SqlFilter, SqlError> {
@@ -85,7 +86,7 @@ fn comes_to(dialect: Dialect, expression: &str, properties: &str) -> String {
     truth.map_or_else(|| "unknown".to_owned(), |truth| truth.to_string())
 }
 
-/// The message of a line, with that of the name in front put in its place.
+/// Returns the message of a line, with `@name` replaced by the named message.
 fn written_out(properties: &str, messages: &[(&str, String)]) -> String {
     let Some(named) = properties.strip_prefix('@') else { return properties.to_owned() };
     let (name, more) = named.split_once(';').unwrap_or((named, ""));
@@ -119,7 +120,7 @@ fn characters_are_bounded() {
 #[test]
 fn tokens_are_bounded() {
     let list = |items: usize| format!("a IN ({})", vec!["1"; items].join(","));
-    // a IN ( ), and a comma between two items each.
+    // The tokens are: a IN ( ), and a comma between two items.
     let most = (SQL_TOKENS_MAX - 4).div_ceil(2);
     assert!(filter(&list(most)).is_ok());
     assert_eq!(filter(&list(most + 1)).unwrap_err().what, SqlProblem::TooManyTokens);
@@ -144,14 +145,14 @@ fn a_piece_that_would_cost_too_much_is_unknown() {
     };
     assert_eq!(truth(300_000), Some(true));
     assert_eq!(truth(400_000), None);
-    // Without `_` the cost is that of reading the subject.
+    // Without `_` the cost is only that of reading the subject.
     let like = filter("a LIKE '%xz%y%'").unwrap();
     let message = scene::message(&format!("a=string {}xzy", "x".repeat(4_000_000)));
     assert_eq!(like.truth(&message, POSITION, NOW_MS), Ok(Some(true)));
 }
 
 #[test]
-fn more_identifiers_than_are_kept_on_the_stack() {
+fn more_identifiers_than_fit_on_the_stack() {
     let names: Vec<String> = (0..60).map(|i| format!("k{i}")).collect();
     let filter = filter(&format!("p.subject = 's' AND {}", names.join(" + ") + " = 1770")).unwrap();
     let all = names.iter().zip(0..).map(|(name, i)| format!("{name}=uint {i}")).collect::<Vec<_>>().join(";");

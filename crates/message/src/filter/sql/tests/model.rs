@@ -1,11 +1,11 @@
-//! The language once more, written to be obvious and not to be fast: what random expressions are checked against.
+//! A second, simple implementation of the language. Random expressions are checked against it.
 //!
-//! It shares nothing with what it checks but the text of the expression. Numbers are small enough to be exact in a
+//! It shares only the text of the expression with the tested code. Numbers are small enough to be exact in a
 //! double.
 
 use proptest::prelude::*;
 
-/// What the identifiers stand for in the message of the random tests, and how that message is written.
+/// The values of the identifiers in the random tests, as the text of a message.
 pub(super) const MESSAGE: &str = "six=uint 6; half=double 0.5; minus=int -3; zero=ubyte 0; word=string abcab; short=symbol a; \
      empty=string ; yes=true; no=false; nothing=null; p.subject=string ab; p.group_sequence=uint 2; h.priority=5";
 
@@ -55,7 +55,7 @@ const NAMES: [&str; 16] = [
     "[gone]",
 ];
 
-/// An expression and its text, with a parenthesis around everything that is more than a word.
+/// An expression and its text, with parentheses around everything except single words.
 #[derive(Clone, Debug)]
 pub(super) enum Tree {
     Name(&'static str),
@@ -123,7 +123,7 @@ impl Tree {
         }
     }
 
-    /// True, false or unknown.
+    /// Evaluates to true, false or unknown.
     pub fn truth(&self) -> Option<bool> {
         truth(&self.value())
     }
@@ -137,7 +137,8 @@ fn truth(value: &Value) -> Option<bool> {
     if let Value::Boolean(v) = value { Some(*v) } else { None }
 }
 
-/// AND if `decides` is false, OR if it is true: one side that decides is enough, and without it both must be known.
+/// AND if `decides` is false, OR if it is true. One side equal to `decides` decides; otherwise both sides
+/// must be known.
 fn kleene(left: &Value, right: &Value, decides: bool) -> Option<bool> {
     let (left, right) = (truth(left), truth(right));
     if left == Some(decides) || right == Some(decides) {
@@ -186,7 +187,7 @@ fn compare(operator: &str, left: &Value, right: &Value) -> Option<bool> {
     })
 }
 
-/// The text of a tree in the other dialect. Strings of trees have no more than the letters a, b and c.
+/// Converts the text of a tree to the other dialect. Strings of trees contain only the letters a, b and c.
 pub(super) fn as_selector(text: &str) -> String {
     let names = [
         ("p.subject", "JMSType"),
@@ -200,18 +201,18 @@ pub(super) fn as_selector(text: &str) -> String {
     names.iter().fold(text.to_owned(), |text, (from, to)| text.replace(from, to))
 }
 
-/// By trying everything.
+/// Matches by trying everything.
 pub(super) fn like(text: &str, pattern: &str) -> bool {
     let mut rest = pattern.chars();
-    let mut behind = text.chars();
+    let mut rest_of_text = text.chars();
     match rest.next() {
         None => text.is_empty(),
         Some('%') => {
             let ends = text.char_indices().map(|(at, _)| at).chain([text.len()]);
             ends.into_iter().any(|at| like(&text[at..], rest.as_str()))
         }
-        Some('_') => behind.next().is_some() && like(behind.as_str(), rest.as_str()),
-        Some(c) => behind.next() == Some(c) && like(behind.as_str(), rest.as_str()),
+        Some('_') => rest_of_text.next().is_some() && like(rest_of_text.as_str(), rest.as_str()),
+        Some(c) => rest_of_text.next() == Some(c) && like(rest_of_text.as_str(), rest.as_str()),
     }
 }
 
@@ -219,7 +220,7 @@ pub(super) fn pattern() -> impl Strategy<Value = String> {
     "[abc%_]{0,7}"
 }
 
-/// Expressions of a few dozen tokens.
+/// Returns random expressions of a few dozen tokens.
 pub(super) fn tree() -> impl Strategy<Value = Tree> {
     const OPERATORS: [&str; 13] = ["AND", "OR", "AND", "OR", "=", "<>", "<", "<=", ">", ">=", "+", "-", "*"];
     let name = || proptest::sample::select(&NAMES[..]);

@@ -1,4 +1,4 @@
-//! What holds for every expression.
+//! Properties that every expression has.
 
 use proptest::prelude::*;
 
@@ -15,23 +15,23 @@ proptest! {
     fn a_naive_evaluation_agrees(tree in model::tree()) {
         let text = tree.text();
         let filter = filter(&text);
-        // A random tree may have more tokens than are allowed, and is wrong in no other way.
+        // A random tree may have too many tokens. It has no other errors.
         prop_assume!(!matches!(&filter, Err(error) if error.what == SqlProblem::TooManyTokens));
         let truth = filter.map(|filter| filter.truth(&scene::message(MESSAGE), POSITION, NOW_MS));
         prop_assert_eq!(truth, Ok(Ok(tree.truth())), "{}", text);
     }
 
     #[test]
-    fn what_is_written_parses_to_the_same(tree in model::tree()) {
+    fn displayed_expressions_parse_to_the_same(tree in model::tree()) {
         let Ok(found) = filter(&tree.text()) else { return Ok(()) };
         let written = found.to_string();
         prop_assert!(written.len() <= tree.text().len(), "parentheses only go: {}", written);
         prop_assert_eq!(filter(&written), Ok(found), "{}", written);
     }
 
-    /// Both dialects come to the same, but for `<>`.
+    /// Both dialects have the same results, except for `<>`.
     #[test]
-    fn a_selector_comes_to_what_the_filter_does(tree in model::tree()) {
+    fn selectors_and_filters_have_the_same_results(tree in model::tree()) {
         let text = tree.text().replace("<>", "=");
         let Ok(same) = filter(&text) else { return Ok(()) };
         let message = scene::message(MESSAGE);
@@ -40,13 +40,13 @@ proptest! {
     }
 
     #[test]
-    fn like_finds_what_trying_everything_finds(text in "[abc]{0,12}", pattern in model::pattern()) {
+    fn like_agrees_with_a_naive_search(text in "[abc]{0,12}", pattern in model::pattern()) {
         let like = Like::new(pattern.as_str().into(), None).unwrap();
         prop_assert_eq!(like.matches(text.as_bytes()), Some(model::like(&text, &pattern)));
     }
 
     #[test]
-    fn a_text_is_its_own_pattern_and_any_run_covers_it(text in "[^%_\\x00-\\x1f\\x7f]{0,20}") {
+    fn a_text_matches_itself_and_wildcards(text in "[^%_\\x00-\\x1f\\x7f]{0,20}") {
         for pattern in [text.clone(), "%".to_owned(), format!("%{text}%"), "_".repeat(text.chars().count())] {
             let like = Like::new(pattern.as_str().into(), None).unwrap();
             prop_assert_eq!(like.matches(text.as_bytes()), Some(true), "{}", pattern);

@@ -1,0 +1,354 @@
+//! Runs the shell blocks of the pages that people read, against the built broker, and compares the output that a page shows.
+//!
+//! A block is fenced with `sh`. If a block fenced with `text` follows, it is the output: standard output and standard error
+//! together. `...` in it stands for any text, and a line of `...` alone for any lines. A comment on the line before a block
+//! says how it is run:
+//!
+//! ```text
+//! <!-- test: broker -->               it starts the broker, which runs until the next such block or the end of the page
+//! <!-- test: stopped -->              the broker is stopped before it
+//! <!-- test: exit 1 -->               it ends with this exit code, and not with 0
+//! <!-- test: not run, REASON -->      it is not run
+//! ```
+//!
+//! Blocks of a page share a directory, and the lines that begin with `export`. The broker listens on free ports. The test
+//! replaces the ports that a page names in commands, and the free ports in output. `make` and `curl` are scripts of the
+//! test, so that it needs no other programs than the build.
+#![forbid(unsafe_code)]
+
+mod broker;
+
+use std::fs::File;
+use std::io::{BufRead as _, BufReader};
+use std::os::unix::fs::{PermissionsExt as _, symlink};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+use broker::{Directory, PROGRAM};
+use rustix::process::{Pid, Signal, kill_process};
+
+#[test]
+fn the_readme_is_true() {
+    run_page("README.md");
+}
+
+#[test]
+fn the_tutorial_is_true() {
+    run_page("docs/tutorial.md");
+}
+
+#[test]
+fn the_page_for_operators_is_true() {
+    run_page("docs/operations.md");
+}
+
+#[test]
+fn the_page_for_users_of_rabbitmq_is_true() {
+    run_page("docs/from-rabbitmq.md");
+}
+
+/// The ports that pages name, in the order in which the broker prints them, unless a page shows others.
+const USUAL_PORTS: [u16; 3] = [5672, 15672, 15692];
+
+/// Starts the built broker on free ports, wherever a page lets it listen.
+const SLUICE: &str = r#"#!/bin/sh
+[ "$1" = serve ] || exec "$PROGRAM" "$@"
+exec "$PROGRAM" "$@" --set listeners.tcp.default=127.0.0.1:0 --set management.tcp.port=0 --set prometheus.tcp.port=0
+"#;
+
+/// Runs the built broker, and builds nothing.
+const MAKE: &str = r#"#!/bin/sh
+[ "$*" = run ] && exec sluice serve
+echo "the test does not make $*" && exit 99
+"#;
+
+/// Does what the pages ask of curl: `-s`, `-f`, `-u USER:PASSWORD`, `-X METHOD`, `-d BODY`.
+const CURL: &str = r#"#!/bin/bash
+method=GET user= body=
+while [ $# -gt 0 ]; do
+    case $1 in
+        -u) user=$2; shift ;;
+        -X) method=$2; shift ;;
+        -d) body=$2; shift ;;
+        -s | -f | -sf) ;;
+        -*) echo "the test does not know curl $1" && exit 99 ;;
+        *) url=${1#http://} ;;
+    esac
+    shift
+done
+place=${url%%/*}
+exec 3<>"/dev/tcp/${place%:*}/${place#*:}"
+printf '%s /%s HTTP/1.0\r\nHost: %s\r\nAuthorization: Basic %s\r\nContent-Length: %d\r\n\r\n%s' \
+    "$method" "${url#*/}" "$place" "$(printf %s "$user" | base64 -w 0)" "${#body}" "$body" >&3
+read -r _ status _ <&3
+sed '1,/^\r$/d' <&3
+[ "$status" -lt 400 ] || exit 22
+"#;
+
+/// A shell block of a page.
+#[derive(Debug, PartialEq)]
+struct Block {
+    /// The line of the page at which it begins.
+    line: usize,
+    script: String,
+    how: How,
+    output: Option<String>,
+}
+
+#[derive(Debug, PartialEq)]
+enum How {
+    /// It ends with this exit code.
+    Ends(i32),
+    /// It starts the broker.
+    Broker,
+    /// It needs a broker that is stopped.
+    Stopped,
+    NotRun,
+}
+
+fn run_page(page: &str) {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let text = std::fs::read_to_string(root.join(page)).unwrap();
+    let directory = Directory::new("pages");
+    install(directory.path());
+    let mut running: Option<Running> = None;
+    let mut exports = String::new();
+    for block in blocks(&text) {
+        match block.how {
+            How::NotRun => {}
+            How::Broker => {
+                running.into_iter().for_each(Running::stop);
+                running = Some(Running::start(directory.path(), &block));
+            }
+            How::Stopped => {
+                running.take().into_iter().for_each(Running::stop);
+                let status = shell(directory.path(), &block.script).status().unwrap();
+                assert!(status.success(), "line {}: {}: {status}", block.line, block.script);
+            }
+            How::Ends(code) => {
+                let broker = running.get_or_insert_with(|| Running::start(directory.path(), &Block::serve()));
+                broker.run(directory.path(), &exports, &block, code);
+                let exported = block.script.lines().filter(|line| line.starts_with("export "));
+                exports.extend(exported.flat_map(|line| [line, "\n"]));
+            }
+        }
+    }
+    running.into_iter().for_each(Running::stop);
+}
+
+/// Puts the programs that pages name where their commands find them.
+fn install(directory: &Path) {
+    let bin = directory.join("bin");
+    let built = directory.join("target/release");
+    std::fs::create_dir_all(&bin).unwrap();
+    std::fs::create_dir_all(&built).unwrap();
+    for (name, script) in [("sluice", SLUICE), ("make", MAKE), ("curl", CURL)] {
+        let file = bin.join(name);
+        std::fs::write(&file, script).unwrap();
+        std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o755)).unwrap();
+    }
+    symlink(bin.join("sluice"), built.join("sluice")).unwrap();
+}
+
+/// A broker that a block has started. It is killed when dropped.
+struct Running {
+    child: Child,
+    /// The ports where it listens.
+    free: [u16; 3],
+    /// The ports that the page names instead.
+    named: [u16; 3],
+}
+
+impl Running {
+    fn start(directory: &Path, block: &Block) -> Self {
+        let log = File::options().append(true).create(true).open(directory.join("stderr")).unwrap();
+        // The shell becomes the broker, which gets the signals then.
+        let mut command = shell(directory, &format!("exec {}", block.script));
+        let mut child = command.stdout(Stdio::piped()).stderr(log).spawn().unwrap();
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        let named = block.output.as_deref().and_then(ports_in).unwrap_or(USUAL_PORTS);
+        let mut running = Self { child, free: [0; 3], named };
+        let mut read =
+            || lines.next().unwrap_or_else(|| panic!("the broker did not start: {block:?}")).unwrap();
+        let printed = [read(), read()].join("\n");
+        running.free = ports_in(&printed).unwrap_or_else(|| panic!("no three ports in {printed}"));
+        block.check(&running.with_named_ports(&printed));
+        running
+    }
+
+    fn run(&self, directory: &Path, exports: &str, block: &Block, code: i32) {
+        let script = replace_ports(&format!("{exports}{}", block.script), self.named, self.free);
+        let mut command = shell(directory, &format!("set -euo pipefail\nexec 2>&1\n{script}"));
+        command.env("SLUICE_URL", format!("amqp://guest:guest@127.0.0.1:{}", self.free[0]));
+        command.env("SLUICE_HTTP_URL", format!("http://guest:guest@127.0.0.1:{}", self.free[1]));
+        let ended = command.output().unwrap();
+        let output = self.with_named_ports(&String::from_utf8(ended.stdout).unwrap());
+        assert_eq!(ended.status.code(), Some(code), "line {}: {}\n{output}", block.line, block.script);
+        block.check(&output);
+    }
+
+    fn with_named_ports(&self, text: &str) -> String {
+        replace_ports(text, self.free, self.named)
+    }
+
+    /// SIGTERM, and waits for its end.
+    fn stop(mut self) {
+        kill_process(Pid::from_child(&self.child), Signal::TERM).unwrap();
+        assert!(self.child.wait().unwrap().success());
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // It may have ended already.
+        drop(self.child.kill());
+        drop(self.child.wait());
+    }
+}
+
+fn shell(directory: &Path, script: &str) -> Command {
+    let path = std::env::var("PATH").unwrap();
+    let mut command = Command::new("bash");
+    command.args(["-c", script]).current_dir(directory).stdin(Stdio::null());
+    command.env("PATH", format!("{}:{path}", directory.join("bin").display())).env("PROGRAM", PROGRAM);
+    command
+}
+
+/// Returns the ports of three addresses in the text, if there are three.
+fn ports_in(text: &str) -> Option<[u16; 3]> {
+    let digits = |rest: &str| rest.chars().take_while(char::is_ascii_digit).collect::<String>();
+    let ports: Result<Vec<u16>, _> =
+        text.split("127.0.0.1:").skip(1).map(|rest| digits(rest).parse()).collect();
+    ports.ok()?.try_into().ok()
+}
+
+fn replace_ports(text: &str, from: [u16; 3], to: [u16; 3]) -> String {
+    let replace = |text: String, (from, to)| text.replace(&format!(":{from}"), &format!(":{to}"));
+    from.into_iter().zip(to).fold(text.to_owned(), replace)
+}
+
+impl Block {
+    /// Starts the broker of a page that has no such block.
+    fn serve() -> Self {
+        Self { line: 0, script: "sluice serve".to_owned(), how: How::Broker, output: None }
+    }
+
+    #[track_caller]
+    fn check(&self, output: &str) {
+        let Some(expected) = &self.output else { return };
+        let (expected, found) = (expected.trim_end(), output.trim_end());
+        let lines = |text: &str| text.lines().map(|line| line.trim_end().to_owned()).collect::<Vec<_>>();
+        assert!(
+            all_match(&lines(expected), &lines(found)),
+            "line {}: {}\nThe page shows:\n{expected}\nIt is:\n{found}",
+            self.line,
+            self.script
+        );
+    }
+}
+
+/// A line of `...` stands for any lines.
+fn all_match(expected: &[String], found: &[String]) -> bool {
+    match (expected, found) {
+        ([], found) => found.is_empty(),
+        ([any, rest @ ..], _) if any == "..." => (0..=found.len()).any(|at| all_match(rest, &found[at..])),
+        ([line, rest @ ..], [other, others @ ..]) => line_matches(line, other) && all_match(rest, others),
+        _ => false,
+    }
+}
+
+/// `...` within a line stands for any text.
+fn line_matches(expected: &str, found: &str) -> bool {
+    match expected.split_once("...") {
+        None => expected == found,
+        Some((before, behind)) => found.strip_prefix(before).is_some_and(|rest| {
+            rest.char_indices()
+                .map(|(at, _)| at)
+                .chain([rest.len()])
+                .any(|at| line_matches(behind, &rest[at..]))
+        }),
+    }
+}
+
+/// Fences that hold no shell commands.
+const OTHERS: [&str; 4] = ["text", "java", "conf", "ini"];
+
+fn blocks(page: &str) -> Vec<Block> {
+    let mut blocks: Vec<Block> = Vec::new();
+    let mut lines = page.lines().enumerate();
+    // The line before, and whether only empty lines stand between it and the block before.
+    let (mut before, mut adjacent) = ("", false);
+    while let Some((at, line)) = lines.next() {
+        if let Some(language) = line.strip_prefix("```") {
+            let body: Vec<&str> =
+                lines.by_ref().map(|(_, line)| line).take_while(|line| *line != "```").collect();
+            let body = body.join("\n");
+            match language {
+                "sh" => blocks.push(Block { line: at + 1, script: body, how: how(before), output: None }),
+                "text" if adjacent => blocks.last_mut().unwrap().output = Some(body),
+                other => assert!(OTHERS.contains(&other), "line {}: what is a block of {other:?}?", at + 1),
+            }
+            (before, adjacent) = ("", language == "sh");
+        } else {
+            adjacent &= line.is_empty();
+            before = line;
+        }
+    }
+    blocks
+}
+
+fn how(comment: &str) -> How {
+    let Some(marker) = comment.strip_prefix("<!-- test: ") else { return How::Ends(0) };
+    let marker = marker.strip_suffix(" -->").unwrap_or_else(|| panic!("{comment} does not end with -->"));
+    match (marker, marker.split_once(' ')) {
+        ("broker", _) => How::Broker,
+        ("stopped", _) => How::Stopped,
+        (_, Some(("exit", code))) => How::Ends(code.parse().unwrap()),
+        (_, Some(("not", reason))) if reason.starts_with("run, ") => How::NotRun,
+        _ => panic!("{comment} says nothing that the test knows"),
+    }
+}
+
+#[test]
+fn blocks_are_found_with_their_output() {
+    let page = "\
+# A page
+
+<!-- test: exit 1 -->
+```sh
+one
+two
+```
+
+```text
+out
+```
+
+Words.
+
+```text
+a table
+```
+
+<!-- test: not run, it would format the disk -->
+```sh
+three
+```
+";
+    let block = |line, script: &str, how, output: Option<&str>| Block {
+        line,
+        script: script.to_owned(),
+        how,
+        output: output.map(str::to_owned),
+    };
+    let expected = [block(4, "one\ntwo", How::Ends(1), Some("out")), block(20, "three", How::NotRun, None)];
+    assert_eq!(blocks(page), expected);
+}
+
+#[test]
+fn dots_stand_for_any_text() {
+    let lines = |text: &str| text.lines().map(str::to_owned).collect::<Vec<_>>();
+    let matches = |expected: &str, found: &str| all_match(&lines(expected), &lines(found));
+    assert!(matches("a\n...\nd", "a\nb\nc\nd") && matches("a\n...", "a") && matches("a...c...", "a b c"));
+    assert!(!matches("a\n...\nd", "a\nb") && !matches("a", "a\nb") && !matches("a...c", "ac d"));
+}
