@@ -345,7 +345,7 @@ impl Restored {
 impl RestoredQueue {
     /// Returns true if the queue has never held a durable message.
     pub fn is_unused(&self) -> bool {
-        self.facts.is_unused()
+        self.facts.is_unused() && self.group.is_none()
     }
 
     /// See [`Fact::Damaged`].

@@ -7,7 +7,7 @@
 mod admission;
 mod alarms;
 mod desk;
-mod entries;
+pub mod entries;
 pub mod facts;
 mod handshakes;
 mod incoming;

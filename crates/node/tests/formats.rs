@@ -13,9 +13,11 @@ use broker::catalog::{
 };
 use bytes::Bytes;
 use message::{Annotations, Death, DeathReason, Message, Parts, Route};
-use node::facts::{Restored, push_change, push_fact, push_noted};
+use node::entries;
+use node::facts::{Restored, push_change, push_fact, push_group, push_noted};
 use node::quarantine::quarantine;
 use queue::{Ages, Fact, Fifo, Marks, Span, Stored, Taken};
+use replica::{Base, Entry, Member, Payload, Position, Vote};
 use wal::testing::{Crash, FalseDisk};
 use wal::{Extent, Handover, LOG_VERSION, Log, Options, Records};
 
@@ -67,6 +69,7 @@ fn changes(catalog: &mut Catalog) -> Vec<Change> {
     let mut all = Vec::new();
     let mut arguments = Arguments::new();
     arguments.insert("x-max-length".into(), amqp10::Value::Uint(1000));
+    let quorum = [("x-queue-type".to_owned(), amqp10::Value::from("quorum"))].into();
     let queue = |name: &str| Command::DeclareQueue(DeclareQueue::new("/", name, arguments.clone()));
     let exchange = Command::DeclareExchange(DeclareExchange {
         vhost: "/".into(),
@@ -97,6 +100,7 @@ fn changes(catalog: &mut Catalog) -> Vec<Change> {
     let commands = [
         queue("first"),
         queue("second"),
+        Command::DeclareQueue(DeclareQueue::new("/", "third", quorum)),
         exchange,
         Command::Bind(binding("a.*")),
         Command::Bind(binding("gone")),
@@ -136,6 +140,29 @@ fn stored() -> Stored {
     Stored { run: 7, first: 4, last: 9, priorities: (0, 255), messages: 6, durable: 5, bytes: 50, ages }
 }
 
+/// The records of a group with one member: one message was put, marked and is alive; another one is gone.
+fn group() -> Vec<replica::Record> {
+    let base = Base::founding(&[1], entries::content(1));
+    let vote = Vote { term: 2, candidate: Some(Member { node: 1, number: 1 }), applied: 1 };
+    let mut facts = Vec::new();
+    let mut fact = |fact: Fact| entries::push_fact(&mut facts, &fact);
+    fact(Fact::Put { seq: 1, message: message(b"\x00\x53\x75\xa0\x03one"), at_ms: 5_000 });
+    fact(Fact::Put { seq: 2, message: message(b"\x00\x53\x75\xa0\x03two"), at_ms: 5_001 });
+    fact(Fact::Gone(Span { first: 1, last: 1 }));
+    fact(Fact::Returned { seq: 2, marks: marks(LOG_VERSION) });
+    let entry = |index, payload, committed| {
+        let entry = Entry { at: Position { term: 2, index }, payload };
+        replica::Record::Entry { entry, committed }
+    };
+    vec![
+        replica::Record::Base(base),
+        replica::Record::Vote(vote),
+        entry(2, Payload::Empty, 1),
+        entry(3, Payload::Facts(facts.into()), 2),
+        entry(4, Payload::Change(replica::Change::Add(Member { node: 2, number: 2 })), 3),
+    ]
+}
+
 /// Returns the files of a log with one record of each kind.
 fn written() -> BTreeMap<String, Vec<u8>> {
     let disk = FalseDisk::new(1);
@@ -158,6 +185,9 @@ fn written() -> BTreeMap<String, Vec<u8>> {
     let damaged = catalog.queue("/", "second").expect("it is declared").id;
     push_fact(&mut records, damaged, &Fact::Damaged, None);
     push_noted(&mut records, "00000001.log", 48);
+    let quorum = catalog.queue("/", "third").expect("it is declared").id;
+    let me = Member { node: 1, number: 1 };
+    group().iter().for_each(|record| push_group(&mut records, quorum, me, record));
     let mut handovers = vec![Handover { shard: 0, ticket: 1, records, sync: true }];
     let mut done = Vec::new();
     log.append(&mut handovers, &mut done);
@@ -216,6 +246,15 @@ fn opens(version: u32, written: &BTreeMap<String, Vec<u8>>) {
     let second = catalog.queue("/", "second").expect("the queue").id;
     assert!(restored.queues[&second].is_damaged() && !restored.queues[&first.id].is_damaged());
     assert_eq!(restored.extents().collect::<Vec<_>>(), [EXTENT]);
+    if version >= 4 {
+        let third = catalog.queue("/", "third").expect("the queue").clone();
+        assert!(third.is_quorum());
+        // The last entry is not known to be committed.
+        let queue = restored.queues.remove(&third.id).expect("its messages");
+        assert_eq!((queue.is_damaged(), queue.len()), (false, 1));
+        let fifo = Fifo::restore((*third.config).clone(), queue.into_facts(), 6_000);
+        assert_eq!(fifo.next_seq(), 3);
+    }
     let queue = restored.queues.remove(&first.id).expect("its messages");
     assert_eq!(queue.len(), 2 + 4);
     let fifo = Fifo::restore((*first.config).clone(), queue.into_facts(), 6_000);

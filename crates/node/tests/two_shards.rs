@@ -83,6 +83,31 @@ fn nothing_confirmed_is_lost_on_its_way_to_another_queue() {
     }
 }
 
+/// A confirm of a quorum queue always means a sync, and every accepted message survives.
+#[test]
+fn nothing_confirmed_by_a_quorum_queue_is_lost() {
+    let mut forgotten = 0;
+    for seed in seeds(100) {
+        for crash in [Crash::Process, Crash::Power] {
+            for disk_errors in [false, true] {
+                forgotten += run_in(World::with_quorum_queue, seed, crash, false, disk_errors)[0];
+            }
+        }
+    }
+    assert!(forgotten > 0, "log files were deleted in some of the runs");
+}
+
+#[test]
+fn nothing_confirmed_by_a_quorum_queue_is_lost_on_its_way_to_another_one() {
+    for seed in seeds(30) {
+        for crash in [Crash::Process, Crash::Power] {
+            for disk_errors in [false, true] {
+                run_in(World::with_quorum_dead_letters, seed, crash, false, disk_errors);
+            }
+        }
+    }
+}
+
 #[test]
 fn log_files_are_deleted_even_if_the_deciding_shard_writes_nothing() {
     // Two shards. All the work is on the second one, and the first one is the deciding shard.

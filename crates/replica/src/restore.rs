@@ -70,7 +70,7 @@ impl Restoring {
     pub fn on_record(&mut self, record: Record) -> Result<(), Damaged> {
         match record {
             Record::Vote(vote) => self.on_vote(vote),
-            Record::Base(base) => self.on_base(base)?,
+            Record::Base(base) => self.on_base(base),
             Record::Entry { entry, committed } => {
                 self.on_entry(entry)?;
                 self.vote.applied = self.vote.applied.max(committed);
@@ -133,21 +133,23 @@ impl Restoring {
         self.vote.applied = applied;
     }
 
-    fn on_base(&mut self, base: Base) -> Result<(), Damaged> {
+    fn on_base(&mut self, base: Base) {
         self.on_vote(base.vote);
         if base.installed {
             self.entries.clear();
             self.committed.clear();
         } else if self.has_base && base.at.index < self.floor.index {
             // Entries after it have been taken out already.
-            return Ok(());
+            return;
         } else {
             let before = self.entries.iter().take_while(|entry| entry.at.index <= base.at.index).count();
             self.committed.extend(self.entries.drain(..before));
-            check_gap(base.at.index, &self.entries)?;
+            if check_gap(base.at.index, &self.entries).is_err() {
+                // Those between were in a file that is gone. All entries after the base follow it.
+                self.entries.clear();
+            }
         }
         (self.floor, self.members, self.has_base) = (base.at, base.members, true);
-        Ok(())
     }
 
     fn on_entry(&mut self, entry: Entry) -> Result<(), Damaged> {

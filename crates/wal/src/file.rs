@@ -35,7 +35,8 @@ pub const FILE_SIZE: u64 = 8 << 20;
 ///
 /// * 2: a message that is returned to its queue keeps more than its counts (record kind 9 of the broker).
 /// * 3: changes of users and virtual hosts (docs/decisions/0026).
-pub const LOG_VERSION: u32 = 3;
+/// * 4: records of Raft groups (record kind 10 of the broker).
+pub const LOG_VERSION: u32 = 4;
 
 /// The version of packs; see [`LOG_VERSION`].
 pub const PACK_VERSION: u32 = 1;

@@ -222,8 +222,24 @@ impl World {
     /// Makes a world where rejected messages of the queue go to a dead-letter queue. In some worlds messages
     /// also expire, or are dropped when there are too many.
     pub fn with_dead_letters(seed: u64, fsync: bool) -> Self {
+        Self::dead_lettering(seed, &arguments(fsync))
+    }
+
+    /// Makes a world with a quorum queue.
+    pub fn with_quorum_queue(seed: u64, _: bool) -> Self {
         let mut world = Self::without_queues(seed);
-        let mut of_queue = arguments(fsync);
+        world.declare(QUEUE, quorum());
+        world
+    }
+
+    /// As [`World::with_dead_letters`], with quorum queues.
+    pub fn with_quorum_dead_letters(seed: u64, _: bool) -> Self {
+        Self::dead_lettering(seed, &quorum())
+    }
+
+    fn dead_lettering(seed: u64, arguments: &Arguments) -> Self {
+        let mut world = Self::without_queues(seed);
+        let mut of_queue = arguments.clone();
         of_queue.insert("x-dead-letter-exchange".into(), "".into());
         of_queue.insert("x-dead-letter-routing-key".into(), DEAD_QUEUE.into());
         if world.random.one_in(2) {
@@ -233,7 +249,7 @@ impl World {
             of_queue.insert("x-max-length".into(), Value::Ulong(20 + world.random.below(400)));
         }
         world.declare(QUEUE, of_queue);
-        world.declare(DEAD_QUEUE, arguments(fsync));
+        world.declare(DEAD_QUEUE, arguments.clone());
         world.story.has_dead_letters = true;
         world
     }
@@ -759,6 +775,12 @@ impl World {
             assert_eq!((totals.ready, totals.unsettled), (ready, unsettled), "of shard {}", shard.id());
         }
     }
+}
+
+/// Clients of these worlds fail often, so there is no limit of deliveries.
+fn quorum() -> Arguments {
+    let limit = ("x-delivery-limit".to_owned(), Value::Int(-1));
+    [("x-queue-type".to_owned(), Value::from("quorum")), limit].into_iter().collect()
 }
 
 fn arguments(fsync: bool) -> Arguments {

@@ -56,6 +56,11 @@ impl Replica {
         self.turns.iter().rev().take_while(|turn| turn.entry.is_none()).any(waits)
     }
 
+    /// Returns whether turns are in no entry yet.
+    pub fn has_unproposed(&self) -> bool {
+        self.turns.back().is_some_and(|turn| turn.entry.is_none())
+    }
+
     /// All closed turns that had no entry are in the entry with this index.
     pub fn handle_proposed(&mut self, index: u64) {
         let unproposed = self.turns.iter_mut().rev().take_while(|turn| turn.entry.is_none());

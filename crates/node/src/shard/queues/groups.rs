@@ -24,6 +24,9 @@ impl Shard {
     /// Gives a quorum queue its group: the restored one, or a new one of which this node has the only member.
     pub(super) fn place_group(&mut self, queue: QueueId, restored: Option<Box<RestoredGroup>>) {
         let Some(slot) = self.queues.get_mut(queue) else { return };
+        if slot.fifo.is_damaged() {
+            return self.close_damaged(queue);
+        }
         let (group, base) = match restored {
             None => {
                 let (group, base) = GroupSlot::founding();
@@ -35,8 +38,7 @@ impl Shard {
                     Ok(group) => (GroupSlot::new(group, base_file), None),
                     Err(damaged) => {
                         tracing::error!(?queue, "the Raft group of the quorum queue is damaged: {damaged}");
-                        self.with_queue(queue, |slot, output, _| slot.fifo.quarantine(output));
-                        return;
+                        return self.close_damaged(queue);
                     }
                 }
             }
@@ -63,6 +65,12 @@ impl Shard {
             group.is_listed = false;
             let is_due = self.stopping || group.due_ms().is_some_and(|due| due <= self.here.now_ms);
             if !group.has_open() {
+                // Turns without facts need no entry: they are committed together with the last one.
+                let last = group.group.last().index;
+                driver.handle_proposed(last);
+                if group.group.applied() >= last {
+                    self.commit_turns(queue, last);
+                }
                 continue;
             }
             let Some(term) = group.leads_in().filter(|_| is_due || driver.is_waited_for()) else {
@@ -128,27 +136,40 @@ impl Shard {
                 self.begin_to_lead(queue);
             }
             Payload::Empty | Payload::Change(_) => {}
-            Payload::Facts(_) if driver.leads() => {
-                let mark = driver.mark_of(entry.at.index);
-                let now_ms = self.here.now_ms;
-                self.with_queue(queue, |slot, output, gates| {
-                    slot.driver.handle_reached(mark, &mut slot.fifo, now_ms, output, gates);
-                });
-            }
+            Payload::Facts(_) if driver.leads() => self.commit_turns(queue, entry.at.index),
             Payload::Facts(facts) => self.learn(queue, facts),
         }
     }
 
+    /// The entries up to `index` are committed: what has waited for them is sent.
+    fn commit_turns(&mut self, queue: QueueId, index: u64) {
+        let now_ms = self.here.now_ms;
+        self.with_queue(queue, |slot, output, gates| {
+            let Driver::Replica(driver) = &slot.driver else { return };
+            let mark = driver.mark_of(index);
+            slot.driver.handle_reached(mark, &mut slot.fifo, now_ms, output, gates);
+        });
+    }
+
     /// An entry of an earlier life.
     fn learn(&mut self, queue: QueueId, facts: Bytes) {
-        let decoded = entries::decode(facts, &mut LastRoute::default());
-        self.with_queue(queue, |slot, output, _| match decoded {
-            Some(facts) => facts.into_iter().for_each(|fact| slot.fifo.learn(fact)),
-            None => {
-                tracing::error!(?queue, "an entry of the quorum queue is damaged");
-                slot.fifo.quarantine(output);
+        let Some(facts) = entries::decode(facts, &mut LastRoute::default()) else {
+            tracing::error!(?queue, "an entry of the quorum queue is damaged");
+            return self.close_damaged(queue);
+        };
+        self.with_queue(queue, |slot, _, _| facts.into_iter().for_each(|fact| slot.fifo.learn(fact)));
+    }
+
+    /// Messages of the queue are lost. Nothing is decided any more, so the queue needs no group: it only answers.
+    fn close_damaged(&mut self, queue: QueueId) {
+        self.with_queue(queue, |slot, output, _| {
+            slot.group = None;
+            slot.fifo.quarantine(output);
+            if let Driver::Replica(driver) = &mut slot.driver {
+                driver.lead();
             }
         });
+        self.begin_to_lead(queue);
     }
 
     /// Does what has waited for the member to lead.

@@ -358,7 +358,8 @@ impl Storage {
             }
             is_local
         });
-        if group.has_open() {
+        let waits = matches!(&slot.driver, queue::Driver::Replica(driver) if driver.has_unproposed());
+        if waits || group.has_open() {
             self.list_group(slot.id, group);
         }
     }

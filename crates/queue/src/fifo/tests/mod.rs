@@ -8,6 +8,7 @@ mod limits;
 mod model;
 mod paging;
 mod properties;
+mod quorum;
 mod rollback;
 mod shelf;
 mod staged;
