@@ -21,6 +21,7 @@ const SECTIONS: [&str; 20] = [
     "Exchanges",
     "Queue arguments and policies",
     "Classic queues",
+    "Quorum queues",
     "Streams",
     "Dead lettering",
     "Security",

@@ -179,7 +179,7 @@ async fn queues() {
             PUT /api/queues/%2F/r {"durable":false} -> 400 {"error":"bad_request","reason":"queue 'r' in vhost '/' is neither durable nor exclusive: ..
             PUT /api/queues/%2F/r {"arguments":7} -> 400 {"error":"bad_request","reason":"'arguments' is not an object"}
             PUT /api/queues/%2F/r {"arguments":{"x-max-length":"many"}} -> 400 {"error":"bad_request","reason":"invalid arg 'x-max-length' for queue 'r' in vhost '/': ..
-            PUT /api/queues/%2F/r {"arguments":{"x-queue-type":"quorum"}} -> 400 {"error":"bad_request","reason":"queue type 'quorum'..
+            PUT /api/queues/%2F/r {"arguments":{"x-queue-type":"jms"}} -> 400 {"error":"bad_request","reason":"queue type 'jms'..
             PUT /api/queues/%2F/amq.r -> 401 {"error":"not_authorised","reason":"queue name 'amq.r' starts with the reserved prefix 'amq.'"}
 
             # Arguments keep their types, and names their characters.

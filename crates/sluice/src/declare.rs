@@ -28,7 +28,7 @@ enum New {
     #[command(alias = "queues")]
     Queue {
         name: String,
-        /// classic or stream (default: classic)
+        /// classic, quorum or stream (default: classic)
         #[arg(long = "type", value_name = "TYPE")]
         kind: Option<String>,
         /// Delete the queue when its last consumer detaches

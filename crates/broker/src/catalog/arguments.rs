@@ -255,6 +255,31 @@ mod tests {
     }
 
     #[test]
+    fn a_quorum_queue_has_its_own_arguments() {
+        let kind = ("x-queue-type", "quorum".into());
+        let (plain, _) = config(std::slice::from_ref(&kind)).unwrap();
+        assert_eq!(plain.quorum.and_then(|quorum| quorum.delivery_limit()), Some(20));
+        for (limit, expected) in
+            [(Value::Int(5), Some(5)), (Value::Int(-1), None), (Value::Ulong(0), Some(0))]
+        {
+            let (config, _) = config(&[kind.clone(), ("x-delivery-limit", limit)]).unwrap();
+            assert_eq!(config.quorum.unwrap().delivery_limit(), expected);
+        }
+        for (key, value) in [
+            ("x-max-priority", Value::Ulong(5)),
+            ("x-max-age", "1h".into()),
+            ("x-delivery-limit", "many".into()),
+            ("x-dead-letter-strategy", "at-least-once".into()),
+            ("x-quorum-initial-group-size", Value::Ulong(0)),
+            ("x-consumer-timeout", Value::Ulong(1)),
+        ] {
+            let refused = config(&[kind.clone(), (key, value)]).unwrap_err();
+            assert!(refused.contains(key), "{refused}");
+        }
+        assert!(config(&[("x-delivery-limit", Value::Int(5))]).unwrap_err().contains("x-delivery-limit"));
+    }
+
+    #[test]
     fn a_stream_has_its_own_arguments() {
         let kind = ("x-queue-type", "stream".into());
         let (plain, _) = config(std::slice::from_ref(&kind)).unwrap();

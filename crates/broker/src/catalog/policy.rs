@@ -330,6 +330,23 @@ pub(super) fn apply_definition(definition: &Arguments, config: &mut queue::Confi
 mod tests {
     use super::*;
 
+    #[test]
+    fn a_policy_limits_the_deliveries_of_quorum_queues() {
+        let limit = |own: Option<i64>, policy: i32| {
+            let quorum = Some(queue::QuorumConfig { delivery_limit: own });
+            let mut config = queue::Config { quorum, ..queue::Config::new("q") };
+            let definition = [("delivery-limit".to_owned(), Value::Int(policy))].into();
+            apply_definition(&definition, &mut config, &mut false);
+            config.quorum.unwrap().delivery_limit()
+        };
+        assert_eq!(
+            [limit(None, 5), limit(None, 50), limit(Some(3), 5), limit(Some(9), 5)],
+            [5, 50, 3, 5].map(Some)
+        );
+        assert_eq!([limit(None, -1), limit(Some(-1), -1)], [None, None]);
+        assert_eq!([limit(Some(3), -1), limit(Some(-1), 5)], [Some(3), Some(5)]);
+    }
+
     fn policy(operator: bool, name: &str, priority: i64, definition: &[(&str, Value)]) -> Arc<Policy> {
         Arc::new(Policy {
             vhost: "/".into(),

@@ -339,6 +339,26 @@ fn formats_are_versioned() {
     assert_eq!(decode_change(b""), None);
 }
 
+#[test]
+fn quorum_queues_are_durable_and_for_everybody() {
+    let mut catalog = Catalog::default();
+    let quorum = || [("x-queue-type".to_owned(), Value::from("quorum"))].into();
+    let plain = DeclareQueue::new("/", "q", quorum());
+    let refused = [
+        ("non-durable", DeclareQueue { durable: false, exclusive: true, ..plain.clone() }),
+        ("auto-delete", DeclareQueue { auto_delete: true, ..plain.clone() }),
+    ];
+    for (what, declare) in refused {
+        let refused = catalog.decide(Command::DeclareQueue(declare), &mut catalog.queue_ids()).unwrap_err();
+        assert!(refused.to_string().contains(&format!("invalid property '{what}'")), "{refused}");
+    }
+    run(&mut catalog, Command::DeclareQueue(plain));
+    assert_eq!(catalog.queue("/", "q").unwrap().kind(), "quorum");
+    run(&mut catalog, policy("p", false, "", 0, &[("delivery-limit", Value::Int(3))]));
+    let limit = |catalog: &Catalog| catalog.queue("/", "q").unwrap().config.quorum.unwrap().delivery_limit();
+    assert_eq!(limit(&catalog), Some(3));
+}
+
 /// The list of all bindings is the same however many rows each part has, also when one exchange has most of them.
 #[test]
 fn bindings_are_listed_in_parts() {
