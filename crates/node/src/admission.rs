@@ -101,7 +101,7 @@ impl Admission {
                 limit,
                 reserve = admission.reserve,
                 connections,
-                "AMQP connections that the limit of file descriptors allows"
+                "AMQP connections that the limit of descriptors allows"
             );
         }
         admission
