@@ -6,7 +6,7 @@ use std::process::Command;
 use crate::tidy::root;
 
 /// The sections of docs/compatibility.md that other texts point to, in their order.
-const SECTIONS: [&str; 20] = [
+const SECTIONS: [&str; 21] = [
     "Connections",
     "Sessions and links",
     "Addresses",

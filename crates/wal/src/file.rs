@@ -35,7 +35,7 @@ pub const FILE_SIZE: u64 = 8 << 20;
 ///
 /// * 2: a message that is returned to its queue keeps more than its counts (record kind 9 of the broker).
 /// * 3: changes of users and virtual hosts (docs/decisions/0026).
-/// * 4: records of Raft groups (record kind 10 of the broker).
+/// * 4: record kind 10 of the broker (docs/decisions/0030).
 pub const LOG_VERSION: u32 = 4;
 
 /// The version of packs; see [`LOG_VERSION`].
