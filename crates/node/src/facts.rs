@@ -236,10 +236,23 @@ pub(crate) struct RestoredGroup {
 }
 
 impl RestoredGroup {
-    /// Returns the member on `node`, and its group. It hands out the entries that are left when they are committed.
-    pub fn finish(self, node: u32) -> Result<Group, Damaged> {
-        self.restoring.finish(Member { node, number: self.number }, Options::default())
+    /// Returns the member on `node`. It hands out the entries that are left when they are committed.
+    pub fn finish(self, node: u32) -> Result<FinishedGroup, Damaged> {
+        let Self { restoring, number, base_file, files } = self;
+        let group = restoring.finish(Member { node, number }, Options::default())?;
+        // Entries that are left may be in an earlier file than the base.
+        let base_file = files.front().map_or(base_file, |(_, file)| base_file.min(*file));
+        Ok(FinishedGroup { group, base_file, files })
     }
+}
+
+/// See [`RestoredGroup::finish`].
+pub(crate) struct FinishedGroup {
+    pub group: Group,
+    /// The log file of the newest base, or of the first entry that is left if that is an earlier one.
+    pub base_file: u64,
+    /// The log files of the entries that are left, by index.
+    pub files: VecDeque<(u64, u64)>,
 }
 
 impl std::fmt::Debug for RestoredQueue {
@@ -395,8 +408,10 @@ impl RestoredQueue {
                 group.base_file = file;
             }
             replica::Record::Entry { entry, .. } => {
-                while group.files.pop_back_if(|(index, _)| *index >= entry.at.index).is_some() {}
-                group.files.push_back((entry.at.index, file));
+                // An entry that is written again is noted where it was first: an earlier file is always safe.
+                if group.files.back().is_none_or(|(last, _)| *last < entry.at.index) {
+                    group.files.push_back((entry.at.index, file));
+                }
             }
             replica::Record::Vote(_) => {}
         }

@@ -125,7 +125,8 @@ impl<P> Account<P> {
     /// Called when all messages go to this queue. If its receipts wait for the disk, automatic credit becomes adaptive
     /// for all messages.
     pub fn note_queue(&mut self, queue: &QueueRecord, settings: &Settings) {
-        if settings.link_credit == LinkCredit::Auto && (queue.is_stream() || queue.fsync) {
+        if settings.link_credit == LinkCredit::Auto && (queue.is_stream() || queue.is_quorum() || queue.fsync)
+        {
             self.adaptive = Some(Box::new(Adaptive::new(settings.max_link_credit, CREDIT_MAX)));
             self.durable_only = false;
         }

@@ -105,13 +105,15 @@ impl Replica {
 
     /// The queue has ended: no commit will follow.
     fn release(&mut self, output: &mut Output) {
+        let mut waiting = Vec::new();
         for Turn { mut receipts, effects, .. } in std::mem::take(&mut self.turns) {
             for receipt in receipts.drain() {
                 // Nobody has these messages.
                 output.receipts.push_all(Receipt { verdict: Verdict::Released, journaled: false, ..receipt });
             }
-            output.effects.splice(..0, effects.into_iter().map(without_facts));
+            waiting.extend(effects.into_iter().map(without_facts));
         }
+        output.effects.splice(..0, waiting);
         output.receipts.leave_at_once();
     }
 }

@@ -120,7 +120,8 @@ impl Journal {
 
     /// Repeats a returned message now, because the repetition may have passed its new place already.
     pub fn repeat_returned(&self, entry: &Entry, facts: &mut Vec<Fact>) {
-        if self.repeating.as_ref().is_some_and(|repeating| repeating.wants(entry)) {
+        // Where turns can be rolled back, the repetition is a single part.
+        if !self.can_roll_back() && self.repeating.as_ref().is_some_and(|repeating| repeating.wants(entry)) {
             self.repeat(entry, &mut |fact| facts.push(fact));
         }
     }

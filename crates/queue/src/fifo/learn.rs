@@ -10,15 +10,21 @@ impl Fifo {
     pub fn learn(&mut self, fact: Fact) {
         match fact {
             Fact::Put { seq, message, at_ms } => {
+                if seq < self.next_seq
+                    && let Some(known) = self.ready.take(seq)
+                {
+                    self.journal.forget(&known);
+                }
                 self.next_seq = self.next_seq.max(seq.saturating_add(1));
                 let entry = Entry { journaled: true, ..Entry::new(message, seq, at_ms) };
                 self.ages |= entry.ttl_ms().is_some();
                 self.journal.put(&entry);
-                self.ready.push(entry);
+                self.ready.put_back(entry);
             }
             Fact::Gone(Span { first, last }) => {
                 self.next_seq = self.next_seq.max(last.saturating_add(1));
-                for entry in (first..=last).filter_map(|seq| self.ready.take(seq)) {
+                let gone: Vec<u64> = self.ready.range(first, last).map(|entry| entry.seq).collect();
+                for entry in gone.into_iter().filter_map(|seq| self.ready.take(seq)) {
                     self.journal.forget(&entry);
                 }
             }

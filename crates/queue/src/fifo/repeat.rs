@@ -105,8 +105,14 @@ impl Fifo {
         };
         match all.next {
             Next::Ready { .. } if journal.can_roll_back() => {
-                all.ranges.iter().for_each(|&(first, last)| self.committed_facts(first, last, &mut *each));
-                (1, Next::Runs)
+                let mut rows = 1;
+                for &(first, last) in &all.ranges {
+                    self.committed_facts(first, last, |fact| {
+                        rows += 1;
+                        each(fact);
+                    });
+                }
+                (rows, Next::Runs)
             }
             Next::Ready { level, range, seq } => {
                 let Some(found) = self.ready.level(level) else {

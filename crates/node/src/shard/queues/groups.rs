@@ -12,11 +12,11 @@
 use broker::ids::QueueId;
 use bytes::Bytes;
 use message::LastRoute;
-use queue::{Drive, Driver};
+use queue::{Drive, Driver, Fact};
 use replica::{Entry, Payload};
 
 use crate::entries;
-use crate::facts::RestoredGroup;
+use crate::facts::{Place, RestoredGroup};
 use crate::shard::Shard;
 use crate::shard::storage::{GroupRound, GroupSlot, NODE};
 
@@ -32,16 +32,13 @@ impl Shard {
                 let (group, base) = GroupSlot::founding();
                 (group, Some(base))
             }
-            Some(restored) => {
-                let base_file = restored.base_file;
-                match restored.finish(NODE) {
-                    Ok(group) => (GroupSlot::new(group, base_file), None),
-                    Err(damaged) => {
-                        tracing::error!(?queue, "the Raft group of the quorum queue is damaged: {damaged}");
-                        return self.close_damaged(queue);
-                    }
+            Some(restored) => match restored.finish(NODE) {
+                Ok(finished) => (GroupSlot::new(finished), None),
+                Err(damaged) => {
+                    tracing::error!(?queue, "the Raft group of the quorum queue is damaged: {damaged}");
+                    return self.close_damaged(queue);
                 }
-            }
+            },
         };
         let (me, last, applied) = (group.group.me(), group.group.last().index, group.group.applied());
         slot.group = Some(Box::new(group));
@@ -80,8 +77,12 @@ impl Shard {
             let (facts, puts) = group.take_open();
             match group.group.propose(term, facts) {
                 Ok(index) => driver.handle_proposed(index),
-                // Only a member that has just been deposed refuses: its turns are rolled back.
-                Err(refused) => tracing::debug!(?queue, "a quorum queue makes no entry: {refused}"),
+                Err(refused) => {
+                    // Only a member that no longer leads in this term refuses.
+                    tracing::debug!(?queue, "a quorum queue makes no entry: {refused}");
+                    self.roll_back(queue);
+                    continue;
+                }
             }
             if let Some((first, last)) = puts {
                 self.storage.note_puts(queue, first, last);
@@ -105,6 +106,17 @@ impl Shard {
                 self.apply_entry(queue, entry);
             }
         }
+    }
+
+    /// The member no longer leads: what it has decided since its last committed entry is rolled back.
+    fn roll_back(&mut self, queue: QueueId) {
+        let now_ms = self.here.now_ms;
+        self.with_queue(queue, |slot, output, gates| {
+            let Driver::Replica(driver) = &mut slot.driver else { return };
+            driver.depose();
+            let mark = driver.committed();
+            slot.driver.handle_rolled_back(mark, &mut slot.fifo, now_ms, output, gates);
+        });
     }
 
     /// The log has synced the records of a round.
@@ -137,7 +149,7 @@ impl Shard {
             }
             Payload::Empty | Payload::Change(_) => {}
             Payload::Facts(_) if driver.leads() => self.commit_turns(queue, entry.at.index),
-            Payload::Facts(facts) => self.learn(queue, facts),
+            Payload::Facts(facts) => self.learn(queue, entry.at.index, facts),
         }
     }
 
@@ -152,16 +164,29 @@ impl Shard {
     }
 
     /// An entry of an earlier life.
-    fn learn(&mut self, queue: QueueId, facts: Bytes) {
+    fn learn(&mut self, queue: QueueId, index: u64, facts: Bytes) {
         let Some(facts) = entries::decode(facts, &mut LastRoute::default()) else {
             tracing::error!(?queue, "an entry of the quorum queue is damaged");
             return self.close_damaged(queue);
         };
-        self.with_queue(queue, |slot, _, _| facts.into_iter().for_each(|fact| slot.fifo.learn(fact)));
+        self.with_queue(queue, |slot, _, _| {
+            let Some(group) = &mut slot.group else { return };
+            let mut file = 0;
+            while let Some((_, known)) = group.files.pop_front_if(|(known, _)| *known <= index) {
+                file = known;
+            }
+            for fact in facts {
+                if let Fact::Put { seq, .. } = fact {
+                    slot.note_place(Place { file, first: seq, last: seq });
+                }
+                slot.fifo.learn(fact);
+            }
+        });
     }
 
     /// Messages of the queue are lost. Nothing is decided any more, so the queue needs no group: it only answers.
     fn close_damaged(&mut self, queue: QueueId) {
+        self.roll_back(queue);
         self.with_queue(queue, |slot, output, _| {
             slot.group = None;
             slot.fifo.quarantine(output);

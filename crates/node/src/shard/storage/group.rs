@@ -1,11 +1,14 @@
 //! The Raft group of a quorum queue, as far as this shard writes it.
 
+use std::collections::VecDeque;
+
 use broker::ids::QueueId;
 use bytes::Bytes;
 use queue::{Fact, Put};
 use replica::{Base, Group, Member, Options, Record, Restoring, Role};
 
 use crate::entries;
+use crate::facts::FinishedGroup;
 
 /// The number of this node in Raft groups. There is one node.
 pub(in crate::shard) const NODE: u32 = 1;
@@ -29,12 +32,15 @@ pub(in crate::shard) struct GroupSlot {
     pub is_listed: bool,
     /// The log file of the newest base.
     pub base_file: u64,
+    /// The log files of entries of an earlier life that are not committed, by index.
+    pub files: VecDeque<(u64, u64)>,
 }
 
 impl GroupSlot {
-    /// Returns a restored member.
-    pub fn new(group: Group, base_file: u64) -> Self {
-        Self { group, open: Vec::new(), puts: None, since_ms: None, is_listed: false, base_file }
+    /// Returns a member that was restored.
+    pub fn new(finished: FinishedGroup) -> Self {
+        let FinishedGroup { group, base_file, files } = finished;
+        Self { group, open: Vec::new(), puts: None, since_ms: None, is_listed: false, base_file, files }
     }
 
     /// Returns the only member of a new group, and the base that it begins with.
@@ -44,7 +50,8 @@ impl GroupSlot {
         let mut restoring = Restoring::default();
         let group = restoring.on_record(base.clone()).and_then(|()| restoring.finish(me, Options::default()));
         // A file number below any other: the base is written again by the first evacuation.
-        (Self::new(group.expect("a founding base is all that a group needs"), 0), base)
+        let group = group.expect("a founding base is all that a group needs");
+        (Self::new(FinishedGroup { group, base_file: 0, files: VecDeque::new() }), base)
     }
 
     /// Collects a message.

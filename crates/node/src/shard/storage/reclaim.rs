@@ -13,7 +13,9 @@ use std::sync::atomic::Ordering;
 use broker::catalog::Told;
 use broker::ids::DECIDER;
 use broker::mail::Mail;
+use message::LastRoute;
 use queue::{ALL_DUE, Fact};
+use replica::Payload;
 use wal::{SPARE_FILES_MAX, Size};
 
 use super::journal::Journal;
@@ -290,6 +292,17 @@ fn evacuate_base(slot: &mut QueueSlot, journal: &mut Journal, log_file: u64, fil
     for record in group.group.evacuate(content).into_iter().flatten() {
         journal.push_group(slot.id, me, &record);
         group.base_file = log_file;
+        // Messages of an entry that is not committed are in no place that was repeated.
+        if let replica::Record::Entry { entry, .. } = record
+            && let Payload::Facts(facts) = entry.payload
+        {
+            let facts = entries::decode(facts, &mut LastRoute::default()).unwrap_or_default();
+            for fact in &facts {
+                if let Fact::Put { seq, .. } = fact {
+                    journal.note_puts(slot.id, *seq, *seq);
+                }
+            }
+        }
     }
 }
 
@@ -313,7 +326,10 @@ mod tests {
     use broker::access::Access;
     use broker::catalog::{Arguments, Command, DeclareQueue};
     use broker::settings::Settings;
-    use wal::{Completion, Step};
+    use message::{Message, Parts, Route};
+    use queue::{Publish, PublisherId, Request};
+    use replica::{Base, Member, Position, Vote};
+    use wal::{Completion, Handover, Step};
 
     use super::*;
     use crate::facts::Restored;
@@ -436,6 +452,86 @@ mod tests {
             names.sort();
             assert_eq!(names, ["a", "b", "c", "d", "new"], "synced at {synced_at}");
         }
+    }
+
+    /// A message of a quorum queue whose entry is not known to be committed at a restart, and one whose entry is not synced
+    /// when its file is evacuated, are written again by every evacuation that follows.
+    #[test]
+    fn uncommitted_entries_outlive_evacuations() {
+        let mut restored = Restored::default();
+        let quorum = [("x-queue-type".to_owned(), amqp10::Value::from("quorum"))].into();
+        let declare = Command::DeclareQueue(DeclareQueue::new("/", "q", quorum));
+        let catalog = &mut restored.catalog;
+        for change in catalog.decide(declare, &mut catalog.queue_ids()).unwrap().changes {
+            catalog.apply(&change);
+        }
+        let queue = catalog.queue("/", "q").unwrap().id;
+        let me = Member { node: 1, number: 1 };
+        let mut facts = Vec::new();
+        entries::push_fact(&mut facts, &Fact::Put { seq: 1, message: message(), at_ms: 1 });
+        let entry = |index, payload| {
+            let entry = replica::Entry { at: Position { term: 2, index }, payload };
+            replica::Record::Entry { entry, committed: index - 1 }
+        };
+        let mut records = wal::Records::new();
+        for record in [
+            replica::Record::Base(Base::founding(&[1], entries::content(1))),
+            replica::Record::Vote(Vote { term: 2, candidate: Some(me), applied: 1 }),
+            entry(2, Payload::Empty),
+            entry(3, Payload::Facts(facts.into())),
+        ] {
+            crate::facts::push_group(&mut records, queue, me, &record);
+        }
+        read(vec![Handover { shard: 0, ticket: 1, records, sync: true }], &mut restored);
+        let (settings, access) = (Arc::new(Settings::default()), Arc::new(Access::default()));
+        let mut shard = make_shards(restored, 1, &settings, &access, StorageLimits::default(), 0).remove(0);
+        let log = |shard: &mut Shard, ticket, step, file| {
+            let size = Size::default();
+            shard.handle_logged(Completion { shard: 0, ticket, step, file, size, result: Ok(()) });
+            while shard.turn() {}
+        };
+        let write_all = |shard: &mut Shard, file| {
+            let mut written = Vec::new();
+            loop {
+                while shard.turn() {}
+                let Some(handover) = shard.poll_handover() else { return written };
+                log(shard, handover.ticket, Step::Written, file);
+                log(shard, handover.ticket, Step::Synced, file);
+                written.push(handover);
+            }
+        };
+        write_all(&mut shard, 2);
+        assert_eq!(shard.queue_report(queue).unwrap().ready, 1, "the entry is committed");
+        let publish = Publish { publisher: PublisherId(1), seq: 1, message: message(), patient: false };
+        shard.apply_one(queue, Request::Publish(publish));
+        while shard.turn() {}
+        let second = shard.poll_handover().unwrap();
+        log(&mut shard, second.ticket, Step::Written, 2);
+        // The second message is written and not synced.
+        shard.handle_mail(vec![Mail::Evacuate { file: 2 }]);
+        write_all(&mut shard, 3);
+        assert_eq!(shard.queue_report(queue).unwrap().ready, 2);
+        shard.handle_mail(vec![Mail::Evacuate { file: 3 }]);
+        let written = write_all(&mut shard, 4);
+        let mut again = Restored::default();
+        read(written, &mut again);
+        assert_eq!(again.unreadable, Vec::<String>::new());
+        assert_eq!(again.queues.remove(&queue).unwrap().len(), 2, "both messages are in the newest file");
+    }
+
+    fn message() -> Message {
+        let parts = Parts { wire: vec![0, 0x53, 0x75, 0xa0, 1, 7].into(), durable: true, ..Parts::default() };
+        Message::new(parts, Arc::new(Route::simple("", "q")))
+    }
+
+    /// Reads what the log has of these handovers.
+    fn read(mut handovers: Vec<Handover>, restored: &mut Restored) {
+        let disk = wal::testing::FalseDisk::new(1);
+        let options = || wal::Options { seed: Some(1), ..wal::Options::default() };
+        let (mut log, _) = wal::Log::open(disk.clone(), options(), &mut |_| {}).unwrap();
+        log.append(&mut handovers, &mut Vec::new());
+        drop(log);
+        wal::Log::open(disk, options(), &mut |record| restored.handle_record(record)).unwrap();
     }
 
     #[test]
