@@ -85,6 +85,8 @@ impl Fifo {
         // The requeued messages count as available to it.
         next.into_iter().for_each(|next| self.notify_active(next, out));
         self.shed(now_ms, out);
+        // A requeued message may have expired. It dies before messages of higher levels are delivered.
+        self.expire(now_ms, out);
         self.dispatch(now_ms, out, deliver);
     }
 
@@ -146,6 +148,8 @@ impl Fifo {
         entries.shrink_to(KEPT_ENTRIES);
         self.taken = entries;
         self.shed(now_ms, out);
+        // A requeued message may have expired. It dies before messages of higher levels are delivered.
+        self.expire(now_ms, out);
         self.dispatch(now_ms, out, deliver);
     }
 
