@@ -15,7 +15,6 @@
 //! | [`Driver::Transient`] | nothing | at once | at once |
 //! | [`Driver::Solo`] | durable messages | at once | when its record is written (`x-fsync`: synced) or its message is settled |
 //! | [`Driver::Replica`] | every accepted message | when its turn is committed | when its turn is committed |
-//! | `Late`, in tests of the fifo ([`FactPolicy::Always`]) | every accepted message | when its turn is committed | when its turn is committed |
 //!
 //! A driver only decides. The facts of all queues of a shard go to the log through one journal. What waits for
 //! `Written` or `Synced` stays in the [`Output`] and travels with the records. Therefore no queue has to be found when

@@ -239,14 +239,20 @@ fn a_replicated_publish_is_delivered_and_answered_when_its_entry_is_committed() 
     assert_eq!(queue.commit(8), (vec![(3, 3, Verdict::Accepted, false)], "deliver 3".into()));
 }
 
-#[test]
-fn a_settlement_of_a_replicated_queue_is_answered_when_it_is_committed() {
+/// A queue with one message, which is committed and delivered.
+fn with_a_delivery() -> Queue {
     let mut queue = replicated();
     queue.ask(publish(1, true));
     queue.close();
     queue.replica().handle_proposed(1);
     queue.commit(1);
     queue.close();
+    queue
+}
+
+#[test]
+fn a_settlement_of_a_replicated_queue_is_answered_when_it_is_committed() {
+    let mut queue = with_a_delivery();
     let (consumer, outcome) = (ConsumerId(1), Outcome::Accepted);
     queue.ask(Request::Settle { consumer, first: 1, last: 1, outcome, answer: true });
     assert_eq!(queue.close().1, "gone 1..=1");
@@ -256,12 +262,7 @@ fn a_settlement_of_a_replicated_queue_is_answered_when_it_is_committed() {
 
 #[test]
 fn a_deposed_member_refuses_what_is_not_committed() {
-    let mut queue = replicated();
-    queue.ask(publish(1, true));
-    queue.close();
-    queue.replica().handle_proposed(1);
-    queue.commit(1);
-    queue.close();
+    let mut queue = with_a_delivery();
     queue.ask(publish(2, true));
     queue.close();
     let mark = queue.replica().committed();

@@ -1,5 +1,5 @@
-//! A driver that commits late and may roll back. It acts as the driver of a replicated queue will, but
-//! without replicas.
+//! The driver of a replicated queue, without replicas: the test chooses which turns are committed and when, and which are rolled
+//! back.
 
 use std::collections::VecDeque;
 
@@ -7,132 +7,74 @@ use super::lending;
 use crate::fifo::{Fifo, Output};
 use crate::*;
 
-/// Every accepted message has a fact. What depends on facts waits here until its turn is committed.
-#[derive(Default)]
+/// [`Replica`] with entries that are numbered as its turns are.
 pub struct Late {
+    replica: Replica,
     /// The newest committed turn.
     committed: u64,
-    waiting: VecDeque<Waiting>,
-    /// True while nothing is decided.
-    pub pauses: bool,
+    /// The turns that are not committed, with their facts, oldest first.
+    waiting: VecDeque<(u64, Vec<Fact>)>,
     /// The facts of all committed turns.
     pub facts: Vec<Fact>,
 }
 
-/// The output of a turn that waits for its commit.
-struct Waiting {
-    turn: u64,
-    receipts: Vec<Receipt>,
-    effects: Vec<Effect>,
-    facts: Vec<Fact>,
-}
-
 impl Late {
+    pub fn new() -> Self {
+        let mut replica = Replica::default();
+        replica.lead();
+        Self { replica, committed: 0, waiting: VecDeque::new(), facts: Vec::new() }
+    }
+
+    /// Decides nothing, or decides again.
+    pub fn set_paused(&mut self, paused: bool) {
+        if paused { self.replica.depose() } else { self.replica.lead() }
+    }
+
+    pub fn is_paused(&self) -> bool {
+        !self.replica.leads()
+    }
+
     /// Returns the newest committed turn, and all turns that may be rolled back.
     pub fn turns(&self) -> Vec<u64> {
-        std::iter::once(self.committed).chain(self.waiting.iter().map(|waiting| waiting.turn)).collect()
+        std::iter::once(self.committed).chain(self.waiting.iter().map(|(turn, _)| *turn)).collect()
     }
 
     pub fn is_idle(&self) -> bool {
         self.waiting.is_empty()
     }
 
-    pub fn mark(turn: u64) -> Mark {
-        Mark { turn, level: Level::Committed }
+    pub fn policy(&self) -> FactPolicy {
+        self.replica.policy()
+    }
+
+    pub fn admit(&self, request: &Request, health: Health) -> Admission {
+        self.replica.admit(request, health)
+    }
+
+    pub fn close(&mut self, fifo: &mut Fifo, output: &mut Output) -> Mark {
+        let mark = self.replica.close(fifo, output);
+        let facts = std::mem::take(&mut output.facts);
+        if self.turns().last().is_some_and(|last| *last < mark.turn) {
+            self.waiting.push_back((mark.turn, facts));
+        } else {
+            assert!(facts.is_empty(), "a turn that changes nothing has no facts");
+        }
+        self.replica.handle_proposed(mark.turn);
+        mark
     }
 
     pub fn commit(&mut self, turn: u64, fifo: &mut Fifo, now_ms: u64, out: &mut Output) {
-        lending(out, |out, deliver| self.handle_reached(Self::mark(turn), fifo, now_ms, out, deliver));
+        self.committed = self.committed.max(turn);
+        while let Some((_, facts)) = self.waiting.pop_front_if(|(waiting, _)| *waiting <= turn) {
+            self.facts.extend(facts);
+        }
+        let mark = self.replica.mark_of(turn);
+        lending(out, |out, deliver| self.replica.handle_reached(mark, fifo, now_ms, out, deliver));
     }
 
     pub fn roll_back(&mut self, turn: u64, fifo: &mut Fifo, now_ms: u64, out: &mut Output) {
-        lending(out, |out, deliver| self.handle_rolled_back(Self::mark(turn), fifo, now_ms, out, deliver));
+        while self.waiting.pop_back_if(|(waiting, _)| *waiting > turn).is_some() {}
+        let mark = Mark { turn, level: Level::Committed };
+        lending(out, |out, deliver| self.replica.handle_rolled_back(mark, fifo, now_ms, out, deliver));
     }
-}
-
-impl Drive for Late {
-    fn policy(&self) -> FactPolicy {
-        FactPolicy::Always
-    }
-
-    fn admit(&self, request: &Request, health: Health) -> Admission {
-        match request {
-            _ if self.pauses => Admission::Hold,
-            Request::Publish(_) if health.log_refuses => Admission::Refuse(RejectReason::Unavailable),
-            _ => Admission::Now,
-        }
-    }
-
-    fn close(&mut self, fifo: &mut Fifo, output: &mut Output) -> Mark {
-        let turn = fifo.close_turn();
-        let facts = std::mem::take(&mut output.facts);
-        let (waits, leaves): (Vec<_>, Vec<_>) = output.receipts.drain().partition(|r| r.journaled);
-        leaves.into_iter().for_each(|receipt| output.receipts.push_all(receipt));
-        let effects = std::mem::take(&mut output.effects);
-        let (effects, leaves) = effects.into_iter().partition(Effect::is_journaled);
-        output.effects = leaves;
-        if turn > self.committed && self.waiting.back().is_none_or(|last| last.turn < turn) {
-            self.waiting.push_back(Waiting { turn, receipts: waits, effects, facts });
-        } else if let Some(last) = self.waiting.back_mut() {
-            // These effects depend only on facts of earlier turns.
-            assert!(waits.is_empty() && facts.is_empty());
-            last.effects.extend(effects);
-        } else {
-            assert!(waits.is_empty() && facts.is_empty());
-            output.effects.extend(effects);
-        }
-        Self::mark(turn)
-    }
-
-    fn handle_reached(
-        &mut self,
-        mark: Mark,
-        fifo: &mut Fifo,
-        now_ms: u64,
-        output: &mut Output,
-        deliver: &mut dyn Deliver,
-    ) {
-        self.committed = self.committed.max(mark.turn);
-        while let Some(waiting) = self.waiting.pop_front_if(|waiting| waiting.turn <= mark.turn) {
-            self.facts.extend(waiting.facts);
-            let leaving = waiting.receipts.into_iter();
-            leaving.for_each(|receipt| output.receipts.push_all(Receipt { journaled: false, ..receipt }));
-            output.effects.extend(waiting.effects.into_iter().map(at_once));
-        }
-        fifo.commit_turns(mark.turn, now_ms, output, deliver);
-    }
-
-    fn handle_rolled_back(
-        &mut self,
-        mark: Mark,
-        fifo: &mut Fifo,
-        now_ms: u64,
-        output: &mut Output,
-        deliver: &mut dyn Deliver,
-    ) {
-        while let Some(waiting) = self.waiting.pop_back_if(|waiting| waiting.turn > mark.turn) {
-            for Receipt { publisher, first, last, .. } in waiting.receipts {
-                (first..=last)
-                    .for_each(|seq| output.receipts.reject(publisher, seq, RejectReason::Unavailable));
-            }
-            for effect in waiting.effects {
-                if let Effect::Done { ticket, .. } = effect {
-                    let asked = Asked::Ticket(ticket);
-                    output.effects.push(Effect::Refused { asked, why: Refusal::Unavailable });
-                }
-            }
-        }
-        fifo.roll_back_turns(mark.turn, now_ms, output, deliver);
-    }
-}
-
-/// Marks an effect whose facts are committed.
-fn at_once(mut effect: Effect) -> Effect {
-    if let Effect::Settled { journaled, .. }
-    | Effect::Done { journaled, .. }
-    | Effect::DeadLetter { journaled, .. } = &mut effect
-    {
-        *journaled = false;
-    }
-    effect
 }

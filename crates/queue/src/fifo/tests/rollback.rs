@@ -243,7 +243,7 @@ struct Run {
 
 impl Run {
     fn new(config: Config) -> Self {
-        let late = Late::default();
+        let late = Late::new();
         Self {
             fifo: Fifo::new(config.clone()).with_policy(late.policy()),
             late,
@@ -517,7 +517,7 @@ impl Run {
                 self.roll_back(choose(&turns, which));
             }
             Step::Pause => {
-                self.late.pauses ^= true;
+                self.late.set_paused(!self.late.is_paused());
                 for call in std::mem::take(&mut self.held) {
                     self.ask(call);
                 }
@@ -672,7 +672,7 @@ proptest! {
             let live = restored_state(&run.config, live_facts(&run.fifo));
             prop_assert_eq!(without_next(committed), without_next(live), "after {:?}", step);
         }
-        run.late.pauses = true;
+        run.late.set_paused(true);
         run.step(&Step::Pause);
         run.commit_all();
         for (publish, fate) in &run.fates {
