@@ -55,15 +55,20 @@ pub(super) struct Fetch {
 }
 
 impl Fifo {
-    /// Returns the approximate memory that [`Fifo::page_out`] could free, in bytes.
+    /// Returns the approximate memory that [`Fifo::page_out`] could free, in bytes. Messages of a queue whose turns can be
+    /// rolled back stay in memory.
     pub fn pageable_bytes(&self) -> u64 {
+        if self.journal.can_roll_back() {
+            return 0;
+        }
         self.ready.pageable_bytes() + self.held.pageable_bytes()
     }
 
     /// Returns false if [`Fifo::page_out`] would certainly find nothing, because less than one run is in memory.
     #[inline]
     pub fn may_page_out(&self) -> bool {
-        self.ready.pageable_bytes().max(self.held.pageable_bytes()) >= RUN_BYTES_MIN
+        let larger = self.ready.pageable_bytes().max(self.held.pageable_bytes());
+        larger >= RUN_BYTES_MIN && !self.journal.can_roll_back()
     }
 
     /// Frees what was read from the disk if there are no consumers.

@@ -87,7 +87,7 @@ impl Shard {
             driver,
             places,
             extents: extents.collect(),
-            pageable: if is_quorum { 0 } else { fifo.pageable_bytes() },
+            pageable: fifo.pageable_bytes(),
             is_large: false,
             live_counted: 0,
             depth_counted: (0, 0),

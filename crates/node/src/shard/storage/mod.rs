@@ -221,7 +221,7 @@ impl Storage {
         journal.into_iter().chain(pages).chain(unwritten).chain(self.groups_due_ms).min()
     }
 
-    /// Returns true if an evacuation is under way. The next turns continue it.
+    /// Returns true while an evacuation is in progress. The next turns continue it.
     pub fn is_evacuating(&self) -> bool {
         self.evacuating.is_some()
     }
@@ -317,7 +317,7 @@ impl Storage {
                 None => {}
             }
         }
-        let pageable = slot.pageable_bytes();
+        let pageable = slot.fifo.pageable_bytes();
         self.pages.recount(slot.pageable, pageable);
         slot.pageable = pageable;
         self.pages.note_large(slot);

@@ -75,11 +75,6 @@ impl QueueSlot {
         self.gone.take().map(Fact::Gone).into_iter().chain(self.taken.take().map(Fact::Taken))
     }
 
-    /// The bytes of messages that could be paged out. Messages of a quorum queue stay in memory.
-    pub fn pageable_bytes(&self) -> u64 {
-        if self.group.is_some() { 0 } else { self.fifo.pageable_bytes() }
-    }
-
     pub fn live_bytes(&self) -> u64 {
         match self.driver.is_logged() {
             true => self.fifo.live_bytes().saturating_sub(self.driver.deferral().bytes),
