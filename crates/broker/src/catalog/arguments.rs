@@ -28,7 +28,7 @@ const TIMER_MS_MAX: u64 = u32::MAX as u64;
 /// The largest segment of a stream in bytes, as in RabbitMQ.
 const SEGMENT_BYTES_MAX: u64 = 3_000_000_000;
 
-/// Arguments that not every queue type takes: the name, and whether a classic queue, a quorum queue and a stream take it.
+/// Arguments that not every queue type takes: the name, and whether each [`queue::QueueType`] takes it, in its order.
 /// Arguments that none takes belong to features that do not exist here. Arguments that are not in this table are accepted for
 /// every type. Unknown ones are stored and shown, because clients use them for notes.
 const OF_TYPES: &[(&str, [bool; 3])] = &[
@@ -131,8 +131,12 @@ pub fn queue_config(
         let boolean = || value.as_bool().ok_or_else(|| invalid(key, "a boolean is needed"));
         match key.as_str() {
             QUEUE_TYPE => {}
-            other if OF_TYPES.iter().any(|(known, types)| *known == other && !types[type_of(&config)]) => {
-                let kind = ["classic", "quorum", "stream"][type_of(&config)];
+            other
+                if OF_TYPES
+                    .iter()
+                    .any(|(known, types)| *known == other && !types[config.queue_type() as usize]) =>
+            {
+                let kind = config.queue_type().name();
                 return Err(invalid(key, &format!("queue type '{kind}' does not take it")));
             }
             "x-max-age" => {
@@ -195,15 +199,6 @@ pub fn queue_config(
         (None, None) => None,
     };
     Ok((config, fsync))
-}
-
-/// Returns the place of the queue's type in [`OF_TYPES`].
-fn type_of(config: &queue::Config) -> usize {
-    match config {
-        queue::Config { stream: Some(_), .. } => 2,
-        queue::Config { quorum: Some(_), .. } => 1,
-        _ => 0,
-    }
 }
 
 #[cfg(test)]

@@ -6,6 +6,8 @@ mod users;
 
 use std::sync::Arc;
 
+use queue::QueueType;
+
 pub use self::policies::SetPolicy;
 use super::arguments::{ARGUMENTS_MAX, NAME_PREFIX, QUEUE_TYPE};
 use super::error::CatalogError;
@@ -221,12 +223,8 @@ impl Catalog {
             });
         }
         let (config, fsync) = queue_config(&vhost, &name, auto_delete, &arguments)?;
-        let kind = match &config {
-            queue::Config { stream: Some(_), .. } => Some("stream"),
-            queue::Config { quorum: Some(_), .. } => Some("quorum"),
-            _ => None,
-        };
-        if let Some(kind) = kind
+        let kind = config.queue_type();
+        if kind != QueueType::Classic
             && let Some((what, _)) =
                 [("non-durable", !durable), ("exclusive", exclusive), ("auto-delete", auto_delete)]
                     .into_iter()
@@ -234,7 +232,8 @@ impl Catalog {
         {
             return Err(CatalogError::PreconditionFailed {
                 reason: format!(
-                    "invalid property '{what}' for queue '{name}' in vhost '{vhost}' of type {kind}"
+                    "invalid property '{what}' for queue '{name}' in vhost '{vhost}' of type {}",
+                    kind.name()
                 ),
             });
         }

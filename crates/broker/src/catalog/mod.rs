@@ -24,6 +24,7 @@ mod tests;
 use std::sync::Arc;
 
 use hashbrown::HashMap;
+use queue::QueueType;
 use slab::Slab;
 
 pub use arguments::{Arguments, queue_config, span_ms};
@@ -110,11 +111,7 @@ impl QueueRecord {
 
     /// Returns the name of the queue type.
     pub fn kind(&self) -> &'static str {
-        match (self.is_stream(), self.is_quorum()) {
-            (true, _) => "stream",
-            (_, true) => "quorum",
-            _ => "classic",
-        }
+        self.config.queue_type().name()
     }
 
     /// Returns the binding that every queue has with the default exchange.
@@ -130,10 +127,10 @@ impl QueueRecord {
 
     /// Returns what the queue is to a policy.
     fn subject(&self) -> Subject {
-        match self.kind() {
-            "stream" => Subject::Stream,
-            "quorum" => Subject::QuorumQueue,
-            _ => Subject::ClassicQueue,
+        match self.config.queue_type() {
+            QueueType::Classic => Subject::ClassicQueue,
+            QueueType::Quorum => Subject::QuorumQueue,
+            QueueType::Stream => Subject::Stream,
         }
     }
 

@@ -17,7 +17,7 @@ mod holder;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use queue::{Attach, ConsumerId, Effect, GoneReason, Mode, Outcome, Refusal, Request};
+use queue::{Attach, ConsumerId, Effect, GoneReason, Mode, Outcome, QueueType, Refusal, Request};
 
 pub use self::bridge::CreditReport;
 use self::bridge::{Batch, Bridge};
@@ -57,10 +57,7 @@ pub struct Outlet<A> {
     pub queue_name: Arc<str>,
     /// Deliveries are settled as they are sent.
     pub settled: bool,
-    /// The consumer reads a stream: its deliveries stay in the stream.
-    pub stream: bool,
-    /// It consumes from a quorum queue.
-    quorum: bool,
+    queue_type: QueueType,
     /// The queue that is deleted with the consumer.
     pub owned: Option<QueueId>,
     /// The largest delivery that the peer accepts, in bytes.
@@ -130,8 +127,7 @@ impl<A> Outlet<A> {
             queue: record.id,
             queue_name: record.name.clone(),
             settled,
-            stream: record.is_stream(),
-            quorum: record.is_quorum(),
+            queue_type: record.config.queue_type(),
             owned: None,
             message_bytes_max,
             attach_state: AttachState::Asking,
@@ -233,6 +229,12 @@ impl<A> Outlet<A> {
         !std::mem::replace(&mut self.waits_for_room, true)
     }
 
+    /// Returns true if the consumer reads a stream: its deliveries stay in the stream.
+    #[inline]
+    pub fn reads_stream(&self) -> bool {
+        self.queue_type == QueueType::Stream
+    }
+
     /// Returns true if the reader of the stream waits for room.
     pub fn waits_for_room(&self) -> bool {
         self.waits_for_room
@@ -316,10 +318,10 @@ impl<A> Outlet<A> {
 
     /// Returns the counters for the deliveries of this consumer.
     fn counts<'a>(&self, counters: &'a mut Counters) -> &'a mut Deliveries {
-        match (self.stream, self.quorum) {
-            (true, _) => &mut counters.from_streams,
-            (_, true) => &mut counters.from_quorum,
-            _ => &mut counters.from_classic,
+        match self.queue_type {
+            QueueType::Classic => &mut counters.from_classic,
+            QueueType::Quorum => &mut counters.from_quorum,
+            QueueType::Stream => &mut counters.from_streams,
         }
     }
 

@@ -503,6 +503,34 @@ impl Config {
             quorum: None,
         }
     }
+
+    /// Returns the type of the queue.
+    pub fn queue_type(&self) -> QueueType {
+        match self {
+            Self { stream: Some(_), .. } => QueueType::Stream,
+            Self { quorum: Some(_), .. } => QueueType::Quorum,
+            _ => QueueType::Classic,
+        }
+    }
+}
+
+/// The type of a queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum QueueType {
+    Classic,
+    Quorum,
+    Stream,
+}
+
+impl QueueType {
+    /// Returns the value of the argument `x-queue-type`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Classic => "classic",
+            Self::Quorum => "quorum",
+            Self::Stream => "stream",
+        }
+    }
 }
 
 /// Settings of a quorum queue.

@@ -83,7 +83,9 @@ impl Gate {
     pub fn stream_consumers(&self) -> impl Iterator<Item = (QueueId, ConsumerId)> {
         let links = self.sessions.iter().flatten().flat_map(|session| session.links.iter().flatten());
         links.filter_map(|role| match role {
-            LinkRole::Outlet(link) if link.outlet.stream => Some((link.outlet.queue, link.outlet.consumer)),
+            LinkRole::Outlet(link) if link.outlet.reads_stream() => {
+                Some((link.outlet.queue, link.outlet.consumer))
+            }
             _ => None,
         })
     }
@@ -110,7 +112,8 @@ impl Gate {
             }
             Some(Word::Attached) => {
                 let Some(attach) = attach.take() else { return };
-                let (address, modes) = (queue_address(&outlet.queue_name), (outlet.settled, outlet.stream));
+                let (address, modes) =
+                    (queue_address(&outlet.queue_name), (outlet.settled, outlet.reads_stream()));
                 self.accept_consumer(session, link, &attach, &address, modes, cx);
             }
             Some(Word::Refused(why)) => {
@@ -149,7 +152,7 @@ impl Gate {
         let Gate { sessions, conn, without_room, .. } = self;
         let Some(LinkRole::Outlet(consuming)) = role_in(sessions, session, link) else { return true };
         let outlet = &mut consuming.outlet;
-        if outlet.stream && !has_room(conn, session) {
+        if outlet.reads_stream() && !has_room(conn, session) {
             if outlet.wait_for_room() {
                 without_room.push_back((session, link));
             }
@@ -157,7 +160,7 @@ impl Gate {
         }
         outlet.handle_delivery();
         let (settled, max) = (outlet.settled, outlet.message_bytes_max);
-        let offset = outlet.stream.then_some(seq);
+        let offset = outlet.reads_stream().then_some(seq);
         let head = cx.heads.head(message, delivery_count, redelivered, offset);
         let (of, from) = message.bare_in();
         let bare = Part { of, from };
