@@ -184,7 +184,7 @@ fn a_queue_has_its_new_settings_before_the_walk_reaches_it() {
     world.turn();
     assert!(world.shard.is_walking(), "the walk has not reached it");
     assert_eq!(world.ready(last), 1);
-    // Another policy while the walk is under way: it visits the earlier queues again.
+    // Another policy during the walk: it visits the earlier queues again.
     let answered = world.policy("max-length", 0);
     world.settle();
     assert!(answered.load(Ordering::Relaxed));

@@ -28,21 +28,21 @@ const POLICIES_PER_ROW: usize = 16;
 /// A walk over rows in the order of their places.
 #[derive(Debug, Default)]
 pub(super) struct Walk {
-    /// The place of the next row; `None` while no walk is under way.
+    /// The place of the next row; `None` while no walk is in progress.
     next: Option<usize>,
     /// Another round follows this one.
     again: bool,
 }
 
 impl Walk {
-    /// Begins at the first row. A walk that is under way first runs to its end and then starts again. So
+    /// Begins at the first row. A walk in progress first runs to its end and then starts again. So
     /// callers that begin repeatedly cannot keep it from the last rows.
     pub fn begin(&mut self) {
         self.again = self.next.is_some_and(|place| place > 0);
         self.next.get_or_insert(0);
     }
 
-    /// Begins, unless a walk is under way.
+    /// Begins, unless a walk is in progress.
     pub fn begin_if_idle(&mut self) {
         self.next.get_or_insert(0);
     }
@@ -116,7 +116,7 @@ impl Walks {
 }
 
 impl Shard {
-    /// Continues the walks that are under way, as far as this turn may.
+    /// Continues the walks in progress, as far as this turn may.
     pub(super) fn walk(&mut self) {
         if !self.is_walking() {
             return;
@@ -130,7 +130,7 @@ impl Shard {
         self.walk_chores();
     }
 
-    /// Returns true if a walk is under way and another turn is needed.
+    /// Returns true if a walk is in progress and another turn is needed.
     pub fn is_walking(&self) -> bool {
         self.walks.is_under_way() || self.storage.is_evacuating() || self.desk.has_unanswered()
     }

@@ -21,7 +21,7 @@ use crate::shard::Shard;
 use crate::shard::storage::{GroupRound, GroupSlot, NODE};
 
 impl Shard {
-    /// Gives a quorum queue its group: the restored one, or a new one of which this node has the only member.
+    /// Gives a quorum queue its group. A queue without a restored group gets a new one, whose only member is on this node.
     pub(super) fn place_group(&mut self, queue: QueueId, restored: Option<Box<RestoredGroup>>) {
         let Some(slot) = self.queues.get_mut(queue) else { return };
         if slot.fifo.is_damaged() {

@@ -31,7 +31,7 @@ pub const GARBAGE_ALLOWED: u64 = 24 * 1024 * 1024;
 /// what was in flight when the disk became full, and for what arrives meanwhile.
 const RESERVE_PART: u64 = 2;
 
-/// An evacuation under way, on the deciding shard.
+/// The evacuation in progress, on the deciding shard.
 #[derive(Debug)]
 pub(super) struct Evacuation {
     file: u64,
