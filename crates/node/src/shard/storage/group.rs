@@ -7,17 +7,12 @@ use bytes::Bytes;
 use queue::{Fact, Put};
 use replica::{Base, Group, Member, Options, Record, Restoring, Role};
 
+use super::journal::{LAZY_BYTES_MAX, LAZY_MS};
 use crate::entries;
 use crate::facts::FinishedGroup;
 
 /// The number of this node in Raft groups. There is one node.
 pub(in crate::shard) const NODE: u32 = 1;
-
-/// Facts that nobody waits for are collected for so many milliseconds before they become an entry.
-const LAZY_MS: u64 = 20;
-
-/// And for no longer than until they have this many bytes.
-const LAZY_BYTES_MAX: usize = 64 * 1024;
 
 /// This node's member of the group of one queue, and the entry that is being collected.
 pub(in crate::shard) struct GroupSlot {
@@ -73,7 +68,8 @@ impl GroupSlot {
         !self.open.is_empty()
     }
 
-    /// Returns when the facts that were collected become an entry even if nobody waits for them.
+    /// Returns when the facts that were collected become an entry even if nobody waits for them: as records of the journal are
+    /// written then.
     pub fn due_ms(&self) -> Option<u64> {
         let due = if self.open.len() >= LAZY_BYTES_MAX { 0 } else { LAZY_MS };
         self.since_ms.map(|since| since + due)

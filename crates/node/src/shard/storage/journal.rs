@@ -27,10 +27,10 @@ use crate::shard::receipts::{Receipt, Receipts};
 /// The time for which records that nobody waits for, such as those of settled messages, are held back to
 /// batch them, in milliseconds. If the process is killed meanwhile, those messages are delivered again, which
 /// is allowed.
-const LAZY_MS: u64 = 20;
+pub(super) const LAZY_MS: u64 = 20;
 
 /// Records that nobody waits for are written once there are this many bytes of them.
-const LAZY_BYTES_MAX: usize = 64 * 1024;
+pub(super) const LAZY_BYTES_MAX: usize = 64 * 1024;
 
 /// The most capacity that a new handover gets from the start. It is used under load, when the previous ones
 /// were as large.
