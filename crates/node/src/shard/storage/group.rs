@@ -2,7 +2,6 @@
 
 use std::collections::VecDeque;
 
-use broker::ids::QueueId;
 use bytes::Bytes;
 use queue::{Fact, Put};
 use replica::{Base, Group, Member, Options, Record, Restoring, Role};
@@ -97,11 +96,4 @@ impl std::fmt::Debug for GroupSlot {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "GroupSlot({:?} bytes open)", self.open.len())
     }
-}
-
-/// A round of a group whose records are on their way to the disk.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::shard) struct GroupRound {
-    pub queue: QueueId,
-    pub number: u64,
 }

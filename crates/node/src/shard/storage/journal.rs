@@ -20,7 +20,6 @@ use queue::{Fact, Level, Put};
 use replica::Member;
 use wal::{Extent, Handover, Records, WriteError};
 
-use super::group::GroupRound;
 use crate::facts;
 use crate::shard::receipts::{Receipt, Receipts};
 
@@ -69,6 +68,13 @@ pub(super) struct OnWritten {
     /// The live records of this file and of all earlier ones are among these records or were written before.
     /// Also their size in bytes.
     pub evacuated: Option<(u64, u64)>,
+}
+
+/// A round of a Raft group whose records are on their way to the disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::shard) struct GroupRound {
+    pub queue: QueueId,
+    pub number: u64,
 }
 
 /// What happens when the records of a handover are synced.

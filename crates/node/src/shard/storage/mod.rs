@@ -36,7 +36,8 @@ use queue::{Drive, Fact, Level, Mark, Put, Solo};
 use replica::Member;
 use wal::{Extent, Step};
 
-pub(super) use self::group::{GroupRound, GroupSlot, NODE};
+pub(super) use self::group::{GroupSlot, NODE};
+pub(super) use self::journal::GroupRound;
 use self::journal::Journal;
 use self::pages::Pages;
 use self::reclaim::{Evacuating, Evacuation, GARBAGE_ALLOWED};
