@@ -73,7 +73,7 @@ pub struct Marks {
     pub delivery_count: u32,
     /// True if the message was delivered before.
     pub redelivered: bool,
-    /// The number of all deliveries, whatever their outcome. Only quorum queues count them; elsewhere 0.
+    /// The number of deliveries that ended without success, failed or not. Only quorum queues count them; elsewhere 0.
     pub acquired_count: u32,
     /// The message is not delivered before this time, in milliseconds since the epoch. Only quorum queues delay
     /// messages.

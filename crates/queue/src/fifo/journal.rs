@@ -3,6 +3,7 @@
 use message::Message;
 use ranges::{Range, Ranges, Span};
 
+use super::acquired::Acquired;
 use super::annotated::Annotated;
 use super::entry::{Entry, Spot};
 use super::repeat::Repeating;
@@ -23,6 +24,7 @@ pub(super) struct Journal {
     pub live_bytes: u64,
     pub runs: Runs,
     pub annotated: Annotated,
+    pub acquired: Acquired,
     /// Boxed because classic queues have none.
     pub uncommitted: Option<Box<Uncommitted>>,
     /// Boxed because it is rarely present.
@@ -56,6 +58,7 @@ impl Journal {
     /// Called when a committed fact says that the message is gone: nothing is said of it again.
     pub fn forget(&mut self, entry: &Entry) {
         self.annotated.forget(entry.seq);
+        self.acquired.forget(entry.seq);
         self.live_bytes -= entry.stored_bytes();
     }
 

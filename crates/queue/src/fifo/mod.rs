@@ -1,5 +1,6 @@
 //! The fifo machine: a queue that delivers each message to one consumer.
 
+mod acquired;
 mod annotated;
 mod chunks;
 mod consumers;

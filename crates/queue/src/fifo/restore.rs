@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use super::acquired::Acquired;
 use super::annotated::Annotated;
 use super::entry::Entry;
 use super::runs::Life;
@@ -13,6 +14,7 @@ use crate::{Config, Fact, Marks, Span, Stored, Taken};
 pub struct Restoring {
     entries: BTreeMap<u64, Entry>,
     annotated: Annotated,
+    acquired: Acquired,
     runs: BTreeMap<u32, (Stored, Life)>,
     /// The highest sequence number used so far.
     last_seq: u64,
@@ -28,17 +30,20 @@ impl Restoring {
                 let entry = Entry { journaled: true, ..Entry::new(message, seq, at_ms) };
                 self.entries.insert(seq, entry);
                 self.annotated.forget(seq);
+                self.acquired.forget(seq);
             }
             Fact::Gone(Span { first, last }) => {
                 self.used(last);
                 while let Some((&seq, _)) = self.entries.range(first..=last).next() {
                     self.entries.remove(&seq);
                     self.annotated.forget(seq);
+                    self.acquired.forget(seq);
                 }
             }
             Fact::Returned { seq, marks } => {
                 if let Some(entry) = self.entries.get_mut(&seq) {
                     (entry.delivery_count, entry.redelivered) = (marks.delivery_count, marks.redelivered);
+                    self.acquired.restore(seq, marks.acquired_count);
                     self.annotated.forget(seq);
                     marks.annotations.into_iter().for_each(|set| self.annotated.restore(seq, set));
                     return;
@@ -116,6 +121,7 @@ impl Fifo {
         fifo.next_seq = restoring.last_seq.saturating_add(1);
         fifo.used_ms = Some(now_ms);
         fifo.journal.annotated = restoring.annotated;
+        fifo.journal.acquired = restoring.acquired;
         fifo.end = restoring.damaged.then_some(End::Damaged);
         // Within a level, runs and single messages do not overlap.
         let mut runs: Vec<(Stored, Life)> = restoring.runs.into_values().collect();

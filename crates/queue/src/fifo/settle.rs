@@ -242,9 +242,14 @@ impl Journal {
     /// Marks a message that is requeued or rejected. Writes a fact if the message must survive.
     fn mark(&mut self, entry: &mut Entry, returned: &Returned, facts: &mut Vec<Fact>) {
         let annotated = returned.annotations.as_ref().is_some_and(|newer| self.annotated.merge(entry, newer));
-        let changed = entry.mark_returned(returned.failed) || annotated;
+        // Replicated queues count every requeue.
+        let counts = self.can_roll_back();
+        if counts {
+            self.acquired.raise(entry);
+        }
+        let changed = entry.mark_returned(returned.failed) || annotated || counts;
         if changed && entry.journaled {
-            facts.push(self.returned(entry.seq, entry.marks()));
+            facts.push(Fact::Returned { seq: entry.seq, marks: self.marks_of(entry) });
         }
     }
 }

@@ -53,6 +53,7 @@ impl Journal {
     fn park(&mut self, entry: Entry, from: Place) {
         let marks = self.marks_of(&entry);
         self.gone(&entry);
+        self.acquired.forget(entry.seq);
         if let Some(all) = self.uncommitted.as_mut().filter(|_| entry.journaled) {
             // The message counts as live until its removal is committed.
             self.live_bytes += entry.stored_bytes();
@@ -61,13 +62,15 @@ impl Journal {
     }
 
     /// Returns what deliveries have changed on a message.
-    fn marks_of(&self, entry: &Entry) -> Marks {
-        Marks { annotations: self.annotated.get(entry.seq).cloned(), ..entry.marks() }
+    pub fn marks_of(&self, entry: &Entry) -> Marks {
+        let acquired_count = if self.can_roll_back() { self.acquired.count(entry) } else { 0 };
+        Marks { acquired_count, annotations: self.annotated.get(entry.seq).cloned(), ..entry.marks() }
     }
 
     /// Restores the earlier marks of a message.
     pub fn restore_marks(&mut self, entry: &mut Entry, marks: Marks) {
         (entry.delivery_count, entry.redelivered) = (marks.delivery_count, marks.redelivered);
+        self.acquired.restore(entry.seq, marks.acquired_count);
         self.annotated.forget(entry.seq);
         marks.annotations.into_iter().for_each(|set| self.annotated.restore(entry.seq, set));
     }

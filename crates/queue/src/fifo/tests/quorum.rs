@@ -67,6 +67,17 @@ impl Queue {
         })
     }
 
+    /// Returns the marks of the only message, if it has any.
+    fn marks(&self) -> Option<Marks> {
+        let mut marks = None;
+        self.fifo.live_facts(0, u64::MAX, |fact| {
+            if let Fact::Returned { marks: found, .. } = fact {
+                marks = Some(found);
+            }
+        });
+        marks
+    }
+
     fn settle(&mut self, number: u64, outcome: Outcome) -> Vec<Effect> {
         let (first, last) = (number, number);
         self.ask(Request::Settle { consumer: CONSUMER, first, last, outcome, answer: false })
@@ -146,4 +157,23 @@ fn priorities_are_strict_and_the_default_is_four() {
     }
     let order: Vec<_> = (0..6).filter_map(|delivered| queue.next(delivered)).map(|(seq, _)| seq).collect();
     assert_eq!(order, [4, 6, 5, 2, 3, 1]);
+}
+
+#[test]
+fn every_requeue_is_an_acquisition_and_only_some_are_failures() {
+    let mut queue = Queue::limited(Some(-1), false);
+    let steps =
+        [(Outcome::Released, (1, 0)), (failed(), (2, 1)), (Outcome::Released, (3, 1)), (failed(), (4, 2))];
+    for ((outcome, counts), delivery) in steps.into_iter().zip(0..) {
+        assert!(queue.next(delivery).is_some());
+        queue.settle(u64::from(delivery) + 1, outcome);
+        let marks = queue.marks().expect("it was requeued");
+        assert_eq!(
+            (marks.acquired_count, marks.delivery_count, marks.redelivered),
+            (counts.0, counts.1, true)
+        );
+    }
+    assert!(queue.next(4).is_some());
+    queue.settle(5, Outcome::Accepted);
+    assert_eq!(queue.fifo.journal.acquired.len(), 0, "nothing is left of a message that is gone");
 }

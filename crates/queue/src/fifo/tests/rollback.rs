@@ -558,7 +558,8 @@ fn state(fifo: &Fifo) -> String {
     let entry = |entry: &Entry| {
         let set = fifo.journal.annotated.get(entry.seq).map(|set| notes(set.as_section()));
         let key = entry.message().map(|message| message.route().key().to_owned());
-        (entry.seq, key, entry.delivery_count, entry.redelivered, set)
+        let acquired = fifo.journal.acquired.count(entry);
+        (entry.seq, key, entry.delivery_count, entry.redelivered, acquired, set)
     };
     let mut ready: Vec<&Entry> = fifo.ready.range(0, u64::MAX).collect();
     ready.sort_by_key(|entry| entry.seq);
@@ -573,8 +574,9 @@ fn state(fifo: &Fifo) -> String {
         .collect();
     let leaving: BTreeSet<_> = fifo.leaving.iter().map(entry).collect();
     let (next_seq, live_bytes) = (fifo.next_seq, fifo.live_bytes());
+    let counted = fifo.journal.acquired.len();
     format!(
-        "{report:?} next {next_seq}, {live_bytes} bytes\nready {ready:?}\nheld {held:?}\nleaving {leaving:?}"
+        "{report:?} next {next_seq}, {live_bytes} bytes, {counted} counted\nready {ready:?}\nheld {held:?}\nleaving {leaving:?}"
     )
 }
 
