@@ -302,8 +302,9 @@ type Measure = (Kind, &'static str, &'static str, fn(&QueueRow) -> u64);
 const MEASURES: &[Measure] = &[
     (Kind::Gauge, "queue_messages_ready", "Messages ready to be delivered", |q| q.report.ready),
     (Kind::Gauge, "queue_messages_unacked", "Messages not yet acknowledged", |q| q.report.unsettled),
-    (Kind::Gauge, "queue_messages", "Ready and unacknowledged messages", |q| {
-        q.report.ready + q.report.unsettled
+    (Kind::Gauge, "queue_messages_delayed", "Messages that wait for their retry", |q| q.report.delayed),
+    (Kind::Gauge, "queue_messages", "Ready, unacknowledged and delayed messages", |q| {
+        q.report.ready + q.report.unsettled + q.report.delayed
     }),
     (Kind::Gauge, "queue_messages_ready_bytes", "Size of ready messages", |q| q.report.ready_bytes),
     (Kind::Gauge, "queue_messages_unacked_bytes", "Size of unacknowledged messages", |q| {

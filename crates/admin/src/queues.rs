@@ -185,7 +185,7 @@ fn to_json(row: &QueueRow, query: &Query) -> Value {
         "state": if report.damaged { "damaged" } else { "running" },
     });
     if stats || query.flag("enable_queue_totals") {
-        body["messages"] = (report.ready + report.unsettled).into();
+        body["messages"] = (report.ready + report.unsettled + report.delayed).into();
         body["messages_ready"] = report.ready.into();
         body["messages_unacknowledged"] = report.unsettled.into();
     }
@@ -194,6 +194,7 @@ fn to_json(row: &QueueRow, query: &Query) -> Value {
         body["message_bytes_ready"] = report.ready_bytes.into();
         body["message_bytes_unacknowledged"] = report.unsettled_bytes.into();
         body["messages_dead_lettering"] = report.leaving.into();
+        body["messages_delayed"] = report.delayed.into();
         body["consumers"] = report.consumers.into();
         body["message_stats"] = json!({
             "publish": report.published,

@@ -164,7 +164,7 @@ async fn queues() {
             PUT /api/queues/%2F/q null -> 204
             PUT /api/queues/%2F/q {"durable":"true","auto_delete":null,"arguments":[],"node":"x","unknown":1} -> 204
             PUT /api/queues/%2F/q {"auto_delete":true} -> 400 {"error":"bad_request","reason":"inequivalent arg 'auto_delete' for queue 'q' in vhost '/': received 'true' but current is 'false'"}
-            GET /api/queues/%2F/q -> 200 {"name":"q","vhost":"/","type":"classic","durable":true,"auto_delete":false,"exclusive":false,"arguments":{},"policy":null,"operator_policy":null,"effective_policy_definition":{},"node":"n@h","state":"running","messages":0,"messages_ready":0,"messages_unacknowledged":0,"message_bytes":0,"message_bytes_ready":0,"message_bytes_unacknowledged":0,"messages_dead_lettering":0,"consumers":0,"message_stats":{"publish":0,"deliver":0,"deliver_get":0,"redeliver":0,"ack":0,"expired":0,"dropped":0,"dead_lettered":0,"annotations_refused":0}}
+            GET /api/queues/%2F/q -> 200 {"name":"q","vhost":"/","type":"classic","durable":true,"auto_delete":false,"exclusive":false,"arguments":{},"policy":null,"operator_policy":null,"effective_policy_definition":{},"node":"n@h","state":"running","messages":0,"messages_ready":0,"messages_unacknowledged":0,"message_bytes":0,"message_bytes_ready":0,"message_bytes_unacknowledged":0,"messages_dead_lettering":0,"messages_delayed":0,"consumers":0,"message_stats":{"publish":0,"deliver":0,"deliver_get":0,"redeliver":0,"ack":0,"expired":0,"dropped":0,"dead_lettered":0,"annotations_refused":0}}
             GET /api/queues/%2F/q/ -> 200 {"name":"q",..
             GET /api/queues/%2F/q?columns=name,message_stats.ack,nope -> 200 {"name":"q","message_stats":{"ack":0}}
             GET /api/queues/%2F/q?disable_stats=true -> 200 {"name":"q","vhost":"/","type":"classic","durable":true,"auto_delete":false,"exclusive":false,"arguments":{},"policy":null,"operator_policy":null,"effective_policy_definition":{},"node":"n@h","state":"running"}
@@ -542,7 +542,7 @@ async fn explanations() {
             GET /api/explain/links/%2F/l%2F1 -> 200 {"kind":"link","name":"l/1","cause":"waiting_for_receipts",..
             GET /api/explain/links/other/l%2F1 -> 404 {"error":"object_not_found","reason":"no link 'l/1' in vhost 'other'"}
             GET /api/explain/queues/other/q -> 404 {"error":"object_not_found","reason":"no vhost 'other'"}
-            GET /api/explain/queues/%2F/q -> 200 {"kind":"queue","name":"q","cause":"queue_empty","sentence":"the queue is empty","at":null,"numbers":{"queue_ready":0,"queue_unsettled":0,"queue_leaving":0,"queue_consumers":0,"log_receipts_held":0,"memory_receipts_held":0},"notes":[]}
+            GET /api/explain/queues/%2F/q -> 200 {"kind":"queue","name":"q","cause":"queue_empty","sentence":"the queue is empty","at":null,"numbers":{"queue_ready":0,"queue_unsettled":0,"queue_delayed":0,"queue_leaving":0,"queue_consumers":0,"log_receipts_held":0,"memory_receipts_held":0},"notes":[]}
             GET /api/explain/queues/%2F/nope -> 404 {"error":"object_not_found","reason":"no queue 'nope' in vhost '/'"}
             GET /api/explain/connections/a%20-%3E%20b -> 200 {"kind":"connection","name":"a -> b","cause":"waiting_for_receipts",..
             GET /api/explain/connections/nope -> 404 {"error":"object_not_found","reason":"no connection 'nope'"}

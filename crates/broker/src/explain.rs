@@ -54,6 +54,8 @@ pub enum Cause {
     NoConsumer,
     /// Everything in the queue is delivered and unsettled.
     AllUnsettled,
+    /// Everything in the queue waits for its retry.
+    AllDelayed,
     /// Everything in the queue is being dead-lettered.
     DeadLettersLeaving,
     /// The client has not sent the rest of a delivery or of a frame.
@@ -75,7 +77,7 @@ pub enum Cause {
 }
 
 impl Cause {
-    pub const ALL: [Self; 26] = [
+    pub const ALL: [Self; 27] = [
         Self::LogFailed,
         Self::QueueDamaged,
         Self::SocketNotRead,
@@ -93,6 +95,7 @@ impl Cause {
         Self::QueueFull,
         Self::NoConsumer,
         Self::AllUnsettled,
+        Self::AllDelayed,
         Self::DeadLettersLeaving,
         Self::DeliveryIncomplete,
         Self::QueueEmpty,
@@ -124,6 +127,7 @@ impl Cause {
             Self::QueueFull => "queue_full",
             Self::NoConsumer => "no_consumer",
             Self::AllUnsettled => "all_unsettled",
+            Self::AllDelayed => "all_delayed",
             Self::DeadLettersLeaving => "dead_letters_leaving",
             Self::DeliveryIncomplete => "delivery_incomplete",
             Self::QueueEmpty => "queue_empty",
@@ -160,6 +164,7 @@ impl Cause {
             Self::QueueFull => "the queue is at its length limit and refuses messages",
             Self::NoConsumer => "messages are ready and no consumer is attached",
             Self::AllUnsettled => "all messages of the queue are delivered and unsettled",
+            Self::AllDelayed => "all messages of the queue wait for their retry",
             Self::DeadLettersLeaving => "all messages of the queue are being dead-lettered",
             Self::DeliveryIncomplete => "the client has sent only a part of a delivery",
             Self::QueueEmpty => "the queue is empty",
@@ -423,6 +428,7 @@ fn link_cause(at: &LinkInPlace<'_>, log: LogFacts) -> Cause {
 fn nothing_ready(report: &queue::Report) -> Cause {
     match () {
         () if report.unsettled > 0 => Cause::AllUnsettled,
+        () if report.delayed > 0 => Cause::AllDelayed,
         () if report.leaving > 0 => Cause::DeadLettersLeaving,
         () => Cause::QueueEmpty,
     }
@@ -516,6 +522,7 @@ fn queue_numbers(queue: &QueueFacts, numbers: &mut Vec<(&'static str, u64)>) {
     numbers.extend([
         ("queue_ready", report.ready),
         ("queue_unsettled", report.unsettled),
+        ("queue_delayed", report.delayed),
         ("queue_leaving", report.leaving),
         ("queue_consumers", u64::from(report.consumers)),
     ]);

@@ -2,7 +2,7 @@
 
 use amqp10::encode::{put_symbol, put_value};
 use amqp10::sections::{ANNOTATION_PREFIX, map_pairs};
-use amqp10::{Map, Value, descriptor};
+use amqp10::{Map, Reader, Value, descriptor};
 use bytes::{BufMut, Bytes, BytesMut};
 
 use crate::envelope::Message;
@@ -53,6 +53,14 @@ impl Annotations {
     #[expect(clippy::len_without_is_empty, reason = "there is at least one pair")]
     pub fn len(&self) -> usize {
         self.0.len()
+    }
+
+    /// Returns the whole number under `x-opt-delivery-time`: when the message may be delivered again, in milliseconds since
+    /// the epoch. Any other value means nothing.
+    pub fn delivery_time_ms(&self) -> Option<i64> {
+        let (_, value) = pairs_of(&self.0).find(|(key, _)| *key == "x-opt-delivery-time")?;
+        let value = Reader::new(value).read_value().ok()?;
+        if let Value::Timestamp(ms) = value { Some(ms) } else { value.as_i64() }
     }
 
     /// Merges both sets. If both have a key, the value of `newer` is used.
@@ -159,8 +167,8 @@ mod tests {
     use std::cell::Cell;
     use std::sync::Arc;
 
+    use amqp10::Symbol;
     use amqp10::sections::scan;
-    use amqp10::{Reader, Symbol};
 
     use super::*;
     use crate::{Parts, Route, trim};
@@ -184,6 +192,23 @@ mod tests {
 
     fn text(text: &str) -> Value {
         Value::String(text.to_owned())
+    }
+
+    #[test]
+    fn a_delivery_time_is_a_whole_number() {
+        let time = |value| set(&[("x-a", Value::Null), ("x-opt-delivery-time", value)]).delivery_time_ms();
+        for (value, ms) in [
+            (Value::Long(-1), Some(-1)),
+            (Value::Ulong(1 << 41), Some(1 << 41)),
+            (Value::Uint(7), Some(7)),
+            (Value::Timestamp(8), Some(8)),
+            (Value::Ulong(u64::MAX), None),
+            (text("7"), None),
+            (Value::Null, None),
+        ] {
+            assert_eq!(time(value.clone()), ms, "{value:?}");
+        }
+        assert_eq!(set(&[("x-a", Value::Uint(7))]).delivery_time_ms(), None);
     }
 
     #[test]

@@ -51,9 +51,9 @@ const OF_TYPES: &[(&str, [bool; 3])] = &[
     ("x-consumer-timeout", [false, false, false]),
     ("x-consumer-disconnected-timeout", [false, false, false]),
     ("x-member-placement-tag", [false, false, false]),
-    ("x-delayed-retry-type", [false, false, false]),
-    ("x-delayed-retry-min", [false, false, false]),
-    ("x-delayed-retry-max", [false, false, false]),
+    ("x-delayed-retry-type", [false, true, false]),
+    ("x-delayed-retry-min", [false, true, false]),
+    ("x-delayed-retry-max", [false, true, false]),
 ];
 
 /// How the node of a queue's leader is chosen. The last three are deprecated names of `balanced` that old clients and
@@ -117,6 +117,7 @@ pub fn queue_config(
         }
     }
     let mut stream = config.stream.unwrap_or_default();
+    let mut quorum = config.quorum.unwrap_or_default();
     let mut fsync = false;
     let mut dead_letter_exchange = None;
     let mut dead_letter_key = None;
@@ -151,8 +152,14 @@ pub fn queue_config(
             "x-quorum-initial-group-size" | "x-quorum-target-group-size" => drop(number(1..=u64::MAX)?),
             "x-delivery-limit" => {
                 let limit = value.as_i64().ok_or_else(|| invalid(key, "a whole number is needed"))?;
-                config.quorum = config.quorum.map(|_| queue::QuorumConfig { delivery_limit: Some(limit) });
+                quorum.delivery_limit = Some(limit);
             }
+            "x-delayed-retry-type" => {
+                quorum.retry.kind = queue::RetryKind::from_name(text()?)
+                    .ok_or_else(|| invalid(key, "disabled, all, failed or returned is needed"))?;
+            }
+            "x-delayed-retry-min" => quorum.retry.min_ms = Some(number(0..=TIMER_MS_MAX)?),
+            "x-delayed-retry-max" => quorum.retry.max_ms = Some(number(0..=TIMER_MS_MAX)?),
             "x-dead-letter-strategy" => match text()? {
                 "at-most-once" => {}
                 "at-least-once" => return Err(invalid(key, "at-least-once is not available yet")),
@@ -191,6 +198,7 @@ pub fn queue_config(
         }
     }
     config.stream = config.stream.map(|_| stream);
+    config.quorum = config.quorum.map(|_| quorum);
     config.dead_letter = match (dead_letter_exchange, dead_letter_key) {
         (Some(exchange), key) => Some(queue::DeadLetter { exchange, key, at_least_once: false }),
         (None, Some(_)) => {
@@ -260,7 +268,19 @@ mod tests {
             let (config, _) = config(&[kind.clone(), ("x-delivery-limit", limit)]).unwrap();
             assert_eq!(config.quorum.unwrap().delivery_limit(), expected);
         }
+        let (delaying, _) = config(&[
+            kind.clone(),
+            ("x-delayed-retry-type", "failed".into()),
+            ("x-delayed-retry-min", Value::Uint(100)),
+            ("x-delayed-retry-max", Value::Uint(500)),
+        ])
+        .unwrap();
+        let retry =
+            queue::DelayedRetry { kind: queue::RetryKind::Failed, min_ms: Some(100), max_ms: Some(500) };
+        assert_eq!(delaying.quorum.unwrap().retry, retry);
         for (key, value) in [
+            ("x-delayed-retry-type", "sometimes".into()),
+            ("x-delayed-retry-min", Value::Int(-1)),
             ("x-max-priority", Value::Ulong(5)),
             ("x-max-age", "1h".into()),
             ("x-delivery-limit", "many".into()),

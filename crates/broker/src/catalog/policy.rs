@@ -306,6 +306,13 @@ pub(super) fn apply_definition(definition: &Arguments, config: &mut queue::Confi
             (Some(own), Some(policy)) if own < 0 || policy < 0 => Some(own.max(policy)),
             (own, policy) => own.into_iter().chain(policy).min(),
         };
+        // An argument overrides the policy.
+        if quorum.retry.kind == queue::RetryKind::Disabled {
+            let kind = text("delayed-retry-type").and_then(|kind| queue::RetryKind::from_name(&kind));
+            quorum.retry.kind = kind.unwrap_or_default();
+        }
+        min(&mut quorum.retry.min_ms, "delayed-retry-min");
+        min(&mut quorum.retry.max_ms, "delayed-retry-max");
     }
     min(&mut config.expires_ms, "expires");
     min(&mut config.message_ttl_ms, "message-ttl");
@@ -333,7 +340,7 @@ mod tests {
     #[test]
     fn a_policy_limits_the_deliveries_of_quorum_queues() {
         let limit = |own: Option<i64>, policy: i32| {
-            let quorum = Some(queue::QuorumConfig { delivery_limit: own });
+            let quorum = Some(queue::QuorumConfig { delivery_limit: own, ..Default::default() });
             let mut config = queue::Config { quorum, ..queue::Config::new("q") };
             let definition = [("delivery-limit".to_owned(), Value::Int(policy))].into();
             apply_definition(&definition, &mut config, &mut false);
@@ -345,6 +352,25 @@ mod tests {
         );
         assert_eq!([limit(None, -1), limit(Some(-1), -1)], [None, None]);
         assert_eq!([limit(Some(3), -1), limit(Some(-1), 5)], [Some(3), Some(5)]);
+    }
+
+    #[test]
+    fn a_policy_delays_the_retries_of_quorum_queues() {
+        let retry = |own: queue::DelayedRetry| {
+            let quorum = Some(queue::QuorumConfig { retry: own, ..Default::default() });
+            let mut config = queue::Config { quorum, ..queue::Config::new("q") };
+            let definition = [
+                ("delayed-retry-type".to_owned(), Value::from("all")),
+                ("delayed-retry-min".to_owned(), Value::Int(100)),
+            ];
+            apply_definition(&definition.into(), &mut config, &mut false);
+            config.quorum.unwrap().retry
+        };
+        let (kind, min_ms) = (queue::RetryKind::All, Some(100));
+        let expected = queue::DelayedRetry { kind, min_ms, max_ms: None };
+        assert_eq!(retry(queue::DelayedRetry::default()), expected);
+        let own = queue::DelayedRetry { kind: queue::RetryKind::Failed, min_ms: Some(50), max_ms: Some(70) };
+        assert_eq!(retry(own), own);
     }
 
     fn policy(operator: bool, name: &str, priority: i64, definition: &[(&str, Value)]) -> Arc<Policy> {

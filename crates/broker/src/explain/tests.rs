@@ -118,6 +118,7 @@ fn the_cause_at_a_consuming_link() {
         Cause::AllUnsettled
     );
     assert_eq!(at(&no_credit, Report { leaving: 1, ..ready(0) }, LOG, other), Cause::DeadLettersLeaving);
+    assert_eq!(at(&no_credit, Report { delayed: 1, leaving: 1, ..ready(0) }, LOG, other), Cause::AllDelayed);
     assert_eq!(at(&no_credit, waits.clone(), LOG, other), Cause::InactiveConsumer);
     let large = Report { next_bytes: Some(1001), ..ready(1) };
     let fits = Report { next_bytes: Some(1000), ..ready(1) };

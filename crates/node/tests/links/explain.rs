@@ -155,6 +155,18 @@ fn cases() -> Vec<Case> {
     case(Cause::Moving, h.look(&queue()).explain(&before, &queue()).unwrap(), &[("queue_unsettled", 1)]);
     case(Cause::AllUnsettled, h.explain(&queue()), &[("queue_ready", 0), ("queue_unsettled", 1)]);
 
+    let retry = [
+        ("x-queue-type", text("quorum")),
+        ("x-delayed-retry-type", text("all")),
+        ("x-delayed-retry-min", Value::Uint(1000)),
+    ];
+    let (mut h, publisher, consumer, out) = house(Settings::default(), &retry);
+    let link = h.receiver(consumer, "/queues/q");
+    h.grant(consumer, link, 1);
+    h.send(publisher, out, b"1");
+    h.release(consumer, 0);
+    case(Cause::AllDelayed, h.explain(&queue()), &[("queue_ready", 0), ("queue_delayed", 1)]);
+
     let (mut h, _, consumer, _) = plain();
     h.receiver(consumer, "/queues/q");
     let publisher = h.connect(1);

@@ -10,9 +10,9 @@ use crate::asks_queues::AsksQueues;
 use amqp10::connection::Config;
 use amqp10::sasl::Secret;
 use amqp10::{
-    Attach, Chunk, Connection, Described, Event, Map, Open, Outgoing, Role, SaslInit, SenderSettleMode,
-    SessionConfig, Source, Symbol, Tag, Target, TargetArchetype, TerminusExpiryPolicy, TransferHead, Value,
-    put_transfer_frame,
+    Attach, Chunk, Connection, DeliveryState, Described, Event, Map, Open, Outgoing, Role, SaslInit,
+    SenderSettleMode, SessionConfig, Source, Symbol, Tag, Target, TargetArchetype, TerminusExpiryPolicy,
+    TransferHead, Value, put_transfer_frame,
 };
 use broker::access::{Access, Login, Permissions, User};
 use broker::catalog::{Answer, Arguments, Binding, Command, DeclareQueue, Destination};
@@ -230,6 +230,12 @@ impl House {
 
     pub fn grant(&mut self, peer: usize, link: u32, credit: u32) {
         self.peers[peer].conn.grant(0, link, credit, false, false);
+        self.settle();
+    }
+
+    /// Releases the delivery with this id.
+    pub fn release(&mut self, peer: usize, id: u32) {
+        self.peers[peer].conn.disposition(0, Role::Receiver, (id, id), true, &DeliveryState::Released);
         self.settle();
     }
 

@@ -60,7 +60,7 @@ pub enum Request {
     Use,
     /// Sets new settings, from a policy or a new declaration.
     Configure(Box<Config>),
-    /// Removes all ready messages. Answered by [`Effect::Done`].
+    /// Removes all ready messages. Delayed ones stay. Answered by [`Effect::Done`].
     Purge { ticket: Ticket },
     /// Deletes the queue. Answered by [`Effect::Done`] and [`Effect::Deleted`], or by [`Effect::Refused`].
     Delete { ticket: Ticket, if_unused: bool, if_empty: bool },
@@ -140,7 +140,8 @@ pub enum Outcome {
     Accepted,
     /// Invalid. The message is dead-lettered or dropped. Counts as a failed delivery.
     Rejected,
-    /// Not processed. The message returns to its position. Does not count as a failed delivery.
+    /// Not processed. The message returns to its position, in a quorum queue perhaps after a delay ([`DelayedRetry`]).
+    /// Does not count as a failed delivery.
     Released,
     /// The message returns to its position, or is dead-lettered if `undeliverable_here`. With `failed`, its delivery
     /// count is raised. The annotations are merged into the message's own, for all later deliveries and for the dead
@@ -539,6 +540,57 @@ pub struct QuorumConfig {
     /// The number of failed deliveries that was asked for, see [`QuorumConfig::delivery_limit`]. A negative number is no limit,
     /// `None` is the default.
     pub delivery_limit: Option<i64>,
+    pub retry: DelayedRetry,
+}
+
+/// Which requeued messages of a quorum queue are delivered again only after a delay.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DelayedRetry {
+    pub kind: RetryKind,
+    /// The delay for each failed delivery, in milliseconds. `None` is no delay.
+    pub min_ms: Option<u64>,
+    /// The longest delay, in milliseconds. `None` means `min_ms`.
+    pub max_ms: Option<u64>,
+}
+
+/// The requeued messages that are delayed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum RetryKind {
+    #[default]
+    Disabled,
+    All,
+    /// Those whose delivery counts as failed.
+    Failed,
+    /// Those whose delivery does not count as failed.
+    Returned,
+}
+
+impl RetryKind {
+    /// Returns the kind with this name in arguments and policies.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Some(match name {
+            "disabled" => Self::Disabled,
+            "all" => Self::All,
+            "failed" => Self::Failed,
+            "returned" => Self::Returned,
+            _ => return None,
+        })
+    }
+}
+
+impl DelayedRetry {
+    /// Returns the delay of a requeued message in milliseconds, or `None` if it is not delayed.
+    pub fn delay_ms(&self, failed: bool, delivery_count: u32) -> Option<u64> {
+        let applies = match self.kind {
+            RetryKind::Disabled => false,
+            RetryKind::All => true,
+            RetryKind::Failed => failed,
+            RetryKind::Returned => !failed,
+        };
+        let min_ms = self.min_ms.filter(|_| applies)?;
+        let delay_ms = min_ms.saturating_mul(u64::from(delivery_count.max(1)));
+        Some(delay_ms.min(self.max_ms.unwrap_or(min_ms)))
+    }
 }
 
 impl QuorumConfig {
@@ -595,7 +647,8 @@ pub struct DeadLetter {
 
 /// What the machine reports about itself.
 ///
-/// `published` is the sum of `staged`, `ready`, `unsettled`, `leaving`, `acknowledged`, `dropped` and `dead_lettered`.
+/// `published` is the sum of `staged`, `ready`, `delayed`, `unsettled`, `leaving`, `acknowledged`, `dropped` and
+/// `dead_lettered`.
 /// The sum does not account for messages that were purged, restored, or dead-lettered without being accepted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Report {
@@ -605,6 +658,8 @@ pub struct Report {
     pub leaving: u64,
     /// Accepted, but not delivered before their facts are committed. 0 for classic queues.
     pub staged: u64,
+    /// Requeued, but not delivered before a given time. 0 for classic queues.
+    pub delayed: u64,
     pub ready_bytes: u64,
     pub unsettled_bytes: u64,
     /// Does not count cancelled consumers.

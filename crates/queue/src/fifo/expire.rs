@@ -15,10 +15,11 @@ impl Fifo {
         }
         let age = self.age_deadline();
         let retry = self.leaving.next_retry_ms();
-        age.into_iter().chain(retry).chain(self.unused_deadline()).min()
+        let delayed = self.delayed.next_due_ms();
+        age.into_iter().chain(retry).chain(delayed).chain(self.unused_deadline()).min()
     }
 
-    /// Called when time has passed: expires heads, retries dead letters, and deletes an unused queue.
+    /// Called when time has passed: expires heads, retries dead letters, ends delays, and deletes an unused queue.
     pub fn handle_timeout(&mut self, now_ms: u64, out: &mut Output, deliver: &mut dyn Deliver) {
         if self.end.is_some() {
             return;
@@ -30,6 +31,7 @@ impl Fifo {
             self.delete(DeletedReason::Expired, None, out);
             return;
         }
+        self.end_delays(now_ms);
         self.retry(now_ms, out, deliver);
         self.journal.flush(out);
     }
@@ -79,11 +81,13 @@ impl Fifo {
         self.ready.top()
     }
 
-    /// Returns whether adding this much would exceed a limit. Ready and staged messages count.
+    /// Returns whether adding this much would exceed a limit. Ready, staged and delayed messages count, but not the bytes
+    /// of delayed ones.
     #[inline]
     pub(super) fn overflows(&self, messages: u64, bytes: u64) -> bool {
-        let Self { config, ready, journal, .. } = self;
-        config.max_length.is_some_and(|limit| ready.len() + journal.staged().0 + messages > limit)
+        let Self { config, ready, journal, delayed, .. } = self;
+        let count = || ready.len() + journal.staged().0 + delayed.len();
+        config.max_length.is_some_and(|limit| count() + messages > limit)
             || config.max_length_bytes.is_some_and(|limit| ready.bytes() + journal.staged().1 + bytes > limit)
     }
 

@@ -11,7 +11,7 @@ impl Fifo {
         match fact {
             Fact::Put { seq, message, at_ms } => {
                 if seq < self.next_seq
-                    && let Some(known) = self.ready.take(seq)
+                    && let Some(known) = self.take_known(seq)
                 {
                     self.journal.forget(&known);
                 }
@@ -23,19 +23,31 @@ impl Fifo {
             }
             Fact::Gone(Span { first, last }) => {
                 self.next_seq = self.next_seq.max(last.saturating_add(1));
-                let gone: Vec<u64> = self.ready.range(first, last).map(|entry| entry.seq).collect();
-                for entry in gone.into_iter().filter_map(|seq| self.ready.take(seq)) {
-                    self.journal.forget(&entry);
+                let delayed = self.delayed.range(first, last).map(|(entry, _)| entry);
+                let gone = self.ready.range(first, last).chain(delayed).map(|entry| entry.seq);
+                let gone: Vec<u64> = gone.collect();
+                for seq in gone {
+                    let known = self.take_known(seq);
+                    known.iter().for_each(|entry| self.journal.forget(entry));
                 }
             }
             Fact::Returned { seq, marks } => {
-                if let Some(mut entry) = self.ready.take(seq) {
+                if let Some(mut entry) = self.take_known(seq) {
+                    let due_ms = marks.due_ms;
                     self.journal.restore_marks(&mut entry, marks);
-                    self.ready.put_back(entry);
+                    match due_ms {
+                        Some(due_ms) => self.delayed.add(entry, due_ms),
+                        None => self.ready.put_back(entry),
+                    }
                 }
             }
             Fact::Damaged => self.end = Some(End::Damaged),
             Fact::Stored(_) | Fact::Taken(_) => {}
         }
+    }
+
+    /// Removes and returns the ready or delayed message with this sequence number.
+    pub(super) fn take_known(&mut self, seq: u64) -> Option<Entry> {
+        self.ready.take(seq).or_else(|| self.delayed.take(seq))
     }
 }

@@ -5,6 +5,7 @@ mod annotated;
 mod chunks;
 mod consumers;
 mod dead_letter;
+mod delayed;
 mod entry;
 mod expire;
 mod held;
@@ -29,6 +30,7 @@ use message::Message;
 use consumers::{Consumer, Consumers, Slot, Standing};
 use dead_letter::Leaving;
 pub use dead_letter::{DEAD_LETTER_RETRY_MS, LEAVING_MAX};
+use delayed::Delayed;
 use entry::Entry;
 pub use entry::stored_bytes;
 use held::Held;
@@ -65,6 +67,7 @@ pub struct Fifo {
     ready: Ready,
     consumers: Consumers,
     leaving: Leaving,
+    delayed: Delayed,
     journal: Journal,
     /// Totals of the unsettled messages of all consumers.
     held: Held,
@@ -113,6 +116,7 @@ impl Fifo {
             ),
             consumers: Consumers::new(config.single_active_consumer),
             leaving: Leaving::default(),
+            delayed: Delayed::default(),
             journal: Journal::default(),
             held: Held::default(),
             ages: config.message_ttl_ms.is_some(),
@@ -182,7 +186,7 @@ impl Fifo {
             Request::Delete { ticket, if_unused, if_empty } => {
                 if if_unused && self.consumers.count() > 0 {
                     out.effects.push(Effect::Refused { asked: Asked::Ticket(ticket), why: Refusal::InUse });
-                } else if if_empty && (!self.ready.is_empty() || self.journal.staged().0 > 0) {
+                } else if if_empty && !self.is_empty() {
                     out.effects
                         .push(Effect::Refused { asked: Asked::Ticket(ticket), why: Refusal::NotEmpty });
                 } else {
@@ -200,6 +204,11 @@ impl Fifo {
         self.journal.flush(out);
     }
 
+    /// Returns whether no message is ready, staged or delayed.
+    fn is_empty(&self) -> bool {
+        self.ready.is_empty() && self.journal.staged().0 == 0 && self.delayed.is_empty()
+    }
+
     /// Returns the numbers of ready and of unsettled messages.
     #[inline]
     pub fn depth(&self) -> (u64, u64) {
@@ -214,6 +223,7 @@ impl Fifo {
             unsettled,
             leaving: self.leaving.len() as u64,
             staged: self.journal.staged().0,
+            delayed: self.delayed.len(),
             ready_bytes: self.ready.bytes(),
             unsettled_bytes: self.held.bytes(),
             consumers: self.consumers.count() as u32,
@@ -540,6 +550,7 @@ impl Fifo {
         while let Some(entry) = held.pop() {
             self.ready.put_back(entry);
         }
+        self.delayed.drain().for_each(|entry| self.ready.put_back(entry));
         self.journal.repeat_from_first();
         self.end_with(End::Damaged, out);
         self.journal.flush(out);
@@ -565,6 +576,7 @@ impl Fifo {
         if end == End::Deleted {
             self.ready = Ready::new(None, 0);
             self.leaving = Leaving::default();
+            self.delayed = Delayed::default();
         }
         self.held = Held::default();
         if let Some(all) = &mut self.journal.uncommitted {

@@ -15,6 +15,8 @@ pub struct Restoring {
     entries: BTreeMap<u64, Entry>,
     annotated: Annotated,
     acquired: Acquired,
+    /// The times until which messages are delayed, by sequence number.
+    due_ms: BTreeMap<u64, u64>,
     runs: BTreeMap<u32, (Stored, Life)>,
     /// The highest sequence number used so far.
     last_seq: u64,
@@ -31,6 +33,7 @@ impl Restoring {
                 self.entries.insert(seq, entry);
                 self.annotated.forget(seq);
                 self.acquired.forget(seq);
+                self.due_ms.remove(&seq);
             }
             Fact::Gone(Span { first, last }) => {
                 self.used(last);
@@ -38,12 +41,15 @@ impl Restoring {
                     self.entries.remove(&seq);
                     self.annotated.forget(seq);
                     self.acquired.forget(seq);
+                    self.due_ms.remove(&seq);
                 }
             }
             Fact::Returned { seq, marks } => {
                 if let Some(entry) = self.entries.get_mut(&seq) {
                     (entry.delivery_count, entry.redelivered) = (marks.delivery_count, marks.redelivered);
                     self.acquired.restore(seq, marks.acquired_count);
+                    self.due_ms.remove(&seq);
+                    self.due_ms.extend(marks.due_ms.map(|due_ms| (seq, due_ms)));
                     self.annotated.forget(seq);
                     marks.annotations.into_iter().for_each(|set| self.annotated.restore(seq, set));
                     return;
@@ -133,7 +139,10 @@ impl Fifo {
             }
             fifo.ages |= entry.ttl_ms().is_some();
             fifo.journal.put(&entry);
-            fifo.ready.push(entry);
+            match restoring.due_ms.get(&entry.seq) {
+                Some(due_ms) => fifo.delayed.add(entry, *due_ms),
+                None => fifo.ready.push(entry),
+            }
         }
         runs.for_each(|(stored, life)| fifo.restore_run(&stored, life));
         fifo

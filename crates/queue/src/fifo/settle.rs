@@ -7,7 +7,7 @@ use super::entry::Entry;
 use super::journal::Journal;
 use super::uncommitted::Place;
 use super::{Fifo, Output};
-use crate::{ConsumerId, DeletedReason, Deliver, Effect, Fact, GoneReason, Outcome};
+use crate::{ConsumerId, DeletedReason, Deliver, Effect, Fact, GoneReason, Marks, Outcome};
 
 /// The capacity for entries that is kept between calls.
 const KEPT_ENTRIES: usize = 1024;
@@ -127,7 +127,7 @@ impl Fifo {
         for mut entry in entries.drain(..) {
             // Marked now, because the message may be restored before its dead letter has arrived.
             if self.config.dead_letter.is_some() {
-                self.journal.mark(&mut entry, returned, &mut out.facts);
+                self.journal.mark(&mut entry, returned, None, &mut out.facts);
             }
             self.kill(entry, DeathReason::Rejected, now_ms, out);
         }
@@ -153,17 +153,24 @@ impl Fifo {
         self.dispatch(now_ms, out, deliver);
     }
 
-    /// Requeues messages at their places, except those that have failed too often. `entries` ascend by number.
+    /// Requeues messages at their places, at once or after a delay, except those that have failed too often. `entries`
+    /// ascend by number.
     fn put_back(&mut self, entries: &mut Vec<Entry>, returned: &Returned, now_ms: u64, out: &mut Output) {
+        let delay = self.delay(returned, now_ms);
+        let due_ms = |delivery_count| delay.and_then(|delay| delay.due_ms(delivery_count));
         for entry in entries.iter_mut() {
-            self.journal.mark(entry, returned, &mut out.facts);
+            let failures = entry.delivery_count.saturating_add(u32::from(returned.failed));
+            self.journal.mark(entry, returned, due_ms(failures), &mut out.facts);
             self.journal.repeat_returned(entry, &mut out.facts);
         }
         if returned.failed && self.config.quorum.is_some() {
             self.kill_failed(entries, now_ms, out);
         }
         while let Some(entry) = entries.pop() {
-            self.ready.put_back(entry);
+            match due_ms(entry.delivery_count) {
+                Some(due_ms) => self.delayed.add(entry, due_ms),
+                None => self.ready.put_back(entry),
+            }
         }
     }
 
@@ -226,10 +233,10 @@ impl Fifo {
 }
 
 /// What an unsuccessful delivery changes on its message.
-struct Returned {
+pub(super) struct Returned {
     /// True if it counts as a failed delivery.
-    failed: bool,
-    annotations: Option<Box<Annotations>>,
+    pub failed: bool,
+    pub annotations: Option<Box<Annotations>>,
 }
 
 impl Returned {
@@ -239,8 +246,9 @@ impl Returned {
 }
 
 impl Journal {
-    /// Marks a message that is requeued or rejected. Writes a fact if the message must survive.
-    fn mark(&mut self, entry: &mut Entry, returned: &Returned, facts: &mut Vec<Fact>) {
+    /// Marks a message that is rejected, or requeued and delayed until `due_ms`. Writes a fact if the message must
+    /// survive.
+    fn mark(&mut self, entry: &mut Entry, returned: &Returned, due_ms: Option<u64>, facts: &mut Vec<Fact>) {
         let annotated = returned.annotations.as_ref().is_some_and(|newer| self.annotated.merge(entry, newer));
         // Replicated queues count every requeue.
         let counts = self.can_roll_back();
@@ -249,7 +257,7 @@ impl Journal {
         }
         let changed = entry.mark_returned(returned.failed) || annotated || counts;
         if changed && entry.journaled {
-            facts.push(Fact::Returned { seq: entry.seq, marks: self.marks_of(entry) });
+            facts.push(Fact::Returned { seq: entry.seq, marks: Marks { due_ms, ..self.marks_of(entry) } });
         }
     }
 }

@@ -175,7 +175,7 @@ impl Fifo {
         let mut leaving = self.leaving.take(|entry| undone.contains_key(&entry.seq));
         // In descending order, because inserting at the front of a level is cheap.
         for (seq, Change { from, marks, parked, .. }) in undone.into_iter().rev() {
-            let found = parked.or_else(|| leaving.remove(&seq)).or_else(|| self.ready.take(seq));
+            let found = parked.or_else(|| leaving.remove(&seq)).or_else(|| self.take_known(seq));
             let Some(mut entry) = found else { continue };
             self.journal.restore_marks(&mut entry, marks);
             match from {
@@ -194,7 +194,7 @@ impl Fifo {
     pub(super) fn committed_facts(&self, first: u64, last: u64, mut each: impl FnMut(Fact)) {
         let Some(all) = &self.journal.uncommitted else { return };
         let committed = all.committed_marks();
-        let mut repeat = |entry: &Entry| {
+        let mut repeat = |entry: &Entry, due_ms: Option<u64>| {
             if !entry.journaled || entry.seq < first || entry.seq > last {
                 return;
             }
@@ -202,15 +202,14 @@ impl Fifo {
             each(put);
             let marks = match committed.get(&entry.seq) {
                 Some(marks) => (*marks).clone(),
-                None => self.journal.marks_of(entry),
+                None => Marks { due_ms, ..self.journal.marks_of(entry) },
             };
             if marks != Marks::default() {
                 each(Fact::Returned { seq: entry.seq, marks });
             }
         };
-        self.ready.range(first, last).for_each(&mut repeat);
-        self.consumers.held().for_each(&mut repeat);
-        self.leaving.iter().for_each(&mut repeat);
-        all.parked().for_each(&mut repeat);
+        self.delayed.range(first, last).for_each(|(entry, due_ms)| repeat(entry, Some(due_ms)));
+        let others = self.ready.range(first, last).chain(self.consumers.held()).chain(self.leaving.iter());
+        others.chain(all.parked()).for_each(|entry| repeat(entry, None));
     }
 }

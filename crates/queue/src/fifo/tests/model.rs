@@ -29,13 +29,15 @@ pub enum Place {
 /// Annotations, in the form that [`note`] makes.
 pub type Notes = BTreeMap<String, u32>;
 
-/// The size of an encoded section before its pairs, and of a pair that [`note`] makes, in bytes.
+/// The size of an encoded section before its pairs, in bytes.
 const SECTION_HEAD: usize = 12;
-const PAIR: usize = 2 + 3 + 5;
 
-/// Returns one annotation. `key` has three characters and starts with `x-`.
+/// Returns one annotation. `key` starts with `x-`.
 pub fn note(key: &str, value: u32) -> Annotations {
-    let mut section = b"\x00\x53\x72\xd1\0\0\0\x0e\0\0\0\x02\xa3\x03".to_vec();
+    let mut section = b"\x00\x53\x72\xd1\0\0\0".to_vec();
+    section.push(4 + 2 + key.len() as u8 + 5);
+    section.extend_from_slice(b"\0\0\0\x02\xa3");
+    section.push(key.len() as u8);
     section.extend_from_slice(key.as_bytes());
     section.push(0x70);
     section.extend_from_slice(&value.to_be_bytes());
@@ -44,12 +46,15 @@ pub fn note(key: &str, value: u32) -> Annotations {
 
 /// Returns the annotations in an encoded section, which may be empty.
 pub fn notes(section: &[u8]) -> Notes {
-    let pairs = section.get(SECTION_HEAD..).unwrap_or_default().chunks(PAIR);
-    let note = |pair: &[u8]| {
-        let key = String::from_utf8(pair[2..5].to_vec()).unwrap();
-        (key, u32::from_be_bytes(pair[6..].try_into().unwrap()))
-    };
-    pairs.map(note).collect()
+    let mut pairs = section.get(SECTION_HEAD..).unwrap_or_default();
+    let mut notes = Notes::new();
+    while !pairs.is_empty() {
+        let (key, rest) = pairs[2..].split_at(pairs[1].into());
+        let (value, rest) = rest[1..].split_at(4);
+        notes.insert(String::from_utf8(key.to_vec()).unwrap(), u32::from_be_bytes(value.try_into().unwrap()));
+        pairs = rest;
+    }
+    notes
 }
 
 #[derive(Clone, Debug)]

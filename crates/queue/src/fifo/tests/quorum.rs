@@ -5,6 +5,7 @@ use std::sync::Arc;
 use message::{Message, Parts, Route};
 
 use super::lending;
+use super::model::note;
 use super::transcript::{config, dead_letters};
 use crate::fifo::{Fifo, Output};
 use crate::*;
@@ -14,13 +15,14 @@ const CONSUMER: ConsumerId = ConsumerId(1);
 /// A machine without a driver: each turn is committed at once.
 struct Queue {
     fifo: Fifo,
+    now_ms: u64,
     out: Output,
 }
 
 impl Queue {
     fn new(config: Config) -> Self {
-        let mut queue =
-            Self { fifo: Fifo::new(config).with_policy(FactPolicy::Always), out: Output::default() };
+        let fifo = Fifo::new(config).with_policy(FactPolicy::Always);
+        let mut queue = Self { fifo, now_ms: 1000, out: Output::default() };
         queue.ask(Request::Attach(Attach {
             consumer: CONSUMER,
             mode: Mode::Take,
@@ -34,7 +36,7 @@ impl Queue {
     }
 
     fn limited(delivery_limit: Option<i64>, dead_letter: bool) -> Self {
-        let quorum = Some(QuorumConfig { delivery_limit });
+        let quorum = Some(QuorumConfig { delivery_limit, ..Default::default() });
         let dead_letter = if dead_letter { dead_letters(false) } else { None };
         let mut queue = Self::new(Config { quorum, dead_letter, ..config() });
         queue.publish(1, None);
@@ -42,13 +44,29 @@ impl Queue {
     }
 
     fn ask(&mut self, request: Request) -> Vec<Effect> {
-        self.fifo.ask(request, 1000, &mut self.out);
-        let turn = self.fifo.close_turn();
+        self.fifo.ask(request, self.now_ms, &mut self.out);
+        self.commit()
+    }
+
+    fn commit(&mut self) -> Vec<Effect> {
+        let (turn, now_ms) = (self.fifo.close_turn(), self.now_ms);
         let fifo = &mut self.fifo;
-        lending(&mut self.out, |out, deliver| fifo.commit_turns(turn, 1000, out, deliver));
+        lending(&mut self.out, |out, deliver| fifo.commit_turns(turn, now_ms, out, deliver));
         self.fifo.close_turn();
         self.out.facts.clear();
         self.out.effects.drain(..).collect()
+    }
+
+    fn pass(&mut self, ms: u64) -> Vec<Effect> {
+        self.now_ms += ms;
+        self.fifo.time(self.now_ms, &mut self.out);
+        self.commit()
+    }
+
+    /// Returns the numbers of ready, unsettled and delayed messages.
+    fn counts(&self) -> (u64, u64, u64) {
+        let report = self.fifo.report();
+        (report.ready, report.unsettled, report.delayed)
     }
 
     fn publish(&mut self, seq: u64, priority: Option<u8>) {
@@ -114,7 +132,7 @@ fn a_message_that_fails_too_often_is_dead_lettered_with_this_reason() {
 
 #[test]
 fn the_default_limit_is_twenty_and_a_negative_one_is_none() {
-    let limit = |delivery_limit| QuorumConfig { delivery_limit }.delivery_limit();
+    let limit = |delivery_limit| QuorumConfig { delivery_limit, ..Default::default() }.delivery_limit();
     assert_eq!((limit(None), limit(Some(-1)), limit(Some(3))), (Some(20), None, Some(3)));
     let mut queue = Queue::limited(Some(-1), false);
     for delivery in 0..50 {
@@ -139,7 +157,7 @@ fn a_new_limit_applies_to_the_next_failure() {
         assert_eq!(queue.next(delivery), Some((1, delivery)));
         queue.settle(u64::from(delivery) + 1, failed());
     }
-    let quorum = Some(QuorumConfig { delivery_limit: Some(4) });
+    let quorum = Some(QuorumConfig { delivery_limit: Some(4), ..Default::default() });
     queue.ask(Request::Configure(Box::new(Config { quorum, ..config() })));
     assert_eq!(queue.next(4), Some((1, 4)));
     queue.settle(5, failed());
@@ -176,4 +194,119 @@ fn every_requeue_is_an_acquisition_and_only_some_are_failures() {
     assert!(queue.next(4).is_some());
     queue.settle(5, Outcome::Accepted);
     assert_eq!(queue.fifo.journal.acquired.len(), 0, "nothing is left of a message that is gone");
+}
+
+/// A queue that delays messages, and what its only message does.
+fn delaying(kind: RetryKind, min_ms: u64, max_ms: Option<u64>) -> Queue {
+    let retry = DelayedRetry { kind, min_ms: Some(min_ms), max_ms };
+    let quorum = Some(QuorumConfig { delivery_limit: Some(-1), retry });
+    let mut queue = Queue::new(Config { quorum, ..config() });
+    queue.publish(1, None);
+    queue
+}
+
+fn at(ms: u32) -> Outcome {
+    let annotations = Some(Box::new(note("x-opt-delivery-time", ms)));
+    Outcome::Modified { failed: false, undeliverable_here: false, annotations }
+}
+
+#[test]
+fn the_delay_grows_with_the_failures_up_to_its_maximum() {
+    let delay = |kind, failed, count| {
+        DelayedRetry { kind, min_ms: Some(100), max_ms: Some(250) }.delay_ms(failed, count)
+    };
+    use RetryKind::*;
+    for (kind, of_failed, of_returned) in [
+        (Disabled, None, None),
+        (All, Some(100), Some(100)),
+        (Failed, Some(100), None),
+        (Returned, None, Some(100)),
+    ] {
+        assert_eq!((delay(kind, true, 1), delay(kind, false, 0)), (of_failed, of_returned), "{kind:?}");
+    }
+    assert_eq!([2, 3, u32::MAX].map(|count| delay(All, true, count)), [Some(200), Some(250), Some(250)]);
+    let without = |min_ms, max_ms| DelayedRetry { kind: All, min_ms, max_ms }.delay_ms(true, 5);
+    assert_eq!((without(Some(100), None), without(None, Some(100))), (Some(100), None));
+}
+
+#[test]
+fn a_failed_message_is_neither_ready_nor_unsettled_until_it_is_due() {
+    let mut queue = delaying(RetryKind::Failed, 100, Some(1000));
+    for (delivery, delay) in [(0, 100), (1, 200), (2, 300)] {
+        assert_eq!(queue.next(delivery), Some((1, delivery)));
+        queue.settle(u64::from(delivery) + 1, failed());
+        assert_eq!(queue.counts(), (0, 0, 1));
+        assert_eq!(queue.marks().and_then(|marks| marks.due_ms), Some(queue.now_ms + delay));
+        assert_eq!(queue.fifo.next_deadline(), Some(queue.now_ms + delay));
+        queue.pass(delay - 1);
+        assert_eq!(queue.counts(), (0, 0, 1));
+        queue.pass(1);
+        assert_eq!(queue.counts(), (1, 0, 0));
+        assert_eq!(queue.fifo.next_deadline(), None);
+    }
+}
+
+#[test]
+fn the_time_that_a_consumer_asks_for_overrides_the_policy() {
+    let mut queue = delaying(RetryKind::All, 100, None);
+    assert!(queue.next(0).is_some());
+    queue.settle(1, at(1500));
+    assert_eq!(queue.fifo.next_deadline(), Some(1500));
+    queue.pass(500);
+    assert!(queue.next(1).is_some());
+    queue.settle(2, at(1500));
+    assert_eq!(queue.counts(), (1, 0, 0), "a time that has passed");
+    assert!(queue.next(2).is_some());
+    // The annotation of an earlier requeue does not count again.
+    queue.settle(3, Outcome::Released);
+    assert_eq!(queue.fifo.next_deadline(), Some(1600));
+}
+
+#[test]
+fn due_messages_return_to_their_places() {
+    let mut queue = delaying(RetryKind::Disabled, 0, None);
+    (2..=4).for_each(|seq| queue.publish(seq, None));
+    (0..3).for_each(|delivery| assert!(queue.next(delivery).is_some()));
+    queue.settle(1, at(1200));
+    queue.settle(3, at(1100));
+    queue.settle(2, at(1300));
+    assert_eq!(queue.counts(), (1, 0, 3));
+    queue.pass(300);
+    let order: Vec<_> = (3..7).filter_map(|delivered| queue.next(delivered)).map(|(seq, _)| seq).collect();
+    assert_eq!(order, [1, 2, 3, 4]);
+}
+
+#[test]
+fn delayed_messages_count_for_the_length_limit_and_survive_a_purge() {
+    let quorum = Some(QuorumConfig::default());
+    let mut queue = Queue::new(Config { quorum, max_length: Some(2), ..config() });
+    (1..=2).for_each(|seq| queue.publish(seq, None));
+    assert!(queue.next(0).is_some());
+    queue.settle(1, at(2000));
+    assert_eq!(queue.counts(), (1, 0, 1));
+    queue.publish(3, None);
+    assert_eq!((queue.counts(), queue.fifo.report().dropped), ((1, 0, 1), 1));
+    let done = queue.ask(Request::Purge { ticket: Ticket(1) });
+    assert!(matches!(done[..], [Effect::Done { messages: 1, .. }]), "{done:?}");
+    let refused = queue.ask(Request::Delete { ticket: Ticket(2), if_unused: false, if_empty: true });
+    assert!(matches!(refused[..], [Effect::Refused { why: Refusal::NotEmpty, .. }]), "{refused:?}");
+    queue.pass(1000);
+    assert_eq!(queue.next(1), Some((1, 0)));
+}
+
+#[test]
+fn delays_survive_a_restart() {
+    let mut queue = delaying(RetryKind::All, 100, None);
+    assert!(queue.next(0).is_some());
+    queue.settle(1, Outcome::Released);
+    let mut facts = vec![];
+    queue.fifo.live_facts(0, u64::MAX, |fact| facts.push(fact));
+    let restored = Fifo::restore(config(), facts.iter().cloned().collect(), 1000);
+    let mut learned = Fifo::new(config()).with_policy(FactPolicy::Always);
+    facts.into_iter().for_each(|fact| learned.learn(fact));
+    for mut fifo in [restored, learned] {
+        assert_eq!((fifo.report().delayed, fifo.next_deadline()), (1, Some(1100)));
+        fifo.time(1100, &mut queue.out);
+        assert_eq!((fifo.report().delayed, fifo.report().ready), (0, 1));
+    }
 }

@@ -36,7 +36,9 @@ enum Step {
 
 fn outcome() -> impl Strategy<Value = Outcome> {
     let keys = prop_oneof![Just("x-a"), Just("x-b")];
-    let annotations = prop::option::of((keys, any::<u32>()).prop_map(|(key, value)| note(key, value)));
+    let notes = (keys, any::<u32>()).prop_map(|(key, value)| note(key, value));
+    let times = (900..1300u32).prop_map(|time| note("x-opt-delivery-time", time));
+    let annotations = prop::option::of(prop_oneof![notes, times]);
     let modified =
         (any::<bool>(), any::<bool>(), annotations).prop_map(|(failed, undeliverable_here, annotations)| {
             Outcome::Modified { failed, undeliverable_here, annotations: annotations.map(Box::new) }
@@ -83,18 +85,31 @@ fn configs() -> impl Strategy<Value = Config> {
     let dead_letter = prop::option::of(Just(false));
     let ttl_ms = prop::option::weighted(0.2, 0..50u64);
     let max_priority = prop::option::weighted(0.3, 1..4u8);
-    (overflow, limits, dead_letter, ttl_ms, max_priority, prop::bool::weighted(0.2)).prop_map(
-        |(overflow, limits, dead_letter, message_ttl_ms, max_priority, single_active_consumer)| Config {
-            overflow,
-            max_length: limits.0,
-            max_length_bytes: limits.1,
-            dead_letter: dead_letter.and_then(dead_letters),
-            message_ttl_ms,
-            max_priority,
-            single_active_consumer,
-            ..config()
+    let single_active = prop::bool::weighted(0.2);
+    (overflow, limits, dead_letter, ttl_ms, max_priority, single_active, prop::option::of(quorum())).prop_map(
+        |(overflow, limits, dead_letter, message_ttl_ms, max_priority, single_active_consumer, quorum)| {
+            Config {
+                overflow,
+                max_length: limits.0,
+                max_length_bytes: limits.1,
+                dead_letter: dead_letter.and_then(dead_letters),
+                message_ttl_ms,
+                max_priority,
+                single_active_consumer,
+                quorum,
+                ..config()
+            }
         },
     )
+}
+
+fn quorum() -> impl Strategy<Value = QuorumConfig> {
+    use RetryKind::{All, Disabled, Failed, Returned};
+    let kind = prop::sample::select(vec![Disabled, All, Failed, Returned]);
+    let times = (prop::option::weighted(0.8, 0..20u64), prop::option::of(0..60u64));
+    (prop::option::of(0..3i64), kind, times).prop_map(|(delivery_limit, kind, (min_ms, max_ms))| {
+        QuorumConfig { delivery_limit, retry: DelayedRetry { kind, min_ms, max_ms } }
+    })
 }
 
 /// A request that can be repeated on another machine.
@@ -372,7 +387,7 @@ impl Run {
                 && self.config.max_length_bytes.is_none()
                 && !ages
             {
-                let here = before.ready + before.staged;
+                let here = before.ready + before.staged + before.delayed;
                 assert_eq!(is_full, self.config.max_length.is_some_and(|max| here >= max));
             }
         }
@@ -573,17 +588,22 @@ fn state(fifo: &Fifo) -> String {
         })
         .collect();
     let leaving: BTreeSet<_> = fifo.leaving.iter().map(entry).collect();
+    let delayed: Vec<_> = fifo.delayed.range(0, u64::MAX).map(|(of, due_ms)| (entry(of), due_ms)).collect();
     let (next_seq, live_bytes) = (fifo.next_seq, fifo.live_bytes());
     let counted = fifo.journal.acquired.len();
     format!(
-        "{report:?} next {next_seq}, {live_bytes} bytes, {counted} counted\nready {ready:?}\nheld {held:?}\nleaving {leaving:?}"
+        "{report:?} next {next_seq}, {live_bytes} bytes, {counted} counted\nready {ready:?}\nheld {held:?}\nleaving {leaving:?}\n\
+         delayed {delayed:?}"
     )
 }
 
-/// Describes the state that these facts restore: sequence number, delivery count, redelivered flag and annotations.
-fn restored_state(config: &Config, facts: impl IntoIterator<Item = Fact>) -> String {
-    let config = Config { message_ttl_ms: None, ..config.clone() };
-    state(&Fifo::restore(config, facts.into_iter().collect(), 0).with_policy(FactPolicy::Always))
+/// Describes the state that these facts restore at the time of the run: sequence number, delivery count, redelivered flag,
+/// acquired count and annotations.
+fn restored_state(run: &Run, facts: impl IntoIterator<Item = Fact>) -> String {
+    let config = Config { message_ttl_ms: None, ..run.config.clone() };
+    let mut fifo = Fifo::restore(config, facts.into_iter().collect(), 0).with_policy(FactPolicy::Always);
+    fifo.end_delays(run.now_ms);
+    state(&fifo)
 }
 
 fn live_facts(fifo: &Fifo) -> Vec<Fact> {
@@ -654,9 +674,10 @@ proptest! {
             }
             run.late.facts[learned..].iter().cloned().for_each(|fact| follower.learn(fact));
             learned = run.late.facts.len();
-            let committed = restored_state(&run.config, run.late.facts.iter().cloned());
+            follower.end_delays(run.now_ms);
+            let committed = restored_state(&run, run.late.facts.iter().cloned());
             prop_assert_eq!(state(&follower), committed, "after {:?}", step);
-            let live = restored_state(&run.config, live_facts(&run.fifo));
+            let live = restored_state(&run, live_facts(&run.fifo));
             prop_assert_eq!(without_next(state(&follower)), without_next(live), "after {:?}", step);
         }
     }
@@ -670,8 +691,8 @@ proptest! {
             if !run.step(step) && let Some(call) = run.call(step, false) {
                 run.ask(call);
             }
-            let committed = restored_state(&run.config, run.late.facts.iter().cloned());
-            let live = restored_state(&run.config, live_facts(&run.fifo));
+            let committed = restored_state(&run, run.late.facts.iter().cloned());
+            let live = restored_state(&run, live_facts(&run.fifo));
             prop_assert_eq!(without_next(committed), without_next(live), "after {:?}", step);
         }
         run.late.set_paused(true);
@@ -701,9 +722,11 @@ proptest! {
             let token = run.fifo.leaving.token_of(entry.seq);
             prop_assert!(token.is_some_and(|token| run.dead.contains(&token)), "{:?} is stuck", entry);
         }
-        let restored = restored_state(&run.config, run.late.facts.iter().cloned());
+        let restored = restored_state(&run, run.late.facts.iter().cloned());
         let report = run.fifo.report();
         let here = report.ready + report.unsettled + report.leaving;
         prop_assert!(restored.contains(&format!("ready: {here},")), "{} of {}", here, restored);
+        let delayed = report.delayed;
+        prop_assert!(restored.contains(&format!("delayed: {delayed},")), "{} of {}", delayed, restored);
     }
 }
