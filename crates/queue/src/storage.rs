@@ -14,6 +14,7 @@
 use message::{Annotations, Message};
 use ranges::{Range, Span};
 
+use crate::Seqs;
 use crate::contract::{Deliver, PublisherId};
 
 /// Which messages of a queue have facts. The driver of the queue chooses ([`crate::Drive::policy`]).
@@ -51,15 +52,16 @@ pub enum Fact {
         /// The arrival time in milliseconds since the epoch. The message's time to live starts here.
         at_ms: u64,
     },
-    /// Messages were settled, expired, dropped or dead-lettered. The spans of a call ascend and do not overlap. Does
-    /// not cover messages in runs.
+    /// Messages were settled, expired, dropped or dead-lettered. The spans of a call ascend and do not overlap. Covers
+    /// messages in runs only if the runs have [`Stored::seqs`].
     Gone(Span),
     /// The message was requeued and has these marks now. They replace earlier marks.
     Returned { seq: u64, marks: Marks },
     /// A run is stored safely, so its messages no longer need a `Put`. If repeated, it replaces all earlier facts about
     /// the run, including `Taken`.
     Stored(Stored),
-    /// Messages of a run were removed. The counterpart of `Gone`.
+    /// Messages of a run were removed. The counterpart of `Gone`. A run with [`Stored::seqs`] has this fact only where
+    /// its state is repeated, and when its last message is gone.
     Taken(Taken),
     /// Messages of the queue are lost. The queue delivers nothing any more, also not after a restart. The remaining
     /// messages are kept until the queue is deleted.
@@ -161,6 +163,24 @@ pub struct Stored {
     pub durable: u32,
     pub bytes: u64,
     pub ages: Ages,
+    /// The sequence numbers of all its messages, if the queue is a quorum queue; otherwise empty. The members of a
+    /// group have different runs, so the facts of the group name messages by these numbers.
+    pub seqs: Seqs,
+}
+
+impl Stored {
+    /// Called when this many of the live messages are gone, and nothing but their number is known. Their size is
+    /// estimated from the average.
+    pub(crate) fn lose(&mut self, messages: u32) {
+        self.bytes -= share(self.bytes, messages, self.durable);
+        self.durable = self.durable.saturating_sub(messages);
+    }
+}
+
+/// Returns the bytes of `messages` of `all` messages, which have `bytes` in total and are assumed to be equally large.
+pub(crate) fn share(bytes: u64, messages: u32, all: u32) -> u64 {
+    let part = u128::from(bytes) * u128::from(messages.min(all)) / u128::from(all.max(1));
+    part as u64
 }
 
 /// When the messages of a run arrived and when they expire, in milliseconds since the epoch.

@@ -50,13 +50,21 @@ impl Journal {
             return;
         }
         self.live_bytes -= entry.stored_bytes();
-        self.gone.push_joined(Span { first: entry.seq, last: entry.seq });
+        self.push_gone(entry.seq);
     }
 
     /// Called when a committed fact says that the message is gone: nothing is said of it again.
     pub fn forget(&mut self, entry: &Entry) {
         self.annotated.forget(entry.seq);
-        self.live_bytes -= entry.stored_bytes();
+        match entry.spot {
+            Some(_) => self.runs.take(entry),
+            None => self.live_bytes -= entry.stored_bytes(),
+        }
+    }
+
+    /// Adds a message to those that are gone.
+    pub fn push_gone(&mut self, seq: u64) {
+        self.gone.push_joined(Span { first: seq, last: seq });
     }
 
     /// Returns the message with the annotations that consumers have set, or `None` if there are none.
@@ -79,6 +87,11 @@ impl Journal {
         Fact::Returned { seq, marks: Marks { annotations: self.annotated.get(seq).cloned(), ..marks } }
     }
 
+    /// Returns the list for facts that depend on no turn.
+    pub fn local<'a>(&self, out: &'a mut Output) -> &'a mut Vec<Fact> {
+        if self.can_roll_back() { &mut out.local } else { &mut out.facts }
+    }
+
     /// See [`Runs::take_in`].
     pub fn take_in(&mut self, spot: Spot, entry: Entry) -> Option<Entry> {
         self.runs.take_in(spot, entry, &mut self.annotated)
@@ -88,7 +101,8 @@ impl Journal {
     #[inline]
     pub fn flush(&mut self, out: &mut Output) {
         if self.runs.has_output() {
-            self.runs.flush(&mut out.facts, &mut out.released);
+            let facts = if self.can_roll_back() { &mut out.local } else { &mut out.facts };
+            self.runs.flush(facts, &mut out.released);
         }
         if !self.gone.is_empty() {
             self.flush_gone(out);

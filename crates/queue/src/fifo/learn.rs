@@ -1,41 +1,64 @@
 //! Learning: a member that does not lead applies the facts that the leader has decided, and decides nothing itself.
 
 use super::entry::Entry;
-use super::{End, Fifo};
+use super::{End, Fifo, Output};
 use crate::{Fact, Span};
 
 impl Fifo {
     /// Applies one committed fact that was decided elsewhere, or in an earlier life. The queue must have no consumers and no
     /// turn that can be rolled back. Facts of runs are local to a member and do not occur here.
-    pub fn learn(&mut self, fact: Fact) {
+    pub fn learn(&mut self, fact: Fact, out: &mut Output) {
         match fact {
             Fact::Put { seq, message, at_ms } => {
-                if seq < self.next_seq
-                    && let Some(known) = self.ready.take(seq)
-                {
-                    self.journal.forget(&known);
+                let is_next = seq >= self.next_seq;
+                if !is_next {
+                    if self.journal.runs.holds(seq) {
+                        return;
+                    }
+                    self.forget(seq);
                 }
                 self.next_seq = self.next_seq.max(seq.saturating_add(1));
                 let entry = Entry { journaled: true, ..Entry::new(message, seq, at_ms) };
                 self.ages |= entry.ttl_ms().is_some();
                 self.journal.put(&entry);
-                self.ready.put_back(entry);
+                match is_next {
+                    true => self.ready.push(entry),
+                    false => self.ready.put_back(entry),
+                }
             }
             Fact::Gone(Span { first, last }) => {
                 self.next_seq = self.next_seq.max(last.saturating_add(1));
-                let gone: Vec<u64> = self.ready.range(first, last).map(|entry| entry.seq).collect();
-                for entry in gone.into_iter().filter_map(|seq| self.ready.take(seq)) {
-                    self.journal.forget(&entry);
+                self.ready.seqs(first, last).into_iter().for_each(|seq| self.forget(seq));
+                for (run, level) in self.journal.runs.unread_in(Span { first, last }) {
+                    let Some(unread) = self.ready.rest_of(level, run).map(|rest| rest.index) else {
+                        continue;
+                    };
+                    let (messages, bytes) = self.journal.runs.take_unread(run, unread, Span { first, last });
+                    self.ready.shrink_rest(level, run, messages.into(), bytes);
                 }
             }
-            Fact::Returned { seq, marks } => {
-                if let Some(mut entry) = self.ready.take(seq) {
+            Fact::Returned { seq, marks } => match self.take_learned(seq) {
+                Some(mut entry) => {
                     self.journal.restore_marks(&mut entry, marks);
                     self.ready.put_back(entry);
                 }
-            }
+                None => self.journal.runs.mark(seq, marks),
+            },
             Fact::Damaged => self.end = Some(End::Damaged),
             Fact::Stored(_) | Fact::Taken(_) => {}
+        }
+        self.journal.flush(out);
+    }
+
+    /// Takes out a message that is in memory or has been read.
+    fn take_learned(&mut self, seq: u64) -> Option<Entry> {
+        self.give_up_writing();
+        self.ready.take(seq)
+    }
+
+    fn forget(&mut self, seq: u64) {
+        if let Some(entry) = self.take_learned(seq) {
+            self.journal.forget(&entry);
         }
     }
 }

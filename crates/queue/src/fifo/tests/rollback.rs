@@ -6,7 +6,8 @@ use std::fmt::Write;
 use proptest::prelude::*;
 
 use super::late::Late;
-use super::model::{note, notes};
+use super::model::note;
+use super::shelf::Shelf;
 use super::transcript::{config, dead_letters, message};
 use crate::fifo::entry::Entry;
 use crate::fifo::{Fifo, Output};
@@ -17,21 +18,63 @@ const PUBLISHER: PublisherId = PublisherId(1);
 /// A step of a run. Numbers that select something are taken modulo the number of candidates.
 #[derive(Clone, Debug)]
 enum Step {
-    Publish { priority: u8, ttl_ms: Option<u64>, len: usize },
-    Settle { reader: usize, first: u64, len: u64, outcome: Outcome },
-    DeadLettered { which: usize, taken: bool },
+    Publish {
+        priority: u8,
+        ttl_ms: Option<u64>,
+        len: usize,
+    },
+    Settle {
+        reader: usize,
+        first: u64,
+        len: u64,
+        outcome: Outcome,
+    },
+    DeadLettered {
+        which: usize,
+        taken: bool,
+    },
     Purge,
-    Attach { priority: i32, settled: bool },
-    Grant { reader: usize, credit: u32 },
-    Cancel { reader: usize },
-    Detach { reader: usize, failed: bool },
-    Fetch { n: u32, settled: bool },
-    Tick { ms: u64 },
+    Attach {
+        priority: i32,
+        settled: bool,
+    },
+    Grant {
+        reader: usize,
+        credit: u32,
+    },
+    Cancel {
+        reader: usize,
+    },
+    Detach {
+        reader: usize,
+        failed: bool,
+    },
+    Fetch {
+        n: u32,
+        settled: bool,
+    },
+    Tick {
+        ms: u64,
+    },
     Close,
-    Commit { which: usize },
-    RollBack { which: usize },
+    Commit {
+        which: usize,
+    },
+    RollBack {
+        which: usize,
+    },
     Pause,
     Refuse,
+    /// Starts to write a run, or ends the writing that was started.
+    PageOut {
+        messages: u64,
+        fails: bool,
+    },
+    /// Copies the live messages of a run.
+    Move {
+        which: usize,
+    },
+    Forget,
 }
 
 fn outcome() -> impl Strategy<Value = Outcome> {
@@ -70,6 +113,10 @@ fn step() -> impl Strategy<Value = Step> {
         4 => any::<usize>().prop_map(|which| Step::RollBack { which }),
         1 => Just(Step::Pause),
         1 => Just(Step::Refuse),
+        6 => (1..12u64, prop::bool::weighted(0.1))
+            .prop_map(|(messages, fails)| Step::PageOut { messages, fails }),
+        2 => any::<usize>().prop_map(|which| Step::Move { which }),
+        1 => Just(Step::Forget),
     ]
 }
 
@@ -218,6 +265,8 @@ enum Fate {
 struct Run {
     fifo: Fifo,
     late: Late,
+    shelf: Shelf,
+    is_writing: bool,
     config: Config,
     now_ms: u64,
     /// The output of the open turn.
@@ -247,6 +296,8 @@ impl Run {
         Self {
             fifo: Fifo::new(config.clone()).with_policy(late.policy()),
             late,
+            shelf: Shelf::default(),
+            is_writing: false,
             config,
             now_ms: 1000,
             out: Output::default(),
@@ -382,6 +433,13 @@ impl Run {
 
     /// Checks the deliveries that were sent at once: only committed messages, and within the credit.
     fn see_deliveries(&mut self) {
+        // The log has them before it learns of any later commit.
+        self.late.facts.append(&mut self.out.local);
+        while let Some(load) = self.out.loads.pop() {
+            let is_known = self.fifo.runs().any(|run| run == load.run);
+            let block = if is_known { self.shelf.block(load) } else { Block::default() };
+            self.fifo.bring(load, block, self.now_ms, &mut self.out);
+        }
         let drained = std::mem::take(&mut self.out.effects);
         for effect in drained {
             match effect {
@@ -442,7 +500,8 @@ impl Run {
     /// Sends everything in the output.
     fn leave(&mut self) {
         self.see_deliveries();
-        assert!(self.out.facts.is_empty() && self.out.loads.is_empty() && self.out.released.is_empty());
+        assert!(self.out.facts.is_empty() && self.out.loads.is_empty());
+        self.shelf.release(std::mem::take(&mut self.out.released));
         for Receipt { first, last, verdict, .. } in self.out.receipts.drain() {
             (first..=last).for_each(|publish| self.receipts.entry(publish).or_default().push(verdict));
         }
@@ -523,6 +582,32 @@ impl Run {
                 }
             }
             Step::Refuse => self.refuses ^= true,
+            Step::PageOut { fails, .. } if self.is_writing => {
+                self.is_writing = false;
+                match fails {
+                    true => self.fifo.handle_not_stored(),
+                    false => self.fifo.handle_stored(&mut self.out),
+                }
+                // Messages that leave memory may have expired.
+                self.ask(Call::Timeout);
+            }
+            Step::PageOut { messages, .. } => {
+                self.is_writing = self.shelf.page_out(&mut self.fifo, messages).is_some();
+            }
+            Step::Move { which } => {
+                let runs: Vec<u32> = self.fifo.runs().collect();
+                if !runs.is_empty()
+                    && let run = runs[which % runs.len()]
+                    && let Some(living) = self.fifo.living(run)
+                {
+                    let (messages, moved) = self.shelf.copy(run, &living);
+                    if let Some(new) = self.fifo.handle_moved(run, &living, &moved, &mut self.out) {
+                        self.shelf.add(new, messages);
+                    }
+                    self.see_deliveries();
+                }
+            }
+            Step::Forget => self.fifo.forget_loaded(),
             _ => return false,
         }
         true
@@ -550,43 +635,45 @@ impl Run {
     }
 }
 
-/// Describes the visible state of a machine.
-fn state(fifo: &Fifo) -> String {
+/// Describes the visible state of a machine and its runs. Sizes are left out, because those of runs are estimated after
+/// a restart.
+fn state(fifo: &Fifo, shelf: &Shelf) -> String {
     let mut report = fifo.report();
     // Deliveries are not rolled back.
     (report.delivered, report.redelivered) = (0, 0);
+    (report.ready_bytes, report.next_bytes, report.reading) = (0, None, false);
     let entry = |entry: &Entry| {
-        let set = fifo.journal.annotated.get(entry.seq).map(|set| notes(set.as_section()));
-        let key = entry.message().map(|message| message.route().key().to_owned());
-        (entry.seq, key, entry.delivery_count, entry.redelivered, set)
+        let key = shelf.message(entry).route().key().to_owned();
+        (entry.seq, key, entry.delivery_count, entry.redelivered, shelf.notes(fifo, entry))
     };
-    let mut ready: Vec<&Entry> = fifo.ready.range(0, u64::MAX).collect();
+    let mut ready: Vec<Entry> = fifo.ready.copies();
+    ready.extend(shelf.unread(fifo));
     ready.sort_by_key(|entry| entry.seq);
-    let ready: Vec<_> = ready.into_iter().map(entry).collect();
-    let held: BTreeMap<u64, Vec<_>> = fifo
+    let ready: Vec<_> = ready.iter().map(entry).collect();
+    let held: BTreeMap<u64, (Vec<u64>, BTreeSet<_>)> = fifo
         .consumers
         .iter()
         .map(|consumer| {
-            let numbers = consumer.unsettled.numbers(0, u64::MAX);
-            (consumer.id.0, numbers.into_iter().zip(consumer.unsettled.entries().map(entry)).collect())
+            let entries = consumer.unsettled.copies().iter().map(entry).collect();
+            (consumer.id.0, (consumer.unsettled.numbers(0, u64::MAX), entries))
         })
         .collect();
     let leaving: BTreeSet<_> = fifo.leaving.iter().map(entry).collect();
-    let (next_seq, live_bytes) = (fifo.next_seq, fifo.live_bytes());
-    format!(
-        "{report:?} next {next_seq}, {live_bytes} bytes\nready {ready:?}\nheld {held:?}\nleaving {leaving:?}"
-    )
+    let next_seq = fifo.next_seq;
+    format!("{report:?} next {next_seq}, \nready {ready:?}\nheld {held:?}\nleaving {leaving:?}")
 }
 
 /// Describes the state that these facts restore: sequence number, delivery count, redelivered flag and annotations.
-fn restored_state(config: &Config, facts: impl IntoIterator<Item = Fact>) -> String {
+fn restored_state(config: &Config, facts: impl IntoIterator<Item = Fact>, shelf: &Shelf) -> String {
     let config = Config { message_ttl_ms: None, ..config.clone() };
-    state(&Fifo::restore(config, facts.into_iter().collect(), 0).with_policy(FactPolicy::Always))
+    state(&Fifo::restore(config, facts.into_iter().collect(), 0).with_policy(FactPolicy::Always), shelf)
 }
 
 fn live_facts(fifo: &Fifo) -> Vec<Fact> {
     let mut facts = vec![];
     fifo.live_facts(0, u64::MAX, |fact| facts.push(fact));
+    let runs: Vec<u32> = fifo.runs().collect();
+    fifo.run_facts(&runs, |fact| facts.push(fact));
     facts
 }
 
@@ -612,7 +699,12 @@ proptest! {
                 Step::RollBack { .. } => {
                     run.step(step);
                     run.ask(Call::Timeout);
-                    prop_assert_eq!(state(&run.fifo), state(&run.twin()));
+                    let twin = run.twin();
+                    prop_assert_eq!(state(&run.fifo, &run.shelf), state(&twin, &Shelf::default()));
+                    prop_assert_eq!(run.fifo.report().ready_bytes, twin.report().ready_bytes);
+                    if run.fifo.runs().next().is_none() {
+                        prop_assert_eq!(run.fifo.live_bytes(), twin.live_bytes());
+                    }
                 }
                 Step::Attach { .. }
                 | Step::Grant { .. }
@@ -650,12 +742,50 @@ proptest! {
             if !run.step(step) && let Some(call) = run.call(step, false) {
                 run.ask(call);
             }
-            run.late.facts[learned..].iter().cloned().for_each(|fact| follower.learn(fact));
+            for fact in run.late.facts[learned..].iter().cloned() {
+                follower.learn(fact, &mut Output::default());
+            }
             learned = run.late.facts.len();
-            let committed = restored_state(&run.config, run.late.facts.iter().cloned());
-            prop_assert_eq!(state(&follower), committed, "after {:?}", step);
-            let live = restored_state(&run.config, live_facts(&run.fifo));
-            prop_assert_eq!(without_next(state(&follower)), without_next(live), "after {:?}", step);
+            let learned = state(&follower, &Shelf::default());
+            let committed = restored_state(&run.config, run.late.facts.iter().cloned(), &run.shelf);
+            prop_assert_eq!(&learned, &committed, "after {:?}", step);
+            let live = restored_state(&run.config, live_facts(&run.fifo), &run.shelf);
+            prop_assert_eq!(without_next(learned), without_next(live), "after {:?}", step);
+        }
+    }
+
+    /// A member that was restored with runs on the disk, and then learns what is committed later, has the messages of the
+    /// member that decided. Its first facts may have been said again meanwhile.
+    #[test]
+    fn restored_then_learned_equals_live(config in configs(), steps in steps(), at in 0..100usize, again in any::<bool>()) {
+        let mut run = Run::new(config);
+        let config = Config { message_ttl_ms: None, ..run.config.clone() };
+        let (mut restored, mut known) = (Restoring::default(), 0);
+        let mut restart = None;
+        for (number, step) in steps.iter().enumerate() {
+            if !run.step(step) && let Some(call) = run.call(step, false) {
+                run.ask(call);
+            }
+            if number == at.min(steps.len() / 2) {
+                run.commit_all();
+                run.late.facts[known..].iter().cloned().for_each(|fact| restored.handle(fact));
+                known = run.late.facts.len();
+                if again {
+                    live_facts(&run.fifo).into_iter().for_each(|fact| restored.handle(fact));
+                }
+                let fifo = Fifo::restore(config.clone(), std::mem::take(&mut restored), 0);
+                restart = Some((fifo.with_policy(FactPolicy::Always), run.shelf.clone()));
+            }
+            // Runs are local: those of the member that decides from now on are not for the one that learns.
+            let Some((learner, shelf)) = &mut restart else { continue };
+            for fact in run.late.facts[known..].iter().cloned() {
+                let mut out = Output::default();
+                learner.learn(fact, &mut out);
+                shelf.release(out.released);
+            }
+            known = run.late.facts.len();
+            let live = restored_state(&run.config, live_facts(&run.fifo), &run.shelf);
+            prop_assert_eq!(without_next(state(learner, shelf)), without_next(live), "after {:?}", step);
         }
     }
 
@@ -668,8 +798,8 @@ proptest! {
             if !run.step(step) && let Some(call) = run.call(step, false) {
                 run.ask(call);
             }
-            let committed = restored_state(&run.config, run.late.facts.iter().cloned());
-            let live = restored_state(&run.config, live_facts(&run.fifo));
+            let committed = restored_state(&run.config, run.late.facts.iter().cloned(), &run.shelf);
+            let live = restored_state(&run.config, live_facts(&run.fifo), &run.shelf);
             prop_assert_eq!(without_next(committed), without_next(live), "after {:?}", step);
         }
         run.late.set_paused(true);
@@ -699,7 +829,7 @@ proptest! {
             let token = run.fifo.leaving.token_of(entry.seq);
             prop_assert!(token.is_some_and(|token| run.dead.contains(&token)), "{:?} is stuck", entry);
         }
-        let restored = restored_state(&run.config, run.late.facts.iter().cloned());
+        let restored = restored_state(&run.config, run.late.facts.iter().cloned(), &run.shelf);
         let report = run.fifo.report();
         let here = report.ready + report.unsettled + report.leaving;
         prop_assert!(restored.contains(&format!("ready: {here},")), "{} of {}", here, restored);
