@@ -212,7 +212,8 @@ fn cycle(edges: &BTreeMap<String, BTreeMap<String, String>>, start: &str) -> Opt
 
 #[test]
 fn modules_import_one_way() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask is in the workspace");
+    let root =
+        Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the folder of xtask is inside the workspace");
     for name in CRATES {
         let tree = Tree::read(&root.join("crates").join(name).join("src"));
         for (parent, edges) in tree.siblings() {

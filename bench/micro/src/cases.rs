@@ -388,7 +388,7 @@ impl Segments {
         let job = StreamJob::Append { shard: 0, stream: 1, chunks, sync: false };
         self.streams.handle(black_box(job), &mut self.answers);
         let Some(StreamAnswer::Appended { result: Ok(kept), .. }) = self.answers.pop() else {
-            panic!("the disk takes it");
+            panic!("the append succeeds");
         };
         self.retained = kept;
         // The header of the chunk.
@@ -422,7 +422,7 @@ fn stream_read() -> Box<dyn FnMut() -> u64> {
     };
     Box::new(move || {
         let _kept = &stream;
-        let read = reader.read(black_box(&job)).expect("it was written");
+        let read = reader.read(black_box(&job)).expect("the stream was written above");
         job.from = if read.end { ReadFrom::First } else { ReadFrom::At(read.next) };
         read.chunks.iter().map(|chunk| chunk.data.len() as u64).sum()
     })

@@ -113,7 +113,7 @@ impl World {
         let (settings, access) = (Arc::new(Settings::default()), Arc::new(Access::new([user])));
         let (now_ms, limits) = (1000, StorageLimits::default());
         let shards = make_shards(Restored::default(), 1, &settings, &access, limits, now_ms);
-        let mut shard = shards.into_iter().next().expect("one was asked for");
+        let mut shard = shards.into_iter().next().expect("one shard was requested");
         let declare = DeclareQueue::new(DEFAULT_VHOST, QUEUE, arguments);
         shard.handle_question(0, Question::Change(Command::DeclareQueue(declare)));
         let local: SocketAddr = ([127, 0, 0, 1], 1000).into();
@@ -161,7 +161,7 @@ impl World {
             assert_eq!(
                 self.shard.counters.deliveries().sent(),
                 u64::from(self.moved),
-                "nothing without credit"
+                "no message is sent without credit"
             );
             self.answer(Some(TURN as u32));
             bytes += self.turn();
@@ -171,13 +171,13 @@ impl World {
         assert_eq!(
             self.shard.counters.deliveries().sent(),
             u64::from(self.moved),
-            "the turn brings them all"
+            "the turn sends all messages"
         );
         let accepted = DeliveryState::Accepted;
         put_disposition_frame(&mut self.answer, 0, Role::Receiver, first, Some(last), true, &accepted);
         self.answer(self.ahead);
         bytes += self.turn();
-        assert_eq!(self.shard.counters.confirmed, u64::from(self.moved), "each has its receipt");
+        assert_eq!(self.shard.counters.confirmed, u64::from(self.moved), "each message has its receipt");
         bytes
     }
 
@@ -247,7 +247,7 @@ impl World {
                 StreamAnswer::Opened { shard, stream, result: Ok(self.retained.clone()), cut: None }
             }
             StreamJob::Append { shard, stream, chunks, .. } => {
-                let last = chunks.last().expect("at least one");
+                let last = chunks.last().expect("an append has at least one chunk");
                 self.retained.next = last.first + u64::from(last.entries);
                 StreamAnswer::Appended { shard, stream, result: Ok(self.retained.clone()) }
             }

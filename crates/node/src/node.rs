@@ -304,7 +304,8 @@ fn close_damaged(
         let what = format!("cannot {what} in {}", data_dir.display());
         move |error| StartError::Io { what, error }
     };
-    quarantine::keep_files(data_dir, restored, recovery).map_err(failed("keep damaged files of the log"))?;
+    quarantine::keep_files(data_dir, restored, recovery)
+        .map_err(failed("keep copies of the damaged log files"))?;
     write_synced(log, records, data_dir)
 }
 

@@ -96,7 +96,9 @@ pub fn quarantine(
             return Err(DefinitionsLost::Damage(damage.clone()));
         }
         if definitions {
-            tracing::error!("{damage}: definitions may be lost here, which is accepted");
+            tracing::error!(
+                "{damage}: definitions may be lost here; the broker starts because accept_lost_definitions is true"
+            );
         }
         let owners: BTreeSet<u64> = match owners {
             Owners::Only(owners) if !definitions => owners.iter().copied().collect(),

@@ -50,8 +50,8 @@ impl std::fmt::Display for Rejected {
             Self::BeyondLog => "the message acknowledges entries that this leader does not have",
             Self::Contradiction => "the base contradicts what is committed",
             Self::NotAsked => "no vote was requested",
-            Self::Unsynced => "records are not synced yet",
-            Self::LeaderSupported => "the leader is supported",
+            Self::Unsynced => "this member has records that are not synced yet",
+            Self::LeaderSupported => "this node still supports the leader",
         })
     }
 }

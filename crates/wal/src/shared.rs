@@ -78,7 +78,7 @@ impl<M> Shared<M> {
 
     fn lock(&self) -> MutexGuard<'_, State<M>> {
         // If a step panicked halfway, the machine must not be used again.
-        self.state.lock().expect("no step panics")
+        self.state.lock().expect("no step of the machine panics")
     }
 }
 

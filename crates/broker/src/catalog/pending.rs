@@ -115,7 +115,7 @@ impl<W> Pending<W> {
     fn wait(&mut self, catalog: &Catalog, command: Command, mut claims: Claims, who: W) -> Offered<W> {
         // A queue ends only once, and nobody would send the command again.
         if self.waiting.len() >= WAITING_MAX && !matches!(command, Command::ForgetQueue { .. }) {
-            let reason = format!("too many changes wait for the log: {WAITING_MAX}");
+            let reason = format!("too many changes wait for the log: the limit is {WAITING_MAX}");
             let result = Err(CatalogError::Busy { reason });
             return Offered::Committed(Committed { who, changes: [].into(), result });
         }

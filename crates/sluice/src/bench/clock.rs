@@ -43,7 +43,7 @@ impl Pacer {
             timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC)?;
         #[expect(
             deprecated,
-            reason = "its successor is unsafe for types that may change their descriptor; OwnedFd cannot"
+            reason = "AsyncFd::new was replaced by an unsafe function because some types can change their descriptor; an OwnedFd cannot"
         )]
         let timer = AsyncFd::new(timer)?;
         Ok(Self { timer, start_ns, rate })

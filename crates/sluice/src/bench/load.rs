@@ -144,7 +144,7 @@ pub fn histogram() -> Result<Histogram<u64>, Failure> {
 }
 
 fn cannot_start(error: &std::io::Error) -> Failure {
-    Failure::failed(format!("cannot start: {error}"))
+    Failure::failed(format!("cannot start the threads of the load: {error}"))
 }
 
 /// The coordinator during a run.

@@ -243,7 +243,7 @@ mod tests {
             ("default_user_tags.administrator", "true"),
             ("default_user_tags.monitoring", "false"),
         ] {
-            assert_eq!(find(key, value), Some(Known::NoEffect), "{key} says what is so anyway");
+            assert_eq!(find(key, value), Some(Known::NoEffect), "{key} = {value} is what Sluice does anyway");
         }
     }
 

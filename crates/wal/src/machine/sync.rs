@@ -27,7 +27,7 @@ use crate::scan;
 pub const UNSYNCED_BYTES_MAX: u64 = 64 << 20;
 
 /// The files to sync, and possibly the directory. May run in parallel with all writes.
-#[must_use = "waiting handovers are answered when it ends"]
+#[must_use = "waiting handovers are answered when the sync job ends"]
 pub struct SyncJob {
     files: Vec<(u64, PendingSync)>,
     names: Option<PendingSync>,
@@ -35,7 +35,7 @@ pub struct SyncJob {
 
 /// The result of a [`SyncJob`].
 #[derive(Debug)]
-#[must_use = "the log waits for it"]
+#[must_use = "the log waits for the result of its sync job"]
 pub struct SyncEnd(Result<(), Refused>);
 
 #[derive(Debug)]

@@ -6,7 +6,7 @@ use crate::disk::PendingSync;
 
 /// The files of an append, or of the part of it that goes to one segment, and possibly the directory, to be
 /// synced. May run in parallel with all appends. Jobs must run one after the other.
-#[must_use = "waiting appends are answered when it ends"]
+#[must_use = "waiting appends are answered when the sync job ends"]
 pub struct StreamSyncJob {
     pub(super) stream: u64,
     /// With their names, in the order in which they were written.
@@ -16,7 +16,7 @@ pub struct StreamSyncJob {
 
 /// The result of a [`StreamSyncJob`].
 #[derive(Debug)]
-#[must_use = "the streams wait for it"]
+#[must_use = "the streams wait for the result of the sync job"]
 pub struct StreamSyncEnd {
     pub(super) stream: u64,
     /// The file that was refused; an empty name if it was the directory.
