@@ -167,7 +167,7 @@ pub struct ListWriter<'o> {
     out: &'o mut BytesMut,
     start: usize,
     count: usize,
-    /// Nulls that are not written yet. They are left out if no other field follows.
+    /// The number of null fields that are not written yet. They are left out if no other field follows.
     nulls: usize,
 }
 

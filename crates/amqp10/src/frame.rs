@@ -80,7 +80,7 @@ pub enum FrameError {
         /// The announced size, in bytes.
         size: u32,
     },
-    /// A size above the limit that we announced.
+    /// The announced size of the frame is above our max-frame-size.
     TooLarge {
         /// The announced size, in bytes.
         size: u32,
