@@ -104,7 +104,7 @@ impl Records {
         self.records as usize
     }
 
-    /// The number of bytes they take on the disk, headers included.
+    /// Returns the number of bytes that the records take on the disk, headers included.
     pub fn bytes(&self) -> usize {
         self.copied.len() + self.kept_bytes
     }

@@ -42,10 +42,11 @@ impl<D: Disk> Log<D> {
             Ok((handle, former))
         });
         if taken.is_err() {
-            // If the rename succeeded, the file is a leftover under its new name.
+            // If the rename succeeded and the open failed, the file is a leftover under its new name.
             let _ = self.disk.remove(&file::spare_name(spare));
         }
-        // Now, before anything asks for it: the remaining spares may be too small for the reserve.
+        // The reserve is taken again now, before other files can take the space, because the remaining spares
+        // may be too small to replace it.
         self.take_reserve();
         taken
     }
