@@ -31,7 +31,7 @@ pub struct Failure {
     pub reason: String,
     /// For 405: the methods that the path supports.
     pub allow: Option<String>,
-    /// Whether the response asks the client for other credentials.
+    /// True if the response asks the client for other credentials.
     pub challenge: bool,
 }
 

@@ -16,7 +16,7 @@ pub struct Url {
     pub host: String,
     pub port: u16,
     pub credentials: Option<Credentials>,
-    /// `None` means the default of the peer.
+    /// The virtual host. `None` means the default of the peer.
     pub virtual_host: Option<String>,
 }
 
