@@ -74,7 +74,7 @@ pub fn run(list: &List) -> Result<(), Failure> {
     })
 }
 
-/// A heading, and the field shown in the column.
+/// A column of a table: its heading, and the field that it shows.
 pub type Column = (&'static str, &'static str);
 
 impl What {

@@ -145,7 +145,7 @@ fn verify(delivery: &Delivery) -> Result<(), String> {
     }
 }
 
-/// Whether the link can still be detached.
+/// Says whether the link can still be detached.
 enum Link {
     Open,
     Over,

@@ -9,7 +9,8 @@
 pub enum Known {
     /// The key is ignored: the broker starts and logs a warning.
     NoEffect,
-    /// The configuration is refused, with this reason. Without the key, somebody could do what it forbids.
+    /// The configuration is refused, for this reason: if Sluice ignored the key, somebody could do what the
+    /// key forbids.
     Guard(&'static str),
 }
 
