@@ -10,7 +10,7 @@ use serde_json::Value;
 struct CrateInfo {
     floor: u64,
     wing: String,
-    /// The crates that it depends on, without dev-dependencies.
+    /// The names of the crates that it depends on, without dev-dependencies.
     uses: BTreeSet<String>,
     path: PathBuf,
 }
@@ -19,7 +19,8 @@ fn metadata() -> Value {
     let rustc = Command::new("rustc").arg("-vV").output().expect("rustc runs");
     let version = String::from_utf8_lossy(&rustc.stdout).into_owned();
     let host = version.lines().find_map(|l| l.strip_prefix("host: ")).expect("rustc prints its host");
-    // Without a network, metadata is complete only for this platform.
+    // The metadata is requested for this platform only, because without a network it is complete only for
+    // this one.
     let output = Command::new(env!("CARGO"))
         .args(["metadata", "--format-version", "1", "--offline", "--locked", "--filter-platform", host])
         .current_dir(root())

@@ -140,7 +140,7 @@ fn topic_match() -> Box<dyn FnMut() -> u64> {
     for i in 0..bindings {
         let name: Arc<str> = format!("q{i}").into();
         run(Command::DeclareQueue(DeclareQueue::new(DEFAULT_VHOST, name.clone(), Default::default())));
-        // 10 * 10 * 10 keys. Every tenth contains a `*`, every hundredth a `#`.
+        // The exchange has 10 * 10 * 10 binding keys. Every tenth contains a `*`, every hundredth a `#`.
         let key = match i {
             _ if i % 100 == 0 => format!("a{}.#", i / 100),
             _ if i % 10 == 0 => format!("a{}.*.c{}", i / 100, i / 10 % 10),
@@ -268,7 +268,8 @@ fn stream() -> Box<dyn FnMut() -> u64> {
     })
 }
 
-/// Accepts the receipts of transient-by-deferral messages (`Brief`), and takes no delivery.
+/// Accepts the receipts of transient-by-deferral messages (`Brief`: written only if no consumer settles them
+/// in time). Takes no delivery.
 struct Briefs;
 
 impl Deliver for Briefs {
@@ -391,7 +392,7 @@ impl Segments {
             panic!("the append succeeds");
         };
         self.retained = kept;
-        // The header of the chunk.
+        // 48 is the length of the chunk's header.
         48
     }
 }

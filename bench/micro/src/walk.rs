@@ -50,24 +50,25 @@ const TRANSFER: &[u8] = b"\x00\x00\x00_\x02\x00\x00\x00\x00S\x14\xc0\x12\x04Cp\x
     \x00Sp\xc0\x02\x01A\x00Ss\xc0\x0a\x01\x80\x00\x00\x00\x00\x00\x00\x00\x07\
     \x00St\xc1\x14\x02\xa1\x08SendTime\x81\x00\x00\x00\x00\x00\x00\x00\x07\x00Su\xa0\x0cxxxxxxxxxxxx";
 
-/// The offsets of the delivery-id and the delivery-tag in [`TRANSFER`].
+/// The offset of the delivery-id in [`TRANSFER`], and the offset of the delivery-tag.
 const ID_AT: usize = 16;
 const TAG_AT: usize = 22;
 
-/// More credit than a turn uses.
+/// The credit of the link. It is more than a turn uses.
 const CREDIT: u32 = 200;
 
-/// The way to a classic queue and out of it.
+/// Returns the steps of a message to a classic queue and out of it.
 pub fn classic() -> Box<dyn FnMut() -> u64> {
     walk(Arguments::default(), Some(CREDIT))
 }
 
-/// The same, but every message waits for credit, as with a consumer that is slower than the publisher.
+/// Returns the same steps for messages that all wait for credit, as with a consumer that is slower than the
+/// publisher.
 pub fn waiting() -> Box<dyn FnMut() -> u64> {
     walk(Arguments::default(), None)
 }
 
-/// The way to a stream and to its reader, which never lags.
+/// Returns the steps of a message to a stream and to its reader, which never lags.
 pub fn stream() -> Box<dyn FnMut() -> u64> {
     walk([("x-queue-type".into(), "stream".into())].into(), Some(CREDIT))
 }
