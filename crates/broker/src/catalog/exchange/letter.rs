@@ -17,8 +17,8 @@ pub struct Letter<'a> {
     pub annotations: &'a [u8],
     pub properties: &'a [u8],
     pub application_properties: &'a [u8],
-    /// Differs from message to message. It is the only source of randomness here, so that a seed decides
-    /// everything.
+    /// A random number that differs from message to message. It is the only source of randomness here, so a
+    /// seed decides everything.
     pub random: u64,
 }
 
