@@ -29,7 +29,8 @@ fn declare(name: &str) -> Command {
     Command::DeclareQueue(DeclareQueue::new("/", name, Arguments::new()))
 }
 
-/// If the process were killed meanwhile, the queue would be lost, and with it what was confirmed in it.
+/// Nothing is confirmed in a queue whose declaration is not synced. If the process were killed then, the
+/// queue would be lost, and with it what was confirmed in it.
 #[test]
 fn no_client_sees_a_queue_that_may_be_lost() {
     let mut house = House::new(2, Settings::default());
@@ -97,7 +98,7 @@ fn commands_that_depend_on_declarations_wait_for_them() {
     propose(&mut house, 1, declare("q"), "q", &answers);
     propose(&mut house, 1, bind, "bound", &answers);
     propose(&mut house, 1, declare("other"), "other", &answers);
-    // Nothing of this queue survives a restart, so it waits for no disk.
+    // Nothing of this queue survives a restart, so its declaration waits for no disk.
     let own = DeclareQueue { durable: false, exclusive: true, ..DeclareQueue::new("/", "own", [].into()) };
     let own = DeclareQueue { connection: Some(ConnectionId(1)), ..own };
     propose(&mut house, 1, Command::DeclareQueue(own), "own", &answers);
