@@ -19,13 +19,14 @@ use crate::contract::{Deliver, PublisherId};
 /// Which messages of a queue have facts. The driver of the queue chooses ([`crate::Drive::policy`]).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum FactPolicy {
-    /// No messages. Nothing survives the process.
+    /// No message has a fact. Nothing survives the process.
     Never,
-    /// Durable messages, except those that are settled as they are delivered. All requests apply at once.
+    /// Durable messages have facts, except those that are settled as they are delivered. All requests apply
+    /// at once.
     #[default]
     Durable,
-    /// Every accepted message. Turns can be rolled back, so a message is delivered only after the turn of its publish
-    /// is committed ([`crate::Fifo::close_turn`]).
+    /// Every accepted message has a fact. Turns can be rolled back, so a message is delivered only after the
+    /// turn of its publish is committed ([`crate::Fifo::close_turn`]).
     Always,
 }
 
@@ -51,22 +52,22 @@ pub enum Fact {
         /// The arrival time in milliseconds since the epoch. The message's time to live starts here.
         at_ms: u64,
     },
-    /// Messages were settled, expired, dropped or dead-lettered. The spans of a call ascend and do not overlap. Does
-    /// not cover messages in runs.
+    /// Messages were settled, expired, dropped or dead-lettered. The spans of a call ascend and do not
+    /// overlap. Messages in runs are not included; see `Taken`.
     Gone(Span),
     /// The message was requeued and has these marks now. They replace earlier marks.
     Returned { seq: u64, marks: Marks },
     /// A run is stored safely, so its messages no longer need a `Put`. If repeated, it replaces all earlier facts about
     /// the run, including `Taken`.
     Stored(Stored),
-    /// Messages of a run were removed. The counterpart of `Gone`.
+    /// Messages of a run were removed. This is for runs what `Gone` is for other messages.
     Taken(Taken),
     /// Messages of the queue are lost. The queue delivers nothing any more, also not after a restart. The remaining
     /// messages are kept until the queue is deleted.
     Damaged,
 }
 
-/// What earlier deliveries have changed on a message.
+/// The marks of a message: what its earlier deliveries have changed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Marks {
     /// The number of failed deliveries.
@@ -125,9 +126,9 @@ pub struct Taken {
     pub run: u32,
     pub first: u32,
     pub last: u32,
-    /// How many of them were durable.
+    /// The number of removed messages that were durable.
     pub durable: u32,
-    /// The total size of the durable ones, in bytes.
+    /// The total size of the removed durable messages, in bytes.
     pub bytes: u64,
 }
 
@@ -170,7 +171,8 @@ pub struct Ages {
     pub last_arrival_ms: u64,
     /// The earliest expiry time that a message's own time to live causes.
     pub first_end_ms: Option<u64>,
-    /// The latest one, if every message has a time to live.
+    /// The latest expiry time that a message's own time to live causes. `None` unless every message has a
+    /// time to live.
     pub last_end_ms: Option<u64>,
 }
 
@@ -218,18 +220,19 @@ pub struct PageOut {
 /// The live messages of a run that is to be moved.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Living {
-    /// Positions in the run, ascending.
+    /// The positions of the live messages in the run, ascending.
     pub positions: Vec<u32>,
-    /// No message from this position on has been read. In the new run, a block must begin at this message.
+    /// The position from which on no message has been read. In the new run, a block must begin at this
+    /// message.
     pub unread: u32,
 }
 
 /// The new position of a live message of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Moved {
-    /// Its position in the old run.
+    /// The message's position in the old run.
     pub from: u32,
-    /// The offset in the new run at which its block begins, in bytes.
+    /// The offset in the new run at which the message's block begins, in bytes.
     pub block: u32,
 }
 
