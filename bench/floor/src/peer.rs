@@ -26,7 +26,7 @@ pub struct Shared {
     pub receiver: Option<(usize, u16, u32)>,
 }
 
-/// One connection.
+/// One connection of a client.
 pub struct Peer {
     number: usize,
     pub endpoint: Connection,

@@ -60,7 +60,7 @@ pub struct Bounds {
     pub finish: Duration,
 }
 
-/// See [`crate::serve`].
+/// Serves one HTTP port; see [`crate::serve`].
 pub async fn run(
     listener: TcpListener,
     router: Router,

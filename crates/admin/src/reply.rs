@@ -15,7 +15,7 @@ pub enum Reply {
     Rows(Body),
     /// 201 with the location of the new object, relative to the host.
     Created(Option<String>),
-    /// 204.
+    /// 204 without a body.
     NoContent,
     /// 503 with a body: a failed health check.
     Unhealthy(Value),

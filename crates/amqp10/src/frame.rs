@@ -54,7 +54,7 @@ pub struct FrameHeader {
     pub size: u32,
     /// Where the body starts, in words of four bytes; at least 2.
     pub doff: u8,
-    /// AMQP or SASL.
+    /// The kind of the frame: AMQP or SASL.
     pub kind: FrameKind,
     /// The sender's number of the session. It has no meaning in SASL frames.
     pub channel: u16,

@@ -23,7 +23,7 @@ pub struct Output {
     segments: VecDeque<Bytes>,
     segment_bytes: usize,
     tail: BytesMut,
-    /// Bytes written since the output was created or its memory was freed.
+    /// The number of bytes written since the output was created or its memory was freed.
     written: usize,
     /// The most bytes that were recently written between two calls of `shrink`. A freed buffer reserves this
     /// many bytes at once, so that it grows in one step. This also helps if large and small outputs

@@ -10,7 +10,7 @@ use crate::serial;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Run {
     pub link: u32,
-    /// The delivery-ids, serial.
+    /// The first delivery-id, a serial number.
     pub first_id: u32,
     pub last_id: u32,
     /// The sender's numbers for these deliveries, consecutive like the ids.

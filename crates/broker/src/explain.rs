@@ -46,7 +46,7 @@ pub enum Cause {
     NoCredit,
     /// The next message is being read from the disk.
     ReadingBacklog,
-    /// Another consumer is the single active consumer.
+    /// Another consumer of the queue is the single active consumer, so this one gets nothing.
     InactiveConsumer,
     /// The queue is at its length limit and refuses publishes.
     QueueFull,

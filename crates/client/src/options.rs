@@ -70,7 +70,7 @@ pub enum Settle {
     Unsettled,
     /// No message has an outcome. Delivery is at most once.
     Settled,
-    /// Each call decides.
+    /// Each call that sends a message decides.
     Mixed,
 }
 

@@ -30,7 +30,7 @@ pub struct Credentials {
 /// Why a text is not a valid URL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UrlError {
-    /// It does not start with `amqp://`.
+    /// The URL does not start with `amqp://`.
     Scheme,
     /// The host is missing, or a bracket is not closed.
     Host,

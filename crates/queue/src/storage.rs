@@ -89,8 +89,8 @@ pub struct Put<'a> {
     pub seq: u64,
     pub message: &'a Message,
     pub at_ms: u64,
-    /// Present if the publisher pipelines and the queue has consumers. The message may well be settled before it is
-    /// written.
+    /// The publisher of the message, if its writing may be deferred: the publisher pipelines and the queue
+    /// has consumers. Such a message may well be settled before it is written.
     pub brief: Option<Brief>,
 }
 

@@ -99,7 +99,7 @@ impl Records {
         self.records == 0
     }
 
-    /// Number of records.
+    /// Returns the number of records.
     pub fn len(&self) -> usize {
         self.records as usize
     }

@@ -25,7 +25,7 @@ pub(crate) struct Found {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Scan {
     pub batches: Vec<Found>,
-    /// Bytes that belong to no batch with a valid header.
+    /// The ranges of bytes that belong to no batch with a valid header.
     pub bad: Vec<Range<u64>>,
 }
 

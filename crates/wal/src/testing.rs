@@ -530,7 +530,7 @@ struct Inode {
 struct Change {
     number: u64,
     at: usize,
-    /// `None` cuts the file at `at`.
+    /// The bytes that are written at `at`. `None` cuts the file there.
     bytes: Option<Vec<u8>>,
     doomed: bool,
 }

@@ -254,7 +254,8 @@ fn a_damaged_body_names_the_owners_of_its_batch() {
     *files.get_mut(&batch.file).unwrap().get_mut(batch.end - 1).unwrap() ^= 1;
     let (recovery, _) = open_on(&disk_of(&files)).unwrap();
     assert_eq!(recovery.damage[0].owners, Owners::Only(batch.owners.clone()));
-    // The same is true of a damaged batch header, because the record headers lead from one batch to the next.
+    // A damaged batch header does not hide the owners either, because the record headers lead from one batch
+    // to the next.
     let (mut files, _) = sample(true);
     files.get_mut(&batch.file).unwrap()[batch.offset + 20] ^= 1;
     let (recovery, _) = open_on(&disk_of(&files)).unwrap();

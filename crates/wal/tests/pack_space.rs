@@ -196,8 +196,8 @@ fn a_dead_disk_refuses_everything_in_bounded_work() {
     for _ in 0..50 {
         assert!(packs.write(vec![run(1, 1)]).is_err());
     }
-    // Each call has four failing removals, a write twice as many. A write may also create one pack. Each pack
-    // may be removed once.
+    // Each call makes four failing removals, and a write twice as many. A write may also create one pack, and
+    // each pack may be removed once.
     assert!(disk.changes() - before <= 20 * 4 + 50 * (2 * 4 + 1) + 20 + 50);
     assert!(packs_on(&disk).len() <= 40 + 4);
     assert_eq!(disk.count(Op::Sync), 40);

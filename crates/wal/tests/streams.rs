@@ -183,7 +183,7 @@ fn segments_are_removed_from_the_front() {
     let old = ChunkJob { segments: (0..10).map(|n| 4 * n).collect(), ..job(7, ReadFrom::Offset(3), &kept) };
     let found = reader.read(&old).unwrap();
     assert_eq!((found.chunks[0].first, found.chunks.len()), (24, 16));
-    // By age: the newest chunk of a segment counts, and the last segment stays.
+    // Next, segments are removed by age: the newest chunk of a segment counts, and the last segment stays.
     let aged = StreamLimits { age_max_ms: Some(100), ..SMALL };
     for (now, firsts) in [(410, &[28, 32, 36][..]), (411, &[32, 36]), (450, &[32, 36]), (1000, &[36])] {
         let kept = owner.limit(7, aged, now).unwrap();
@@ -278,7 +278,7 @@ fn invalid_chunks_are_refused() {
         assert_eq!((failure.chunks.len(), failure.retained.unwrap().next), (count, 5));
     }
     assert_eq!(disk.changes(), before);
-    // Timestamps never decrease.
+    // A timestamp that would decrease is raised.
     let kept =
         owner.append(7, vec![chunk(5, 1, 40, 9), chunk(6, 1, 110, 9), chunk(7, 1, 90, 9)], false).unwrap();
     assert_eq!(kept.last_timestamp_ms, Some(110));

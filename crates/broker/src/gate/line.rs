@@ -48,7 +48,7 @@ enum Role {
     Holder(Holder),
 }
 
-/// One connection.
+/// One connection of a client that speaks the line protocol.
 #[derive(Debug)]
 pub struct Gate {
     pub(super) id: ConnectionId,

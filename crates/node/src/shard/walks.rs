@@ -77,7 +77,8 @@ impl Walk {
         self.part_of_large(len, 1, rows)
     }
 
-    /// As [`Walk::part`], for a table whose rows count as `each` rows because a visit takes that much longer.
+    /// Returns the places to visit like [`Walk::part`], for a table with large rows. Each counts as `each`
+    /// rows, because a visit takes that much longer.
     pub fn part_of_large(&mut self, len: usize, each: usize, rows: &mut Rows) -> Range<usize> {
         let Some(from) = self.next else { return 0..0 };
         let left = rows.left();

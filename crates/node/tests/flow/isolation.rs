@@ -340,7 +340,7 @@ fn a_turn_that_ends_at_its_bound_leaves_nothing_undone() {
     publish(&mut world, &mut client, 0, SETTLED, 12, 100);
     settle(&mut world, &mut [&mut client]);
     client.flow(&mut world, Some((1, 100)), 1_000, false, false);
-    // Each delivery takes two rounds of a turn.
+    // Two rounds of a turn are needed for each delivery, so the turn is repeated until nothing is left.
     while world.turn(0) {}
     client.read(&mut world, usize::MAX);
     assert_eq!(got(&client, 1), 100);

@@ -38,7 +38,8 @@ fn no_client_sees_a_queue_that_may_be_lost() {
     (house.log_stopped, house.at_once) = (true, true);
     propose(&mut house, 0, declare("q"), "q", &answers);
     house.settle();
-    // Another client does not wait for the answer. Its shard can write, but the deciding shard cannot.
+    // Another client must not see the queue while the declaration waits. Its shard can write, but the
+    // deciding shard cannot.
     let peer = house.connect(1);
     house.sender(peer, "/queues/q");
     assert_eq!(house.peers[peer].detached, ["amqp:not-found"]);

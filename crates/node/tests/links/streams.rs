@@ -92,7 +92,8 @@ fn a_browse_that_waits_for_memory_delays_no_other() {
     assert_eq!(first.lock().unwrap().len(), 1);
 }
 
-/// The same holds if the disk keeps failing and is tried again until the browse is given up.
+/// A browse also leaves nothing behind if the disk keeps failing and is tried again until the browse is given
+/// up.
 #[test]
 fn a_browse_that_is_given_up_leaves_nothing() {
     let (mut house, stream, _) = stream(3);

@@ -83,7 +83,7 @@ impl Range for Pending {
     }
 }
 
-/// One stream.
+/// The home machine of one stream.
 #[derive(Debug)]
 pub struct Stream {
     config: Config,

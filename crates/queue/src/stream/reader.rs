@@ -47,7 +47,7 @@ pub(super) struct Reader {
     /// The place from which the chunks after those in memory are read.
     pub behind: LoadFrom,
     pub loading: bool,
-    /// Set if the consumer has asked for its credit state. True if it has asked for a drain.
+    /// `None` unless the consumer has asked for its credit state. True if it has asked for a drain.
     pub asked: Option<bool>,
     /// The messages that a Browse request has read so far. `None` for a consumer.
     pub browsed: Option<Browsed>,

@@ -228,7 +228,8 @@ fn bounds_are_checked_at_both_ends() {
     }
 }
 
-/// As the example file says: the order of the lines does not matter, and `none` restores the other form.
+/// Checks what the example file says: the order of the lines does not matter, and `none` restores the other
+/// form.
 #[test]
 fn one_form_of_a_limit_replaces_the_other() {
     let (memory, disk) = ("vm_memory_high_watermark", "disk_free_limit");

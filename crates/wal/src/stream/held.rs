@@ -69,7 +69,7 @@ impl Held {
     }
 }
 
-/// Bytes that count until this is dropped.
+/// A number of bytes that count in a budget until this value is dropped.
 #[derive(Debug)]
 pub struct Reserved {
     held: Arc<Held>,

@@ -48,7 +48,7 @@ pub struct Chunk {
     /// The offset of its first entry.
     pub first: u64,
     pub entries: u16,
-    /// Milliseconds since 1970.
+    /// The time of the chunk, in milliseconds since 1970.
     pub timestamp_ms: u64,
     /// A slice of a buffer that the chunks of the answer share. A large chunk has its own buffer.
     pub data: Bytes,

@@ -132,7 +132,7 @@ impl Waiting {
     }
 }
 
-/// One connection.
+/// One connection of an AMQP 1.0 client.
 #[derive(Debug)]
 pub struct Gate {
     pub(super) id: ConnectionId,
