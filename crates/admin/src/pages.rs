@@ -43,7 +43,7 @@ struct Pages<S> {
 }
 
 enum State<S> {
-    /// A page to send, and the source of the next.
+    /// A page to send, and the source of the next page if there is one.
     Ready(String, Option<S>),
     /// The next page was not requested yet.
     Waiting(S),

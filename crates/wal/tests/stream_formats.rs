@@ -228,7 +228,7 @@ fn a_lost_sector_is_an_interrupted_end() {
         let all = StreamReader::new(disk.clone()).read(&job(7, ReadFrom::First, &kept)).unwrap();
         let firsts: Vec<u64> = all.chunks.iter().map(|chunk| chunk.first).collect();
         assert_eq!((firsts, all.end), ((0..=good).collect(), true));
-        // If there is no chunk before it, the next segment has the same name.
+        // If no chunk precedes the bad place, the next segment has the same name and replaces the file.
         assert_eq!(disk.files()[name] == bytes, good > 0);
     }
 }

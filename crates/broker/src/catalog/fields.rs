@@ -1,4 +1,5 @@
-//! The encoding of changes and commands: one AMQP list whose first item is the number of the kind.
+//! The encoding that changes and commands share: one AMQP list. Its first item is a number that says which
+//! change or command it is.
 
 use std::sync::Arc;
 

@@ -80,8 +80,8 @@ impl<D: Disk> Log<D> {
     }
 }
 
-/// Cuts off what is left of an earlier use. If the disk refuses, the rest looks like an interrupted write and
-/// is ignored.
+/// Cuts off the bytes that an earlier use of the file has left. If the disk refuses, they look like an
+/// interrupted write and are ignored.
 pub(super) fn cut_former<D: Disk>(disk: &mut D, open: &mut Open<D::File>) {
     if open.former > open.end {
         let _ = disk.truncate(&mut open.handle, open.end);

@@ -336,7 +336,8 @@ impl Reply {
             CatalogError::PreconditionFailed { .. } | CatalogError::Inequivalent { .. } => 409,
             CatalogError::Forbidden { .. } => 403,
             CatalogError::Busy { .. } => 503,
-            // The source or the destination of a binding was not found, but the path exists.
+            // The source or the destination of a binding was not found. This is not a 404, because the path
+            // of the request exists.
             CatalogError::NotFound { .. } | CatalogError::Locked { .. } | CatalogError::Invalid { .. } => 400,
         };
         Self::error(status, refused.to_string())
