@@ -25,7 +25,7 @@ fn golden(version: u32) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("golden/v{version}"))
 }
 
-/// The delivery marks of a message. Version 1 stored the first two fields only.
+/// Returns the delivery marks of a message. Version 1 stored the first two fields only.
 fn marks(version: u32) -> Marks {
     let mut marks = Marks { delivery_count: 4, redelivered: true, ..Marks::default() };
     if version > 1 {
@@ -64,7 +64,7 @@ fn dead(body: &'static [u8]) -> Message {
     message(body).with_death(death, 2)
 }
 
-/// The changes of a small topology.
+/// Returns the changes that make a small topology.
 fn changes(catalog: &mut Catalog) -> Vec<Change> {
     let mut all = Vec::new();
     let mut arguments = Arguments::new();
@@ -150,7 +150,8 @@ fn stored() -> Stored {
     }
 }
 
-/// The records of a group with one member: one message was put, marked and is alive; another one is gone.
+/// Returns the records of a group with one member. One of its messages was put, marked and is alive, another
+/// one is gone.
 fn group() -> Vec<replica::Record> {
     let base = Base::founding(&[1], entries::content(1));
     let vote = Vote { term: 2, candidate: Some(Member { node: 1, number: 1 }), applied: 1 };

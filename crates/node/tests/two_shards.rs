@@ -6,7 +6,7 @@ mod world;
 use wal::testing::Crash;
 use world::World;
 
-/// The seeds of a test. `SLUICE_SOAK` multiplies the number of runs.
+/// Returns the seeds of a test. `SLUICE_SOAK` multiplies the number of runs.
 fn seeds(runs: u64) -> impl Iterator<Item = u64> {
     let factor: u64 = std::env::var("SLUICE_SOAK").ok().and_then(|f| f.parse().ok()).unwrap_or(1);
     let base: u64 = std::env::var("SLUICE_SEED").ok().and_then(|s| s.parse().ok()).unwrap_or(1);
@@ -113,7 +113,7 @@ fn nothing_confirmed_by_a_quorum_queue_is_lost_on_its_way_to_another_one() {
 
 #[test]
 fn log_files_are_deleted_even_if_the_deciding_shard_writes_nothing() {
-    // Two shards. All the work is on the second one, and the first one is the deciding shard.
+    // There are two shards. All the work is on the second one, and the first one is the deciding shard.
     let forgotten = seeds(10).map(|seed| {
         let mut world = World::new(3 * seed + 1, false);
         world.all_on = Some(1);

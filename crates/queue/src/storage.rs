@@ -20,13 +20,14 @@ use crate::contract::{Deliver, PublisherId};
 /// Which messages of a queue have facts. The driver of the queue chooses ([`crate::Drive::policy`]).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum FactPolicy {
-    /// No messages. Nothing survives the process.
+    /// No message has a fact. Nothing survives the process.
     Never,
-    /// Durable messages, except those that are settled as they are delivered. All requests apply at once.
+    /// Durable messages have facts, except those that are settled as they are delivered. All requests apply
+    /// at once.
     #[default]
     Durable,
-    /// Every accepted message. Turns can be rolled back, so a message is delivered only after the turn of its publish
-    /// is committed ([`crate::Fifo::close_turn`]).
+    /// Every accepted message has a fact. Turns can be rolled back, so a message is delivered only after the
+    /// turn of its publish is committed ([`crate::Fifo::close_turn`]).
     Always,
 }
 
@@ -68,7 +69,7 @@ pub enum Fact {
     Damaged,
 }
 
-/// What earlier deliveries have changed on a message.
+/// The marks of a message: what its earlier deliveries have changed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Marks {
     /// The number of failed deliveries.
@@ -90,8 +91,8 @@ pub struct Put<'a> {
     pub seq: u64,
     pub message: &'a Message,
     pub at_ms: u64,
-    /// Present if the publisher pipelines and the queue has consumers. The message may well be settled before it is
-    /// written.
+    /// The publisher of the message, if its writing may be deferred: the publisher pipelines and the queue
+    /// has consumers. Such a message may well be settled before it is written.
     pub brief: Option<Brief>,
 }
 
@@ -127,9 +128,9 @@ pub struct Taken {
     pub run: u32,
     pub first: u32,
     pub last: u32,
-    /// How many of them were durable.
+    /// The number of removed messages that were durable.
     pub durable: u32,
-    /// The total size of the durable ones, in bytes.
+    /// The total size of the removed durable messages, in bytes.
     pub bytes: u64,
 }
 
@@ -190,7 +191,8 @@ pub struct Ages {
     pub last_arrival_ms: u64,
     /// The earliest expiry time that a message's own time to live causes.
     pub first_end_ms: Option<u64>,
-    /// The latest one, if every message has a time to live.
+    /// The latest expiry time that a message's own time to live causes. `None` unless every message has a
+    /// time to live.
     pub last_end_ms: Option<u64>,
 }
 
@@ -238,18 +240,19 @@ pub struct PageOut {
 /// The live messages of a run that is to be moved.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Living {
-    /// Positions in the run, ascending.
+    /// The positions of the live messages in the run, ascending.
     pub positions: Vec<u32>,
-    /// No message from this position on has been read. In the new run, a block must begin at this message.
+    /// The position from which on no message has been read. In the new run, a block must begin at this
+    /// message.
     pub unread: u32,
 }
 
 /// The new position of a live message of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Moved {
-    /// Its position in the old run.
+    /// The message's position in the old run.
     pub from: u32,
-    /// The offset in the new run at which its block begins, in bytes.
+    /// The offset in the new run at which the message's block begins, in bytes.
     pub block: u32,
 }
 

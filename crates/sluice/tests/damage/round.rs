@@ -14,18 +14,18 @@ use crate::fault::{Fault, copy};
 use crate::reading::read_all;
 use crate::traffic::{connect, drain, publish};
 
-/// Name, address, whether it is a stream, whether it has `x-fsync`.
+/// The queues of a round: name, address, whether it is a stream, and whether it has `x-fsync`.
 const QUEUES: [(&str, &str, bool, bool); 4] = [
     ("plain", "/queues/plain", false, false),
     ("synced", "/queues/synced", false, true),
     ("stream", "/queues/stream", true, false),
     ("synced-stream", "/queues/synced-stream", true, true),
 ];
-/// Declared last, so that no later records follow its own in the log.
+/// The queue that is declared last, so that no later records follow its declaration in the log.
 const LATE: &str = "late";
-/// So small that a stream has several segments.
+/// The size of a segment. It is so small that a stream has several segments.
 const SEGMENT_BYTES: u64 = 8 << 10;
-/// So small that most of a large backlog is paged out.
+/// The setting with which most of a large backlog is paged out.
 const PAGING: &str = "classic_queue.backlog_memory=256KiB";
 
 /// How often, and at which interval, the round checks whether the broker is idle and has written its notes.
@@ -50,6 +50,8 @@ impl Round {
         Self { seed, fault, messages, shards: random.between(1, 3) }
     }
 
+    /// Runs the round.
+    ///
     /// # Errors
     /// What the broker did wrong.
     pub async fn run(&self) -> Result<String, String> {

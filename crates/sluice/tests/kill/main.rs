@@ -42,10 +42,10 @@ use content::Random;
 use round::Round;
 use stream::StreamRound;
 
-/// The number of kinds of rounds. They follow each other; the last two use streams.
+/// The number of kinds of rounds. The rounds take the kinds in turn, and the last two kinds use streams.
 const KINDS: u64 = 13;
 
-/// A round that takes longer counts as hung.
+/// The time limit of a round. A round that takes longer counts as hung.
 const ROUND_TIME_MAX: Duration = Duration::from_secs(600);
 
 #[test]
