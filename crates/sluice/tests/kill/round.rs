@@ -83,6 +83,8 @@ enum Kind {
     /// Messages have a time to live, but none expires.
     Ttl,
     Fsync,
+    /// The queues are quorum queues.
+    Quorum,
     /// The queues receive dead letters of another queue, to which everything is sent.
     Dead,
 }
@@ -142,7 +144,7 @@ impl Round {
                 delay: Duration::ZERO,
                 ..plain
             },
-            _ => Self {
+            11 => Self {
                 consumer: true,
                 paging: Some(PAGING_LATE),
                 moment: Moment::Copy(Copied::Run),
@@ -150,6 +152,7 @@ impl Round {
                 shards: [1, plain.shards[1]],
                 ..plain
             },
+            _ => Self { kind: Kind::Quorum, queues: 2, consumer: true, recovery_kills: few, ..plain },
         }
     }
 
@@ -257,6 +260,7 @@ impl Round {
                 Kind::Plain | Kind::Dead => spec(&[]),
                 Kind::Ttl => spec(&[("x-message-ttl", Value::Ulong(TTL_MS))]),
                 Kind::Fsync => spec(&[("x-fsync", Value::Boolean(true))]),
+                Kind::Quorum => spec(&[("x-queue-type", Value::String("quorum".into()))]),
             };
             for queue in self.queue_names() {
                 management.declare_queue(queue, &queues).await?;
