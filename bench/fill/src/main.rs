@@ -15,7 +15,7 @@ use broker::ids::QueueId;
 use bytes::{BufMut, BytesMut};
 use message::{Message, Parts, Route};
 use node::facts::{push_change, push_fact, push_to_run};
-use queue::{Ages, Fact, Stored};
+use queue::{Ages, Fact, Seqs, Stored};
 use wal::{Handover, Log, Options, PACK_BYTES, PackOptions, Packs, RealDisk, Records, Run};
 
 /// The size of a run in bytes. As in the broker, a run fills about a pack.
@@ -127,6 +127,7 @@ impl Filler {
                     first_end_ms: None,
                     last_end_ms: None,
                 },
+                seqs: Seqs::default(),
             };
             if self.bytes + run.bytes() > PACK_BYTES as usize {
                 self.flush()?;
