@@ -95,7 +95,7 @@ def per_million(meter, count):
 # ---- what is measured ------------------------------------------------------
 
 def backlog(scale):
-    """10 million messages come, wait and go."""
+    """10 million messages are published to one queue, stored, and then consumed."""
     count = int(10_000_000 * scale)
     fresh()
     with Broker(data=DATA) as broker:
@@ -114,7 +114,7 @@ def backlog(scale):
 
 
 def straggler(scale):
-    """One message that is not settled, in front of 10 million that are."""
+    """One message that is not settled, before 10 million messages that are settled."""
     count = int(10_000_000 * scale)
     fresh()
     with Broker("heartbeat=0", data=DATA) as broker:
@@ -125,14 +125,14 @@ def straggler(scale):
             holder.send_signal(signal.SIGSTOP)
             send(broker, "q", count + 1)
             drain(broker, "q", count)
-            return [(f"disk with one unsettled message in front of {count:,} settled, MiB", settled_disk(), "below 64")]
+            return [(f"disk with one unsettled message before {count:,} settled ones, MiB", settled_disk(), "below 64")]
         finally:
             holder.kill()
             holder.wait()
 
 
 def end(scale):
-    """The end of 10 million messages."""
+    """A queue of 10 million messages is deleted, and another one is purged."""
     count = int(10_000_000 * scale)
     rows = []
     for what, path in ("deleted", "/api/queues/%2F/q-0"), ("purged", "/api/queues/%2F/q-0/contents"):
@@ -158,7 +158,7 @@ def start(broker, what, queue):
 
 
 def huge(scale):
-    """100 million messages that are there when the broker starts."""
+    """The broker starts with 100 million messages in one queue."""
     count = int(100_000_000 * scale)
     fill(1, count)
     with Broker(data=DATA) as broker:
@@ -171,7 +171,7 @@ def huge(scale):
 
 
 def many(scale):
-    """10,000 queues that hold 10 million together."""
+    """The broker starts with 10,000 queues that hold 10 million messages together."""
     queues, messages = 10_000, max(1, int(1000 * scale))
     fill(queues, messages)
     title = f"{queues:,} queues of {messages:,}, "
@@ -183,7 +183,7 @@ def many(scale):
 
 
 def streams(scale):
-    """A stream of 2 GiB in messages of 1,000 bytes, read again from its first message on."""
+    """A stream of 2 GiB in messages of 1,000 bytes is written, and then read from its first message on."""
     count = int((2 << 30) * scale) // 1000
     fresh()
     with Broker(data=DATA) as broker:

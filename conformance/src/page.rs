@@ -326,7 +326,7 @@ impl Stage {
                 self.world().force_close(who, "told to");
                 Ok(())
             }
-            // Ignore the frames received so far.
+            // `forget` ignores the frames received so far.
             ("forget", _) => {
                 self.world().settle();
                 self.world().clients.values_mut().for_each(|c| c.seen.clear());
@@ -438,7 +438,7 @@ fn configure(setup: &mut Setup, step: &str, rest: &str) -> Parsed<bool> {
     Ok(true)
 }
 
-/// In arguments of declarations, words become strings.
+/// Converts words in arguments of declarations to strings.
 fn strings(value: Value) -> Value {
     match value {
         Value::Symbol(word) => Value::String(word.to_string()),

@@ -26,12 +26,12 @@ impl Words {
         self.0.push(Token { key: key.into(), value: value.into(), essential });
     }
 
-    /// Adds a token that a page must mention.
+    /// Adds a token that a page must mention if the frame has it.
     fn must(&mut self, key: &str, value: impl Into<Value>) {
         self.put(key, value, true);
     }
 
-    /// Adds a token, if it is true, that a page must mention.
+    /// Adds a token that a page must mention, if `on` is true.
     fn flag(&mut self, key: &str, on: bool) {
         if on {
             self.must(key, true);

@@ -23,7 +23,7 @@ pub type Names = BTreeMap<String, Value>;
 pub struct Token {
     pub key: String,
     pub value: Value,
-    /// For a received token: an expected frame must mention it.
+    /// True if an expected frame must mention this token of a received frame.
     pub essential: bool,
 }
 

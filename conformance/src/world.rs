@@ -68,11 +68,11 @@ pub struct Client {
     /// Frames that were received and not yet compared.
     pub seen: VecDeque<Seen>,
     closed: bool,
-    /// Whether its bytes must not be parsed as frames.
+    /// True if the client's bytes must not be parsed as frames.
     raw: bool,
 }
 
-/// A broker and its clients. See the module.
+/// A broker and its clients; see the module.
 pub struct World {
     setup: (Arc<Settings>, Arc<Access>, ShardId),
     now_ms: u64,
@@ -257,8 +257,10 @@ impl World {
         }
     }
 
+    /// Declares a queue.
+    ///
     /// # Errors
-    /// The catalog's reason.
+    /// The catalog's reason for a refusal.
     pub fn declare_queue(&mut self, name: &str, arguments: Arguments, auto_delete: bool) -> Parsed<()> {
         self.propose(Command::DeclareQueue(DeclareQueue {
             auto_delete,

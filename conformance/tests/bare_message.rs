@@ -223,7 +223,7 @@ fn enter(world: &mut World, name: &str, role: Role) {
     world.raw(name, &frame(&Open { max_frame_size: 1 << 20, ..Open::new(name) }, b""));
     world.raw(name, &frame(&Begin::new(0, 100, 100), b""));
     let address = Some("/queues/q".to_owned());
-    // A classic queue ignores the filter.
+    // The filter makes a stream start at its first message. A classic queue ignores it.
     let first = Described {
         descriptor: Symbol::from_static("rabbitmq:stream-offset-spec").into(),
         value: Symbol::from_static("first").into(),
@@ -263,7 +263,7 @@ proptest! {
             batchable: false,
         };
         world.raw("S", &frame(&transfer, &whole));
-        // First live, then again from the log.
+        // The message is received once directly, and once after a restart from the log.
         for round in 0..2 {
             let name = format!("R{round}");
             enter(&mut world, &name, Role::Receiver);

@@ -109,6 +109,6 @@ fn every_line_has_a_proof_or_a_reason() {
     let most = seen.len() * LATER_PERCENT_MAX / 100;
     assert!(later <= most, "{later} items are for later, and at most {most} of {} may be", seen.len());
     let words = totals.map(|(kind, n)| format!("{n} {kind}")).join(", ");
-    // Written to stderr, where it is visible without an option.
+    // The line is written to standard error, where it is visible without an option.
     writeln!(std::io::stderr(), "ledger: {} items: {words}", seen.len()).expect("stderr is there");
 }

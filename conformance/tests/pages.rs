@@ -9,7 +9,7 @@ fn main() -> ExitCode {
     let mut pages = Vec::new();
     find(&folder, &mut pages);
     pages.sort();
-    // As in libtest: words are filters. Options are ignored.
+    // Arguments work as in libtest: words are filters, and options are ignored.
     let (filters, skips) = filters(std::env::args().skip(1));
     let mut out = std::io::stdout().lock();
     let (mut passed, mut failed) = (0, 0);

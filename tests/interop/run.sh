@@ -10,7 +10,8 @@
 # failure.
 #
 # A suite receives SLUICE_AMQP and SLUICE_HTTP (both host:port) and runs named checks. It ends with `NAME: N passed, M
-# failed`, and its exit code is not zero if a check failed.
+# failed`, and its exit code is not zero if a check failed. SLUICE_QUEUE_TYPE is the type of the queues that its checks
+# declare. Each suite runs with classic queues and again with quorum queues, except those of RabbitMQ's own clients.
 set -uo pipefail
 root=$(cd "$(dirname "$0")/../.." && pwd)
 here=$root/tests/interop
@@ -150,11 +151,16 @@ suite() {
     "needs_$name" || { say "$name: skipped, $missing is not installed"; [ "${CI:-}" = true ] && return 1; return 2; }
     "install_$name" || { say "$name: could not be installed"; return 1; }
     [ -z "$install_only" ] || return 0
-    start_broker || return 1
-    "run_$name"; status=$?
-    stop_broker "$status"; alive=$?
-    [ "$alive" = 0 ] || say "$name: the broker died"
-    [ "$status" = 0 ] && [ "$alive" = 0 ]
+    local types=(classic quorum); [[ $name != rabbitmq-* ]] || types=(classic)
+    for SLUICE_QUEUE_TYPE in "${types[@]}"; do
+        export SLUICE_QUEUE_TYPE
+        say "--- $SLUICE_QUEUE_TYPE queues"
+        start_broker || return 1
+        "run_$name"; status=$?
+        stop_broker "$status"; alive=$?
+        [ "$alive" = 0 ] || say "$name: the broker died"
+        [ "$status" = 0 ] && [ "$alive" = 0 ] || return 1
+    done
 }
 
 install_only=; [ "${1:-}" != --install ] || { install_only=yes; shift; }

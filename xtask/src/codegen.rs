@@ -104,9 +104,9 @@ struct Type<'d> {
     name: &'d str,
     source: &'d str,
     provides: Vec<&'d str>,
-    /// Name and number of the descriptor.
+    /// The descriptor's name and number.
     descriptor: Option<(&'d str, u64)>,
-    /// Name and value of each choice.
+    /// The name and the value of each choice.
     choices: Vec<(&'d str, &'d str)>,
     fields: Vec<XmlField<'d>>,
 }
@@ -123,9 +123,9 @@ struct XmlField<'d> {
 /// A field as Rust declares it.
 struct RustField {
     name: String,
-    /// `type.field`, for error messages.
+    /// The field as `type.field`, for error messages.
     path: String,
-    /// The type without `Option`.
+    /// The Rust type of the field, without `Option`.
     kind: String,
     presence: Presence,
 }
@@ -203,7 +203,8 @@ fn conditions(out: &mut String, types: &[Type]) -> Result<(), Box<dyn Error>> {
         for (name, value) in &owner.choices {
             let constant = match uses.get(name) {
                 Some(1) => shout(name),
-                // Several types have a choice of this name: use the type's name without `-error` as a prefix.
+                // Several types have a choice of this name. The type's name without `-error` makes it unique
+                // as a prefix.
                 _ => shout(&format!("{}-{name}", owner.name.trim_end_matches("-error"))),
             };
             writeln!(out, "/// `{value}`, of {}.", owner.name)?;
@@ -443,7 +444,7 @@ fn describe(field: &XmlField) -> String {
     text
 }
 
-/// `Error` would be confused with `std::error::Error`.
+/// The composite `error` gets another name, because `Error` would be confused with `std::error::Error`.
 fn struct_name(name: &str) -> String {
     if name == "error" { "AmqpError".to_owned() } else { camel(name) }
 }

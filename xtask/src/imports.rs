@@ -22,7 +22,7 @@ type Import = Vec<String>;
 #[derive(Default)]
 struct Source {
     imports: Vec<Import>,
-    /// Names that this module defines.
+    /// The names of the items that this module defines.
     items: BTreeSet<String>,
 }
 
@@ -116,7 +116,7 @@ impl Tree {
             for import in &source.imports {
                 let Some(target) = self.resolve(module, import) else { continue };
                 let common = module.iter().zip(&target).take_while(|(a, b)| a == b).count();
-                // If one is the other's parent, the import is allowed.
+                // If one module is the other's parent, the import is allowed.
                 let (Some(from), Some(to)) = (module.get(common), target.get(common)) else { continue };
                 let example = format!("{} imports {}", module.join("::"), import.join("::"));
                 let edges = siblings.entry(module[..common].to_vec()).or_default();
@@ -212,7 +212,8 @@ fn cycle(edges: &BTreeMap<String, BTreeMap<String, String>>, start: &str) -> Opt
 
 #[test]
 fn modules_import_one_way() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask is in the workspace");
+    let root =
+        Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the folder of xtask is inside the workspace");
     for name in CRATES {
         let tree = Tree::read(&root.join("crates").join(name).join("src"));
         for (parent, edges) in tree.siblings() {
@@ -247,7 +248,7 @@ fn cycles_are_found_through_reexports_and_braces() {
     assert!(!has_cycle(&[lib, a, b]));
     assert!(has_cycle(&[lib, ("a", "use crate::B;\npub struct A;\n"), b]));
     assert!(has_cycle(&[lib, ("a", "use super::b::{self, B};\npub struct A;\n"), b]));
-    // Through a third module, and in a folder.
+    // The cycle goes through a third module, and through a folder.
     let c = ("c", "use super::b::B;\npub(super) fn c() {}\n");
     assert!(has_cycle(&[lib, ("a", "use crate::c::c;\npub enum A {}\n"), b, c]));
     let (x, y) =

@@ -106,7 +106,7 @@ fn tokens(path: &str, text: &str) -> Result<Vec<Token>, Failure> {
         }
         "toml" => {
             let values = format!("{:#?}", toml::from_str::<toml::Table>(text)?);
-            // The lines of the values are not the lines of the file.
+            // The line is unknown, because the lines of the printed values are not those of the file.
             values.lines().map(|value| Token { text: value.trim().to_owned(), line: 0 }).collect()
         }
         "py" => of_python(text)?,
@@ -201,7 +201,7 @@ fn of_python(text: &str) -> Result<Vec<Token>, Failure> {
         .spawn()?;
     let mut input = python.stdin.take().ok_or("standard input is piped")?;
     let text = text.to_owned();
-    // Write in another thread: neither pipe holds the whole file.
+    // Another thread writes the input, because neither pipe holds the whole file.
     let writer = std::thread::spawn(move || std::io::Write::write_all(&mut input, text.as_bytes()));
     let output = python.wait_with_output()?;
     writer.join().map_err(|_| "the writer ended early")??;

@@ -10,7 +10,7 @@ use serde_json::Value;
 struct CrateInfo {
     floor: u64,
     wing: String,
-    /// The crates that it depends on, without dev-dependencies.
+    /// The names of the crates that it depends on, without dev-dependencies.
     uses: BTreeSet<String>,
     path: PathBuf,
 }
@@ -19,7 +19,8 @@ fn metadata() -> Value {
     let rustc = Command::new("rustc").arg("-vV").output().expect("rustc runs");
     let version = String::from_utf8_lossy(&rustc.stdout).into_owned();
     let host = version.lines().find_map(|l| l.strip_prefix("host: ")).expect("rustc prints its host");
-    // Without a network, metadata is complete only for this platform.
+    // The metadata is requested for this platform only, because without a network it is complete only for
+    // this one.
     let output = Command::new(env!("CARGO"))
         .args(["metadata", "--format-version", "1", "--offline", "--locked", "--filter-platform", host])
         .current_dir(root())
@@ -30,7 +31,7 @@ fn metadata() -> Value {
 }
 
 pub(crate) fn root() -> &'static Path {
-    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask is in the workspace")
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the folder of xtask is inside the workspace")
 }
 
 /// Returns all crates of the workspace except xtask.
@@ -71,7 +72,7 @@ fn floors_go_down() {
             // pure wing may use plumbing.
             assert!(
                 info.wing != "pure" || below.wing == "pure",
-                "{name} is pure and uses {used}, which is not"
+                "{name} is in the pure wing, but uses {used}, which is not"
             );
         }
     }
@@ -88,7 +89,11 @@ fn the_product_has_no_helpers_of_tests() {
         for used in package["dependencies"].as_array().expect("dependencies") {
             let features = used["features"].as_array().expect("features");
             let tests_alone = used["kind"] == "dev" || features.iter().all(|feature| feature != "testing");
-            assert!(tests_alone, "{} uses {} with its helpers of tests", package["name"], used["name"]);
+            assert!(
+                tests_alone,
+                "{} uses {} with the feature that contains its test helpers",
+                package["name"], used["name"]
+            );
         }
     }
 }
@@ -130,7 +135,11 @@ fn pure_wing_is_pure() {
             if !seen.insert(id) {
                 continue;
             }
-            assert!(!BANNED.contains(&names[id]), "{name} is pure and is built with {}", names[id]);
+            assert!(
+                !BANNED.contains(&names[id]),
+                "{name} is in the pure wing, but is built with {}",
+                names[id]
+            );
             let node = resolve.iter().find(|n| n["id"] == id).expect("a node");
             for dep in node["deps"].as_array().expect("deps") {
                 let kinds = dep["dep_kinds"].as_array().expect("kinds");
@@ -140,7 +149,10 @@ fn pure_wing_is_pure() {
             }
         }
         let own = std::fs::read_to_string(info.path.join("clippy.toml")).unwrap_or_default();
-        assert_eq!(own, rules, "{name} is pure and has not the rules of crates/amqp10/clippy.toml");
+        assert_eq!(
+            own, rules,
+            "{name} is in the pure wing, but its clippy.toml differs from that of crates/amqp10"
+        );
     }
 }
 
@@ -159,7 +171,7 @@ fn assert_no_word_of(crate_name: &str, words: &[&str]) {
     for file in sources(&root().join("crates").join(crate_name).join("src")) {
         let text = std::fs::read_to_string(&file).expect("a source").to_lowercase();
         for word in words {
-            assert!(!text.contains(word), "{} says '{word}'", file.display());
+            assert!(!text.contains(word), "{} contains the word '{word}'", file.display());
         }
     }
 }

@@ -15,10 +15,10 @@ use broker::ids::QueueId;
 use bytes::{BufMut, BytesMut};
 use message::{Message, Parts, Route};
 use node::facts::{push_change, push_fact, push_to_run};
-use queue::{Ages, Fact, Stored};
+use queue::{Ages, Fact, Seqs, Stored};
 use wal::{Handover, Log, Options, PACK_BYTES, PackOptions, Packs, RealDisk, Records, Run};
 
-/// The size of a run, as in the broker: about a pack.
+/// The size of a run in bytes. As in the broker, a run fills about a pack.
 const RUN_BYTES: usize = (PACK_BYTES - PACK_BYTES / 16) as usize;
 /// The arrival time of the messages, in milliseconds since the epoch.
 const AT_MS: u64 = 1_750_000_000_000;
@@ -127,6 +127,7 @@ impl Filler {
                     first_end_ms: None,
                     last_end_ms: None,
                 },
+                seqs: Seqs::default(),
             };
             if self.bytes + run.bytes() > PACK_BYTES as usize {
                 self.flush()?;
@@ -137,7 +138,7 @@ impl Filler {
         Ok(())
     }
 
-    /// Writes the pending runs: the packs first.
+    /// Writes the pending runs, first to packs and then to the log.
     fn flush(&mut self) -> Result<(), Box<dyn Error>> {
         self.bytes = 0;
         let (mut runs, mut said) = (Vec::new(), Vec::new());
@@ -162,7 +163,7 @@ impl Filler {
     }
 }
 
-/// The body has the requested size.
+/// Checks that the body has the requested size.
 #[test]
 fn a_message_has_a_body_of_its_size() {
     assert_eq!(

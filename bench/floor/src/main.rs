@@ -106,7 +106,7 @@ fn append(shared: &mut Shared, queue: &mut VecDeque<Bytes>, file: Option<&mut Fi
 struct Connected {
     stream: TcpStream,
     peer: Peer,
-    /// Whether the socket is full.
+    /// True if the socket is full.
     blocked: bool,
 }
 

@@ -19,20 +19,20 @@ pub const FRAME_MAX: u32 = 128 * 1024;
 /// State that the connections share.
 #[derive(Default)]
 pub struct Shared {
-    /// The messages of this turn, and the offset at which each of them ends.
+    /// The messages of this turn in one buffer, and the offset at which each of them ends.
     pub home: BytesMut,
     pub ends: Vec<usize>,
     /// The connection, session and link that receive the messages.
     pub receiver: Option<(usize, u16, u32)>,
 }
 
-/// One connection.
+/// One connection of a client.
 pub struct Peer {
     number: usize,
     pub endpoint: Connection,
     /// The start of a frame that is still incomplete.
     partial: Vec<u8>,
-    /// Sessions, links and delivery-ids of this turn that must be confirmed.
+    /// The deliveries of this turn that must be confirmed: session, link and delivery-id of each.
     taken: Vec<Taken>,
     runs: Vec<Run>,
     next_tag: u64,

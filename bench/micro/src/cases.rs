@@ -140,7 +140,7 @@ fn topic_match() -> Box<dyn FnMut() -> u64> {
     for i in 0..bindings {
         let name: Arc<str> = format!("q{i}").into();
         run(Command::DeclareQueue(DeclareQueue::new(DEFAULT_VHOST, name.clone(), Default::default())));
-        // 10 * 10 * 10 keys. Every tenth contains a `*`, every hundredth a `#`.
+        // The exchange has 10 * 10 * 10 binding keys. Every tenth contains a `*`, every hundredth a `#`.
         let key = match i {
             _ if i % 100 == 0 => format!("a{}.#", i / 100),
             _ if i % 10 == 0 => format!("a{}.*.c{}", i / 100, i / 10 % 10),
@@ -268,7 +268,8 @@ fn stream() -> Box<dyn FnMut() -> u64> {
     })
 }
 
-/// Accepts the receipts of transient-by-deferral messages (`Brief`), and takes no delivery.
+/// Accepts the receipts of transient-by-deferral messages (`Brief`: written only if no consumer settles them
+/// in time). Takes no delivery.
 struct Briefs;
 
 impl Deliver for Briefs {
@@ -388,10 +389,10 @@ impl Segments {
         let job = StreamJob::Append { shard: 0, stream: 1, chunks, sync: false };
         self.streams.handle(black_box(job), &mut self.answers);
         let Some(StreamAnswer::Appended { result: Ok(kept), .. }) = self.answers.pop() else {
-            panic!("the disk takes it");
+            panic!("the append succeeds");
         };
         self.retained = kept;
-        // The header of the chunk.
+        // 48 is the length of the chunk's header.
         48
     }
 }
@@ -422,7 +423,7 @@ fn stream_read() -> Box<dyn FnMut() -> u64> {
     };
     Box::new(move || {
         let _kept = &stream;
-        let read = reader.read(black_box(&job)).expect("it was written");
+        let read = reader.read(black_box(&job)).expect("the stream was written above");
         job.from = if read.end { ReadFrom::First } else { ReadFrom::At(read.next) };
         read.chunks.iter().map(|chunk| chunk.data.len() as u64).sum()
     })

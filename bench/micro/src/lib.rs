@@ -11,7 +11,7 @@ mod walk;
 pub use cases::{CASES, Case};
 pub use counting::Counts;
 
-/// Operations before counting starts. After them, buffers have reached their final size.
+/// The number of operations before counting starts. After them, buffers have reached their final size.
 const WARM: u64 = 2_000;
 
 /// The figures of one row of the table, per operation.

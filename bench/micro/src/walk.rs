@@ -50,24 +50,25 @@ const TRANSFER: &[u8] = b"\x00\x00\x00_\x02\x00\x00\x00\x00S\x14\xc0\x12\x04Cp\x
     \x00Sp\xc0\x02\x01A\x00Ss\xc0\x0a\x01\x80\x00\x00\x00\x00\x00\x00\x00\x07\
     \x00St\xc1\x14\x02\xa1\x08SendTime\x81\x00\x00\x00\x00\x00\x00\x00\x07\x00Su\xa0\x0cxxxxxxxxxxxx";
 
-/// The offsets of the delivery-id and the delivery-tag in [`TRANSFER`].
+/// The offset of the delivery-id in [`TRANSFER`], and the offset of the delivery-tag.
 const ID_AT: usize = 16;
 const TAG_AT: usize = 22;
 
-/// More credit than a turn uses.
+/// The credit of the link. It is more than a turn uses.
 const CREDIT: u32 = 200;
 
-/// The way to a classic queue and out of it.
+/// Returns the steps of a message to a classic queue and out of it.
 pub fn classic() -> Box<dyn FnMut() -> u64> {
     walk(Arguments::default(), Some(CREDIT))
 }
 
-/// The same, but every message waits for credit, as with a consumer that is slower than the publisher.
+/// Returns the same steps for messages that all wait for credit, as with a consumer that is slower than the
+/// publisher.
 pub fn waiting() -> Box<dyn FnMut() -> u64> {
     walk(Arguments::default(), None)
 }
 
-/// The way to a stream and to its reader, which never lags.
+/// Returns the steps of a message to a stream and to its reader, which never lags.
 pub fn stream() -> Box<dyn FnMut() -> u64> {
     walk([("x-queue-type".into(), "stream".into())].into(), Some(CREDIT))
 }
@@ -113,7 +114,7 @@ impl World {
         let (settings, access) = (Arc::new(Settings::default()), Arc::new(Access::new([user])));
         let (now_ms, limits) = (1000, StorageLimits::default());
         let shards = make_shards(Restored::default(), 1, &settings, &access, limits, now_ms);
-        let mut shard = shards.into_iter().next().expect("one was asked for");
+        let mut shard = shards.into_iter().next().expect("one shard was requested");
         let declare = DeclareQueue::new(DEFAULT_VHOST, QUEUE, arguments);
         shard.handle_question(0, Question::Change(Command::DeclareQueue(declare)));
         let local: SocketAddr = ([127, 0, 0, 1], 1000).into();
@@ -161,7 +162,7 @@ impl World {
             assert_eq!(
                 self.shard.counters.deliveries().sent(),
                 u64::from(self.moved),
-                "nothing without credit"
+                "no message is sent without credit"
             );
             self.answer(Some(TURN as u32));
             bytes += self.turn();
@@ -171,13 +172,13 @@ impl World {
         assert_eq!(
             self.shard.counters.deliveries().sent(),
             u64::from(self.moved),
-            "the turn brings them all"
+            "the turn sends all messages"
         );
         let accepted = DeliveryState::Accepted;
         put_disposition_frame(&mut self.answer, 0, Role::Receiver, first, Some(last), true, &accepted);
         self.answer(self.ahead);
         bytes += self.turn();
-        assert_eq!(self.shard.counters.confirmed, u64::from(self.moved), "each has its receipt");
+        assert_eq!(self.shard.counters.confirmed, u64::from(self.moved), "each message has its receipt");
         bytes
     }
 
@@ -247,7 +248,7 @@ impl World {
                 StreamAnswer::Opened { shard, stream, result: Ok(self.retained.clone()), cut: None }
             }
             StreamJob::Append { shard, stream, chunks, .. } => {
-                let last = chunks.last().expect("at least one");
+                let last = chunks.last().expect("an append has at least one chunk");
                 self.retained.next = last.first + u64::from(last.entries);
                 StreamAnswer::Appended { shard, stream, result: Ok(self.retained.clone()) }
             }

@@ -76,9 +76,9 @@ struct End {
     buffer: Vec<u8>,
     from: usize,
     to: usize,
-    /// Whether the connection has reached its end.
+    /// True if the connection has reached its end.
     ended: bool,
-    /// The events that epoll is asked for.
+    /// The events that epoll waits for on this connection.
     wanted: EventFlags,
 }
 

@@ -9,8 +9,8 @@ use std::error::Error;
 use amqp10::{Described, Map, Symbol, Value};
 use client::{Connection, Credit, Message, Options, ReceiverOptions, Url};
 
-/// Offsets are checked once per this many messages. Parsing every message would make the client slower than
-/// the broker.
+/// The offset of one out of this many messages is checked. Parsing every message would make the client slower
+/// than the broker.
 const LOOK_EVERY: u64 = 1000;
 
 type Outcome = Result<(), Box<dyn Error>>;

@@ -20,7 +20,7 @@ use bytes::Bytes;
 use client::{Connection, Credit, Message, Options, ReceiverOptions, SenderOptions, Session, Settle, Url};
 use rustix::time::{ClockId, clock_gettime};
 
-/// As in that document.
+/// The size of a body in bytes, as in the document on flow control.
 const BODY: usize = 12;
 const CREDIT: u32 = 200;
 const BATCH: usize = 10_000;

@@ -20,8 +20,8 @@ use crate::reply::{Failure, Reply};
 use crate::routes::To;
 use crate::{json, shape};
 
-/// Everything that a properties key and a path segment encode. `~` is encoded, too: it separates the key from
-/// the hash.
+/// The characters that are encoded in a properties key and in a path segment. `~` is one of them, because it
+/// separates the key from the hash.
 const PLAIN: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_');
 
 const DEFAULT_SORT: &[&str] =

@@ -31,7 +31,7 @@ pub async fn browse<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     let count = count(&call.query)?;
     let truncate = call.query.number("truncate")?.unwrap_or(usize::MAX);
     let rows = call.desk.browse(&call.who, call.param(0), call.param(1), start, count).await?;
-    // Encode row by row: as trees of values, the rows would take several times as much memory.
+    // The rows are encoded one by one. As trees of values they would take several times as much memory.
     let mut text = String::from("[");
     for row in &rows {
         let comma = if text.len() > 1 { "," } else { "" };
@@ -82,7 +82,7 @@ fn to_json(row: &BrowsedRow, truncate: usize) -> Value {
             put_payload(&mut object, &shown::body(&message), truncate);
             object.append(&mut shown::sections(&message));
         }
-        // Show the stored bytes: one unreadable message must not hide the later ones.
+        // The stored bytes are shown instead, because one unreadable message must not hide the later ones.
         Err(error) => {
             object.insert("error".into(), format!("the message cannot be read: {error}").into());
             put_payload(&mut object, &row.message, truncate);
@@ -91,7 +91,8 @@ fn to_json(row: &BrowsedRow, truncate: usize) -> Value {
     Value::Object(object)
 }
 
-/// Adds the first octets of a payload. If all of it is UTF-8, it is text, and no character is cut in two.
+/// Adds the first octets of a payload to a row. If the whole payload is UTF-8, they are added as text, and no
+/// character is cut in two.
 fn put_payload(object: &mut Object<String, Value>, octets: &[u8], truncate: usize) {
     let (encoding, shown) = match std::str::from_utf8(octets) {
         Ok(text) => ("string", text[..text.floor_char_boundary(truncate)].to_owned()),

@@ -24,13 +24,14 @@ use crate::{
 /// The largest request body, in bytes. A larger one is refused, as in RabbitMQ.
 const BODY_BYTES_MAX: usize = 10_000_000;
 
-/// Bytes of one piece of a body. A piece below this size grows as more of the body arrives.
+/// The smallest size of a piece of a body, in bytes. A piece below this size grows as more of the body
+/// arrives.
 const PIECE_BYTES: usize = 64 * 1024;
 
-/// How long a body may take to arrive.
+/// The time that a body may take to arrive.
 const BODY_TIME_MAX: Duration = Duration::from_secs(30);
 
-/// Characters of the header `X-Reason` that are passed on: they must fit into one frame.
+/// The number of characters of the header `X-Reason` that are passed on. They must fit into one frame.
 const REASON_CHARS_MAX: usize = 255;
 
 /// An authenticated request.
@@ -110,7 +111,8 @@ async fn answer<D: Desk>(
     let reason = reason.map(|r| r.chars().take(REASON_CHARS_MAX).collect());
     let call = Call { desk, ports, who, query, fields, reason, params };
     match dispatch(route.action, &call).await {
-        // The desk refuses access if the virtual host does not exist. RabbitMQ answers 404 then.
+        // The virtual host may not exist. The desk refuses access then, but RabbitMQ answers 404, and so does
+        // this function.
         Err(refused) if refused.status == StatusCode::UNAUTHORIZED => {
             if in_vhost {
                 overview::require_vhost(&call, call.param(0)).await?;
@@ -204,7 +206,7 @@ async fn collect(mut body: Body, held: &mut Held, bytes_max: usize) -> Result<Ve
 #[derive(Debug, Default)]
 struct Pieces {
     full: Vec<Vec<u8>>,
-    /// The bytes and the capacity of the full pieces.
+    /// The number of bytes in the full pieces, and their capacity.
     full_bytes: usize,
     full_capacity: usize,
     last: Vec<u8>,

@@ -5,7 +5,7 @@ use std::fmt::Write;
 /// The `Content-Type` of the text.
 pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-/// The kind of a metric family.
+/// The kind of a metric family (all samples of one metric).
 #[derive(Clone, Copy, Debug)]
 pub enum Kind {
     /// A value that only grows. Its name ends in `_total`.
@@ -44,7 +44,7 @@ impl Exposition {
         Family { page: self, name: format!("rabbitmq_{name}") }
     }
 
-    /// The length in bytes.
+    /// Returns the length of the page in bytes.
     pub fn len(&self) -> usize {
         self.0.len()
     }
@@ -54,7 +54,7 @@ impl Exposition {
     }
 }
 
-/// See [`Exposition::family`].
+/// A metric family to which samples are added. See [`Exposition::family`].
 #[derive(Debug)]
 pub struct Family<'a> {
     page: &'a mut Exposition,

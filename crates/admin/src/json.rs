@@ -8,8 +8,8 @@ use serde_json::{Map as Object, Number, Value};
 
 use crate::reply::Failure;
 
-/// How deep lists and objects in an argument may be nested. Deeper ones are refused: they could not be read
-/// back.
+/// The greatest depth of nested lists and objects in an argument. Arguments that are nested more deeply are
+/// refused, because they could not be read back.
 const ARGUMENT_DEPTH_MAX: usize = 8;
 
 /// Parses a body as an object. An empty body and `null` are the empty object, as in RabbitMQ.

@@ -51,17 +51,18 @@ pub use ports::{Counts, Ports};
 pub use routes::{Action, Method, ROUTES, Route, To, Whose};
 pub use shown::{body as message_body, object as message_to_json};
 
-/// The time for the head of a request. It usually is one packet, sent at once. A slower client holds a place
-/// that others need.
+/// The time that a client has to send the head of a request. The head usually is one packet, sent at once. A
+/// slower client keeps a place that others need.
 const HEAD_TIME_MAX: Duration = Duration::from_secs(10);
 
-/// The time that a connection may be idle. A client that sends a request each minute can keep its connection.
+/// The time that a connection may be idle between two requests. A client that sends a request each minute can
+/// keep its connection.
 const IDLE_TIME_MAX: Duration = Duration::from_secs(75);
 
-/// A client that reads nothing for this long is closed.
+/// The time after which a connection is closed whose client reads nothing of its response.
 const STALL_TIME_MAX: Duration = Duration::from_secs(10);
 
-/// How long requests in flight may take after the server is asked to stop.
+/// The time that requests in flight may take after the server is asked to stop.
 const FINISH_TIME_MAX: Duration = Duration::from_secs(2);
 
 /// Serves everything under `/api`, and a plain page at `/`. The router needs the peer's address as axum's

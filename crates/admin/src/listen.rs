@@ -32,13 +32,13 @@ use crate::places::{Place, Places, Taken};
 use crate::ports::Ports;
 use crate::reply::respond;
 
-/// The largest head of a request, in bytes; a larger one is refused. The same number of response bytes may
-/// wait for the socket, besides the piece that is being generated.
+/// The largest head of a request, in bytes. A larger head is refused. The same number of response bytes may
+/// wait for the socket, in addition to the piece that is being generated.
 const BUFFER_BYTES_MAX: usize = 32 * 1024;
 
-/// The kernel's send buffer of a connection, in bytes; the kernel doubles it. By default it would grow to 4
-/// MiB. The kernel asks for more when a third of it is free. So a client makes progress if it reads about 4
-/// KiB per second.
+/// The size of the kernel's send buffer for a connection, in bytes. (The kernel doubles this number.) By
+/// default the buffer would grow to 4 MiB. The kernel asks for more data when a third of the buffer is free.
+/// So a client makes progress if it reads about 4 KiB per second.
 const SEND_BUFFER_BYTES: usize = 64 * 1024;
 
 /// The delay after a failure to accept, for example if no file descriptor is left.
@@ -60,7 +60,7 @@ pub struct Bounds {
     pub finish: Duration,
 }
 
-/// See [`crate::serve`].
+/// Serves one HTTP port; see [`crate::serve`].
 pub async fn run(
     listener: TcpListener,
     router: Router,
@@ -68,7 +68,8 @@ pub async fn run(
     ports: &Ports,
     shutdown: impl Future<Output = ()>,
 ) -> io::Result<()> {
-    // Accepted sockets inherit the size. If this fails, a client that reads nothing costs more kernel memory.
+    // Accepted sockets inherit this size from the listener. If setting it fails, a client that reads nothing
+    // only costs more kernel memory.
     let _ = socket2::SockRef::from(&listener).set_send_buffer_size(SEND_BUFFER_BYTES);
     let places = Places::new(bounds.places);
     let (stop, stopping) = watch::channel(false);
@@ -96,7 +97,7 @@ pub async fn run(
                 let service = (router.clone(), ports.clone());
                 connections.spawn(serve(stream, peer, service, place, bounds, stopping.clone()));
             }
-            // A connection that the client has closed already.
+            // The client has already closed this connection.
             Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
             Err(error) => {
                 tracing::error!(target: PEER, "cannot accept HTTP connections: {error}");
@@ -108,7 +109,7 @@ pub async fn run(
         }
     }
     drop(listener);
-    // The receivers are gone if there are no connections.
+    // Sending fails if there are no connections, because then nobody receives. That is harmless.
     let _ = stop.send(true);
     let finish = async { while connections.join_next().await.is_some() {} };
     // Connections that are not done by then are closed.
@@ -125,7 +126,7 @@ async fn serve(
     bounds: Bounds,
     mut stopping: watch::Receiver<bool>,
 ) {
-    // The connection also works without this, but slower.
+    // Without this option the connection works, too, but more slowly.
     let _ = stream.set_nodelay(true);
     let exchange = Arc::new(Exchange {
         place,
@@ -150,7 +151,8 @@ async fn serve(
         }
     });
     let mut http = http1::Builder::new();
-    // `Watched` limits the time for the head. It distinguishes that from the time between two requests.
+    // hyper's timeout for the head is off, because it also counts between two requests. `Watched`
+    // distinguishes the two.
     http.timer(TokioTimer::new()).header_read_timeout(None).max_buf_size(BUFFER_BYTES_MAX);
     let mut connection = pin!(http.serve_connection(io, service));
     let mut stops = pin!(stopping.wait_for(|stop| *stop));
@@ -188,16 +190,16 @@ fn hold(response: Response<Body>, ports: &Ports, exchange: &Exchange) -> Respons
 #[derive(Debug)]
 struct Exchange {
     place: Place,
-    /// Set from the complete head of a request until its response has been sent.
+    /// True from the time that the head of a request is complete until the response has been sent.
     working: AtomicBool,
-    /// The whole response has been generated; a part of it may still wait for the socket.
+    /// True if the whole response has been generated. A part of it may still wait for the socket.
     answered: AtomicBool,
     /// The memory of the response, if it was generated as a whole.
     held: Mutex<Option<Held>>,
 }
 
 impl Exchange {
-    /// See [`Place::begin`].
+    /// Called when a request has arrived; see [`Place::begin`].
     fn begin(&self) -> bool {
         self.answered.store(false, Ordering::Relaxed);
         self.working.store(true, Ordering::Relaxed);
@@ -261,11 +263,12 @@ struct Watched {
     stream: TcpStream,
     exchange: Arc<Exchange>,
     bounds: Bounds,
-    /// Closes the connection if it expires while no request is in flight.
+    /// The timer for the head of a request and for the time between two requests. The connection is closed if
+    /// it expires while no request is in flight.
     patience: Pin<Box<Sleep>>,
-    /// A part of a head has arrived, or the first head is due.
+    /// True if a part of a head has arrived, or if the first head is due.
     in_head: bool,
-    /// Closes the connection if it expires while the socket accepts no bytes.
+    /// The timer for a response. The connection is closed if it expires while the socket accepts no bytes.
     stall: Option<Pin<Box<Sleep>>>,
 }
 
@@ -346,7 +349,8 @@ impl AsyncWrite for Watched {
             self.in_head = false;
             let idle = self.bounds.idle;
             self.wait_for(idle);
-            // A read may be pending already: register its waker for the new deadline.
+            // A read may be pending already. So the timer is polled here, to register the waker of that read
+            // for the new deadline.
             let _ = self.patience.as_mut().poll(cx);
         }
         Poll::Ready(Ok(()))

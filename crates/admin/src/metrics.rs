@@ -15,7 +15,7 @@ use crate::ports::Counts;
 use crate::process::Process;
 use crate::reply::{Failure, respond};
 
-/// The most queues with their own rows; `rabbitmq_queues` says how many queues there are.
+/// The most queues that have their own rows. `rabbitmq_queues` says how many queues there are.
 const QUEUE_ROWS_MAX: usize = 10_000;
 
 /// The number of rows to request from the desk at once: as many as fit into the page at their usual size in
@@ -83,7 +83,7 @@ struct PerQueue<D> {
     desk: D,
     who: Identity,
     page: Exposition,
-    /// The index in [`MEASURES`].
+    /// The index of the current measure in [`MEASURES`].
     measure: usize,
     /// The next queue to request from the desk.
     from: usize,
@@ -197,7 +197,8 @@ fn global(page: &mut Exposition, overview: &Overview) {
     let never_written = "Durable messages settled before they were written to disk";
     page.own_family(Kind::Counter, "global_messages_never_written_total", never_written)
         .sample(&[PROTOCOL, CLASSIC], c.never_written);
-    // A reply is dropped if its link has no credit. It counts as `maxlen`, as in RabbitMQ.
+    // Expired, rejected and dropped messages by type of queue. A direct reply whose link has no credit is
+    // dropped. It counts as `maxlen`, as in RabbitMQ.
     let (expired, rejected, maxlen) =
         (c.dead_lettered_expired, c.dead_lettered_rejected, c.dead_lettered_maxlen);
     let dead_lettered = [

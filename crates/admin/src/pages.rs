@@ -43,7 +43,7 @@ struct Pages<S> {
 }
 
 enum State<S> {
-    /// A page to send, and the source of the next.
+    /// A page to send, and the source of the next page if there is one.
     Ready(String, Option<S>),
     /// The next page was not requested yet.
     Waiting(S),
@@ -51,7 +51,7 @@ enum State<S> {
     Done,
 }
 
-// Only the future is pinned, and it has its own box.
+// `Pages` itself need not be pinned: only its future is pinned, and the future has its own box.
 impl<S> Unpin for Pages<S> {}
 
 impl<S: Source> HttpBody for Pages<S> {
@@ -93,7 +93,8 @@ mod tests {
 
     use axum::body::to_bytes;
 
-    /// Counts down to 0, and counts the pages made. Fails at the end if `fails` is set.
+    /// A source for tests that counts down to 0, and counts the pages that it made. It fails at the end if
+    /// `fails` is set.
     struct Numbers {
         left: usize,
         made: Arc<AtomicUsize>,

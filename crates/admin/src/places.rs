@@ -14,15 +14,15 @@ use std::time::{Duration, Instant};
 use broker::access::network;
 use tokio::sync::Notify;
 
-/// A client that reads nothing of its response for this long may lose its place. Any client that reads is
-/// faster, unless its network is lost.
+/// The time after which a connection may lose its place if its client reads nothing of its response. Any
+/// client that reads is faster, unless its network is lost.
 const STALL_MIN: Duration = Duration::from_secs(1);
 
 /// The places of one port.
 #[derive(Debug)]
 pub struct Places {
     places_max: usize,
-    /// The most places of one address.
+    /// The most places that connections from one address may have.
     share_max: usize,
     table: Mutex<Table>,
 }
@@ -31,7 +31,8 @@ pub struct Places {
 struct Table {
     held: HashMap<u64, Held>,
     by_address: HashMap<IpAddr, usize>,
-    /// Numbers connections, and orders the times at which they began to wait.
+    /// The number of the next event. It numbers connections, and orders the times at which they began to
+    /// wait.
     next: u64,
 }
 
@@ -66,7 +67,7 @@ pub enum Taken {
     Free(Place),
     /// Another connection was closed to make room.
     Instead(Place),
-    /// Requests are in flight on all other connections.
+    /// The new connection is refused, because requests are in flight on all others.
     Refused,
 }
 
@@ -117,7 +118,7 @@ impl Table {
         self.next
     }
 
-    /// Returns the connection that loses its place first, of this address or of all.
+    /// Returns the connection that would lose its place first, among those of `from` or among all.
     fn least(&self, from: Option<IpAddr>, now: Instant) -> Option<u64> {
         let all = self.held.iter().filter(|(_, held)| from.is_none_or(|from| held.from == from));
         let ranked = all.filter_map(|(number, held)| {
@@ -192,7 +193,7 @@ impl Drop for Place {
 mod tests {
     use super::*;
 
-    /// A port on which a test takes places one by one.
+    /// An HTTP port on which a test takes places one by one.
     struct Port(Arc<Places>, Instant);
 
     impl Port {
@@ -228,7 +229,7 @@ mod tests {
         let port = Port::new(6);
         let (a, b, c) = (port.free(1), port.free(1), port.free(1));
         assert!(a.begin() && b.begin());
-        // `a` begins to wait now, after all others.
+        // Connection `a` begins to wait now, after all others.
         a.wait();
         let d = port.instead(1);
         assert!(is_there(&a) && is_there(&b) && !is_there(&c) && is_there(&d));

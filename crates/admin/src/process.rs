@@ -26,11 +26,11 @@ impl Process {
 fn open_fds() -> Option<u64> {
     const DESCRIPTORS: &str = "/proc/self/fd";
     let told = fs::metadata(DESCRIPTORS).ok().map(|directory| directory.len()).filter(|open| *open > 0);
-    // The listing itself has one descriptor open.
+    // The listing itself has one descriptor open, which is not counted.
     told.or_else(|| fs::read_dir(DESCRIPTORS).ok().map(|fds| (fds.count() as u64).saturating_sub(1)))
 }
 
-/// Returns the first number after the name at the start of a line.
+/// Returns the first number after `name`, where `name` is at the start of a line.
 fn word(text: &str, name: &str) -> Option<u64> {
     let line = text.lines().find_map(|l| l.strip_prefix(name))?;
     line.split_whitespace().next()?.parse().ok()

@@ -20,8 +20,9 @@ use crate::{json, query::Query};
 /// The number of rows to request from the desk at once if all are needed.
 const CHUNK_ROWS: usize = 10_000;
 
-/// The same for a page: as many as fit at their usual size in bytes. A page ends with the row that fills it.
-/// The rows after it are discarded and requested again.
+/// The number of rows to request from the desk at once for a response that is generated page by page. It is
+/// as many as fit into a page at their usual size in bytes. A page ends with the row that fills it. The rows
+/// after that row are discarded and requested again for the next page.
 const PAGE_ROWS: std::ops::RangeInclusive<usize> = 4..=64;
 const ROW_BYTES: usize = 800;
 
@@ -79,7 +80,7 @@ struct List<D> {
     who: Identity,
     query: Query,
     ids: Vec<QueueId>,
-    /// The memory of the ids.
+    /// The memory of the ids, as counted in the budget for responses.
     _held: Held,
     /// The number of queues that were shown or no longer exist.
     next: usize,
@@ -211,7 +212,7 @@ fn to_json(row: &QueueRow, query: &Query) -> Value {
             body["first_offset"] = kept.first.into();
             body["next_offset"] = kept.next.into();
             body["segments"] = kept.segments.len().into();
-            // The times of the oldest and the newest chunk, in milliseconds since the epoch.
+            // `times_ms` are the times of the oldest and the newest chunk, in milliseconds since the epoch.
             body["first_timestamp"] = kept.times_ms.map(|(first, _)| first).into();
             body["last_timestamp"] = kept.times_ms.map(|(_, last)| last).into();
         }

@@ -15,7 +15,7 @@ pub enum Reply {
     Rows(Body),
     /// 201 with the location of the new object, relative to the host.
     Created(Option<String>),
-    /// 204.
+    /// 204 without a body.
     NoContent,
     /// 503 with a body: a failed health check.
     Unhealthy(Value),
@@ -31,7 +31,7 @@ pub struct Failure {
     pub reason: String,
     /// For 405: the methods that the path supports.
     pub allow: Option<String>,
-    /// Whether the response asks the client for other credentials.
+    /// True if the response asks the client for other credentials.
     pub challenge: bool,
 }
 

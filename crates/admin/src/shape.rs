@@ -18,7 +18,7 @@ pub struct Page {
     /// The number of the page, from 1.
     pub number: usize,
     pub size: usize,
-    /// Only rows whose name contains this text, ignoring case.
+    /// If set, the page has only rows whose name contains this text. Case is ignored.
     pub name: Option<String>,
 }
 
@@ -43,7 +43,7 @@ impl Page {
         Ok(Some(Self { number, size, name }))
     }
 
-    /// The index of the first row, from 0.
+    /// Returns the index of the page's first row, from 0.
     pub fn offset(&self) -> usize {
         (self.number - 1).saturating_mul(self.size)
     }

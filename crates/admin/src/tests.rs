@@ -15,7 +15,7 @@ use broker::explain::{ConnectionFacts, LinkFacts, Place, Role};
 
 use crate::routes::{Action, ROUTES, Route};
 
-/// There is one authorization function, and no request bypasses it.
+/// Every route requires authentication: all requests pass through the same function.
 #[tokio::test]
 async fn every_route_requires_authentication() {
     let server = Server::start().await;

@@ -30,7 +30,7 @@ pub use self::event::{Event, Fault};
 /// The shortest idle-time-out that we accept from a peer, in milliseconds.
 pub const MIN_IDLE_TIME_OUT_MS: u32 = 1000;
 
-/// What we offer the peer, and our own limits.
+/// The limits of our end of a connection. Most of them are announced to the peer in OPEN.
 #[derive(Clone, Debug)]
 pub struct Config {
     /// The largest frame that we accept, in bytes.
@@ -57,7 +57,7 @@ pub enum ConnectionState {
     Closed,
 }
 
-/// Our end of a connection, in either role.
+/// Our end of a connection, as server or as client.
 #[derive(Debug)]
 pub struct Connection {
     server: bool,
@@ -68,7 +68,8 @@ pub struct Connection {
     /// The largest frame that the peer accepts, in bytes.
     remote_max_frame_size: u32,
     channel_max: u16,
-    /// Send something at least this often. 0 means that no heartbeats are needed.
+    /// The longest time without a frame to the peer, in milliseconds. A heartbeat is sent when it has passed.
+    /// 0 means that the peer needs no heartbeats.
     heartbeat_ms: u32,
     last_received_ms: u64,
     last_sent_ms: u64,
@@ -76,9 +77,9 @@ pub struct Connection {
     /// Our channel for each channel of the peer.
     by_remote_channel: Vec<Option<u16>>,
     output: Output,
-    /// True if there may be deliveries whose last transfer has not arrived.
+    /// True if some link may have a delivery whose last transfer has not arrived.
     has_incomplete: bool,
-    /// See [`Connection::start_ids_at`].
+    /// The first transfer-id and delivery-id of new sessions; set by [`Connection::start_ids_at`].
     first_id: u32,
 }
 
@@ -202,8 +203,8 @@ impl Connection {
         }
     }
 
-    /// Handles a frame that is not a plain transfer. `carries` says whether transfers are accepted in this
-    /// state.
+    /// Handles a frame that is not a plain transfer. `carries` says whether the state of the connection
+    /// allows transfers.
     #[inline(never)]
     fn handle_any<'a>(
         &mut self,
@@ -273,9 +274,9 @@ impl Connection {
         self.last_sent_ms = now_ms;
     }
 
-    /// Consumes the empty frames at the start of `input`, which are the peer's heartbeats [2.4.5]. Returns
-    /// their length in bytes. Also sends our own heartbeat if it is due soon, which saves a separate wakeup
-    /// for it.
+    /// Consumes the empty frames at the start of `input`. They are the peer's heartbeats [2.4.5]. Returns
+    /// their length in bytes. If our own heartbeat is due soon, sends it as well, because this saves a
+    /// separate wakeup.
     pub fn handle_heartbeats(&mut self, input: &[u8], now_ms: u64) -> usize {
         let (frames, _) = input.as_chunks::<HEADER_SIZE>();
         let heartbeats = frames.iter().take_while(|frame| frame.starts_with(&frame::EMPTY)).count();

@@ -33,11 +33,11 @@ impl SenderCredit {
         let theirs = delivery_count.unwrap_or(initial);
         let in_flight = self.delivery_count.wrapping_sub(theirs);
         let ahead = serial::distance(theirs, self.delivery_count);
-        // A drain of more than 2^31 looks like a step back in serial arithmetic. So also check whether the
-        // receiver can have counted that far since its last FLOW.
+        // A drain of more than 2^31 deliveries looks like a step back in serial arithmetic. So also check
+        // whether the receiver can have counted that far since its last FLOW.
         if ahead > 0 && in_flight > self.delivery_count.wrapping_sub(self.receiver_count) {
-            // It counts more than was sent, as fe2o3-amqp does after a drain. The grant then starts at its
-            // count.
+            // The receiver counts more deliveries than were sent, as fe2o3-amqp does after a drain. The grant
+            // then starts at the receiver's count.
             self.receiver_count = self.delivery_count;
             self.credit = link_credit.saturating_add(ahead.unsigned_abs());
         } else {
@@ -131,8 +131,8 @@ impl ReceiverCredit {
     /// Handles the sender's FLOW. After a drain, its delivery-count has advanced by the credit that it used
     /// up.
     pub fn handle_flow(&mut self, delivery_count: u32) {
-        // The sender may have used up all that was granted. That can be more than serial arithmetic
-        // recognizes as a step forward.
+        // The sender may have used up all of its credit. That can be more than serial arithmetic recognizes
+        // as a step forward.
         let ahead = delivery_count.wrapping_sub(self.delivery_count);
         let allowed = u64::from(self.credit) + u64::from(self.withdrawn);
         if u64::from(ahead) <= allowed || serial::distance(delivery_count, self.delivery_count) > 0 {
@@ -171,8 +171,8 @@ mod tests {
     }
 
     proptest! {
-        /// Compares both ends, across the wrap, with a receiver and a sender that count without wrapping
-        /// [2.6.7].
+        /// Compares both ends of a link with a sender and a receiver that count without wrapping, across the
+        /// wrap of the delivery-count [2.6.7].
         #[test]
         fn both_ends_count_correctly_across_the_wrap(
             start in prop_oneof![Just(u32::MAX), u32::MAX - 40..u32::MAX, any::<u32>()],
@@ -180,7 +180,8 @@ mod tests {
         ) {
             let (mut sender, mut receiver) = (SenderCredit::starting_at(start), ReceiverCredit::starting_at(start));
             let wire = |n: u64| start.wrapping_add(n as u32);
-            // The deliveries begun, the number of them that arrived, and the number allowed by the last FLOW.
+            // `sent`: deliveries begun. `arrived`: deliveries that arrived. `limit`: deliveries that the last
+            // FLOW allowed.
             let (mut sent, mut arrived, mut limit) = (0u64, 0u64, 0u64);
             for (step, credit, many) in steps {
                 match step {
@@ -198,7 +199,8 @@ mod tests {
                         }
                     }
                     6 => {
-                        // Its FLOW counts the deliveries that arrived. Those in flight use up the grant.
+                        // The receiver's FLOW counts only the deliveries that have arrived. Deliveries in
+                        // flight use up a part of the grant.
                         receiver.grant(credit);
                         sender.handle_flow(Some(receiver.delivery_count()), credit, start);
                         limit = arrived + u64::from(credit);
@@ -255,7 +257,7 @@ mod tests {
         receiver.grant(u32::MAX);
         sender.handle_flow(Some(7), u32::MAX, 7);
         sender.drain();
-        // A grant that has not seen the drain is far below what the drain used up.
+        // The receiver made this grant before it saw the drain. So it is far below what the drain used up.
         sender.handle_flow(Some(7), 10, 7);
         assert_eq!((sender.credit(), sender.delivery_count()), (0, 6));
         receiver.handle_flow(sender.delivery_count());

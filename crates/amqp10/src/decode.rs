@@ -305,7 +305,7 @@ impl<'a> Reader<'a> {
         u32::try_from(self.position()).unwrap_or(u32::MAX)
     }
 
-    /// Returns an error if anything is left.
+    /// Returns an error if any bytes are left.
     #[inline]
     pub fn expect_end(&self) -> Result<(), DecodeError> {
         if self.rest.is_empty() { Ok(()) } else { Err(DecodeError::TrailingBytes { offset: self.offset() }) }

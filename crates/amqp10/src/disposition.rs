@@ -7,7 +7,7 @@ use crate::DeliveryState;
 /// The deliveries `first..=last` and their state. Sent as one DISPOSITION frame.
 #[derive(Debug, PartialEq)]
 pub struct DispositionRange {
-    /// The delivery-ids, serial.
+    /// The first delivery-id, a serial number. `last` is the last one.
     pub first: u32,
     pub last: u32,
     /// False if the sender has to settle first.

@@ -167,7 +167,7 @@ pub struct ListWriter<'o> {
     out: &'o mut BytesMut,
     start: usize,
     count: usize,
-    /// Nulls that are not written yet. They are left out if no other field follows.
+    /// The number of null fields that are not written yet. They are left out if no other field follows.
     nulls: usize,
 }
 
@@ -381,7 +381,7 @@ fn put_elements(out: &mut BytesMut, array: &Array) {
 fn put_element(out: &mut BytesMut, code: u8, value: &Value) {
     let wide = code & 0x10 != 0;
     match value {
-        // Codes below 0x50 contain the value. In the small forms (0x5x) only the low byte is written.
+        // Format codes below 0x50 contain the value. In the small forms (0x5x) only the low byte is written.
         _ if code < 0x50 => {}
         Value::Null | Value::Described(_) => {}
         Value::Boolean(v) => out.put_u8((*v).into()),

@@ -54,7 +54,7 @@ pub struct FrameHeader {
     pub size: u32,
     /// Where the body starts, in words of four bytes; at least 2.
     pub doff: u8,
-    /// AMQP or SASL.
+    /// The kind of the frame: AMQP or SASL.
     pub kind: FrameKind,
     /// The sender's number of the session. It has no meaning in SASL frames.
     pub channel: u16,
@@ -80,7 +80,7 @@ pub enum FrameError {
         /// The announced size, in bytes.
         size: u32,
     },
-    /// A size above the limit that we announced.
+    /// The announced size of the frame is above our max-frame-size.
     TooLarge {
         /// The announced size, in bytes.
         size: u32,

@@ -55,8 +55,8 @@ pub struct Link {
     pub(crate) peer_detached: bool,
     pub snd_settle_mode: SenderSettleMode,
     pub rcv_settle_mode: ReceiverSettleMode,
-    /// The largest delivery on this link, in bytes. 0 means no limit. If we receive, it is our limit; if we
-    /// send, the peer's.
+    /// The size limit of a delivery on this link, in bytes. 0 means no limit. On a receiving link it is our
+    /// limit, on a sending link the peer's.
     pub max_message_size: u64,
     /// Our initial delivery-count, if we send.
     pub(crate) initial_delivery_count: u32,
@@ -77,7 +77,7 @@ struct Partial {
 /// What both sides agreed on in their ATTACH frames.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Terms {
-    /// Bytes. 0 means no limit.
+    /// The size limit of a delivery, in bytes. 0 means no limit.
     pub max_message_size: u64,
     pub snd_settle_mode: SenderSettleMode,
     pub rcv_settle_mode: ReceiverSettleMode,
@@ -89,10 +89,10 @@ pub struct Delivery<'a> {
     pub id: u32,
     pub tag: Chunk<'a>,
     pub message_format: u32,
-    /// The sender has settled it and expects no disposition.
+    /// True if the sender has settled the delivery and expects no disposition.
     pub settled: bool,
-    /// `Second` means that we settle after the sender. It is the link's mode unless the transfer has its own
-    /// [2.7.5].
+    /// Says which side settles first. `Second` means that we settle after the sender. The mode is that of the
+    /// link, unless the transfer has its own [2.7.5].
     pub rcv_settle_mode: ReceiverSettleMode,
     pub message: Chunk<'a>,
 }
@@ -107,7 +107,7 @@ pub(crate) enum Progress {
     Incomplete,
     /// The delivery was aborted, or it resumes a delivery that we do not know.
     Discarded,
-    /// Its session has ended or its link is detached, so it counts as never sent [2.5.5].
+    /// The transfer is ignored, because its session has ended or its link is detached [2.5.5].
     Ignored,
 }
 
@@ -201,7 +201,7 @@ impl Receiving {
         Self { credit: ReceiverCredit::starting_at(initial_delivery_count), partial: None }
     }
 
-    /// Bytes of memory that the incomplete delivery takes.
+    /// Returns the bytes of memory that the incomplete delivery takes.
     #[inline(always)]
     pub(crate) fn partial_bytes(&self) -> usize {
         self.partial.as_ref().map_or(0, |partial| partial.parts.capacity())
@@ -291,7 +291,7 @@ impl Terms {
 }
 
 impl Partial {
-    /// Not inlined: most deliveries are one transfer, and their path stays short.
+    /// This function is not inlined, so that the path of a delivery with only one transfer stays short.
     #[inline(never)]
     fn check_continuation(&mut self, transfer: &Transfer<'_>) -> Result<(), Violation> {
         if transfer.delivery_id.is_some_and(|id| id != self.delivery_id) {
@@ -301,7 +301,7 @@ impl Partial {
             return Err(Violation::InconsistentDelivery("delivery-tag"));
         }
         match transfer.settled {
-            // The sender may set `settled` as late as the last transfer [2.7.5].
+            // The sender may leave `settled` out until the last transfer [2.7.5].
             Some(false) if self.settled => return Err(Violation::InconsistentDelivery("settled")),
             Some(settled) => self.settled |= settled,
             None => {}

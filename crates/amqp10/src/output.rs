@@ -11,22 +11,23 @@ use bytes::{Buf, Bytes, BytesMut};
 /// more slice in the vectored write.
 const SHARE_FROM: usize = 4096;
 
-/// The most bytes that are reserved at once after the memory was freed.
+/// The most bytes that are reserved at once after the buffer was freed.
 const EXPECTED_MAX: usize = 64 * 1024;
 
-/// The expected size shrinks by this part each time that less was written.
+/// If less was written than expected, the expected size shrinks by this fraction.
 const EXPECTED_FADES: usize = 8;
 
-/// Bytes to write, in order.
+/// The bytes that a connection has still to write, in order.
 #[derive(Debug, Default)]
 pub struct Output {
     segments: VecDeque<Bytes>,
     segment_bytes: usize,
     tail: BytesMut,
-    /// Bytes written since the output was created or its memory was freed.
+    /// The number of bytes written since the output was created or its memory was freed.
     written: usize,
-    /// The most bytes that were recently written between two calls of `shrink`. They are reserved at once, so
-    /// that an output in use grows in one step. This also helps if large and small outputs alternate.
+    /// The most bytes that were recently written between two calls of `shrink`. A freed buffer reserves this
+    /// many bytes at once, so that it grows in one step. This also helps if large and small outputs
+    /// alternate.
     expected: usize,
 }
 
@@ -80,7 +81,7 @@ impl Output {
         n
     }
 
-    /// Called when `n` bytes were written.
+    /// Removes the first `n` bytes. Called when they were written to the socket.
     pub fn advance(&mut self, mut n: usize) {
         self.written += n;
         while n > 0 {
@@ -103,7 +104,7 @@ impl Output {
         }
     }
 
-    /// Frees the memory if the output is empty.
+    /// Frees the memory of the buffer if the output is empty.
     pub fn shrink(&mut self) {
         if self.is_empty() {
             let faded = self.expected - self.expected / EXPECTED_FADES;

@@ -2,8 +2,9 @@
 
 use bytes::Bytes;
 
-/// A part grows while it is shorter than this; after that a new part begins. Copying more each time a part
-/// grows would block a shard for too long, and many links can cause that at once.
+/// A part grows while it is shorter than this number of bytes. After that a new part begins. A longer part
+/// would take so long to copy each time it grows that it could block a shard, and many links can cause this
+/// at once.
 const PART_BYTES: usize = if cfg!(test) { 1024 } else { 64 * 1024 };
 
 /// A part that must grow reserves this fraction of its length beyond what it needs. So a message takes little
@@ -14,7 +15,7 @@ const SPARE_PART: usize = 8;
 #[derive(Debug, Default)]
 pub(crate) struct Parts {
     full: Vec<Vec<u8>>,
-    /// Bytes and capacity of the full parts.
+    /// The number of bytes in the full parts, and their capacity in bytes.
     full_bytes: usize,
     full_capacity: usize,
     last: Vec<u8>,
@@ -25,7 +26,8 @@ impl Parts {
         self.full_bytes + self.last.len()
     }
 
-    /// Bytes of memory. At most an eighth more than the bytes received.
+    /// Returns the bytes of memory that the message takes. This is at most an eighth more than the bytes
+    /// received.
     pub fn capacity(&self) -> usize {
         self.full_capacity + self.last.capacity()
     }
@@ -50,7 +52,7 @@ impl Parts {
             return self.last.into();
         }
         let mut whole = Vec::with_capacity(self.len());
-        // Each part is freed as soon as it is copied.
+        // Each part is freed as soon as it is copied, so that the message is not in memory twice.
         for part in self.full.into_iter().chain([self.last]) {
             whole.extend_from_slice(&part);
         }

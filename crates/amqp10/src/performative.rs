@@ -60,7 +60,8 @@ impl<'a> Performative<'a> {
         }
     }
 
-    /// Decodes every encoding, and reports errors.
+    /// Decodes a performative in any encoding, and reports errors. Called if the fast decoder does not
+    /// recognize the encoding.
     fn decode_any(body: &'a [u8]) -> Result<(Self, usize), DecodeError> {
         let mut reader = Reader::new(body);
         let code = reader.read_descriptor()?;
@@ -169,7 +170,7 @@ pub fn put_frame_within<P: Encode + ?Sized>(
     fits
 }
 
-/// The most bytes that a frame with an error has besides the error.
+/// The most bytes that a frame with an error needs besides the error itself.
 const AROUND_ERROR_MAX: usize = 64;
 
 impl AmqpError {

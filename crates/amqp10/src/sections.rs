@@ -196,7 +196,7 @@ struct Found {
 }
 
 impl Found {
-    /// Checks that a section may follow the sections before it.
+    /// Checks that this section may follow the previous ones.
     #[inline]
     fn admit(&mut self, kind: SectionKind) -> Result<(), SectionError> {
         let Some(last) = self.last.replace(kind) else { return Ok(()) };
@@ -260,7 +260,8 @@ fn read_kind(reader: &mut Reader<'_>) -> Result<SectionKind, SectionError> {
     })
 }
 
-/// Checks the keys: they must be symbols that start with `x-`. All other keys are reserved [3.2.10].
+/// Checks the keys of annotations. They must be symbols that start with `x-`. All other keys are reserved
+/// [3.2.10].
 fn check_annotations(reader: &mut Reader<'_>, section: SectionKind) -> Result<(), SectionError> {
     let (pairs, mut content) = reader.read_map()?;
     for _ in 0..pairs {

@@ -61,13 +61,14 @@ pub struct Session {
     config: SessionConfig,
     /// The transfer-id of the next transfer frame from the peer, a serial number.
     next_incoming_id: u32,
-    /// The number of transfer frames that the peer may still send, as of our last FLOW.
+    /// The number of transfer frames that the peer may still send, as announced in our last FLOW.
     incoming_window: u32,
     /// The value to which `incoming_window` is set each time the window opens.
     window_max: u32,
     /// While false, the window is not opened again, because intake has no capacity.
     window_open: bool,
-    /// The number of frames still accepted after we closed the window. They may have been in flight already.
+    /// The number of frames that are still accepted after we closed the window, because they may have been in
+    /// flight.
     margin: u32,
     first_outgoing_id: u32,
     next_outgoing_id: u32,
@@ -77,7 +78,7 @@ pub struct Session {
     /// The highest handle that both sides can use.
     handle_max: u32,
     links: Vec<Option<Link>>,
-    /// Bytes of memory that incomplete deliveries take.
+    /// The bytes of memory that incomplete deliveries of all links of the session take.
     partial_bytes: usize,
     /// Our link number for each handle of the peer.
     by_remote_handle: Vec<Option<u32>>,
@@ -85,7 +86,7 @@ pub struct Session {
     unsettled: Unsettled,
 }
 
-/// What a session reports about a frame.
+/// What a session tells the connection about a frame.
 #[derive(Debug)]
 pub(crate) enum SessionEvent {
     Attach { link: u32, attach: Box<Attach> },
@@ -171,7 +172,7 @@ impl Session {
         self.unsettled.len()
     }
 
-    /// Bytes of memory that incomplete deliveries take.
+    /// Returns the bytes of memory that incomplete deliveries of all links take.
     pub fn partial_bytes(&self) -> usize {
         self.partial_bytes
     }
@@ -343,7 +344,7 @@ impl Session {
         put_disposition_frame(out.buffer(), self.channel, role, first, last, settled, state);
     }
 
-    /// Resolves a DISPOSITION of the receiver to runs of our own cookies.
+    /// Converts a DISPOSITION of the receiver to runs of deliveries, with our own numbers for them.
     pub(crate) fn resolve(&mut self, first: u32, last: u32, settle: bool, runs: &mut Vec<Run>) {
         self.unsettled.resolve(first, last, settle, runs);
     }
@@ -367,7 +368,7 @@ impl Session {
         }
     }
 
-    /// Raises the window to at least `frames`, from the next time it is opened.
+    /// Raises the incoming window to at least `frames`, from the next time that it is opened.
     pub(crate) fn widen_window(&mut self, frames: u32) {
         self.window_max = self.window_max.max(frames);
     }
@@ -390,10 +391,11 @@ impl Session {
             End::Sending(credit) => (credit.delivery_count(), credit.credit()),
             End::Receiving(receiving) => (receiving.credit.delivery_count(), receiving.credit.credit()),
         });
-        // [2.7.4] A receiver that has not seen the sender's ATTACH does not know its delivery-count.
+        // [2.7.4] The delivery-count is left out as long as a receiver has not seen the sender's ATTACH,
+        // because it does not know the count.
         let unknown = link.and_then(|l| self.link(l)).is_some_and(|l| !l.is_sending() && l.awaits_attach());
         Flow {
-            // [2.7.4] Absent until the peer's BEGIN arrives.
+            // [2.7.4] next-incoming-id is left out until the peer's BEGIN arrives.
             next_incoming_id: (!self.awaits_begin()).then_some(self.next_incoming_id),
             incoming_window: self.incoming_window,
             next_outgoing_id: self.next_outgoing_id,

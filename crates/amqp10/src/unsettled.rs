@@ -10,7 +10,7 @@ use crate::serial;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Run {
     pub link: u32,
-    /// The delivery-ids, serial.
+    /// The first delivery-id, a serial number.
     pub first_id: u32,
     pub last_id: u32,
     /// The sender's numbers for these deliveries, consecutive like the ids.
@@ -37,16 +37,16 @@ impl Range for Run {
 /// Inside, an id is converted to a place, which never wraps. Ids in use span less than 2^32 [2.8.10].
 #[derive(Debug)]
 pub struct Unsettled {
-    /// The place of the next delivery.
+    /// The place of the next delivery that will be sent.
     end: u64,
     /// The run that the next delivery may lengthen. Empty if it was settled.
     newest: Span,
-    /// The runs before it, by their first place.
+    /// The runs before `newest`, by their first place.
     older: BTreeMap<u64, Span>,
     len: usize,
 }
 
-/// A run at the places `first..end`.
+/// A run of deliveries at the places `first..end`.
 #[derive(Clone, Copy, Debug, Default)]
 struct Span {
     first: u64,
@@ -60,7 +60,7 @@ impl Span {
         self.end - self.first
     }
 
-    /// Returns the part of the run within these places.
+    /// Returns the part of this run that lies within the places `first..end`.
     fn within(&self, first: u64, end: u64) -> Self {
         let first = first.clamp(self.first, self.end);
         let first_cookie = self.first_cookie + (first - self.first);
@@ -123,7 +123,8 @@ impl Unsettled {
     /// are skipped. The cost depends on the number of known runs only.
     pub fn resolve(&mut self, first: u32, last: u32, settle: bool, runs: &mut Vec<Run>) {
         let Ok(more) = u64::try_from(serial::distance(last, first)) else { return };
-        // The first id was sent before now. The range may extend beyond the newest id.
+        // The peer can only mean ids that were sent already, so the first id is in the past. The end of the
+        // range may lie beyond the newest id.
         let newest = self.end - 1;
         let first = newest - u64::from((newest as u32).wrapping_sub(first));
         let end = first + more + 1;
@@ -223,8 +224,8 @@ mod tests {
     }
 
     proptest! {
-        /// Compares the runs with a list of what was sent, whose ids never wrap. The answers are the same, in
-        /// the order of the ids, and no two runs could be joined.
+        /// Compares the runs with a list of all deliveries, whose ids never wrap. The runs must contain the
+        /// same deliveries, in the order of the ids, and no two runs could be joined.
         #[test]
         fn runs_equal_a_list_of_deliveries(
             start in prop_oneof![Just(0u32), u32::MAX - 100..u32::MAX, any::<u32>()],

@@ -81,7 +81,7 @@ impl Violation {
             Self::IdleTimeOut | Self::IncompleteDeliveries { .. } => {
                 (Connection, condition::RESOURCE_LIMIT_EXCEEDED)
             }
-            // The session on this channel ends, because its peer is at fault. RabbitMQ does the same.
+            // The session ends that is on this channel, because its peer is at fault. RabbitMQ does the same.
             Self::ChannelInUse(_) => (Session, condition::ILLEGAL_STATE),
             Self::WindowViolation | Self::NeverSent { .. } => (Session, condition::WINDOW_VIOLATION),
             Self::HandleMax { .. } => (Session, condition::FRAMING_ERROR),

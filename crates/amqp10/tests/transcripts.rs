@@ -393,7 +393,7 @@ fn frames_fit_what_the_peer_takes() {
     assert_eq!(script.endpoint.output_len(), 0);
     assert_eq!(script.endpoint.attach(0, Some(0), answer("short")), Some(0));
     assert_eq!(frame(&mut script), ["attach 0 l"]);
-    // Errors are shortened.
+    // An error that does not fit into a frame is shortened.
     let error = || {
         let mut info = Map::new();
         info.insert(Symbol::from_static("info"), Value::from(long.as_str()));

@@ -236,8 +236,8 @@ impl World {
         let mut sessions = self.sessions(side, SessionState::Mapped);
         sessions.extend(self.sessions(side, SessionState::Half));
         let Some(session) = self.random.pick(&sessions) else { return };
-        // Both sides propose links, so leave handles free for those that the other side proposes at the same
-        // time.
+        // Both sides propose links. So each leaves handles free for links that the other side proposes at the
+        // same time.
         if self.sides[side].endpoint.session(session).is_none_or(|s| s.links().count() > 12) {
             return;
         }

@@ -79,7 +79,7 @@ pub struct User {
     pub name: Arc<str>,
     pub password: Secret,
     pub tags: Vec<String>,
-    /// The user may log in from this machine only (`loopback_users`).
+    /// True if the user may log in from this machine only (`loopback_users`).
     pub loopback_only: bool,
     pub permissions: HashMap<Arc<str>, Permissions>,
 }
@@ -195,7 +195,8 @@ impl Access {
                 let users = self.users();
                 let right = match users.get(user) {
                     Some(known) => Some(known).filter(|known| known.hash.is_of(password)),
-                    // Hashes all the same, so that the time does not reveal whether the user exists.
+                    // The password is hashed although the user is unknown, so that the time does not reveal
+                    // whether the user exists.
                     None => {
                         let _ = std::hint::black_box(PasswordHash::UNKNOWN_USER.is_of(password));
                         None

@@ -3,45 +3,45 @@
 /// The counters of one shard, or the sum over shards. All of them only grow, except the last three.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
-    /// Messages that publishers sent.
+    /// The number of messages that publishers sent.
     pub received: u64,
-    /// Of the received messages, those whose publisher wants a receipt.
+    /// The number of received messages whose publisher wants a receipt.
     pub received_confirm: u64,
-    /// Messages that reached at least one queue.
+    /// The number of messages that reached at least one queue.
     pub routed: u64,
-    /// Receipts sent to publishers.
+    /// The number of receipts that were sent to publishers.
     pub confirmed: u64,
-    /// Settled messages that reached no queue.
+    /// The number of settled messages that reached no queue.
     pub unroutable_dropped: u64,
-    /// Unsettled messages that reached no queue and were released.
+    /// The number of unsettled messages that reached no queue and were released.
     pub unroutable_returned: u64,
     pub from_classic: Deliveries,
     pub from_quorum: Deliveries,
     pub from_streams: Deliveries,
-    /// Direct replies.
+    /// Direct replies that were sent to their requesters.
     pub from_volatile: Deliveries,
-    /// Durable messages that were settled or dropped before they were written.
+    /// The number of durable messages that were settled or dropped before they were written.
     pub never_written: u64,
     pub dead_lettered_expired: u64,
     pub dead_lettered_rejected: u64,
     pub dead_lettered_maxlen: u64,
     pub dead_lettered_delivery_limit: u64,
-    /// Replies that were dropped because their link had no credit or did not exist.
+    /// The number of replies that were dropped because their link had no credit or did not exist.
     pub replies_dropped: u64,
     pub auth_attempts: u64,
     pub auth_attempts_succeeded: u64,
     pub auth_attempts_failed: u64,
     pub connections_opened: u64,
     pub connections_closed: u64,
-    /// Channels, and sessions of AMQP 1.0, which RabbitMQ counts as channels.
+    /// The number of channels that were opened. RabbitMQ counts sessions of AMQP 1.0 as channels, too.
     pub channels_opened: u64,
     pub deprecated: DeprecatedUses,
-    /// Accepted declarations of queues over any protocol, including those of existing queues.
+    /// The number of accepted declarations of queues over any protocol, including those of existing queues.
     pub queues_declared: u64,
-    /// Of these declarations, those that created a queue.
+    /// The number of declarations that created a queue.
     pub queues_created: u64,
     pub queues_deleted: u64,
-    /// The current number, as for the next two.
+    /// The current number of connections. The next two fields are current numbers, too.
     pub connections: u64,
     pub publishers: u64,
     pub consumers: u64,
@@ -85,13 +85,13 @@ impl DeprecatedUses {
 /// Messages that were sent to consumers of queues of one type, and their settlements.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Deliveries {
-    /// Messages that the consumer has to settle.
+    /// The number of messages that were sent unsettled, so that the consumer has to settle them.
     pub manual_ack: u64,
-    /// Messages that were settled when they were sent.
+    /// The number of messages that were settled when they were sent.
     pub auto_ack: u64,
-    /// Of both, messages that had been delivered before.
+    /// The number of messages, sent in either way, that had been delivered before.
     pub redelivered: u64,
-    /// Messages that consumers settled as accepted.
+    /// The number of messages that consumers settled as accepted.
     pub acknowledged: u64,
 }
 

@@ -4,7 +4,7 @@
 /// bound, no link's credit grows until another link's credit shrinks or its link is closed.
 const NODE_BYTES_MAX: u64 = 256 * 1024 * 1024;
 
-/// A shard's part of `NODE_BYTES_MAX`, and what is left of it.
+/// A shard's part of `NODE_BYTES_MAX`, and the bytes that are left of it.
 #[derive(Debug)]
 pub struct CreditBudget {
     limit: u64,

@@ -16,7 +16,8 @@ use crate::placements::Placements;
 use crate::settings::Settings;
 use crate::watchers::Watchers;
 
-/// The shard as its gates see it. It is made once for a series of calls, not for each message.
+/// The parts of the shard that its gates may read and write. The context is made once for a series of calls,
+/// not for each message.
 #[derive(Debug)]
 pub struct Cx<'a> {
     pub now_ms: u64,
@@ -42,7 +43,7 @@ pub struct Cx<'a> {
     pub budget: &'a mut CreditBudget,
     /// The last number that was drawn. See [`Cx::draw`].
     pub unique: &'a mut u64,
-    /// Makes the keys of reply links, which must not be guessable. It decides nothing else.
+    /// The source of the keys of reply links, which must not be guessable. It decides nothing else.
     pub reply_keys: &'a RandomState,
 }
 

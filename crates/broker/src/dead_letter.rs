@@ -28,7 +28,7 @@ pub fn route(
     let mut routed = catalog.route(vhost, exchange, &letter).unwrap_or_default();
     if let Some(deaths) = message.deaths() {
         routed.targets.retain(|target| {
-            // A reply link stores nothing, so nothing can return from it.
+            // A reply link stores nothing, so no message can come back from it in a cycle.
             let RouteTarget::Queue(queue) = target else { return true };
             let queue = catalog.queue_by_id(*queue);
             let name = queue.as_ref().map(|q| &q.name);

@@ -21,8 +21,8 @@ use crate::ids::QueueId;
 /// Why the desk refuses or fails a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DeskError {
-    /// Unknown user, wrong password, or an address that the user may not log in from. The reason is logged and not sent
-    /// to the caller.
+    /// The login is refused: unknown user, wrong password, or an address that the user may not log in from.
+    /// The reason is logged and not sent to the caller.
     LoginRefused(String),
     /// The user does not have the permission.
     AccessRefused(String),
@@ -52,12 +52,13 @@ pub struct QueueRow {
     pub exclusive: bool,
     pub auto_delete: bool,
     pub arguments: Arguments,
-    /// The names of the policies that apply to the queue.
+    /// The name of the policy that applies to the queue. The name of the operator policy is in the next
+    /// field.
     pub policy: Option<Arc<str>>,
     pub operator_policy: Option<Arc<str>>,
-    /// The merged definition of the two.
+    /// The merged definition of the policy and the operator policy.
     pub effective_policy: Arguments,
-    /// `classic` or `stream`.
+    /// The type of the queue: `classic`, `quorum` or `stream`.
     pub kind: &'static str,
     pub report: queue::Report,
     /// The node that the queue is on.
@@ -89,17 +90,17 @@ impl QueueRow {
 #[derive(Clone, Debug)]
 pub struct BrowsedRow {
     pub offset: u64,
-    /// The exchange that it was published to.
+    /// The exchange to which the message was published.
     pub exchange: Arc<str>,
     pub routing_key: Arc<str>,
-    /// The whole message, encoded as for a consumer of the stream.
+    /// The whole message, encoded as it is for a consumer of the stream.
     pub message: Bytes,
 }
 
 /// A connection.
 #[derive(Clone, Debug)]
 pub struct ConnectionRow {
-    /// `peer:port -> host:port`.
+    /// The name that people see: `peer:port -> host:port`.
     pub name: Arc<str>,
     pub user: Arc<str>,
     /// The SASL mechanism of the login.
@@ -122,7 +123,7 @@ pub enum ProtocolRow {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BudgetRow {
     pub name: &'static str,
-    /// Bytes used now.
+    /// The bytes in use now.
     pub used: u64,
     /// The approximate limit in bytes. `docs/operations.md` says what happens at the limit.
     pub limit: u64,
@@ -158,15 +159,16 @@ pub struct Overview {
     pub consumers: u64,
     pub messages_ready: u64,
     pub messages_unacknowledged: u64,
-    /// `(protocol, ip, port)`.
+    /// The listeners: protocol, IP address and port.
     pub listeners: Vec<(String, String, u16)>,
     pub counters: crate::counters::Counters,
     /// All memory budgets.
     pub budgets: Vec<BudgetRow>,
-    /// AMQP connections that were closed before login, to make place for others. The listeners count them, not the
-    /// shards.
+    /// The number of AMQP connections that were closed before login, to make place for others. The listeners
+    /// count them, not the shards.
     pub handshakes_evicted: u64,
-    /// AMQP connections are not accepted: the remaining file descriptors are reserved for storage and operators.
+    /// True while AMQP connections are not accepted, because the remaining file descriptors are reserved for
+    /// storage and operators.
     pub accepting_paused: bool,
     pub uptime_ms: u64,
 }
@@ -246,14 +248,14 @@ pub trait Desk: Clone + Send + Sync + 'static {
         name: &str,
     ) -> impl Future<Output = Result<QueueRow, DeskError>> + Send;
 
-    /// Returns true if the queue was created, false if it existed with the same properties.
+    /// Declares a queue. Returns true if it was created, false if it existed with the same properties.
     fn declare_queue(
         &self,
         who: &Identity,
         spec: QueueSpec,
     ) -> impl Future<Output = Result<bool, DeskError>> + Send;
 
-    /// Returns the number of ready messages that were deleted with the queue.
+    /// Deletes a queue. Returns the number of ready messages that were deleted with it.
     fn delete_queue(
         &self,
         who: &Identity,
@@ -322,14 +324,14 @@ pub trait Desk: Clone + Send + Sync + 'static {
         operator: bool,
     ) -> impl Future<Output = Result<Vec<Arc<Policy>>, DeskError>> + Send;
 
-    /// Returns true if the policy was created, false if one of this name existed.
+    /// Sets a policy. Returns true if it was created, false if one of this name existed.
     fn set_policy(
         &self,
         who: &Identity,
         policy: SetPolicy,
     ) -> impl Future<Output = Result<bool, DeskError>> + Send;
 
-    /// Returns false if there was none.
+    /// Clears a policy. Returns false if there was none.
     fn clear_policy(
         &self,
         who: &Identity,
@@ -359,8 +361,8 @@ pub trait Desk: Clone + Send + Sync + 'static {
         reason: &str,
     ) -> impl Future<Output = Result<bool, DeskError>> + Send;
 
-    /// Explains why nothing moves: one cause, and the numbers behind it. It looks at the subject twice, with a pause
-    /// between.
+    /// Explains why nothing moves: one cause, and the numbers that support it. The desk inspects the subject
+    /// twice, with a pause between.
     fn explain(
         &self,
         who: &Identity,

@@ -23,7 +23,7 @@ pub enum Cause {
     LogFailed,
     /// Messages of the queue are damaged on the disk. The queue delivers nothing and accepts nothing.
     QueueDamaged,
-    /// The broker has written bytes that stay in the socket: the client does not read.
+    /// The client does not read its socket, so bytes that the broker has written stay there.
     SocketNotRead,
     /// Memory or disk is short, or the node is stopping: the windows of publishers are closed.
     Alarm,
@@ -46,7 +46,7 @@ pub enum Cause {
     NoCredit,
     /// The next message is being read from the disk.
     ReadingBacklog,
-    /// Another consumer is the single active consumer.
+    /// Another consumer of the queue is the single active consumer, so this one gets nothing.
     InactiveConsumer,
     /// The queue is at its length limit and refuses publishes.
     QueueFull,
@@ -70,7 +70,7 @@ pub enum Cause {
     ClientSilent,
     /// The connection has no link.
     NoLinks,
-    /// Nothing visible stops the messages, although nothing has moved between two looks.
+    /// Nothing visible stops the messages, although nothing has moved between two inspections.
     Nothing,
     /// Messages move.
     Moving,
@@ -107,7 +107,7 @@ impl Cause {
         Self::Moving,
     ];
 
-    /// Returns one word, for programs. Its meaning never changes.
+    /// Returns the word for this cause, for programs. Its meaning never changes.
     pub const fn word(self) -> &'static str {
         match self {
             Self::LogFailed => "log_failed",
@@ -140,7 +140,7 @@ impl Cause {
         }
     }
 
-    /// Returns one sentence, for people.
+    /// Returns the sentence for this cause, for people.
     pub const fn sentence(self) -> &'static str {
         match self {
             Self::LogFailed => {
@@ -210,16 +210,16 @@ pub struct Place {
 pub struct LinkFacts {
     pub place: Place,
     pub role: Role,
-    /// The broker's ATTACH has been sent.
+    /// True if the broker's ATTACH has been sent.
     pub answered: bool,
     pub credit: u32,
     pub delivery_count: u32,
     /// The number of transfer frames that the client may send, and the number that the broker may send [2.5.6].
     pub incoming_window: u32,
     pub remote_incoming_window: u32,
-    /// Deliveries of the session that wait for the client's window or socket.
+    /// The number of deliveries of the session that wait for the client's window or socket.
     pub pending: u64,
-    /// Bytes of deliveries and frames that have not arrived completely.
+    /// The bytes of deliveries and frames that have not arrived completely.
     pub incomplete_bytes: u64,
 }
 
@@ -229,7 +229,7 @@ pub enum Role {
     Publishing {
         /// The queue that the link publishes to, if its address names one.
         queue: Option<Arc<str>>,
-        /// Messages without a receipt.
+        /// The number of messages without a receipt.
         unconfirmed: u32,
     },
     Consuming {
@@ -237,11 +237,11 @@ pub enum Role {
         consumer: u64,
         unsettled: u32,
         unsettled_max: u32,
-        /// See [`queue::Attach`].
+        /// The largest message that the consumer accepts; see [`queue::Attach`].
         message_bytes_max: Option<u64>,
         /// The progress of the reader, if the link reads a stream.
         standing: Option<Standing>,
-        /// The filters that the client asked for and that are not in place, with the reasons.
+        /// The filters that the client requested and that are not in place, with the reasons.
         left_out: Option<Arc<[String]>>,
     },
     /// The link receives direct replies, which pass no queue.
@@ -255,9 +255,9 @@ pub struct ConnectionFacts {
     pub name: Arc<str>,
     pub user: Arc<str>,
     pub vhost: Arc<str>,
-    /// The windows of its publishers are closed.
+    /// True if the windows of the connection's publishers are closed.
     pub blocked: bool,
-    /// Bytes that the socket has not accepted.
+    /// The number of bytes that the socket has not accepted.
     pub unwritten_bytes: u64,
     pub links: Vec<LinkFacts>,
 }
@@ -268,7 +268,7 @@ pub struct QueueFacts {
     pub id: QueueId,
     pub vhost: Arc<str>,
     pub name: Arc<str>,
-    /// The queue refuses publishes.
+    /// True if the queue refuses publishes.
     pub full: bool,
     pub report: queue::Report,
 }
@@ -295,7 +295,7 @@ impl QueueFacts {
 /// What is known about the disk, summed over all shards.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LogFacts {
-    /// The log accepts nothing new, or the backlog cannot leave memory.
+    /// True if the log accepts nothing new, or if the backlog cannot leave memory.
     pub failed: bool,
     /// The number of receipts that wait for the log.
     pub receipts_held: u64,
@@ -313,13 +313,13 @@ impl LogFacts {
     }
 }
 
-/// A link with its connection, and the queue at its other end if known.
+/// A link with its connection, and the queue at its other end if it is known.
 #[derive(Clone, Copy, Debug)]
 pub struct LinkInPlace<'a> {
     pub connection: &'a ConnectionFacts,
     pub link: &'a LinkFacts,
     pub queue: Option<&'a QueueFacts>,
-    /// The link has carried a delivery between two looks.
+    /// True if the link has carried a delivery between two inspections.
     pub moved: bool,
 }
 
@@ -354,7 +354,7 @@ pub fn cause<'a>(facts: Facts<'a>, log: LogFacts) -> (Cause, Option<&'a Place>) 
                 () if report.ready == 0 => (nothing_ready(report), None),
                 () if report.consumers == 0 && report.stream.is_some() => (Cause::NoReader, None),
                 () if report.consumers == 0 => (Cause::NoConsumer, None),
-                // Consumers that are not the active one stop nothing.
+                // Consumers that are not the single active one stop nothing, so they are skipped.
                 () => consumers
                     .iter()
                     .map(of)
@@ -440,8 +440,8 @@ pub struct Explanation {
     pub cause: Cause,
     /// The link at which the cause was found.
     pub at: Option<Place>,
-    /// Names and values, in the order in which a message passes. A name ends with its unit, unless the value is a
-    /// count.
+    /// The names and values of the numbers, in the order in which a message passes them. A name ends with its
+    /// unit, unless the value is a count.
     pub numbers: Vec<(&'static str, u64)>,
     /// Further remarks about this link, one sentence each.
     pub notes: Vec<String>,

@@ -9,12 +9,12 @@ use crate::cx::Cx;
 use crate::ids::QueueId;
 use crate::mail::TicketOwner;
 
-/// The exclusive queues of one connection. `F` is what a gate stores for an answer that waits.
+/// The exclusive queues of one connection. `F` is the type of an answer that waits until queues are deleted.
 #[derive(Debug)]
 pub struct OwnQueues<F> {
-    /// Exclusive queues that belong to no link. They are deleted with the connection.
+    /// The exclusive queues that belong to no link. They are deleted with the connection.
     queues: Vec<QueueId>,
-    /// Deletions that are not answered yet.
+    /// The tickets of deletions that are not answered yet.
     deletions: Vec<Ticket>,
     farewells: Vec<F>,
 }
@@ -36,7 +36,7 @@ impl<F> OwnQueues<F> {
         self.queues.retain(|own| *own != queue);
     }
 
-    /// Deletes a queue. `connection` is the key of the connection.
+    /// Deletes a queue of the connection. `connection` is the key of the connection on its shard.
     pub fn delete(&mut self, queue: QueueId, connection: usize, cx: &mut Cx<'_>) {
         self.forget(queue);
         if let Some(ticket) = cx.tickets.insert(TicketOwner::Connection(connection)).map(Ticket) {
@@ -45,7 +45,8 @@ impl<F> OwnQueues<F> {
         }
     }
 
-    /// Deletes all queues. `connection` is the key of the connection.
+    /// Deletes all exclusive queues of the connection. `connection` is the key of the connection on its
+    /// shard.
     pub fn delete_all(&mut self, connection: usize, cx: &mut Cx<'_>) {
         for queue in std::mem::take(&mut self.queues) {
             self.delete(queue, connection, cx);
@@ -64,8 +65,8 @@ impl<F> OwnQueues<F> {
         at.map(|at| self.deletions.swap_remove(at)).is_some()
     }
 
-    /// Holds an answer until the deletions are done that began after there were `before` of them. The answer is also
-    /// held while an answer waits for which `first` is true. Returns the answer if nothing holds it.
+    /// Holds an answer as long as more than `before` deletions are in flight, or another answer waits for
+    /// which `first` is true. Returns the answer if nothing holds it.
     pub fn hold(&mut self, farewell: F, before: usize, first: impl Fn(&F) -> bool) -> Option<F> {
         if self.deletions() > before || self.farewells.iter().any(first) {
             self.farewells.push(farewell);
@@ -89,7 +90,7 @@ impl<F> OwnQueues<F> {
         self.deletions.is_empty() && self.farewells.is_empty()
     }
 
-    /// Called when the socket is closed: nobody waits for answers any more.
+    /// Called when the socket is closed, so that nobody waits for answers any more.
     pub fn give_up(&mut self) {
         self.deletions.clear();
     }

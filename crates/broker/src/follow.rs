@@ -16,7 +16,7 @@ use crate::catalog::{Catalog, Letter, RouteTarget};
 use crate::ids::ShardId;
 use crate::placements::Placements;
 
-/// Whether a connection is on its final shard. `H` is a request for a link.
+/// Says whether a connection is on its final shard. `H` is the request for a link, which may be held.
 #[derive(Debug, Default)]
 pub enum Follow<H> {
     /// The connection has no link to a queue yet.

@@ -2,9 +2,9 @@
 
 use slab::Slab;
 
-/// A registry has 2^24 slots: 16 million objects at once per shard.
+/// The number of bits for the slot. A registry has 2^24 slots: 16 million objects at once per shard.
 const SLOT_BITS: u32 = 24;
-/// The shard is in the upper 8 bits: at most 256 shards.
+/// The position of the shard in an id: the upper 8 bits. So there are at most 256 shards.
 const SHARD_SHIFT: u32 = 56;
 
 /// A shard of the node, by number.
@@ -24,7 +24,8 @@ pub const fn shard_of(id: u64) -> ShardId {
 pub struct QueueId(pub u64);
 
 impl QueueId {
-    /// Stands for the queue in the mail of a reply link. Incarnations start at 1, so no queue has this id.
+    /// The id that stands for the queue in the mail of a reply link. Incarnations start at 1, so no queue has
+    /// this id.
     pub const NONE: Self = Self(0);
 
     pub const fn new(incarnation: u32, slot: u32) -> Self {

@@ -26,9 +26,9 @@ pub type SmallFrames = fn(&[u8], usize) -> usize;
 pub struct Input<'a> {
     bytes: &'a [u8],
     large: usize,
-    /// `None` if no frame may be copied.
+    /// Finds the small frames of the gate's protocol. `None` if no frame may be copied.
     small_frames: Option<SmallFrames>,
-    /// The copy, once there is a message, and its start in `bytes`.
+    /// The shared copy, and its start in `bytes`. `None` until the first small message.
     copy: Option<(Bytes, usize)>,
 }
 
@@ -49,7 +49,8 @@ impl<'a> Input<'a> {
     }
 }
 
-/// Returns a copy of the retained bytes of a message. If they are part of `input`, it is a slice of the shared copy.
+/// Returns a copy of the bytes of a message that will be retained. All small messages of one read share one
+/// copy (see the module), so if the bytes are part of `input`, the result is a slice of that copy.
 #[inline(always)]
 pub(crate) fn copy_of(kept: &[u8], input: &mut Input<'_>, buffer: &mut BytesMut) -> Bytes {
     let at = kept.as_ptr().addr().wrapping_sub(input.bytes.as_ptr().addr());
@@ -81,7 +82,7 @@ mod tests {
 
     #[test]
     fn messages_of_one_read_share_a_copy() {
-        // The last of the small frames is incomplete.
+        // The test reads three small frames, of which the last is incomplete.
         let read: Vec<u8> = (0..150).collect();
         let (mut buffer, cut) = (BytesMut::new(), read.len() - 1);
         let mut input = Input::new(&read[..cut], 50, |_, _| 100);
@@ -89,7 +90,8 @@ mod tests {
         let (first, second) = (copy(&read[30..50]), copy(&read[60..90]));
         assert_eq!((&first[..], &second[..]), (&read[30..50], &read[60..90]));
         assert_eq!(second.as_ptr().addr() - first.as_ptr().addr(), 30, "in the order of the input");
-        // Bytes from elsewhere are copied, and so is a message that is incomplete in the input.
+        // Bytes that are not part of the input are copied, and so is a message that is incomplete in the
+        // input.
         let (other, cut) = (copy(b"another"), copy(&read[100..cut]));
         assert_eq!((&other[..], &cut[..]), (&b"another"[..], &read[100..149]));
         assert_eq!(cut.as_ptr().addr() - other.as_ptr().addr(), other.len());

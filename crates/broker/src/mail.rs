@@ -15,22 +15,24 @@ use crate::reply_to::ReplyTo;
 /// One piece of mail.
 #[derive(Debug)]
 pub enum Mail {
-    /// For the machines of queues, in the order in which the requests were sent. Publishes are bounded by link credit,
-    /// grants by one in flight per consumer, settlements by the granted deliveries, the rest by the requests in flight
-    /// of their links.
+    /// Requests for the machines of queues, in the order in which they were sent. Publishes are bounded by
+    /// link credit, grants by one in flight per consumer, settlements by the granted deliveries, and the
+    /// others by the requests in flight of their links.
     Requests(Vec<(QueueId, Request)>),
-    /// For a link that takes replies. Publishes are bounded by link credit, probes by the links that are attaching and
-    /// by management credit.
+    /// A request for a link that takes replies. Publishes are bounded by link credit, probes by the links
+    /// that are attaching and by management credit.
     Direct { to: ReplyTo, vhost: Arc<str>, request: Direct },
-    /// From a queue, for one consumer or ticket. Bounded by grants and by requests.
+    /// An effect of a queue for one consumer or ticket. Bounded by grants and by requests.
     Effect { queue: QueueId, effect: Effect },
-    /// From a queue, for one publisher: the verdict on `first..=last`. Bounded by link credit.
+    /// A queue's verdict on the publishes `first..=last` of one publisher. Bounded by link credit.
     Receipts { queue: QueueId, publisher: PublisherId, first: u64, last: u64, verdict: Verdict },
-    /// For the deciding shard. Bounded by management credit and dynamic links.
+    /// A command for the deciding shard. Bounded by management credit and dynamic links.
     Propose { ticket: Option<Ticket>, from: ShardId, command: Command },
-    /// From the deciding shard: changes to apply in their order. Bounded by proposals.
+    /// Changes that the deciding shard has committed. Every shard applies them in their order. Bounded by
+    /// proposals.
     Changes { version: u64, changes: Arc<[Change]> },
-    /// For the deciding shard: makes `home` the home of a queue that has none. Bounded by the queues without a home.
+    /// For the deciding shard: `home` should become the home of a queue that has none. Bounded by the queues
+    /// without a home.
     Place { queue: QueueId, home: ShardId },
     /// From the deciding shard, after the change that declares the queue: placement number `version`.
     Placed { version: u64, queue: QueueId, home: ShardId },
@@ -87,10 +89,10 @@ pub enum PublisherAddress {
 pub struct DeadLetterWait {
     pub queue: QueueId,
     pub token: u64,
-    /// The number of queues that have not answered.
+    /// The number of queues that have not answered yet.
     pub left: u32,
     pub accepted: bool,
-    /// One of the queues could not store it at the moment.
+    /// True if one of the queues could not store the dead letter at the moment.
     pub unavailable: bool,
 }
 
@@ -109,9 +111,9 @@ pub enum TicketOwner {
 /// same order.
 #[derive(Debug, Default)]
 pub struct Post {
-    /// For queues on any shard, in the order in which the requests were sent.
+    /// Requests for queues on any shard, in the order in which they were sent.
     pub requests: Vec<(QueueId, Request)>,
-    /// For links that take replies, on any shard.
+    /// Requests for links that take replies, on any shard.
     pub direct: Vec<(ReplyTo, Arc<str>, Direct)>,
     pub proposals: Vec<(Option<Ticket>, Command)>,
     /// Logins to be checked outside the shard. At most one for each connection that has not logged in.
@@ -150,7 +152,7 @@ impl Post {
         let known = self.remembered.iter_mut().find(|(e, _)| Arc::ptr_eq(e, exchange));
         match known {
             Some((_, messages)) => {
-                // Shifts only at twice the length, so that each message is moved at most once.
+                // The list is shortened only at twice the length, so that each message is moved at most once.
                 let length = history_length(exchange);
                 if messages.len() >= 2 * length {
                     messages.drain(..length);
@@ -192,7 +194,7 @@ pub fn recipient(effect: &Effect) -> Recipient {
         Effect::Fetched { ticket, .. } | Effect::Done { ticket, .. } | Effect::Report { ticket, .. } => {
             Recipient::Ticket(*ticket)
         }
-        // The number of a follower is the number of its shard.
+        // The number of a follower is the number of its shard, so it says which shard receives the news.
         Effect::News { follower, .. } => Recipient::Readers(follower.0 as ShardId),
         Effect::DeadLetter { .. } | Effect::Deleted { .. } => Recipient::Home,
     }

@@ -7,18 +7,19 @@
 
 use crate::ids::{QueueId, ShardId};
 
-/// See the module.
+/// The homes of all queues; see the module.
 #[derive(Clone, Debug, Default)]
 pub struct Placements {
     version: u64,
-    /// By the slot of the queue's id.
+    /// The homes of queues, by the slot of the queue's id.
     homes: Vec<Home>,
 }
 
 /// The home of the queue with this slot and this incarnation.
 #[derive(Clone, Copy, Debug, Default)]
 struct Home {
-    /// 0: no home. No queue has this incarnation.
+    /// The incarnation of the queue. 0 means that no queue has a home here, because no queue has this
+    /// incarnation.
     incarnation: u32,
     shard: ShardId,
 }

@@ -1,20 +1,21 @@
 //! The settings of the operator that this crate reads. `sluice` fills them from the configuration file.
 
-/// The names are those of `sluice.conf`, and the defaults are RabbitMQ's.
+/// The settings. Their names are those of `sluice.conf`, and their defaults are RabbitMQ's.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// The largest accepted message in bytes (`max_message_size`).
     pub max_message_size: u64,
     /// The largest accepted frame in bytes (`frame_max`).
     pub frame_max: u32,
-    /// The time after which a silent connection is closed, in seconds (`heartbeat`). 0: never.
+    /// The time after which a silent connection is closed, in seconds (`heartbeat`). 0 means never.
     pub heartbeat_s: u32,
     /// The time from accept to OPEN, in milliseconds (`handshake_timeout`).
     pub handshake_timeout_ms: u64,
     /// The maximum number of connections that have not logged in (`handshake_max`). If another one arrives, the oldest
     /// is closed.
     pub handshake_max: usize,
-    /// The same for one address (`handshake_max_per_address`).
+    /// The maximum number of connections from one address that have not logged in
+    /// (`handshake_max_per_address`). If another one arrives, the oldest is closed.
     pub handshake_max_per_address: usize,
     /// The maximum number of sessions of one connection (`session_max_per_connection`).
     pub session_max_per_connection: u16,
@@ -22,7 +23,7 @@ pub struct Settings {
     pub link_max_per_session: u32,
     /// The link credit granted to a publisher (`amqp10.max_link_credit`).
     pub max_link_credit: u32,
-    /// Whether the credit adapts to the rate of receipts (`amqp10.link_credit`).
+    /// How the credit of a publisher is set (`amqp10.link_credit`).
     pub link_credit: LinkCredit,
     /// The maximum credit that a consumer's link asks of its queue at once (`amqp10.max_queue_credit`).
     pub max_queue_credit: u32,
@@ -37,9 +38,9 @@ pub struct Settings {
     pub unfinished_memory: u64,
     /// The memory for readers of streams of all connections together, in bytes (`stream.reader_memory`).
     pub reader_memory: u64,
-    /// A message without a header section is durable (`amqp10.durable_by_default`).
+    /// True if a message without a header section is durable (`amqp10.durable_by_default`).
     pub durable_by_default: bool,
-    /// Links may name nodes in address format v1 (`deprecated_features.permit.amqp_address_v1`).
+    /// True if links may name nodes in address format v1 (`deprecated_features.permit.amqp_address_v1`).
     pub permit_address_v1: bool,
     /// The product name in OPEN and in the API (`compat.product`).
     pub compat_product: String,
@@ -61,9 +62,9 @@ pub enum LinkCredit {
     /// credit does not mean more backlog in memory. On other links, adaptive for durable messages, whose receipts wait
     /// for consumers, with a lower maximum; fixed for messages that are not durable.
     Auto,
-    /// The credit of the setting.
+    /// The credit is always the one of `amqp10.max_link_credit`.
     Fixed,
-    /// Raised while that brings more receipts per second.
+    /// The credit is raised as long as that brings more receipts per second.
     Adaptive,
 }
 

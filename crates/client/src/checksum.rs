@@ -16,7 +16,7 @@ use crate::message::put_footer;
 pub enum Checksum {
     /// The CRC of IEEE 802.3, as in zlib. It detects any burst error of up to 32 bits.
     Crc32,
-    /// RFC 1950. Fast to compute, but weak for short messages.
+    /// The checksum of RFC 1950. It is fast to compute, but weak for short messages.
     Adler32,
 }
 
@@ -148,7 +148,7 @@ mod tests {
         assert_eq!(Checksum::Crc32.of(b""), 0);
         assert_eq!(Checksum::Adler32.of(b"Wikipedia"), 0x11e6_0398);
         assert_eq!(Checksum::Adler32.of(b""), 1);
-        // Long enough that the sums are reduced. The expected value was computed with zlib.
+        // The input is so long that the sums are reduced. The expected value was computed with zlib.
         assert_eq!(Checksum::Adler32.of(&[0xff; 100_000]), 0x149a_302c);
     }
 
@@ -165,7 +165,7 @@ mod tests {
                     let mut flipped = sealed.to_vec();
                     flipped[at] ^= 1 << bit;
                     let result = Checksum::verify(&flipped);
-                    // If the flip breaks the encoding, that error is returned.
+                    // If the flipped bit breaks the encoding of the message, that error is returned.
                     assert!(
                         matches!(result, Err(Error::Damaged { kind: of, .. }) if of == kind)
                             || matches!(result, Err(Error::Message(_))),

@@ -64,7 +64,8 @@ impl Connection {
         Self::over(stream, url.credentials.clone(), options).await
     }
 
-    /// Like [`Connection::open`], over an existing stream. Without credentials the login is ANONYMOUS.
+    /// Opens a connection like [`Connection::open`], but over an existing stream. Without credentials the
+    /// login is ANONYMOUS.
     pub async fn over<S>(stream: S, credentials: Option<Credentials>, options: Options) -> Result<Self, Error>
     where
         S: AsyncRead + AsyncWrite + Send + Unpin + 'static,

@@ -22,7 +22,7 @@ const READ_BUDGET: usize = 256 * 1024;
 /// Reading stops while more bytes of output than this are unwritten. This limits memory if the peer does not
 /// read.
 const OUTPUT_MAX: usize = 4 * 1024 * 1024;
-/// The most slices of one vectored write.
+/// The most slices in one vectored write.
 const SLICES: usize = 64;
 
 pub(crate) struct Driver<S> {
@@ -88,7 +88,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Driver<S> {
             }
             _ => {}
         }
-        // Closed without CLOSE, because none can be sent before OPEN.
+        // The connection is closed without CLOSE, because none can be sent before OPEN.
         if state.closed.is_some() && state.open.is_some() && written.is_ready() {
             return Poll::Ready(Ok(()));
         }
@@ -149,7 +149,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Driver<S> {
         }
     }
 
-    /// Ready when everything is written and flushed.
+    /// Writes the output. Ready when everything is written and flushed.
     fn poll_write(&mut self, state: &mut State, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         loop {
             state.endpoint.pump();
@@ -180,7 +180,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Driver<S> {
         loop {
             let deadline = state.endpoint.next_deadline().into_iter().chain(self.close_by_ms).min();
             let Some(deadline_ms) = deadline else { return Poll::Pending };
-            // Traffic moves the deadline all the time. The timer is reset only if it must end earlier.
+            // The timer is reset only if it must end earlier, because traffic moves the deadline all the
+            // time.
             if self.deadline_ms.is_none_or(|set| deadline_ms < set) {
                 self.deadline_ms = Some(deadline_ms);
                 self.sleep.as_mut().reset(self.start + Duration::from_millis(deadline_ms));

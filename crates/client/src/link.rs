@@ -73,7 +73,7 @@ impl LinkHandle {
             .await
     }
 
-    /// Reads from the link's state. Returns the default if the link does not exist any more.
+    /// Reads a value from the link's state. Returns the default if the link does not exist any more.
     pub(crate) fn read<T: Default>(&self, read: impl FnOnce(&LinkState) -> T) -> T {
         self.shared().lock().links.get(self.key).map(read).unwrap_or_default()
     }

@@ -17,9 +17,9 @@ use crate::sender::Sender;
 /// The address of the management node.
 pub const ADDRESS: &str = "/management";
 const LINK_NAME: &str = "management-link-pair";
-/// The most responses in flight.
+/// The most responses that may be in flight.
 const RESPONSES: u32 = 8;
-/// All characters except the unreserved characters of URIs.
+/// The characters that are percent-encoded in a path: all except the unreserved characters of URIs.
 const SEGMENT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
 /// A pair of links to the management node. Requests are sent one after the other.
@@ -266,7 +266,7 @@ impl Management {
             let response = Message::decode(&delivery.message)?;
             delivery.accept()?;
             let properties = response.properties.unwrap_or_default();
-            // An older response belongs to a request whose caller stopped waiting.
+            // An older response belongs to a request whose caller has stopped waiting. It is skipped.
             if properties.correlation_id.as_ref().and_then(Value::as_u64) != Some(id) {
                 continue;
             }

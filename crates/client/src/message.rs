@@ -11,10 +11,10 @@ use crate::error::Error;
 pub struct Message {
     pub header: Option<Header>,
     pub delivery_annotations: Option<Map>,
-    /// Keys are symbols that start with `x-`.
+    /// The message-annotations. Keys are symbols that start with `x-`.
     pub message_annotations: Option<Map>,
     pub properties: Option<Properties>,
-    /// Keys are strings, values are simple types.
+    /// The application-properties. Keys are strings, values are simple types.
     pub application_properties: Option<Map>,
     pub body: Body,
     pub footer: Option<Map>,
@@ -73,7 +73,7 @@ impl Message {
 
     // ---- properties ---------------------------------------------------------------------------------------
 
-    /// `id` must be a ulong, uuid, binary or string.
+    /// Sets the message-id. `id` must be a ulong, uuid, binary or string.
     pub fn message_id(mut self, id: impl Into<Value>) -> Self {
         self.properties_mut().message_id = Some(id.into());
         self
@@ -99,7 +99,7 @@ impl Message {
         self
     }
 
-    /// `id` must be a ulong, uuid, binary or string.
+    /// Sets the correlation-id. `id` must be a ulong, uuid, binary or string.
     pub fn correlation_id(mut self, id: impl Into<Value>) -> Self {
         self.properties_mut().correlation_id = Some(id.into());
         self
@@ -128,7 +128,7 @@ impl Message {
         self
     }
 
-    /// The key must start with `x-`.
+    /// Adds a message-annotation. The key must start with `x-`.
     pub fn message_annotation(mut self, key: impl Into<Symbol>, value: impl Into<Value>) -> Self {
         self.message_annotations.get_or_insert_default().insert(key.into(), value);
         self

@@ -10,7 +10,8 @@ use crate::checksum::Checksum;
 #[derive(Clone, Debug)]
 pub struct Options {
     pub container_id: String,
-    /// The hostname in OPEN. `None` means `vhost:NAME` if the URL names a virtual host, else absent.
+    /// The hostname in OPEN. With `None` it is `vhost:NAME` if the URL names a virtual host, and absent
+    /// otherwise.
     pub hostname: Option<String>,
     /// The connection is closed when nothing is received for this long. We advertise half of it. Zero means
     /// never.
@@ -49,7 +50,7 @@ impl Default for Options {
 /// The options of a sending link.
 #[derive(Clone, Debug, Default)]
 pub struct SenderOptions {
-    /// `None` means a name that is unique in the session.
+    /// The name of the link. `None` means a name that is unique in the session.
     pub name: Option<String>,
     pub settle: Settle,
     /// The properties in ATTACH. Keys are symbols.
@@ -69,17 +70,17 @@ pub enum Settle {
     Unsettled,
     /// No message has an outcome. Delivery is at most once.
     Settled,
-    /// Each call decides.
+    /// Each call that sends a message decides.
     Mixed,
 }
 
 /// The options of a receiving link.
 #[derive(Clone, Debug, Default)]
 pub struct ReceiverOptions {
-    /// `None` means a name that is unique in the session.
+    /// The name of the link. `None` means a name that is unique in the session.
     pub name: Option<String>,
     pub credit: Credit,
-    /// The peer sends messages settled. Delivery is at most once.
+    /// True if the peer should send messages settled. Delivery is then at most once.
     pub settled: bool,
     /// The properties in ATTACH. Keys are symbols.
     pub properties: Option<Map>,
@@ -103,7 +104,7 @@ pub enum Credit {
 }
 
 impl Default for Credit {
-    /// 200, granted again at 100.
+    /// Grants 200 credits, and again when 100 messages are read.
     fn default() -> Self {
         Self::Auto(200)
     }

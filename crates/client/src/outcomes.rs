@@ -8,7 +8,7 @@ use amqp10::DeliveryState;
 /// The most messages from the oldest one without an outcome to the newest one. At this limit sending waits.
 pub(crate) const OUTSTANDING_MAX: usize = 65_536;
 
-/// A ring of small slots, so that sending a message allocates nothing here.
+/// The outcomes in a ring of small slots, so that sending a message allocates nothing here.
 #[derive(Debug, Default)]
 pub(crate) struct Outcomes {
     /// The number of the message in `slots[0]`.
@@ -18,10 +18,10 @@ pub(crate) struct Outcomes {
 
 #[derive(Debug)]
 enum Slot {
-    /// No caller waits for the outcome yet.
+    /// The outcome has not arrived, and no caller waits for it yet.
     Open,
     Awaited(Waker),
-    /// The outcome will never be requested.
+    /// The outcome will never be requested, because the caller has dropped it.
     Abandoned,
     Accepted,
     Other(Box<DeliveryState>),

@@ -29,9 +29,9 @@ pub struct Delivery {
     pub id: u32,
     /// The sender's name for the delivery.
     pub tag: Tag,
-    /// 0 for messages of the standard's format.
+    /// The message format. It is 0 for messages of the standard's format.
     pub message_format: u32,
-    /// The sender has settled it, so an outcome has no effect.
+    /// True if the sender has settled the delivery, so that an outcome has no effect.
     pub settled: bool,
     link: Arc<LinkHandle>,
 }
@@ -87,7 +87,7 @@ impl Receiver {
     /// # Errors
     /// Returns the reason if the link is closed.
     pub async fn drain(&self) -> Result<Drained, Error> {
-        // Under one lock: a message that arrived in between would be granted again.
+        // Both are read under one lock. Otherwise a message that arrives in between would be granted again.
         let (credit, before) = {
             let mut state = self.link.shared().lock();
             let credit = credit(&state, self.link.key);
@@ -97,7 +97,8 @@ impl Receiver {
         let shared = self.link.shared();
         shared
             .wait(|state, cx| {
-                // The first frame of a large message uses up its credit: the message itself arrives later.
+                // A large message uses up its credit with its first frame, although the message itself
+                // arrives later.
                 let is_over = self::credit(state, self.link.key) == 0 && !is_receiving(state, self.link.key);
                 let Some(link) = state.links.get_mut(self.link.key) else {
                     return Poll::Ready(Err(Error::Closed));

@@ -26,7 +26,7 @@ pub struct Sender {
 #[must_use = "await it to learn what became of the message"]
 pub struct Outcome {
     link: Arc<LinkHandle>,
-    /// `None` if the outcome is known already or was returned.
+    /// The number of the message. `None` if its outcome is known already or was returned.
     number: Option<u64>,
 }
 

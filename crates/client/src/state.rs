@@ -16,7 +16,7 @@ use crate::error::{Error, Scope};
 use crate::outcomes::Outcomes;
 use crate::url::Credentials;
 
-/// The lock is held only briefly, and never across an await.
+/// The state of a connection behind a lock. The lock is held only briefly, and never across an await.
 pub(crate) struct Shared {
     state: Mutex<State>,
 }
@@ -24,16 +24,16 @@ pub(crate) struct Shared {
 pub(crate) struct State {
     pub(crate) endpoint: Endpoint,
     pub(crate) credentials: Option<Credentials>,
-    /// Our OPEN, until it is sent.
+    /// Our OPEN, until it is sent. Then `None`.
     pub(crate) open: Option<Open>,
     /// The peer's OPEN.
     pub(crate) remote_open: Option<Box<Open>>,
-    /// The reason, once the connection is closed.
+    /// The reason why the connection is closed. `None` while it is open.
     pub(crate) closed: Option<Error>,
-    /// True when the socket is released.
+    /// True when the task of the connection has ended and the socket is released.
     pub(crate) done: bool,
     pub(crate) sessions: Slab<SessionState>,
-    /// The keys of `sessions` by our channel.
+    /// The keys of `sessions`, by our channel number.
     pub(crate) by_channel: Vec<Option<usize>>,
     pub(crate) links: Slab<LinkState>,
     /// Tasks that wait for OPEN or for the end of the connection.
@@ -42,8 +42,8 @@ pub(crate) struct State {
     runs: Vec<Run>,
     /// Sessions with a disposition that is not yet written.
     settling: Vec<usize>,
-    /// Sending links whose peer asked for a credit report. They are answered after the tasks that wait for
-    /// credit were scheduled.
+    /// Sending links whose peer requested a credit report. Each is answered after the tasks that wait for its
+    /// credit were scheduled, so that they can use the credit first.
     reports: Vec<usize>,
 }
 
@@ -54,7 +54,7 @@ pub(crate) struct SessionState {
     /// The keys of `State::links` by link number.
     pub(crate) by_number: Vec<Option<usize>>,
     pub(crate) wakers: Wakers,
-    /// Settled deliveries with one state, not yet reported to the peer.
+    /// Deliveries that were settled with one state and not yet reported to the peer.
     settling: Option<DispositionRange>,
     /// True if links wait until the session has nothing pending.
     pub(crate) starved: bool,
@@ -63,7 +63,7 @@ pub(crate) struct SessionState {
 
 pub(crate) struct LinkState {
     pub(crate) session: usize,
-    /// Channel and link number, while the endpoint has the link.
+    /// The channel and the number of the link, as long as the endpoint has the link.
     pub(crate) number: Option<(u16, u32)>,
     /// The peer's ATTACH.
     pub(crate) attached: Option<Box<Attach>>,
@@ -71,7 +71,7 @@ pub(crate) struct LinkState {
     pub(crate) wakers: Wakers,
     /// Sending: the outcomes of messages.
     pub(crate) outcomes: Outcomes,
-    /// Sending: the peer requested a drain.
+    /// True if the peer of a sending link has requested a drain.
     drain: bool,
     /// Receiving: deliveries that wait for the reader. At most as many as credit was granted.
     pub(crate) inbox: VecDeque<Received>,
@@ -315,7 +315,8 @@ impl State {
     ) {
         let state = match state {
             Some(state) if settled || state.is_outcome() => state,
-            // Settled without an outcome. Whether it was received is unknown.
+            // The peer settled the message without an outcome, so it is unknown whether the message was
+            // received.
             None if settled => DeliveryState::Released,
             _ => return,
         };

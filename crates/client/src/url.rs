@@ -16,7 +16,7 @@ pub struct Url {
     pub host: String,
     pub port: u16,
     pub credentials: Option<Credentials>,
-    /// `None` means the default of the peer.
+    /// The virtual host. `None` means the default of the peer.
     pub virtual_host: Option<String>,
 }
 
@@ -30,7 +30,7 @@ pub struct Credentials {
 /// Why a text is not a valid URL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UrlError {
-    /// It does not start with `amqp://`.
+    /// The URL does not start with `amqp://`.
     Scheme,
     /// The host is missing, or a bracket is not closed.
     Host,

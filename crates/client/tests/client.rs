@@ -106,7 +106,8 @@ async fn many_messages_keep_their_order_and_credit_follows_the_reader() {
         for n in 0..count {
             let delivery = receiver.recv().await.unwrap();
             assert_eq!(number(&delivery.message), n);
-            // Below half, a FLOW is always in flight.
+            // Credit and waiting messages together fall below half of the target only while a FLOW is in
+            // flight.
             let may_arrive = receiver.credit() + receiver.waiting() as u32;
             assert!(may_arrive > target / 2 && may_arrive <= target, "{may_arrive} of {target}");
             assert!(receiver.waiting() < target as usize);
@@ -117,7 +118,7 @@ async fn many_messages_keep_their_order_and_credit_follows_the_reader() {
         let seen = script.seen.lock().unwrap();
         assert_eq!((seen.settled, seen.credit_max), (count, target));
         assert!(seen.dispositions <= count);
-        // One at the start, and one for each half.
+        // Credit is granted once at the start, and once for each half of the target.
         let halves = count / (target / 2);
         assert_eq!(seen.flows, 1 + halves, "it is topped up at half, and only then");
     }
@@ -279,7 +280,7 @@ async fn drain_waits_for_the_whole_of_the_last_message() {
     let _ = sender.send(Message::data(vec![7; 300_000]).encode()).await.unwrap();
     receiver.flow(2, false, false);
     let mut drain = std::pin::pin!(receiver.drain());
-    // It is polled after each piece.
+    // The future is polled after each piece of the large message.
     let drained = poll_fn(|cx| {
         cx.waker().wake_by_ref();
         drain.as_mut().poll(cx)
@@ -368,7 +369,7 @@ async fn dropping_handles_frees_their_numbers() {
         let session = connection.session().await.unwrap();
         let sender = session.sender(Some("/queues/q"), SenderOptions::default()).await.unwrap();
         assert_eq!(sender.send(numbered(round)).await.unwrap(), DeliveryState::Accepted);
-        // A link that is dropped before the peer has answered.
+        // This link is dropped before the peer has answered its ATTACH.
         let mut early = Box::pin(session.receiver(Some("/queues/q"), ReceiverOptions::default()));
         let pending = poll_fn(|cx| Poll::Ready(early.as_mut().poll(cx).is_pending())).await;
         assert!(pending);

@@ -76,7 +76,7 @@ pub enum AnnotationsError {
     Empty,
     /// A key is not a symbol that starts with `x-`. All other keys are reserved [3.2.10].
     ReservedKey,
-    /// Longer than [`Annotations::BYTES_MAX`].
+    /// The encoded section is longer than [`Annotations::BYTES_MAX`].
     TooLarge,
 }
 
@@ -109,7 +109,7 @@ impl Message {
 /// The descriptor of the section, and the code of a `map32`.
 const HEAD: [u8; 4] = [0x00, 0x53, descriptor::MESSAGE_ANNOTATIONS as u8, 0xd1];
 
-/// Replaces a value that is overridden. No encoded value is empty.
+/// Marks the pair of a value that is overridden. No encoded value is empty, so the mark is unambiguous.
 const OVERRIDDEN: &[u8] = &[];
 
 /// Merges all pairs of these encoded sections into one section. A section may be empty. If several pairs have

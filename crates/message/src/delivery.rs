@@ -56,16 +56,16 @@ pub(crate) fn put_route_annotations(exchange: &str, key: &str, out: &mut BytesMu
 /// head except for the stream offset, so the last head is reused.
 #[derive(Debug, Default)]
 pub struct DeliveryHeads {
-    /// The last head.
+    /// The encoding of the last head.
     bytes: BytesMut,
     /// Identifies the messages whose first delivery has this head, apart from the offset. `None` if the head
     /// cannot be reused.
     shared: Option<SharedHead>,
-    /// The form of the offset at its end.
+    /// The encoding of the stream offset at the end of the last head.
     offset: OffsetForm,
 }
 
-/// How the offset is encoded, if there is one.
+/// How the stream offset is encoded in a head, if there is one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum OffsetForm {
     #[default]
@@ -183,7 +183,7 @@ impl Message {
             None => {}
         }
         more(head);
-        // The size includes everything after it.
+        // The size field counts everything after itself.
         head.overwrite(size_at, &[(head.len() - size_at - 1) as u8]);
     }
 
@@ -199,7 +199,7 @@ impl Message {
         out.put_slice(&[0x00, 0x53, ANNOTATIONS, 0xc1, 0, items]);
         out.put_slice(route);
         stream_offset.into_iter().for_each(|offset| put_stream_offset(offset, out));
-        // The size includes everything after it.
+        // The size field counts everything after itself.
         out[start + 4] = (out.len() - start - 5) as u8;
     }
 
@@ -454,7 +454,8 @@ mod tests {
         let full = receive(FULL);
         let mut heads = DeliveryHeads::default();
         for step in 0..2000u64 {
-            // Every message precedes every other one, and every offset precedes every other one.
+            // The steps visit the pairs such that every message precedes every other one, and every offset
+            // every other one.
             let message = [&plain, &again, &plain, &urgent, &full][(step % 5) as usize];
             let offset =
                 [None, Some(1), Some(127), Some(128), Some(u64::MAX), Some(3)][(step / 5 % 6) as usize];

@@ -104,8 +104,8 @@ pub struct Message {
 
 const _: () = assert!(size_of::<Message>() <= 128, "a message takes at most 128 bytes beside its own");
 
-/// What two messages must have in common to get the same encoding before their bare messages: the route, and
-/// the lasting fields of the header.
+/// Messages that are equal in these values get the same encoding before their bare messages: the route, and
+/// the fields of the header that the sender set.
 #[derive(Clone, Debug)]
 pub(crate) struct SharedHead {
     route: Arc<Route>,
@@ -122,7 +122,7 @@ impl SharedHead {
         message.is_plain().then(|| Self { route: route.clone(), flags, priority, ttl_ms })
     }
 
-    /// Returns true if this message gets the same encoding.
+    /// Returns true if this message gets the same encoding before its bare message.
     pub fn covers(&self, message: &Message) -> bool {
         Arc::ptr_eq(&self.route, &message.route)
             && self.flags == message.flags & SENDER_FLAGS
@@ -131,7 +131,7 @@ impl SharedHead {
     }
 }
 
-// These flags are part of stored messages, too.
+// The flag bits of a message. They are part of stored messages, so they must not change.
 pub(crate) const DURABLE: u8 = 1;
 pub(crate) const DURABLE_HEADER: u8 = 1 << 1;
 pub(crate) const HAS_PRIORITY: u8 = 1 << 2;
@@ -141,8 +141,8 @@ pub(crate) const HAS_TTL: u8 = 1 << 3;
 const SENDER_FLAGS: u8 = DURABLE_HEADER | HAS_PRIORITY | HAS_TTL;
 
 impl Message {
-    /// Replaces the wire. Bare message, application-properties and body begin at these positions. Nothing
-    /// else changes.
+    /// Replaces the bytes of the message. `places` says where the bare message, the application-properties
+    /// and the body begin in them. Nothing else changes.
     pub(crate) fn set_wire(&mut self, wire: Bytes, places: &[u32; 3]) {
         debug_assert!(places.is_sorted() && places[2] as usize <= wire.len());
         self.wire = wire;
@@ -220,17 +220,17 @@ impl Message {
         &self.wire[self.bare_at as usize..]
     }
 
-    /// Returns the encoded message-annotations section as the sender wrote it, or nothing.
+    /// Returns the encoded message-annotations section as the sender wrote it. Empty if there is none.
     pub fn annotations(&self) -> &[u8] {
         &self.wire[..self.bare_at as usize]
     }
 
-    /// Returns the encoded properties section, or nothing.
+    /// Returns the encoded properties section. Empty if there is none.
     pub fn properties(&self) -> &[u8] {
         &self.wire[self.bare_at as usize..self.application_properties_at as usize]
     }
 
-    /// Returns the encoded application-properties section, or nothing.
+    /// Returns the encoded application-properties section. Empty if there is none.
     pub fn application_properties(&self) -> &[u8] {
         &self.wire[self.application_properties_at as usize..self.body_at as usize]
     }
@@ -276,7 +276,7 @@ impl Message {
         self.deaths.as_deref()
     }
 
-    /// The number of failed deliveries in the queues in which the message died.
+    /// Returns the number of failed deliveries in all queues in which the message died.
     pub fn delivery_count(&self) -> u32 {
         self.deaths().map_or(0, Deaths::delivery_count)
     }

@@ -26,7 +26,7 @@ const HEAD: usize = 8 + 16;
 /// Why bytes are not a valid stored message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StoredError {
-    /// Written by a newer version.
+    /// The message was written by a newer version.
     Format(u8),
     Malformed,
 }
@@ -64,7 +64,7 @@ impl Message {
         }
     }
 
-    /// Returns the bytes as they arrived.
+    /// Returns the bytes of the message as they arrived, which end the stored form.
     pub fn stored_tail(&self) -> &Bytes {
         self.wire()
     }

@@ -52,9 +52,10 @@ impl Message {
 /// Appends messages as consecutive entries of a stream.
 #[derive(Debug, Default)]
 pub struct EntryWriter {
-    /// The sections before the last bare message. Most messages have the same.
+    /// The encoded sections before the last bare message. Most messages have the same.
     head: Vec<u8>,
-    /// Identifies the messages that have the same sections. `None` if they cannot be reused.
+    /// Identifies the messages that have the same sections as the last one. `None` if the sections cannot be
+    /// reused.
     shared: Option<SharedHead>,
 }
 
@@ -103,8 +104,8 @@ pub struct Entries {
     rest: Bytes,
     /// The message that was read last. It is updated in place for each entry.
     message: Option<Message>,
-    /// The sections before its bare message, if they contain only the route; else empty. Most messages have
-    /// the same.
+    /// The sections before the bare message of the last entry, if they contain only the route. Otherwise
+    /// empty. Most messages have the same.
     head: Vec<u8>,
 }
 
@@ -122,7 +123,7 @@ impl Entries {
         self.rest.is_empty()
     }
 
-    /// Releases the bytes of the chunk if all of it has been read.
+    /// Releases the bytes of the chunk if all of it was read.
     pub fn let_go(&mut self) {
         if let Some(message) = &mut self.message
             && self.rest.is_empty()

@@ -34,20 +34,20 @@ const RESUME_PART: u64 = 50;
 /// less. Otherwise clients that connect at the same time would evict each other.
 const HANDSHAKE_GRACE: Duration = Duration::from_secs(1);
 
-/// At the reserve, a listener checks this often whether an evicted connection is closed, or whether the
-/// oldest is old enough to be evicted.
+/// At the reserve, the interval at which a listener checks whether an evicted connection is closed, or
+/// whether the oldest connection is old enough to be evicted.
 const LOOK_INTERVAL: Duration = Duration::from_millis(2);
 
 /// With less than this fraction of all descriptors free (one in 8), other descriptors are counted every
 /// second on any system.
 const NEAR_PART: u64 = 8;
 
-/// How often the open descriptors are counted on a system where they must be listed, while enough are free.
-/// Listing 20,000 takes 25 ms. Storage would have to open more than [`NEAR_PART`] of all descriptors in this
-/// time to lose some of its reserve.
+/// The interval at which open descriptors are counted on a system where they must be listed, while enough are
+/// free. Listing 20,000 takes 25 ms. Storage would have to open more than [`NEAR_PART`] of all descriptors in
+/// this time to lose some of its reserve.
 const LIST_INTERVAL: Duration = Duration::from_secs(60);
 
-/// How often a paused listener checks for free descriptors.
+/// The interval at which a paused listener checks for free descriptors.
 const PAUSE_INTERVAL: Duration = Duration::from_millis(100);
 
 /// The rules for accepting connections.
@@ -59,9 +59,9 @@ pub(crate) struct Admission {
     reserve: u64,
     /// The number of descriptors that are not connections, at the last count.
     others: AtomicU64,
-    /// Set if that count is more than a second old.
+    /// True if that count is more than a second old.
     is_old: AtomicBool,
-    /// When the descriptors are next listed.
+    /// The time at which the descriptors are listed next.
     list_at: Mutex<Instant>,
     occupancy: Arc<Occupancy>,
     handshakes: Arc<Handshakes>,
@@ -71,7 +71,8 @@ pub(crate) struct Admission {
 }
 
 impl Admission {
-    /// `reserved` is the number of descriptors for parts of this process other than storage.
+    /// Creates the rules. `reserved` is the number of descriptors for parts of this process other than
+    /// storage.
     pub fn new(
         reserved: u64,
         handshakes: Arc<Handshakes>,
@@ -128,11 +129,12 @@ impl Admission {
         self.note(listed_open)
     }
 
-    /// Records how many descriptors are not connections. Returns false if that is unknown.
+    /// Records how many descriptors are not connections. Returns false if the number of open descriptors is
+    /// unknown.
     fn note(&self, count_open: fn() -> Option<u64>) -> bool {
         let connections = self.occupancy.total();
         let Some(open) = count_open() else { return false };
-        // Connections that closed meanwhile may be missing in the count.
+        // The number of connections may include some that closed during the count.
         let connections = connections.min(self.occupancy.total());
         self.others.store(open.saturating_sub(connections), Relaxed);
         true
@@ -206,7 +208,7 @@ impl Admission {
         (handshake, self.occupancy.assign())
     }
 
-    /// The number of connections that were closed before they logged in, to make room for others.
+    /// Returns the number of connections that were closed before they logged in, to make room for others.
     pub fn evicted(&self) -> u64 {
         self.evicted.load(Relaxed)
     }
@@ -220,7 +222,7 @@ impl Admission {
         if let Some((shard, key)) = evicted.at
             && let Some(shard) = self.shards.get(usize::from(shard))
         {
-            // A shard that has ended has no connections.
+            // Sending fails if the shard has ended. Then it has no connections.
             drop(shard.send(Incoming::Evict { key, handshake: evicted.number }));
         }
         tracing::warn!(target: PEER, "the oldest connection that had not logged in was closed for a new one");
@@ -255,7 +257,7 @@ fn reported_open() -> Option<u64> {
     fs::metadata(DESCRIPTORS).ok().map(|directory| directory.len()).filter(|open| *open > 0)
 }
 
-/// Returns the same by listing them, which takes more than a microsecond for each.
+/// Returns the number of open descriptors by listing them, which takes more than a microsecond for each.
 fn listed_open() -> Option<u64> {
     // The listing itself has one descriptor open.
     fs::read_dir(DESCRIPTORS).ok().map(|open| (open.count() as u64).saturating_sub(1))
@@ -265,7 +267,7 @@ fn listed_open() -> Option<u64> {
 mod tests {
     use super::*;
 
-    /// `others` is the number of other descriptors at the last count.
+    /// Returns rules with this limit. `others` is the number of other descriptors at the last count.
     fn admission(limit: u64, others: u64) -> Admission {
         let occupancy = Arc::new(Occupancy::new(1));
         let admission = Admission::new(0, Handshakes::new(1, 1), occupancy, Vec::new());
@@ -276,7 +278,7 @@ mod tests {
 
     #[test]
     fn the_reported_number_of_descriptors_equals_the_listed_one() {
-        // Other tests open files at the same time.
+        // The comparison is repeated, because other tests open files at the same time.
         let same = || reported_open().is_none_or(|open| Some(open) == listed_open());
         assert!((0..1000).any(|_| same()));
     }

@@ -15,7 +15,7 @@ const INTERVAL: Duration = Duration::from_millis(1000);
 /// The shortest time between two measurements, used when a limit is near.
 const INTERVAL_MIN: Duration = Duration::from_millis(10);
 
-/// Bytes of disk or memory that all publishers together can fill within a second.
+/// The number of bytes of disk or memory that all publishers together can fill within a second.
 const FILLED_PER_S: u64 = 1 << 30;
 
 /// A limit, in bytes or as a part of the machine's memory.
@@ -35,7 +35,7 @@ impl Limit {
     }
 }
 
-/// When publishers are stopped.
+/// The limits at which publishers are stopped.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct AlarmLimits {
     /// The alarm is raised if resident memory exceeds this (`vm_memory_high_watermark`).
@@ -252,7 +252,8 @@ mod tests {
         let memory = |memory_used| Measured { memory_used, ..roomy }.next_look();
         assert_eq!(memory(memory_limit - FILLED_PER_S / 2), INTERVAL / 2);
         assert_eq!(memory(memory_limit), INTERVAL_MIN);
-        // There is no hurry to let publishers continue.
+        // When usage falls, the next measurement may come late, because there is no hurry to let publishers
+        // continue.
         assert_eq!(Measured { memory_used: memory_limit, memory_alarm: true, ..roomy }.next_look(), INTERVAL);
     }
 

@@ -64,7 +64,7 @@ struct Inner {
     admission: Arc<Admission>,
 }
 
-/// Counts of logins over HTTP, which no shard sees. Each HTTP request has one.
+/// The counts of logins over HTTP, which no shard sees. Each HTTP request logs in once.
 #[derive(Debug, Default)]
 struct Attempts {
     succeeded: AtomicU64,
@@ -120,7 +120,7 @@ impl NodeDesk {
         self.inner.listeners.lock().unwrap_or_else(PoisonError::into_inner).push(row);
     }
 
-    /// Checks a permission.
+    /// Checks that the user has a permission.
     fn permit(&self, who: &Identity, vhost: &str, verb: Verb, on: &[Resource<'_>]) -> Result<(), DeskError> {
         let permitted = self.inner.access.permit(who, vhost, verb, on);
         permitted.map_err(|refused| DeskError::AccessRefused(refused.reason))
@@ -146,7 +146,8 @@ impl NodeDesk {
         let rows = self.ask_for_all(DECIDER.into(), |from| Question::Queues { from }, part).await?;
         let mut records: Vec<_> = rows.into_iter().map(|(_, record)| record).collect();
         records.retain(|q| vhost.is_none_or(|v| *q.vhost == *v));
-        // A queue that was declared again while the parts were read may appear twice.
+        // A queue may appear twice if it was deleted and declared again while the parts were read. Only the
+        // newer one is kept.
         records.sort_unstable_by(|a, b| by_name(a, b).then(b.id.incarnation().cmp(&a.id.incarnation())));
         records.dedup_by(|a, b| by_name(a, b).is_eq());
         records.retain(|q| self.permit(who, &q.vhost, Verb::ReadQueue, &[]).is_ok());
@@ -385,7 +386,7 @@ impl Desk for NodeDesk {
                 && self.permit(who, &x.vhost, Verb::ReadExchange, &[]).is_ok()
         });
         all.sort_by(|a, b| (&a.vhost, &a.name).cmp(&(&b.vhost, &b.name)));
-        // An exchange that was declared again while the parts were read may appear twice.
+        // An exchange may appear twice if it was deleted and declared again while the parts were read.
         all.dedup_by(|a, b| (&a.vhost, &a.name) == (&b.vhost, &b.name));
         Ok(all)
     }
@@ -419,7 +420,7 @@ impl Desk for NodeDesk {
         all.sort_by(|a, b| {
             (&a.vhost, &a.source, &a.destination, &a.key).cmp(&(&b.vhost, &b.source, &b.destination, &b.key))
         });
-        // A binding of something that was declared again while the parts were read may appear twice.
+        // A binding may appear twice if its queue or exchange was declared again while the parts were read.
         all.dedup();
         Ok(all)
     }
@@ -479,7 +480,7 @@ impl Desk for NodeDesk {
 
     async fn connection(&self, who: &Identity, name: &str) -> Result<Option<ConnectionRow>, DeskError> {
         let found = self.all_connections().await?.into_iter().find(|row| *row.name == *name);
-        // A user who may not see the virtual host must not learn that it has such a connection.
+        // Without the permission, the answer is the same as for a connection that does not exist.
         let seen = found.filter(|row| self.permit(who, &row.vhost, Verb::ReadVhost, &[]).is_ok());
         seen.map(|row| self.permit_connection(who, &row).map(|()| row)).transpose()
     }

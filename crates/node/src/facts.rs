@@ -10,6 +10,7 @@
 //!                                                 | first arrival u64 | last arrival u64 |
 //!                                                 | first end u64, 0 is none | last end u64, 0 is none |
 //!                                                 | pack u64 | offset u32 | bytes u32 |
+//!                                                 | of a quorum queue: sequence numbers ([`queue::Seqs`]) |
 //! kind 6  taken     owner = queue, seq = run      | first u32 | last u32 | durable u32 | their bytes u64 |
 //! kind 7  damaged   owner = queue, seq = 0        | |
 //! kind 8  noted     owner = 2^64-1, seq = offset  | name of the damaged file ... |
@@ -31,7 +32,7 @@ use broker::ids::QueueId;
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use hashbrown::{HashMap, HashSet};
 use message::{LastRoute, Message};
-use queue::{Ages, Block, Fact, Loaded, Marks, Put, Restoring, Span, Stored, Taken};
+use queue::{Ages, Block, Fact, Loaded, Marks, Put, Restoring, Seqs, Span, Stored, Taken};
 use replica::{Damaged, Entry, Group, Member, Options, Payload};
 use wal::{Extent, Record, Records};
 
@@ -48,7 +49,7 @@ const NOTED: u8 = 8;
 const MARKED: u8 = 9;
 const GROUP: u8 = 10;
 
-/// Bytes of the body of a `stored` record.
+/// Bytes of the body of a `stored` record before the sequence numbers.
 const STORED_BYTES: usize = 4 + 8 + 2 + 4 + 4 + 8 + 4 * 8 + 8 + 4 + 4;
 
 /// Owner of the catalog's records.
@@ -130,7 +131,7 @@ pub fn decode_block(block: wal::Block) -> Option<Block> {
 }
 
 fn put_stored(out: &mut Vec<u8>, stored: &Stored, extent: Extent) {
-    let Stored { run, first: _, last, priorities, messages, durable, bytes, ages } = stored;
+    let Stored { run, first: _, last, priorities, messages, durable, bytes, ages, seqs } = stored;
     out.put_u32(*run);
     out.put_u64(*last);
     out.put_u8(priorities.0);
@@ -145,10 +146,11 @@ fn put_stored(out: &mut Vec<u8>, stored: &Stored, extent: Extent) {
     out.put_u64(extent.pack);
     out.put_u32(extent.offset);
     out.put_u32(extent.bytes);
+    out.extend_from_slice(seqs.as_bytes());
 }
 
 fn get_stored(first: u64, mut body: Bytes) -> Option<(Stored, Extent)> {
-    if body.len() != STORED_BYTES {
+    if body.len() < STORED_BYTES {
         return None;
     }
     let run = body.get_u32();
@@ -160,6 +162,7 @@ fn get_stored(first: u64, mut body: Bytes) -> Option<(Stored, Extent)> {
     let (first_end_ms, last_end_ms) = (end(), end());
     let ages = Ages { first_arrival_ms, last_arrival_ms, first_end_ms, last_end_ms };
     let extent = Extent { pack: body.get_u64(), offset: body.get_u32(), bytes: body.get_u32() };
+    let seqs = if body.is_empty() { Seqs::default() } else { Seqs::decode(&body, messages)? };
     let adds_up = is_seq(first)
         && first <= last
         && is_seq(last)
@@ -168,7 +171,7 @@ fn get_stored(first: u64, mut body: Bytes) -> Option<(Stored, Extent)> {
         && messages > 0
         // A message is shorter than 4 GiB.
         && bytes <= u64::from(messages) << 32;
-    adds_up.then_some((Stored { run, first, last, priorities, messages, durable, bytes, ages }, extent))
+    adds_up.then_some((Stored { run, first, last, priorities, messages, durable, bytes, ages, seqs }, extent))
 }
 
 /// Returns true if a message can have this number. `u64::MAX` is never assigned, so that every message has a

@@ -20,7 +20,7 @@ pub(crate) struct Handshakes {
 
 #[derive(Debug, Default)]
 struct Table {
-    /// The last number given. Older connections have smaller numbers.
+    /// The last number that was given to a connection. Older connections have smaller numbers.
     next: u64,
     open: BTreeMap<u64, Open>,
     by_address: HashMap<IpAddr, BTreeSet<u64>>,
@@ -30,7 +30,8 @@ struct Table {
 struct Open {
     from: IpAddr,
     since: Instant,
-    /// The shard and the key of the connection there, once a shard serves it.
+    /// The shard that serves the connection, and the key of the connection there. `None` before a shard
+    /// serves it.
     at: Option<(ShardId, usize)>,
 }
 

@@ -31,7 +31,7 @@ pub(crate) enum Incoming {
     },
     /// A connection that moved here from another shard.
     Moved(Box<Moved>, std::net::TcpStream),
-    /// The result of a login that a connection of the shard asked for.
+    /// The result of a login that a connection of this shard requested.
     Login(Ticket, Checked),
     /// A question of the desk, with its number.
     Question(u64, Question),

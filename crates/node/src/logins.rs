@@ -35,11 +35,11 @@ impl Logins {
                 match question {
                     Question::Shard(shard, ticket, login) => {
                         if let Some(to) = shards.get(usize::from(shard)) {
-                            // A shard that has ended needs no answer.
+                            // Sending fails if the shard has ended. Then it needs no answer.
                             drop(to.send(Incoming::Login(ticket, check(&login))));
                         }
                     }
-                    // The caller has given up.
+                    // The caller has given up, so the login is not checked.
                     Question::Desk(_, reply) if reply.is_closed() => {}
                     Question::Desk(login, reply) => drop(reply.send(check(&login))),
                 }

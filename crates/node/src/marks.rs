@@ -45,7 +45,7 @@ pub(crate) fn encode(marks: &Marks) -> (Vec<u8>, &[u8]) {
     (head, annotations.as_section())
 }
 
-/// Decodes what [`encode`] wrote. Returns `None` if it is anything else.
+/// Decodes marks that [`encode`] wrote. Returns `None` for other bytes.
 pub(crate) fn decode(mut body: Bytes) -> Option<Marks> {
     let fields = body.try_get_u8().ok().filter(|fields| fields & !ALL == 0)?;
     let mut marks = Marks { redelivered: fields & REDELIVERED != 0, ..Marks::default() };

@@ -33,21 +33,21 @@ use crate::questions::Asked;
 use crate::runtime::{self, Clock, Storage};
 use crate::shard::{Occupancy, Setup, Shard, StorageLimits, Tallies};
 
-/// What a node is started with.
+/// The options with which a node is started.
 #[derive(Debug)]
 pub struct NodeOptions {
     pub settings: Settings,
     pub access: Access,
-    /// Event loops, one thread each; at least 1, at most 255.
+    /// The number of event loops, each with its own thread. At least 1, at most 255.
     pub shards: usize,
     /// The directory of the log, the packs and the streams. It is created if it does not exist.
     pub data_dir: PathBuf,
     pub alarms: AlarmLimits,
     pub storage: StorageLimits,
-    /// File descriptors reserved for everything except connections and storage.
+    /// The number of file descriptors that are reserved for everything except connections and storage.
     pub reserved_descriptors: u64,
-    /// Starts even if definitions may be lost. Every known durable queue is then closed, and its data is
-    /// kept.
+    /// True to start even if definitions may be lost. Every known durable queue is then closed, and its data
+    /// is kept.
     pub accept_lost_definitions: bool,
 }
 
@@ -304,7 +304,8 @@ fn close_damaged(
         let what = format!("cannot {what} in {}", data_dir.display());
         move |error| StartError::Io { what, error }
     };
-    quarantine::keep_files(data_dir, restored, recovery).map_err(failed("keep damaged files of the log"))?;
+    quarantine::keep_files(data_dir, restored, recovery)
+        .map_err(failed("keep copies of the damaged log files"))?;
     write_synced(log, records, data_dir)
 }
 

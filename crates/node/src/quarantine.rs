@@ -89,14 +89,16 @@ pub fn quarantine(
         }
         let definitions = match owners {
             Owners::Only(owners) => owners.contains(&CATALOG),
-            // Definitions are always synced. If nothing was synced here, no definition is lost.
+            // Definitions are always synced. If no synced record is missing here, no definition is lost.
             Owners::All => *synced,
         };
         if definitions && !accept_lost_definitions {
             return Err(DefinitionsLost::Damage(damage.clone()));
         }
         if definitions {
-            tracing::error!("{damage}: definitions may be lost here, which is accepted");
+            tracing::error!(
+                "{damage}: definitions may be lost here; the broker starts because accept_lost_definitions is true"
+            );
         }
         let owners: BTreeSet<u64> = match owners {
             Owners::Only(owners) if !definitions => owners.iter().copied().collect(),
@@ -133,7 +135,7 @@ pub fn keep_files(data_dir: &Path, restored: &Restored, recovery: &Recovery) -> 
         true => damaged.map(|damage| damage.file.as_str()).collect(),
         false => BTreeSet::new(),
     };
-    // Includes those left by a start that failed.
+    // The list includes parts that were cut off by a start that failed.
     let cuts = names(data_dir)?.into_iter().filter(|name| name.ends_with(CUT_SUFFIX));
     let cuts: Vec<String> = cuts.collect();
     if !kept.exists() && damaged.is_empty() && cuts.is_empty() {
@@ -151,7 +153,7 @@ pub fn keep_files(data_dir: &Path, restored: &Restored, recovery: &Recovery) -> 
     }
     let (mut cuts, others): (Vec<_>, Vec<_>) =
         names(&kept)?.into_iter().partition(|name| name.ends_with(CUT_SUFFIX));
-    // Their names begin with the number of the log file, so they sort by age.
+    // The names begin with the number of the log file, so sorting them sorts them by age.
     cuts.sort_unstable();
     cuts.truncate(cuts.len().saturating_sub(CUTS_MAX));
     let others = if restored.has_damaged() { Vec::new() } else { others };

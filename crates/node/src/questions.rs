@@ -19,41 +19,44 @@ use tokio::sync::oneshot;
 #[derive(Debug)]
 pub enum Question {
     // ---- for the deciding shard
-    /// Changes the catalog. [`Reply::Changed`].
+    /// Changes the catalog. Answered by [`Reply::Changed`].
     Change(Command),
-    /// Sends a request to a queue. The shard sets the ticket. [`Reply::Effect`].
+    /// Sends a request to a queue. The shard sets the ticket. Answered by [`Reply::Effect`].
     Queue { queue: QueueId, request: Request },
-    /// The queue of this name. [`Reply::Records`] with none or one.
+    /// Asks for the queue of this name. Answered by [`Reply::Records`] with none or one.
     Named { vhost: Arc<str>, name: Arc<str> },
-    /// Those of these queues that exist, in this order. [`Reply::Records`].
+    /// Asks for those of these queues that exist, in this order. Answered by [`Reply::Records`].
     ById(Vec<QueueId>),
-    /// The queues at these ends of routes. A queue that is at several ends appears several times.
-    /// [`Reply::Records`].
+    /// Asks for the queues at these ends of routes. A queue that is at several ends appears several times.
+    /// Answered by [`Reply::Records`].
     AtEnds(Vec<End>),
-    /// Queues, from place `from` on. [`Reply::Places`].
+    /// Asks for queues, from place `from` on. Answered by [`Reply::Places`].
     Queues { from: usize },
-    /// The homes of these queues, in this order. [`Reply::Homes`].
+    /// Asks for the homes of these queues, in this order. Answered by [`Reply::Homes`].
     Homes(Vec<QueueId>),
-    /// Exchanges, from place `from` on. [`Reply::Exchanges`].
+    /// Asks for exchanges, from place `from` on. Answered by [`Reply::Exchanges`].
     Exchanges { from: usize },
-    /// Bindings, from a place on. [`Reply::Bindings`].
+    /// Asks for bindings, from a place on. Answered by [`Reply::Bindings`].
     Bindings { from: BindingCursor },
-    /// Policies, or operator policies. [`Reply::Policies`].
+    /// Asks for policies, or operator policies. Answered by [`Reply::Policies`].
     Policies { operator: bool },
-    /// The numbers of queues and exchanges. [`Reply::Counts`].
+    /// Asks for the numbers of queues and exchanges. Answered by [`Reply::Counts`].
     Counts,
     // ---- for every shard, about what lives there
-    /// The reports of these queues; `None` for a queue that does not live there. [`Reply::Reports`].
+    /// Asks for the reports of these queues; `None` for a queue that does not live on this shard. Answered by
+    /// [`Reply::Reports`].
     Reports(Vec<QueueId>),
-    /// The number of messages of each of these streams that were delivered there. [`Reply::Delivered`].
+    /// Asks how many messages of each of these streams were delivered on this shard. Answered by
+    /// [`Reply::Delivered`].
     Delivered(Vec<QueueId>),
-    /// Sums over the shard. [`Reply::Totals`].
+    /// Asks for sums over the shard. Answered by [`Reply::Totals`].
     Totals,
-    /// Connections, from place `from` on. [`Reply::Connections`].
+    /// Asks for connections, from place `from` on. Answered by [`Reply::Connections`].
     Connections { node: Arc<str>, from: usize },
-    /// The state of the log, and the links of the wanted connections from place `from` on. [`Reply::Look`].
+    /// Asks for the state of the log, and for the links of the wanted connections from place `from` on.
+    /// Answered by [`Reply::Look`].
     Look { wanted: Wanted, from: usize },
-    /// Closes the connection of this name. [`Reply::Closed`].
+    /// Closes the connection of this name. Answered by [`Reply::Closed`].
     Close { who: Identity, name: String, reason: String },
 }
 
@@ -77,7 +80,7 @@ pub enum Reply {
     Totals(Box<Totals>),
     Connections(Part<ConnectionRow>),
     Look(Part<ConnectionFacts>, LogFacts),
-    /// Whether the connection was there.
+    /// True if the connection was on this shard.
     Closed(Result<bool, AccessRefused>),
 }
 
@@ -102,8 +105,8 @@ pub struct Part<T, P = usize> {
     pub next: Option<P>,
 }
 
-/// The most places that a shard visits for one question, and the most ids in one question. A turn answers at
-/// least one question of this size; others may wait for the next turn.
+/// The most places that a shard visits for one question, and the most ids in one question. In each turn a
+/// shard answers at least one question of this size. Further questions may wait for the next turn.
 pub const PLACES_PER_PART: usize = 500;
 
 impl<T> Part<T> {

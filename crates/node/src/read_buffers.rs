@@ -19,7 +19,8 @@ pub(crate) struct ReadBuffers {
     /// The size of each buffer, in bytes.
     capacity: usize,
     current: BytesMut,
-    /// Oldest first. Each is empty and keeps the memory of its frames.
+    /// The buffers that are lent to frames, oldest first. Each handle is empty and keeps the memory of its
+    /// frames.
     lent: VecDeque<BytesMut>,
     /// The number of buffers lent since `trimmed_ms`.
     lent_lately: usize,

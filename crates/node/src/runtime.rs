@@ -45,7 +45,7 @@ const DELIVER_FIRST_BYTES: u64 = 1024;
 /// The time after a failed write until the log is tried again.
 const LOG_RETRY: Duration = Duration::from_millis(200);
 
-/// At a stop: how long to wait for receipts in flight, and then for output to be written.
+/// At a stop: the time to wait for receipts in flight, and then the time to wait for output to be written.
 const STOP_RECEIPTS: Duration = Duration::from_secs(2);
 const STOP_OUTPUT: Duration = Duration::from_secs(1);
 
@@ -162,8 +162,8 @@ async fn turns(host: Rc<Host>, mut incoming: mpsc::UnboundedReceiver<Incoming>) 
     let mut dirty = Vec::new();
     let mut stopping: Option<(String, Instant)> = None;
     let mut retry_log: Option<Instant> = None;
-    // Only ever reset to an earlier time, or once it has elapsed: an extra turn is cheaper than resetting a
-    // timer each turn.
+    // The timer is reset only to an earlier time, or when it has elapsed, because an extra turn is cheaper
+    // than resetting a timer in each turn.
     let mut alarm = pin!(tokio::time::sleep_until(Instant::now().into()));
     loop {
         let timeout = host.clock.instant(host.shard.borrow().next_timeout());
@@ -202,7 +202,8 @@ async fn turns(host: Rc<Host>, mut incoming: mpsc::UnboundedReceiver<Incoming>) 
             host.shard.borrow_mut().retry_log();
         }
         if turn(&host, &mut dirty) {
-            // The next turn runs at once. The runtime polls sockets only when all tasks have yielded.
+            // The next turn follows at once, but only after all other tasks, because the runtime polls
+            // sockets only when all tasks have yielded.
             tokio::task::yield_now().await;
         }
         if host.shard.borrow().log_refuses() && retry_log.is_none() {
@@ -220,8 +221,8 @@ async fn turns(host: Rc<Host>, mut incoming: mpsc::UnboundedReceiver<Incoming>) 
     }
 }
 
-/// At a stop: waits a little until the last frames have left, the last mail has arrived and the last records
-/// are written.
+/// Called at a stop. Waits a little until the last frames have left, the last mail has arrived and the last
+/// records are written.
 async fn finish(host: &Rc<Host>, incoming: &mut mpsc::UnboundedReceiver<Incoming>, dirty: &mut Vec<usize>) {
     let deadline = Instant::now() + STOP_OUTPUT;
     while Instant::now() < deadline {
@@ -312,7 +313,7 @@ fn turn(host: &Rc<Host>, dirty: &mut Vec<usize>) -> bool {
     for (to, sender) in host.shards.iter().enumerate() {
         let mail = shard.poll_mail(to as ShardId);
         if !mail.is_empty() {
-            // A shard that has ended needs no mail.
+            // Sending fails if the other shard has ended. Then it needs no mail.
             drop(sender.send(Incoming::Mail(mail)));
         }
     }
@@ -321,7 +322,8 @@ fn turn(host: &Rc<Host>, dirty: &mut Vec<usize>) -> bool {
     // Writing to the sockets has freed capacity for more reads.
     shard.poll_chunk_jobs().for_each(|job| storage.stream_reader.send(job));
     for key in pending {
-        // The next turn makes output of what is pending. The mark must not be cleared before that.
+        // The connection is marked again, because the next turn makes output of what is pending. Until then
+        // the mark must not be cleared.
         shard.touch(key);
         is_left = true;
     }

@@ -16,7 +16,7 @@ pub(crate) struct Tally {
 #[repr(align(64))]
 struct Line {
     used: AtomicU64,
-    /// Bytes of the connection that uses most.
+    /// The bytes that the shard's largest connection uses.
     most: AtomicU64,
 }
 
@@ -25,7 +25,7 @@ impl Tally {
         Self { limit, lines: (0..shards).map(|_| Line::default()).collect() }
     }
 
-    /// The bytes that all shards together may use.
+    /// Returns the bytes that all shards together may use.
     pub fn limit(&self) -> u64 {
         self.limit
     }

@@ -16,7 +16,7 @@ use message::{Annotations, Death, DeathReason, Message, Parts, Route};
 use node::entries;
 use node::facts::{Restored, push_change, push_fact, push_group, push_noted};
 use node::quarantine::quarantine;
-use queue::{Ages, Fact, Fifo, Marks, Span, Stored, Taken};
+use queue::{Ages, Fact, Fifo, Marks, Seqs, Span, Stored, Taken};
 use replica::{Base, Entry, Member, Payload, Position, Vote};
 use wal::testing::{Crash, FalseDisk};
 use wal::{Extent, Handover, LOG_VERSION, Log, Options, Records};
@@ -25,7 +25,7 @@ fn golden(version: u32) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("golden/v{version}"))
 }
 
-/// The delivery marks of a message. Version 1 stored the first two fields only.
+/// Returns the delivery marks of a message. Version 1 stored the first two fields only.
 fn marks(version: u32) -> Marks {
     let mut marks = Marks { delivery_count: 4, redelivered: true, ..Marks::default() };
     if version > 1 {
@@ -64,7 +64,7 @@ fn dead(body: &'static [u8]) -> Message {
     message(body).with_death(death, 2)
 }
 
-/// The changes of a small topology.
+/// Returns the changes that make a small topology.
 fn changes(catalog: &mut Catalog) -> Vec<Change> {
     let mut all = Vec::new();
     let mut arguments = Arguments::new();
@@ -137,10 +137,21 @@ fn stored() -> Stored {
         first_end_ms: Some(65_003),
         last_end_ms: None,
     };
-    Stored { run: 7, first: 4, last: 9, priorities: (0, 255), messages: 6, durable: 5, bytes: 50, ages }
+    Stored {
+        run: 7,
+        first: 4,
+        last: 9,
+        priorities: (0, 255),
+        messages: 6,
+        durable: 5,
+        bytes: 50,
+        ages,
+        seqs: Seqs::default(),
+    }
 }
 
-/// The records of a group with one member: one message was put, marked and is alive; another one is gone.
+/// Returns the records of a group with one member. One of its messages was put, marked and is alive, another
+/// one is gone.
 fn group() -> Vec<replica::Record> {
     let base = Base::founding(&[1], entries::content(1));
     let vote = Vote { term: 2, candidate: Some(Member { node: 1, number: 1 }), applied: 1 };
@@ -301,6 +312,7 @@ fn a_record_that_contradicts_itself_is_unreadable() {
         Fact::Stored(Stored { priorities: (2, 1), ..sound.clone() }),
         Fact::Stored(Stored { messages: 0, durable: 0, bytes: 0, ..sound.clone() }),
         Fact::Stored(Stored { bytes: u64::MAX, ..sound.clone() }),
+        Fact::Stored(Stored { seqs: [4, 5].into_iter().collect(), ..sound.clone() }),
         taken(3, 2),
         taken(0, u32::MAX),
     ] {

@@ -51,7 +51,7 @@ fn an_address_guesses_no_faster_over_many_connections() {
     for n in 0..100 {
         assert!(!is_let_in(&access, if n < 30 { a } else { b }, "127.0.0.1", &format!("guess {n}")));
     }
-    // Guesses beyond the limit are refused even if they are right.
+    // Beyond the limit, a guess is refused even if it is right.
     assert!(!is_let_in(&access, a, "127.0.0.1", "right") && !is_let_in(&access, b, "127.0.0.1", "right"));
     assert!(
         (0..8).any(|n| is_let_in(&access, a, &format!("192.0.2.{n}"), "right")),

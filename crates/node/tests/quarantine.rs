@@ -24,7 +24,7 @@ use queue::{ConsumerId, Effect, Publish, PublisherId, Refusal, Request, Ticket};
 use wal::testing::FalseDisk;
 use wal::{Handover, Log, Options};
 
-/// The bytes of garbage that the log may hold: few, so that it deletes its files.
+/// The bytes of garbage that the log may hold. There are so few that the log deletes its files.
 const GARBAGE: u64 = 4 * 1024;
 
 /// One process on the disk.
@@ -32,7 +32,7 @@ struct Life {
     log: Log<FalseDisk>,
     shard: Shard,
     now_ms: u64,
-    /// Bytes that the start had to write to the log.
+    /// The bytes that the start had to write to the log.
     written: usize,
 }
 
@@ -43,7 +43,7 @@ impl Life {
 
     fn start_with(disk: &FalseDisk, now_ms: u64, accept: bool) -> Result<Self, DefinitionsLost> {
         let mut restored = Restored::default();
-        // The same bytes in every run, because tests search for some of them.
+        // The seed makes the same bytes in every run, because tests search for some of them.
         let options = Options { file_bytes: 2048, seed: Some(now_ms), ..Options::default() };
         let (mut log, recovery) =
             Log::open(disk.clone(), options, &mut |record| restored.handle_record(record)).unwrap();
@@ -109,7 +109,7 @@ impl Life {
         self.settle();
     }
 
-    /// Takes all messages. Returns their number, or why there are none.
+    /// Takes all messages of a queue. Returns their number, or why there are none.
     fn take(&mut self, queue: QueueId) -> Result<usize, Refusal> {
         let holder = ConsumerId(u64::MAX);
         match self.ask(queue, |ticket| Request::Fetch { ticket, holder, n: 1000, settled: true }) {

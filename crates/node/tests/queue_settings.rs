@@ -173,7 +173,7 @@ fn a_queue_that_nobody_uses_expires() {
     world.now_ms += 900;
     world.settle();
     assert!(world.exists(queue));
-    // Fetching counts as use; publishing does not.
+    // Fetching counts as use of the queue. Publishing does not.
     assert_eq!(world.take(queue), ["m"]);
     world.now_ms += 900;
     world.publish(1, queue, "n", None);
@@ -268,7 +268,7 @@ fn a_later_binding_gets_the_recent_history() {
         arguments: [("x-recent-history-length".to_owned(), Value::Int(2))].into(),
     };
     world.change(Command::DeclareExchange(exchange)).unwrap();
-    // As the gate on the other shard does it.
+    // The exchange is looked up on the other shard, as the gate there does it.
     let exchange = world.shards[1].catalog().exchange("/", "h").unwrap().clone();
     for body in ["1", "2", "3"] {
         let messages = vec![message(body, None)];
@@ -290,7 +290,7 @@ fn a_later_binding_gets_the_recent_history() {
     assert_eq!(world.take(queue), ["2", "3"]);
     world.change(Command::Bind(binding("h", late.clone()))).unwrap();
     assert_eq!(world.take(queue), Vec::<String>::new(), "bound already");
-    // Also through another exchange.
+    // Messages also reach the exchange through another exchange.
     world.change(Command::Bind(binding("amq.fanout", late))).unwrap();
     world.change(Command::Bind(binding("h", Destination::Exchange("amq.fanout".into())))).unwrap();
     assert_eq!(world.take(queue), ["2", "3"]);
@@ -304,7 +304,7 @@ fn requests_from_before_a_queue_had_a_home_come_first() {
     while world.shards[0].turn() {}
     let mut placed = world.shards[0].poll_mail(2);
     assert!(matches!(placed[..], [Mail::Placed { .. }]));
-    // The publisher's shard has received this earlier than the queue's home.
+    // The publisher's shard has received the change earlier than the shard that owns the queue.
     let publish = |seq, body| {
         let publish =
             Publish { publisher: PublisherId(1 << 56), seq, message: message(body, None), patient: false };

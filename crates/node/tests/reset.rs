@@ -21,7 +21,7 @@ use world::{Socket, World};
 const CONNECTIONS: usize = 400;
 const SESSIONS: u16 = 250;
 const ALL: u64 = CONNECTIONS as u64 * SESSIONS as u64;
-/// Messages that are with consumers when the connections are lost.
+/// The number of messages that are with consumers when the connections are lost.
 const HELD: u64 = 1_000;
 
 /// Returns everything that the shards count about clients.

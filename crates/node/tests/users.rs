@@ -83,7 +83,7 @@ fn the_first_user_is_made_once() {
     assert!(!wrote, "there has been a first user");
     assert!(restored.catalog.users().get("guest").is_none() && !restored.catalog.has_vhost("other"));
 
-    // The same after the definitions were written again and their first records deleted.
+    // The users are also restored after the definitions were written again and their first records deleted.
     let disk = FalseDisk::new(2);
     let (mut log, _) = Log::open(disk.clone(), Options::default(), &mut |_| {}).unwrap();
     let mut records = Records::new();

@@ -26,7 +26,7 @@ use node::{StorageLimits, make_shards};
 use queue::{Publish, PublisherId, Request};
 use wal::{Completion, Step};
 
-/// The limit, equal to the shard's own constant.
+/// The limit of rows per turn. It equals the shard's own constant.
 const ROWS_PER_TURN: usize = 1000;
 
 /// The number of turns after which a shard must be idle.
@@ -36,7 +36,7 @@ struct World {
     shard: Shard,
     now_ms: u64,
     seq: u64,
-    /// The current step, and for each turn its step and duration.
+    /// The name of the current step. The next field has the step and the duration of each turn.
     doing: &'static str,
     turns: Vec<(&'static str, Duration)>,
     /// The time that was spent on handing over input before the next turn.
@@ -184,7 +184,7 @@ fn a_queue_has_its_new_settings_before_the_walk_reaches_it() {
     world.turn();
     assert!(world.shard.is_walking(), "the walk has not reached it");
     assert_eq!(world.ready(last), 1);
-    // Another policy during the walk: it visits the earlier queues again.
+    // Another policy is set during the walk. The walk then visits the earlier queues again.
     let answered = world.policy("max-length", 0);
     world.settle();
     assert!(answered.load(Ordering::Relaxed));
@@ -239,7 +239,7 @@ fn walk_everything(queues: usize, connections: usize) -> World {
         world.step(what, parts(connections), |world| world.shard.set_blocked(blocked));
     }
     world.step("a second's chores", all_queues, |world| world.now_ms += 1000);
-    // Each queue, and each definition of a queue.
+    // An evacuation visits each queue, and each definition of a queue.
     world.step("an evacuation", 2 * all_queues, |world| {
         world.shard.handle_mail(vec![Mail::Evacuate { file: 0 }]);
     });
@@ -303,7 +303,7 @@ impl World {
                 self.ask(question);
             }
         }
-        // Three questions at once. What is too much for one turn waits.
+        // Three questions arrive at once. Those that are too much for one turn wait.
         let first: Vec<QueueId> = ids.iter().copied().take(PLACES_PER_PART).collect();
         let answered = Rc::new(RefCell::new(0));
         for _ in 0..3 {

@@ -8,6 +8,7 @@ mod contract;
 mod driver;
 mod fifo;
 mod grant;
+mod seqs;
 mod storage;
 mod stream;
 
@@ -17,5 +18,6 @@ pub use driver::{
 };
 pub use fifo::{DEAD_LETTER_RETRY_MS, Fifo, LEAVING_MAX, Output, Restoring, stored_bytes};
 pub use ranges::Span;
+pub use seqs::Seqs;
 pub use storage::*;
 pub use stream::*;

@@ -14,18 +14,20 @@
 use message::{Annotations, Message};
 use ranges::{Range, Span};
 
+use crate::Seqs;
 use crate::contract::{Deliver, PublisherId};
 
 /// Which messages of a queue have facts. The driver of the queue chooses ([`crate::Drive::policy`]).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum FactPolicy {
-    /// No messages. Nothing survives the process.
+    /// No message has a fact. Nothing survives the process.
     Never,
-    /// Durable messages, except those that are settled as they are delivered. All requests apply at once.
+    /// Durable messages have facts, except those that are settled as they are delivered. All requests apply
+    /// at once.
     #[default]
     Durable,
-    /// Every accepted message. Turns can be rolled back, so a message is delivered only after the turn of its publish
-    /// is committed ([`crate::Fifo::close_turn`]).
+    /// Every accepted message has a fact. Turns can be rolled back, so a message is delivered only after the
+    /// turn of its publish is committed ([`crate::Fifo::close_turn`]).
     Always,
 }
 
@@ -51,22 +53,23 @@ pub enum Fact {
         /// The arrival time in milliseconds since the epoch. The message's time to live starts here.
         at_ms: u64,
     },
-    /// Messages were settled, expired, dropped or dead-lettered. The spans of a call ascend and do not overlap. Does
-    /// not cover messages in runs.
+    /// Messages were settled, expired, dropped or dead-lettered. The spans of a call ascend and do not overlap. Covers
+    /// messages in runs only if the runs have [`Stored::seqs`].
     Gone(Span),
     /// The message was requeued and has these marks now. They replace earlier marks.
     Returned { seq: u64, marks: Marks },
     /// A run is stored safely, so its messages no longer need a `Put`. If repeated, it replaces all earlier facts about
     /// the run, including `Taken`.
     Stored(Stored),
-    /// Messages of a run were removed. The counterpart of `Gone`.
+    /// Messages of a run were removed. The counterpart of `Gone`. A run with [`Stored::seqs`] has this fact only where
+    /// its state is repeated, and when its last message is gone.
     Taken(Taken),
     /// Messages of the queue are lost. The queue delivers nothing any more, also not after a restart. The remaining
     /// messages are kept until the queue is deleted.
     Damaged,
 }
 
-/// What earlier deliveries have changed on a message.
+/// The marks of a message: what its earlier deliveries have changed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Marks {
     /// The number of failed deliveries.
@@ -88,8 +91,8 @@ pub struct Put<'a> {
     pub seq: u64,
     pub message: &'a Message,
     pub at_ms: u64,
-    /// Present if the publisher pipelines and the queue has consumers. The message may well be settled before it is
-    /// written.
+    /// The publisher of the message, if its writing may be deferred: the publisher pipelines and the queue
+    /// has consumers. Such a message may well be settled before it is written.
     pub brief: Option<Brief>,
 }
 
@@ -125,9 +128,9 @@ pub struct Taken {
     pub run: u32,
     pub first: u32,
     pub last: u32,
-    /// How many of them were durable.
+    /// The number of removed messages that were durable.
     pub durable: u32,
-    /// The total size of the durable ones, in bytes.
+    /// The total size of the removed durable messages, in bytes.
     pub bytes: u64,
 }
 
@@ -161,6 +164,24 @@ pub struct Stored {
     pub durable: u32,
     pub bytes: u64,
     pub ages: Ages,
+    /// The sequence numbers of all its messages, if the queue is a quorum queue; otherwise empty. The members of a
+    /// group have different runs, so the facts of the group name messages by these numbers.
+    pub seqs: Seqs,
+}
+
+impl Stored {
+    /// Called when this many of the live messages are gone, and nothing but their number is known. Their size is
+    /// estimated from the average.
+    pub(crate) fn lose(&mut self, messages: u32) {
+        self.bytes -= share(self.bytes, messages, self.durable);
+        self.durable = self.durable.saturating_sub(messages);
+    }
+}
+
+/// Returns the bytes of `messages` of `all` messages, which have `bytes` in total and are assumed to be equally large.
+pub(crate) fn share(bytes: u64, messages: u32, all: u32) -> u64 {
+    let part = u128::from(bytes) * u128::from(messages.min(all)) / u128::from(all.max(1));
+    part as u64
 }
 
 /// When the messages of a run arrived and when they expire, in milliseconds since the epoch.
@@ -170,7 +191,8 @@ pub struct Ages {
     pub last_arrival_ms: u64,
     /// The earliest expiry time that a message's own time to live causes.
     pub first_end_ms: Option<u64>,
-    /// The latest one, if every message has a time to live.
+    /// The latest expiry time that a message's own time to live causes. `None` unless every message has a
+    /// time to live.
     pub last_end_ms: Option<u64>,
 }
 
@@ -218,18 +240,19 @@ pub struct PageOut {
 /// The live messages of a run that is to be moved.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Living {
-    /// Positions in the run, ascending.
+    /// The positions of the live messages in the run, ascending.
     pub positions: Vec<u32>,
-    /// No message from this position on has been read. In the new run, a block must begin at this message.
+    /// The position from which on no message has been read. In the new run, a block must begin at this
+    /// message.
     pub unread: u32,
 }
 
 /// The new position of a live message of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Moved {
-    /// Its position in the old run.
+    /// The message's position in the old run.
     pub from: u32,
-    /// The offset in the new run at which its block begins, in bytes.
+    /// The offset in the new run at which the message's block begins, in bytes.
     pub block: u32,
 }
 

@@ -10,7 +10,8 @@ use queue::{
     PublisherId, Put, Request,
 };
 
-/// Takes nothing: deliveries become effects, and the queue keeps every receipt.
+/// A receiver that takes no delivery at once. So all deliveries become effects, and the queue sends every
+/// receipt itself.
 struct Nobody;
 
 impl Deliver for Nobody {
@@ -62,8 +63,8 @@ const REFERENCE: isize = 32;
 const BUDGET: isize = 4 << 20;
 const RUN: u64 = 1 << 20;
 
-/// Covers chunks that are not full, the list of all chunks, the data about each run, the output of one call, and the
-/// list of messages of a run that is being written.
+/// An allowance for chunks that are not full, the list of all chunks, the data about each run, the output of
+/// one call, and the list of messages of a run that is being written. In bytes.
 const SLACK: isize = 3 << 20;
 
 const BLOCK: u64 = 1000;
@@ -124,7 +125,7 @@ fn a_consumer_that_never_settles_costs_a_reference_a_message() {
     }
     assert_eq!(fifo.report().unsettled, MESSAGES);
 
-    // Requeued messages can be read again, and settled messages take no memory.
+    // Requeued messages can be read again from the disk, and settled messages take no memory.
     let (first, last) = (MESSAGES / 2, MESSAGES / 2);
     let outcome = Outcome::Released;
     fifo.apply(Request::Settle { consumer, first, last, outcome, answer: false }, 0, &mut out, &mut Nobody);

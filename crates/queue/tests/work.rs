@@ -10,7 +10,8 @@ use queue::{
     PublisherId, Put, Request,
 };
 
-/// Takes nothing: deliveries become effects, and the queue keeps every receipt.
+/// A receiver that takes no delivery at once. So all deliveries become effects, and the queue sends every
+/// receipt itself.
 struct Nobody;
 
 impl Deliver for Nobody {

@@ -50,8 +50,8 @@ impl std::fmt::Display for Rejected {
             Self::BeyondLog => "the message acknowledges entries that this leader does not have",
             Self::Contradiction => "the base contradicts what is committed",
             Self::NotAsked => "no vote was requested",
-            Self::Unsynced => "records are not synced yet",
-            Self::LeaderSupported => "the leader is supported",
+            Self::Unsynced => "this member has records that are not synced yet",
+            Self::LeaderSupported => "this node still supports the leader",
         })
     }
 }
@@ -64,7 +64,7 @@ pub(crate) struct View<'a> {
     pub(crate) members: &'a Members,
     pub(crate) raft: &'a Raft<Store>,
     pub(crate) is_settled: bool,
-    /// The requests for votes of the running election were sent.
+    /// True if the requests for votes of the running election were sent.
     pub(crate) votes_are_expected: bool,
 }
 
@@ -126,7 +126,8 @@ impl View<'_> {
             Body::VoteResponse { pre, granted, commit } => {
                 require(commit.is_sound(), Rejected::Unsound)?;
                 self.check_member(*from)?;
-                // A refusal in a newer term ends the election, whichever request it answers.
+                // A refusal in a newer term ends the election, whichever request for votes it answers. So it
+                // is accepted.
                 let ends = !granted && *term > self.raft.term;
                 let election = self.raft.term + u64::from(*pre && *granted);
                 require(ends || (self.votes_are_expected && *term == election), Rejected::NotAsked)

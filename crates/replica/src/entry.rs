@@ -34,7 +34,7 @@ pub struct Entry {
 pub enum Payload {
     /// The first entry of each leader.
     Empty,
-    /// The facts that the owner of the group has proposed. Never empty.
+    /// Facts that the owner of the group has proposed. There is at least one byte.
     Facts(Bytes),
     Change(Change),
 }
@@ -57,12 +57,12 @@ pub struct Vote {
 pub struct Base {
     /// The last entry that is included.
     pub at: Position,
-    /// The newest vote of the member when it wrote the base. Has no meaning in a message.
+    /// The newest vote of the member when it wrote the base. The vote has no meaning in a message.
     pub vote: Vote,
     /// The members at that index.
     pub members: Members,
-    /// Whether the base came from a leader. If so, all earlier entries of this member are void, also those
-    /// after its index.
+    /// True if the base came from a leader. Then all earlier entries of this member are void, also those
+    /// after the base's index.
     pub installed: bool,
     /// The state of the owner, or a reference to it. Opaque to this crate.
     pub content: Bytes,

@@ -19,7 +19,7 @@ use raft::{GetEntriesContext, RawNode, SnapshotStatus, StateRole};
 /// Limits of one group.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
-    /// Bytes of applied entries that are retained for followers that lag. A follower that lags further
+    /// The bytes of applied entries that are retained for followers that lag. A follower that lags further
     /// receives a base.
     pub window_bytes: usize,
     /// The most bytes of entries in one message, unless a single entry is larger.
@@ -32,16 +32,16 @@ impl Default for Options {
     }
 }
 
-/// One member of one group. See the crate's page.
+/// One member of one group; see the crate's page.
 pub struct Group {
     me: Member,
     options: Options,
     raw: RawNode<Store>,
     /// The members at the applied index. Empty until a new member has received its first base.
     members: Members,
-    /// The nodes that this node supports.
+    /// The nodes that this node supports as the node of a leader; see [`Group::on_support`].
     supported: Vec<u32>,
-    /// The standing that the last round reported.
+    /// The standing (term and role) that the last round reported.
     standing: Standing,
     /// The number of the last round.
     round: u64,
@@ -49,12 +49,12 @@ pub struct Group {
     synced: u64,
     /// The vote in the last record.
     recorded: Vote,
-    /// The last round with a vote.
+    /// The number of the last round with a vote.
     voted: u64,
-    /// No change of the members was applied after this index.
+    /// The index after which no change of the members was applied.
     changed: u64,
     asked: Asked,
-    /// The index of an installed base that is not synced.
+    /// The index of an installed base that is not synced. `None` if there is none.
     installing: Option<u64>,
     #[cfg(test)]
     pub(crate) mutation: Option<Mutation>,
@@ -63,13 +63,13 @@ pub struct Group {
     pub(crate) forwarded: Vec<Bytes>,
 }
 
-/// The election for which votes were requested.
+/// The election for which votes were requested, by its term and the member's role in it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Asked {
     No,
-    /// The requests are not in a round yet.
+    /// The requests for votes are not in a round yet.
     Soon(u64, StateRole),
-    /// The requests are sent with this round.
+    /// The requests for votes are sent with the round of this number.
     In(u64, StateRole, u64),
 }
 
@@ -209,8 +209,9 @@ impl Group {
             && message.term > self.raw.raft.term
             && self.leader_is_supported()
         {
-            // Nothing else would tell the candidate about the leader, because a quiet leader sends nothing. A
-            // candidate of a later term answers with that term, which deposes this leader.
+            // The ping is necessary because a quiet leader sends nothing, so that the candidate would never
+            // learn of the leader. A candidate of a later term answers with that term, which deposes this
+            // leader.
             self.raw.ping();
             return Err(Rejected::LeaderSupported);
         }

@@ -29,9 +29,9 @@ impl Member {
 /// The members of a group at one index.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Members {
-    /// In ascending order.
+    /// The members that vote, in ascending order.
     voters: Vec<Member>,
-    /// In ascending order. They receive entries and do not count for a majority.
+    /// The members that receive entries and do not count for a majority, in ascending order.
     learners: Vec<Member>,
     /// The number of the next member.
     next: u32,

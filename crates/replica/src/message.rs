@@ -9,7 +9,8 @@ use crate::member::Member;
 pub struct Message {
     pub from: Member,
     pub to: Member,
-    /// The sender's term. In a request for a pre-vote, and in a granted pre-vote, the term of the election.
+    /// The sender's term. In a request for a pre-vote, and in a granted pre-vote, it is the term of the
+    /// election.
     pub term: u64,
     pub body: Body,
 }
@@ -41,14 +42,15 @@ pub enum Body {
     Pong {
         commit: u64,
     },
-    /// Requests a vote, or with `pre` asks whether the vote would be granted.
+    /// Requests a vote. If `pre` is true, it only asks whether the vote would be granted.
     VoteRequest {
         pre: bool,
         /// The last entry of the candidate.
         last: Position,
         /// The last entry that the candidate knows to be committed.
         commit: Position,
-        /// The leader itself wants this election. A voter must not ignore it because that leader is alive.
+        /// True if the leader itself wants this election. A voter must not ignore it because that leader is
+        /// alive.
         transfer: bool,
     },
     VoteResponse {

@@ -52,12 +52,12 @@ impl std::error::Error for Damaged {}
 #[derive(Debug, Default)]
 pub struct Restoring {
     vote: Vote,
-    /// The place before the first entry: that of the newest base, or of the last entry that was taken out.
+    /// The position before the first entry: that of the newest base, or of the last entry that was taken out.
     floor: Position,
-    /// At the floor.
+    /// The members at the position `floor`.
     members: Members,
     has_base: bool,
-    /// Committed, and not taken out yet.
+    /// The entries that are known to be committed and were not taken out yet.
     committed: Vec<Entry>,
     entries: VecDeque<Entry>,
 }
@@ -79,7 +79,8 @@ impl Restoring {
         Ok(())
     }
 
-    /// Takes out the entries that are known to be committed, in ascending order. The owner applies them at once.
+    /// Takes out the entries that are known to be committed, in ascending order. The owner must apply them at
+    /// once.
     pub fn take_committed(&mut self) -> Vec<Entry> {
         let mut committed = std::mem::take(&mut self.committed);
         if !self.has_base {
@@ -115,7 +116,7 @@ impl Restoring {
         if last.index < vote.applied {
             return Err(Damaged::EntriesMissing { applied: vote.applied });
         }
-        // As in `Group::commit_by_change`.
+        // A later change proves that earlier entries are committed, as in `Group::commit_by_change`.
         let changes = entries.iter().filter(|entry| matches!(entry.payload, Payload::Change(_)));
         if let Some(proven) = changes.rev().nth(1) {
             vote.applied = vote.applied.max(proven.at.index);
@@ -139,13 +140,14 @@ impl Restoring {
             self.entries.clear();
             self.committed.clear();
         } else if self.has_base && base.at.index < self.floor.index {
-            // Entries after it have been taken out already.
+            // The entries after this base have been taken out already, so the base brings nothing new.
             return;
         } else {
             let before = self.entries.iter().take_while(|entry| entry.at.index <= base.at.index).count();
             self.committed.extend(self.entries.drain(..before));
             if check_gap(base.at.index, &self.entries).is_err() {
-                // Those between were in a file that is gone. All entries after the base follow it.
+                // The entries between were in a file that was removed. All entries after the base follow it
+                // in the log.
                 self.entries.clear();
             }
         }

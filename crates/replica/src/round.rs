@@ -16,7 +16,7 @@ pub enum Role {
     Follower {
         leader: Option<Member>,
     },
-    /// Requests votes or pre-votes.
+    /// The member requests votes or pre-votes.
     Candidate,
     Leader,
 }
@@ -30,17 +30,17 @@ pub enum Refused {
     OtherTerm { term: u64 },
     /// The leadership is being transferred to another member.
     Transferring,
-    /// There is nothing to propose.
+    /// The proposal contains no facts.
     Empty,
     /// An earlier change, or an entry of an earlier term, is not applied yet.
     ChangePending,
-    /// The change does not fit the members.
+    /// The change does not fit the current members.
     Unfit,
     /// The learner has not acknowledged that it is a member. As a voter, it might not run.
     Lags,
     /// The leader cannot remove itself. It must transfer the leadership first.
     IsLeader,
-    /// Only voters lead.
+    /// The member is not a voter, and only voters can lead.
     NotVoter,
     /// A member campaigns only when everything that it has is synced.
     Unsynced,

@@ -24,9 +24,9 @@ pub(crate) struct Store {
     /// The size of all entries in bytes.
     bytes: usize,
     initial: RaftState,
-    /// The base to send. It is present only while it is handed to the engine.
+    /// The base to send to followers. It is present only while it is handed to the engine.
     base: Option<Snapshot>,
-    /// The members that lag below the floor.
+    /// The members that lag below the floor and need a base.
     wants_base: RefCell<Vec<u64>>,
 }
 
@@ -113,7 +113,7 @@ impl Store {
     }
 }
 
-/// The bytes of an entry, including the struct itself.
+/// Returns the bytes that an entry takes in memory, including the struct itself.
 fn size(entry: &Entry) -> usize {
     size_of::<Entry>() + entry.data.len()
 }

@@ -112,7 +112,8 @@ fn was_answered(error: &io::Error) -> bool {
 /// The verb's error, or that the runtime cannot start.
 pub fn block_on(verb: impl Future<Output = Result<(), Failure>>) -> Result<(), Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let runtime = runtime.map_err(|error| Failure::failed(format!("cannot start: {error}")))?;
+    let runtime =
+        runtime.map_err(|error| Failure::failed(format!("cannot start the client's event loop: {error}")))?;
     let result = runtime.block_on(verb);
     runtime.shutdown_background();
     result

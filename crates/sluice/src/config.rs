@@ -60,11 +60,11 @@ pub struct Config {
     pub default_permissions: Permissions,
     /// Users who may connect from this machine only.
     pub loopback_users: Vec<String>,
-    /// When publishers are stopped.
+    /// The limits above which publishers are stopped.
     pub alarms: AlarmLimits,
     /// Limits on what is stored.
     pub storage: StorageLimits,
-    /// Whether to start even if definitions may have been lost.
+    /// True if the broker starts even if definitions may have been lost.
     pub accept_lost_definitions: bool,
     /// The log level as a tracing filter spells it: `trace`, `debug`, `info`, `warn`, `error` or `off`.
     pub log_level: &'static str,
@@ -121,7 +121,7 @@ impl Config {
                 false => Err("KEY=VALUE is needed".into()),
             };
             if let Err(problem) = set {
-                // The value may be a secret: show only the key.
+                // Only the key is shown, because the value may be a secret.
                 problems.push(Problem { place: format!("--set {}", shown(key)), problem });
             }
         }
@@ -129,7 +129,7 @@ impl Config {
     }
 }
 
-/// What was read of a file so far.
+/// What was read from a configuration file so far.
 #[derive(Default)]
 struct FileKeys<'a> {
     name: &'a str,
@@ -227,7 +227,8 @@ struct Draft {
     default_permissions: Permissions,
     loopback_users: Vec<String>,
     alarms: AlarmLimits,
-    /// The alternative form of each limit. If set, it replaces the first form.
+    /// The second form in which the memory limit can be set (in bytes, where the first is a share of the
+    /// memory; for the disk it is the reverse). If it is set, the first form has no effect.
     memory_instead: Option<Limit>,
     disk_free_instead: Option<Limit>,
     storage: StorageLimits,

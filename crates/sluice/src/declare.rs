@@ -206,7 +206,7 @@ impl Binding {
         format!("/api/bindings/{vhost}/e/{source}/{kind}/{destination}")
     }
 
-    /// Returns true if this row of a list is this binding.
+    /// Returns true if this row of a list of bindings is this binding.
     fn is(&self, row: &Value) -> bool {
         row["routing_key"] == self.key.as_str() && row["arguments"] == Value::Object(self.arguments.object())
     }

@@ -85,7 +85,7 @@ pub fn run(explain: &Explain) -> Result<(), Failure> {
 
 /// Renders the cause, the link where it was found, the notes, and the numbers, one per line.
 fn shown(answer: &Value) -> String {
-    // Escape control characters: they could move the cursor.
+    // Control characters are escaped, because they could move the cursor.
     let word = |field: &Value| {
         let text = field.as_str().unwrap_or_default();
         text.chars().fold(String::new(), |mut word, c| {

@@ -11,7 +11,7 @@ pub const USAGE: u8 = 2;
 /// Exit code: nobody answers there.
 pub const NOBODY: u8 = 3;
 
-/// Ends a verb.
+/// The failure that ends a verb: its exit code and its message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
     pub code: u8,
@@ -19,22 +19,22 @@ pub struct Failure {
 }
 
 impl Failure {
-    /// The broker refused, or something failed on the way.
+    /// Returns the failure for an operation that the broker refused, or that failed on the way.
     pub fn failed(line: impl Into<String>) -> Self {
         Self { code: FAILED, line: line.into() }
     }
 
-    /// The arguments or the configuration are wrong.
+    /// Returns the failure for wrong arguments or a wrong configuration.
     pub fn usage(line: impl Into<String>) -> Self {
         Self { code: USAGE, line: line.into() }
     }
 
-    /// Nobody answers at this address.
+    /// Returns the failure for a place at which nobody answers.
     pub fn nobody(place: impl fmt::Display, why: impl fmt::Display) -> Self {
         Self { code: NOBODY, line: format!("nobody answers at {place}: {why}") }
     }
 
-    /// Standard output cannot be written.
+    /// Returns the failure to write to standard output.
     pub fn output(error: &std::io::Error) -> Self {
         Self::failed(format!("cannot write to standard output: {error}"))
     }

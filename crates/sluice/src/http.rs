@@ -20,7 +20,7 @@ use tokio::net::TcpStream;
 use crate::failure::Failure;
 
 const DEFAULT_PORT: u16 = 15672;
-/// How long each step may take: to connect, and to receive the response.
+/// The time that each step may take: to connect, and to receive the response.
 const PATIENCE: Duration = Duration::from_secs(20);
 /// The largest response body, in bytes. A larger one is a failure.
 const ANSWER_BYTES_MAX: usize = 256 * 1024 * 1024;

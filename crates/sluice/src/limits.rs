@@ -5,11 +5,11 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 /// Below this limit a warning is logged: a program with many connections would run out of descriptors.
 const WANTED: u64 = 65_536;
 
-/// Each HTTP port may use one part in this many of all descriptors.
+/// Each HTTP port may use one descriptor out of this many.
 const HTTP_PART: u64 = 16;
 
-/// Bounds of the connections of an HTTP port. The lower one suffices for a probe and an operator. The upper
-/// one is only a small part of a large machine's descriptors.
+/// The bounds of the number of connections of an HTTP port. The lower one suffices for a probe and an
+/// operator. The upper one is only a small part of a large machine's descriptors.
 const HTTP_CONNECTIONS: std::ops::RangeInclusive<u64> = 8..=1024;
 
 /// The number of connections that an HTTP port may have.

@@ -59,7 +59,7 @@ pub fn run(list: &List) -> Result<(), Failure> {
     crate::amqp::block_on(async {
         let (_, answer) = list.api.ask(words, Method::GET, &path, None).await?;
         let Value::Array(mut rows) = answer else {
-            return Err(list.api.failed(words, "the answer is no list"));
+            return Err(list.api.failed(words, "the answer is not a list"));
         };
         rows.retain(|row| !of_node || list.vhost.as_ref().is_none_or(|vhost| row["vhost"] == vhost.as_str()));
         if matches!(list.what, What::Links) {
@@ -74,7 +74,7 @@ pub fn run(list: &List) -> Result<(), Failure> {
     })
 }
 
-/// A heading, and the field shown in the column.
+/// A column of a table: its heading, and the field that it shows.
 pub type Column = (&'static str, &'static str);
 
 impl What {

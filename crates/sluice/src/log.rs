@@ -17,7 +17,7 @@ use tracing_subscriber::layer::{Context, Layer, SubscriberExt as _};
 use tracing_subscriber::util::SubscriberInitExt as _;
 use tracing_subscriber::{EnvFilter, fmt};
 
-/// How often the number of suppressed lines is logged.
+/// The interval at which the number of suppressed lines is logged.
 pub const PERIOD: Duration = Duration::from_secs(10);
 
 /// The lines of one place that are written in each period. This suffices for a few clients that connect,
@@ -30,8 +30,8 @@ pub fn start(level: &str) -> Limiter {
     let lines = fmt::layer()
         .with_writer(std::io::stderr)
         .with_ansi(std::io::IsTerminal::is_terminal(&std::io::stderr()))
-        // The error would be logged to the stream that just failed, which would panic. The broker continues
-        // without its log.
+        // An error would be logged to the stream that has just failed, which would panic. So the broker
+        // continues without its log.
         .log_internal_errors(false);
     tracing_subscriber::registry().with(lines).with(limiter.clone()).with(EnvFilter::new(level)).init();
     limiter
@@ -47,7 +47,7 @@ pub struct Limiter {
 #[derive(Debug)]
 struct Place {
     level: Level,
-    /// Lines in this period.
+    /// The number of lines from this place in this period.
     lines: u64,
     /// The text of the first suppressed line.
     example: String,
@@ -144,7 +144,7 @@ mod tests {
         let _scope = subscriber.set_default();
         (1..=LINES_AT_ONCE + 20).for_each(line);
         assert_eq!(written.take(), LINES_AT_ONCE);
-        // Another place, and lines that no peer causes.
+        // These lines are written: one comes from another place, the other is not caused by a peer.
         tracing::info!(target: PEER, "connection gone");
         (0..100).for_each(|_| tracing::error!("the queue is closed"));
         assert_eq!(written.take(), 101);

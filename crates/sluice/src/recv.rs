@@ -82,7 +82,8 @@ impl Recv {
     ) -> Result<(), (Failure, Link)> {
         let over = |error: Error| (place.failed("receive from", address, &error), Link::Over);
         let stays = |failure| (failure, Link::Open);
-        let mut signals = Signals::new().map_err(|e| stays(Failure::failed(format!("cannot start: {e}"))))?;
+        let mut signals =
+            Signals::new().map_err(|e| stays(Failure::failed(format!("cannot wait for signals: {e}"))))?;
         let mut printer = Printer { out: BufWriter::new(io::stdout().lock()), printed: Vec::new() };
         let mut left = self.count.unwrap_or(u64::MAX);
         let mut came = 0u64;
@@ -144,7 +145,7 @@ fn verify(delivery: &Delivery) -> Result<(), String> {
     }
 }
 
-/// Whether the link can still be detached.
+/// Says whether the link can still be detached.
 enum Link {
     Open,
     Over,

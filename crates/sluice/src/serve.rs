@@ -48,7 +48,8 @@ pub fn run(serve: &Serve) -> Result<(), Failure> {
         .enable_all()
         .build()
         .map_err(|error| failed(&error))?;
-    // Bind the ports first: a broker that cannot listen must not touch the data of one that does.
+    // The ports are bound first, because a broker that cannot listen must not touch the data of one that
+    // does.
     let listeners = runtime.block_on(Listeners::bind(&config)).map_err(|error| failed(&error))?;
     serve.log_start(&config, &listeners.line(&config), &file_descriptors);
     let node = start(&config, &serve.data_dir).map_err(|error| failed(&error))?;
@@ -66,8 +67,8 @@ pub fn run(serve: &Serve) -> Result<(), Failure> {
 impl Serve {
     /// Writes the first lines of the log: version, data directory, configuration file, listeners and limits.
     fn log_start(&self, config: &Config, listeners: &str, file_descriptors: &str) {
-        // An absolute path says more than the argument. If it cannot be determined, the argument is logged
-        // unchanged.
+        // The log shows the absolute path, because it says more than the argument. If it cannot be
+        // determined, the argument is logged unchanged.
         let whole = |path: &Path| std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
         let file = self.config.as_deref().map_or("none".to_owned(), |file| whole(file).display().to_string());
         tracing::info!("sluice {SLUICE_VERSION} starts");

@@ -41,7 +41,7 @@ pub fn run(status: &Status) -> Result<(), Failure> {
     })
 }
 
-/// A label and the field that it shows.
+/// The lines of the overview: a label and the field that it shows.
 const LINES: &[Column] = &[
     ("node", "name"),
     ("process", "os_pid"),

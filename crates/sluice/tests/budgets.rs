@@ -16,10 +16,10 @@ use amqp10::{
 use broker::{Broker, Directory, Starting};
 use bytes::{BufMut as _, Bytes};
 
-/// Bytes of one transfer.
+/// The size of one transfer, in bytes.
 const PART: usize = 100_000;
 
-/// A condition that is not met within this time is a failure.
+/// The time within which a condition must be met. After it, the test fails.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 const MIB: u64 = 1 << 20;
@@ -187,13 +187,14 @@ fn unfinished_deliveries_take_no_more_memory_than_their_budget() {
     let (mut used, mut limit) = (0, 0);
     wait_until("most of them are closed", || {
         (used, limit) = broker.budget("unfinished_deliveries");
-        // Each remaining connection holds what it has sent, apart from bytes in flight.
+        // Each remaining connection holds exactly the transfers that it has sent, except for bytes in flight.
         used > 0 && used <= limit && used % PART as u64 == 0
     });
     assert_eq!(limit, 64 * MIB);
     let grown = broker.resident_bytes().saturating_sub(before);
     assert!(grown < 64 * MIB + 64 * MIB, "{} MiB more are resident", grown / MIB);
-    // Also the first connections were closed: they held as much as the others when the budget was exceeded.
+    // The first connections were closed as well, because they held as much as the others when the budget was
+    // exceeded.
     let reasons = flood.iter_mut().filter_map(|raw| {
         raw.socket.set_read_timeout(Some(Duration::from_millis(1))).unwrap();
         let mut rest = Vec::new();

@@ -16,15 +16,15 @@ use tokio::time::timeout;
 /// The broker's limit of descriptors. It has about 40 open after its start.
 const DESCRIPTORS: u32 = 100;
 
-/// Connections that never send anything.
+/// The number of connections that never send anything.
 const SILENT: usize = 300;
 
-/// A condition that is not met within this time is a failure.
+/// The time within which a condition must be met. After it, the test fails.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 const MESSAGE_BYTES: usize = 300 << 10;
 
-/// They fill five files of the log.
+/// The number of messages, which fill five files of the log.
 const MESSAGES: usize = (40 << 20) / MESSAGE_BYTES;
 
 async fn connect(broker: &Broker) -> (Connection, Session) {
@@ -40,7 +40,7 @@ async fn sender(session: &Session) -> Sender {
 }
 
 async fn publish(sender: &Sender) {
-    // A header that says durable, and one data section.
+    // The message has a header that says durable, and one data section.
     let mut message = b"\x00\x53\x70\xc0\x02\x01\x41\x00\x53\x75\xb0".to_vec();
     message.extend((MESSAGE_BYTES as u32).to_be_bytes());
     message.resize(message.len() + MESSAGE_BYTES, b'x');
@@ -48,7 +48,7 @@ async fn publish(sender: &Sender) {
     assert_eq!(outcome.expect("publishing is stopped").unwrap(), DeliveryState::Accepted);
 }
 
-/// The number of log files.
+/// Returns the number of log files.
 fn log_files(directory: &Directory) -> usize {
     let files = std::fs::read_dir(directory.path().join("data")).unwrap();
     files.filter(|file| file.as_ref().unwrap().path().extension().is_some_and(|is| is == "log")).count()
@@ -79,7 +79,7 @@ async fn a_flood_of_silent_connections_stops_neither_the_log_nor_its_clients() {
     assert!(broker.terminate().success());
 }
 
-/// More clients than there are descriptors.
+/// The number of clients. It is larger than the number of descriptors.
 const CLIENTS: usize = 80;
 
 async fn wait_for_line(directory: &Directory, line: &str) {
@@ -112,7 +112,7 @@ async fn accepting_pauses_and_resumes_when_descriptors_run_out() {
     }
     // No logged-in connection is closed to make room for others.
     assert!(broker.list("connections").as_array().unwrap().len() >= open);
-    // The waiting clients get in as others close.
+    // The waiting clients are accepted as others close.
     while let Some(client) = timeout(PATIENCE, clients.join_next()).await.expect("it never gets in") {
         client.unwrap().close().await.unwrap();
     }

@@ -28,7 +28,7 @@ const TAGS: &[&str] = &["", "administrator", "monitoring", "policymaker", "manag
 /// A user with all permissions. It has a connection that others may or may not see.
 const ROOT: &str = "root";
 
-/// Permissions in the virtual host: each alone, none, all, and no entry for the user.
+/// The permissions in the virtual host that are tested: each alone, none, all, and no entry for the user.
 fn all_rights() -> Vec<(&'static str, Option<Permissions>)> {
     let none = Permissions::NONE;
     vec![
@@ -74,8 +74,8 @@ impl Subject {
         }
     }
 
-    /// Whether the table permits it. Permissions do not depend on names yet, so that one queue and one
-    /// exchange stand for all.
+    /// Returns true if the table permits the verb. Permissions do not depend on names yet, so one queue and
+    /// one exchange stand for all.
     fn may(&self, verb: Verb) -> bool {
         let on = match verb {
             Verb::ReadConnection | Verb::CloseConnection | Verb::ExplainConnection => {
@@ -228,7 +228,7 @@ async fn prepare(fixture: &Fixture, action: Action) {
             let body = r#"{"pattern":"^none$","definition":{"max-length":1}}"#;
             fixture.prepare("PUT", &format!("/api/{kind}/%2F/old"), body).await;
         }
-        // It may have been closed by an earlier user.
+        // An earlier user may have closed the connection already.
         Action::CloseConnection => {}
     }
 }
@@ -328,7 +328,7 @@ async fn name_of_connection(fixture: &Fixture) -> String {
     name.replace(' ', "%20").replace('>', "%3E")
 }
 
-/// What an AMQP 1.0 client can ask for.
+/// The AMQP 1.0 requests that are tested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Ask {
     Publish,

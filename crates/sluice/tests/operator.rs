@@ -78,7 +78,7 @@ fn clients_cannot_flood_the_log() {
         }
     }
     assert_eq!(lines + counted, CONNECTIONS, "{log}");
-    // Ten per period. A slow machine may take several periods of ten seconds.
+    // Ten lines are written per period. A slow machine may take several periods of ten seconds.
     assert!(lines < CONNECTIONS / 4, "{log}");
 }
 

@@ -88,7 +88,7 @@ sed '1,/^\r$/d' <&3
 /// A shell block of a page.
 #[derive(Debug, PartialEq)]
 struct Block {
-    /// The line of the page at which it begins.
+    /// The line of the page at which the block begins.
     line: usize,
     script: String,
     how: How,
@@ -97,11 +97,11 @@ struct Block {
 
 #[derive(Debug, PartialEq)]
 enum How {
-    /// It ends with this exit code.
+    /// The block ends with this exit code.
     Ends(i32),
-    /// It starts the broker.
+    /// The block starts the broker.
     Broker,
-    /// It needs a broker that is stopped.
+    /// The block needs a broker that is stopped.
     Stopped,
     NotRun,
 }
@@ -191,7 +191,7 @@ impl Running {
         replace_ports(text, self.free, self.named)
     }
 
-    /// SIGTERM, and waits for its end.
+    /// Sends SIGTERM, and waits until the broker has ended.
     fn stop(mut self) {
         kill_process(Pid::from_child(&self.child), Signal::TERM).unwrap();
         assert!(self.child.wait().unwrap().success());
@@ -200,7 +200,7 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // It may have ended already.
+        // The process may have ended already.
         drop(self.child.kill());
         drop(self.child.wait());
     }
@@ -270,13 +270,14 @@ fn line_matches(expected: &str, found: &str) -> bool {
     }
 }
 
-/// Fences that hold no shell commands.
+/// The languages of fenced blocks that hold no shell commands.
 const OTHERS: [&str; 4] = ["text", "java", "conf", "ini"];
 
 fn blocks(page: &str) -> Vec<Block> {
     let mut blocks: Vec<Block> = Vec::new();
     let mut lines = page.lines().enumerate();
-    // The line before, and whether only empty lines stand between it and the block before.
+    // `before` is the line before the block. `adjacent` is true if only empty lines are between the block and
+    // the previous one.
     let (mut before, mut adjacent) = ("", false);
     while let Some((at, line)) = lines.next() {
         if let Some(language) = line.strip_prefix("```") {

@@ -24,12 +24,12 @@ use tokio::sync::mpsc;
 const SEED: u64 = 7;
 const DISK_BYTES: u64 = 64 * 1024 * 1024;
 const OTHER_BYTES: usize = 8 * 1024 * 1024;
-/// More messages than the disk can hold: each takes about 400 bytes.
+/// The number of messages. It is more than the disk can hold, because each takes about 400 bytes.
 const MESSAGES: u64 = 500_000;
 /// A publisher without credit or outcome for this long counts as stopped if the broker says so. A queue that
 /// delivers nothing for this long counts as empty.
 const STALL: Duration = Duration::from_secs(1);
-/// The broker must notice within this time that there is space again.
+/// The time within which the broker must notice that there is space again.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// The variable that tells the second run of this program where its disk is.
@@ -91,7 +91,7 @@ fn on_the_small_disk() {
 /// finds every confirmed message.
 async fn round(directory: &Directory, sets: &[&str], filled: bool, killed: bool, drained: bool) {
     let start = || Starting::spawn(directory, sets).finish();
-    // Another program's file on the disk.
+    // This is another program's file on the disk.
     let other = directory.path().join("other");
     std::fs::write(&other, vec![1; OTHER_BYTES]).unwrap();
     let mut broker = start();

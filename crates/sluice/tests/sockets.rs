@@ -12,7 +12,7 @@ use broker::{Broker, Directory};
 use bytes::Bytes;
 use client::{Connection, Credit, Options, ReceiverOptions, SenderOptions};
 
-/// More than the buffers of both sockets hold.
+/// The number of bytes that are sent. It is more than the buffers of both sockets hold.
 const SENT: usize = 8 << 20;
 
 /// [2.2, 5.1] The broker shuts down its side and continues to read. If it closed the socket with bytes
@@ -45,7 +45,7 @@ async fn a_large_backlog_is_delivered_without_input_from_the_client() {
     let connection = Connection::open(&broker.amqp_url().parse().unwrap(), Options::default()).await.unwrap();
     let session = connection.session().await.unwrap();
     let sender = session.sender(Some("/queues/q"), SenderOptions::default()).await.unwrap();
-    // A header that says durable, and one data section.
+    // The message has a header that says durable, and one data section.
     let mut message = b"\x00\x53\x70\xc0\x02\x01\x41\x00\x53\x75\xb0".to_vec();
     message.extend((LARGE as u32).to_be_bytes());
     message.resize(message.len() + LARGE, b'x');
@@ -66,7 +66,7 @@ async fn a_large_backlog_is_delivered_without_input_from_the_client() {
 /// The number of open connections.
 const MANY: usize = 800;
 
-/// A connection costs memory but no thread.
+/// Checks that a connection costs memory but no thread.
 #[tokio::test]
 async fn eight_hundred_connections_take_no_thread() {
     let directory = Directory::new("sockets");

@@ -11,7 +11,7 @@ use broker::{Broker, Directory, Starting, serve};
 use client::{Connection, Options, ReceiverOptions};
 use serde_json::{Value, json};
 
-/// Flips one bit after these octets, which occur once in the log's files. Returns the file's name.
+/// Flips one bit after `octets`, which occur once in the files of the log. Returns the name of the file.
 fn flip_behind(data_dir: &Path, octets: &[u8]) -> String {
     let logs = || {
         let entries = std::fs::read_dir(data_dir).unwrap().map(|entry| entry.unwrap().path());
@@ -113,7 +113,11 @@ fn a_broker_that_may_have_lost_definitions_does_not_start() {
     broker.verb(&["declare", "queue", "defined-here"]).done();
     broker.verb(&["send", "defined-here", "y"]).done();
     assert!(broker.terminate().success());
-    assert!(directory.logged().contains("definitions may be lost here, which is accepted"));
+    assert!(
+        directory.logged().contains(
+            "definitions may be lost here; the broker starts because accept_lost_definitions is true"
+        )
+    );
     let broker = Broker::start(&directory);
     assert_eq!(broker.verb(&["recv", "defined-here", "--count", "1"]).done(), "y");
     assert!(broker.terminate().success());
@@ -124,7 +128,7 @@ const BACKLOG: usize = 3_000;
 const BODY: usize = 1_000;
 const REJECTED: usize = 100;
 
-/// After a restart, nobody has read the messages in packs yet. Neither their headers nor their ages are
+/// Tests a start with messages in packs, which nobody has read yet. Neither their headers nor their ages are
 /// known.
 #[tokio::test]
 async fn paged_messages_are_dead_lettered_after_a_restart() {

@@ -44,7 +44,7 @@ fn a_stream_is_browsed() {
     ] {
         assert_eq!(offsets(&look(query).1), expected, "{query}");
     }
-    // Browsing consumes nothing. A classic queue refuses it and says why.
+    // Browsing a stream consumes nothing. A classic queue refuses to be browsed and says why.
     let (_, row) = broker.get("/api/queues/%2F/s%2F1");
     assert_eq!((&row["type"], &row["messages"], &row["consumers"]), (&json!("stream"), &json!(3), &json!(0)));
     assert_eq!(

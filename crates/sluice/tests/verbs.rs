@@ -212,7 +212,7 @@ fn wrong_usage_is_reported() {
 
 #[test]
 fn a_missing_broker_is_reported() {
-    // A port that was free a moment ago.
+    // The port was free a moment ago, so nobody listens there.
     let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let place = format!("127.0.0.1:{port}");
     let (amqp, http) = (format!("amqp://u:s3cret@{place}"), format!("http://u:s3cret@{place}"));
@@ -264,7 +264,7 @@ fn a_broker_that_cannot_start_says_why() {
     let refused = finish(serve(&other).arg("--config").arg(&file), b"");
     refused.refused(2, &["sluice.conf:2", "'heartbeet'", "'heartbeat'"]);
     assert!(!other.exists(), "a broker that does not start leaves no data");
-    // None of this has disturbed the running broker.
+    // None of these failed verbs has disturbed the running broker.
     assert_eq!(broker.list("queues"), json!([]));
     assert!(broker.terminate().success());
 }

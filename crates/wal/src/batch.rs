@@ -73,8 +73,8 @@ impl BatchHeader {
         bytes
     }
 
-    /// Reads the header at the front of `bytes`. Returns `None` if its check fails or its generation is
-    /// another one (`generation` is `None`: any is accepted).
+    /// Reads the header at the front of `bytes`. Returns `None` if its check fails, or if its generation is
+    /// not `generation`. With `generation` = `None`, any generation is accepted.
     pub fn decode(bytes: &[u8], generation: Option<u64>) -> Option<Self> {
         let bytes = bytes.get(..BATCH_HEADER)?;
         let header = Self {
@@ -96,7 +96,7 @@ impl BatchHeader {
         is_valid.then_some(header)
     }
 
-    /// Returns true if it is the mark of a clean stop.
+    /// Returns true if this batch is the mark of a clean stop.
     pub fn is_mark(&self) -> bool {
         self.length == 0 && self.records == CLEAN
     }

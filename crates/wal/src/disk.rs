@@ -50,7 +50,7 @@ pub trait Disk: Send {
     /// Creates an empty file.
     ///
     /// # Errors
-    /// [`io::ErrorKind::AlreadyExists`].
+    /// [`io::ErrorKind::AlreadyExists`] if a file of this name exists.
     fn create(&mut self, name: &str) -> io::Result<Self::File>;
 
     /// Opens an existing file.
@@ -187,13 +187,14 @@ impl RealDisk {
         if missing == 0 {
             return Ok(());
         }
-        // Cheaper than an allocation that fails halfway, because callers retry often.
+        // Asking for the free space is cheaper than an allocation that fails halfway. Callers retry often, so
+        // the difference matters.
         let system = rustix::fs::fstatvfs(&self.dir)?;
         if system.f_bavail.saturating_mul(system.f_frsize) < missing {
             return Err(io::ErrorKind::StorageFull.into());
         }
         match rustix::fs::fallocate(&file, FallocateFlags::empty(), 0, bytes) {
-            // The system or this disk does not support it.
+            // The file system or this disk does not support `fallocate`.
             Err(rustix::io::Errno::OPNOTSUPP) => {
                 io::copy(&mut io::repeat(0).take(bytes), &mut file)?;
                 file.sync_data()
@@ -260,8 +261,8 @@ impl Disk for RealDisk {
 
     fn open_over(&mut self, name: &str) -> io::Result<Arc<File>> {
         let file = self.open(name)?;
-        // Only advice: without it the file is merely slower. It costs 0.1 ms if the file is in memory, as it
-        // usually is.
+        // The call is only advice: without it the file is merely slower. It costs 0.1 ms if the file is in
+        // memory, as it usually is.
         let _ = rustix::fs::fadvise(&file, 0, None, Advice::WillNeed);
         Ok(file)
     }
@@ -309,7 +310,7 @@ impl Disk for RealDisk {
         let path = self.path.join(name);
         let reserved = self.allocate(&path, bytes);
         if reserved.is_err() {
-            // A partly allocated file would waste space that others need.
+            // The file may be partly allocated. It would waste space that others need, so it is removed.
             drop(std::fs::remove_file(&path));
         }
         reserved

@@ -5,17 +5,18 @@ use std::io;
 use crate::machine::Size;
 use crate::record::Records;
 
-/// The records that a shard hands over at once. It is answered exactly once when it is written or cannot be
-/// written. If it was written and asked for a sync, it is answered once more when it is synced or cannot be
-/// synced.
+/// The records that a shard hands over at once. The log answers a handover once when it is written or cannot
+/// be written. If the handover was written and asked for a sync, the log answers once more when it is synced
+/// or cannot be synced.
 #[derive(Debug)]
 pub struct Handover {
     pub shard: u32,
-    /// The number that the shard gave it.
+    /// The number that the shard gave this handover.
     pub ticket: u64,
-    /// May be empty: then `sync` asks to sync everything written so far.
+    /// The records; the list may be empty. An empty handover with `sync` asks to sync everything written so
+    /// far.
     pub records: Records,
-    /// Somebody waits until the records are synced.
+    /// True if somebody waits until the records are synced.
     pub sync: bool,
 }
 
@@ -39,17 +40,17 @@ pub struct Completion {
     /// The number of the newest file that holds records of the handover, for [`Step::Written`]. 0 if the
     /// handover had no records, and on an error.
     pub file: u64,
-    /// The disk space that the log takes now. Empty on an error.
+    /// The disk space that the log takes now. All zeros after an error.
     pub size: Size,
 }
 
-/// The disk refused twice: in the current file and in a new one.
+/// The records could not be written. The disk refused twice: in the current file and in a new one.
 #[derive(Debug)]
 pub struct WriteError {
     pub kind: io::ErrorKind,
     /// The number of the operating system's error, if there was one.
     pub errno: Option<i32>,
-    /// The file that was refused last; empty if it was no file.
+    /// The name of the file that was refused last. Empty if the failure did not concern a file.
     pub file: String,
     /// The records that were not written. The shard may hand them over again.
     pub records: Records,
@@ -75,10 +76,10 @@ impl std::fmt::Display for WriteError {
 
 impl std::error::Error for WriteError {}
 
-/// The reason why a batch failed, from which each handover in it gets its [`WriteError`].
+/// The reason why a batch failed. Each handover in the batch gets its [`WriteError`] from it.
 pub(crate) struct Failure {
     pub error: io::Error,
-    /// Empty if it was no file.
+    /// The name of the file. Empty if the failure did not concern a file.
     pub file: String,
 }
 

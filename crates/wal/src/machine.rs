@@ -49,17 +49,18 @@ const LEFTOVERS_MAX: usize = 4;
 pub struct Options {
     /// The size in bytes at which a file is full.
     pub file_bytes: u64,
-    /// Files before the current one that may stay unsynced while nobody asks for a sync. Beyond this, the log
-    /// syncs the oldest one unasked. At twice the bound, writes wait for that sync, or fail if the disk
-    /// refuses it.
+    /// The number of files before the current one that may stay unsynced while nobody asks for a sync. Beyond
+    /// this number, the log syncs the oldest one by itself. At twice the number, writes wait for that sync,
+    /// or fail if the disk refuses it.
     pub dirty_files_max: usize,
-    /// The seed of the files' generations. `None` takes randomness from the process: a client that could
-    /// predict generations could hide a false batch in a message body.
+    /// The seed of the generations of files. With `None` the seed is random. In a product it must be random:
+    /// a client that could predict generations could hide a false batch in a message body.
     pub seed: Option<u64>,
-    /// The bytes of disk space reserved for a full disk; 0: none. See [`Size::short`].
+    /// The bytes of disk space that are reserved for a full disk. 0 means no reserve. See [`Size::short`].
     pub reserve_bytes: u64,
-    /// The maximum number of forgotten files kept to be overwritten. Each has `file_bytes` or one batch more.
-    /// Further forgotten files are removed. The spares replace the reserve if together they are as large.
+    /// The maximum number of forgotten files that are kept as spares, to be overwritten. Each takes
+    /// `file_bytes` or one batch more. Further forgotten files are removed. The spares replace the reserve if
+    /// together they are as large.
     pub spare_files_max: usize,
 }
 
@@ -75,7 +76,8 @@ impl Default for Options {
     }
 }
 
-/// What a file holds. A batch that was copied to a newer file counts for its first one.
+/// The batches that a file holds. A batch that was copied to a newer file counts for the file in which it was
+/// written first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Span {
     pub first_batch: u64,
@@ -89,7 +91,8 @@ pub struct Log<D: Disk> {
     options: Options,
     random: u64,
     current: Option<Open<D::File>>,
-    /// Oldest first. These files and the current one are all that may be unsynced.
+    /// The files before the current one that may be unsynced, oldest first. Together with the current one,
+    /// these are all unsynced files.
     dirty: VecDeque<Open<D::File>>,
     spans: BTreeMap<u64, Span>,
     /// All files with an acknowledged batch, except the current one.
@@ -99,7 +102,7 @@ pub struct Log<D: Disk> {
     spares: VecDeque<u64>,
     next_file: u64,
     next_batch: u64,
-    /// The last acknowledged batch.
+    /// The number of the last acknowledged batch.
     last: u64,
     /// Every acknowledged batch up to this one is synced.
     synced: u64,
@@ -107,17 +110,17 @@ pub struct Log<D: Disk> {
     /// The disk refused a sync that no handover waited for. So the next write must sync first, and reports
     /// the error if that fails too.
     sync_refused: bool,
-    /// The first batch that is still needed.
+    /// The number of the first batch that is still needed.
     floor: u64,
-    /// The first batch with this floor; 0: the floor was found at the open.
+    /// The number of the first batch with this floor. 0 if the floor was found when the log was opened.
     floor_batch: u64,
-    /// Files up to this one are to be removed.
+    /// The number of the newest file that is to be removed. All older files are to be removed, too.
     forgotten_to: u64,
     /// The last note written to the file `lock`.
     noted: Note,
-    /// The last batch is the mark of a clean stop, or there are no batches.
+    /// True if the last batch is the mark of a clean stop, or if there are no batches.
     clean: bool,
-    /// The reserve file exists.
+    /// True if the reserve file exists.
     reserved: bool,
 }
 
@@ -125,9 +128,9 @@ pub struct Log<D: Disk> {
 #[derive(Clone, Copy)]
 enum Batch<'a> {
     Records(&'a [Handover]),
-    /// No records: the header raises the floor.
+    /// The batch has no records. Its header raises the floor.
     Floor,
-    /// No records: the mark of a clean stop.
+    /// The batch has no records. It is the mark of a clean stop.
     Clean,
 }
 
@@ -159,13 +162,14 @@ struct Open<F> {
     /// The length of the file when it was opened. Bytes between `end` and this are from an earlier use of the
     /// file.
     former: u64,
-    /// The last acknowledged batch in it.
+    /// The number of the last acknowledged batch in the file.
     last: u64,
-    /// The number of acknowledged batches in it.
+    /// The number of acknowledged batches in the file.
     good: u32,
-    /// Its name is known to be synced.
+    /// True if the name of the file is known to be synced.
     named: bool,
-    /// A sync failed: what was not yet known to be synced may be lost, whatever later syncs report.
+    /// True if a sync of the file has failed. Then everything that was not known to be synced before may be
+    /// lost, whatever later syncs report.
     doomed: bool,
 }
 
@@ -257,7 +261,7 @@ impl<D: Disk> Log<D> {
         if self.clean {
             return Ok(());
         }
-        // Otherwise it would look as if something had been written after the mark.
+        // Without this, the old bytes would look as if something had been written after the mark.
         if let Some(current) = &mut self.current {
             spare::cut_former(&mut self.disk, current);
         }
@@ -283,7 +287,7 @@ impl<D: Disk> Log<D> {
         }
     }
 
-    /// The acknowledged batches of each file, by file number.
+    /// Returns the acknowledged batches of each file, by file number.
     pub fn spans(&self) -> &BTreeMap<u64, Span> {
         &self.spans
     }
@@ -460,7 +464,8 @@ impl<D: Disk> Log<D> {
     /// again.
     fn abandon(&mut self, offset: Option<u64>) {
         if let Some(current) = &mut self.current {
-            // Bytes that stay are harmless: no later batch of this file will name them as `previous`.
+            // Bytes that the disk does not cut off are harmless, because no later batch of this file will
+            // name them as `previous`.
             current.end = offset.unwrap_or(current.end);
             let _ = self.disk.truncate(&mut current.handle, current.end);
             current.former = 0;
@@ -474,7 +479,7 @@ impl<D: Disk> Log<D> {
         }
     }
 
-    /// Stops writing to the current file for good. `sound`: no write or sync of it has failed.
+    /// Stops writing to the current file for good. `sound` says that no write or sync of the file has failed.
     fn retire(&mut self, sound: bool) {
         let Some(mut current) = self.current.take() else { return };
         if current.good > 0 {

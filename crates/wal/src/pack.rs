@@ -46,13 +46,14 @@ pub const BLOCK_BYTES: usize = 256 << 10;
 pub struct Extent {
     /// The number of the pack.
     pub pack: u64,
-    /// In bytes, from the start of the pack.
+    /// The offset of the run from the start of the pack, in bytes.
     pub offset: u32,
-    /// The bytes of all its blocks with their headers. Never 0.
+    /// The bytes of all blocks of the run, with their headers. Never 0.
     pub bytes: u32,
 }
 
-/// Records of one owner that are written to a pack together. There is at least one, and no block is empty.
+/// Records of one owner that are written to a pack together. A run has at least one record, and none of its
+/// blocks is empty.
 #[derive(Clone, Debug, Default)]
 pub struct Run {
     pub owner: u64,
@@ -94,7 +95,7 @@ impl Run {
         before.iter().map(|block| (block::BLOCK_HEADER + block.bytes()) as u32).sum()
     }
 
-    /// Returns the bytes of its records, without the headers of blocks.
+    /// Returns the bytes of the run's records, without the headers of blocks.
     pub fn bytes(&self) -> usize {
         self.blocks.iter().map(Records::bytes).sum()
     }

@@ -99,12 +99,12 @@ impl Records {
         self.records == 0
     }
 
-    /// Number of records.
+    /// Returns the number of records.
     pub fn len(&self) -> usize {
         self.records as usize
     }
 
-    /// The number of bytes they take on the disk, headers included.
+    /// Returns the number of bytes that the records take on the disk, headers included.
     pub fn bytes(&self) -> usize {
         self.copied.len() + self.kept_bytes
     }

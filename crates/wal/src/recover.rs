@@ -44,7 +44,7 @@ use crate::scan::{self, Found, Scan};
 /// occur while the tail is cut. Another open continues there.
 #[derive(Debug)]
 pub enum OpenError {
-    /// Another process has it open.
+    /// Another process has the directory open.
     Locked,
     /// A file was written by a newer program.
     NewerFormat { file: String, version: u32 },
@@ -70,12 +70,12 @@ impl std::error::Error for OpenError {}
 /// The result of [`crate::Log::open`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Recovery {
-    /// The log was closed, or never written to.
+    /// True if the log was closed by an orderly stop, or was never written to.
     pub clean: bool,
     pub files: u32,
-    /// Bytes read from all files.
+    /// The number of bytes that were read from all files.
     pub bytes: u64,
-    /// The number of records passed on.
+    /// The number of records that were passed to the caller.
     pub records: u64,
     /// The disk space of the log, after cutting and removing forgotten files.
     pub size: Size,
@@ -90,10 +90,10 @@ pub struct Cut {
     pub file: String,
     pub offset: u64,
     pub bytes: u64,
-    /// Batches were begun there. Otherwise the bytes are from an earlier use of the file, or from a write
-    /// that was interrupted before its batch header was complete.
+    /// True if batches were begun in the cut bytes. Otherwise the bytes are from an earlier use of the file,
+    /// or from a write that was interrupted before its batch header was complete.
     pub torn: bool,
-    /// The number of records in complete batches there, by owner. It is unknown which of them were
+    /// The number of records in complete batches of the cut bytes, by owner. It is unknown which of them were
     /// acknowledged.
     pub records: BTreeMap<u64, u64>,
     /// The files that hold the cut bytes, if the tail was torn; empty if the disk refused. See
@@ -110,13 +110,14 @@ pub const CUT_SUFFIX: &str = ".cut";
 pub struct Damage {
     pub file: String,
     pub offset: u64,
-    /// 0: records before `offset` are missing, possibly whole files; or the file itself is missing.
+    /// The number of damaged bytes. If 0, records before `offset` are missing, possibly whole files, or the
+    /// file itself is missing.
     pub bytes: u64,
-    /// The file does not exist any more.
+    /// True if the file does not exist any more.
     pub missing: bool,
     pub owners: Owners,
-    /// A handover that asked for a sync may be lost. If false, every lost record was unsynced: an owner that
-    /// waits for the sync has shown nothing of it to others.
+    /// True if a handover that asked for a sync may be lost. If false, every lost record was unsynced. Then
+    /// an owner that waits for the sync has shown nothing of the record to others.
     pub synced: bool,
 }
 
@@ -137,7 +138,7 @@ impl std::fmt::Display for Damage {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Owners {
     All,
-    /// Sorted, without duplicates.
+    /// These owners may have lost a record. The list is sorted and has no duplicates.
     Only(Vec<u64>),
 }
 
@@ -147,9 +148,9 @@ pub(crate) struct Opened {
     pub spans: BTreeMap<u64, Span>,
     pub next_file: u64,
     pub next_batch: u64,
-    /// The last valid batch.
+    /// The number of the last valid batch.
     pub last: u64,
-    /// The first batch that is still needed.
+    /// The number of the first batch that is still needed.
     pub floor: u64,
     pub closed: Closed,
 }
@@ -157,11 +158,11 @@ pub(crate) struct Opened {
 /// A file as it was read.
 struct Scanned {
     number: u64,
-    /// In bytes.
+    /// The length of the file in bytes.
     length: u64,
     header: Option<FileHeader>,
-    /// Its header belongs to another file: its name reappeared after the file was overwritten under another
-    /// one.
+    /// True if the header belongs to a file with another number. This happens when the name of a file
+    /// reappears after the file was overwritten under another name.
     misnamed: bool,
     scan: Scan,
     unreadable: bool,
@@ -169,7 +170,7 @@ struct Scanned {
 
 /// The missing batches between two batches of the chain.
 struct Gap {
-    /// 0: there is no batch between the gap and the floor.
+    /// The number of the batch below the gap. 0 if there is no batch between the gap and the floor.
     below: u64,
     lowest: u64,
     above: u64,
@@ -187,14 +188,14 @@ pub(crate) fn recover<D: Disk>(disk: &mut D, on_record: &mut dyn FnMut(Record)) 
         ..Recovery::default()
     };
 
-    // Finds the last valid batch: below it nothing is missing down to its floor, except by damage.
+    // Finds the last valid batch. No batch between its floor and it may be missing, except because of damage.
     let mut end = u64::MAX;
     let (floor, chain, damage) = loop {
         let floor = directory.floor(end);
         let (chain, gaps) = directory.chain(end, floor);
         match gaps.iter().find(|gap| !directory.is_damage(gap)) {
             Some(torn) if torn.below > 0 => end = torn.below,
-            // If the floor does not count, what is below it does.
+            // If this floor does not count, an earlier floor does. So the search continues below it.
             Some(torn) => end = torn.lowest - 1,
             None => break (floor, chain, gaps),
         }
@@ -223,7 +224,8 @@ pub(crate) fn recover<D: Disk>(disk: &mut D, on_record: &mut dyn FnMut(Record)) 
     let cuts = if is_whole { directory.tail(disk, tail, &mut recovery)? } else { Vec::new() };
     recovery.clean = marked && recovery.cut.is_none() && recovery.damage.is_empty();
     let forgotten = directory.forgotten(floor, recovery.damage.is_empty());
-    // Also if nothing is left to cut: an open that failed may have cut a file and not synced it.
+    // This is done even if nothing is left to cut, because an earlier open may have cut a file and then
+    // failed before it synced it.
     if !directory.files.is_empty() {
         // The mark of a clean stop guarantees that everything except itself is synced.
         let from = if recovery.clean { tail.map_or(0, |(index, _)| index) } else { forgotten };
@@ -247,19 +249,19 @@ pub(crate) fn recover<D: Disk>(disk: &mut D, on_record: &mut dyn FnMut(Record)) 
 }
 
 struct Directory {
-    /// Oldest first.
+    /// The files, oldest first.
     files: Vec<Scanned>,
-    /// The place of each intact batch: its file and its index in the scan of the file. The newest copy
-    /// counts.
+    /// The place of each intact batch: the index of its file, and its index in the scan of that file. If
+    /// there are several copies, the place of the newest.
     intact: BTreeMap<u64, (usize, usize)>,
     /// `previous` of each batch with a valid header and a corrupt payload, by its number.
     broken: BTreeMap<u64, u64>,
-    /// Every batch up to this one was synced.
+    /// The number of the last batch that is known to be synced. All batches before it are synced, too.
     synced: u64,
-    /// Every batch up to this one was acknowledged in this boot of the machine.
+    /// The number of the last batch that is known to have been acknowledged in this boot of the machine.
     written: u64,
-    /// The machine has kept its page cache since the note was written, so only damage explains missing
-    /// batches.
+    /// True if the machine has not restarted since the note was written. Then its page cache has survived, so
+    /// only damage explains missing batches.
     same_boot: bool,
     /// The newest file with an acknowledged batch according to the note, or 0.
     noted_file: u64,
@@ -279,7 +281,8 @@ impl Directory {
         let bytes = disk.read_notes().map_err(|error| OpenError::Io { file: LOCK.to_owned(), error })?;
         let found = Note::decode(&bytes);
         let note = found.unwrap_or_default();
-        // A corrupt note may well be of this boot, because notes are never torn.
+        // A corrupt note counts as a note of this boot. A power failure cannot have torn it, because notes
+        // are smaller than a sector.
         let is_corrupt = found.is_none() && bytes.iter().any(|&byte| byte != 0);
         let same_boot = is_corrupt || disk.boot_id().is_some_and(|boot| note.boot == boot);
         let mut directory = Self {
@@ -427,7 +430,8 @@ impl Directory {
         (index, self.files[index].scan.batches[place].clone())
     }
 
-    /// Passes on the records of a batch and returns their number. They count for file `number`.
+    /// Passes the records of a batch to the caller and returns their number. They count for the file
+    /// `number`.
     fn emit<D: Disk>(
         &mut self,
         disk: &mut D,
@@ -459,7 +463,8 @@ impl Directory {
             let (mut record, end) = record::front(&payload, number).ok_or_else(changed)?;
             payload = payload.slice(end..);
             records += 1;
-            // A slice would keep the whole file in memory as long as the record exists.
+            // The body is copied, because a slice would keep the whole file in memory as long as the record
+            // exists.
             record.body = Bytes::copy_from_slice(&record.body);
             on_record(record);
         }

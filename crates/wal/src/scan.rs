@@ -13,11 +13,11 @@ use crate::file::FILE_HEADER;
 #[derive(Clone, Debug)]
 pub(crate) struct Found {
     pub header: BatchHeader,
-    /// The offset of its header.
+    /// The offset of the batch's header.
     pub offset: u64,
-    /// The end of its payload, or of the file if that is earlier.
+    /// The end of the batch's payload, or the end of the file if that is earlier.
     pub end: u64,
-    /// The payload is complete and matches its checksum.
+    /// True if the payload is complete and matches its checksum.
     pub intact: bool,
 }
 
@@ -25,7 +25,7 @@ pub(crate) struct Found {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Scan {
     pub batches: Vec<Found>,
-    /// Bytes that belong to no batch with a valid header.
+    /// The ranges of bytes that belong to no batch with a valid header.
     pub bad: Vec<Range<u64>>,
 }
 
@@ -80,7 +80,8 @@ pub(crate) fn read_file<D: Disk>(disk: &mut D, file: &mut D::File) -> io::Result
     let mut unreadable = false;
     let mut at = 0;
     while at < length {
-        // Everything at once; block by block after the first error.
+        // The whole file is read at once. After the first error it is read block by block, to skip only the
+        // unreadable blocks.
         let to = if unreadable { length.min((at / BLOCK + 1) * BLOCK) } else { length };
         match disk.read_at(file, at as u64, &mut bytes[at..to]) {
             Ok(0) => break,

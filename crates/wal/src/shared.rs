@@ -26,7 +26,7 @@ pub(crate) struct Shared<M> {
 }
 
 struct State<M> {
-    /// `None` once the thread has ended.
+    /// The shared machine. `None` once its thread has ended.
     machine: Option<M>,
     paused_until: Option<Instant>,
 }
@@ -78,7 +78,7 @@ impl<M> Shared<M> {
 
     fn lock(&self) -> MutexGuard<'_, State<M>> {
         // If a step panicked halfway, the machine must not be used again.
-        self.state.lock().expect("no step panics")
+        self.state.lock().expect("no step of the machine panics")
     }
 }
 
@@ -119,7 +119,7 @@ mod tests {
         let note = |ago, took| shared.lock().note(Instant::now() - ago, took);
         note(Duration::ZERO, SLOW);
         assert_eq!(step(&shared, 1), Ok(1), "that was not slow");
-        // So slow that the pause outlasts this test.
+        // The step is so slow that the pause after it outlasts this test.
         let slow = 1000 * SLOW;
         note(slow, slow);
         assert_eq!(step(&shared, 2), Err(2));

@@ -165,7 +165,8 @@ impl FalseDisk {
                     let data = inode.after_power_loss(&mut new.random);
                     new.inodes.push(Inode { reserved: inode.reserved, ..Inode::synced(data) });
                 }
-                // If the disk has no room for both, the removals must have reached it.
+                // The disk had no room for both the old and the new files, so the removals must have reached
+                // it.
                 new.names = names;
                 let removed = old.synced_names.keys().filter(|name| !old.names.contains_key(*name));
                 for name in removed {
@@ -370,7 +371,7 @@ impl Disk for FalseDisk {
         Box::new(move || {
             let mut state = disk.state();
             let verdict = state.begin(Op::SyncDir)?;
-            // Another sync that began later may have made more names durable.
+            // Another sync that began later may have made more names durable. Its result stays.
             if verdict.applies && changes >= state.names_synced_at {
                 (state.synced_names, state.names_synced_at) = (names, changes);
             }
@@ -456,7 +457,7 @@ struct State {
     counts: [u64; 14],
     longest_read: usize,
     changes: u64,
-    /// A bit per [`Op`].
+    /// The operations that fail, with a bit for each [`Op`].
     failing: u32,
     per_mille: u64,
     errno: i32,
@@ -468,8 +469,8 @@ struct State {
     capacity: Option<u64>,
 }
 
-/// Whether an operation takes effect, and the error that it reports. It may take effect and still report an
-/// error.
+/// What happens to an operation: whether it takes effect, and the error that it reports. It may take effect
+/// and still report an error.
 struct Verdict {
     applies: bool,
     error: Option<i32>,
@@ -517,11 +518,11 @@ impl State {
 struct Inode {
     written: Vec<u8>,
     synced: Vec<u8>,
-    /// Changes since the last sync, and doomed ones from before.
+    /// The changes since the last sync, and doomed changes from before.
     pending: Vec<Change>,
     /// The number of changes so far.
     changes: u64,
-    /// Reserved bytes, in addition to the contents.
+    /// The bytes that are reserved for the file, in addition to its contents.
     reserved: u64,
 }
 
@@ -529,7 +530,7 @@ struct Inode {
 struct Change {
     number: u64,
     at: usize,
-    /// `None` cuts the file at `at`.
+    /// The bytes that are written at `at`. `None` cuts the file there.
     bytes: Option<Vec<u8>>,
     doomed: bool,
 }
@@ -553,8 +554,8 @@ impl Inode {
         self.changes += 1;
     }
 
-    /// Applies a prefix of the changes and a part of the next one, or any changes and any sectors of the
-    /// others.
+    /// Returns the contents of the file after power loss: a prefix of the changes and a part of the next one,
+    /// or any of the changes and any sectors of the others.
     fn after_power_loss(&self, random: &mut Random) -> Vec<u8> {
         let mut image = self.synced.clone();
         let in_order = random.one_in(2);

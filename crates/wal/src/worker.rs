@@ -91,12 +91,12 @@ pub(crate) struct Inbox<W> {
 #[derive(Debug, Default)]
 struct State<W> {
     work: W,
-    /// Something was added to `work`.
+    /// True if something was added to `work` and not taken yet.
     has_work: bool,
     asleep: bool,
-    /// It sleeps without a timeout.
+    /// True if the thread sleeps without a timeout.
     without_timeout: bool,
-    /// Work was done since the thread last began to nap, by the thread or by another.
+    /// True if the thread or another did work since the thread last began to nap.
     was_active: bool,
     stop: bool,
 }
@@ -114,8 +114,9 @@ pub(crate) enum Taken {
 }
 
 impl<W> Inbox<W> {
-    /// Waits for work and swaps it with `into`, which must be empty; its memory is reused. Returns false at
-    /// the end. While `expects` is true (the thread waits for an [`Inbox::answer`]), it does not end.
+    /// Waits for work and swaps it with `into`, which must be empty. The memory of `into` is reused. Returns
+    /// false when the thread must end. If `expects` is true, the thread waits for an [`Inbox::answer`], so it
+    /// is not told to end yet.
     pub fn take(&self, into: &mut W, expects: bool) -> bool {
         let mut state = self.lock();
         while !state.has_work && (!state.stop || expects) {

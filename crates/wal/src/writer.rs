@@ -90,11 +90,12 @@ impl<D: Disk> WriterHandle<D> {
     }
 }
 
-/// Bounded by the number of unanswered handovers of all shards.
+/// The work for the log's thread. Its size is bounded by the number of unanswered handovers of all shards.
 #[derive(Debug, Default)]
 struct Work {
     handovers: Vec<Handover>,
-    /// Forgotten after the handovers are written: forgetting late is always safe. 0: nothing.
+    /// The number of the file up to which the log forgets, after the handovers are written. Forgetting late
+    /// is always safe. 0 if there is nothing to forget.
     forget: u64,
     synced: Option<SyncEnd>,
 }
@@ -116,8 +117,8 @@ fn run<D: Disk>(
     };
     let mut work = Work::default();
     let mut done = Vec::new();
-    // What waits until the log is not full. It is not put back into the inbox, because it must be written
-    // before what is added there.
+    // The work that waits until the log is not full. It is not put back into the inbox, because it must be
+    // written before newer work that is added there.
     let (mut handovers, mut forget) = (Vec::new(), 0);
     let mut syncing = false;
     loop {

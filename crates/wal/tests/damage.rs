@@ -90,10 +90,11 @@ fn damage(seq: u64, owners: Owners, synced: bool) -> Damage {
     Damage { file, offset: offset as u64, bytes: BATCH as u64, missing: false, owners, synced }
 }
 
-/// Positions in a batch: in its header, in the header of its record, in the body.
+/// Three positions in a batch: in its header, in the header of its record, and in the body of its record.
 const IN_BATCH: [usize; 3] = [20, BATCH_HEADER + 4, BATCH - 1];
 
-/// Returns the owners that the damage report must name: they are known if the record's header is valid.
+/// Returns the owners that the damage report must name. If the record's header is damaged, its owner is
+/// unknown.
 fn owners(seq: u64, at: usize) -> Owners {
     if at == IN_BATCH[1] { Owners::All } else { Owners::Only(vec![owner(seq)]) }
 }
@@ -124,7 +125,7 @@ fn after_a_reboot_a_bad_batch_is_a_torn_end_unless_it_was_synced() {
         assert_eq!((&cut.file, cut.offset, cut.torn), (&file, offset as u64, true));
         let counted: Vec<_> = cut.records.into_iter().collect();
         assert_eq!(counted, [4, 5, 6, 7].map(|seq| (owner(seq), 1)), "the records in complete batches");
-        // What was cut is saved, byte for byte.
+        // The bytes that were cut off are saved unchanged.
         assert_eq!(cut.kept.len(), 2);
         for (kept, (number, from)) in cut.kept.iter().zip([(2, FILE_HEADER), (1, offset)]) {
             assert_eq!(*kept, format!("{number:020}-{from}{CUT_SUFFIX}"));
@@ -209,7 +210,8 @@ fn a_missing_file_is_reported() {
         owners: Owners::All,
         synced,
     };
-    // A file in the middle, and the last one: always reported in the same boot, else if it was synced.
+    // Each case loses a file in the middle or the last one. In the same boot the loss is always reported, in
+    // another boot only if the file was synced.
     for (file, synced, reboots, expected) in [
         (2, 0, false, vec![missing(2, false)]),
         (2, 7, true, vec![missing(2, true)]),
@@ -225,7 +227,7 @@ fn a_missing_file_is_reported() {
         let (mut log, recovery, found) = open(&disk);
         assert_eq!(recovery.damage, expected, "file {file}, synced {synced}, {reboots}");
         assert!(seqs(&found).len() < 11);
-        // Its number is not used again.
+        // The number of the lost batch is not used again.
         write(&mut log, 12, true);
         assert!(log.spans().keys().all(|&number| number != file && number <= 4));
         assert!(log.spans().contains_key(&4));
@@ -261,7 +263,7 @@ fn a_batch_whose_sync_was_waited_for_may_have_held_a_definition() {
     write(&mut log, 2, true);
     let mut done = Vec::new();
     let job = log.begin_sync(&mut done).unwrap();
-    // Written during the sync, so it cannot say that batch 2 is synced.
+    // Batch 3 is written during the sync, so it cannot say that batch 2 is synced.
     write(&mut log, 3, false);
     log.end_sync(job.run(), &mut done);
     write(&mut log, 4, false);
@@ -285,7 +287,7 @@ fn a_corrupt_note_counts_as_one_of_this_boot() {
     disk.put_note(&note);
     flip(&disk, 3, IN_BATCH[2]);
     assert_eq!(open(&disk).1.damage, [damage(3, Owners::Only(vec![owner(3)]), false)]);
-    // An empty note says nothing: older programs wrote none.
+    // An empty note proves nothing, because older programs wrote none.
     for note in [vec![], vec![0; 52]] {
         let disk = rebooted(&killed(7, 0));
         disk.put_note(&note);

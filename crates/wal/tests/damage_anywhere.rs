@@ -36,7 +36,8 @@ struct Plan {
     seed: u64,
     crash: Crash,
     fault: Fault,
-    /// The last notes reached the disk before the power loss. Without them the last sync is unknown.
+    /// True if the last notes reached the disk before the power loss. Without them nobody knows of the last
+    /// sync.
     noted: bool,
 }
 
@@ -50,7 +51,7 @@ impl Plan {
         after
     }
 
-    /// Returns true if everything synced must be there or reported.
+    /// Returns true if everything that was synced must be there or be reported as damaged.
     fn promises_synced(&self) -> bool {
         self.crash == Crash::Process
             || self.noted && self.fault != Fault::Note
@@ -164,7 +165,7 @@ fn run_log(plan: Plan) {
         last = Some(record.seq);
     }
     for (seq, item) in items.iter().enumerate() {
-        // Power loss may remove everything that was only written.
+        // Power loss may remove every record that was written but not synced.
         let promised = item.synced && plan.promises_synced() || plan.crash == Crash::Process;
         let is_told = recovery.damage.iter().any(|damage| match &damage.owners {
             Owners::All => true,
@@ -175,7 +176,7 @@ fn run_log(plan: Plan) {
     }
     let intact = matches!(plan.fault, Fault::Nothing | Fault::Note) && plan.crash == Crash::Process;
     assert!(!intact || recovery.damage.is_empty() && found.len() == items.len(), "{recovery:?}");
-    // The log continues, with unused numbers.
+    // The log continues after the damage, with unused numbers.
     let mut records = Records::new();
     records.push(9, items.len() as u64, 1, &[b"more"]);
     let mut done = Vec::new();

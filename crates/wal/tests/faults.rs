@@ -35,26 +35,26 @@ struct Plan {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd)]
 enum State {
-    /// Handed over; unanswered, or answered with an error.
+    /// The record was handed over. It is unanswered, or was answered with an error.
     Open,
     Written,
     Synced,
-    /// Forgotten, or not found by a recovery: must not reappear.
+    /// The record was forgotten, or a recovery did not find it. It must not reappear.
     Gone,
 }
 
 struct Item {
     body: Vec<u8>,
-    /// When it was handed over, as numbers in the order of all records handed over.
+    /// The times at which the record was handed over, as numbers in the order of all records handed over.
     attempts: Vec<u64>,
     state: State,
-    /// The number of written handovers when it was written.
+    /// The number of written handovers at the time when this record was written.
     written: u64,
-    /// The file of its last acknowledged copy.
+    /// The number of the file that holds the last acknowledged copy of the record.
     file: u64,
-    /// How often it was handed over again to evacuate its file.
+    /// The number of times that the record was handed over again to evacuate its file.
     evacuations: usize,
-    /// No longer needed: it may be found or not.
+    /// True if the record is no longer needed. It may be found or not.
     released: bool,
 }
 
@@ -125,8 +125,8 @@ impl Model {
         Handover { shard, ticket, records, sync }
     }
 
-    /// Hands over again what is still needed of the files up to and including `file`. Returns `None` if
-    /// nothing is.
+    /// Hands over again the records of files up to and including `file` that are still needed. Returns `None`
+    /// if there are none.
     fn evacuate(&mut self, random: &mut Random, file: u64) -> Option<Handover> {
         let mut records = Records::new();
         let mut ids = Vec::new();
@@ -150,7 +150,7 @@ impl Model {
             .for_each(|item| item.state = State::Gone);
     }
 
-    /// Takes a completion. Returns what must be handed over again.
+    /// Handles a completion. Returns what must be handed over again.
     fn completed(&mut self, completion: Completion) -> Option<(u32, Vec<Id>, Records)> {
         if completion.step == Step::Synced {
             assert_eq!(completion.file, 0);
@@ -354,7 +354,7 @@ fn live(
             let changes = disk.changes();
             log.forget(oldest);
             assert_eq!(disk.changes(), changes, "the next sync does it");
-            // It may still be the current file.
+            // The oldest file may still be the current one, which cannot be forgotten.
             if log.size().oldest == Some(oldest) {
                 going = oldest;
             }
@@ -416,8 +416,8 @@ fn nothing_acknowledged_is_lost_at_random() {
 
 #[test]
 fn a_cut_of_a_failed_open_stays_cut() {
-    // An open cuts a tail but fails to sync that, and the process ends. The next open finds nothing to cut.
-    // Then the power fails.
+    // In this case an open cuts a tail but fails to sync the cut, and the process ends. The next open finds
+    // nothing to cut. Then the power fails.
     named(Plan { seed: 17_228, lives: 5, faults: true, ..QUIET }, run);
 }
 

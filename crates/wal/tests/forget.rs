@@ -68,7 +68,7 @@ fn forgotten_files_are_removed_and_all_others_are_synced() {
         assert_eq!(seqs(&records), [3, 4, 5, 6]);
         assert_eq!(records.iter().map(|record| record.file).collect::<Vec<_>>(), [2, 2, 3, 3]);
         assert_eq!(log.size(), size);
-        // The same works across several opens.
+        // Forgetting also works for files of an earlier process.
         append(&mut log, 7, false);
         assert!(forget(&mut log, 3));
         log.close().unwrap();
@@ -193,7 +193,7 @@ fn the_next_write_reports_a_failed_sync_that_had_no_waiter() {
 
 #[test]
 fn a_floor_does_not_count_without_everything_above_it() {
-    // The file with the floor is on the disk, but the one before it is not.
+    // After the power loss, the file with the floor is on the disk, but the file before it is not.
     let disk = FalseDisk::new(1);
     let mut log = filled(&disk, 3);
     append(&mut log, 7, true);
@@ -218,7 +218,7 @@ fn an_interrupted_removal_is_finished_by_the_next_open() {
         let disk = FalseDisk::new(seed);
         let mut log = filled(&disk, 6);
         append(&mut log, 13, true);
-        // A write, a sync, and some of the five removals.
+        // The crash comes after a write, a sync and some of the five removals.
         disk.die_at(2 + Random(seed).below(5));
         forget(&mut log, 5);
         assert!(disk.is_dead());

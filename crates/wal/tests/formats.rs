@@ -96,7 +96,7 @@ fn formats_are_versioned() {
     }
 }
 
-/// Run once per version: `cargo test -p wal --test formats -- --ignored`.
+/// Writes the golden files. Run once per version: `cargo test -p wal --test formats -- --ignored`.
 #[test]
 #[ignore = "writes the golden directory of a new version"]
 fn write_golden_directory() {
@@ -115,7 +115,7 @@ fn a_newer_version_is_refused_before_anything_is_written() {
     bytes[8..12].copy_from_slice(&(LOG_VERSION + 1).to_le_bytes());
     let check = crc_fast::checksum(crc_fast::CrcAlgorithm::Crc32Iscsi, &bytes[..44]) as u32;
     bytes[44..48].copy_from_slice(&check.to_le_bytes());
-    // A tail that would be cut.
+    // Without the refusal, this byte would be cut off as an interrupted tail.
     files.values_mut().next().unwrap().push(0);
     let disk = disk_of(&files);
     match open_on(&disk) {
@@ -228,7 +228,7 @@ fn check_flip(
         assert!(records == expected, "{place}: a tail is cut");
         assert_eq!(recovery.damage, [], "{place}");
         let Some(Cut { file, offset, .. }) = &recovery.cut else { panic!("{place}: {recovery:?}") };
-        // The file may end before it.
+        // The damaged file may end before the batch that was hit.
         assert!(*file == hit.file && (*offset == hit.offset as u64), "{place}: {:?}", recovery.cut);
     }
     assert!(!recovery.clean);
@@ -254,7 +254,8 @@ fn a_damaged_body_names_the_owners_of_its_batch() {
     *files.get_mut(&batch.file).unwrap().get_mut(batch.end - 1).unwrap() ^= 1;
     let (recovery, _) = open_on(&disk_of(&files)).unwrap();
     assert_eq!(recovery.damage[0].owners, Owners::Only(batch.owners.clone()));
-    // The same is true of a damaged batch header, because the record headers lead from one batch to the next.
+    // A damaged batch header does not hide the owners either, because the record headers lead from one batch
+    // to the next.
     let (mut files, _) = sample(true);
     files.get_mut(&batch.file).unwrap()[batch.offset + 20] ^= 1;
     let (recovery, _) = open_on(&disk_of(&files)).unwrap();

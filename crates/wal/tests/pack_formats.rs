@@ -112,7 +112,7 @@ fn formats_are_versioned() {
     }
 }
 
-/// Run once per version: `cargo test -p wal --test pack_formats -- --ignored`.
+/// Writes the golden files. Run once per version: `cargo test -p wal --test pack_formats -- --ignored`.
 #[test]
 #[ignore = "writes the golden directory of a new version"]
 fn write_golden_directory() {
@@ -132,7 +132,7 @@ fn a_newer_version_is_refused_before_anything_is_written() {
     let check = crc_fast::checksum(crc_fast::CrcAlgorithm::Crc32Iscsi, &bytes[..44]) as u32;
     bytes[44..48].copy_from_slice(&check.to_le_bytes());
     let disk = disk_of(&files);
-    // The other pack would be removed.
+    // An open without known extents would remove the other pack.
     match open(&disk, &[]) {
         Err(error @ PackError::NewerFormat { .. }) => {
             assert_eq!(error.to_string(), format!("pack {name} has format version 2; this program knows 1"))
@@ -148,7 +148,7 @@ fn every_flipped_bit_is_reported_and_costs_one_block() {
     let good = disk_of(&files);
     let mut reader = PackReader::new(good);
     let known: Vec<Extent> = written.iter().map(|&(_, extent, _)| extent).collect();
-    // Pack, offset, end.
+    // Each place is a pack, an offset and the end of the block.
     let mut places = Vec::new();
     for &(owner, extent, _) in &written {
         let mut offset = u64::from(extent.offset);
@@ -234,7 +234,7 @@ fn a_cut_or_missing_pack_is_damage() {
         format!("pack {name}, block at 48: the pack is missing")
     );
     assert_eq!(flaw(error), (2, FILE_HEADER as u64, Flaw::Missing));
-    // Its number is not used again, and it can be released like any other.
+    // The number of the lost pack is not used again, and its extent can be released like any other.
     let mut run = Run::new(1);
     run.push(1, 1, b"x", Bytes::new());
     assert_eq!(packs.write(vec![run]).unwrap()[0].pack, 3);
@@ -261,7 +261,7 @@ fn an_extent_reads_back_for_its_owner_and_its_place_only() {
     }
     let short = Extent { bytes: 30, ..extent };
     assert_eq!(flaw(records(&mut reader, short, owner)), (1, place, Flaw::Header));
-    // The bytes of one pack under the name of another.
+    // The test stores the bytes of one pack under the name of another.
     let mut files = files.clone();
     let one = files.values().next().unwrap().clone();
     files.insert("00000000000000000009.pack".into(), one);

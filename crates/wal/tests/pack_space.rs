@@ -38,7 +38,7 @@ fn many_small_owners_share_packs_and_syncs() {
     let disk = FalseDisk::new(1);
     let mut packs = Packs::open(disk.clone(), PackOptions::default(), [], false).unwrap();
     let extents = write(&mut packs, (1..=10_000).map(|owner| run(owner, 1000)).collect());
-    // 10,000 times 1,044 bytes in packs of 4 MiB.
+    // 10,000 runs of 1,044 bytes each are written to packs of 4 MiB.
     assert_eq!((disk.count(Op::Create), disk.count(Op::Sync), disk.count(Op::SyncDir)), (3, 3, 1));
     let mut reader = PackReader::new(disk);
     for (owner, extent) in (1..).zip(extents) {
@@ -110,7 +110,7 @@ fn unknown_packs_are_removed_unless_they_must_be_kept() {
 fn the_emptiest_pack_is_named_once() {
     let disk = FalseDisk::new(1);
     let mut packs = open(&disk, &[], false);
-    // Five packs of nine extents.
+    // Nine extents fit into a pack, so this makes five packs.
     let extents = write(&mut packs, (0..45).map(|_| run(1, 60)).collect());
     assert_eq!((extents[8].pack, extents[9].pack, extents[44].pack), (1, 2, 5));
     let alive = |pack: u64| match pack {
@@ -196,8 +196,8 @@ fn a_dead_disk_refuses_everything_in_bounded_work() {
     for _ in 0..50 {
         assert!(packs.write(vec![run(1, 1)]).is_err());
     }
-    // Each call has four failing removals, a write twice as many. A write may also create one pack. Each pack
-    // may be removed once.
+    // Each call makes four failing removals, and a write twice as many. A write may also create one pack, and
+    // each pack may be removed once.
     assert!(disk.changes() - before <= 20 * 4 + 50 * (2 * 4 + 1) + 20 + 50);
     assert!(packs_on(&disk).len() <= 40 + 4);
     assert_eq!(disk.count(Op::Sync), 40);

@@ -113,7 +113,7 @@ fn run(plan: Plan) -> u64 {
             changes = disk.changes();
         }
         let crash = *pick(&mut random, &[Crash::Process, Crash::Power]);
-        // What was acknowledged last may not have been logged in time.
+        // The records of the extents that were acknowledged last may not have reached the owner's log.
         let logged = owners.kept.len() as u64 - random.below(3).min(owners.kept.len() as u64);
         owners.kept.truncate(logged as usize);
         disk = disk.crash(plan.crash.filter(|_| life == 0).unwrap_or(crash));
@@ -186,7 +186,7 @@ fn write(
             assert_eq!(extents.len(), ids.len());
             for ((extent, (owner, _)), records) in extents.into_iter().zip(ids).zip(records) {
                 if random.one_in(8) {
-                    // Its owner was deleted meanwhile.
+                    // The owner of this extent was deleted in the meantime.
                     packs.release(extent);
                 } else {
                     owners.kept.push(Retained { owner, extent, records });

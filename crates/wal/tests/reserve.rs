@@ -160,7 +160,7 @@ fn a_disk_is_emptied_from_its_reserve_at_random() {
         for _ in 0..3 {
             let puts = random.below(150);
             for _ in 0..puts {
-                // Like a shard, it puts nothing new while the log is short.
+                // Like a shard, the test puts no new records while the log is short.
                 if !run.short {
                     run.put();
                 }

@@ -171,7 +171,7 @@ fn files_are_synced_unasked_one_by_one() {
         log.end_sync(job.run(), &mut done);
         assert_eq!(disk.count(Op::Sync), ticket - most, "the oldest");
     }
-    // Files may wait until there are twice as many.
+    // Up to twice the allowed number of files may wait for a sync.
     write(&mut log, vec![handover(100, false)]);
     let job = log.begin_sync(&mut done).unwrap();
     let more = (101..)
@@ -239,7 +239,8 @@ fn a_failed_immediate_write_is_retried_by_the_next_round() {
     disk.fail(&[Op::Write], 1000, EIO);
     let back = log.append_at_once(handover(2, false)).unwrap_err();
     disk.heal();
-    // The file that refused is never used again, and creating the next one is left to the thread.
+    // The file that refused the write is never used again. Creating the next file is left to the log's
+    // thread.
     let back = log.append_at_once(back).unwrap_err();
     assert_eq!(write(&mut log, vec![back])[0].file, 2);
     assert!(log.append_at_once(handover(3, false)).is_ok());

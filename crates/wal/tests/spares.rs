@@ -9,7 +9,7 @@ use wal::{Handover, Log, Options, Record, Records, Recovery};
 
 const FILE_BYTES: u64 = 1000;
 
-/// More than one, to check that they are not confused.
+/// The number of spares. It is more than one, to check that they are not confused.
 const SPARES: usize = 2;
 
 fn options() -> Options {
@@ -174,7 +174,7 @@ fn a_reused_file_without_a_batch_is_not_damage() {
     assert!(append(&mut log, 20, FILE_BYTES as usize, true));
     drop(log);
 
-    // The file is the newest one: its name reached the disk, but nothing else did.
+    // After the crash this is the newest file: its new name reached the disk, but nothing else did.
     let mut files = disk.files();
     files.retain(|name, _| name.ends_with(".log"));
     files.insert(name(5), bytes.clone());
@@ -183,7 +183,7 @@ fn a_reused_file_without_a_batch_is_not_damage() {
     assert_eq!((seqs(&records), recovery.damage), (vec![4, 20], vec![]));
     assert!(!reborn.files().contains_key(&name(5)));
 
-    // Later files exist: the number was skipped, and the file could not be removed.
+    // Later files exist. The number of this file was skipped, because the file could not be removed.
     assert!(append(&mut log, 21, 10, true));
     drop(log);
     let mut files = reborn.files();
@@ -207,7 +207,7 @@ fn damage_in_a_reused_file_is_found_and_reported() {
     assert!(append(&mut log, 23, 100, true));
     drop(log);
     let mut files = disk.files();
-    // The batch of 22, with the bytes of the earlier use in its place.
+    // Batch 22 is lost, and the bytes of the earlier use of the file are back in its place.
     let former = vec![3; 100];
     files.get_mut(&name(5)).unwrap()[at as usize + 88..][..100].copy_from_slice(&former);
     let (_, recovery, records) = open(&disk_of(&files));
@@ -218,7 +218,7 @@ fn damage_in_a_reused_file_is_found_and_reported() {
 
 #[test]
 fn files_that_failed_are_not_overwritten() {
-    // A failed write.
+    // A file whose write failed does not become a spare.
     let disk = FalseDisk::new(1);
     let mut log = filled(&disk, 1);
     disk.fail_nth(0, EIO);
@@ -226,7 +226,7 @@ fn files_that_failed_are_not_overwritten() {
     assert!(forget(&mut log, 2));
     assert_eq!(spares(&disk), ["00000000000000000001.spare"]);
 
-    // A failed sync.
+    // A file whose sync failed does not become a spare.
     let disk = FalseDisk::new(1);
     let mut log = filled(&disk, 1);
     disk.fail_nth(1, EIO);
@@ -298,7 +298,7 @@ fn spares_replace_the_reserve() {
     assert!(forget(&mut log, 3));
     assert_eq!((spares(&disk).len(), has("reserve")), (2, false));
 
-    // The disk is full, and the next write needs as much as the spares take.
+    // The disk is full, and the next write needs as much space as the spares take.
     disk.limit(disk.taken());
     let taken: usize = spares(&disk).iter().map(|name| disk.files()[name].len()).sum();
     assert!(append(&mut log, 7, taken - 200, false));
@@ -336,7 +336,7 @@ fn the_reserve_is_taken_again_when_a_sync_uses_a_spare() {
     (1..=3).for_each(|seq| assert!(append(&mut log, seq, FILE_BYTES as usize, false)));
     assert!(forget(&mut log, 2));
     assert_eq!((spares(&disk).len(), disk.files().contains_key("reserve")), (2, false));
-    // What the failed sync did not make durable is written again, to a spare.
+    // The data that the failed sync did not make durable is written again, to a spare.
     disk.fail_nth(1, EIO);
     assert!(append(&mut log, 4, 10, true));
     assert_eq!((spares(&disk).len(), disk.files().contains_key("reserve")), (1, true));

@@ -220,7 +220,7 @@ fn a_damaged_version_file_stops_no_stream() {
         let mut owner = Owner::with(streams);
         let (kept, _) = owner.open(7, SMALL, 0).unwrap();
         assert_eq!(read_all(&mut StreamReader::new(disk.clone()), 7, &kept), all);
-        // It is created again with the next segment.
+        // The version file is created again with the next segment.
         owner.append(7, vec![chunk(6, 2, 3, 100)], false).unwrap();
         assert!(at >= 8 || disk.files()["streams.version"] == version);
     }

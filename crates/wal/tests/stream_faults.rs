@@ -40,11 +40,11 @@ const SYNCS: u64 = 2;
 /// The guarantee for a chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Safe {
-    /// It survives the end of the process.
+    /// The chunk survives the end of the process.
     Written,
-    /// It survives power loss.
+    /// The chunk survives power loss.
     Synced,
-    /// It was written, but a sync of it failed, or only an earlier life asked for one.
+    /// The chunk was written, but a sync of it failed, or only an earlier life asked for a sync.
     Doubtful,
 }
 
@@ -55,20 +55,20 @@ struct Model {
     confirmed: Vec<(Chunk, Safe)>,
     /// Every chunk that was ever handed over, with the length of its filter, by first offset.
     history: BTreeMap<u64, Vec<(Chunk, usize)>>,
-    /// It had limits of bytes or age since it was opened.
+    /// True if the stream had limits of bytes or age since it was opened.
     is_limited: bool,
-    /// Segments may have been removed, in this life or an earlier one.
+    /// True if segments may have been removed, in this life or an earlier one.
     was_limited: bool,
-    /// A segment has more than its chunks.
+    /// True if a segment has more bytes than its chunks.
     has_left: bool,
     now_ms: u64,
-    /// Chunks without a guarantee may be missing between others.
+    /// True if chunks without a guarantee may be missing between others.
     torn: bool,
-    /// Power was lost since it was last opened.
+    /// True if power was lost since the stream was last opened.
     lost_power: bool,
-    /// The disk is dead: nothing can be read.
+    /// True if the disk is dead, so that nothing can be read.
     dead: bool,
-    /// The append in flight.
+    /// The chunks of the append in flight, and whether it asked for a sync.
     away: Option<(Vec<Chunk>, bool)>,
 }
 
@@ -194,7 +194,7 @@ impl Model {
         }
     }
 
-    /// Compares with what the next process has found.
+    /// Compares the model with what the next process has found.
     fn restart(&mut self, stream: u64, kept: &Retained, reader: &mut StreamReader<FalseDisk>) {
         // A part of the segments removed by limits may come back.
         let may_tear = self.torn || self.lost_power && (stream != SYNCS || self.is_limited);
@@ -223,7 +223,7 @@ impl Model {
             );
         }
         for (chunk, safe) in &self.confirmed {
-            // Limits were being applied when the disk died.
+            // The disk may have died while the limits were being applied.
             let segment = self.retained.segments.iter().rfind(|&&first| first <= chunk.first);
             let went =
                 self.dead && self.is_limited && segment.is_some_and(|first| !kept.segments.contains(first));
@@ -363,7 +363,7 @@ fn live(
             }
             Err(StreamError::Io { .. }) if disk.is_dead() => {
                 if drops {
-                    // It may have died while syncing the cut of an interrupted end.
+                    // The disk may have died while an interrupted end was cut and synced.
                     model.doubt(u64::MAX);
                 }
                 return;

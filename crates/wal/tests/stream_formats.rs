@@ -81,7 +81,7 @@ fn formats_are_versioned() {
     }
 }
 
-/// Run once per version: `cargo test -p wal --test stream_formats -- --ignored`.
+/// Writes the golden files. Run once per version: `cargo test -p wal --test stream_formats -- --ignored`.
 #[test]
 #[ignore = "writes the golden directory of a new version"]
 fn write_golden_directory() {
@@ -96,7 +96,7 @@ fn write_golden_directory() {
 fn a_newer_version_is_refused_before_anything_is_written() {
     let newer = (STREAM_VERSION + 1).to_be_bytes();
     let (mut files, _) = sample();
-    // The header of version 2, and its CRC-32C.
+    // The version file has the header of version 2, and its CRC-32C.
     files.insert("streams.version".into(), b"SLsv\0\0\0\x02\xf5\xa7\xd1\x2a".to_vec());
     let disk = disk_of(&files);
     let error = open(&disk).err().unwrap();
@@ -137,7 +137,7 @@ fn an_interrupted_end_is_cut_at_every_byte() {
         let wanted = StreamCut { file: LAST.into(), offset: end as u64, bytes, left: false };
         assert_eq!(cut, (bytes > 0).then_some(wanted));
         assert_eq!(kept.last_chunk, Some(if whole == 0 { 5 } else { 8 + whole as u64 }));
-        // The stream continues where it was.
+        // The stream continues at the offset where it was.
         let mut owner = Owner::new(&disk);
         let (kept, cut) = owner.open(7, SMALL, 0).unwrap();
         assert_eq!(cut, None);
@@ -228,7 +228,7 @@ fn a_lost_sector_is_an_interrupted_end() {
         let all = StreamReader::new(disk.clone()).read(&job(7, ReadFrom::First, &kept)).unwrap();
         let firsts: Vec<u64> = all.chunks.iter().map(|chunk| chunk.first).collect();
         assert_eq!((firsts, all.end), ((0..=good).collect(), true));
-        // If there is no chunk before it, the next segment has the same name.
+        // If no chunk precedes the bad place, the next segment has the same name and replaces the file.
         assert_eq!(disk.files()[name] == bytes, good > 0);
     }
 }

@@ -183,7 +183,7 @@ fn segments_are_removed_from_the_front() {
     let old = ChunkJob { segments: (0..10).map(|n| 4 * n).collect(), ..job(7, ReadFrom::Offset(3), &kept) };
     let found = reader.read(&old).unwrap();
     assert_eq!((found.chunks[0].first, found.chunks.len()), (24, 16));
-    // By age: the newest chunk of a segment counts, and the last segment stays.
+    // Next, segments are removed by age: the newest chunk of a segment counts, and the last segment stays.
     let aged = StreamLimits { age_max_ms: Some(100), ..SMALL };
     for (now, firsts) in [(410, &[28, 32, 36][..]), (411, &[32, 36]), (450, &[32, 36]), (1000, &[36])] {
         let kept = owner.limit(7, aged, now).unwrap();
@@ -224,7 +224,7 @@ fn unknown_and_removed_streams_leave_nothing() {
         StreamError::NotOpen { stream: 2 }
     ));
     drop(owner);
-    // Leftovers of interrupted removals.
+    // The test leaves files as an interrupted removal does.
     disk.put("0000000000000003-00000000000000000099.index", b"index");
     disk.put("0000000000000003-00000000000000000099.new", b"");
     let mut streams = Streams::new(disk.clone()).unwrap();
@@ -278,7 +278,7 @@ fn invalid_chunks_are_refused() {
         assert_eq!((failure.chunks.len(), failure.retained.unwrap().next), (count, 5));
     }
     assert_eq!(disk.changes(), before);
-    // Timestamps never decrease.
+    // A timestamp that would decrease is raised.
     let kept =
         owner.append(7, vec![chunk(5, 1, 40, 9), chunk(6, 1, 110, 9), chunk(7, 1, 90, 9)], false).unwrap();
     assert_eq!(kept.last_timestamp_ms, Some(110));
@@ -313,7 +313,7 @@ fn no_stream_waits_for_the_sync_of_another() {
     assert!(
         matches!(&answers[2], StreamAnswer::Appended { stream: 1, result: Ok(kept), .. } if kept.next == 1)
     );
-    // Removed while its append is in flight: the append is answered once.
+    // The stream is removed while its append is in flight. The append is answered once.
     let sync = owner.streams.handle(append(1, 1, true), &mut answers).unwrap();
     owner.streams.handle(StreamJob::Remove { stream: 1 }, &mut answers);
     assert!(
@@ -337,7 +337,7 @@ fn names_are_synced_once() {
     assert_eq!((disk.count(Op::Sync), disk.count(Op::SyncDir)), (5, 1));
 }
 
-/// An append is one write. The index takes a further write for several entries.
+/// An append is one write to the segment. The index is written only once for several of its entries.
 #[test]
 fn an_append_is_one_write() {
     let (disk, mut owner) = streams();
@@ -347,7 +347,7 @@ fn an_append_is_one_write() {
     for n in 0..250u64 {
         owner.append(7, (0..10).map(|m| chunk(1 + 10 * n + m, 1, 0, 1000)).collect(), false).unwrap();
     }
-    // Eight entries per write, each for 64 KiB. The file of the index is created once.
+    // The index writes eight entries at a time, and has an entry for each 64 KiB. Its file is created once.
     let writes = (1 + 250 * 10_480 / 65_536) / 8;
     assert_eq!((disk.changes() - before, writes), (250 + 1 + writes, 5));
 }
@@ -388,7 +388,7 @@ fn an_immediate_append_goes_to_the_end_of_a_segment() {
         assert!(owner.streams.append_at_once(job).is_err(), "a new segment, a sync, or many bytes");
     }
     assert_eq!(disk.changes(), before + 2);
-    // As with any append, a failure is part of the answer; the next append goes to a new segment.
+    // As with any append, a failure is part of the answer. The next append goes to a new segment.
     disk.fail(&[Op::Write], 1000, libc::EIO);
     let answer = owner.streams.append_at_once(append(7, 3, 100, false));
     let Ok(StreamAnswer::Appended { result: Err(failure), .. }) = answer else { panic!("{answer:?}") };
@@ -492,7 +492,7 @@ fn power_loss_tears_no_segment_before_the_last() {
     }
 }
 
-/// Whether or not the earlier appends asked for a sync.
+/// This holds whether or not the earlier appends asked for a sync.
 #[test]
 fn a_segment_begins_when_everything_before_it_is_synced() {
     let (disk, mut owner) = streams();
@@ -605,7 +605,7 @@ fn a_future_time_is_the_end_even_if_a_segment_begins_there() {
     owner.open(7, LIMITS, 0).unwrap();
     owner.append(7, vec![chunk(0, 5, 1000, 50)], false).unwrap();
     drop(owner);
-    // Killed before the first write of the next segment.
+    // This is the state after a kill before the first write of the next segment.
     disk.put(&format!("{:016x}-{:020}.segment", 7, 5), b"");
     let mut owner = Owner::new(&disk);
     let (kept, cut) = owner.open(7, LIMITS, 0).unwrap();
@@ -613,7 +613,7 @@ fn a_future_time_is_the_end_even_if_a_segment_begins_there() {
     let found = StreamReader::new(disk.clone()).read(&job(7, ReadFrom::Time(2000), &kept)).unwrap();
     assert_eq!((found.chunks.len(), found.next.offset, found.end), (0, 5, true));
     drop(owner);
-    // Killed before the first write of the first segment.
+    // This is the state after a kill before the first write of the first segment.
     disk.put(&format!("{:016x}-{:020}.segment", 8, 0), b"");
     let mut owner = Owner::new(&disk);
     let (kept, _) = owner.open(8, LIMITS, 0).unwrap();

@@ -12,6 +12,9 @@ import (
 
 const patience = 30 * time.Second // a guard against hanging, not a measure
 
+// queueType is the type of every queue that a check declares, streams excepted.
+var queueType = os.Getenv("SLUICE_QUEUE_TYPE")
+
 // client is one connection with one session. Its methods panic with what went wrong, which fails the check.
 type client struct {
 	ctx     context.Context
@@ -178,12 +181,15 @@ func (m *management) ask(status, method, path string, body any) any {
 }
 
 func (m *management) queue(name string) {
-	m.ask("201", "PUT", "/queues/"+name, map[string]any{"durable": true})
+	m.queueWith(name, map[string]any{"x-queue-type": queueType})
 }
 
 func (m *management) stream(name string) {
-	m.ask("201", "PUT", "/queues/"+name, map[string]any{
-		"durable": true, "arguments": map[string]any{"x-queue-type": "stream"}})
+	m.queueWith(name, map[string]any{"x-queue-type": "stream"})
+}
+
+func (m *management) queueWith(name string, arguments map[string]any) {
+	m.ask("201", "PUT", "/queues/"+name, map[string]any{"durable": true, "arguments": arguments})
 }
 
 func (m *management) messages(queue string) any {

@@ -27,6 +27,7 @@ var checks = []struct {
 	{"send_and_receive_10000_of_mixed_sizes", sendAndReceiveMixedSizes},
 	{"release_redelivers", releaseRedelivers},
 	{"reject_discards", rejectDiscards},
+	{"reject_dead_letters", rejectDeadLetters},
 	{"modify_counts_the_failure", modifyCountsTheFailure},
 	{"drain_returns_what_is_there_and_tells", drainReturnsWhatIsThere},
 	{"one_credit_gets_one_message", oneCreditGetsOneMessage},
@@ -63,10 +64,10 @@ func wrongPasswordIsRefused(ctx context.Context) {
 func declareOverManagement(ctx context.Context) {
 	c := connect(ctx)
 	m := c.manage()
-	durable := map[string]any{"durable": true}
+	durable := map[string]any{"durable": true, "arguments": map[string]any{"x-queue-type": queueType}}
 	queue := m.ask("201", "PUT", "/queues/declared", durable).(map[string]any)
 	expect(queue["name"], any("declared"))
-	expect(queue["type"], any("classic"))
+	expect(queue["type"], any(queueType))
 	m.ask("200", "PUT", "/queues/declared", durable)
 	m.ask("409", "PUT", "/queues/declared", map[string]any{"durable": true, "auto_delete": true})
 	expect(m.messages("declared"), any(uint64(0)))
@@ -176,6 +177,20 @@ func rejectDiscards(ctx context.Context) {
 	expect(see(message), []seen{{"a", 0, true}})
 	check(consumer.RejectMessage(ctx, message, nil))
 	expect(bodies(consumer.drain()), []string{"b"})
+	c.close()
+}
+
+func rejectDeadLetters(ctx context.Context) {
+	c := connect(ctx)
+	c.onQueue("grave")
+	c.manage().queueWith("mortal", map[string]any{
+		"x-queue-type": queueType, "x-dead-letter-exchange": "", "x-dead-letter-routing-key": "grave"})
+	expect(c.send("/queues/mortal", "", "a", "b"), []string{"accepted", "accepted"})
+	consumer := c.consumer("mortal")
+	check(consumer.RejectMessage(ctx, consumer.get(), nil))
+	expect(see(consumer.get()), []seen{{"b", 0, true}})
+	message := c.consumer("grave").get()
+	expect([]any{string(message.GetData()), message.Header.DeliveryCount}, []any{"a", uint32(1)})
 	c.close()
 }
 

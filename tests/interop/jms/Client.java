@@ -119,11 +119,22 @@ final class Client implements AutoCloseable {
     // JMS knows nothing of link pairs, so these go over HTTP.
 
     static void queue(String name) throws Exception {
-        http(201, "PUT", "queues/%2F/" + name, "{\"durable\": true}");
+        queueOfType(System.getenv("SLUICE_QUEUE_TYPE"), name, "");
     }
 
     static void stream(String name) throws Exception {
-        http(201, "PUT", "queues/%2F/" + name, "{\"durable\": true, \"arguments\": {\"x-queue-type\": \"stream\"}}");
+        queueOfType("stream", name, "");
+    }
+
+    /** Declares a queue whose rejected messages go to another queue. */
+    static void mortalQueue(String name, String grave) throws Exception {
+        queueOfType(System.getenv("SLUICE_QUEUE_TYPE"), name,
+            ", \"x-dead-letter-exchange\": \"\", \"x-dead-letter-routing-key\": \"" + grave + "\"");
+    }
+
+    private static void queueOfType(String type, String name, String more) throws Exception {
+        http(201, "PUT", "queues/%2F/" + name,
+            "{\"durable\": true, \"arguments\": {\"x-queue-type\": \"" + type + "\"" + more + "}}");
     }
 
     static void exchange(String name, String type) throws Exception {

@@ -47,6 +47,7 @@ public final class Suite {
         CHECKS.put("release_redelivers", Suite::releaseRedelivers);
         CHECKS.put("recover_redelivers", Suite::recoverRedelivers);
         CHECKS.put("reject_discards", Suite::rejectDiscards);
+        CHECKS.put("reject_dead_letters", Suite::rejectDeadLetters);
         CHECKS.put("modify_counts_the_failure", Suite::modifyCountsTheFailure);
         CHECKS.put("drain_returns_what_is_there_and_tells", Suite::drainReturnsWhatIsThere);
         CHECKS.put("one_credit_gets_one_message", Suite::oneCreditGetsOneMessage);
@@ -214,6 +215,18 @@ public final class Suite {
         }
     }
 
+    static void rejectDeadLetters() throws Exception {
+        try (Client client = Client.connect()) {
+            Client.queue("grave");
+            Client.mortalQueue("mortal", "grave");
+            client.send("/queues/mortal", "a", "b");
+            MessageConsumer consumer = client.consumer("mortal");
+            Client.settle(Client.take(consumer), Client.REJECTED);
+            expect(Client.body(Client.take(consumer)), "b");
+            expect(seen(Client.take(client.consumer("grave"))), "a 2");
+        }
+    }
+
     static void modifyCountsTheFailure() throws Exception {
         try (Client client = Client.connect()) {
             client.onQueue("modified", "a");
@@ -354,15 +367,16 @@ public final class Suite {
         try (Client client = Client.connect()) {
             Session session = client.session;
             MessageProducer producer = session.createProducer(session.createQueue("/queues/types"));
-            MapMessage map = session.createMapMessage();
-            map.setString("text", "gr\u00fcn");
-            map.setLong("number", Long.MIN_VALUE);
-            producer.send(map);
+            // The highest priority comes first: quorum queues deliver by priority.
             StreamMessage stream = session.createStreamMessage();
             stream.writeInt(1);
             stream.writeString("two");
             // With the priority of 4 and no time to live, the client would leave the header out.
             producer.send(stream, DeliveryMode.NON_PERSISTENT, 9, 3_600_000);
+            MapMessage map = session.createMapMessage();
+            map.setString("text", "gr\u00fcn");
+            map.setLong("number", Long.MIN_VALUE);
+            producer.send(map);
             ObjectMessage object = session.createObjectMessage("three");
             object.setJMSCorrelationID("four");
             object.setDoubleProperty("half", 0.5);
@@ -371,15 +385,15 @@ public final class Suite {
             refused(JMSException.class, "amqp:decode-error", () -> producer.send(session.createMessage()));
 
             MessageConsumer consumer = client.consumer("types");
-            map = (MapMessage) Client.take(consumer);
-            expect(map.getString("text"), "gr\u00fcn");
-            expect(map.getLong("number"), Long.MIN_VALUE);
-            expect(List.of(map.getJMSDeliveryMode(), map.getJMSPriority()), List.of(DeliveryMode.PERSISTENT, 4));
             stream = (StreamMessage) Client.take(consumer);
             expect(stream.readInt(), 1);
             expect(stream.readString(), "two");
             expect(List.of(stream.getJMSDeliveryMode(), stream.getJMSPriority()),
                     List.of(DeliveryMode.NON_PERSISTENT, 9));
+            map = (MapMessage) Client.take(consumer);
+            expect(map.getString("text"), "gr\u00fcn");
+            expect(map.getLong("number"), Long.MIN_VALUE);
+            expect(List.of(map.getJMSDeliveryMode(), map.getJMSPriority()), List.of(DeliveryMode.PERSISTENT, 4));
             object = (ObjectMessage) Client.take(consumer);
             expect(object.getObject(), "three");
             expect(object.getJMSCorrelationID(), "four");

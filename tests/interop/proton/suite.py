@@ -15,6 +15,7 @@ from proton.reactor import AtMostOnce, Filter, LinkOption
 from proton.utils import BlockingConnection, LinkDetached
 
 AMQP = os.environ["SLUICE_AMQP"]
+QUEUE_TYPE = os.environ["SLUICE_QUEUE_TYPE"]
 PATIENCE = 30  # seconds; a guard against hanging, not a measure
 MESSAGES = 10_000
 
@@ -145,7 +146,8 @@ class Management:
         return answer.body
 
     def queue(self, name, arguments={}):
-        return self.ask("PUT", f"/queues/{name}", {"durable": True, "arguments": arguments}, status="201")
+        return self.ask("PUT", f"/queues/{name}", {
+            "durable": True, "arguments": {"x-queue-type": QUEUE_TYPE} | arguments}, status="201")
 
 
 def on_queue(connection, name, *bodies, arguments={}):
@@ -227,8 +229,9 @@ def declare_over_management():
     management = Management(connection)
     queue = management.queue("declared")
     expect((queue["name"], queue["vhost"], queue["durable"], queue["type"], queue["message_count"]),
-           ("declared", "/", True, "classic", 0))
-    management.ask("PUT", "/queues/declared", {"durable": True}, status="200")
+           ("declared", "/", True, QUEUE_TYPE, 0))
+    same = {"durable": True, "arguments": {"x-queue-type": QUEUE_TYPE}}
+    management.ask("PUT", "/queues/declared", same, status="200")
     management.ask("GET", "/queues/declared", status="200")
     management.ask("PUT", "/queues/declared", {"durable": True, "auto_delete": True}, status="409")
     management.ask("GET", "/queues/absent", status="404")
@@ -312,6 +315,19 @@ def reject_discards():
     expect(message.body, "a")
     settle(delivery, Delivery.REJECTED)
     expect(bodies(consumer.drain()), ["b"])
+    connection.close()
+
+
+def reject_dead_letters():
+    connection = connect()
+    on_queue(connection, "grave")
+    on_queue(connection, "mortal", "a", "b", arguments={
+        "x-dead-letter-exchange": "", "x-dead-letter-routing-key": "grave"})
+    consumer = Consumer(connection, "mortal")
+    settle(consumer.get()[1], Delivery.REJECTED)
+    expect(consumer.get()[0].body, "b")
+    message, _ = Consumer(connection, "grave").get()
+    expect((message.body, message.delivery_count), ("a", 1))
     connection.close()
 
 
@@ -611,7 +627,8 @@ def idle_connection_stays():
 
 CHECKS = [
     connect_with_plain, connect_with_anonymous, wrong_password_is_refused, declare_over_management,
-    send_and_receive_10000_of_mixed_sizes, release_redelivers, reject_discards, modify_counts_the_failure,
+    send_and_receive_10000_of_mixed_sizes, release_redelivers, reject_discards, reject_dead_letters,
+    modify_counts_the_failure,
     drain_returns_what_is_there_and_tells, drain_of_more_than_a_round_of_credit, one_credit_gets_one_message,
     detach_redelivers_in_order, missing_queue_is_not_found, fanout_and_topic_route, unroutable_is_released,
     deleting_the_queue_detaches_its_links, settled_both_ways, the_sender_settles_first, anonymous_terminus_routes_by_to,

@@ -9,6 +9,8 @@ const [host, port] = process.env.SLUICE_AMQP.split(':');
 
 export const GUEST = { username: 'guest', password: 'guest' };
 export const SETTLED = 1;
+/** The type of the queues that checks declare, streams excepted. */
+export const QUEUE_TYPE = process.env.SLUICE_QUEUE_TYPE;
 
 /** Resolves to the event `what` of a link; rejects if the link, its session or its connection ends before. */
 function event(link, what) {
@@ -217,7 +219,8 @@ class Management {
     }
 
     queue(name, queueArguments = {}) {
-        return this.ask(201, 'PUT', `/queues/${name}`, { durable: true, arguments: queueArguments });
+        return this.ask(201, 'PUT', `/queues/${name}`, {
+            durable: true, arguments: { 'x-queue-type': QUEUE_TYPE, ...queueArguments } });
     }
 
     async messages(queue) {

@@ -4,7 +4,7 @@ import assert from 'node:assert/strict';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { crc32 } from 'node:zlib';
 import rhea from 'rhea';
-import { Client, GUEST, Sender, SETTLED } from './client.js';
+import { Client, GUEST, QUEUE_TYPE, Sender, SETTLED } from './client.js';
 
 const MESSAGES = 10_000;
 const bodies = messages => messages.map(message => message.body);
@@ -40,8 +40,8 @@ const checks = {
         const client = await Client.connect();
         const management = await client.manage();
         const queue = await management.queue('declared');
-        assert.deepEqual([queue.name, queue.type, queue.durable, queue.message_count], ['declared', 'classic', true, 0]);
-        await management.ask(200, 'PUT', '/queues/declared', { durable: true });
+        assert.deepEqual([queue.name, queue.type, queue.durable, queue.message_count], ['declared', QUEUE_TYPE, true, 0]);
+        await management.ask(200, 'PUT', '/queues/declared', { durable: true, arguments: { 'x-queue-type': QUEUE_TYPE } });
         await management.ask(409, 'PUT', '/queues/declared', { durable: true, auto_delete: true });
         await management.ask(200, 'GET', '/queues/declared');
         await management.ask(404, 'GET', '/queues/absent');
@@ -104,6 +104,19 @@ const checks = {
         assert.equal(first.body, 'a');
         first.delivery.reject();
         assert.deepEqual(bodies(await consumer.drain()), ['b']);
+        await client.close();
+    },
+
+    async reject_dead_letters() {
+        const client = await Client.connect();
+        await client.onQueue('grave');
+        const toGrave = { 'x-dead-letter-exchange': '', 'x-dead-letter-routing-key': 'grave' };
+        await (await client.manage()).queue('mortal', toGrave);
+        await client.send('/queues/mortal', ['a', 'b']);
+        const consumer = await client.consumer('mortal');
+        (await consumer.get()).delivery.reject();
+        assert.equal((await consumer.get()).body, 'b');
+        assert.deepEqual(seen(await (await client.consumer('grave')).get()), ['a', 1, false]);
         await client.close();
     },
 

@@ -5,10 +5,10 @@ use tokio::net::tcp::OwnedReadHalf;
 use super::*;
 use crate::ports::Counts;
 
-/// A condition that is not met within this time is a failure.
+/// The time within which a condition must be met. After it, the test fails.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// So long that no test waits for it.
+/// A time that is so long that no test waits for it.
 const LONG: Duration = Duration::from_secs(600);
 const SHORT: Duration = Duration::from_millis(50);
 
@@ -90,7 +90,7 @@ async fn an_idle_connection_has_its_own_timeout() {
     is_closed(idle.into_split().0).await;
 }
 
-/// The same while the loop waits to accept again.
+/// The time for a head is also limited while the accept loop waits before it accepts again.
 #[tokio::test(start_paused = true)]
 async fn a_port_that_cannot_accept_stops_immediately() {
     // The socket is bound but does not listen, so every attempt fails.
@@ -109,7 +109,7 @@ async fn a_port_that_cannot_accept_stops_immediately() {
 async fn a_connection_that_reads_nothing_is_closed() {
     let (address, _) = port(Bounds { stall: SHORT, ..BOUNDS }).await;
     let (unread, _writer) = send(address, b"GET /large HTTP/1.1\r\nHost: h\r\n\r\n").await.into_split();
-    // Long enough for the server to give up, as the number of bytes shows.
+    // The server gives up within this time, as the number of bytes shows.
     tokio::time::sleep(20 * SHORT).await;
     let taken = is_closed(unread).await;
     assert!(taken < LARGE as u64, "{taken}");

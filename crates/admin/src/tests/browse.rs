@@ -64,7 +64,7 @@ async fn where_browsing_starts() {
         (Start::Time(1_700_000_000_000), 10),
     ];
     assert_eq!(server.desk.state().looks, looks);
-    // A duration counts back from now.
+    // The offset `1h` means one hour before now.
     server.ask(Some("guest"), "GET", "/api/queues/%2F/s/messages?offset=1h", "").await;
     server.ask(Some("guest"), "GET", "/api/queues/%2F/s/messages?offset=2h", "").await;
     match server.desk.state().looks[5..] {

@@ -24,13 +24,13 @@ use super::http::{Server, request};
 use crate::pages::PAGE_BYTES;
 use crate::{Ports, management_router, metrics_router};
 
-/// More connections than a port has places.
+/// The number of connections of the other client. It is more than the port has places.
 const CROWD: usize = 1_100;
 
-/// A response that does not arrive within this time is missing.
+/// The time within which a response must arrive.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// `guest:guest`.
+/// The credentials `guest:guest`, encoded.
 const LOGIN: &str = "Authorization: Basic Z3Vlc3Q6Z3Vlc3Q=\r\n";
 
 /// Opens connections that have all sent this part of a request.
@@ -59,7 +59,7 @@ async fn health_checks_answer_on_a_crowded_port() {
     }
 }
 
-/// With eleven measures, this makes about 3 MB of text.
+/// The number of queues. With eleven measures each, the metrics have about 3 MB of text.
 const QUEUES: usize = 4_000;
 
 async fn guest(desk: &FakeDesk) -> Identity {
@@ -76,7 +76,7 @@ async fn declare_queues(desk: &FakeDesk, names: impl Iterator<Item = String>) {
     }
 }
 
-/// `q0000` and so on.
+/// Declares queues named `q0000` and so on.
 async fn declare_many_queues(desk: &FakeDesk) {
     declare_queues(desk, (0..QUEUES).map(|number| format!("q{number:04}"))).await;
 }
@@ -158,7 +158,7 @@ async fn pages(mut body: Body) -> Vec<Bytes> {
     pages
 }
 
-/// So a client that reads nothing costs no more than a page and a row, however long the names are.
+/// Checks that a client that reads nothing costs no more than a page and a row, however long the names are.
 #[tokio::test]
 async fn a_page_ends_with_the_row_that_fills_it() {
     let (desk, ports) = (FakeDesk::new(), Ports::default());
@@ -192,7 +192,7 @@ async fn unread_lists_count_their_queue_ids() {
     assert_eq!(answer(&router, "/api/queues").await.status(), 200);
 }
 
-/// Nor does the list show deleted queues.
+/// Checks that a list whose client does not read keeps no deleted queues in memory, and does not show them.
 #[tokio::test]
 async fn an_unread_list_keeps_no_deleted_queue() {
     let desk = FakeDesk::new();
@@ -208,7 +208,7 @@ async fn an_unread_list_keeps_no_deleted_queue() {
     assert_eq!(list[QUEUES - 2]["name"], format!("q{:04}", QUEUES - 2));
 }
 
-/// The head and a part of the body of a request.
+/// Returns the head and a part of the body of a request to declare a queue.
 fn put(announced: usize, sent: usize) -> String {
     let head =
         format!("PUT /api/queues/%2F/q HTTP/1.1\r\nHost: h\r\n{LOGIN}Content-Length: {announced}\r\n\r\n");

@@ -28,7 +28,7 @@ pub struct State {
     pub facts: Vec<ConnectionFacts>,
     pub alarms: Alarms,
     pub listening: bool,
-    /// Whether requests to the shards are unanswered.
+    /// True if requests to the shards get no answer.
     pub stuck: bool,
     /// The messages of every stream, oldest first.
     pub messages: Vec<BrowsedRow>,

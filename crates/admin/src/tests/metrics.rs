@@ -45,7 +45,8 @@ async fn metrics_are_summed_over_queues() {
     ] {
         assert!(page.lines().any(|l| l == line), "{line}\n{page}");
     }
-    // These are not counted: a family that is always 0 would claim that nothing is written.
+    // Reads and writes of files are not counted. A family that is always 0 would claim that nothing is
+    // written, so there is none.
     assert!(!page.contains("rabbitmq_io_"), "{page}");
     if cfg!(target_os = "linux") {
         assert!(page.contains("\nrabbitmq_process_resident_memory_bytes "), "{page}");

@@ -94,7 +94,7 @@ impl Connection {
     ) -> Result<Option<Event<'a>>, Fault> {
         let Some((number, session, output)) = self.of_channel(channel) else { return Ok(None) };
         match session.handle_transfer(transfer, input, payload_at, output) {
-            // There is a branch for each kind of input, so that the delivery is built where it is returned.
+            // The delivery is built in each branch, so that it is written directly to where it is returned.
             Ok((link, Progress::Whole(whole))) => match input {
                 Chunk::Borrowed(frame) => {
                     let delivery = whole.borrowed(transfer, frame, payload_at);
@@ -164,8 +164,8 @@ impl Connection {
         bytes
     }
 
-    /// Each link may have one incomplete delivery, and there may be many links. So the sum over all links is
-    /// bounded.
+    /// Checks the memory of incomplete deliveries, over all links. A bound per link is not enough, because
+    /// each of many links may have one incomplete delivery.
     fn check_incomplete(&mut self) -> Result<(), Fault> {
         let max = self.config.incomplete_bytes_max;
         match self.incomplete_bytes() > max {
@@ -206,15 +206,16 @@ impl Connection {
         }
     }
 
-    /// Opens or closes our incoming window of this session.
+    /// Opens the incoming window of this session for the peer's transfers, or closes it.
     pub fn set_window_open(&mut self, session: u16, open: bool) {
         if let Some((s, output, _)) = self.parts(session) {
             s.set_window_open(open, output);
         }
     }
 
-    /// Raises our incoming window of this session to at least `frames`, from the next time it is opened until
-    /// the session ends. Without this, a link could not use more credit than the window allows.
+    /// Raises the incoming window of this session to at least `frames`. The new value applies from the next
+    /// time that the window is opened until the session ends. Without this, a link could not use more credit
+    /// than the window allows.
     pub fn widen_window(&mut self, session: u16, frames: u32) {
         if let Some((s, ..)) = self.parts(session) {
             s.widen_window(frames);
@@ -240,8 +241,8 @@ impl Connection {
         }
     }
 
-    /// Appends to `runs` the deliveries of `first..=last` that we sent and that are still unsettled. Settles
-    /// them if `settle`.
+    /// Appends to `runs` those deliveries of `first..=last` that we sent and that are still unsettled. If
+    /// `settle` is true, they are settled.
     pub fn resolve(&mut self, session: u16, first: u32, last: u32, settle: bool, runs: &mut Vec<Run>) {
         if let Some((s, _, _)) = self.parts(session) {
             s.resolve(first, last, settle, runs);
@@ -295,7 +296,7 @@ impl Connection {
         }
     }
 
-    /// Sends deliveries and reports that waited for capacity in the output.
+    /// Writes deliveries and reports that waited because the output was full.
     pub fn pump(&mut self) {
         let max_frame = self.remote_max_frame_size as usize;
         for session in self.sessions.iter_mut().flatten() {
@@ -305,7 +306,7 @@ impl Connection {
         }
     }
 
-    /// Returns a session on which we may still send. Nothing may follow our END [2.5.5].
+    /// Returns a session on which we may still send, and the output. Nothing may follow our END [2.5.5].
     fn parts(&mut self, session: u16) -> Option<(&mut Session, &mut Output, usize)> {
         let s = self.sessions.get_mut(usize::from(session))?.as_deref_mut()?;
         if s.state == SessionState::Ending {

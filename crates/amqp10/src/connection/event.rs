@@ -62,7 +62,8 @@ pub enum Event<'a> {
         session: u16,
         link: u32,
     },
-    /// Resolve it with [`resolve`](super::Connection::resolve).
+    /// The peer reported the state of deliveries. Call [`resolve`](super::Connection::resolve) to find which
+    /// of our deliveries it means.
     Disposition {
         session: u16,
         role: Role,

@@ -73,8 +73,8 @@ impl Connection {
         put_sasl_frame(self.output.buffer(), &SaslFrame::Init(init));
     }
 
-    /// Server: sends the outcome of the login. After any code except `Ok` the connection is closed once this
-    /// is written.
+    /// Server: sends the outcome of the login. After any code except `Ok`, the connection is closed when the
+    /// outcome is written.
     pub fn sasl_outcome(&mut self, code: SaslCode) {
         let outcome = SaslOutcome { code, additional_data: None };
         put_sasl_frame(self.output.buffer(), &SaslFrame::Outcome(outcome));

@@ -21,7 +21,7 @@ pub enum DecodeError {
     WrongType {
         /// Where the value starts.
         offset: u32,
-        /// Its format code.
+        /// The format code of the value.
         code: u8,
         /// The type of the field.
         expected: &'static str,

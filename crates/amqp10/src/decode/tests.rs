@@ -228,7 +228,7 @@ fn hostile_counts_reserve_nothing() {
         assert!(matches!(decoded(&bomb), Err(DecodeError::TooManyItems { .. })));
         assert_eq!(Reader::new(&bomb).skip_value(), Ok(()));
     }
-    // The budget is for the whole value, not for each array.
+    // The budget of zero-width items is for the whole value, not for each array.
     let array = |count: u32| {
         let mut bytes = vec![0xf0, 0, 0, 0, 5];
         bytes.extend(count.to_be_bytes());
@@ -343,7 +343,8 @@ proptest! {
         if let Ok(value) = read.read_value() {
             prop_assert_eq!(skip.skip_value(), Ok(()));
             prop_assert_eq!(skip.position(), read.position());
-            // Our encoding is never longer, and has the same meaning.
+            // The value is encoded again. Our encoding is never longer than the input, and decodes to the
+            // same value.
             let again = encoded(&value);
             prop_assert!(again.len() <= read.position());
             prop_assert_eq!(decoded(&again), Ok(value));

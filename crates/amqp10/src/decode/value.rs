@@ -5,7 +5,8 @@ use bytes::Bytes;
 use super::{DecodeError, MAX_NESTING, Reader, ascii, own_symbol, utf8};
 use crate::types::{Array, Constructor, Described, Map, Value};
 
-/// The most items that are reserved in advance. Longer collections grow while their bytes are read.
+/// The largest number of items for which memory is reserved in advance. Longer collections grow while their
+/// bytes are read.
 const RESERVE_MAX: usize = 64;
 
 impl<'a> Reader<'a> {
@@ -153,8 +154,8 @@ impl<'a> Reader<'a> {
         Ok((Constructor { descriptors, code }, items))
     }
 
-    /// Ends a nested reader. It must be used up, and the zero-width items that it used count for this reader,
-    /// too.
+    /// Returns from a nested reader to this one. The nested reader must be used up. The zero-width items that
+    /// it read count for this reader, too.
     fn leave(&mut self, inner: Reader<'a>) -> Result<(), DecodeError> {
         inner.expect_end()?;
         self.zero_width_left = inner.zero_width_left;
@@ -171,7 +172,7 @@ fn element_width(code: u8) -> Option<usize> {
         0x70..=0x74 | 0xb0 | 0xb1 | 0xb3 => Some(4),
         0x80..=0x84 | 0xd0 | 0xd1 => Some(8),
         0x94 | 0x98 => Some(16),
-        // Size, count and constructor.
+        // An array needs at least the bytes of its size, its count and its constructor.
         0xe0 => Some(3),
         0xf0 => Some(9),
         _ => None,

@@ -8,7 +8,8 @@ use crate::encode::{Encode, put_value};
 use crate::generated::{Accepted, AmqpError, Modified, Received, Rejected, Released};
 use crate::types::{Described, Value};
 
-/// The state of a delivery at one end [3.4]. All are final except `Received` and some of `Other`.
+/// The state of a delivery, as one end reports it [3.4]. All states are final except `Received` and some of
+/// `Other`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum DeliveryState {
     /// How much of the message has arrived; not final [3.4.1].
@@ -25,7 +26,7 @@ pub enum DeliveryState {
     Other(Box<Described>),
 }
 
-/// The state of nearly all dispositions, in its usual encoding.
+/// The encoding of `accepted` that nearly all dispositions contain.
 const ACCEPTED: [u8; 4] = [0x00, 0x53, 0x24, 0x45];
 
 impl DeliveryState {

@@ -139,7 +139,7 @@ fn delivery_states_round_trip() {
     }
 }
 
-/// Symbolic descriptors and the long forms of numbers mean the same.
+/// Symbolic descriptors and the long forms of numbers decode to the same performative.
 #[test]
 fn descriptors_may_be_symbols() {
     let bodies: [&[u8]; 4] = [
@@ -206,7 +206,7 @@ fn every_mandatory_field_is_missed() {
 
 #[test]
 fn a_mandatory_multiple_field_needs_at_least_one() {
-    // [1.4] An empty array has no mechanism.
+    // [1.4] An empty array is equivalent to an absent field.
     let none = b"\x00\x53\x40\xc0\x05\x01\xe0\x02\x00\xa3";
     let error = SaslFrame::decode(none).unwrap_err().to_string();
     assert!(

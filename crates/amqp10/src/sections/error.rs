@@ -73,52 +73,52 @@ pub enum SectionError {
     Malformed(DecodeError),
     /// A described value that is not a section.
     UnknownSection {
-        /// Where it starts.
+        /// Where the value starts.
         offset: u32,
     },
     /// A value that is not described, where a section should start.
     NotASection {
-        /// Where it starts.
+        /// Where the value starts.
         offset: u32,
     },
     /// A section after a section that it must precede.
     OutOfOrder {
-        /// The section.
+        /// The section that is in the wrong place.
         section: SectionKind,
         /// The section before it.
         after: SectionKind,
     },
     /// A second section of a kind that may appear only once.
     Duplicate {
-        /// The section.
+        /// The kind of the section.
         section: SectionKind,
     },
     /// Body sections of different kinds.
     MixedBody {
-        /// The first kind.
+        /// The kind of the first body section.
         first: SectionKind,
-        /// The second kind.
+        /// The kind of a later body section.
         second: SectionKind,
     },
     /// A body section without a value.
     NullBody {
-        /// The section.
+        /// The kind of the section.
         section: SectionKind,
     },
-    /// No body section.
+    /// The message has no body section.
     MissingBody,
-    /// More than [`MAX_SECTIONS`](super::MAX_SECTIONS).
+    /// The message has more sections than [`MAX_SECTIONS`](super::MAX_SECTIONS).
     TooManySections,
     /// An annotation key that is not a symbol. Numeric keys are reserved.
     KeyNotSymbol {
-        /// The section.
+        /// The section with the key.
         section: SectionKind,
         /// Where the key starts.
         offset: u32,
     },
     /// An annotation key that does not start with `x-`.
     ReservedKey {
-        /// The section.
+        /// The section with the key.
         section: SectionKind,
         /// The key, shortened if it is long.
         key: Box<str>,

@@ -199,7 +199,7 @@ fn descriptors_may_be_symbols_or_long() {
 
 #[test]
 fn bodies_and_properties_are_not_parsed() {
-    // A list with invalid content, in a value, a sequence and the properties.
+    // A list whose content is invalid, as the value or sequence of a body and in the properties.
     for code in [0x77, 0x76] {
         assert!(scan(&[0x00, 0x53, code, 0xc0, 3, 1, 0xff, 0xff]).is_ok());
     }

@@ -21,8 +21,8 @@ impl Session {
             return Err((None, Violation::HandleInUse(attach.handle)));
         }
         let sending = attach.role == Role::Receiver;
-        // The answer to our ATTACH has the same name and the opposite role. If two links match, it answers
-        // the older one, which we have detached in the meantime.
+        // The answer to our ATTACH has the same name as our link and the opposite role. If two of our links
+        // match, it answers the older one, which we have detached in the meantime.
         let ours = self
             .links()
             .filter(|(_, l)| l.awaits_attach() && l.is_sending() == sending && l.name == attach.name)
@@ -48,7 +48,8 @@ impl Session {
                     initial_delivery_count: 0,
                 });
                 if link > self.handle_max {
-                    // The peer uses every handle. An old link still waits for the peer's DETACH.
+                    // The peer uses every handle that it may use, and an old link still waits for the peer's
+                    // DETACH. So no handle of ours is free.
                     return Err((None, Violation::HandleMax { handle: link, max: self.handle_max }));
                 }
                 (link, false)
@@ -193,7 +194,7 @@ impl Session {
         }
         let peer_is_gone = l.peer_detached;
         l.state = LinkState::Detaching;
-        // Its incomplete delivery is freed now, because the peer's DETACH may never arrive.
+        // The incomplete delivery of the link is freed now, because the peer's DETACH may never arrive.
         self.partial_bytes -= l.forget_partial();
         self.abort_pending(link, out);
         self.unsettled.forget_link(link);

@@ -22,13 +22,13 @@ pub(super) enum Pending {
     Delivery {
         link: u32,
         delivery: Box<Waiting>,
-        /// Bytes of its payload that are already in the output.
+        /// The number of payload bytes that are already in the output.
         sent: usize,
-        /// Its delivery-id, once its first transfer is in the output.
+        /// The delivery-id, once the first transfer of the delivery is in the output.
         id: Option<u32>,
     },
-    /// `credit` is a copy made when the report was made. It does not include deliveries that wait after the
-    /// report.
+    /// `credit` is the credit at the time of the report. So it does not include deliveries that are queued
+    /// after the report.
     Report { link: u32, report: Report, credit: SenderCredit },
 }
 
@@ -37,7 +37,7 @@ pub(super) enum Pending {
 pub(super) struct Report {
     available: u32,
     drain: bool,
-    /// The link state, if the report is about that.
+    /// The properties of the link state. `None` if the report is about credit.
     properties: Option<Map>,
 }
 
@@ -58,7 +58,7 @@ pub struct Outgoing<'a> {
     pub cookie: u64,
 }
 
-/// The end of a shared buffer.
+/// The bytes of a shared buffer from `from` to its end.
 #[derive(Clone, Copy, Debug)]
 pub struct Part<'a> {
     pub of: &'a Bytes,
@@ -66,7 +66,8 @@ pub struct Part<'a> {
     pub from: usize,
 }
 
-/// A delivery that waits.
+/// A delivery that waits to be sent. It has its own copy of the head and shares the buffer of the bare
+/// message.
 #[derive(Debug)]
 pub(super) struct Waiting {
     tag: Tag,
@@ -251,7 +252,8 @@ impl Session {
         }
     }
 
-    /// Sends transfers of one delivery. Returns true when the last one is in the output.
+    /// Writes as many transfers of one delivery as the window and the output allow. Returns true when the
+    /// last one is in the output.
     fn transmit(
         &mut self,
         link: u32,
@@ -309,7 +311,7 @@ impl Session {
         self.pending.retain(|p| match p {
             Pending::Delivery { link: l, .. } | Pending::Report { link: l, .. } => *l != link,
         });
-        // Without window no abort can be sent. The DETACH alone then ends the delivery.
+        // If the peer's window is closed, no abort can be sent. The DETACH alone then ends the delivery.
         if let Some(id) = begun
             && self.remote_incoming_window > 0
         {

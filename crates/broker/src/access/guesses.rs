@@ -77,7 +77,8 @@ mod tests {
         text.parse().unwrap()
     }
 
-    /// Returns how many of `tries` failing logins at the same time are checked.
+    /// Returns the number of logins whose password is checked, if `tries` failing logins arrive at the same
+    /// time.
     fn looked_at(guesses: &Guesses, from: IpAddr, now_ms: u64, tries: u64) -> u64 {
         let tried = (0..tries).filter(|_| {
             let looks = !guesses.is_blocked(from, now_ms);
@@ -112,7 +113,7 @@ mod tests {
         assert_eq!(tries("::ffff:192.0.2.1"), 0, "the same address");
         assert_eq!(tries("2001:db8::1"), BURST);
         assert_eq!(tries("2001:db8::ffff:2"), 0, "the same network");
-        // One of these may share a place with another address, but not all of them.
+        // One of these addresses may share a place with the blocked address, but not all of them.
         assert!((0..8).any(|n| tries(&format!("198.51.100.{n}")) == BURST));
     }
 }

@@ -12,7 +12,7 @@ pub struct UserRecord {
     pub name: Arc<str>,
     pub hash: PasswordHash,
     pub tags: Arc<[String]>,
-    /// By virtual host.
+    /// The permissions of the user, by virtual host.
     pub permissions: HashMap<Arc<str>, Permissions>,
 }
 

@@ -26,7 +26,7 @@ pub enum Need {
     Management,
     /// A tag that lets the user see what belongs to other users.
     Monitor,
-    /// Permissions in the virtual host, even if they grant nothing.
+    /// Any entry of permissions in the virtual host, even if it grants nothing.
     Vhost,
     /// A permission on a resource.
     Right(usize, Permission),
@@ -62,7 +62,8 @@ macro_rules! verbs {
     };
 }
 
-// As in RabbitMQ (docs/compatibility.md, Security and Management over AMQP). A list is checked row by row.
+// The conditions are those of RabbitMQ (docs/compatibility.md, Security and Management over AMQP). Each row
+// of a list is checked separately.
 verbs! {
     /// Opens a connection to a virtual host.
     OpenVhost => [Vhost];
@@ -132,7 +133,7 @@ pub fn permit(
     let tagged = |tags: &[&str]| tags.iter().any(|tag| who.has_tag(tag));
     let may = |permission| rights.is_some_and(|rights| rights.grants(permission));
     let because = |reason: &str| Err(AccessRefused { reason: reason.to_owned() });
-    // A resource that the caller did not name is refused.
+    // If the caller did not name the resource, the verb is refused.
     let resource = |at: usize| on.get(at).copied().unwrap_or(Resource::Connection("?"));
     let named = |at: usize| on.len() > at;
     for need in verb.needs() {
@@ -245,9 +246,9 @@ mod tests {
         }
     }
 
-    /// RabbitMQ's rules in one table. `c`, `w`, `r`: this permission suffices alone. `-`: no single permission
-    /// suffices. `v`: any permissions in the virtual host suffice. `*`: no permissions are needed. The tags that
-    /// suffice follow, if tags count.
+    /// Checks RabbitMQ's rules in one table. `c`, `w`, `r`: this permission alone suffices. `-`: no single
+    /// permission suffices. `v`: any permissions in the virtual host suffice. `*`: no permissions are needed.
+    /// If tags count, the tags that suffice follow.
     #[test]
     fn the_table_is_rabbitmqs() {
         let picture = |verb: Verb| {

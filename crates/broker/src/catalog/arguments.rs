@@ -22,7 +22,7 @@ pub(super) const QUEUE_TYPE: &str = "x-queue-type";
 /// queue has one. It is never stored, because it says nothing about the queue.
 pub(super) const NAME_PREFIX: &str = "x-name-prefix";
 
-/// The longest time that a timer may be set to, in milliseconds: about 49 days, as in RabbitMQ.
+/// The longest time to which a timer may be set, in milliseconds: about 49 days, as in RabbitMQ.
 const TIMER_MS_MAX: u64 = u32::MAX as u64;
 
 /// The largest segment of a stream in bytes, as in RabbitMQ.

@@ -17,7 +17,7 @@ enum Thing {
     Queue(Arc<str>, Arc<str>),
     /// An exchange, and the bindings from and to it.
     Exchange(Arc<str>, Arc<str>),
-    /// Virtual host, source, destination and key.
+    /// A binding: virtual host, source, destination and key.
     Binding(Arc<str>, Arc<str>, Destination, Arc<str>),
     User(Arc<str>),
 }
@@ -26,7 +26,7 @@ enum Thing {
 #[derive(Clone, Debug)]
 struct Claim {
     thing: Thing,
-    /// True: nobody else may claim the thing. False: others may share it.
+    /// True if nobody else may claim the thing. False if others may share it.
     exclusive: bool,
 }
 
@@ -105,7 +105,7 @@ impl Claims {
                     self.add_exclusive(Thing::Exchange(vhost.clone(), name.clone()));
                 }
                 Change::PermissionsCleared { user, .. } => self.add_exclusive(Thing::User(user.clone())),
-                // The command names these.
+                // The claims on these changes were added before, because the command names them.
                 Change::QueueDeclared(_)
                 | Change::QueueForgotten { .. }
                 | Change::ExchangeDeclared(_)
@@ -117,7 +117,7 @@ impl Claims {
                 | Change::UserSet { .. }
                 | Change::UserDeleted { .. }
                 | Change::PermissionsSet { .. } => {}
-                // No command makes these changes.
+                // No command makes these changes, so there is nothing to claim.
                 Change::Incarnations { .. } | Change::UsersBegun => {}
             }
         }
@@ -163,11 +163,11 @@ impl Claims {
     }
 }
 
-/// The claims of several commands together.
+/// The claims of several commands together, counted for each thing.
 #[derive(Debug, Default)]
 pub(super) struct Claimed(HashMap<Thing, ClaimCounts>);
 
-/// The number of claims on one thing.
+/// The number of shared and exclusive claims on one thing.
 #[derive(Clone, Copy, Debug, Default)]
 struct ClaimCounts {
     shared: u32,

@@ -74,13 +74,13 @@ pub struct DeclareQueue {
     pub vhost: Arc<str>,
     pub name: Arc<str>,
     pub durable: bool,
-    /// The queue is for the declaring connection alone.
+    /// True if only the declaring connection may use the queue.
     pub exclusive: bool,
     pub auto_delete: bool,
     pub arguments: Arguments,
     /// The declaring connection, if there is one.
     pub connection: Option<ConnectionId>,
-    /// The broker itself declares the queue and may use reserved names.
+    /// True if the broker itself declares the queue. It may use reserved names.
     pub internal: bool,
 }
 
@@ -129,7 +129,7 @@ pub enum Answer {
     Done {
         changed: bool,
     },
-    /// The policy was set. `created`: there was none of this name before.
+    /// The policy was set. `created` is true if there was no policy of this name before.
     Policy {
         created: bool,
     },

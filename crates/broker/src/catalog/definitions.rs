@@ -4,20 +4,20 @@ use std::sync::Arc;
 
 use super::{Catalog, Change, DEFAULT_VHOST, Destination, QueueRow};
 
-/// The progress of [`Catalog::tell`].
+/// The position at which the next call of [`Catalog::tell`] continues.
 #[derive(Debug, Default)]
 pub struct Told(Next);
 
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 enum Next {
-    /// Virtual hosts, users and policies, all in one step.
+    /// Continues with virtual hosts, users and policies, all in one step.
     #[default]
     Few,
-    /// The queue at this place.
+    /// Continues with the queue at this place.
     Queue(usize),
-    /// The exchange at this place.
+    /// Continues with the exchange at this place.
     Exchange(usize),
-    /// The bindings of the exchange at this place, from this age on.
+    /// Continues with the bindings of the exchange at this place, from this age on.
     Bindings(usize, u64),
     Nothing,
 }

@@ -5,13 +5,13 @@ use std::fmt;
 /// Why a command is refused. Nothing has changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CatalogError {
-    /// The named thing does not exist.
+    /// The object that the command names does not exist.
     NotFound { reason: String },
-    /// The thing exists but differs or is in use, or an argument is invalid.
+    /// The object exists but differs or is in use, or an argument is invalid.
     PreconditionFailed { reason: String },
-    /// The thing exists with other properties.
+    /// The object exists with other properties.
     Inequivalent { reason: String },
-    /// Clients may not use this name or this operation.
+    /// Clients may not use this name, or may not perform this operation.
     Forbidden { reason: String },
     /// The queue is exclusive to another connection.
     Locked { reason: String },

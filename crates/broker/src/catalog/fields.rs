@@ -1,4 +1,5 @@
-//! The encoding of changes and commands: one AMQP list whose first item is the number of the kind.
+//! The encoding that changes and commands share: one AMQP list. Its first item is a number that says which
+//! change or command it is.
 
 use std::sync::Arc;
 
@@ -105,7 +106,7 @@ impl ListReader {
         map.iter().map(|(key, value)| Some((key.as_str()?.to_owned(), value.clone()))).collect()
     }
 
-    /// See [`ListWriter::binding`].
+    /// Reads the fields that [`ListWriter::binding`] appends.
     pub fn binding(&self, at: usize) -> Option<Binding> {
         let name = self.text(at + 2)?;
         let to_exchange = self.boolean(at + 3)?;
@@ -118,7 +119,7 @@ impl ListReader {
         })
     }
 
-    /// See [`ListWriter::hash`].
+    /// Reads the fields that [`ListWriter::hash`] appends.
     pub fn hash(&self, at: usize) -> Option<PasswordHash> {
         let Value::Binary(hash) = self.value(at + 1)? else { return None };
         (*self.text(at)? == *PasswordHash::ALGORITHM).then(|| PasswordHash::from_bytes(hash))?
@@ -129,7 +130,7 @@ impl ListReader {
         texts.iter().map(|text| text.as_str().map(str::to_owned)).collect()
     }
 
-    /// See [`ListWriter::permissions`].
+    /// Reads the fields that [`ListWriter::permissions`] appends.
     pub fn permissions(&self, at: usize) -> Option<Permissions> {
         Permissions::from_patterns([&*self.text(at)?, &*self.text(at + 1)?, &*self.text(at + 2)?])
     }

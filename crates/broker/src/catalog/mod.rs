@@ -51,7 +51,7 @@ pub const DEFAULT_VHOST: &str = "/";
 /// The prefix of the names that only the broker itself may declare.
 pub const RESERVED_PREFIX: &str = "amq.";
 
-/// A place in the list of all bindings, from which the list is read on.
+/// A position in the list of all bindings, at which reading the list continues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BindingCursor {
     /// The bindings of the exchange at this place, from this age on.
@@ -73,13 +73,14 @@ pub struct QueueRecord {
     pub vhost: Arc<str>,
     pub name: Arc<str>,
     pub durable: bool,
-    /// Only this connection may use the queue, and the queue is deleted with it.
+    /// The only connection that may use the queue. The queue is deleted with it. `None` if the queue is not
+    /// exclusive.
     pub exclusive: Option<ConnectionId>,
     pub auto_delete: bool,
     pub arguments: Arguments,
     /// The settings of the queue's machine, from its arguments and policies.
     pub config: Arc<queue::Config>,
-    /// Every record of the queue is synced before it is confirmed (`x-fsync`).
+    /// True if every record of the queue is synced before it is confirmed (`x-fsync`).
     pub fsync: bool,
     /// The policy that applies to the queue. It follows from the name, so it is never stored with the queue.
     pub policy: Option<Arc<Policy>>,
@@ -102,8 +103,8 @@ impl QueueRecord {
         self.config.expires_ms.is_some()
     }
 
-    /// Returns an error if the queue is exclusive to a connection other than `who`. `None`: the caller is not a
-    /// connection.
+    /// Returns an error if the queue is exclusive to a connection other than `who`. `who` is `None` if the
+    /// caller is not a connection.
     pub fn locked_to(&self, who: Option<ConnectionId>) -> Option<CatalogError> {
         let others = self.exclusive.is_some() && self.exclusive != who;
         others.then(|| CatalogError::locked(&self.vhost, &self.name))
@@ -125,7 +126,7 @@ impl QueueRecord {
         }
     }
 
-    /// Returns what the queue is to a policy.
+    /// Returns the kind of object that the queue is for policies.
     fn subject(&self) -> Subject {
         match self.config.queue_type() {
             QueueType::Classic => Subject::ClassicQueue,
@@ -149,7 +150,7 @@ impl QueueRecord {
         let record = Arc::make_mut(self);
         (record.policy, record.operator_policy) = (policy, operator_policy);
         let QueueRecord { vhost, name, auto_delete, arguments, .. } = &*record;
-        // The arguments were accepted when the queue was declared.
+        // The arguments are valid, because they were checked when the queue was declared.
         let Ok((mut config, mut fsync)) = queue_config(vhost, name, *auto_delete, arguments) else { return };
         let definition = record.effective_policy();
         policy::apply_definition(&definition, &mut config, &mut fsync);
@@ -157,7 +158,7 @@ impl QueueRecord {
     }
 }
 
-/// A queue in its place. The record may be outdated: readers call [`Catalog::current`].
+/// A queue at its place in the table. The record may be outdated, so readers call [`Catalog::current`].
 #[derive(Clone, Debug)]
 struct QueueRow {
     record: Arc<QueueRecord>,
@@ -218,7 +219,7 @@ pub enum Change {
     VhostAdded {
         name: Arc<str>,
     },
-    /// Everything in the virtual host is deleted with it.
+    /// The virtual host was deleted, with everything in it.
     VhostDeleted {
         name: Arc<str>,
     },
@@ -239,7 +240,7 @@ pub enum Change {
         user: Arc<str>,
         vhost: Arc<str>,
     },
-    /// There has been a user, even if there is none now.
+    /// The node has had a user. This stays true even if there is none now.
     UsersBegun,
 }
 
@@ -258,7 +259,7 @@ impl Change {
     }
 }
 
-/// One virtual host.
+/// The contents of one virtual host.
 #[derive(Clone, Debug, Default)]
 struct Vhost {
     exchanges: HashMap<Arc<str>, exchange::Table>,
@@ -266,11 +267,12 @@ struct Vhost {
     policies: policy::Policies,
 }
 
-/// See the module. A clone is an independent replica.
+/// The catalog; see the module. A clone is an independent replica.
 ///
-/// A changed policy costs the same for any number of queues and exchanges: it only makes their records outdated. Every
-/// reader gets a record that is brought up to date for it. [`Catalog::refresh_queue_at`] and
-/// [`Catalog::refresh_exchange_at`] store the updated record. They must be called for each place after such a change.
+/// A changed policy costs the same for any number of queues and exchanges, because it only marks their
+/// records as outdated. A reader gets a copy of the record that is brought up to date for it.
+/// [`Catalog::refresh_queue_at`] and [`Catalog::refresh_exchange_at`] store the updated record. After a
+/// change of policies they must be called for each place.
 #[derive(Clone, Debug)]
 pub struct Catalog {
     version: u64,
@@ -376,7 +378,7 @@ impl Catalog {
         self.queues.len()
     }
 
-    /// Returns the queue at a place.
+    /// Returns the queue at a place, with the current policies.
     pub fn queue_at(&self, place: usize) -> Option<Arc<QueueRecord>> {
         self.queues.at(place).map(|row| self.current(row))
     }
@@ -482,8 +484,8 @@ impl Catalog {
         self.bindings_from(BindingCursor::default(), usize::MAX).0
     }
 
-    /// Returns bindings from `from` on, and where the rest begins if there is a rest. Visits `rows_max` exchanges,
-    /// queues and bindings together, or one more.
+    /// Returns bindings from the position `from` on, and the position of the rest if there is a rest. Visits
+    /// `rows_max` exchanges, queues and bindings together, or one more.
     pub fn bindings_from(
         &self,
         mut from: BindingCursor,

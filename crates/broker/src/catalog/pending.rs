@@ -21,16 +21,16 @@ use super::{Answer, Catalog, CatalogError, Change, Command, QueueIds};
 /// many in the time of a sync. At the bound, new commands are refused.
 const WAITING_MAX: usize = 100_000;
 
-/// See the module. `W` is what the caller keeps with each command.
+/// The commands that are pending; see the module. `W` is what the caller keeps with each command.
 #[derive(Debug)]
 pub struct Pending<W> {
     /// The claims of `decided` and `waiting`.
     claimed: Claimed,
-    /// In the order of their numbers.
+    /// The decisions that are not committed, in the order of their numbers.
     decided: VecDeque<Decided<W>>,
     waiting: VecDeque<Waiting<W>>,
     ids: QueueIds,
-    /// The number of the last decision that the log must have.
+    /// The number of the last decision. The log must sync the decisions up to it.
     number: u64,
 }
 
@@ -90,7 +90,8 @@ impl<W> Pending<W> {
         if self.claimed.blocks(&claims) {
             return self.wait(catalog, command, claims, who);
         }
-        // Only commands that create nothing reach beyond what they name. So a command that waits below has taken no id.
+        // Only commands that create nothing have claims beyond what they name. So a command that has to wait
+        // here has taken no queue id.
         let decision = match catalog.decide(command.clone(), &mut self.ids) {
             Ok(decision) => decision,
             Err(error) => {
@@ -113,9 +114,10 @@ impl<W> Pending<W> {
     }
 
     fn wait(&mut self, catalog: &Catalog, command: Command, mut claims: Claims, who: W) -> Offered<W> {
-        // A queue ends only once, and nobody would send the command again.
+        // The command that forgets a queue is accepted even then: a queue ends only once, and nobody would
+        // send the command again.
         if self.waiting.len() >= WAITING_MAX && !matches!(command, Command::ForgetQueue { .. }) {
-            let reason = format!("too many changes wait for the log: {WAITING_MAX}");
+            let reason = format!("too many changes wait for the log: the limit is {WAITING_MAX}");
             let result = Err(CatalogError::Busy { reason });
             return Offered::Committed(Committed { who, changes: [].into(), result });
         }

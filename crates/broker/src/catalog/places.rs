@@ -13,7 +13,7 @@ pub(super) struct Places {
 
 #[derive(Clone, Debug, Default)]
 struct Place {
-    /// The incarnation of the queue that is here, or was here last. 0: there has been none.
+    /// The incarnation of the queue that is at this place, or was last at it. 0 if there has been none.
     incarnation: u32,
     row: Option<QueueRow>,
 }
@@ -65,11 +65,11 @@ impl Places {
     }
 }
 
-/// The ids for new queues. Only the deciding shard needs them. An id is never given twice, also while its queue is not
-/// in the catalog yet.
+/// The free ids for new queues. Only the deciding shard needs them. An id is never given twice, not even if
+/// its queue is not in the catalog yet.
 #[derive(Debug)]
 pub struct QueueIds {
-    /// Slots below `places` that no queue has.
+    /// The slots below `places` that belong to no queue.
     free: Vec<u32>,
     places: u32,
     next_incarnation: u32,
@@ -90,7 +90,7 @@ impl QueueIds {
         QueueId::new(self.next_incarnation.wrapping_sub(1), slot)
     }
 
-    /// Called when the catalog has forgotten this queue: its slot is free.
+    /// Called when the catalog has forgotten this queue, so that its slot is free.
     pub(super) fn give_back(&mut self, id: QueueId) {
         self.free.push(id.slot() as u32);
     }

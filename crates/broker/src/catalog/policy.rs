@@ -36,7 +36,7 @@ const PATTERN_BYTES_MAX: usize = 1024;
 /// The maximum size of a compiled pattern in bytes. A larger one is refused.
 const REGEX_BYTES_MAX: usize = 64 * 1024;
 
-/// The longest time that a timer may be set to, in milliseconds, as in arguments.
+/// The longest time to which a timer may be set, in milliseconds, as in arguments.
 const TIMER_MS_MAX: i64 = u32::MAX as i64;
 
 /// A policy or an operator policy.
@@ -44,10 +44,11 @@ const TIMER_MS_MAX: i64 = u32::MAX as i64;
 pub struct Policy {
     pub vhost: Arc<str>,
     pub name: Arc<str>,
-    /// An operator policy also limits the users who may set policies.
+    /// True for an operator policy, which also limits the users who may set policies.
     pub operator: bool,
     pub pattern: Pattern,
-    /// The highest priority wins. Of equal priorities, the first by name wins.
+    /// The priority. Of the policies that match a name, the one with the highest priority applies. Of equal
+    /// priorities, the first by name applies.
     pub priority: i64,
     pub apply_to: ApplyTo,
     pub definition: Arguments,
@@ -169,7 +170,7 @@ enum Merge {
     /// The smaller number. A negative number means no limit.
     MinOfLimits,
     Operator,
-    /// Operator policies may not have this key.
+    /// Operator policies may not have this key, so nothing is merged.
     Never,
 }
 
@@ -253,10 +254,11 @@ impl Policies {
         if operator { &mut self.operator } else { &mut self.own }
     }
 
-    /// Returns the one policy that applies.
+    /// Returns the policy that applies to this object, if there is one.
     pub fn best(&self, operator: bool, subject: Subject, name: &str) -> Option<&Arc<Policy>> {
         let matching = self.of(operator).values().filter(|p| p.matches(subject, name));
-        // `max_by_key` returns the last of equal elements.
+        // The policies are searched from the last to the first name, because `max_by_key` returns the last of
+        // equal elements.
         matching.rev().max_by_key(|p| p.priority)
     }
 }
@@ -302,7 +304,7 @@ pub(super) fn apply_definition(definition: &Arguments, config: &mut queue::Confi
     if let Some(quorum) = &mut config.quorum {
         let policy = definition.get("delivery-limit").and_then(Value::as_i64);
         quorum.delivery_limit = match (quorum.delivery_limit, policy) {
-            // A negative number is no limit.
+            // A negative number means no limit.
             (Some(own), Some(policy)) if own < 0 || policy < 0 => Some(own.max(policy)),
             (own, policy) => own.into_iter().chain(policy).min(),
         };
@@ -320,7 +322,7 @@ pub(super) fn apply_definition(definition: &Arguments, config: &mut queue::Confi
     match text("overflow").as_deref() {
         Some("drop-head") => config.overflow = queue::Overflow::DropHead,
         Some("reject-publish") => config.overflow = queue::Overflow::RejectPublish,
-        // Quorum queues do not have it.
+        // Quorum queues do not have this kind of overflow, so the key has no effect.
         Some("reject-publish-dlx") if config.quorum.is_some() => {}
         Some("reject-publish-dlx") => config.overflow = queue::Overflow::RejectPublishDlx,
         _ => {}

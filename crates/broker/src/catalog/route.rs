@@ -24,12 +24,12 @@ pub type RouteTargets = SmallVec<[RouteTarget; 2]>;
 /// The route of a message.
 #[derive(Clone, Debug, Default)]
 pub struct Routed {
-    /// Each target occurs once.
+    /// The targets of the route. Each occurs once.
     pub targets: RouteTargets,
-    /// Other messages with the same keys take the same route until the catalog changes, so it may be
-    /// cached.
+    /// True if other messages with the same keys take the same route until the catalog changes. Then the
+    /// route may be cached.
     pub by_key_alone: bool,
-    /// Exchanges on the route that keep the message for destinations that are bound later.
+    /// The exchanges on the route that keep the message for destinations that are bound later.
     pub histories: SmallVec<[Arc<Exchange>; 1]>,
 }
 
@@ -42,7 +42,7 @@ impl Catalog {
             for key in letter.keys {
                 match vhost.queues.get(key) {
                     Some(id) => self.push_queue(*id, &mut routed.targets),
-                    // A link that takes replies: such names cannot be declared or bound.
+                    // The key may name a link that takes replies. Such names cannot be declared or bound.
                     None => ReplyTo::parse(key)
                         .into_iter()
                         .for_each(|to| push_target(RouteTarget::Direct(to), &mut routed.targets)),
@@ -55,7 +55,8 @@ impl Catalog {
         let mut todo: SmallVec<[&str; 4]> = SmallVec::new();
         todo.push(vhost.exchanges.get_key_value(exchange)?.0);
         while let Some(name) = todo.pop() {
-            // Cycles of exchanges and alternate exchanges end here: each exchange handles a message once.
+            // Each exchange handles a message only once, so cycles of exchanges and alternate exchanges end
+            // here.
             if seen.contains(&name) {
                 continue;
             }

@@ -262,7 +262,7 @@ mod tests {
             prop_assert_eq!(decode_command(&bytes), Some(command));
         }
 
-        /// The bytes include truncated commands and commands with one changed byte.
+        /// Tests bytes that include truncated commands and commands with one changed byte.
         #[test]
         fn no_bytes_break_the_decoder(
             command in command(),
@@ -279,7 +279,7 @@ mod tests {
             let _ = decode_command(&bytes);
         }
 
-        /// Lists whose items are of any type.
+        /// Tests lists whose items are of any type.
         #[test]
         fn no_list_breaks_the_decoder(kind in 0..20_u8, mut items in prop::collection::vec(value(), 0..9)) {
             items.insert(0, Value::Ubyte(kind));

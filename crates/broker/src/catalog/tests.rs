@@ -57,7 +57,7 @@ fn policies_apply_to_existing_and_new_queues() {
     run(&mut catalog, queue("q2", &[]));
     assert_eq!((max(&catalog, "q1"), max(&catalog, "q2")), (Some(10), Some(10)));
 
-    // A higher priority wins even if it allows more. The argument still limits the queue.
+    // A policy of higher priority applies even if it allows more. The argument still limits the queue.
     run(&mut catalog, policy("high", false, "q1", 1, &length(100)));
     assert_eq!((max(&catalog, "q1"), max(&catalog, "q2")), (Some(50), Some(10)));
     run(&mut catalog, policy("op", true, "", 0, &length(20)));
@@ -282,7 +282,7 @@ fn stored_changes_restore_the_catalog() {
     assert_eq!(restored.queue("/", "q1").unwrap().config.expires_ms, Some(9));
     assert_eq!(restored.policies(false).count(), 1);
 
-    // All definitions at once, on top of an empty catalog and on top of the restored one.
+    // All definitions are applied at once, on top of an empty catalog and on top of the restored one.
     let again = catalog.definitions();
     for mut base in [Catalog::default(), restored] {
         again.iter().for_each(|change| base.apply(change));

@@ -23,7 +23,8 @@ pub struct LinkRow {
     pub max_message_size: u64,
     pub delivery_count: u32,
     pub credit: u32,
-    /// On a publishing link: messages without a receipt. On a consuming link: unsettled deliveries.
+    /// The number of messages that are not settled. On a publishing link: messages without a receipt. On a
+    /// consuming link: unsettled deliveries.
     pub unsettled: u64,
 }
 
@@ -37,8 +38,8 @@ pub struct SessionRow {
     pub next_outgoing_id: u32,
     pub remote_incoming_window: u32,
     pub outgoing_unsettled: u64,
-    /// Deliveries that wait for the client's window or socket. A link that reads a stream counts as
-    /// one.
+    /// The number of deliveries that wait for the client's window or socket. A link that reads a stream
+    /// counts as one.
     pub outgoing_pending: u64,
     pub links: Vec<LinkRow>,
 }

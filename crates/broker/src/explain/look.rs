@@ -19,8 +19,8 @@ pub enum Wanted {
     Consumers(QueueId),
 }
 
-/// Everything about a subject at one time. A comparison of two looks shows whether something has moved between
-/// them.
+/// Everything about a subject at one time. Comparing two of them shows whether something has moved in
+/// between.
 #[derive(Clone, Debug, Default)]
 pub struct Look {
     pub connections: Vec<ConnectionFacts>,
@@ -108,7 +108,7 @@ impl Look {
 /// A queue at the other end of a link.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum End {
-    /// By virtual host and name.
+    /// The queue's virtual host and name.
     Named(Arc<str>, Arc<str>),
     Id(QueueId),
 }

@@ -81,7 +81,7 @@ fn the_cause_at_a_publishing_link() {
     let alarm = |c: &mut ConnectionFacts, _: &mut QueueFacts| c.blocked = true;
     let full = |_: &mut ConnectionFacts, q: &mut QueueFacts| q.full = true;
     let as_is = |_: &mut ConnectionFacts, _: &mut QueueFacts| {};
-    // From the worst on. Each row lacks the causes of the rows above.
+    // The rows begin with the worst cause. Each row lacks the causes of the rows above.
     assert_eq!(at(&publishing(3), ready(1), failed, stuck), Cause::SocketNotRead);
     assert_eq!(at(&unanswered, ready(1), failed, alarm), Cause::AttachUnanswered);
     assert_eq!(at(&publishing(3), ready(1), failed, alarm), Cause::LogFailed);

@@ -48,7 +48,7 @@ enum Role {
     Holder(Holder),
 }
 
-/// One connection.
+/// One connection of a client that speaks the line protocol.
 #[derive(Debug)]
 pub struct Gate {
     pub(super) id: ConnectionId,
@@ -59,7 +59,7 @@ pub struct Gate {
     pub(super) vhost: Arc<str>,
     pub(super) output: Output,
     roles: BTreeMap<u64, Role>,
-    /// The holder of each fetch in flight.
+    /// The holder for which each fetch in flight was made.
     fetches: BTreeMap<Ticket, u64>,
     own: OwnQueues<()>,
 }
@@ -80,7 +80,7 @@ impl Gate {
         Self { id, key, name, phase, identity: None, vhost: "".into(), output, roles, fetches, own }
     }
 
-    /// An incomplete line lacks at least one byte.
+    /// The length of an incomplete line is unknown. It lacks at least one byte.
     pub fn frame_len(&self, input: &[u8]) -> Result<Option<usize>, BadFrame> {
         Ok(Some(input.iter().position(|byte| *byte == b'\n').unwrap_or(input.len()) + 1))
     }

@@ -28,7 +28,7 @@ use crate::settings::Settings;
 /// The state of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
-    /// Before the client has logged in and opened the connection.
+    /// The client has not yet logged in and opened the connection.
     Handshake,
     /// The login is being checked. Until then, the client's input is kept.
     Login,
@@ -57,7 +57,7 @@ pub enum Ending {
     TooMuchMemory,
 }
 
-/// The input cannot be the start of a frame.
+/// The error for input that cannot be the start of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BadFrame;
 
@@ -68,7 +68,8 @@ pub struct BadFrame;
     expect(clippy::large_enum_variant, reason = "nearly all connections are the large one")
 )]
 pub enum Gate {
-    /// Also used before the protocol header has arrived: AMQP 1.0 answers an unknown header.
+    /// The gate of AMQP 1.0. It is also used before the protocol header has arrived, because AMQP 1.0 answers
+    /// an unknown header.
     Amqp10(amqp10::Gate),
     #[cfg(debug_assertions)]
     Line(line::Gate),
@@ -85,7 +86,7 @@ macro_rules! each {
     };
 }
 
-/// Calls what only AMQP 1.0 has so far. For other gates, the last argument is the value.
+/// Calls a method that only AMQP 1.0 has so far. For other gates, the value is the last argument.
 macro_rules! amqp10_or {
     ($self:expr, $gate:ident => $body:expr, $other:expr) => {
         match $self {
@@ -119,8 +120,8 @@ impl Gate {
         }
     }
 
-    /// Chooses the protocol by the first bytes of the connection, before they are handled. Release builds have one
-    /// protocol.
+    /// Chooses the protocol by the first bytes of the connection, before they are handled. Release builds
+    /// have only AMQP 1.0.
     #[inline]
     #[cfg_attr(not(debug_assertions), expect(unused_variables, reason = "there is no choice"))]
     fn choose(&mut self, input: &[u8]) {

@@ -23,7 +23,8 @@ const PENDING_MAX: usize = 65_536;
 const PIPELINE_PART: u32 = 8;
 const PIPELINE_MIN: u32 = 8;
 
-/// How long it is assumed to pipeline, in milliseconds. Receipts arrive in bursts, and after a burst few are missing.
+/// The time for which a publisher is assumed to pipeline after it was found to, in milliseconds. Receipts
+/// arrive in bursts, and after a burst few are missing.
 const PIPELINE_MS: u64 = 1000;
 
 /// What a gate stores for a publish until its receipt.
@@ -70,19 +71,19 @@ impl<P: Publication> Range for Run<P> {
 #[derive(Debug)]
 pub(super) struct Account<P> {
     next_seq: u64,
-    /// Messages that wait for receipts. The index is `seq - (next_seq - len)`. Answered messages at the front are
-    /// removed.
+    /// The messages that wait for receipts. The message `seq` has the index `seq - (next_seq - len)`.
+    /// Answered messages at the front are removed.
     pending: VecDeque<Pending<P>>,
     unconfirmed: u32,
     unconfirmed_bytes: u64,
-    /// When the publisher was last found to pipeline.
+    /// The time at which the publisher was last found to pipeline.
     pipelined_ms: Option<u64>,
-    /// `None` if the credit is fixed.
+    /// The regulator of adaptive credit. `None` if the credit is fixed.
     adaptive: Option<Box<Adaptive>>,
-    /// Adaptive credit applies to durable messages only. Receipts of other messages wait for no consumer, so a
-    /// publisher that gets ahead of the consumers would build up a backlog.
+    /// True if adaptive credit applies to durable messages only. Receipts of other messages wait for no
+    /// consumer, so a publisher that gets ahead of the consumers would build up a backlog.
     durable_only: bool,
-    /// Adaptive credit applies to the newest message.
+    /// True if adaptive credit applies to the newest message.
     adapts: bool,
 }
 
@@ -282,7 +283,7 @@ mod tests {
             None,
             "the bytes are at their bound, the messages are not"
         );
-        // Nobody hears the outcome of a settled message, but its receipt counts.
+        // The publisher of a settled message is not told its outcome, but its receipt is counted.
         let told =
             account.handle_receipts((0, 0), Verdict::Accepted, 0, &mut budget, |_| panic!("nobody asked"));
         assert_eq!(told, 0);
@@ -322,7 +323,8 @@ mod tests {
         }
     }
 
-    /// Publishes 10, 11, ... to two queues each, and returns what the publisher is told after these receipts.
+    /// Publishes 10, 11, ... to two queues each. Returns the outcomes that the publisher gets after these
+    /// receipts.
     fn told(words: &[(u64, u64, Verdict)]) -> Vec<(u32, u32, Verdict)> {
         let settings = Settings::default();
         let mut budget = CreditBudget::share(1);
@@ -360,7 +362,8 @@ mod tests {
             told(&[(2, 3, full), (0, 5, Accepted), (0, 5, Accepted)]),
             [(12, 13, full), (10, 11, Accepted), (14, 15, Accepted)]
         );
-        // Receipts for messages that were answered before, or never sent.
+        // These receipts are for messages that were answered before, or that were never sent. They have no
+        // effect.
         assert_eq!(told(&[(0, 2, full), (0, 9, Accepted), (7, 9, Accepted)]), [(10, 12, full)]);
     }
 }

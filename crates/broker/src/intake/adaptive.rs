@@ -51,12 +51,12 @@ const LINK_BYTES_MAX: u64 = 4 * 1024 * 1024;
 /// The credit of one publishing link.
 #[derive(Debug)]
 pub(crate) struct Adaptive {
-    /// The fixed credit.
+    /// The fixed credit, below which the credit never goes.
     base: u32,
     /// The maximum credit, unless the fixed credit is higher.
     max: u32,
     credit: u32,
-    /// Bytes taken from the budget.
+    /// The number of bytes taken from the budget.
     reserved: u64,
     /// The size of the largest recent message in bytes.
     message_bytes: u64,
@@ -70,12 +70,12 @@ pub(crate) struct Adaptive {
 struct Period {
     started_ms: u64,
     receipts: u32,
-    /// The publisher had a quarter of its credit or less left when it was granted more.
+    /// True if the publisher had a quarter of its credit or less left when it was granted more.
     ran_low: bool,
-    /// One message whose receipt is timed: its number, and when it arrived.
+    /// The message whose receipt is timed: its number, and the time at which it arrived.
     probe: Option<(u64, u64)>,
-    /// The time of the fastest probe, in milliseconds. A busy machine delays some receipts, a disk that syncs delays
-    /// all.
+    /// The shortest time between a timed message and its receipt, in milliseconds. The shortest is used
+    /// because a busy machine delays some receipts, but a disk that syncs delays all of them.
     fastest_ms: Option<u64>,
 }
 
@@ -86,7 +86,7 @@ enum Direction {
     Down,
 }
 
-/// See the diagram above. Rates are receipts per second.
+/// The state of the search for the best credit; see the diagram above. Rates are receipts per second.
 #[derive(Debug)]
 enum Step {
     Hold {
@@ -96,7 +96,7 @@ enum Step {
         /// The credit and the rate before the trial.
         credit: u32,
         rate: u64,
-        /// The current period has had the new credit from its start.
+        /// True if the current period has had the new credit from its start.
         settled: bool,
     },
 }
@@ -141,7 +141,7 @@ impl Adaptive {
         }
         period.receipts = period.receipts.saturating_add(1);
         let length_ms = now_ms.saturating_sub(period.started_ms);
-        // The whole credit has been used once, so the rate is what this credit brings.
+        // By now the whole credit has been used once, so this rate is the one that the credit brings.
         if length_ms >= PERIOD_MS && period.receipts >= self.credit {
             let next = Period { started_ms: now_ms, probe: period.probe, ..Period::default() };
             let ended = std::mem::replace(period, next);
@@ -278,7 +278,8 @@ mod tests {
         let (mut link, mut budget) = (Adaptive::new(BASE, CREDIT_MAX), CreditBudget::share(1));
         let granted = bursts(&mut link, &mut budget, (8, 600), 2_000);
         let late = &granted[200..];
-        // 600 receipts need a credit of 680. The trials up and down last a few periods and are undone.
+        // To receive 600 receipts at once, a credit of 680 is needed. The trials up and down last a few
+        // periods and are undone.
         assert!(late.iter().filter(|c| **c == 680).count() * 4 > late.len() * 3, "{late:?}");
         assert!(late.iter().all(|c| (340..=1360).contains(c)), "{late:?}");
     }
@@ -295,7 +296,7 @@ mod tests {
         let (mut link, mut budget) = (Adaptive::new(BASE, CREDIT_MAX), CreditBudget::share(1));
         bursts(&mut link, &mut budget, (8, u32::MAX), 100);
         assert_eq!(link.credit(), CREDIT_MAX);
-        // From now on, 20 receipts per millisecond.
+        // From now on the queue sends 20 receipts per millisecond.
         bursts(&mut link, &mut budget, (8, 160), 10_000);
         assert!(link.credit() <= 2 * BASE, "{}", link.credit());
     }
@@ -309,7 +310,7 @@ mod tests {
         }
         bursts(&mut link, &mut budget, (8, u32::MAX), 400);
         assert_eq!(link.credit(), CREDIT_MAX);
-        // A hundred receipts per millisecond, whatever the credit is.
+        // The queue sends a hundred receipts per millisecond, whatever the credit is.
         for now_ms in 0..60_000 {
             (0..100).for_each(|_| link.handle_receipt(0, 10_000 + now_ms, &mut budget));
             link.poll_grant(link.credit() / 2, &mut budget);
@@ -326,8 +327,8 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever happens on links that share a budget, all bounds hold, and everything released returns to the
-        /// budget.
+        /// Checks that all bounds hold whatever happens on links that share a budget, and that everything
+        /// released returns to the budget.
         #[test]
         fn bounds_hold(
             base in 1u32..6_000,

@@ -10,9 +10,9 @@ use crate::cx::Cx;
 /// The bytes of a message in the broker's format, which is the message format of AMQP 1.0.
 #[derive(Clone, Copy, Debug)]
 pub enum Body<'a> {
-    /// In the read buffer. The bytes must be copied to be retained.
+    /// The bytes are in the read buffer. They must be copied to be retained.
     Borrowed(&'a [u8]),
-    /// In a buffer that may be retained.
+    /// The bytes are in a buffer that may be retained.
     Owned(&'a Bytes),
 }
 
@@ -31,8 +31,8 @@ impl Deref for Body<'_> {
 #[derive(Clone, Copy, Debug)]
 pub struct Arrived<'a> {
     pub body: Body<'a>,
-    /// See [`scan`]. It is a reference, because the value is large and moving it costs as much as
-    /// routing.
+    /// The sections of the message, as [`scan`] has found them. It is a reference, because the value is large
+    /// and moving it costs as much as routing.
     pub found: &'a Sections,
 }
 

@@ -14,7 +14,7 @@ use crate::cx::Cx;
 #[derive(Clone, Copy, Debug)]
 pub struct Sender<'a> {
     pub vhost: &'a Arc<str>,
-    /// `None` only before the login.
+    /// The user who has logged in. `None` only before the login.
     pub identity: Option<&'a Identity>,
 }
 
@@ -24,7 +24,7 @@ pub enum Target {
     /// All messages take the same route, except those that name further keys.
     Route {
         route: Arc<Route>,
-        /// The version of the catalog, and the targets of the route in that version.
+        /// The targets of the route, and the version of the catalog for which they were found.
         cached: Option<(u64, RouteTargets)>,
     },
     /// All messages go to this exchange, each with its own keys.

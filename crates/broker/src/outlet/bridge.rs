@@ -9,19 +9,19 @@ use queue::CreditState;
 /// The credit of one consumer on both sides.
 #[derive(Debug, Default)]
 pub(super) struct Bridge {
-    /// The maximum credit to ask of the queue at once.
+    /// The maximum credit that is requested from the queue at once.
     batch_max: u32,
     /// The number of deliveries that have arrived from the queue, as the queue counts them.
     queue_count: u32,
     /// The number of messages that the queue may still deliver.
     queue_credit: u32,
-    /// A grant is in flight, and its CreditState has not arrived.
+    /// True if a grant is in flight: the queue's CreditState has not arrived.
     in_flight: bool,
-    /// The peer has granted credit or asked for a report since the last grant.
+    /// True if the peer has granted credit or asked for a report since the last grant to the queue.
     peer_changed: bool,
     drain: bool,
     echo: bool,
-    /// The queue has been asked because of an echo that is not answered yet.
+    /// True if the grant in flight also serves an echo of the peer that is not answered yet.
     echo_in_flight: bool,
 }
 
@@ -58,8 +58,8 @@ impl Bridge {
         self.queue_credit = self.queue_credit.saturating_sub(1);
     }
 
-    /// Handles the queue's answer to the grant in flight. `client_credit`: the credit that the peer has left. `room`:
-    /// the number of deliveries that may still be left unsettled.
+    /// Handles the queue's answer to the grant in flight. `client_credit` is the credit that the peer has
+    /// left. `room` is the number of further deliveries that may be left unsettled.
     pub fn handle_credit_state(
         &mut self,
         state: CreditState,
@@ -72,13 +72,13 @@ impl Bridge {
         let used_up = self.queue_credit == 0;
         self.queue_count = state.delivery_count;
         self.queue_credit = state.credit;
-        // A newer grant of the peer waits, and the queue's answer to it answers both. Until then the queue may exceed
-        // it.
+        // A newer grant of the peer waits. It is sent to the queue next, and the queue's answer to it answers
+        // both. Until then the queue may exceed it.
         if self.peer_changed {
             return None;
         }
         if state.drained && self.drain {
-            // Another round, if the batch was too small for the ready messages.
+            // Another grant follows if the batch was too small for the ready messages.
             if used_up && state.available > 0 && client_credit > 0 && room > 0 {
                 return None;
             }
@@ -100,8 +100,9 @@ impl Bridge {
         Some(Batch { delivery_count: self.queue_count, credit: self.queue_credit, drain: self.drain })
     }
 
-    /// Returns the next grant for the queue. `room`: the number of deliveries that may still be left unsettled.
-    /// `blocked`: deliveries wait for the peer's window or socket, so no more are fetched.
+    /// Returns the next grant for the queue. `room` is the number of further deliveries that may be left
+    /// unsettled. `blocked` says that deliveries wait for the peer's window or socket, so that no more are
+    /// fetched.
     pub fn poll_grant(&mut self, client_credit: u32, room: u32, blocked: bool) -> Option<Batch> {
         if self.in_flight {
             return None;
@@ -194,7 +195,8 @@ mod tests {
         (0..2).for_each(|_| bridge.handle_delivery());
         assert_eq!(bridge.handle_credit_state(state(2, 0, 9, true), 3, ROOM), None, "another round");
         bridge.poll_grant(3, ROOM, false);
-        // The drain is cancelled. What the queue does before it receives the new grant does not answer it.
+        // The drain is cancelled. The queue may still answer the drain before it receives the new grant. That
+        // answer must not be reported to the peer.
         bridge.handle_flow(false, false);
         assert_eq!(bridge.handle_credit_state(state(4, 0, 7, true), 0, ROOM), None);
         assert!(bridge.poll_grant(0, ROOM, false).is_some());

@@ -37,13 +37,14 @@ const ANNOTATED_MAX: u64 = 64;
 #[derive(Debug)]
 pub struct Wanted {
     pub mode: Mode,
-    /// Consumers with a higher priority are served first. 0 is usual.
+    /// The priority. Consumers with a higher priority are served first. 0 is usual.
     pub priority: i32,
-    /// Refuse the consumer if there is another one, and refuse every later one.
+    /// True if the consumer must be the only one. It is refused if there is another one, and every later one
+    /// is refused.
     pub exclusive: bool,
-    /// Deliveries are settled as they are sent.
+    /// True if deliveries are settled as they are sent.
     pub settled: bool,
-    /// The largest delivery that the peer accepts, in bytes. `None`: any size.
+    /// The largest delivery that the peer accepts, in bytes. `None` means any size.
     pub message_bytes_max: Option<u64>,
     /// The filters that are not in place, for `sluice explain`.
     pub left_out: Option<Arc<[String]>>,
@@ -55,7 +56,7 @@ pub struct Outlet<A> {
     pub consumer: ConsumerId,
     pub queue: QueueId,
     pub queue_name: Arc<str>,
-    /// Deliveries are settled as they are sent.
+    /// True if deliveries are settled as they are sent.
     pub settled: bool,
     queue_type: QueueType,
     /// The queue that is deleted with the consumer.
@@ -63,12 +64,12 @@ pub struct Outlet<A> {
     /// The largest delivery that the peer accepts, in bytes.
     pub message_bytes_max: Option<u64>,
     attach_state: AttachState,
-    /// The reader of the stream waits until there is room for its deliveries.
+    /// True if the reader of the stream waits until there is room for its deliveries.
     waits_for_room: bool,
     bridge: Bridge,
     unsettled: u32,
     unsettled_max: u32,
-    /// Settlements that the queue has not answered yet, oldest first. Bounded by their deliveries.
+    /// The settlements that the queue has not answered yet, oldest first. Bounded by their deliveries.
     asked: VecDeque<Asked<A>>,
     left_out: Option<Arc<[String]>>,
 }
@@ -104,7 +105,8 @@ pub enum Word<A> {
     Gone(GoneReason),
     /// The answer to a drain or an echo.
     Credit(CreditReport),
-    /// Whether this is the active consumer, and the number of messages that are available to it.
+    /// `active` says whether this is the single active consumer. `available` is the number of messages that
+    /// are available to it.
     Active { active: bool, available: u32 },
     /// A settlement for which the peer waits has been made.
     Settled(A),
@@ -186,7 +188,7 @@ impl<A> Outlet<A> {
             unsettled,
             unsettled_max,
             message_bytes_max,
-            // Only the reader of the stream knows its progress.
+            // The progress of a reader is not known here. The reader adds it.
             standing: None,
             left_out: self.left_out.clone(),
         }
@@ -199,8 +201,9 @@ impl<A> Outlet<A> {
         self.bridge.handle_flow(drain, echo);
     }
 
-    /// Asks the queue for as much as the peer and the settings allow. `left`: the credit that the peer has left.
-    /// `blocked`: deliveries wait for the peer's window or socket, so no more are fetched.
+    /// Requests as many messages from the queue as the peer and the settings allow. `left` is the credit that
+    /// the peer has left. `blocked` says that deliveries wait for the peer's window or socket, so that no
+    /// more are fetched.
     pub fn poll_grant(&mut self, left: u32, blocked: bool, cx: &mut Cx<'_>) {
         if self.attach_state != AttachState::Attached {
             return;
@@ -283,7 +286,7 @@ impl<A> Outlet<A> {
                 first += ANNOTATED_MAX;
             }
         }
-        // Only the last part is answered. The queue has handled the others by then.
+        // Only the last part is answered. When it is, the queue has handled the other parts, too.
         self.settle_part((first, last), outcome, asked, cx);
     }
 
@@ -305,8 +308,9 @@ impl<A> Outlet<A> {
         }
     }
 
-    /// Takes the settlements that the queue has not answered yet. For a consumer that ends before the answers can
-    /// arrive. The queue handles the settlements first, so they may be answered now.
+    /// Takes the settlements that the queue has not answered yet. Called for a consumer that ends before the
+    /// answers can arrive. The settlements may be answered now, because the queue handles them before it ends
+    /// the consumer.
     pub fn take_unanswered(&mut self) -> impl Iterator<Item = A> + use<A> {
         std::mem::take(&mut self.asked).into_iter().map(|asked| asked.answer)
     }
@@ -327,8 +331,8 @@ impl<A> Outlet<A> {
 
     // ---- effects ------------------------------------------------------------------------------------------
 
-    /// Handles an effect of the queue, except a delivery. `left` returns the credit that the peer has left. Returns
-    /// what the peer must be told, if anything.
+    /// Handles an effect of the queue, except a delivery. `left` returns the credit that the peer has left.
+    /// Returns the message for the peer, if there is one.
     pub fn handle_effect(&mut self, effect: &Effect, left: impl FnOnce() -> u32) -> Option<Word<A>> {
         match *effect {
             Effect::CreditState { state, .. } => {

@@ -24,7 +24,7 @@ pub struct Script {
     pub grant: u32,
     pub max_frame_size: u32,
     pub incoming_window: u32,
-    /// Send CLOSE directly after OPEN.
+    /// True if the server sends CLOSE directly after OPEN.
     pub refuse_open: bool,
     pub seen: Arc<Mutex<Seen>>,
 }

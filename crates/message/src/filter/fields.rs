@@ -24,9 +24,9 @@ pub const FIELDS_MAX: usize = 16;
 /// everything.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct FieldFilter {
-    /// In ascending order.
+    /// The wanted properties, in ascending order of their index.
     properties: Vec<(Property, Wanted)>,
-    /// In the order of the request.
+    /// The wanted application-properties, in the order of the request.
     application_properties: Vec<(Box<str>, Wanted)>,
 }
 
@@ -36,7 +36,7 @@ enum Wanted {
     Anything,
     Prefix(Box<[u8]>),
     Suffix(Box<[u8]>),
-    /// A simple value.
+    /// The field must be equal to this simple value.
     Equal(Value),
 }
 
@@ -96,7 +96,8 @@ impl FieldFilter {
         if missing == 0 || section.is_empty() {
             return Ok(missing == 0);
         }
-        // One bit for each field that was found. If a name occurs twice, the first simple value is used.
+        // `seen` has one bit for each wanted field that was found. If a name occurs twice, the first simple
+        // value is used.
         let mut seen = 0u32;
         const { assert!(FIELDS_MAX <= u32::BITS as usize) };
         for pair in map_pairs(section)? {
@@ -123,7 +124,7 @@ impl FieldFilter {
     }
 }
 
-/// Reads the fields of one section into `place`, which must be empty.
+/// Converts the wanted fields of one section and puts them into `place`, which must be empty.
 fn add<K: PartialEq>(
     place: &mut Vec<(K, Wanted)>,
     fields: &Map,
@@ -197,7 +198,7 @@ impl Wanted {
 /// Why a map is not a valid property filter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FieldError {
-    /// This number of fields: zero, or more than [`FIELDS_MAX`].
+    /// The filter has this number of fields: zero, or more than [`FIELDS_MAX`].
     Count(usize),
     /// The section already has a filter.
     SectionTwice,

@@ -13,7 +13,7 @@ pub(super) enum Plain<'a> {
     Null,
     Boolean(bool),
     Integer(i128),
-    /// Always finite. Infinities and NaN are not simple values.
+    /// A number with a fraction. It is always finite, because infinities and NaN are not simple values.
     Float(f64),
     Octets(&'a [u8]),
 }
@@ -35,7 +35,7 @@ impl<'a> Plain<'a> {
                 reader.skip_value()?;
                 encoded.get(1..17)
             }
-            // Only these would allocate. None of them is simple.
+            // Only these types would allocate memory, and none of them is simple. So they are skipped.
             Some(0x00 | 0x45 | 0xc0..=0xff) => {
                 reader.skip_value()?;
                 return Ok(None);

@@ -49,12 +49,12 @@ impl Property {
         if name.contains('_') { None } else { Self::from_identifier(&name.replace('-', "_")) }
     }
 
-    /// Returns its index in the list. Message-id has index 0.
+    /// Returns the field's index in the list. Message-id has index 0.
     pub fn place(self) -> usize {
         self.0.into()
     }
 
-    /// Returns its name in SQL.
+    /// Returns the field's name in SQL.
     pub fn identifier(self) -> &'static str {
         PROPERTIES[self.place()].0
     }
@@ -68,7 +68,7 @@ impl Property {
 /// read.
 pub(super) struct Cursor<'m> {
     reader: Reader<'m>,
-    /// The index of the field at which the reader is.
+    /// The index of the field that the reader is at.
     at: u32,
     count: u32,
 }

@@ -49,7 +49,7 @@ impl Drop for Waiting {
         if inner.asked.end(self.number)
             && let Some(shard) = inner.shards.get(self.shard)
         {
-            // This is sent after the question. A shard that has ended needs no notice.
+            // The notice is sent after the question. A shard that has ended needs no notice.
             drop(shard.send(Incoming::GiveUp(self.number)));
         }
     }
@@ -163,7 +163,7 @@ impl NodeDesk {
             })
             .collect::<Result<Vec<_>, DeskError>>()?;
         for (i, asked) in asked {
-            // Any other reply means that the stream was deleted meanwhile.
+            // The stream was deleted in the meantime if any other reply arrives.
             if let Reply::Effect(effect) = asked.answer(DEADLINE).await?
                 && let Effect::Report { report, .. } = *effect
             {
@@ -234,7 +234,7 @@ pub(super) fn refused(record: &QueueRecord, answer: &Effect) -> DeskError {
         }
         Effect::Refused { why: Refusal::Unavailable, .. } => "cannot be opened: the disk has failed".into(),
         Effect::Refused { why: Refusal::Damaged, .. } => "is damaged on the disk".into(),
-        // No request of the desk has this answer.
+        // No request of the desk is answered by another effect.
         _ => "gave an unexpected answer".into(),
     };
     DeskError::Refused(format!("queue '{name}' in vhost '{vhost}' {reason}"))

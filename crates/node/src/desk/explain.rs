@@ -30,7 +30,7 @@ impl NodeDesk {
         tokio::time::sleep(LOOK_AGAIN).await;
         let now = self.look(who, subject).await?;
         let mut explanation = now.explain(&before, subject).map_err(DeskError::Catalog)?;
-        // The cause may be found at another user's link. The cause is shown then, but not the place.
+        // The cause may have been found at another user's link. Then the cause is shown, but not the place.
         let mine = |c: &ConnectionFacts| self.may_see(who, c).is_ok();
         let seen = |at: &Place| now.connections.iter().any(|c| c.name == at.connection && mine(c));
         explanation.at = explanation.at.filter(seen);
@@ -65,7 +65,8 @@ impl NodeDesk {
                 };
                 look.connections.extend(part.rows);
                 from = part.next.filter(|_| look.connections.len() < LOOK_MAX);
-                // Every part repeats it, so only one is counted.
+                // Every part of a shard's answer repeats the state of its log, so only the first one is
+                // counted.
                 if from.is_none() {
                     look.log.add(log);
                 }

@@ -40,7 +40,7 @@ fn ways(shards: Shards) -> Ways {
     Ways { shards, asked: Arc::default() }
 }
 
-/// A desk with these shards and nothing else.
+/// Returns a desk that has only these shards.
 fn desk(shards: Shards, access: Arc<Access>) -> NodeDesk {
     let checker = access.clone();
     let logins = Logins::start(shards.clone(), move |login| checker.check(login)).unwrap();
@@ -74,7 +74,7 @@ async fn the_reason_of_a_refused_login_is_known() {
     assert_eq!(ask("guest").await, because("too many failed logins from its address"));
 }
 
-/// The check never ends. The caller is notified in time, and other requests are not delayed.
+/// The check of this login never ends. The caller gets an answer in time, and other requests are not delayed.
 #[tokio::test(start_paused = true)]
 async fn a_login_that_nobody_checks_is_given_up() {
     let (go_on, never) = std::sync::mpsc::channel::<()>();
@@ -115,8 +115,8 @@ async fn logins_at_the_desk_are_attempts_like_others() {
     assert_eq!(counts, (4, 3, 1));
 }
 
-/// A stalled disk blocks its shard. A purge used to be refused after a second although nothing was wrong with
-/// it.
+/// A purge may take longer than a second, because a stalled disk blocks its shard. It used to be refused
+/// after a second, although nothing was wrong with it.
 #[tokio::test(start_paused = true)]
 async fn a_change_waits_for_a_blocked_shard_and_numbers_do_not() {
     let who = administrator();

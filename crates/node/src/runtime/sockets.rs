@@ -25,7 +25,8 @@ use crate::admission::Admission;
 use crate::handshakes::Handshake;
 use crate::shard::{READ_MAX, Shard};
 
-/// The most reads that one turn processes: input of thousands of connections must not be in memory at once.
+/// The most reads that one turn processes. Without this bound, the input of thousands of connections would be
+/// in memory at once.
 const READS_MAX: usize = 64;
 
 /// A read counts once, and once more for each 16 KiB that it brings, so a turn processes about 1 MiB. A
@@ -33,8 +34,8 @@ const READS_MAX: usize = 64;
 /// large messages outran its consumer.
 const READ_BYTES: usize = 16 * 1024;
 
-/// A connection with more output than this waits in [`Host::large_outputs`], so that a connection with a
-/// short answer does not wait while others are sent megabytes.
+/// A connection with more output than this, in bytes, waits in [`Host::large_outputs`]. So a connection with
+/// a short answer does not wait while others are sent megabytes.
 const SMALL_OUTPUT_BYTES: usize = 64 * 1024;
 
 /// Once a turn has written this many bytes to connections in [`Host::large_outputs`], it writes no further
@@ -44,7 +45,8 @@ const WRITES_MAX: usize = 1024 * 1024;
 /// The most slices in one vectored write.
 const SLICES: usize = 64;
 
-/// A closed connection stays open for this long, so that the peer can read the reason and close its side.
+/// The time for which a closed connection is kept open, so that the peer can read the reason and close its
+/// side.
 const LINGER: Duration = Duration::from_secs(3);
 
 /// The writing side of a connection.
@@ -53,13 +55,13 @@ pub(super) struct Socket {
     reader: Cell<Option<AbortHandle>>,
     /// Wakes the reader when output has been written.
     written: Notify,
-    /// Set while the socket is full and a task waits until it is writable.
+    /// True while the socket is full and a task waits until it is writable.
     blocked: Cell<bool>,
-    /// Set while the connection is in [`Host::large_outputs`].
+    /// True while the connection is in [`Host::large_outputs`].
     is_queued: Cell<bool>,
-    /// When our side was shut down.
+    /// The time at which our side was shut down.
     done: Cell<Option<Instant>>,
-    /// Present until the client has logged in.
+    /// The connection's place among those that have not logged in. `None` once the client has logged in.
     handshake: RefCell<Option<Handshake>>,
 }
 
@@ -204,7 +206,7 @@ fn move_away(
     let mut shard = host.shard.borrow_mut();
     let socket = match Rc::try_unwrap(socket) {
         Ok(socket) => socket,
-        // The task that waits until the socket is writable also holds it.
+        // The task that waits until the socket is writable also holds the socket, so it cannot be moved now.
         Err(socket) => {
             host.sockets.borrow_mut().insert(key, socket.clone());
             shard.stay(key);
@@ -214,7 +216,7 @@ fn move_away(
     let stream = read.reunite(socket.write).map_err(io::Error::other).and_then(TcpStream::into_std);
     match (stream, shard.release(key)) {
         (Ok(stream), Some(moved)) => {
-            // A shard that has ended serves no connections.
+            // Sending fails if the other shard has ended. Then the connection is closed.
             drop(host.shards[usize::from(to)].send(Incoming::Moved(Box::new(moved), stream)));
         }
         (Err(error), _) => tracing::error!("a connection cannot be moved to another shard: {error}"),
@@ -265,7 +267,7 @@ pub(super) fn write_large(host: &Rc<Host>, shard: &mut Shard, pending: &mut Vec<
     while room > 0 {
         let Some(key) = host.large_outputs.borrow_mut().pop_front() else { return false };
         let socket = host.sockets.borrow().get(&key).cloned();
-        // The connection may be closed, and another may have its key.
+        // The connection may have closed in the meantime, and another connection may have its key.
         let Some(socket) = socket.filter(|socket| socket.is_queued.take()) else { continue };
         let Written { bytes, has_room } = write(host, shard, key, &socket);
         pending.extend(has_room.then_some(key));
@@ -278,7 +280,7 @@ pub(super) fn write_large(host: &Rc<Host>, shard: &mut Shard, pending: &mut Vec<
 #[derive(Default)]
 struct Written {
     bytes: usize,
-    /// The connection can send more of what waits in its sessions.
+    /// True if the connection can send more of what waits in its sessions.
     has_room: bool,
 }
 
@@ -355,8 +357,8 @@ pub(crate) async fn accept_all(listener: tokio::net::TcpListener, shards: Shards
     loop {
         match listener.accept().await {
             Ok((stream, peer)) => {
-                // Meanwhile the new connection uses one of the reserved descriptors. No other connection is
-                // closed for it until it exists.
+                // While this waits, the new connection uses one of the reserved descriptors. No other
+                // connection is closed for it until it exists.
                 admission.wait_for_room().await;
                 if let Ok(stream) = stream.into_std() {
                     let (handshake, shard) = admission.begin(peer.ip());
@@ -364,7 +366,8 @@ pub(crate) async fn accept_all(listener: tokio::net::TcpListener, shards: Shards
                 }
             }
             Err(error) => {
-                // A lack of memory, for example. Existing connections continue, and the condition may pass.
+                // The cause may be a lack of memory, for example. Existing connections continue, and the
+                // condition may pass.
                 tracing::error!(target: PEER, "cannot accept connections: {error}");
                 tokio::time::sleep(Duration::from_millis(100)).await;
             }

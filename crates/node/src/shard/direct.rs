@@ -30,7 +30,8 @@ impl Shard {
                     Some(at) => {
                         self.gates().with(at.connection, |gate, cx| gate.handle_reply(at, &message, cx));
                     }
-                    // The link is closed or never existed. A publisher cannot tell the two apart.
+                    // There is no link with this key: it is closed or never existed. A publisher cannot tell
+                    // the two apart.
                     None => self.counters.replies_dropped += 1,
                 }
                 let (queue, verdict) = (QueueId::NONE, Verdict::Accepted);

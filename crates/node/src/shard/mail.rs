@@ -16,7 +16,7 @@ use queue::Request;
 use super::receipts::Receipts;
 use super::requests::Left;
 
-/// The boxes of a shard. See the module.
+/// The boxes of a shard; see the module.
 #[derive(Debug)]
 pub(super) struct Mailroom {
     here: ShardId,
@@ -24,10 +24,10 @@ pub(super) struct Mailroom {
     pub post: Post,
     /// An empty vector whose memory is reused for the next posted requests.
     spare: Vec<(QueueId, Request)>,
-    /// Requests for queues of this shard that were left for another turn.
+    /// The requests for queues of this shard that were left for another turn.
     pub left: Left,
     inbox: Vec<Mail>,
-    /// By the shard that the mail is for.
+    /// The mail for other shards, by shard.
     outboxes: Vec<Vec<Mail>>,
     /// Receipts that are sent at the end of this round.
     pub receipts: Receipts,

@@ -65,8 +65,9 @@ use self::streams::Streams;
 use self::walks::{Rows, Walks};
 use crate::tally::Tally;
 
-/// How often a shard does its chores: space in the log, runs that pin too much, loaded messages that nobody
-/// needs. Waking up for them is most of the cost of an idle broker.
+/// The time between two rounds of a shard's chores, in milliseconds. The chores inspect the space in the log,
+/// runs that pin too much, and loaded messages that nobody needs. Waking up for them is most of the cost of
+/// an idle broker.
 const CHORES_MS: u64 = 1000;
 
 /// What a shard is made from.
@@ -109,7 +110,7 @@ struct Here {
     now_ms: u64,
 }
 
-/// A shard. See the module.
+/// A shard; see the module.
 #[derive(Debug)]
 pub struct Shard {
     here: Here,
@@ -119,7 +120,7 @@ pub struct Shard {
     streams: Streams,
     storage: Storage,
     mail: Mailroom,
-    /// Questions of the desk that are not answered yet.
+    /// The questions of the desk that are not answered yet.
     desk: desk::Waiting,
     rows: Rows,
     walks: Walks,
@@ -216,7 +217,8 @@ impl Shard {
         self.storage.holds_receipts() || self.streams.hold_receipts()
     }
 
-    /// Bytes of records and chunks that the end of this turn will write, so far.
+    /// Returns the bytes of records and chunks that the end of this turn will write, as far as they are known
+    /// now.
     pub fn bytes_to_write(&self) -> u64 {
         self.storage.bytes_to_write() + self.streams.bytes_to_write()
     }

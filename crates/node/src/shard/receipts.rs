@@ -61,7 +61,7 @@ impl Receipts {
         self.0.is_empty()
     }
 
-    /// The number of messages that these receipts cover.
+    /// Returns the number of messages that these receipts cover.
     pub fn messages(&self) -> u64 {
         self.0.iter().map(Receipt::messages).sum()
     }

@@ -20,15 +20,15 @@ pub(super) const RUN_MAX: usize = 64;
 /// Requests that were sent together. Each is taken out only where it is used, because it is large.
 pub(super) type Requests<'a> = vec::Drain<'a, (QueueId, Request)>;
 
-/// Bytes of records after which requests wait: those made in one turn, and those not yet written. A turn
-/// reads half as much from sockets.
+/// If a turn has made this many bytes of records, or if this many are not written yet, further requests wait.
+/// A turn reads half as much from sockets.
 const RECORDS_MAX: u64 = 2 << 20;
 
 /// Requests that wait for another turn, and later requests for the same queues.
 #[derive(Debug, Default)]
 pub(super) struct Left {
     by_queue: HashMap<QueueId, Vec<(QueueId, Request)>>,
-    /// The queues in `by_queue`; the one that has waited longest is first.
+    /// The queues in `by_queue`. The one that has waited longest is first.
     order: VecDeque<QueueId>,
     /// Queues that have had their run after this turn made too many records.
     served: HashSet<QueueId>,
@@ -89,7 +89,7 @@ impl Shard {
     pub(super) fn apply_or_leave(&mut self, queue: QueueId, requests: &mut Requests<'_>) {
         let has_made_enough = self.has_made_enough();
         let left = &mut self.mail.left;
-        // The cheap conditions come first, because requests hardly ever wait.
+        // The cheap conditions are checked first, because requests hardly ever wait.
         if (has_made_enough || !left.is_empty()) && left.must_wait(queue, has_made_enough) {
             left.push(queue, requests.next());
         } else {

@@ -32,7 +32,7 @@ impl Shard {
         self.apply_left();
         self.answer_waiting();
         self.resume_reading();
-        // Receipts that waited for memory.
+        // Sends receipts that waited for memory.
         self.send_receipts();
         for _ in 0..ROUNDS_MAX {
             if self.mail.is_empty() {

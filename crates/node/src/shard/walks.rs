@@ -30,7 +30,7 @@ const POLICIES_PER_ROW: usize = 16;
 pub(super) struct Walk {
     /// The place of the next row; `None` while no walk is in progress.
     next: Option<usize>,
-    /// Another round follows this one.
+    /// True if another round follows this one.
     again: bool,
 }
 
@@ -77,7 +77,8 @@ impl Walk {
         self.part_of_large(len, 1, rows)
     }
 
-    /// As [`Walk::part`], for a table whose rows count as `each` rows because a visit takes that much longer.
+    /// Returns the places to visit like [`Walk::part`], for a table with large rows. Each counts as `each`
+    /// rows, because a visit takes that much longer.
     pub fn part_of_large(&mut self, len: usize, each: usize, rows: &mut Rows) -> Range<usize> {
         let Some(from) = self.next else { return 0..0 };
         let left = rows.left();
@@ -91,20 +92,21 @@ impl Walk {
 /// The walks of a shard.
 #[derive(Debug, Default)]
 pub(super) struct Walks {
-    /// Each second, over queues: frees loaded messages that nobody needs, and looks for runs that pin too
-    /// much.
+    /// The walk over queues that begins each second. It frees loaded messages that nobody needs, and looks
+    /// for runs that pin too much.
     pub chores: Walk,
-    /// Over queues: looks for runs in a pack that is mostly dead.
+    /// The walk over queues that looks for runs in a pack that is mostly dead.
     pub sparse: Walk,
-    /// Over the catalog's queues: shrinks what streams retain in memory for readers here.
+    /// The walk over the catalog's queues that shrinks what streams retain in memory for readers here.
     pub tails: Walk,
-    /// Over the catalog's queues: refreshes their records, and the settings of those that live here.
+    /// The walk over the catalog's queues that refreshes their records, and the settings of those that live
+    /// here.
     pub policies: Walk,
-    /// Over the catalog's exchanges: refreshes their records.
+    /// The walk over the catalog's exchanges that refreshes their records.
     pub exchanges: Walk,
-    /// Over connections: tells them that publishing is stopped or may continue.
+    /// The walk over connections that notifies them that publishing is stopped or may continue.
     pub blocked: Walk,
-    /// Over connections: tells them that the node stops.
+    /// The walk over connections that notifies them that the node stops.
     pub ending: Walk,
 }
 
@@ -196,13 +198,13 @@ impl Default for Rows {
 }
 
 impl Rows {
-    /// The number of rows that this turn may still walk.
+    /// Returns the number of rows that this turn may still walk.
     pub fn left(&self) -> usize {
         self.max.saturating_sub(self.walked)
     }
 
-    /// The number of due rows that this turn may visit. It is half of what is left, so that walks progress
-    /// however many rows are due.
+    /// Returns the number of due rows that this turn may visit. It is half of what is left, so that walks
+    /// progress however many rows are due.
     pub fn left_for_due(&self) -> usize {
         self.left() / 2
     }
@@ -213,7 +215,7 @@ impl Rows {
         self.walked == 0 || rows <= self.left_for_due()
     }
 
-    /// Counts rows that were walked, including those without a bound.
+    /// Counts rows that were walked. They count even if nothing bounds their number.
     pub fn count(&mut self, rows: usize) {
         self.walked += rows;
         self.most = self.most.max(self.walked);
@@ -229,7 +231,7 @@ impl Rows {
         self.walked = 0;
     }
 
-    /// The most rows that one turn has walked so far.
+    /// Returns the most rows that one turn has walked so far.
     pub fn most(&self) -> usize {
         self.most
     }

@@ -9,7 +9,7 @@ use crate::world::World;
 
 const HELLO: Hello = Hello { max_frame_size: 65_536, window: 1_000_000, start: u32::MAX - 9 };
 const WINDOW: u32 = 1_000_000;
-/// The largest credit: so low that credit changes all the time.
+/// The largest credit. It is so low that the credit changes all the time.
 const CREDIT_MAX: u64 = 300;
 /// The smallest size of one delivery frame, in bytes. A client that reads this much at a time sees every
 /// single frame.
@@ -57,7 +57,7 @@ fn a_hundred_thousand_messages_under_credit_that_changes_all_the_time() {
         consumer.flow(&mut world, Some((0, credit)), WINDOW, random.one_in(10), random.one_in(10));
         flows += 1;
         assert!(flows < MESSAGES, "it stalls with {sent} sent: {:?}", standing(&consumer));
-        // The broker and the consumer know a different part of the other's state each time.
+        // Each time, the broker and the consumer know a different part of each other's state.
         for _ in 0..random.below(12) {
             let (a, b) = (random.below(2) as usize, random.below(2) as usize);
             match random.below(4) {
@@ -98,7 +98,7 @@ fn two_hundred_credits_topped_up_at_half_keep_a_consumer_supplied() {
     let (mut sent, mut flows) = (0, 0);
     while standing(&consumer).0 < MESSAGES {
         let before = standing(&consumer);
-        // More than the consumer can have at once.
+        // The test publishes more messages than the consumer can have at once.
         while sent < MESSAGES && world.report("q").map_or(0, |report| report.ready) < 2 * u64::from(CREDIT) {
             sent += publish(&mut world, &mut publisher, MESSAGES - sent);
             world.settle();
@@ -125,7 +125,7 @@ fn two_hundred_credits_topped_up_at_half_keep_a_consumer_supplied() {
             "{before:?} and then {got}, {credit}"
         );
     }
-    // One FLOW at first, and one for each half of the credit.
+    // There is one FLOW at first, and one for each half of the credit.
     let halves = MESSAGES / half;
     assert_eq!((sent, flows), (MESSAGES, 1 + halves));
     assert_eq!(world.report("q").map(|report| (report.ready, report.unsettled)), Some((0, 0)));

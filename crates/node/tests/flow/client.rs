@@ -30,15 +30,15 @@ pub struct Client {
     pub at: Socket,
     hello: Hello,
     input: Vec<u8>,
-    /// Bytes of the broker's output that have been decoded.
+    /// The bytes of the broker's output that have been decoded.
     heard: u64,
     opened: bool,
-    /// Frames that wait because the broker does not read.
+    /// The frames that wait because the broker does not read.
     unsent: VecDeque<BytesMut>,
     pub links: BTreeMap<u32, Link>,
     /// Our handles, by the broker's handles.
     by_remote: BTreeMap<u32, u32>,
-    /// Transfers, counted from the start without wrapping.
+    /// The number of transfers, counted from the start without wrapping.
     frames_sent: u64,
     deliveries_sent: u64,
     /// The total number of transfers that the broker lets us send.
@@ -53,7 +53,7 @@ pub struct Client {
     /// Our deliveries without an outcome, with the link of each.
     pub unconfirmed: BTreeMap<u64, u32>,
     pub confirmed: u64,
-    /// Bytes of payload received.
+    /// The bytes of payload received.
     pub bytes_got: u64,
     pub dispositions_got: u64,
 }
@@ -68,7 +68,7 @@ pub struct Link {
 pub enum State {
     Attaching,
     Attached,
-    /// We have sent DETACH.
+    /// Only our side has sent DETACH.
     Detaching,
     /// Both sides have sent DETACH.
     Gone,
@@ -81,7 +81,7 @@ pub enum End {
 
 #[derive(Default)]
 pub struct Publisher {
-    /// Deliveries begun.
+    /// The number of deliveries that we have begun.
     pub sent: u64,
     /// The total number of deliveries that we may begin.
     pub limit: u64,
@@ -91,11 +91,12 @@ pub struct Publisher {
 
 pub struct Consumer {
     pub settled: bool,
-    /// Deliveries begun by the broker, and credit that it has used up in drains.
+    /// The number of deliveries begun by the broker, and of credits that it has used up in drains.
     pub count: u64,
-    /// FLOWs that may be in force at the broker, oldest first. Its frames show which are not any more.
+    /// The FLOWs that may be in force at the broker, oldest first. Its frames show which of them are not in
+    /// force any more.
     flows: VecDeque<Granted>,
-    /// The numbers of FLOWs that want an answer, and of answers.
+    /// The number of FLOWs that want an answer, and the number of answers.
     asked: u64,
     answered: u64,
     /// The bytes of the broker's output from which on an echo and a drain must be answered. A drain that is
@@ -104,18 +105,18 @@ pub struct Consumer {
     drain_from: Option<u64>,
     /// The byte where the last answer began, and that answer.
     last_answer: Option<(u64, Answer)>,
-    /// Delivery-ids.
+    /// The ids of unsettled deliveries.
     pub unsettled: Vec<u64>,
-    /// In the middle of a delivery.
+    /// True in the middle of a delivery.
     partial: bool,
     pub got: u64,
-    /// Whether it is the active consumer, if its queue has a single active consumer.
+    /// Says whether this is the active consumer, if its queue has a single active consumer.
     pub active: Option<bool>,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Granted {
-    /// Deliveries may begin while the count is below this.
+    /// The limit of the count of deliveries. Deliveries may begin while the count is below it.
     limit: u64,
     drain: bool,
 }
@@ -285,7 +286,7 @@ impl Client {
         self.say(world, &flow);
     }
 
-    /// The number of deliveries that may begin on a link, as far as the client knows.
+    /// Returns the number of deliveries that may begin on a link, as far as the client knows.
     pub fn credit(&self, handle: u32) -> u64 {
         match self.links.get(&handle) {
             Some(Link { end: End::Publisher(p), state: State::Attached, .. }) => p.limit - p.sent,
@@ -485,7 +486,7 @@ impl Client {
     }
 
     fn hear_flow(&mut self, flow: &Flow) {
-        // FLOWs are ordered among transfers.
+        // The position of a FLOW among the transfers is known, so its next-outgoing-id must be exact.
         assert_eq!(flow.next_outgoing_id, wire(self.first_id, self.frames_got), "next-outgoing-id");
         let seen = flow.next_incoming_id.expect("our BEGIN has been seen");
         let behind = wire(self.hello.start, self.frames_sent).wrapping_sub(seen);
@@ -534,7 +535,7 @@ impl Client {
 }
 
 impl Consumer {
-    /// The number of deliveries that the broker may still begin, once it has read everything.
+    /// Returns the number of deliveries that the broker may still begin, once it has read everything.
     pub fn credit(&self) -> u64 {
         self.flows.back().map_or(0, |flow| flow.limit.saturating_sub(self.count))
     }
@@ -543,8 +544,8 @@ impl Consumer {
         self.last_answer.map(|(_, answer)| answer)
     }
 
-    /// The broker's FLOW for the link must follow from one of our FLOWs that may be in force. Earlier ones
-    /// are then no longer in force.
+    /// Checks the broker's FLOW for a link. It must follow from one of our FLOWs that may be in force.
+    /// Earlier ones are no longer in force after that.
     fn hear_flow(&mut self, at: u64, (count, credit): (u32, u64), flow: &Flow) {
         let active = flow.properties.as_ref().map(|p| p.get("rabbitmq:active").expect("the link state"));
         if let Some(active) = active {
@@ -559,7 +560,8 @@ impl Consumer {
         }
         self.answered += 1;
         assert!(self.answered <= self.asked, "an answer that nobody asked for");
-        // Deliveries come before the FLOW that counts them. A higher count was used up by a drain.
+        // The broker sends deliveries before the FLOW that counts them. If the FLOW counts more, a drain has
+        // used up the difference.
         let count = self.count + u64::from(count.wrapping_sub(self.count as u32));
         let drained = |flows: &VecDeque<Granted>| flows.iter().any(|f| f.drain && f.limit == count);
         assert!(count == self.count || drained(&self.flows), "count {count} after {}", self.count);

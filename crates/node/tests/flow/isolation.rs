@@ -10,14 +10,15 @@ use broker::settings::Settings;
 use crate::client::{Client, End, Hello};
 use crate::world::World;
 
-/// Messages of one measured run.
+/// The number of messages of one measured run.
 const MESSAGES: u64 = 5_000;
 const FOUR_BILLION: u32 = u32::MAX;
 /// The most messages that a publisher can have in flight: link credit, granted again at half.
 const UNCONFIRMED_MAX: u64 = 255;
-/// How long receipts wait for consumers to settle, in milliseconds.
+/// The time for which receipts wait for consumers to settle, in milliseconds.
 const PATIENCE_MS: u64 = 20;
-/// With this many messages at a time, a publisher is granted credit again before it is stopped.
+/// The number of messages that are published at a time. With this number, a publisher is granted credit again
+/// before it is stopped.
 const HALF: u64 = 85;
 
 const HELLO: Hello = Hello { max_frame_size: 65_536, window: 1_000_000, start: u32::MAX - 9 };
@@ -141,7 +142,7 @@ fn a_stalled_queue_slows_only_its_own_link() {
         assert_eq!(unconfirmed, [0, 0, UNCONFIRMED_MAX], "fast, its consumer, slow");
         assert_eq!((session.outgoing_pending, world.waiting(client.at)), (0, 0));
         assert_eq!(world.mail_len(0, 1), UNCONFIRMED_MAX as usize);
-        // The link continues where it stopped.
+        // The link continues where it stopped before its shard was stalled.
         world.stalled[1] = false;
         settle(&mut world, &mut [&mut client]);
         assert_eq!((client.unconfirmed.len(), client.credit(2)), (0, 170));
@@ -168,7 +169,8 @@ fn a_stalled_log_delays_only_what_waits_for_it() {
 
 #[test]
 fn a_sync_in_flight_delays_only_what_waits_for_it() {
-    // First on the shard of the fast queue, where both share each handover, then on another one.
+    // The slow queue is first on the shard of the fast queue, where both share each handover, and then on
+    // another shard.
     for shard in [0, 1] {
         let mut world = world(Settings::default());
         world.declare("synced", &[("x-fsync", Value::Boolean(true))]);
@@ -286,7 +288,7 @@ fn a_closed_window_is_flat_in_memory_whatever_is_asked() {
         flood.flow(&mut world, Some((0, 2 + n % 7)), 0, n % 5 == 0, true);
         world.settle();
         let kept = kept_for(&mut world, &flood);
-        // What the first FLOWs fetched, and one report after it.
+        // The broker holds only what the first FLOWs fetched, and one report after it.
         assert!(kept.pending <= 9 && kept.output == 0, "{kept:?} after {n} FLOWs");
     }
     flood.flow(&mut world, Some((0, 0)), 1_000_000, false, true);
@@ -338,7 +340,7 @@ fn a_turn_that_ends_at_its_bound_leaves_nothing_undone() {
     publish(&mut world, &mut client, 0, SETTLED, 12, 100);
     settle(&mut world, &mut [&mut client]);
     client.flow(&mut world, Some((1, 100)), 1_000, false, false);
-    // Each delivery takes two rounds of a turn.
+    // Two rounds of a turn are needed for each delivery, so the turn is repeated until nothing is left.
     while world.turn(0) {}
     client.read(&mut world, usize::MAX);
     assert_eq!(got(&client, 1), 100);

@@ -10,14 +10,14 @@ use crate::world::World;
 
 const RUNS: u64 = 100;
 const STEPS: u64 = 1_000;
-/// The number of clients. In some steps a client acts, in the others the broker.
+/// The number of clients. In some steps a client acts, in the others the broker does.
 const CLIENTS: usize = 3;
-/// Handles below this are publishing links.
+/// The links with handles below this publish.
 const PUBLISHERS: u32 = 2;
 const LINKS: u32 = 5;
 
-/// A queue that is deleted and declared again, one with a single active consumer, one whose messages expire,
-/// and a stream.
+/// The four queues: one that is deleted and declared again, one with a single active consumer, one whose
+/// messages expire, and a stream.
 const QUEUES: [&str; 4] = ["plain", "single", "short", STREAM];
 
 struct Run {
@@ -26,7 +26,7 @@ struct Run {
     clients: Vec<Client>,
     settings: Settings,
     alarm: bool,
-    /// Counts of what must happen: each of it once per run on average.
+    /// The number of times that certain events occurred. Each must occur once per run on average.
     pub seen: Seen,
 }
 
@@ -57,7 +57,8 @@ fn credit_windows_and_drains_keep_the_formulas_in_any_order() {
             Err(_) => panic!("SLUICE_SEED={seed} SLUICE_SOAK=0 repeats it"),
         }
     }
-    // A test that delivers nothing, drains nothing or never wraps proves nothing.
+    // The counts are checked, because a test that delivers nothing, drains nothing or never wraps proves
+    // nothing.
     let of_queues =
         [seen.deliveries, seen.answers, seen.drains, seen.wraps, seen.confirmed, seen.deleted, seen.checks];
     let all = [&of_queues[..], &[seen.from_streams, seen.stream_drains, seen.stream_answers]].concat();
@@ -227,7 +228,7 @@ impl Run {
                 read += client.read(&mut self.world, usize::MAX);
                 client.push(&mut self.world);
             }
-            // A receipt may wait this long for a consumer to settle.
+            // Time passes, because a receipt may wait this long for a consumer to settle.
             let waits = self.world.shards.iter().any(|shard| shard.has_held_receipts());
             if read == 0 && !waits {
                 return;
@@ -280,7 +281,7 @@ impl Run {
             let hungry = links.filter(|l| l.queue == queue && l.state == State::Attached).filter(|l| {
                 matches!(&l.end, End::Consumer(c) if c.credit() > 0 && (c.settled || c.unsettled.len() < max))
             });
-            // A reader that has read all of a stream waits for more.
+            // A reader that has read all of a stream waits for new messages, so it is left out.
             let hungry = hungry
                 .filter(|l| matches!(&l.end, End::Consumer(c) if ready_for(queue, c, report.ready) > 0));
             // The other consumers of a single-active queue wait, and have been told so.

@@ -24,7 +24,7 @@ use queue::{Report, Request};
 use wal::testing::FalseDisk;
 use wal::{ChunkJob, ChunksRead, Completion, Handover, Step, StreamJob, StreamReader, Streams};
 
-/// Rounds after which the broker is assumed to run in an endless loop.
+/// The number of rounds after which the broker is assumed to run in an endless loop.
 const ROUNDS_MAX: usize = 10_000;
 
 /// The socket of one client: the shard and the key of its connection.
@@ -38,23 +38,23 @@ pub struct World {
     pub now_ms: u64,
     pub shards: Vec<Shard>,
     mail: BTreeMap<(usize, usize), VecDeque<Vec<Mail>>>,
-    /// By shard: handovers that the log has not answered, and tickets that it has not synced.
+    /// For each shard: the handovers that the log has not answered, and the tickets that it has not synced.
     handovers: Vec<VecDeque<Handover>>,
     unsynced: Vec<VecDeque<u64>>,
-    /// By shard: stream chunks to be written, and to be read.
+    /// For each shard: the stream chunks to be written, and those to be read.
     stream_jobs: Vec<VecDeque<StreamJob>>,
     chunk_jobs: Vec<VecDeque<ChunkJob>>,
     streams: Streams<FalseDisk>,
     stream_reader: StreamReader<FalseDisk>,
-    /// Bytes taken of each connection's output.
+    /// The number of bytes taken of each connection's output.
     taken: BTreeMap<Socket, u64>,
-    /// Shards that run no turns. Everything that lives there is stalled.
+    /// The shards that run no turns. Everything that lives there is stalled.
     pub stalled: Vec<bool>,
-    /// Shards whose records the log does not answer.
+    /// The shards whose records the log does not answer.
     pub log_stalled: Vec<bool>,
-    /// The log writes, but no sync ends.
+    /// True if the log writes, but no sync ends.
     pub syncs_stalled: bool,
-    /// Turns of all shards.
+    /// The number of turns of all shards together.
     pub turns: u64,
     access: Arc<Access>,
 }
@@ -109,13 +109,13 @@ impl World {
         self.shards[at.shard].handle_input(at.key, &mut BytesMut::from(bytes));
     }
 
-    /// Bytes that the broker has sent to a connection so far, taken or not.
+    /// Returns the number of bytes that the broker has sent to a connection so far, taken or not.
     pub fn said(&mut self, at: Socket) -> u64 {
         let waiting = self.waiting(at) as u64;
         self.taken.get(&at).copied().unwrap_or(0) + waiting
     }
 
-    /// Bytes of output that wait for the socket.
+    /// Returns the number of bytes of output that wait for the socket.
     pub fn waiting(&mut self, at: Socket) -> usize {
         self.shards[at.shard].conn(at.key).map_or(0, |c| c.gate.output().len())
     }
@@ -195,7 +195,7 @@ impl World {
         moved
     }
 
-    /// The number of requests and other items in mail that is in flight.
+    /// Returns the number of requests and other items in mail that is in flight.
     pub fn mail_len(&self, from: usize, to: usize) -> usize {
         let len = |mail: &Mail| if let Mail::Requests(requests) = mail { requests.len() } else { 1 };
         self.mail.get(&(from, to)).into_iter().flatten().flatten().map(len).sum()

@@ -7,10 +7,10 @@ use wal::{Extent, PackJob, Packed, WriteFailure};
 
 use super::house::House;
 
-/// The memory for messages, and the body of one message. Some 30 messages take twice this memory.
+/// The memory for messages, and the size of the body of one message. Some 30 messages take twice this memory.
 const MEMORY: u64 = 64 * 1024;
 const BODY: [u8; 4096] = [b'x'; 4096];
-/// More than the memory, and more than twice.
+/// Two numbers of messages. The first takes more than the memory, the second more than twice the memory.
 const FEW: usize = 20;
 const MANY: usize = 40;
 
@@ -101,7 +101,7 @@ fn the_heads_of_very_many_queues_are_paged_out() {
         house.receiver(peer, &address);
         let link = house.sender(peer, &address);
         (0..3).for_each(|_| house.send(peer, link, &BODY));
-        // Longer than the pause after nothing could be paged out.
+        // The time is longer than the pause after nothing could be paged out.
         house.now_ms += 100;
         house.settle();
         let runs = house.shards[0].poll_pack_job().map(|job| job.runs.len() as u64);

@@ -29,7 +29,8 @@ fn declare(name: &str) -> Command {
     Command::DeclareQueue(DeclareQueue::new("/", name, Arguments::new()))
 }
 
-/// If the process were killed meanwhile, the queue would be lost, and with it what was confirmed in it.
+/// Nothing is confirmed in a queue whose declaration is not synced. If the process were killed then, the
+/// queue would be lost, and with it what was confirmed in it.
 #[test]
 fn no_client_sees_a_queue_that_may_be_lost() {
     let mut house = House::new(2, Settings::default());
@@ -37,7 +38,8 @@ fn no_client_sees_a_queue_that_may_be_lost() {
     (house.log_stopped, house.at_once) = (true, true);
     propose(&mut house, 0, declare("q"), "q", &answers);
     house.settle();
-    // Another client does not wait for the answer. Its shard can write, but the deciding shard cannot.
+    // Another client must not see the queue while the declaration waits. Its shard can write, but the
+    // deciding shard cannot.
     let peer = house.connect(1);
     house.sender(peer, "/queues/q");
     assert_eq!(house.peers[peer].detached, ["amqp:not-found"]);
@@ -97,7 +99,7 @@ fn commands_that_depend_on_declarations_wait_for_them() {
     propose(&mut house, 1, declare("q"), "q", &answers);
     propose(&mut house, 1, bind, "bound", &answers);
     propose(&mut house, 1, declare("other"), "other", &answers);
-    // Nothing of this queue survives a restart, so it waits for no disk.
+    // Nothing of this queue survives a restart, so its declaration waits for no disk.
     let own = DeclareQueue { durable: false, exclusive: true, ..DeclareQueue::new("/", "own", [].into()) };
     let own = DeclareQueue { connection: Some(ConnectionId(1)), ..own };
     propose(&mut house, 1, Command::DeclareQueue(own), "own", &answers);

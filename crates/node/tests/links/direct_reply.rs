@@ -51,7 +51,7 @@ fn no_shard_keeps_anything_of_a_detached_link() {
     assert_eq!(house.peers[answers].outcomes, [ACCEPTED]);
     house.sender(answers, &address);
     assert_eq!(house.peers[answers].detached, ["amqp:not-found"]);
-    // A new link takes its place, with another address.
+    // A new link takes the place of the closed one. It has another address.
     let (next, other) = house.replies(asks);
     house.grant(asks, next, 9);
     assert_ne!(address, other);

@@ -57,7 +57,7 @@ impl House {
         look.explain(&look, subject).expect("it is there")
     }
 
-    /// The link number `nth` of a peer.
+    /// Returns the subject for the link number `nth` of a peer.
     fn link(&self, peer: usize, nth: usize) -> Subject {
         Subject::Link { vhost: None, name: format!("link-{peer}-{nth}"), connection: None }
     }
@@ -91,7 +91,7 @@ fn text(text: &str) -> Value {
     Value::String(text.into())
 }
 
-/// The expected cause, the explanation found, and numbers that it must contain.
+/// A case: the expected cause, the explanation found, and the numbers that it must contain.
 type Case = (Cause, Explanation, &'static [(&'static str, u64)]);
 
 fn cases() -> Vec<Case> {
@@ -190,7 +190,7 @@ fn cases() -> Vec<Case> {
     let numbers = &[("session_remote_incoming_window", 0), ("session_pending", 60), ("link_credit", 40)];
     case(Cause::ClientWindowClosed, h.explain(&h.link(consumer, 0)), numbers);
 
-    // What is read of a stream waits where it was read.
+    // Messages that were read of a stream wait at its reader, not in the session.
     let (mut h, publisher, consumer, out) = house(Settings::default(), &[("x-queue-type", text("stream"))]);
     let link = h.reader(consumer, "/queues/q");
     h.peers[consumer].conn.set_window_open(0, false);
@@ -253,7 +253,7 @@ fn cases() -> Vec<Case> {
     case(Cause::DeadLettersLeaving, h.explain(&queue()), &[("queue_ready", 0), ("queue_leaving", 1)]);
 
     let (mut h, publisher, _, _) = plain();
-    // The beginning of a TRANSFER.
+    // The bytes are the beginning of a TRANSFER.
     let mut beginning = BytesMut::from(&b"\x00\x00\x01\x00\x02\x00\x00\x00half"[..]);
     h.shards[0].handle_input(h.peers[publisher].key, &mut beginning);
     case(Cause::DeliveryIncomplete, h.explain(&h.link(publisher, 0)), &[("session_incomplete_bytes", 12)]);

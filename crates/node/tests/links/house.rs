@@ -33,13 +33,13 @@ const REPLIES: &str = "rabbitmq:volatile-queue";
 pub struct House {
     pub shards: Vec<Shard>,
     pub peers: Vec<Peer>,
-    /// The log does not write what it was given.
+    /// True if the log does not write what it was given.
     pub log_stopped: bool,
-    /// Shards write records themselves, if no sync is needed.
+    /// True if shards write records themselves when no sync is needed.
     pub at_once: bool,
-    /// Mail between shards is not delivered.
+    /// True if mail between shards is not delivered.
     pub mail_stopped: bool,
-    /// Chunks of streams are not read.
+    /// True if chunks of streams are not read.
     pub reads_stopped: bool,
     /// The chunk jobs that wait.
     pub reads: Vec<ChunkJob>,
@@ -48,13 +48,13 @@ pub struct House {
     streams: Streams<FalseDisk>,
     stream_reader: StreamReader<FalseDisk>,
     occupancy: Option<Arc<Occupancy>>,
-    /// No connection can move to another shard.
+    /// True if no connection can move to another shard.
     pub cannot_move: bool,
     pub now_ms: u64,
     access: Arc<Access>,
-    /// Logins are not checked.
+    /// True if logins are not checked.
     pub logins_stopped: bool,
-    /// The logins that wait, with their shard.
+    /// The logins that wait, each with its shard.
     pub logins: Vec<(usize, Ticket, Login)>,
 }
 
@@ -63,20 +63,20 @@ pub struct Peer {
     pub shard: usize,
     pub key: usize,
     pub conn: Connection,
-    /// It reads nothing, so its socket is full.
+    /// True if the client reads nothing, so that its socket is full.
     pub deaf: bool,
     input: Vec<u8>,
-    /// Addresses of sources that the broker has assigned, by link.
+    /// The addresses of sources that the broker has assigned, by link.
     pub sources: Vec<(u32, String)>,
-    /// Bodies of deliveries, each with its link.
+    /// The bodies of received deliveries, each with its link.
     pub got: Vec<(u32, Bytes)>,
-    /// Outcomes of its own deliveries.
+    /// The outcomes of the client's own deliveries.
     pub outcomes: Vec<String>,
-    /// Error conditions of links that the broker has detached.
+    /// The error conditions of links that the broker has detached.
     pub detached: Vec<String>,
-    /// The broker may close the connection.
+    /// True if the broker may close the connection.
     pub doomed: bool,
-    /// Condition and description with which the broker has closed the connection.
+    /// The condition and the description with which the broker has closed the connection.
     pub closed: Option<(String, String)>,
 }
 
@@ -117,7 +117,7 @@ impl House {
         }
     }
 
-    /// From now on connections follow their queues.
+    /// Makes connections follow their queues from now on.
     pub fn follow_queues(&mut self) {
         let occupancy = Arc::new(Occupancy::new(self.shards.len() as ShardId));
         self.peers.iter().for_each(|peer| occupancy.add(peer.shard as ShardId));
@@ -216,7 +216,7 @@ impl House {
         }
     }
 
-    /// As [`Self::attach`], but the ATTACH is sent in the next round.
+    /// Attaches a link like [`Self::attach`], but the ATTACH is sent in the next round.
     pub fn begin_attach(&mut self, peer: usize, role: Role, source: Source, target: Target) {
         let attach = self.attach_of(peer, role, source, target);
         self.peers[peer].conn.attach(0, None, attach).expect("a free handle");
@@ -249,7 +249,7 @@ impl House {
         self.say_message(peer, link, &message(body));
     }
 
-    /// As [`Self::say`], with all sections of the message.
+    /// Sends a message like [`Self::say`], but with all its sections.
     pub fn say_message(&mut self, peer: usize, link: u32, message: &Bytes) {
         let sent = Outgoing::whole(Tag::from_number(1), false, message, 1);
         let taken = self.peers[peer].conn.send(0, link, &sent);
@@ -314,7 +314,7 @@ impl House {
         self.with_log.splice(0..0, handovers);
     }
 
-    /// Bytes of the handovers that the log has not written.
+    /// Returns the bytes of the handovers that the log has not written.
     pub fn unlogged_bytes(&self) -> usize {
         self.with_log.iter().map(|handover| handover.records.bytes()).sum()
     }
@@ -362,7 +362,8 @@ impl House {
             shard.take_replies();
             let (at_once, with_log, streams) = (self.at_once, &mut self.with_log, &mut self.streams);
             moved |= shard.write(&mut Threads { at_once, with_log, streams });
-            // Every peer checks its output in every round.
+            // The list of dirty connections is not needed, because every peer checks its output in every
+            // round.
             shard.take_dirty(&mut Vec::new());
             self.reads.extend(shard.poll_chunk_jobs());
             for to in 0..count {
@@ -484,7 +485,7 @@ impl Peer {
                 }
                 Some(Event::Transfer { link, delivery, .. }) => {
                     let found = amqp10::sections::scan(&delivery.message[..]).expect("a message");
-                    // After the descriptor, the type and the length.
+                    // The body begins after the descriptor, the type and the length.
                     let section = &delivery.message[found.body.start as usize..];
                     let body = &section[if section[3] == 0xb0 { 8 } else { 5 }..];
                     self.got.push((link, Bytes::copy_from_slice(body)));

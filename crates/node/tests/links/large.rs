@@ -60,7 +60,7 @@ fn large_frames_that_are_a_fair_part_of_a_read_keep_its_buffer() {
     }
 }
 
-/// What is kept of a read is at least a quarter of the largest read, or nothing.
+/// Checks that the bytes kept of a read are at least a quarter of the largest read, or none.
 #[test]
 fn large_frames_that_are_a_small_part_of_a_read_are_copied() {
     for sizes in [vec![12; 40], vec![60 * 1024], interleaved(3), [16_000, 12, 12].repeat(15)] {
@@ -70,8 +70,8 @@ fn large_frames_that_are_a_small_part_of_a_read_are_copied() {
     }
 }
 
-/// The output refers to the read buffer, also for the frame that was incomplete. When everything is settled,
-/// the buffer is reused.
+/// Checks that the output refers to the read buffer, also for the frame that was incomplete. When everything
+/// is settled, the buffer is reused.
 #[test]
 fn an_incomplete_frame_stays_with_the_others() {
     let (mut h, peer, link) = publisher();

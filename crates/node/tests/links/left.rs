@@ -9,10 +9,10 @@ use super::house::House;
 
 const MESSAGES: u32 = 1000;
 
-/// The size of each message's annotations: nearly the most that is allowed.
+/// The size of each message's annotations. It is nearly the most that is allowed.
 const ANNOTATED: usize = 15_000;
 
-/// The most bytes that a turn may write, besides those of one more run of each queue.
+/// The most bytes that a turn may write, in addition to those of one more run of each queue.
 const TURN_MAX: usize = 4 << 20;
 
 /// A queue with all its messages at one consumer. The consumer requeues all of them in one frame, with

@@ -30,17 +30,17 @@ enum Role {
 struct Consumer {
     queue: u64,
     fetches: bool,
-    /// The queue has accepted it, and it has not cancelled.
+    /// True if the queue has accepted the consumer and the client has not cancelled it.
     subscribed: bool,
     cancelled: bool,
     credit: u64,
-    /// The numbers of messages asked for by unanswered fetches.
+    /// The numbers of messages that unanswered fetches have requested.
     fetching: VecDeque<u64>,
     got: u64,
     drains: bool,
-    /// Bodies of held messages, by delivery number.
+    /// The bodies of held messages, by delivery number.
     held: BTreeMap<u64, u64>,
-    /// The newest message of each publisher among first deliveries.
+    /// The newest message of each publisher that was delivered for the first time.
     newest: BTreeMap<u64, u64>,
     settling: VecDeque<(u64, u64)>,
 }
@@ -65,7 +65,7 @@ struct Model {
     house: House,
     clients: Vec<Client>,
     sent: BTreeMap<u64, Sent>,
-    /// Messages that a client holds unsettled.
+    /// The messages that a client holds unsettled.
     held: BTreeSet<u64>,
     numbers: u64,
     /// The most deliveries that a consumer may leave unsettled.

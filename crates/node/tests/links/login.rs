@@ -135,7 +135,7 @@ fn an_unanswered_login_has_a_deadline() {
         output.advance(len);
     }
     assert!(said.ends_with(TRY_AGAIN), "{said:x?}");
-    // The answer arrives nevertheless.
+    // The answer to the login arrives after the client was told to try again.
     house.logins_stopped = false;
     house.settle();
     assert_eq!(phase(&mut house, key), Some(Phase::Done));

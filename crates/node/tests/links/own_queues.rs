@@ -5,7 +5,7 @@ use broker::settings::Settings;
 
 use super::house::House;
 
-/// Enough rounds to attach any of these links.
+/// The number of rounds, which is enough to attach any of these links.
 const ROUNDS: usize = 40;
 
 /// Attaches a receiver to this source and breaks its connection after `rounds` rounds. Returns the queues

@@ -7,7 +7,7 @@ use super::house::House;
 
 const BUDGET: &str = "stream_readers";
 
-/// The most bytes in memory for the readers of one connection, and the bytes of one load.
+/// The most bytes in memory for the readers of one connection. The next constant is the size of one load.
 const CONNECTION_BYTES_MAX: u64 = 32 << 20;
 const LOAD_BYTES: u64 = 256 << 10;
 
@@ -91,8 +91,8 @@ fn a_client_that_does_not_read_delays_no_other_connection() {
         h.peers[*peer].deaf = true;
         links.iter().for_each(|link| h.grant(*peer, *link, 100));
     }
-    // Besides the limit, each connection may have one load, whatever the others hold, and may exceed that by
-    // one load.
+    // In addition to the limit, each connection may have one load, whatever the others hold, and may exceed
+    // that by one load.
     let most = limit + deaf.len() as u64 * 2 * LOAD_BYTES;
     assert!(used(&h) <= most, "{} bytes", used(&h));
     let reader = h.connect(0);
@@ -129,7 +129,7 @@ fn slow_readers_of_large_messages_wait_for_each_other() {
 /// Each link holds what was read for it. Together that is more than their connection may hold.
 #[test]
 fn links_without_credit_delay_no_other_link_of_their_connection() {
-    // One load brings many messages, one message, or a part of one.
+    // In the three cases, one load brings many messages, one message, or a part of one.
     for (links, bytes) in [(200, 1000), (200, BODY), (60, 1_000_000)] {
         idle_links(links, bytes);
     }

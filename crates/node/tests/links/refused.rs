@@ -9,14 +9,15 @@ use super::house::House;
 
 /// Returns a message with a subject of `len` bytes and a null body.
 fn with_subject(len: usize) -> Bytes {
-    // The fields before the subject are null. An amqp-value of null follows the properties.
+    // The fields before the subject are null. The body, an amqp-value of null, follows the properties.
     let head = [0x00, 0x53, 0x73, 0xd0];
     let fields = [&[0x40, 0x40, 0x40, 0xb1][..], &(len as u32).to_be_bytes(), &vec![b's'; len]].concat();
     let sizes = [(fields.len() as u32 + 4).to_be_bytes(), 4u32.to_be_bytes()].concat();
     [&head[..], &sizes, &fields, &[0x00, 0x53, 0x77, 0x40]].concat().into()
 }
 
-/// A routing key is stored with a length of two bytes.
+/// Checks that a routing key is refused if its length does not fit into two bytes, because it is stored with
+/// such a length.
 #[test]
 fn a_subject_that_is_too_long_for_a_routing_key_is_refused() {
     let mut house = House::new(1, Settings { permit_address_v1: true, ..Settings::default() });

@@ -84,7 +84,7 @@ fn a_browse_that_waits_for_memory_delays_no_other() {
     let (_, first) = browse(&mut house, large, 1);
     assert!(first.lock().unwrap().is_empty(), "the node has no memory for a large message");
     let (_, second) = browse(&mut house, small, 1);
-    // What a browse has read counts until it is dropped.
+    // The bytes that a browse has read count until the answer is dropped.
     assert_eq!(second.lock().unwrap().drain(..).count(), 1, "there is always memory for a small read");
     let key = house.peers[deaf].key;
     house.shards[0].disconnect(key);
@@ -92,7 +92,8 @@ fn a_browse_that_waits_for_memory_delays_no_other() {
     assert_eq!(first.lock().unwrap().len(), 1);
 }
 
-/// The same holds if the disk keeps failing and is tried again until the browse is given up.
+/// A browse also leaves nothing behind if the disk keeps failing and is tried again until the browse is given
+/// up.
 #[test]
 fn a_browse_that_is_given_up_leaves_nothing() {
     let (mut house, stream, _) = stream(3);

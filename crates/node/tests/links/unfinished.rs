@@ -10,10 +10,11 @@ use super::house::{House, message};
 
 const BUDGET: &str = "unfinished_deliveries";
 
-/// A shard compares its use with the others' after this many bytes, counted at the end of a read.
+/// The number of bytes after which a shard compares its use with the others'. They are counted at the end of
+/// a read.
 const STEP_BYTES: u64 = 64 * 1024 + PART as u64;
 
-/// Bytes of one transfer.
+/// The size of one transfer, in bytes.
 const PART: usize = 100_000;
 
 const LIMIT: u64 = 4 << 20;
@@ -36,7 +37,7 @@ const FIRST: TransferHead<'static> = TransferHead {
     aborted: false,
 };
 
-/// A following transfer, and the last one.
+/// A following transfer. The next constant is the last transfer.
 const NEXT: TransferHead<'static> =
     TransferHead { delivery_id: None, delivery_tag: None, message_format: None, settled: None, ..FIRST };
 const LAST: TransferHead<'static> = TransferHead { more: false, ..NEXT };
@@ -48,7 +49,7 @@ fn publisher(h: &mut House, shard: usize, bytes: usize) -> usize {
     let handle = h.sender(peer, "/queues/q");
     let mut head = TransferHead { handle, ..FIRST };
     for part in vec![0; bytes].chunks(PART) {
-        // A closed client sends nothing more.
+        // A client whose connection was closed sends nothing more.
         if h.peers[peer].closed.is_none() {
             h.transfer(peer, &head, part);
         }
@@ -68,7 +69,7 @@ fn incomplete_bytes_are_counted_until_they_are_freed() {
     h.shards[0].handle_input(key, &mut BytesMut::from(&b"\x00\x00\x01\x00\x02\x00\x00\x00half"[..]));
     assert_eq!(used(&h), 2 * PART as u64 + 12);
     h.shards[0].disconnect(key);
-    // The next connection gets this key.
+    // The next connection gets the key of the closed one, so this peer must not use it any more.
     h.peers[modest].key = usize::MAX;
     assert_eq!(used(&h), 0, "gone with its connection");
 

@@ -11,7 +11,7 @@ use crate::asks::Asks;
 
 const LARGE: usize = 20 * 1024;
 
-/// With this many unconfirmed messages, a publisher is assumed to pipeline.
+/// The number of unconfirmed messages from which on a publisher is assumed to pipeline.
 const PIPELINED: usize = 22;
 
 /// A queue with a publisher and a consumer.
@@ -21,11 +21,11 @@ struct Pair {
     publisher: usize,
     out: u32,
     consumer: usize,
-    /// The consumer's link.
+    /// The number of the consumer's link.
     link: Option<u32>,
-    /// Deliveries settled during the setup.
+    /// The number of deliveries that were settled during the setup.
     settled: u32,
-    /// Those of them that were never written.
+    /// The number of those deliveries that were never written.
     unwritten: u64,
 }
 
@@ -63,7 +63,7 @@ impl Pair {
         Self::new(&[], true, true)
     }
 
-    /// Grants this much credit, if there is a consumer.
+    /// Grants this much credit to the queue's consumer, if there is one.
     fn grant(&mut self, credit: u32) {
         if let Some(link) = self.link {
             self.house.grant(self.consumer, link, credit);
@@ -88,19 +88,19 @@ impl Pair {
         outcomes.len()
     }
 
-    /// The number of messages that were settled before they were written.
+    /// Returns the number of messages that were settled before they were written.
     fn never_written(&self) -> u64 {
         self.house.shards[0].counters.never_written - self.unwritten
     }
 
-    /// Another client sends `n` messages and waits for each receipt.
+    /// Sends `n` messages from another client, which waits for each receipt.
     fn publish_one_by_one(&mut self, n: usize) {
         let other = self.house.connect(0);
         let out = self.house.sender(other, "/queues/q");
         (0..n).for_each(|_| self.house.send(other, out, b"x"));
     }
 
-    /// Bytes that the log was given since the last call.
+    /// Returns the bytes that the log was given since the last call.
     fn given(&mut self) -> usize {
         self.house.take_handovers().iter().map(|handover| handover.records.bytes()).sum()
     }
@@ -184,7 +184,7 @@ fn messages_are_written_at_once_unless_deferring_helps() {
 fn nothing_is_deferred_with_a_large_backlog() {
     let mut pair = Pair::new(&[], true, true);
     pair.house.log_stopped = false;
-    // More than the consumer's credit.
+    // The publisher sends more messages than the consumer has credit for.
     pair.publish_one_by_one(4_096 + 100);
     pair.house.log_stopped = true;
     pair.publish(&[LARGE]);
@@ -197,7 +197,7 @@ fn messages_are_deferred_while_a_backlog_shrinks_fast() {
     let mut pair = Pair::new(&[], true, true);
     pair.house.log_stopped = false;
     pair.publish_one_by_one(6_000);
-    // A sixth of the backlog in a tenth of a second.
+    // In a tenth of a second, the consumer settles a sixth of the backlog.
     for n in 0..5 {
         pair.grant(200);
         pair.settle(200 * n, 200 * n + 199, &DeliveryState::Accepted);
@@ -233,8 +233,8 @@ fn settling_a_written_message_between_unwritten_ones_is_recorded() {
     assert!((1..100).contains(&gone), "{gone}");
 }
 
-/// Otherwise a message that is written again could be settled without a record, and would return after a
-/// restart.
+/// The evacuation must write deferred messages. Otherwise a message that it writes again could be settled
+/// without a record, and would return after a restart.
 #[test]
 fn an_evacuation_also_writes_deferred_messages() {
     let mut pair = Pair::pipelining();
@@ -244,7 +244,7 @@ fn an_evacuation_also_writes_deferred_messages() {
     assert!(pair.given() > 2 * LARGE);
 }
 
-/// Nobody has the messages, and nobody confirmed them.
+/// Deleting a queue drops its deferred messages: no client has them, and none of them was confirmed.
 #[test]
 fn deferred_messages_of_a_deleted_queue_are_released() {
     let mut pair = Pair::pipelining();
@@ -259,7 +259,8 @@ fn deferred_messages_of_a_deleted_queue_are_released() {
     assert!(!pair.house.shards[0].has_held_receipts());
 }
 
-/// The log's reserve is for records that free space.
+/// Checks that deferred messages are not written on a full disk, because the log's reserve is for records
+/// that free space.
 #[test]
 fn deferred_messages_are_not_written_to_a_full_disk() {
     let mut pair = Pair::pipelining();

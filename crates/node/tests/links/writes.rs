@@ -25,7 +25,7 @@ fn turns(kind: &str, shards: usize, at_once: bool) -> usize {
     house.send(publisher, sender, b"0");
     house.at_once = at_once;
     house.say(publisher, sender, b"1");
-    // The bytes arrive.
+    // The bytes of the message arrive at the shard.
     house.round();
     let turns = 1 + (0..9).take_while(|_| house.round() && house.peers[publisher].outcomes.len() < 2).count();
     assert_eq!(house.peers[publisher].outcomes, ["Accepted"; 2]);
@@ -35,12 +35,13 @@ fn turns(kind: &str, shards: usize, at_once: bool) -> usize {
 #[test]
 fn a_receipt_leaves_in_the_turn_that_writes() {
     assert_eq!((turns("classic", 1, false), turns("classic", 1, true)), (2, 1));
-    // Two more turns: the message goes to the other shard, and the receipt returns.
+    // With two shards it takes two more turns, because the message goes to the other shard and the receipt
+    // returns.
     assert_eq!((turns("classic", 2, false), turns("classic", 2, true)), (4, 3));
     assert_eq!((turns("stream", 1, true), turns("stream", 2, true)), (1, 3));
 }
 
-/// The most slices of one vectored write of the runtime.
+/// The most slices in one vectored write of the runtime.
 const SLICES: usize = 64;
 const SESSIONS: u16 = 20;
 
@@ -66,7 +67,7 @@ fn the_frames_of_twenty_sessions_leave_in_one_write() {
         conn.grant(session, link, 1, false, false);
         house.settle();
     }
-    // One message for each session, all in one read.
+    // Each session sends one message, all in one read.
     (0..SESSIONS).for_each(|_| house.say(publisher, sender, b"x"));
     let up = house.peers[publisher].up();
     let (shard, publishers) = (&mut house.shards[0], house.peers[publisher].key);

@@ -23,15 +23,15 @@ pub struct Client {
     what: What,
     address: String,
     attached: bool,
-    /// The broker has reported that the client's queue or stream is damaged.
+    /// True if the broker has reported that the client's queue or stream is damaged.
     pub over: bool,
-    /// The message numbers that this consumer has received, in order.
+    /// The numbers of the messages that this consumer has received, in order.
     pub got: Vec<u64>,
-    /// Deliveries that it has not settled yet.
+    /// The deliveries that the consumer has not settled yet.
     unsettled: Vec<(u32, u64)>,
-    /// Message numbers and the bytes of their records, by the endpoint's cookie.
+    /// The number of each message in flight and the bytes of its record, by the endpoint's cookie.
     in_flight: BTreeMap<u64, (u64, u64)>,
-    /// It requeues some messages, and may disconnect at any time.
+    /// True if the consumer requeues some messages, and may disconnect at any time.
     pub fickle: bool,
 }
 
@@ -86,12 +86,12 @@ impl Client {
         }
     }
 
-    /// The number of messages sent without a receipt yet.
+    /// Returns the number of messages sent without a receipt yet.
     pub fn waits_for(&self) -> usize {
         self.in_flight.len()
     }
 
-    /// Bytes that the log may have to write for messages without a receipt.
+    /// Returns the bytes that the log may have to write for messages without a receipt.
     pub fn in_flight_bytes(&self) -> u64 {
         self.in_flight.values().map(|(_, bytes)| bytes).sum()
     }
@@ -209,7 +209,8 @@ impl Client {
             }
             What::Consumer { credit } => {
                 let (n, credit) = (random.below(self.unsettled.len() as u64 + 1) as usize, *credit);
-                // Rejected dead letters would go to the dead-letter queue again.
+                // Only messages of the main queue are rejected. Rejected messages of the dead-letter queue
+                // would go to that queue again.
                 let unwanted = story.has_dead_letters && self.address == ADDRESS;
                 for (id, number) in self.unsettled.drain(..n).collect::<Vec<_>>() {
                     if self.fickle && unwanted && random.one_in(10) {
@@ -231,7 +232,8 @@ impl Client {
             What::Reader { .. } => {
                 let n = random.below(self.unsettled.len() as u64 + 1) as usize;
                 for (id, _) in self.unsettled.drain(..n) {
-                    // The outcome does not matter: the message stays in the stream.
+                    // The outcome of a stream's delivery does not matter, because the message stays in the
+                    // stream.
                     let state =
                         if random.one_in(3) { DeliveryState::Released } else { DeliveryState::Accepted };
                     self.conn.disposition(0, Role::Receiver, (id, id), true, &state);

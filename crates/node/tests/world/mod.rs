@@ -33,7 +33,7 @@ use streams::StreamWorld;
 /// The operations of packs that may fail, reads included.
 const ANY: [Op; 6] = [Op::Create, Op::Open, Op::Write, Op::Sync, Op::Read, Op::SyncDir];
 
-/// Steps after which all messages must have been received.
+/// The number of steps after which all messages must have been received.
 const DRAIN_STEPS_MAX: u32 = 1_000_000;
 
 const QUEUE: &str = "q";
@@ -57,7 +57,7 @@ pub struct World {
     packs_disk: FalseDisk,
     packs: Option<(Packs<FalseDisk>, PackReader<FalseDisk>)>,
     shards: Vec<Shard>,
-    /// Mail in flight from one shard to another.
+    /// The mail in flight from one shard to another.
     mail: BTreeMap<(ShardId, ShardId), VecDeque<Vec<Mail>>>,
     to_log: Vec<Handover>,
     /// The progress of a sync in flight.
@@ -69,9 +69,9 @@ pub struct World {
     from_reader: VecDeque<BlockRead>,
     released: Vec<Extent>,
     last_pack: Option<u64>,
-    /// Packs that the shards were told to empty.
+    /// The number of packs that the shards were told to empty.
     pub sparse: u64,
-    /// Runs that were paged out.
+    /// The number of runs that were paged out.
     pub paged_out: u64,
     forget: Option<u64>,
     /// If set, every client connects to this shard.
@@ -81,15 +81,15 @@ pub struct World {
     follows: bool,
     /// The number of connections that have moved.
     pub followed: u64,
-    /// Log files that were deleted.
+    /// The number of log files that were deleted.
     pub forgotten: u64,
-    /// Messages that were settled before they were written.
+    /// The number of messages that were settled before they were written.
     pub never_written: u64,
-    /// The limit of [`StorageLimits::unwritten_max`].
+    /// The value of [`StorageLimits::unwritten_max`] in this world.
     unwritten_max: u64,
-    /// Handovers that a shard has written itself, and appends to streams.
+    /// The number of handovers that a shard has written itself, and the number of such appends to streams.
     pub at_once: [u64; 2],
-    /// Bytes that the log reserves for a full disk.
+    /// The bytes that the log reserves for a full disk.
     reserve_bytes: u64,
     clients: Vec<Placed>,
     settings: Arc<Settings>,
@@ -140,11 +140,11 @@ struct Placed {
     client: Client,
     shard: usize,
     key: usize,
-    /// The connection is moving to this shard.
+    /// The shard to which the connection is moving, and the connection itself.
     moving: Option<(usize, Moved)>,
-    /// The stream that it publishes to or reads. `None` for a client of the queue.
+    /// The stream that the client publishes to or reads. `None` for a client of the queue.
     stream: Option<usize>,
-    /// Bytes in flight.
+    /// The bytes in flight from the client to its shard.
     up: Vec<u8>,
     down: Vec<u8>,
 }
@@ -155,20 +155,20 @@ pub struct Story {
     next: u64,
     /// The number of messages that may still be sent.
     left: u64,
-    /// Bytes that the log may have to write for messages without a receipt, including those of publishers
+    /// The bytes that the log may have to write for messages without a receipt, including those of publishers
     /// that have left.
     in_flight: u64,
     /// Nothing is sent while `in_flight` is at least this.
     in_flight_max: u64,
-    /// Messages sent, each with its publisher.
+    /// The messages sent, each with its publisher.
     pub sent: BTreeMap<u64, u32>,
     pub confirmed: BTreeSet<u64>,
-    /// Messages that a consumer has accepted. They may return after a crash.
+    /// The messages that a consumer has accepted. They may return after a crash.
     pub received: BTreeSet<u64>,
     pub publishers: u32,
-    /// Messages with an outcome other than accepted.
+    /// The messages with an outcome other than accepted.
     rejected: BTreeSet<u64>,
-    /// There is a dead-letter queue for messages that are rejected, expire or are dropped.
+    /// True if there is a dead-letter queue for messages that are rejected, expire or are dropped.
     has_dead_letters: bool,
     /// For a stream: the message that was last written at each offset, and the offset of each message.
     written: BTreeMap<u64, u64>,
@@ -177,11 +177,11 @@ pub struct Story {
     promised: BTreeSet<u64>,
     /// The message that a consumer received at each offset.
     offsets: BTreeMap<u64, u64>,
-    /// Retention may have removed everything below this offset.
+    /// The offset below which retention may have removed everything.
     kept_from: u64,
-    /// Power was lost. Everything that was not promised may be missing.
+    /// True if power was lost. Everything that was not promised may then be missing.
     lost_power: bool,
-    /// The stream may be damaged.
+    /// True if the stream may be damaged.
     is_damaged: bool,
 }
 
@@ -232,7 +232,7 @@ impl World {
         world
     }
 
-    /// As [`World::with_dead_letters`], with quorum queues.
+    /// Makes a world like [`World::with_dead_letters`], with quorum queues.
     pub fn with_quorum_dead_letters(seed: u64, _: bool) -> Self {
         Self::dead_lettering(seed, &quorum())
     }
@@ -328,7 +328,8 @@ impl World {
         let limits = StorageLimits { garbage_allowed, backlog_memory, reserve_bytes, unwritten_max };
         self.shards =
             make_shards(restored, self.shard_count, &self.settings, &self.access, limits, self.now_ms);
-        // Mostly so few rows that an evacuation takes many turns, with other events between them.
+        // In most worlds a turn walks so few rows that an evacuation takes many turns, with other events
+        // between them.
         let rows = [4, 20, 60, 1000][self.random.next() as usize % 4];
         self.shards.iter_mut().for_each(|shard| shard.walk_at_most(rows));
         self.occupancy = self.follows.then(|| Arc::new(Occupancy::new(self.shard_count)));
@@ -388,7 +389,7 @@ impl World {
     /// left by others would fill the disk, with nobody to settle them.
     pub fn publish_again(&mut self) {
         let confirmed = self.story.confirmed.len();
-        // Some are rejected before the shards know that there is space.
+        // Some messages are rejected before the shards know that there is space.
         self.story.left = u64::MAX;
         self.leave();
         self.story.publishers += 1;
@@ -588,7 +589,8 @@ impl World {
         }
     }
 
-    /// Once no record waits for the log, publishers that have left have nothing in flight.
+    /// Once no record waits for the log, publishers that have left have nothing in flight. So their share of
+    /// `in_flight` is removed.
     fn forget_the_gone(&mut self) {
         if self.reserve_bytes == 0 || self.shards.iter().any(Shard::has_unlogged) {
             return;
@@ -661,7 +663,7 @@ impl World {
     fn turn(&mut self, id: usize) {
         let shard = &mut self.shards[id];
         shard.set_now(self.now_ms);
-        // Less often than mail, as in a real node.
+        // The log is retried less often than mail is delivered, as in a real node.
         if shard.log_refuses() && self.random.one_in(50) {
             shard.retry_log();
         }
@@ -763,7 +765,7 @@ impl World {
         }
     }
 
-    /// The sums that each shard keeps are those of its rows.
+    /// Checks that the sums that each shard keeps are those of its rows.
     fn check_totals(&self) {
         for shard in &self.shards {
             let (mut ready, mut unsettled) = (0, 0);

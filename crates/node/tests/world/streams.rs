@@ -29,7 +29,7 @@ const NUMBERS: u64 = 1 << 32;
 /// The machines, and the jobs and answers in flight.
 pub struct StreamWorld {
     pub stories: Vec<Story>,
-    /// The index of a stream's story, by the log's id of the stream, once something was appended.
+    /// The index of the story of each stream to which something was appended, by the log's id of the stream.
     known: HashMap<u64, usize>,
     disk: FalseDisk,
     machines: Option<(Streams<FalseDisk>, StreamReader<FalseDisk>)>,
@@ -43,9 +43,9 @@ pub struct StreamWorld {
     read: VecDeque<ChunksRead>,
     /// The number of removals by retention.
     pub taken: u64,
-    /// Opens that reported damage after a power failure.
+    /// The number of opens that reported damage after a power failure.
     pub damaged: u64,
-    /// Messages that consumers received.
+    /// The number of messages that consumers received.
     pub shown: u64,
 }
 
@@ -190,7 +190,7 @@ impl StreamWorld {
     }
 }
 
-/// An answer for a shard.
+/// An answer of the streams' threads for a shard.
 enum Told {
     Answer(StreamAnswer),
     Read(ChunksRead),
@@ -206,7 +206,7 @@ fn range(chunk: &NewChunk) -> (u64, u64) {
     (chunk.first, chunk.first + u64::from(chunk.entries))
 }
 
-/// Every message has one offset, however often it is written.
+/// Records the offset of each appended message. Every message has one offset, however often it is written.
 fn note_appended(stories: &mut [Story], known: &mut HashMap<u64, usize>, stream: u64, chunks: &[NewChunk]) {
     for chunk in chunks {
         let mut entries = Entries::new(chunk.data.clone());

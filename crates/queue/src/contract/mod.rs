@@ -21,7 +21,7 @@ pub struct ConsumerId(pub u64);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct PublisherId(pub u64);
 
-/// Matches an answer to its request. The requester chooses it.
+/// The number by which an answer is matched to its request. The requester chooses it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Ticket(pub u64);
 
@@ -109,11 +109,13 @@ pub struct Publish {
 pub struct Attach {
     pub consumer: ConsumerId,
     pub mode: Mode,
-    /// Consumers with a higher priority are served first while they have credit. The default is 0.
+    /// The priority. Consumers with a higher priority are served first while they have credit. The default is
+    /// 0.
     pub priority: i32,
-    /// Refuses the attach if there is another consumer, and refuses every later consumer.
+    /// True if the consumer must be the only one. The attach is refused if there is another consumer, and
+    /// every later consumer is refused.
     pub exclusive: bool,
-    /// Deliveries count as settled when they are sent (at most once).
+    /// True if deliveries count as settled when they are sent (at most once).
     pub settled: bool,
     /// The initial delivery count of the consumer's grants.
     pub delivery_count: u32,
@@ -136,7 +138,7 @@ pub enum Mode {
 /// A consumer's outcome for a delivery.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// Processed. The message leaves the queue.
+    /// The message was processed. It leaves the queue.
     Accepted,
     /// Invalid. The message is dead-lettered or dropped. Counts as a failed delivery.
     Rejected,
@@ -215,7 +217,7 @@ impl Receipts {
         self.0.drain(..)
     }
 
-    /// Returns whether there are none.
+    /// Returns true if there are no receipts.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -225,8 +227,8 @@ impl Receipts {
     }
 }
 
-/// What a queue sends besides its receipts. As in a [`Receipt`], `journaled` means that an effect depends on facts of
-/// its turn or of an earlier one. Effects without this field depend on none.
+/// What a queue sends to gates, besides receipts. As in a [`Receipt`], `journaled` means that an effect
+/// depends on facts of its turn or of an earlier one. Effects without this field depend on none.
 #[derive(Debug)]
 pub enum Effect {
     Attached {
@@ -243,11 +245,11 @@ pub enum Effect {
         consumer: ConsumerId,
         reason: GoneReason,
     },
-    /// Whether this consumer is the active one of a queue with a single active consumer.
+    /// Says whether this consumer is the active one of a queue with a single active consumer.
     Active {
         consumer: ConsumerId,
         active: bool,
-        /// As in [`CreditState`].
+        /// The number of messages that are available to the consumer, as in [`CreditState`].
         available: u32,
     },
     Delivery(Delivery),
@@ -342,7 +344,7 @@ pub enum RejectReason {
     MaxLength,
     /// The queue cannot store messages at the moment.
     Unavailable,
-    /// See [`Refusal::Damaged`].
+    /// Messages of the queue are damaged; see [`Refusal::Damaged`].
     Damaged,
 }
 
@@ -377,7 +379,7 @@ pub enum GoneReason {
     Cancelled,
     Detached,
     QueueDeleted,
-    /// See [`Refusal::Damaged`].
+    /// Messages of the queue are damaged; see [`Refusal::Damaged`].
     Damaged,
 }
 
@@ -404,7 +406,8 @@ pub struct Delivery {
     pub consumer: ConsumerId,
     /// The consumer's own delivery number: 1, 2, 3, ...
     pub number: u64,
-    /// The message's sequence number in the queue. Never reused. In a stream, its offset.
+    /// The message's sequence number in the queue, which is never reused. In a stream it is the message's
+    /// offset.
     pub seq: u64,
     pub message: Message,
     /// The number of failed deliveries before this one.
@@ -430,7 +433,7 @@ impl<F: FnMut(Lent<'_>) -> bool> Deliver for F {
 #[derive(Clone, Copy, Debug)]
 pub struct Lent<'a> {
     pub consumer: ConsumerId,
-    /// This and all fields below are as in [`Delivery`].
+    /// The delivery number. It and all fields below have the same meaning as in [`Delivery`].
     pub number: u64,
     pub seq: u64,
     pub message: &'a Message,
@@ -468,21 +471,22 @@ pub struct CreditState {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
     pub name: Arc<str>,
-    /// Deletes the queue when its last consumer leaves.
+    /// True if the queue is deleted when its last consumer leaves.
     pub auto_delete: bool,
     pub single_active_consumer: bool,
     pub max_length: Option<u64>,
     pub max_length_bytes: Option<u64>,
     pub overflow: Overflow,
     pub message_ttl_ms: Option<u64>,
-    /// Deletes the queue when it was unused for this long.
+    /// The time after which the queue is deleted if it is unused, in milliseconds.
     pub expires_ms: Option<u64>,
     pub dead_letter: Option<DeadLetter>,
     /// The highest priority, which is the number of priority levels minus one. `None` means a plain fifo.
     pub max_priority: Option<u8>,
-    /// Present for a stream. A stream uses only `name` and `max_length_bytes` of the settings above.
+    /// The settings of a stream, if the queue is one. A stream uses only `name` and `max_length_bytes` of the
+    /// settings above.
     pub stream: Option<StreamConfig>,
-    /// Set if the queue is a quorum queue.
+    /// The settings of a quorum queue, if the queue is one.
     pub quorum: Option<QuorumConfig>,
 }
 
@@ -598,11 +602,12 @@ impl QuorumConfig {
     pub const MAX_PRIORITY: u8 = 31;
     /// The priority of a message that has none.
     pub const DEFAULT_PRIORITY: u8 = 4;
-    /// Failed deliveries that a message may have unless something else is asked for.
+    /// The number of failed deliveries that a message may have if neither the declaration nor a policy sets
+    /// it.
     pub const DEFAULT_DELIVERY_LIMIT: i64 = 20;
 
-    /// Returns the number of failed deliveries that a message may have. With one more it is dead-lettered, or dropped if there
-    /// is nowhere to send dead letters. `None` is no limit.
+    /// Returns the number of failed deliveries that a message may have. With one more, it is dead-lettered,
+    /// or dropped if there is nowhere to send dead letters. `None` means no limit.
     pub fn delivery_limit(&self) -> Option<u32> {
         let limit = self.delivery_limit.unwrap_or(Self::DEFAULT_DELIVERY_LIMIT);
         (limit >= 0).then(|| u32::try_from(limit).unwrap_or(u32::MAX))
@@ -614,7 +619,7 @@ impl QuorumConfig {
 pub struct StreamConfig {
     /// The maximum size of a segment, in bytes. Retention removes whole segments.
     pub segment_bytes: u64,
-    /// How long a message is retained, in milliseconds.
+    /// The time for which a message is retained, in milliseconds.
     pub age_max_ms: Option<u64>,
     /// The size of each chunk's filter, in bytes, for chunks whose messages have filter values.
     pub filter_bytes: u8,
@@ -626,7 +631,7 @@ impl Default for StreamConfig {
     }
 }
 
-/// What happens at the length limit.
+/// What happens to messages when the queue is at its length limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Overflow {
     #[default]
@@ -639,9 +644,10 @@ pub enum Overflow {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeadLetter {
     pub exchange: Arc<str>,
-    /// Replaces the routing keys if present.
+    /// The routing key of dead letters. `None` keeps the keys of the message.
     pub key: Option<Arc<str>>,
-    /// True: keep the message and retry until a target has taken it. False: one attempt.
+    /// True if a dead letter is kept and sent again until a target has taken it. False if it is sent only
+    /// once.
     pub at_least_once: bool,
 }
 
@@ -662,31 +668,32 @@ pub struct Report {
     pub delayed: u64,
     pub ready_bytes: u64,
     pub unsettled_bytes: u64,
-    /// Does not count cancelled consumers.
+    /// The number of consumers, without cancelled ones.
     pub consumers: u32,
-    /// See [`Refusal::Damaged`].
+    /// True if messages of the queue are damaged; see [`Refusal::Damaged`].
     pub damaged: bool,
-    /// The next message is on the disk and is being read.
+    /// True if the next message is on the disk and is being read.
     pub reading: bool,
     /// The size of a delivery of the next message in bytes, if the message is in memory.
     pub next_bytes: Option<u64>,
-    /// Only with a single active consumer.
+    /// The id of the active consumer. `None` unless the queue has a single active consumer.
     pub active_consumer: Option<u64>,
-    /// Accepted messages. Rejected ones do not count.
+    /// The number of accepted messages. Rejected ones do not count.
     pub published: u64,
     pub delivered: u64,
-    /// The part of `delivered` that had been delivered before.
+    /// The number of deliveries in `delivered` whose message had been delivered before.
     pub redelivered: u64,
-    /// Accepted by consumers, or delivered as settled.
+    /// The number of messages that consumers have accepted, or that were delivered as settled.
     pub acknowledged: u64,
-    /// Expired, whether dead-lettered or dropped.
+    /// The number of expired messages, whether dead-lettered or dropped.
     pub expired: u64,
-    /// Discarded: there is no dead-letter exchange, or no queue took the dead letter.
+    /// The number of discarded messages: there is no dead-letter exchange, or no queue took the dead letter.
     pub dropped: u64,
-    /// Taken by a dead-letter target.
+    /// The number of dead letters that a target has taken.
     pub dead_lettered: u64,
-    /// How often a consumer's annotations were discarded because the message or its queue had no capacity for them.
+    /// The number of times that a consumer's annotations were discarded, because the message or its queue had
+    /// no capacity for them.
     pub annotations_refused: u64,
-    /// Only for a stream: what is retained of it. All retained messages count as `ready`.
+    /// What is retained of a stream. `None` for other queues. All retained messages count as `ready`.
     pub stream: Option<Retained>,
 }

@@ -32,7 +32,7 @@ pub struct BloomFilter {
     pub unfiltered: bool,
 }
 
-/// What a consumer of a stream asks for.
+/// What a consumer of a stream requests: a start, chunks, and messages.
 #[derive(Clone, Debug, Default)]
 pub struct Replay {
     pub start: Start,
@@ -69,7 +69,7 @@ pub struct Retained {
     pub next: u64,
     /// The size on the disk, in bytes.
     pub bytes: u64,
-    /// When the first and the last chunk were written, in milliseconds since the epoch.
+    /// The times at which the first and the last chunk were written, in milliseconds since the epoch.
     pub times_ms: Option<(u64, u64)>,
     /// The first offset of each segment, ascending.
     pub segments: Arc<[u64]>,
@@ -99,12 +99,13 @@ pub struct Chunk {
     pub first: u64,
     /// The number of messages.
     pub entries: u32,
-    /// When the chunk was closed, in milliseconds since the epoch. Never decreases from chunk to chunk.
+    /// The time at which the chunk was closed, in milliseconds since the epoch. It never decreases from chunk
+    /// to chunk.
     pub at_ms: u64,
     /// The messages, encoded as [`message::Entries`] reads them.
     pub data: Bytes,
-    /// The filter values of the messages. `None` if no message has one, and for a chunk that was read from the disk:
-    /// the disk has already applied the filter.
+    /// The filter values of the messages. `None` if no message has one. Also `None` for a chunk that was read
+    /// from the disk, because the filter was already applied there.
     pub values: Option<Arc<FilterValues>>,
 }
 

@@ -72,6 +72,15 @@ impl Delayed {
         all.map(|(_, (due_ms, entry))| (entry, *due_ms))
     }
 
+    pub fn entries_mut(&mut self) -> impl Iterator<Item = &mut Entry> {
+        self.all.iter_mut().flat_map(|all| all.entries.values_mut()).map(|(_, entry)| entry)
+    }
+
+    /// Returns when this message becomes due. `None` if it is not delayed.
+    pub fn due_ms(&self, seq: u64) -> Option<u64> {
+        self.all.as_ref()?.entries.get(&seq).map(|(due_ms, _)| *due_ms)
+    }
+
     /// Removes and returns everything.
     pub fn drain(&mut self) -> impl Iterator<Item = Entry> + use<> {
         let all = self.all.take().unwrap_or_default();

@@ -39,7 +39,7 @@ pub(super) enum Body {
     OnDisk {
         bytes: u32,
         /// See [`Entry::priority`].
-        priority: u8,
+        priority: Option<u8>,
         annotations: Blocks,
     },
 }
@@ -90,10 +90,18 @@ pub(super) struct Reference {
     pub spot: Spot,
     bytes: u32,
     pub delivery_count: u32,
-    pub redelivered: bool,
-    pub journaled: bool,
-    priority: u8,
+    flags: Flags,
+    priority: Option<u8>,
     annotations: Blocks,
+}
+
+/// `redelivered` and `journaled` of an [`Entry`], in one byte.
+#[derive(Clone, Copy, Debug)]
+enum Flags {
+    None,
+    Redelivered,
+    Journaled,
+    Both,
 }
 
 const _: () = assert!(size_of::<Option<Reference>>() <= 32, "a reference takes at most 32 bytes");
@@ -166,15 +174,10 @@ impl Entry {
         self.message().is_some_and(|message| message.fits(max_bytes, self.delivery_count, self.redelivered))
     }
 
-    /// Returns the priority, or 0 if the message has none.
-    pub fn priority(&self) -> u8 {
-        self.priority_or(0)
-    }
-
-    /// Returns the priority, or `default` if the message has none.
-    pub fn priority_or(&self, default: u8) -> u8 {
+    /// Returns the priority of the message, if it has one.
+    pub fn priority(&self) -> Option<u8> {
         match &self.body {
-            Body::InMemory { message, .. } => message.priority().unwrap_or(default),
+            Body::InMemory { message, .. } => message.priority(),
             Body::OnDisk { priority, .. } => *priority,
         }
     }
@@ -202,8 +205,12 @@ impl Entry {
             spot,
             bytes,
             delivery_count,
-            redelivered,
-            journaled,
+            flags: match (redelivered, journaled) {
+                (false, false) => Flags::None,
+                (true, false) => Flags::Redelivered,
+                (false, true) => Flags::Journaled,
+                (true, true) => Flags::Both,
+            },
             priority: self.priority(),
             annotations: match &self.body {
                 Body::InMemory { message, .. } => Blocks::of(message.annotations().len()),
@@ -254,18 +261,20 @@ impl Entry {
 
 impl From<Reference> for Entry {
     fn from(reference: Reference) -> Self {
-        let Reference { seq, spot, bytes, delivery_count, redelivered, journaled, priority, annotations } =
-            reference;
+        let (redelivered, journaled) = (reference.redelivered(), reference.journaled());
+        let Reference { seq, spot, bytes, delivery_count, flags: _, priority, annotations } = reference;
         let body = Body::OnDisk { bytes, priority, annotations };
         Self { body, seq, delivery_count, redelivered, journaled, spot: Some(spot) }
     }
 }
 
 impl Reference {
-    /// As [`Entry::marks`].
-    pub fn marks(&self) -> Marks {
-        let Self { delivery_count, redelivered, .. } = *self;
-        Marks { delivery_count, redelivered, ..Marks::default() }
+    pub fn redelivered(&self) -> bool {
+        matches!(self.flags, Flags::Redelivered | Flags::Both)
+    }
+
+    pub fn journaled(&self) -> bool {
+        matches!(self.flags, Flags::Journaled | Flags::Both)
     }
 
     /// Returns the entry with the body that was read.
@@ -301,6 +310,13 @@ impl Lone {
         match self {
             Self::Full(entry) => entry.spot.as_mut(),
             Self::Compact(reference) => Some(&mut reference.spot),
+        }
+    }
+
+    /// Converts a compact form to an entry.
+    pub fn widen(&mut self) {
+        if let Self::Compact(reference) = *self {
+            *self = Self::Full(Box::new(reference.into()));
         }
     }
 

@@ -6,7 +6,7 @@
 use super::entry::{Entry, MEMORY_OVERHEAD, Spot};
 use super::paging::{Places, RUN_BYTES_MIN, Writing};
 use super::{Fifo, Output};
-use crate::{Ages, Fact, Stored};
+use crate::{Ages, Fact, Seqs, Stored};
 
 /// Totals of the unsettled messages of all consumers.
 #[derive(Default)]
@@ -65,7 +65,7 @@ impl Fifo {
         let Self { ready, consumers, leaving, journal, .. } = self;
         let others =
             consumers.held().chain(leaving.iter()).filter(|entry| entry.spot.is_none() && entry.seq > 0);
-        let others = others.map(|entry| (ready.level_of(entry.priority()), entry));
+        let others = others.map(|entry| (ready.level_of_entry(entry), entry));
         let mut taken: Vec<(usize, &Entry)> = ready.taken_before().chain(others).collect();
         taken.sort_unstable_by_key(|(level, entry)| (*level, entry.seq));
         let first_seqs = journal.runs.first_seqs();
@@ -105,12 +105,12 @@ impl Fifo {
         let (ages, messages) = (ages?, places.len() as u32);
         let last = places.last()?.0;
         let run = journal.runs.next_number();
-        Some((Writing { run, level, last, messages, ages, places }, messages))
+        Some((Writing { run, level, last, messages, ages, places, seqs: Seqs::default() }, messages))
     }
 
     /// Called when the run is stored safely. Its messages that are still here become references.
     pub(super) fn stored_held(&mut self, writing: Writing, out: &mut Output) {
-        let Writing { run, level, messages, ages, places, .. } = writing;
+        let Writing { run, level, messages, ages, places, seqs, .. } = writing;
         let (mut positions, mut marks) = (Vec::new(), Vec::new());
         let (mut durable, mut bytes, mut live_bytes) = (0, 0, 0);
         let mut set_spot = |entry: &mut Entry| {
@@ -155,7 +155,7 @@ impl Fifo {
         self.journal.live_bytes -= live_bytes;
         let priorities = self.ready.priorities_of(level);
         let (first, last) = (*first, *last);
-        let stored = Stored { run, first, last, priorities, messages, durable, bytes, ages };
+        let stored = Stored { run, first, last, priorities, messages, durable, bytes, ages, seqs };
         self.journal.runs.add_held(&stored, level, positions.len() as u32);
         self.journal.runs.repeat(run, priorities, &positions, messages, |fact| out.facts.push(fact));
         out.facts.append(&mut marks);

@@ -52,14 +52,22 @@ impl Journal {
             return;
         }
         self.live_bytes -= entry.stored_bytes();
-        self.gone.push_joined(Span { first: entry.seq, last: entry.seq });
+        self.push_gone(entry.seq);
     }
 
     /// Called when a committed fact says that the message is gone: nothing is said of it again.
     pub fn forget(&mut self, entry: &Entry) {
         self.annotated.forget(entry.seq);
         self.acquired.forget(entry.seq);
-        self.live_bytes -= entry.stored_bytes();
+        match entry.spot {
+            Some(_) => self.runs.take(entry),
+            None => self.live_bytes -= entry.stored_bytes(),
+        }
+    }
+
+    /// Adds a message to those that are gone.
+    pub fn push_gone(&mut self, seq: u64) {
+        self.gone.push_joined(Span { first: seq, last: seq });
     }
 
     /// Returns the message with the annotations that consumers have set, or `None` if there are none.
@@ -82,16 +90,26 @@ impl Journal {
         Fact::Returned { seq, marks: Marks { annotations: self.annotated.get(seq).cloned(), ..marks } }
     }
 
-    /// See [`Runs::take_in`].
-    pub fn take_in(&mut self, spot: Spot, entry: Entry) -> Option<Entry> {
-        self.runs.take_in(spot, entry, &mut self.annotated)
+    /// Returns the list for facts that depend on no turn.
+    pub fn local<'a>(&self, out: &'a mut Output) -> &'a mut Vec<Fact> {
+        if self.can_roll_back() { &mut out.local } else { &mut out.facts }
+    }
+
+    /// Called when the message at `spot` was read for the first time. Returns it with its earlier marks, and the time until
+    /// which it is delayed. Returns `None` if it is not alive.
+    pub fn take_in(&mut self, spot: Spot, entry: Entry) -> Option<(Entry, Option<u64>)> {
+        let (mut entry, marks) = self.runs.take_in(spot, entry)?;
+        let due_ms = marks.as_ref().and_then(|marks| marks.due_ms);
+        marks.into_iter().for_each(|marks| self.restore_marks(&mut entry, marks));
+        Some((entry, due_ms))
     }
 
     /// Ends the call. Facts about removed messages come after all other facts of the call.
     #[inline]
     pub fn flush(&mut self, out: &mut Output) {
         if self.runs.has_output() {
-            self.runs.flush(&mut out.facts, &mut out.released);
+            let facts = if self.can_roll_back() { &mut out.local } else { &mut out.facts };
+            self.runs.flush(facts, &mut out.released);
         }
         if !self.gone.is_empty() {
             self.flush_gone(out);

@@ -145,8 +145,8 @@ impl Level {
         entry
     }
 
-    /// Removes and returns the message with this sequence number, if it is in memory. No run of the level may be in
-    /// the process of being written.
+    /// Removes and returns the message with this sequence number, if it is in memory or has been read. No run of the
+    /// level may be in the process of being written.
     pub fn take(&mut self, seq: u64) -> Option<Entry> {
         if let Some(lone) = self.returned.remove(&seq) {
             return Some(lone.into());
@@ -156,14 +156,24 @@ impl Level {
             self.advance();
             return Some(entry);
         }
+        let before_reference = |reference: &Reference| reference.seq < seq;
+        let is_reference = |reference: &Reference| reference.seq == seq;
         let at = self.rest.iter().position(|part| match part {
             Part::InMemory(part) => part.iter_from(before).next().is_some_and(is),
-            Part::References(_) | Part::Unread(_) => false,
+            Part::References(part) => part.iter_from(before_reference).next().is_some_and(is_reference),
+            Part::Unread(_) => false,
         })?;
-        let Some(Part::InMemory(part)) = self.rest.get_mut(at) else { return None };
-        let entry = part.remove(before, is);
-        if part.is_empty() {
+        let (entry, is_empty) = match self.rest.get_mut(at)? {
+            Part::InMemory(part) => (part.remove(before, is), part.is_empty()),
+            Part::References(part) => {
+                let reference = part.remove(before_reference, is_reference);
+                (reference.map(Entry::from), part.is_empty())
+            }
+            Part::Unread(_) => return None,
+        };
+        if is_empty {
             self.rest.remove(at);
+            self.advance();
         }
         entry
     }
@@ -214,6 +224,59 @@ impl Level {
             Some(Part::References(part)) => part.push_front(reference),
             _ => self.rest.push_front(Part::References(Chunks::from_iter([reference]))),
         }
+    }
+
+    /// Inserts an unread part that was removed, at its place.
+    pub fn put_back_rest(&mut self, rest: Rest) {
+        if !self.head.is_empty() {
+            self.rest.push_front(Part::InMemory(std::mem::take(&mut self.head)));
+        }
+        let ends_before = |part: &Part| match part {
+            Part::InMemory(part) => part.back().is_some_and(|last| last.seq < rest.seq),
+            Part::References(part) => part.back().is_some_and(|last| last.seq < rest.seq),
+            Part::Unread(other) => other.seq < rest.seq,
+        };
+        let mut at = self.rest.iter().position(|part| !ends_before(part)).unwrap_or(self.rest.len());
+        let behind = match self.rest.get_mut(at) {
+            Some(Part::InMemory(part)) if part.front().is_some_and(|first| first.seq < rest.seq) => {
+                Some(Part::InMemory(part.split_off(|entry| entry.seq < rest.seq)))
+            }
+            Some(Part::References(part)) if part.front().is_some_and(|first| first.seq < rest.seq) => {
+                Some(Part::References(part.split_off(|reference| reference.seq < rest.seq)))
+            }
+            _ => None,
+        };
+        if let Some(behind) = behind {
+            at += 1;
+            self.rest.insert(at, behind);
+        }
+        self.rest.insert(at, Part::Unread(rest));
+        self.advance();
+    }
+
+    /// Called when messages of an unread part are gone.
+    pub fn shrink_rest(&mut self, run: u32, messages: u64, bytes: u64) {
+        let is_it = |part: &Part| matches!(part, Part::Unread(rest) if rest.load.run == run);
+        let Some(at) = self.rest.iter().position(is_it) else { return };
+        let Some(Part::Unread(rest)) = self.rest.get_mut(at) else { return };
+        rest.messages -= messages;
+        rest.bytes -= bytes;
+        if rest.messages == 0 {
+            self.rest.remove(at);
+            self.advance();
+        }
+    }
+
+    /// Iterates over the sequence numbers between `first` and `last` of messages that are in memory or have been read.
+    pub fn seqs(&self, first: u64, last: u64) -> impl Iterator<Item = u64> {
+        let references = self.rest.iter().filter_map(move |part| match part {
+            Part::References(part) => Some(part.iter_from(move |reference| reference.seq < first)),
+            Part::InMemory(_) | Part::Unread(_) => None,
+        });
+        let references = references.flatten().map(|reference| reference.seq).filter(move |seq| *seq <= last);
+        let compact = self.returned.range(first..=last.max(first));
+        let compact = compact.filter(|(_, lone)| lone.entry().is_none()).map(|(seq, _)| *seq);
+        self.range(first, last).map(|entry| entry.seq).chain(references).chain(compact)
     }
 
     /// Returns the block to be read next, if fewer than `short` messages are in the head.
@@ -437,18 +500,19 @@ impl Level {
     /// Starts to page out entries that are in no run. Chooses the last part worth paging; keeps the first `keep` bytes
     /// of the head. Passes entries to `each` until it returns false, or until another message's number could lie in
     /// between: an entry that was taken out before must be followed directly by the next number. A stretch that takes
-    /// less than `least` bytes of memory is passed over, unless it is the last.
-    pub fn page_out(&mut self, least: u64, keep: u64, mut each: impl FnMut(&Entry) -> bool) {
+    /// less than `least` bytes of memory is passed over, unless it is the last. With `fresh`, only messages that were
+    /// never taken out are chosen.
+    pub fn page_out(&mut self, least: u64, keep: u64, fresh: bool, mut each: impl FnMut(&Entry) -> bool) {
         if self.paging.is_some() {
             return;
         }
         let keeps = |part| if std::ptr::eq(part, &self.head) { keep } else { 0 };
         let found =
-            self.parts().rev().find_map(|part| Some((part, worth_writing(part, least, keeps(part))?)));
+            self.parts().rev().find_map(|part| Some((part, worth_writing(part, least, keeps(part), fresh)?)));
         let Some((part, first)) = found else { return };
         let mut last: Option<&Entry> = None;
         for entry in part.iter_from(|entry| entry.seq < first) {
-            if !continues(last, entry) {
+            if !continues(last, entry) || fresh && !entry.is_fresh() {
                 break;
             }
             last = Some(entry);
@@ -510,7 +574,7 @@ impl Level {
 }
 
 /// Returns the first sequence number of the stretch to page out.
-fn worth_writing(part: &Chunks<Entry>, least: u64, keep: u64) -> Option<u64> {
+fn worth_writing(part: &Chunks<Entry>, least: u64, keep: u64, fresh: bool) -> Option<u64> {
     let mut passed = 0;
     let mut found: Option<(u64, u64, &Entry)> = None;
     for entry in part.iter() {
@@ -519,10 +583,11 @@ fn worth_writing(part: &Chunks<Entry>, least: u64, keep: u64) -> Option<u64> {
             continue;
         }
         found = match found {
-            Some((first, bytes, last)) if continues(Some(last), entry) => {
+            Some((first, bytes, last)) if continues(Some(last), entry) && (!fresh || entry.is_fresh()) => {
                 Some((first, bytes + entry.memory_bytes(), entry))
             }
-            _ => entry.spot.is_none().then(|| (entry.seq, entry.memory_bytes(), entry)),
+            _ => (entry.spot.is_none() && (!fresh || entry.is_fresh()))
+                .then(|| (entry.seq, entry.memory_bytes(), entry)),
         };
         if found.is_some_and(|(_, bytes, _)| bytes >= least) {
             break;

@@ -52,6 +52,9 @@ pub struct Output {
     pub receipts: Receipts,
     pub effects: Vec<Effect>,
     pub facts: Vec<Fact>,
+    /// Facts of a queue whose turns can be rolled back that depend on no turn: about its runs on the disk, and its
+    /// damage. Members of a group do not share them.
+    pub local: Vec<Fact>,
     /// Blocks to be read and passed to [`Fifo::handle_loaded`].
     pub loads: Vec<Load>,
     /// Runs that may be freed as soon as all facts so far are safe.
@@ -528,7 +531,7 @@ impl Fifo {
         let messages = self.ready.len();
         let (entries, rests) = self.ready.drain();
         entries.into_iter().for_each(|entry| self.journal.leave(entry, Place::Ready));
-        rests.iter().for_each(|rest| self.journal.runs.take_rest(rest.load.run, rest.index));
+        rests.into_iter().for_each(|rest| self.journal.leave_rest(rest));
         messages
     }
 
@@ -554,7 +557,7 @@ impl Fifo {
         self.journal.repeat_from_first();
         self.end_with(End::Damaged, out);
         self.journal.flush(out);
-        out.facts.push(Fact::Damaged);
+        self.journal.local(out).push(Fact::Damaged);
     }
 
     /// Returns whether [`Fifo::quarantine`] was called, also before a restart.

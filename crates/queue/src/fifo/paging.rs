@@ -8,8 +8,8 @@ use super::level::Head;
 use super::unsettled::Unsettled;
 use super::{End, Fifo, Output};
 use crate::{
-    Ages, Block, ConsumerId, Deliver, Delivery, Fact, Living, Load, Marks, Moved, PageOut, Stored, Taken,
-    Ticket,
+    Ages, Block, ConsumerId, Deliver, Delivery, Fact, Living, Load, Marks, Moved, PageOut, Seqs, Stored,
+    Taken, Ticket,
 };
 
 /// The minimum size of a run in memory, in bytes. A shorter run is not worth paging out.
@@ -27,6 +27,8 @@ pub(super) struct Writing {
     pub ages: Ages,
     /// Only for a run of messages that have left their level; otherwise empty.
     pub places: Places,
+    /// See [`Stored::seqs`].
+    pub seqs: Seqs,
 }
 
 /// Requests that wait for messages to be read from the disk.
@@ -55,20 +57,22 @@ pub(super) struct Fetch {
 }
 
 impl Fifo {
-    /// Returns the approximate memory that [`Fifo::page_out`] could free, in bytes. Messages of a queue whose turns can be
-    /// rolled back stay in memory.
+    /// Returns the approximate memory that [`Fifo::page_out`] could free, in bytes.
     pub fn pageable_bytes(&self) -> u64 {
-        if self.journal.can_roll_back() {
-            return 0;
-        }
-        self.ready.pageable_bytes() + self.held.pageable_bytes()
+        self.ready.pageable_bytes() + self.pageable_held()
+    }
+
+    /// Returns the part of it that is not ready. Where turns can be rolled back, only messages that were never delivered
+    /// are paged out: a rollback may change all others. Consumers hold few, because their credit is bounded.
+    #[inline]
+    fn pageable_held(&self) -> u64 {
+        if self.journal.can_roll_back() { 0 } else { self.held.pageable_bytes() }
     }
 
     /// Returns false if [`Fifo::page_out`] would certainly find nothing, because less than one run is in memory.
     #[inline]
     pub fn may_page_out(&self) -> bool {
-        let larger = self.ready.pageable_bytes().max(self.held.pageable_bytes());
-        larger >= RUN_BYTES_MIN && !self.journal.can_roll_back()
+        self.ready.pageable_bytes().max(self.pageable_held()) >= RUN_BYTES_MIN
     }
 
     /// Frees what was read from the disk if there are no consumers.
@@ -89,14 +93,15 @@ impl Fifo {
         head: u64,
         mut each: impl FnMut(&Fact) -> u32,
     ) -> Option<PageOut> {
-        if self.end == Some(End::Deleted) || self.writing.is_some() || self.journal.can_roll_back() {
+        if self.end == Some(End::Deleted) || self.writing.is_some() {
             return None;
         }
         // Tries the larger group first, then the other one.
-        let held_first = self.held.pageable_bytes() > self.ready.pageable_bytes();
+        let held_first = self.pageable_held() > self.ready.pageable_bytes();
         let mut found = None;
         for held in [held_first, !held_first] {
             found = match held {
+                true if self.journal.can_roll_back() => None,
                 true => self.page_out_held(bytes_max, &mut each),
                 false => self.page_out_ready(bytes_max, head, &mut each),
             };
@@ -118,20 +123,25 @@ impl Fifo {
     ) -> Option<(Writing, u32)> {
         let keep = if self.consumers.count() > 0 { head } else { 0 };
         let (mut bytes, mut messages) = (0, 0);
-        let (mut last, mut ages) = (0, None);
-        let level = self.ready.page_out(RUN_BYTES_MIN, keep, |entry| {
+        let (mut last, mut ages, mut seqs) = (0, None, Vec::new());
+        let has_seqs = self.journal.can_roll_back();
+        let level = self.ready.page_out(RUN_BYTES_MIN, keep, has_seqs, |entry| {
             let Some(put) = self.journal.put_of(entry) else { return false };
             if let Fact::Put { at_ms, .. } = put {
                 ages = Some(Ages::add(ages, at_ms, entry.ttl_ms()));
             }
             each(&put);
             last = entry.seq;
+            if has_seqs {
+                seqs.push(entry.seq);
+            }
             messages += 1;
             bytes += entry.stored_bytes();
             bytes < bytes_max
         })?;
         let (ages, run) = (ages?, self.journal.runs.next_number());
-        Some((Writing { run, level, last, messages, ages, places: Places::new() }, messages))
+        let seqs = seqs.into_iter().collect();
+        Some((Writing { run, level, last, messages, ages, places: Places::new(), seqs }, messages))
     }
 
     /// Called when the run is stored safely. Its messages that are still ready leave memory. If there are none, the run
@@ -145,7 +155,7 @@ impl Fifo {
         if !writing.places.is_empty() {
             return self.stored_held(*writing, out);
         }
-        let Writing { run, level, last, messages, ages, .. } = *writing;
+        let Writing { run, level, last, messages, ages, seqs, .. } = *writing;
         let (mut first, mut living, mut durable, mut bytes, mut live_bytes) = (0, 0, 0, 0, 0);
         let mut marks = BTreeMap::new();
         self.ready.paged_out(level, Load { run, block: 0 }, |entry| {
@@ -168,19 +178,27 @@ impl Fifo {
         }
         self.journal.live_bytes -= live_bytes;
         let priorities = self.ready.priorities_of(level);
-        let stored = Stored { run, first, last, priorities, messages, durable, bytes, ages };
+        let stored = Stored { run, first, last, priorities, messages, durable, bytes, ages, seqs };
         // Only messages at the start of the run can have left meanwhile.
         let passed = messages - living;
         if durable > 0 {
-            out.facts.push(Fact::Stored(stored.clone()));
+            let facts = self.journal.local(out);
+            facts.push(Fact::Stored(stored.clone()));
             if let Some(last) = passed.checked_sub(1) {
-                out.facts.push(Fact::Taken(Taken { run, first: 0, last, durable: 0, bytes: 0 }));
+                facts.push(Fact::Taken(Taken { run, first: 0, last, durable: 0, bytes: 0 }));
             }
             // Repeated, because the earlier facts may be discarded before the run is.
             let returned = |(&seq, marks): (&u64, &Marks)| Fact::Returned { seq, marks: marks.clone() };
-            out.facts.extend(marks.iter().map(returned));
+            facts.extend(marks.iter().map(returned));
         }
         self.journal.runs.add(&stored, level, passed, living, marks);
+    }
+
+    /// Called when messages may leave the middle of the run that is being written. The run will be released unused.
+    pub(super) fn give_up_writing(&mut self) {
+        if let Some(writing) = self.writing.as_ref().filter(|writing| writing.places.is_empty()) {
+            self.ready.page_out_failed(writing.level);
+        }
     }
 
     /// Called when the run could not be written. Its messages stay in memory.
@@ -211,7 +229,7 @@ impl Fifo {
         if let Some(run) = self.journal.runs.get(load.run) {
             let level = run.level;
             match self.ready.reading(level, load) {
-                Some(rest) => self.read_on(level, load, rest.index, block),
+                Some(rest) => self.read_on(level, load, rest.index, block, now_ms),
                 None => self.fill(level, load, block),
             }
         }
@@ -220,20 +238,27 @@ impl Fifo {
     }
 
     /// Appends the next block of a run to the head.
-    fn read_on(&mut self, level: usize, load: Load, index: u32, block: Block) {
+    fn read_on(&mut self, level: usize, load: Load, index: u32, block: Block, now_ms: u64) {
         let messages = block.messages.len() as u32;
         let mut entries = Vec::with_capacity(block.messages.len());
+        let mut delayed = Vec::new();
         for (index, loaded) in (index..).zip(block.messages) {
             let journaled = self.journal.policy.needs_fact(&loaded.message);
             let entry = Entry { journaled, ..Entry::new(loaded.message, loaded.seq, loaded.at_ms) };
             let spot = Spot { run: load.run, block: load.block, index };
-            entries.extend(self.journal.take_in(spot, entry));
+            let Some((entry, due_ms)) = self.journal.take_in(spot, entry) else { continue };
+            delayed.extend(due_ms.filter(|due_ms| *due_ms > now_ms).map(|due_ms| (entry.seq, due_ms)));
+            entries.push(entry);
         }
         let end = index + messages;
         let next = block.next.map(|next| (Load { run: load.run, block: next }, end));
         if !self.ready.loaded(level, entries, next) {
             // The remaining messages of the run are gone.
             self.journal.runs.take_rest(load.run, end);
+        }
+        // Until a run from before a restart is read, its delayed messages count as ready.
+        for (seq, due_ms) in delayed {
+            self.ready.take(seq).into_iter().for_each(|entry| self.delayed.add(entry, due_ms));
         }
     }
 
@@ -285,18 +310,18 @@ impl Fifo {
     pub(super) fn expire_away(&mut self, level: usize, now_ms: u64, out: &mut Output) -> bool {
         let Some(head) = self.ready.head(level) else { return false };
         let Some(load) = head.load() else { return false };
-        let rest = if let Head::Rest(rest) = head { Some((rest.index, rest.messages)) } else { None };
+        let unread = if let Head::Rest(rest) = head { Some(rest.messages) } else { None };
         let Some(run) = self.journal.runs.get(load.run) else { return false };
         let queue_ttl_ms = self.config.message_ttl_ms;
         let due = |end_ms: Option<u64>| end_ms.is_some_and(|end_ms| end_ms <= now_ms);
-        if let Some((index, messages)) = rest
+        if let Some(messages) = unread
             && self.config.dead_letter.is_none()
             && due(run.ages.latest_ms(queue_ttl_ms))
+            && let Some(rest) = self.ready.pop_rest(level)
         {
             self.counts.expired += messages;
             self.counts.dropped += messages;
-            self.ready.pop_rest(level);
-            self.journal.runs.take_rest(load.run, index);
+            self.journal.leave_rest(rest);
             return true;
         }
         if due(run.ages.earliest_ms(queue_ttl_ms)) {
@@ -321,7 +346,7 @@ impl Fifo {
 
     /// Returns the live messages of a run.
     pub fn living(&self, number: u32) -> Option<Living> {
-        let run = self.journal.runs.get(number)?;
+        let run = self.journal.runs.get(number).filter(|_| !self.journal.has_parked_rest(number))?;
         let mut positions: Vec<u32> = self.positions(&[number]).into_iter().map(|(_, index)| index).collect();
         let unread = self.unread(number, run.messages);
         positions.extend((unread..run.messages).filter(|&index| run.is_alive(index)));
@@ -338,9 +363,12 @@ impl Fifo {
         moved: &[Moved],
         out: &mut Output,
     ) -> Option<u32> {
-        let run = self.journal.runs.get(old).filter(|_| self.end.is_none())?;
+        let is_whole = self.end.is_none() && !self.journal.has_parked_rest(old);
+        let run = self.journal.runs.get(old).filter(|_| is_whole)?;
         let (level, messages) = (run.level, run.messages);
-        if self.unread(old, messages) != living.unread {
+        // A learned fact may have removed messages that were not read.
+        let unread = &living.positions[living.positions.partition_point(|at| *at < living.unread)..];
+        if self.unread(old, messages) != living.unread || !unread.iter().all(|at| run.is_alive(*at)) {
             return None;
         }
         let new = self.journal.runs.next_number();
@@ -349,7 +377,11 @@ impl Fifo {
         let mut alive = (moved.len() - boundary) as u32;
         let held = self.consumers.unsettled_mut().flat_map(Unsettled::spots_mut);
         let leaving = self.leaving.iter_mut().filter_map(|entry| entry.spot.as_mut());
-        for spot in self.ready.spots_mut().chain(held).chain(leaving).filter(|spot| spot.run == old) {
+        let parked = self.journal.uncommitted.iter_mut().flat_map(|all| all.parked_mut());
+        let parked = parked.filter_map(|entry| entry.spot.as_mut());
+        let delayed = self.delayed.entries_mut().filter_map(|entry| entry.spot.as_mut());
+        let spots = self.ready.spots_mut().chain(held).chain(leaving).chain(parked).chain(delayed);
+        for spot in spots.filter(|spot| spot.run == old) {
             let Some(at) = place(spot.index) else { continue };
             *spot = Spot { run: new, block: moved[at].block, index: at as u32 };
             alive += 1;
@@ -357,11 +389,12 @@ impl Fifo {
         if let Some((rest, first)) = self.ready.rest_of(level, old).zip(moved.get(boundary)) {
             (rest.load, rest.index) = (Load { run: new, block: first.block }, boundary as u32);
         }
-        let before = self.journal.runs.replace(old, new, moved.len() as u32, alive)?;
-        self.run_facts(&[new], |fact| out.facts.push(fact));
+        let before = self.journal.runs.replace(old, new, moved, alive)?;
+        let facts = self.journal.local(out);
+        self.run_facts(&[new], |fact| facts.push(fact));
         if before.journaled {
             let (durable, bytes) = (before.durable, before.bytes);
-            out.facts.push(Fact::Taken(Taken { run: old, first: 0, last: messages - 1, durable, bytes }));
+            facts.push(Fact::Taken(Taken { run: old, first: 0, last: messages - 1, durable, bytes }));
         }
         self.journal.flush(out);
         Some(new)
@@ -377,7 +410,8 @@ impl Fifo {
 
     /// Returns the position in a run from which on nothing has been read.
     fn unread(&self, number: u32, messages: u32) -> u32 {
-        let rest = self.ready.rests().find(|rest| rest.load.run == number);
+        let parked = self.journal.uncommitted.iter().flat_map(|all| all.parked_rests());
+        let rest = self.ready.rests().chain(parked).find(|rest| rest.load.run == number);
         rest.map_or(messages, |rest| rest.index)
     }
 
@@ -393,10 +427,19 @@ impl Fifo {
             let priorities = self.ready.priorities_of(run.level);
             self.journal.runs.repeat(number, priorities, &positions, unread, &mut each);
         }
+        let committed =
+            self.journal.uncommitted.as_ref().map(|all| all.committed_marks()).unwrap_or_default();
         for reference in self.references().filter(|reference| runs.contains(&reference.spot.run)) {
-            let marks = reference.marks();
-            if reference.journaled && marks != Marks::default() {
-                each(self.journal.returned(reference.seq, marks));
+            let seq = reference.seq;
+            let marks = match committed.get(&seq) {
+                Some(marks) => (*marks).clone(),
+                None => {
+                    let due_ms = self.delayed.due_ms(seq);
+                    Marks { due_ms, ..self.journal.marks_of(&Entry::from(reference)) }
+                }
+            };
+            if marks != Marks::default() && reference.journaled() {
+                each(Fact::Returned { seq, marks });
             }
         }
     }
@@ -404,6 +447,9 @@ impl Fifo {
     /// Iterates over the messages that are in runs and have been read.
     pub(super) fn references(&self) -> impl Iterator<Item = Reference> {
         let leaving = self.leaving.iter().filter_map(Entry::reference);
-        self.ready.references().chain(self.consumers.references()).chain(leaving)
+        let parked =
+            self.journal.uncommitted.iter().flat_map(|all| all.parked()).filter_map(Entry::reference);
+        let delayed = self.delayed.range(0, u64::MAX).filter_map(|(entry, _)| entry.reference());
+        self.ready.references().chain(self.consumers.references()).chain(leaving).chain(parked).chain(delayed)
     }
 }

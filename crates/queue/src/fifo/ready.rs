@@ -145,6 +145,27 @@ impl Ready {
         Some(rest)
     }
 
+    /// Inserts an unread part of a run that was removed, at its place.
+    pub fn put_back_rest(&mut self, level: usize, rest: Rest) {
+        self.len += rest.messages;
+        self.bytes += rest.bytes;
+        self.levels[level].put_back_rest(rest);
+        self.occupied[level / 64] |= 1 << (level % 64);
+    }
+
+    /// Called when messages of an unread part of a run are gone.
+    pub fn shrink_rest(&mut self, level: usize, run: u32, messages: u64, bytes: u64) {
+        self.len -= messages;
+        self.bytes -= bytes;
+        self.levels[level].shrink_rest(run, messages, bytes);
+        self.left(level);
+    }
+
+    /// Returns the sequence numbers between `first` and `last` of messages that are in memory or have been read.
+    pub fn seqs(&self, first: u64, last: u64) -> Vec<u64> {
+        self.levels.iter().flat_map(|level| level.seqs(first, last)).collect()
+    }
+
     /// Removes and returns everything.
     pub fn drain(&mut self) -> (Vec<Entry>, Vec<Rest>) {
         (self.occupied, self.len, self.bytes) = ([0; 4], 0, 0);
@@ -159,14 +180,20 @@ impl Ready {
     }
 
     /// Starts to page out messages of one level. Passes them to `each` until it returns false. Returns the
-    /// level.
-    pub fn page_out(&mut self, least: u64, keep: u64, mut each: impl FnMut(&Entry) -> bool) -> Option<usize> {
+    /// level. For `fresh` see [`Level::page_out`].
+    pub fn page_out(
+        &mut self,
+        least: u64,
+        keep: u64,
+        fresh: bool,
+        mut each: impl FnMut(&Entry) -> bool,
+    ) -> Option<usize> {
         if self.pageable_bytes < least {
             return None;
         }
         (0..self.levels.len()).find(|&level| {
             let mut any = false;
-            self.levels[level].page_out(least, keep, |entry| {
+            self.levels[level].page_out(least, keep, fresh, |entry| {
                 any = true;
                 each(entry)
             });
@@ -293,11 +320,19 @@ impl Ready {
         self.len += 1;
         self.bytes += entry.len();
         *self.account(entry) += entry.memory_bytes();
-        // Most queues have one level. Then the priority need not be read from the message.
-        let level =
-            if self.levels.len() == 1 { 0 } else { self.level_of(entry.priority_or(self.default_priority)) };
+        let level = self.level_of_entry(entry);
         self.occupied[level / 64] |= 1 << (level % 64);
         level
+    }
+
+    /// Returns the level of a message.
+    #[inline]
+    pub fn level_of_entry(&self, entry: &Entry) -> usize {
+        // Most queues have one level. Then the priority need not be read from the message.
+        match self.levels.len() {
+            1 => 0,
+            _ => self.level_of(entry.priority().unwrap_or(self.default_priority)),
+        }
     }
 
     /// Called when a message has left the level.

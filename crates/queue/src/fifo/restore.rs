@@ -18,6 +18,10 @@ pub struct Restoring {
     /// The times until which messages are delayed, by sequence number.
     due_ms: BTreeMap<u64, u64>,
     runs: BTreeMap<u32, (Stored, Life)>,
+    /// The highest sequence number in any run with [`Stored::seqs`]. Most messages are beyond it.
+    last_in_runs: u64,
+    /// The run that had the last message that was looked for.
+    found_in: u32,
     /// The highest sequence number used so far.
     last_seq: u64,
     damaged: bool,
@@ -29,6 +33,10 @@ impl Restoring {
         match fact {
             Fact::Put { seq, message, at_ms } => {
                 self.used(seq);
+                // Known to be committed only after the run was stored.
+                if self.run_of(seq).is_some() {
+                    return;
+                }
                 let entry = Entry { journaled: true, ..Entry::new(message, seq, at_ms) };
                 self.entries.insert(seq, entry);
                 self.annotated.forget(seq);
@@ -43,6 +51,7 @@ impl Restoring {
                     self.acquired.forget(seq);
                     self.due_ms.remove(&seq);
                 }
+                self.take_from_runs(Span { first, last });
             }
             Fact::Returned { seq, marks } => {
                 if let Some(entry) = self.entries.get_mut(&seq) {
@@ -54,9 +63,17 @@ impl Restoring {
                     marks.annotations.into_iter().for_each(|set| self.annotated.restore(seq, set));
                     return;
                 }
+                if let Some(run) = self.run_of(seq) {
+                    self.runs
+                        .get_mut(&run)
+                        .into_iter()
+                        .for_each(|(_, life)| _ = life.marks.insert(seq, marks.clone()));
+                    return;
+                }
                 // The sequence ranges of levels overlap, so several runs may get these marks. Unused ones are
                 // dropped with the run.
-                let holds = |stored: &Stored| (stored.first..=stored.last).contains(&seq);
+                let holds =
+                    |stored: &Stored| stored.seqs.is_empty() && (stored.first..=stored.last).contains(&seq);
                 for (_, life) in self.runs.values_mut().filter(|(stored, _)| holds(stored)) {
                     life.marks.insert(seq, marks.clone());
                 }
@@ -64,18 +81,28 @@ impl Restoring {
             Fact::Stored(stored) => {
                 self.used(stored.last);
                 let (lowest, highest) = stored.priorities;
-                let covered: Vec<u64> = self
-                    .entries
-                    .range(stored.first..=stored.last)
-                    .filter(|(_, entry)| (lowest..=highest).contains(&entry.priority()))
-                    .map(|(seq, _)| *seq)
-                    .collect();
+                let covers = |seq: u64, entry: &Entry| match stored.seqs.is_empty() {
+                    true => (lowest..=highest).contains(&entry.priority().unwrap_or(0)),
+                    false => stored.seqs.position(seq).is_some(),
+                };
+                let here = self.entries.range(stored.first..=stored.last);
+                let covered: Vec<u64> =
+                    here.filter(|(seq, entry)| covers(**seq, entry)).map(|(seq, _)| *seq).collect();
                 let mut life = Life::default();
                 for entry in covered.iter().filter_map(|seq| self.entries.remove(seq)) {
                     if !entry.is_fresh() {
                         let annotations = self.annotated.take(entry.seq);
-                        life.marks.insert(entry.seq, Marks { annotations, ..entry.marks() });
+                        let acquired_count =
+                            if stored.seqs.is_empty() { 0 } else { self.acquired.count(&entry) };
+                        let due_ms = self.due_ms.remove(&entry.seq);
+                        self.acquired.forget(entry.seq);
+                        let marks = Marks { annotations, acquired_count, due_ms, ..entry.marks() };
+                        life.marks.insert(entry.seq, marks);
                     }
+                }
+                if !stored.seqs.is_empty() {
+                    self.last_in_runs = self.last_in_runs.max(stored.last);
+                    self.found_in = stored.run;
                 }
                 self.runs.insert(stored.run, (stored, life));
             }
@@ -83,10 +110,47 @@ impl Restoring {
                 let Some((stored, life)) = self.runs.get_mut(&run) else { return };
                 stored.durable = stored.durable.saturating_sub(durable);
                 stored.bytes = stored.bytes.saturating_sub(bytes);
-                life.take(first, last);
+                life.taken.add(first, last);
+                if !stored.seqs.is_empty() && life.taken.count_from(0) == stored.messages {
+                    self.runs.remove(&run);
+                }
             }
             Fact::Damaged => self.damaged = true,
         }
+    }
+
+    /// Returns the run with [`Stored::seqs`] that has this message, unless the message was removed.
+    fn run_of(&mut self, seq: u64) -> Option<u32> {
+        if seq > self.last_in_runs {
+            return None;
+        }
+        let has = |(stored, life): &&(Stored, Life)| {
+            let may = (stored.first..=stored.last).contains(&seq);
+            let index = may.then(|| stored.seqs.position(seq)).flatten();
+            index.is_some_and(|index| !life.taken.contains(index))
+        };
+        if self.runs.get(&self.found_in).filter(has).is_none() {
+            // A copy of a run has a higher number.
+            self.found_in = self.runs.values().rev().find(has)?.0.run;
+        }
+        Some(self.found_in)
+    }
+
+    /// Removes messages from runs with [`Stored::seqs`].
+    fn take_from_runs(&mut self, span: Span) {
+        if span.first > self.last_in_runs {
+            return;
+        }
+        self.runs.retain(|_, (stored, life)| {
+            if stored.seqs.is_empty() || stored.last < span.first {
+                return true;
+            }
+            // Messages before the first had left the run when it was stored.
+            let span = Span { first: span.first.max(stored.first), ..span };
+            let lost = stored.seqs.positions(span).map(|(first, last)| life.taken.add(first, last)).sum();
+            stored.lose(lost);
+            stored.durable > 0
+        });
     }
 
     /// Returns true if the queue has never had a fact.
@@ -133,15 +197,24 @@ impl Fifo {
         let mut runs: Vec<(Stored, Life)> = restoring.runs.into_values().collect();
         runs.sort_unstable_by_key(|(stored, _)| stored.first);
         let mut runs = runs.into_iter().peekable();
+        // The last number in any run of each level.
+        let mut lasts = vec![0; usize::from(u8::MAX) + 1];
         for entry in restoring.entries.into_values() {
             while let Some((stored, life)) = runs.next_if(|(stored, _)| stored.first < entry.seq) {
+                let last = &mut lasts[fifo.ready.level_of(stored.priorities.0)];
+                *last = stored.last.max(*last);
                 fifo.restore_run(&stored, life);
             }
             fifo.ages |= entry.ttl_ms().is_some();
             fifo.journal.put(&entry);
-            match restoring.due_ms.get(&entry.seq) {
-                Some(due_ms) => fifo.delayed.add(entry, *due_ms),
-                None => fifo.ready.push(entry),
+            if let Some(due_ms) = restoring.due_ms.get(&entry.seq) {
+                fifo.delayed.add(entry, *due_ms);
+                continue;
+            }
+            // After a rollback, a run with sequence numbers may lack one in between.
+            match entry.seq < lasts[fifo.ready.level_of_entry(&entry)] {
+                true => fifo.ready.put_back(entry),
+                false => fifo.ready.push(entry),
             }
         }
         runs.for_each(|(stored, life)| fifo.restore_run(&stored, life));

@@ -4,9 +4,8 @@ use std::collections::BTreeMap;
 
 use ranges::Ranges;
 
-use super::annotated::Annotated;
 use super::entry::{Entry, Spot};
-use crate::{Ages, Fact, Marks, Stored, Taken};
+use crate::{Ages, Fact, Marks, Moved, Seqs, Span, Stored, Taken, share};
 
 /// Marks by sequence number.
 pub(super) type AllMarks = BTreeMap<u64, Marks>;
@@ -34,9 +33,11 @@ pub(super) struct Run {
     /// True if facts are written about the run: some of its messages were durable.
     pub journaled: bool,
     pub ages: Ages,
-    /// Positions of messages that were removed before they were read, ascending. They were removed before a restart,
-    /// or while the run was being written.
-    taken: Vec<(u32, u32)>,
+    /// See [`Stored::seqs`].
+    pub seqs: Seqs,
+    /// Positions of messages that were removed before they were read. They were removed before a restart, or while the
+    /// run was being written, or by a fact that another member has decided.
+    taken: Positions,
     /// The marks of messages that have not been read back.
     marks: AllMarks,
     /// True for a run from before a restart. Its messages that are not durable are gone.
@@ -48,27 +49,50 @@ pub(super) struct Run {
 impl Run {
     /// Returns false if the message at this position was removed before it was read.
     pub fn is_alive(&self, index: u32) -> bool {
-        let at = self.taken.partition_point(|(_, last)| *last < index);
-        self.taken.get(at).is_none_or(|(first, _)| index < *first)
+        !self.taken.contains(index)
+    }
+
+    /// Returns the position of a message, if it was not removed before it was read.
+    fn alive(&self, seq: u64) -> Option<u32> {
+        if self.seqs.is_empty() || !(self.first..=self.last).contains(&seq) {
+            return None;
+        }
+        self.seqs.position(seq).filter(|index| self.is_alive(*index))
+    }
+}
+
+/// Positions in a run. The ranges ascend and do not touch.
+#[derive(Clone, Default)]
+pub(super) struct Positions(Vec<(u32, u32)>);
+
+impl Positions {
+    pub fn contains(&self, index: u32) -> bool {
+        let at = self.0.partition_point(|(_, last)| *last < index);
+        self.0.get(at).is_some_and(|(first, _)| *first <= index)
+    }
+
+    /// Adds a range. It may touch or overlap others. Returns the number of positions that are new.
+    pub fn add(&mut self, first: u32, last: u32) -> u32 {
+        let before = self.count_from(first.min(last));
+        let from = self.0.partition_point(|(_, end)| end.saturating_add(1) < first);
+        let to = self.0.partition_point(|(start, _)| *start <= last.saturating_add(1));
+        let joined = self.0.drain(from..to).fold((first, last), |(a, b), (c, d)| (a.min(c), b.max(d)));
+        self.0.insert(from, joined);
+        self.count_from(first.min(last)) - before
+    }
+
+    /// Returns the number of positions from this one on.
+    pub fn count_from(&self, index: u32) -> u32 {
+        self.0.iter().map(|&(first, last)| (last + 1).saturating_sub(first.max(index))).sum()
     }
 }
 
 /// The facts about a run besides [`Stored`].
 #[derive(Default)]
 pub(super) struct Life {
-    /// Positions of removed messages. The ranges ascend and do not overlap.
-    pub taken: Vec<(u32, u32)>,
+    /// Positions of removed messages.
+    pub taken: Positions,
     pub marks: AllMarks,
-}
-
-impl Life {
-    /// Adds a range. It may touch or overlap others.
-    pub fn take(&mut self, first: u32, last: u32) {
-        let from = self.taken.partition_point(|(_, end)| end.saturating_add(1) < first);
-        let to = self.taken.partition_point(|(start, _)| *start <= last.saturating_add(1));
-        let joined = self.taken.drain(from..to).fold((first, last), |(a, b), (c, d)| (a.min(c), b.max(d)));
-        self.taken.insert(from, joined);
-    }
 }
 
 #[derive(Default)]
@@ -119,7 +143,8 @@ impl Runs {
             unread_bytes: stored.bytes,
             journaled: stored.durable > 0,
             ages: stored.ages,
-            taken: passed.checked_sub(1).map(|last| (0, last)).into_iter().collect(),
+            seqs: stored.seqs.clone(),
+            taken: Positions(passed.checked_sub(1).map(|last| (0, last)).into_iter().collect()),
             marks,
             restored: false,
             unread: true,
@@ -145,8 +170,7 @@ impl Runs {
 
     /// Adds a run from before a restart.
     pub fn restore(&mut self, stored: &Stored, level: usize, life: Life) {
-        let taken_messages: u32 = life.taken.iter().map(|(first, last)| last - first + 1).sum();
-        let living = stored.messages.saturating_sub(taken_messages);
+        let living = stored.messages.saturating_sub(life.taken.count_from(0));
         self.add(stored, level, 0, living, life.marks);
         self.last = self.last.max(stored.run);
         if let Some(run) = self.runs.get_mut(&stored.run) {
@@ -154,9 +178,9 @@ impl Runs {
         }
     }
 
-    /// Called when the message at `spot` was read for the first time. Returns it with its earlier marks, or `None`
-    /// if it is not alive. Its annotations go to `annotated`.
-    pub fn take_in(&mut self, spot: Spot, mut entry: Entry, annotated: &mut Annotated) -> Option<Entry> {
+    /// Called when the message at `spot` was read for the first time. Returns it and its earlier marks, or `None` if it is
+    /// not alive.
+    pub fn take_in(&mut self, spot: Spot, mut entry: Entry) -> Option<(Entry, Option<Marks>)> {
         let run = self.runs.get_mut(&spot.run)?;
         if !run.is_alive(spot.index) {
             return None;
@@ -169,11 +193,8 @@ impl Runs {
             self.take(&entry);
             return None;
         }
-        if let Some(marks) = run.marks.remove(&entry.seq) {
-            (entry.delivery_count, entry.redelivered) = (marks.delivery_count, marks.redelivered);
-            marks.annotations.into_iter().for_each(|set| annotated.restore(entry.seq, set));
-        }
-        Some(entry)
+        let marks = run.marks.remove(&entry.seq);
+        Some((entry, marks))
     }
 
     /// Returns what [`Runs::take_in`] would return.
@@ -186,10 +207,10 @@ impl Runs {
         alive.then_some(Entry { delivery_count, redelivered, spot: Some(spot), ..entry })
     }
 
-    /// Returns the annotations of a message that has not been read back.
+    /// Returns the marks of a message that has not been read back.
     #[cfg(test)]
-    pub fn annotations(&self, run: u32, seq: u64) -> Option<&message::Annotations> {
-        self.runs.get(&run)?.marks.get(&seq)?.annotations.as_ref()
+    pub fn marks(&self, run: u32, seq: u64) -> Option<&Marks> {
+        self.runs.get(&run)?.marks.get(&seq)
     }
 
     /// Called when a message of a run was removed.
@@ -203,26 +224,59 @@ impl Runs {
     /// Removes all live messages from this position on. None of them has been read.
     pub fn take_rest(&mut self, run: u32, index: u32) {
         let Some(known) = self.runs.get_mut(&run) else { return };
-        let overlap = |&(from, to): &(u32, u32)| (to + 1).saturating_sub(from.max(index));
-        let taken = known.taken.iter().map(overlap).sum();
+        let taken = known.taken.count_from(index);
         let living = known.messages.saturating_sub(index).saturating_sub(taken);
         let (last, durable, bytes) = (known.messages - 1, known.unread_durable, known.unread_bytes);
-        (known.taken, known.marks, known.unread) = (Vec::new(), BTreeMap::new(), false);
+        (known.taken, known.marks, known.unread) = (Positions::default(), BTreeMap::new(), false);
         if living > 0 {
             self.take_range(Taken { run, first: index, last, durable, bytes }, living);
         }
     }
 
-    /// Replaces a run by a copy of its live messages. The copy has `messages` messages, of which `living` are still
-    /// alive. It takes over what is known of the old run. Returns the old run.
-    pub fn replace(&mut self, old: u32, new: u32, messages: u32, living: u32) -> Option<Run> {
-        let mut run = self.runs.remove(&old)?;
-        let before = Run { taken: Vec::new(), marks: BTreeMap::new(), ..run };
-        (run.messages, run.living, run.taken) = (messages, living, Vec::new());
-        let marks = std::mem::take(&mut run.marks);
-        self.runs.insert(new, Run { marks, ..run });
+    /// Replaces a run by a copy of the messages that were alive, of which `living` still are. It takes over what is known
+    /// of the old run. Returns the old run.
+    pub fn replace(&mut self, old: u32, new: u32, moved: &[Moved], living: u32) -> Option<Run> {
+        let run = self.runs.remove(&old)?;
+        let is_moved = |at: u32| moved.binary_search_by_key(&at, |moved| moved.from).is_ok();
+        let seqs = run.seqs.from_position(0).filter(|(at, _)| is_moved(*at)).map(|(_, seq)| seq).collect();
+        let before =
+            Run { seqs: Seqs::default(), taken: Positions::default(), marks: BTreeMap::new(), ..run };
+        let messages = moved.len() as u32;
+        self.runs.insert(new, Run { messages, living, seqs, taken: Positions::default(), ..run });
         self.released.push(old);
         Some(before)
+    }
+
+    /// Returns whether a run has this message, and the message was not removed before it was read.
+    pub fn holds(&self, seq: u64) -> bool {
+        self.runs.values().any(|run| run.alive(seq).is_some())
+    }
+
+    /// Sets the marks of a message that has not been read.
+    pub fn mark(&mut self, seq: u64, marks: Marks) {
+        if let Some(run) = self.runs.values_mut().find(|run| run.unread && run.alive(seq).is_some()) {
+            run.marks.insert(seq, marks);
+        }
+    }
+
+    /// Returns the numbers and the levels of the unread runs that may have messages in `span`.
+    pub fn unread_in(&self, span: Span) -> Vec<(u32, usize)> {
+        let may = |run: &Run| run.unread && run.first <= span.last && span.first <= run.last;
+        self.runs.iter().filter(|(_, run)| may(run)).map(|(number, run)| (*number, run.level)).collect()
+    }
+
+    /// Removes the messages in `span` whose position is at least `unread`: none of them has been read. Returns their
+    /// number, and their estimated size in bytes.
+    pub fn take_unread(&mut self, number: u32, unread: u32, span: Span) -> (u32, u64) {
+        let Some(run) = self.runs.get_mut(&number) else { return (0, 0) };
+        let positions = run.seqs.positions(span).filter(|(_, last)| *last >= unread);
+        let count = positions.map(|(first, last)| run.taken.add(first.max(unread), last)).sum();
+        let bytes = share(run.unread_bytes, count, run.unread_durable);
+        run.unread_durable = run.unread_durable.saturating_sub(count);
+        run.unread_bytes -= bytes;
+        // The positions are noted already.
+        self.take_range(Taken { run: number, first: 0, last: 0, durable: count, bytes }, count);
+        (count, bytes)
     }
 
     /// Returns whether [`Runs::flush`] has anything to report.
@@ -256,6 +310,7 @@ impl Runs {
             durable: run.durable,
             bytes: run.bytes,
             ages: run.ages,
+            seqs: run.seqs.clone(),
         }));
         let mut taken = |first: u32, end: u32| {
             if first < end {
@@ -268,7 +323,7 @@ impl Runs {
             next = index + 1;
         }
         taken(next, unread);
-        for &(first, last) in &run.taken {
+        for &(first, last) in &run.taken.0 {
             taken(first.max(unread), last + 1);
         }
         for (&seq, marks) in &run.marks {
@@ -281,10 +336,14 @@ impl Runs {
         run.living = run.living.saturating_sub(living);
         run.durable = run.durable.saturating_sub(taken.durable);
         run.bytes = run.bytes.saturating_sub(taken.bytes);
-        if run.journaled {
+        // A run with sequence numbers says only that it has ended: the numbers of its messages are gone already.
+        if run.journaled && run.seqs.is_empty() {
             self.taken.push_joined(taken);
         }
         if run.living == 0 {
+            if !run.seqs.is_empty() {
+                self.taken.push(Taken { first: 0, last: run.messages - 1, durable: 0, bytes: 0, ..taken });
+            }
             self.runs.remove(&taken.run);
             self.released.push(taken.run);
         }

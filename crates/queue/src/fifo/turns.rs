@@ -6,6 +6,7 @@ use message::Message;
 
 use super::entry::Entry;
 use super::journal::Journal;
+use super::level::Rest;
 use super::uncommitted::{Change, Closed, Place, RolledBack, Uncommitted};
 use super::{Counts, Fifo, Output};
 use crate::{Carrier, Deliver, Fact, FactPolicy, Marks, Put};
@@ -52,13 +53,37 @@ impl Journal {
     #[cold]
     fn park(&mut self, entry: Entry, from: Place) {
         let marks = self.marks_of(&entry);
-        self.gone(&entry);
+        self.annotated.forget(entry.seq);
         self.acquired.forget(entry.seq);
-        if let Some(all) = self.uncommitted.as_mut().filter(|_| entry.journaled) {
-            // The message counts as live until its removal is committed.
-            self.live_bytes += entry.stored_bytes();
+        if !entry.journaled {
+            return;
+        }
+        self.push_gone(entry.seq);
+        // The message counts as live until its removal is committed.
+        if let Some(all) = &mut self.uncommitted {
             all.push(entry.seq, from, marks, Some(entry));
         }
+    }
+
+    /// Removes the unread messages of a run for good.
+    pub fn leave_rest(&mut self, rest: Rest) {
+        let Some(all) = &mut self.uncommitted else {
+            return self.runs.take_rest(rest.load.run, rest.index);
+        };
+        let Some(run) = self.runs.get(rest.load.run) else { return };
+        all.park_rest(run.level, rest);
+        let alive: Vec<u64> = run
+            .seqs
+            .from_position(rest.index)
+            .filter(|(at, _)| run.is_alive(*at))
+            .map(|(_, seq)| seq)
+            .collect();
+        alive.into_iter().for_each(|seq| self.push_gone(seq));
+    }
+
+    /// Returns whether unread messages of the run were removed, and the removal is not committed.
+    pub fn has_parked_rest(&self, run: u32) -> bool {
+        self.uncommitted.iter().flat_map(|all| all.parked_rests()).any(|rest| rest.load.run == run)
     }
 
     /// Returns what deliveries have changed on a message.
@@ -128,7 +153,9 @@ impl Fifo {
     /// parked messages are dropped. All consequences belong to the open turn.
     pub fn commit_turns(&mut self, turn: u64, now_ms: u64, out: &mut Output, deliver: &mut dyn Deliver) {
         let Some(all) = self.journal.uncommitted.as_mut().filter(|_| self.end.is_none()) else { return };
-        self.journal.live_bytes -= all.forget(turn);
+        let (entries, rests) = all.forget(turn);
+        entries.for_each(|entry| self.journal.forget(&entry));
+        rests.for_each(|rest| self.journal.runs.take_rest(rest.load.run, rest.index));
         self.expire(now_ms, out);
         while let Some(entry) = self.journal.uncommitted.as_mut().and_then(|all| all.pop_staged(turn)) {
             self.enter_late(entry, now_ms, out, deliver);
@@ -144,7 +171,7 @@ impl Fifo {
     pub fn roll_back_turns(&mut self, turn: u64, now_ms: u64, out: &mut Output, deliver: &mut dyn Deliver) {
         let uncommitted = self.journal.uncommitted.as_mut().filter(|_| self.end.is_none());
         let Some(rolled_back) = uncommitted.and_then(|all| all.roll_back(turn)) else { return };
-        let RolledBack { staged, changes, before } = rolled_back;
+        let RolledBack { staged, changes, rests, before } = rolled_back;
         for (_, entry) in &staged {
             self.journal.live_bytes -= entry.stored_bytes();
         }
@@ -152,7 +179,11 @@ impl Fifo {
         let Counts { delivered, redelivered, .. } = self.counts;
         self.counts = Counts { delivered, redelivered, ..before.counts };
         self.journal.annotated.set_refused(before.annotations_refused);
+        self.give_up_writing();
         self.undo(changes, now_ms);
+        for (level, rest) in rests {
+            self.ready.put_back_rest(level, rest);
+        }
         self.retry(now_ms, out, deliver);
         self.journal.flush(out);
     }
@@ -167,10 +198,14 @@ impl Fifo {
             undone.insert(change.seq, change);
         }
         // A message that a consumer has stays with the consumer.
-        for entry in self.consumers.unsettled_mut().flat_map(|unsettled| unsettled.entries_mut()) {
-            if let Some(change) = undone.remove(&entry.seq) {
-                self.journal.restore_marks(entry, change.marks);
+        for unsettled in self.consumers.unsettled_mut() {
+            unsettled.widen();
+            for entry in unsettled.entries_mut() {
+                if let Some(change) = undone.remove(&entry.seq) {
+                    self.journal.restore_marks(entry, change.marks);
+                }
             }
+            unsettled.narrow();
         }
         let mut leaving = self.leaving.take(|entry| undone.contains_key(&entry.seq));
         // In descending order, because inserting at the front of a level is cheap.
@@ -195,7 +230,7 @@ impl Fifo {
         let Some(all) = &self.journal.uncommitted else { return };
         let committed = all.committed_marks();
         let mut repeat = |entry: &Entry, due_ms: Option<u64>| {
-            if !entry.journaled || entry.seq < first || entry.seq > last {
+            if !entry.journaled || entry.spot.is_some() || entry.seq < first || entry.seq > last {
                 return;
             }
             let Some(put) = entry.put() else { return };

@@ -14,8 +14,9 @@
 //! Consumers, credit and deliveries have no facts and are not rolled back. A message that was delivered meanwhile stays
 //! with its consumer. If the consumer has left, the message is ready again.
 //!
-//! These queues keep their backlog in memory: messages in a run are known by position, but facts that can be rolled
-//! back use sequence numbers.
+//! A run on the disk knows the sequence numbers of its messages ([`crate::Stored::seqs`]), because facts that can be
+//! rolled back use them. A message in a run is parked like any other: the run loses it when the removal is committed.
+//! If a whole unread part of a run is removed, the part is parked.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -23,6 +24,7 @@ use message::DeathReason;
 
 use super::Counts;
 use super::entry::Entry;
+use super::level::Rest;
 use crate::{ConsumerId, Marks};
 
 /// The changes of one queue that can be rolled back.
@@ -34,6 +36,8 @@ pub(super) struct Uncommitted {
     staged_bytes: u64,
     /// The oldest first.
     changes: VecDeque<Change>,
+    /// Removed unread parts of runs, with their turns and levels, the oldest first.
+    rests: VecDeque<(u64, usize, Rest)>,
     /// Closed turns, starting with the newest committed one.
     closed: VecDeque<Closed>,
 }
@@ -74,6 +78,7 @@ pub(super) enum Place {
 pub(super) struct RolledBack {
     pub staged: VecDeque<(u64, Entry)>,
     pub changes: VecDeque<Change>,
+    pub rests: Vec<(usize, Rest)>,
     /// The state at the end of the last turn that stays.
     pub before: Closed,
 }
@@ -85,6 +90,7 @@ impl Uncommitted {
             staged: VecDeque::new(),
             staged_bytes: 0,
             changes: VecDeque::new(),
+            rests: VecDeque::new(),
             closed: [before].into(),
         }
     }
@@ -104,6 +110,11 @@ impl Uncommitted {
         self.changes.push_back(Change { turn: self.turn, seq, from, marks, parked });
     }
 
+    /// Records that an unread part of a run was removed.
+    pub fn park_rest(&mut self, level: usize, rest: Rest) {
+        self.rests.push_back((self.turn, level, rest));
+    }
+
     /// Ends the open turn. Returns its number, or that of the previous turn if it changed nothing that can be rolled
     /// back.
     pub fn close(&mut self, closed: Closed) -> u64 {
@@ -119,11 +130,13 @@ impl Uncommitted {
     /// Discards all pending changes.
     pub fn clear(&mut self) {
         (self.staged, self.staged_bytes, self.changes) = (VecDeque::new(), 0, VecDeque::new());
+        self.rests.clear();
     }
 
     fn is_touched(&self) -> bool {
         let staged = self.staged.back().map(|(turn, _)| *turn);
-        staged.max(self.changes.back().map(|change| change.turn)) == Some(self.turn)
+        let changed = self.changes.back().map(|change| change.turn);
+        staged.max(changed).max(self.rests.back().map(|(turn, ..)| *turn)) == Some(self.turn)
     }
 
     pub fn pop_staged(&mut self, turn: u64) -> Option<Entry> {
@@ -132,17 +145,20 @@ impl Uncommitted {
         Some(entry)
     }
 
-    /// Discards the changes up to `turn`, which is committed, except for staged messages. Returns the bytes of the
-    /// records of parked messages, which are now gone for good.
-    pub fn forget(&mut self, turn: u64) -> u64 {
+    /// Discards the changes up to `turn`, which is committed, except for staged messages. Returns the parked messages
+    /// and parts of runs, which are now gone for good.
+    pub fn forget(
+        &mut self,
+        turn: u64,
+    ) -> (impl Iterator<Item = Entry> + use<>, impl Iterator<Item = Rest> + use<>) {
         while self.closed.get(1).is_some_and(|next| next.turn <= turn) {
             self.closed.pop_front();
         }
-        let mut bytes = 0;
-        while let Some(change) = self.changes.pop_front_if(|change| change.turn <= turn) {
-            bytes += change.parked.map_or(0, |entry| entry.stored_bytes());
-        }
-        bytes
+        let behind = self.changes.split_off(self.changes.partition_point(|change| change.turn <= turn));
+        let changes = std::mem::replace(&mut self.changes, behind);
+        let behind = self.rests.split_off(self.rests.partition_point(|(parked, ..)| *parked <= turn));
+        let rests = std::mem::replace(&mut self.rests, behind);
+        (changes.into_iter().filter_map(|change| change.parked), rests.into_iter().map(|(_, _, rest)| rest))
     }
 
     /// Takes out everything after `turn`. Committed turns are never rolled back.
@@ -153,12 +169,23 @@ impl Uncommitted {
         let staged = self.staged.split_off(self.staged.partition_point(|(staged, _)| *staged <= turn));
         self.staged_bytes -= staged.iter().map(|(_, entry)| entry.len()).sum::<u64>();
         let changes = self.changes.split_off(self.changes.partition_point(|change| change.turn <= turn));
-        Some(RolledBack { staged, changes, before })
+        let rests = self.rests.split_off(self.rests.partition_point(|(parked, ..)| *parked <= turn));
+        let rests = rests.into_iter().rev().map(|(_, level, rest)| (level, rest)).collect();
+        Some(RolledBack { staged, changes, rests, before })
     }
 
     /// Iterates over removed messages whose turn is still pending.
     pub fn parked(&self) -> impl Iterator<Item = &Entry> {
         self.changes.iter().filter_map(|change| change.parked.as_ref())
+    }
+
+    pub fn parked_mut(&mut self) -> impl Iterator<Item = &mut Entry> {
+        self.changes.iter_mut().filter_map(|change| change.parked.as_mut())
+    }
+
+    /// Iterates over removed unread parts of runs whose turn is still pending.
+    pub fn parked_rests(&self) -> impl Iterator<Item = &Rest> {
+        self.rests.iter().map(|(_, _, rest)| rest)
     }
 
     /// Returns the marks of changed messages according to committed facts.

@@ -182,6 +182,12 @@ impl Unsettled {
         self.chunks.iter_mut().for_each(Chunk::narrow);
     }
 
+    /// Converts references to entries. [`Unsettled::narrow`] does the opposite.
+    pub fn widen(&mut self) {
+        self.stragglers.values_mut().for_each(Lone::widen);
+        self.chunks.iter_mut().for_each(Chunk::widen);
+    }
+
     fn trim(&mut self) {
         if self.filled == 0 {
             return self.restart();
@@ -257,9 +263,14 @@ impl Chunk {
 
     /// Fills an empty slot.
     fn put_back(&mut self, at: usize, entry: Entry) {
-        if self.wide().len() <= at {
+        let slots = match &self.slots {
+            Slots::Wide(slots) => slots.len(),
+            Slots::Narrow(slots) => slots.len(),
+        };
+        if slots <= at {
             return self.push(at, entry);
         }
+        self.widen();
         if let Some(slot) = self.wide_mut().get_mut(at) {
             self.filled += usize::from(slot.replace(entry).is_none());
         }
@@ -280,16 +291,21 @@ impl Chunk {
                 return;
             }
         }
-        if let Slots::Narrow(slots) = &mut self.slots {
-            let slots = std::mem::take(slots);
-            self.slots = Slots::Wide(slots.into_iter().map(|slot| slot.map(Entry::from)).collect());
-        }
+        self.widen();
         if let Slots::Wide(slots) = &mut self.slots {
             if slots.len() < at {
                 slots.resize_with(at, || None);
             }
             slots.push(Some(entry));
             self.filled += 1;
+        }
+    }
+
+    /// Converts references to entries.
+    fn widen(&mut self) {
+        if let Slots::Narrow(slots) = &mut self.slots {
+            let slots = std::mem::take(slots);
+            self.slots = Slots::Wide(slots.into_iter().map(|slot| slot.map(Entry::from)).collect());
         }
     }
 
@@ -378,7 +394,7 @@ mod tests {
 
     fn away(seq: u64) -> Entry {
         let body =
-            super::super::entry::Body::OnDisk { bytes: 1, priority: 0, annotations: Default::default() };
+            super::super::entry::Body::OnDisk { bytes: 1, priority: None, annotations: Default::default() };
         Entry { body, seq, delivery_count: 0, redelivered: false, journaled: false, spot: None }
     }
 

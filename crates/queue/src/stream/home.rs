@@ -12,10 +12,10 @@ use crate::{
     Refusal, RejectReason, Report, Request, Ticket, Verdict,
 };
 
-/// How long after a failure the disk is tried again.
+/// The time after a failure until the disk is tried again, in milliseconds.
 const RETRY_MS: u64 = 200;
 
-/// How often the age of the oldest messages is checked.
+/// The time between two checks of the age of the oldest messages, in milliseconds.
 const AGE_CHECK_MS: u64 = 30_000;
 
 /// The results of calls. Each call appends; the caller carries the results out and empties the output.
@@ -28,20 +28,21 @@ pub struct StreamOutput {
 /// Work for the disk. Only one piece of work is in flight, and each is answered once.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Work {
-    /// Answered by [`Stream::handle_opened`].
+    /// Opens the stream. Answered by [`Stream::handle_opened`].
     Open,
-    /// Answered by [`Stream::handle_appended`].
+    /// Appends chunks. Answered by [`Stream::handle_appended`].
     Append(Vec<Chunk>),
-    /// Apply the limits, because they have changed or time has passed. Answered by [`Stream::handle_limited`].
+    /// Applies the limits, because they have changed or time has passed. Answered by
+    /// [`Stream::handle_limited`].
     Limit,
 }
 
 /// Why a stream could not be opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OpenFailure {
-    /// Opening it later may work.
+    /// The disk has failed. Opening the stream later may work.
     Unavailable,
-    /// Its messages are lost.
+    /// Messages of the stream are lost.
     Damaged,
 }
 
@@ -63,10 +64,10 @@ enum State {
 #[derive(Clone, Copy, Debug)]
 struct Pending {
     publisher: PublisherId,
-    /// The publisher's numbers.
+    /// The first of the publisher's numbers.
     first: u64,
     last: u64,
-    /// The offset after the last message.
+    /// The stream offset after the last of these messages.
     end: u64,
 }
 
@@ -82,7 +83,7 @@ impl Range for Pending {
     }
 }
 
-/// One stream.
+/// The home machine of one stream.
 #[derive(Debug)]
 pub struct Stream {
     config: Config,
@@ -152,7 +153,7 @@ impl Stream {
         }
     }
 
-    /// [`Stream::apply`] for a borrowed publish.
+    /// Applies a publish like [`Stream::apply`], but borrows it.
     pub fn publish(&mut self, publish: &Publish, now_ms: u64, out: &mut StreamOutput) {
         match self.state {
             State::Open => self.take(publish, out),
@@ -235,7 +236,8 @@ impl Stream {
             return;
         }
         if self.filling.is_full_for(message) {
-            // Its time is set when it is handed to the disk, together with that of the later chunks.
+            // The time of the closed chunk is set when it is handed to the disk, together with that of the
+            // later chunks.
             self.close_chunk();
         }
         self.filling.push(message);
@@ -434,7 +436,7 @@ impl Stream {
         self.state == State::Damaged
     }
 
-    /// Returns whether any publish still waits for its receipt.
+    /// Returns true if any publish still waits for its receipt.
     pub fn holds_receipts(&self) -> bool {
         !self.pending.is_empty()
     }
@@ -470,7 +472,7 @@ fn refuse(request: Request, why: Refusal, out: &mut StreamOutput) {
         Request::Cancel { consumer } | Request::Detach { consumer, .. } => {
             Effect::Gone { consumer, reason: GoneReason::Detached }
         }
-        // Their senders expect no answer.
+        // The senders of these requests expect no answer.
         Request::Publish(_)
         | Request::Follow { .. }
         | Request::GiveUp { .. }

@@ -10,7 +10,7 @@ pub struct ReadersOutput {
     pub effects: Vec<Effect>,
     /// Chunks to be read and passed to [`super::Readers::handle_loaded`].
     pub loads: Vec<ChunkLoad>,
-    /// Offsets of corrupt messages.
+    /// The offsets of corrupt messages.
     pub damaged: Vec<u64>,
 }
 
@@ -18,7 +18,7 @@ pub struct ReadersOutput {
 /// want.
 #[derive(Clone, Debug)]
 pub struct ChunkLoad {
-    /// The reader. Each has at most one load in flight.
+    /// The reader that needs the chunks. Each reader has at most one load in flight.
     pub who: Asked,
     pub from: LoadFrom,
     /// The offset before which reading must stop.
@@ -55,6 +55,6 @@ pub struct Place {
 #[derive(Clone, Debug)]
 pub struct LoadedChunks {
     pub chunks: Vec<Chunk>,
-    /// Where to continue. Its offset comes after all messages that were inspected.
+    /// The place at which reading continues. Its offset comes after all messages that were inspected.
     pub next: Place,
 }

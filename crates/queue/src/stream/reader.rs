@@ -44,12 +44,12 @@ pub(super) struct Reader {
     pub chunks: VecDeque<Chunk>,
     /// The offset after all chunks in memory. `None` until the reader's position is known.
     pub fetched: Option<u64>,
-    /// Where to read the chunks after these.
+    /// The place from which the chunks after those in memory are read.
     pub behind: LoadFrom,
     pub loading: bool,
-    /// Set if the consumer has asked for its credit state. True if it has asked for a drain.
+    /// `None` unless the consumer has asked for its credit state. True if it has asked for a drain.
     pub asked: Option<bool>,
-    /// The result so far. Present only for a Browse request.
+    /// The messages that a Browse request has read so far. `None` for a consumer.
     pub browsed: Option<Browsed>,
 }
 
@@ -108,7 +108,7 @@ impl Reader {
         self.entries.replace(chunk.data);
     }
 
-    /// Returns whether any written message has not been inspected.
+    /// Returns true if some written message has not been inspected by the reader.
     pub fn is_behind(&self, retained: &Retained) -> bool {
         self.fetched.is_none_or(|fetched| fetched < retained.next)
             || !self.chunks.is_empty()
@@ -150,7 +150,7 @@ impl Reader {
                 continue;
             }
             if self.entries.is_empty() {
-                // The whole chunk counts as passed, including messages that are not in it any more.
+                // The whole chunk counts as passed, including messages that it does not contain any more.
                 self.next = self.next.max(self.end);
                 if let Some(chunk) = self.chunks.pop_front() {
                     self.begin(chunk, false);
@@ -252,7 +252,7 @@ impl Reader {
         self.entries.let_go();
     }
 
-    /// Returns whether the reader must read its next chunk from the disk.
+    /// Returns true if the reader must read its next chunk from the disk.
     pub fn wants_load(&self, tail: &Tail, retained: &Retained) -> bool {
         if self.grant.credit == 0 || self.waits_for_room || !self.chunks.is_empty() {
             return false;
@@ -286,10 +286,10 @@ impl Reader {
 
 /// The result of serving a reader.
 pub(super) enum Served {
-    /// It waits for credit, a load, or new messages.
+    /// The reader waits for credit, a load, or new messages.
     Waits,
-    /// Other readers must be served first.
+    /// The reader was interrupted, because other readers must be served first. It has more to do.
     Interrupted,
-    /// A message is corrupt.
+    /// The reader has reached a corrupt message.
     Damaged,
 }

@@ -23,27 +23,27 @@ use crate::{
 /// How far a consumer has read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Standing {
-    /// It has been sent all written messages that it wants.
+    /// The consumer has been sent all written messages that it wants.
     AtEnd,
-    /// It waits for the disk.
+    /// The consumer waits for the disk.
     Reading,
-    /// There may be more messages for it.
+    /// There may be more messages for the consumer.
     Behind,
 }
 
 /// All readers of one stream on one shard.
 #[derive(Debug, Default)]
 pub struct Readers {
-    /// `None` before the first news of the stream.
+    /// What is retained of the stream. `None` before the first news of the stream.
     retained: Option<Retained>,
     /// The newest chunks, without gaps, up to the end of the stream.
     tail: Tail,
     readers: BTreeMap<Asked, Reader>,
     /// The number of consumers among the readers.
     consumers: u32,
-    /// Requests that wait for the first news.
+    /// The requests that wait for the first news of the stream.
     waiting: Vec<Request>,
-    /// Readers that were interrupted so that others are served.
+    /// The readers that were interrupted so that others are served.
     interrupted: Vec<Asked>,
     delivered: u64,
 }
@@ -63,7 +63,7 @@ impl Readers {
             return;
         }
         if self.retained.is_none() {
-            // Counted now, because Follow is sent for waiting consumers, too.
+            // A waiting consumer is counted now, because the count in Follow includes it.
             self.consumers += u32::from(matches!(request, Request::Attach(_)));
             self.waiting.push(request);
             return;
@@ -165,7 +165,8 @@ impl Readers {
         self.prune();
     }
 
-    /// Returns whether a reader was interrupted so that others are served.
+    /// Returns true if some reader was interrupted so that others are served. It has more to do; see
+    /// [`Readers::go_on`].
     pub fn is_going(&self) -> bool {
         !self.interrupted.is_empty()
     }
@@ -180,7 +181,7 @@ impl Readers {
         self.readers.is_empty() && self.waiting.is_empty()
     }
 
-    /// Returns whether this reader exists and waits for the disk.
+    /// Returns true if this reader exists and waits for the disk.
     pub fn is_loading(&self, who: Asked) -> bool {
         self.readers.get(&who).is_some_and(|reader| reader.loading)
     }
@@ -274,7 +275,7 @@ impl Readers {
         self.tail.clear();
     }
 
-    /// Sends a reader what it may have, then loads more if needed.
+    /// Sends a reader the messages that it may receive now, then requests a load if needed.
     fn serve(&mut self, who: Asked, now_ms: u64, out: &mut ReadersOutput, deliver: &mut dyn Deliver) {
         let Self { readers, tail, retained, interrupted, delivered, .. } = self;
         let (Some(reader), Some(retained)) = (readers.get_mut(&who), retained.as_ref()) else { return };

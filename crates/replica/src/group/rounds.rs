@@ -36,7 +36,8 @@ impl Group {
         let entries = ready.take_entries();
         self.raw.mut_store().append(&entries);
         let committed = self.raw.raft.raft_log.committed;
-        // Only the entries up to this one are surely on the disk together with the record.
+        // A record says up to which entry the group has committed, but at most up to the record's own entry:
+        // later entries may not be on the disk together with it.
         let record = |entry: &RaftEntry| Record::Entry {
             entry: engine::entry_out(entry),
             committed: committed.min(entry.index),
@@ -95,7 +96,8 @@ impl Group {
             {
                 let raft = &mut self.raw.raft;
                 if change == Change::Remove(self.me) && raft.state == StateRole::Leader {
-                    // The engine cannot lead without being a member.
+                    // If the engine leads, this member is in the group, because the engine cannot lead
+                    // without being a member.
                     let term = raft.term;
                     raft.become_follower(term, raft::INVALID_ID);
                 }

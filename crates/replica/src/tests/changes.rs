@@ -39,7 +39,7 @@ fn a_change_in_the_log_commits_the_previous_one() {
     assert_eq!((group.applied(), group.members().voters().len()), (1, 3));
     append(&mut group, entry(4, Payload::Change(Change::Remove(me))));
     assert_eq!((group.applied(), group.members().voters()), (2, &[me, leader][..]));
-    // The same holds when only the entries were restored.
+    // The later change proves the same when only the entries were restored.
     let entries: Vec<Record> = records
         .into_iter()
         .filter(|record| !matches!(record, Record::Vote(vote) if vote.applied > 1))

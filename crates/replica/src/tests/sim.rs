@@ -53,7 +53,7 @@ impl std::ops::AddAssign for Tally {
     }
 }
 
-/// The owner's state: the applied index, and a digest of everything applied.
+/// The state of an owner: the applied index, and a digest of everything applied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct State {
     index: u64,
@@ -100,7 +100,7 @@ struct Batch {
     round: u64,
     records: Vec<Vec<u8>>,
     messages: Vec<Message>,
-    /// Whether the sync of this batch drops everything before it.
+    /// True if the sync of this batch drops everything before it.
     evacuates: bool,
 }
 
@@ -108,9 +108,9 @@ struct Batch {
 struct Up {
     group: Group,
     state: State,
-    /// The index and id of each proposal that it made as the current leader.
+    /// The index and the id of each proposal that the member made as the current leader.
     staged: VecDeque<(u64, u64)>,
-    /// Facts that it has decided but not proposed.
+    /// The facts that the member has decided but not proposed.
     decided: Vec<Facts>,
 }
 
@@ -125,7 +125,7 @@ struct Replica {
 pub struct World {
     rng: Rng,
     mutation: Option<Mutation>,
-    /// The index is the node.
+    /// The replicas. The index is the number of the node.
     replicas: Vec<Option<Replica>>,
     network: Vec<(u32, u32, Vec<u8>)>,
     cuts: BTreeSet<(u32, u32)>,
@@ -134,7 +134,7 @@ pub struct World {
     truth: BTreeMap<u64, (u64, u64)>,
     /// The members at the last index of `truth`.
     members: Members,
-    /// No change was proposed above this index.
+    /// The index above which no change was proposed.
     changed: u64,
     acknowledged: u64,
     leaders: BTreeMap<u64, Member>,
@@ -251,7 +251,7 @@ impl World {
         if self.network.is_empty() {
             return Ok(());
         }
-        // Mostly in order, so that more happens.
+        // The next message is mostly the oldest one, so that more happens.
         let at = if self.rng.percent(70) { 0 } else { self.rng.below(self.network.len()) };
         let (from, to, bytes) = self.network.remove(at);
         let is_up = self.replicas[to as usize].as_ref().is_some_and(|replica| replica.up.is_some());
@@ -495,7 +495,7 @@ impl World {
             }
             restoring.on_record(record).expect("no record is missing");
             if takes_committed {
-                // The state of a base has what is below it.
+                // The state in a base contains everything at and below its index.
                 let first = state.index + 1;
                 for entry in restoring.take_committed().iter().filter(|entry| entry.at.index >= first) {
                     assert_eq!(entry.at.index, state.index + 1, "taken out in order");

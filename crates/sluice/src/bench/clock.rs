@@ -31,11 +31,13 @@ fn nanoseconds(time: Timespec) -> u64 {
 pub struct Pacer {
     timer: AsyncFd<OwnedFd>,
     start_ns: u64,
-    /// Messages per second.
+    /// The rate of the sender, in messages per second.
     rate: u32,
 }
 
 impl Pacer {
+    /// Creates a pacer that starts at `start_ns`.
+    ///
     /// # Errors
     /// The process has too many open files.
     pub fn new(start_ns: u64, rate: u32) -> std::io::Result<Self> {
@@ -43,7 +45,7 @@ impl Pacer {
             timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC)?;
         #[expect(
             deprecated,
-            reason = "its successor is unsafe for types that may change their descriptor; OwnedFd cannot"
+            reason = "AsyncFd::new was replaced by an unsafe function because some types can change their descriptor; an OwnedFd cannot"
         )]
         let timer = AsyncFd::new(timer)?;
         Ok(Self { timer, start_ns, rate })

@@ -17,13 +17,14 @@ use crate::failure::Failure;
 /// The number of connections, unless `--connections` is given.
 const CONNECTIONS: u32 = 1000;
 
-/// The number of connections that open at the same time: fewer than the smallest listen backlog.
+/// The number of connections that are opened at the same time. It is smaller than the smallest listen
+/// backlog.
 const AT_ONCE: usize = 64;
 
-/// How long idle connections are held, unless `--duration` is given.
+/// The time for which idle connections are held, unless `--duration` is given.
 const HELD: Duration = Duration::from_secs(1);
 
-/// How long all connections together may take to close.
+/// The time that all connections together may take to close.
 const CLOSE: Duration = Duration::from_secs(10);
 
 /// Opens the connections, holds them, and closes them.
@@ -73,14 +74,14 @@ async fn hold(bench: &Arc<Bench>) -> Result<Idle, Failure> {
     let held = bench.duration.map_or(HELD, |s| Duration::from_secs(s.into()));
     tokio::select! {
         () = tokio::time::sleep(held) => {}
-        // Interrupted by the user.
+        // The user has interrupted the run.
         _ = tokio::signal::ctrl_c() => {}
     }
     let held = start.elapsed().saturating_sub(took);
     let lost = open.iter().filter(|o| o.connection.error().is_some()).count();
     let idle = Idle { opened: open.len(), latencies, took, held, lost, cpu_ns: cpu_ns() - cpu };
     let closing: JoinSet<_> = open.into_iter().map(|o| o.connection.close()).collect();
-    // The connections are already counted; how they end does not change the result.
+    // The connections are already counted, so the way in which they end does not change the result.
     drop(tokio::time::timeout(CLOSE, closing.join_all()).await);
     Ok(idle)
 }

@@ -21,7 +21,7 @@ use crate::failure::Failure;
 /// The most unread outcomes of one sender. This suffices for any credit that brokers grant in practice.
 const OUTCOMES_MAX: usize = 8192;
 
-/// How long a connection may take to close.
+/// The time that a connection may take to close.
 const CLOSE: Duration = Duration::from_secs(2);
 
 /// The phase of a run, set by the coordinator.
@@ -29,7 +29,7 @@ const CLOSE: Duration = Duration::from_secs(2);
 pub enum Phase {
     Attach,
     Run,
-    /// Send nothing more, but wait for outcomes.
+    /// Senders send nothing more, but wait for outcomes.
     Finish,
     Stop,
 }
@@ -37,7 +37,7 @@ pub enum Phase {
 /// A message from an endpoint to the coordinator.
 #[derive(Debug)]
 pub enum Event {
-    /// It is attached.
+    /// The endpoint is attached.
     Ready,
     /// A sender has sent all its messages and received their outcomes.
     Sent,
@@ -50,12 +50,12 @@ pub enum Role {
     Receiver(String),
 }
 
-/// Shared by the endpoints of one thread.
+/// The state that the endpoints of one thread share.
 pub struct Place {
     pub run: Arc<Run>,
     /// The index of the thread.
     pub number: usize,
-    /// In nanoseconds.
+    /// The latencies of received messages, in nanoseconds.
     pub latencies: RefCell<Histogram<u64>>,
     pub phase: watch::Receiver<Phase>,
     pub events: mpsc::UnboundedSender<Event>,
@@ -84,7 +84,7 @@ impl Place {
             },
             () = self.until(|phase| phase == Phase::Stop) => {}
         }
-        // The counts are complete; how the connection ends does not change the result.
+        // The counts are complete, so the way in which the connection ends does not change the result.
         drop(tokio::time::timeout(CLOSE, connection.close()).await);
     }
 
@@ -134,7 +134,7 @@ impl Place {
             self.count(&outcome.await?);
         }
         self.tell(Event::Sent);
-        // Keep the link until the receivers have everything.
+        // The link is kept open until the receivers have everything.
         std::future::pending().await
     }
 
@@ -152,7 +152,8 @@ impl Place {
             let due_ns = match &pacer {
                 Some(pacer) => pacer.due(n).await?,
                 None => {
-                    // Measure from when the message can be sent, not while the broker withholds credit.
+                    // Latency counts from the time at which the message can be sent, so it does not include
+                    // waiting for credit.
                     link.ready().await?;
                     now_ns()
                 }
@@ -199,8 +200,9 @@ impl Place {
             let delivery = link.recv().await?;
             let now = now_ns();
             match sent_ns(&delivery.message) {
-                // A message sent before the start belongs to another run. A message can arrive before this
-                // thread learns that the run has started.
+                // The comparison uses the start of the run, not the phase that this thread knows: a message
+                // can arrive before this thread learns that the run has started. A message that was sent
+                // before the start belongs to another run.
                 Some(sent_ns) if sent_ns >= self.start_ns() => {
                     self.latencies.borrow_mut().saturating_record(now.saturating_sub(sent_ns));
                     self.tally().received.add(1);

@@ -23,7 +23,7 @@ use crate::failure::Failure;
 /// A run is given up after this time without progress.
 const SILENCE: Duration = Duration::from_secs(10);
 
-/// How often the coordinator checks whether everything was received.
+/// The interval at which the coordinator checks whether everything was received.
 const CHECK_INTERVAL: Duration = Duration::from_millis(5);
 
 /// The largest latency recorded, in nanoseconds. Longer ones count as this long.
@@ -63,11 +63,11 @@ impl Bench {
     }
 }
 
-/// Shared by the coordinator and all threads.
+/// The state that the coordinator and all threads share.
 pub struct Run {
     pub bench: Bench,
     pub plan: Plan,
-    /// One tally per thread.
+    /// The counters of the endpoints, one tally per thread.
     pub tallies: Vec<Tally>,
     /// When the run began, in nanoseconds. It is set before anybody sends.
     pub start_ns: OnceLock<u64>,
@@ -144,7 +144,7 @@ pub fn histogram() -> Result<Histogram<u64>, Failure> {
 }
 
 fn cannot_start(error: &std::io::Error) -> Failure {
-    Failure::failed(format!("cannot start: {error}"))
+    Failure::failed(format!("cannot start the threads of the load: {error}"))
 }
 
 /// The coordinator during a run.

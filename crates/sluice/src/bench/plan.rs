@@ -21,7 +21,7 @@ pub struct Plan {
     pub senders: Vec<String>,
     /// The address from which each receiver receives.
     pub receivers: Vec<String>,
-    /// How many receivers get each message.
+    /// The number of receivers that get each message.
     pub copies: u64,
 }
 
@@ -133,7 +133,7 @@ impl Declared {
         {
             super::say(&format!("sluice: cannot delete exchange '{exchange}': {error}"));
         }
-        // The run is over; how its last connection ends does not change the result.
+        // The run is over, so the way in which its last connection ends does not change the result.
         drop(self.connection.close().await);
     }
 }

@@ -31,17 +31,17 @@ pub struct Measured {
 /// The measurements of a run with idle connections.
 pub struct Idle {
     pub opened: usize,
-    /// How long each connection took to open with its sessions, in nanoseconds.
+    /// The time that each connection took to open with its sessions, in nanoseconds.
     pub latencies: Histogram<u64>,
-    /// How long it took to open all of them.
+    /// The time that it took to open all connections.
     pub took: Duration,
     pub held: Duration,
-    /// Connections that ended too early.
+    /// The number of connections that ended too early.
     pub lost: usize,
     pub cpu_ns: u64,
 }
 
-/// Percentiles, with their names in JSON and for people.
+/// The percentiles that are reported, with their names in JSON and for people.
 const PERCENTILES: [(&str, &str, f64); 5] = [
     ("p50", "p50", 50.0),
     ("p90", "p90", 90.0),

@@ -10,20 +10,21 @@ const PROPERTY: &str = "SendTime";
 /// The constructor of an eight-byte long [1.6.9].
 const LONG: u8 = 0x81;
 
-/// Messages are cut from buffers of this many bytes, so that most need no allocation of their own.
+/// The size of the buffers from which messages are cut, in bytes. So most messages need no allocation of
+/// their own.
 const BUFFER: usize = 64 * 1024;
 
 /// Makes the messages of one sender.
 pub struct Stamper {
     message: Bytes,
-    /// The offset of the eight bytes of the time.
+    /// The offset in the encoded message of the eight bytes of the time.
     time_at: usize,
     buffer: BytesMut,
 }
 
 impl Stamper {
     pub fn new(size: usize, durable: bool) -> Self {
-        // The header is always present: a message without one may count as durable.
+        // A header is always present, because a message without one may count as durable.
         let placeholder = Value::Long(i64::MIN);
         let message = Message::data(vec![b'x'; size])
             .durable(durable)

@@ -12,9 +12,9 @@ pub struct Tally {
     pub released: Counter,
     pub modified: Counter,
     pub received: Counter,
-    /// Messages that do not belong to this run.
+    /// The number of received messages that do not belong to this run.
     pub strange: Counter,
-    /// When the last message was received, in nanoseconds.
+    /// The time at which the last message was received, in nanoseconds.
     pub last_received_ns: Counter,
 }
 
@@ -23,7 +23,7 @@ pub struct Counter(AtomicU64);
 
 impl Counter {
     pub fn add(&self, n: u64) {
-        // Only one thread writes, so a load and a store suffice.
+        // Only one thread writes a counter, so a load and a store suffice.
         self.0.store(self.get() + n, Ordering::Relaxed);
     }
 

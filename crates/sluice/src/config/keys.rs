@@ -10,13 +10,13 @@ use super::values::{
     port, share, text,
 };
 
-/// Sets a key. The middle argument is the text that matches the `*` of the key's name.
+/// A function that sets a key. Its middle argument is the text that matches the `*` of the key's name.
 type Set = fn(&mut Draft, &str, &str) -> Result<(), String>;
 
 /// A key that an operator can set.
 #[derive(Clone, Copy)]
 pub struct Key {
-    /// A `*` at the end matches a name that the operator chooses.
+    /// The name of the key. A `*` at the end matches a name that the operator chooses.
     pub name: &'static str,
     /// One line for the example file. A test generates and checks that file.
     #[cfg_attr(not(test), expect(dead_code, reason = "the example file is made by a test"))]
@@ -25,18 +25,20 @@ pub struct Key {
     #[cfg_attr(not(test), expect(dead_code, reason = "the example file is made by a test"))]
     pub default: &'static str,
     pub set: Set,
-    /// Whether the value must never be shown.
+    /// True if the value must never be shown.
     pub secret: bool,
 }
 
-/// Bounds in bytes. A frame must be able to hold an OPEN, and one read buffer must hold a frame.
+/// The bounds of the frame size, in bytes. A frame must be able to hold an OPEN, and one read buffer must
+/// hold a frame.
 const FRAME_MAX: std::ops::RangeInclusive<u32> = 512..=16 * 1024 * 1024;
 
-/// Bounds of a credit or a window. With 0, no message would ever move. The upper bound limits what one peer
-/// can have outstanding.
+/// The bounds of a credit or a window. With 0, no message would ever move. The upper bound limits the number
+/// of messages that one peer can have outstanding.
 const CREDIT: std::ops::RangeInclusive<u32> = 1..=65_535;
 
-/// Bounds of connections that have not logged in. With 0, nobody could log in. Each takes about 12 KiB.
+/// The bounds of the number of connections that have not logged in. With 0, nobody could log in. Each takes
+/// about 12 KiB.
 const HANDSHAKES: std::ops::RangeInclusive<usize> = 1..=1_000_000;
 
 const fn key(name: &'static str, default: &'static str, doc: &'static str, set: Set) -> Key {
@@ -283,7 +285,8 @@ pub fn find(name: &str) -> Option<(&'static Key, &str)> {
 
 /// Returns the key that was probably meant: the closest one, at most two edits away.
 pub fn nearest(name: &str) -> Option<&'static str> {
-    // No key is longer, and the distance costs the product of the lengths.
+    // A longer text cannot be meant for a key. Its distance is not computed, because that costs the product
+    // of both lengths.
     if name.len() > 64 {
         return None;
     }

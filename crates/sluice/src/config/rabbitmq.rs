@@ -9,7 +9,8 @@
 pub enum Known {
     /// The key is ignored: the broker starts and logs a warning.
     NoEffect,
-    /// The configuration is refused, with this reason. Without the key, somebody could do what it forbids.
+    /// The configuration is refused, for this reason: if Sluice ignored the key, somebody could do what the
+    /// key forbids.
     Guard(&'static str),
 }
 
@@ -243,7 +244,7 @@ mod tests {
             ("default_user_tags.administrator", "true"),
             ("default_user_tags.monitoring", "false"),
         ] {
-            assert_eq!(find(key, value), Some(Known::NoEffect), "{key} says what is so anyway");
+            assert_eq!(find(key, value), Some(Known::NoEffect), "{key} = {value} is what Sluice does anyway");
         }
     }
 

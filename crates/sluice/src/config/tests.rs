@@ -92,7 +92,7 @@ fn set_is_applied_after_the_file() {
     assert_eq!((config.shards, config.settings.heartbeat_s), (4, 5));
 }
 
-/// What is refused, and the messages.
+/// Tests which values are refused, and with which messages.
 #[test]
 fn refusals_name_their_place() {
     let lines = [
@@ -165,7 +165,7 @@ fn a_file_of_rabbitmq_starts_with_a_warning() {
           cluster_formation.peer_discovery_backend (line 5), proxy_protocol (line 6)"
         ]
     );
-    // A key on the command line is meant for this broker, so one without effect is an error.
+    // A key on the command line is meant for this broker. So a key without effect is an error there.
     assert!(set("log.file.level=info").unwrap_err().contains("unknown key"));
     // A typo is reported as a typo, even if RabbitMQ has many keys with the same prefix.
     let refused = parse("log.levl = info").unwrap_err();
@@ -228,7 +228,8 @@ fn bounds_are_checked_at_both_ends() {
     }
 }
 
-/// As the example file says: the order of the lines does not matter, and `none` restores the other form.
+/// Checks what the example file says: the order of the lines does not matter, and `none` restores the other
+/// form.
 #[test]
 fn one_form_of_a_limit_replaces_the_other() {
     let (memory, disk) = ("vm_memory_high_watermark", "disk_free_limit");

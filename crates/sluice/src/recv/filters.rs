@@ -80,8 +80,8 @@ fn missing(asked: Option<&Map>, accepted: Option<&Map>) -> Vec<&'static str> {
     missing.map(option).collect()
 }
 
-/// Parses a starting point. The broker interprets words such as `first`; the ones that it would not
-/// understand are refused here.
+/// Parses a starting point. The broker interprets words such as `first`. Words that it would not understand
+/// are refused here.
 fn offset(text: &str) -> Result<Value, String> {
     match text.parse::<u64>() {
         Ok(offset) => Ok(Value::Ulong(offset)),

@@ -193,19 +193,19 @@ impl Broker {
         kill_process(self.pid(), Signal::CONT).unwrap();
     }
 
-    /// The number of threads of the process.
+    /// Returns the number of threads of the process.
     pub fn threads(&self) -> usize {
         std::fs::read_dir(format!("/proc/{}/task", self.child.id())).unwrap().count()
     }
 
-    /// The resident memory of the process, in bytes.
+    /// Returns the resident memory of the process, in bytes.
     pub fn resident_bytes(&self) -> u64 {
         let pages = std::fs::read_to_string(format!("/proc/{}/statm", self.child.id())).unwrap();
         let resident: u64 = pages.split(' ').nth(1).unwrap().parse().unwrap();
         resident * rustix::param::page_size() as u64
     }
 
-    /// The bytes used of a memory budget, and its limit.
+    /// Returns the bytes used of a memory budget, and its limit.
     pub fn budget(&self, name: &str) -> (u64, u64) {
         let (_, nodes) = self.get("/api/nodes");
         let budgets = nodes[0]["budgets"].as_array().expect("budgets").iter();

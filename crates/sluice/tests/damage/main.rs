@@ -3,8 +3,8 @@
 //!
 //! A round has four steps:
 //!
-//! - It fills two classic queues and two streams. One of each has `x-fsync`. It waits until the broker has
-//!   noted how far the log and the streams were written.
+//! - It fills two classic queues, a quorum queue and two streams. One classic queue and one stream have
+//!   `x-fsync`. It waits until the broker has noted how far the log and the streams were written.
 //! - It kills the broker and makes one fault: see [`fault`].
 //! - It starts the broker. If definitions may be lost, the broker must refuse to start and name the damaged
 //!   file. Then the round starts it with `accept_lost_definitions`.

@@ -14,18 +14,19 @@ use crate::fault::{Fault, copy};
 use crate::reading::read_all;
 use crate::traffic::{connect, drain, publish};
 
-/// Name, address, whether it is a stream, whether it has `x-fsync`.
-const QUEUES: [(&str, &str, bool, bool); 4] = [
-    ("plain", "/queues/plain", false, false),
-    ("synced", "/queues/synced", false, true),
-    ("stream", "/queues/stream", true, false),
-    ("synced-stream", "/queues/synced-stream", true, true),
+/// The queues of a round: name, address, type, and whether it has `x-fsync`.
+const QUEUES: [(&str, &str, &str, bool); 5] = [
+    ("plain", "/queues/plain", "classic", false),
+    ("synced", "/queues/synced", "classic", true),
+    ("quorum", "/queues/quorum", "quorum", false),
+    ("stream", "/queues/stream", "stream", false),
+    ("synced-stream", "/queues/synced-stream", "stream", true),
 ];
-/// Declared last, so that no later records follow its own in the log.
+/// The queue that is declared last, so that no later records follow its declaration in the log.
 const LATE: &str = "late";
-/// So small that a stream has several segments.
+/// The size of a segment. It is so small that a stream has several segments.
 const SEGMENT_BYTES: u64 = 8 << 10;
-/// So small that most of a large backlog is paged out.
+/// The setting with which most of a large backlog is paged out.
 const PAGING: &str = "classic_queue.backlog_memory=256KiB";
 
 /// How often, and at which interval, the round checks whether the broker is idle and has written its notes.
@@ -50,6 +51,8 @@ impl Round {
         Self { seed, fault, messages, shards: random.between(1, 3) }
     }
 
+    /// Runs the round.
+    ///
     /// # Errors
     /// What the broker did wrong.
     pub async fn run(&self) -> Result<String, String> {
@@ -63,11 +66,11 @@ impl Round {
     async fn run_in(&self, directory: &Directory) -> Result<String, String> {
         let (data, older) = (directory.path().join("data"), directory.path().join("older"));
         let broker = self.start(directory, &[])?;
-        declare(&broker, QUEUES.iter().map(|&(name, _, stream, sync)| (name, stream, sync))).await?;
+        declare(&broker, QUEUES.iter().map(|&(name, _, kind, sync)| (name, kind, sync))).await?;
         self.fill(&broker, 0, self.messages / 2).await?;
         copy(&data, &older);
         self.fill(&broker, self.messages / 2, self.messages).await?;
-        declare(&broker, [(LATE, false, false)]).await?;
+        declare(&broker, [(LATE, "classic", false)]).await?;
         for _ in 0..NOTED_TRIES {
             if self.is_noted(&data) {
                 break;
@@ -94,7 +97,8 @@ impl Round {
                 Err(_) => self.start(directory, &["accept_lost_definitions=true"])?,
             };
             let mut closed = Vec::new();
-            for (number, (name, address, stream, _)) in QUEUES.into_iter().enumerate() {
+            for (number, (name, address, kind, _)) in QUEUES.into_iter().enumerate() {
+                let stream = kind == "stream";
                 let looked = match stream {
                     true => self.check_stream(&broker, number, address).await,
                     false => self.check_queue(&broker, number, address).await,
@@ -220,15 +224,14 @@ impl Round {
 
 async fn declare(
     broker: &Broker,
-    queues: impl IntoIterator<Item = (&str, bool, bool)>,
+    queues: impl IntoIterator<Item = (&str, &str, bool)>,
 ) -> Result<(), String> {
     let declared = async {
         let (connection, session) = connect(&broker.amqp_url()).await?;
         let management = Management::open(&session).await?;
-        for (name, stream, sync) in queues {
-            let mut arguments = Vec::new();
-            if stream {
-                arguments.push(("x-queue-type", Value::String("stream".into())));
+        for (name, kind, sync) in queues {
+            let mut arguments = vec![("x-queue-type", Value::String(kind.into()))];
+            if kind == "stream" {
                 arguments.push(("x-stream-max-segment-size-bytes", Value::Ulong(SEGMENT_BYTES)));
             }
             if sync {

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use client::{Body, Message};
 
-/// SplitMix64.
+/// A generator of pseudo-random numbers (SplitMix64).
 #[derive(Clone, Debug)]
 pub struct Random(u64);
 
@@ -64,9 +64,9 @@ pub fn identify(seed: u64, encoded: &[u8]) -> Result<Id, String> {
 pub fn body(seed: u64, id: Id) -> Vec<u8> {
     let mut random = Random::new(seed ^ (id.publisher as u64) << 48 ^ id.number);
     let length = match random.next() % 4096 {
-        // More than one frame.
+        // The body needs more than one frame.
         0 => random.between(150_000, 300_000),
-        // Near the size from which a message has its own buffer.
+        // The size of the body is near the size from which a message has its own buffer.
         1..32 => random.between(15_000, 18_000),
         _ => random.between(0, 512),
     };

@@ -14,11 +14,11 @@ use std::time::Duration;
 use crate::broker::Broker;
 use crate::content::{Id, body};
 
-/// How often the files are inspected.
+/// The interval at which the files are inspected.
 const CHECK_INTERVAL: Duration = Duration::from_millis(1);
 /// The most inspections until a copy is found.
 const CHECKS_MAX: usize = 8_000;
-/// The disk use never exceeds this unless nothing is ever copied.
+/// The maximum disk use. It is exceeded only if nothing is ever copied.
 const BYTES_MAX: u64 = 256 << 20;
 
 /// The kind of copy.
@@ -41,8 +41,8 @@ impl Copied {
     }
 }
 
-/// Fewer duplicate messages do not count as a copy. The copy has only begun, or there is another reason: for
-/// example, messages were delivered while they were paged out.
+/// The least number of duplicate messages that counts as a copy. With fewer, the copy has only begun, or
+/// there is another reason: for example, messages were delivered while they were paged out.
 const COPIES_MIN: usize = 200;
 
 /// Stops the broker repeatedly until there are copies, then kills it. Returns the number of copies at the
@@ -73,7 +73,7 @@ pub fn kill_at_copy(
         broker.stop();
         if files.copies() >= COPIES_MIN {
             broker.kill();
-            // Count again: the result must describe what the next start finds.
+            // The copies are counted again, because the result must describe what the next start finds.
             return Ok(files.copies());
         }
         broker.resume();
@@ -92,7 +92,8 @@ struct Files {
 
 #[derive(Default)]
 struct Known {
-    /// In a pack, the end of the last message found; in a log file, the start of the last batch.
+    /// The offset up to which the file was inspected. In a pack it is the end of the last message found, in a
+    /// log file the start of the last batch.
     at: u64,
     ids: HashSet<Id>,
 }
@@ -188,7 +189,8 @@ fn added_batches(file: &File, number: u64, at: &mut u64) -> Vec<u8> {
             added.truncate(before);
             break;
         }
-        // Stay at this batch: if it is the last one, it may still be in the process of being written.
+        // The search stays at this batch, because the last batch may still be in the process of being
+        // written.
         *at = next;
         next += header.len() as u64 + length;
     }

@@ -7,22 +7,22 @@ use std::time::Duration;
 use crate::broker::Broker;
 use crate::copies::{Copied, kill_at_copy};
 
-/// How often the data directory is inspected.
+/// The interval at which the data directory is inspected.
 const CHECK_INTERVAL: Duration = Duration::from_micros(100);
 
 /// The event to wait for before the kill.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Moment {
-    /// This many messages are confirmed.
+    /// Waits until this many messages are confirmed.
     Confirmed(u64),
-    /// The log has begun a file.
+    /// Waits until the log has begun a file.
     Roll,
-    /// This many packs were begun.
+    /// Waits until this many packs were begun.
     Pack(u64),
-    /// The log has released a file, and is about to evacuate the next one: to copy its live records to the
-    /// end of the log.
+    /// Waits until the log has released a file. Then it is about to evacuate the next one: to copy its live
+    /// records to the end of the log.
     GivenBack,
-    /// A copy and its original are both on the disk.
+    /// Waits until a copy and its original are both on the disk.
     Copy(Copied),
 }
 

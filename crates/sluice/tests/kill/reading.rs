@@ -32,7 +32,7 @@ pub fn take(seed: u64, delivery: Delivery) -> Result<(u64, Id), String> {
     let is_offset = |key: &Value| matches!(key, Value::Symbol(key) if key.as_str() == "x-stream-offset");
     let offset = pairs.find(|(key, _)| is_offset(key)).and_then(|(_, value)| value.as_u64());
     let came = (offset.ok_or("a message without offset")?, identify(seed, &delivery.message)?);
-    // If this fails, the connection has ended, and the next receive reports that.
+    // If accepting fails, the connection has ended, and the next receive reports that.
     drop(delivery.accept());
     Ok(came)
 }

@@ -20,31 +20,34 @@ use crate::verdict::{Came, Figures, Ledger, judge};
 
 const QUEUES: [&str; 2] = ["kill-1", "kill-2"];
 const FANOUT: &str = "kill";
-/// Consumers per queue after the kill.
+/// The number of consumers per queue after the kill.
 const DRAINERS: usize = 2;
 /// The queue in which messages expire. They reach the first queue as dead letters.
 const SOURCE: &str = "kill-source";
-/// How long they live in it, in milliseconds.
+/// The time to live of messages in that queue, in milliseconds.
 const SOURCE_TTL_MS: u64 = 20;
-/// How long other messages live, in milliseconds: longer than any round.
+/// The time to live of other messages, in milliseconds. It is longer than any round.
 const TTL_MS: u64 = 3_600_000;
-/// So small that nearly all messages are paged out.
+/// A memory limit that is so small that nearly all messages are paged out.
 const PAGING: &str = "classic_queue.backlog_memory=256KiB";
-/// So large that messages are paged out in packs of full size, with hundreds of live messages.
+/// A memory limit that is so large that messages are paged out in packs of full size, with hundreds of live
+/// messages.
 const PAGING_LATE: &str = "classic_queue.backlog_memory=8MiB";
-/// Where runs are to be copied, the consumer starts after this many messages are confirmed: about ten packs.
+/// In rounds in which runs should be copied, the consumer starts after this many messages are confirmed. They
+/// fill about ten packs.
 const BACKLOG: u64 = 80_000;
-/// Where copies are wanted, the consumer accepts a message when this many later ones have arrived. This is
-/// more than a publisher may have unconfirmed. So all of them are written before they are settled, and they
-/// become garbage in the log.
+/// In rounds in which copies are wanted, the consumer accepts a message when this many later ones have
+/// arrived. This is more than a publisher may have unconfirmed. So all messages are written before they are
+/// settled, and they become garbage in the log.
 const LAG: usize = 5_000;
-/// How often a round is tried until there is a copy at the kill.
+/// The number of times that a round is tried until there is a copy at the kill.
 const COPY_TRIES: usize = 3;
-/// Where copies are wanted, the consumer keeps one of this many messages unsettled.
+/// In rounds in which copies are wanted, the consumer keeps one out of this many messages unsettled.
 const KEEPS: u64 = 16;
 /// The least number of messages that each publisher sends after the kill.
 const REST_MIN: u64 = 100;
-/// The most attempts to kill the broker during recovery. An attempt fails if the broker is faster.
+/// The most attempts to kill the broker during recovery. An attempt fails if the broker recovers before the
+/// kill.
 const TRIES: usize = 20;
 
 /// The plan of a round. It is determined by number, seed and messages.
@@ -52,15 +55,15 @@ const TRIES: usize = 20;
 pub struct Round {
     seed: u64,
     publishers: usize,
-    /// With two queues, an exchange sends each message to both. With one, publishers send to the queue
-    /// directly.
+    /// The number of queues. With two, an exchange sends each message to both. With one, publishers send to
+    /// the queue directly.
     queues: usize,
-    /// Whether a consumer accepts messages until the kill.
+    /// True if a consumer accepts messages until the kill.
     consumer: bool,
     kind: Kind,
     /// The limit of backlog memory, if messages are to be paged out.
     paging: Option<&'static str>,
-    /// How often the broker is killed during recovery.
+    /// The number of times that the broker is killed during recovery.
     recovery_kills: usize,
     /// The event to wait for before the first kill.
     moment: Moment,
@@ -80,6 +83,8 @@ enum Kind {
     /// Messages have a time to live, but none expires.
     Ttl,
     Fsync,
+    /// The queues are quorum queues.
+    Quorum,
     /// The queues receive dead letters of another queue, to which everything is sent.
     Dead,
 }
@@ -130,8 +135,8 @@ impl Round {
             7 => Self { consumer: true, paging: Some(PAGING), moment: Moment::GivenBack, ..plain },
             8 => Self { kind: Kind::Fsync, recovery_kills: few, moment: Moment::Roll, ..plain },
             9 => Self { kind: Kind::Dead, paging: Some(PAGING), ..plain },
-            // There is one publisher: the log is evacuated only while more than half of the messages are
-            // accepted.
+            // This round has one publisher, because the log is evacuated only while more than half of the
+            // messages are accepted.
             10 => Self {
                 publishers: 1,
                 consumer: true,
@@ -139,7 +144,7 @@ impl Round {
                 delay: Duration::ZERO,
                 ..plain
             },
-            _ => Self {
+            11 => Self {
                 consumer: true,
                 paging: Some(PAGING_LATE),
                 moment: Moment::Copy(Copied::Run),
@@ -147,9 +152,12 @@ impl Round {
                 shards: [1, plain.shards[1]],
                 ..plain
             },
+            _ => Self { kind: Kind::Quorum, queues: 2, consumer: true, recovery_kills: few, ..plain },
         }
     }
 
+    /// Runs the round.
+    ///
     /// # Errors
     /// What the broker did wrong.
     pub async fn run(&self) -> Result<Report, String> {
@@ -252,6 +260,7 @@ impl Round {
                 Kind::Plain | Kind::Dead => spec(&[]),
                 Kind::Ttl => spec(&[("x-message-ttl", Value::Ulong(TTL_MS))]),
                 Kind::Fsync => spec(&[("x-fsync", Value::Boolean(true))]),
+                Kind::Quorum => spec(&[("x-queue-type", Value::String("quorum".into()))]),
             };
             for queue in self.queue_names() {
                 management.declare_queue(queue, &queues).await?;
@@ -275,7 +284,7 @@ impl Round {
         let url = broker.amqp_url();
         let (trigger, triggered) = mpsc::channel::<()>();
         let (delay, moment, data) = (self.delay, self.moment, directory.path().join("data"));
-        // Use a thread: the traffic must continue until the kill.
+        // The killer has its own thread, because the traffic must continue until the kill.
         let seed = self.seed;
         let killer = std::thread::spawn(move || moment.wait_and_kill(broker, &data, seed, &triggered, delay));
         let (keeps, lag) = if matches!(moment, Moment::Copy(_)) { (KEEPS, LAG) } else { (0, 0) };
@@ -289,7 +298,7 @@ impl Round {
                 tokio::spawn(async move {
                     match counted.wait_for(|count| *count >= backlog).await.map(|_| ()) {
                         Ok(()) => consume(url, format!("/queues/{queue}"), seed, keeps, lag).await,
-                        // The publishers have ended.
+                        // The publishers ended before the kill.
                         Err(_) => Ok(Vec::new()),
                     }
                 })

@@ -29,11 +29,11 @@ use crate::traffic::{Published, connect, publish};
 const STREAM: &str = "kill-stream";
 const ADDRESS: &str = "/queues/kill-stream";
 const PUBLISHERS: usize = 2;
-/// The segment size of a stream that rolls: so small that a segment holds a few hundred messages.
+/// The segment size of a stream with retention. It is so small that a segment holds a few hundred messages.
 const SEGMENT_BYTES: u64 = 128 << 10;
-/// The retention limit of that stream, in bytes.
+/// The retention limit of a stream with retention, in bytes.
 const KEPT_BYTES: u64 = 16 * SEGMENT_BYTES;
-/// How often the stream's directory is inspected.
+/// The interval at which the stream's directory is inspected.
 const CHECK_INTERVAL: Duration = Duration::from_micros(100);
 /// The number of messages that each publisher sends after the kill.
 const REST: u64 = 500;
@@ -42,10 +42,10 @@ const REST: u64 = 500;
 #[derive(Clone, Debug)]
 pub struct StreamRound {
     seed: u64,
-    /// The stream has small segments and a retention limit. The kill comes after this many segments were
-    /// begun.
+    /// If set, the stream has small segments and a retention limit, and the kill comes after this many
+    /// segments were begun.
     rolls: Option<u64>,
-    /// Otherwise the kill comes after this many messages are confirmed.
+    /// If `rolls` is not set, the kill comes after this many messages are confirmed.
     confirmed: u64,
     fsync: bool,
     /// The time from that event to the kill.
@@ -82,6 +82,8 @@ impl StreamRound {
         }
     }
 
+    /// Runs the round.
+    ///
     /// # Errors
     /// What the broker did wrong.
     pub async fn run(&self) -> Result<StreamReport, String> {
@@ -166,7 +168,7 @@ impl StreamRound {
         let (trigger, triggered) = mpsc::channel::<()>();
         let (delay, rolls) = (self.delay, self.rolls);
         let segments = directory.path().join("data/streams");
-        // Use a thread: the traffic must continue until the kill.
+        // The killer has its own thread, because the traffic must continue until the kill.
         let killer = std::thread::spawn(move || {
             let reached = match rolls {
                 None => triggered.recv().is_ok(),

@@ -12,7 +12,7 @@ use crate::content::{Id, identify, message};
 
 /// The most messages that a consumer may have in flight.
 const CREDIT: u32 = 500;
-/// How often a consumer without messages checks whether it is done.
+/// The interval at which a consumer without messages checks whether it is done.
 const CHECK_INTERVAL: Duration = Duration::from_millis(20);
 
 /// What a publisher did.
@@ -21,9 +21,9 @@ pub struct Published {
     /// The number of the next message.
     pub next: u64,
     pub confirmed: Vec<u64>,
-    /// Outcomes other than accepted.
+    /// The outcomes other than accepted.
     pub refused: Vec<String>,
-    /// Why the publisher ended early.
+    /// The error with which the publisher ended early, if it did.
     pub ended: Option<Error>,
 }
 
@@ -77,7 +77,7 @@ pub async fn publish(
                     confirmed();
                 }
                 Ok(other) => published.refused.push(format!("message {number} was not accepted: {other:?}")),
-                // Not confirmed: the connection has ended.
+                // The message is not confirmed, because the connection has ended.
                 Err(_) => {}
             }
         }
@@ -118,7 +118,7 @@ pub async fn consume(
             && let Some((id, delivery)) = held.pop_front()
         {
             came.push(id);
-            // If this fails, the connection has ended, and the next receive reports that.
+            // If accepting fails, the connection has ended, and the next receive reports that.
             drop(delivery.accept());
         }
     }
@@ -137,7 +137,8 @@ pub async fn drain(url: String, address: String, seed: u64, last: &AtomicBool) -
     let mut came = Vec::new();
     loop {
         grant(&receiver);
-        // Read this before the drain: everything published by then is seen by the next drain.
+        // `last` is read before the drain. So everything that was published by then is seen by the next
+        // drain.
         let nothing_more = last.load(Ordering::Acquire);
         if let Ok(delivery) = tokio::time::timeout(CHECK_INTERVAL, receiver.recv()).await {
             let delivery = delivery.map_err(failed)?;

@@ -19,7 +19,7 @@ use crate::content::Id;
 /// What the publishers know. The index is the publisher.
 #[derive(Debug, Default)]
 pub struct Ledger {
-    /// The number of messages sent: they have the numbers below this.
+    /// The number of messages that each publisher sent. Their numbers are below this.
     pub sent: Vec<u64>,
     pub confirmed: Vec<HashSet<u64>>,
 }
@@ -31,12 +31,12 @@ pub struct Came {
     pub after: Vec<Vec<Id>>,
 }
 
-/// Figures for the report; any value is allowed.
+/// Figures for the report. The test passes with any values.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Figures {
-    /// Messages that were not confirmed but were received.
+    /// The number of messages that were not confirmed but were received.
     pub unconfirmed_came: u64,
-    /// Messages that were received before the kill and again after it.
+    /// The number of messages that were received before the kill and again after it.
     pub came_again: u64,
 }
 
@@ -101,7 +101,7 @@ mod tests {
         numbers.iter().map(|number| Id { publisher: 0, number: *number }).collect()
     }
 
-    /// Five messages were sent; 0 to 2 are confirmed.
+    /// Judges a case in which five messages were sent, and the messages 0 to 2 are confirmed.
     fn judged(before: &[&[u64]], after: &[&[u64]]) -> Result<Figures, String> {
         let ledger = Ledger { sent: vec![5], confirmed: vec![[0, 1, 2].into()] };
         let lists = |lists: &[&[u64]]| lists.iter().map(|l| ids(l)).collect();

@@ -19,13 +19,14 @@ use crate::handover::Failure;
 /// The disk space that a log takes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Size {
-    /// Bytes of all files. Excludes spares, and what is left of an earlier use in the current file.
+    /// The bytes of all files. Spares are not included, nor the bytes that an earlier use has left in the
+    /// current file.
     pub bytes: u64,
     pub files: u32,
     /// The number of the oldest file that is no longer written to.
     pub oldest: Option<u64>,
-    /// The disk is full, and the log now writes to the space of its reserve. Owners must hand over only what
-    /// frees space until this is false again. Every completion without an error reports it.
+    /// True if the disk is full and the log writes to the space of its reserve. Until this is false again,
+    /// owners must hand over only records that free space. Every completion without an error reports it.
     pub short: bool,
 }
 
@@ -43,7 +44,8 @@ struct ClosedFile {
 }
 
 impl Closed {
-    /// Adds a file. It is sound if this process has written it and no write or sync of it has failed.
+    /// Adds a file. `sound` says that this process has written the file, and that no write or sync of it has
+    /// failed.
     pub fn add(&mut self, file: u64, bytes: u64, sound: bool) {
         self.bytes += bytes;
         let before = self.files.insert(file, ClosedFile { bytes, sound });
@@ -95,14 +97,14 @@ impl<D: Disk> Log<D> {
         }
     }
 
-    /// Writes a batch with the floor above the files to be removed. Returns the last of those files: a sync
-    /// can skip them. Returns `None` if there is none, or if the disk refuses.
+    /// Writes a batch that sets the floor above the files to be removed. Returns the number of the last of
+    /// those files, because a sync can skip them. Returns `None` if there is none, or if the disk refuses.
     pub(super) fn begin_forget(&mut self) -> Option<u64> {
         self.remove_forgotten();
         let file = self.forgotten_to;
         self.oldest_forgotten()?;
         if !self.floor_is_above(file) {
-            // If nothing else is left, the first needed batch is the one that carries the floor.
+            // If nothing else is left, the first batch that is needed is the one that carries the floor.
             let floor = self.first_above(file).unwrap_or(self.next_batch);
             let before = std::mem::replace(&mut self.floor, floor);
             if self.commit(Some(Batch::Floor), false).is_err() {

@@ -42,10 +42,11 @@ impl<D: Disk> Log<D> {
             Ok((handle, former))
         });
         if taken.is_err() {
-            // If the rename succeeded, the file is a leftover under its new name.
+            // If the rename succeeded and the open failed, the file is a leftover under its new name.
             let _ = self.disk.remove(&file::spare_name(spare));
         }
-        // Now, before anything asks for it: the remaining spares may be too small for the reserve.
+        // The reserve is taken again now, before other files can take the space, because the remaining spares
+        // may be too small to replace it.
         self.take_reserve();
         taken
     }
@@ -79,8 +80,8 @@ impl<D: Disk> Log<D> {
     }
 }
 
-/// Cuts off what is left of an earlier use. If the disk refuses, the rest looks like an interrupted write and
-/// is ignored.
+/// Cuts off the bytes that an earlier use of the file has left. If the disk refuses, they look like an
+/// interrupted write and are ignored.
 pub(super) fn cut_former<D: Disk>(disk: &mut D, open: &mut Open<D::File>) {
     if open.former > open.end {
         let _ = disk.truncate(&mut open.handle, open.end);

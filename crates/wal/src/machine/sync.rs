@@ -26,8 +26,8 @@ use crate::scan;
 /// second. At the bound [`Log::is_full`] returns true.
 pub const UNSYNCED_BYTES_MAX: u64 = 64 << 20;
 
-/// The files to sync, and possibly the directory. May run in parallel with all writes.
-#[must_use = "waiting handovers are answered when it ends"]
+/// The files to sync, and possibly the directory. The job may run in parallel with all writes.
+#[must_use = "waiting handovers are answered when the sync job ends"]
 pub struct SyncJob {
     files: Vec<(u64, PendingSync)>,
     names: Option<PendingSync>,
@@ -35,12 +35,12 @@ pub struct SyncJob {
 
 /// The result of a [`SyncJob`].
 #[derive(Debug)]
-#[must_use = "the log waits for it"]
+#[must_use = "the log waits for the result of its sync job"]
 pub struct SyncEnd(Result<(), Refused>);
 
 #[derive(Debug)]
 struct Refused {
-    /// `None`: it was the directory.
+    /// The number of the file. `None` if the directory was synced.
     file: Option<u64>,
 }
 
@@ -63,12 +63,12 @@ impl std::fmt::Debug for SyncJob {
     }
 }
 
-/// What waits for a sync.
+/// The handovers that wait for a sync, and their batches.
 #[derive(Debug, Default)]
 pub(super) struct Unsynced {
-    /// In the order of their batches.
+    /// The waiting handovers, in the order of their batches.
     waiting: VecDeque<Waiting>,
-    /// Batches that a handover waits for, oldest first. Until they are synced, only this copy is certainly
+    /// Batches that a handover waits for, oldest first. Until a batch is synced, only this copy is certainly
     /// good.
     batches: VecDeque<UnsyncedBatch>,
     /// The sum of the lengths of `batches`.
@@ -87,7 +87,7 @@ impl Unsynced {
 struct Waiting {
     shard: u32,
     ticket: u64,
-    /// The last batch that must be synced.
+    /// The number of the last batch that must be synced.
     batch: u64,
 }
 
@@ -100,7 +100,7 @@ struct UnsyncedBatch {
 
 #[derive(Clone, Copy, Debug)]
 struct InFlight {
-    /// The last batch that is synced if the sync succeeds.
+    /// The number of the last batch that is synced if the sync succeeds.
     batch: u64,
     /// The names of files below this number are synced as well.
     names: Option<u64>,
@@ -109,23 +109,25 @@ struct InFlight {
 /// The source from which a batch of a doomed file is copied.
 enum Source {
     Memory(usize),
-    /// Offsets in the file.
+    /// The batch is read from the file, between these two offsets.
     File(usize, usize),
 }
 
 impl<D: Disk> Log<D> {
-    /// Begins a sync. It covers everything written so far if a handover waits for it; all files except the
-    /// forgotten ones if there are forgotten ones; or only the oldest file if too many are unsynced. The
-    /// caller runs the job on another thread and passes its result to [`Log::end_sync`]. Until then no other
-    /// sync begins.
+    /// Begins a sync. The caller runs the job on another thread and passes its result to [`Log::end_sync`].
+    /// Until then no other sync begins. What the sync covers:
+    ///
+    /// * everything written so far, if a handover waits for a sync;
+    /// * else all files except the forgotten ones, if there are forgotten files (files that will be removed);
+    /// * else only the oldest unsynced file, if too many files are unsynced.
     ///
     /// Files whose sync failed before are copied and synced at once, without a job.
     pub fn begin_sync(&mut self, done: &mut Vec<Completion>) -> Option<SyncJob> {
         if self.is_syncing() {
             return None;
         }
-        // A write may have synced everything meanwhile (see `ensure_room`): answers the handovers that this
-        // covered.
+        // Another call may have synced everything meanwhile (see `ensure_room`). So the handovers that are
+        // covered by it are answered now.
         self.answer(&Ok(()), done);
         let forgotten = self.begin_forget();
         let asked = !self.unsynced.waiting.is_empty() || forgotten.is_some();
@@ -210,8 +212,8 @@ impl<D: Disk> Log<D> {
         }
     }
 
-    /// Answers a group of handovers that was written. Keeps its records if one of them waits for a sync.
-    /// `header` is the header of its batch.
+    /// Answers the handovers of one batch that was written. Keeps the records of the batch if one of the
+    /// handovers waits for a sync. `header` is the header of the batch.
     pub(super) fn answer_written(
         &mut self,
         group: impl Iterator<Item = Handover>,
@@ -291,9 +293,9 @@ impl<D: Disk> Log<D> {
         Ok(())
     }
 
-    /// Copies the acknowledged batches of doomed files to the current file. If one of the files cannot be
-    /// read, nothing is synced. A batch whose bytes read back differently, and which is not in memory, is
-    /// lost: the disk accepted it and dropped it. The next open reports it.
+    /// Copies the acknowledged batches of doomed files (files whose sync has failed) to the current file. If
+    /// one of these files cannot be read, nothing is synced. A batch is lost if it is not in memory and its
+    /// bytes in the file have changed: the disk accepted the batch and dropped it. The next open reports it.
     fn copy_doomed(&mut self) -> Result<u32, Failure> {
         let batches = std::mem::take(&mut self.unsynced.batches);
         let copies = self.copy_doomed_with(&batches);

@@ -15,8 +15,8 @@ use super::{BLOCK_BYTES, Extent, PACK_BYTES, Run};
 use crate::disk::{Disk, LOCK, read_all, write_all};
 use crate::file::{self, FILE_HEADER, FileHeader, PACK_MAGIC, PACK_VERSION};
 
-/// The maximum number of spent packs that could not be removed. At the bound nothing is written until one is
-/// removed. A call stops removing after this many failures.
+/// The maximum number of spent packs that could not be removed. At the bound nothing is written until one of
+/// them is removed. It is also the number of failures after which a call stops removing packs.
 const SPENT_MAX: usize = 4;
 
 /// Settings of packs.
@@ -24,12 +24,13 @@ const SPENT_MAX: usize = 4;
 pub struct PackOptions {
     /// The bytes after which a new pack begins.
     pub pack_bytes: u64,
-    /// The bytes that packs may have, beyond twice their live bytes, before [`Packs::sparse`] names one.
+    /// [`Packs::sparse`] names a pack only if all packs together have more bytes than twice their live bytes
+    /// plus this number.
     pub garbage_allowed: u64,
 }
 
 impl Default for PackOptions {
-    /// 32 MiB of garbage, which is eight packs: a small backlog is never moved.
+    /// Allows 32 MiB of garbage, which is eight packs. So a small backlog is never moved.
     fn default() -> Self {
         Self { pack_bytes: PACK_BYTES, garbage_allowed: 32 << 20 }
     }
@@ -38,7 +39,7 @@ impl Default for PackOptions {
 /// The reason why packs could not be opened. Nothing was written.
 #[derive(Debug)]
 pub enum PackError {
-    /// Another process has them open.
+    /// Another process has the packs open.
     Locked,
     /// A pack was written by a newer program.
     NewerFormat { file: String, version: u32 },
@@ -61,10 +62,11 @@ impl std::fmt::Display for PackError {
 
 impl std::error::Error for PackError {}
 
-/// Nothing was written. The runs are returned; the owner may hand them over again.
+/// A write of runs has failed, and nothing was written. The runs are returned, and the owner may hand them
+/// over again.
 #[derive(Debug)]
 pub struct WriteFailure {
-    /// The pack that was refused; empty if it was no pack.
+    /// The pack that was refused. Empty if the failure did not concern a pack.
     pub file: String,
     /// [`io::ErrorKind::InvalidInput`] if a run is invalid and the disk did not fail; see [`Packs::write`].
     pub error: io::Error,
@@ -99,11 +101,11 @@ struct Pack {
     bytes: u64,
     /// The bytes of each live extent, by offset.
     extents: BTreeMap<u32, u32>,
-    /// Their sum.
+    /// The sum of the bytes of the live extents.
     live: u64,
-    /// It may have more live extents than are known.
+    /// True if the pack may have more live extents than are known.
     may_have_more: bool,
-    /// [`Packs::sparse`] has named it.
+    /// True if [`Packs::sparse`] has named this pack.
     named: bool,
 }
 
@@ -169,7 +171,7 @@ impl<D: Disk> Packs<D> {
         match self.try_write(&runs) {
             Ok(written) => {
                 for &Extent { pack, offset, bytes } in &written {
-                    // Until now it counted as spent.
+                    // The pack counted as spent while it was being written.
                     let spent = self.spent.remove(&pack);
                     let pack = self.packs.entry(pack).or_default();
                     pack.bytes += spent.unwrap_or(0);
@@ -179,8 +181,8 @@ impl<D: Disk> Packs<D> {
                 Ok(written)
             }
             Err((file, error)) => {
-                // These files are never used, whatever their syncs reported; the next attempt writes new
-                // ones.
+                // The files of a failed write are never used, whatever their syncs reported. The next attempt
+                // writes new files.
                 self.sweep();
                 Err(WriteFailure { file, error, runs })
             }
@@ -272,7 +274,8 @@ impl<D: Disk> Packs<D> {
         Ok(written)
     }
 
-    /// Removes the spent packs. If a name reappears after a power failure, no extent names that pack.
+    /// Removes the spent packs. A removed pack may reappear after a power failure, but no extent names it, so
+    /// the next open removes it.
     fn sweep(&mut self) {
         let (disk, bytes) = (&mut self.disk, &mut self.bytes);
         let mut refused = 0;
@@ -368,7 +371,7 @@ fn write_pack<D: Disk>(disk: &mut D, number: u64, runs: &[Run], extents: &mut Ve
             headers.push(BlockHeader::encode(block, Place { pack: number, offset, owner: run.owner }));
             offset += (BLOCK_HEADER + block.bytes()) as u64;
         }
-        // `length` has checked that both fit.
+        // Both numbers fit into a u32, because `length` has checked them.
         extents.push(Extent { pack: number, offset: start as u32, bytes: (offset - start) as u32 });
     }
     let mut pieces = vec![IoSlice::new(&opening)];

@@ -18,13 +18,13 @@ pub(crate) const OPEN_PACKS_MAX: usize = 8;
 /// One block of an extent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Block {
-    /// In the order in which they were added to the run; `file` is 0. Their bodies are slices of one buffer,
-    /// so keeping one keeps the whole buffer. It has at most [`BLOCK_BYTES`] and a header, or the size of the
-    /// single record.
+    /// The records, in the order in which they were added to the run. Their `file` is 0. Their bodies are
+    /// slices of one buffer, so keeping one body keeps the whole buffer. The buffer has at most
+    /// [`BLOCK_BYTES`] and a header, or the size of the single record.
     pub records: Vec<Record>,
-    /// The position of the next block in the extent; `None` after the last.
+    /// The position of the next block in the extent. `None` after the last block.
     pub next: Option<u32>,
-    /// The bytes that it takes in the pack, with its header.
+    /// The bytes that the block takes in the pack, with its header.
     pub bytes: u32,
 }
 
@@ -57,7 +57,7 @@ impl std::fmt::Display for Flaw {
 pub enum ReadError {
     /// The records are lost. `offset` is the offset of the block in the pack, in bytes.
     Damaged { pack: u64, offset: u64, what: Flaw },
-    /// The disk refused. The records may be intact.
+    /// The disk refused to read the block. Its records may be intact.
     Io { pack: u64, offset: u64, error: io::Error },
 }
 
@@ -98,7 +98,7 @@ impl From<Flaw> for Trouble {
 /// files.
 pub struct PackReader<D: Disk> {
     disk: D,
-    /// The most recently used pack is the last.
+    /// The open packs. The most recently used one is the last.
     open: VecDeque<(u64, D::File)>,
 }
 

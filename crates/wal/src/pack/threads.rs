@@ -11,7 +11,7 @@ use crate::worker::{Inbox, Worker};
 #[derive(Debug)]
 pub struct PackJob {
     pub shard: u32,
-    /// The number that the shard gave it.
+    /// The number that the shard gave this job.
     pub ticket: u64,
     pub runs: Vec<Run>,
 }
@@ -75,7 +75,8 @@ impl PacksHandle {
     }
 }
 
-/// Bounded by the number of unanswered jobs of all shards, and by the number of live extents.
+/// The work for the packs' thread. Its size is bounded by the number of unanswered jobs of all shards and the
+/// number of live extents.
 #[derive(Debug, Default)]
 struct Writes {
     jobs: Vec<PackJob>,
@@ -85,7 +86,7 @@ struct Writes {
 fn write<D: Disk>(mut packs: Packs<D>, inbox: &Inbox<Writes>, mut on_round: OnPackRound) {
     let mut writes = Writes::default();
     while inbox.take(&mut writes, false) {
-        // First, because it frees disk space.
+        // Extents are released before anything is written, because this frees disk space.
         writes.released.drain(..).for_each(|extent| packs.release(extent));
         let packed = writes.jobs.drain(..).map(|PackJob { shard, ticket, runs }| {
             let result = packs.write(runs);
@@ -100,11 +101,11 @@ fn write<D: Disk>(mut packs: Packs<D>, inbox: &Inbox<Writes>, mut on_round: OnPa
 #[derive(Clone, Copy, Debug)]
 pub struct ReadJob {
     pub shard: u32,
-    /// The number that the shard gave it.
+    /// The number that the shard gave this request.
     pub ticket: u64,
     pub extent: Extent,
     pub owner: u64,
-    /// 0, or [`Block::next`].
+    /// The position of the block in the extent: 0, or [`Block::next`] of the block before it.
     pub at: u32,
 }
 

@@ -6,7 +6,7 @@ use crate::disk::Disk;
 use crate::file::{self, FILE_HEADER};
 use crate::record;
 
-/// The maximum number of missing files reported one by one. Each had megabytes.
+/// The maximum number of missing files that are reported one by one. Each of them held megabytes.
 const MISSING_MAX: usize = 64;
 
 impl Directory {
@@ -57,7 +57,8 @@ impl Directory {
         if self.unexplained(above.header.previous, below) <= bad && into.len() > reported {
             return Ok(());
         }
-        // Some of the batches left no trace. (Skipped file numbers look the same but are rare.)
+        // Some of the missing batches left no trace, so any owner may be affected. (Skipped file numbers look
+        // the same, but they are rare.)
         let owners = Owners::All;
         let between = self.files[from.0].number + 1..self.files[last].number;
         let absent = |number: &u64| self.files.iter().all(|file| file.number != *number);
@@ -104,7 +105,8 @@ impl Directory {
             }
             places.sort_unstable();
             for (offset, end) in places {
-                // If several batches are missing, others may have been here.
+                // If more batches are missing than this one place explains, it may also have held batches of
+                // which no trace is left. Then any owner may be affected.
                 let owners = match unexplained {
                     0 | 1 => self.owners(disk, index, offset, end)?,
                     _ => Owners::All,
@@ -147,7 +149,7 @@ impl Directory {
     ) -> Result<Owners, OpenError> {
         let bytes = self.bytes(disk, index)?;
         let batch = self.files[index].scan.batches.iter().find(|found| found.offset == offset);
-        // The file may end before the batch does.
+        // The file may end before the batch does. Then not all owners can be read from it.
         let is_whole =
             batch.is_none_or(|found| found.end - offset == BATCH_HEADER as u64 + found.header.length);
         let payload = bytes.get(offset as usize + BATCH_HEADER..end as usize).filter(|_| is_whole);

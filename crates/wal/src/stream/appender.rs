@@ -18,13 +18,14 @@ pub const OPEN_WRITE_MAX: usize = 64;
 pub(super) struct Files<D: Disk> {
     pub disk: D,
     pub notes: Notes,
-    /// By stream and first offset. The most recently used file is the last.
+    /// The open files by stream and first offset. The most recently used file is the last.
     open: VecDeque<((u64, u64), D::File)>,
     /// A reused buffer for the headers and filters of the chunks being written.
     heads: Vec<u8>,
-    /// The version file exists and is valid.
+    /// True if the version file exists and is valid.
     has_version: bool,
-    /// The version file exists and is corrupt. This is harmless: every segment has its own version.
+    /// True if the version file exists and is corrupt. This is harmless, because every segment has its own
+    /// version.
     pub is_damaged: bool,
 }
 
@@ -42,7 +43,8 @@ impl<D: Disk> Files<D> {
         if let Some(version) = version.filter(|&version| version > STREAM_VERSION) {
             return Err(StreamError::Newer { file: VERSION_FILE.into(), version });
         }
-        // If its creation was interrupted, the file is empty or holds zeros.
+        // If the creation of the version file was interrupted, the file is empty or holds zeros. This does
+        // not count as damage.
         let is_damaged = version.is_none() && bytes.iter().any(|&byte| byte != 0);
         let (open, heads, has_version) = (VecDeque::new(), Vec::new(), version.is_some());
         let notes = Notes::read(&mut disk).map_err(StreamError::io(LOCK))?;
@@ -105,7 +107,7 @@ impl<D: Disk> Files<D> {
         Ok(())
     }
 
-    /// Removes a file that may not exist. A disk may report a failure although it has removed the file.
+    /// Removes a file if it exists. A disk may report a failure although it has removed the file.
     pub fn remove_file(&mut self, name: &str) -> io::Result<()> {
         let is_missing = |error: &io::Error| error.kind() == io::ErrorKind::NotFound;
         match self.disk.remove(name) {
@@ -167,7 +169,7 @@ impl<D: Disk> Files<D> {
             return Ok(());
         }
         let mut file = match self.disk.create(VERSION_FILE) {
-            // Its creation was interrupted.
+            // An earlier creation of the version file was interrupted, so it is written again.
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => self.disk.open(VERSION_FILE)?,
             created => created?,
         };

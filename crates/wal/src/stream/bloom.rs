@@ -63,7 +63,7 @@ impl Bloom {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Wanted {
     pub values: Vec<Box<[u8]>>,
-    /// Entries without a value, too.
+    /// True if entries without a value are wanted, too.
     pub none: bool,
 }
 
@@ -125,7 +125,7 @@ mod tests {
         assert!(!wanted(&[], false).may_match(&[0xff; 16]));
     }
 
-    /// Earlier versions inserted it as a value.
+    /// Earlier versions inserted the empty value as a value.
     #[test]
     fn an_empty_value_counts_as_none() {
         let mut bloom = Bloom::new(16);

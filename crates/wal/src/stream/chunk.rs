@@ -141,7 +141,7 @@ impl ChunkHeader {
         self.head() as u64 + u64::from(self.data)
     }
 
-    /// The offset after its last entry.
+    /// Returns the offset after the last entry of the chunk.
     pub fn next(&self) -> u64 {
         self.first + u64::from(self.entries)
     }

@@ -11,9 +11,9 @@ use bytes::Bytes;
 pub struct Held {
     bytes: AtomicU64,
     limit: u64,
-    /// In bytes. A budget that holds less accepts more; see [`Held::new`].
+    /// The bytes that every part of the budget may hold in any case; see [`Held::new`].
     floor: u64,
-    /// The budget that contains this one.
+    /// The larger budget of which this one is a part.
     of: Option<Arc<Held>>,
 }
 
@@ -69,7 +69,7 @@ impl Held {
     }
 }
 
-/// Bytes that count until this is dropped.
+/// A number of bytes that count in a budget until this value is dropped.
 #[derive(Debug)]
 pub struct Reserved {
     held: Arc<Held>,

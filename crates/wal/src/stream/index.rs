@@ -27,8 +27,9 @@ use crate::disk::{Disk, read_all};
 /// chunk.
 pub(super) const INDEX_EVERY: u64 = 64 << 10;
 
-/// The number of entries written together: writing one takes as many calls as writing all. A search at the
-/// end of the last segment must go over the chunks of this many entries.
+/// The number of entries that are written together. Writing eight takes as many system calls as writing one.
+/// The price: the newest chunks, up to this many entries, are not in the index yet, so a search among them
+/// reads the segment.
 const ENTRIES_TOGETHER: usize = 8;
 
 /// The length of an entry in bytes.
@@ -126,11 +127,11 @@ fn offset(entry: u64) -> u64 {
 /// The index of the segment that is being written.
 #[derive(Debug)]
 pub(super) struct Index {
-    /// The number of good entries; bytes after them are overwritten.
+    /// The number of good entries in the index file. Bytes after them are overwritten.
     entries: u64,
-    /// The position of the last entry, written or not.
+    /// The position in the segment of the chunk of the last entry, whether that entry is written or not.
     position: Option<u64>,
-    /// Entries that are not written yet.
+    /// Entries that were picked for the index and are not written yet.
     due: Vec<Entry>,
 }
 

@@ -31,14 +31,14 @@ pub struct StreamLimits {
 pub struct NewChunk {
     /// The offset of its first entry: [`Retained::next`], or the end of the chunk before.
     pub first: u64,
-    /// 1..=[`CHUNK_ENTRIES_MAX`].
+    /// The number of entries, from 1 to [`CHUNK_ENTRIES_MAX`].
     pub entries: u16,
     /// Milliseconds since 1970. If it is before the timestamp of the chunk before, it is raised to that:
     /// timestamps of a stream never decrease.
     pub timestamp_ms: u64,
-    /// `None` if no entry has a value.
+    /// The filter with the values of the entries. `None` if no entry has a value.
     pub bloom: Option<Bloom>,
-    /// The entries; not empty, at most [`i32::MAX`] bytes.
+    /// The encoded entries: at least one byte, at most [`i32::MAX`] bytes.
     pub data: Bytes,
 }
 
@@ -48,7 +48,7 @@ pub struct Chunk {
     /// The offset of its first entry.
     pub first: u64,
     pub entries: u16,
-    /// Milliseconds since 1970.
+    /// The time of the chunk, in milliseconds since 1970.
     pub timestamp_ms: u64,
     /// A slice of a buffer that the chunks of the answer share. A large chunk has its own buffer.
     pub data: Bytes,
@@ -121,14 +121,14 @@ pub struct AppendFailure {
     /// The chunks that were not confirmed, in their order. The owner may hand them over again. Earlier chunks
     /// of the append are confirmed, as if they had been an append of their own.
     pub chunks: Vec<NewChunk>,
-    /// What the stream holds now; `None` if it is not open.
+    /// What the stream holds now. `None` if the stream is not open.
     pub retained: Option<Box<Retained>>,
 }
 
 /// What a stream holds.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Retained {
-    /// The first retained offset; `next` if the stream is empty.
+    /// The offset of the first retained entry. Equals `next` if the stream is empty.
     pub first: u64,
     /// The offset of the next appended entry.
     pub next: u64,
@@ -150,8 +150,8 @@ pub struct StreamCut {
     pub file: String,
     pub offset: u64,
     pub bytes: u64,
-    /// It has whole chunks after the lost part and was left in place; else it was cut off. Each open reports
-    /// it until the next segment begins.
+    /// True if there are whole chunks after the lost part, so that the end was left in place. Otherwise it
+    /// was cut off. Each open reports an end that was left, until the next segment begins.
     pub left: bool,
 }
 
@@ -175,7 +175,7 @@ pub enum ReadFrom {
 pub struct Position {
     /// The first offset of the segment.
     pub segment: u64,
-    /// The position in its file, in bytes.
+    /// The position in the segment's file, in bytes.
     pub at: u64,
     /// The offset of the first entry of the chunk there.
     pub offset: u64,
@@ -185,7 +185,7 @@ pub struct Position {
 #[derive(Clone, Debug)]
 pub struct ChunkJob {
     pub shard: u32,
-    /// The number that the shard gave it.
+    /// The number that the shard gave this request.
     pub ticket: u64,
     pub stream: u64,
     pub from: ReadFrom,
@@ -213,10 +213,11 @@ pub struct ChunksRead {
 /// The chunks that were read.
 #[derive(Clone, Debug)]
 pub struct Chunks {
-    /// May be empty although there are more: then this read has found no wanted chunk.
+    /// The chunks. The list may be empty although the stream has more: then this read has found no wanted
+    /// chunk yet.
     pub chunks: Vec<Chunk>,
     pub next: Position,
-    /// There are no more chunks before `until`.
+    /// True if there are no more chunks before `until`.
     pub end: bool,
     /// The size in bytes of the next chunk, if there was no room for it. The caller must ask again with this
     /// many bytes reserved.

@@ -77,13 +77,13 @@ impl Note {
 
 /// The notes of all streams.
 pub(super) struct Notes {
-    /// The boot of the machine now; 0 if it is not known.
+    /// The identifier of the current boot of the machine. 0 if it is not known.
     boot: u64,
-    /// Notes and their places, by stream.
+    /// The note of each stream, and its place in the file.
     known: HashMap<u64, (u64, Note)>,
-    /// Places without a valid note.
+    /// The places in the file that hold no valid note.
     free: Vec<u64>,
-    /// The number of all places.
+    /// The number of all places in the file.
     places: u64,
 }
 

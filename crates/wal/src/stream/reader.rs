@@ -19,7 +19,7 @@ pub const OPEN_READ_MAX: usize = 64;
 const READ_BYTES_MIN: usize = 16 << 10;
 const READ_BYTES_MAX: usize = 1 << 20;
 
-/// The bytes per read where chunks are large and few are wanted: enough for a header and its filter.
+/// The bytes per read while unwanted chunks are skipped: enough for the header of a chunk and its filter.
 const SKIP_BYTES: usize = 512;
 
 /// The maximum number of unwanted chunks that a job inspects, and the bytes that it reads for that. Then the
@@ -31,7 +31,7 @@ pub const SCAN_BYTES_MAX: u64 = 4 << 20;
 /// few open files.
 pub struct StreamReader<D: Disk> {
     disk: D,
-    /// By stream and first offset. The most recently used file is the last.
+    /// The open segments by stream and first offset. The most recently used one is the last.
     open: VecDeque<((u64, u64), D::File)>,
 }
 
@@ -39,9 +39,9 @@ pub struct StreamReader<D: Disk> {
 #[derive(Default)]
 struct Reading {
     chunks: Vec<Chunk>,
-    /// The bytes of the chunks.
+    /// The bytes of the chunks that were read so far.
     taken: usize,
-    /// The number of unwanted chunks.
+    /// The number of unwanted chunks that were inspected so far.
     skipped: u32,
     /// The bytes read from the disk for unwanted chunks.
     read: u64,
@@ -57,7 +57,7 @@ impl Reading {
 
 /// The reason why a read stopped.
 enum Trouble {
-    /// The segment was removed.
+    /// The segment does not exist, because it was removed.
     Removed,
     Error(StreamError),
 }
@@ -89,7 +89,8 @@ impl<D: Disk> StreamReader<D> {
         if !matches!(result, Err(StreamError::Damaged { .. })) {
             return result;
         }
-        // A segment whose first write failed was replaced: the open file may be the old one.
+        // The open files of the stream are closed, because a segment whose first write failed may have been
+        // replaced.
         self.open.retain(|((stream, _), _)| *stream != job.stream);
         self.try_read(job)
     }
@@ -147,8 +148,9 @@ impl<D: Disk> StreamReader<D> {
         }
     }
 
-    /// Finds the first chunk, in this segment or later ones, for which `is_it` is true. `is_before` is true
-    /// for the first index entries, none of which is after that chunk.
+    /// Finds the first chunk, in this segment or later ones, for which `is_it` is true. `is_before` tells
+    /// which entries of the index are before that chunk or at it: it is true up to some entry and false after
+    /// it.
     fn find(
         &mut self,
         job: &ChunkJob,
@@ -213,7 +215,7 @@ impl<D: Disk> StreamReader<D> {
             });
             match found {
                 Err(Trouble::Error(error)) => return Err(error),
-                // It was removed, and so were all segments before it.
+                // The segment was removed, and so were all segments before it.
                 Err(Trouble::Removed) => low = middle + 1,
                 Ok(_) if older => low = middle + 1,
                 Ok(_) => high = middle,
@@ -276,7 +278,7 @@ impl<D: Disk> StreamReader<D> {
             reading.chunks.push(Chunk { first, entries, timestamp_ms, data: chunk.slice(header.head()..) });
             advance(next, &header);
         }
-        // Another segment may follow.
+        // This segment is read to its end. Another segment may follow.
         Ok(next.offset < job.until)
     }
 
@@ -341,7 +343,7 @@ fn after(job: &ChunkJob, segment: u64) -> Option<u64> {
     job.segments.iter().copied().find(|&first| first > segment)
 }
 
-/// Returns the end of the offsets to read in a segment.
+/// Returns the offset at which reading this segment must stop.
 fn end(job: &ChunkJob, segment: u64) -> u64 {
     after(job, segment).map_or(job.until, |next| next.min(job.until))
 }

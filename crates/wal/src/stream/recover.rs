@@ -28,7 +28,7 @@ use crate::disk::{Disk, read_all};
 /// The minimum bytes that a disk writes or loses as one.
 const SECTOR: u64 = 512;
 
-/// A shorter run of zeros may be data, at the edge of a sector.
+/// The minimum number of zeros that count as a lost sector. Fewer zeros at the edge of a sector may be data.
 const ZEROS_MIN: u64 = 8;
 
 /// The bytes of a file that are searched for whole chunks at a time.
@@ -38,9 +38,10 @@ const SEARCH_BYTES: usize = 1 << 20;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Segment {
     pub first: u64,
-    /// The size of its file in bytes; for the last segment, of its good chunks and the header.
+    /// The size of the segment's file in bytes. For the last segment: the bytes of its header and its good
+    /// chunks.
     pub bytes: u64,
-    /// The timestamp of its newest chunk, once it was read.
+    /// The timestamp of the segment's newest chunk, once that chunk was read.
     pub newest_ms: Option<u64>,
 }
 
@@ -59,7 +60,7 @@ pub(super) struct Found {
     pub last: Option<Last>,
     /// The index of the last segment.
     pub index: Index,
-    /// The last segment may be written to.
+    /// True if the last segment may be written to.
     pub writable: bool,
     pub cut: Option<StreamCut>,
 }
@@ -181,15 +182,17 @@ pub(super) fn recover<D: Disk>(
     index.flush(disk, stream, first);
     segment.bytes = tail.end;
     let mut last = tail.last;
-    // Only if the segment was verified from its start. Otherwise a part before later synced entries could be
-    // missing. Once the index is lost, an open would cut those entries together with the missing part.
+    // The segment is written to only if it was verified from its start. Otherwise a part before later synced
+    // entries could be missing. If the index were lost then, an open would cut those entries together with
+    // the missing part.
     let mut writable = tail.last.is_some() && tail.is_verified;
     if cut.as_ref().is_some_and(|cut| cut.left) {
         // The zeros may be damage after all, so the whole chunks after them are kept. Nobody reads them,
         // because the segment ends where the next one begins.
         writable = false;
     } else if cut.is_some() {
-        // Before it is written to again: otherwise power loss could bring old bytes back between new ones.
+        // The end is cut before the segment is written to again. Otherwise power loss could bring old bytes
+        // back between new ones.
         writable &= truncate(disk, stream, first, tail.end).is_ok();
     }
     if last.is_none() && segments.len() > 1 {
@@ -256,7 +259,7 @@ struct Tail {
     next: u64,
     last: Option<Last>,
     index: Index,
-    /// It was verified from its start.
+    /// True if the segment was verified from its start.
     is_verified: bool,
     /// The verified chunks, for the index if it ends too early.
     entries: Vec<Entry>,
@@ -267,7 +270,7 @@ struct Tail {
 /// The bytes after the last good chunk.
 struct Rest {
     bytes: u64,
-    /// There are whole chunks in it.
+    /// True if there are whole chunks among these bytes.
     has_chunks: bool,
 }
 
@@ -293,7 +296,7 @@ impl Tail {
             if let Some(at) = whole
                 && !bad.has_lost_sector(disk, &mut file, at).map_err(io)?
             {
-                // A crash does not explain it.
+                // A crash does not explain these bytes, so they are damage.
                 return Err(StreamError::Damaged { file: name, offset: from });
             }
             tail.bad = Some(Rest { bytes: length - tail.end, has_chunks: whole.is_some() });
@@ -313,7 +316,7 @@ impl Tail {
         let (mut at, mut below) = (FILE_HEADER as u64, length);
         while let Some((number, entry)) = index::find(disk, stream, segment, |entry| entry.position < below) {
             let place = Place { stream, at: entry.position };
-            // An index may outlive the chunk to which it points.
+            // An entry of the index may outlive the chunk to which it points.
             if let Look::Chunk(header) = window.look((&mut *disk, &mut *file), place, WINDOW_BYTES)?
                 && header.first == entry.first
                 && window.chunk((&mut *disk, &mut *file), place, &header, WINDOW_BYTES)?.is_some()

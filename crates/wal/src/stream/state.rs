@@ -27,7 +27,7 @@ use super::{AppendFailure, NewChunk, Retained, StreamCut, StreamError, StreamLim
 use crate::disk::Disk;
 use crate::machine::AT_ONCE_BYTES_MAX;
 
-/// The time at which an append is answered.
+/// Says when an append is answered: at once, or after a sync.
 pub(super) enum Appended {
     Now(Result<Retained, AppendFailure>),
     WhenSynced(StreamSyncJob),
@@ -36,18 +36,19 @@ pub(super) enum Appended {
 pub(super) struct Stream {
     stream: u64,
     limits: StreamLimits,
-    /// What others know.
+    /// What the owner and the readers know of the stream: only what is confirmed.
     retained: Retained,
-    /// The bytes of the last of its segments.
+    /// The number of confirmed bytes in the last of its segments.
     confirmed_end: u64,
-    /// The written segments, ascending. The last one may have no chunk.
+    /// All segments that are written, ascending, including what is not confirmed yet. The last one may have
+    /// no chunk.
     segments: Vec<Segment>,
     next: u64,
     last: Option<Last>,
     /// The timestamp of the first chunk.
     first_ms: Option<u64>,
     index: Index,
-    /// The last segment may be appended to.
+    /// True if the last segment may be appended to.
     writable: bool,
     /// The first offsets of the segments that may be unsynced, ascending.
     dirty: Vec<u64>,
@@ -55,15 +56,15 @@ pub(super) struct Stream {
     named: bool,
     /// Entries before this offset may be missing: they were missing when the stream was opened.
     gap_to: u64,
-    /// Every other entry below is known to be synced.
+    /// All entries before this offset are known to be synced, except those that are missing (see `gap_to`).
     synced_to: u64,
-    /// Everything unsynced is in `dirty`, and no sync of it has failed.
+    /// True if `dirty` contains everything that is unsynced, and no sync of it has failed.
     unsynced_is_known: bool,
     /// The last note of the stream that this process has written.
     noted: Option<Note>,
-    /// A note must be written when the streams become idle.
+    /// True if a note must be written when the streams become idle.
     note_is_due: bool,
-    /// A segment was added since the limits were last applied.
+    /// True if a segment was added since the limits were last applied.
     segment_added: bool,
     waiting: Option<Waiting>,
 }
@@ -73,7 +74,7 @@ struct Waiting {
     shard: u32,
     /// The chunks that are not synced.
     chunks: Vec<NewChunk>,
-    /// How many of them are written and are being synced.
+    /// The number of these chunks that are written and are being synced.
     written: usize,
 }
 
@@ -312,7 +313,7 @@ impl Stream {
         self.confirm();
     }
 
-    /// Returns true if everything would survive power loss.
+    /// Returns true if everything in the stream would survive power loss.
     fn is_synced(&self) -> bool {
         self.dirty.is_empty() && self.named
     }
@@ -381,7 +382,8 @@ impl Stream {
                 self.writable = false;
                 match self.segments.last().is_some_and(|last| last.first == segment) {
                     true => files.abandon(self.stream, segment, at),
-                    // If the disk leaves something of it, the next chunk that is written replaces it.
+                    // The segment has no confirmed chunk, so it is removed. If the disk keeps something of
+                    // it, the next chunk that is written replaces it.
                     false => drop(files.remove(self.stream, segment)),
                 }
                 return Err(StreamError::Io { file: Kind::Segment.name(self.stream, segment), error });
@@ -440,11 +442,13 @@ impl Stream {
         Ok(job)
     }
 
-    /// Returns to what is confirmed. The last segment is never written again. The file whose sync was refused
-    /// is not synced again, because the system could report success although data is lost.
+    /// Returns the stream to the state that is confirmed. The last segment is never written again. If the
+    /// sync of a file was refused, that file is not synced again, because the system could report success
+    /// although data is lost.
     fn roll_back<D: Disk>(&mut self, files: &mut Files<D>, refused: Option<&str>) {
         self.index.cut(self.confirmed_end);
-        // At most one. The next segment has the same name and replaces what the disk leaves of it.
+        // There is at most one segment to remove. The next segment has the same name and replaces what the
+        // disk keeps of it.
         for segment in self.segments.drain(self.retained.segments.len()..) {
             self.index = Index::EMPTY;
             drop(files.remove(self.stream, segment.first));
@@ -494,7 +498,7 @@ impl Stream {
         }
     }
 
-    /// Makes what is written known to others.
+    /// Confirms what is written, so that the owner and readers learn of it.
     fn confirm(&mut self) {
         let segments = self.segments.iter().map(|segment| segment.first);
         if !segments.clone().eq(self.retained.segments.iter().copied()) {

@@ -18,12 +18,13 @@ const REFUSED_MAX: usize = 4;
 /// The streams of one directory. Memory: a few words per segment, and the chunks of unanswered appends.
 pub struct Streams<D: Disk> {
     files: Files<D>,
-    /// The first offsets of the segments, ascending, of streams that were not opened yet.
+    /// The streams that were not opened yet, each with the first offsets of its segments, ascending.
     listed: BTreeMap<u64, Vec<u64>>,
     open: HashMap<u64, Stream>,
-    /// Streams whose sync at opening failed. A later success would mean nothing.
+    /// Streams whose sync failed when they were opened. They stay closed in this process, because a later
+    /// success would prove nothing.
     doubtful: HashSet<u64>,
-    /// Files that nobody needs.
+    /// The names of files that nobody needs and that are still to be removed.
     strays: Vec<String>,
     /// Open streams whose notes are out of date.
     notes_due: Vec<u64>,
@@ -32,10 +33,11 @@ pub struct Streams<D: Disk> {
 /// A problem that [`Streams::check`] has found.
 #[derive(Debug)]
 pub struct StreamFlaw {
-    /// `None`: it belongs to no stream.
+    /// The stream with the problem. `None` if the problem concerns no single stream.
     pub stream: Option<u64>,
     pub error: StreamError,
-    /// The stream cannot be opened. If false, power loss explains it, and what is left can be read.
+    /// True if the stream cannot be opened. If false, power loss explains the problem, and what is left can
+    /// be read.
     pub closes: bool,
 }
 
@@ -108,7 +110,7 @@ impl<D: Disk> Streams<D> {
             let (error, closes) = match self.files.missing(stream, firsts) {
                 Ok(None) => continue,
                 Ok(Some(gap)) => (gap, false),
-                // The open of the stream will return it.
+                // The problem is not reported here, because opening the stream will return the same error.
                 Err(StreamError::Io { .. }) => continue,
                 Err(error) => (error, true),
             };

@@ -6,20 +6,20 @@ use crate::disk::PendingSync;
 
 /// The files of an append, or of the part of it that goes to one segment, and possibly the directory, to be
 /// synced. May run in parallel with all appends. Jobs must run one after the other.
-#[must_use = "waiting appends are answered when it ends"]
+#[must_use = "waiting appends are answered when the sync job ends"]
 pub struct StreamSyncJob {
     pub(super) stream: u64,
-    /// With their names, in the order in which they were written.
+    /// The files and their names, in the order in which they were written.
     pub(super) files: Vec<(String, PendingSync)>,
     pub(super) names: Option<PendingSync>,
 }
 
 /// The result of a [`StreamSyncJob`].
 #[derive(Debug)]
-#[must_use = "the streams wait for it"]
+#[must_use = "the streams wait for the result of the sync job"]
 pub struct StreamSyncEnd {
     pub(super) stream: u64,
-    /// The file that was refused; an empty name if it was the directory.
+    /// On an error, the name of the file that was refused. The name is empty if it was the directory.
     pub(super) result: Result<(), (String, io::Error)>,
 }
 

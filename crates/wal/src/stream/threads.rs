@@ -71,7 +71,7 @@ impl<D: Disk> StreamsHandle<D> {
     }
 }
 
-/// Bounded by the number of unanswered jobs of all shards.
+/// The work for the streams' thread. Its size is bounded by the number of unanswered jobs of all shards.
 #[derive(Debug, Default)]
 struct Work {
     jobs: Vec<StreamJob>,

@@ -13,24 +13,24 @@ use crate::disk::{Disk, read_all};
 /// The default number of bytes per read.
 pub(super) const WINDOW_BYTES: usize = 128 << 10;
 
-/// What is at a place of a segment.
+/// What a place of a segment contains.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Look {
-    /// A chunk whose header and filter are valid there. The data may be corrupt or incomplete.
+    /// A chunk whose header and filter are valid at this place. Its data may be corrupt or incomplete.
     Chunk(ChunkHeader),
-    /// The end of the file.
+    /// The place is at the end of the file.
     End,
-    /// Something else.
+    /// The place has bytes that are not a valid chunk.
     Bad,
 }
 
-/// Bytes of one file: no more than was asked for, and no more than the file has.
+/// A part of one file in memory. It never has more bytes than were requested, nor more than the file has.
 #[derive(Debug, Default)]
 pub(super) struct Window {
     bytes: Bytes,
     /// The position of the first byte in the file.
     at: u64,
-    /// The bytes read so far.
+    /// The number of bytes that were read from the file so far.
     pub read: u64,
     /// The budget in which its buffers count.
     held: Option<Arc<Held>>,
@@ -91,7 +91,8 @@ impl Window {
         want: usize,
     ) -> io::Result<Option<Bytes>> {
         if !self.has(at, need as u64) {
-            // Before memory is allocated, because a length that was read from a file may be wrong.
+            // The length of the file is checked before memory is allocated, because a length that was read
+            // from a file may be wrong.
             let there = disk.len(file)?.saturating_sub(at);
             if there < need as u64 {
                 return Ok(None);

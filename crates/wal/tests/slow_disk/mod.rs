@@ -14,7 +14,8 @@ pub struct SlowDisk {
 }
 
 impl SlowDisk {
-    /// Each message lets one sync of a file continue. When the sender is dropped, all syncs continue.
+    /// Creates the disk. Each message to `go` lets one sync of a file continue. When the sender is dropped,
+    /// all syncs continue.
     pub fn new(disk: &FalseDisk, go: Receiver<()>) -> Self {
         Self { disk: disk.clone(), go: Arc::new(Mutex::new(go)) }
     }

@@ -202,12 +202,22 @@ pub fn refused<T, E: Debug>(found: Result<T, E>, condition: AmqpError) -> Checke
 // requests use HTTP.
 
 pub async fn queue(name: &str) -> Checked {
-    http(201, "PUT", &format!("queues/%2F/{name}"), r#"{"durable": true}"#).await.map(drop)
+    queue_of_type(&std::env::var("SLUICE_QUEUE_TYPE")?, name, "").await
 }
 
 pub async fn stream(name: &str) -> Checked {
-    let body = r#"{"durable": true, "arguments": {"x-queue-type": "stream"}}"#;
-    http(201, "PUT", &format!("queues/%2F/{name}"), body).await.map(drop)
+    queue_of_type("stream", name, "").await
+}
+
+/// Declares a queue whose rejected messages go to another queue.
+pub async fn mortal_queue(name: &str, grave: &str) -> Checked {
+    let more = format!(r#", "x-dead-letter-exchange": "", "x-dead-letter-routing-key": "{grave}""#);
+    queue_of_type(&std::env::var("SLUICE_QUEUE_TYPE")?, name, &more).await
+}
+
+async fn queue_of_type(kind: &str, name: &str, more: &str) -> Checked {
+    let body = format!(r#"{{"durable": true, "arguments": {{"x-queue-type": "{kind}"{more}}}}}"#);
+    http(201, "PUT", &format!("queues/%2F/{name}"), &body).await.map(drop)
 }
 
 pub async fn exchange(name: &str, kind: &str) -> Checked {

@@ -139,6 +139,21 @@ async fn reject_discards() -> Checked {
     client.close().await
 }
 
+async fn reject_dead_letters() -> Checked {
+    let mut client = Client::connect().await?;
+    queue("grave").await?;
+    mortal_queue("mortal", "grave").await?;
+    expect(client.send("/queues/mortal", None, &["a", "b"]).await?, vec!["accepted"; 2])?;
+    let mut receiver = client.receiver("/queues/mortal").await?;
+    let delivery = get(&mut receiver).await?;
+    receiver.reject(&delivery, None).await?;
+    expect(body(&get(&mut receiver).await?), "b".into())?;
+    receiver.close().await?;
+    // The dead letter is counted, not received: the client cannot decode its annotation `x-opt-deaths`, an array of maps.
+    expect((messages("mortal").await?, messages("grave").await?), (1, 1))?;
+    client.close().await
+}
+
 async fn modify_counts_the_failure() -> Checked {
     let modified = |failed, undeliverable| Modified {
         delivery_failed: Some(failed),
@@ -351,6 +366,7 @@ async fn main() {
         send_and_receive_10000_of_mixed_sizes,
         release_redelivers,
         reject_discards,
+        reject_dead_letters,
         modify_counts_the_failure,
         drain_takes_the_credit_back,
         one_credit_gets_one_message,

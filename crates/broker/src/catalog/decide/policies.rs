@@ -19,7 +19,7 @@ pub struct SetPolicy {
     pub operator: bool,
     pub pattern: String,
     pub priority: i64,
-    /// One of the names of [`ApplyTo`].
+    /// The kinds of objects that the policy is for: one of the names of [`ApplyTo`].
     pub apply_to: String,
     pub definition: Arguments,
 }

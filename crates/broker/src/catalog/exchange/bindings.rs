@@ -10,7 +10,7 @@ use super::super::{Binding, Destination};
 /// the oldest first.
 type Place = (Destination, Arc<str>, u64);
 
-/// See the module.
+/// The bindings of one exchange in two orders; see the module.
 #[derive(Clone, Debug, Default)]
 pub(in super::super) struct Bindings {
     all: BTreeMap<Place, Arc<Binding>>,
@@ -59,7 +59,7 @@ impl Bindings {
 
     /// Returns the bindings to this destination.
     pub fn to(&self, destination: &Destination) -> impl Iterator<Item = &Arc<Binding>> {
-        // The empty key is the first in the order.
+        // The search starts at the empty key, because it is the first in the order.
         let first = (destination.clone(), Arc::from(""), 0);
         let all = self.all.range(first..).map(|(_, binding)| binding);
         let destination = destination.clone();

@@ -6,7 +6,7 @@ use smallvec::SmallVec;
 
 use super::super::Destination;
 
-/// Above this number, searching a list would be slow.
+/// The largest number of destinations in a list. Searching a longer list would be slow.
 const FEW_MAX: usize = 16;
 
 /// A set of destinations. Most keys lead to one destination, which needs no allocation. Above [`FEW_MAX`], a tree

@@ -22,7 +22,7 @@ pub(super) struct Headers(Vec<Rule>);
 struct Rule {
     binding: Arc<Binding>,
     any: bool,
-    /// Keys that start with `x-` are compared too.
+    /// True if keys that start with `x-` are compared, too.
     with_x: bool,
 }
 
@@ -34,7 +34,7 @@ impl Rule {
             .iter()
             .filter(|(key, _)| *key != X_MATCH && (self.with_x || !key.starts_with("x-")));
         let has = |(key, value): (&String, &Value)| {
-            // The null value asks only for presence.
+            // A null value in the binding requires only that the header is present.
             facts.header(key).is_some_and(|found| *value == Value::Null || found == Plain::of(value))
         };
         if self.any { wanted.any(has) } else { wanted.all(has) }
@@ -64,7 +64,7 @@ impl Headers {
 /// Checks a binding.
 ///
 /// # Errors
-/// `x-match` is none of the four words.
+/// `x-match` has another value than `all`, `any`, `all-with-x` or `any-with-x`.
 pub(super) fn check_binding(binding: &Binding) -> Result<(), CatalogError> {
     let Some(value) = binding.arguments.get(X_MATCH) else { return Ok(()) };
     match value.as_str() {

@@ -59,7 +59,7 @@ pub struct Histories(HashMap<(Arc<str>, Arc<str>), History>);
 
 #[derive(Debug, Default)]
 struct History {
-    /// Oldest first.
+    /// The messages of one exchange, oldest first.
     messages: VecDeque<Message>,
     bytes: u64,
 }

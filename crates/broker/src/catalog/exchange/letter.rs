@@ -17,8 +17,8 @@ pub struct Letter<'a> {
     pub annotations: &'a [u8],
     pub properties: &'a [u8],
     pub application_properties: &'a [u8],
-    /// Differs from message to message. It is the only source of randomness here, so that a seed decides
-    /// everything.
+    /// A random number that differs from message to message. It is the only source of randomness here, so a
+    /// seed decides everything.
     pub random: u64,
 }
 
@@ -153,7 +153,7 @@ impl<'a> Plain<'a> {
                 into.write(&[2]);
                 into.write(&v.to_be_bytes());
             }
-            // A float without a fraction equals the integer.
+            // A float without a fraction is converted to the integer that it equals.
             Self::Float(v) if v.fract() == 0.0 && v.abs() < 1e38 => Self::Integer(*v as i128).hash(into),
             Self::Float(v) => {
                 into.write(&[3]);

@@ -132,17 +132,17 @@ impl ExchangeKind {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Exchange {
     pub vhost: Arc<str>,
-    /// Empty for the default exchange.
+    /// The name of the exchange. It is empty for the default exchange.
     pub name: Arc<str>,
     pub kind: ExchangeKind,
     pub durable: bool,
-    /// Deleted when its last binding as a source is removed.
+    /// True if the exchange is deleted when its last binding as a source is removed.
     pub auto_delete: bool,
-    /// Clients cannot publish to it.
+    /// True if clients cannot publish to the exchange.
     pub internal: bool,
     pub arguments: Arguments,
-    /// Receives the messages that match no binding (`alternate-exchange`). The argument takes precedence over
-    /// the policy.
+    /// The exchange that receives messages which match no binding (`alternate-exchange`). The argument takes
+    /// precedence over the policy.
     pub alternate: Option<Arc<str>>,
     /// The policy that applies to the exchange. It follows from the name, so it is never stored with the
     /// exchange.
@@ -202,7 +202,7 @@ impl Exchange {
 pub(super) struct Table {
     /// The fields that policies change may be outdated: read them from [`Table::current`].
     pub exchange: Arc<Exchange>,
-    /// The place among all exchanges of the catalog.
+    /// The place of the exchange among all exchanges of the catalog.
     pub place: usize,
     /// The version of the policies for which the exchange was computed.
     policies: u64,

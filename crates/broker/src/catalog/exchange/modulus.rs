@@ -5,7 +5,8 @@ use super::super::{Binding, Destination};
 use super::hash::Fnv;
 use super::letter::Facts;
 
-/// One entry per binding, sorted, so that the order of declarations does not matter.
+/// The destinations, with one entry per binding. They are sorted, so that the order of declarations does not
+/// matter.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Modulus(Vec<Destination>);
 

@@ -132,7 +132,7 @@ fn some_pairs() -> impl Strategy<Value = BTreeMap<String, Value>> {
     prop::collection::btree_map(key, some_value(), 0..4)
 }
 
-/// The definition, applied one pair at a time.
+/// Applies the definition of `headers`, one pair at a time.
 fn naive_headers(kind: &str, wanted: &BTreeMap<String, Value>, message: &BTreeMap<String, Value>) -> bool {
     fn number(v: &Value) -> Option<f64> {
         if let Value::Double(f) = v { Some(*f) } else { v.as_i64().map(|i| i as f64) }
@@ -165,7 +165,7 @@ proptest! {
         prop_assert_eq!(found, naive_headers(kind, &wanted, &message));
     }
 
-    /// The definition: one bucket for each unit of weight, laid out one by one.
+    /// Compares with the definition: one bucket for each unit of weight, laid out one by one.
     #[test]
     fn consistent_hash_agrees_with_the_definition(
         steps in prop::collection::vec((0..5u8, 1..6u64, any::<bool>()), 1..12),

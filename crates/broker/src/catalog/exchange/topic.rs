@@ -70,9 +70,10 @@ impl Trie {
 /// The `#` nodes below another `#` that a walk has visited.
 type Hashes = HashSet<*const Node>;
 
-/// `visited` is set below a `#`. There, words are skipped in their order, so the first visit to a further `#` has the
-/// longest rest of the key. A later visit to the same `#` would find nothing new and ends at once. So the cost is
-/// proportional to the length of the key, however many `#` are on the path.
+/// Visits the nodes that match the words. `visited` is set below a `#`. There, words are skipped in their
+/// order. So the first visit to a further `#` node has the longest rest of the key, and a later visit would
+/// find nothing new and ends at once. This makes the cost proportional to the length of the key, however many
+/// `#` are on the path.
 fn walk<'a>(
     node: &'a Node,
     key: &[&str],
@@ -164,7 +165,8 @@ mod tests {
         assert!(trie.root.is_empty());
     }
 
-    /// Keys may be as long as a frame. With two `#`, a walk of every path would find this binding once for each word.
+    /// Checks that a long key with two `#` is matched quickly. Keys may be as long as a frame, and a walk of
+    /// every path would find this binding once for each word.
     #[test]
     fn a_long_key_is_matched_in_linear_time() {
         let mut trie = Trie::default();

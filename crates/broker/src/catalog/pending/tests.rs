@@ -16,7 +16,7 @@ enum Step {
     Command(Command),
     /// The queue of this virtual host and name ends, if it exists.
     Forget(&'static str, &'static str),
-    /// A part of what the log has received is synced.
+    /// The log syncs a part of what it has received.
     Sync(u8),
 }
 
@@ -24,7 +24,7 @@ enum Step {
 struct World {
     catalog: Catalog,
     pending: Pending<usize>,
-    /// Decisions that the log has received but not synced.
+    /// The numbers of the decisions that the log has received but not synced.
     unsynced: Vec<u64>,
     answers: BTreeMap<usize, Result<String, CatalogError>>,
     proposed: usize,
@@ -207,8 +207,8 @@ proptest! {
             let (asked, of_model) = match step {
                 Step::Command(command) => (command.clone(), command),
                 Step::Forget(vhost, name) => {
-                    // Only a committed queue has a machine that can end, and it ends once. In the model the queue has
-                    // another id.
+                    // Only a committed queue has a machine that can end, and it ends once. In the model the
+                    // queue has another id, so it is looked up by name.
                     let queue = world.catalog.queue(vhost, name).map(|q| q.id);
                     let Some(queue) = queue.filter(|queue| ended.insert(*queue)) else { continue };
                     let in_model = model.queue(vhost, name).unwrap().id;
@@ -258,7 +258,7 @@ fn changes_that_are_not_durable_wait_for_no_sync() {
         |source: &str, to: &str| Command::Bind(binding("/", source, Destination::Queue(to.into()), ""));
     world.propose(bind("amq.fanout", "own"));
     assert_eq!(world.answers.keys().collect::<Vec<_>>(), [&3, &4]);
-    // This binding depends on an exchange that is not synced.
+    // This binding depends on an exchange whose declaration is not synced.
     world.propose(bind("x", "own"));
     assert_eq!(world.answers.len(), 2);
     let own = world.catalog.queue("/", "own").unwrap().id;

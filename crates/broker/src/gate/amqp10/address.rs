@@ -98,7 +98,7 @@ fn parse(address: &str) -> Option<Address> {
         Some((exchange, key)) => (decode_segment(exchange)?, decode_segment(key)?),
         None => (decode_segment(rest)?, String::new()),
     };
-    // The default exchange can be reached by /queues/ only.
+    // The default exchange has no address. Its queues are reached by `/queues/` only.
     if exchange.is_empty() || exchange == DEFAULT_EXCHANGE_ALIAS {
         return None;
     }

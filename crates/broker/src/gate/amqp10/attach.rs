@@ -166,7 +166,7 @@ impl Gate {
         Ok(())
     }
 
-    /// Asks the table of verbs whether the client may do this.
+    /// Checks by the table of verbs that the client may do this.
     pub(super) fn permit(&self, verb: Verb, on: &[Resource<'_>], cx: &Cx<'_>) -> Result<(), Refused> {
         let Some(identity) = &self.identity else {
             return Err(Refused::Session(error(condition::UNAUTHORIZED_ACCESS, "login required")));
@@ -214,7 +214,7 @@ impl Gate {
         self.touch(session, link);
     }
 
-    /// Counts accepted links to addresses of format v1. The first one of the shard is logged.
+    /// Counts accepted links to addresses of format v1. Only the first one on the shard is logged.
     pub(super) fn note_format(&self, format: Format, attach: &Attach, address: &str, cx: &mut Cx<'_>) {
         if format == Format::V2 {
             return;

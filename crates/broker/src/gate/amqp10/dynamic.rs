@@ -27,11 +27,11 @@ const DYNAMIC_NAME_IDS_MAX: usize = 150;
 /// A command to the catalog for a link whose node does not exist yet.
 #[derive(Debug)]
 pub(super) enum Step {
-    /// Declare an exclusive queue. If `bind` is set, the queue is bound next.
+    /// Declares an exclusive queue. If `bind` is set, the queue is bound next.
     Own { bind: Option<Bound> },
-    /// Bind that queue.
+    /// Binds the exclusive queue that was declared.
     Bind { queue: Arc<QueueRecord> },
-    /// Declare the queue that the address names. It is not exclusive.
+    /// Declares the queue that the address names. It is not exclusive.
     Named { name: Arc<str> },
 }
 
@@ -145,7 +145,7 @@ impl Gate {
         }
     }
 
-    /// Continues after the catalog has answered a step.
+    /// Continues to make the node of a link after the catalog has answered a step.
     pub(super) fn continue_making(
         &mut self,
         at: (u16, u32),

@@ -90,7 +90,7 @@ impl Gate {
         self.bid_farewell(Farewell::End { session }, before, cx);
     }
 
-    /// Answers at once, or when the deletions are done that began after there were `before` of them. The answer to END
+    /// Answers the end of an object as soon as at most `before` deletions are in flight. The answer to END
     /// also waits for the answers to DETACH, because the session's number may soon belong to another session.
     pub(super) fn bid_farewell(&mut self, farewell: Farewell, before: usize, cx: &mut Cx<'_>) {
         let first = |other: &Farewell| match farewell {
@@ -172,7 +172,8 @@ impl Gate {
                 cx.consumers.remove(replies.to.outlet.0);
                 cx.counters.consumers -= 1;
             }
-            // A pair needs both of its links. The other link fails when it is used next.
+            // A management pair needs both of its links. If the client uses the other link again, that link
+            // fails.
             LinkRole::Requests { pair } => self.drop_pair_link(pair, Role::Sender),
             LinkRole::Responses { pair } => self.drop_pair_link(pair, Role::Receiver),
         }
@@ -189,7 +190,7 @@ impl Gate {
             "detaching link: {}",
             error.description.as_deref().unwrap_or("no reason given")
         );
-        // The known outcomes of its deliveries leave first.
+        // The outcomes of the link's deliveries that are known already are sent first.
         self.flush_session(session);
         self.drop_link(session, link, true, cx);
         self.put_detach(session, link, Some(error), cx);
@@ -230,14 +231,15 @@ impl Gate {
     }
 
     fn put_detach(&mut self, session: u16, link: u32, error: Option<AmqpError>, cx: &mut Cx<'_>) {
-        // [2.6.3] No DETACH before ATTACH. If the client detaches first, the answer to its ATTACH has no terminus.
+        // [2.6.3] A DETACH must not come before the ATTACH. If the client detaches first, the answer to its
+        // ATTACH has no terminus.
         if let Some(reply) = self.answer_before_detach(session, link)
             && !self.answer_attach(session, link, reply, cx)
         {
             return;
         }
         self.conn.detach(session, link, error);
-        // Its waiting deliveries no longer block the other links.
+        // The waiting deliveries of the link no longer block the other links of the session.
         self.touch_session(session);
     }
 

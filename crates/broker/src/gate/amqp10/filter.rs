@@ -40,7 +40,7 @@ const LEFT_OUT_MAX: usize = 4;
 /// The filters that are in place.
 #[derive(Debug, Default)]
 pub(super) struct Accepted {
-    /// What the filters ask of the stream.
+    /// The start and the messages that the filters request from the stream.
     pub replay: Replay,
     /// The filters as the client wrote them, for the answer. `None` if the client asked for none, or none is accepted.
     pub filters: Option<Map>,
@@ -52,9 +52,9 @@ pub(super) struct Accepted {
 /// would have excluded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct LeftOut {
-    /// The name as the client wrote it, shortened.
+    /// The name of the filter as the client wrote it, shortened.
     name: String,
-    /// The expression, shortened, if the filter has one.
+    /// The expression of the filter, shortened. `None` if it has none.
     expression: Option<String>,
     why: Why,
 }
@@ -63,12 +63,12 @@ pub(super) struct LeftOut {
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Why {
     NotDescribed,
-    /// The descriptor, shortened.
+    /// The descriptor is unknown. It is shown shortened.
     Unknown(String),
     Type,
     Sql(SqlError),
     Fields(FieldError),
-    /// Another filter that excludes it is in place.
+    /// The filter cannot be combined with another one that is in place.
     Excluded,
     /// The queue is not a stream.
     NoStream,
@@ -134,7 +134,8 @@ pub(super) fn accept(asked: Option<&Map>, now_ms: u64) -> Result<Accepted, Unrea
         replay.start = start;
     }
     if let Some(mut values) = taken.values {
-        // An empty value matches messages without a value, as an empty value in a message means none.
+        // An empty value in the filter matches messages without a value, because an empty value in a message
+        // counts as none.
         let empty = values.extract_if(.., |value| value.is_empty()).count() > 0;
         replay.bloom = Some(Arc::new(BloomFilter { values, unfiltered: taken.unfiltered || empty }));
     }
@@ -205,7 +206,7 @@ impl Kind {
     }
 }
 
-/// What has been read so far. Filters are read from last to first.
+/// The filters that were read so far. They are read from the last to the first.
 #[derive(Default)]
 struct Taken {
     now_ms: u64,
@@ -219,7 +220,7 @@ impl Taken {
     /// Reads one filter.
     ///
     /// # Errors
-    /// The reason why it is left out.
+    /// The reason why the filter is left out.
     fn take(&mut self, name: &Value, filter: &Value) -> Result<(), Why> {
         let (Value::Symbol(_), Value::Described(described)) = (name, filter) else {
             return Err(Why::NotDescribed);
@@ -253,7 +254,7 @@ impl Taken {
         self.match_with(parsed.map_err(Unreadable::Selector))
     }
 
-    /// An expression or a selector excludes every other filter of messages.
+    /// Adds a SQL expression or a selector. It excludes every other filter that checks each message.
     fn match_with(&mut self, read: Result<Filter, Unreadable>) -> Result<(), Why> {
         if self.matching.is_some() {
             return Err(Why::Excluded);
@@ -278,7 +279,8 @@ impl Taken {
     }
 }
 
-/// Stores what was read, in place of what was read before. `None` means the wrong type.
+/// Stores the value that was read, and replaces one that was read before. `read` is `None` if the value has
+/// the wrong type.
 fn put<T>(place: &mut Option<T>, read: Option<T>) -> Result<(), Why> {
     *place = Some(read.ok_or(Why::Type)?);
     Ok(())
@@ -292,7 +294,7 @@ fn shown_value(value: &Value) -> String {
 /// Reads an offset. Returns `None` if the type of the value cannot be a position in a stream.
 fn start(value: &Value, now_ms: u64) -> Option<Result<Start, Unreadable>> {
     if let Value::Timestamp(ms) = value {
-        // A time before the epoch is before all messages.
+        // A time before the epoch means the start of the stream, because all messages are later.
         return Some(Ok(Start::Time((*ms).try_into().unwrap_or(0))));
     }
     let Some(text) = value.as_str() else { return value.as_u64().map(|offset| Ok(Start::Offset(offset))) };

@@ -41,7 +41,7 @@ impl Gate {
                     let pair = *pair;
                     self.regulate_management(*session, pair, cx);
                 }
-                // Replies never wait, so there is nothing to ask for.
+                // Replies never wait in a queue, so there is nothing to request.
                 Some(LinkRole::Replies(_)) | None => {}
             }
         }

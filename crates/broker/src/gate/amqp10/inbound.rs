@@ -95,7 +95,8 @@ fn publish(
     })
 }
 
-/// Maps a refusal of the intake to the reaction of this protocol. `anywhere`: the message itself named the exchange.
+/// Maps a refusal of the intake to the reaction of this protocol. `anywhere` is true if the message itself
+/// named the exchange.
 fn refusal(refused: Refused, vhost: &str, anywhere: bool, delivery: &Delivery<'_>) -> Refusal {
     let (condition, reason) = match refused {
         Refused::Unroutable => return Refusal::Outcome(DeliveryState::Released),
@@ -183,8 +184,9 @@ fn undecodable(delivery: &Delivery<'_>, why: &dyn std::fmt::Display) -> Refusal 
 }
 
 impl Refusal {
-    /// On the anonymous terminus, an outcome reports the error and the link continues. A settled delivery has no
-    /// outcome, so the link is detached with an error that names the delivery (docs/compatibility.md, Publishing).
+    /// Returns the reaction to a refused message on the anonymous terminus. An outcome reports the error, and
+    /// the link continues. A settled delivery has no outcome, so the link is detached with an error that
+    /// names the delivery (docs/compatibility.md, Publishing).
     fn from_anonymous(mut error: AmqpError, delivery: &Delivery<'_>) -> Self {
         if !delivery.settled {
             return Self::Outcome(DeliveryState::Rejected(Some(error)));
@@ -258,7 +260,7 @@ fn extra_keys(found: &Sections, bytes: &[u8]) -> Result<Vec<Arc<str>>, AmqpError
     });
     let invalid = |reason: String| error(condition::INVALID_FIELD, reason);
     let keys = keys.ok_or_else(|| invalid("annotation 'x-cc' must be a list of strings".into()))?;
-    // One key comes from the address.
+    // The route may have one key less in `x-cc`, because one key comes from the address.
     let (keys_max, bytes_max) = (Route::KEYS_MAX - 1, Route::KEY_BYTES_MAX);
     if keys.len() > keys_max || keys.iter().any(|key| key.len() > bytes_max) {
         let reason = format!(
@@ -276,7 +278,7 @@ mod tests {
 
     use super::*;
 
-    /// Returns the number of keys of a message with this `x-cc` and an empty body.
+    /// Returns the number of routing keys of a message with this `x-cc` and an empty body.
     fn keys_of(value: Value) -> Result<usize, Symbol> {
         let mut message = BytesMut::new();
         message.extend_from_slice(&[0x00, 0x53, 0x72]);

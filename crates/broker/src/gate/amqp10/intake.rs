@@ -23,12 +23,12 @@ pub(super) struct Published {
 /// What a publisher receives for a delivery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Answer {
-    /// Nothing: the publisher has settled it.
+    /// The publisher receives nothing, because it has settled the delivery.
     Nothing,
-    /// The outcome. The broker settles with it.
+    /// The publisher receives the outcome, and the broker settles with it.
     Settled,
-    /// The outcome alone: the publisher settles first [2.7.5]. Its settlement needs no action here. Links are not
-    /// recovered, so nobody asks for unsettled deliveries.
+    /// The publisher receives only the outcome, and settles first [2.7.5]. Its settlement needs no action
+    /// here. Links are not recovered, so nobody asks for unsettled deliveries.
     Unsettled,
 }
 
@@ -59,13 +59,13 @@ impl Answer {
 }
 
 impl Gate {
-    /// Stores an outcome until the end of the turn. It is joined to the one before if it continues it.
+    /// Stores an outcome until the end of the turn. If it continues the previous outcome, the two are joined.
     pub(super) fn note_disposition(&mut self, session: u16, delivery: &Delivery<'_>, state: DeliveryState) {
         let Some(Some(s)) = self.sessions.get_mut(usize::from(session)) else { return };
         note(&mut s.dispositions, (delivery.id, delivery.id), Answer::to(delivery), state);
     }
 
-    /// See [`crate::gate::Gate::handle_receipts`].
+    /// Reports receipts to a publisher; see [`crate::gate::Gate::handle_receipts`].
     pub fn handle_receipts(
         &mut self,
         at: u64,
@@ -121,7 +121,7 @@ fn rejected(reason: RejectReason, queue: QueueId, catalog: &Catalog) -> Delivery
     let name = catalog.queue_by_id(queue).map_or_else(String::new, |q| q.name.to_string());
     let (condition, reason, description) = match reason {
         RejectReason::MaxLength => {
-            // Clients check for these words.
+            // The description contains `maxlen`, because clients check for this word.
             (condition::RESOURCE_LIMIT_EXCEEDED, "maxlen", format!("queue '{name}' exceeded maximum length"))
         }
         RejectReason::Unavailable => (

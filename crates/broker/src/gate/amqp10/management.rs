@@ -29,7 +29,7 @@ const CREDIT: u32 = 8;
 /// The link property that makes two links a pair.
 const PAIRED: &str = "paired";
 
-/// Stands for a pair that no longer exists.
+/// The number that a waiting request has instead of its pair, if the pair no longer exists.
 const NO_PAIR: u32 = u32::MAX;
 
 /// Two links with one name: requests arrive on one, responses leave on the other.
@@ -43,9 +43,10 @@ pub(super) struct Pair {
     /// Requests that wait for the one before them. So responses keep the order of the requests, and each request sees
     /// the effect of the one before it. At most [`CREDIT`].
     backlog: VecDeque<Parsed>,
-    /// A request is in flight, or its response waits.
+    /// True while a request is in flight or its response waits.
     busy: bool,
-    /// A response that has no credit, because the client withdrew it while the request was in flight.
+    /// A response that waits for credit, because the client withdrew the credit while the request was in
+    /// flight.
     response: Option<Bytes>,
 }
 
@@ -148,8 +149,8 @@ impl Gate {
                 (p.responses, p.busy, p.response) = (None, false, None);
                 p.backlog.clear();
                 for waiting in self.waiting.values_mut() {
-                    // The next answer is not for the next response link of this pair, nor for the next pair with this
-                    // number.
+                    // The pair of the waiting request is replaced. So its answer goes neither to the next
+                    // response link of this pair, nor to the next pair with this number.
                     if let Waiting::Management { pair: of, .. } = waiting
                         && *of == pair
                     {
@@ -163,8 +164,8 @@ impl Gate {
         }
     }
 
-    /// Called when credit for responses has arrived, or requests have been read. Continues with the waiting requests,
-    /// and grants credit for more unless too many wait.
+    /// Called when credit for responses has arrived, or when requests were read. Continues with the waiting
+    /// requests. Grants credit for more requests unless too many wait.
     pub(super) fn regulate_management(&mut self, session: u16, pair: u32, cx: &mut Cx<'_>) {
         self.send_response(pair);
         self.next_request(pair, cx);
@@ -219,7 +220,7 @@ impl Gate {
         }
     }
 
-    /// Checks the permissions. Then asks the catalog or a queue, or answers at once.
+    /// Checks the permissions of a request. Then asks the catalog or a queue, or answers at once.
     fn carry_out(&mut self, pair: u32, pending: Pending, cx: &mut Cx<'_>) {
         if let Err(refused) = self.permit_request(&pending.verb, cx) {
             // A missing permission ends the session (docs/compatibility.md, Management over AMQP).
@@ -399,7 +400,7 @@ impl Gate {
         self.next_request(pair, cx);
     }
 
-    /// Called when the catalog has answered.
+    /// Called when the catalog has answered a request.
     pub(super) fn finish_command(
         &mut self,
         pair: u32,
@@ -415,7 +416,8 @@ impl Gate {
                 if created {
                     Reply::queue(201, &record, &queue::Report::default(), cx.settings)
                 } else {
-                    // Only the queue knows its statistics.
+                    // The answer needs the statistics of the queue, which only the queue knows. So the queue
+                    // is asked next.
                     let name = record.name.clone();
                     let pending = Pending { verb: Verb::GetQueue { name }, ..pending };
                     self.ask_queue(pair, pending, record.id, |ticket| Request::Report { ticket }, cx);

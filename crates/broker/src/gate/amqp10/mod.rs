@@ -72,11 +72,11 @@ struct Session {
 /// The purpose of a link.
 #[derive(Debug)]
 enum LinkRole {
-    /// The client publishes.
+    /// A link on which the client publishes.
     Intake(Box<Intake<Published>>),
-    /// The client consumes.
+    /// A link on which the client consumes.
     Outlet(Box<Consuming>),
-    /// The client receives direct replies, which pass no queue.
+    /// A link on which the client receives direct replies, which pass no queue.
     Replies(Box<Replies>),
     /// One of the two links of a management pair.
     Requests {
@@ -94,7 +94,7 @@ pub struct Client {
     pub properties: Option<Map>,
 }
 
-/// What a ticket was requested for.
+/// The request for whose answer a ticket waits.
 #[derive(Debug)]
 enum Waiting {
     Management {
@@ -107,7 +107,7 @@ enum Waiting {
         link: u32,
         attach: Box<amqp10::Attach>,
         step: dynamic::Step,
-        /// What FLOWs have asked for meanwhile.
+        /// The FLOWs that arrived in the meantime, merged into one.
         flow: Option<Box<Flow>>,
     },
     /// The link has the address of a reply link, which may or may not exist.
@@ -117,7 +117,7 @@ enum Waiting {
         attach: Box<amqp10::Attach>,
         to: ReplyTo,
     },
-    /// The login is being checked.
+    /// The answer to a login that is being checked.
     Login {
         mechanism: &'static str,
         /// The beginning of the log line for a refusal.
@@ -132,18 +132,19 @@ impl Waiting {
     }
 }
 
-/// One connection.
+/// One connection of an AMQP 1.0 client.
 #[derive(Debug)]
 pub struct Gate {
     pub(super) id: ConnectionId,
-    /// The key of the connection on its shard.
+    /// The key of the connection in the shard's table of connections.
     key: usize,
     peer: IpAddr,
     /// The name that people see: `address:port -> address:port`.
     pub(super) name: Arc<str>,
     conn: Connection,
     pub(super) phase: Phase,
-    /// When the handshake ends: no OPEN has arrived, or the client is told that its login was refused.
+    /// The time at which the handshake ends: when no OPEN has arrived, or when the client receives the
+    /// refusal of its login.
     handshake_deadline_ms: u64,
     connected_at_ms: u64,
     pub(super) identity: Option<Identity>,
@@ -156,16 +157,16 @@ pub struct Gate {
     waiting: HashMap<Ticket, Waiting>,
     /// The exclusive queues of the connection, and the answers that wait for their deletion.
     own: OwnQueues<Farewell>,
-    /// Links with something to do at the end of the turn.
+    /// The links that have something to do at the end of the turn, by session and link.
     touched: Vec<(u16, u32)>,
-    /// Links that read streams and wait for room, in the order in which they continue.
+    /// The links that read streams and wait for room, in the order in which they continue.
     without_room: VecDeque<(u16, u32)>,
     follow: Follow<Asked>,
-    /// The memory for a resolved DISPOSITION.
+    /// A buffer for the runs to which a DISPOSITION is resolved. It is reused.
     runs: Vec<amqp10::Run>,
-    /// Publishing is stopped by an alarm, or because the node is stopping.
+    /// True if publishing is stopped, by an alarm or because the node is stopping.
     blocked: bool,
-    /// No input is taken from this number of unwritten bytes on.
+    /// If at least this number of bytes is unwritten, no input is taken.
     output_max: usize,
 }
 
@@ -227,7 +228,7 @@ impl Gate {
         self.conn.state() == amqp10::ConnectionState::Header
     }
 
-    /// Returns the gate of the tests' protocol for the same connection.
+    /// Returns a gate of the line protocol, which is for tests, for the same connection.
     #[cfg(debug_assertions)]
     pub(super) fn to_line(&self) -> super::line::Gate {
         super::line::Gate::new(self.id, self.key, self.name.clone())
@@ -403,7 +404,7 @@ impl Gate {
         session.links[at] = Some(role);
     }
 
-    /// Notes that a link has something to do at the end of the turn.
+    /// Notes that a link has something to do at the end of the turn (iteration of the shard's event loop).
     fn touch(&mut self, session: u16, link: u32) {
         if self.touched.last() != Some(&(session, link)) {
             self.touched.push((session, link));
@@ -420,13 +421,13 @@ impl Gate {
 
     // ---- from queues and the catalog ------------------------------------------------------------------------
 
-    /// See [`super::Gate::handle_effect`].
+    /// Handles an effect of a queue; see [`super::Gate::handle_effect`].
     pub fn handle_effect(&mut self, at: u64, effect: Effect, cx: &mut Cx<'_>) {
         let (session, link) = parts(at);
         self.handle_outlet_effect(session, link, effect, cx);
     }
 
-    /// See [`super::Gate::handle_delivery`].
+    /// Offers a delivery to a consumer; see [`super::Gate::handle_delivery`].
     pub fn handle_delivery(&mut self, at: u64, lent: Lent<'_>, cx: &mut Cx<'_>) -> bool {
         let (session, link) = parts(at);
         self.deliver(session, link, lent, cx)
@@ -456,7 +457,8 @@ impl Gate {
             Some(Waiting::Management { pair, request }) => self.finish_command(pair, request, result, cx),
             Some(Waiting::Making { session, link, attach, step, flow }) => {
                 self.continue_making((session, link), attach, step, result, cx);
-                // The link has a role now and answers the FLOW, or it still waits and stores the FLOW again.
+                // If the link has a role now, it answers the FLOW. Otherwise it still waits, and stores the
+                // FLOW again.
                 flow.into_iter().for_each(|flow| self.handle_flow(session, link, &flow));
             }
             Some(Waiting::Replies { .. } | Waiting::Login { .. }) | None => {}
@@ -514,7 +516,7 @@ fn place(session: u16, link: u32) -> u64 {
     u64::from(session) << 32 | u64::from(link)
 }
 
-/// Returns the session and the link of a [`place`].
+/// Returns the session and the link that [`place`] has combined.
 fn parts(place: u64) -> (u16, u32) {
     ((place >> 32) as u16, place as u32)
 }

@@ -25,12 +25,12 @@ const TOPIC_EXCHANGE: &str = "amq.topic";
 pub(super) enum Node {
     Queue {
         name: String,
-        /// Declare the queue if it does not exist.
+        /// True if the queue is declared when it does not exist.
         declare: bool,
     },
     Exchange {
         exchange: String,
-        /// `None`: the key is the subject of each message.
+        /// The routing key. `None` if the key is the subject of each message.
         key: Option<String>,
     },
 }
@@ -64,7 +64,7 @@ pub(super) fn of_source(address: &str, permit_v1: bool) -> Result<(Node, Format)
     if let Ok(Address::Queue(name)) = Address::parse(address) {
         return Ok((Node::Queue { name, declare: false }, Format::V2));
     }
-    // Nothing can be consumed from the default exchange.
+    // A source cannot be the default exchange, because nothing can be consumed from it.
     let node = parse_v1(address)
         .filter(|node| !matches!(node, Node::Exchange { exchange, .. } if exchange.is_empty()));
     permitted(address, node, BadAddress::of_source(address), permit_v1)

@@ -40,7 +40,7 @@ impl Gate {
     pub(super) fn handle_flow(&mut self, session: u16, link: u32, flow: &Flow) {
         match self.role(session, link) {
             Some(LinkRole::Outlet(link)) => link.outlet.handle_flow(flow.drain, flow.echo),
-            // Nothing is ever available on a link for responses or replies.
+            // On a link for responses or replies, no messages are ever available.
             Some(LinkRole::Responses { .. } | LinkRole::Replies(_)) if flow.drain || flow.echo => {
                 self.conn.report_credit(session, link, 0, flow.drain);
             }
@@ -48,13 +48,13 @@ impl Gate {
             _ => {}
         }
         self.touch(session, link);
-        // The window may have opened for other links, too.
+        // The FLOW may have opened the window for other links of the session, too.
         if self.conn.session(session).is_some_and(|s| s.remote_incoming_window() > 0) {
             self.touch_session(session);
         }
     }
 
-    /// Asks the queue for as much as the client and the settings allow.
+    /// Requests as many messages from the queue as the client and the settings allow.
     pub(super) fn grant_queue_credit(&mut self, session: u16, link: u32, cx: &mut Cx<'_>) {
         let Some(s) = self.conn.session(session) else { return };
         let Some(l) = s.link(link) else { return };
@@ -133,7 +133,8 @@ impl Gate {
                 let (condition, reason) = refused_by_queue(Refusal::Damaged, &outlet.queue_name, &self.vhost);
                 return self.detach(session, link, error(condition, reason), cx);
             }
-            // No queue takes deliveries back from a client of this protocol.
+            // The client is told nothing in these cases. A queue never takes deliveries back from a client of
+            // this protocol.
             Some(Word::Gone(_) | Word::Revoked { .. }) | None => {}
         }
         self.touch(session, link);
@@ -164,7 +165,8 @@ impl Gate {
         let head = cx.heads.head(message, delivery_count, redelivered, offset);
         let (of, from) = message.bare_in();
         let bare = Part { of, from };
-        // This happens for streams only: a queue skips the consumer instead.
+        // A message can be too large here only on a stream. A queue skips the consumer for such a message
+        // instead.
         if let Some(max) = max
             && (head.len() + bare.len()) as u64 > max
         {
@@ -178,7 +180,8 @@ impl Gate {
         let outgoing = Outgoing {
             tag: Tag::from_number(number),
             settled,
-            // A queue has given up settled messages, and the reader of a stream never goes back.
+            // Such a delivery cannot be returned: a queue has already removed messages that are sent settled,
+            // and the reader of a stream never goes back.
             irrevocable: settled || offset.is_some(),
             message_format: 0,
             head,
@@ -245,14 +248,14 @@ fn outcome(settled: bool, state: Option<&DeliveryState>) -> Result<Option<Outcom
         Some(DeliveryState::Accepted) => Outcome::Accepted,
         Some(DeliveryState::Rejected(_)) => Outcome::Rejected,
         Some(DeliveryState::Released) => Outcome::Released,
-        // [3.4] Settled without a state: the default outcome of the broker's source.
+        // [3.4] If the client settles without a state, the default outcome of the broker's source applies.
         None if settled => Outcome::Released,
         Some(DeliveryState::Modified(modified)) => Outcome::Modified {
             failed: modified.delivery_failed.unwrap_or(false),
             undeliverable_here: modified.undeliverable_here.unwrap_or(false),
             annotations: annotations(modified)?,
         },
-        // Not final, and nothing that the broker stores.
+        // The state is not final, and the broker does not store such states.
         None | Some(DeliveryState::Received(_)) if !settled => return Ok(None),
         _ => return Err((condition::INVALID_FIELD, "unrecognised delivery state".to_owned())),
     }))

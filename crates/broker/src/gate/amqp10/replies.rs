@@ -24,9 +24,9 @@ const VOLATILE_QUEUE: &str = "rabbitmq:volatile-queue";
 #[derive(Debug)]
 pub(super) struct Replies {
     pub to: ReplyTo,
-    /// The number of replies sent on the link. It makes their tags.
+    /// The number of replies sent on the link. The tags of deliveries are made from it.
     sent: u64,
-    /// The largest delivery that the client accepts, in bytes. 0: any size.
+    /// The largest delivery that the client accepts, in bytes. 0 means any size.
     max_message_size: u64,
 }
 
@@ -95,7 +95,7 @@ impl Gate {
         Ok(())
     }
 
-    /// Called when the shard has answered.
+    /// Called when the shard of the other link has answered whether that link exists.
     pub(super) fn finish_probe(
         &mut self,
         (session, link): (u16, u32),
@@ -147,7 +147,7 @@ impl Gate {
     pub fn handle_reply(&mut self, at: u64, message: &Message, cx: &mut Cx<'_>) -> Verdict {
         let (session, link) = parts(at);
         let credit = self.conn.session(session).filter(|s| {
-            // As many replies as a queue would have sent ahead may wait for a client that does not read.
+            // If the client does not read, as many replies may wait as a queue would send ahead.
             s.pending_len() < cx.settings.max_queue_credit.max(1) as usize
         });
         let credit = credit.and_then(|s| s.link(link)).map_or(0, |l| l.sender_credit().credit());

@@ -61,7 +61,7 @@ impl Gate {
                     Some(LinkRole::Intake(intake)) => (true, intake.facts()),
                     Some(LinkRole::Replies(_)) => (true, Role::Replies),
                     Some(LinkRole::Requests { .. } | LinkRole::Responses { .. }) => (true, Role::Management),
-                    // A dynamic link, or a link to a reply address.
+                    // The link is dynamic, or links to a reply address, and its ATTACH still waits.
                     None if waits => (false, Role::Management),
                     None => return None,
                 };

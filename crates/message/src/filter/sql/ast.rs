@@ -17,7 +17,7 @@ const _: () = assert!(super::SQL_TOKENS_MAX <= u8::MAX as usize, "each token may
 pub(super) enum Expr {
     Literal(Literal),
     Identifier(Slot),
-    /// The time of the evaluation.
+    /// The time of the evaluation, `UTC()`.
     Utc,
     Not(Box<Expr>),
     And(Box<[Expr; 2]>),
@@ -36,9 +36,9 @@ pub(super) enum Expr {
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Literal {
     Boolean(bool),
-    /// Not negative. A sign is a separate expression.
+    /// An integer, which is not negative: a sign is a separate expression.
     Integer(i128),
-    /// Finite and not negative.
+    /// A number with a fraction, finite and not negative.
     Float(f64),
     String(Box<str>),
     Binary(Box<[u8]>),
@@ -69,9 +69,9 @@ pub(super) enum Envelope {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Comparison {
     Equal,
-    /// Not equal. True for values of different kinds, too.
+    /// `<>` of filter expressions: not equal. True for values of different kinds, too.
     NotEqual,
-    /// Not equal, but of the same kind.
+    /// `<>` of selectors: not equal, but of the same kind.
     Differ,
     Less,
     LessOrEqual,
@@ -254,8 +254,8 @@ impl fmt::Display for Literal {
             Self::Boolean(v) => f.write_str(if *v { "TRUE" } else { "FALSE" }),
             Self::Integer(v) => write!(f, "{v}"),
             Self::Float(v) => {
-                // The shortest digits that parse to the same float, with the decimal point that marks it as a
-                // float.
+                // The text is the shortest that parses to the same float. It must have a decimal point, which
+                // marks it as a float.
                 let text = format!("{v:?}").replace('e', "E");
                 match text.split_once('E') {
                     Some((digits, exponent)) if !digits.contains('.') => write!(f, "{digits}.0E{exponent}"),

@@ -37,7 +37,7 @@ pub enum SqlProblem {
     NumberTooLarge,
     /// The number of a selector starts with 0, so it is octal, but it has a digit that is not.
     NotOctal,
-    /// Something else is required here.
+    /// Something else is required at this position; the text names it.
     Expected(&'static str),
     /// The escape of LIKE must be one character.
     Escape,

@@ -132,7 +132,7 @@ fn arithmetic<'a>(operator: Operator, left: Plain<'_>, right: Plain<'_>) -> Plai
         Operator::Subtract => a - b,
         Operator::Multiply => a * b,
         Operator::Divide => a / b,
-        // Defined for integers only.
+        // The remainder is defined for integers only.
         Operator::Remainder => f64::NAN,
     };
     if result.is_finite() { Plain::Float(result) } else { Plain::Null }

@@ -58,7 +58,7 @@ pub(super) enum Kind {
     And,
     Or,
     Not,
-    /// In selectors only.
+    /// BETWEEN, a keyword in selectors only.
     Between,
     Like,
     In,
@@ -104,7 +104,7 @@ pub(super) fn tokens(text: &str, dialect: Dialect) -> Result<Vec<Token>, SqlErro
 /// Writes an identifier in the syntax of filter expressions.
 pub(super) fn put_identifier(f: &mut fmt::Formatter<'_>, identifier: &Identifier) -> fmt::Result {
     match identifier {
-        // Filter expressions have no other envelope field.
+        // Filter expressions know no other value outside the sections.
         Identifier::Envelope(_) => f.write_str("h.priority"),
         Identifier::Property(property) => write!(f, "p.{}", property.identifier()),
         Identifier::Application(name) if is_plain_identifier(name) => f.write_str(name),

@@ -21,15 +21,15 @@ pub(super) struct Like {
 
 #[derive(Clone, Debug, PartialEq)]
 enum Shape {
-    /// No wildcard.
+    /// A pattern without wildcards.
     Exact(Box<str>),
-    /// One `%`.
+    /// A pattern with one `%` and no other wildcard.
     Affixes { prefix: Box<str>, suffix: Box<str> },
-    /// `_`, or several `%`. The subject must be text.
+    /// A pattern with `_`, or with several `%`. The subject must be text.
     Pieces { first: Piece, rest: Option<Rest> },
 }
 
-/// What follows the first `%`.
+/// The part of a pattern after the first `%`.
 #[derive(Clone, Debug, PartialEq)]
 struct Rest {
     middle: Box<[Piece]>,
@@ -43,7 +43,7 @@ struct Rest {
 #[derive(Clone, Debug, PartialEq)]
 enum Piece {
     Text(Box<str>),
-    /// Contains at least one `_`, which is `None`.
+    /// A piece that contains at least one `_`, which is stored as `None`.
     Mask(Box<[Option<char>]>),
 }
 

@@ -194,7 +194,7 @@ impl Parser {
             self.identifiers.push(identifier);
             self.identifiers.len() - 1
         });
-        // There are fewer identifiers than tokens.
+        // The index fits, because an expression has fewer identifiers than tokens.
         Slot(index as u8)
     }
 

@@ -20,11 +20,12 @@ use crate::filter::plain::Plain;
 /// match.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Scope {
-    /// Messages from this offset on.
+    /// If set, only messages from this offset on can match.
     pub offset: Option<u64>,
-    /// Messages in chunks that were written at this time or later, in milliseconds since the Unix epoch.
+    /// If set, only messages in chunks that were written at this time or later can match. In milliseconds
+    /// since the Unix epoch.
     pub at_ms: Option<u64>,
-    /// Messages with one of these filter values.
+    /// If set, only messages with one of these filter values can match.
     pub values: Option<ScopeValues>,
 }
 

@@ -17,9 +17,9 @@ const PRIORITY_DEFAULT: u8 = 4;
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Sources {
     envelope: Box<[(Envelope, Slot)]>,
-    /// In ascending order, as they are in the section.
+    /// The wanted properties in ascending order, as they are in the section.
     properties: Box<[(Property, Slot)]>,
-    /// In ascending order, for binary search.
+    /// The names of the wanted application-properties in ascending order, for binary search.
     names: Box<[(Box<str>, Slot)]>,
 }
 

@@ -50,7 +50,7 @@ impl Shard {
     }
 
     pub(super) fn take_input(&mut self, key: usize, input: &mut BytesMut) {
-        // Whether large frames stay in `input`. Decided at the first one.
+        // Whether large frames stay in `input`. This is decided at the first large frame.
         let mut stays = None;
         loop {
             let Some(conn) = self.connections.conns.get_mut(key) else { return };

@@ -33,7 +33,7 @@ impl Shard {
         self.gates().with(key, |gate, cx| gate.handle_login(ticket, result, cx));
         self.connections.remove_ticket(ticket);
         let Some(conn) = self.connections.get_mut(key) else { return };
-        // Input that arrived during the check.
+        // `partial` is the input that arrived while the login was checked.
         let mut unread = std::mem::take(&mut conn.partial);
         self.take_input(key, &mut unread);
         self.count_unfinished(key);
@@ -135,7 +135,7 @@ impl Shard {
         let rows_max = self.rows.left_for_due();
         let due = self.connections.deadlines.take_due(self.here.now_ms, rows_max);
         self.rows.count(due.len());
-        // Otherwise the next turn handles the rest.
+        // If there were more, the next turn handles the rest.
         if due.len() < rows_max {
             self.connections.checked_ms = self.here.now_ms;
         }

@@ -48,21 +48,21 @@ pub struct Conn {
     pub gate: Gate,
     /// The beginning of an incomplete frame, in the buffer that will hold the whole frame.
     pub partial: BytesMut,
-    /// The connection is in [`Connections::dirty`].
+    /// True if the connection is in [`Connections::dirty`].
     dirty: bool,
-    /// The length of `partial` while the reader has it.
+    /// The length of `partial` while the reading task has it.
     partial_taken: usize,
-    /// Bytes of its incomplete deliveries and frames, at the last count.
+    /// The bytes of the connection's incomplete deliveries and frames, at the last count.
     unfinished: usize,
-    /// The memory of its stream readers, if it had any.
+    /// The memory of the connection's stream readers. `None` if it never had any.
     reader_memory: Option<Arc<Held>>,
-    /// The time of its entry in [`Connections::deadlines`].
+    /// The time of the connection's entry in [`Connections::deadlines`].
     noted_ms: Option<u64>,
-    /// Bytes that the socket did not take when it was last written to.
+    /// The bytes that the socket did not take when it was last written to.
     pub unwritten_bytes: usize,
     pub recv_bytes: u64,
     pub send_bytes: u64,
-    /// Its part of [`Connections::sessions`].
+    /// The number of this connection's sessions that [`Connections::sessions`] includes.
     sessions: u64,
 }
 
@@ -75,19 +75,19 @@ impl Conn {
         }
     }
 
-    /// Bytes of an incomplete frame.
+    /// Returns the bytes of an incomplete frame.
     pub(super) fn partial_bytes(&self) -> usize {
         self.partial.len() + self.partial_taken
     }
 }
 
-/// The connections of a shard. See the module.
+/// The connections of a shard; see the module.
 #[derive(Debug)]
 pub(super) struct Connections {
     conns: Slab<Conn>,
-    /// Keys of connections with something to write or to close.
+    /// The keys of connections with something to write or to close.
     dirty: Vec<usize>,
-    /// By key. A connection whose deadline is not near costs nothing.
+    /// The deadlines of connections, by key. A connection whose deadline is not near costs nothing.
     deadlines: Deadlines<usize>,
     checked_ms: u64,
     /// The limit for connections that follow their queues. With `None` no connection moves.
@@ -98,20 +98,20 @@ pub(super) struct Connections {
     unfinished: Unfinished,
     /// The memory of stream readers of the whole node.
     reader_memory: Arc<Held>,
-    /// Publishing is stopped by an alarm or by a stopping node.
+    /// True if publishing is stopped, by an alarm or because the node is stopping.
     blocked: bool,
-    /// The reason, if every connection is being ended.
+    /// The reason for which every connection is being ended. `None` while the node does not stop.
     ending: Option<Arc<str>>,
     shared: Shared,
 }
 
-/// What the gates of a shard share.
+/// The state that the gates of a shard share.
 #[derive(Debug)]
 struct Shared {
     consumers: Registry<GateAddress>,
     publishers: Registry<PublisherAddress>,
     tickets: Registry<TicketOwner>,
-    /// Publishers to detach when their target queue is deleted.
+    /// The publishers that are detached when their target queue is deleted.
     watchers: Watchers,
     batch_buffer: BytesMut,
     heads: DeliveryHeads,
@@ -199,12 +199,12 @@ impl Connections {
         self.conns.get_mut(key)
     }
 
-    /// All keys are below this number.
+    /// Returns a number that is larger than all keys.
     pub fn places(&self) -> usize {
         self.conns.capacity()
     }
 
-    /// The number of open sessions.
+    /// Returns the number of open sessions.
     pub fn sessions(&self) -> u64 {
         self.sessions
     }
@@ -328,17 +328,17 @@ impl Connections {
         Some(conn.reader_memory.get_or_insert_with(|| part(node)).clone())
     }
 
-    /// The reader memory of the whole node.
+    /// Returns the reader memory of the whole node.
     pub fn node_reader_memory(&self) -> &Arc<Held> {
         &self.reader_memory
     }
 
-    /// Bytes of incomplete deliveries and frames, and this shard's part of their limit.
+    /// Returns the bytes of incomplete deliveries and frames, and this shard's part of their limit.
     pub fn unfinished(&self, here: ShardId) -> (u64, u64) {
         (self.unfinished.used(), self.unfinished.limit_part(here))
     }
 
-    /// Bytes of credit granted to publishers beyond the fixed credit, and their limit.
+    /// Returns the bytes of credit granted to publishers beyond the fixed credit, and their limit.
     pub fn publisher_credit(&self) -> (u64, u64) {
         (self.shared.budget.used(), self.shared.budget.limit())
     }

@@ -28,7 +28,7 @@ impl Occupancy {
         least as ShardId
     }
 
-    /// The number of connections on all shards.
+    /// Returns the number of connections on all shards.
     pub fn total(&self) -> u64 {
         self.0.iter().map(|count| count.load(Relaxed) as u64).sum()
     }

@@ -16,14 +16,14 @@ use broker::mail::Mail;
 use crate::shard::Shard;
 use crate::tally::Tally;
 
-/// A shard publishes its count after it changes by this many bytes. The shard's use may exceed the budget by
-/// so much unnoticed.
+/// A shard publishes its count after it has changed by this many bytes. So the shard may exceed the budget by
+/// this much unnoticed.
 const STEP_BYTES: u64 = 64 * 1024;
 
-/// What the connections of this shard hold.
+/// The bytes of incomplete deliveries and frames that the connections of this shard hold.
 #[derive(Debug)]
 pub(super) struct Unfinished {
-    /// The bytes and the key of each connection that holds any.
+    /// The bytes and the key of each connection that holds incomplete deliveries or frames.
     holders: BTreeSet<(usize, usize)>,
     used: u64,
     /// The bytes that were published last.
@@ -91,7 +91,7 @@ impl Shard {
         let before = std::mem::replace(&mut conn.unfinished, bytes);
         self.connections.unfinished.change(key, before, bytes);
         if self.connections.unfinished.publish_if_due(self.here.id) && self.shed_unfinished() {
-            // A partial frame does not cause a turn, but mail needs one.
+            // A partial frame alone causes no turn, but the mail to another shard needs one.
             self.touch(key);
         }
     }

@@ -18,7 +18,7 @@ pub(super) struct Decider {
     pub pending: Pending<Asker>,
     /// The catalog version that each shard has applied.
     applied: Vec<u64>,
-    /// Answers to committed commands, by version, that not every shard has applied yet.
+    /// The answers to committed commands that not every shard has applied yet, by version.
     unanswered: VecDeque<Unanswered>,
 }
 
@@ -189,7 +189,8 @@ impl Shard {
                     && let Some(owner) = record.exclusive
                     && self.connections.get(key).is_none_or(|c| c.gate.id() != owner)
                 {
-                    // Its connection has closed meanwhile.
+                    // The connection of the exclusive queue has closed in the meantime, so the queue is
+                    // deleted.
                     self.delete_orphan(record.id);
                 }
                 self.gates().with(key, |gate, cx| gate.handle_answer(ticket, result, cx));
@@ -214,7 +215,7 @@ impl Shard {
         }
     }
 
-    /// Tells the requester that its queue is deleted.
+    /// Notifies the requester that its queue is deleted.
     fn forgotten(&mut self, mail: Mail) {
         if let Mail::Effect { queue, effect } = mail {
             self.carry_out(queue, effect);

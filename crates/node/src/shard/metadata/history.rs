@@ -11,7 +11,7 @@ use crate::shard::Shard;
 
 impl Shard {
     pub(in crate::shard) fn handle_remember(&mut self, exchange: &Arc<Exchange>, messages: &[Message]) {
-        // The exchange may have been deleted meanwhile.
+        // The exchange may have been deleted in the meantime.
         let known = self.metadata.catalog.exchange(&exchange.vhost, &exchange.name);
         if known.is_some_and(|e| e.kind == exchange.kind) {
             messages.iter().for_each(|message| self.metadata.histories.remember(exchange, message));

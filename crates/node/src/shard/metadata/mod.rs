@@ -19,14 +19,14 @@ use broker::settings::Settings;
 
 use self::decider::Decider;
 
-/// The metadata of a shard. See the module.
+/// The metadata of a shard; see the module.
 #[derive(Debug)]
 pub(super) struct Metadata {
     settings: Arc<Settings>,
     access: Arc<Access>,
     catalog: Catalog,
     placements: Placements,
-    /// Decides changes of the catalog. Present on the deciding shard only.
+    /// The decider of changes of the catalog. Present on the deciding shard only.
     decider: Option<Decider>,
     /// The messages that exchanges remember for later bindings. Used on the deciding shard only.
     histories: Histories,
@@ -54,8 +54,8 @@ impl Metadata {
         &self.placements
     }
 
-    /// The version of the policies. A queue configured for another version is reconfigured before a request
-    /// is applied to it.
+    /// Returns the version of the policies. A queue that was configured for another version is reconfigured
+    /// before a request is applied to it.
     pub fn policies(&self) -> u64 {
         self.catalog.policies_version()
     }
@@ -78,7 +78,8 @@ impl Metadata {
         &self.settings
     }
 
-    /// On the deciding shard: the durable changes that are decided but not applied yet, in order.
+    /// Returns the durable changes that are decided but not applied yet, in order. There are some on the
+    /// deciding shard only.
     pub fn pending(&self) -> impl Iterator<Item = &Change> {
         let pending = self.decider.iter().flat_map(|decider| decider.pending.changes());
         pending.filter(|change| self.catalog.is_durable(change))

@@ -169,7 +169,7 @@ impl Shard {
             tracing::error!(?queue, "an entry of the quorum queue is damaged");
             return self.close_damaged(queue);
         };
-        self.with_queue(queue, |slot, _, _| {
+        self.with_queue(queue, |slot, output, _| {
             let Some(group) = &mut slot.group else { return };
             let mut file = 0;
             while let Some((_, known)) = group.files.pop_front_if(|(known, _)| *known <= index) {
@@ -179,7 +179,7 @@ impl Shard {
                 if let Fact::Put { seq, .. } = fact {
                     slot.note_place(Place { file, first: seq, last: seq });
                 }
-                slot.fifo.learn(fact);
+                slot.fifo.learn(fact, output);
             }
         });
     }

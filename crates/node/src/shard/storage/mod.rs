@@ -299,8 +299,9 @@ impl Storage {
         let mark = slot.driver.close(&mut slot.fifo, output);
         let never_written = self.unwritten.recount(before, slot.driver.deferral());
         if slot.group.is_some() {
-            self.collect_facts(slot, now_ms, &mut output.facts);
+            self.collect_facts(slot, now_ms, output);
         }
+        output.facts.append(&mut output.local);
         if !output.facts.is_empty() {
             self.log_facts(slot, &output.facts);
             output.facts.clear();
@@ -349,16 +350,10 @@ impl Storage {
         self.journal.decided(number);
     }
 
-    /// Moves the facts of a quorum queue that are for its next entry there. Facts of runs and damage stay: they are local.
-    fn collect_facts(&mut self, slot: &mut QueueSlot, now_ms: u64, facts: &mut Vec<Fact>) {
+    /// Moves the facts of a quorum queue to its next entry.
+    fn collect_facts(&mut self, slot: &mut QueueSlot, now_ms: u64, output: &mut queue::Output) {
         let Some(group) = &mut slot.group else { return };
-        facts.retain(|fact| {
-            let is_local = matches!(fact, Fact::Stored(_) | Fact::Taken(_) | Fact::Damaged);
-            if !is_local {
-                group.push(fact, now_ms);
-            }
-            is_local
-        });
+        output.facts.drain(..).for_each(|fact| group.push(&fact, now_ms));
         let waits = matches!(&slot.driver, queue::Driver::Replica(driver) if driver.has_unproposed());
         if waits || group.has_open() {
             self.list_group(slot.id, group);
@@ -395,12 +390,12 @@ impl Storage {
     }
 
     /// Adds facts of a queue to the journal. A fact that the next one may continue is kept back until the end
-    /// of the turn.
+    /// of the turn. Those of quorum queues are not, because an entry of the group may come next.
     fn log_facts(&mut self, slot: &mut QueueSlot, facts: &[Fact]) {
         let (queue, fsync) = (slot.id, slot.driver.syncs());
         for fact in facts {
             match fact {
-                Fact::Gone(_) | Fact::Taken(_) => {
+                Fact::Gone(_) | Fact::Taken(_) if slot.group.is_none() => {
                     if slot.gone.is_none() && slot.taken.is_none() {
                         self.with_kept_facts.push(queue);
                     }
@@ -408,7 +403,12 @@ impl Storage {
                         self.journal.push_fact(queue, &ended, None, fsync);
                     }
                 }
-                Fact::Put { .. } | Fact::Returned { .. } | Fact::Stored(_) | Fact::Damaged => {
+                Fact::Put { .. }
+                | Fact::Gone(_)
+                | Fact::Returned { .. }
+                | Fact::Stored(_)
+                | Fact::Taken(_)
+                | Fact::Damaged => {
                     let run =
                         if let Fact::Stored(stored) = fact { slot.extents.get(&stored.run) } else { None };
                     self.journal.push_fact(queue, fact, run.map(|kept| kept.extent), fsync);

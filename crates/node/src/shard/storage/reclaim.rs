@@ -19,7 +19,7 @@ use replica::Payload;
 use wal::{SPARE_FILES_MAX, Size};
 
 use super::journal::Journal;
-use super::{QueueSlot, Storage};
+use super::{QueueSlot, RunPlace, Storage};
 use crate::entries;
 use crate::shard::Shard;
 use crate::shard::walks::Walk;
@@ -208,7 +208,11 @@ impl Shard {
             }
             let old = slot.places.extract_if(.., |place| place.file <= file);
             let ranges = join(old.map(|place| (place.first, place.last)).collect());
-            let runs = slot.extents.iter().filter(|(_, kept)| kept.file.is_some_and(|f| f <= file));
+            // Which messages of a run are gone, the entries before the base say. They are deleted with their files, so the
+            // runs are written again together with the base.
+            let with_base = slot.group.as_ref().is_some_and(|group| group.base_file <= file);
+            let is_old = |kept: &RunPlace| with_base || kept.file.is_some_and(|stored| stored <= file);
+            let runs = slot.extents.iter().filter(|(_, kept)| is_old(kept));
             let runs: Vec<u32> = runs.map(|(run, _)| *run).collect();
             if ranges.is_empty() && runs.is_empty() {
                 evacuate_base(slot, journal, *log_file, file);

@@ -55,7 +55,7 @@ impl Streams {
 }
 
 impl Shard {
-    /// Bytes of new chunks that are retained for readers, and their limit.
+    /// Returns the bytes of new chunks that are retained for readers, and their limit.
     pub(in crate::shard) fn tails(&self) -> (u64, u64) {
         (self.streams.tails, TAILS_BYTES as u64)
     }
@@ -77,7 +77,7 @@ impl Shard {
         }
     }
 
-    /// Has chunks read as soon as there is memory for them.
+    /// Requests chunks from the disk as soon as there is memory for them.
     pub(super) fn begin_load(&mut self, ticket: u64, load: Load) {
         let (list, _) = self.budget_of(ticket, load.who);
         self.streams.loads.insert(ticket, load);
@@ -136,7 +136,8 @@ impl Shard {
         }
     }
 
-    /// Has the readers of a connection without credit or capacity free what was read for them.
+    /// Makes the readers of a connection that have no credit or no capacity release the chunks that were read
+    /// for them.
     fn free_idle(&mut self, list: WaitingList) {
         let WaitingList::Connection(key) = list else { return };
         let Some(conn) = self.connections.get(key) else { return };

@@ -53,15 +53,15 @@ const RETRY_MS: u64 = 200;
 #[derive(Debug)]
 struct StreamSlot {
     stream: Stream,
-    /// The stream is in [`Streams::due`].
+    /// True if the stream is in [`Streams::due`].
     due: bool,
-    /// The version of the policies that its settings were made from.
+    /// The version of the policies from which the stream's settings were made.
     policies: u64,
-    /// The time of its entry in [`Streams::deadlines`].
+    /// The time of the stream's entry in [`Streams::deadlines`].
     noted_ms: Option<u64>,
-    /// Its part of [`Streams::messages`].
+    /// The number of this stream's messages that [`Streams::messages`] includes.
     messages: u64,
-    /// The stream is counted in [`Streams::holding`].
+    /// True if [`Streams::holding`] counts the stream.
     holds: bool,
 }
 
@@ -69,9 +69,10 @@ struct StreamSlot {
 #[derive(Debug, Default)]
 struct Following {
     readers: Readers,
-    /// The number of consumers that the stream was last told; `None` if it does not know this shard.
+    /// The number of consumers that this shard last reported to the stream. `None` if the stream does not
+    /// know this shard.
     reported_consumers: Option<u32>,
-    /// Its part of [`Streams::tails`].
+    /// The number of this stream's bytes that [`Streams::tails`] includes.
     tail_bytes: u64,
 }
 
@@ -89,12 +90,12 @@ struct Load {
     who: Asked,
     queue: QueueId,
     job: ChunkJob,
-    /// Bytes to be reserved for it.
+    /// The bytes of memory to reserve for the load.
     bytes: u64,
     reserved: Option<Reserved>,
 }
 
-/// The streams of a shard. See the module.
+/// The streams of a shard; see the module.
 #[derive(Debug, Default)]
 pub(super) struct Streams {
     homes: HashMap<QueueId, StreamSlot>,
@@ -102,29 +103,29 @@ pub(super) struct Streams {
     /// The number of deliveries to consumers that were on this shard, for streams that have none here any
     /// more.
     delivered: HashMap<QueueId, u64>,
-    /// Streams that may have work for the disk.
+    /// The streams that may have work for the disk.
     due: Vec<QueueId>,
     deadlines: Deadlines<QueueId>,
-    /// Messages of the streams that live here and have been used.
+    /// The number of messages in streams that live here and have been used.
     messages: u64,
     /// The number of streams that live here and have publishes without a receipt.
     holding: usize,
-    /// Bytes of new chunks that are retained for readers here.
+    /// The bytes of new chunks that are retained for readers here.
     tails: u64,
     /// The largest share of one stream since retained chunks were last shrunk.
     tail_bytes_most: usize,
-    /// Streams with a reader that was interrupted.
+    /// The streams with a reader that was interrupted so that others are served.
     interrupted: Vec<QueueId>,
     jobs: Vec<StreamJob>,
     next_ticket: u64,
-    /// By ticket.
+    /// The loads in flight, by ticket.
     loads: HashMap<u64, Load>,
-    /// Tickets of loads that wait for memory, in their order.
+    /// The tickets of loads that wait for memory, in their order.
     waiting: BTreeMap<WaitingList, VecDeque<u64>>,
-    /// When waiting loads are tried again at the latest.
+    /// The latest time at which waiting loads are tried again.
     retry_ms: u64,
     chunk_jobs: Vec<ChunkJob>,
-    /// Jobs to be tried again, not before `again_ms`.
+    /// The jobs to be tried again, not before `again_ms`.
     again: Vec<ChunkJob>,
     again_ms: u64,
     home_output: StreamOutput,
@@ -138,7 +139,7 @@ impl Streams {
         self.deadlines.first().into_iter().chain(again).chain(retry).min()
     }
 
-    /// The share of each stream with readers here, in bytes.
+    /// Returns the share of each stream with readers here, in bytes.
     fn tail_bytes(&self) -> usize {
         (TAILS_BYTES / self.following.len().max(1)).min(TAIL_BYTES_MAX)
     }
@@ -153,7 +154,7 @@ impl Streams {
         self.following.get(&queue)?.readers.standing(consumer)
     }
 
-    /// The number of messages retained by the streams that live here and have been used.
+    /// Returns the number of messages retained by the streams that live here and have been used.
     pub fn messages(&self) -> u64 {
         self.messages
     }
@@ -162,7 +163,7 @@ impl Streams {
         !self.interrupted.is_empty()
     }
 
-    /// Bytes of chunks that [`Shard::poll_stream_jobs`] would write now.
+    /// Returns the bytes of chunks that [`Shard::poll_stream_jobs`] would write now.
     pub fn bytes_to_write(&self) -> u64 {
         self.due
             .iter()
@@ -220,7 +221,7 @@ impl Shard {
         for _ in 0..RUN_MAX {
             match requests.as_slice().first() {
                 Some((next, Request::Publish(publish))) if *next == queue => {
-                    // The log's reserve is not for streams.
+                    // On a full disk, streams take nothing, because the log's reserve is not for streams.
                     if self.storage.is_short() {
                         let (verdict, seq) = (Verdict::Rejected(RejectReason::Unavailable), publish.seq);
                         let publisher = publish.publisher;
@@ -257,7 +258,7 @@ impl Shard {
         }
     }
 
-    /// As [`Shard::configure`], for a stream.
+    /// Updates the settings of a stream, as [`Shard::configure`] does for other queues.
     pub(super) fn configure_stream(&mut self, queue: QueueId) {
         let policies = self.metadata.policies();
         let Some(home) = self.streams.homes.get_mut(&queue) else { return };
@@ -280,14 +281,14 @@ impl Shard {
             self.streams.jobs.push(StreamJob::Remove { stream: queue.0 });
             self.counters.queues_deleted += 1;
         }
-        // The stream has told its readers already, unless it had no home.
+        // The stream has already sent its last news to its readers, unless it had no home.
         let news =
             News { retained: Retained::default(), chunks: Vec::new(), end: Some(GoneReason::QueueDeleted) };
         self.handle_news(queue, news);
         self.streams.delivered.remove(&queue);
     }
 
-    /// The number of deliveries of a stream to consumers of this shard.
+    /// Returns the number of deliveries of a stream to consumers of this shard.
     pub fn stream_delivered(&self, queue: QueueId) -> u64 {
         let gone = self.streams.delivered.get(&queue).copied().unwrap_or_default();
         gone + self.streams.following.get(&queue).map_or(0, |following| following.readers.delivered())
@@ -431,7 +432,7 @@ impl Shard {
         }
     }
 
-    /// Has the readers of a stream do something, and carries out what they emit. Does nothing if no readers
+    /// Calls `act` with the readers of a stream, and carries out what they emit. Does nothing if no readers
     /// are here.
     fn with_readers(
         &mut self,
@@ -510,7 +511,7 @@ impl Shard {
                 return;
             }
             Ok(chunks) => Some(loaded(chunks)),
-            // The reader is gone and needs nothing any more.
+            // The reader that needed the chunks is gone, so the job is not tried again.
             Err(StreamError::Io { .. }) if !following.readers.is_loading(who) => return,
             Err(error @ StreamError::Io { .. }) => {
                 tracing::error!("a stream cannot be read: {error}; trying again");
@@ -549,7 +550,7 @@ fn new_chunk(chunk: Chunk, filter_bytes: u8) -> NewChunk {
         }
         bloom
     });
-    // `CHUNK_ENTRIES_MAX` is below what the chunk's counter can hold.
+    // The conversion cannot fail, because `CHUNK_ENTRIES_MAX` is below what the chunk's counter can hold.
     NewChunk {
         first: chunk.first,
         entries: chunk.entries as u16,

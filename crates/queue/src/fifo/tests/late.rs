@@ -14,7 +14,7 @@ pub struct Late {
     committed: u64,
     /// The turns that are not committed, with their facts, oldest first.
     waiting: VecDeque<(u64, Vec<Fact>)>,
-    /// The facts of all committed turns.
+    /// The facts of all committed turns, and those of runs.
     pub facts: Vec<Fact>,
 }
 
@@ -53,6 +53,7 @@ impl Late {
 
     pub fn close(&mut self, fifo: &mut Fifo, output: &mut Output) -> Mark {
         let mark = self.replica.close(fifo, output);
+        self.facts.append(&mut output.local);
         let facts = std::mem::take(&mut output.facts);
         if self.turns().last().is_some_and(|last| *last < mark.turn) {
             self.waiting.push_back((mark.turn, facts));

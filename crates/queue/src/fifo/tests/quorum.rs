@@ -303,7 +303,7 @@ fn delays_survive_a_restart() {
     queue.fifo.live_facts(0, u64::MAX, |fact| facts.push(fact));
     let restored = Fifo::restore(config(), facts.iter().cloned().collect(), 1000);
     let mut learned = Fifo::new(config()).with_policy(FactPolicy::Always);
-    facts.into_iter().for_each(|fact| learned.learn(fact));
+    facts.into_iter().for_each(|fact| learned.learn(fact, &mut Output::default()));
     for mut fifo in [restored, learned] {
         assert_eq!((fifo.report().delayed, fifo.next_deadline()), (1, Some(1100)));
         fifo.time(1100, &mut queue.out);

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use message::Message;
+
 use super::model::{Notes, notes};
 use crate::fifo::Fifo;
 use crate::fifo::entry::{Entry, Spot};
@@ -69,11 +71,21 @@ impl Shelf {
         self.runs.keys().copied().collect()
     }
 
+    /// Returns the message of an entry, in memory or on the disk.
+    pub fn message<'a>(&'a self, entry: &'a Entry) -> &'a Message {
+        let on_disk = entry.spot.map(|spot| &self.runs[&spot.run][spot.index as usize].message);
+        entry.message().or(on_disk).expect("the message is in memory or on the disk")
+    }
+
+    /// Returns the marks of a message that has not been read back.
+    pub fn unread_marks<'a>(&self, fifo: &'a Fifo, entry: &Entry) -> Option<&'a Marks> {
+        fifo.journal.runs.marks(entry.spot?.run, entry.seq)
+    }
+
     /// Returns the annotations with which a message would be delivered.
     pub fn notes(&self, fifo: &Fifo, entry: &Entry) -> Notes {
-        let on_disk = entry.spot.map(|spot| &self.runs[&spot.run][spot.index as usize].message);
-        let message = entry.message().or(on_disk).expect("the message is in memory or on the disk");
-        let unread = entry.spot.and_then(|spot| fifo.journal.runs.annotations(spot.run, entry.seq));
+        let message = self.message(entry);
+        let unread = self.unread_marks(fifo, entry).and_then(|marks| marks.annotations.as_ref());
         let set = fifo.journal.annotated.get(entry.seq).or(unread);
         notes(set.map_or_else(|| message.clone(), |set| message.annotated(set)).annotations())
     }
@@ -86,7 +98,8 @@ impl Shelf {
             let messages = (rest.index..).zip(&run[rest.load.block as usize..]);
             found.extend(messages.filter_map(|(index, loaded)| {
                 let entry = Entry::new(loaded.message.clone(), loaded.seq, loaded.at_ms);
-                let entry = Entry { journaled: loaded.message.is_durable(), ..entry };
+                let journaled = fifo.journal.policy.needs_fact(&loaded.message);
+                let entry = Entry { journaled, ..entry };
                 let spot = Spot { run: rest.load.run, block: 0, index };
                 fifo.journal.runs.would_take_in(spot, entry)
             }));

@@ -29,7 +29,7 @@ fn config() -> Config {
 fn message(body: &str, value: u8) -> Message {
     let mut wire = Vec::new();
     if value > 0 {
-        // message-annotations {x-stream-filter-value: "<value>"}
+        // The message-annotations are {x-stream-filter-value: "<value>"}.
         wire.extend(b"\x00\x53\x72\xc1\x1b\x02\xa3\x15x-stream-filter-value\xa1\x01");
         wire.push(b'0' + value);
     }
@@ -94,11 +94,11 @@ struct Got {
     credit: u64,
     /// The number of deliveries, plus credit that drains used up.
     count: u32,
-    /// True if a grant has not been answered.
+    /// True if a grant was not answered yet.
     granting: bool,
-    /// True if that grant drains.
+    /// True if the unanswered grant drains.
     drain: bool,
-    /// True if it has no room for more deliveries.
+    /// True if the consumer has no room for more deliveries.
     full: bool,
     states: Vec<CreditState>,
     gone: bool,
@@ -528,11 +528,11 @@ fn an_abandoned_browse_leaves_nothing() {
     let mut world = ten_messages();
     let browse = || Request::Browse { ticket: Ticket(1), replay: Box::new(from(Start::First)), n: 100 };
     let give_up = || Request::GiveUp { ticket: Ticket(1) };
-    // Before the first news of the stream.
+    // This browse arrives before the first news of the stream.
     world.send_to_readers(browse());
     world.send_to_readers(give_up());
     assert!(world.readers.is_empty() && !world.follows);
-    // While it waits for the disk, whose answer still arrives.
+    // This browse is abandoned while it waits for the disk. The disk's answer still arrives.
     world.send_to_readers(browse());
     world.read_news();
     assert!(world.readers.is_loading(Asked::Ticket(Ticket(1))));
@@ -662,7 +662,7 @@ fn memory_is_bounded_whatever_is_granted() {
     assert_eq!(world.got[&2].offsets, [0]);
 }
 
-/// The reader would be the only one that keeps the chunk in memory.
+/// Checks that a reader without credit frees a chunk that only it would keep in memory.
 #[test]
 fn an_idle_reader_frees_a_chunk_that_has_left_the_tail() {
     let mut world = World::new();

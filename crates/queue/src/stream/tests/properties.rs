@@ -52,7 +52,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     proptest::collection::vec(step, 1..80)
 }
 
-/// What a consumer asked for.
+/// The start and the filter that a consumer asked for.
 struct Wants {
     start: Start,
     bloom: Option<Arc<BloomFilter>>,
@@ -133,7 +133,8 @@ proptest! {
             let begin = match start {
                 Start::First => 0,
                 Start::Offset(offset) => *offset,
-                // Any offset that existed meanwhile, but without gaps after it.
+                // The reader may have started at any offset that existed in the meantime, but after it no
+                // message may be missing.
                 Start::Last | Start::Next | Start::Time(_) => got.first().copied().unwrap_or(u64::MAX),
             };
             let must: Vec<u64> =

@@ -44,7 +44,7 @@ fn chunks_out_of_scope_are_not_read() {
     assert_eq!(world.got[&1].offsets, [11, 14, 15]);
 }
 
-/// Selectors on offsets, times, filter values and other properties.
+/// Generates selectors on offsets, times, filter values and other properties.
 fn selector() -> impl Strategy<Value = String> {
     let operator = || proptest::sample::select(&["=", "<>", "<", "<=", ">", ">="][..]);
     let number =
@@ -73,8 +73,8 @@ fn selector() -> impl Strategy<Value = String> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 2000, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Reading within the scope of a filter delivers the same as filtering the whole stream, both for written
-    /// messages and for later ones.
+    /// Checks that reading within the scope of a filter delivers the same as filtering the whole stream, both
+    /// for written messages and for later ones.
     #[test]
     fn reading_in_scope_misses_no_message(
         selector in selector(),
@@ -92,7 +92,7 @@ proptest! {
         let whole = Replay { start: Start::First, bloom: None, ..Replay::matching(filter(&selector)) };
         let mut within = Replay::matching(filter(&selector));
         if within.start == Start::Next {
-            // The filter does not limit the start.
+            // The filter does not limit the start, so this reader starts at the first message, too.
             within.start = Start::First;
         }
         world.attach(1, whole);

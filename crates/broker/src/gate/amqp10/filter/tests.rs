@@ -9,7 +9,7 @@ fn symbol(text: &str) -> Value {
     Value::Symbol(Symbol::from(text.to_owned()))
 }
 
-/// A filter whose name does not matter.
+/// Returns a filter whose name does not matter.
 fn filter(descriptor: impl Into<Value>, value: impl Into<Value>) -> (Value, Value) {
     named("f", descriptor, value)
 }
@@ -334,11 +334,11 @@ fn descriptors_may_be_symbols() {
 #[test]
 fn unknown_filters_are_left_out() {
     let unknown = [
-        // Not described, in the form that old clients used.
+        // This filter is not a described value. Old clients used this form.
         (symbol("rabbitmq:stream-offset-spec"), Value::from("first")),
         (symbol("rabbitmq:stream-filter"), Value::from("a")),
         (symbol("sql-filter"), Value::from("a = 1")),
-        // Keys must be symbols.
+        // The key of this filter is not a symbol.
         (Value::from("f"), offset("first").1),
         (symbol("jms-selector"), Value::from("a = 1")),
         named("jms-selector", symbol("apache.org:selector-filter:string"), symbol("a = 1")),
@@ -357,7 +357,7 @@ fn unknown_filters_are_left_out() {
 }
 
 proptest! {
-    /// The accepted filters, sent again alone, are all accepted and have the same effect.
+    /// Checks that the accepted filters, sent again alone, are all accepted and have the same effect.
     #[test]
     fn accepted_filters_are_accepted_again(picks in proptest::collection::vec(0usize..11, 0..8)) {
         let all = [

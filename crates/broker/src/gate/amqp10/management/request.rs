@@ -59,7 +59,7 @@ pub(in crate::gate::amqp10) enum Verb {
     ListBindings {
         source: Arc<str>,
         destination: Destination,
-        /// `None` for all keys.
+        /// The binding key. `None` stands for all keys.
         key: Option<Arc<str>>,
     },
     /// The request has been answered already.
@@ -304,7 +304,7 @@ pub(super) fn arguments_hash(arguments: &Arguments) -> String {
         encode::put_str(&mut encoded, key);
         encode::put_value(&mut encoded, value);
     }
-    // FNV-1a: the hash must stay the same while a client keeps it, also across versions.
+    // The hash is FNV-1a. It must stay the same across versions, because clients keep it.
     let hash = encoded
         .iter()
         .fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(*byte)).wrapping_mul(0x0100_0193));
@@ -336,7 +336,8 @@ impl Reply {
             CatalogError::PreconditionFailed { .. } | CatalogError::Inequivalent { .. } => 409,
             CatalogError::Forbidden { .. } => 403,
             CatalogError::Busy { .. } => 503,
-            // The source or the destination of a binding was not found, but the path exists.
+            // The source or the destination of a binding was not found. This is not a 404, because the path
+            // of the request exists.
             CatalogError::NotFound { .. } | CatalogError::Locked { .. } | CatalogError::Invalid { .. } => 400,
         };
         Self::error(status, refused.to_string())
@@ -428,10 +429,11 @@ fn arguments_value(arguments: &Arguments) -> Value {
 mod tests {
     use super::*;
 
-    /// An amqp-value [3.2.8] of null.
+    /// A body section: amqp-value [3.2.8] with null.
     const NULL_BODY: &[u8] = &[0x00, 0x53, 0x77, 0x40];
 
-    /// properties {message-id: 3, to: "/queues/q", subject: `method`, reply-to: "$me"} [3.2.4].
+    /// Returns the encoded properties section {message-id: 3, to: "/queues/q", subject: `method`, reply-to:
+    /// "$me"} [3.2.4].
     fn request(method: &str) -> Vec<u8> {
         let mut fields = vec![0x53, 3, 0x40];
         for text in ["/queues/q", method, "$me"] {
@@ -476,7 +478,8 @@ mod tests {
 
     #[test]
     fn a_body_that_is_nested_too_deep_is_answered() {
-        // Lists of one list each, and values described by null.
+        // The bodies are lists that contain one list each, and described values whose descriptor is null and
+        // whose value is such a value again.
         let mut lists = vec![0x45];
         for _ in 0..40 {
             lists = [&[0xc0, lists.len() as u8 + 1, 1], lists.as_slice()].concat();

@@ -29,7 +29,7 @@ const TABLES: [(&str, &str); 12] = [
 /// The value of UTC() in the tables.
 const NOW_MS: u64 = 1_700_000_000_000;
 
-/// The position of the message of a line.
+/// The position in the stream of the message of each line.
 const POSITION: Position = Position { offset: 42, at_ms: 1_600_000_000_000 };
 
 fn filter(text: &str) -> Result<SqlFilter, SqlError> {
@@ -120,7 +120,8 @@ fn characters_are_bounded() {
 #[test]
 fn tokens_are_bounded() {
     let list = |items: usize| format!("a IN ({})", vec!["1"; items].join(","));
-    // The tokens are: a IN ( ), and a comma between two items.
+    // Four tokens are `a`, `IN`, `(` and `)`. The others are items of the list, with a comma between two of
+    // them.
     let most = (SQL_TOKENS_MAX - 4).div_ceil(2);
     assert!(filter(&list(most)).is_ok());
     assert_eq!(filter(&list(most + 1)).unwrap_err().what, SqlProblem::TooManyTokens);
