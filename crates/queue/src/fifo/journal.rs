@@ -66,6 +66,7 @@ impl Journal {
     }
 
     /// Adds a message to those that are gone.
+    #[inline(always)]
     pub fn push_gone(&mut self, seq: u64) {
         self.gone.push_joined(Span { first: seq, last: seq });
     }

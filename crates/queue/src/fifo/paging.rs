@@ -72,7 +72,7 @@ impl Fifo {
     /// Returns false if [`Fifo::page_out`] would certainly find nothing, because less than one run is in memory.
     #[inline]
     pub fn may_page_out(&self) -> bool {
-        self.ready.pageable_bytes().max(self.pageable_held()) >= RUN_BYTES_MIN
+        self.ready.pageable_bytes() >= RUN_BYTES_MIN || self.pageable_held() >= RUN_BYTES_MIN
     }
 
     /// Frees what was read from the disk if there are no consumers.

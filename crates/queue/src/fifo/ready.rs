@@ -326,7 +326,7 @@ impl Ready {
     }
 
     /// Returns the level of a message.
-    #[inline]
+    #[inline(always)]
     pub fn level_of_entry(&self, entry: &Entry) -> usize {
         // Most queues have one level. Then the priority need not be read from the message.
         match self.levels.len() {

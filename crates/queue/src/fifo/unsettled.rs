@@ -291,7 +291,9 @@ impl Chunk {
                 return;
             }
         }
-        self.widen();
+        if matches!(self.slots, Slots::Narrow(_)) {
+            self.widen();
+        }
         if let Slots::Wide(slots) = &mut self.slots {
             if slots.len() < at {
                 slots.resize_with(at, || None);
@@ -302,6 +304,7 @@ impl Chunk {
     }
 
     /// Converts references to entries.
+    #[cold]
     fn widen(&mut self) {
         if let Slots::Narrow(slots) = &mut self.slots {
             let slots = std::mem::take(slots);

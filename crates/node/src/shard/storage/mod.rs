@@ -301,7 +301,9 @@ impl Storage {
         if slot.group.is_some() {
             self.collect_facts(slot, now_ms, output);
         }
-        output.facts.append(&mut output.local);
+        if !output.local.is_empty() {
+            output.facts.append(&mut output.local);
+        }
         if !output.facts.is_empty() {
             self.log_facts(slot, &output.facts);
             output.facts.clear();
