@@ -188,7 +188,15 @@ impl Entry {
     }
 
     /// Frees the body if it can be read again.
+    #[inline(always)]
     pub fn free_body(&mut self) {
+        if self.spot.is_some() {
+            self.compact();
+        }
+    }
+
+    #[cold]
+    fn compact(&mut self) {
         if let Some(Reference { bytes, priority, annotations, .. }) = self.reference() {
             self.body = Body::OnDisk { bytes, priority, annotations };
         }
