@@ -129,7 +129,7 @@ impl End {
         self.from == self.to
     }
 
-    /// Makes one read and one write.
+    /// Reads once if the buffer is empty. Then writes until the buffer is empty or the other connection takes no more.
     fn relay_to(&mut self, other: &mut TcpStream) -> io::Result<()> {
         if self.is_empty() && !self.ended {
             match self.stream.read(&mut self.buffer) {

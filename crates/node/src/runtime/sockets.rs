@@ -357,8 +357,8 @@ pub(crate) async fn accept_all(listener: tokio::net::TcpListener, shards: Shards
     loop {
         match listener.accept().await {
             Ok((stream, peer)) => {
-                // While this waits, the new connection uses one of the reserved descriptors. No other
-                // connection is closed for it until it exists.
+                // While this waits, the new connection holds one of the reserved descriptors. It is accepted
+                // first, so that old connections are closed only for a connection that is really there.
                 admission.wait_for_room().await;
                 if let Ok(stream) = stream.into_std() {
                     let (handshake, shard) = admission.begin(peer.ip());
