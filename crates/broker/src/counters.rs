@@ -26,6 +26,9 @@ pub struct Counters {
     pub dead_lettered_rejected: u64,
     pub dead_lettered_maxlen: u64,
     pub dead_lettered_delivery_limit: u64,
+    /// The number of entries that Raft groups have handed to the log, and the size of their facts in bytes.
+    pub raft_entries: u64,
+    pub raft_bytes: u64,
     /// The number of replies that were dropped because their link had no credit or did not exist.
     pub replies_dropped: u64,
     pub auth_attempts: u64,
@@ -137,6 +140,8 @@ impl Counters {
             dead_lettered_rejected,
             dead_lettered_maxlen,
             dead_lettered_delivery_limit,
+            raft_entries,
+            raft_bytes,
             replies_dropped,
             auth_attempts,
             auth_attempts_succeeded,
@@ -152,7 +157,7 @@ impl Counters {
             publishers,
             consumers,
         } = other;
-        let pairs: [(&mut u64, &u64); 24] = [
+        let pairs: [(&mut u64, &u64); 26] = [
             (&mut self.received, received),
             (&mut self.received_confirm, received_confirm),
             (&mut self.routed, routed),
@@ -164,6 +169,8 @@ impl Counters {
             (&mut self.dead_lettered_rejected, dead_lettered_rejected),
             (&mut self.dead_lettered_maxlen, dead_lettered_maxlen),
             (&mut self.dead_lettered_delivery_limit, dead_lettered_delivery_limit),
+            (&mut self.raft_entries, raft_entries),
+            (&mut self.raft_bytes, raft_bytes),
             (&mut self.replies_dropped, replies_dropped),
             (&mut self.auth_attempts, auth_attempts),
             (&mut self.auth_attempts_succeeded, auth_attempts_succeeded),
