@@ -16,10 +16,12 @@ impl Fifo {
         let age = self.age_deadline();
         let retry = self.leaving.next_retry_ms();
         let delayed = self.delayed.next_due_ms();
-        age.into_iter().chain(retry).chain(delayed).chain(self.unused_deadline()).min()
+        let timeout = self.timeout_deadline();
+        age.into_iter().chain(retry).chain(delayed).chain(timeout).chain(self.unused_deadline()).min()
     }
 
-    /// Called when time has passed: expires heads, retries dead letters, ends delays, and deletes an unused queue.
+    /// Called when time has passed: expires heads, retries dead letters, ends delays, takes back deliveries that consumers
+    /// hold for too long, and deletes an unused queue.
     pub fn handle_timeout(&mut self, now_ms: u64, out: &mut Output, deliver: &mut dyn Deliver) {
         if self.end.is_some() {
             return;
@@ -32,6 +34,7 @@ impl Fifo {
             return;
         }
         self.end_delays(now_ms);
+        self.end_timeouts(now_ms, out, deliver);
         self.retry(now_ms, out, deliver);
         self.journal.flush(out);
     }
