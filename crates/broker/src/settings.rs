@@ -1,5 +1,7 @@
 //! The settings of the operator that this crate reads. `sluice` fills them from the configuration file.
 
+pub use queue::QueueType;
+
 /// The settings. Their names are those of `sluice.conf`, and their defaults are RabbitMQ's.
 #[derive(Clone, Debug)]
 pub struct Settings {
@@ -33,6 +35,9 @@ pub struct Settings {
     /// The maximum number of unsettled deliveries on a consumer's link; 0 means no limit
     /// (`amqp10.max_unsettled_per_link`).
     pub max_unsettled_per_link: u32,
+    /// The time for which a consumer of a quorum queue may hold a delivery, in milliseconds, if neither the consumer nor its
+    /// queue sets one (`consumer_timeout`).
+    pub consumer_timeout_ms: u64,
     /// The memory for incomplete deliveries and frames of all connections together, in bytes
     /// (`amqp10.unfinished_memory`). It is never below the limit of one connection.
     pub unfinished_memory: u64,
@@ -49,6 +54,8 @@ pub struct Settings {
     /// The name of the node, as shown (`sluice@host`).
     pub node_name: String,
     pub cluster_name: String,
+    /// The type of queues whose declarations name none, and how strictly declarations are compared with existing queues.
+    pub declare_rules: crate::catalog::DeclareRules,
     /// The virtual host of a client that names none (`default_vhost`).
     pub default_vhost: String,
     /// The user of an ANONYMOUS login (`anonymous_login_user`). `None` disables it.
@@ -84,6 +91,7 @@ impl Default for Settings {
             max_queue_credit: 256,
             max_incoming_window: 400,
             max_unsettled_per_link: 100_000,
+            consumer_timeout_ms: 1_800_000,
             unfinished_memory: 256 * 1024 * 1024,
             reader_memory: 256 * 1024 * 1024,
             durable_by_default: true,
@@ -92,6 +100,7 @@ impl Default for Settings {
             compat_version: "4.3.6".into(),
             node_name: "sluice@localhost".into(),
             cluster_name: "sluice@localhost".into(),
+            declare_rules: crate::catalog::DeclareRules::default(),
             default_vhost: crate::catalog::DEFAULT_VHOST.into(),
             anonymous_login_user: Some("guest".into()),
         }

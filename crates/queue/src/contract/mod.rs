@@ -8,7 +8,7 @@ mod replay;
 use std::sync::Arc;
 
 use message::{Annotations, DeathReason, Message};
-use ranges::{Range, Ranges};
+use ranges::{Range, Ranges, Span};
 
 pub use self::replay::{BloomFilter, Chunk, FilterValues, Follower, News, Replay, Retained, Start};
 
@@ -41,6 +41,10 @@ pub enum Request {
     /// Both numbers wrap (RFC 1982). With `drain`, credit that cannot be used at once is used up. With `drain` or
     /// `echo`, one [`Effect::CreditState`] follows the deliveries.
     Grant { consumer: ConsumerId, delivery_count: u32, credit: u32, drain: bool, echo: bool },
+    /// Serves the consumer again after [`Effect::Revoked`], because its peer has settled the deliveries that were taken back,
+    /// too. `taken_back` is the number of all deliveries that were taken back so far. If the queue has taken back more, this
+    /// has no effect. Not answered.
+    Resume { consumer: ConsumerId, taken_back: u64 },
     /// Takes up to `n` messages without a consumer. Unless `settled`, they are held under `holder`, as for a cancelled
     /// consumer. The holder keeps its delivery numbers until its Detach. Answered by [`Effect::Fetched`].
     Fetch { ticket: Ticket, holder: ConsumerId, n: u32, settled: bool },
@@ -54,13 +58,15 @@ pub enum Request {
     /// Settles the consumer's deliveries `first..=last`, which are its own consecutive numbers. Unknown numbers are
     /// ignored. With `answer`, [`Effect::Settled`] follows.
     Settle { consumer: ConsumerId, first: u64, last: u64, outcome: Outcome, answer: bool },
-    /// Answers [`Effect::DeadLetter`] with the same token.
-    DeadLettered { token: u64, arrival: Arrival },
+    /// Answers [`Effect::DeadLetter`] with the same token. `taken_by` are the targets that have taken the message, when it
+    /// has to be sent again to others. Their numbers mean nothing to the queue.
+    DeadLettered { token: u64, arrival: Arrival, taken_by: Vec<u64> },
     /// Reports that the queue was declared again. This counts as a use ([`Config::expires_ms`]).
     Use,
     /// Sets new settings, from a policy or a new declaration.
     Configure(Box<Config>),
-    /// Removes all ready messages. Delayed ones stay. Answered by [`Effect::Done`].
+    /// Removes all ready messages, and dead letters that are kept ([`DeadLetter::at_least_once`]). Delayed messages stay.
+    /// Answered by [`Effect::Done`].
     Purge { ticket: Ticket },
     /// Deletes the queue. Answered by [`Effect::Done`] and [`Effect::Deleted`], or by [`Effect::Refused`].
     Delete { ticket: Ticket, if_unused: bool, if_empty: bool },
@@ -83,6 +89,7 @@ impl Request {
             | Self::Cancel { .. }
             | Self::Detach { .. }
             | Self::Grant { .. }
+            | Self::Resume { .. }
             | Self::Follow { .. }
             | Self::Settle { .. }
             | Self::DeadLettered { .. }
@@ -122,6 +129,19 @@ pub struct Attach {
     /// The size of the largest delivery that the consumer accepts, in bytes. `None` means no limit. For a larger
     /// message, a queue skips the consumer as if it had no credit. Streams leave this check to the gate.
     pub message_bytes_max: Option<u64>,
+    pub timeout: ConsumerTimeout,
+}
+
+/// The time for which a consumer of a quorum queue may hold a delivery before the queue takes it back
+/// ([`Effect::Revoked`]). Other queues take nothing back.
+///
+/// The consumer's own timeout comes first, then that of the queue ([`QuorumConfig::consumer_timeout_ms`]), then the default.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ConsumerTimeout {
+    /// The timeout that the consumer has asked for, in milliseconds.
+    pub own_ms: Option<u64>,
+    /// The timeout of the node, in milliseconds. `None` means that deliveries may be held for ever.
+    pub default_ms: Option<u64>,
 }
 
 /// The way in which a consumer reads.
@@ -156,8 +176,8 @@ pub enum Outcome {
 pub enum Arrival {
     /// A queue has taken it. The message can be forgotten.
     Taken,
-    /// No queue takes it. With at-most-once, the message is dropped and counted. With at-least-once, it is sent again
-    /// later.
+    /// A target does not take it, or there is none. With at-most-once, the message is dropped and counted. With
+    /// at-least-once, it is sent again later.
     Refused,
     /// No queue has taken it, but one would if it could store messages at the moment. It is always sent again later.
     Unavailable,
@@ -274,11 +294,11 @@ pub enum Effect {
         last: u64,
         journaled: bool,
     },
-    /// Deliveries that the queue has taken back from the consumer.
+    /// The consumer has held these deliveries for too long, and the queue has taken them back. The consumer gets nothing
+    /// more until [`Request::Resume`].
     Revoked {
         consumer: ConsumerId,
-        first: u64,
-        last: u64,
+        numbers: Vec<Span>,
     },
     /// Asks the receiver to publish this message to `exchange`, then to send [`Request::DeadLettered`]. The message
     /// already records its death.
@@ -288,6 +308,10 @@ pub enum Effect {
         reason: DeathReason,
         exchange: Arc<str>,
         key: Option<Arc<str>>,
+        /// The targets that have taken the message already; see [`Request::DeadLettered`].
+        taken_by: Vec<u64>,
+        /// True if the message is sent again.
+        again: bool,
         journaled: bool,
     },
     /// Answers Purge and Delete with the number of ready messages that were removed.
@@ -545,6 +569,11 @@ pub struct QuorumConfig {
     /// `None` is the default.
     pub delivery_limit: Option<i64>,
     pub retry: DelayedRetry,
+    /// The timeout of consumers that ask for none, in milliseconds; see [`ConsumerTimeout`].
+    pub consumer_timeout_ms: Option<u64>,
+    /// Whether dead letters should be sent until a target takes them; see [`DeadLetter::at_least_once`]. `None` is the
+    /// default, which is at most once.
+    pub at_least_once: Option<bool>,
 }
 
 /// Which requeued messages of a quorum queue are delivered again only after a delay.
@@ -646,8 +675,8 @@ pub struct DeadLetter {
     pub exchange: Arc<str>,
     /// The routing key of dead letters. `None` keeps the keys of the message.
     pub key: Option<Arc<str>>,
-    /// True if a dead letter is kept and sent again until a target has taken it. False if it is sent only
-    /// once.
+    /// True if a dead letter is kept and sent again until all its targets have taken it. False if it is sent only once, and
+    /// dropped if no target takes it.
     pub at_least_once: bool,
 }
 

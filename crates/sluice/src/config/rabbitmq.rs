@@ -93,13 +93,11 @@ const OTHERS: &[&str] = &[
     "connection_max",
     "consumer_disconnected_timeout",
     "consumer_max_per_channel",
-    "consumer_timeout",
     // This key rejects weak passwords when users are created. Sluice reads only one password from its
     // configuration, `default_pass`, and the author of this file chooses it.
     "credential_validator.*",
     "default_limits.*",
     "default_policies.*",
-    "default_queue_type",
     "default_users.*",
     "default_worker_pool_size",
     "definitions.*",

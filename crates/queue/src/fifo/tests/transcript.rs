@@ -60,6 +60,10 @@ impl Response {
     pub fn is(self, expected: &str) {
         assert_eq!(self.0, expected);
     }
+
+    pub fn into_text(self) -> String {
+        self.0
+    }
 }
 
 impl Page {
@@ -133,6 +137,7 @@ impl Page {
             settled: false,
             delivery_count: 0,
             message_bytes_max: None,
+            timeout: ConsumerTimeout::default(),
         };
         change(&mut attach);
         self.send(Request::Attach(attach))
@@ -179,7 +184,7 @@ impl Page {
     }
 
     pub fn dead_lettered(&mut self, token: u64, arrival: Arrival) -> Response {
-        self.send(Request::DeadLettered { token, arrival })
+        self.send(Request::DeadLettered { token, arrival, taken_by: Vec::new() })
     }
 
     pub fn configure(&mut self, config: Config) -> Response {
@@ -313,7 +318,11 @@ fn effect(effect: &Effect) -> String {
         }
         Effect::Settled { consumer, first, last, .. } => format!("settled {} {first}..={last}", consumer.0),
         Effect::News { .. } => unreachable!("a fifo has no followers"),
-        Effect::Revoked { consumer, first, last } => format!("revoked {} {first}..={last}", consumer.0),
+        Effect::Revoked { consumer, numbers } => {
+            let numbers: Vec<String> =
+                numbers.iter().map(|Span { first, last }| format!("{first}..={last}")).collect();
+            format!("revoked {} {}", consumer.0, numbers.join(", "))
+        }
         Effect::DeadLetter { token, message, reason, exchange, key, .. } => {
             let key = key.as_deref().unwrap_or("-");
             format!("dead {token} {} {} to {exchange}/{key}", body(message), reason.as_str())
