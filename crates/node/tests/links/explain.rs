@@ -179,6 +179,17 @@ fn cases() -> Vec<Case> {
     case(Cause::OverDeliveryLimit, h.explain(&queue()), &[("queue_over_limit", 2), ("queue_ready", 0)]);
     case(Cause::OverDeliveryLimit, h.explain(&h.link(consumer, 0)), &[("link_unsettled", 0)]);
 
+    let timeout = [("x-queue-type", text("quorum")), ("x-consumer-timeout", Value::Uint(8000))];
+    let (mut h, publisher, consumer, out) = house(Settings::default(), &timeout);
+    let link = h.receiver(consumer, "/queues/q");
+    h.grant(consumer, link, 9);
+    h.send(publisher, out, b"1");
+    for _ in 0..2 {
+        h.now_ms += 9000;
+        h.settle();
+    }
+    case(Cause::ConsumerTimedOut, h.explain(&h.link(consumer, 0)), &[("queue_ready", 1)]);
+
     let retry = [
         ("x-queue-type", text("quorum")),
         ("x-delayed-retry-type", text("all")),
