@@ -84,12 +84,15 @@ impl Fifo {
         self.ready.top()
     }
 
-    /// Returns whether adding this much would exceed a limit. Ready, staged and delayed messages count, but not the bytes
-    /// of delayed ones.
+    /// Returns whether adding this much would exceed a limit. Ready, staged and delayed messages count, and dead letters that
+    /// are kept. The bytes of delayed messages and of dead letters do not count.
     #[inline]
     pub(super) fn overflows(&self, messages: u64, bytes: u64) -> bool {
         let Self { config, ready, journal, delayed, .. } = self;
-        let count = || ready.len() + journal.staged().0 + delayed.len();
+        // With the other kinds of overflow, dropping or dead-lettering a message would not make room.
+        let counts_dead = self.keeps_dead_letters() && config.overflow == Overflow::RejectPublish;
+        let dead = || if counts_dead { self.leaving.len() as u64 } else { 0 };
+        let count = || ready.len() + journal.staged().0 + delayed.len() + dead();
         config.max_length.is_some_and(|limit| count() + messages > limit)
             || config.max_length_bytes.is_some_and(|limit| ready.bytes() + journal.staged().1 + bytes > limit)
     }
