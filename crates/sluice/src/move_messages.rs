@@ -9,7 +9,7 @@ use std::io::{IsTerminal as _, Write as _};
 use std::time::{Duration, Instant};
 
 use amqp10::encode::{Encode as _, put_descriptor, put_map};
-use amqp10::{DecodeError, DeliveryState, Header, Map, Reader, Value, descriptor, sections};
+use amqp10::{DecodeError, DeliveryState, Header, Map, Reader, descriptor, sections};
 use bytes::{Bytes, BytesMut};
 use clap::Args;
 use client::management::QueueInfo;
@@ -71,7 +71,7 @@ impl Move {
         let (connection, _) = self.broker.connect().await?;
         let (moved, stop) = (Cell::new(0), Cell::new(false));
         let ended = {
-            let mut work = std::pin::pin!(self.move_over(&connection, &moved, &stop));
+            let mut work = std::pin::pin!(self.move_over(connection, &moved, &stop));
             tokio::select! {
                 ended = &mut work => ended,
                 () = signals.recv() => {
@@ -96,7 +96,7 @@ impl Move {
 
     async fn move_over(
         &self,
-        connection: &Connection,
+        connection: Connection,
         moved: &Cell<u64>,
         stop: &Cell<bool>,
     ) -> Result<(), Failure> {
@@ -310,7 +310,7 @@ fn copied_annotations(section: &[u8]) -> Result<Map, DecodeError> {
 
 #[cfg(test)]
 mod tests {
-    use amqp10::Symbol;
+    use amqp10::{Symbol, Value};
     use client::{Body, Message};
 
     use super::*;
