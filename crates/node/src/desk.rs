@@ -49,6 +49,13 @@ pub(crate) struct Ways {
     pub asked: Arc<Asked>,
 }
 
+/// This run of the node: its clock, and the identity of the data directory.
+#[derive(Debug)]
+pub(crate) struct Run {
+    pub clock: Clock,
+    pub identity: wal::Identity,
+}
+
 #[derive(Debug)]
 struct Inner {
     shards: Shards,
@@ -62,6 +69,7 @@ struct Inner {
     logins: Attempts,
     checker: Logins,
     admission: Arc<Admission>,
+    identity: wal::Identity,
 }
 
 /// The counts of logins over HTTP, which no shard sees. Each HTTP request logs in once.
@@ -92,7 +100,7 @@ impl NodeDesk {
         settings: Arc<Settings>,
         access: Arc<Access>,
         checker: Logins,
-        clock: Clock,
+        Run { clock, identity }: Run,
         measured: Arc<Mutex<Measured>>,
         admission: Arc<Admission>,
     ) -> Self {
@@ -111,6 +119,7 @@ impl NodeDesk {
             logins,
             checker,
             admission,
+            identity,
         };
         Self { inner: Arc::new(inner) }
     }
@@ -257,6 +266,8 @@ impl Desk for NodeDesk {
             sluice_version: SLUICE_VERSION.into(),
             cluster_name: settings.cluster_name.clone(),
             node: settings.node_name.clone(),
+            node_id: self.inner.identity.node_hex(),
+            boots: self.inner.identity.boots,
             listeners: self.inner.listeners.lock().unwrap_or_else(PoisonError::into_inner).clone(),
             uptime_ms: self.inner.clock.uptime_ms(),
             ..Overview::default()

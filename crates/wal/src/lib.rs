@@ -41,6 +41,8 @@
 //! **Streams** use neither the log nor packs. What is appended to a stream goes straight to its own segment
 //! files and is read from there; see [`Streams`], [`StreamReader`] and the diagram in `stream.rs`.
 //!
+//! A directory has an [`Identity`], which counts the starts.
+//!
 //! Each format is drawn in the module that writes it: the file header in `file.rs`, the batch in `batch.rs`,
 //! the record in `record.rs`, the block of a pack in `pack/block.rs`, the formats of streams below `stream/`.
 
@@ -50,6 +52,7 @@ mod batch;
 mod disk;
 mod file;
 mod handover;
+mod identity;
 mod machine;
 mod note;
 mod pack;
@@ -66,6 +69,7 @@ mod writer;
 pub use disk::{Disk, PendingSync, RealDisk};
 pub use file::{FILE_SIZE, LOG_VERSION, PACK_VERSION};
 pub use handover::{Completion, Handover, Step, WriteError};
+pub use identity::{Identity, IdentityError};
 pub use machine::{
     AT_ONCE_BYTES_MAX, Log, Options, RESERVE_BYTES, SPARE_FILES_MAX, Size, Span, SyncEnd, SyncJob,
     UNSYNCED_BYTES_MAX,
@@ -77,7 +81,7 @@ pub use pack::{
     Run, WriteFailure,
 };
 pub use record::{LARGE, Record, Records};
-pub use recover::{CUT_SUFFIX, Cut, Damage, OpenError, Owners, Recovery};
+pub use recover::{CUT_SUFFIX, Cut, Damage, OpenError, Owners, Recovery, lock};
 pub use stream::{
     AppendFailure, BLOOM_BYTES_MAX, BLOOM_BYTES_MIN, Bloom, CHUNK_BYTES, CHUNK_ENTRIES_MAX, Chunk, ChunkJob,
     Chunks, ChunksRead, Claim, Held, NewChunk, OPEN_READ_MAX, OPEN_WRITE_MAX, OnChunksRead, OnStreamAnswers,
