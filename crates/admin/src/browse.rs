@@ -1,4 +1,5 @@
 //! `/api/queues/{vhost}/{name}/messages`: reads messages of a stream without consuming them.
+//! `/api/queues/{vhost}/{name}/peek/{position}` does this for one ready message of another queue.
 //!
 //! A row is a message. It has the field names of RabbitMQ's `POST /get`, its offset, and all sections but the
 //! body as [`crate::message_to_json`] shows them. The next page starts at the offset of the last row plus
@@ -9,7 +10,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use broker::desk::{BrowsedRow, Desk, Start};
+use broker::desk::{BrowsedRow, Desk, PeekedRow, Start};
 use broker::stream_offset::parse_offset;
 use client::Message;
 use serde_json::{Map as Object, Value};
@@ -40,6 +41,28 @@ pub async fn browse<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     }
     text.push(']');
     Ok(Reply::Rows(text.into()))
+}
+
+pub async fn peek<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+    let position = call.param(2);
+    let not_a_number = || Failure::bad_request(format!("position '{position}' is not a whole number"));
+    let at: u64 = position.parse().map_err(|_| not_a_number())?;
+    let truncate = call.query.number("truncate")?.unwrap_or(usize::MAX);
+    let row = call.desk.peek(&call.who, call.param(0), call.param(1), at).await?;
+    Ok(Reply::Json(peeked_to_json(at, &row, truncate)))
+}
+
+fn peeked_to_json(position: u64, row: &PeekedRow, truncate: usize) -> Value {
+    let mut object = Object::new();
+    object.insert("position".into(), position.into());
+    object.insert("seq".into(), row.seq.into());
+    object.insert("exchange".into(), (*row.exchange).into());
+    object.insert("routing_key".into(), (*row.routing_key).into());
+    object.insert("redelivered".into(), row.redelivered.into());
+    object.insert("delivery_count".into(), row.delivery_count.into());
+    object.insert("acquired_count".into(), row.acquired_count.into());
+    put_message(&mut object, &row.message, truncate);
+    Value::Object(object)
 }
 
 /// Returns where to start: at `offset`, at the time `at` in milliseconds since the epoch, or at the oldest
@@ -77,18 +100,23 @@ fn to_json(row: &BrowsedRow, truncate: usize) -> Value {
     object.insert("exchange".into(), (*row.exchange).into());
     object.insert("routing_key".into(), (*row.routing_key).into());
     object.insert("redelivered".into(), false.into());
-    match Message::decode(&row.message) {
+    put_message(&mut object, &row.message, truncate);
+    Value::Object(object)
+}
+
+/// Adds the payload and all sections of an encoded message to a row.
+fn put_message(object: &mut Object<String, Value>, encoded: &[u8], truncate: usize) {
+    match Message::decode(encoded) {
         Ok(message) => {
-            put_payload(&mut object, &shown::body(&message), truncate);
+            put_payload(object, &shown::body(&message), truncate);
             object.append(&mut shown::sections(&message));
         }
         // The stored bytes are shown instead, because one unreadable message must not hide the later ones.
         Err(error) => {
             object.insert("error".into(), format!("the message cannot be read: {error}").into());
-            put_payload(&mut object, &row.message, truncate);
+            put_payload(object, encoded, truncate);
         }
     }
-    Value::Object(object)
 }
 
 /// Adds the first octets of a payload to a row. If the whole payload is UTF-8, they are added as text, and no

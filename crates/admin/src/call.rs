@@ -18,7 +18,7 @@ use crate::query::Query;
 use crate::reply::{Failure, Reply, respond};
 use crate::routes::{Action, Found, Method, find};
 use crate::{
-    auth, bindings, browse, connections, exchanges, explain, health, json, overview, policies, queues,
+    auth, bindings, browse, connections, exchanges, explain, health, json, overview, policies, queues, quorum,
 };
 
 /// The largest request body, in bytes. A larger one is refused, as in RabbitMQ.
@@ -99,7 +99,7 @@ async fn answer<D: Desk>(
     auth::permit(&who, route.verbs, peer.ip())?;
     // The memory counts for the fields as well, until the request has been carried out.
     let mut held = ports.bodies().hold();
-    let fields = if method.is_some_and(Method::has_body) {
+    let fields = if route.has_body() {
         let announced =
             head.headers.get(header::CONTENT_LENGTH).and_then(|l| l.to_str().ok()?.parse::<usize>().ok());
         json::parse_body(&read_body(body, announced, &mut held, ports.bodies()).await?)?
@@ -138,6 +138,14 @@ async fn dispatch<D: Desk>(action: Action, call: &Call<'_, D>) -> Result<Reply, 
         Action::DeleteQueue => queues::delete(call).await,
         Action::PurgeQueue => queues::purge(call).await,
         Action::BrowseQueue => browse::browse(call).await,
+        Action::PeekQueue => browse::peek(call).await,
+        Action::QuorumStatus => quorum::status(call).await,
+        Action::Checkpoint => quorum::checkpoint(call).await,
+        Action::ReclaimMemory => quorum::reclaim_memory(call).await,
+        Action::ChangeMember(change) => quorum::change(call, change).await,
+        Action::Grow => quorum::grow(call),
+        Action::Shrink => quorum::shrink(call).await,
+        Action::Rebalance => quorum::rebalance(call),
         Action::QueueBindings => bindings::of_queue(call).await,
         Action::ListExchanges => exchanges::list(call).await,
         Action::GetExchange => exchanges::get(call).await,

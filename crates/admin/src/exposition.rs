@@ -1,6 +1,6 @@
 //! The Prometheus text format, version 0.0.4.
 
-use std::fmt::Write;
+use std::fmt::{Display, Write};
 
 /// The `Content-Type` of the text.
 pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
@@ -70,6 +70,15 @@ impl Family<'_> {
     /// Adds a sample. Label values are escaped. The format has three escapes; other control characters are
     /// written as Rust escapes, because some of them end the line or the page for readers.
     pub fn sample(&mut self, labels: &[(&str, &str)], value: u64) -> &mut Self {
+        self.put(labels, value)
+    }
+
+    /// Adds a sample of a time, which is shown in seconds. For labels see [`Self::sample`].
+    pub fn sample_ms(&mut self, labels: &[(&str, &str)], ms: u64) -> &mut Self {
+        self.put(labels, format_args!("{}.{:03}", ms / 1000, ms % 1000))
+    }
+
+    fn put(&mut self, labels: &[(&str, &str)], value: impl Display) -> &mut Self {
         let out = &mut self.page.0;
         out.push_str(&self.name);
         for (i, (name, value)) in labels.iter().enumerate() {
@@ -100,11 +109,13 @@ mod tests {
     fn labels_are_escaped() {
         let mut page = Exposition::default();
         page.family(Kind::Gauge, "queues", "Queues").sample(&[], 2);
+        page.family(Kind::Gauge, "y_seconds", "Y").sample_ms(&[], 12_034);
         page.family(Kind::Counter, "x_total", "X")
             .sample(&[("vhost", "/"), ("queue", "a\"b\\c\nd\r\0\u{1b}é")], 1);
         assert_eq!(
             page.into_text(),
             "# TYPE rabbitmq_queues gauge\n# HELP rabbitmq_queues Queues\nrabbitmq_queues 2\n\
+             # TYPE rabbitmq_y_seconds gauge\n# HELP rabbitmq_y_seconds Y\nrabbitmq_y_seconds 12.034\n\
              # TYPE rabbitmq_x_total counter\n# HELP rabbitmq_x_total X\n\
              rabbitmq_x_total{vhost=\"/\",queue=\"a\\\"b\\\\c\\nd\\\\u000d\\\\u0000\\\\u001bé\"} 1\n"
         );

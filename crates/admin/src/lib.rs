@@ -31,6 +31,7 @@ mod ports;
 mod process;
 mod query;
 mod queues;
+mod quorum;
 mod reply;
 mod routes;
 mod shape;

@@ -6,7 +6,7 @@ use axum::http::header;
 use axum::response::{IntoResponse, Response};
 use broker::access::Identity;
 use broker::counters::{DeadLetters, Deliveries, Deprecated};
-use broker::desk::{Alarms, BudgetRow, Desk, DeskError, Overview, QueueRow};
+use broker::desk::{Alarms, BudgetRow, Desk, DeskError, GroupRow, Overview, QueueRow};
 
 use crate::call::Source;
 use crate::exposition::{CONTENT_TYPE, Exposition, Kind};
@@ -28,6 +28,7 @@ const CLASSIC: (&str, &str) = ("queue_type", "rabbit_classic_queue");
 const QUORUM: (&str, &str) = ("queue_type", "rabbit_quorum_queue");
 const STREAM: (&str, &str) = ("queue_type", "rabbit_stream_queue");
 const VOLATILE: (&str, &str) = ("queue_type", "rabbit_volatile_queue");
+const QUORUM_QUEUES: (&str, &str) = ("ra_system", "quorum_queues");
 const DISABLED: (&str, &str) = ("dead_letter_strategy", "disabled");
 const AT_MOST_ONCE: (&str, &str) = ("dead_letter_strategy", "at_most_once");
 const AT_LEAST_ONCE: (&str, &str) = ("dead_letter_strategy", "at_least_once");
@@ -60,7 +61,9 @@ pub async fn per_object<D: Desk>(State(source): State<Source<D>>) -> Response {
     match overview_page(&source, &who).await {
         Ok((page, _)) => {
             let desk = source.desk;
-            match pages::body(PerQueue { desk, who, page, measure: 0, from: 0, shown: 0 }).await {
+            match pages::body(PerQueue { desk, who, page, measure: 0, from: 0, shown: 0, has_groups: false })
+                .await
+            {
                 Ok(body) => ([(header::CONTENT_TYPE, CONTENT_TYPE)], body).into_response(),
                 Err(failure) => respond(Err(Failure::unavailable(failure.reason))),
             }
@@ -88,13 +91,19 @@ struct PerQueue<D> {
     measure: usize,
     /// The next queue to request from the desk.
     from: usize,
-    /// The number of rows shown for this measure.
+    /// The number of queues seen for this measure.
     shown: usize,
+    /// True if one of the queues has a Raft group.
+    has_groups: bool,
 }
 
 impl<D: Desk> pages::Source for PerQueue<D> {
     async fn next_page(mut self) -> Result<(String, Option<Self>), Failure> {
-        while let Some((kind, name, help, of)) = MEASURES.get(self.measure) {
+        while let Some((kind, name, help, figure)) = MEASURES.get(self.measure) {
+            if !matches!(figure, Figure::Queue(_)) && !self.has_groups {
+                self.measure += 1;
+                continue;
+            }
             let room = PAGE_BYTES.saturating_sub(self.page.len());
             if room == 0 {
                 return Ok((std::mem::take(&mut self.page).into_text(), Some(self)));
@@ -108,7 +117,14 @@ impl<D: Desk> pages::Source for PerQueue<D> {
             };
             let mut used = 0;
             for (place, row) in &rows {
-                family.sample(&[("vhost", &row.vhost), ("queue", &row.name)], of(row));
+                let labels = [("vhost", &*row.vhost), ("queue", &*row.name)];
+                self.has_groups |= row.group.is_some();
+                match (figure, &row.group) {
+                    (Figure::Queue(of), _) => _ = family.sample(&labels, of(row)),
+                    (Figure::Group(of), Some(group)) => _ = family.sample(&labels, of(group)),
+                    (Figure::GroupTime(of), Some(group)) => _ = family.sample_ms(&labels, of(group)),
+                    (Figure::Group(_) | Figure::GroupTime(_), None) => {}
+                }
                 (used, self.from) = (used + 1, place + 1);
                 if family.page_len() >= PAGE_BYTES {
                     break;
@@ -291,6 +307,7 @@ fn node(page: &mut Exposition, overview: &Overview, alarms: &Alarms) {
             family.sample(&[("budget", row.name)], of(row));
         }
     }
+    raft(page, overview);
     let process = Process::read();
     let known = [
         ("process_resident_memory_bytes", "Memory used in bytes", process.resident_bytes),
@@ -317,30 +334,93 @@ fn node(page: &mut Exposition, overview: &Overview, alarms: &Alarms) {
     }
 }
 
-/// A measure of a queue: kind, name, help, and how to read it.
-type Measure = (Kind, &'static str, &'static str, fn(&QueueRow) -> u64);
+/// The sums over all Raft groups. RabbitMQ's names of these counters have no suffix.
+fn raft(page: &mut Exposition, overview: &Overview) {
+    let c = &overview.counters;
+    for (name, help, value) in [
+        ("raft_entries", "Entries handed to the log", c.raft_entries),
+        ("raft_bytes_written", "Size of the entries handed to the log", c.raft_bytes),
+    ] {
+        page.family(Kind::Counter, name, help).sample(&[QUORUM_QUEUES], value);
+    }
+    let latency = "Longest time until an entry was committed, during the last seconds";
+    page.family(Kind::Gauge, "raft_max_commit_latency_seconds", latency)
+        .sample_ms(&[QUORUM_QUEUES], overview.commit_latency_ms);
+}
 
-const MEASURES: &[Measure] = &[
-    (Kind::Gauge, "queue_messages_ready", "Messages ready to be delivered", |q| q.report.ready),
-    (Kind::Gauge, "queue_messages_unacked", "Messages not yet acknowledged", |q| q.report.unsettled),
-    (Kind::Gauge, "queue_messages_delayed", "Messages that wait for their retry", |q| q.report.delayed),
-    (Kind::Gauge, "queue_messages", "Ready, unacknowledged and delayed messages", |q| {
-        q.report.ready + q.report.unsettled + q.report.delayed
-    }),
-    (Kind::Gauge, "queue_messages_ready_bytes", "Size of ready messages", |q| q.report.ready_bytes),
-    (Kind::Gauge, "queue_messages_unacked_bytes", "Size of unacknowledged messages", |q| {
-        q.report.unsettled_bytes
-    }),
-    (Kind::Gauge, "queue_messages_bytes", "Size of ready and unacknowledged messages", |q| {
-        q.report.ready_bytes + q.report.unsettled_bytes
-    }),
-    (Kind::Gauge, "queue_consumers", "Consumers of a queue", |q| q.report.consumers.into()),
-    (Kind::Counter, "queue_messages_published_total", "Messages published to a queue", |q| {
-        q.report.published
-    }),
-    (Kind::Counter, "queue_messages_delivered_total", "Messages delivered to consumers", |q| {
-        q.report.delivered
-    }),
-    (Kind::Counter, "queue_messages_redelivered_total", "Messages redelivered", |q| q.report.redelivered),
-    (Kind::Counter, "queue_messages_acked_total", "Messages acknowledged", |q| q.report.acknowledged),
-];
+/// A measure of a queue: kind, name, help, and how to read it.
+type Measure = (Kind, &'static str, &'static str, Figure);
+
+/// How to read a measure.
+enum Figure {
+    Queue(fn(&QueueRow) -> u64),
+    /// Of queues that have a Raft group.
+    Group(fn(&GroupRow) -> u64),
+    /// As `Group`, a time in milliseconds.
+    GroupTime(fn(&GroupRow) -> u64),
+}
+
+const MEASURES: &[Measure] = {
+    use Figure::{Group, GroupTime, Queue};
+    use Kind::{Counter, Gauge};
+    &[
+        (Gauge, "queue_messages_ready", "Messages ready to be delivered", Queue(|q| q.report.ready)),
+        (Gauge, "queue_messages_unacked", "Messages not yet acknowledged", Queue(|q| q.report.unsettled)),
+        (Gauge, "queue_messages_delayed", "Messages that wait for their retry", Queue(|q| q.report.delayed)),
+        (
+            Gauge,
+            "queue_messages",
+            "Ready, unacknowledged and delayed messages",
+            Queue(|q| q.report.ready + q.report.unsettled + q.report.delayed),
+        ),
+        (Gauge, "queue_messages_ready_bytes", "Size of ready messages", Queue(|q| q.report.ready_bytes)),
+        (
+            Gauge,
+            "queue_messages_unacked_bytes",
+            "Size of unacknowledged messages",
+            Queue(|q| q.report.unsettled_bytes),
+        ),
+        (
+            Gauge,
+            "queue_messages_bytes",
+            "Size of ready and unacknowledged messages",
+            Queue(|q| q.report.ready_bytes + q.report.unsettled_bytes),
+        ),
+        (Gauge, "queue_consumers", "Consumers of a queue", Queue(|q| q.report.consumers.into())),
+        (
+            Counter,
+            "queue_messages_published_total",
+            "Messages published to a queue",
+            Queue(|q| q.report.published),
+        ),
+        (
+            Counter,
+            "queue_messages_delivered_total",
+            "Messages delivered to consumers",
+            Queue(|q| q.report.delivered),
+        ),
+        (
+            Counter,
+            "queue_messages_redelivered_total",
+            "Messages redelivered",
+            Queue(|q| q.report.redelivered),
+        ),
+        (Counter, "queue_messages_acked_total", "Messages acknowledged", Queue(|q| q.report.acknowledged)),
+        (Gauge, "raft_term", "Current term of the Raft group", Group(|g| g.term)),
+        (Gauge, "raft_commit_index", "Index of the last committed entry", Group(|g| g.commit_index)),
+        (Gauge, "raft_last_applied", "Index of the last applied entry", Group(|g| g.applied_index)),
+        (
+            Gauge,
+            "raft_last_written_index",
+            "Index of the last entry that is synced",
+            Group(|g| g.written_index),
+        ),
+        (Gauge, "raft_snapshot_index", "Index of the newest base of the log", Group(|g| g.base_index)),
+        (
+            Gauge,
+            "raft_commit_latency_seconds",
+            "Time until an entry was committed",
+            GroupTime(|g| g.commit_latency_ms),
+        ),
+    ]
+};

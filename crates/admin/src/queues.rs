@@ -185,6 +185,13 @@ fn to_json(row: &QueueRow, query: &Query) -> Value {
         "node": *row.node,
         "state": if report.damaged { "damaged" } else { "running" },
     });
+    if row.is_quorum() {
+        // A damaged queue is closed: its only member takes part in no group.
+        let online = !report.damaged;
+        body["leader"] = if online { (*row.node).into() } else { Value::Null };
+        body["members"] = json!([*row.node]);
+        body["online"] = if online { json!([*row.node]) } else { json!([]) };
+    }
     if stats || query.flag("enable_queue_totals") {
         body["messages"] = (report.ready + report.unsettled + report.delayed).into();
         body["messages_ready"] = report.ready.into();

@@ -90,6 +90,8 @@ impl From<DeskError> for Failure {
                 | CatalogError::Invalid { reason },
             )
             | DeskError::Refused(reason) => Self::bad_request(reason),
+            // As in RabbitMQ.
+            DeskError::Impossible(reason) => Self::unavailable(reason),
             DeskError::TimedOut => Self::unavailable("no answer in time"),
         }
     }

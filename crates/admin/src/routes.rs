@@ -4,6 +4,7 @@
 use std::fmt;
 
 use broker::access::Verb;
+use broker::desk::MemberChange;
 use percent_encoding::percent_decode_str;
 
 /// The HTTP methods that routes support.
@@ -25,11 +26,6 @@ impl Method {
             "DELETE" => Some(Self::Delete),
             _ => None,
         }
-    }
-
-    /// Returns true if the request's body is read.
-    pub fn has_body(self) -> bool {
-        matches!(self, Self::Put | Self::Post)
     }
 }
 
@@ -60,7 +56,15 @@ pub enum Action {
     DeleteQueue,
     PurgeQueue,
     BrowseQueue,
+    PeekQueue,
     QueueBindings,
+    QuorumStatus,
+    Checkpoint,
+    ReclaimMemory,
+    ChangeMember(MemberChange),
+    Grow,
+    Shrink,
+    Rebalance,
     ListExchanges,
     GetExchange,
     PutExchange,
@@ -115,6 +119,15 @@ pub struct Route {
     pub verbs: &'static [Verb],
 }
 
+impl Route {
+    /// Returns true if the request's body is read.
+    pub fn has_body(&self) -> bool {
+        // RabbitMQ names the node of a member in the body of a DELETE.
+        matches!(self.method, Method::Put | Method::Post)
+            || matches!(self.action, Action::ChangeMember(MemberChange::Remove))
+    }
+}
+
 const fn route(method: Method, path: &'static str, action: Action, verbs: &'static [Verb]) -> Route {
     Route { method, path, action, verbs }
 }
@@ -153,6 +166,62 @@ pub const ROUTES: &[Route] = {
             Action::QueueBindings,
             &[Verb::Manage, Verb::ReadQueue, Verb::ReadBinding],
         ),
+        route(
+            Get,
+            "/api/queues/quorum/{vhost}/{name}/status",
+            Action::QuorumStatus,
+            &[Verb::Manage, Verb::ReadQueue],
+        ),
+        // After the status: a queue in the virtual host `quorum` must not hide it.
+        route(
+            Get,
+            "/api/queues/{vhost}/{name}/peek/{position}",
+            Action::PeekQueue,
+            &[Verb::Manage, Verb::Get],
+        ),
+        route(
+            Post,
+            "/api/queues/quorum/{vhost}/{name}/checkpoint",
+            Action::Checkpoint,
+            &[Verb::Manage, Verb::MaintainGroups],
+        ),
+        route(
+            Post,
+            "/api/queues/quorum/{vhost}/{name}/reclaim-memory",
+            Action::ReclaimMemory,
+            &[Verb::Manage, Verb::MaintainGroups],
+        ),
+        route(
+            Post,
+            "/api/queues/quorum/{vhost}/{name}/replicas/add",
+            Action::ChangeMember(MemberChange::Add),
+            &[Verb::Manage, Verb::MaintainGroups],
+        ),
+        route(
+            Delete,
+            "/api/queues/quorum/{vhost}/{name}/replicas/delete",
+            Action::ChangeMember(MemberChange::Remove),
+            &[Verb::Manage, Verb::MaintainGroups],
+        ),
+        route(
+            Post,
+            "/api/queues/quorum/{vhost}/{name}/leader",
+            Action::ChangeMember(MemberChange::Lead),
+            &[Verb::Manage, Verb::MaintainGroups],
+        ),
+        route(
+            Post,
+            "/api/queues/quorum/replicas/on/{node}/grow",
+            Action::Grow,
+            &[Verb::Manage, Verb::MaintainGroups],
+        ),
+        route(
+            Delete,
+            "/api/queues/quorum/replicas/on/{node}/shrink",
+            Action::Shrink,
+            &[Verb::Manage, Verb::MaintainGroups],
+        ),
+        route(Post, "/api/rebalance/queues", Action::Rebalance, &[Verb::Manage, Verb::MaintainGroups]),
         route(Get, "/api/exchanges", Action::ListExchanges, &[Verb::Manage, Verb::ReadExchange]),
         route(Get, "/api/exchanges/{vhost}", Action::ListExchanges, &[Verb::Manage, Verb::ReadExchange]),
         route(Get, "/api/exchanges/{vhost}/{name}", Action::GetExchange, &[Verb::Manage, Verb::ReadExchange]),

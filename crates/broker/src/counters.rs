@@ -33,6 +33,9 @@ pub struct Counters {
     pub dead_letters_kept: DeadLetters,
     /// The number of dead letters that were kept, and that all their targets have taken.
     pub dead_letters_confirmed: u64,
+    /// The number of entries that Raft groups have handed to the log, and the size of their facts in bytes.
+    pub raft_entries: u64,
+    pub raft_bytes: u64,
     /// The number of replies that were dropped because their link had no credit or did not exist.
     pub replies_dropped: u64,
     pub auth_attempts: u64,
@@ -182,6 +185,8 @@ impl Counters {
             dead_letters_quorum,
             dead_letters_kept,
             dead_letters_confirmed,
+            raft_entries,
+            raft_bytes,
             replies_dropped,
             auth_attempts,
             auth_attempts_succeeded,
@@ -197,7 +202,7 @@ impl Counters {
             publishers,
             consumers,
         } = other;
-        let pairs: [(&mut u64, &u64); 21] = [
+        let pairs: [(&mut u64, &u64); 23] = [
             (&mut self.received, received),
             (&mut self.received_confirm, received_confirm),
             (&mut self.routed, routed),
@@ -206,6 +211,8 @@ impl Counters {
             (&mut self.unroutable_returned, unroutable_returned),
             (&mut self.never_written, never_written),
             (&mut self.dead_letters_confirmed, dead_letters_confirmed),
+            (&mut self.raft_entries, raft_entries),
+            (&mut self.raft_bytes, raft_bytes),
             (&mut self.replies_dropped, replies_dropped),
             (&mut self.auth_attempts, auth_attempts),
             (&mut self.auth_attempts_succeeded, auth_attempts_succeeded),

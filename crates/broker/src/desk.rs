@@ -3,6 +3,7 @@
 //! `node` implements it with mail to the shards. Requests are bounded in rows and time. `admin` serves it over HTTP.
 
 pub mod amqp10_rows;
+mod quorum;
 
 use std::future::Future;
 use std::net::IpAddr;
@@ -13,6 +14,7 @@ use bytes::Bytes;
 pub use queue::Start;
 
 use self::amqp10_rows::Amqp10Row;
+pub use self::quorum::{GroupRow, MemberChange, PeekedRow, Reclaimed};
 use crate::access::Identity;
 use crate::catalog::{Arguments, Binding, CatalogError, Exchange, Policy, QueueRecord, SetPolicy};
 use crate::explain::{Explanation, Subject};
@@ -29,6 +31,8 @@ pub enum DeskError {
     Catalog(CatalogError),
     /// The queue refuses: it is in use, not empty, or locked.
     Refused(String),
+    /// The node can never do this, for example because there is no other node.
+    Impossible(String),
     /// There was no answer within a second. Old data is not returned instead.
     TimedOut,
 }
@@ -41,6 +45,27 @@ impl DeskError {
             "queue '{name}' in vhost '{vhost}' is a {kind} queue: only the messages of a stream can be browsed"
         ))
     }
+
+    /// Returns the refusal to treat a queue as a quorum queue. `name` is that of a queue in `vhost`, whose type is `kind`.
+    pub fn no_group(vhost: &str, name: &str, kind: &str) -> Self {
+        Self::Refused(format!(
+            "queue '{name}' in vhost '{vhost}' is a {kind} queue: only quorum queues have a Raft group"
+        ))
+    }
+
+    /// Returns the answer to a peek at a position where the queue has no message.
+    pub fn no_message(vhost: &str, name: &str, position: u64) -> Self {
+        let reason = format!("queue '{name}' in vhost '{vhost}' has no ready message at position {position}");
+        Self::Catalog(CatalogError::NotFound { reason })
+    }
+}
+
+/// The statistics of a queue.
+#[derive(Clone, Debug, Default)]
+pub struct QueueNumbers {
+    pub report: queue::Report,
+    /// The state of its Raft group. `None` unless it is a quorum queue whose group runs.
+    pub group: Option<GroupRow>,
 }
 
 /// A queue and its statistics.
@@ -61,13 +86,16 @@ pub struct QueueRow {
     /// The type of the queue: `classic`, `quorum` or `stream`.
     pub kind: &'static str,
     pub report: queue::Report,
+    /// See [`QueueNumbers::group`].
+    pub group: Option<GroupRow>,
     /// The node that the queue is on.
     pub node: Arc<str>,
 }
 
 impl QueueRow {
     /// Creates a row from the record in the catalog and the statistics.
-    pub fn new(record: &QueueRecord, report: queue::Report, node: Arc<str>) -> Self {
+    pub fn new(record: &QueueRecord, numbers: QueueNumbers, node: Arc<str>) -> Self {
+        let QueueNumbers { report, group } = numbers;
         let name = |policy: &Option<Arc<Policy>>| policy.as_ref().map(|p| p.name.clone());
         Self {
             vhost: record.vhost.clone(),
@@ -81,8 +109,14 @@ impl QueueRow {
             effective_policy: record.effective_policy(),
             kind: record.kind(),
             report,
+            group,
             node,
         }
+    }
+
+    /// Returns true if the queue is a quorum queue.
+    pub fn is_quorum(&self) -> bool {
+        self.kind == queue::QueueType::Quorum.name()
     }
 }
 
@@ -166,6 +200,9 @@ pub struct Overview {
     /// The listeners: protocol, IP address and port.
     pub listeners: Vec<(String, String, u16)>,
     pub counters: crate::counters::Counters,
+    /// The longest time from the proposal of an entry of a Raft group to its commit, in milliseconds, during the last
+    /// seconds.
+    pub commit_latency_ms: u64,
     /// All memory budgets.
     pub budgets: Vec<BudgetRow>,
     /// The number of AMQP connections that were closed before login, to make place for others. The listeners
@@ -288,6 +325,56 @@ pub trait Desk: Clone + Send + Sync + 'static {
         start: Start,
         count: u32,
     ) -> impl Future<Output = Result<Vec<BrowsedRow>, DeskError>> + Send;
+
+    /// Returns the ready message at a position of a queue, counted from 1 in the order of delivery. Nothing is consumed.
+    fn peek(
+        &self,
+        who: &Identity,
+        vhost: &str,
+        name: &str,
+        position: u64,
+    ) -> impl Future<Output = Result<PeekedRow, DeskError>> + Send;
+
+    /// Writes a new base of a quorum queue's group, which replaces all entries up to it. Returns its index.
+    fn checkpoint(
+        &self,
+        who: &Identity,
+        vhost: &str,
+        name: &str,
+    ) -> impl Future<Output = Result<u64, DeskError>> + Send;
+
+    /// Frees memory of a quorum queue, and begins to page out its ready messages.
+    fn reclaim_memory(
+        &self,
+        who: &Identity,
+        vhost: &str,
+        name: &str,
+    ) -> impl Future<Output = Result<Reclaimed, DeskError>> + Send;
+
+    /// Changes the group of one quorum queue. Succeeds if nothing has to be done.
+    fn change_member(
+        &self,
+        who: &Identity,
+        vhost: &str,
+        name: &str,
+        node: &str,
+        change: MemberChange,
+    ) -> impl Future<Output = Result<(), DeskError>> + Send;
+
+    /// Adds a member on this node to every quorum queue that has none there.
+    ///
+    /// # Errors
+    /// The user may not do this, or there is no such node.
+    fn grow(&self, who: &Identity, node: &str) -> Result<(), DeskError>;
+
+    /// Removes the members of all quorum queues on this node. Succeeds if there are none.
+    fn shrink(&self, who: &Identity, node: &str) -> impl Future<Output = Result<(), DeskError>> + Send;
+
+    /// Distributes the leaders of all quorum queues evenly over the nodes.
+    ///
+    /// # Errors
+    /// The user may not do this.
+    fn rebalance(&self, who: &Identity) -> Result<(), DeskError>;
 
     fn exchanges(
         &self,

@@ -34,6 +34,8 @@ pub enum Cause {
     WaitingForMemory,
     /// Receipts wait for the log, which has not written their records yet.
     WaitingForLog,
+    /// Messages wait until the Raft group of their quorum queue has committed them: the log has not synced their entries yet.
+    WaitingForCommit,
     /// Messages of the link have no receipt from a queue yet, and do not wait for memory or the log.
     WaitingForReceipts,
     /// Deliveries wait for the client to open its session window.
@@ -63,6 +65,8 @@ pub enum Cause {
     DeadLettersLeaving,
     /// The client has not sent the rest of a delivery or of a frame.
     DeliveryIncomplete,
+    /// The queue is empty. The last message that left it had failed more often than the delivery limit allows.
+    OverDeliveryLimit,
     /// The queue is empty.
     QueueEmpty,
     /// The consumer has read the stream to its end, as far as its filter matches.
@@ -80,7 +84,7 @@ pub enum Cause {
 }
 
 impl Cause {
-    pub const ALL: [Self; 28] = [
+    pub const ALL: [Self; 30] = [
         Self::LogFailed,
         Self::QueueDamaged,
         Self::SocketNotRead,
@@ -88,6 +92,7 @@ impl Cause {
         Self::AttachUnanswered,
         Self::WaitingForMemory,
         Self::WaitingForLog,
+        Self::WaitingForCommit,
         Self::WaitingForReceipts,
         Self::ClientWindowClosed,
         Self::MessageTooLarge,
@@ -102,6 +107,7 @@ impl Cause {
         Self::AllDelayed,
         Self::DeadLettersLeaving,
         Self::DeliveryIncomplete,
+        Self::OverDeliveryLimit,
         Self::QueueEmpty,
         Self::EndOfStream,
         Self::NoReader,
@@ -121,6 +127,7 @@ impl Cause {
             Self::AttachUnanswered => "attach_unanswered",
             Self::WaitingForMemory => "waiting_for_memory",
             Self::WaitingForLog => "waiting_for_log",
+            Self::WaitingForCommit => "waiting_for_commit",
             Self::WaitingForReceipts => "waiting_for_receipts",
             Self::ClientWindowClosed => "client_window_closed",
             Self::MessageTooLarge => "message_too_large",
@@ -135,6 +142,7 @@ impl Cause {
             Self::AllDelayed => "all_delayed",
             Self::DeadLettersLeaving => "dead_letters_leaving",
             Self::DeliveryIncomplete => "delivery_incomplete",
+            Self::OverDeliveryLimit => "over_delivery_limit",
             Self::QueueEmpty => "queue_empty",
             Self::EndOfStream => "end_of_stream",
             Self::NoReader => "no_reader",
@@ -159,6 +167,7 @@ impl Cause {
                 "too much of the backlog is in memory: the disk is slower than the publishers"
             }
             Self::WaitingForLog => "the log has not written the messages that wait for their receipts",
+            Self::WaitingForCommit => "the log has not synced the messages of the quorum queue",
             Self::WaitingForReceipts => "a queue has not given its receipts yet",
             Self::ClientWindowClosed => "the client has closed its session's window",
             Self::MessageTooLarge => "the next message is larger than the client takes (max-message-size)",
@@ -175,6 +184,7 @@ impl Cause {
             Self::AllDelayed => "all messages of the queue wait for their retry",
             Self::DeadLettersLeaving => "all messages of the queue are being dead-lettered",
             Self::DeliveryIncomplete => "the client has sent only a part of a delivery",
+            Self::OverDeliveryLimit => "the queue is empty: its last message has failed too often",
             Self::QueueEmpty => "the queue is empty",
             Self::EndOfStream => "the consumer is at the end of the stream",
             Self::NoReader => "nobody reads the stream; its messages are retained",
@@ -307,8 +317,10 @@ impl QueueFacts {
 pub struct LogFacts {
     /// True if the log accepts nothing new, or if the backlog cannot leave memory.
     pub failed: bool,
-    /// The number of receipts that wait for the log.
+    /// The number of receipts that wait for the log, without those of quorum queues.
     pub receipts_held: u64,
+    /// The number of times that a Raft group waits for the log to sync what the group has handed over.
+    pub groups_held: u64,
     /// The number of receipts that wait for memory.
     pub memory_receipts_held: u64,
 }
@@ -316,8 +328,9 @@ pub struct LogFacts {
 impl LogFacts {
     /// Adds what is known about another shard.
     pub fn add(&mut self, other: Self) {
-        let Self { failed, receipts_held, memory_receipts_held } = other;
+        let Self { failed, receipts_held, groups_held, memory_receipts_held } = other;
         self.failed |= failed;
+        self.groups_held += groups_held;
         self.receipts_held += receipts_held;
         self.memory_receipts_held += memory_receipts_held;
     }
@@ -397,7 +410,10 @@ fn link_cause(at: &LinkInPlace<'_>, log: LogFacts) -> Cause {
             () if queue.is_some_and(|q| q.report.damaged) => Cause::QueueDamaged,
             () if connection.blocked => Cause::Alarm,
             () if *unconfirmed > 0 && log.memory_receipts_held > 0 => Cause::WaitingForMemory,
+            () if *unconfirmed > 0 && queue.is_some_and(|q| q.report.staged > 0) => Cause::WaitingForCommit,
             () if *unconfirmed > 0 && log.receipts_held > 0 => Cause::WaitingForLog,
+            // The queue is not known, or its group has just begun to elect its leader.
+            () if *unconfirmed > 0 && log.groups_held > 0 => Cause::WaitingForCommit,
             () if *unconfirmed > 0 => Cause::WaitingForReceipts,
             () if link.incomplete_bytes > 0 => Cause::DeliveryIncomplete,
             () if queue.is_some_and(|q| q.full) => Cause::QueueFull,
@@ -440,9 +456,11 @@ fn link_cause(at: &LinkInPlace<'_>, log: LogFacts) -> Cause {
 /// Returns the reason why a queue has nothing to deliver.
 fn nothing_ready(report: &queue::Report) -> Cause {
     match () {
+        () if report.staged > 0 => Cause::WaitingForCommit,
         () if report.unsettled > 0 => Cause::AllUnsettled,
         () if report.delayed > 0 => Cause::AllDelayed,
         () if report.leaving > 0 => Cause::DeadLettersLeaving,
+        () if report.last_was_over_limit => Cause::OverDeliveryLimit,
         () => Cause::QueueEmpty,
     }
 }
@@ -493,6 +511,7 @@ impl Explanation {
             }
         }
         numbers.push(("log_receipts_held", log.receipts_held));
+        numbers.push(("log_groups_held", log.groups_held));
         numbers.push(("memory_receipts_held", log.memory_receipts_held));
         Self { cause, at: at.cloned(), numbers, notes }
     }
@@ -534,10 +553,12 @@ fn link_notes(link: &LinkFacts, notes: &mut Vec<String>) {
 fn queue_numbers(queue: &QueueFacts, numbers: &mut Vec<(&'static str, u64)>) {
     let report = &queue.report;
     numbers.extend([
+        ("queue_staged", report.staged),
         ("queue_ready", report.ready),
         ("queue_unsettled", report.unsettled),
         ("queue_delayed", report.delayed),
         ("queue_leaving", report.leaving),
+        ("queue_over_limit", report.over_limit),
         ("queue_consumers", u64::from(report.consumers)),
     ]);
     numbers.extend(report.next_bytes.map(|bytes| ("queue_next_bytes", bytes)));

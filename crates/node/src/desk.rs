@@ -3,6 +3,7 @@
 
 mod ask;
 mod explain;
+mod quorum;
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,15 +16,15 @@ use broker::catalog::{
 };
 use broker::counters::Counters;
 use broker::desk::{
-    Alarms, BrowsedRow, BudgetRow, ConnectionRow, Desk, DeskError, ExchangeSpec, Overview, QueueRow,
-    QueueSpec, Start,
+    Alarms, BrowsedRow, BudgetRow, ConnectionRow, Desk, DeskError, ExchangeSpec, MemberChange, Overview,
+    PeekedRow, QueueNumbers, QueueRow, QueueSpec, Reclaimed, Start,
 };
 use broker::explain::{Explanation, Subject};
 use broker::ids::{DECIDER, QueueId};
 use broker::settings::{SLUICE_VERSION, Settings};
 use bytes::BytesMut;
 use message::DeliveryHeads;
-use queue::{Delivery, Effect, Replay, Report, Request};
+use queue::{Delivery, Effect, Replay, Request};
 
 use self::ask::{CHANGE_DEADLINE, DEADLINE, LOGIN_DEADLINE, NO_TICKET, other_answer, refused};
 use crate::admission::Admission;
@@ -140,8 +141,8 @@ impl NodeDesk {
         vhost.map_or(Ok(()), |vhost| self.permit(who, vhost, verb, &[]))
     }
 
-    fn row(&self, record: &QueueRecord, report: Report) -> QueueRow {
-        QueueRow::new(record, report, self.inner.node.clone())
+    fn row(&self, record: &QueueRecord, numbers: QueueNumbers) -> QueueRow {
+        QueueRow::new(record, numbers, self.inner.node.clone())
     }
 
     /// Returns the queues of one virtual host, or of all, that the user may see.
@@ -284,6 +285,7 @@ impl Desk for NodeDesk {
             overview.messages_ready += totals.ready;
             overview.messages_unacknowledged += totals.unsettled;
             overview.counters.add(&totals.counters);
+            overview.commit_latency_ms = overview.commit_latency_ms.max(totals.commit_latency_ms);
             BudgetRow::add_all(&mut overview.budgets, totals.budgets);
         }
         self.inner.logins.add_to(&mut overview.counters);
@@ -390,6 +392,54 @@ impl Desk for NodeDesk {
             Effect::Fetched { deliveries, .. } => Ok(deliveries.into_iter().map(browsed).collect()),
             other => Err(refused(&record, &other)),
         }
+    }
+
+    async fn peek(
+        &self,
+        who: &Identity,
+        vhost: &str,
+        name: &str,
+        position: u64,
+    ) -> Result<PeekedRow, DeskError> {
+        self.permit(who, vhost, Verb::Get, &[Resource::Queue(name)])?;
+        self.peeked(vhost, name, position).await
+    }
+
+    async fn checkpoint(&self, who: &Identity, vhost: &str, name: &str) -> Result<u64, DeskError> {
+        self.permit(who, "", Verb::MaintainGroups, &[])?;
+        self.checkpointed(vhost, name).await
+    }
+
+    async fn reclaim_memory(&self, who: &Identity, vhost: &str, name: &str) -> Result<Reclaimed, DeskError> {
+        self.permit(who, "", Verb::MaintainGroups, &[])?;
+        self.reclaimed(vhost, name).await
+    }
+
+    async fn change_member(
+        &self,
+        who: &Identity,
+        vhost: &str,
+        name: &str,
+        node: &str,
+        change: MemberChange,
+    ) -> Result<(), DeskError> {
+        self.permit(who, "", Verb::MaintainGroups, &[])?;
+        self.member_changed(vhost, name, node, change).await
+    }
+
+    fn grow(&self, who: &Identity, node: &str) -> Result<(), DeskError> {
+        self.permit(who, "", Verb::MaintainGroups, &[])?;
+        self.grown(node)
+    }
+
+    async fn shrink(&self, who: &Identity, node: &str) -> Result<(), DeskError> {
+        self.permit(who, "", Verb::MaintainGroups, &[])?;
+        self.shrunk(node).await
+    }
+
+    fn rebalance(&self, who: &Identity) -> Result<(), DeskError> {
+        // The leaders of all groups are on the only node, so they are balanced.
+        self.permit(who, "", Verb::MaintainGroups, &[])
     }
 
     async fn exchanges(&self, who: &Identity, vhost: Option<&str>) -> Result<Vec<Arc<Exchange>>, DeskError> {

@@ -234,6 +234,9 @@ pub(crate) struct RestoredGroup {
     number: u32,
     /// The log file of the newest base.
     pub base_file: u64,
+    /// The index of the newest base, and the size of the entries after it in bytes.
+    base_index: u64,
+    log_bytes: u64,
     /// The log files of entries that are not known to be committed, by index.
     files: VecDeque<(u64, u64)>,
 }
@@ -241,11 +244,11 @@ pub(crate) struct RestoredGroup {
 impl RestoredGroup {
     /// Returns the member on `node`. It hands out the entries that are left when they are committed.
     pub fn finish(self, node: u32) -> Result<FinishedGroup, Damaged> {
-        let Self { restoring, number, base_file, files } = self;
+        let Self { restoring, number, base_file, base_index, log_bytes, files } = self;
         let group = restoring.finish(Member { node, number }, Options::default())?;
         // Entries that are left may be in an earlier file than the base.
         let base_file = files.front().map_or(base_file, |(_, file)| base_file.min(*file));
-        Ok(FinishedGroup { group, base_file, files })
+        Ok(FinishedGroup { group, base_file, base_index, log_bytes, files })
     }
 }
 
@@ -254,6 +257,9 @@ pub(crate) struct FinishedGroup {
     pub group: Group,
     /// The log file of the newest base, or of the first entry that is left if that is an earlier one.
     pub base_file: u64,
+    /// The index of the newest base, and the size of the entries after it in bytes.
+    pub base_index: u64,
+    pub log_bytes: u64,
     /// The log files of the entries that are left, by index.
     pub files: VecDeque<(u64, u64)>,
 }
@@ -409,8 +415,10 @@ impl RestoredQueue {
             replica::Record::Base(base) => {
                 self.facts.note_next_seq(entries::next_seq(base.content.clone())?);
                 group.base_file = file;
+                (group.base_index, group.log_bytes) = (base.at.index, 0);
             }
             replica::Record::Entry { entry, .. } => {
+                group.log_bytes += entry.payload.bytes();
                 // An entry that is written again is noted where it was first: an earlier file is always safe.
                 if group.files.back().is_none_or(|(last, _)| *last < entry.at.index) {
                     group.files.push_back((entry.at.index, file));

@@ -8,11 +8,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use broker::access::{AccessRefused, Identity};
 use broker::catalog::{Answer, Binding, BindingCursor, CatalogError, Command, Exchange, Policy, QueueRecord};
 use broker::counters::Counters;
-use broker::desk::{BudgetRow, ConnectionRow};
+use broker::desk::{BudgetRow, ConnectionRow, QueueNumbers, Reclaimed};
 use broker::explain::{ConnectionFacts, End, LogFacts, Wanted};
 use broker::ids::{QueueId, ShardId};
 use hashbrown::HashMap;
-use queue::{Effect, Report, Request};
+use queue::{Effect, Peeked, Refusal, Request};
 use tokio::sync::oneshot;
 
 /// A question. Each variant names its reply.
@@ -46,6 +46,13 @@ pub enum Question {
     /// Asks for the reports of these queues; `None` for a queue that does not live on this shard. Answered by
     /// [`Reply::Reports`].
     Reports(Vec<QueueId>),
+    /// Asks for the ready message at this position of a queue that lives on the shard, counted from 1. Answered by
+    /// [`Reply::Peeked`].
+    Peek { queue: QueueId, position: u64 },
+    /// Writes a new base of the group of a quorum queue that lives on the shard. Answered by [`Reply::Checkpoint`].
+    Checkpoint(QueueId),
+    /// Reclaims memory of a queue that lives on the shard. Answered by [`Reply::Reclaimed`].
+    Reclaim(QueueId),
     /// Asks how many messages of each of these streams were delivered on this shard. Answered by
     /// [`Reply::Delivered`].
     Delivered(Vec<QueueId>),
@@ -75,7 +82,11 @@ pub enum Reply {
         queues: usize,
         exchanges: usize,
     },
-    Reports(Vec<Option<Report>>),
+    Reports(Vec<Option<QueueNumbers>>),
+    Peeked(Result<Peeked, Refusal>),
+    /// The index of the new base.
+    Checkpoint(Result<u64, Refusal>),
+    Reclaimed(Result<Reclaimed, Refusal>),
     Delivered(Vec<u64>),
     Totals(Box<Totals>),
     Connections(Part<ConnectionRow>),
@@ -91,6 +102,8 @@ pub struct Totals {
     pub unsettled: u64,
     pub sessions: u64,
     pub counters: Counters,
+    /// See [`broker::desk::Overview::commit_latency_ms`].
+    pub commit_latency_ms: u64,
     pub budgets: Vec<BudgetRow>,
 }
 

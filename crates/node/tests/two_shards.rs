@@ -16,12 +16,12 @@ fn seeds(runs: u64) -> impl Iterator<Item = u64> {
 /// Runs one simulation. Returns the number of: log files deleted, runs paged out, packs reported as sparse,
 /// connections that followed their queue to another shard, handovers that a shard wrote itself, and messages
 /// that were never written.
-fn run(seed: u64, crash: Crash, fsync: bool, disk_errors: bool) -> [u64; 6] {
+fn run(seed: u64, crash: Crash, fsync: bool, disk_errors: bool) -> [u64; 7] {
     // A failure is repeated with SLUICE_SEED=seed SLUICE_SOAK=1.
     run_in(World::new, seed, crash, fsync, disk_errors)
 }
 
-fn run_in(made: fn(u64, bool) -> World, seed: u64, crash: Crash, fsync: bool, disk_errors: bool) -> [u64; 6] {
+fn run_in(made: fn(u64, bool) -> World, seed: u64, crash: Crash, fsync: bool, disk_errors: bool) -> [u64; 7] {
     let result = std::panic::catch_unwind(|| {
         let mut world = made(seed, fsync);
         let lives = 1 + world.random.below(4);
@@ -34,7 +34,16 @@ fn run_in(made: fn(u64, bool) -> World, seed: u64, crash: Crash, fsync: bool, di
         }
         world.drain_and_check();
         let at_once = world.at_once[0];
-        [world.forgotten, world.paged_out, world.sparse, world.followed, at_once, world.never_written]
+        let checkpoints = world.checkpoints.get();
+        [
+            world.forgotten,
+            world.paged_out,
+            world.sparse,
+            world.followed,
+            at_once,
+            world.never_written,
+            checkpoints,
+        ]
     });
     match result {
         Ok(done) => done,
@@ -47,7 +56,7 @@ fn run_in(made: fn(u64, bool) -> World, seed: u64, crash: Crash, fsync: bool, di
 
 #[test]
 fn nothing_confirmed_is_lost() {
-    let done: Vec<[u64; 6]> = seeds(150).map(|seed| run(seed, Crash::Process, false, false)).collect();
+    let done: Vec<[u64; 7]> = seeds(150).map(|seed| run(seed, Crash::Process, false, false)).collect();
     let some = |what: usize| done.iter().any(|counts| counts[what] > 0);
     assert!(some(0), "log files were deleted in some of the runs");
     assert!(some(1), "messages were paged out in some of the runs");
@@ -86,7 +95,7 @@ fn nothing_confirmed_is_lost_on_its_way_to_another_queue() {
 /// A confirm of a quorum queue always means a sync, and every accepted message survives.
 #[test]
 fn nothing_confirmed_by_a_quorum_queue_is_lost() {
-    let mut some = [false; 6];
+    let mut some = [false; 7];
     for seed in seeds(100) {
         for crash in [Crash::Process, Crash::Power] {
             for disk_errors in [false, true] {
@@ -98,6 +107,7 @@ fn nothing_confirmed_by_a_quorum_queue_is_lost() {
     assert!(some[0], "log files were deleted in some of the runs");
     assert!(some[1], "messages were paged out in some of the runs");
     assert!(some[2], "packs were emptied in some of the runs");
+    assert!(some[6], "checkpoints were written in some of the runs");
 }
 
 #[test]

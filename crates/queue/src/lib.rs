@@ -16,7 +16,10 @@ pub use contract::*;
 pub use driver::{
     ALL_DUE, Admission, DEFERRED_MS, Deferral, Drive, Driver, Health, Level, Mark, Replica, Solo, ends,
 };
-pub use fifo::{DEAD_LETTER_RETRY_MS, Fifo, LEAVING_MAX, Output, Restoring, stored_bytes};
+pub use fifo::{
+    DEAD_LETTER_RETRY_MS, Fifo, LEAVING_MAX, Output, PEEK_POSITION_MAX, Peeked, PeekedMessage, Restoring,
+    stored_bytes,
+};
 pub use ranges::Span;
 pub use seqs::Seqs;
 pub use storage::*;

@@ -39,6 +39,13 @@ pub enum Payload {
     Change(Change),
 }
 
+impl Payload {
+    /// Returns the size of the facts, in bytes.
+    pub fn bytes(&self) -> u64 {
+        if let Self::Facts(facts) = self { facts.len() as u64 } else { 0 }
+    }
+}
+
 /// State that a member must store besides its entries.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Vote {

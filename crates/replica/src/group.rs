@@ -10,7 +10,7 @@ use crate::entry::{Base, Payload, Position, Record, Vote};
 use crate::member::{Change, Member, Members};
 use crate::message::{Body, Message};
 use crate::mutation::Mutation;
-use crate::round::{Refused, Role, Standing};
+use crate::round::{Progress, Refused, Role, Standing};
 use crate::store::Store;
 use bytes::Bytes;
 use raft::eraftpb::EntryType;
@@ -143,6 +143,13 @@ impl Group {
     /// Returns the index up to which entries were handed out as committed.
     pub fn applied(&self) -> u64 {
         self.raw.raft.raft_log.applied
+    }
+
+    /// Returns how far the log has come.
+    pub fn progress(&self) -> Progress {
+        let log = &self.raw.raft.raft_log;
+        let (last, written) = (log.last_index(), log.persisted);
+        Progress { last, written, committed: log.committed, applied: log.applied }
     }
 
     /// Returns true if all records that were handed out are synced and no round is ready.

@@ -52,5 +52,5 @@ pub use group::{Group, Options, Resting};
 pub use member::{Change, MEMBERS_MAX, Member, Members};
 pub use message::{Body, Message};
 pub use restore::{Damaged, Restoring};
-pub use round::{Refused, Role, Round, Standing};
+pub use round::{Progress, Refused, Role, Round, Standing};
 pub use wire::Malformed;

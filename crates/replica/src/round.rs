@@ -21,6 +21,19 @@ pub enum Role {
     Leader,
 }
 
+/// How far the log of a member has come. Each index is at most [`Progress::last`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Progress {
+    /// The index of the last entry.
+    pub last: u64,
+    /// The index up to which entries are synced.
+    pub written: u64,
+    /// The index up to which entries are known to be committed.
+    pub committed: u64,
+    /// The index up to which entries were handed out as committed.
+    pub applied: u64,
+}
+
 /// Why a member refuses a request of its owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refused {

@@ -13,6 +13,8 @@ mod limits;
 mod list;
 mod log;
 mod move_messages;
+mod peek;
+mod quorum;
 mod recv;
 mod send;
 mod serve;
@@ -60,6 +62,10 @@ enum Verb {
     Status(status::Status),
     /// Explain why nothing moves at a queue, a link or a connection
     Explain(explain::Explain),
+    /// Show a ready message of a queue without taking it
+    Peek(peek::Peek),
+    /// Look into the Raft groups of quorum queues, and maintain them
+    Quorum(quorum::Quorum),
     /// Put load on a broker and measure it
     Bench(bench::Bench),
 }
@@ -75,6 +81,8 @@ fn main() -> ExitCode {
         Verb::List(list) => list::run(&list),
         Verb::Status(status) => status::run(&status),
         Verb::Explain(explain) => explain::run(&explain),
+        Verb::Peek(peek) => peek::run(&peek),
+        Verb::Quorum(quorum) => quorum::run(&quorum),
         Verb::Bench(bench) => bench::run(bench),
     };
     let code = match done {
@@ -132,6 +140,20 @@ mod tests {
             "explain queue q --json",
             "explain --url http://h link l --connection c",
             "explain connection c",
+            "peek q",
+            "peek q 3 -p v --json --url http://h",
+            "quorum status q --json",
+            "quorum quorum_status q -p v",
+            "quorum checkpoint q",
+            "quorum force_checkpoint q",
+            "quorum reclaim-memory q",
+            "quorum reclaim_quorum_memory q",
+            "quorum add-member q n@h",
+            "quorum delete_member q n@h",
+            "quorum transfer-leadership q n@h",
+            "quorum grow n@h",
+            "quorum shrink n@h",
+            "quorum rebalance",
         ] {
             let parsed = Cli::try_parse_from(std::iter::once("sluice").chain(words.split(' ')));
             assert!(parsed.is_ok(), "{words}: {}", parsed.unwrap_err());
@@ -161,6 +183,11 @@ mod tests {
             "explain queue",
             "explain queue q --connection c",
             "explain exchange x",
+            "peek",
+            "peek q first",
+            "quorum",
+            "quorum status",
+            "quorum add-member q",
             "nonsense",
         ] {
             let words = std::iter::once("sluice").chain(words.split(' ').filter(|w| !w.is_empty()));

@@ -13,7 +13,7 @@ use amqp10::{
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use broker::access::{Access, Identity, Permissions, Reach, Resource, User, Verb, permit};
-use broker::desk::Desk as _;
+use broker::desk::{Desk as _, MemberChange};
 use broker::settings::Settings;
 use client::management::{Binding, Destination, ExchangeSpec, QueueSpec};
 use client::{
@@ -166,6 +166,9 @@ enum Outcome {
     Refused,
 }
 
+/// Names the node of the fixture.
+const OWN_NODE: &str = r#"{"node":"sluice@localhost"}"#;
+
 /// Bodies to send to a route, each with the verbs that it needs.
 fn bodies(route: &Route) -> Vec<(&'static str, &'static [Verb])> {
     let all = route.verbs;
@@ -173,6 +176,9 @@ fn bodies(route: &Route) -> Vec<(&'static str, &'static [Verb])> {
         Action::PutQueue => vec![("{}", &all[..2]), (r#"{"arguments":{"x-dead-letter-exchange":"x"}}"#, all)],
         Action::PutExchange => vec![("{}", &all[..2]), (r#"{"arguments":{"alternate-exchange":"y"}}"#, all)],
         Action::PutPolicy(_) => vec![(r#"{"pattern":"^none$","definition":{"max-length":1}}"#, all)],
+        // The only member cannot be removed, but there is nothing to do on another node.
+        Action::ChangeMember(MemberChange::Remove) => vec![(r#"{"node":"other"}"#, all)],
+        Action::ChangeMember(MemberChange::Add | MemberChange::Lead) => vec![(OWN_NODE, all)],
         _ => vec![("{}", all)],
     }
 }
@@ -190,7 +196,15 @@ async fn prepare(fixture: &Fixture, action: Action) {
         | Action::ListQueues
         | Action::GetQueue
         | Action::BrowseQueue
+        | Action::PeekQueue
         | Action::QueueBindings
+        | Action::QuorumStatus
+        | Action::Checkpoint
+        | Action::ReclaimMemory
+        | Action::ChangeMember(_)
+        | Action::Grow
+        | Action::Shrink
+        | Action::Rebalance
         | Action::ListExchanges
         | Action::GetExchange
         | Action::SourceBindings
@@ -239,6 +253,11 @@ fn path(route: &Route, connection: &str) -> String {
         Action::PutQueue | Action::PutExchange => ("new", "new", "p"),
         Action::DeleteQueue | Action::DeleteExchange => ("old", "old", "p"),
         Action::BrowseQueue => ("s", "x", "p"),
+        Action::PeekQueue
+        | Action::QuorumStatus
+        | Action::Checkpoint
+        | Action::ReclaimMemory
+        | Action::ChangeMember(_) => ("r", "x", "p"),
         Action::DestinationBindings => ("q", "y", "p"),
         Action::DeletePolicy(_) => ("q", "x", "old"),
         _ => ("q", "x", "p"),
@@ -251,8 +270,10 @@ fn path(route: &Route, connection: &str) -> String {
         _ => exchange,
     };
     let destination = if route.path.contains("/e/{destination}") { "y" } else { "q" };
-    let node = Settings::default().node_name;
+    let node =
+        if route.action == Action::Shrink { "other".to_owned() } else { Settings::default().node_name };
     let filled = [
+        ("{position}", "1"),
         ("{vhost}", "%2F"),
         ("{node}", &node),
         ("{source}", "x"),
@@ -267,6 +288,7 @@ async fn walk_routes(fixture: &Fixture, subjects: &[Subject], walked: &mut BTree
     for (path, body) in [
         ("/api/queues/%2F/q", "{}"),
         ("/api/queues/%2F/s", r#"{"arguments":{"x-queue-type":"stream"}}"#),
+        ("/api/queues/%2F/r", r#"{"arguments":{"x-queue-type":"quorum"}}"#),
         ("/api/exchanges/%2F/x", "{}"),
         ("/api/exchanges/%2F/y", "{}"),
         ("/api/policies/%2F/p", r#"{"pattern":"^none$","definition":{"max-length":1}}"#),
@@ -276,6 +298,7 @@ async fn walk_routes(fixture: &Fixture, subjects: &[Subject], walked: &mut BTree
     }
     fixture.prepare("POST", "/api/bindings/%2F/e/x/q/q", "{}").await;
     fixture.prepare("POST", "/api/bindings/%2F/e/x/e/y", "{}").await;
+    fill(fixture).await;
     let mut watched = watch(fixture).await;
     for route in ROUTES {
         walked.extend(route.verbs);
@@ -308,6 +331,15 @@ async fn walk_routes(fixture: &Fixture, subjects: &[Subject], walked: &mut BTree
             }
         }
     }
+}
+
+/// Sends a message to the quorum queue, so that its group runs and there is something to peek at.
+async fn fill(fixture: &Fixture) {
+    let connection = fixture.connect(ROOT).await.unwrap();
+    let session = connection.session().await.unwrap();
+    let sender = session.sender(Some("/queues/r"), SenderOptions::default()).await.unwrap();
+    sender.send(client::Message::value(Value::from("m")).encode()).await.unwrap();
+    connection.close().await.unwrap();
 }
 
 /// Opens a connection with a link. Some users may see it.

@@ -10,7 +10,7 @@ use std::net::TcpStream;
 use broker::verb::{finish, sluice};
 use broker::{Broker, Directory, Starting, serve};
 use client::{Connection, Credit, Options, ReceiverOptions, SenderOptions};
-use serde_json::json;
+use serde_json::{Value, json};
 
 #[test]
 fn the_log_begins_with_version_paths_and_limits() {
@@ -140,10 +140,66 @@ fn every_verb_that_takes_a_name_takes_its_virtual_host() {
         &["recv", "q", "-p", "other"],
         &["list", "queues", "-p", "other"],
         &["explain", "queue", "q", "-p", "other"],
+        &["peek", "q", "-p", "other"],
+        &["quorum", "status", "q", "-p", "other"],
     ] {
         broker.verb(words).refused(1, &["vhost", "'other'"]);
     }
     broker.verb(&["delete", "queue", "q", "-p", "/"]).done();
+}
+
+#[test]
+fn quorum_queues_are_maintained() {
+    let directory = Directory::new("operator");
+    let broker = Broker::start(&directory);
+    let node = "sluice@localhost";
+    let quorum = |words: &[&str]| broker.verb(&[&["quorum"], words].concat());
+    broker.verb(&["declare", "queue", "c"]).done();
+    broker.verb(&["declare", "queue", "q", "--type", "quorum"]).done();
+    quorum(&["status", "c"]).refused(1, &["queue 'c'", "only quorum queues have a Raft group"]);
+    assert!(quorum(&["status", "q"]).done().contains("not_started"));
+    quorum(&["checkpoint", "q"]).refused(1, &["queue 'q'", "has not been used yet"]);
+    broker.verb(&["peek", "q"]).refused(1, &["queue 'q'", "no ready message at position 1"]);
+
+    broker.verb(&["send", "q", "x"]).done();
+    broker.verb(&["send", "q", "y", "--subject", "s"]).done();
+    let status: Value = serde_json::from_str(&quorum(&["status", "q", "--json"]).done()).unwrap();
+    let fields = ["Node Name", "Raft State", "Membership", "Snapshot Index", "Log Entries"];
+    let shown = fields.map(|field| status[0][field].clone());
+    assert_eq!(shown, [json!(node), json!("leader"), json!("voter"), json!(1), json!(3)]);
+    let last = status[0]["Last Log Index"].as_u64().unwrap();
+    assert_eq!(quorum(&["force_checkpoint", "q"]).done(), format!("the log has a new base at index {last}"));
+    let table = quorum(&["status", "q"]).done();
+    assert!(table.starts_with("NODE ") && table.lines().count() == 2 && table.contains("leader"), "{table}");
+    assert_eq!(quorum(&["reclaim-memory", "q"]).done(), "there was nothing to reclaim");
+
+    let second: Value = serde_json::from_str(&broker.verb(&["peek", "q", "2", "--json"]).done()).unwrap();
+    assert_eq!((&second["payload"], &second["properties"]["subject"]), (&json!("y"), &json!("s")));
+    assert!(broker.verb(&["peek", "q"]).done().ends_with("payload                   x"));
+    broker.verb(&["peek", "q", "3"]).refused(1, &["no ready message at position 3"]);
+    broker.verb(&["peek", "q", "0"]).refused(1, &["position '0' is not a number from 1 to 10000"]);
+
+    for words in [
+        &["add-member", "q", node][..],
+        &["delete-member", "q", "other"],
+        &["transfer-leadership", "q", node],
+        &["grow", node],
+        &["shrink", "other"],
+        &["rebalance"],
+    ] {
+        assert_eq!(quorum(words).done(), "done", "{words:?}");
+    }
+    for (words, why) in [
+        (&["add-member", "q", "other"][..], "no node 'other' for another member"),
+        (&["delete-member", "q", node], "is the only one and cannot be removed"),
+        (&["transfer-leadership", "q", "other"], "no member on node 'other'"),
+        (&["grow", "other"], "no node 'other'"),
+        (&["shrink", node], "is the only node"),
+        (&["add-member", "c", node], "only quorum queues have a Raft group"),
+    ] {
+        quorum(words).refused(1, &[why]);
+    }
+    assert_eq!(broker.verb(&["recv", "q", "--count", "2"]).done(), "x\ny");
 }
 
 #[test]

@@ -24,6 +24,10 @@ pub struct State {
     pub access: Access,
     /// The number of ready messages by queue.
     pub ready: BTreeMap<String, u64>,
+    /// The Raft groups by queue.
+    pub groups: BTreeMap<String, GroupRow>,
+    /// Names of damaged queues.
+    pub damaged: Vec<String>,
     pub connections: Vec<ConnectionRow>,
     pub facts: Vec<ConnectionFacts>,
     pub alarms: Alarms,
@@ -38,6 +42,8 @@ pub struct State {
     pub limits: Vec<usize>,
     /// The number of queue rows that were made.
     pub rows: usize,
+    /// For each change of a group: the node, and what was to be done.
+    pub changes: Vec<(String, MemberChange)>,
 }
 
 #[derive(Clone)]
@@ -99,6 +105,8 @@ impl State {
         let mut row = QueueRow::new(q, Default::default(), "n@h".into());
         row.report.ready = self.ready.get(&*q.name).copied().unwrap_or(0);
         row.report.ready_bytes = row.report.ready * 10;
+        row.report.damaged = self.damaged.iter().any(|name| **name == *q.name);
+        row.group = self.groups.get(&*q.name).copied();
         row
     }
 
@@ -165,12 +173,15 @@ impl Desk for FakeDesk {
             messages_ready: state.ready.values().sum(),
             counters: Counters {
                 received: 7,
+                raft_entries: 5,
+                raft_bytes: 600,
                 from_classic: Deliveries { manual_ack: 4, auto_ack: 1, ..Default::default() },
                 from_streams: Deliveries { manual_ack: 3, ..Default::default() },
                 ..Default::default()
             },
             listeners,
             handshakes_evicted: 4,
+            commit_latency_ms: 1_250,
             budgets: vec![
                 BudgetRow { name: "one", used: 1, limit: 10 },
                 BudgetRow { name: "two", used: 2, limit: 20 },
@@ -285,6 +296,76 @@ impl Desk for FakeDesk {
         }
         state.looks.push((start, count));
         Ok(state.messages.iter().take(count as usize).cloned().collect())
+    }
+
+    async fn peek(
+        &self,
+        who: &Identity,
+        vhost: &str,
+        name: &str,
+        position: u64,
+    ) -> Result<PeekedRow, DeskError> {
+        let state = self.state();
+        state.permit(who, vhost, Verb::Get, &[Resource::Queue(name)])?;
+        state.record(vhost, name)?;
+        let row = state.messages.get(position as usize - 1).cloned();
+        let BrowsedRow { offset, exchange, routing_key, message } =
+            row.ok_or_else(|| DeskError::no_message(vhost, name, position))?;
+        let (delivery_count, acquired_count, redelivered) = (2, 3, true);
+        Ok(PeekedRow {
+            seq: offset,
+            exchange,
+            routing_key,
+            delivery_count,
+            acquired_count,
+            redelivered,
+            message,
+        })
+    }
+
+    async fn checkpoint(&self, who: &Identity, vhost: &str, name: &str) -> Result<u64, DeskError> {
+        let state = self.state();
+        state.permit(who, "", Verb::MaintainGroups, &[])?;
+        state.record(vhost, name)?;
+        state
+            .groups
+            .get(name)
+            .map(|group| group.applied_index)
+            .ok_or_else(|| DeskError::no_group(vhost, name, "classic"))
+    }
+
+    async fn reclaim_memory(&self, who: &Identity, vhost: &str, name: &str) -> Result<Reclaimed, DeskError> {
+        let state = self.state();
+        state.permit(who, "", Verb::MaintainGroups, &[])?;
+        state.record(vhost, name)?;
+        Ok(Reclaimed { freed_bytes: 5, paging_bytes: 70 })
+    }
+
+    async fn change_member(
+        &self,
+        who: &Identity,
+        vhost: &str,
+        name: &str,
+        node: &str,
+        change: MemberChange,
+    ) -> Result<(), DeskError> {
+        let mut state = self.state();
+        state.permit(who, "", Verb::MaintainGroups, &[])?;
+        state.record(vhost, name)?;
+        state.changes.push((node.to_owned(), change));
+        if node == "n@h" { Ok(()) } else { Err(DeskError::Impossible(format!("no node '{node}'"))) }
+    }
+
+    fn grow(&self, who: &Identity, _node: &str) -> Result<(), DeskError> {
+        self.state().permit(who, "", Verb::MaintainGroups, &[])
+    }
+
+    async fn shrink(&self, who: &Identity, _node: &str) -> Result<(), DeskError> {
+        self.state().permit(who, "", Verb::MaintainGroups, &[])
+    }
+
+    fn rebalance(&self, who: &Identity) -> Result<(), DeskError> {
+        self.state().permit(who, "", Verb::MaintainGroups, &[])
     }
 
     async fn exchanges(&self, who: &Identity, vhost: Option<&str>) -> Result<Vec<Arc<Exchange>>, DeskError> {

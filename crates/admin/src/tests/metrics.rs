@@ -2,6 +2,8 @@
 
 use std::collections::BTreeSet;
 
+use broker::desk::GroupRow;
+
 use super::http::{Server, request};
 
 async fn read(server: &Server, path: &str) -> String {
@@ -31,6 +33,9 @@ async fn metrics_are_summed_over_queues() {
         "rabbitmq_connections_opened_total 0",
         "sluice_http_connections_evicted_total 0",
         "sluice_http_connections_refused_total 0",
+        "rabbitmq_raft_entries{ra_system=\"quorum_queues\"} 5",
+        "rabbitmq_raft_bytes_written{ra_system=\"quorum_queues\"} 600",
+        "rabbitmq_raft_max_commit_latency_seconds{ra_system=\"quorum_queues\"} 1.250",
         "rabbitmq_queues 1",
         "rabbitmq_queue_messages_ready 3",
         "rabbitmq_queue_messages 3",
@@ -69,7 +74,36 @@ async fn rows_per_queue() {
     }
 }
 
-/// Every family occurs once, with its type and help before its samples. Counters have the suffix of counters.
+#[tokio::test]
+async fn rows_per_group() {
+    let server = Server::start().await;
+    server.check("guest", "PUT /api/queues/%2F/c -> 201").await;
+    let page = read(&server, "/metrics/per-object").await;
+    assert!(!page.contains("raft_term"), "there is no group\n{page}");
+    server.check("guest", r#"PUT /api/queues/%2F/q {"arguments":{"x-queue-type":"quorum"}} -> 201"#).await;
+    let group =
+        GroupRow { term: 2, commit_index: 9, base_index: 3, commit_latency_ms: 7, ..Default::default() };
+    server.desk.state().groups.insert("q".into(), group);
+    let page = read(&server, "/metrics/per-object").await;
+    let rows: Vec<_> =
+        page.lines().filter(|line| line.contains("raft_") && line.contains("queue=")).collect();
+    assert_eq!(
+        rows,
+        [
+            "rabbitmq_raft_term{vhost=\"/\",queue=\"q\"} 2",
+            "rabbitmq_raft_commit_index{vhost=\"/\",queue=\"q\"} 9",
+            "rabbitmq_raft_last_applied{vhost=\"/\",queue=\"q\"} 0",
+            "rabbitmq_raft_last_written_index{vhost=\"/\",queue=\"q\"} 0",
+            "rabbitmq_raft_snapshot_index{vhost=\"/\",queue=\"q\"} 3",
+            "rabbitmq_raft_commit_latency_seconds{vhost=\"/\",queue=\"q\"} 0.007",
+        ]
+    );
+}
+
+/// RabbitMQ's counters whose names lack the suffix of counters.
+const WITHOUT_SUFFIX: [&str; 2] = ["rabbitmq_raft_entries", "rabbitmq_raft_bytes_written"];
+
+/// Every family occurs once, with its type and help before its samples. Counters have the suffix of counters, with RabbitMQ's exceptions.
 #[tokio::test]
 async fn the_text_is_well_formed() {
     let server = Server::start().await;
@@ -82,13 +116,14 @@ async fn the_text_is_well_formed() {
             if let Some(kind) = line.strip_prefix("# TYPE ") {
                 let (name, kind) = kind.split_once(' ').unwrap();
                 assert!(families.insert(name), "{name} twice");
-                assert_eq!(kind == "counter", name.ends_with("_total"), "{name}");
+                let is_named = name.ends_with("_total") || WITHOUT_SUFFIX.contains(&name);
+                assert_eq!(kind == "counter", is_named, "{name}");
                 family = name;
             } else if let Some(help) = line.strip_prefix("# HELP ") {
                 assert!(help.starts_with(&format!("{family} ")));
             } else {
                 assert!(line.starts_with(family) && line[family.len()..].starts_with([' ', '{']), "{line}");
-                assert!(line.rsplit(' ').next().unwrap().parse::<u64>().is_ok(), "{line}");
+                assert!(line.rsplit(' ').next().unwrap().parse::<f64>().is_ok(), "{line}");
             }
         }
         assert!(families.len() > 30);

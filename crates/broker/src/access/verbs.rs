@@ -26,6 +26,8 @@ pub enum Need {
     Management,
     /// A tag that lets the user see what belongs to other users.
     Monitor,
+    /// The tag `administrator`.
+    Administrator,
     /// Any entry of permissions in the virtual host, even if it grants nothing.
     Vhost,
     /// A permission on a resource.
@@ -52,7 +54,7 @@ macro_rules! verbs {
 
             /// Returns the conditions. All of them must be met. They are checked in this order.
             pub const fn needs(self) -> &'static [Need] {
-                use Need::{AnyRight, Management, Monitor, Own, Right, Setter, Vhost};
+                use Need::{Administrator, AnyRight, Management, Monitor, Own, Right, Setter, Vhost};
                 use Permission::{Configure, Read, Write};
                 match self {
                     $(Self::$verb => const { &[$($need),*] },)*
@@ -108,6 +110,8 @@ verbs! {
     ReadConnection => [Vhost, Own(0, MONITORS)];
     /// Closes a connection. Only its owner counts, not its virtual host: an administrator may close any connection.
     CloseConnection => [Own(0, &[ADMINISTRATOR])];
+    /// Maintains quorum queues: their members and leaders, their logs and their memory.
+    MaintainGroups => [Administrator];
     ExplainQueue => [Right(0, Read)];
     ExplainConnection => [Vhost, Own(0, MONITORS)];
 }
@@ -115,7 +119,7 @@ verbs! {
 impl Verb {
     /// Returns true if the tags of the user decide alone, so that no virtual host is needed.
     pub fn is_by_tag(self) -> bool {
-        self.needs().iter().all(|need| matches!(need, Need::Management | Need::Monitor))
+        self.needs().iter().all(|need| matches!(need, Need::Management | Need::Monitor | Need::Administrator))
     }
 }
 
@@ -140,6 +144,7 @@ pub fn permit(
         match *need {
             Need::Management if !tagged(MANAGEMENT) => return because("Not management user"),
             Need::Monitor if !tagged(MONITORS) => return because("Not monitor user"),
+            Need::Administrator if !tagged(&[ADMINISTRATOR]) => return because("Not administrator user"),
             Need::Vhost if rights.is_none() => {
                 return because(&format!("access to vhost '{vhost}' refused for user '{}'", who.user));
             }
@@ -227,7 +232,8 @@ mod tests {
             | Verb::ReadExchange
             | Verb::ReadBinding
             | Verb::ReadPolicy
-            | Verb::ReadOperatorPolicy => &[],
+            | Verb::ReadOperatorPolicy
+            | Verb::MaintainGroups => &[],
             Verb::Publish | Verb::DeclareExchange | Verb::DeleteExchange => &[Exchange("x")],
             Verb::Consume
             | Verb::Get
@@ -308,6 +314,7 @@ SetPolicy v administrator policymaker
 SetOperatorPolicy v administrator
 ReadConnection v administrator monitoring
 CloseConnection * administrator
+MaintainGroups * administrator
 ExplainQueue r
 ExplainConnection v administrator monitoring";
         assert_eq!(pictures.join("\n"), expected);

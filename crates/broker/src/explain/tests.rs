@@ -5,7 +5,7 @@ use queue::Report;
 use super::*;
 use crate::catalog::CatalogError;
 
-const LOG: LogFacts = LogFacts { failed: false, receipts_held: 0, memory_receipts_held: 0 };
+const LOG: LogFacts = LogFacts { failed: false, receipts_held: 0, groups_held: 0, memory_receipts_held: 0 };
 const QUEUE: QueueId = QueueId::new(1, 0);
 const ME: u64 = 7;
 
@@ -91,7 +91,11 @@ fn the_cause_at_a_publishing_link() {
     assert_eq!(at(&publishing(3), ready(1), held, alarm), Cause::Alarm);
     assert_eq!(at(&publishing(3), ready(1), crowded, alarm), Cause::Alarm);
     assert_eq!(at(&publishing(3), ready(1), crowded, full), Cause::WaitingForMemory);
+    let staged = Report { staged: 2, ..ready(1) };
+    assert_eq!(at(&publishing(3), staged, held, full), Cause::WaitingForCommit);
     assert_eq!(at(&publishing(3), ready(1), held, full), Cause::WaitingForLog);
+    let groups = LogFacts { groups_held: 1, ..LOG };
+    assert_eq!(at(&publishing(3), ready(1), groups, full), Cause::WaitingForCommit);
     assert_eq!(at(&publishing(3), ready(1), LOG, full), Cause::WaitingForReceipts);
     assert_eq!(at(&partial, ready(1), held, full), Cause::DeliveryIncomplete);
     assert_eq!(at(&publishing(0), ready(1), held, full), Cause::QueueFull);
@@ -120,6 +124,17 @@ fn the_cause_at_a_consuming_link() {
     );
     assert_eq!(at(&no_credit, Report { leaving: 1, ..ready(0) }, LOG, other), Cause::DeadLettersLeaving);
     assert_eq!(at(&no_credit, Report { delayed: 1, leaving: 1, ..ready(0) }, LOG, other), Cause::AllDelayed);
+    assert_eq!(
+        at(&no_credit, Report { staged: 1, unsettled: 1, ..ready(0) }, LOG, other),
+        Cause::WaitingForCommit
+    );
+    let limited = Report { over_limit: 3, last_was_over_limit: true, ..ready(0) };
+    assert_eq!(
+        at(&no_credit, Report { leaving: 1, ..limited.clone() }, LOG, other),
+        Cause::DeadLettersLeaving
+    );
+    assert_eq!(at(&no_credit, limited, LOG, other), Cause::OverDeliveryLimit);
+    assert_eq!(at(&no_credit, Report { over_limit: 3, ..ready(0) }, LOG, other), Cause::QueueEmpty);
     assert_eq!(at(&no_credit, waits.clone(), LOG, other), Cause::InactiveConsumer);
     let large = Report { next_bytes: Some(1001), ..ready(1) };
     let fits = Report { next_bytes: Some(1000), ..ready(1) };

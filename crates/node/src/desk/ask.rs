@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use broker::catalog::{Answer, CatalogError, Command, QueueRecord};
-use broker::desk::DeskError;
+use broker::desk::{DeskError, QueueNumbers};
 use broker::ids::{DECIDER, QueueId};
-use queue::{Effect, Refusal, Report, Request, Ticket};
+use queue::{Effect, Refusal, Request, Ticket};
 use tokio::sync::oneshot;
 
 use super::NodeDesk;
@@ -146,8 +146,8 @@ impl NodeDesk {
     /// Returns the reports of queues, from the shards where they live; an empty report for a queue without a
     /// home. Each stream is asked with a request of its own, because an unused stream must be opened first.
     /// Its count of deliveries is the sum over all shards.
-    pub(super) async fn reports(&self, records: &[Arc<QueueRecord>]) -> Result<Vec<Report>, DeskError> {
-        let mut reports = vec![Report::default(); records.len()];
+    pub(super) async fn reports(&self, records: &[Arc<QueueRecord>]) -> Result<Vec<QueueNumbers>, DeskError> {
+        let mut reports = vec![QueueNumbers::default(); records.len()];
         let ids = |is_stream: bool| {
             let records =
                 records.iter().enumerate().filter(move |(_, record)| record.is_stream() == is_stream);
@@ -167,7 +167,7 @@ impl NodeDesk {
             if let Reply::Effect(effect) = asked.answer(DEADLINE).await?
                 && let Effect::Report { report, .. } = *effect
             {
-                reports[i] = *report;
+                reports[i].report = *report;
             }
         }
         for shard in 0..self.inner.shards.len() {
@@ -176,7 +176,9 @@ impl NodeDesk {
                 let Reply::Delivered(found) = self.ask(shard, delivered).await? else {
                     return Err(other_answer());
                 };
-                rows.iter().zip(found).for_each(|((i, _), delivered)| reports[*i].delivered += delivered);
+                rows.iter()
+                    .zip(found)
+                    .for_each(|((i, _), delivered)| reports[*i].report.delivered += delivered);
             }
         }
         let mut by_home = vec![Vec::new(); self.inner.shards.len()];
@@ -222,20 +224,30 @@ fn ids_of(rows: &[(usize, QueueId)]) -> Vec<QueueId> {
 
 /// Returns the error for an answer that is not the expected one.
 pub(super) fn refused(record: &QueueRecord, answer: &Effect) -> DeskError {
-    let (vhost, name) = (&record.vhost, &record.name);
-    let reason = match answer {
-        Effect::Refused { why: Refusal::NotFound, .. } => {
-            return DeskError::Catalog(CatalogError::no_queue(vhost, name));
-        }
-        Effect::Refused { why: Refusal::InUse, .. } => "in use".into(),
-        Effect::Refused { why: Refusal::NotEmpty, .. } => "not empty".into(),
-        Effect::Refused { why: Refusal::NotSupported, .. } => {
-            format!("is a {} and does not support this", record.kind())
-        }
-        Effect::Refused { why: Refusal::Unavailable, .. } => "cannot be opened: the disk has failed".into(),
-        Effect::Refused { why: Refusal::Damaged, .. } => "is damaged on the disk".into(),
+    match answer {
+        Effect::Refused { why, .. } => refused_for(record, *why),
         // No request of the desk is answered by another effect.
-        _ => "gave an unexpected answer".into(),
+        _ => refused_with(record, "gave an unexpected answer"),
+    }
+}
+
+/// Returns the error for a request that the queue refuses.
+pub(super) fn refused_for(record: &QueueRecord, why: Refusal) -> DeskError {
+    let reason = match why {
+        Refusal::NotFound => {
+            return DeskError::Catalog(CatalogError::no_queue(&record.vhost, &record.name));
+        }
+        Refusal::InUse => "in use",
+        Refusal::NotEmpty => "not empty",
+        Refusal::NotSupported => &format!("is a {} and does not support this", record.kind()),
+        Refusal::Unavailable => "cannot be opened: the disk has failed",
+        Refusal::Damaged => "is damaged on the disk",
+        // The desk attaches no consumers.
+        Refusal::ExclusiveConsumer | Refusal::LockedQueue => "gave an unexpected answer",
     };
-    DeskError::Refused(format!("queue '{name}' in vhost '{vhost}' {reason}"))
+    refused_with(record, reason)
+}
+
+fn refused_with(record: &QueueRecord, reason: &str) -> DeskError {
+    DeskError::Refused(format!("queue '{}' in vhost '{}' {reason}", record.name, record.vhost))
 }

@@ -50,9 +50,9 @@ impl NodeDesk {
             Subject::Connection { name } => Wanted::Connection(name.clone()),
             Subject::Queue { vhost, name } => {
                 let record = self.record(DEADLINE, vhost, name).await?;
-                let report = self.reports(std::slice::from_ref(&record)).await?.remove(0);
+                let numbers = self.reports(std::slice::from_ref(&record)).await?.remove(0);
                 let wanted = Wanted::Consumers(record.id);
-                look.queues.push(QueueFacts::new(&record, report));
+                look.queues.push(QueueFacts::new(&record, numbers.report));
                 wanted
             }
         };
@@ -87,7 +87,8 @@ impl NodeDesk {
         records.sort_unstable_by_key(|record| record.id);
         records.dedup_by_key(|record| record.id);
         let reports = self.reports(&records).await?;
-        look.queues = records.iter().zip(reports).map(|(r, report)| QueueFacts::new(r, report)).collect();
+        look.queues =
+            records.iter().zip(reports).map(|(r, numbers)| QueueFacts::new(r, numbers.report)).collect();
         Ok(look)
     }
 }

@@ -7,6 +7,7 @@ use std::vec;
 
 use broker::access::{AccessRefused, Identity, Resource, Verb};
 use broker::catalog::{Catalog, CatalogError, Command, Destination, QueueRecord};
+use broker::desk::QueueNumbers;
 use broker::explain::{ConnectionFacts, End, LogFacts, Role, Wanted};
 use broker::ids::QueueId;
 use broker::mail::TicketOwner;
@@ -90,6 +91,7 @@ impl Shard {
             | Question::Counts
             | Question::Totals
             | Question::Close { .. } => 0,
+            Question::Peek { .. } | Question::Checkpoint(_) | Question::Reclaim(_) => 1,
         }
     }
 
@@ -151,10 +153,14 @@ impl Shard {
             Question::Reports(ids) => {
                 let report = |id| {
                     self.configure(id);
-                    self.queue_report(id)
+                    let report = self.queue_report(id)?;
+                    Some(QueueNumbers { report, group: self.group_row(id) })
                 };
                 Reply::Reports(ids.into_iter().map(report).collect())
             }
+            Question::Peek { queue, position } => Reply::Peeked(self.peek(queue, position)),
+            Question::Checkpoint(queue) => Reply::Checkpoint(self.checkpoint(queue)),
+            Question::Reclaim(queue) => Reply::Reclaimed(self.reclaim_memory(queue)),
             Question::Delivered(ids) => {
                 Reply::Delivered(ids.into_iter().map(|id| self.stream_delivered(id)).collect())
             }
@@ -214,7 +220,8 @@ impl Shard {
         let (counters, budgets) = (self.counters.clone(), self.budgets());
         let (ready, unsettled) = self.queues.depth();
         let (ready, sessions) = (ready + self.streams.messages(), self.connections.sessions());
-        Totals { ready, unsettled, sessions, counters, budgets }
+        let commit_latency_ms = self.queues.commit_latency_ms();
+        Totals { ready, unsettled, sessions, counters, commit_latency_ms, budgets }
     }
 
     /// Returns what may stop the links of the wanted connections, from place `from` on, and the state of the

@@ -176,6 +176,7 @@ impl Shard {
         self.queue_timeouts();
         if self.chores_done_ms + CHORES_MS <= self.here.now_ms {
             self.chores_done_ms = self.here.now_ms;
+            self.queues.end_period();
             self.publish_live_bytes();
             self.forget_again();
             self.reclaim();

@@ -155,6 +155,41 @@ fn cases() -> Vec<Case> {
     case(Cause::Moving, h.look(&queue()).explain(&before, &queue()).unwrap(), &[("queue_unsettled", 1)]);
     case(Cause::AllUnsettled, h.explain(&queue()), &[("queue_ready", 0), ("queue_unsettled", 1)]);
 
+    // The member of a quorum queue is elected first. Then each entry waits for its sync.
+    let quorum = [("x-queue-type", text("quorum")), ("x-delivery-limit", Value::Uint(0))];
+    let (mut h, publisher, consumer, out) = house(Settings::default(), &quorum);
+    h.log_stopped = true;
+    h.send(publisher, out, b"1");
+    let numbers = &[("link_unconfirmed", 1), ("queue_staged", 0), ("log_groups_held", 1)];
+    case(Cause::WaitingForCommit, h.explain(&h.link(publisher, 0)), numbers);
+    h.log_stopped = false;
+    h.settle();
+    case(Cause::NoConsumer, h.explain(&queue()), &[("queue_staged", 0), ("queue_ready", 1)]);
+    let link = h.receiver(consumer, "/queues/q");
+    h.grant(consumer, link, 1);
+    h.log_stopped = true;
+    h.send(publisher, out, b"2");
+    let numbers = &[("link_unconfirmed", 1), ("queue_staged", 1), ("log_receipts_held", 0)];
+    case(Cause::WaitingForCommit, h.explain(&h.link(publisher, 0)), numbers);
+    case(Cause::WaitingForCommit, h.explain(&queue()), &[("queue_staged", 1), ("queue_unsettled", 1)]);
+    h.log_stopped = false;
+    h.settle();
+    h.grant(consumer, link, 1);
+    (0..2).for_each(|id| h.fail(consumer, id));
+    case(Cause::OverDeliveryLimit, h.explain(&queue()), &[("queue_over_limit", 2), ("queue_ready", 0)]);
+    case(Cause::OverDeliveryLimit, h.explain(&h.link(consumer, 0)), &[("link_unsettled", 0)]);
+
+    let timeout = [("x-queue-type", text("quorum")), ("x-consumer-timeout", Value::Uint(8000))];
+    let (mut h, publisher, consumer, out) = house(Settings::default(), &timeout);
+    let link = h.receiver(consumer, "/queues/q");
+    h.grant(consumer, link, 9);
+    h.send(publisher, out, b"1");
+    for _ in 0..2 {
+        h.now_ms += 9000;
+        h.settle();
+    }
+    case(Cause::ConsumerTimedOut, h.explain(&h.link(consumer, 0)), &[("queue_ready", 1)]);
+
     let retry = [
         ("x-queue-type", text("quorum")),
         ("x-delayed-retry-type", text("all")),

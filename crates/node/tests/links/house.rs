@@ -10,9 +10,9 @@ use crate::asks_queues::AsksQueues;
 use amqp10::connection::Config;
 use amqp10::sasl::Secret;
 use amqp10::{
-    Attach, Chunk, Connection, DeliveryState, Described, Event, Map, Open, Outgoing, Role, SaslInit,
-    SenderSettleMode, SessionConfig, Source, Symbol, Tag, Target, TargetArchetype, TerminusExpiryPolicy,
-    TransferHead, Value, put_transfer_frame,
+    Attach, Chunk, Connection, DeliveryState, Described, Event, Map, Modified, Open, Outgoing, Role,
+    SaslInit, SenderSettleMode, SessionConfig, Source, Symbol, Tag, Target, TargetArchetype,
+    TerminusExpiryPolicy, TransferHead, Value, put_transfer_frame,
 };
 use broker::access::{Access, Login, Permissions, User};
 use broker::catalog::{Answer, Arguments, Binding, Command, DeclareQueue, Destination};
@@ -236,6 +236,14 @@ impl House {
     /// Releases the delivery with this id.
     pub fn release(&mut self, peer: usize, id: u32) {
         self.peers[peer].conn.disposition(0, Role::Receiver, (id, id), true, &DeliveryState::Released);
+        self.settle();
+    }
+
+    /// Returns the delivery with this id as failed.
+    pub fn fail(&mut self, peer: usize, id: u32) {
+        let failed = Modified { delivery_failed: Some(true), ..Modified::default() };
+        let state = DeliveryState::Modified(failed);
+        self.peers[peer].conn.disposition(0, Role::Receiver, (id, id), true, &state);
         self.settle();
     }
 

@@ -11,6 +11,7 @@ mod declared;
 mod direct_reply;
 mod explain;
 mod follow;
+mod groups;
 mod house;
 mod large;
 mod left;

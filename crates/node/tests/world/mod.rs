@@ -6,8 +6,10 @@ mod asks;
 mod client;
 mod streams;
 
+use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::SocketAddr;
+use std::rc::Rc;
 use std::sync::Arc;
 
 use amqp10::Value;
@@ -18,6 +20,7 @@ use broker::mail::Mail;
 use broker::settings::Settings;
 use bytes::BytesMut;
 use node::facts::Restored;
+use node::questions::{Question, Reply};
 use node::shard::{Moved, Occupancy, Shard, Writes};
 use node::{StorageLimits, make_shards};
 use wal::testing::{CHANGES, Crash, FalseDisk, Op, Random};
@@ -89,6 +92,10 @@ pub struct World {
     unwritten_max: u64,
     /// The number of handovers that a shard has written itself, and the number of such appends to streams.
     pub at_once: [u64; 2],
+    /// True if an operator forces checkpoints and reclaims memory at random.
+    is_operated: bool,
+    /// The number of checkpoints that were written.
+    pub checkpoints: Rc<Cell<u64>>,
     /// The bytes that the log reserves for a full disk.
     reserve_bytes: u64,
     clients: Vec<Placed>,
@@ -229,6 +236,7 @@ impl World {
     pub fn with_quorum_queue(seed: u64, _: bool) -> Self {
         let mut world = Self::without_queues(seed);
         world.declare(QUEUE, quorum());
+        world.is_operated = true;
         world
     }
 
@@ -292,6 +300,8 @@ impl World {
             never_written: 0,
             unwritten_max: [u64::MAX, 4096, 0][seed as usize % 3],
             at_once: [0; 2],
+            is_operated: false,
+            checkpoints: Rc::default(),
             reserve_bytes: 0,
             clients: Vec::new(),
             // Clients stay silent while a test waits for something.
@@ -668,6 +678,9 @@ impl World {
             shard.retry_log();
         }
         shard.handle_timeout();
+        if self.is_operated && self.random.one_in(30) {
+            operate(shard, &self.checkpoints, self.random.one_in(2));
+        }
         shard.turn();
         shard.take_replies();
         for (ticket, login) in shard.poll_logins() {
@@ -776,6 +789,19 @@ impl World {
             let totals = shard.totals();
             assert_eq!((totals.ready, totals.unsettled), (ready, unsettled), "of shard {}", shard.id());
         }
+    }
+}
+
+/// Does what an operator may do at any time: writes a new base of each group, or reclaims the memory of each queue.
+fn operate(shard: &mut Shard, checkpoints: &Rc<Cell<u64>>, reclaims: bool) {
+    let queues: Vec<_> = shard.catalog().queues().map(|queue| queue.id).collect();
+    for queue in queues {
+        let checkpoints = checkpoints.clone();
+        let number = asks::keep(Box::new(move |reply| {
+            checkpoints.update(|count| count + u64::from(matches!(reply, Reply::Checkpoint(Ok(_)))));
+        }));
+        let question = if reclaims { Question::Reclaim(queue) } else { Question::Checkpoint(queue) };
+        shard.handle_question(number, question);
     }
 }
 

@@ -720,6 +720,10 @@ pub struct Report {
     pub dropped: u64,
     /// The number of dead letters that a target has taken.
     pub dead_lettered: u64,
+    /// The number of messages that failed more often than the delivery limit allows, whether dead-lettered or dropped.
+    pub over_limit: u64,
+    /// True if no message was acknowledged since the last one exceeded the delivery limit.
+    pub last_was_over_limit: bool,
     /// The number of times that a consumer's annotations were discarded, because the message or its queue had
     /// no capacity for them.
     pub annotations_refused: u64,

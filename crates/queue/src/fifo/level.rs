@@ -56,12 +56,40 @@ pub(super) enum Head<'a> {
 }
 
 impl Head<'_> {
+    /// Returns the sequence number of the message, or a lower bound if it has not been read.
+    fn seq(&self) -> u64 {
+        match self {
+            Self::Entry(entry) => entry.seq,
+            Self::Reference(reference) => reference.seq,
+            Self::Rest(rest) => rest.seq,
+        }
+    }
+
     /// Returns the block that must be read, if the message is not in memory.
     pub fn load(&self) -> Option<Load> {
         match self {
             Self::Entry(_) => None,
             Self::Reference(reference) => Some(reference.spot.load()),
             Self::Rest(rest) => Some(rest.load),
+        }
+    }
+}
+
+impl<'a> From<&'a Lone> for Head<'a> {
+    fn from(lone: &'a Lone) -> Self {
+        match lone {
+            Lone::Full(entry) => Self::Entry(entry),
+            Lone::Compact(reference) => Self::Reference(*reference),
+        }
+    }
+}
+
+impl Part {
+    fn heads(&self) -> Box<dyn Iterator<Item = Head<'_>> + '_> {
+        match self {
+            Self::InMemory(part) => Box::new(part.iter().map(Head::Entry)),
+            Self::References(part) => Box::new(part.iter().copied().map(Head::Reference)),
+            Self::Unread(rest) => Box::new(std::iter::once(Head::Rest(rest))),
         }
     }
 }
@@ -95,10 +123,7 @@ impl Level {
 
     pub fn head(&self) -> Option<Head<'_>> {
         if self.returned_is_next() {
-            return self.returned.first_key_value().map(|(_, lone)| match lone {
-                Lone::Full(entry) => Head::Entry(entry),
-                Lone::Compact(reference) => Head::Reference(*reference),
-            });
+            return self.returned.first_key_value().map(|(_, lone)| lone.into());
         }
         if let Some(front) = self.head.front() {
             return Some(Head::Entry(front));
@@ -108,6 +133,18 @@ impl Level {
             Part::References(part) => part.front().copied().map(Head::Reference),
             Part::Unread(rest) => Some(Head::Rest(rest)),
         }
+    }
+
+    /// Iterates over all messages in the order of their delivery. The unread messages of a run are one item.
+    pub fn in_order(&self) -> impl Iterator<Item = Head<'_>> {
+        let mut line =
+            self.head.iter().map(Head::Entry).chain(self.rest.iter().flat_map(Part::heads)).peekable();
+        let mut returned = self.returned.values().map(Head::from).peekable();
+        std::iter::from_fn(move || match (returned.peek(), line.peek()) {
+            (Some(back), Some(next)) if back.seq() > next.seq() => line.next(),
+            (Some(_), _) => returned.next(),
+            (None, _) => line.next(),
+        })
     }
 
     pub fn push(&mut self, entry: Entry) {

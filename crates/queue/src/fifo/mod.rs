@@ -13,6 +13,7 @@ mod journal;
 mod learn;
 mod level;
 mod paging;
+mod peek;
 mod ready;
 mod repeat;
 mod restore;
@@ -37,6 +38,7 @@ pub use entry::stored_bytes;
 use held::Held;
 use journal::Journal;
 use paging::{Fetch, Waiting, Writing};
+pub use peek::{PEEK_POSITION_MAX, Peeked, PeekedMessage};
 use ready::Ready;
 pub use restore::Restoring;
 use timeouts::Timeout;
@@ -111,6 +113,9 @@ struct Counts {
     expired: u64,
     dropped: u64,
     dead_lettered: u64,
+    over_limit: u64,
+    /// The value of `acknowledged` when a message last exceeded the delivery limit.
+    acknowledged_before: u64,
 }
 
 impl Fifo {
@@ -251,6 +256,9 @@ impl Fifo {
             expired: self.counts.expired,
             dropped: self.counts.dropped,
             dead_lettered: self.counts.dead_lettered,
+            over_limit: self.counts.over_limit,
+            last_was_over_limit: self.counts.over_limit > 0
+                && self.counts.acknowledged == self.counts.acknowledged_before,
             annotations_refused: self.journal.annotated.refused(),
             stream: None,
         }

@@ -75,6 +75,11 @@ impl Fifo {
         self.ready.pageable_bytes() >= RUN_BYTES_MIN || self.pageable_held() >= RUN_BYTES_MIN
     }
 
+    /// Returns the approximate memory of ready messages that can be read again, in bytes.
+    pub fn loaded_bytes(&self) -> u64 {
+        self.ready.loaded_bytes()
+    }
+
     /// Frees what was read from the disk if there are no consumers.
     pub fn forget_loaded(&mut self) {
         if self.consumers.count() == 0 && self.ready.loaded_bytes() > 0 {

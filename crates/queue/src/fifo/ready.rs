@@ -91,6 +91,11 @@ impl Ready {
         }
     }
 
+    /// Iterates over all messages in the order of their delivery. The unread messages of a run are one item.
+    pub fn in_order(&self) -> impl Iterator<Item = Head<'_>> {
+        self.occupied().flat_map(|level| self.levels[level].in_order())
+    }
+
     /// Returns the block that must be read before the next message can be taken.
     pub fn missing(&self) -> Option<Load> {
         self.head(self.top()?)?.load()

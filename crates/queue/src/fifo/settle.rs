@@ -188,6 +188,8 @@ impl Fifo {
     fn kill_failed(&mut self, entries: &mut Vec<Entry>, now_ms: u64, out: &mut Output) {
         let Some(limit) = self.config.quorum.and_then(|quorum| quorum.delivery_limit()) else { return };
         for entry in entries.extract_if(.., |entry| entry.delivery_count > limit) {
+            self.counts.over_limit += 1;
+            self.counts.acknowledged_before = self.counts.acknowledged;
             self.kill(entry, DeathReason::DeliveryLimit, now_ms, out);
         }
     }

@@ -13,7 +13,7 @@ use broker::ids::QueueId;
 use bytes::Bytes;
 use message::LastRoute;
 use queue::{Drive, Driver, Fact};
-use replica::{Entry, Payload};
+use replica::{Entry, Payload, Record};
 
 use crate::entries;
 use crate::facts::{Place, RestoredGroup};
@@ -76,7 +76,10 @@ impl Shard {
             };
             let (facts, puts) = group.take_open();
             match group.group.propose(term, facts) {
-                Ok(index) => driver.handle_proposed(index),
+                Ok(index) => {
+                    driver.handle_proposed(index);
+                    group.note_proposed(index, self.here.now_ms);
+                }
                 Err(refused) => {
                     // Only a member that no longer leads in this term refuses.
                     tracing::debug!(?queue, "a quorum queue makes no entry: {refused}");
@@ -98,6 +101,14 @@ impl Shard {
             let Some(group) = &mut slot.group else { return };
             let Some(round) = group.group.poll_round() else { return };
             let me = group.group.me();
+            for record in &round.records {
+                if let Record::Entry { entry, .. } = record {
+                    let bytes = entry.payload.bytes();
+                    group.log_bytes += bytes;
+                    self.counters.raft_entries += 1;
+                    self.counters.raft_bytes += bytes;
+                }
+            }
             if !round.records.is_empty() {
                 self.storage.push_round(GroupRound { queue, number: round.number }, me, &round.records);
             }
@@ -141,7 +152,8 @@ impl Shard {
     /// Applies a committed entry.
     fn apply_entry(&mut self, queue: QueueId, entry: Entry) {
         let Some(slot) = self.queues.get_mut(queue) else { return };
-        let (Some(group), Driver::Replica(driver)) = (&slot.group, &mut slot.driver) else { return };
+        let (Some(group), Driver::Replica(driver)) = (&mut slot.group, &mut slot.driver) else { return };
+        let took_ms = group.note_committed(entry.at.index, self.here.now_ms);
         match entry.payload {
             Payload::Empty if group.leads_in() == Some(entry.at.term) => {
                 driver.lead();
@@ -151,6 +163,7 @@ impl Shard {
             Payload::Facts(_) if driver.leads() => self.commit_turns(queue, entry.at.index),
             Payload::Facts(facts) => self.learn(queue, entry.at.index, facts),
         }
+        took_ms.into_iter().for_each(|ms| self.queues.commits.note(ms));
     }
 
     /// The entries up to `index` are committed: what has waited for them is sent.

@@ -8,6 +8,7 @@
 mod apply;
 mod effects;
 mod groups;
+mod operators;
 
 use broker::ids::QueueId;
 use broker::mail::Mail;
@@ -33,9 +34,33 @@ pub(super) struct Queues {
     /// Empty; its memory is reused for a machine's next output.
     output: Output,
     deadlines: Deadlines<QueueId>,
+    /// How long commits of Raft groups took recently.
+    commits: Recent,
     /// Ready and unsettled messages of all queues that live here. A queue's part is updated when its output
     /// is taken.
     depth: (u64, u64),
+}
+
+/// The largest value of a recent period, which is between one and two rounds of the chores long.
+#[derive(Debug, Default)]
+struct Recent {
+    now: u64,
+    before: u64,
+}
+
+impl Recent {
+    pub fn note(&mut self, value: u64) {
+        self.now = self.now.max(value);
+    }
+
+    pub fn largest(&self) -> u64 {
+        self.now.max(self.before)
+    }
+
+    /// Called once in each round of the chores.
+    pub fn next_period(&mut self) {
+        self.before = std::mem::take(&mut self.now);
+    }
 }
 
 /// What remains to do when the catalog has forgotten a queue.
@@ -70,6 +95,16 @@ impl Queues {
     /// Returns the numbers of ready and of unsettled messages of all queues that live here.
     pub fn depth(&self) -> (u64, u64) {
         self.depth
+    }
+
+    /// Called once in each round of the chores.
+    pub fn end_period(&mut self) {
+        self.commits.next_period();
+    }
+
+    /// Returns the longest time of a recent commit, in milliseconds.
+    pub fn commit_latency_ms(&self) -> u64 {
+        self.commits.largest()
     }
 
     /// Returns the earliest time, in milliseconds since the epoch, at which a queue may have something due.

@@ -26,6 +26,13 @@ pub(in crate::shard) struct GroupSlot {
     pub is_listed: bool,
     /// The log file of the newest base.
     pub base_file: u64,
+    /// The index of the newest base, and the size of the entries after it in bytes.
+    pub base_index: u64,
+    pub log_bytes: u64,
+    /// The entry whose time to its commit is being measured, and when it was proposed.
+    measured: Option<(u64, u64)>,
+    /// The last time that was measured, in milliseconds.
+    pub commit_latency_ms: u64,
     /// The log files of entries of an earlier life that are not committed, by index.
     pub files: VecDeque<(u64, u64)>,
 }
@@ -33,8 +40,20 @@ pub(in crate::shard) struct GroupSlot {
 impl GroupSlot {
     /// Returns a member that was restored.
     pub fn new(finished: FinishedGroup) -> Self {
-        let FinishedGroup { group, base_file, files } = finished;
-        Self { group, open: Vec::new(), puts: None, since_ms: None, is_listed: false, base_file, files }
+        let FinishedGroup { group, base_file, base_index, log_bytes, files } = finished;
+        Self {
+            group,
+            open: Vec::new(),
+            puts: None,
+            since_ms: None,
+            is_listed: false,
+            base_file,
+            base_index,
+            log_bytes,
+            measured: None,
+            commit_latency_ms: 0,
+            files,
+        }
     }
 
     /// Returns the only member of a new group, and the base that it begins with.
@@ -45,7 +64,10 @@ impl GroupSlot {
         let group = restoring.on_record(base.clone()).and_then(|()| restoring.finish(me, Options::default()));
         // A file number below any other: the base is written again by the first evacuation.
         let group = group.expect("a founding base is all that a group needs");
-        (Self::new(FinishedGroup { group, base_file: 0, files: VecDeque::new() }), base)
+        let base_index = group.applied();
+        let finished =
+            FinishedGroup { group, base_file: 0, base_index, log_bytes: 0, files: VecDeque::new() };
+        (Self::new(finished), base)
     }
 
     /// Collects a message.
@@ -78,6 +100,19 @@ impl GroupSlot {
     pub fn take_open(&mut self) -> (Bytes, Option<(u64, u64)>) {
         self.since_ms = None;
         (std::mem::take(&mut self.open).into(), self.puts.take())
+    }
+
+    /// Notes when an entry was proposed. One entry is measured at a time.
+    pub fn note_proposed(&mut self, index: u64, now_ms: u64) {
+        self.measured.get_or_insert((index, now_ms));
+    }
+
+    /// Notes that the entries up to `index` are committed. Returns the time that the measured one took, in milliseconds, if it
+    /// is among them.
+    pub fn note_committed(&mut self, index: u64, now_ms: u64) -> Option<u64> {
+        let (_, since_ms) = self.measured.take_if(|(measured, _)| *measured <= index)?;
+        self.commit_latency_ms = now_ms.saturating_sub(since_ms);
+        Some(self.commit_latency_ms)
     }
 
     /// Returns the term in which this member leads.

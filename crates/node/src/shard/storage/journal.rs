@@ -333,10 +333,19 @@ impl Journal {
 
     /// Returns whether a Raft group waits for a sync: receipts may depend on it.
     pub fn holds_rounds(&self) -> bool {
+        self.rounds().any(|rounds| !rounds.is_empty())
+    }
+
+    /// Returns the number of rounds of Raft groups that wait for a sync.
+    pub fn rounds_held(&self) -> u64 {
+        self.rounds().map(|rounds| rounds.len() as u64).sum()
+    }
+
+    fn rounds(&self) -> impl Iterator<Item = &Vec<GroupRound>> {
         let in_flight = self.in_flight.iter().map(|(_, load)| load);
         let loads = in_flight.chain(&self.returned).chain([&self.open]);
         let on_synced = loads.map(|load| &load.on_synced);
-        on_synced.chain(self.unsynced.iter().map(|(_, on_synced)| on_synced)).any(|on| !on.rounds.is_empty())
+        on_synced.chain(self.unsynced.iter().map(|(_, on_synced)| on_synced)).map(|on| &on.rounds)
     }
 
     fn receipts(&self) -> impl Iterator<Item = &Receipts> {

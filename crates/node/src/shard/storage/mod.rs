@@ -185,11 +185,17 @@ impl Storage {
         &mut self.pages.receipts
     }
 
+    /// Pages out this many bytes of a queue, even if memory is not short.
+    pub fn page_out_soon(&mut self, queue: QueueId, bytes: u64) {
+        self.pages.page_out_soon(queue, bytes);
+    }
+
     /// Returns what may hold receipts back, for `sluice explain`.
     pub fn facts(&self) -> LogFacts {
         LogFacts {
             failed: self.refuses() || self.is_stuck(),
             receipts_held: self.journal.receipts_held() + self.unwritten.messages,
+            groups_held: self.journal.rounds_held(),
             memory_receipts_held: self.pages.receipts.messages(),
         }
     }

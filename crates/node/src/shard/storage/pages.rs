@@ -44,6 +44,8 @@ pub(super) struct Pages {
     pageable: u64,
     /// Queues that have enough in memory for a run. A queue that no longer has is removed by the next chores.
     large: HashSet<QueueId>,
+    /// Queues whose memory an operator reclaims, each with the bytes that are left to page out.
+    asked: Vec<(QueueId, u64)>,
     next_ticket: u64,
     /// What the job in flight writes. The job is with the packs, or will be given to them again.
     in_flight: Option<(u64, Writes)>,
@@ -84,6 +86,7 @@ impl Pages {
             budget,
             pageable: 0,
             large: HashSet::new(),
+            asked: Vec::new(),
             next_ticket: 0,
             in_flight: None,
             returned: None,
@@ -120,6 +123,12 @@ impl Pages {
         if std::mem::take(&mut slot.is_large) {
             self.large.remove(&slot.id);
         }
+    }
+
+    /// Pages out this many bytes of a queue, even if memory is not short.
+    pub fn page_out_soon(&mut self, queue: QueueId, bytes: u64) {
+        self.asked.retain(|(asked, _)| *asked != queue);
+        self.asked.push((queue, bytes));
     }
 
     /// The approximate bytes of memory that messages take.
@@ -162,7 +171,8 @@ impl Pages {
 
     /// Returns when a poll has something to do. `writes` is false while no jobs are given to the packs.
     pub fn next_deadline(&self, writes: bool) -> Option<u64> {
-        let due = self.returned.is_some() || self.in_flight.is_none() && self.pageable > self.budget;
+        let wants = self.pageable > self.budget || !self.asked.is_empty();
+        let due = self.returned.is_some() || self.in_flight.is_none() && wants;
         let write = (due && writes).then_some(self.not_before_ms);
         write.into_iter().chain((!self.reread.is_empty()).then_some(self.reread_ms)).min()
     }
@@ -196,11 +206,14 @@ impl Shard {
             self.storage.pages.in_flight = Some((ticket, Writes::Copy));
             return Some(PackJob { shard, ticket, runs: vec![copy] });
         }
-        if self.storage.pages.pageable <= self.storage.pages.budget {
+        let head = HEAD_BYTES.min(self.storage.pages.budget / HEAD_PART);
+        let mut runs = self.page_out_asked(head);
+        if runs.is_empty() && self.storage.pages.pageable <= self.storage.pages.budget {
             return None;
         }
-        let head = HEAD_BYTES.min(self.storage.pages.budget / HEAD_PART);
-        let mut runs = self.page_out(head);
+        if runs.is_empty() {
+            runs = self.page_out(head);
+        }
         if runs.is_empty() && self.storage.pages.is_twice_over() {
             // Very many queues have only their heads in memory.
             runs = self.page_out(0);
@@ -217,13 +230,33 @@ impl Shard {
     /// `head` bytes stay. Only large queues are inspected; their number is bounded by the memory that
     /// messages may take.
     fn page_out(&mut self, head: u64) -> Vec<Run> {
-        let pages = &mut self.storage.pages;
-        let large = pages.large.iter().filter_map(|queue| self.queues.get(*queue));
+        let large = self.storage.pages.large.iter().filter_map(|queue| self.queues.get(*queue));
         let mut largest: Vec<(u64, QueueId)> =
             large.map(|slot| (slot.fifo.pageable_bytes(), slot.id)).collect();
         largest.sort_unstable_by(|a, b| b.cmp(a));
+        self.page_out_of(largest.into_iter().map(|(_, queue)| queue), head)
+    }
+
+    /// Takes runs out of the queues whose memory an operator reclaims. A queue is done when it has no further run, or when as
+    /// much has left as it had in the beginning.
+    fn page_out_asked(&mut self, head: u64) -> Vec<Run> {
+        while let Some((queue, left)) = self.storage.pages.asked.pop() {
+            let runs = self.page_out_of([queue].into_iter(), head);
+            let bytes: u64 = runs.iter().map(|run| run.bytes() as u64).sum();
+            if bytes > 0 {
+                let left = left.saturating_sub(bytes);
+                self.storage.pages.asked.extend((left > 0).then_some((queue, left)));
+                return runs;
+            }
+        }
+        Vec::new()
+    }
+
+    /// Takes runs of about one pack out of these queues, in this order.
+    fn page_out_of(&mut self, queues: impl Iterator<Item = QueueId>, head: u64) -> Vec<Run> {
+        let pages = &mut self.storage.pages;
         let (mut runs, mut names, mut bytes) = (Vec::new(), Vec::new(), 0);
-        for (_, queue) in largest {
+        for queue in queues {
             let Some(slot) = self.queues.get_mut(queue) else { continue };
             let mut run = Run::new(slot.id.0);
             let out = slot.fifo.page_out(RUN_BYTES.saturating_sub(bytes), head, |fact| {

@@ -288,18 +288,46 @@ impl Shard {
     }
 }
 
+impl Storage {
+    /// Writes a new base of a quorum queue's group, as an evacuation does. Returns its index, or `None` if the queue has no
+    /// group.
+    pub fn checkpoint(&mut self, slot: &mut QueueSlot) -> Option<u64> {
+        let Self { journal, log_file, .. } = self;
+        slot.group.as_ref()?;
+        let (id, extents) = (slot.id, &slot.extents);
+        // As in an evacuation, the runs are written again together with the base.
+        let runs: Vec<u32> = extents.keys().copied().collect();
+        slot.fifo.run_facts(&runs, |fact| {
+            let run = if let Fact::Stored(stored) = &fact { extents.get(&stored.run) } else { None };
+            journal.evacuate_fact(id, &fact, run.map(|kept| kept.extent));
+        });
+        write_base(slot, journal, *log_file);
+        slot.group.as_ref().map(|group| group.base_index)
+    }
+}
+
 /// Writes the base of a quorum queue's group again, and the entries after it, if the base is in a file up to `file`.
 fn evacuate_base(slot: &mut QueueSlot, journal: &mut Journal, log_file: u64, file: u64) {
+    if slot.group.as_ref().is_some_and(|group| group.base_file <= file) {
+        write_base(slot, journal, log_file);
+    }
+}
+
+/// Writes a new base of a quorum queue's group, and the entries after it, to `log_file` or a later file.
+fn write_base(slot: &mut QueueSlot, journal: &mut Journal, log_file: u64) {
     let content = entries::content(slot.fifo.next_seq());
-    let Some(group) = slot.group.as_mut().filter(|group| group.base_file <= file) else { return };
+    let Some(group) = &mut slot.group else { return };
     let me = group.group.me();
     for record in group.group.evacuate(content).into_iter().flatten() {
         journal.push_group(slot.id, me, &record);
-        group.base_file = log_file;
+        if let replica::Record::Base(base) = &record {
+            (group.base_file, group.base_index, group.log_bytes) = (log_file, base.at.index, 0);
+        }
         // Messages of an entry that is not committed are in no place that was repeated.
         if let replica::Record::Entry { entry, .. } = record
             && let Payload::Facts(facts) = entry.payload
         {
+            group.log_bytes += facts.len() as u64;
             let facts = entries::decode(facts, &mut LastRoute::default()).unwrap_or_default();
             for fact in &facts {
                 if let Fact::Put { seq, .. } = fact {

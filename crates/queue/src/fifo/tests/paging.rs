@@ -1,7 +1,7 @@
 //! Tests the backlog on the disk, step by step.
 
 use super::transcript::{Page, config, dead_letters, with};
-use crate::{Arrival, Fact, Living, Overflow, Taken};
+use crate::{Arrival, Fact, Living, Overflow, Peeked, Taken};
 
 #[test]
 fn paged_out_messages_are_delivered_in_order() {
@@ -45,6 +45,30 @@ fn a_written_run_without_live_messages_is_released() {
     q.purge().is("done 2 | gone 1..=2");
     q.stored().is("");
     assert_eq!(q.shelf.runs(), []);
+}
+
+#[test]
+fn a_peek_says_that_a_message_is_on_the_disk() {
+    let mut q = Page::new(config());
+    q.publish("a! b! c!");
+    q.page_out(3);
+    q.stored();
+    q.publish("d!");
+    let is_on_disk = |q: &Page, position| matches!(q.fifo.peek(position), Peeked::OnDisk);
+    assert!((1..=3).all(|position| is_on_disk(&q, position)));
+    let Peeked::Message(last) = q.fifo.peek(4) else { panic!("it is in memory") };
+    assert_eq!(last.seq, 4);
+    assert!(matches!(q.fifo.peek(5), Peeked::Nothing));
+    // What was read is in memory until it is forgotten.
+    q.attach(1);
+    q.grant(1, 0, 1);
+    q.load();
+    let Peeked::Message(next) = q.fifo.peek(1) else { panic!("it was read") };
+    assert_eq!(next.seq, 2);
+    q.release(1, 1, 1);
+    q.cancel(1);
+    q.fifo.forget_loaded();
+    assert!((1..=3).all(|position| is_on_disk(&q, position)));
 }
 
 #[test]

@@ -179,6 +179,51 @@ fn priorities_are_strict_and_the_default_is_four() {
 }
 
 #[test]
+fn a_peek_shows_what_would_be_delivered_and_changes_nothing() {
+    let max_priority = Some(QuorumConfig::MAX_PRIORITY);
+    let mut queue = Queue::new(Config { quorum: Some(QuorumConfig::default()), max_priority, ..config() });
+    for (seq, priority) in [(1, Some(3)), (2, None), (3, None), (4, Some(9)), (5, None)] {
+        queue.publish(seq, priority);
+    }
+    let taken: Vec<_> = (0..3).filter_map(|delivered| queue.next(delivered)).map(|(seq, _)| seq).collect();
+    assert_eq!(taken, [4, 2, 3]);
+    // The first two return to the queue: one to the front of its level, one behind it.
+    queue.settle(3, failed());
+    queue.settle(2, failed());
+    queue.settle(2, failed());
+    queue.settle(1, Outcome::Released);
+    let peek = |queue: &Queue, position| match queue.fifo.peek(position) {
+        Peeked::Message(peeked) => {
+            let PeekedMessage { seq, delivery_count, acquired_count, redelivered, .. } = *peeked;
+            (seq, delivery_count, acquired_count, redelivered)
+        }
+        other => panic!("{other:?}"),
+    };
+    let seen: Vec<_> = (1..=5).map(|position| peek(&queue, position)).collect();
+    assert_eq!(seen, [(4, 0, 1, true), (2, 1, 1, true), (3, 1, 1, true), (5, 0, 0, false), (1, 0, 0, false)]);
+    assert!(matches!(queue.fifo.peek(6), Peeked::Nothing));
+    let order: Vec<_> = (3..8).filter_map(|delivered| queue.next(delivered)).map(|(seq, _)| seq).collect();
+    assert_eq!(order, seen.iter().map(|(seq, ..)| *seq).collect::<Vec<_>>());
+}
+
+#[test]
+fn a_report_says_whether_the_last_message_exceeded_the_limit() {
+    let mut queue = Queue::limited(Some(0), false);
+    let seen = |queue: &Queue| {
+        let report = queue.fifo.report();
+        (report.over_limit, report.last_was_over_limit)
+    };
+    assert_eq!(seen(&queue), (0, false));
+    assert!(queue.next(0).is_some());
+    queue.settle(1, failed());
+    assert_eq!(seen(&queue), (1, true));
+    queue.publish(2, None);
+    assert!(queue.next(1).is_some());
+    queue.settle(2, Outcome::Accepted);
+    assert_eq!(seen(&queue), (1, false));
+}
+
+#[test]
 fn every_requeue_is_an_acquisition_and_only_some_are_failures() {
     let mut queue = Queue::limited(Some(-1), false);
     let steps =

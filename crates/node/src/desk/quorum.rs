@@ -1,0 +1,163 @@
+//! What operators do at quorum queues and their Raft groups. There is one node, so each group has one member, which is here.
+
+use std::sync::Arc;
+
+use broker::catalog::{CatalogError, QueueRecord};
+use broker::desk::{DeskError, MemberChange, PeekedRow, Reclaimed};
+use broker::ids::DECIDER;
+use bytes::BytesMut;
+use message::DeliveryHeads;
+use queue::{PEEK_POSITION_MAX, Peeked, PeekedMessage};
+
+use super::ask::{CHANGE_DEADLINE, other_answer, refused_for};
+use super::{HEAD_BYTES, NodeDesk};
+use crate::questions::{Question, Reply};
+
+impl NodeDesk {
+    pub(super) async fn peeked(
+        &self,
+        vhost: &str,
+        name: &str,
+        position: u64,
+    ) -> Result<PeekedRow, DeskError> {
+        let record = self.record(CHANGE_DEADLINE, vhost, name).await?;
+        if record.is_stream() {
+            return Err(DeskError::Refused(format!(
+                "queue '{name}' in vhost '{vhost}' is a stream: browse its messages instead"
+            )));
+        }
+        if !(1..=PEEK_POSITION_MAX).contains(&position) {
+            return Err(DeskError::Refused(format!(
+                "position '{position}' is not a number from 1 to {PEEK_POSITION_MAX}"
+            )));
+        }
+        let Some(home) = self.home(&record).await? else {
+            return Err(DeskError::no_message(vhost, name, position));
+        };
+        let peek = Question::Peek { queue: record.id, position };
+        let Reply::Peeked(peeked) = self.ask_within(CHANGE_DEADLINE, home, peek).await? else {
+            return Err(other_answer());
+        };
+        match peeked.map_err(|why| refused_for(&record, why))? {
+            Peeked::Message(message) => Ok(peeked_row(*message)),
+            Peeked::OnDisk => Err(DeskError::Refused(format!(
+                "the message at position {position} of queue '{name}' in vhost '{vhost}' is on the disk: only messages in \
+                 memory can be peeked at"
+            ))),
+            Peeked::Nothing => Err(DeskError::no_message(vhost, name, position)),
+        }
+    }
+
+    pub(super) async fn checkpointed(&self, vhost: &str, name: &str) -> Result<u64, DeskError> {
+        let (record, home) = self.running(vhost, name).await?;
+        match self.ask_within(CHANGE_DEADLINE, home, Question::Checkpoint(record.id)).await? {
+            Reply::Checkpoint(index) => index.map_err(|why| refused_for(&record, why)),
+            _ => Err(other_answer()),
+        }
+    }
+
+    pub(super) async fn reclaimed(&self, vhost: &str, name: &str) -> Result<Reclaimed, DeskError> {
+        let (record, home) = self.running(vhost, name).await?;
+        match self.ask_within(CHANGE_DEADLINE, home, Question::Reclaim(record.id)).await? {
+            Reply::Reclaimed(reclaimed) => reclaimed.map_err(|why| refused_for(&record, why)),
+            _ => Err(other_answer()),
+        }
+    }
+
+    pub(super) async fn member_changed(
+        &self,
+        vhost: &str,
+        name: &str,
+        node: &str,
+        change: MemberChange,
+    ) -> Result<(), DeskError> {
+        self.quorum_record(vhost, name).await?;
+        let mine = &*self.inner.node;
+        let impossible = |why: String| {
+            let what = format!("queue '{name}' in vhost '{vhost}': {why}");
+            Err(DeskError::Impossible(what))
+        };
+        match (change, node == mine) {
+            (MemberChange::Add | MemberChange::Lead, true) | (MemberChange::Remove, false) => Ok(()),
+            (MemberChange::Add, false) => {
+                impossible(format!("there is no node '{node}' for another member; '{mine}' is the only node"))
+            }
+            (MemberChange::Remove, true) => impossible(format!(
+                "its member on node '{mine}' is the only one and cannot be removed; delete the queue instead"
+            )),
+            (MemberChange::Lead, false) => impossible(format!(
+                "it has no member on node '{node}' that could lead; its only member is on '{mine}'"
+            )),
+        }
+    }
+
+    pub(super) fn grown(&self, node: &str) -> Result<(), DeskError> {
+        if node == &*self.inner.node {
+            return Ok(());
+        }
+        Err(DeskError::Catalog(CatalogError::NotFound { reason: format!("no node '{node}'") }))
+    }
+
+    pub(super) async fn shrunk(&self, node: &str) -> Result<(), DeskError> {
+        if node != &*self.inner.node {
+            return Ok(());
+        }
+        let part = |reply| if let Reply::Places(part) = reply { Some(part) } else { None };
+        let rows = self.ask_for_all(DECIDER.into(), |from| Question::Queues { from }, part).await?;
+        let groups = rows.iter().filter(|(_, record)| record.is_quorum()).count();
+        match groups {
+            0 => Ok(()),
+            _ => Err(DeskError::Impossible(format!(
+                "'{node}' is the only node: the members on it are the only ones of {groups} quorum queues and cannot be removed"
+            ))),
+        }
+    }
+
+    async fn quorum_record(&self, vhost: &str, name: &str) -> Result<Arc<QueueRecord>, DeskError> {
+        let record = self.record(CHANGE_DEADLINE, vhost, name).await?;
+        match record.is_quorum() {
+            true => Ok(record),
+            false => Err(DeskError::no_group(vhost, name, record.kind())),
+        }
+    }
+
+    /// Returns a quorum queue and the shard that it lives on.
+    ///
+    /// # Errors
+    /// There is no such quorum queue, or nobody has used it yet.
+    async fn running(&self, vhost: &str, name: &str) -> Result<(Arc<QueueRecord>, usize), DeskError> {
+        let record = self.quorum_record(vhost, name).await?;
+        match self.home(&record).await? {
+            Some(home) => Ok((record, home)),
+            None => Err(DeskError::Refused(format!(
+                "queue '{name}' in vhost '{vhost}' has not been used yet, so its Raft group does not run"
+            ))),
+        }
+    }
+
+    /// Returns the shard that a queue lives on. `None` if nobody has used the queue yet.
+    async fn home(&self, record: &QueueRecord) -> Result<Option<usize>, DeskError> {
+        match self.ask(DECIDER.into(), Question::Homes(vec![record.id])).await? {
+            Reply::Homes(homes) => Ok(homes.into_iter().next().flatten().map(usize::from)),
+            _ => Err(other_answer()),
+        }
+    }
+}
+
+fn peeked_row(peeked: PeekedMessage) -> PeekedRow {
+    let PeekedMessage { seq, message, delivery_count, acquired_count, redelivered } = peeked;
+    let bare = message.bare();
+    let mut encoded = BytesMut::with_capacity(bare.len() + HEAD_BYTES);
+    encoded.extend_from_slice(DeliveryHeads::default().head(&message, delivery_count, redelivered, None));
+    encoded.extend_from_slice(&bare);
+    let route = message.route();
+    PeekedRow {
+        seq,
+        exchange: route.exchange().clone(),
+        routing_key: route.keys().first().cloned().unwrap_or_default(),
+        delivery_count,
+        acquired_count,
+        redelivered,
+        message: encoded.freeze(),
+    }
+}

@@ -1,0 +1,176 @@
+//! What operators see and do at the Raft group of a quorum queue.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use amqp10::Value;
+use broker::desk::{GroupRow, Reclaimed};
+use broker::ids::QueueId;
+use broker::settings::Settings;
+use bytes::Bytes;
+use node::StorageLimits;
+use node::questions::{Question, Reply};
+use queue::{Peeked, Refusal};
+use wal::{Extent, Packed};
+
+use super::house::House;
+use crate::asks::keep;
+
+struct Group {
+    house: House,
+    queue: QueueId,
+    publisher: usize,
+    out: u32,
+}
+
+impl Group {
+    fn new() -> Self {
+        let mut house = House::with(1, Settings::default(), StorageLimits::default());
+        let quorum = [("x-queue-type".to_owned(), Value::from("quorum"))].into();
+        let queue = house.declare("q", quorum);
+        let publisher = house.connect(0);
+        let out = house.sender(publisher, "/queues/q");
+        Self { house, queue, publisher, out }
+    }
+
+    fn send(&mut self, body: &[u8]) {
+        self.house.send(self.publisher, self.out, body);
+    }
+
+    fn row(&self) -> Option<GroupRow> {
+        self.house.shards[0].group_row(self.queue)
+    }
+
+    fn ask(&mut self, question: Question) -> Reply {
+        let answer = Rc::new(RefCell::new(None));
+        let into = answer.clone();
+        let number = keep(Box::new(move |reply| _ = into.borrow_mut().replace(reply)));
+        self.house.shards[0].handle_question(number, question);
+        self.house.settle();
+        answer.borrow_mut().take().expect("it is answered")
+    }
+
+    fn checkpoint(&mut self) -> Result<u64, Refusal> {
+        match self.ask(Question::Checkpoint(self.queue)) {
+            Reply::Checkpoint(result) => result,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn reclaim(&mut self) -> Result<Reclaimed, Refusal> {
+        match self.ask(Question::Reclaim(self.queue)) {
+            Reply::Reclaimed(result) => result,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// Returns the body, the delivery count and the acquired count of the message at a position.
+    fn peek(&self, position: u64) -> Option<(Bytes, u32, u32)> {
+        match self.house.shards[0].peek(self.queue, position) {
+            Ok(Peeked::Message(peeked)) => {
+                Some((peeked.message.bare(), peeked.delivery_count, peeked.acquired_count))
+            }
+            Ok(Peeked::Nothing) => None,
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+#[test]
+fn a_group_shows_how_far_its_log_has_come() {
+    let mut group = Group::new();
+    assert_eq!(group.row(), None, "nobody has used the queue");
+    group.house.log_stopped = true;
+    group.send(b"1");
+    let row = group.row().expect("the group runs");
+    assert_eq!((row.leads, row.commit_index, row.applied_index, row.base_index), (false, 1, 1, 1));
+    group.house.log_stopped = false;
+    group.house.settle();
+    // The first entry of the leader, and the message.
+    let row = group.row().unwrap();
+    assert_eq!((row.leads, row.last_index, row.written_index, row.applied_index), (true, 3, 3, 3));
+    assert_eq!((row.commit_index, row.log_entries()), (3, 2));
+    let before = row.log_bytes;
+    assert!(before > 0);
+    group.house.log_stopped = true;
+    group.send(b"2");
+    group.house.now_ms += 30;
+    let row = group.row().unwrap();
+    assert_eq!((row.last_index, row.written_index, row.commit_index, row.log_bytes), (4, 3, 3, 2 * before));
+    assert_eq!(row.commit_latency_ms, 0);
+    group.house.log_stopped = false;
+    group.house.settle();
+    let row = group.row().unwrap();
+    assert_eq!((row.written_index, row.commit_index, row.commit_latency_ms), (4, 4, 30));
+    let totals = group.house.shards[0].totals();
+    assert_eq!((totals.counters.raft_entries, totals.counters.raft_bytes), (3, 2 * before));
+    assert_eq!(totals.commit_latency_ms, 30);
+    group.house.now_ms += 5000;
+    group.house.settle();
+    group.house.now_ms += 5000;
+    group.house.settle();
+    assert_eq!(group.house.shards[0].totals().commit_latency_ms, 0, "it was long ago");
+}
+
+#[test]
+fn a_checkpoint_moves_the_base_and_needs_the_log() {
+    let mut group = Group::new();
+    assert_eq!(group.checkpoint(), Err(Refusal::NotFound));
+    group.send(b"1");
+    group.send(b"2");
+    assert_eq!(group.checkpoint(), Ok(4));
+    let row = group.row().unwrap();
+    assert_eq!((row.base_index, row.log_entries(), row.log_bytes), (4, 0, 0));
+    group.house.log_stopped = true;
+    group.send(b"3");
+    assert_eq!(group.checkpoint(), Ok(4));
+    let row = group.row().unwrap();
+    assert_eq!((row.base_index, row.log_entries()), (4, 1), "the entry that is not committed stays");
+    assert!(row.log_bytes > 0);
+    group.house.log_stopped = false;
+    group.house.settle();
+    assert_eq!(group.house.shards[0].queue_report(group.queue).unwrap().ready, 3);
+    let classic = group.house.declare("classic", Default::default());
+    let out = group.house.sender(group.publisher, "/queues/classic");
+    group.house.send(group.publisher, out, b"1");
+    group.queue = classic;
+    assert_eq!(group.checkpoint(), Err(Refusal::NotSupported));
+}
+
+#[test]
+fn a_peek_leaves_the_message_in_the_queue() {
+    let mut group = Group::new();
+    assert!(matches!(group.house.shards[0].peek(group.queue, 1), Err(Refusal::NotFound)));
+    group.send(b"1");
+    group.send(b"2");
+    let (first, second) = (group.peek(1).unwrap(), group.peek(2).unwrap());
+    assert_ne!(first.0, second.0);
+    assert_eq!((first.1, first.2, group.peek(3)), (0, 0, None));
+    let consumer = group.house.connect(0);
+    let link = group.house.receiver(consumer, "/queues/q");
+    group.house.grant(consumer, link, 1);
+    assert_eq!(group.peek(1), Some(second));
+    group.house.fail(consumer, 0);
+    assert_eq!(group.peek(1), Some((first.0, 1, 1)));
+    assert_eq!(group.house.shards[0].queue_report(group.queue).unwrap().ready, 2);
+}
+
+#[test]
+fn reclaiming_memory_pages_out_what_is_ready() {
+    let mut group = Group::new();
+    group.send(b"1");
+    assert_eq!(group.reclaim(), Ok(Reclaimed::default()), "too little for a run");
+    assert!(group.house.shards[0].poll_pack_job().is_none());
+    (0..40).for_each(|_| group.send(&[0; 1000]));
+    assert!(group.house.shards[0].poll_pack_job().is_none(), "memory is not short");
+    let reclaimed = group.reclaim().unwrap();
+    assert!(reclaimed.freed_bytes == 0 && reclaimed.paging_bytes > 40_000, "{reclaimed:?}");
+    let job = group.house.shards[0].poll_pack_job().expect("the messages are paged out");
+    let extent = Extent { pack: 1, offset: 0, bytes: 50_000 };
+    let result = Ok(vec![extent; job.runs.len()]);
+    group.house.shards[0].handle_packed(Packed { shard: 0, ticket: job.ticket, result });
+    group.house.settle();
+    assert!(matches!(group.house.shards[0].peek(group.queue, 1), Ok(Peeked::OnDisk)));
+    assert!(group.house.shards[0].poll_pack_job().is_none(), "that was all");
+    assert_eq!(group.reclaim(), Ok(Reclaimed::default()));
+}
