@@ -46,7 +46,7 @@ pub struct Wanted {
     pub settled: bool,
     /// The largest delivery that the peer accepts, in bytes. `None` means any size.
     pub message_bytes_max: Option<u64>,
-    /// The filters that are not in place, for `sluice explain`.
+    /// The filters that are not in effect, for `sluice explain`.
     pub left_out: Option<Arc<[String]>>,
 }
 
