@@ -83,7 +83,7 @@ impl Consumers {
         Self { single_active, ..Self::default() }
     }
 
-    /// Returns the number of consumers without holders.
+    /// Returns the number of consumers, not counting holders.
     pub fn count(&self) -> usize {
         self.ranked.len()
     }
