@@ -423,6 +423,7 @@ fn configure(setup: &mut Setup, step: &str, rest: &str) -> Parsed<bool> {
                 "max_queue_credit" => s.max_queue_credit = number,
                 "max_incoming_window" => s.max_incoming_window = number,
                 "max_unsettled_per_link" => s.max_unsettled_per_link = number,
+                "consumer_timeout" => s.consumer_timeout_ms = number.into(),
                 "session_max_per_connection" => s.session_max_per_connection = number as u16,
                 "link_max_per_session" => s.link_max_per_session = number,
                 "permit_address_v1" => s.permit_address_v1 = value == "true",

@@ -13,9 +13,9 @@ use broker::catalog::{Binding, Catalog, Command, DEFAULT_VHOST, DeclareQueue, De
 use bytes::{Bytes, BytesMut};
 use message::{DeliveryHeads, Dialect, FieldFilter, Filter, Message, Parts, Position, Route, SqlFilter};
 use queue::{
-    Attach, Carrier, Chunk, Config, ConsumerId, Deliver, Effect, Fifo, Follower, Lent, Mode, Outcome,
-    Publish, PublisherId, Put, Readers, ReadersOutput, Request, Retained, Stream, StreamConfig, StreamOutput,
-    Work,
+    Attach, Carrier, Chunk, Config, ConsumerId, ConsumerTimeout, Deliver, Effect, Fifo, Follower, Lent, Mode,
+    Outcome, Publish, PublisherId, Put, Readers, ReadersOutput, Request, Retained, Stream, StreamConfig,
+    StreamOutput, Work,
 };
 use wal::{
     ChunkJob, Handover, Log, NewChunk, Options, ReadFrom, RealDisk, Records, StreamAnswer, StreamJob,
@@ -222,6 +222,7 @@ fn attach(consumer: ConsumerId, mode: Mode) -> Request {
         settled: false,
         delivery_count: 0,
         message_bytes_max: None,
+        timeout: ConsumerTimeout::default(),
     })
 }
 

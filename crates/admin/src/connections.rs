@@ -131,5 +131,6 @@ fn outgoing_link(row: &LinkRow) -> Value {
         "delivery_count": row.delivery_count,
         "credit": row.credit,
         "unsettled_deliveries": row.unsettled,
+        "consumer_timeout": row.consumer_timeout,
     })
 }

@@ -349,6 +349,11 @@ impl Session {
         self.unsettled.resolve(first, last, settle, runs);
     }
 
+    /// Finds the unsettled deliveries of a link by our own numbers for them.
+    pub(crate) fn find_unsettled(&self, link: u32, (first, last): (u64, u64), runs: &mut Vec<Run>) {
+        self.unsettled.find(link, first, last, runs);
+    }
+
     /// Closes our incoming window, or opens it again. After closing, up to `margin` more frames are accepted,
     /// because they may be in flight.
     pub(crate) fn set_window_open(&mut self, open: bool, out: &mut Output) {

@@ -153,6 +153,18 @@ impl Unsettled {
         }
     }
 
+    /// Appends to `runs` the deliveries of a link whose cookies are in `first..=last`. The cost depends on the number of
+    /// known runs.
+    pub fn find(&self, link: u32, first: u64, last: u64, runs: &mut Vec<Run>) {
+        for span in self.older.values().chain([&self.newest]).filter(|span| span.link == link) {
+            // A place within the run is as far from the first place as its cookie is from the first cookie.
+            let place = |cookie: u64| span.first + cookie.saturating_sub(span.first_cookie);
+            if last >= span.first_cookie {
+                append(runs, span.within(place(first), place(last) + 1));
+            }
+        }
+    }
+
     /// Drops the deliveries of a detached link.
     pub fn forget_link(&mut self, link: u32) {
         self.older.retain(|_, span| span.link != link);

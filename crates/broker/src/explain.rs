@@ -40,6 +40,9 @@ pub enum Cause {
     ClientWindowClosed,
     /// The next message is larger than the client accepts. No consumer that accepts it has credit.
     MessageTooLarge,
+    /// The client has held deliveries for longer than its consumer timeout. They have returned to the queue, and it gets no
+    /// more until it has settled them.
+    ConsumerTimedOut,
     /// The client settles nothing: its link has the maximum number of unsettled deliveries.
     UnsettledLimit,
     /// The client has granted no credit.
@@ -77,7 +80,7 @@ pub enum Cause {
 }
 
 impl Cause {
-    pub const ALL: [Self; 27] = [
+    pub const ALL: [Self; 28] = [
         Self::LogFailed,
         Self::QueueDamaged,
         Self::SocketNotRead,
@@ -88,6 +91,7 @@ impl Cause {
         Self::WaitingForReceipts,
         Self::ClientWindowClosed,
         Self::MessageTooLarge,
+        Self::ConsumerTimedOut,
         Self::UnsettledLimit,
         Self::NoCredit,
         Self::ReadingBacklog,
@@ -120,6 +124,7 @@ impl Cause {
             Self::WaitingForReceipts => "waiting_for_receipts",
             Self::ClientWindowClosed => "client_window_closed",
             Self::MessageTooLarge => "message_too_large",
+            Self::ConsumerTimedOut => "consumer_timed_out",
             Self::UnsettledLimit => "unsettled_limit",
             Self::NoCredit => "no_credit",
             Self::ReadingBacklog => "reading_backlog",
@@ -157,6 +162,9 @@ impl Cause {
             Self::WaitingForReceipts => "a queue has not given its receipts yet",
             Self::ClientWindowClosed => "the client has closed its session's window",
             Self::MessageTooLarge => "the next message is larger than the client takes (max-message-size)",
+            Self::ConsumerTimedOut => {
+                "the client has not settled deliveries that its queue took back after the consumer timeout"
+            }
             Self::UnsettledLimit => "the client has reached its limit of unsettled deliveries",
             Self::NoCredit => "the client has granted no credit",
             Self::ReadingBacklog => "the next message is being read from the disk",
@@ -239,6 +247,8 @@ pub enum Role {
         unsettled_max: u32,
         /// The largest message that the consumer accepts; see [`queue::Attach`].
         message_bytes_max: Option<u64>,
+        /// The number of unsettled deliveries that the queue has taken back after the consumer timeout.
+        revoked: u64,
         /// The progress of the reader, if the link reads a stream.
         standing: Option<Standing>,
         /// The filters that the client requested and that are not in effect, with the reasons.
@@ -394,7 +404,9 @@ fn link_cause(at: &LinkInPlace<'_>, log: LogFacts) -> Cause {
             () if link.credit > 0 => Cause::ClientSilent,
             () => Cause::Nothing,
         },
-        Role::Consuming { consumer, unsettled, unsettled_max, message_bytes_max, standing, .. } => {
+        Role::Consuming {
+            consumer, unsettled, unsettled_max, message_bytes_max, revoked, standing, ..
+        } => {
             if link.pending > 0 && link.remote_incoming_window == 0 {
                 return Cause::ClientWindowClosed;
             }
@@ -406,6 +418,7 @@ fn link_cause(at: &LinkInPlace<'_>, log: LogFacts) -> Cause {
                 () if report.is_some_and(|r| r.ready == 0) => report.map_or(Cause::QueueEmpty, nothing_ready),
                 () if *standing == Some(Standing::AtEnd) => Cause::EndOfStream,
                 () if active.is_some_and(|active| active != *consumer) => Cause::InactiveConsumer,
+                () if *revoked > 0 => Cause::ConsumerTimedOut,
                 () if too_large => Cause::MessageTooLarge,
                 () if unsettled >= unsettled_max => Cause::UnsettledLimit,
                 () if link.credit == 0 => Cause::NoCredit,
@@ -500,11 +513,12 @@ fn link_numbers(link: &LinkFacts, numbers: &mut Vec<(&'static str, u64)>) {
     ]);
     match &link.role {
         Role::Publishing { unconfirmed, .. } => numbers.push(("link_unconfirmed", u64::from(*unconfirmed))),
-        Role::Consuming { unsettled, unsettled_max, message_bytes_max, .. } => {
+        Role::Consuming { unsettled, unsettled_max, message_bytes_max, revoked, .. } => {
             numbers.extend([
                 ("link_unsettled", u64::from(*unsettled)),
                 ("link_unsettled_max", u64::from(*unsettled_max)),
             ]);
+            numbers.extend((*revoked > 0).then_some(("link_revoked", *revoked)));
             numbers.extend(message_bytes_max.map(|max| ("link_message_max_bytes", max)));
         }
         Role::Replies | Role::Management => {}

@@ -33,6 +33,9 @@ pub struct Settings {
     /// The maximum number of unsettled deliveries on a consumer's link; 0 means no limit
     /// (`amqp10.max_unsettled_per_link`).
     pub max_unsettled_per_link: u32,
+    /// The time for which a consumer of a quorum queue may hold a delivery, in milliseconds, if neither the consumer nor its
+    /// queue sets one (`consumer_timeout`).
+    pub consumer_timeout_ms: u64,
     /// The memory for incomplete deliveries and frames of all connections together, in bytes
     /// (`amqp10.unfinished_memory`). It is never below the limit of one connection.
     pub unfinished_memory: u64,
@@ -84,6 +87,7 @@ impl Default for Settings {
             max_queue_credit: 256,
             max_incoming_window: 400,
             max_unsettled_per_link: 100_000,
+            consumer_timeout_ms: 1_800_000,
             unfinished_memory: 256 * 1024 * 1024,
             reader_memory: 256 * 1024 * 1024,
             durable_by_default: true,

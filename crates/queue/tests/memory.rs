@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use message::{Message, Parts, Route};
 use queue::{
-    Attach, Carrier, Config, ConsumerId, Deliver, Effect, Fifo, Lent, Mode, Outcome, Output, Publish,
-    PublisherId, Put, Request,
+    Attach, Carrier, Config, ConsumerId, ConsumerTimeout, Deliver, Effect, Fifo, Lent, Mode, Outcome, Output,
+    Publish, PublisherId, Put, Request,
 };
 
 /// A receiver that takes no delivery at once. So all deliveries become effects, and the queue sends every
@@ -101,6 +101,7 @@ fn a_consumer_that_never_settles_costs_a_reference_a_message() {
         settled: false,
         delivery_count: 0,
         message_bytes_max: None,
+        timeout: ConsumerTimeout::default(),
     };
     fifo.apply(Request::Attach(attach), 0, &mut out, &mut Nobody);
     let credit = u32::MAX;

@@ -249,6 +249,13 @@ impl Connection {
         }
     }
 
+    /// Appends to `runs` the deliveries on `link` whose cookies are in `cookies` and that the receiver has not settled.
+    pub fn find_unsettled(&mut self, session: u16, link: u32, cookies: (u64, u64), runs: &mut Vec<Run>) {
+        if let Some((s, _, _)) = self.parts(session) {
+            s.find_unsettled(link, cookies, runs);
+        }
+    }
+
     /// Answers the peer's ATTACH on `link`, or proposes a new link if `link` is `None`. `attach.handle` is
     /// filled in. Returns the number of the link. Returns `None`, and writes nothing, if the session does not
     /// exist or is ending, all its handles are in use, or the frame does not fit the peer's max-frame-size.

@@ -48,8 +48,8 @@ const OF_TYPES: &[(&str, [bool; 3])] = &[
     ("x-quorum-initial-group-size", [false, true, false]),
     ("x-quorum-target-group-size", [false, true, false]),
     ("x-dead-letter-strategy", [false, true, false]),
-    ("x-consumer-timeout", [false, false, false]),
-    ("x-consumer-disconnected-timeout", [false, false, false]),
+    ("x-consumer-timeout", [false, true, false]),
+    ("x-consumer-disconnected-timeout", [false, true, false]),
     ("x-member-placement-tag", [false, false, false]),
     ("x-delayed-retry-type", [false, true, false]),
     ("x-delayed-retry-min", [false, true, false]),
@@ -160,11 +160,16 @@ pub fn queue_config(
             }
             "x-delayed-retry-min" => quorum.retry.min_ms = Some(number(0..=TIMER_MS_MAX)?),
             "x-delayed-retry-max" => quorum.retry.max_ms = Some(number(0..=TIMER_MS_MAX)?),
-            "x-dead-letter-strategy" => match text()? {
-                "at-most-once" => {}
-                "at-least-once" => return Err(invalid(key, "at-least-once is not available yet")),
-                _ => return Err(invalid(key, "at-most-once is needed")),
-            },
+            "x-consumer-timeout" => quorum.consumer_timeout_ms = Some(number(1..=TIMER_MS_MAX)?),
+            // It is the time to wait for consumers on a node that cannot be reached. There is one node.
+            "x-consumer-disconnected-timeout" => drop(number(0..=TIMER_MS_MAX)?),
+            "x-dead-letter-strategy" => {
+                quorum.at_least_once = match text()? {
+                    "at-most-once" => Some(false),
+                    "at-least-once" => Some(true),
+                    _ => return Err(invalid(key, "at-most-once or at-least-once is needed")),
+                };
+            }
             "x-message-ttl" => config.message_ttl_ms = Some(number(0..=TIMER_MS_MAX)?),
             "x-expires" => config.expires_ms = Some(number(1..=TIMER_MS_MAX)?),
             "x-max-length" => config.max_length = Some(number(0..=u64::MAX)?),
@@ -206,7 +211,17 @@ pub fn queue_config(
         }
         (None, None) => None,
     };
+    choose_strategy(&mut config);
     Ok((config, fsync))
+}
+
+/// Decides whether dead letters are sent until a target takes them. This was asked for with `dead-letter-strategy`, but it
+/// needs the overflow `reject-publish`: with `drop-head`, messages would be dropped while dead letters wait.
+pub(super) fn choose_strategy(config: &mut queue::Config) {
+    let is_asked = config.quorum.and_then(|quorum| quorum.at_least_once) == Some(true);
+    if let Some(dead_letter) = &mut config.dead_letter {
+        dead_letter.at_least_once = is_asked && config.overflow == queue::Overflow::RejectPublish;
+    }
 }
 
 #[cfg(test)]
@@ -284,14 +299,42 @@ mod tests {
             ("x-max-priority", Value::Ulong(5)),
             ("x-max-age", "1h".into()),
             ("x-delivery-limit", "many".into()),
-            ("x-dead-letter-strategy", "at-least-once".into()),
+            ("x-dead-letter-strategy", "sometimes".into()),
             ("x-quorum-initial-group-size", Value::Ulong(0)),
-            ("x-consumer-timeout", Value::Ulong(1)),
+            ("x-consumer-timeout", Value::Ulong(0)),
+            ("x-consumer-disconnected-timeout", Value::Int(-1)),
         ] {
             let refused = config(&[kind.clone(), (key, value)]).unwrap_err();
             assert!(refused.contains(key), "{refused}");
         }
         assert!(config(&[("x-delivery-limit", Value::Int(5))]).unwrap_err().contains("x-delivery-limit"));
+    }
+
+    #[test]
+    fn dead_letters_are_kept_if_the_queue_rejects_at_its_limit() {
+        let at_least_once = |overflow: &'static str| {
+            let (config, _) = config(&[
+                ("x-queue-type", "quorum".into()),
+                ("x-dead-letter-exchange", "x".into()),
+                ("x-dead-letter-strategy", "at-least-once".into()),
+                ("x-overflow", overflow.into()),
+            ])
+            .unwrap();
+            config.dead_letter.unwrap().at_least_once
+        };
+        assert!(at_least_once("reject-publish"));
+        assert!(!at_least_once("drop-head"));
+    }
+
+    #[test]
+    fn a_quorum_queue_may_set_the_timeout_of_its_consumers() {
+        let (config, _) = config(&[
+            ("x-queue-type", "quorum".into()),
+            ("x-consumer-timeout", Value::Uint(1000)),
+            ("x-consumer-disconnected-timeout", Value::Uint(60_000)),
+        ])
+        .unwrap();
+        assert_eq!(config.quorum.unwrap().consumer_timeout_ms, Some(1000));
     }
 
     #[test]

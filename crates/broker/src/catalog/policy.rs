@@ -191,7 +191,7 @@ const KEYS: &[(&str, Kind, Merge)] = &[
     ("delivery-limit", Kind::Number(i64::MIN, i64::MAX), Merge::MinOfLimits),
     ("dead-letter-strategy", Kind::OneOf(&["at-most-once", "at-least-once"]), Merge::Never),
     ("target-group-size", Kind::Number(1, 255), Merge::Operator),
-    ("consumer-timeout", Kind::Number(0, TIMER_MS_MAX), Merge::Never),
+    ("consumer-timeout", Kind::Number(1, TIMER_MS_MAX), Merge::Never),
     ("delayed-retry-type", Kind::OneOf(&["disabled", "all", "failed", "returned"]), Merge::Never),
     ("delayed-retry-min", Kind::Number(0, TIMER_MS_MAX), Merge::Never),
     ("delayed-retry-max", Kind::Number(0, TIMER_MS_MAX), Merge::Never),
@@ -315,6 +315,9 @@ pub(super) fn apply_definition(definition: &Arguments, config: &mut queue::Confi
         }
         min(&mut quorum.retry.min_ms, "delayed-retry-min");
         min(&mut quorum.retry.max_ms, "delayed-retry-max");
+        min(&mut quorum.consumer_timeout_ms, "consumer-timeout");
+        let strategy = text("dead-letter-strategy").map(|strategy| *strategy == *"at-least-once");
+        quorum.at_least_once = quorum.at_least_once.or(strategy);
     }
     min(&mut config.expires_ms, "expires");
     min(&mut config.message_ttl_ms, "message-ttl");
@@ -333,6 +336,7 @@ pub(super) fn apply_definition(definition: &Arguments, config: &mut queue::Confi
     config.dead_letter = exchange
         .or_else(|| text("dead-letter-exchange"))
         .map(|exchange| queue::DeadLetter { exchange, key, at_least_once: false });
+    super::arguments::choose_strategy(config);
 }
 
 #[cfg(test)]

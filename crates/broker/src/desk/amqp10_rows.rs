@@ -26,6 +26,9 @@ pub struct LinkRow {
     /// The number of messages that are not settled. On a publishing link: messages without a receipt. On a
     /// consuming link: unsettled deliveries.
     pub unsettled: u64,
+    /// True if the link gets nothing until its client has settled deliveries that the queue has taken back after the
+    /// consumer timeout.
+    pub consumer_timeout: bool,
 }
 
 /// A session of a connection.

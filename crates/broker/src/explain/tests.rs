@@ -43,6 +43,7 @@ fn consuming_role(consumer: u64, unsettled: u32) -> Role {
         unsettled,
         unsettled_max: 100,
         message_bytes_max: Some(1000),
+        revoked: 0,
         standing: None,
         left_out: None,
     }
@@ -133,6 +134,11 @@ fn the_cause_at_a_consuming_link() {
         at(&consuming(100), Report { active_consumer: Some(ME), ..waits }, LOG, other),
         Cause::UnsettledLimit
     );
+    let mut timed_out = consuming(100);
+    if let Role::Consuming { revoked, .. } = &mut timed_out.role {
+        *revoked = 1;
+    }
+    assert_eq!(at(&timed_out, ready(1), LOG, other), Cause::ConsumerTimedOut);
     assert_eq!(at(&no_credit, ready(1), LOG, other), Cause::NoCredit);
     let reading = Report { reading: true, ..ready(1) };
     assert_eq!(at(&no_credit, reading.clone(), LOG, other), Cause::NoCredit);
@@ -151,6 +157,7 @@ fn the_cause_at_a_stream() {
             unsettled,
             unsettled_max: 100,
             message_bytes_max: None,
+            revoked: 0,
             standing,
             left_out: None,
         };

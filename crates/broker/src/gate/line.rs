@@ -166,7 +166,9 @@ impl Gate {
                 let record = self.readable(word(2), cx)?;
                 let (mode, message_bytes_max, left_out) = (Mode::Take, None, None);
                 let (priority, exclusive, settled) = (0, false, false);
-                let wanted = Wanted { mode, priority, exclusive, settled, message_bytes_max, left_out };
+                let timeout_ms = None;
+                let wanted =
+                    Wanted { mode, priority, exclusive, settled, message_bytes_max, timeout_ms, left_out };
                 let outlet = Outlet::open(at, &record, wanted, cx).ok_or("no place")?;
                 self.roles.insert(at.place, Role::Consumer(outlet, 0));
             }
@@ -296,7 +298,9 @@ impl Gate {
                     say!(output, "REFUSED {place} {why:?}");
                     self.close(place, cx);
                 }
-                Some(Word::Credit(_) | Word::Active { .. } | Word::Revoked { .. }) | None => {}
+                // The client is not told, and need not settle what the queue has taken back.
+                Some(Word::Revoked { .. }) => outlet.await_revoked(std::iter::empty(), cx),
+                Some(Word::Credit(_) | Word::Active { .. }) | None => {}
             },
             (Some(Role::Holder(_)), Effect::Settled { first, last, .. }) => {
                 say!(output, "SETTLED {place} {first} {last}");

@@ -14,10 +14,12 @@
 mod bridge;
 mod holder;
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
-use queue::{Attach, ConsumerId, Effect, GoneReason, Mode, Outcome, QueueType, Refusal, Request};
+use queue::{
+    Attach, ConsumerId, ConsumerTimeout, Effect, GoneReason, Mode, Outcome, QueueType, Refusal, Request, Span,
+};
 
 pub use self::bridge::CreditReport;
 use self::bridge::{Batch, Bridge};
@@ -46,6 +48,8 @@ pub struct Wanted {
     pub settled: bool,
     /// The largest delivery that the peer accepts, in bytes. `None` means any size.
     pub message_bytes_max: Option<u64>,
+    /// The time for which the peer wants to be allowed to hold a delivery, in milliseconds. Only quorum queues use it.
+    pub timeout_ms: Option<u64>,
     /// The filters that are not in effect, for `sluice explain`.
     pub left_out: Option<Arc<[String]>>,
 }
@@ -71,7 +75,18 @@ pub struct Outlet<A> {
     unsettled_max: u32,
     /// The settlements that the queue has not answered yet, oldest first. Bounded by their deliveries.
     asked: VecDeque<Asked<A>>,
+    /// Boxed because few consumers hold deliveries for too long.
+    revoked: Option<Box<Revoked>>,
     left_out: Option<Arc<[String]>>,
+}
+
+/// The deliveries that the queue has taken back because the peer held them for too long.
+#[derive(Debug, Default)]
+struct Revoked {
+    /// Those that the peer has not settled yet. The queue sends nothing more until it has settled them.
+    unsettled: BTreeSet<u64>,
+    /// The number of all of them so far.
+    total: u64,
 }
 
 /// The state of the consumer at the queue.
@@ -110,8 +125,13 @@ pub enum Word<A> {
     Active { active: bool, available: u32 },
     /// A settlement for which the peer waits has been made.
     Settled(A),
-    /// The queue has taken the deliveries with these numbers back.
-    Revoked { first: u64, last: u64 },
+    /// The queue has taken the deliveries with these numbers back. The gate tells its peer, and calls
+    /// [`Outlet::await_revoked`].
+    Revoked {
+        numbers: Vec<Span>,
+        /// True if it is the first time.
+        first: bool,
+    },
 }
 
 impl<A> Outlet<A> {
@@ -119,10 +139,20 @@ impl<A> Outlet<A> {
     pub fn open(at: GateAddress, record: &QueueRecord, wanted: Wanted, cx: &mut Cx<'_>) -> Option<Self> {
         let consumer = ConsumerId(cx.consumers.insert(at)?);
         cx.counters.consumers += 1;
-        let Wanted { mode, priority, exclusive, settled, message_bytes_max, left_out } = wanted;
+        let Wanted { mode, priority, exclusive, settled, message_bytes_max, timeout_ms, left_out } = wanted;
         let delivery_count = 0;
-        let attach =
-            Attach { consumer, mode, priority, exclusive, settled, delivery_count, message_bytes_max };
+        let timeout =
+            ConsumerTimeout { own_ms: timeout_ms, default_ms: Some(cx.settings.consumer_timeout_ms) };
+        let attach = Attach {
+            consumer,
+            mode,
+            priority,
+            exclusive,
+            settled,
+            delivery_count,
+            message_bytes_max,
+            timeout,
+        };
         cx.post.request(record.id, Request::Attach(attach));
         Some(Self {
             consumer,
@@ -141,6 +171,7 @@ impl<A> Outlet<A> {
                 max => max,
             },
             asked: VecDeque::new(),
+            revoked: None,
             left_out,
         })
     }
@@ -188,6 +219,7 @@ impl<A> Outlet<A> {
             unsettled,
             unsettled_max,
             message_bytes_max,
+            revoked: self.revoked.as_ref().map_or(0, |revoked| revoked.unsettled.len() as u64),
             // The progress of a reader is not known here. The reader adds it.
             standing: None,
             left_out: self.left_out.clone(),
@@ -236,6 +268,11 @@ impl<A> Outlet<A> {
     #[inline]
     pub fn reads_stream(&self) -> bool {
         self.queue_type == QueueType::Stream
+    }
+
+    /// Returns true if the consumer takes from a quorum queue.
+    pub fn reads_quorum(&self) -> bool {
+        self.queue_type == QueueType::Quorum
     }
 
     /// Returns true if the reader of the stream waits for room.
@@ -306,6 +343,42 @@ impl<A> Outlet<A> {
             Some(answer) => self.asked.push_back(Asked { first, last, answer }),
             None => self.unsettled = self.unsettled.saturating_sub(n as u32),
         }
+        if self.revoked.is_some() {
+            self.settle_revoked((first, last), cx);
+        }
+    }
+
+    /// Called when the queue has taken deliveries back: `numbers` are those of them that the peer has not settled. When it
+    /// has settled all of them, the queue is asked for more messages.
+    pub fn await_revoked(&mut self, numbers: impl Iterator<Item = u64>, cx: &mut Cx<'_>) {
+        if let Some(revoked) = &mut self.revoked {
+            revoked.unsettled.extend(numbers);
+        }
+        self.resume_revoked(cx);
+    }
+
+    /// Returns true if the peer has to settle deliveries that the queue has taken back.
+    pub fn is_timed_out(&self) -> bool {
+        self.revoked.as_ref().is_some_and(|revoked| !revoked.unsettled.is_empty())
+    }
+
+    #[cold]
+    fn settle_revoked(&mut self, (first, last): (u64, u64), cx: &mut Cx<'_>) {
+        let Some(revoked) = &mut self.revoked else { return };
+        let before = revoked.unsettled.len();
+        let mut inside = revoked.unsettled.split_off(&first);
+        let mut after = inside.split_off(&last.saturating_add(1));
+        revoked.unsettled.append(&mut after);
+        if before > 0 {
+            self.resume_revoked(cx);
+        }
+    }
+
+    fn resume_revoked(&self, cx: &mut Cx<'_>) {
+        if let Some(revoked) = self.revoked.as_ref().filter(|revoked| revoked.unsettled.is_empty()) {
+            let resume = Request::Resume { consumer: self.consumer, taken_back: revoked.total };
+            cx.post.request(self.queue, resume);
+        }
     }
 
     /// Takes the settlements that the queue has not answered yet. Called for a consumer that ends before the
@@ -364,9 +437,11 @@ impl<A> Outlet<A> {
                 let at = self.asked.iter().position(|asked| (asked.first, asked.last) == (first, last))?;
                 self.asked.remove(at).map(|asked| Word::Settled(asked.answer))
             }
-            Effect::Revoked { first, last, .. } => {
-                self.unsettled = self.unsettled.saturating_sub((last - first + 1) as u32);
-                Some(Word::Revoked { first, last })
+            Effect::Revoked { ref numbers, .. } => {
+                let first = self.revoked.is_none();
+                let revoked = self.revoked.get_or_insert_default();
+                revoked.total += numbers.iter().map(|span| span.last - span.first + 1).sum::<u64>();
+                Some(Word::Revoked { numbers: numbers.clone(), first })
             }
             _ => None,
         }

@@ -8,7 +8,7 @@ mod replay;
 use std::sync::Arc;
 
 use message::{Annotations, DeathReason, Message};
-use ranges::{Range, Ranges};
+use ranges::{Range, Ranges, Span};
 
 pub use self::replay::{BloomFilter, Chunk, FilterValues, Follower, News, Replay, Retained, Start};
 
@@ -41,6 +41,10 @@ pub enum Request {
     /// Both numbers wrap (RFC 1982). With `drain`, credit that cannot be used at once is used up. With `drain` or
     /// `echo`, one [`Effect::CreditState`] follows the deliveries.
     Grant { consumer: ConsumerId, delivery_count: u32, credit: u32, drain: bool, echo: bool },
+    /// Serves the consumer again after [`Effect::Revoked`], because its peer has settled the deliveries that were taken back,
+    /// too. `taken_back` is the number of all deliveries that were taken back so far. If the queue has taken back more, this
+    /// has no effect. Not answered.
+    Resume { consumer: ConsumerId, taken_back: u64 },
     /// Takes up to `n` messages without a consumer. Unless `settled`, they are held under `holder`, as for a cancelled
     /// consumer. The holder keeps its delivery numbers until its Detach. Answered by [`Effect::Fetched`].
     Fetch { ticket: Ticket, holder: ConsumerId, n: u32, settled: bool },
@@ -83,6 +87,7 @@ impl Request {
             | Self::Cancel { .. }
             | Self::Detach { .. }
             | Self::Grant { .. }
+            | Self::Resume { .. }
             | Self::Follow { .. }
             | Self::Settle { .. }
             | Self::DeadLettered { .. }
@@ -122,6 +127,19 @@ pub struct Attach {
     /// The size of the largest delivery that the consumer accepts, in bytes. `None` means no limit. For a larger
     /// message, a queue skips the consumer as if it had no credit. Streams leave this check to the gate.
     pub message_bytes_max: Option<u64>,
+    pub timeout: ConsumerTimeout,
+}
+
+/// The time for which a consumer of a quorum queue may hold a delivery before the queue takes it back
+/// ([`Effect::Revoked`]). Other queues take nothing back.
+///
+/// The consumer's own timeout comes first, then that of the queue ([`QuorumConfig::consumer_timeout_ms`]), then the default.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ConsumerTimeout {
+    /// The timeout that the consumer has asked for, in milliseconds.
+    pub own_ms: Option<u64>,
+    /// The timeout of the node, in milliseconds. `None` means that deliveries may be held for ever.
+    pub default_ms: Option<u64>,
 }
 
 /// The way in which a consumer reads.
@@ -274,11 +292,11 @@ pub enum Effect {
         last: u64,
         journaled: bool,
     },
-    /// Deliveries that the queue has taken back from the consumer.
+    /// The consumer has held these deliveries for too long, and the queue has taken them back. The consumer gets nothing
+    /// more until [`Request::Resume`].
     Revoked {
         consumer: ConsumerId,
-        first: u64,
-        last: u64,
+        numbers: Vec<Span>,
     },
     /// Asks the receiver to publish this message to `exchange`, then to send [`Request::DeadLettered`]. The message
     /// already records its death.
@@ -545,6 +563,11 @@ pub struct QuorumConfig {
     /// `None` is the default.
     pub delivery_limit: Option<i64>,
     pub retry: DelayedRetry,
+    /// The timeout of consumers that ask for none, in milliseconds; see [`ConsumerTimeout`].
+    pub consumer_timeout_ms: Option<u64>,
+    /// Whether dead letters should be sent until a target takes them; see [`DeadLetter::at_least_once`]. `None` is the
+    /// default, which is at most once.
+    pub at_least_once: Option<bool>,
 }
 
 /// Which requeued messages of a quorum queue are delivered again only after a delay.

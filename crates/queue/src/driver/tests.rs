@@ -62,6 +62,7 @@ impl Queue {
             settled: false,
             delivery_count: 0,
             message_bytes_max: None,
+            timeout: crate::ConsumerTimeout::default(),
         }));
         queue.ask(Request::Grant { consumer, delivery_count: 0, credit: 99, drain: false, echo: false });
         queue.close();

@@ -4,6 +4,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::entry::{Entry, Reference};
+use super::timeouts::Timeout;
 use super::unsettled::Unsettled;
 use crate::grant::Grant;
 use crate::{Attach, ConsumerId};
@@ -16,16 +17,19 @@ const NONE: Slot = Slot::MAX;
 /// What a consumer may do.
 ///
 /// ```text
-///   Attach ──► Serving ◄──► Waiting            (single active consumer)
-///                 │            │
-///                 └───Cancel───┤
-///                              ▼
-///   Fetch ─────────────────► Holding ──Detach──► (forgotten)
+///   Attach ──► Serving ◄──► Yielding ──► Waiting ──► Serving            (single active consumer)
+///                 │            │            │
+///                 └──────────Cancel─────────┤
+///                                           ▼
+///   Fetch ──────────────────────────────► Holding ──Detach──► (forgotten)
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Standing {
     /// Is sent messages while it has credit.
     Serving,
+    /// Is the single active one, but gets no more messages. When it has settled those that it holds, a better consumer
+    /// becomes the active one. Only in quorum queues.
+    Yielding,
     /// Waits, because another consumer is the single active one.
     Waiting,
     /// Was cancelled, or only fetches. It may settle its messages, but is sent no more.
@@ -43,6 +47,8 @@ pub(super) struct Consumer {
     pub cancelled: bool,
     pub grant: Grant,
     pub unsettled: Unsettled,
+    /// Boxed because only consumers of quorum queues have one.
+    pub timeout: Option<Box<Timeout>>,
     priority: i32,
     exclusive: bool,
     /// The order of attachment.
@@ -50,6 +56,26 @@ pub(super) struct Consumer {
     in_ring: bool,
     before: Slot,
     after: Slot,
+}
+
+impl Consumer {
+    /// Returns true if the consumer gets nothing until it has settled deliveries that were taken back from it.
+    fn is_paused(&self) -> bool {
+        self.timeout.as_ref().is_some_and(|timeout| timeout.paused)
+    }
+
+    fn rank(&self, slot: Slot) -> Rank {
+        Rank { paused: self.is_paused(), priority: Reverse(self.priority), age: self.age, slot }
+    }
+}
+
+/// The place of a consumer among those that may become the active one. The smallest is the best.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Rank {
+    paused: bool,
+    priority: Reverse<i32>,
+    age: u64,
+    slot: Slot,
 }
 
 /// The consumers of one priority that can be served, the next one first. Neighbours refer to each other by slot, so
@@ -69,18 +95,20 @@ pub(super) struct Consumers {
     free: Vec<Slot>,
     by_id: BTreeMap<ConsumerId, Slot>,
     /// All consumers except holders, in the order in which they become the active one.
-    ranked: BTreeSet<(Reverse<i32>, u64, Slot)>,
+    ranked: BTreeSet<Rank>,
     /// Sorted by priority, ascending, so the next consumer to serve is in the last ring. No ring is empty.
     rings: Vec<Ring>,
     next_age: u64,
     exclusive: bool,
     single_active: bool,
+    /// True if the active consumer gives way to a better one. Otherwise it stays the active one until it leaves.
+    yields: bool,
     active: Option<Slot>,
 }
 
 impl Consumers {
-    pub fn new(single_active: bool) -> Self {
-        Self { single_active, ..Self::default() }
+    pub fn new(single_active: bool, yields: bool) -> Self {
+        Self { single_active, yields, ..Self::default() }
     }
 
     /// Returns the number of consumers, not counting holders.
@@ -140,7 +168,6 @@ impl Consumers {
         let slot = self.insert(attach.consumer, Grant::new(attach.delivery_count));
         self.next_age += 1;
         let (priority, age) = (attach.priority, self.next_age);
-        self.ranked.insert((Reverse(priority), age, slot));
         let waits = self.single_active && self.active.is_some();
         if self.single_active && !waits {
             self.active = Some(slot);
@@ -150,6 +177,8 @@ impl Consumers {
         (consumer.priority, consumer.age) = (priority, age);
         (consumer.settled, consumer.exclusive) = (attach.settled, attach.exclusive);
         consumer.message_bytes_max = attach.message_bytes_max;
+        let rank = consumer.rank(slot);
+        self.ranked.insert(rank);
         Ok(slot)
     }
 
@@ -167,7 +196,7 @@ impl Consumers {
         }
         consumer.standing = Standing::Holding;
         consumer.grant.credit = 0;
-        let (rank, exclusive) = ((Reverse(consumer.priority), consumer.age, slot), consumer.exclusive);
+        let (rank, exclusive) = (consumer.rank(slot), consumer.exclusive);
         self.ranked.remove(&rank);
         if exclusive {
             self.exclusive = false;
@@ -196,7 +225,7 @@ impl Consumers {
         }
         self.single_active = single_active;
         self.active = None;
-        let slots: Vec<Slot> = self.ranked.iter().map(|&(_, _, slot)| slot).collect();
+        let slots: Vec<Slot> = self.ranked.iter().map(|rank| rank.slot).collect();
         let mut news = Vec::new();
         for slot in slots {
             let serves = !single_active || self.active.is_none();
@@ -216,7 +245,7 @@ impl Consumers {
     /// Called when a consumer's credit or standing has changed. Adds the consumer to its ring or removes it.
     pub fn regrant(&mut self, slot: Slot) {
         let consumer = self.get(slot);
-        if consumer.standing == Standing::Serving && consumer.grant.credit > 0 {
+        if consumer.standing == Standing::Serving && consumer.grant.credit > 0 && !consumer.is_paused() {
             self.enter_ring(slot);
         } else {
             self.leave_ring(slot);
@@ -239,7 +268,7 @@ impl Consumers {
     /// Removes everything. Returns all ids, including those of holders, in ascending order.
     pub fn clear(&mut self) -> Vec<ConsumerId> {
         let ids = self.by_id.keys().copied().collect();
-        *self = Self::new(self.single_active);
+        *self = Self::new(self.single_active, self.yields);
         ids
     }
 
@@ -259,6 +288,7 @@ impl Consumers {
             cancelled: false,
             grant,
             unsettled: Unsettled::new(),
+            timeout: None,
             priority: 0,
             exclusive: false,
             age: 0,
@@ -275,8 +305,51 @@ impl Consumers {
         slot
     }
 
+    /// Sends the consumer nothing more until [`Self::unpause`]. Returns its id.
+    pub fn pause(&mut self, slot: Slot) -> ConsumerId {
+        self.set_paused(slot, true);
+        self.get(slot).id
+    }
+
+    pub fn unpause(&mut self, slot: Slot) {
+        self.set_paused(slot, false);
+    }
+
+    fn set_paused(&mut self, slot: Slot, paused: bool) {
+        let before = self.get(slot).rank(slot);
+        self.get(slot).timeout.iter_mut().for_each(|timeout| timeout.paused = paused);
+        let after = self.get(slot).rank(slot);
+        // Holders have no rank.
+        if self.ranked.remove(&before) {
+            self.ranked.insert(after);
+        }
+        self.regrant(slot);
+    }
+
+    /// Lets the best consumer become the active one, if the active one has to give way: its priority is lower, or it is
+    /// paused and the other one is not. It first settles what it holds. Returns the earlier and the new active consumer if
+    /// they have changed places.
+    pub fn reelect(&mut self) -> Option<(Slot, Slot)> {
+        let active = self.active.filter(|_| self.yields)?;
+        let best = *self.ranked.first()?;
+        let consumer = self.get(active);
+        let own = consumer.rank(active);
+        let gives_way = (best.paused, best.priority) < (own.paused, own.priority);
+        let is_done = consumer.unsettled.is_empty();
+        consumer.standing = match (gives_way, is_done) {
+            (false, _) => Standing::Serving,
+            (true, false) => Standing::Yielding,
+            (true, true) => Standing::Waiting,
+        };
+        self.regrant(active);
+        if !gives_way || !is_done {
+            return None;
+        }
+        self.promote().map(|new| (active, new))
+    }
+
     fn promote(&mut self) -> Option<Slot> {
-        let &(_, _, slot) = self.ranked.first()?;
+        let slot = self.ranked.first()?.slot;
         self.active = Some(slot);
         self.get(slot).standing = Standing::Serving;
         self.regrant(slot);
@@ -326,6 +399,10 @@ impl Consumers {
         } else {
             self.rings[at].last = before;
         }
+    }
+
+    pub fn slots_mut(&mut self) -> impl Iterator<Item = (Slot, &mut Consumer)> {
+        (0..).zip(&mut self.slots).filter_map(|(slot, consumer)| Some((slot, consumer.as_mut()?)))
     }
 
     /// Iterates over unsettled messages whose complete entries are in memory.

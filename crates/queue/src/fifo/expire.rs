@@ -16,11 +16,12 @@ impl Fifo {
         let age = self.age_deadline();
         let retry = self.leaving.next_retry_ms();
         let delayed = self.delayed.next_due_ms();
-        age.into_iter().chain(retry).chain(delayed).chain(self.unused_deadline()).min()
+        let timeout = self.timeout_deadline();
+        age.into_iter().chain(retry).chain(delayed).chain(timeout).chain(self.unused_deadline()).min()
     }
 
-    /// Called at the deadline. Expires messages, sends dead letters again, ends delays, and deletes the queue if it was
-    /// unused for too long.
+    /// Called at the deadline. Expires messages, sends dead letters again, ends delays, takes back deliveries that consumers
+    /// hold for too long, and deletes the queue if it was unused for too long.
     pub fn handle_timeout(&mut self, now_ms: u64, out: &mut Output, deliver: &mut dyn Deliver) {
         if self.end.is_some() {
             return;
@@ -33,6 +34,7 @@ impl Fifo {
             return;
         }
         self.end_delays(now_ms);
+        self.end_timeouts(now_ms, out, deliver);
         self.retry(now_ms, out, deliver);
         self.journal.flush(out);
     }

@@ -18,6 +18,7 @@ mod repeat;
 mod restore;
 mod runs;
 mod settle;
+mod timeouts;
 mod turns;
 mod uncommitted;
 mod unsettled;
@@ -38,6 +39,7 @@ use journal::Journal;
 use paging::{Fetch, Waiting, Writing};
 use ready::Ready;
 pub use restore::Restoring;
+use timeouts::Timeout;
 use uncommitted::Place;
 
 use crate::{
@@ -78,6 +80,8 @@ pub struct Fifo {
     ages: bool,
     /// When the queue was last used, in milliseconds since the epoch. Unknown before the first call.
     used_ms: Option<u64>,
+    /// When it is checked next whether consumers hold deliveries for too long.
+    next_check_ms: u64,
     end: Option<End>,
     counts: Counts,
     /// The run that is being written. Boxed because it is rarely present.
@@ -117,13 +121,14 @@ impl Fifo {
                 config.max_priority,
                 config.quorum.map_or(0, |_| QuorumConfig::DEFAULT_PRIORITY),
             ),
-            consumers: Consumers::new(config.single_active_consumer),
+            consumers: Consumers::new(config.single_active_consumer, config.quorum.is_some()),
             leaving: Leaving::default(),
             delayed: Delayed::default(),
             journal: Journal::default(),
             held: Held::default(),
             ages: config.message_ttl_ms.is_some(),
             used_ms: None,
+            next_check_ms: 0,
             end: None,
             counts: Counts::default(),
             writing: None,
@@ -152,6 +157,11 @@ impl Fifo {
                 if let Some(slot) = self.consumers.slot(consumer) {
                     self.consumers.get(slot).grant.replace(delivery_count, credit);
                     self.granted(slot, drain, echo, now_ms, out, carrier);
+                }
+            }
+            Request::Resume { consumer, taken_back } => {
+                if let Some(slot) = self.consumers.slot(consumer) {
+                    self.resume(slot, taken_back, now_ms, out, carrier);
                 }
             }
             Request::Fetch { ticket, holder, n, settled } => {
@@ -337,10 +347,20 @@ impl Fifo {
         let Ok(slot) = self.consumers.attach(attach) else {
             return out.effects.push(refused(Refusal::ExclusiveConsumer));
         };
+        if self.config.quorum.is_some() {
+            self.consumers.get(slot).timeout = Some(Box::new(Timeout::new(attach.timeout)));
+            self.check_soon();
+        }
         let capabilities = Capabilities { moves: true };
         out.effects.push(Effect::Attached { consumer, capabilities });
         if self.config.single_active_consumer {
-            self.notify_active(slot, out);
+            match self.consumers.reelect() {
+                Some((before, after)) => {
+                    self.notify_active(before, out);
+                    self.notify_active(after, out);
+                }
+                None => self.notify_active(slot, out),
+            }
         }
     }
 
@@ -348,7 +368,7 @@ impl Fifo {
     fn notify_active(&mut self, slot: Slot, out: &mut Output) {
         let available = self.available(slot);
         let consumer = self.consumers.get(slot);
-        let active = consumer.standing == Standing::Serving;
+        let active = matches!(consumer.standing, Standing::Serving | Standing::Yielding);
         out.effects.push(Effect::Active { consumer: consumer.id, active, available });
     }
 
@@ -356,7 +376,7 @@ impl Fifo {
     fn available(&mut self, slot: Slot) -> u32 {
         match self.consumers.get(slot).standing {
             Standing::Serving => u32::try_from(self.ready.len()).unwrap_or(u32::MAX),
-            Standing::Waiting | Standing::Holding => 0,
+            Standing::Yielding | Standing::Waiting | Standing::Holding => 0,
         }
     }
 
@@ -521,6 +541,7 @@ impl Fifo {
         self.ages |= config.message_ttl_ms.is_some();
         // The number of levels cannot change after the declaration.
         self.config = Config { max_priority: self.config.max_priority, ..config };
+        self.check_soon();
         for slot in self.consumers.set_single_active(self.config.single_active_consumer) {
             self.notify_active(slot, out);
         }
@@ -619,6 +640,7 @@ impl Fifo {
             | Request::Grant { .. }
             | Request::Follow { .. }
             | Request::GiveUp { .. }
+            | Request::Resume { .. }
             | Request::DeadLettered { .. }
             | Request::Use
             | Request::Configure(_) => {

@@ -37,6 +37,7 @@ impl Fifo {
                 }
             }
         }
+        self.give_way_if_done(slot, now_ms, out, deliver);
         self.forget_if_done(slot);
     }
 
@@ -57,6 +58,7 @@ impl Fifo {
         self.forget_if_done(slot);
         if !self.end_if_unused(out) {
             next.into_iter().for_each(|next| self.notify_active(next, out));
+            self.change_active(out);
             self.dispatch(now_ms, out, deliver);
         }
     }
@@ -84,6 +86,7 @@ impl Fifo {
         self.put_back(&mut entries, &Returned::failed(failed), now_ms, out);
         // The requeued messages count as available to it.
         next.into_iter().for_each(|next| self.notify_active(next, out));
+        self.change_active(out);
         self.shed(now_ms, out);
         // A requeued message may have expired. It dies before messages of higher levels are delivered.
         self.expire(now_ms, out);
@@ -155,7 +158,13 @@ impl Fifo {
 
     /// Requeues messages at their places, at once or after a delay, except those that have failed too often. `entries`
     /// ascend by number.
-    fn put_back(&mut self, entries: &mut Vec<Entry>, returned: &Returned, now_ms: u64, out: &mut Output) {
+    pub(super) fn put_back(
+        &mut self,
+        entries: &mut Vec<Entry>,
+        returned: &Returned,
+        now_ms: u64,
+        out: &mut Output,
+    ) {
         let delay = self.delay(returned, now_ms);
         let due_ms = |delivery_count| delay.and_then(|delay| delay.due_ms(delivery_count));
         for entry in entries.iter_mut() {
@@ -183,7 +192,7 @@ impl Fifo {
         }
     }
 
-    fn take(&mut self, slot: Slot, first: u64, last: u64) -> Vec<Entry> {
+    pub(super) fn take(&mut self, slot: Slot, first: u64, last: u64) -> Vec<Entry> {
         let mut entries = std::mem::take(&mut self.taken);
         match self.journal.can_roll_back() {
             true => self.take_numbered(slot, first, last, &mut entries),
@@ -224,7 +233,7 @@ impl Fifo {
     }
 
     /// Removes a cancelled consumer that has no unsettled messages left.
-    fn forget_if_done(&mut self, slot: Slot) {
+    pub(super) fn forget_if_done(&mut self, slot: Slot) {
         let consumer = self.consumers.get(slot);
         if consumer.cancelled && consumer.unsettled.is_empty() {
             self.consumers.remove(slot);
@@ -240,7 +249,7 @@ pub(super) struct Returned {
 }
 
 impl Returned {
-    fn failed(failed: bool) -> Self {
+    pub fn failed(failed: bool) -> Self {
         Self { failed, annotations: None }
     }
 }

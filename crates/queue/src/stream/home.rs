@@ -478,6 +478,7 @@ fn refuse(request: Request, why: Refusal, out: &mut StreamOutput) {
         | Request::GiveUp { .. }
         | Request::Settle { .. }
         | Request::Grant { .. }
+        | Request::Resume { .. }
         | Request::DeadLettered { .. }
         | Request::Use
         | Request::Configure(_) => return,

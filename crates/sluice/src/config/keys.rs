@@ -202,6 +202,12 @@ pub const KEYS: &[Key] = &[
         |c, _, v| put(&mut c.settings.max_unsettled_per_link, number(v, 0..=u32::MAX)),
     ),
     key(
+        "consumer_timeout",
+        "1800000",
+        "Milliseconds for which a consumer of a quorum queue may hold a delivery. Then the delivery returns to the queue, and the consumer gets no more until it has settled it. Queues (x-consumer-timeout), policies (consumer-timeout) and consumers may set another time.",
+        |c, _, v| put(&mut c.settings.consumer_timeout_ms, number(v, 1..=u64::from(u32::MAX))),
+    ),
+    key(
         "amqp10.unfinished_memory",
         "256MiB",
         "The memory for incomplete deliveries of all connections. Above it, the connection that uses most is closed. At least twice max_message_size.",

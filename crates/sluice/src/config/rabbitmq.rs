@@ -93,7 +93,6 @@ const OTHERS: &[&str] = &[
     "connection_max",
     "consumer_disconnected_timeout",
     "consumer_max_per_channel",
-    "consumer_timeout",
     // This key rejects weak passwords when users are created. Sluice reads only one password from its
     // configuration, `default_pass`, and the author of this file chooses it.
     "credential_validator.*",

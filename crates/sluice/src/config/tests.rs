@@ -218,6 +218,8 @@ fn bounds_are_checked_at_both_ends() {
         ("amqp10.max_queue_credit", "65535", "65536"),
         ("amqp10.max_incoming_window", "1", "0"),
         ("amqp10.max_unsettled_per_link", "0", "4294967296"),
+        ("consumer_timeout", "1", "0"),
+        ("consumer_timeout", "4294967295", "4294967296"),
         ("management.tcp.port", "65535", "65536"),
         ("prometheus.tcp.port", "0", "+1"),
         ("shards", "256", "257"),

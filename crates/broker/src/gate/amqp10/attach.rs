@@ -341,9 +341,14 @@ impl Gate {
             Some(Value::Int(priority)) => Some(*priority),
             _ => None,
         });
+        let timeout_ms = attach.properties.as_ref().and_then(|p| match p.get("rabbitmq:consumer-timeout") {
+            Some(Value::Uint(ms)) => Some(u64::from(*ms)),
+            _ => None,
+        });
         let wanted = Wanted {
             mode,
             priority: priority.unwrap_or(0),
+            timeout_ms,
             exclusive: false,
             settled: attach.snd_settle_mode == SenderSettleMode::Settled,
             // [2.7.3] 0 means no limit.

@@ -332,7 +332,13 @@ impl Gate {
             Event::Detach { session, link, answered, .. } => {
                 if !answered {
                     let before = self.own.deletions();
-                    self.drop_link(session, link, true, cx);
+                    // Whoever detaches has not failed. But classic queues count every return (docs/compatibility.md,
+                    // Quorum queues).
+                    let failed = match self.role_of(session, link) {
+                        Some(LinkRole::Outlet(link)) => !link.outlet.reads_quorum(),
+                        _ => true,
+                    };
+                    self.drop_link(session, link, failed, cx);
                     self.bid_farewell(Farewell::Detach { session, link }, before, cx);
                 }
             }

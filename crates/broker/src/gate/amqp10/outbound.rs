@@ -7,11 +7,12 @@ use amqp10::{
     condition,
 };
 use message::{Annotations, AnnotationsError};
-use queue::{ConsumerId, Effect, GoneReason, Lent, Outcome, Refusal};
+use queue::{ConsumerId, Effect, GoneReason, Lent, Outcome, Refusal, Span};
 
 use super::address::queue_address;
 use super::refusal::Refused;
 use super::{Gate, LinkRole, error, role_in};
+use crate::PEER;
 use crate::cx::Cx;
 use crate::ids::QueueId;
 use crate::outlet::{Outlet, Word};
@@ -133,11 +134,43 @@ impl Gate {
                 let (condition, reason) = refused_by_queue(Refusal::Damaged, &outlet.queue_name, &self.vhost);
                 return self.detach(session, link, error(condition, reason), cx);
             }
-            // The client is told nothing in these cases. A queue never takes deliveries back from a client of
-            // this protocol.
-            Some(Word::Gone(_) | Word::Revoked { .. }) | None => {}
+            Some(Word::Revoked { numbers, first }) => {
+                self.handle_revoked(session, link, &numbers, first, cx);
+            }
+            // The client is told nothing in these cases.
+            Some(Word::Gone(_)) | None => {}
         }
         self.touch(session, link);
+    }
+
+    /// Tells the client that deliveries have returned to the queue, because it has held them for too long. It still has to
+    /// settle them, as with every state that is sent unsettled [2.6.12].
+    fn handle_revoked(&mut self, session: u16, link: u32, numbers: &[Span], is_first: bool, cx: &mut Cx<'_>) {
+        let mut runs = std::mem::take(&mut self.runs);
+        for Span { first, last } in numbers {
+            self.conn.find_unsettled(session, link, (*first, *last), &mut runs);
+        }
+        for run in &runs {
+            let ids = (run.first_id, run.last_id);
+            self.conn.disposition(session, Role::Sender, ids, false, &DeliveryState::Released);
+        }
+        let Gate { sessions, name, .. } = self;
+        if let Some(LinkRole::Outlet(link)) = role_in(sessions, session, link) {
+            let outlet = &mut link.outlet;
+            let (connection, queue) = (&**name, &*outlet.queue_name);
+            let deliveries: u64 = numbers.iter().map(|span| span.last - span.first + 1).sum();
+            match is_first {
+                true => tracing::warn!(
+                    target: PEER, connection, queue, deliveries,
+                    "a consumer holds deliveries for longer than its consumer timeout: they have returned to the queue, \
+                     and it gets no more until it has settled them"
+                ),
+                false => tracing::debug!(target: PEER, connection, queue, deliveries, "consumer timeout"),
+            }
+            outlet.await_revoked(runs.iter().flat_map(|run| run.first_cookie..=run.last_cookie), cx);
+        }
+        runs.clear();
+        self.runs = runs;
     }
 
     /// Settles deliveries for a client that has sent their outcome and waits for the settlement.

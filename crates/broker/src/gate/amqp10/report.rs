@@ -163,6 +163,7 @@ fn counts(link: &amqp10::Link) -> (u32, u32) {
 fn link_row(handle: u32, link: &amqp10::Link, role: Option<&LinkRole>) -> LinkRow {
     let incoming = !link.is_sending();
     let (delivery_count, credit) = counts(link);
+    let consumer_timeout = matches!(role, Some(LinkRole::Outlet(link)) if link.outlet.is_timed_out());
     let (source_address, target_address, unsettled) = match role {
         Some(LinkRole::Intake(intake)) => {
             (None, target_address(intake.target()), u64::from(intake.unconfirmed()))
@@ -191,6 +192,7 @@ fn link_row(handle: u32, link: &amqp10::Link, role: Option<&LinkRole>) -> LinkRo
         delivery_count,
         credit,
         unsettled,
+        consumer_timeout,
     }
 }
 

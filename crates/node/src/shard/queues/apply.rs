@@ -216,6 +216,7 @@ impl Shard {
                 Effect::Settled { consumer, first, last, journaled: false }
             }
             Request::Grant { .. }
+            | Request::Resume { .. }
             | Request::Settle { .. }
             | Request::GiveUp { .. }
             | Request::DeadLettered { .. }

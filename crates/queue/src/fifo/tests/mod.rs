@@ -12,6 +12,7 @@ mod quorum;
 mod rollback;
 mod shelf;
 mod staged;
+mod timeouts;
 mod transcript;
 mod walk;
 

@@ -306,6 +306,7 @@ impl Run {
                     settled,
                     delivery_count: START as u32,
                     message_bytes_max: bytes_max,
+                    timeout: ConsumerTimeout::default(),
                 })
             }
             Step::Grant { reader, lag, credit, drain, echo } => {
@@ -450,6 +451,7 @@ fn attach(id: u64) -> Request {
         settled: false,
         delivery_count: START as u32,
         message_bytes_max: None,
+        timeout: ConsumerTimeout::default(),
     })
 }
 

@@ -31,6 +31,7 @@ impl Queue {
             settled: false,
             delivery_count: 0,
             message_bytes_max: None,
+            timeout: ConsumerTimeout::default(),
         }));
         queue
     }
@@ -199,7 +200,7 @@ fn every_requeue_is_an_acquisition_and_only_some_are_failures() {
 /// A queue that delays messages, and what its only message does.
 fn delaying(kind: RetryKind, min_ms: u64, max_ms: Option<u64>) -> Queue {
     let retry = DelayedRetry { kind, min_ms: Some(min_ms), max_ms };
-    let quorum = Some(QuorumConfig { delivery_limit: Some(-1), retry });
+    let quorum = Some(QuorumConfig { delivery_limit: Some(-1), retry, ..Default::default() });
     let mut queue = Queue::new(Config { quorum, ..config() });
     queue.publish(1, None);
     queue

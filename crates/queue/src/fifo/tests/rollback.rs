@@ -155,7 +155,7 @@ fn quorum() -> impl Strategy<Value = QuorumConfig> {
     let kind = prop::sample::select(vec![Disabled, All, Failed, Returned]);
     let times = (prop::option::weighted(0.8, 0..20u64), prop::option::of(0..60u64));
     (prop::option::of(0..3i64), kind, times).prop_map(|(delivery_limit, kind, (min_ms, max_ms))| {
-        QuorumConfig { delivery_limit, retry: DelayedRetry { kind, min_ms, max_ms } }
+        QuorumConfig { delivery_limit, retry: DelayedRetry { kind, min_ms, max_ms }, ..Default::default() }
     })
 }
 
@@ -223,6 +223,7 @@ impl Call {
                 settled,
                 delivery_count: 0,
                 message_bytes_max: None,
+                timeout: ConsumerTimeout::default(),
             }),
             Self::Grant { consumer, delivery_count, credit, drain } => {
                 Request::Grant { consumer, delivery_count, credit, drain, echo: false }

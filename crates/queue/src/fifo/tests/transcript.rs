@@ -60,6 +60,10 @@ impl Response {
     pub fn is(self, expected: &str) {
         assert_eq!(self.0, expected);
     }
+
+    pub fn into_text(self) -> String {
+        self.0
+    }
 }
 
 impl Page {
@@ -133,6 +137,7 @@ impl Page {
             settled: false,
             delivery_count: 0,
             message_bytes_max: None,
+            timeout: ConsumerTimeout::default(),
         };
         change(&mut attach);
         self.send(Request::Attach(attach))
@@ -313,7 +318,11 @@ fn effect(effect: &Effect) -> String {
         }
         Effect::Settled { consumer, first, last, .. } => format!("settled {} {first}..={last}", consumer.0),
         Effect::News { .. } => unreachable!("a fifo has no followers"),
-        Effect::Revoked { consumer, first, last } => format!("revoked {} {first}..={last}", consumer.0),
+        Effect::Revoked { consumer, numbers } => {
+            let numbers: Vec<String> =
+                numbers.iter().map(|Span { first, last }| format!("{first}..={last}")).collect();
+            format!("revoked {} {}", consumer.0, numbers.join(", "))
+        }
         Effect::DeadLetter { token, message, reason, exchange, key, .. } => {
             let key = key.as_deref().unwrap_or("-");
             format!("dead {token} {} {} to {exchange}/{key}", body(message), reason.as_str())

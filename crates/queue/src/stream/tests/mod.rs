@@ -299,6 +299,7 @@ impl World {
             settled: false,
             delivery_count: 0,
             message_bytes_max: None,
+            timeout: ConsumerTimeout::default(),
         }));
     }
 
