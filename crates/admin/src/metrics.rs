@@ -5,7 +5,7 @@ use axum::extract::State;
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
 use broker::access::Identity;
-use broker::counters::{Deliveries, Deprecated};
+use broker::counters::{DeadLetters, Deliveries, Deprecated};
 use broker::desk::{Alarms, BudgetRow, Desk, DeskError, Overview, QueueRow};
 
 use crate::call::Source;
@@ -30,6 +30,7 @@ const STREAM: (&str, &str) = ("queue_type", "rabbit_stream_queue");
 const VOLATILE: (&str, &str) = ("queue_type", "rabbit_volatile_queue");
 const DISABLED: (&str, &str) = ("dead_letter_strategy", "disabled");
 const AT_MOST_ONCE: (&str, &str) = ("dead_letter_strategy", "at_most_once");
+const AT_LEAST_ONCE: (&str, &str) = ("dead_letter_strategy", "at_least_once");
 
 /// Serves all metrics, with sums over all queues.
 pub async fn aggregated<D: Desk>(State(source): State<Source<D>>) -> Response {
@@ -199,25 +200,38 @@ fn global(page: &mut Exposition, overview: &Overview) {
         .sample(&[PROTOCOL, CLASSIC], c.never_written);
     // Expired, rejected and dropped messages by type of queue. A direct reply whose link has no credit is
     // dropped. It counts as `maxlen`, as in RabbitMQ.
-    let (expired, rejected, maxlen) =
-        (c.dead_lettered_expired, c.dead_lettered_rejected, c.dead_lettered_maxlen);
-    let dead_lettered = [
-        ("expired", "Messages dead-lettered because they expired", expired, None),
-        ("rejected", "Messages dead-lettered because a consumer rejected them", rejected, None),
-        ("maxlen", "Messages dead-lettered because the queue was too long", maxlen, Some(c.replies_dropped)),
+    let sources = [
+        ([CLASSIC, AT_MOST_ONCE], c.dead_letters_classic),
+        ([QUORUM, AT_MOST_ONCE], c.dead_letters_quorum),
+        ([QUORUM, AT_LEAST_ONCE], c.dead_letters_kept),
     ];
-    for (name, help, value, replies) in dead_lettered {
-        let name = format!("global_messages_dead_lettered_{name}_total");
-        let mut family = page.family(Kind::Counter, &name, help);
-        family.sample(&[CLASSIC, AT_MOST_ONCE], value);
-        if let Some(dropped) = replies {
-            family.sample(&[VOLATILE, DISABLED], dropped);
+    for (name, help, of) in DEAD_LETTERS {
+        let mut family =
+            page.family(Kind::Counter, &format!("global_messages_dead_lettered_{name}_total"), help);
+        for (labels, letters) in &sources {
+            // Classic queues have no limit of deliveries.
+            if !(*name == "delivery_limit" && labels[0] == CLASSIC) {
+                family.sample(labels, of(letters));
+            }
+        }
+        if *name == "maxlen" {
+            family.sample(&[VOLATILE, DISABLED], c.replies_dropped);
         }
     }
-    let limit = "Messages dead-lettered because they failed too often";
-    page.family(Kind::Counter, "global_messages_dead_lettered_delivery_limit_total", limit)
-        .sample(&[QUORUM, AT_MOST_ONCE], c.dead_lettered_delivery_limit);
+    let confirmed = "Dead letters that were kept until all their targets had taken them";
+    page.family(Kind::Counter, "global_messages_dead_lettered_confirmed_total", confirmed)
+        .sample(&[QUORUM, AT_LEAST_ONCE], c.dead_letters_confirmed);
 }
+
+/// A reason for dead letters: the name of its metric, help, and how to read it.
+type DeadLetterFigure = (&'static str, &'static str, fn(&DeadLetters) -> u64);
+
+const DEAD_LETTERS: &[DeadLetterFigure] = &[
+    ("expired", "Messages dead-lettered because they expired", |d| d.expired),
+    ("rejected", "Messages dead-lettered because a consumer rejected them", |d| d.rejected),
+    ("maxlen", "Messages dead-lettered because the queue was too long", |d| d.maxlen),
+    ("delivery_limit", "Messages dead-lettered because they failed too often", |d| d.delivery_limit),
+];
 
 /// A figure of a budget: name, help, and how to read it.
 type BudgetFigure = (&'static str, &'static str, fn(&BudgetRow) -> u64);

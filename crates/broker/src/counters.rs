@@ -1,5 +1,8 @@
 //! Plain counters of what passed through the broker. `admin` gives them names and labels.
 
+use message::DeathReason;
+use queue::QueueType;
+
 /// The counters of one shard, or the sum over shards. All of them only grow, except the last three.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
@@ -22,10 +25,14 @@ pub struct Counters {
     pub from_volatile: Deliveries,
     /// The number of durable messages that were settled or dropped before they were written.
     pub never_written: u64,
-    pub dead_lettered_expired: u64,
-    pub dead_lettered_rejected: u64,
-    pub dead_lettered_maxlen: u64,
-    pub dead_lettered_delivery_limit: u64,
+    /// Dead letters of classic queues.
+    pub dead_letters_classic: DeadLetters,
+    /// Dead letters of quorum queues that were sent once.
+    pub dead_letters_quorum: DeadLetters,
+    /// Dead letters of quorum queues that are kept until all their targets have taken them.
+    pub dead_letters_kept: DeadLetters,
+    /// The number of dead letters that were kept, and that all their targets have taken.
+    pub dead_letters_confirmed: u64,
     /// The number of replies that were dropped because their link had no credit or did not exist.
     pub replies_dropped: u64,
     pub auth_attempts: u64,
@@ -109,7 +116,45 @@ impl Deliveries {
     }
 }
 
+/// The number of messages that were dead-lettered, by reason.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DeadLetters {
+    pub expired: u64,
+    pub rejected: u64,
+    pub maxlen: u64,
+    pub delivery_limit: u64,
+}
+
+impl DeadLetters {
+    pub fn count(&mut self, reason: DeathReason) {
+        *match reason {
+            DeathReason::Expired => &mut self.expired,
+            DeathReason::Rejected => &mut self.rejected,
+            DeathReason::MaxLength => &mut self.maxlen,
+            DeathReason::DeliveryLimit => &mut self.delivery_limit,
+        } += 1;
+    }
+
+    fn add(&mut self, other: &Self) {
+        let Self { expired, rejected, maxlen, delivery_limit } = other;
+        self.expired += expired;
+        self.rejected += rejected;
+        self.maxlen += maxlen;
+        self.delivery_limit += delivery_limit;
+    }
+}
+
 impl Counters {
+    /// Returns the counters for dead letters of queues of this type. `keeps` says that they are kept until all targets have
+    /// taken them.
+    pub fn dead_letters_of(&mut self, of: QueueType, keeps: bool) -> &mut DeadLetters {
+        match (of, keeps) {
+            (QueueType::Quorum, true) => &mut self.dead_letters_kept,
+            (QueueType::Quorum, false) => &mut self.dead_letters_quorum,
+            (QueueType::Classic | QueueType::Stream, _) => &mut self.dead_letters_classic,
+        }
+    }
+
     /// Returns the sum over queues of all types.
     pub fn deliveries(&self) -> Deliveries {
         let mut sum = self.from_classic;
@@ -133,10 +178,10 @@ impl Counters {
             from_streams,
             from_volatile,
             never_written,
-            dead_lettered_expired,
-            dead_lettered_rejected,
-            dead_lettered_maxlen,
-            dead_lettered_delivery_limit,
+            dead_letters_classic,
+            dead_letters_quorum,
+            dead_letters_kept,
+            dead_letters_confirmed,
             replies_dropped,
             auth_attempts,
             auth_attempts_succeeded,
@@ -152,7 +197,7 @@ impl Counters {
             publishers,
             consumers,
         } = other;
-        let pairs: [(&mut u64, &u64); 24] = [
+        let pairs: [(&mut u64, &u64); 21] = [
             (&mut self.received, received),
             (&mut self.received_confirm, received_confirm),
             (&mut self.routed, routed),
@@ -160,10 +205,7 @@ impl Counters {
             (&mut self.unroutable_dropped, unroutable_dropped),
             (&mut self.unroutable_returned, unroutable_returned),
             (&mut self.never_written, never_written),
-            (&mut self.dead_lettered_expired, dead_lettered_expired),
-            (&mut self.dead_lettered_rejected, dead_lettered_rejected),
-            (&mut self.dead_lettered_maxlen, dead_lettered_maxlen),
-            (&mut self.dead_lettered_delivery_limit, dead_lettered_delivery_limit),
+            (&mut self.dead_letters_confirmed, dead_letters_confirmed),
             (&mut self.replies_dropped, replies_dropped),
             (&mut self.auth_attempts, auth_attempts),
             (&mut self.auth_attempts_succeeded, auth_attempts_succeeded),
@@ -180,6 +222,9 @@ impl Counters {
         ];
         pairs.into_iter().for_each(|(sum, more)| *sum += more);
         self.deprecated.add(deprecated);
+        self.dead_letters_classic.add(dead_letters_classic);
+        self.dead_letters_quorum.add(dead_letters_quorum);
+        self.dead_letters_kept.add(dead_letters_kept);
         self.from_classic.add(from_classic);
         self.from_quorum.add(from_quorum);
         self.from_streams.add(from_streams);

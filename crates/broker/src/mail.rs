@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use message::Message;
-use queue::{ConsumerId, Effect, Publish, PublisherId, Request, Ticket, Verdict};
+use queue::{Arrival, ConsumerId, Effect, Publish, PublisherId, RejectReason, Request, Ticket, Verdict};
 
 use crate::access::Login;
 use crate::catalog::{Answer, CatalogError, Change, Command, Exchange, RouteTarget, history_length};
@@ -77,23 +77,64 @@ pub struct GateAddress {
 }
 
 /// The receiver of receipts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PublisherAddress {
     Gate(GateAddress),
-    /// A queue of this shard that has sent a dead letter.
-    DeadLetter(DeadLetterWait),
+    /// A queue of this shard that has sent a dead letter. Boxed because most publishers are gates.
+    DeadLetter(Box<DeadLetterWait>),
 }
 
 /// A dead letter in flight to the queues of its route.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeadLetterWait {
     pub queue: QueueId,
     pub token: u64,
     /// The number of queues that have not answered yet.
     pub left: u32,
     pub accepted: bool,
+    /// The queues that have taken the dead letter. Filled only if it is kept until all of them have.
+    pub taken_by: Option<Vec<u64>>,
+    /// True if one of the queues does not take the dead letter.
+    pub refused: bool,
     /// True if one of the queues could not store the dead letter at the moment.
     pub unavailable: bool,
+}
+
+impl DeadLetterWait {
+    /// Returns the wait for the answers of `left` queues. `keeps` says that the dead letter is kept until all of them have
+    /// taken it.
+    pub fn new(queue: QueueId, token: u64, left: u32, keeps: bool) -> Self {
+        let taken_by = keeps.then(Vec::new);
+        Self { queue, token, left, accepted: false, taken_by, refused: false, unavailable: false }
+    }
+
+    /// Handles the answer of one queue.
+    pub fn handle_receipt(&mut self, queue: QueueId, verdict: Verdict) {
+        self.left = self.left.saturating_sub(1);
+        match verdict {
+            Verdict::Accepted => {
+                self.accepted = true;
+                self.taken_by.iter_mut().for_each(|taken_by| taken_by.push(queue.0));
+            }
+            Verdict::Rejected(RejectReason::Unavailable) => self.unavailable = true,
+            Verdict::Rejected(_) => self.refused = true,
+            // The queue was deleted, so nobody misses the message there.
+            Verdict::Released => {}
+        }
+    }
+
+    /// Returns what to tell the queue after all answers.
+    pub fn arrival(&self) -> Arrival {
+        let is_done = match self.taken_by {
+            Some(_) => self.accepted && !self.refused && !self.unavailable,
+            None => self.accepted,
+        };
+        match (is_done, self.unavailable) {
+            (true, _) => Arrival::Taken,
+            (false, true) => Arrival::Unavailable,
+            (false, false) => Arrival::Refused,
+        }
+    }
 }
 
 /// The receiver of the answer to a ticket.

@@ -2,7 +2,7 @@
 
 use broker::ids::{QueueId, shard_of};
 use broker::mail::{Mail, PublisherAddress};
-use queue::{Arrival, PublisherId, RejectReason, Request, Verdict};
+use queue::{Arrival, PublisherId, Request, Verdict};
 use ranges::{Range, Ranges};
 
 use super::Shard;
@@ -107,20 +107,17 @@ impl Shard {
                 });
             }
             Some(PublisherAddress::DeadLetter(wait)) => {
-                wait.left = wait.left.saturating_sub(1);
-                wait.accepted |= verdict == Verdict::Accepted;
-                wait.unavailable |= verdict == Verdict::Rejected(RejectReason::Unavailable);
+                wait.handle_receipt(queue, verdict);
                 if wait.left > 0 {
                     return;
                 }
-                let wait = *wait;
+                let (of, token, arrival) = (wait.queue, wait.token, wait.arrival());
+                let taken_by = wait.taken_by.take().unwrap_or_default();
                 self.connections.remove_publisher(publisher);
-                let arrival = match (wait.accepted, wait.unavailable) {
-                    (true, _) => Arrival::Taken,
-                    (false, true) => Arrival::Unavailable,
-                    (false, false) => Arrival::Refused,
-                };
-                self.mail.post.request(wait.queue, Request::DeadLettered { token: wait.token, arrival });
+                if arrival == Arrival::Taken && !taken_by.is_empty() {
+                    self.counters.dead_letters_confirmed += 1;
+                }
+                self.mail.post.request(of, Request::DeadLettered { token, arrival, taken_by });
             }
             None => {}
         }

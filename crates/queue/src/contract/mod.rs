@@ -58,13 +58,15 @@ pub enum Request {
     /// Settles the consumer's deliveries `first..=last`, which are its own consecutive numbers. Unknown numbers are
     /// ignored. With `answer`, [`Effect::Settled`] follows.
     Settle { consumer: ConsumerId, first: u64, last: u64, outcome: Outcome, answer: bool },
-    /// Answers [`Effect::DeadLetter`] with the same token.
-    DeadLettered { token: u64, arrival: Arrival },
+    /// Answers [`Effect::DeadLetter`] with the same token. `taken_by` are the targets that have taken the message, when it
+    /// has to be sent again to others. Their numbers mean nothing to the queue.
+    DeadLettered { token: u64, arrival: Arrival, taken_by: Vec<u64> },
     /// Reports that the queue was declared again. This counts as a use ([`Config::expires_ms`]).
     Use,
     /// Sets new settings, from a policy or a new declaration.
     Configure(Box<Config>),
-    /// Removes all ready messages. Delayed ones stay. Answered by [`Effect::Done`].
+    /// Removes all ready messages, and dead letters that are kept ([`DeadLetter::at_least_once`]). Delayed messages stay.
+    /// Answered by [`Effect::Done`].
     Purge { ticket: Ticket },
     /// Deletes the queue. Answered by [`Effect::Done`] and [`Effect::Deleted`], or by [`Effect::Refused`].
     Delete { ticket: Ticket, if_unused: bool, if_empty: bool },
@@ -174,8 +176,8 @@ pub enum Outcome {
 pub enum Arrival {
     /// A queue has taken it. The message can be forgotten.
     Taken,
-    /// No queue takes it. With at-most-once, the message is dropped and counted. With at-least-once, it is sent again
-    /// later.
+    /// A target does not take it, or there is none. With at-most-once, the message is dropped and counted. With
+    /// at-least-once, it is sent again later.
     Refused,
     /// No queue has taken it, but one would if it could store messages at the moment. It is always sent again later.
     Unavailable,
@@ -306,6 +308,10 @@ pub enum Effect {
         reason: DeathReason,
         exchange: Arc<str>,
         key: Option<Arc<str>>,
+        /// The targets that have taken the message already; see [`Request::DeadLettered`].
+        taken_by: Vec<u64>,
+        /// True if the message is sent again.
+        again: bool,
         journaled: bool,
     },
     /// Answers Purge and Delete with the number of ready messages that were removed.
@@ -669,8 +675,8 @@ pub struct DeadLetter {
     pub exchange: Arc<str>,
     /// The routing key of dead letters. `None` keeps the keys of the message.
     pub key: Option<Arc<str>>,
-    /// True if a dead letter is kept and sent again until a target has taken it. False if it is sent only
-    /// once.
+    /// True if a dead letter is kept and sent again until all its targets have taken it. False if it is sent only once, and
+    /// dropped if no target takes it.
     pub at_least_once: bool,
 }
 

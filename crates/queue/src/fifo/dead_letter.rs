@@ -27,6 +27,16 @@ pub const DEAD_LETTER_RETRY_MS: u64 = 5_000;
 struct Dead {
     entry: Entry,
     reason: DeathReason,
+    /// True if it was sent before.
+    sent: bool,
+    /// The targets that have taken it, while others have not.
+    taken_by: Vec<u64>,
+}
+
+impl Dead {
+    fn new(entry: Entry, reason: DeathReason) -> Self {
+        Self { entry, reason, sent: false, taken_by: Vec::new() }
+    }
 }
 
 #[derive(Default)]
@@ -116,7 +126,7 @@ impl Leaving {
     /// Schedules a message to be sent again at `due_ms`.
     pub fn wait(&mut self, entry: Entry, reason: DeathReason, due_ms: u64) {
         let at = self.waiting.partition_point(|(due, _)| *due <= due_ms);
-        self.waiting.insert(at, (due_ms, Dead { entry, reason }));
+        self.waiting.insert(at, (due_ms, Dead::new(entry, reason)));
     }
 
     #[cfg(test)]
@@ -131,6 +141,23 @@ impl Leaving {
 }
 
 impl Fifo {
+    /// Returns whether dead letters are kept until all their targets have taken them.
+    pub(super) fn keeps_dead_letters(&self) -> bool {
+        self.config.dead_letter.as_ref().is_some_and(|to| to.at_least_once)
+    }
+
+    /// Removes all dead letters that have not arrived. Late answers for them are ignored.
+    pub(super) fn purge_leaving(&mut self) {
+        let Leaving { on_way, waiting, queued, unqueued, .. } = &mut self.leaving;
+        let on_way = std::mem::take(on_way).into_values();
+        let waiting = std::mem::take(waiting).into_iter().map(|(_, dead)| dead);
+        *unqueued += queued.len() as u64;
+        let queued = std::mem::take(queued);
+        for Dead { entry, reason, .. } in on_way.chain(waiting).chain(queued) {
+            self.journal.leave(entry, Place::Leaving(reason));
+        }
+    }
+
     /// Returns whether a ready message may be killed now: there is room for a dead letter, or none is needed.
     pub(super) fn can_kill(&self) -> bool {
         self.config.dead_letter.is_none() || (self.leaving.queued.is_empty() && self.leaving.has_room())
@@ -139,7 +166,7 @@ impl Fifo {
     /// Dead-letters or drops a message that is neither ready nor unsettled any more.
     pub(super) fn kill(&mut self, entry: Entry, reason: DeathReason, now_ms: u64, out: &mut Output) {
         self.journal.note(&entry, Place::Ready);
-        let dead = Dead { entry, reason };
+        let dead = Dead::new(entry, reason);
         if self.can_kill() && (dead.entry.is_in_memory() || self.config.dead_letter.is_none()) {
             self.send(dead, now_ms, out);
         } else {
@@ -161,15 +188,16 @@ impl Fifo {
     pub(super) fn dead_lettered(
         &mut self,
         token: u64,
-        arrival: Arrival,
+        (arrival, taken_by): (Arrival, Vec<u64>),
         now_ms: u64,
         out: &mut Output,
         deliver: &mut dyn Deliver,
     ) {
-        let Some(dead) = self.leaving.on_way.remove(&token) else { return };
+        let Some(mut dead) = self.leaving.on_way.remove(&token) else { return };
+        dead.taken_by.extend(taken_by);
         let again = match arrival {
             Arrival::Taken => false,
-            Arrival::Refused => self.config.dead_letter.as_ref().is_some_and(|to| to.at_least_once),
+            Arrival::Refused => self.keeps_dead_letters(),
             // The target cannot store messages at the moment. A message that may be confirmed is not dropped for that.
             Arrival::Unavailable => true,
         };
@@ -181,7 +209,7 @@ impl Fifo {
             Arrival::Taken => self.counts.dead_lettered += 1,
             Arrival::Refused | Arrival::Unavailable => self.counts.dropped += 1,
         }
-        let Dead { entry, reason } = dead;
+        let Dead { entry, reason, .. } = dead;
         self.journal.leave(entry, Place::Leaving(reason));
         self.make_room(now_ms, out, deliver);
     }
@@ -221,10 +249,10 @@ impl Fifo {
         true
     }
 
-    fn send(&mut self, dead: Dead, now_ms: u64, out: &mut Output) {
+    fn send(&mut self, mut dead: Dead, now_ms: u64, out: &mut Output) {
         let Some((to, message)) = self.config.dead_letter.as_ref().zip(dead.entry.message()) else {
             self.counts.dropped += 1;
-            let Dead { entry, reason } = dead;
+            let Dead { entry, reason, .. } = dead;
             return self.journal.leave(entry, Place::Leaving(reason));
         };
         self.journal.note(&dead.entry, Place::Leaving(dead.reason));
@@ -251,8 +279,11 @@ impl Fifo {
             reason: dead.reason,
             exchange: to.exchange.clone(),
             key: to.key.clone(),
+            taken_by: dead.taken_by.clone(),
+            again: dead.sent,
             journaled: dead.entry.journaled,
         });
+        dead.sent = true;
         self.leaving.on_way.insert(token, dead);
     }
 }

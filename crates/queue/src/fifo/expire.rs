@@ -86,11 +86,15 @@ impl Fifo {
     }
 
     /// Returns whether the queue would exceed a length limit with this many more messages and bytes. The messages are
-    /// those that are ready, staged or delayed. The bytes are those of ready and staged messages only.
+    /// those that are ready, staged or delayed, and dead letters that are kept. The bytes are those of ready and staged
+    /// messages only.
     #[inline]
     pub(super) fn overflows(&self, messages: u64, bytes: u64) -> bool {
         let Self { config, ready, journal, delayed, .. } = self;
-        let count = || ready.len() + journal.staged().0 + delayed.len();
+        // With the other kinds of overflow, dropping or dead-lettering a message would not make room.
+        let counts_dead = self.keeps_dead_letters() && config.overflow == Overflow::RejectPublish;
+        let dead = || if counts_dead { self.leaving.len() as u64 } else { 0 };
+        let count = || ready.len() + journal.staged().0 + delayed.len() + dead();
         config.max_length.is_some_and(|limit| count() + messages > limit)
             || config.max_length_bytes.is_some_and(|limit| ready.bytes() + journal.staged().1 + bytes > limit)
     }

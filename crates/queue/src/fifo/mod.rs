@@ -185,8 +185,8 @@ impl Fifo {
             }
             // Only streams have followers and browse requests.
             Request::Follow { .. } | Request::GiveUp { .. } => {}
-            Request::DeadLettered { token, arrival } => {
-                self.dead_lettered(token, arrival, now_ms, out, carrier);
+            Request::DeadLettered { token, arrival, taken_by } => {
+                self.dead_lettered(token, (arrival, taken_by), now_ms, out, carrier);
             }
             Request::Use => self.used_ms = Some(now_ms),
             Request::Configure(config) => self.configure(*config, now_ms, out, carrier),
@@ -553,6 +553,9 @@ impl Fifo {
         let (entries, rests) = self.ready.drain();
         entries.into_iter().for_each(|entry| self.journal.leave(entry, Place::Ready));
         rests.into_iter().for_each(|rest| self.journal.leave_rest(rest));
+        if self.keeps_dead_letters() {
+            self.purge_leaving();
+        }
         messages
     }
 

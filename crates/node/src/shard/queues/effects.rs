@@ -2,7 +2,7 @@
 
 use std::vec;
 
-use broker::catalog::Command;
+use broker::catalog::{Command, RouteTarget};
 use broker::dead_letter;
 use broker::ids::{QueueId, shard_of};
 use broker::mail::{DeadLetterWait, Mail, PublisherAddress, Recipient, TicketOwner, recipient};
@@ -104,46 +104,49 @@ impl Shard {
                 }
             }
             Recipient::Home => {
-                if let Effect::DeadLetter { token, message, exchange, key, reason, .. } = effect {
-                    match reason {
-                        message::DeathReason::Expired => self.counters.dead_lettered_expired += 1,
-                        message::DeathReason::Rejected => self.counters.dead_lettered_rejected += 1,
-                        message::DeathReason::MaxLength => self.counters.dead_lettered_maxlen += 1,
-                        message::DeathReason::DeliveryLimit => {
-                            self.counters.dead_lettered_delivery_limit += 1
-                        }
-                    }
-                    let Some(record) = self.metadata.catalog().queue_by_id(queue) else { return };
-                    let random = self.connections.draw(self.here.id);
-                    let vhost = &record.vhost;
-                    let (message, routed) = dead_letter::route(
-                        self.metadata.catalog(),
-                        vhost,
-                        message,
-                        &exchange,
-                        key.as_ref(),
-                        random,
-                    );
-                    routed.histories.iter().for_each(|x| self.mail.post.remember(x, message.clone()));
-                    let targets = routed.targets;
-                    let left = targets.len() as u32;
-                    let wait = DeadLetterWait { queue, token, left, accepted: false, unavailable: false };
-                    let publisher = match targets.len() {
-                        0 => None,
-                        _ => self.connections.add_publisher(PublisherAddress::DeadLetter(wait)),
-                    };
-                    let Some(publisher) = publisher else {
-                        self.mail
-                            .post
-                            .request(queue, Request::DeadLettered { token, arrival: Arrival::Refused });
-                        return;
-                    };
-                    for target in targets {
-                        let publish = Publish { publisher, seq: 0, message: message.clone(), patient: false };
-                        self.mail.post.publish(vhost, target, publish);
-                    }
+                if let Effect::DeadLetter { .. } = effect {
+                    self.send_dead_letter(queue, effect);
                 }
             }
+        }
+    }
+
+    /// Publishes a dead letter to the queues of its route that have not taken it yet.
+    fn send_dead_letter(&mut self, queue: QueueId, effect: Effect) {
+        let Effect::DeadLetter { token, message, exchange, key, reason, taken_by, again, .. } = effect else {
+            return;
+        };
+        let Some(record) = self.metadata.catalog().queue_by_id(queue) else { return };
+        let keeps = record.config.dead_letter.as_ref().is_some_and(|to| to.at_least_once);
+        if !again {
+            self.counters.dead_letters_of(record.config.queue_type(), keeps).count(reason);
+        }
+        let (catalog, vhost) = (self.metadata.catalog(), &record.vhost);
+        let random = self.connections.draw(self.here.id);
+        let (message, routed) = dead_letter::route(catalog, vhost, message, &exchange, key.as_ref(), random);
+        if !again {
+            routed.histories.iter().for_each(|x| self.mail.post.remember(x, message.clone()));
+        }
+        let mut targets = routed.targets;
+        targets.retain(|target| !matches!(target, RouteTarget::Queue(id) if taken_by.contains(&id.0)));
+        let left = targets.len() as u32;
+        let publisher = match left {
+            0 => None,
+            _ => {
+                let wait = Box::new(DeadLetterWait::new(queue, token, left, keeps));
+                self.connections.add_publisher(PublisherAddress::DeadLetter(wait))
+            }
+        };
+        let Some(publisher) = publisher else {
+            // The targets that have not taken it may have been deleted since.
+            let is_done = left == 0 && !taken_by.is_empty();
+            let arrival = if is_done { Arrival::Taken } else { Arrival::Refused };
+            self.mail.post.request(queue, Request::DeadLettered { token, arrival, taken_by: Vec::new() });
+            return;
+        };
+        for target in targets {
+            let publish = Publish { publisher, seq: 0, message: message.clone(), patient: false };
+            self.mail.post.publish(vhost, target, publish);
         }
     }
 }

@@ -6,7 +6,7 @@ use super::model::{Notes, note, notes};
 use super::transcript::{Page, config, dead_letters, with};
 use crate::Arrival::{Refused, Taken, Unavailable};
 use crate::fifo::{DEAD_LETTER_RETRY_MS, LEAVING_MAX, Output};
-use crate::{ConsumerId, Effect, Outcome, Request};
+use crate::{ConsumerId, Effect, Outcome, Overflow, Request};
 
 fn dlx(at_least_once: bool) -> Page {
     Page::new(with(|config| config.dead_letter = dead_letters(at_least_once)))
@@ -74,6 +74,36 @@ fn at_least_once_retries() {
     assert_eq!(q.fifo.next_deadline(), None);
     q.dead_lettered(2, Taken).is("| gone 1");
     assert_eq!((q.fifo.report().leaving, q.fifo.report().dead_lettered), (0, 1));
+}
+
+#[test]
+fn at_least_once_sends_again_only_to_the_targets_that_have_not_taken_it() {
+    let mut q = dlx(true);
+    q.publish("a~0!").is("1 ok!; dead 1 a expired to dlx/dead | put 1 a");
+    let taken_by = |out: &Output| match &out.effects[..] {
+        [Effect::DeadLetter { taken_by, again: true, .. }] => taken_by.clone(),
+        other => panic!("{other:?}"),
+    };
+    for (token, target) in [(1, 7), (2, 9)] {
+        q.send(Request::DeadLettered { token, arrival: Refused, taken_by: vec![target] }).is("");
+        let mut out = Output::default();
+        q.now_ms += DEAD_LETTER_RETRY_MS;
+        q.fifo.time(q.now_ms, &mut out);
+        assert_eq!(taken_by(&out), [7, 9][..token as usize]);
+    }
+}
+
+#[test]
+fn dead_letters_that_are_kept_count_for_the_length_limit_and_are_purged() {
+    let mut q = Page::new(with(|config| {
+        config.dead_letter = dead_letters(true);
+        (config.max_length, config.overflow) = (Some(2), Overflow::RejectPublish);
+    }));
+    q.publish("a~0! b! c!").is("1 ok!; 2 ok!; 3 full; dead 1 a expired to dlx/dead | put 1 a; put 2 b");
+    q.purge().is("done 1 | gone 1..=2");
+    q.dead_lettered(1, Refused).is("");
+    assert_eq!((q.fifo.report().leaving, q.fifo.report().ready), (0, 0));
+    q.publish("d! e!").is("4 ok!; 5 ok! | put 3 d; put 4 e");
 }
 
 #[test]

@@ -26,6 +26,12 @@ pub enum Place {
     },
 }
 
+impl Place {
+    fn is_dead(self) -> bool {
+        matches!(self, Self::Leaving { .. } | Self::Waits { .. })
+    }
+}
+
 /// Annotations, in the form that [`note`] makes.
 pub type Notes = BTreeMap<String, u32>;
 
@@ -162,7 +168,9 @@ impl Model {
         let mut item =
             Item { seq: 0, publish, message, place, level, len, dies_ms, count, again, notes, reason };
         let bytes: u64 = self.in_place(|place| place == Place::Ready).map(|item| item.len).sum();
-        let full = self.config.max_length.is_some_and(|max| self.ready() + 1 > max)
+        let counts = self.insists() && self.config.overflow == Overflow::RejectPublish;
+        let kept = if counts { self.in_place(Place::is_dead).count() as u64 } else { 0 };
+        let full = self.config.max_length.is_some_and(|max| self.ready() + kept + 1 > max)
             || self.config.max_length_bytes.is_some_and(|max| bytes + len > max);
         if full && self.config.overflow != Overflow::DropHead {
             self.observed.push(Observed::Receipt { publish, taken: false });
@@ -274,7 +282,7 @@ impl Model {
         let Some(at) = self.items.iter().position(|item| item.place == (Place::Leaving { token })) else {
             return;
         };
-        let insists = self.config.dead_letter.as_ref().is_some_and(|to| to.at_least_once);
+        let insists = self.insists();
         if arrival == Arrival::Unavailable || arrival == Arrival::Refused && insists {
             // After those that were refused before.
             let mut item = self.items.remove(at);
@@ -291,6 +299,11 @@ impl Model {
     pub fn purge(&mut self) {
         let messages = self.remove(|place| place == Place::Ready).len() as u64;
         self.purged += messages;
+        if self.insists() {
+            let dead = self.remove(Place::is_dead);
+            // The queue never accepted those without a number.
+            self.purged += dead.iter().filter(|item| item.seq > 0).count() as u64;
+        }
         self.observed.push(Observed::Done { messages });
     }
 
@@ -318,6 +331,10 @@ impl Model {
                 self.kill(item, DeathReason::Expired);
             }
         }
+    }
+
+    fn insists(&self) -> bool {
+        self.config.dead_letter.as_ref().is_some_and(|to| to.at_least_once)
     }
 
     fn attach_holder(&mut self, id: u64) {

@@ -357,9 +357,13 @@ impl Run {
                     .collect();
                 let token = if tokens.is_empty() { 0 } else { tokens[which % tokens.len()] };
                 model.dead_letter_answer(token, arrival, now_ms, DEAD_LETTER_RETRY_MS);
-                Request::DeadLettered { token, arrival }
+                Request::DeadLettered { token, arrival, taken_by: Vec::new() }
             }
             Step::Purge => {
+                // The answer does not count the dead letters that are purged.
+                if self.config.dead_letter.as_ref().is_some_and(|to| to.at_least_once) {
+                    self.purged += self.fifo.report().leaving;
+                }
                 model.purge();
                 Request::Purge { ticket: Ticket(0) }
             }

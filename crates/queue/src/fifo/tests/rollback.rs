@@ -212,7 +212,8 @@ impl Call {
                 Request::Settle { consumer, first, last, outcome, answer: true }
             }
             Self::DeadLettered { seq, arrival } => {
-                Request::DeadLettered { token: fifo.leaving.token_of(seq).unwrap_or(0), arrival }
+                let token = fifo.leaving.token_of(seq).unwrap_or(0);
+                Request::DeadLettered { token, arrival, taken_by: Vec::new() }
             }
             Self::Purge { ticket } => Request::Purge { ticket },
             Self::Attach { consumer, priority, settled } => Request::Attach(Attach {

@@ -184,7 +184,7 @@ impl Page {
     }
 
     pub fn dead_lettered(&mut self, token: u64, arrival: Arrival) -> Response {
-        self.send(Request::DeadLettered { token, arrival })
+        self.send(Request::DeadLettered { token, arrival, taken_by: Vec::new() })
     }
 
     pub fn configure(&mut self, config: Config) -> Response {
