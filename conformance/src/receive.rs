@@ -173,6 +173,7 @@ fn amqp(performative: Performative<'_>, payload: &[u8], channel: u16, track: &mu
                     words.must("modified", true);
                     words.maybe("failed", modified.delivery_failed, false);
                     words.maybe("undeliverable", modified.undeliverable_here, false);
+                    words.maybe("ma", modified.message_annotations, true);
                 }
                 _ => {}
             }

@@ -26,7 +26,7 @@ pub fn index() -> Reply {
 
 pub async fn overview<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     let overview = call.desk.overview(&call.who).await?;
-    Ok(Reply::Json(shape::columns(to_json(&overview), &call.query)))
+    Ok(Reply::Json(shape::columns(to_json(call, &overview), &call.query)))
 }
 
 pub fn whoami<D>(call: &Call<'_, D>) -> Reply {
@@ -35,13 +35,13 @@ pub fn whoami<D>(call: &Call<'_, D>) -> Reply {
 }
 
 pub async fn list_vhosts<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
-    let rows = visible_vhosts(call).await?.iter().map(|name| vhost(name)).collect();
+    let rows = visible_vhosts(call).await?.iter().map(|name| vhost(call, name)).collect();
     Ok(Reply::Json(shape::list(rows, &call.query, &["name"])?))
 }
 
 pub async fn get_vhost<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     require_vhost(call, call.param(0)).await?;
-    Ok(Reply::Json(shape::columns(vhost(call.param(0)), &call.query)))
+    Ok(Reply::Json(shape::columns(vhost(call, call.param(0)), &call.query)))
 }
 
 /// Checks that the user may see the virtual host.
@@ -79,8 +79,15 @@ pub async fn get_node<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     Ok(Reply::Json(shape::columns(node(call, &overview)?, &call.query)))
 }
 
-fn vhost(name: &str) -> Value {
-    json!({ "name": name, "description": "", "tags": [], "default_queue_type": "classic", "tracing": false })
+fn vhost<D: Desk>(call: &Call<'_, D>, name: &str) -> Value {
+    let default_queue_type = call.desk.default_queue_type().name();
+    json!({
+        "name": name,
+        "description": "",
+        "tags": [],
+        "default_queue_type": default_queue_type,
+        "tracing": false,
+    })
 }
 
 fn node<D: Desk>(call: &Call<'_, D>, overview: &Overview) -> Result<Value, Failure> {
@@ -107,7 +114,7 @@ fn budget(row: &BudgetRow) -> Value {
     json!({ "name": row.name, "used": row.used, "limit": row.limit })
 }
 
-fn to_json(o: &Overview) -> Value {
+fn to_json<D: Desk>(call: &Call<'_, D>, o: &Overview) -> Value {
     let kinds = ExchangeKind::ALL.map(|kind| json!({ "name": kind.as_str(), "enabled": true }));
     let listeners: Vec<Value> = o
         .listeners
@@ -128,7 +135,7 @@ fn to_json(o: &Overview) -> Value {
         "cluster_name": o.cluster_name,
         "node": o.node,
         "uptime": o.uptime_ms,
-        "default_queue_type": "classic",
+        "default_queue_type": call.desk.default_queue_type().name(),
         "exchange_types": kinds,
         "message_stats": {
             "publish": c.received,

@@ -207,6 +207,9 @@ pub trait Desk: Clone + Send + Sync + 'static {
         peer: IpAddr,
     ) -> impl Future<Output = Result<Identity, DeskError>> + Send;
 
+    /// Returns the type of a new queue whose declaration names none.
+    fn default_queue_type(&self) -> queue::QueueType;
+
     fn overview(&self, who: &Identity) -> impl Future<Output = Result<Overview, DeskError>> + Send;
 
     /// Returns the queues of one virtual host or of all, ordered by name: at most `limit` from `offset` on, and the

@@ -1,5 +1,7 @@
 //! The settings of the operator that this crate reads. `sluice` fills them from the configuration file.
 
+pub use queue::QueueType;
+
 /// The settings. Their names are those of `sluice.conf`, and their defaults are RabbitMQ's.
 #[derive(Clone, Debug)]
 pub struct Settings {
@@ -52,6 +54,8 @@ pub struct Settings {
     /// The name of the node, as shown (`sluice@host`).
     pub node_name: String,
     pub cluster_name: String,
+    /// The type of queues whose declarations name none, and how strictly declarations are compared with existing queues.
+    pub declare_rules: crate::catalog::DeclareRules,
     /// The virtual host of a client that names none (`default_vhost`).
     pub default_vhost: String,
     /// The user of an ANONYMOUS login (`anonymous_login_user`). `None` disables it.
@@ -96,6 +100,7 @@ impl Default for Settings {
             compat_version: "4.3.6".into(),
             node_name: "sluice@localhost".into(),
             cluster_name: "sluice@localhost".into(),
+            declare_rules: crate::catalog::DeclareRules::default(),
             default_vhost: crate::catalog::DEFAULT_VHOST.into(),
             anonymous_login_user: Some("guest".into()),
         }

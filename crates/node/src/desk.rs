@@ -244,6 +244,10 @@ impl Desk for NodeDesk {
         Ok(identity)
     }
 
+    fn default_queue_type(&self) -> queue::QueueType {
+        self.inner.settings.declare_rules.default_type
+    }
+
     async fn overview(&self, who: &Identity) -> Result<Overview, DeskError> {
         self.permit(who, "", Verb::ReadOverview, &[])?;
         let settings = &self.inner.settings;

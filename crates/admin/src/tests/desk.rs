@@ -140,6 +140,10 @@ impl Desk for FakeDesk {
         Ok(who)
     }
 
+    fn default_queue_type(&self) -> broker::settings::QueueType {
+        broker::settings::QueueType::Classic
+    }
+
     async fn overview(&self, who: &Identity) -> Result<Overview, DeskError> {
         let state = self.state();
         state.permit(who, "", Verb::ReadOverview, &[])?;

@@ -180,8 +180,9 @@ impl Catalog {
         self.check_vhost(&vhost)?;
         arguments.remove(NAME_PREFIX);
         if let Some(known) = self.queue(&vhost, &name) {
+            let is_relaxed = self.rules.relaxed_redeclaration && known.config.quorum.is_some();
             let owner = connection.filter(|_| exclusive);
-            if known.exclusive != owner {
+            if known.exclusive != owner && !is_relaxed {
                 return Err(CatalogError::locked(&vhost, &name));
             }
             let differs = |what: &str, got: String, current: String| CatalogError::Inequivalent {
@@ -190,16 +191,19 @@ impl Catalog {
                      current is {current}"
                 ),
             };
-            if known.durable != durable {
+            if known.durable != durable && !is_relaxed {
                 return Err(differs("durable", quoted(durable), quoted(known.durable)));
             }
-            if known.auto_delete != auto_delete {
+            if known.auto_delete != auto_delete && !is_relaxed {
                 return Err(differs("auto_delete", quoted(auto_delete), quoted(known.auto_delete)));
             }
             // The type comes first: if it differs, other arguments may differ as a consequence.
             let keys = std::iter::once(QUEUE_TYPE);
             for key in keys.chain(known.arguments.keys().chain(arguments.keys()).map(String::as_str)) {
                 let (old, new) = (known.arguments.get(key), arguments.get(key));
+                if key == QUEUE_TYPE && (is_relaxed || new.is_none() && self.is_default_type(&known)) {
+                    continue;
+                }
                 if old != new && !same_argument(key, old, new) {
                     return Err(differs(key, shown(key, new), shown(key, old)));
                 }
@@ -221,6 +225,10 @@ impl Catalog {
                      non-exclusive queues are not supported"
                 ),
             });
+        }
+        let default = self.rules.default_type;
+        if default != QueueType::Classic && durable && !exclusive && !auto_delete {
+            arguments.entry(QUEUE_TYPE.to_owned()).or_insert_with(|| default.name().into());
         }
         let (config, fsync) = queue_config(&vhost, &name, auto_delete, &arguments)?;
         let kind = config.queue_type();
@@ -254,6 +262,11 @@ impl Catalog {
             changes: vec![Change::QueueDeclared(record.clone())],
             answer: Answer::Queue { record, created: true },
         })
+    }
+
+    /// Returns true if the queue has the type that a new one would get if its declaration named none.
+    fn is_default_type(&self, known: &QueueRecord) -> bool {
+        known.config.queue_type() == self.rules.default_type
     }
 
     /// The bindings are removed first, so that no change refers to a queue that does not exist.

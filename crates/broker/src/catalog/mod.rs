@@ -284,6 +284,25 @@ pub struct Catalog {
     exchange_places: Slab<(Arc<str>, Arc<str>)>,
     next_incarnation: u32,
     users: Arc<Users>,
+    rules: DeclareRules,
+}
+
+/// The operator's rules for declarations of queues. They are settings, not changes, so they are never stored.
+#[derive(Clone, Copy, Debug)]
+pub struct DeclareRules {
+    /// The type of a new queue whose declaration names none (`default_queue_type`). Queues that are exclusive, deleted
+    /// automatically or not durable are classic in any case, because no other type can be.
+    pub default_type: queue::QueueType,
+    /// True if a declaration of a quorum queue that exists may differ in properties that only classic queues have
+    /// (`quorum_queue.property_equivalence.relaxed_checks_on_redeclaration`). So clients that were written for a classic queue
+    /// need no change.
+    pub relaxed_redeclaration: bool,
+}
+
+impl Default for DeclareRules {
+    fn default() -> Self {
+        Self { default_type: queue::QueueType::Classic, relaxed_redeclaration: false }
+    }
 }
 
 impl Default for Catalog {
@@ -296,6 +315,7 @@ impl Default for Catalog {
             exchange_places: Slab::new(),
             next_incarnation: 1,
             users: Arc::default(),
+            rules: DeclareRules::default(),
         };
         catalog.add_vhost_with_exchanges(&DEFAULT_VHOST.into());
         catalog
@@ -303,6 +323,11 @@ impl Default for Catalog {
 }
 
 impl Catalog {
+    /// Sets the rules for declarations from now on.
+    pub fn set_rules(&mut self, rules: DeclareRules) {
+        self.rules = rules;
+    }
+
     /// Returns the number of changes applied so far. A route that was cached for another version is stale.
     pub fn version(&self) -> u64 {
         self.version

@@ -359,6 +359,44 @@ fn quorum_queues_are_durable_and_for_everybody() {
     assert_eq!(limit(&catalog), Some(3));
 }
 
+#[test]
+fn a_queue_without_a_type_gets_the_default_type_if_it_can() {
+    let mut catalog = Catalog::default();
+    run(&mut catalog, queue("before", &[]));
+    catalog.set_rules(DeclareRules { default_type: QueueType::Quorum, ..Default::default() });
+    let kind = |catalog: &Catalog, name: &str| catalog.queue("/", name).unwrap().config.queue_type();
+    let plain = |name: &str| DeclareQueue::new("/", name, Arguments::new());
+    run(&mut catalog, queue("new", &[]));
+    run(&mut catalog, queue("classic", &[("x-queue-type", "classic".into())]));
+    run(&mut catalog, Command::DeclareQueue(DeclareQueue { auto_delete: true, ..plain("auto") }));
+    let names = ["before", "new", "classic", "auto"];
+    let expected = [QueueType::Classic, QueueType::Quorum, QueueType::Classic, QueueType::Classic];
+    assert_eq!(names.map(|name| kind(&catalog, name)), expected);
+    assert_eq!(catalog.queue("/", "new").unwrap().arguments["x-queue-type"], "quorum".into());
+    // Declared again without a type, both stay what they are.
+    run(&mut catalog, queue("before", &[]));
+    run(&mut catalog, queue("new", &[]));
+}
+
+#[test]
+fn a_quorum_queue_may_be_declared_again_as_if_it_were_classic_if_the_operator_permits() {
+    let mut catalog = Catalog::default();
+    run(&mut catalog, queue("q", &[("x-queue-type", "quorum".into())]));
+    let plain = DeclareQueue::new("/", "q", [("x-queue-type".to_owned(), "quorum".into())].into());
+    let others = [
+        DeclareQueue::new("/", "q", Arguments::new()),
+        DeclareQueue { auto_delete: true, ..plain.clone() },
+        DeclareQueue { durable: false, exclusive: true, connection: Some(ConnectionId(1)), ..plain },
+    ];
+    for other in others {
+        let declare = Command::DeclareQueue(other);
+        catalog.set_rules(DeclareRules::default());
+        assert!(catalog.decide(declare.clone(), &mut catalog.queue_ids()).is_err());
+        catalog.set_rules(DeclareRules { relaxed_redeclaration: true, ..Default::default() });
+        assert!(catalog.decide(declare, &mut catalog.queue_ids()).is_ok());
+    }
+}
+
 /// The list of all bindings is the same however many rows each part has, also when one exchange has most of them.
 #[test]
 fn bindings_are_listed_in_parts() {

@@ -7,7 +7,7 @@ use node::Limit;
 use super::Draft;
 use super::values::{
     SHARDS_MAX, available_cores, boolean, bytes, ip, link_credit, listener, log_level, number, or_none, part,
-    port, share, text,
+    port, queue_type, share, text,
 };
 
 /// A function that sets a key. Its middle argument is the text that matches the `*` of the key's name.
@@ -200,6 +200,18 @@ pub const KEYS: &[Key] = &[
         "100000",
         "The most unsettled deliveries of a consumer's link; 0 means no limit.",
         |c, _, v| put(&mut c.settings.max_unsettled_per_link, number(v, 0..=u32::MAX)),
+    ),
+    key(
+        "default_queue_type",
+        "classic",
+        "The type of a queue whose declaration names none: classic, quorum or stream. A queue that is exclusive, deleted automatically or not durable is always classic.",
+        |c, _, v| put(&mut c.settings.declare_rules.default_type, queue_type(v)),
+    ),
+    key(
+        "quorum_queue.property_equivalence.relaxed_checks_on_redeclaration",
+        "false",
+        "Whether clients may declare an existing quorum queue as if it were classic: with another type, exclusive, deleted automatically or not durable.",
+        |c, _, v| put(&mut c.settings.declare_rules.relaxed_redeclaration, boolean(v)),
     ),
     key(
         "consumer_timeout",

@@ -98,7 +98,6 @@ const OTHERS: &[&str] = &[
     "credential_validator.*",
     "default_limits.*",
     "default_policies.*",
-    "default_queue_type",
     "default_users.*",
     "default_worker_pool_size",
     "definitions.*",

@@ -5,7 +5,7 @@ use std::num::NonZeroUsize;
 use std::ops::RangeInclusive;
 use std::str::FromStr;
 
-use broker::settings::LinkCredit;
+use broker::settings::{LinkCredit, QueueType};
 
 /// The most event loops.
 pub const SHARDS_MAX: usize = 256;
@@ -149,6 +149,17 @@ pub fn link_credit(value: &str) -> Result<LinkCredit, String> {
         "adaptive" => Ok(LinkCredit::Adaptive),
         _ => Err("auto, fixed or adaptive is needed".into()),
     }
+}
+
+/// Parses the name of a queue type.
+///
+/// # Errors
+/// The value is another word. The text says what is needed.
+pub fn queue_type(value: &str) -> Result<QueueType, String> {
+    [QueueType::Classic, QueueType::Quorum, QueueType::Stream]
+        .into_iter()
+        .find(|of| of.name() == value)
+        .ok_or_else(|| "classic, quorum or stream is needed".into())
 }
 
 /// Parses a log level by RabbitMQ's name. Returns it as a tracing filter spells it.

@@ -38,9 +38,10 @@ impl Metadata {
         shards: ShardId,
         settings: Arc<Settings>,
         access: Arc<Access>,
-        catalog: Catalog,
+        mut catalog: Catalog,
         placements: Placements,
     ) -> Self {
+        catalog.set_rules(settings.declare_rules);
         let decider = (here == DECIDER).then(|| Decider::new(shards, &catalog));
         Self { settings, access, catalog, placements, decider, histories: Histories::default() }
     }
