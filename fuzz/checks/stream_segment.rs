@@ -29,7 +29,7 @@ pub fn check(data: &[u8]) {
     let mut job = job(ReadFrom::First, kept.segments.clone(), kept.next);
     let (mut next, mut time) = (kept.first, 0);
     loop {
-        let read = StreamReader::new(disk.clone()).read(&job).expect("what an open has left is whole");
+        let read = StreamReader::new(disk.clone()).read(&job).expect("a stream that was opened has no damaged chunk");
         for chunk in &read.chunks {
             assert!(chunk.first == next && chunk.timestamp_ms >= time && !chunk.data.is_empty());
             (next, time) = (next + u64::from(chunk.entries), chunk.timestamp_ms);

@@ -50,7 +50,7 @@ pub struct Wanted {
     pub message_bytes_max: Option<u64>,
     /// The time for which the peer wants to be allowed to hold a delivery, in milliseconds. Only quorum queues use it.
     pub timeout_ms: Option<u64>,
-    /// The filters that are not in place, for `sluice explain`.
+    /// The filters that are not in effect, for `sluice explain`.
     pub left_out: Option<Arc<[String]>>,
 }
 

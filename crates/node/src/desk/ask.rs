@@ -57,7 +57,7 @@ impl Drop for Waiting {
 
 /// The error when a shard's reply does not fit the question.
 pub(super) fn other_answer() -> DeskError {
-    DeskError::Refused("gave an unexpected answer".into())
+    DeskError::Refused("a shard gave an unexpected answer".into())
 }
 
 impl NodeDesk {

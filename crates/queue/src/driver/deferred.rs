@@ -16,8 +16,9 @@ use ranges::{Range, Ranges};
 use crate::fifo::{Fifo, stored_bytes};
 use crate::{Brief, Fact, PublisherId, Put, Receipt, Verdict};
 
-/// How long the writing of a message is deferred. In 99 of 100 cases, consumers settle within this time what a
-/// publisher may have in flight. The shard holds records that no receipt waits for equally long.
+/// How long the writing of a message is deferred, in milliseconds. Within this time, consumers settle the messages that
+/// a publisher may have in flight in 99 of 100 cases. The shard also holds other records for this long, if no receipt
+/// waits for them.
 pub const DEFERRED_MS: u64 = 20;
 
 /// The period after which consumers are judged: do they settle deferred messages in time? It is several times as long

@@ -28,7 +28,7 @@ struct Queue {
     out: Output,
 }
 
-/// Takes messages as a shard does: Solo may defer them.
+/// Takes messages as a shard does: the driver Solo may defer them. Collects the numbers of all others.
 struct Upward<'a>(&'a mut Driver, Vec<u64>);
 
 impl Deliver for Upward<'_> {
@@ -167,7 +167,7 @@ impl Queue {
         }
     }
 
-    /// The entries up to `index` are committed. Returns the receipts, and the deliveries and answers in words.
+    /// Commits the entries up to `index`. Returns the receipts, and the deliveries and answers as text.
     fn commit(&mut self, index: u64) -> (Vec<Answer>, String) {
         let mark = self.replica().mark_of(index);
         let Self { driver, fifo, out } = self;
@@ -226,7 +226,7 @@ fn a_member_that_does_not_lead_decides_nothing() {
 #[test]
 fn a_replicated_publish_is_delivered_and_answered_when_its_entry_is_committed() {
     let mut queue = replicated();
-    // Each has a fact, also a message that is not durable.
+    // Each message has a fact, even one that is not durable.
     assert_eq!((queue.ask(publish(1, true)), queue.ask(publish(2, false))), (vec![1], vec![2]));
     assert_eq!(queue.close(), (vec![], String::new(), Level::Committed));
     assert!(queue.replica().is_waited_for());

@@ -56,8 +56,8 @@ pub struct Output {
     pub receipts: Receipts,
     pub effects: Vec<Effect>,
     pub facts: Vec<Fact>,
-    /// Facts of a queue whose turns can be rolled back that depend on no turn: about its runs on the disk, and its
-    /// damage. Members of a group do not share them.
+    /// Facts about runs on the disk and about damage, if the turns of the queue can be rolled back. These facts depend on
+    /// no turn, and the members of a group do not share them.
     pub local: Vec<Fact>,
     /// Blocks to be read and passed to [`Fifo::handle_loaded`].
     pub loads: Vec<Load>,
@@ -536,7 +536,7 @@ impl Fifo {
             self.waiting.fetches.push_back(fetch);
             return;
         }
-        // A holder that holds nothing does not have to detach.
+        // A new holder without unsettled messages is removed at once, so that it need not detach.
         if !known && (settled || fetch.deliveries.is_empty()) {
             self.consumers.remove(slot);
         }
@@ -662,7 +662,8 @@ impl Fifo {
     }
 }
 
-/// Offers a delivery to the caller. It becomes an effect if it must not overtake others, or if it is not taken.
+/// Offers a delivery to the caller. The delivery becomes an effect if other effects must come first, or if the caller
+/// does not take it.
 #[inline(always)]
 fn offer(lent: Lent<'_>, out: &mut Output, deliver: &mut dyn Deliver) {
     if !out.effects.is_empty() || !deliver.deliver(lent) {

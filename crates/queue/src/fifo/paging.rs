@@ -62,8 +62,9 @@ impl Fifo {
         self.ready.pageable_bytes() + self.pageable_held()
     }
 
-    /// Returns the part of it that is not ready. Where turns can be rolled back, only messages that were never delivered
-    /// are paged out: a rollback may change all others. Consumers hold few, because their credit is bounded.
+    /// Returns the part of [`Fifo::pageable_bytes`] that unsettled, requeued and dead-lettered messages take. It is 0 where
+    /// turns can be rolled back. There only messages that were never delivered are paged out, because a rollback may
+    /// change the others. These are few, because the credit of consumers is bounded.
     #[inline]
     fn pageable_held(&self) -> u64 {
         if self.journal.can_roll_back() { 0 } else { self.held.pageable_bytes() }
@@ -168,7 +169,7 @@ impl Fifo {
             living += 1;
             if !entry.is_fresh() {
                 marks.insert(entry.seq, entry.marks());
-                // It was written with its annotations.
+                // The run contains the message's annotations.
                 self.journal.annotated.forget(entry.seq);
             }
             if entry.journaled {

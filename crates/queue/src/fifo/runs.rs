@@ -13,9 +13,9 @@ pub(super) type AllMarks = BTreeMap<u64, Marks>;
 /// A run.
 ///
 /// ```text
-///   page_out ──► writing ──handle_stored──► stored ──the last one is taken──► released
-///                   │                                                           ▲
-///                   └── failed, or none of its messages is left ────────────────┘
+///   page_out ──► writing ──handle_stored──► stored ──its last message leaves──► released
+///                   │                                                             ▲
+///                   └── failed, or none of its messages is left ──────────────────┘
 /// ```
 pub(super) struct Run {
     pub level: usize,
@@ -336,7 +336,8 @@ impl Runs {
         run.living = run.living.saturating_sub(living);
         run.durable = run.durable.saturating_sub(taken.durable);
         run.bytes = run.bytes.saturating_sub(taken.bytes);
-        // A run with sequence numbers says only that it has ended: the numbers of its messages are gone already.
+        // In a run with sequence numbers, a fact `Gone` already says which message was removed. Such a run has a fact
+        // `Taken` only at its end, for all of its messages.
         if run.journaled && run.seqs.is_empty() {
             self.taken.push_joined(taken);
         }

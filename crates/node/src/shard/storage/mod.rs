@@ -90,7 +90,7 @@ pub(super) struct Storage {
     with_kept_facts: Vec<QueueId>,
     /// Quorum queues with facts that are in no entry yet.
     groups: Vec<QueueId>,
-    /// When the first of these facts become an entry at the latest.
+    /// When the oldest of these facts must become an entry.
     groups_due_ms: Option<u64>,
     // ---- the state of the log
     /// The log has failed. Nothing durable is applied until it has accepted what it returned.
@@ -279,8 +279,8 @@ impl Storage {
         }
     }
 
-    /// Called for each message of a queue that has a fact. Returns true if the driver will send the receipt:
-    /// then the message may be settled before it is written (docs/decisions/0022). For `defers` see
+    /// Called for each message that has a fact. Returns true if its writing is deferred: the driver then sends
+    /// the receipt, and the message may be settled before it is written (docs/decisions/0022). For `defers` see
     /// [`QueueSlot::defers`].
     #[inline]
     pub fn put(&mut self, queue: QueueId, solo: &mut Solo, defers: &mut bool, put: Put<'_>) -> bool {
@@ -291,9 +291,8 @@ impl Storage {
         is_deferred
     }
 
-    /// Closes what a queue has done since the last call. Its driver decides, and facts, loads and released
-    /// runs are taken out of `output`. Returns the mark, and the number of messages that need never be
-    /// written.
+    /// Ends a queue's turn: its driver decides what waits for the facts. Moves facts, loads and released runs
+    /// out of `output`. Returns the driver's mark, and the number of messages that need never be written.
     pub fn close(
         &mut self,
         shard: ShardId,
@@ -358,7 +357,7 @@ impl Storage {
         self.journal.decided(number);
     }
 
-    /// Moves the facts of a quorum queue to its next entry.
+    /// Adds the facts of a quorum queue to its next entry.
     fn collect_facts(&mut self, slot: &mut QueueSlot, now_ms: u64, output: &mut queue::Output) {
         let Some(group) = &mut slot.group else { return };
         output.facts.drain(..).for_each(|fact| group.push(&fact, now_ms));
@@ -376,7 +375,7 @@ impl Storage {
         self.groups_due_ms = self.groups_due_ms.into_iter().chain(group.due_ms()).min();
     }
 
-    /// Takes the quorum queues that have facts in no entry.
+    /// Removes and returns the list of quorum queues that have facts in no entry.
     pub fn take_groups(&mut self) -> Vec<QueueId> {
         self.groups_due_ms = None;
         std::mem::take(&mut self.groups)
@@ -398,7 +397,7 @@ impl Storage {
     }
 
     /// Adds facts of a queue to the journal. A fact that the next one may continue is kept back until the end
-    /// of the turn. Those of quorum queues are not, because an entry of the group may come next.
+    /// of the turn. Facts of quorum queues are never kept back, because an entry of the group may come next.
     fn log_facts(&mut self, slot: &mut QueueSlot, facts: &[Fact]) {
         let (queue, fsync) = (slot.id, slot.driver.syncs());
         for fact in facts {

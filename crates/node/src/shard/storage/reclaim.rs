@@ -5,8 +5,8 @@
 //!   handle_evacuate ──> walk_evacuation, turn by turn: queues ──> definitions ──> written ──> Mail::Evacuated
 //! ```
 //!
-//! Everything else continues between the turns. Records that are handed over after the beginning are in newer
-//! files.
+//! Between two turns of an evacuation, all other work continues. Records that are handed over after its
+//! beginning are in newer files, so the evacuation need not write them again.
 
 use std::sync::atomic::Ordering;
 
@@ -208,8 +208,8 @@ impl Shard {
             }
             let old = slot.places.extract_if(.., |place| place.file <= file);
             let ranges = join(old.map(|place| (place.first, place.last)).collect());
-            // Which messages of a run are gone, the entries before the base say. They are deleted with their files, so the
-            // runs are written again together with the base.
+            // The entries before the base say which messages of a run are gone. These entries are deleted together with
+            // their files. So when the base is written again, the facts about the runs are, too.
             let with_base = slot.group.as_ref().is_some_and(|group| group.base_file <= file);
             let is_old = |kept: &RunPlace| with_base || kept.file.is_some_and(|stored| stored <= file);
             let runs = slot.extents.iter().filter(|(_, kept)| is_old(kept));
@@ -323,7 +323,7 @@ fn write_base(slot: &mut QueueSlot, journal: &mut Journal, log_file: u64) {
         if let replica::Record::Base(base) = &record {
             (group.base_file, group.base_index, group.log_bytes) = (log_file, base.at.index, 0);
         }
-        // Messages of an entry that is not committed are in no place that was repeated.
+        // The messages of an entry that is not committed were not repeated above. So their new place is noted here.
         if let replica::Record::Entry { entry, .. } = record
             && let Payload::Facts(facts) = entry.payload
         {
@@ -486,8 +486,8 @@ mod tests {
         }
     }
 
-    /// A message of a quorum queue whose entry is not known to be committed at a restart, and one whose entry is not synced
-    /// when its file is evacuated, are written again by every evacuation that follows.
+    /// Two messages of a quorum queue are written again by every evacuation: one whose entry is not known to be
+    /// committed at a restart, and one whose entry is not synced when its file is evacuated.
     #[test]
     fn uncommitted_entries_outlive_evacuations() {
         let mut restored = Restored::default();

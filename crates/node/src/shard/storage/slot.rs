@@ -16,11 +16,11 @@ pub(in crate::shard) struct QueueSlot {
     /// Decides which facts are written to the log, and when.
     pub driver: Driver,
     pub fifo: Fifo,
-    /// Of a quorum queue.
+    /// The Raft group of a quorum queue.
     pub group: Option<Box<GroupSlot>>,
-    /// Where its messages are in the log, oldest first.
+    /// Where the queue's messages are in the log, oldest first.
     pub places: Vec<Place>,
-    /// Where its paged-out runs are on the disk.
+    /// Where the queue's paged-out runs are on the disk.
     pub extents: BTreeMap<u32, RunPlace>,
     /// Bytes that could be paged out, at the last count.
     pub pageable: u64,
@@ -37,7 +37,7 @@ pub(in crate::shard) struct QueueSlot {
     pub defers: bool,
     /// The version of the policies that its settings were made from.
     pub policies: u64,
-    /// The time of its entry in the deadlines of queues, in milliseconds.
+    /// The queue's deadline in the list of all deadlines, in milliseconds since the epoch.
     pub noted_ms: Option<u64>,
 }
 

@@ -136,8 +136,8 @@ impl Shard {
         }
     }
 
-    /// Makes the readers of a connection that have no credit or no capacity release the chunks that were read
-    /// for them.
+    /// Makes the readers of a connection that have no credit or no room release the chunks that were read for
+    /// them. They read these chunks again later.
     fn free_idle(&mut self, list: WaitingList) {
         let WaitingList::Connection(key) = list else { return };
         let Some(conn) = self.connections.get(key) else { return };
