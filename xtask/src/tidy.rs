@@ -48,9 +48,7 @@ fn crates(metadata: &Value) -> BTreeMap<String, CrateInfo> {
                 panic!("{name} has no `floor` (the number of its layer) in [package.metadata.house]")
             });
             let wing = house["wing"].as_str().unwrap_or_else(|| {
-                panic!(
-                    "{name} has no `wing` (pure, plumbing, both or annex) in [package.metadata.house]"
-                )
+                panic!("{name} has no `wing` (pure, plumbing, both or annex) in [package.metadata.house]")
             });
             let wing = wing.to_owned();
             let normal =

@@ -31,7 +31,7 @@ use crate::admission::Admission;
 use crate::alarms::Measured;
 use crate::incoming::Shards;
 use crate::logins::Logins;
-use crate::questions::{Asked, PLACES_PER_PART, Question, Reply};
+use crate::questions::{OpenQuestions, PLACES_PER_PART, Question, Reply};
 use crate::runtime::Clock;
 
 /// The usual size of a message's header and annotations, in bytes.
@@ -47,7 +47,7 @@ pub struct NodeDesk {
 #[derive(Debug)]
 pub(crate) struct Ways {
     pub shards: Shards,
-    pub asked: Arc<Asked>,
+    pub questions: Arc<OpenQuestions>,
 }
 
 /// This run of the node: its clock, and the identity of the data directory.
@@ -60,7 +60,7 @@ pub(crate) struct Run {
 #[derive(Debug)]
 struct Inner {
     shards: Shards,
-    asked: Arc<Asked>,
+    questions: Arc<OpenQuestions>,
     settings: Arc<Settings>,
     access: Arc<Access>,
     node: Arc<str>,
@@ -97,7 +97,7 @@ impl Attempts {
 
 impl NodeDesk {
     pub(crate) fn new(
-        Ways { shards, asked }: Ways,
+        Ways { shards, questions }: Ways,
         settings: Arc<Settings>,
         access: Arc<Access>,
         checker: Logins,
@@ -110,7 +110,7 @@ impl NodeDesk {
         let logins = Attempts::default();
         let inner = Inner {
             shards,
-            asked,
+            questions,
             settings,
             access,
             node,

@@ -49,7 +49,7 @@ pub fn push_put(entry: &mut Vec<u8>, put: Put<'_>) {
 pub fn push_fact(entry: &mut Vec<u8>, fact: &Fact) {
     match fact {
         Fact::Put { seq, message, at_ms } => {
-            push_put(entry, Put { seq: *seq, message, at_ms: *at_ms, brief: None });
+            push_put(entry, Put { seq: *seq, message, at_ms: *at_ms, deferrable: None });
         }
         Fact::Gone(Span { first, last }) => {
             entry.put_u8(GONE);
@@ -64,7 +64,7 @@ pub fn push_fact(entry: &mut Vec<u8>, fact: &Fact) {
             entry.extend_from_slice(&head);
             entry.extend_from_slice(annotations);
         }
-        Fact::Stored(_) | Fact::Taken(_) | Fact::Damaged => {}
+        Fact::Stored(_) | Fact::GoneFromRun(_) | Fact::Damaged => {}
     }
 }
 

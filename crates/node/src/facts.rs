@@ -11,7 +11,7 @@
 //!                                                 | first end u64, 0 is none | last end u64, 0 is none |
 //!                                                 | pack u64 | offset u32 | bytes u32 |
 //!                                                 | in a quorum queue also: sequence numbers ([`queue::Seqs`]) |
-//! kind 6  taken     owner = queue, seq = run      | first position u32 | last position u32 |
+//! kind 6  run-gone  owner = queue, seq = run      | first position u32 | last position u32 |
 //!                                                 | durable u32 | their bytes u64 |
 //! kind 7  damaged   owner = queue, seq = 0        | |
 //! kind 8  noted     owner = 2^64-1, seq = offset  | name of the damaged file ... |
@@ -21,8 +21,10 @@
 //! ```
 //!
 //! Numbers are big-endian. The messages of a run are stored in packs, as records of kind 1. Queue ids are never 0,
-//! because incarnations start at 1. A log of version 1 (since 0.1) has the kinds 1 to 8. Version 2 added kind 9,
-//! version 3 changes of users and virtual hosts, and [`wal::LOG_VERSION`] 4 kind 10.
+//! because incarnations start at 1. `run-gone` says which messages of a run are gone, by their positions.
+//!
+//! A log of version 1 (since 0.1) has the kinds 1 to 8. Version 2 added kind 9, version 3 changes of users and virtual
+//! hosts, and [`wal::LOG_VERSION`] 4 kind 10.
 //!
 //! The `version` of a change is the version of the catalog that it was decided for. Recovery applies the changes in
 //! the order of their records and ignores this version.
@@ -35,7 +37,7 @@ use broker::ids::QueueId;
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use hashbrown::{HashMap, HashSet};
 use message::{LastRoute, Message};
-use queue::{Ages, Block, Fact, Loaded, Marks, Put, Restoring, Seqs, Span, Stored, Taken};
+use queue::{Ages, Block, Fact, GoneFromRun, Loaded, Marks, Put, Restoring, Seqs, Span, Stored};
 use replica::{Damaged, Entry, Group, Member, Options, Payload};
 use wal::{Extent, Record, Records};
 
@@ -46,7 +48,7 @@ const GONE: u8 = 2;
 const RETURNED: u8 = 3;
 const CHANGE: u8 = 4;
 const STORED: u8 = 5;
-const TAKEN: u8 = 6;
+const GONE_FROM_RUN: u8 = 6;
 const DAMAGED: u8 = 7;
 const NOTED: u8 = 8;
 const MARKED: u8 = 9;
@@ -66,7 +68,7 @@ const NODE: u64 = u64::MAX;
 pub fn push_fact(records: &mut Records, queue: QueueId, fact: &Fact, extent: Option<Extent>) {
     match fact {
         Fact::Put { seq, message, at_ms } => {
-            push_put(records, queue, Put { seq: *seq, message, at_ms: *at_ms, brief: None });
+            push_put(records, queue, Put { seq: *seq, message, at_ms: *at_ms, deferrable: None });
         }
         Fact::Gone(Span { first, last }) => records.push(queue.0, *first, GONE, &[&last.to_be_bytes()]),
         Fact::Returned { seq, marks } => {
@@ -79,9 +81,14 @@ pub fn push_fact(records: &mut Records, queue: QueueId, fact: &Fact, extent: Opt
             put_stored(&mut body, stored, extent);
             records.push(queue.0, stored.first, STORED, &[&body]);
         }
-        Fact::Taken(Taken { run, first, last, durable, bytes }) => {
+        Fact::GoneFromRun(GoneFromRun { run, first, last, durable, bytes }) => {
             let positions = [first.to_be_bytes(), last.to_be_bytes(), durable.to_be_bytes()];
-            records.push(queue.0, u64::from(*run), TAKEN, &[positions.as_flattened(), &bytes.to_be_bytes()]);
+            records.push(
+                queue.0,
+                u64::from(*run),
+                GONE_FROM_RUN,
+                &[positions.as_flattened(), &bytes.to_be_bytes()],
+            );
         }
         Fact::Damaged => records.push(queue.0, 0, DAMAGED, &[]),
     }
@@ -325,12 +332,12 @@ impl Restored {
                 queue.extents.insert(stored.run, (extent, file));
                 Fact::Stored(stored)
             }
-            TAKEN if body.len() == 4 + 4 + 4 + 8 => {
+            GONE_FROM_RUN if body.len() == 4 + 4 + 4 + 8 => {
                 let run = u32::try_from(seq).ok()?;
                 let (first, last) = (body.get_u32(), body.get_u32());
                 let (durable, bytes) = (body.get_u32(), body.get_u64());
                 let adds_up = first <= last && last < u32::MAX;
-                adds_up.then_some(Fact::Taken(Taken { run, first, last, durable, bytes }))?
+                adds_up.then_some(Fact::GoneFromRun(GoneFromRun { run, first, last, durable, bytes }))?
             }
             DAMAGED => Fact::Damaged,
             _ => return None,

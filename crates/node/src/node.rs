@@ -29,7 +29,7 @@ use crate::handshakes::Handshakes;
 use crate::incoming::{Incoming, Shards};
 use crate::logins::Logins;
 use crate::quarantine::{self, DefinitionsLost};
-use crate::questions::Asked;
+use crate::questions::OpenQuestions;
 use crate::runtime::{self, Clock, Storage};
 use crate::shard::{Occupancy, Setup, Shard, StorageLimits, Tallies};
 
@@ -216,14 +216,14 @@ impl Node {
         let checker = access.clone();
         let logins =
             Logins::start(shards.clone(), move |login| checker.check(login)).map_err(thread("logins"))?;
-        let asked = Arc::new(Asked::default());
+        let questions = Arc::new(OpenQuestions::default());
         let mut threads = Vec::new();
         for (shard, receiver) in machines.drain(..).zip(receivers) {
             let (shards, storage) = (shards.clone(), storage.clone());
-            let (logins, asked) = (logins.clone(), asked.clone());
+            let (logins, questions) = (logins.clone(), questions.clone());
             let thread = std::thread::Builder::new()
                 .name(format!("shard-{}", shard.id()))
-                .spawn(move || runtime::run(shard, clock, receiver, shards, storage, logins, asked))
+                .spawn(move || runtime::run(shard, clock, receiver, shards, storage, logins, questions))
                 .map_err(|error| StartError::Io { what: "cannot start a shard's thread".into(), error })?;
             threads.push(thread);
         }
@@ -240,7 +240,7 @@ impl Node {
                 |error| StartError::Io { what: "cannot start the watch over memory and disk".into(), error },
             )?;
         let desk = NodeDesk::new(
-            Ways { shards: shards.clone(), asked },
+            Ways { shards: shards.clone(), questions },
             settings,
             access,
             logins,

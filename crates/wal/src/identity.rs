@@ -69,7 +69,7 @@ impl fmt::Display for IdentityError {
             Self::NewerFormat { version } => {
                 write!(f, "file {NAME} has format version {version}; this program knows {VERSION}")
             }
-            Self::Io { file, error } if file.is_empty() => write!(f, "the directory: {error}"),
+            Self::Io { file: "", error } => write!(f, "the directory: {error}"),
             Self::Io { file, error } => write!(f, "file {file}: {error}"),
         }
     }
@@ -163,19 +163,19 @@ fn random() -> [u8; 16] {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{Crash, FalseDisk};
+    use crate::testing::{Crash, SimDisk};
 
-    fn stored(disk: &FalseDisk) -> Vec<u8> {
+    fn stored(disk: &SimDisk) -> Vec<u8> {
         disk.files()[NAME].clone()
     }
 
     #[test]
     fn each_start_is_counted_and_the_node_stays() {
-        let mut disk = FalseDisk::new(1);
+        let mut disk = SimDisk::new(1);
         let first = Identity::begin(&mut disk).unwrap();
         assert_eq!((first.boots, first.node_hex().len()), (1, 32));
         assert_ne!(first.node, [0; 16]);
-        let other = Identity::begin(&mut FalseDisk::new(1)).unwrap();
+        let other = Identity::begin(&mut SimDisk::new(1)).unwrap();
         assert_ne!(other.node, first.node);
         for boots in 2..5 {
             disk = disk.crash(Crash::Power);
@@ -187,7 +187,7 @@ mod tests {
     fn a_start_interrupted_anywhere_uses_no_number_twice() {
         for seed in 0..50 {
             for step in 0..6 {
-                let mut disk = FalseDisk::new(seed);
+                let mut disk = SimDisk::new(seed);
                 let first = Identity::begin(&mut disk).unwrap();
                 disk.die_at(step);
                 let interrupted = Identity::begin(&mut disk);
@@ -206,7 +206,7 @@ mod tests {
     #[test]
     fn a_disk_that_fails_starts_nothing() {
         for step in 0..5 {
-            let mut disk = FalseDisk::new(step);
+            let mut disk = SimDisk::new(step);
             let first = Identity::begin(&mut disk).unwrap();
             disk.fail_nth(step, 5);
             let failed = Identity::begin(&mut disk).unwrap_err();
@@ -219,7 +219,7 @@ mod tests {
 
     #[test]
     fn a_damaged_identity_is_refused_and_kept() {
-        let mut disk = FalseDisk::new(2);
+        let mut disk = SimDisk::new(2);
         Identity::begin(&mut disk).unwrap();
         let sound = stored(&disk);
         let mut others: Vec<Vec<u8>> = (0..LENGTH).map(|length| sound[..length].to_vec()).collect();
@@ -230,7 +230,7 @@ mod tests {
             flipped
         }));
         for bytes in others {
-            let mut disk = FalseDisk::new(3);
+            let mut disk = SimDisk::new(3);
             disk.put(NAME, &bytes);
             let refused = Identity::begin(&mut disk).unwrap_err();
             assert!(matches!(refused, IdentityError::Damaged), "{bytes:?}: {refused}");

@@ -10,7 +10,7 @@
 //!  Log::append     one batch, one vectored write; then one Completion per handover: written
 //!  Log::begin_sync one sync for all handovers that asked since the last one began, on its own thread; writing continues
 //!  Log::end_sync   one more Completion for each of them: synced
-//!  Disk            RealDisk: a directory;  testing::FalseDisk: a disk that fails on purpose
+//!  Disk            RealDisk: a directory;  testing::SimDisk: a disk that fails on purpose
 //! ```
 //!
 //! The log guarantees:
@@ -30,7 +30,7 @@
 //! then syncs the files that stay, and removes the others or keeps them to be overwritten.
 //!
 //! The log has a reserve of disk space. On a full disk it uses the reserve to write the records that free
-//! space; [`Size::short`] reports this.
+//! space; [`Size::on_reserve`] reports this.
 //!
 //! Records that leave memory and the log for longer go to **packs**. A pack is an immutable file: [`Packs`]
 //! writes and removes it, a [`PackReader`] reads it block by block. An owner hands over a [`Run`] of its

@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use soak::{named, pick, seeds};
-use wal::testing::{CHANGES, Crash, FalseDisk, Op, Random};
+use wal::testing::{CHANGES, Crash, Op, Random, SimDisk};
 use wal::{
     Bloom, Chunk, ChunkJob, NewChunk, Position, ReadFrom, Retained, StreamAnswer, StreamError, StreamJob,
     StreamLimits, StreamReader, StreamSyncJob, Streams,
@@ -169,7 +169,7 @@ impl Model {
     }
 
     /// Checks that everything guaranteed reads back.
-    fn check(&self, stream: u64, reader: &mut StreamReader<FalseDisk>, random: &mut Random) {
+    fn check(&self, stream: u64, reader: &mut StreamReader<SimDisk>, random: &mut Random) {
         if !self.torn {
             let mut job = self.job(stream, ReadFrom::First);
             job.bytes_max = *pick(random, &[1, 1000, 100_000]);
@@ -197,7 +197,7 @@ impl Model {
     }
 
     /// Compares the model with what the next process has found.
-    fn restart(&mut self, stream: u64, kept: &Retained, reader: &mut StreamReader<FalseDisk>) {
+    fn restart(&mut self, stream: u64, kept: &Retained, reader: &mut StreamReader<SimDisk>) {
         // After a loss of power, some of the segments that limits had removed may exist again.
         let may_tear = self.torn || self.lost_power && (stream != SYNCS || self.is_limited);
         let mut found: Vec<Chunk> = Vec::new();
@@ -290,7 +290,7 @@ static OPENED: AtomicU64 = AtomicU64::new(0);
 /// Does a run. Returns the number of changes that the first life made to the disk.
 fn run(plan: Plan) -> u64 {
     let mut random = Random(plan.seed);
-    let mut disk = FalseDisk::new(random.next());
+    let mut disk = SimDisk::new(random.next());
     let mut models: BTreeMap<u64, Model> = (0..3).map(|stream| (stream, Model::default())).collect();
     let mut changes = 0;
     for life in 0..plan.lives {
@@ -317,7 +317,7 @@ fn run(plan: Plan) -> u64 {
 }
 
 fn live(
-    disk: &FalseDisk,
+    disk: &SimDisk,
     models: &mut BTreeMap<u64, Model>,
     random: &mut Random,
     (faults, fail_at): (bool, Option<u64>),
@@ -461,8 +461,8 @@ fn live(
 /// Appends as a shard does on its own thread. Checks that this does not sync, and neither adds nor removes a
 /// segment. Returns the job if it must be handed over to the thread of the streams.
 fn append_at_once(
-    streams: &mut Streams<FalseDisk>,
-    disk: &FalseDisk,
+    streams: &mut Streams<SimDisk>,
+    disk: &SimDisk,
     job: StreamJob,
     answers: &mut Vec<StreamAnswer>,
 ) -> Option<StreamJob> {
@@ -504,7 +504,7 @@ fn what_was_confirmed_reads_back_at_any_boundary() {
 
 #[test]
 fn reads_are_bounded_by_the_file() {
-    let disk = FalseDisk::new(0);
+    let disk = SimDisk::new(0);
     let mut owner = chunks::Owner::new(&disk);
     owner.open(7, chunks::LIMITS, 0).unwrap();
     owner.append(7, vec![chunks::chunk(0, 1, 0, 50)], false).unwrap();

@@ -12,7 +12,9 @@ use std::collections::VecDeque;
 
 use super::{Admission, Drive, Health, Level, Mark, ends};
 use crate::fifo::{Fifo, Output};
-use crate::{Asked, Deliver, Effect, FactPolicy, Receipt, Receipts, Refusal, RejectReason, Request, Verdict};
+use crate::{
+    Deliver, Effect, FactPolicy, Receipt, Receipts, Refusal, RejectReason, Request, Requester, Verdict,
+};
 
 /// The driver of a replicated queue. It decides only while this member leads the group.
 #[derive(Debug, Default)]
@@ -178,8 +180,8 @@ impl Drive for Replica {
             }
             for effect in effects {
                 if let Effect::Done { ticket, .. } = effect {
-                    let asked = Asked::Ticket(ticket);
-                    output.effects.push(Effect::Refused { asked, why: Refusal::Unavailable });
+                    let requester = Requester::Ticket(ticket);
+                    output.effects.push(Effect::Refused { requester, why: Refusal::Unavailable });
                 }
             }
         }

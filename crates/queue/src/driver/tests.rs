@@ -6,8 +6,8 @@ use message::{Message, Parts, Route};
 
 use super::*;
 use crate::{
-    Carrier, Config, ConsumerId, Deliver, Fact, Lent, Outcome, Publish, PublisherId, Put, Span, Ticket,
-    Verdict,
+    Carrier, Config, ConsumerId, Deliver, DeliveryRef, Fact, Outcome, Publish, PublisherId, Put, Span,
+    Ticket, Verdict,
 };
 
 const HEALTHY: Health = Health { log_refuses: false, memory_is_stuck: false };
@@ -15,7 +15,7 @@ const HEALTHY: Health = Health { log_refuses: false, memory_is_stuck: false };
 fn publish(seq: u64, durable: bool) -> Request {
     let parts = Parts { wire: b"x".to_vec().into(), durable, ..Parts::default() };
     let message = Message::new(parts, Arc::new(Route::simple("", "q")));
-    Request::Publish(Publish { publisher: PublisherId(1), seq, message, patient: true })
+    Request::Publish(Publish { publisher: PublisherId(1), seq, message, pipelines: true })
 }
 
 /// A receipt: the first and the last publish, the verdict, and whether it depends on facts.
@@ -32,7 +32,7 @@ struct Queue {
 struct Upward<'a>(&'a mut Driver, Vec<u64>);
 
 impl Deliver for Upward<'_> {
-    fn deliver(&mut self, _: Lent<'_>) -> bool {
+    fn deliver(&mut self, _: DeliveryRef<'_>) -> bool {
         true
     }
 }
@@ -193,7 +193,7 @@ impl Queue {
 struct Nobody;
 
 impl Deliver for Nobody {
-    fn deliver(&mut self, _: Lent<'_>) -> bool {
+    fn deliver(&mut self, _: DeliveryRef<'_>) -> bool {
         false
     }
 }

@@ -52,7 +52,7 @@ impl Fifo {
                 None => self.journal.runs.mark(seq, marks),
             },
             Fact::Damaged => self.end = Some(End::Damaged),
-            Fact::Stored(_) | Fact::Taken(_) => {}
+            Fact::Stored(_) | Fact::GoneFromRun(_) => {}
         }
         self.journal.flush(out);
     }

@@ -8,8 +8,8 @@ use super::level::Head;
 use super::unsettled::Unsettled;
 use super::{End, Fifo, Output};
 use crate::{
-    Ages, Block, ConsumerId, Deliver, Delivery, Fact, Living, Load, Marks, Moved, PageOut, Seqs, Stored,
-    Taken, Ticket,
+    Ages, Block, ConsumerId, Deliver, Delivery, Fact, GoneFromRun, Living, Load, Marks, Moved, PageOut, Seqs,
+    Stored, Ticket,
 };
 
 /// The minimum size of a run in memory, in bytes. A shorter run is not worth paging out.
@@ -191,7 +191,7 @@ impl Fifo {
             let facts = self.journal.local(out);
             facts.push(Fact::Stored(stored.clone()));
             if let Some(last) = passed.checked_sub(1) {
-                facts.push(Fact::Taken(Taken { run, first: 0, last, durable: 0, bytes: 0 }));
+                facts.push(Fact::GoneFromRun(GoneFromRun { run, first: 0, last, durable: 0, bytes: 0 }));
             }
             // Repeated, because the earlier facts may be discarded before the run is.
             let returned = |(&seq, marks): (&u64, &Marks)| Fact::Returned { seq, marks: marks.clone() };
@@ -400,7 +400,13 @@ impl Fifo {
         self.run_facts(&[new], |fact| facts.push(fact));
         if before.journaled {
             let (durable, bytes) = (before.durable, before.bytes);
-            facts.push(Fact::Taken(Taken { run: old, first: 0, last: messages - 1, durable, bytes }));
+            facts.push(Fact::GoneFromRun(GoneFromRun {
+                run: old,
+                first: 0,
+                last: messages - 1,
+                durable,
+                bytes,
+            }));
         }
         self.journal.flush(out);
         Some(new)

@@ -7,7 +7,7 @@ use super::annotated::Annotated;
 use super::entry::Entry;
 use super::runs::Life;
 use super::{End, Fifo};
-use crate::{Config, Fact, Marks, Span, Stored, Taken};
+use crate::{Config, Fact, GoneFromRun, Marks, Span, Stored};
 
 /// The state of one queue, collected from its facts in their order.
 #[derive(Default)]
@@ -106,7 +106,7 @@ impl Restoring {
                 }
                 self.runs.insert(stored.run, (stored, life));
             }
-            Fact::Taken(Taken { run, first, last, durable, bytes }) => {
+            Fact::GoneFromRun(GoneFromRun { run, first, last, durable, bytes }) => {
                 let Some((stored, life)) = self.runs.get_mut(&run) else { return };
                 stored.durable = stored.durable.saturating_sub(durable);
                 stored.bytes = stored.bytes.saturating_sub(bytes);

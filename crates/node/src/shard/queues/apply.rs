@@ -6,8 +6,8 @@ use broker::ids::{DECIDER, QueueId, ShardId};
 use broker::mail::Mail;
 use hashbrown::HashSet;
 use queue::{
-    Admission, Asked, Carrier, Deliver, Drive, Driver, Effect, Fifo, GoneReason, Health, Lent, News, Publish,
-    Put, Refusal, Request, Retained, Verdict, ends,
+    Admission, Carrier, Deliver, DeliveryRef, Drive, Driver, Effect, Fifo, GoneReason, Health, Publish, Put,
+    Refusal, Request, Requester, Retained, StreamUpdate, Verdict, ends,
 };
 
 use crate::facts::{RestoredParts, RestoredQueue};
@@ -40,7 +40,7 @@ struct Upward<'a> {
 
 impl Deliver for Upward<'_> {
     #[inline]
-    fn deliver(&mut self, lent: Lent<'_>) -> bool {
+    fn deliver(&mut self, lent: DeliveryRef<'_>) -> bool {
         self.gates.deliver(lent)
     }
 }
@@ -195,22 +195,23 @@ impl Shard {
                 return;
             }
             Request::Attach(attach) => {
-                Effect::Refused { asked: Asked::Consumer(attach.consumer), why: Refusal::NotFound }
+                Effect::Refused { requester: Requester::Consumer(attach.consumer), why: Refusal::NotFound }
             }
             Request::Fetch { ticket, .. }
             | Request::Browse { ticket, .. }
             | Request::Purge { ticket }
             | Request::Delete { ticket, .. }
             | Request::Report { ticket } => {
-                Effect::Refused { asked: Asked::Ticket(ticket), why: Refusal::NotFound }
+                Effect::Refused { requester: Requester::Ticket(ticket), why: Refusal::NotFound }
             }
             Request::Cancel { consumer } | Request::Detach { consumer, .. } => {
                 Effect::Gone { consumer, reason: GoneReason::QueueDeleted }
             }
             Request::Follow { follower, .. } => {
                 let end = Some(GoneReason::QueueDeleted);
-                let news = Box::new(News { retained: Retained::default(), chunks: Vec::new(), end });
-                Effect::News { follower, news }
+                let update =
+                    Box::new(StreamUpdate { retained: Retained::default(), chunks: Vec::new(), end });
+                Effect::StreamUpdate { follower, update }
             }
             Request::Settle { consumer, first, last, answer: true, .. } => {
                 Effect::Settled { consumer, first, last, journaled: false }
@@ -218,7 +219,7 @@ impl Shard {
             Request::Grant { .. }
             | Request::Resume { .. }
             | Request::Settle { .. }
-            | Request::GiveUp { .. }
+            | Request::CancelBrowse { .. }
             | Request::DeadLettered { .. }
             | Request::Use
             | Request::Configure(_) => return,

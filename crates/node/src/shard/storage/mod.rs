@@ -55,7 +55,7 @@ pub struct StorageLimits {
     pub garbage_allowed: u64,
     /// Bytes of memory that the ready messages of all queues may take before some of them are paged out.
     pub backlog_memory: u64,
-    /// Bytes of disk that the log reserves for the time when the disk is full; see [`wal::Size::short`].
+    /// Bytes of disk that the log reserves for the time when the disk is full; see [`wal::Size::on_reserve`].
     pub reserve_bytes: u64,
     /// Bytes of messages whose writing may be deferred, in the hope that they are settled first.
     pub unwritten_max: u64,
@@ -98,7 +98,7 @@ pub(super) struct Storage {
     /// One handover may be tried although the log has failed.
     log_retry: bool,
     /// The disk is full, and the log uses its reserve.
-    log_short: bool,
+    log_on_reserve: bool,
     /// The newest file of the log that this shard knows. New records are written there or later.
     log_file: u64,
     // ---- space
@@ -139,7 +139,7 @@ impl Storage {
             groups_due_ms: None,
             log_failed: None,
             log_retry: false,
-            log_short: false,
+            log_on_reserve: false,
             log_file: 0,
             definitions_file: 0,
             definitions_bytes: 0,
@@ -162,17 +162,17 @@ impl Storage {
 
     /// Returns true if the log accepts nothing new: it has failed, or the disk is full.
     pub fn refuses(&self) -> bool {
-        self.log_failed.is_some() || self.log_short
+        self.log_failed.is_some() || self.log_on_reserve
     }
 
     /// Returns true if the log uses its reserve, which accepts nothing new.
-    pub fn is_short(&self) -> bool {
-        self.log_short
+    pub fn is_on_reserve(&self) -> bool {
+        self.log_on_reserve
     }
 
     /// Returns true if too much is in memory and it cannot be paged out.
     pub fn is_stuck(&self) -> bool {
-        self.pages.is_stuck(!self.log_short)
+        self.pages.is_stuck(!self.log_on_reserve)
     }
 
     /// Returns true if receipts must wait until memory has been paged out.
@@ -223,8 +223,8 @@ impl Storage {
     /// Returns when the polls of [`super::Shard`] have something to do.
     pub fn next_deadline(&self) -> Option<u64> {
         let journal = self.journal.next_deadline().filter(|_| self.log_failed.is_none());
-        let pages = self.pages.next_deadline(!self.log_short);
-        let unwritten = self.unwritten.next_deadline(!self.log_short);
+        let pages = self.pages.next_deadline(!self.log_on_reserve);
+        let unwritten = self.unwritten.next_deadline(!self.log_on_reserve);
         journal.into_iter().chain(pages).chain(unwritten).chain(self.groups_due_ms).min()
     }
 
@@ -402,7 +402,7 @@ impl Storage {
         let (queue, fsync) = (slot.id, slot.driver.syncs());
         for fact in facts {
             match fact {
-                Fact::Gone(_) | Fact::Taken(_) if slot.group.is_none() => {
+                Fact::Gone(_) | Fact::GoneFromRun(_) if slot.group.is_none() => {
                     if slot.gone.is_none() && slot.taken.is_none() {
                         self.with_kept_facts.push(queue);
                     }
@@ -414,7 +414,7 @@ impl Storage {
                 | Fact::Gone(_)
                 | Fact::Returned { .. }
                 | Fact::Stored(_)
-                | Fact::Taken(_)
+                | Fact::GoneFromRun(_)
                 | Fact::Damaged => {
                     let run =
                         if let Fact::Stored(stored) = fact { slot.extents.get(&stored.run) } else { None };

@@ -190,7 +190,7 @@ impl Shard {
     fn pack_job(&mut self) -> Option<PackJob> {
         let shard = u32::from(self.here.id);
         // While the disk is full, the log lives on its reserve. Packs must not use this space.
-        if self.here.now_ms < self.storage.pages.not_before_ms || self.storage.log_short {
+        if self.here.now_ms < self.storage.pages.not_before_ms || self.storage.log_on_reserve {
             return None;
         }
         if let Some(runs) = self.storage.pages.returned.take() {

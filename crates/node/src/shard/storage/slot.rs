@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use broker::ids::QueueId;
-use queue::{Driver, Fact, Fifo, Load, Span, Taken};
+use queue::{Driver, Fact, Fifo, GoneFromRun, Load, Span};
 use ranges::replace_joined;
 use wal::Extent;
 
@@ -30,9 +30,9 @@ pub(in crate::shard) struct QueueSlot {
     pub live_counted: u64,
     /// The last result of [`Fifo::depth`].
     pub depth_counted: (u64, u64),
-    /// The last `Gone` and `Taken` of this turn. They are kept back so that the next fact may continue them.
+    /// The last `Gone` and `GoneFromRun` of this turn. They are kept back so that the next fact may continue them.
     pub gone: Option<Span>,
-    pub taken: Option<Taken>,
+    pub taken: Option<GoneFromRun>,
     /// The queue is in the list of [`super::unwritten::AllUnwritten`].
     pub defers: bool,
     /// The version of the policies that its settings were made from.
@@ -65,14 +65,14 @@ impl QueueSlot {
     pub fn keep_back(&mut self, fact: &Fact) -> Option<Fact> {
         match *fact {
             Fact::Gone(span) => replace_joined(&mut self.gone, span).map(Fact::Gone),
-            Fact::Taken(taken) => replace_joined(&mut self.taken, taken).map(Fact::Taken),
+            Fact::GoneFromRun(taken) => replace_joined(&mut self.taken, taken).map(Fact::GoneFromRun),
             _ => None,
         }
     }
 
     /// Takes the facts that were kept back.
     pub fn take_kept(&mut self) -> impl Iterator<Item = Fact> + use<> {
-        self.gone.take().map(Fact::Gone).into_iter().chain(self.taken.take().map(Fact::Taken))
+        self.gone.take().map(Fact::Gone).into_iter().chain(self.taken.take().map(Fact::GoneFromRun))
     }
 
     pub fn live_bytes(&self) -> u64 {
