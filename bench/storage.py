@@ -1,5 +1,5 @@
-"""The cost of a backlog in memory, disk and time, with messages of 100 bytes in durable classic
-queues; and the cost of reading a stream of 2 GiB again. Needs about 40 GB below $BENCH_WORK."""
+"""Measures what a backlog costs in memory, disk and time, with messages of 100 bytes in durable classic
+queues, and what it costs to read a stream of 2 GiB again. Needs about 40 GB below $BENCH_WORK."""
 import os
 import shutil
 import signal
@@ -56,7 +56,7 @@ def replay(broker, stream, consumers, credit, count):
 
 
 def disk():
-    """The size of the data directory, in MiB."""
+    """Returns the size of the data directory, in MiB."""
     total = 0
     for folder, _, names in os.walk(DATA):
         for name in names:
@@ -68,7 +68,7 @@ def disk():
 
 
 def settled_disk():
-    """The same, once it no longer changes."""
+    """Returns the size of the data directory when it no longer changes, in MiB."""
     last, since = disk(), time.monotonic()
     while time.monotonic() - since < 3:
         time.sleep(0.2)
@@ -109,12 +109,12 @@ def backlog(scale):
         _, meter = broker.measured(lambda: drain(broker, "q", count))
         return rows + [
             ("drained by one consumer: messages per second", round(count / meter.wall), ""), per_million(meter, count),
-            ("memory at most over memory before, MiB", round(meter.peak_rss - before, 1), "not growing"),
+            ("growth of memory at most, MiB", round(meter.peak_rss - before, 1), "not growing"),
             ("disk afterwards, MiB", settled_disk(), "")]
 
 
 def straggler(scale):
-    """One message that is not settled, before 10 million messages that are settled."""
+    """One message stays unsettled, while the 10 million messages after it are settled."""
     count = int(10_000_000 * scale)
     fresh()
     with Broker("heartbeat=0", data=DATA) as broker:
@@ -141,8 +141,8 @@ def end(scale):
             broker.verb("recv", "q-0", "--count", 1)
             before = disk()
             _, meter = broker.measured(lambda: broker.ask("DELETE", path))
-            rows += [(f"a queue of {count:,} {what}: ms until the answer", round(meter.wall * 1e3, 1), ""),
-                     ("CPU of the broker meanwhile, ms", round(meter.cpu * 1e3), ""),
+            rows += [(f"a queue of {count:,} messages is {what}: ms until the answer", round(meter.wall * 1e3, 1), ""),
+                     ("CPU of the broker until the answer, ms", round(meter.cpu * 1e3), ""),
                      ("disk before, MiB", before, ""), ("disk after, MiB", settled_disk(), "")]
     return rows
 
@@ -154,7 +154,7 @@ def start(broker, what, queue):
             ("memory after the start, MiB", round(broker.rss_mib(), 1), "below 200")]
     _, meter = broker.measured(lambda: broker.verb("recv", queue, "--count", 1))
     return rows + [("seconds to a queue's first delivery, the client's start included", round(meter.wall, 3), "below 1"),
-                   ("memory at most meanwhile, MiB", round(meter.peak_rss, 1), "below 200")]
+                   ("memory at most until this delivery, MiB", round(meter.peak_rss, 1), "below 200")]
 
 
 def huge(scale):
@@ -162,7 +162,7 @@ def huge(scale):
     count = int(100_000_000 * scale)
     fill(1, count)
     with Broker(data=DATA) as broker:
-        rows = start(broker, f"one queue of {count:,}", "q-0")
+        rows = start(broker, f"one queue with {count:,} messages", "q-0")
         some = count // 50
         _, meter = broker.measured(lambda: drain(broker, "q-0", some))
         return rows + [
@@ -174,10 +174,10 @@ def many(scale):
     """The broker starts with 10,000 queues that hold 10 million messages together."""
     queues, messages = 10_000, max(1, int(1000 * scale))
     fill(queues, messages)
-    title = f"{queues:,} queues of {messages:,}, "
+    title = f"{queues:,} queues with {messages:,} messages each, "
     with Broker(data=DATA) as broker:
         rows = start(broker, title + "stopped cleanly", "q-7777")
-    # The end of the block has killed the broker.
+    # The end of the block above has killed the broker.
     with Broker(data=DATA) as broker:
         return rows + start(broker, title + "killed", "q-3333")
 
@@ -194,19 +194,20 @@ def streams(scale):
         broker.stop()
     alone = None
     for consumers, credit in (1, 200), (5, 200), (1, 100_000), (5, 100_000):
-        # Each in its own process: memory that one run leaves in the allocator must not affect the
-        # next.
+        # Each run has a broker process of its own, because freed memory stays in the allocator and would
+        # count in the next run.
         with Broker(data=DATA) as broker:
             time.sleep(1)
             before = broker.rss_mib()
             _, meter = broker.measured(lambda: replay(broker, "s", consumers, credit, count))
             broker.stop()
         read, more = consumers * count, meter.peak_rss - before
-        rows += [(f"{consumers} with credit {credit:,}: messages per second", round(read / meter.wall), ""),
-                 per_million(meter, read), ("memory at most over memory before, MiB", round(more, 1), "")]
+        who = f"{consumers} consumer{'s' * (consumers > 1)} with credit {credit:,}"
+        rows += [(f"{who}: messages per second", round(read / meter.wall), ""),
+                 per_million(meter, read), ("growth of memory at most, MiB", round(more, 1), "")]
         if consumers == 1:
             alone = more
         else:
             further = round((more - alone) / (consumers - 1), 1)
-            rows += [("of that for each further consumer, MiB", further, "at most 2")]
+            rows += [("growth for each further consumer, MiB", further, "at most 2")]
     return rows

@@ -267,7 +267,7 @@ fn transfer(head: &Transfer<'_>, payload: &[u8], channel: u16, track: &mut Track
 }
 
 fn message(bytes: &[u8], words: &mut Words) {
-    let found = sections::scan(bytes).expect("the broker sends messages");
+    let found = sections::scan(bytes).expect("the payload that the broker sends is a valid message");
     let cut = |range: &std::ops::Range<u32>| &bytes[range.start as usize..range.end as usize];
     let inner = |range: &std::ops::Range<u32>| match Reader::new(cut(range)).read_value() {
         Ok(Value::Described(described)) => described.value,

@@ -1,22 +1,22 @@
-//! The storage of a world: the real log and the real streams, each on its own false disk, without threads.
+//! The storage of a world: the real log and the real streams, each on its own simulated disk, without threads.
 //! All their jobs are done in one round and answered at once.
 
 use node::facts::Restored;
 use node::shard::Shard;
-use wal::testing::{Crash, FalseDisk};
+use wal::testing::{Crash, SimDisk};
 use wal::{ChunkJob, ChunksRead, Handover, Log, Options, StreamJob, StreamReader, Streams};
 
 /// The disks, and the components that use them while the process runs.
 pub struct Storage {
-    log_disk: FalseDisk,
-    stream_disk: FalseDisk,
+    log_disk: SimDisk,
+    stream_disk: SimDisk,
     running: Option<Running>,
 }
 
 struct Running {
-    log: Log<FalseDisk>,
-    streams: Streams<FalseDisk>,
-    reader: StreamReader<FalseDisk>,
+    log: Log<SimDisk>,
+    streams: Streams<SimDisk>,
+    reader: StreamReader<SimDisk>,
     to_log: Vec<Handover>,
     to_streams: Vec<StreamJob>,
     to_reader: Vec<ChunkJob>,
@@ -24,7 +24,7 @@ struct Running {
 
 impl Storage {
     pub fn new() -> Self {
-        Self { log_disk: FalseDisk::new(1), stream_disk: FalseDisk::new(2), running: None }
+        Self { log_disk: SimDisk::new(1), stream_disk: SimDisk::new(2), running: None }
     }
 
     /// Recovers the stored state.

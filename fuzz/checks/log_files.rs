@@ -1,13 +1,13 @@
 //! Opens any bytes as the files of the log. Shared by the fuzz target and the test that replays the corpus.
 
-use wal::testing::{Crash, FalseDisk};
+use wal::testing::{Crash, SimDisk};
 use wal::{Handover, Log, Options, Record, Records, Recovery};
 
 /// The first octet is the number of the first file. Each file is preceded by its length. Opening must end for
 /// any content. If an open finds no damage, the next one must find the same records, and then the records
 /// that were written in between.
 pub fn check(data: &[u8]) {
-    let disk = FalseDisk::new(0);
+    let disk = SimDisk::new(0);
     let Some((&first, mut rest)) = data.split_first() else { return };
     let mut number = u64::from(first);
     while let [high, low, behind @ ..] = rest {
@@ -34,7 +34,7 @@ pub fn check(data: &[u8]) {
     assert_eq!(again, found);
 }
 
-fn open(disk: &FalseDisk) -> Option<(Log<FalseDisk>, Recovery, Vec<Record>)> {
+fn open(disk: &SimDisk) -> Option<(Log<SimDisk>, Recovery, Vec<Record>)> {
     let options = Options { file_bytes: 1 << 16, seed: Some(1), ..Options::default() };
     let mut records = Vec::new();
     let (log, recovery) = Log::open(disk.clone(), options, &mut |record| records.push(record)).ok()?;

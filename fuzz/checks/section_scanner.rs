@@ -42,6 +42,6 @@ pub fn check(data: &[u8]) {
         assert_eq!(content.range.end as usize, section.len());
     }
     if let Some(section) = sections.application_properties.as_ref().map(cut) {
-        let _ = map_pairs(section).expect("the scan has read the head of this map").count();
+        let _ = map_pairs(section).expect("a scanned message has a valid map head").count();
     }
 }

@@ -1,7 +1,7 @@
 //! Reads any bytes as the last segment of a stream. Shared by the fuzz target and the test that replays the
 //! corpus.
 
-use wal::testing::FalseDisk;
+use wal::testing::SimDisk;
 use wal::{ChunkJob, ReadFrom, StreamAnswer, StreamJob, StreamLimits, StreamReader, Streams};
 
 const STREAM: u64 = 7;
@@ -9,7 +9,7 @@ const STREAM: u64 = 7;
 /// Reads the segment unchanged. Then opens the stream and reads what the open has kept. Everything found must
 /// be complete and in order. Whatever the segment claims, a read must not be longer than the segment.
 pub fn check(data: &[u8]) {
-    let disk = FalseDisk::new(0);
+    let disk = SimDisk::new(0);
     disk.put("0000000000000007-00000000000000000009.segment", data);
     let mut reader = StreamReader::new(disk.clone());
     for from in [ReadFrom::First, ReadFrom::Last, ReadFrom::Offset(11), ReadFrom::Time(3000)] {
@@ -29,7 +29,9 @@ pub fn check(data: &[u8]) {
     let mut job = job(ReadFrom::First, kept.segments.clone(), kept.next);
     let (mut next, mut time) = (kept.first, 0);
     loop {
-        let read = StreamReader::new(disk.clone()).read(&job).expect("what an open has left is whole");
+        let read = StreamReader::new(disk.clone())
+            .read(&job)
+            .expect("a stream that was opened has no damaged chunk");
         for chunk in &read.chunks {
             assert!(chunk.first == next && chunk.timestamp_ms >= time && !chunk.data.is_empty());
             (next, time) = (next + u64::from(chunk.entries), chunk.timestamp_ms);

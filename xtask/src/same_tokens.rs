@@ -49,7 +49,7 @@ pub fn run(base: &str) -> Result<(), Failure> {
                 first_difference(&path, &before, &after).map_err(|error| format!("{path}: {error}"))?
             }
             'A' => Some("is new".to_owned()),
-            _ => Some("is deleted, or of another kind".to_owned()),
+            _ => Some("is deleted, or has become another kind of file, such as a symlink".to_owned()),
         };
         differences.extend(difference.map(|what| format!("{path} {what}")));
     }

@@ -44,8 +44,13 @@ fn crates(metadata: &Value) -> BTreeMap<String, CrateInfo> {
         .map(|p| {
             let name = p["name"].as_str().expect("a name").to_owned();
             let house = &p["metadata"]["house"];
-            let floor = house["floor"].as_u64().unwrap_or_else(|| panic!("{name} has no floor"));
-            let wing = house["wing"].as_str().unwrap_or_else(|| panic!("{name} has no wing")).to_owned();
+            let floor = house["floor"].as_u64().unwrap_or_else(|| {
+                panic!("{name} has no `floor` (the number of its layer) in [package.metadata.house]")
+            });
+            let wing = house["wing"].as_str().unwrap_or_else(|| {
+                panic!("{name} has no `wing` (pure, plumbing, both or annex) in [package.metadata.house]")
+            });
+            let wing = wing.to_owned();
             let normal =
                 p["dependencies"].as_array().expect("dependencies").iter().filter(|d| d["kind"].is_null());
             let uses = normal.map(|d| d["name"].as_str().expect("a name").to_owned()).collect();
@@ -63,7 +68,7 @@ fn floors_go_down() {
         for (used, below) in info.uses.iter().filter_map(|u| Some((u, crates.get(u)?))) {
             assert!(
                 below.floor < info.floor,
-                "{name} (floor {}) uses {used} (floor {})",
+                "{name} (floor {}) uses {used} (floor {}), but a crate may only use crates of lower floors",
                 info.floor,
                 below.floor
             );
@@ -91,7 +96,7 @@ fn the_product_has_no_helpers_of_tests() {
             let tests_alone = used["kind"] == "dev" || features.iter().all(|feature| feature != "testing");
             assert!(
                 tests_alone,
-                "{} uses {} with the feature that contains its test helpers",
+                "{} depends on {} with the feature `testing`, outside its dev-dependencies",
                 package["name"], used["name"]
             );
         }

@@ -13,9 +13,9 @@ use broker::catalog::{Binding, Catalog, Command, DEFAULT_VHOST, DeclareQueue, De
 use bytes::{Bytes, BytesMut};
 use message::{DeliveryHeads, Dialect, FieldFilter, Filter, Message, Parts, Position, Route, SqlFilter};
 use queue::{
-    Attach, Carrier, Chunk, Config, ConsumerId, ConsumerTimeout, Deliver, Effect, Fifo, Follower, Lent, Mode,
-    Outcome, Publish, PublisherId, Put, Readers, ReadersOutput, Request, Retained, Stream, StreamConfig,
-    StreamOutput, Work,
+    Attach, Carrier, Chunk, Config, ConsumerId, ConsumerTimeout, Deliver, DeliveryRef, Effect, Fifo,
+    Follower, Mode, Outcome, Publish, PublisherId, Put, Readers, ReadersOutput, Request, Retained, Stream,
+    StreamConfig, StreamOutput, Work,
 };
 use wal::{
     ChunkJob, Handover, Log, NewChunk, Options, ReadFrom, RealDisk, Records, StreamAnswer, StreamJob,
@@ -235,12 +235,13 @@ fn stream() -> Box<dyn FnMut() -> u64> {
     stream.apply(Request::Follow { follower: Follower(0), consumers: Some(1) }, 0, &mut home);
     assert_eq!(stream.poll_work(0), Some(Work::Open));
     stream.handle_opened(Ok(kept.clone()), 0, &mut home);
-    readers.apply(attach(consumer, Mode::Replay(Box::default())), 0, &mut here, &mut |_: Lent<'_>| true);
+    readers
+        .apply(attach(consumer, Mode::Replay(Box::default())), 0, &mut here, &mut |_: DeliveryRef<'_>| true);
     let message = message();
     let mut published = 0;
     Box::new(move || {
         let publish =
-            Publish { publisher: PublisherId(1), seq: published, message: message.clone(), patient: false };
+            Publish { publisher: PublisherId(1), seq: published, message: message.clone(), pipelines: false };
         stream.apply(Request::Publish(publish), 1000, &mut home);
         published += 1;
         if published % TURN == 0 {
@@ -249,14 +250,14 @@ fn stream() -> Box<dyn FnMut() -> u64> {
             stream.handle_appended(Some(kept.clone()), 1000, &mut home);
             assert_eq!(home.receipts.drain().count(), 1);
             let mut delivered = 0;
-            let mut deliver = |lent: Lent<'_>| {
+            let mut deliver = |lent: DeliveryRef<'_>| {
                 black_box(lent);
                 delivered += 1;
                 true
             };
             for effect in home.effects.drain(..) {
-                if let Effect::News { news, .. } = effect {
-                    readers.handle_news(*news, TAIL_BYTES, 1000, &mut here, &mut deliver);
+                if let Effect::StreamUpdate { update, .. } = effect {
+                    readers.handle_update(*update, TAIL_BYTES, 1000, &mut here, &mut deliver);
                 }
             }
             let (delivery_count, credit) = ((published - TURN) as u32, TURN as u32);
@@ -269,19 +270,19 @@ fn stream() -> Box<dyn FnMut() -> u64> {
     })
 }
 
-/// Accepts the receipts of transient-by-deferral messages (`Brief`: written only if no consumer settles them
+/// Accepts the receipts of transient-by-deferral messages (`Deferrable`: written only if no consumer settles them
 /// in time). Takes no delivery.
 struct Briefs;
 
 impl Deliver for Briefs {
-    fn deliver(&mut self, _: Lent<'_>) -> bool {
+    fn deliver(&mut self, _: DeliveryRef<'_>) -> bool {
         false
     }
 }
 
 impl Carrier for Briefs {
     fn put(&mut self, put: Put<'_>) -> bool {
-        black_box(put).brief.is_some()
+        black_box(put).deferrable.is_some()
     }
 }
 
@@ -295,7 +296,7 @@ fn fifo() -> Box<dyn FnMut() -> u64> {
     let mut published = 0;
     Box::new(move || {
         let publish =
-            Publish { publisher: PublisherId(1), seq: published, message: message.clone(), patient: false };
+            Publish { publisher: PublisherId(1), seq: published, message: message.clone(), pipelines: false };
         fifo.apply(Request::Publish(publish), 1000, &mut out, &mut Briefs);
         published += 1;
         if published % TURN == 0 {

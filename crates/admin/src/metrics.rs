@@ -155,8 +155,14 @@ fn common(overview: &Overview, alarms: &Alarms, http: Counts) -> Exposition {
         ],
         1,
     );
-    page.family(Kind::Gauge, "identity_info", "Node and cluster identity")
-        .sample(&[("rabbitmq_node", &overview.node), ("rabbitmq_cluster", &overview.cluster_name)], 1);
+    page.family(Kind::Gauge, "identity_info", "Node and cluster identity").sample(
+        &[
+            ("rabbitmq_node", &overview.node),
+            ("rabbitmq_cluster", &overview.cluster_name),
+            ("sluice_node_id", &overview.node_id),
+        ],
+        1,
+    );
     global(&mut page, overview);
     node(&mut page, overview, alarms);
     for (name, help, value) in [

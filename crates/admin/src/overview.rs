@@ -100,6 +100,8 @@ fn node<D: Desk>(call: &Call<'_, D>, overview: &Overview) -> Result<Value, Failu
         "running": true,
         "os_pid": std::process::id().to_string(),
         "uptime": overview.uptime_ms,
+        "node_id": overview.node_id,
+        "boots": overview.boots,
         "processors": std::thread::available_parallelism().map_or(1, usize::from),
         "mem_used": process.resident_bytes,
         "mem_alarm": alarm("memory"),

@@ -468,7 +468,7 @@ async fn overview_and_nodes() {
             GET /api/vhosts -> 200 [{"name":"/","description":"","tags":[],"default_queue_type":"classic","tracing":false}]
             GET /api/vhosts/%2F?columns=name -> 200 {"name":"/"}
             GET /api/vhosts/nope -> 404 {"error":"object_not_found","reason":"no vhost 'nope'"}
-            GET /api/nodes?columns=name,running -> 200 [{"name":"n@h","running":true}]
+            GET /api/nodes?columns=name,running,node_id,boots -> 200 [{"name":"n@h","running":true,"node_id":"0a","boots":3}]
             GET /api/nodes/n@h?columns=mem_alarm,disk_free_alarm -> 200 {"mem_alarm":false,"disk_free_alarm":false}
             GET /api/nodes/n@h?columns=budgets -> 200 {"budgets":[{"name":"one","used":1,"limit":10},{"name":"two","used":2,"limit":20},{"name":"http_bodies","used":0,"limit":33554432},{"name":"http_answers","used":0,"limit":67108864}]}
             GET /api/nodes/nope -> 404 {"error":"object_not_found","reason":"no node 'nope'"}

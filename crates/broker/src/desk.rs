@@ -186,6 +186,10 @@ pub struct Overview {
     pub sluice_version: String,
     pub cluster_name: String,
     pub node: String,
+    /// The random identifier of the data directory, as 32 hexadecimal digits.
+    pub node_id: String,
+    /// The number of starts on the data directory, including this one.
+    pub boots: u64,
     pub connections: u64,
     pub sessions: u64,
     pub queues: u64,

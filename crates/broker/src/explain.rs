@@ -189,7 +189,7 @@ impl Cause {
             Self::EndOfStream => "the consumer is at the end of the stream",
             Self::NoReader => "nobody reads the stream; its messages are retained",
             Self::ClientSilent => "the link has credit and its client sends nothing",
-            Self::NoLinks => "the connection has no link",
+            Self::NoLinks => "the connection has no links",
             Self::Nothing => "no obstacle is visible, but nothing moved during the check",
             Self::Moving => "messages are moving",
         }
@@ -261,7 +261,7 @@ pub enum Role {
         revoked: u64,
         /// The progress of the reader, if the link reads a stream.
         standing: Option<Standing>,
-        /// The filters that the client requested and that are not in place, with the reasons.
+        /// The filters that the client requested and that are not in effect, with the reasons.
         left_out: Option<Arc<[String]>>,
     },
     /// The link receives direct replies, which pass no queue.

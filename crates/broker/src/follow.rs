@@ -29,7 +29,7 @@ pub enum Follow<H> {
 /// A link that waits until its connection is on its final shard.
 #[derive(Debug)]
 pub struct Held<H> {
-    asked: H,
+    request: H,
     to: ShardId,
 }
 
@@ -45,18 +45,18 @@ impl<H> Follow<H> {
     }
 
     /// Decides by a link to a queue whose home is `home`. Returns the request if it need not be held.
-    pub fn decide(&mut self, asked: H, home: ShardId, here: ShardId) -> Option<H> {
+    pub fn decide(&mut self, request: H, home: ShardId, here: ShardId) -> Option<H> {
         if home == here {
             self.stay();
-            return Some(asked);
+            return Some(request);
         }
-        *self = Self::Held(Box::new(Held { asked, to: home }));
+        *self = Self::Held(Box::new(Held { request, to: home }));
         None
     }
 
-    /// Returns the shard to which the connection is to move. Until [`Follow::go_on`] is called, there or here, it takes
+    /// Returns the shard to which the connection is to move. Until [`Follow::take_held`] is called, there or here, it takes
     /// no input.
-    pub fn wants_to(&self) -> Option<ShardId> {
+    pub fn moves_to(&self) -> Option<ShardId> {
         match self {
             Self::Held(held) => Some(held.to),
             Self::Undecided | Self::Decided => None,
@@ -64,9 +64,9 @@ impl<H> Follow<H> {
     }
 
     /// Returns the request that was held. The connection is on its final shard now.
-    pub fn go_on(&mut self) -> Option<H> {
+    pub fn take_held(&mut self) -> Option<H> {
         match std::mem::replace(self, Self::Decided) {
-            Self::Held(held) => Some(held.asked),
+            Self::Held(held) => Some(held.request),
             Self::Undecided | Self::Decided => None,
         }
     }

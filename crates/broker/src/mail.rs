@@ -41,7 +41,7 @@ pub enum Mail {
     /// For the deciding shard: most of the log seems to be garbage. Contains the size of the log in bytes, its oldest
     /// file, the newest file known to the sender, and whether the disk is full. One for each handover that was
     /// written.
-    LogFull { bytes: u64, oldest: u64, newest: u64, short: bool },
+    LogFull { bytes: u64, oldest: u64, newest: u64, on_reserve: bool },
     /// From the deciding shard: evacuate the log files up to this one, which means to write their live records again.
     /// One at a time.
     Evacuate { file: u64 },
@@ -229,14 +229,16 @@ pub fn recipient(effect: &Effect) -> Recipient {
         | Effect::CreditState { consumer, .. }
         | Effect::Settled { consumer, .. }
         | Effect::Revoked { consumer, .. } => Recipient::Consumer(*consumer),
-        Effect::Refused { asked: queue::Asked::Consumer(consumer), .. } => Recipient::Consumer(*consumer),
-        Effect::Refused { asked: queue::Asked::Ticket(ticket), .. } => Recipient::Ticket(*ticket),
+        Effect::Refused { requester: queue::Requester::Consumer(consumer), .. } => {
+            Recipient::Consumer(*consumer)
+        }
+        Effect::Refused { requester: queue::Requester::Ticket(ticket), .. } => Recipient::Ticket(*ticket),
         Effect::Delivery(delivery) => Recipient::Consumer(delivery.consumer),
         Effect::Fetched { ticket, .. } | Effect::Done { ticket, .. } | Effect::Report { ticket, .. } => {
             Recipient::Ticket(*ticket)
         }
-        // The number of a follower is the number of its shard, so it says which shard receives the news.
-        Effect::News { follower, .. } => Recipient::Readers(follower.0 as ShardId),
+        // The number of a follower is the number of its shard, so it says which shard receives the update.
+        Effect::StreamUpdate { follower, .. } => Recipient::Readers(follower.0 as ShardId),
         Effect::DeadLetter { .. } | Effect::Deleted { .. } => Recipient::Home,
     }
 }

@@ -4,7 +4,8 @@ use std::path::{Path, PathBuf};
 
 /// The files of the components. From `amqp10` they may use only the format of stored messages, which is the
 /// broker's own format.
-const ROOMS: [&str; 7] = ["intake", "outlet", "follow.rs", "farewell.rs", "watchers.rs", "input.rs", "cx.rs"];
+const ROOMS: [&str; 7] =
+    ["intake", "outlet", "follow.rs", "own_queues.rs", "watchers.rs", "input.rs", "cx.rs"];
 
 const WORDS: [&str; 9] = [
     "channel",

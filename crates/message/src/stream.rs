@@ -124,7 +124,7 @@ impl Entries {
     }
 
     /// Releases the bytes of the chunk if all of it was read.
-    pub fn let_go(&mut self) {
+    pub fn release(&mut self) {
         if let Some(message) = &mut self.message
             && self.rest.is_empty()
         {
@@ -156,7 +156,7 @@ impl Entries {
         Some(self.read(entry).ok_or(StoredError::Malformed))
     }
 
-    /// Returns the last message that could be read. `None` if there is none yet. After [`Entries::let_go`]
+    /// Returns the last message that could be read. `None` if there is none yet. After [`Entries::release`]
     /// its bytes may be empty.
     pub fn last(&self) -> Option<&Message> {
         self.message.as_ref()

@@ -31,7 +31,7 @@ use crate::admission::Admission;
 use crate::alarms::Measured;
 use crate::incoming::Shards;
 use crate::logins::Logins;
-use crate::questions::{Asked, PLACES_PER_PART, Question, Reply};
+use crate::questions::{OpenQuestions, PLACES_PER_PART, Question, Reply};
 use crate::runtime::Clock;
 
 /// The usual size of a message's header and annotations, in bytes.
@@ -47,13 +47,20 @@ pub struct NodeDesk {
 #[derive(Debug)]
 pub(crate) struct Ways {
     pub shards: Shards,
-    pub asked: Arc<Asked>,
+    pub questions: Arc<OpenQuestions>,
+}
+
+/// This run of the node: its clock, and the identity of the data directory.
+#[derive(Debug)]
+pub(crate) struct Run {
+    pub clock: Clock,
+    pub identity: wal::Identity,
 }
 
 #[derive(Debug)]
 struct Inner {
     shards: Shards,
-    asked: Arc<Asked>,
+    questions: Arc<OpenQuestions>,
     settings: Arc<Settings>,
     access: Arc<Access>,
     node: Arc<str>,
@@ -63,6 +70,7 @@ struct Inner {
     logins: Attempts,
     checker: Logins,
     admission: Arc<Admission>,
+    identity: wal::Identity,
 }
 
 /// The counts of logins over HTTP, which no shard sees. Each HTTP request logs in once.
@@ -89,11 +97,11 @@ impl Attempts {
 
 impl NodeDesk {
     pub(crate) fn new(
-        Ways { shards, asked }: Ways,
+        Ways { shards, questions }: Ways,
         settings: Arc<Settings>,
         access: Arc<Access>,
         checker: Logins,
-        clock: Clock,
+        Run { clock, identity }: Run,
         measured: Arc<Mutex<Measured>>,
         admission: Arc<Admission>,
     ) -> Self {
@@ -102,7 +110,7 @@ impl NodeDesk {
         let logins = Attempts::default();
         let inner = Inner {
             shards,
-            asked,
+            questions,
             settings,
             access,
             node,
@@ -112,6 +120,7 @@ impl NodeDesk {
             logins,
             checker,
             admission,
+            identity,
         };
         Self { inner: Arc::new(inner) }
     }
@@ -258,6 +267,8 @@ impl Desk for NodeDesk {
             sluice_version: SLUICE_VERSION.into(),
             cluster_name: settings.cluster_name.clone(),
             node: settings.node_name.clone(),
+            node_id: self.inner.identity.node_hex(),
+            boots: self.inner.identity.boots,
             listeners: self.inner.listeners.lock().unwrap_or_else(PoisonError::into_inner).clone(),
             uptime_ms: self.inner.clock.uptime_ms(),
             ..Overview::default()

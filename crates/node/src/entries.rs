@@ -1,5 +1,5 @@
-//! The facts of a quorum queue in the entries of its Raft group, and the content of its bases. The bytes are made once: they are
-//! the same in the log, on the way to other members, and in their logs.
+//! Encodes the facts of a quorum queue as entries of its Raft group, and the content of the group's bases. An entry is
+//! encoded once. It has the same bytes in the log, in messages to other members, and in their logs.
 //!
 //! ```text
 //! entry    fact, ..., to the end
@@ -10,8 +10,8 @@
 //! content  format u8 (1) | next seq u64 | sources u32 (0)
 //! ```
 //!
-//! `source` names the stream of publishes that the message came in, and `number` counts the messages of the source. Both are 0
-//! for a queue that is published to on its own node only. Numbers are big-endian.
+//! `source` identifies the sequence of publishes that the message belongs to, and `number` is its position in that sequence.
+//! Both are 0 while messages are only published on the queue's own node. Numbers are big-endian.
 
 use bytes::{Buf, BufMut, Bytes};
 use message::{LastRoute, Message};
@@ -45,11 +45,11 @@ pub fn push_put(entry: &mut Vec<u8>, put: Put<'_>) {
     entry[at..at + 4].copy_from_slice(&length.to_be_bytes());
 }
 
-/// Appends a fact. Facts of runs and damage are local to a member: they are not for entries.
+/// Appends a fact. Facts about runs and damage are ignored: they are local to a member.
 pub fn push_fact(entry: &mut Vec<u8>, fact: &Fact) {
     match fact {
         Fact::Put { seq, message, at_ms } => {
-            push_put(entry, Put { seq: *seq, message, at_ms: *at_ms, brief: None });
+            push_put(entry, Put { seq: *seq, message, at_ms: *at_ms, deferrable: None });
         }
         Fact::Gone(Span { first, last }) => {
             entry.put_u8(GONE);
@@ -64,7 +64,7 @@ pub fn push_fact(entry: &mut Vec<u8>, fact: &Fact) {
             entry.extend_from_slice(&head);
             entry.extend_from_slice(annotations);
         }
-        Fact::Stored(_) | Fact::Taken(_) | Fact::Damaged => {}
+        Fact::Stored(_) | Fact::GoneFromRun(_) | Fact::Damaged => {}
     }
 }
 
@@ -96,7 +96,7 @@ pub fn decode(mut entry: Bytes, route: &mut LastRoute) -> Option<Vec<Fact>> {
     Some(facts)
 }
 
-/// Returns the content of a base: the owner's state that no fact tells.
+/// Returns the content of a base: the part of the queue's state that is in no fact.
 pub fn content(next_seq: u64) -> Bytes {
     let mut content = Vec::with_capacity(1 + 8 + 4);
     content.put_u8(CONTENT_FORMAT);
@@ -105,19 +105,19 @@ pub fn content(next_seq: u64) -> Bytes {
     content.into()
 }
 
-/// Returns the next seq that a base tells, or `None` if its content is damaged.
+/// Returns the next seq from the content of a base, or `None` if the content is damaged.
 pub fn next_seq(mut content: Bytes) -> Option<u64> {
     let is_known = content.len() == 1 + 8 + 4 && content.get_u8() == CONTENT_FORMAT;
     is_known.then(|| content.get_u64()).filter(|seq| is_seq(*seq))
 }
 
-/// Takes a length and as many bytes.
+/// Removes a length, and then as many bytes, from the front. Returns these bytes.
 fn take(entry: &mut Bytes) -> Option<Bytes> {
     let length = entry.try_get_u32().ok()? as usize;
     (length <= entry.len()).then(|| entry.split_to(length))
 }
 
-/// Returns whether a message can have this seq. The last of all is never used, because another follows it.
+/// Returns whether a message can have this seq. `u64::MAX` is never assigned, so that every message has a next number.
 fn is_seq(seq: u64) -> bool {
     (1..u64::MAX).contains(&seq)
 }
@@ -164,7 +164,7 @@ mod tests {
     fn damaged_entries_are_refused_or_mean_what_they_say() {
         let (_, entry) = entry();
         for length in 0..entry.len().min(300) {
-            // A cut between two facts is a shorter entry.
+            // If the entry is cut between two facts, it is a valid shorter entry.
             drop(decode(entry[..length].to_vec().into(), &mut LastRoute::default()));
             let mut damaged = entry.clone();
             damaged[length] ^= 0x81;

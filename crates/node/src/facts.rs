@@ -10,8 +10,9 @@
 //!                                                 | first arrival u64 | last arrival u64 |
 //!                                                 | first end u64, 0 is none | last end u64, 0 is none |
 //!                                                 | pack u64 | offset u32 | bytes u32 |
-//!                                                 | of a quorum queue: sequence numbers ([`queue::Seqs`]) |
-//! kind 6  taken     owner = queue, seq = run      | first u32 | last u32 | durable u32 | their bytes u64 |
+//!                                                 | in a quorum queue also: sequence numbers ([`queue::Seqs`]) |
+//! kind 6  run-gone  owner = queue, seq = run      | first position u32 | last position u32 |
+//!                                                 | durable u32 | their bytes u64 |
 //! kind 7  damaged   owner = queue, seq = 0        | |
 //! kind 8  noted     owner = 2^64-1, seq = offset  | name of the damaged file ... |
 //! kind 9  marked    owner = queue, seq = seq      | marks, see [`crate::marks`] ... |
@@ -19,10 +20,14 @@
 //!                   (of a vote: its term)         | see [`replica::Record`]; facts: see [`crate::entries`] |
 //! ```
 //!
-//! Numbers are big-endian. Kinds 1 to 8 belong to log version 1 (since 0.1), kind 9 to version 2, changes
-//! of users and virtual hosts to version 3, and kind 10 to [`wal::LOG_VERSION`] 4. The version of a change is the catalog version that
-//! it was decided for. On recovery the order of the records counts, not these versions. Queue ids are never
-//! 0, because incarnations start at 1. The messages of a run are stored in packs, as records of kind 1.
+//! Numbers are big-endian. The messages of a run are stored in packs, as records of kind 1. Queue ids are never 0,
+//! because incarnations start at 1. `run-gone` says which messages of a run are gone, by their positions.
+//!
+//! A log of version 1 (since 0.1) has the kinds 1 to 8. Version 2 added kind 9, version 3 changes of users and virtual
+//! hosts, and [`wal::LOG_VERSION`] 4 kind 10.
+//!
+//! The `version` of a change is the version of the catalog that it was decided for. Recovery applies the changes in
+//! the order of their records and ignores this version.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -32,7 +37,7 @@ use broker::ids::QueueId;
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use hashbrown::{HashMap, HashSet};
 use message::{LastRoute, Message};
-use queue::{Ages, Block, Fact, Loaded, Marks, Put, Restoring, Seqs, Span, Stored, Taken};
+use queue::{Ages, Block, Fact, GoneFromRun, Loaded, Marks, Put, Restoring, Seqs, Span, Stored};
 use replica::{Damaged, Entry, Group, Member, Options, Payload};
 use wal::{Extent, Record, Records};
 
@@ -43,7 +48,7 @@ const GONE: u8 = 2;
 const RETURNED: u8 = 3;
 const CHANGE: u8 = 4;
 const STORED: u8 = 5;
-const TAKEN: u8 = 6;
+const GONE_FROM_RUN: u8 = 6;
 const DAMAGED: u8 = 7;
 const NOTED: u8 = 8;
 const MARKED: u8 = 9;
@@ -58,11 +63,12 @@ pub(crate) const CATALOG: u64 = 0;
 /// Owner of the notes that the node writes for its next start.
 const NODE: u64 = u64::MAX;
 
-/// Appends one fact of a queue. `extent` is the place of the run of a [`Fact::Stored`].
+/// Appends one fact of a queue. `extent` is needed for a [`Fact::Stored`] only: its record says in which pack and where
+/// the run is, so that it is found after a restart.
 pub fn push_fact(records: &mut Records, queue: QueueId, fact: &Fact, extent: Option<Extent>) {
     match fact {
         Fact::Put { seq, message, at_ms } => {
-            push_put(records, queue, Put { seq: *seq, message, at_ms: *at_ms, brief: None });
+            push_put(records, queue, Put { seq: *seq, message, at_ms: *at_ms, deferrable: None });
         }
         Fact::Gone(Span { first, last }) => records.push(queue.0, *first, GONE, &[&last.to_be_bytes()]),
         Fact::Returned { seq, marks } => {
@@ -75,9 +81,14 @@ pub fn push_fact(records: &mut Records, queue: QueueId, fact: &Fact, extent: Opt
             put_stored(&mut body, stored, extent);
             records.push(queue.0, stored.first, STORED, &[&body]);
         }
-        Fact::Taken(Taken { run, first, last, durable, bytes }) => {
+        Fact::GoneFromRun(GoneFromRun { run, first, last, durable, bytes }) => {
             let positions = [first.to_be_bytes(), last.to_be_bytes(), durable.to_be_bytes()];
-            records.push(queue.0, u64::from(*run), TAKEN, &[positions.as_flattened(), &bytes.to_be_bytes()]);
+            records.push(
+                queue.0,
+                u64::from(*run),
+                GONE_FROM_RUN,
+                &[positions.as_flattened(), &bytes.to_be_bytes()],
+            );
         }
         Fact::Damaged => records.push(queue.0, 0, DAMAGED, &[]),
     }
@@ -187,7 +198,7 @@ pub fn push_change(records: &mut Records, version: u64, change: &Change) {
     records.push(CATALOG, version, CHANGE, &[&body]);
 }
 
-/// Appends a note that the damage at this place of the log has been dealt with.
+/// Appends a note that the damage at this place of the log was handled, so that the next start does not report it again.
 pub fn push_noted(records: &mut Records, file: &str, offset: u64) {
     records.push(NODE, offset, NOTED, &[file.as_bytes()]);
 }
@@ -201,7 +212,7 @@ pub struct Restored {
     pub unreadable: Vec<String>,
     /// The owners of all records that could not be read.
     pub(crate) unreadable_owners: BTreeSet<u64>,
-    /// Files and offsets of damage that was dealt with at an earlier start.
+    /// Files and offsets of damage that an earlier start has handled.
     pub(crate) noted: HashSet<(String, u64)>,
 }
 
@@ -222,11 +233,11 @@ pub struct RestoredQueue {
     places: Vec<Place>,
     /// The place of each run, and the log file that records it.
     extents: BTreeMap<u32, (Extent, u64)>,
-    /// Of a quorum queue.
+    /// The Raft group of a quorum queue.
     group: Option<Box<RestoredGroup>>,
 }
 
-/// A member of a Raft group, as its records tell.
+/// The state of a member of a Raft group, according to its records.
 #[derive(Debug, Default)]
 pub(crate) struct RestoredGroup {
     restoring: replica::Restoring,
@@ -242,11 +253,11 @@ pub(crate) struct RestoredGroup {
 }
 
 impl RestoredGroup {
-    /// Returns the member on `node`. It hands out the entries that are left when they are committed.
+    /// Returns the member on `node`. It hands out the entries that are not known to be committed as soon as they are.
     pub fn finish(self, node: u32) -> Result<FinishedGroup, Damaged> {
         let Self { restoring, number, base_file, base_index, log_bytes, files } = self;
         let group = restoring.finish(Member { node, number }, Options::default())?;
-        // Entries that are left may be in an earlier file than the base.
+        // Entries that are not known to be committed may be in an earlier file than the base.
         let base_file = files.front().map_or(base_file, |(_, file)| base_file.min(*file));
         Ok(FinishedGroup { group, base_file, base_index, log_bytes, files })
     }
@@ -255,12 +266,12 @@ impl RestoredGroup {
 /// See [`RestoredGroup::finish`].
 pub(crate) struct FinishedGroup {
     pub group: Group,
-    /// The log file of the newest base, or of the first entry that is left if that is an earlier one.
+    /// The log file of the newest base, or that of the first entry in `files` if it is earlier.
     pub base_file: u64,
     /// The index of the newest base, and the size of the entries after it in bytes.
     pub base_index: u64,
     pub log_bytes: u64,
-    /// The log files of the entries that are left, by index.
+    /// The log files of the entries that are not known to be committed, by index.
     pub files: VecDeque<(u64, u64)>,
 }
 
@@ -321,12 +332,12 @@ impl Restored {
                 queue.extents.insert(stored.run, (extent, file));
                 Fact::Stored(stored)
             }
-            TAKEN if body.len() == 4 + 4 + 4 + 8 => {
+            GONE_FROM_RUN if body.len() == 4 + 4 + 4 + 8 => {
                 let run = u32::try_from(seq).ok()?;
                 let (first, last) = (body.get_u32(), body.get_u32());
                 let (durable, bytes) = (body.get_u32(), body.get_u64());
                 let adds_up = first <= last && last < u32::MAX;
-                adds_up.then_some(Fact::Taken(Taken { run, first, last, durable, bytes }))?
+                adds_up.then_some(Fact::GoneFromRun(GoneFromRun { run, first, last, durable, bytes }))?
             }
             DAMAGED => Fact::Damaged,
             _ => return None,
@@ -419,7 +430,7 @@ impl RestoredQueue {
             }
             replica::Record::Entry { entry, .. } => {
                 group.log_bytes += entry.payload.bytes();
-                // An entry that is written again is noted where it was first: an earlier file is always safe.
+                // If an entry was written more than once, its first file counts. A file that is too early does no harm.
                 if group.files.back().is_none_or(|(last, _)| *last < entry.at.index) {
                     group.files.push_back((entry.at.index, file));
                 }

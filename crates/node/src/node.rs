@@ -17,19 +17,19 @@ use broker::placements::Placements;
 use broker::settings::Settings;
 use tokio::sync::mpsc;
 use wal::{
-    Cut, Handover, Log, OpenError, Options, PackError, PackOptions, PackReader, Packs, RealDisk, Records,
-    Recovery, StreamError, StreamFlaw, StreamReader, Streams, Writer,
+    Cut, Handover, Identity, IdentityError, Log, OpenError, Options, PackError, PackOptions, PackReader,
+    Packs, RealDisk, Records, Recovery, StreamError, StreamFlaw, StreamReader, Streams, Writer,
 };
 
 use crate::admission::Admission;
 use crate::alarms::{AlarmLimits, Watch};
-use crate::desk::{NodeDesk, Ways};
+use crate::desk::{NodeDesk, Run, Ways};
 use crate::facts::Restored;
 use crate::handshakes::Handshakes;
 use crate::incoming::{Incoming, Shards};
 use crate::logins::Logins;
 use crate::quarantine::{self, DefinitionsLost};
-use crate::questions::Asked;
+use crate::questions::OpenQuestions;
 use crate::runtime::{self, Clock, Storage};
 use crate::shard::{Occupancy, Setup, Shard, StorageLimits, Tallies};
 
@@ -56,6 +56,8 @@ pub struct NodeOptions {
 pub enum StartError {
     /// The log in this data directory cannot be opened.
     Log { data_dir: PathBuf, error: OpenError },
+    /// The identity of this data directory cannot be read or renewed.
+    Identity { data_dir: PathBuf, error: IdentityError },
     /// The packs in this directory cannot be opened.
     Packs { packs_dir: PathBuf, error: PackError },
     /// The streams in this directory cannot be opened.
@@ -80,6 +82,9 @@ impl fmt::Display for StartError {
             }
             Self::Log { data_dir, error } => {
                 write!(f, "cannot open the log in {}: {error}", data_dir.display())
+            }
+            Self::Identity { data_dir, error } => {
+                write!(f, "cannot start on the data directory {}: {error}", data_dir.display())
             }
             Self::Definitions { data_dir, lost } => write!(
                 f,
@@ -133,11 +138,17 @@ impl Node {
         } = options;
         let count = count.clamp(1, usize::from(ShardId::MAX)) as ShardId;
         let packs_dir = data_dir.join(PACKS_DIR);
-        let disk = open_dir(&data_dir)?;
+        let mut disk = open_dir(&data_dir)?;
+        let of_log = |error| StartError::Log { data_dir: data_dir.clone(), error };
+        wal::lock(&mut disk).map_err(of_log)?;
+        // The start is counted before anything else is written, so that no two runs have the same number.
+        let identity = Identity::begin(&mut disk)
+            .map_err(|error| StartError::Identity { data_dir: data_dir.clone(), error })?;
+        tracing::info!("identity of the data directory: {}, start {}", identity.node_hex(), identity.boots);
         let mut restored = Restored::default();
         let log_options = Options { reserve_bytes: storage.reserve_bytes, ..Options::default() };
-        let (mut log, recovery) = Log::open(disk, log_options, &mut |record| restored.handle_record(record))
-            .map_err(|error| StartError::Log { data_dir: data_dir.clone(), error })?;
+        let (mut log, recovery) =
+            Log::open(disk, log_options, &mut |record| restored.handle_record(record)).map_err(of_log)?;
         restored.finish();
         report(&recovery, &restored);
         close_damaged(&mut log, &mut restored, &recovery, &data_dir, accept_lost_definitions)?;
@@ -205,14 +216,14 @@ impl Node {
         let checker = access.clone();
         let logins =
             Logins::start(shards.clone(), move |login| checker.check(login)).map_err(thread("logins"))?;
-        let asked = Arc::new(Asked::default());
+        let questions = Arc::new(OpenQuestions::default());
         let mut threads = Vec::new();
         for (shard, receiver) in machines.drain(..).zip(receivers) {
             let (shards, storage) = (shards.clone(), storage.clone());
-            let (logins, asked) = (logins.clone(), asked.clone());
+            let (logins, questions) = (logins.clone(), questions.clone());
             let thread = std::thread::Builder::new()
                 .name(format!("shard-{}", shard.id()))
-                .spawn(move || runtime::run(shard, clock, receiver, shards, storage, logins, asked))
+                .spawn(move || runtime::run(shard, clock, receiver, shards, storage, logins, questions))
                 .map_err(|error| StartError::Io { what: "cannot start a shard's thread".into(), error })?;
             threads.push(thread);
         }
@@ -229,11 +240,11 @@ impl Node {
                 |error| StartError::Io { what: "cannot start the watch over memory and disk".into(), error },
             )?;
         let desk = NodeDesk::new(
-            Ways { shards: shards.clone(), asked },
+            Ways { shards: shards.clone(), questions },
             settings,
             access,
             logins,
-            clock,
+            Run { clock, identity },
             watch.measured(),
             admission.clone(),
         );

@@ -1,6 +1,6 @@
 //! What the desk asks of a shard, and what a shard answers. Both are plain data without a channel, so that a
 //! question could be sent to another node. The asker gives each question a number and keeps the channel of
-//! its waiter under that number ([`Asked`]).
+//! its waiter under that number ([`OpenQuestions`]).
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -133,12 +133,12 @@ impl<T> Part<T> {
 /// Questions without an answer, by number. They are bounded by the HTTP requests in flight, because a waiter
 /// that gives up removes its question.
 #[derive(Debug, Default)]
-pub struct Asked {
+pub struct OpenQuestions {
     last: AtomicU64,
     waiting: Mutex<HashMap<u64, oneshot::Sender<Reply>>>,
 }
 
-impl Asked {
+impl OpenQuestions {
     /// Returns the number of a new question, and the receiver of its answer.
     pub fn begin(&self) -> (u64, oneshot::Receiver<Reply>) {
         let (reply, answer) = oneshot::channel();
@@ -184,12 +184,12 @@ mod tests {
 
     #[test]
     fn an_answer_reaches_its_asker() {
-        let asked = Asked::default();
-        let ((first, mut of_first), (second, mut of_second)) = (asked.begin(), asked.begin());
-        asked.answer(second, Reply::Delivered(vec![2]));
+        let questions = OpenQuestions::default();
+        let ((first, mut of_first), (second, mut of_second)) = (questions.begin(), questions.begin());
+        questions.answer(second, Reply::Delivered(vec![2]));
         assert!(matches!(of_second.try_recv(), Ok(Reply::Delivered(delivered)) if delivered == [2]));
-        assert!(asked.end(first) && !asked.end(second));
-        asked.answer(first, Reply::Delivered(vec![1]));
+        assert!(questions.end(first) && !questions.end(second));
+        questions.answer(first, Reply::Delivered(vec![1]));
         assert!(of_first.try_recv().is_err());
     }
 }

@@ -32,7 +32,7 @@ pub(crate) use self::sockets::accept_all;
 use self::sockets::{Socket, accept, evict, serve, write_dirty, write_large};
 use crate::incoming::{Incoming, Shards};
 use crate::logins::Logins;
-use crate::questions::Asked;
+use crate::questions::OpenQuestions;
 use crate::read_buffers::ReadBuffers;
 use crate::shard::{READ_BUFFER, Shard, Writes};
 
@@ -117,7 +117,7 @@ struct Host {
     storage: Storage,
     logins: Logins,
     /// The questions of the desk (the management front end) that wait for an answer.
-    asked: Arc<Asked>,
+    questions: Arc<OpenQuestions>,
     read_buffers: RefCell<ReadBuffers>,
     /// The number of reads that the next turn will process.
     reads: Cell<usize>,
@@ -135,7 +135,7 @@ pub(crate) fn run(
     shards: Shards,
     storage: Storage,
     logins: Logins,
-    asked: Arc<Asked>,
+    questions: Arc<OpenQuestions>,
 ) -> io::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build()?;
     let host = Rc::new(Host {
@@ -145,7 +145,7 @@ pub(crate) fn run(
         sockets: RefCell::new(HashMap::new()),
         storage,
         logins,
-        asked,
+        questions,
         read_buffers: RefCell::new(ReadBuffers::new(READ_BUFFER)),
         reads: Cell::new(0),
         large_outputs: RefCell::default(),
@@ -296,7 +296,7 @@ fn turn(host: &Rc<Host>, dirty: &mut Vec<usize>) -> bool {
     }
     is_left |= shard.write(&mut &host.storage);
     for (number, reply) in shard.poll_replies() {
-        host.asked.answer(number, reply);
+        host.questions.answer(number, reply);
     }
     for (ticket, login) in shard.poll_logins() {
         host.logins.ask(shard.id(), ticket, login);

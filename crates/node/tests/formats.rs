@@ -16,9 +16,9 @@ use message::{Annotations, Death, DeathReason, Message, Parts, Route};
 use node::entries;
 use node::facts::{Restored, push_change, push_fact, push_group, push_noted};
 use node::quarantine::quarantine;
-use queue::{Ages, Fact, Fifo, Marks, Seqs, Span, Stored, Taken};
+use queue::{Ages, Fact, Fifo, GoneFromRun, Marks, Seqs, Span, Stored};
 use replica::{Base, Entry, Member, Payload, Position, Vote};
-use wal::testing::{Crash, FalseDisk};
+use wal::testing::{Crash, SimDisk};
 use wal::{Extent, Handover, LOG_VERSION, Log, Options, Records};
 
 fn golden(version: u32) -> PathBuf {
@@ -176,7 +176,7 @@ fn group() -> Vec<replica::Record> {
 
 /// Returns the files of a log with one record of each kind.
 fn written() -> BTreeMap<String, Vec<u8>> {
-    let disk = FalseDisk::new(1);
+    let disk = SimDisk::new(1);
     let options = Options { seed: Some(1), ..Options::default() };
     let (mut log, _) = Log::open(disk.clone(), options, &mut |_| {}).expect("an empty disk");
     let mut records = Records::new();
@@ -192,7 +192,7 @@ fn written() -> BTreeMap<String, Vec<u8>> {
     fact(Fact::Gone(Span { first: 1, last: 1 }));
     fact(Fact::Returned { seq: 2, marks: marks(LOG_VERSION) });
     fact(Fact::Stored(stored()));
-    fact(Fact::Taken(Taken { run: 7, first: 0, last: 2, durable: 1, bytes: 10 }));
+    fact(Fact::GoneFromRun(GoneFromRun { run: 7, first: 0, last: 2, durable: 1, bytes: 10 }));
     let damaged = catalog.queue("/", "second").expect("it is declared").id;
     push_fact(&mut records, damaged, &Fact::Damaged, None);
     push_noted(&mut records, "00000001.log", 48);
@@ -223,7 +223,7 @@ fn formats_are_versioned() {
 
 /// Reads the golden directory of a version. The directory of the current version must equal `written`.
 fn opens(version: u32, written: &BTreeMap<String, Vec<u8>>) {
-    let disk = FalseDisk::new(2);
+    let disk = SimDisk::new(2);
     for entry in std::fs::read_dir(golden(version)).expect("the golden folder") {
         let path = entry.expect("an entry").path();
         let name = path.file_name().expect("a name").to_string_lossy().into_owned();
@@ -278,7 +278,7 @@ fn opens(version: u32, written: &BTreeMap<String, Vec<u8>>) {
         Fact::Put { seq: 3, message: three, at_ms: 5_002 },
         Fact::Returned { seq: 3, marks: Marks { delivery_count: 2, redelivered: false, .. } },
         Fact::Stored(run),
-        Fact::Taken(Taken { run: 7, first: 0, last: 2, .. }),
+        Fact::GoneFromRun(GoneFromRun { run: 7, first: 0, last: 2, .. }),
     ] = &facts[..]
     else {
         panic!("{facts:?}");
@@ -299,7 +299,7 @@ fn opens(version: u32, written: &BTreeMap<String, Vec<u8>>) {
 #[test]
 fn a_record_that_contradicts_itself_is_unreadable() {
     let sound = stored();
-    let taken = |first, last| Fact::Taken(Taken { run: 7, first, last, durable: 0, bytes: 0 });
+    let taken = |first, last| Fact::GoneFromRun(GoneFromRun { run: 7, first, last, durable: 0, bytes: 0 });
     let put = |seq| Fact::Put { seq, message: message(b"\x00\x53\x75\xa0\x03one"), at_ms: 5_000 };
     for fact in [
         put(0),
@@ -323,7 +323,7 @@ fn a_record_that_contradicts_itself_is_unreadable() {
         let queue = catalog.queue("/", "first").expect("it is declared").clone();
         push_fact(&mut records, queue.id, &Fact::Stored(sound.clone()), Some(EXTENT));
         push_fact(&mut records, queue.id, &fact, Some(EXTENT));
-        let disk = FalseDisk::new(1);
+        let disk = SimDisk::new(1);
         let (mut log, _) = Log::open(disk.clone(), Options::default(), &mut |_| {}).expect("an empty disk");
         log.append(&mut vec![Handover { shard: 0, ticket: 1, records, sync: true }], &mut Vec::new());
         drop(log);

@@ -1,5 +1,5 @@
 //! Damage in the log closes the queues that it may concern, permanently, and nothing else. The tests run one
-//! shard on the real log, on a false disk whose bytes are changed between two starts.
+//! shard on the real log, on a simulated disk whose bytes are changed between two starts.
 
 mod asks;
 #[path = "asks/queues.rs"]
@@ -21,7 +21,7 @@ use node::quarantine::{DefinitionsLost, quarantine};
 use node::shard::Shard;
 use node::{StorageLimits, make_shards};
 use queue::{ConsumerId, Effect, Publish, PublisherId, Refusal, Request, Ticket};
-use wal::testing::FalseDisk;
+use wal::testing::SimDisk;
 use wal::{Handover, Log, Options};
 
 /// The bytes of garbage that the log may hold. There are so few that the log deletes its files.
@@ -29,7 +29,7 @@ const GARBAGE: u64 = 4 * 1024;
 
 /// One process on the disk.
 struct Life {
-    log: Log<FalseDisk>,
+    log: Log<SimDisk>,
     shard: Shard,
     now_ms: u64,
     /// The bytes that the start had to write to the log.
@@ -37,11 +37,11 @@ struct Life {
 }
 
 impl Life {
-    fn start(disk: &FalseDisk, now_ms: u64) -> Result<Self, DefinitionsLost> {
+    fn start(disk: &SimDisk, now_ms: u64) -> Result<Self, DefinitionsLost> {
         Self::start_with(disk, now_ms, false)
     }
 
-    fn start_with(disk: &FalseDisk, now_ms: u64, accept: bool) -> Result<Self, DefinitionsLost> {
+    fn start_with(disk: &SimDisk, now_ms: u64, accept: bool) -> Result<Self, DefinitionsLost> {
         let mut restored = Restored::default();
         // The seed makes the same bytes in every run, because tests search for some of them.
         let options = Options { file_bytes: 2048, seed: Some(now_ms), ..Options::default() };
@@ -104,7 +104,7 @@ impl Life {
     fn publish(&mut self, queue: QueueId, seq: u64, body: &[u8]) {
         let parts = Parts { wire: Bytes::copy_from_slice(body), durable: true, ..Parts::default() };
         let message = Message::new(parts, Arc::new(Route::simple("h", "k")));
-        let publish = Publish { publisher: PublisherId(0), seq, message, patient: false };
+        let publish = Publish { publisher: PublisherId(0), seq, message, pipelines: false };
         self.shard.handle_mail(vec![Mail::Requests(vec![(queue, Request::Publish(publish))])]);
         self.settle();
     }
@@ -140,8 +140,8 @@ impl Life {
 }
 
 /// Returns a disk with queue `a`, messages "one" and "two", and queue `b`, messages "three" and "four".
-fn filled() -> FalseDisk {
-    let disk = FalseDisk::new(1);
+fn filled() -> SimDisk {
+    let disk = SimDisk::new(1);
     let mut life = Life::start(&disk, 1_000).unwrap();
     let (a, b) = (life.declare("a"), life.declare("b"));
     life.publish(a, 1, b"one");
@@ -153,8 +153,8 @@ fn filled() -> FalseDisk {
 }
 
 /// Returns the same files with changed octets, from the first `from` to the first `to`.
-fn spoilt(disk: &FalseDisk, from: &[u8], to: &[u8]) -> FalseDisk {
-    let spoilt = FalseDisk::new(2);
+fn spoilt(disk: &SimDisk, from: &[u8], to: &[u8]) -> SimDisk {
+    let spoilt = SimDisk::new(2);
     let mut hits = 0;
     for (name, mut bytes) in disk.files() {
         let find = |what: &[u8]| bytes.windows(what.len()).position(|window| window == what);
@@ -210,7 +210,7 @@ fn a_damaged_queue_stays_closed_after_its_file_is_deleted() {
 
 /// Changes the octets of `what` on the disk itself, as damage does between two starts within one boot of the
 /// machine.
-fn spoil(disk: &FalseDisk, what: &[u8]) {
+fn spoil(disk: &SimDisk, what: &[u8]) {
     let (name, mut bytes) = disk.files().pop_last().unwrap();
     let at = bytes.windows(what.len()).position(|window| window == what).unwrap();
     bytes[at..at + what.len()].iter_mut().for_each(|octet| *octet ^= 0x55);
@@ -219,7 +219,7 @@ fn spoil(disk: &FalseDisk, what: &[u8]) {
 
 #[test]
 fn damage_to_the_last_message_before_a_kill_is_noticed() {
-    let disk = FalseDisk::new(1);
+    let disk = SimDisk::new(1);
     let mut life = Life::start(&disk, 1_000).unwrap();
     let (a, b) = (life.declare("a"), life.declare("b"));
     life.publish(b, 1, b"one");
@@ -236,7 +236,7 @@ fn damage_to_the_last_message_before_a_kill_is_noticed() {
 
 #[test]
 fn damage_to_the_last_definition_before_a_kill_is_noticed() {
-    let disk = FalseDisk::new(1);
+    let disk = SimDisk::new(1);
     let mut life = Life::start(&disk, 1_000).unwrap();
     life.declare("first");
     life.declare("second");
@@ -279,7 +279,7 @@ fn a_node_does_not_start_without_its_definitions() {
         let last = bytes.windows(to.len()).position(|w| w == to).unwrap();
         let mut changed = bytes.clone();
         changed[declared..last + to.len()].iter_mut().for_each(|octet| *octet ^= 0x55);
-        let spoilt = FalseDisk::new(3);
+        let spoilt = SimDisk::new(3);
         spoilt.put(&name, &changed);
         let refused = Life::start(&spoilt, 100_000).err().unwrap();
         let DefinitionsLost::Damage(damage) = &refused else { panic!("{refused:?}") };

@@ -129,7 +129,7 @@ impl World {
     fn publish(&mut self, shard: usize, queue: QueueId, body: &str, priority: Option<u8>) {
         self.seq += 1;
         let (publisher, seq) = (PublisherId((shard as u64) << 56), self.seq);
-        let publish = Publish { publisher, seq, message: message(body, priority), patient: false };
+        let publish = Publish { publisher, seq, message: message(body, priority), pipelines: false };
         let home = self.shards[0].placements().home(queue).expect("placed");
         self.shards[usize::from(home)]
             .handle_mail(vec![Mail::Requests(vec![(queue, Request::Publish(publish))])]);
@@ -307,7 +307,7 @@ fn requests_from_before_a_queue_had_a_home_come_first() {
     // The publisher's shard has received the change earlier than the shard that owns the queue.
     let publish = |seq, body| {
         let publish =
-            Publish { publisher: PublisherId(1 << 56), seq, message: message(body, None), patient: false };
+            Publish { publisher: PublisherId(1 << 56), seq, message: message(body, None), pipelines: false };
         Mail::Requests(vec![(queue, Request::Publish(publish))])
     };
     world.shards[2].handle_mail(vec![publish(1, "first")]);

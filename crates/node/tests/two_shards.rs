@@ -1,4 +1,4 @@
-//! Simulations from a seed, in one thread: one to three shards, their mail, the real log on a false disk, and
+//! Simulations from a seed, in one thread: one to three shards, their mail, the real log on a simulated disk, and
 //! clients built from our own endpoints. They include crashes and failing disks.
 
 mod world;
@@ -145,7 +145,7 @@ fn settling_frees_a_full_disk() {
             for _ in 0..1 + world.random.below(3) {
                 for _ in 0..500 + world.random.below(3000) {
                     world.step(false);
-                    full |= world.is_short();
+                    full |= world.is_on_reserve();
                 }
                 if world.random.one_in(3) {
                     world.crash(Crash::Process);

@@ -10,7 +10,7 @@ use broker::catalog::{Command, Decision};
 use broker::settings::Settings;
 use node::facts::{Restored, push_change};
 use node::{AlarmLimits, Node, NodeOptions, StorageLimits};
-use wal::testing::{Crash, FalseDisk};
+use wal::testing::{Crash, SimDisk};
 use wal::{Handover, Log, Options, Records};
 
 const PASSWORD: &str = "correct horse battery staple";
@@ -27,7 +27,7 @@ fn access(password: &str) -> Access {
 
 /// Starts on this disk and writes the first users. Returns the log, what was restored, and whether anything
 /// was written.
-fn start(disk: &FalseDisk, access: &Access) -> (Log<FalseDisk>, Restored, bool) {
+fn start(disk: &SimDisk, access: &Access) -> (Log<SimDisk>, Restored, bool) {
     let mut restored = Restored::default();
     let (mut log, _) =
         Log::open(disk.clone(), Options::default(), &mut |r| restored.handle_record(r)).unwrap();
@@ -39,14 +39,14 @@ fn start(disk: &FalseDisk, access: &Access) -> (Log<FalseDisk>, Restored, bool) 
     (log, restored, wrote)
 }
 
-fn append(log: &mut Log<FalseDisk>, records: Records) {
+fn append(log: &mut Log<SimDisk>, records: Records) {
     let mut done = Vec::new();
     log.append(&mut vec![Handover { shard: 0, ticket: 1, records, sync: true }], &mut done);
     log.sync(&mut done);
     assert!(done.iter().all(|completion| completion.result.is_ok()));
 }
 
-fn run(log: &mut Log<FalseDisk>, restored: &mut Restored, command: Command) {
+fn run(log: &mut Log<SimDisk>, restored: &mut Restored, command: Command) {
     let Decision { changes, .. } =
         restored.catalog.decide(command, &mut restored.catalog.queue_ids()).unwrap();
     assert!(!changes.is_empty());
@@ -60,7 +60,7 @@ fn run(log: &mut Log<FalseDisk>, restored: &mut Restored, command: Command) {
 
 #[test]
 fn the_first_user_is_made_once() {
-    let disk = FalseDisk::new(1);
+    let disk = SimDisk::new(1);
     let (log, _, wrote) = start(&disk, &access(PASSWORD));
     assert!(wrote);
     drop(log);
@@ -84,7 +84,7 @@ fn the_first_user_is_made_once() {
     assert!(restored.catalog.users().get("guest").is_none() && !restored.catalog.has_vhost("other"));
 
     // The users are also restored after the definitions were written again and their first records deleted.
-    let disk = FalseDisk::new(2);
+    let disk = SimDisk::new(2);
     let (mut log, _) = Log::open(disk.clone(), Options::default(), &mut |_| {}).unwrap();
     let mut records = Records::new();
     definitions.iter().for_each(|change| push_change(&mut records, 1, change));
@@ -96,7 +96,7 @@ fn the_first_user_is_made_once() {
 
 #[test]
 fn a_deleted_default_vhost_stays_deleted() {
-    let disk = FalseDisk::new(1);
+    let disk = SimDisk::new(1);
     let (mut log, mut restored, _) = start(&disk, &access(PASSWORD));
     run(&mut log, &mut restored, Command::DeleteVhost { name: "/".into() });
     let definitions = restored.catalog.definitions();

@@ -120,7 +120,7 @@ impl World {
         self.seq += 1;
         let parts = Parts { wire: Bytes::from_static(b"m"), durable: true, ..Parts::default() };
         let message = Message::new(parts, Arc::new(Route::simple("h", "k")));
-        let publish = Publish { publisher: PublisherId(0), seq: self.seq, message, patient: false };
+        let publish = Publish { publisher: PublisherId(0), seq: self.seq, message, pipelines: false };
         self.shard.handle_mail(vec![Mail::Requests(vec![(queue, Request::Publish(publish))])]);
     }
 

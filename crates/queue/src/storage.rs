@@ -59,11 +59,11 @@ pub enum Fact {
     /// The message was requeued and has these marks now. They replace earlier marks.
     Returned { seq: u64, marks: Marks },
     /// A run is stored safely, so its messages no longer need a `Put`. If repeated, it replaces all earlier facts about
-    /// the run, including `Taken`.
+    /// the run, including `GoneFromRun`.
     Stored(Stored),
     /// Messages of a run were removed. The counterpart of `Gone`. A run with [`Stored::seqs`] has this fact only where
     /// its state is repeated, and when its last message is gone.
-    Taken(Taken),
+    GoneFromRun(GoneFromRun),
     /// Messages of the queue are lost. The queue delivers nothing any more, also not after a restart. The remaining
     /// messages are kept until the queue is deleted.
     Damaged,
@@ -93,13 +93,13 @@ pub struct Put<'a> {
     pub at_ms: u64,
     /// The publisher of the message, if its writing may be deferred: the publisher pipelines and the queue
     /// has consumers. Such a message may well be settled before it is written.
-    pub brief: Option<Brief>,
+    pub deferrable: Option<Deferrable>,
 }
 
 /// The publisher of a message whose writing may be deferred, and data to estimate how soon the message will be settled
 /// (docs/decisions/0022).
 #[derive(Clone, Copy, Debug)]
-pub struct Brief {
+pub struct Deferrable {
     pub publisher: PublisherId,
     /// The publisher's number for the message.
     pub number: u64,
@@ -112,7 +112,7 @@ pub struct Brief {
 /// Receives the deliveries and the stored messages of a queue while it applies a request.
 pub trait Carrier: Deliver {
     /// Called for each message that has a fact, before the other facts of the request, which do not repeat it. Returns
-    /// true if the caller sends the receipt itself later. This is allowed only if the message has [`Put::brief`].
+    /// true if the caller sends the receipt itself later. This is allowed only if the message has [`Put::deferrable`].
     fn put(&mut self, put: Put<'_>) -> bool;
 }
 
@@ -124,7 +124,7 @@ impl From<Put<'_>> for Fact {
 
 /// Removed messages of a run. Their positions in the run start at 0. The bounds are inclusive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Taken {
+pub struct GoneFromRun {
     pub run: u32,
     pub first: u32,
     pub last: u32,
@@ -134,7 +134,7 @@ pub struct Taken {
     pub bytes: u64,
 }
 
-impl Range for Taken {
+impl Range for GoneFromRun {
     #[inline]
     fn joins(&self, next: &Self) -> bool {
         (self.run, self.last + 1) == (next.run, next.first)

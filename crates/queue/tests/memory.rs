@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use message::{Message, Parts, Route};
 use queue::{
-    Attach, Carrier, Config, ConsumerId, ConsumerTimeout, Deliver, Effect, Fifo, Lent, Mode, Outcome, Output,
-    Publish, PublisherId, Put, Request,
+    Attach, Carrier, Config, ConsumerId, ConsumerTimeout, Deliver, DeliveryRef, Effect, Fifo, Mode, Outcome,
+    Output, Publish, PublisherId, Put, Request,
 };
 
 /// A receiver that takes no delivery at once. So all deliveries become effects, and the queue sends every
@@ -15,7 +15,7 @@ use queue::{
 struct Nobody;
 
 impl Deliver for Nobody {
-    fn deliver(&mut self, _: Lent<'_>) -> bool {
+    fn deliver(&mut self, _: DeliveryRef<'_>) -> bool {
         false
     }
 }
@@ -113,7 +113,7 @@ fn a_consumer_that_never_settles_costs_a_reference_a_message() {
         let parts = Parts { wire: vec![0; BODY].into(), durable: true, ..Parts::default() };
         let message = Message::new(parts, Arc::clone(&route));
         fifo.apply(
-            Request::Publish(Publish { publisher: PublisherId(1), seq, message, patient: false }),
+            Request::Publish(Publish { publisher: PublisherId(1), seq, message, pipelines: false }),
             0,
             &mut out,
             &mut Nobody,

@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use message::{Message, Parts, Route};
 use queue::{
-    Attach, Carrier, Config, ConsumerId, ConsumerTimeout, Deliver, Effect, Fifo, Lent, Mode, Outcome, Output,
-    Publish, PublisherId, Put, Request,
+    Attach, Carrier, Config, ConsumerId, ConsumerTimeout, Deliver, DeliveryRef, Effect, Fifo, Mode, Outcome,
+    Output, Publish, PublisherId, Put, Request,
 };
 
 /// A receiver that takes no delivery at once. So all deliveries become effects, and the queue sends every
@@ -15,7 +15,7 @@ use queue::{
 struct Nobody;
 
 impl Deliver for Nobody {
-    fn deliver(&mut self, _: Lent<'_>) -> bool {
+    fn deliver(&mut self, _: DeliveryRef<'_>) -> bool {
         false
     }
 }
@@ -86,7 +86,7 @@ impl Bench {
     fn publish(&mut self, n: u64) {
         for seq in 0..n {
             let publish =
-                Publish { publisher: PublisherId(1), seq, message: self.message.clone(), patient: false };
+                Publish { publisher: PublisherId(1), seq, message: self.message.clone(), pipelines: false };
             self.fifo.apply(Request::Publish(publish), 1000, &mut self.out, &mut Nobody);
         }
     }

@@ -53,7 +53,7 @@ pub struct Group {
     voted: u64,
     /// The index after which no change of the members was applied.
     changed: u64,
-    asked: Asked,
+    vote_requests: VoteRequests,
     /// The index of an installed base that is not synced. `None` if there is none.
     installing: Option<u64>,
     #[cfg(test)]
@@ -65,7 +65,7 @@ pub struct Group {
 
 /// The election for which votes were requested, by its term and the member's role in it.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Asked {
+enum VoteRequests {
     No,
     /// The requests for votes are not in a round yet.
     Soon(u64, StateRole),
@@ -103,7 +103,7 @@ impl Group {
             recorded: Vote::default(),
             voted: 0,
             changed: applied,
-            asked: Asked::No,
+            vote_requests: VoteRequests::No,
             installing: None,
             #[cfg(test)]
             mutation: None,
@@ -228,7 +228,7 @@ impl Group {
         if changes {
             self.commit_by_change();
         }
-        self.note_asked();
+        self.note_vote_requests();
         Ok(())
     }
 
@@ -254,7 +254,7 @@ impl Group {
             return Err(Refused::Unsynced);
         }
         self.raw.campaign().map_err(|_| Refused::Unsynced)?;
-        self.note_asked();
+        self.note_vote_requests();
         Ok(())
     }
 
@@ -378,11 +378,11 @@ impl Group {
             members: &self.members,
             raft,
             is_settled: self.is_settled(),
-            votes_are_expected: match self.asked {
-                Asked::In(term, role, round) => {
+            votes_are_expected: match self.vote_requests {
+                VoteRequests::In(term, role, round) => {
                     term == raft.term && role == raft.state && round <= self.synced
                 }
-                Asked::No | Asked::Soon(..) => false,
+                VoteRequests::No | VoteRequests::Soon(..) => false,
             },
         }
     }
@@ -407,13 +407,15 @@ impl Group {
     }
 
     /// Notes whether votes are requested for a new election.
-    fn note_asked(&mut self) {
+    fn note_vote_requests(&mut self) {
         let (term, role) = (self.raw.raft.term, self.raw.raft.state);
         let is_candidate = matches!(role, StateRole::Candidate | StateRole::PreCandidate);
-        self.asked = match self.asked {
-            _ if !is_candidate => Asked::No,
-            Asked::Soon(t, r) | Asked::In(t, r, _) if (t, r) == (term, role) => self.asked,
-            _ => Asked::Soon(term, role),
+        self.vote_requests = match self.vote_requests {
+            _ if !is_candidate => VoteRequests::No,
+            VoteRequests::Soon(t, r) | VoteRequests::In(t, r, _) if (t, r) == (term, role) => {
+                self.vote_requests
+            }
+            _ => VoteRequests::Soon(term, role),
         };
     }
 

@@ -24,7 +24,7 @@ pub(crate) struct Store {
     /// The size of all entries in bytes.
     bytes: usize,
     initial: RaftState,
-    /// The base to send to followers. It is present only while it is handed to the engine.
+    /// The base to send to followers. It is set only during [`crate::Group::send_base`], in which the engine asks for it.
     base: Option<Snapshot>,
     /// The members that lag below the floor and need a base.
     wants_base: RefCell<Vec<u64>>,
@@ -69,7 +69,7 @@ impl Store {
         self.entries.extend(entries.iter().cloned());
     }
 
-    /// Starts again after a base that came from a leader.
+    /// Drops all entries, because a base that came from a leader replaces them. `at` is the position of the base.
     pub(crate) fn install(&mut self, at: Position) {
         self.floor = at;
         self.entries.clear();
@@ -96,18 +96,18 @@ impl Store {
         !self.wants_base.borrow().is_empty()
     }
 
-    /// Holds `base` for the members that need one, and returns those members.
+    /// Sets the base to send. Returns the members that need it. [`Self::end_offer`] removes the base again.
     pub(crate) fn offer(&mut self, base: &Base) -> Vec<u64> {
         self.base = Some(base_in(base));
         self.wants_base.take()
     }
 
-    /// Ends an [`Self::offer`].
+    /// Removes the base of [`Self::offer`].
     pub(crate) fn end_offer(&mut self) {
         self.base = None;
     }
 
-    /// Forgets the members that need a base, as this member does not lead.
+    /// Forgets which members need a base. Called when this member does not lead.
     pub(crate) fn forget_wants(&mut self) {
         self.wants_base.borrow_mut().clear();
     }

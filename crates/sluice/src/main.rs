@@ -12,6 +12,7 @@ mod http;
 mod limits;
 mod list;
 mod log;
+mod move_messages;
 mod peek;
 mod quorum;
 mod recv;
@@ -49,6 +50,8 @@ enum Verb {
     Send(send::Send),
     /// Print messages and accept them, until interrupted
     Recv(recv::Recv),
+    /// Move the messages of a queue to another queue
+    Move(move_messages::Move),
     /// Declare a queue, an exchange or a binding
     Declare(declare::Declare),
     /// Delete a queue, an exchange or a binding
@@ -72,6 +75,7 @@ fn main() -> ExitCode {
         Verb::Serve(serve) => serve::run(&serve),
         Verb::Send(send) => send::run(&send),
         Verb::Recv(recv) => recv::run(&recv),
+        Verb::Move(arguments) => move_messages::run(&arguments),
         Verb::Declare(declare) => declare::declare(&declare),
         Verb::Delete(delete) => declare::delete(&delete),
         Verb::List(list) => list::run(&list),
@@ -113,6 +117,8 @@ mod tests {
             "recv s --offset 10m --filter x=1 --filter-value a --filter-value b --match-unfiltered",
             "recv s --at 1700000000000",
             "send s body --filter-value a",
+            "move a b",
+            "move a b -p v --limit 3 --in-flight 1 --url amqp://h",
             "declare queue q --type classic --argument x-max-length=3 --url http://h",
             "declare --url http://h queues q",
             "declare exchange x --type fanout",
@@ -165,6 +171,9 @@ mod tests {
             "recv s --offset soon",
             "recv s --offset first --at 1",
             "recv s --match-unfiltered",
+            "move a",
+            "move a b --limit 0",
+            "move a b --in-flight 0",
             "declare queue",
             "declare binding x",
             "list",

@@ -192,18 +192,23 @@ async fn within<T>(seconds: Option<u32>, future: impl Future<Output = T>) -> Opt
     }
 }
 
-/// The signals that end the verb.
-struct Signals {
+/// The signals that end a verb.
+pub struct Signals {
     interrupt: tokio::signal::unix::Signal,
     terminate: tokio::signal::unix::Signal,
 }
 
 impl Signals {
-    fn new() -> io::Result<Self> {
+    /// Starts to wait for SIGINT and SIGTERM, which then do not end the process.
+    ///
+    /// # Errors
+    /// The system refuses to install a handler.
+    pub fn new() -> io::Result<Self> {
         Ok(Self { interrupt: signal(SignalKind::interrupt())?, terminate: signal(SignalKind::terminate())? })
     }
 
-    async fn recv(&mut self) {
+    /// Returns when one of the signals arrives.
+    pub async fn recv(&mut self) {
         tokio::select! {
             _ = self.interrupt.recv() => {}
             _ = self.terminate.recv() => {}

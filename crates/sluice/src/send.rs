@@ -181,7 +181,7 @@ impl Tally {
 }
 
 /// Describes an outcome, with the reason and the queue if the broker names them.
-fn words(outcome: &DeliveryState) -> String {
+pub fn words(outcome: &DeliveryState) -> String {
     match outcome {
         DeliveryState::Released => "released (no queue accepts it)".to_owned(),
         DeliveryState::Rejected(None) => "rejected".to_owned(),

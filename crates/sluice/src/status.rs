@@ -44,6 +44,8 @@ pub fn run(status: &Status) -> Result<(), Failure> {
 /// The lines of the overview: a label and the field that it shows.
 const LINES: &[Column] = &[
     ("node", "name"),
+    ("identity", "node_id"),
+    ("starts", "boots"),
     ("process", "os_pid"),
     ("uptime (ms)", "uptime"),
     ("memory (bytes)", "mem_used"),
@@ -79,7 +81,7 @@ mod tests {
     #[test]
     fn budgets_are_shown_as_a_table() {
         let node = json!({
-            "name": "sluice@h", "os_pid": "7", "uptime": 12, "mem_used": 99, "mem_alarm": false,
+            "name": "sluice@h", "node_id": "0a", "boots": 3, "os_pid": "7", "uptime": 12, "mem_used": 99, "mem_alarm": false,
             "disk_free_alarm": true, "fd_used": 4, "fd_total": null,
             "budgets": [
                 {"name": "unfinished_deliveries", "used": 512, "limit": 1024},
@@ -88,6 +90,8 @@ mod tests {
         });
         let expected = "\
 node                 sluice@h
+identity             0a
+starts               3
 process              7
 uptime (ms)          12
 memory (bytes)       99

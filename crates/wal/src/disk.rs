@@ -21,10 +21,10 @@ pub trait Disk: Send {
     /// An open file; closed when dropped.
     type File: Send + 'static;
 
-    /// Locks the directory for this process until the disk is dropped.
+    /// Locks the directory until this disk is dropped. Does nothing if this disk has locked it already.
     ///
     /// # Errors
-    /// [`io::ErrorKind::WouldBlock`] if another process has locked it.
+    /// [`io::ErrorKind::WouldBlock`] if somebody else has locked it.
     fn lock(&mut self) -> io::Result<()>;
 
     /// Returns an identifier of this boot of the machine. Within one boot all written data is still there,
@@ -218,6 +218,9 @@ impl Disk for RealDisk {
     type File = Arc<File>;
 
     fn lock(&mut self) -> io::Result<()> {
+        if self.lock.is_some() {
+            return Ok(());
+        }
         let file = OpenOptions::new().create(true).truncate(false).write(true).open(self.path.join(LOCK))?;
         match file.try_lock() {
             Ok(()) => {

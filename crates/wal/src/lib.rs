@@ -10,7 +10,7 @@
 //!  Log::append     one batch, one vectored write; then one Completion per handover: written
 //!  Log::begin_sync one sync for all handovers that asked since the last one began, on its own thread; writing continues
 //!  Log::end_sync   one more Completion for each of them: synced
-//!  Disk            RealDisk: a directory;  testing::FalseDisk: a disk that fails on purpose
+//!  Disk            RealDisk: a directory;  testing::SimDisk: a disk that fails on purpose
 //! ```
 //!
 //! The log guarantees:
@@ -30,7 +30,7 @@
 //! then syncs the files that stay, and removes the others or keeps them to be overwritten.
 //!
 //! The log has a reserve of disk space. On a full disk it uses the reserve to write the records that free
-//! space; [`Size::short`] reports this.
+//! space; [`Size::on_reserve`] reports this.
 //!
 //! Records that leave memory and the log for longer go to **packs**. A pack is an immutable file: [`Packs`]
 //! writes and removes it, a [`PackReader`] reads it block by block. An owner hands over a [`Run`] of its
@@ -41,6 +41,8 @@
 //! **Streams** use neither the log nor packs. What is appended to a stream goes straight to its own segment
 //! files and is read from there; see [`Streams`], [`StreamReader`] and the diagram in `stream.rs`.
 //!
+//! A directory has an [`Identity`], which counts the starts.
+//!
 //! Each format is drawn in the module that writes it: the file header in `file.rs`, the batch in `batch.rs`,
 //! the record in `record.rs`, the block of a pack in `pack/block.rs`, the formats of streams below `stream/`.
 
@@ -50,6 +52,7 @@ mod batch;
 mod disk;
 mod file;
 mod handover;
+mod identity;
 mod machine;
 mod note;
 mod pack;
@@ -66,6 +69,7 @@ mod writer;
 pub use disk::{Disk, PendingSync, RealDisk};
 pub use file::{FILE_SIZE, LOG_VERSION, PACK_VERSION};
 pub use handover::{Completion, Handover, Step, WriteError};
+pub use identity::{Identity, IdentityError};
 pub use machine::{
     AT_ONCE_BYTES_MAX, Log, Options, RESERVE_BYTES, SPARE_FILES_MAX, Size, Span, SyncEnd, SyncJob,
     UNSYNCED_BYTES_MAX,
@@ -77,7 +81,7 @@ pub use pack::{
     Run, WriteFailure,
 };
 pub use record::{LARGE, Record, Records};
-pub use recover::{CUT_SUFFIX, Cut, Damage, OpenError, Owners, Recovery};
+pub use recover::{CUT_SUFFIX, Cut, Damage, OpenError, Owners, Recovery, lock};
 pub use stream::{
     AppendFailure, BLOOM_BYTES_MAX, BLOOM_BYTES_MIN, Bloom, CHUNK_BYTES, CHUNK_ENTRIES_MAX, Chunk, ChunkJob,
     Chunks, ChunksRead, Claim, Held, NewChunk, OPEN_READ_MAX, OPEN_WRITE_MAX, OnChunksRead, OnStreamAnswers,

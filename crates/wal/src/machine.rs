@@ -56,7 +56,7 @@ pub struct Options {
     /// The seed of the generations of files. With `None` the seed is random. In a product it must be random:
     /// a client that could predict generations could hide a false batch in a message body.
     pub seed: Option<u64>,
-    /// The bytes of disk space that are reserved for a full disk. 0 means no reserve. See [`Size::short`].
+    /// The bytes of disk space that are reserved for a full disk. 0 means no reserve. See [`Size::on_reserve`].
     pub reserve_bytes: u64,
     /// The maximum number of forgotten files that are kept as spares, to be overwritten. Each takes
     /// `file_bytes` or one batch more. Further forgotten files are removed. The spares replace the reserve if

@@ -176,11 +176,19 @@ struct Gap {
     above: u64,
 }
 
-pub(crate) fn recover<D: Disk>(disk: &mut D, on_record: &mut dyn FnMut(Record)) -> Result<Opened, OpenError> {
+/// Locks a directory, as [`crate::Log::open`] does. For callers that write to it before the log is opened.
+///
+/// # Errors
+/// Somebody else has locked it, or the disk refuses.
+pub fn lock<D: Disk>(disk: &mut D) -> Result<(), OpenError> {
     disk.lock().map_err(|error| match error.kind() {
         io::ErrorKind::WouldBlock => OpenError::Locked,
         _ => OpenError::Io { file: LOCK.to_owned(), error },
-    })?;
+    })
+}
+
+pub(crate) fn recover<D: Disk>(disk: &mut D, on_record: &mut dyn FnMut(Record)) -> Result<Opened, OpenError> {
+    lock(disk)?;
     let mut directory = Directory::read(disk)?;
     let mut recovery = Recovery {
         files: directory.files.len() as u32,

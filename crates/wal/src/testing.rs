@@ -63,16 +63,16 @@ pub enum Crash {
 }
 
 /// A disk in memory. Clones share the same disk.
-pub struct FalseDisk {
+pub struct SimDisk {
     state: Arc<Mutex<State>>,
     holds: bool,
 }
 
-/// An open file of a [`FalseDisk`].
+/// An open file of a [`SimDisk`].
 #[derive(Clone, Copy, Debug)]
 pub struct FalseFile(usize);
 
-impl FalseDisk {
+impl SimDisk {
     pub fn new(seed: u64) -> Self {
         Self::with(State { random: Random(seed), boot: seed, ..State::default() })
     }
@@ -124,7 +124,7 @@ impl FalseDisk {
         (state.failing, state.fail_at, state.short_per_mille) = (0, None, 0);
     }
 
-    /// Returns true if [`FalseDisk::die_at`] has taken effect.
+    /// Returns true if [`SimDisk::die_at`] has taken effect.
     pub fn is_dead(&self) -> bool {
         self.state().dead
     }
@@ -205,7 +205,7 @@ impl FalseDisk {
         state.synced_names.insert(name.into(), inode);
     }
 
-    /// Returns everything that [`Disk::write_note`] wrote. It is not part of [`FalseDisk::files`].
+    /// Returns everything that [`Disk::write_note`] wrote. It is not part of [`SimDisk::files`].
     pub fn note(&self) -> Vec<u8> {
         self.state().note.written.clone()
     }
@@ -231,13 +231,13 @@ impl FalseDisk {
     }
 }
 
-impl Clone for FalseDisk {
+impl Clone for SimDisk {
     fn clone(&self) -> Self {
         Self { state: Arc::clone(&self.state), holds: false }
     }
 }
 
-impl Drop for FalseDisk {
+impl Drop for SimDisk {
     fn drop(&mut self) {
         if self.holds {
             self.state().locked = false;
@@ -245,10 +245,13 @@ impl Drop for FalseDisk {
     }
 }
 
-impl Disk for FalseDisk {
+impl Disk for SimDisk {
     type File = FalseFile;
 
     fn lock(&mut self) -> io::Result<()> {
+        if self.holds {
+            return Ok(());
+        }
         let mut state = self.state();
         state.begin(Op::Lock)?.finish()?;
         if state.locked {

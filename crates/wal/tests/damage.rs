@@ -2,7 +2,7 @@
 //! `lock`, with the last written batch and the boot of the machine, and the batches, which refer to each
 //! other.
 
-use wal::testing::{FalseDisk, Op};
+use wal::testing::{Op, SimDisk};
 use wal::{CUT_SUFFIX, Completion, Damage, Handover, Log, Options, Owners, Record, Records, Recovery};
 
 const FILE_HEADER: usize = 48;
@@ -29,26 +29,26 @@ fn options(file_batches: usize) -> Options {
 }
 
 /// Opens a log with four batches per file.
-fn open(disk: &FalseDisk) -> (Log<FalseDisk>, Recovery, Vec<Record>) {
+fn open(disk: &SimDisk) -> (Log<SimDisk>, Recovery, Vec<Record>) {
     let mut found = Vec::new();
     let (log, recovery) = Log::open(disk.clone(), options(4), &mut |record| found.push(record)).unwrap();
     (log, recovery, found)
 }
 
-fn write(log: &mut Log<FalseDisk>, seq: u64, sync: bool) -> Vec<Completion> {
+fn write(log: &mut Log<SimDisk>, seq: u64, sync: bool) -> Vec<Completion> {
     let mut done = Vec::new();
     log.append(&mut vec![handover(seq, sync)], &mut done);
     done
 }
 
-fn sync(log: &mut Log<FalseDisk>) {
+fn sync(log: &mut Log<SimDisk>) {
     log.sync(&mut Vec::new());
 }
 
 /// Returns what a killed process has left that wrote `batches` batches. The batches up to `synced` are
 /// synced.
-fn killed(batches: u64, synced: u64) -> FalseDisk {
-    let disk = FalseDisk::new(1);
+fn killed(batches: u64, synced: u64) -> SimDisk {
+    let disk = SimDisk::new(1);
     let (mut log, ..) = open(&disk);
     for seq in 1..=batches {
         write(&mut log, seq, seq == synced);
@@ -58,8 +58,8 @@ fn killed(batches: u64, synced: u64) -> FalseDisk {
 }
 
 /// Returns the same files in another boot of the machine.
-fn rebooted(disk: &FalseDisk) -> FalseDisk {
-    let other = FalseDisk::new(2);
+fn rebooted(disk: &SimDisk) -> SimDisk {
+    let other = SimDisk::new(2);
     disk.files().iter().for_each(|(name, bytes)| other.put(name, bytes));
     other.put_note(&disk.note());
     other
@@ -74,7 +74,7 @@ fn place(seq: u64) -> (String, usize) {
     (name((seq - 1) / 4 + 1), FILE_HEADER + (seq as usize - 1) % 4 * BATCH)
 }
 
-fn flip(disk: &FalseDisk, seq: u64, at: usize) {
+fn flip(disk: &SimDisk, seq: u64, at: usize) {
     let (name, offset) = place(seq);
     let mut bytes = disk.files()[&name].clone();
     bytes[offset + at] ^= 1;
@@ -185,7 +185,7 @@ fn the_last_batch_of_an_idle_log_is_known_in_the_same_boot() {
     assert_eq!((recovery.damage, recovery.cut.map(|cut| cut.torn)), (vec![], Some(true)), "it was not noted");
 
     for reboots in [false, true] {
-        let disk = FalseDisk::new(1);
+        let disk = SimDisk::new(1);
         let (mut log, ..) = open(&disk);
         (1..=6).for_each(|seq| drop(write(&mut log, seq, false)));
         assert!(log.has_news());
@@ -257,7 +257,7 @@ fn a_truncated_or_older_file_is_damage() {
 
 #[test]
 fn a_batch_whose_sync_was_waited_for_may_have_held_a_definition() {
-    let disk = FalseDisk::new(1);
+    let disk = SimDisk::new(1);
     let (mut log, ..) = open(&disk);
     write(&mut log, 1, false);
     write(&mut log, 2, true);

@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 
 use chunks::{Owner, chunk, read_all};
 use soak::{named, pick, seeds};
-use wal::testing::{Crash, FalseDisk, Random};
+use wal::testing::{Crash, Random, SimDisk};
 use wal::{
     Handover, Log, Options, Owners, Record, Records, Recovery, Step, StreamError, StreamLimits, StreamReader,
 };
@@ -43,7 +43,7 @@ struct Plan {
 
 impl Plan {
     /// Returns the disk after the crash.
-    fn crash(&self, disk: &FalseDisk) -> FalseDisk {
+    fn crash(&self, disk: &SimDisk) -> SimDisk {
         let after = disk.crash(self.crash);
         if self.noted {
             after.put_note(&disk.note());
@@ -68,7 +68,7 @@ fn plan(seed: u64) -> Plan {
 type Files = BTreeMap<String, Vec<u8>>;
 
 /// Damages one of the files.
-fn damage(disk: &FalseDisk, older: &Files, fault: Fault, random: &mut Random) {
+fn damage(disk: &SimDisk, older: &Files, fault: Fault, random: &mut Random) {
     let files = disk.files();
     let mut names: Vec<&String> = files.keys().filter(|name| !files[*name].is_empty()).collect();
     if fault == Fault::Older {
@@ -118,7 +118,7 @@ fn options(seed: u64) -> Options {
     Options { file_bytes: 1500, seed: Some(seed), spare_files_max: (seed % 3) as usize, ..Options::default() }
 }
 
-fn open(disk: &FalseDisk, seed: u64) -> (Log<FalseDisk>, Recovery, Vec<Record>) {
+fn open(disk: &SimDisk, seed: u64) -> (Log<SimDisk>, Recovery, Vec<Record>) {
     let mut found = Vec::new();
     let (log, recovery) = Log::open(disk.clone(), options(seed), &mut |record| found.push(record)).unwrap();
     (log, recovery, found)
@@ -126,7 +126,7 @@ fn open(disk: &FalseDisk, seed: u64) -> (Log<FalseDisk>, Recovery, Vec<Record>) 
 
 fn run_log(plan: Plan) {
     let mut random = Random(plan.seed ^ 0x10c);
-    let disk = FalseDisk::new(random.next());
+    let disk = SimDisk::new(random.next());
     let (mut log, ..) = open(&disk, random.next());
     let (mut items, mut older) = (Vec::<Item>::new(), Files::new());
     let rounds = 2 + random.below(40);
@@ -202,7 +202,7 @@ const LIMITS: StreamLimits = StreamLimits { segment_bytes: 600, bytes_max: None,
 
 fn run_stream(plan: Plan) {
     let mut random = Random(plan.seed ^ 0x57);
-    let disk = FalseDisk::new(random.next());
+    let disk = SimDisk::new(random.next());
     let mut owner = Owner::new(&disk);
     owner.open(7, LIMITS, 0).unwrap();
     // After a power loss, only a stream that syncs guarantees anything.

@@ -10,7 +10,7 @@ mod soak;
 use std::collections::BTreeMap;
 
 use soak::{named, pick, seeds};
-use wal::testing::{CHANGES, Crash, FalseDisk, Op, Random};
+use wal::testing::{CHANGES, Crash, Op, Random, SimDisk};
 use wal::{
     CUT_SUFFIX, Completion, Handover, LARGE, Log, OpenError, Options, Record, Records, Size, Step, SyncEnd,
     SyncJob,
@@ -252,7 +252,7 @@ fn run(plan: Plan) -> u64 {
         reserve_bytes: plan.seed % 2 * 1000,
         spare_files_max: (plan.seed % 4) as usize,
     };
-    let mut disk = FalseDisk::new(random.next());
+    let mut disk = SimDisk::new(random.next());
     let mut model = Model::default();
     let mut crash = Crash::Process;
     let mut changes = 0;
@@ -278,7 +278,7 @@ fn run(plan: Plan) -> u64 {
 
 /// Runs one life. Returns false if it ended before the log was open.
 fn live(
-    disk: &FalseDisk,
+    disk: &SimDisk,
     options: &Options,
     model: &mut Model,
     random: &mut Random,
@@ -301,8 +301,8 @@ fn live(
         let bytes = files.values().map(|bytes| bytes.len() as u64).sum();
         assert_eq!((recovery.size.bytes, recovery.size.files), (bytes, files.len() as u32));
     }
-    let short = log.size().short;
-    assert_eq!(Size { short, ..recovery.size }, log.size());
+    let short = log.size().on_reserve;
+    assert_eq!(Size { on_reserve: short, ..recovery.size }, log.size());
     let mut again = Vec::new();
     let mut done = Vec::new();
     let mut sync: Option<UnderWay> = None;
@@ -387,11 +387,7 @@ fn live(
 }
 
 /// Lets a shard write. Checks that this neither syncs nor creates a file.
-fn write_at_once(
-    log: &mut Log<FalseDisk>,
-    disk: &FalseDisk,
-    handover: Handover,
-) -> Result<Completion, Handover> {
+fn write_at_once(log: &mut Log<SimDisk>, disk: &SimDisk, handover: Handover) -> Result<Completion, Handover> {
     let count = || [Op::Sync, Op::SyncDir, Op::Create, Op::Reserve].map(|op| disk.count(op));
     let (before, size) = (count(), log.size());
     let written = log.append_at_once(handover);

@@ -1,7 +1,7 @@
 //! How space is reclaimed, what this costs, and what is found when the first files are removed.
 
 use libc::EIO;
-use wal::testing::{Crash, FalseDisk, Op, Random, forget};
+use wal::testing::{Crash, Op, Random, SimDisk, forget};
 use wal::{Completion, Handover, Log, Options, Record, Records, Recovery, Size};
 
 const FILE_BYTES: u64 = 1000;
@@ -11,7 +11,7 @@ fn options() -> Options {
     Options { file_bytes, seed, dirty_files_max: 1000, spare_files_max: 0, ..Options::default() }
 }
 
-fn open(disk: &FalseDisk) -> (Log<FalseDisk>, Recovery, Vec<Record>) {
+fn open(disk: &SimDisk) -> (Log<SimDisk>, Recovery, Vec<Record>) {
     let mut records = Vec::new();
     let (log, recovery) = Log::open(disk.clone(), options(), &mut |record| records.push(record)).unwrap();
     assert_eq!(recovery.damage, []);
@@ -19,7 +19,7 @@ fn open(disk: &FalseDisk) -> (Log<FalseDisk>, Recovery, Vec<Record>) {
     (log, recovery, records)
 }
 
-fn append(log: &mut Log<FalseDisk>, seq: u64, sync: bool) -> Completion {
+fn append(log: &mut Log<SimDisk>, seq: u64, sync: bool) -> Completion {
     let mut records = Records::new();
     records.push(7, seq, 1, &[&[seq as u8; 500]]);
     let mut done = Vec::new();
@@ -32,7 +32,7 @@ fn append(log: &mut Log<FalseDisk>, seq: u64, sync: bool) -> Completion {
 }
 
 /// Returns a log with two records per file, none of them synced.
-fn filled(disk: &FalseDisk, files: u64) -> Log<FalseDisk> {
+fn filled(disk: &SimDisk, files: u64) -> Log<SimDisk> {
     let (mut log, ..) = open(disk);
     for seq in 1..=2 * files {
         let done = append(&mut log, seq, false);
@@ -45,7 +45,7 @@ fn seqs(records: &[Record]) -> Vec<u64> {
     records.iter().map(|record| record.seq).collect()
 }
 
-fn on_disk(disk: &FalseDisk) -> (u64, u32) {
+fn on_disk(disk: &SimDisk) -> (u64, u32) {
     let files = disk.files();
     (files.values().map(|bytes| bytes.len() as u64).sum(), files.len() as u32)
 }
@@ -53,7 +53,7 @@ fn on_disk(disk: &FalseDisk) -> (u64, u32) {
 #[test]
 fn forgotten_files_are_removed_and_all_others_are_synced() {
     for how in [Crash::Process, Crash::Power] {
-        let disk = FalseDisk::new(1);
+        let disk = SimDisk::new(1);
         let mut log = filled(&disk, 3);
         assert_eq!(log.size().oldest, Some(1));
         assert!(forget(&mut log, 1));
@@ -81,7 +81,7 @@ fn forgotten_files_are_removed_and_all_others_are_synced() {
 
 #[test]
 fn everything_can_be_forgotten() {
-    let disk = FalseDisk::new(1);
+    let disk = SimDisk::new(1);
     filled(&disk, 3).close().unwrap();
     let (mut log, ..) = open(&disk);
     assert!(forget(&mut log, 4));
@@ -95,7 +95,7 @@ fn everything_can_be_forgotten() {
 
 #[test]
 fn the_file_that_is_written_to_is_not_forgotten() {
-    let disk = FalseDisk::new(1);
+    let disk = SimDisk::new(1);
     let mut log = filled(&disk, 1);
     append(&mut log, 3, true);
     let (size, changes) = (log.size(), disk.changes());
@@ -111,7 +111,7 @@ fn the_file_that_is_written_to_is_not_forgotten() {
 #[test]
 fn forgetting_costs_a_batch_and_a_removal_per_file() {
     for files in [1, 10, 100] {
-        let disk = FalseDisk::new(1);
+        let disk = SimDisk::new(1);
         let mut log = filled(&disk, 200);
         append(&mut log, 401, true);
         let ops = [Op::Write, Op::Sync, Op::Remove, Op::SyncDir, Op::Create, Op::Open, Op::List, Op::Read];
@@ -128,7 +128,7 @@ fn forgetting_costs_a_batch_and_a_removal_per_file() {
 
 #[test]
 fn a_refused_removal_is_retried() {
-    let disk = FalseDisk::new(1);
+    let disk = SimDisk::new(1);
     let mut log = filled(&disk, 5);
     append(&mut log, 11, true);
     disk.fail(&[Op::Remove], 1000, EIO);
@@ -145,7 +145,7 @@ fn a_refused_removal_is_retried() {
 
 #[test]
 fn a_refused_floor_removes_nothing() {
-    let disk = FalseDisk::new(1);
+    let disk = SimDisk::new(1);
     let mut log = filled(&disk, 3);
     disk.fail(&[Op::Write, Op::Create], 1000, EIO);
     assert!(!forget(&mut log, 1));
@@ -157,7 +157,7 @@ fn a_refused_floor_removes_nothing() {
 
 #[test]
 fn what_is_forgotten_is_not_synced() {
-    let disk = FalseDisk::new(1);
+    let disk = SimDisk::new(1);
     let mut log = filled(&disk, 10);
     let before = disk.count(Op::Sync);
     assert!(forget(&mut log, 8));
@@ -170,7 +170,7 @@ fn what_is_forgotten_is_not_synced() {
 #[test]
 fn the_next_write_reports_a_failed_sync_that_had_no_waiter() {
     for (forgotten, dirty_files_max, found) in [(1, 1000, 3..=9), (0, 2, 1..=9)] {
-        let disk = FalseDisk::new(1);
+        let disk = SimDisk::new(1);
         let options = Options { dirty_files_max, ..options() };
         let (mut log, _) = Log::open(disk.clone(), options, &mut |_| ()).unwrap();
         (1..=6).for_each(|seq| assert!(append(&mut log, seq, false).result.is_ok()));
@@ -194,7 +194,7 @@ fn the_next_write_reports_a_failed_sync_that_had_no_waiter() {
 #[test]
 fn a_floor_does_not_count_without_everything_above_it() {
     // After the power loss, the file with the floor is on the disk, but the file before it is not.
-    let disk = FalseDisk::new(1);
+    let disk = SimDisk::new(1);
     let mut log = filled(&disk, 3);
     append(&mut log, 7, true);
     (8..=12).for_each(|seq| drop(append(&mut log, seq, false)));
@@ -202,7 +202,7 @@ fn a_floor_does_not_count_without_everything_above_it() {
     drop((log.begin_sync(&mut Vec::new()).unwrap(), log));
     let (files, lost) = (disk.files(), "00000000000000000006.log");
     for (missing, found) in [(None, (9..=12).collect::<Vec<_>>()), (Some(lost), (1..=10).collect())] {
-        let copy = FalseDisk::new(2);
+        let copy = SimDisk::new(2);
         files
             .iter()
             .filter(|file| Some(file.0.as_str()) != missing)
@@ -215,7 +215,7 @@ fn a_floor_does_not_count_without_everything_above_it() {
 #[test]
 fn an_interrupted_removal_is_finished_by_the_next_open() {
     for seed in 0..50 {
-        let disk = FalseDisk::new(seed);
+        let disk = SimDisk::new(seed);
         let mut log = filled(&disk, 6);
         append(&mut log, 13, true);
         // The crash comes after a write, a sync and some of the five removals.
@@ -235,14 +235,14 @@ fn an_interrupted_removal_is_finished_by_the_next_open() {
 
 #[test]
 fn a_missing_file_above_the_floor_is_damage() {
-    let disk = FalseDisk::new(1);
+    let disk = SimDisk::new(1);
     let mut log = filled(&disk, 4);
     assert!(forget(&mut log, 1));
     append(&mut log, 9, true);
     drop(log);
     let names: Vec<String> = disk.files().into_keys().collect();
     for (lost, name) in names.iter().enumerate().take(2) {
-        let copy = FalseDisk::new(2);
+        let copy = SimDisk::new(2);
         disk.files().iter().filter(|file| file.0 != name).for_each(|(name, bytes)| copy.put(name, bytes));
         let (_, recovery) = Log::open(copy, options(), &mut |_| ()).unwrap();
         assert_eq!(recovery.damage.len(), 1);
@@ -254,7 +254,7 @@ fn a_missing_file_above_the_floor_is_damage() {
 
 #[test]
 fn an_error_has_no_size() {
-    let disk = FalseDisk::new(1);
+    let disk = SimDisk::new(1);
     let mut log = filled(&disk, 2);
     disk.fail(&[Op::Write], 1000, EIO);
     let done = append(&mut log, 5, false);

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-use wal::testing::{FalseDisk, Op, Random, forget};
+use wal::testing::{Op, Random, SimDisk, forget};
 use wal::{
     Completion, Cut, Damage, Handover, LOG_VERSION, Log, OpenError, Options, Owners, Record, Records,
     Recovery,
@@ -19,7 +19,7 @@ type Files = BTreeMap<String, Vec<u8>>;
 /// Returns a small log of several files. Batches 1, 3, 5, ... ask for a sync. Batch 6 raises the floor, and
 /// the first file is removed.
 fn sample(close: bool) -> (Files, Vec<Record>) {
-    let disk = FalseDisk::new(0);
+    let disk = SimDisk::new(0);
     let options = Options { file_bytes: 600, seed: Some(42), ..Options::default() };
     let (mut log, _) = Log::open(disk.clone(), options, &mut |_| ()).unwrap();
     let mut written = Vec::new();
@@ -56,20 +56,20 @@ fn sample(close: bool) -> (Files, Vec<Record>) {
 }
 
 /// Syncs what handovers wait for.
-fn sync(log: &mut Log<FalseDisk>, done: &mut Vec<Completion>) {
+fn sync(log: &mut Log<SimDisk>, done: &mut Vec<Completion>) {
     while let Some(job) = log.begin_sync(done) {
         log.end_sync(job.run(), done);
     }
 }
 
-fn open_on(disk: &FalseDisk) -> Result<(Recovery, Vec<Record>), OpenError> {
+fn open_on(disk: &SimDisk) -> Result<(Recovery, Vec<Record>), OpenError> {
     let mut records = Vec::new();
     let (_, recovery) = Log::open(disk.clone(), Options::default(), &mut |record| records.push(record))?;
     Ok((recovery, records))
 }
 
-fn disk_of(files: &Files) -> FalseDisk {
-    let disk = FalseDisk::new(0);
+fn disk_of(files: &Files) -> SimDisk {
+    let disk = SimDisk::new(0);
     files.iter().for_each(|(name, bytes)| disk.put(name, bytes));
     disk
 }
@@ -294,7 +294,7 @@ fn a_file_that_cannot_be_read_is_kept() {
 fn a_body_that_looks_like_a_batch_is_not_a_batch() {
     let (other, _) = sample(false);
     let forged = &other.values().next().unwrap()[FILE_HEADER..];
-    let disk = FalseDisk::new(0);
+    let disk = SimDisk::new(0);
     let options = Options { seed: Some(43), ..Options::default() };
     let (mut log, _) = Log::open(disk.clone(), options, &mut |_| ()).unwrap();
     for seq in 0..2 {

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
-use wal::testing::{FalseDisk, Op};
+use wal::testing::{Op, SimDisk};
 use wal::{
     BLOCK_BYTES, Block, Extent, Flaw, LARGE, PACK_VERSION, PackError, PackOptions, PackReader, Packs,
     ReadError, Record, Records, Run,
@@ -18,7 +18,7 @@ type Files = BTreeMap<String, Vec<u8>>;
 
 /// Returns two packs, the first with runs of two owners. The second run of owner 1 has three blocks.
 fn sample() -> (Files, Vec<(u64, Extent, Vec<Record>)>) {
-    let disk = FalseDisk::new(0);
+    let disk = SimDisk::new(0);
     let options = PackOptions { pack_bytes: 900, ..PackOptions::default() };
     let mut packs = Packs::open(disk.clone(), options, [], false).unwrap();
     let mut written = Vec::new();
@@ -50,17 +50,17 @@ fn sample() -> (Files, Vec<(u64, Extent, Vec<Record>)>) {
     (disk.files(), written.collect())
 }
 
-fn disk_of(files: &Files) -> FalseDisk {
-    let disk = FalseDisk::new(0);
+fn disk_of(files: &Files) -> SimDisk {
+    let disk = SimDisk::new(0);
     files.iter().for_each(|(name, bytes)| disk.put(name, bytes));
     disk
 }
 
-fn open(disk: &FalseDisk, known: &[Extent]) -> Result<Packs<FalseDisk>, PackError> {
+fn open(disk: &SimDisk, known: &[Extent]) -> Result<Packs<SimDisk>, PackError> {
     Packs::open(disk.clone(), PackOptions::default(), known.iter().copied(), false)
 }
 
-fn blocks(reader: &mut PackReader<FalseDisk>, extent: Extent, owner: u64) -> Result<Vec<Block>, ReadError> {
+fn blocks(reader: &mut PackReader<SimDisk>, extent: Extent, owner: u64) -> Result<Vec<Block>, ReadError> {
     let mut blocks = Vec::new();
     let mut at = Some(0);
     while let Some(from) = at {
@@ -71,7 +71,7 @@ fn blocks(reader: &mut PackReader<FalseDisk>, extent: Extent, owner: u64) -> Res
     Ok(blocks)
 }
 
-fn records(reader: &mut PackReader<FalseDisk>, extent: Extent, owner: u64) -> Result<Vec<Record>, ReadError> {
+fn records(reader: &mut PackReader<SimDisk>, extent: Extent, owner: u64) -> Result<Vec<Record>, ReadError> {
     Ok(blocks(reader, extent, owner)?.into_iter().flat_map(|block| block.records).collect())
 }
 
@@ -197,7 +197,7 @@ fn every_flipped_bit_is_reported_and_costs_one_block() {
 
 /// Reads every block of an extent, including those after a damaged one.
 fn every_block(
-    reader: &mut PackReader<FalseDisk>,
+    reader: &mut PackReader<SimDisk>,
     extent: Extent,
     owner: u64,
     places: &[(u64, u64, u64)],
@@ -271,7 +271,7 @@ fn an_extent_reads_back_for_its_owner_and_its_place_only() {
 
 #[test]
 fn a_block_costs_one_read_of_bounded_length() {
-    let disk = FalseDisk::new(0);
+    let disk = SimDisk::new(0);
     let mut packs = open(&disk, &[]).unwrap();
     let mut run = Run::new(1);
     for seq in 0..1000 {

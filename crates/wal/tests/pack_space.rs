@@ -4,7 +4,7 @@ use std::io::ErrorKind;
 
 use bytes::Bytes;
 use libc::{EIO, ENOSPC, EROFS};
-use wal::testing::{CHANGES, Crash, FalseDisk, Op};
+use wal::testing::{CHANGES, Crash, Op, SimDisk};
 use wal::{
     BLOCK_BYTES, Extent, PackError, PackOptions, PackReader, Packs, ReadError, Records, Run, WriteFailure,
 };
@@ -14,7 +14,7 @@ const OPENING: u64 = 48;
 const AROUND: u64 = 20 + 24;
 
 /// Opens packs of 1000 bytes. The garbage allowed is as much as the live bytes, plus 1000 bytes.
-fn open(disk: &FalseDisk, known: &[Extent], keep_unknown: bool) -> Packs<FalseDisk> {
+fn open(disk: &SimDisk, known: &[Extent], keep_unknown: bool) -> Packs<SimDisk> {
     let options = PackOptions { pack_bytes: 1000, garbage_allowed: 1000 };
     Packs::open(disk.clone(), options, known.iter().copied(), keep_unknown).unwrap()
 }
@@ -25,17 +25,17 @@ fn run(owner: u64, bytes: usize) -> Run {
     run
 }
 
-fn write(packs: &mut Packs<FalseDisk>, runs: Vec<Run>) -> Vec<Extent> {
+fn write(packs: &mut Packs<SimDisk>, runs: Vec<Run>) -> Vec<Extent> {
     packs.write(runs).unwrap()
 }
 
-fn packs_on(disk: &FalseDisk) -> Vec<u64> {
+fn packs_on(disk: &SimDisk) -> Vec<u64> {
     disk.files().keys().map(|name| name.trim_end_matches(".pack").parse().unwrap()).collect()
 }
 
 #[test]
 fn many_small_owners_share_packs_and_syncs() {
-    let disk = FalseDisk::new(1);
+    let disk = SimDisk::new(1);
     let mut packs = Packs::open(disk.clone(), PackOptions::default(), [], false).unwrap();
     let extents = write(&mut packs, (1..=10_000).map(|owner| run(owner, 1000)).collect());
     // 10,000 runs of 1,044 bytes each are written to packs of 4 MiB.
@@ -49,7 +49,7 @@ fn many_small_owners_share_packs_and_syncs() {
 
 #[test]
 fn a_run_is_in_one_pack_whatever_its_size() {
-    let disk = FalseDisk::new(1);
+    let disk = SimDisk::new(1);
     let mut packs = open(&disk, &[], false);
     let extents = write(&mut packs, [100, 5000, 100, 700, 100].map(|bytes| run(1, bytes)).into());
     assert_eq!(extents.iter().map(|extent| extent.pack).collect::<Vec<_>>(), [1, 2, 3, 3, 4]);
@@ -61,7 +61,7 @@ fn a_run_is_in_one_pack_whatever_its_size() {
 
 #[test]
 fn a_pack_is_removed_with_its_last_extent_even_after_a_restart() {
-    let disk = FalseDisk::new(1);
+    let disk = SimDisk::new(1);
     let mut packs = open(&disk, &[], false);
     let extents = write(&mut packs, (1..=6).map(|owner| run(owner, 400)).collect());
     assert_eq!(packs_on(&disk), [1, 2, 3]);
@@ -84,7 +84,7 @@ fn a_pack_is_removed_with_its_last_extent_even_after_a_restart() {
 
 #[test]
 fn unknown_packs_are_removed_unless_they_must_be_kept() {
-    let disk = FalseDisk::new(1);
+    let disk = SimDisk::new(1);
     disk.put("notes", b"not a pack");
     let mut packs = open(&disk, &[], false);
     let extents = write(&mut packs, (1..=4).map(|owner| run(owner, 400)).collect());
@@ -108,7 +108,7 @@ fn unknown_packs_are_removed_unless_they_must_be_kept() {
 
 #[test]
 fn the_emptiest_pack_is_named_once() {
-    let disk = FalseDisk::new(1);
+    let disk = SimDisk::new(1);
     let mut packs = open(&disk, &[], false);
     // Nine extents fit into a pack, so this makes five packs.
     let extents = write(&mut packs, (0..45).map(|_| run(1, 60)).collect());
@@ -140,7 +140,7 @@ fn the_emptiest_pack_is_named_once() {
 
 #[test]
 fn a_run_that_cannot_be_written_is_refused_without_touching_the_disk() {
-    let disk = FalseDisk::new(1);
+    let disk = SimDisk::new(1);
     let mut packs = open(&disk, &[], false);
     let mut large = Records::new();
     large.push(1, 1, 1, &[&[0; BLOCK_BYTES]]);
@@ -157,7 +157,7 @@ fn a_run_that_cannot_be_written_is_refused_without_touching_the_disk() {
 
 #[test]
 fn a_full_disk_returns_the_runs_and_service_resumes() {
-    let disk = FalseDisk::new(1);
+    let disk = SimDisk::new(1);
     let mut packs = open(&disk, &[], false);
     let kept = write(&mut packs, vec![run(1, 400)])[0];
     for op in [Op::Create, Op::Write, Op::Sync, Op::SyncDir] {
@@ -175,7 +175,7 @@ fn a_full_disk_returns_the_runs_and_service_resumes() {
 
 #[test]
 fn a_sync_that_failed_is_never_believed_later() {
-    let disk = FalseDisk::new(1);
+    let disk = SimDisk::new(1);
     let mut packs = open(&disk, &[], false);
     disk.fail_nth(2, EIO);
     let failure = packs.write(vec![run(1, 400)]).unwrap_err();
@@ -187,7 +187,7 @@ fn a_sync_that_failed_is_never_believed_later() {
 
 #[test]
 fn a_dead_disk_refuses_everything_in_bounded_work() {
-    let disk = FalseDisk::new(1);
+    let disk = SimDisk::new(1);
     let mut packs = open(&disk, &[], false);
     let extents = write(&mut packs, (0..40).map(|_| run(1, 900)).collect());
     disk.fail(&CHANGES, 1000, EROFS);
@@ -209,7 +209,7 @@ fn a_dead_disk_refuses_everything_in_bounded_work() {
 
 #[test]
 fn a_disk_that_refuses_to_read_loses_nothing() {
-    let disk = FalseDisk::new(1);
+    let disk = SimDisk::new(1);
     let mut packs = open(&disk, &[], false);
     let extent = write(&mut packs, vec![run(1, 400)])[0];
     drop(packs);
@@ -233,7 +233,7 @@ fn a_disk_that_refuses_to_read_loses_nothing() {
 
 #[test]
 fn one_writer_at_a_time() {
-    let disk = FalseDisk::new(1);
+    let disk = SimDisk::new(1);
     let first = open(&disk, &[], false);
     let second = Packs::open(disk.clone(), PackOptions::default(), [], false);
     assert!(matches!(second.map(|_| ()), Err(PackError::Locked)));
@@ -243,7 +243,7 @@ fn one_writer_at_a_time() {
 
 #[test]
 fn few_packs_are_kept_open() {
-    let disk = FalseDisk::new(1);
+    let disk = SimDisk::new(1);
     let mut packs = open(&disk, &[], false);
     let extents = write(&mut packs, (0..9).map(|_| run(1, 900)).collect());
     let mut reader = PackReader::new(disk.clone());

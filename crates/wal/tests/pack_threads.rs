@@ -7,7 +7,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 
 use bytes::Bytes;
 use slow_disk::SlowDisk;
-use wal::testing::{FalseDisk, Op};
+use wal::testing::{Op, SimDisk};
 use wal::{
     BlockRead, Extent, PackJob, PackOptions, PackReader, PackReaderHandle, PackRound, Packs, PacksHandle,
     ReadJob, Run,
@@ -21,7 +21,7 @@ struct Threads {
     reads: Receiver<BlockRead>,
 }
 
-fn threads(disk: &FalseDisk) -> Threads {
+fn threads(disk: &SimDisk) -> Threads {
     let (go, wait) = channel();
     let options = PackOptions { garbage_allowed: 100, ..PackOptions::default() };
     let packs = Packs::open(SlowDisk::new(disk, wait), options, [], false).unwrap();
@@ -46,7 +46,7 @@ fn extent(round: &PackRound) -> Extent {
 
 #[test]
 fn a_read_does_not_wait_for_a_sync() {
-    let disk = FalseDisk::new(1);
+    let disk = SimDisk::new(1);
     let Threads { go, packs, rounds, reader, reads } = threads(&disk);
     packs.send(job(1));
     go.send(()).unwrap();
@@ -63,7 +63,7 @@ fn a_read_does_not_wait_for_a_sync() {
 
 #[test]
 fn everything_is_answered_once_before_the_end() {
-    let disk = FalseDisk::new(1);
+    let disk = SimDisk::new(1);
     let Threads { go, packs, rounds, reader, reads } = threads(&disk);
     drop(go);
     disk.fail(&[Op::Sync], 300, libc::EIO);
@@ -99,7 +99,7 @@ fn everything_is_answered_once_before_the_end() {
 
 #[test]
 fn released_extents_are_reported_and_free_the_disk() {
-    let disk = FalseDisk::new(1);
+    let disk = SimDisk::new(1);
     let Threads { go, packs, rounds, .. } = threads(&disk);
     drop(go);
     let runs = (1..=3).flat_map(|ticket| job(ticket).runs).collect();

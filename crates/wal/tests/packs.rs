@@ -9,7 +9,7 @@ mod soak;
 use std::collections::BTreeSet;
 
 use soak::{named, pick, seeds};
-use wal::testing::{CHANGES, Crash, FalseDisk, Random};
+use wal::testing::{CHANGES, Crash, Random, SimDisk};
 use wal::{Extent, LARGE, PackError, PackOptions, PackReader, Packs, ReadError, Record, Records, Run};
 
 /// Everything that decides a run. A "life" is the time from one open to the next crash.
@@ -80,7 +80,7 @@ impl Owners {
     }
 }
 
-fn read(reader: &mut PackReader<FalseDisk>, kept: &Retained) -> Result<(), ReadError> {
+fn read(reader: &mut PackReader<SimDisk>, kept: &Retained) -> Result<(), ReadError> {
     let mut found = Vec::new();
     let (mut at, mut bytes) = (Some(0), 0);
     while let Some(from) = at {
@@ -98,7 +98,7 @@ fn read(reader: &mut PackReader<FalseDisk>, kept: &Retained) -> Result<(), ReadE
 fn run(plan: Plan) -> u64 {
     let mut random = Random(plan.seed);
     let options = PackOptions { pack_bytes: 300 + random.below(12_000), garbage_allowed: random.below(9000) };
-    let mut disk = FalseDisk::new(random.next());
+    let mut disk = SimDisk::new(random.next());
     let mut owners = Owners::default();
     let mut changes = 0;
     for life in 0..plan.lives {
@@ -121,7 +121,7 @@ fn run(plan: Plan) -> u64 {
     changes
 }
 
-fn live(disk: &FalseDisk, options: &PackOptions, owners: &mut Owners, random: &mut Random, faults: bool) {
+fn live(disk: &SimDisk, options: &PackOptions, owners: &mut Owners, random: &mut Random, faults: bool) {
     let mut packs = match Packs::open(disk.clone(), options.clone(), owners.extents(), false) {
         Ok(packs) => packs,
         Err(PackError::Io { .. }) if disk.is_dead() => return,
@@ -173,7 +173,7 @@ fn live(disk: &FalseDisk, options: &PackOptions, owners: &mut Owners, random: &m
 }
 
 fn write(
-    packs: &mut Packs<FalseDisk>,
+    packs: &mut Packs<SimDisk>,
     owners: &mut Owners,
     random: &mut Random,
     runs: Vec<Run>,
@@ -204,7 +204,7 @@ fn write(
     }
 }
 
-fn empty_a_sparse_pack(packs: &mut Packs<FalseDisk>, owners: &mut Owners, random: &mut Random) {
+fn empty_a_sparse_pack(packs: &mut Packs<SimDisk>, owners: &mut Owners, random: &mut Random) {
     let Some(pack) = packs.sparse() else { return };
     let (moving, staying): (Vec<Retained>, _) =
         owners.kept.drain(..).partition(|kept| kept.extent.pack == pack);
@@ -223,7 +223,7 @@ fn empty_a_sparse_pack(packs: &mut Packs<FalseDisk>, owners: &mut Owners, random
 }
 
 /// Checks that exactly the packs that hold something exist and are counted.
-fn check_disk(disk: &FalseDisk, packs: &Packs<FalseDisk>, owners: &Owners) {
+fn check_disk(disk: &SimDisk, packs: &Packs<SimDisk>, owners: &Owners) {
     let files = disk.files();
     assert_eq!(files.keys().cloned().collect::<BTreeSet<_>>(), owners.packs());
     let bytes = files.values().map(|bytes| bytes.len() as u64).sum();

@@ -4,7 +4,7 @@ mod soak;
 
 use std::collections::BTreeMap;
 
-use wal::testing::{Crash, FalseDisk, Random, forget};
+use wal::testing::{Crash, Random, SimDisk, forget};
 use wal::{Completion, Handover, Log, Options, Records, Step};
 
 const FILE_BYTES: u64 = 4096;
@@ -25,8 +25,8 @@ fn options() -> Options {
 
 /// A log, and what its owner knows.
 struct Run {
-    disk: FalseDisk,
-    log: Log<FalseDisk>,
+    disk: SimDisk,
+    log: Log<SimDisk>,
     /// The live acknowledged records, with the file that holds each.
     alive: BTreeMap<u64, u64>,
     next: u64,
@@ -35,7 +35,7 @@ struct Run {
 
 impl Run {
     fn new(seed: u64) -> Self {
-        let disk = FalseDisk::new(seed);
+        let disk = SimDisk::new(seed);
         disk.limit(CAPACITY);
         let (log, _) = Log::open(disk.clone(), options(), &mut |_| ()).unwrap();
         Self { disk, log, alive: BTreeMap::new(), next: 1, short: false }
@@ -50,7 +50,7 @@ impl Run {
         assert_eq!(done.len(), 1 + usize::from(sync && done[0].result.is_ok()));
         let Completion { result, file, size, .. } = done.remove(0);
         result.ok()?;
-        self.short = size.short;
+        self.short = size.on_reserve;
         (synced || !sync).then_some(file)
     }
 
@@ -98,7 +98,7 @@ impl Run {
         if how == Crash::Process {
             assert!(found.keys().eq(alive.keys()), "{found:?} of {alive:?}");
         }
-        let short = log.size().short;
+        let short = log.size().on_reserve;
         *self = Self { disk, log, alive: found, next, short };
     }
 }
@@ -128,7 +128,7 @@ fn a_full_disk_accepts_what_frees_space() {
 #[test]
 fn without_a_reserve_a_full_disk_stays_full() {
     let mut run = Run::new(1);
-    run.log = Log::open(FalseDisk::new(1), Options { reserve_bytes: 0, ..options() }, &mut |_| ()).unwrap().0;
+    run.log = Log::open(SimDisk::new(1), Options { reserve_bytes: 0, ..options() }, &mut |_| ()).unwrap().0;
     run.disk = run.log.disk().clone();
     run.disk.limit(CAPACITY);
     while run.put() {
@@ -140,7 +140,7 @@ fn without_a_reserve_a_full_disk_stays_full() {
 }
 
 #[test]
-fn a_log_opened_on_a_full_disk_is_short() {
+fn a_log_opened_on_a_full_disk_uses_its_reserve() {
     let mut run = Run::new(1);
     while !run.short {
         run.put();

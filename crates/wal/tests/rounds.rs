@@ -1,10 +1,10 @@
 //! What a round costs, and how errors of the disk are handled.
 
 use libc::{EIO, ENOSPC};
-use wal::testing::{CHANGES, Crash, FalseDisk, Op};
+use wal::testing::{CHANGES, Crash, Op, SimDisk};
 use wal::{AT_ONCE_BYTES_MAX, Completion, Handover, Log, Options, Record, Records, Step, UNSYNCED_BYTES_MAX};
 
-fn open(disk: &FalseDisk, file_bytes: u64) -> (Log<FalseDisk>, Vec<Record>) {
+fn open(disk: &SimDisk, file_bytes: u64) -> (Log<SimDisk>, Vec<Record>) {
     let mut records = Vec::new();
     let options = Options { file_bytes, seed: Some(1), ..Options::default() };
     let (log, recovery) = Log::open(disk.clone(), options, &mut |record| records.push(record)).unwrap();
@@ -19,7 +19,7 @@ fn handover(ticket: u64, sync: bool) -> Handover {
 }
 
 /// Writes a round and does all syncs. Returns the last answer to each handover.
-fn append(log: &mut Log<FalseDisk>, handovers: Vec<Handover>) -> Vec<Completion> {
+fn append(log: &mut Log<SimDisk>, handovers: Vec<Handover>) -> Vec<Completion> {
     let mut done = write(log, handovers);
     while let Some(job) = log.begin_sync(&mut done) {
         log.end_sync(job.run(), &mut done);
@@ -33,7 +33,7 @@ fn append(log: &mut Log<FalseDisk>, handovers: Vec<Handover>) -> Vec<Completion>
 }
 
 /// Writes a round and syncs nothing.
-fn write(log: &mut Log<FalseDisk>, mut handovers: Vec<Handover>) -> Vec<Completion> {
+fn write(log: &mut Log<SimDisk>, mut handovers: Vec<Handover>) -> Vec<Completion> {
     let mut done = Vec::new();
     log.append(&mut handovers, &mut done);
     done
@@ -49,7 +49,7 @@ fn seqs(records: &[Record]) -> Vec<u64> {
 
 #[test]
 fn a_round_is_one_write_and_at_most_one_sync() {
-    let disk = FalseDisk::new(1);
+    let disk = SimDisk::new(1);
     let (mut log, _) = open(&disk, 1 << 20);
     append(&mut log, (0..50).map(|ticket| handover(ticket, false)).collect());
     assert_eq!((disk.count(Op::Write), disk.count(Op::Sync), disk.count(Op::SyncDir)), (1, 0, 0));
@@ -62,7 +62,7 @@ fn a_round_is_one_write_and_at_most_one_sync() {
 
 #[test]
 fn writing_continues_during_a_sync() {
-    let disk = FalseDisk::new(1);
+    let disk = SimDisk::new(1);
     let (mut log, _) = open(&disk, 1 << 20);
     let mut done = write(&mut log, vec![handover(1, true), handover(2, false)]);
     assert_eq!(steps(&done), [(1, Step::Written, true), (2, Step::Written, true)]);
@@ -94,7 +94,7 @@ fn writing_continues_during_a_sync() {
 fn a_sync_does_not_cover_what_was_written_after_it_began() {
     let mut lost = false;
     for seed in 0..50 {
-        let disk = FalseDisk::new(seed);
+        let disk = SimDisk::new(seed);
         // Each record fills a file.
         let (mut log, _) = open(&disk, 100);
         let mut done = write(&mut log, vec![handover(1, true)]);
@@ -113,7 +113,7 @@ fn a_sync_does_not_cover_what_was_written_after_it_began() {
 
 #[test]
 fn after_a_failed_sync_awaited_batches_are_rewritten_from_memory() {
-    let disk = FalseDisk::new(1);
+    let disk = SimDisk::new(1);
     let (mut log, _) = open(&disk, 1 << 20);
     disk.drop_refused();
     let mut done = write(&mut log, vec![handover(1, true), handover(2, false)]);
@@ -136,7 +136,7 @@ fn after_a_failed_sync_awaited_batches_are_rewritten_from_memory() {
 
 #[test]
 fn batches_kept_in_memory_until_a_sync_are_bounded() {
-    let disk = FalseDisk::new(1);
+    let disk = SimDisk::new(1);
     let (mut log, _) = open(&disk, UNSYNCED_BYTES_MAX);
     let half = |ticket| {
         let mut records = Records::new();
@@ -157,7 +157,7 @@ fn batches_kept_in_memory_until_a_sync_are_bounded() {
 
 #[test]
 fn files_are_synced_unasked_one_by_one() {
-    let disk = FalseDisk::new(1);
+    let disk = SimDisk::new(1);
     let (mut log, _) = open(&disk, 100);
     let most = Options::default().dirty_files_max as u64;
     let mut done = Vec::new();
@@ -183,7 +183,7 @@ fn files_are_synced_unasked_one_by_one() {
 
 #[test]
 fn nothing_else_syncs_during_a_sync() {
-    let disk = FalseDisk::new(1);
+    let disk = SimDisk::new(1);
     let (mut log, _) = open(&disk, 100);
     let mut done = write(&mut log, vec![handover(1, false), handover(2, true)]);
     write(&mut log, vec![handover(3, false)]);
@@ -200,14 +200,14 @@ fn nothing_else_syncs_during_a_sync() {
 
 #[test]
 fn an_immediate_write_is_one_write_to_the_current_file() {
-    let disk = FalseDisk::new(1);
+    let disk = SimDisk::new(1);
     let (mut log, _) = open(&disk, 1200);
     let large = || {
         let mut records = Records::new();
         records.push_shared(7, 0, 1, |_| {}, &vec![1; AT_ONCE_BYTES_MAX as usize].into());
         Handover { shard: 0, ticket: 0, records, sync: false }
     };
-    let refused = |log: &mut Log<FalseDisk>, handover: Handover| {
+    let refused = |log: &mut Log<SimDisk>, handover: Handover| {
         let (before, asked) = (disk.changes(), (handover.ticket, handover.records.bytes(), handover.sync));
         let back = log.append_at_once(handover).unwrap_err();
         assert_eq!((back.ticket, back.records.bytes(), back.sync), asked);
@@ -233,7 +233,7 @@ fn an_immediate_write_is_one_write_to_the_current_file() {
 
 #[test]
 fn a_failed_immediate_write_is_retried_by_the_next_round() {
-    let disk = FalseDisk::new(1);
+    let disk = SimDisk::new(1);
     let (mut log, _) = open(&disk, 1 << 20);
     write(&mut log, vec![handover(1, false)]);
     disk.fail(&[Op::Write], 1000, EIO);
@@ -250,7 +250,7 @@ fn a_failed_immediate_write_is_retried_by_the_next_round() {
 
 #[test]
 fn no_immediate_write_while_writing_must_wait() {
-    let disk = FalseDisk::new(1);
+    let disk = SimDisk::new(1);
     let (mut log, _) = open(&disk, UNSYNCED_BYTES_MAX * 2);
     let mut records = Records::new();
     records.push_shared(7, 1, 1, |_| {}, &vec![1; UNSYNCED_BYTES_MAX as usize].into());
@@ -261,7 +261,7 @@ fn no_immediate_write_while_writing_must_wait() {
     assert!(log.append_at_once(handover(2, false)).is_ok());
 
     // Unsynced files accumulate during a sync, and then because none begins.
-    let (mut log, _) = open(&FalseDisk::new(1), 100);
+    let (mut log, _) = open(&SimDisk::new(1), 100);
     let mut done = write(&mut log, vec![handover(0, true)]);
     let job = log.begin_sync(&mut done).unwrap();
     (1..100)
@@ -273,7 +273,7 @@ fn no_immediate_write_while_writing_must_wait() {
 
 #[test]
 fn an_empty_handover_writes_nothing_but_can_ask_to_sync() {
-    let disk = FalseDisk::new(1);
+    let disk = SimDisk::new(1);
     let (mut log, _) = open(&disk, 1 << 20);
     let nothing = |sync| Handover { shard: 0, ticket: 0, records: Records::new(), sync };
     append(&mut log, vec![nothing(true), nothing(false)]);
@@ -288,7 +288,7 @@ fn an_empty_handover_writes_nothing_but_can_ask_to_sync() {
 
 #[test]
 fn files_roll_and_a_batch_may_exceed_one() {
-    let disk = FalseDisk::new(1);
+    let disk = SimDisk::new(1);
     let (mut log, _) = open(&disk, 300);
     let mut records = Records::new();
     records.push(7, 0, 1, &[&[1; 5000]]);
@@ -309,7 +309,7 @@ fn files_roll_and_a_batch_may_exceed_one() {
 
 #[test]
 fn a_full_disk_returns_the_records_and_service_resumes() {
-    let disk = FalseDisk::new(1);
+    let disk = SimDisk::new(1);
     let (mut log, _) = open(&disk, 1 << 20);
     assert!(append(&mut log, vec![handover(1, true)])[0].result.is_ok());
     disk.fail(&[Op::Create, Op::Write], 1000, ENOSPC);
@@ -328,7 +328,7 @@ fn a_full_disk_returns_the_records_and_service_resumes() {
 
 #[test]
 fn a_failed_sync_is_never_believed_later() {
-    let disk = FalseDisk::new(1);
+    let disk = SimDisk::new(1);
     let (mut log, _) = open(&disk, 1 << 20);
     assert!(append(&mut log, vec![handover(1, false)])[0].result.is_ok());
     // The first sync fails. Its retry goes to a new file and includes what was written before.
@@ -343,7 +343,7 @@ fn a_failed_sync_is_never_believed_later() {
 
 #[test]
 fn a_disk_that_refuses_to_sync_still_accepts_unsynced_writes() {
-    let disk = FalseDisk::new(1);
+    let disk = SimDisk::new(1);
     let (mut log, _) = open(&disk, 1 << 20);
     disk.fail(&[Op::Sync], 1000, EIO);
     assert!(append(&mut log, vec![handover(1, false)])[0].result.is_ok());
@@ -357,7 +357,7 @@ fn a_disk_that_refuses_to_sync_still_accepts_unsynced_writes() {
 
 #[test]
 fn a_dead_disk_refuses_everything_in_bounded_work() {
-    let disk = FalseDisk::new(1);
+    let disk = SimDisk::new(1);
     let (mut log, _) = open(&disk, 1 << 20);
     append(&mut log, vec![handover(1, true)]);
     disk.fail(&CHANGES, 1000, EIO);

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use libc::{EIO, ENOSPC};
-use wal::testing::{Crash, FalseDisk, Op, forget};
+use wal::testing::{Crash, Op, SimDisk, forget};
 use wal::{Handover, Log, Options, Record, Records, Recovery};
 
 const FILE_BYTES: u64 = 1000;
@@ -23,14 +23,14 @@ fn options() -> Options {
     }
 }
 
-fn open(disk: &FalseDisk) -> (Log<FalseDisk>, Recovery, Vec<Record>) {
+fn open(disk: &SimDisk) -> (Log<SimDisk>, Recovery, Vec<Record>) {
     let mut records = Vec::new();
     let (log, recovery) = Log::open(disk.clone(), options(), &mut |record| records.push(record)).unwrap();
     (log, recovery, records)
 }
 
 /// Writes a record of `bytes` bytes. Returns true if it was written (and synced, if `sync`).
-fn append(log: &mut Log<FalseDisk>, seq: u64, bytes: usize, sync: bool) -> bool {
+fn append(log: &mut Log<SimDisk>, seq: u64, bytes: usize, sync: bool) -> bool {
     let mut records = Records::new();
     records.push(7, seq, 1, &[&vec![seq as u8; bytes]]);
     let mut done = Vec::new();
@@ -41,7 +41,7 @@ fn append(log: &mut Log<FalseDisk>, seq: u64, bytes: usize, sync: bool) -> bool 
 
 /// Returns a log with `files` files and nothing synced. Each has one record and is twice as long as
 /// necessary. A small record follows in the next file.
-fn filled(disk: &FalseDisk, files: u64) -> Log<FalseDisk> {
+fn filled(disk: &SimDisk, files: u64) -> Log<SimDisk> {
     let (mut log, ..) = open(disk);
     (1..=files).for_each(|seq| assert!(append(&mut log, seq, 2 * FILE_BYTES as usize, false)));
     assert!(append(&mut log, files + 1, 10, false));
@@ -56,19 +56,19 @@ fn name(number: u64) -> String {
     format!("{number:020}.log")
 }
 
-fn spares(disk: &FalseDisk) -> Vec<String> {
+fn spares(disk: &SimDisk) -> Vec<String> {
     disk.files().into_keys().filter(|name| name.ends_with(".spare")).collect()
 }
 
-fn disk_of(files: &BTreeMap<String, Vec<u8>>) -> FalseDisk {
-    let disk = FalseDisk::new(0);
+fn disk_of(files: &BTreeMap<String, Vec<u8>>) -> SimDisk {
+    let disk = SimDisk::new(0);
     files.iter().for_each(|(name, bytes)| disk.put(name, bytes));
     disk
 }
 
 #[test]
 fn forgotten_files_are_overwritten() {
-    let disk = FalseDisk::new(1);
+    let disk = SimDisk::new(1);
     let mut log = filled(&disk, 5);
     assert!(forget(&mut log, 5));
     assert_eq!(spares(&disk).len(), SPARES);
@@ -91,7 +91,7 @@ fn forgotten_files_are_overwritten() {
 }
 
 /// Returns a log whose current file, number 5, overwrites a longer one.
-fn on_a_reused_file(disk: &FalseDisk) -> Log<FalseDisk> {
+fn on_a_reused_file(disk: &SimDisk) -> Log<SimDisk> {
     let mut log = filled(disk, 3);
     assert!(forget(&mut log, 3));
     // Fills file 4 and begins the next one.
@@ -103,7 +103,7 @@ fn on_a_reused_file(disk: &FalseDisk) -> Log<FalseDisk> {
 #[test]
 fn leftovers_after_the_last_batch_are_cut() {
     for seed in 0..100 {
-        let disk = FalseDisk::new(seed);
+        let disk = SimDisk::new(seed);
         let mut log = on_a_reused_file(&disk);
         assert!(append(&mut log, 22, 300, false));
         assert!(disk.files()[&name(5)].len() as u64 > FILE_BYTES);
@@ -137,7 +137,7 @@ fn leftovers_after_the_last_batch_are_cut() {
 
 #[test]
 fn whole_batches_of_an_earlier_use_do_not_count() {
-    let disk = FalseDisk::new(1);
+    let disk = SimDisk::new(1);
     let (mut log, ..) = open(&disk);
     // Three records per file. The fifth file overwrites the first, and its batch ends where another one
     // began.
@@ -156,7 +156,7 @@ fn whole_batches_of_an_earlier_use_do_not_count() {
 
 #[test]
 fn a_clean_stop_leaves_no_leftovers() {
-    let disk = FalseDisk::new(1);
+    let disk = SimDisk::new(1);
     on_a_reused_file(&disk).close().unwrap();
     assert_eq!(spares(&disk), [""; 0]);
     let (log, recovery, records) = open(&disk);
@@ -166,7 +166,7 @@ fn a_clean_stop_leaves_no_leftovers() {
 
 #[test]
 fn a_reused_file_without_a_batch_is_not_damage() {
-    let disk = FalseDisk::new(1);
+    let disk = SimDisk::new(1);
     let (mut log, mut former) = (filled(&disk, 3), disk.files());
     former.retain(|file, _| *file == name(1));
     let bytes = former.remove(&name(1)).unwrap();
@@ -200,7 +200,7 @@ fn a_reused_file_without_a_batch_is_not_damage() {
 
 #[test]
 fn damage_in_a_reused_file_is_found_and_reported() {
-    let disk = FalseDisk::new(1);
+    let disk = SimDisk::new(1);
     let mut log = on_a_reused_file(&disk);
     let at = log.size().bytes - disk.files()[&name(4)].len() as u64;
     assert!(append(&mut log, 22, 100, true));
@@ -219,7 +219,7 @@ fn damage_in_a_reused_file_is_found_and_reported() {
 #[test]
 fn files_that_failed_are_not_overwritten() {
     // A file whose write failed does not become a spare.
-    let disk = FalseDisk::new(1);
+    let disk = SimDisk::new(1);
     let mut log = filled(&disk, 1);
     disk.fail_nth(0, EIO);
     assert!(append(&mut log, 3, 10, false), "to the next file");
@@ -227,7 +227,7 @@ fn files_that_failed_are_not_overwritten() {
     assert_eq!(spares(&disk), ["00000000000000000001.spare"]);
 
     // A file whose sync failed does not become a spare.
-    let disk = FalseDisk::new(1);
+    let disk = SimDisk::new(1);
     let mut log = filled(&disk, 1);
     disk.fail_nth(1, EIO);
     assert!(append(&mut log, 3, 10, true), "to the next file");
@@ -238,7 +238,7 @@ fn files_that_failed_are_not_overwritten() {
 
 #[test]
 fn files_of_an_earlier_process_are_not_overwritten() {
-    let disk = FalseDisk::new(1);
+    let disk = SimDisk::new(1);
     drop(filled(&disk, 3));
     let (mut log, ..) = open(&disk);
     assert!(append(&mut log, 9, 10, true));
@@ -248,7 +248,7 @@ fn files_of_an_earlier_process_are_not_overwritten() {
 
 #[test]
 fn the_spares_of_an_earlier_process_are_removed() {
-    let disk = FalseDisk::new(1);
+    let disk = SimDisk::new(1);
     let mut log = filled(&disk, 3);
     assert!(forget(&mut log, 3));
     drop(log);
@@ -263,7 +263,7 @@ fn the_spares_of_an_earlier_process_are_removed() {
 #[test]
 fn an_unusable_spare_costs_one_attempt() {
     for op in [Op::Rename, Op::Open, Op::Len] {
-        let disk = FalseDisk::new(1);
+        let disk = SimDisk::new(1);
         let mut log = filled(&disk, 3);
         assert!(forget(&mut log, 3));
         assert!(append(&mut log, 9, FILE_BYTES as usize, true));
@@ -283,7 +283,7 @@ fn an_unusable_spare_costs_one_attempt() {
 
 #[test]
 fn spares_replace_the_reserve() {
-    let disk = FalseDisk::new(1);
+    let disk = SimDisk::new(1);
     let options = Options { reserve_bytes: 2 * FILE_BYTES, ..options() };
     let has = |name: &str| disk.files().contains_key(name);
     let (mut log, _) = Log::open(disk.clone(), options.clone(), &mut |_| ()).unwrap();
@@ -294,7 +294,7 @@ fn spares_replace_the_reserve() {
     assert_eq!((spares(&disk).len(), has("reserve")), (2, false));
     // One spare is overwritten; the other is not enough.
     assert!(append(&mut log, 5, FILE_BYTES as usize, false) && append(&mut log, 6, 10, false));
-    assert_eq!((spares(&disk).len(), has("reserve"), log.size().short), (1, true, false));
+    assert_eq!((spares(&disk).len(), has("reserve"), log.size().on_reserve), (1, true, false));
     assert!(forget(&mut log, 3));
     assert_eq!((spares(&disk).len(), has("reserve")), (2, false));
 
@@ -302,17 +302,17 @@ fn spares_replace_the_reserve() {
     disk.limit(disk.taken());
     let taken: usize = spares(&disk).iter().map(|name| disk.files()[name].len()).sum();
     assert!(append(&mut log, 7, taken - 200, false));
-    assert_eq!((spares(&disk).len(), has("reserve"), log.size().short), (0, false, true));
+    assert_eq!((spares(&disk).len(), has("reserve"), log.size().on_reserve), (0, false, true));
     // While there is no reserve, forgotten files are removed.
     disk.fail(&[Op::Reserve], 1000, ENOSPC);
     let oldest = log.size().oldest.unwrap();
     let taken = disk.taken();
     assert!(forget(&mut log, oldest));
-    assert!(log.size().short && disk.taken() < taken && spares(&disk).is_empty());
+    assert!(log.size().on_reserve && disk.taken() < taken && spares(&disk).is_empty());
     disk.heal();
     disk.limit(u64::MAX);
     assert!(append(&mut log, 8, 10, true));
-    assert_eq!((has("reserve"), log.size().short), (true, false));
+    assert_eq!((has("reserve"), log.size().on_reserve), (true, false));
     // If spares are not enough and the disk has no capacity for the reserve, they are removed.
     let (oldest, newest) = (log.size().oldest.unwrap(), log.spans().last_key_value().unwrap().0 - 1);
     (oldest..=newest).for_each(|file| assert!(forget(&mut log, file)));
@@ -320,17 +320,17 @@ fn spares_replace_the_reserve() {
     disk.limit(disk.taken());
     assert!(append(&mut log, 9, FILE_BYTES as usize - 500, false));
     assert!(append(&mut log, 10, 10, true));
-    assert_eq!((spares(&disk).len(), has("reserve"), log.size().short), (0, true, false));
+    assert_eq!((spares(&disk).len(), has("reserve"), log.size().on_reserve), (0, true, false));
 
     log.close().unwrap();
     assert_eq!((spares(&disk).len(), has("reserve")), (0, true), "a stopped log has its reserve");
     let (log, ..) = Log::open(disk.clone(), options, &mut |_| ()).unwrap();
-    assert!(!log.size().short);
+    assert!(!log.size().on_reserve);
 }
 
 #[test]
 fn the_reserve_is_taken_again_when_a_sync_uses_a_spare() {
-    let disk = FalseDisk::new(1);
+    let disk = SimDisk::new(1);
     let options = Options { reserve_bytes: 2 * FILE_BYTES, ..options() };
     let (mut log, _) = Log::open(disk.clone(), options, &mut |_| ()).unwrap();
     (1..=3).for_each(|seq| assert!(append(&mut log, seq, FILE_BYTES as usize, false)));
@@ -340,5 +340,5 @@ fn the_reserve_is_taken_again_when_a_sync_uses_a_spare() {
     disk.fail_nth(1, EIO);
     assert!(append(&mut log, 4, 10, true));
     assert_eq!((spares(&disk).len(), disk.files().contains_key("reserve")), (1, true));
-    assert!(!log.size().short);
+    assert!(!log.size().on_reserve);
 }

@@ -4,7 +4,7 @@
 mod chunks;
 
 use chunks::{LIMITS, Owner, chunk, read_all};
-use wal::testing::{Crash, FalseDisk};
+use wal::testing::{Crash, SimDisk};
 use wal::{Retained, StreamError, StreamFlaw, StreamLimits, StreamReader, Streams};
 
 /// Limits with which one chunk of 100 bytes fills a segment.
@@ -19,7 +19,7 @@ fn index(first: u64) -> String {
 }
 
 /// Returns an owner of a stream of three chunks with two entries each.
-fn owner(disk: &FalseDisk, limits: StreamLimits, sync: bool) -> Owner {
+fn owner(disk: &SimDisk, limits: StreamLimits, sync: bool) -> Owner {
     let mut owner = Owner::new(disk);
     owner.open(7, limits, 0).unwrap();
     for n in 0..3 {
@@ -29,24 +29,24 @@ fn owner(disk: &FalseDisk, limits: StreamLimits, sync: bool) -> Owner {
 }
 
 /// Returns the same files and notes in another boot of the machine.
-fn rebooted(disk: &FalseDisk) -> FalseDisk {
-    let other = FalseDisk::new(2);
+fn rebooted(disk: &SimDisk) -> SimDisk {
+    let other = SimDisk::new(2);
     disk.files().iter().for_each(|(name, bytes)| other.put(name, bytes));
     other.put_note(&disk.note());
     other
 }
 
-fn lose(disk: &FalseDisk, first: u64) {
+fn lose(disk: &SimDisk, first: u64) {
     disk.lose(&segment(first));
     disk.lose(&index(first));
 }
 
-fn open(disk: &FalseDisk) -> Result<Retained, StreamError> {
+fn open(disk: &SimDisk) -> Result<Retained, StreamError> {
     Owner::new(disk).open(7, SMALL, 0).map(|(kept, _)| kept)
 }
 
 /// Returns what the check at the start reports, and the error of the open.
-fn told(disk: &FalseDisk) -> (Vec<(bool, String)>, Option<String>) {
+fn told(disk: &SimDisk) -> (Vec<(bool, String)>, Option<String>) {
     let flaws = Streams::new(disk.clone()).unwrap().check();
     let flaws = flaws.into_iter().map(|StreamFlaw { stream, error, closes }| {
         assert_eq!(stream, Some(7));
@@ -63,7 +63,7 @@ fn a_missing_segment_closes_the_stream() {
         (4, Some(format!("stream file {} or a part of it is missing: offsets 4 to 5", segment(4)))),
     ] {
         for (sync, reboots) in [(false, false), (true, false), (true, true)] {
-            let disk = FalseDisk::new(1);
+            let disk = SimDisk::new(1);
             drop(owner(&disk, SMALL, sync));
             lose(&disk, lost);
             let disk = if reboots { rebooted(&disk) } else { disk };
@@ -86,7 +86,7 @@ fn a_missing_segment_closes_the_stream() {
 
 #[test]
 fn a_stream_opens_again_once_its_segment_is_back() {
-    let disk = FalseDisk::new(1);
+    let disk = SimDisk::new(1);
     let kept = owner(&disk, SMALL, false).retained(7);
     let bytes = disk.files()[&segment(2)].clone();
     lose(&disk, 2);
@@ -100,7 +100,7 @@ fn a_stream_opens_again_once_its_segment_is_back() {
 #[test]
 fn after_a_reboot_what_was_not_synced_may_be_missing() {
     for (lost, next) in [(2, 6), (4, 4)] {
-        let disk = FalseDisk::new(1);
+        let disk = SimDisk::new(1);
         drop(owner(&disk, SMALL, false));
         lose(&disk, lost);
         let disk = rebooted(&disk);
@@ -119,7 +119,7 @@ fn after_a_reboot_what_was_not_synced_may_be_missing() {
 #[test]
 fn a_stream_without_any_segment_is_reported() {
     for limits in [LIMITS, SMALL] {
-        let disk = FalseDisk::new(1);
+        let disk = SimDisk::new(1);
         drop(owner(&disk, limits, false));
         [0, 2, 4].into_iter().for_each(|first| lose(&disk, first));
         let (at_start, at_open) = told(&disk);
@@ -130,13 +130,13 @@ fn a_stream_without_any_segment_is_reported() {
 #[test]
 fn a_truncated_segment_is_reported_once_the_streams_were_idle() {
     let whole = {
-        let disk = FalseDisk::new(1);
+        let disk = SimDisk::new(1);
         drop(owner(&disk, LIMITS, true));
         disk.files()[&segment(0)].len()
     };
     for length in 0..whole {
         for (sync, idle, reboots) in [(false, true, false), (true, false, false), (true, false, true)] {
-            let disk = FalseDisk::new(1);
+            let disk = SimDisk::new(1);
             let mut owner = owner(&disk, LIMITS, sync);
             if idle {
                 owner.streams.note();
@@ -156,7 +156,7 @@ fn a_truncated_segment_is_reported_once_the_streams_were_idle() {
 #[test]
 fn a_flipped_bit_in_the_last_chunk_is_not_a_torn_end() {
     for at in 0..100 {
-        let disk = FalseDisk::new(1);
+        let disk = SimDisk::new(1);
         drop(owner(&disk, LIMITS, true));
         let mut bytes = disk.files()[&segment(0)].clone();
         let from = bytes.len() - 1 - at;
@@ -171,7 +171,7 @@ fn a_flipped_bit_in_the_last_chunk_is_not_a_torn_end() {
 
 #[test]
 fn a_clean_stop_syncs_and_notes_it() {
-    let disk = FalseDisk::new(1);
+    let disk = SimDisk::new(1);
     owner(&disk, SMALL, false).streams.close();
     assert_eq!(open(&disk.crash(Crash::Power)).unwrap().next, 6);
     let disk = rebooted(&disk);
@@ -181,7 +181,7 @@ fn a_clean_stop_syncs_and_notes_it() {
 
 #[test]
 fn a_removed_stream_leaves_no_note() {
-    let disk = FalseDisk::new(1);
+    let disk = SimDisk::new(1);
     drop(owner(&disk, SMALL, false));
     lose(&disk, 4);
     let mut streams = Streams::new(disk.clone()).unwrap();
@@ -193,7 +193,7 @@ fn a_removed_stream_leaves_no_note() {
 
 #[test]
 fn retention_is_not_reported_as_damage() {
-    let disk = FalseDisk::new(1);
+    let disk = SimDisk::new(1);
     let mut owner = owner(&disk, SMALL, true);
     owner.limit(7, StreamLimits { bytes_max: Some(1), ..SMALL }, 0).unwrap();
     assert_eq!(owner.retained(7).first, 4);
@@ -203,7 +203,7 @@ fn retention_is_not_reported_as_damage() {
 
 #[test]
 fn a_damaged_version_file_stops_no_stream() {
-    let disk = FalseDisk::new(1);
+    let disk = SimDisk::new(1);
     let kept = owner(&disk, SMALL, false).retained(7);
     let all = read_all(&mut StreamReader::new(disk.clone()), 7, &kept);
     let version = disk.files()["streams.version"].clone();

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use chunks::{LIMITS, Owner, chunk, job, open, read_all};
-use wal::testing::{FalseDisk, Random};
+use wal::testing::{Random, SimDisk};
 use wal::{
     Bloom, Chunk, ChunkJob, NewChunk, ReadFrom, Retained, STREAM_VERSION, StreamCut, StreamError,
     StreamLimits, StreamReader,
@@ -21,7 +21,7 @@ const SMALL: StreamLimits = StreamLimits { segment_bytes: 900, ..LIMITS };
 /// Returns stream 7 in two segments, with filters in the second, and stream 8 in one segment with two entries
 /// in its index.
 fn sample() -> (Files, Vec<Chunk>) {
-    let disk = FalseDisk::new(0);
+    let disk = SimDisk::new(0);
     let mut owner = Owner::new(&disk);
     owner.open(7, SMALL, 0).unwrap();
     owner.open(8, LIMITS, 0).unwrap();
@@ -46,13 +46,13 @@ fn sample() -> (Files, Vec<Chunk>) {
     (disk.files(), all)
 }
 
-fn disk_of(files: &Files) -> FalseDisk {
-    let disk = FalseDisk::new(0);
+fn disk_of(files: &Files) -> SimDisk {
+    let disk = SimDisk::new(0);
     files.iter().for_each(|(name, bytes)| disk.put(name, bytes));
     disk
 }
 
-fn open_stream(disk: &FalseDisk) -> Result<(Retained, Option<StreamCut>), StreamError> {
+fn open_stream(disk: &SimDisk) -> Result<(Retained, Option<StreamCut>), StreamError> {
     Owner::new(disk).open(7, SMALL, 0)
 }
 
@@ -195,7 +195,7 @@ fn every_flipped_bit_is_found_and_damage_is_left_in_place() {
 /// place.
 #[test]
 fn a_lost_sector_is_an_interrupted_end() {
-    let disk = FalseDisk::new(0);
+    let disk = SimDisk::new(0);
     let mut owner = Owner::new(&disk);
     owner.open(7, LIMITS, 0).unwrap();
     owner.append(7, (0..9).map(|n| chunk(n, 1, 0, 1000)).collect(), false).unwrap();
@@ -236,7 +236,7 @@ fn a_lost_sector_is_an_interrupted_end() {
 /// An index that is missing, torn, all zeros or of another segment costs time and nothing else.
 #[test]
 fn an_index_is_never_needed() {
-    let disk = FalseDisk::new(0);
+    let disk = SimDisk::new(0);
     let mut owner = Owner::new(&disk);
     owner.open(7, LIMITS, 0).unwrap();
     owner.append(7, (0..300).map(|n| chunk(n, 1, n, 1000)).collect(), false).unwrap();
@@ -253,7 +253,7 @@ fn an_index_is_never_needed() {
         bad.last_mut().unwrap()[at] ^= 0x10;
     }
     // The entries of a segment that was replaced: their checksums match, but they do not point to chunks.
-    let other = FalseDisk::new(0);
+    let other = SimDisk::new(0);
     let mut owner = Owner::new(&other);
     owner.open(7, LIMITS, 0).unwrap();
     owner.append(7, (0..300).map(|n| chunk(n, 1, n, 900)).collect(), false).unwrap();

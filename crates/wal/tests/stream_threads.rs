@@ -5,7 +5,7 @@ mod chunks;
 use std::sync::mpsc;
 
 use chunks::{LIMITS, chunk, job};
-use wal::testing::FalseDisk;
+use wal::testing::SimDisk;
 use wal::{ChunksRead, ReadFrom, RealDisk, Retained, StreamAnswer, StreamJob, StreamReader, Streams};
 
 #[test]
@@ -78,7 +78,7 @@ fn everything_is_answered_once_and_survives_a_restart() {
 
 #[test]
 fn a_shard_appends_by_itself_while_the_thread_sleeps() {
-    let disk = FalseDisk::new(1);
+    let disk = SimDisk::new(1);
     let (tell, answers) = mpsc::channel();
     let streams = Streams::new(disk.clone()).unwrap();
     let on_answers =

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use chunks::{LIMITS, Owner, chunk, data, job, open, read, read_all, reopen};
-use wal::testing::{Crash, FalseDisk, Op};
+use wal::testing::{Crash, Op, SimDisk};
 use wal::{
     Bloom, ChunkJob, NewChunk, ReadFrom, StreamAnswer, StreamError, StreamJob, StreamLimits, StreamReader,
     Streams, Wanted,
@@ -14,8 +14,8 @@ use wal::{
 
 const SMALL: StreamLimits = StreamLimits { segment_bytes: 900, ..LIMITS };
 
-fn streams() -> (FalseDisk, Owner) {
-    let disk = FalseDisk::new(0);
+fn streams() -> (SimDisk, Owner) {
+    let disk = SimDisk::new(0);
     let owner = Owner::new(&disk);
     (disk, owner)
 }
@@ -206,7 +206,7 @@ fn ages_are_known_after_a_restart() {
     for (now, firsts) in [(130, &[0, 4, 8][..]), (131, &[4, 8]), (170, &[4, 8]), (171, &[8])] {
         let kept = chunks::reopen(owner, &disk, 7, aged, now);
         assert_eq!(&*kept.segments, firsts, "at {now}");
-        owner = Owner::new(&FalseDisk::new(0));
+        owner = Owner::new(&SimDisk::new(0));
     }
 }
 
@@ -423,7 +423,7 @@ fn a_failed_sync_rolls_its_append_back() {
 #[test]
 fn chunks_of_an_earlier_process_are_synced_before_they_are_shown() {
     let after_power_loss = |seed: u64, sync: bool| {
-        let disk = FalseDisk::new(seed);
+        let disk = SimDisk::new(seed);
         let mut owner = Owner::new(&disk);
         owner.open(7, SMALL, 0).unwrap();
         owner.append(7, vec![chunk(0, 1, 0, 500), chunk(1, 1, 0, 500)], false).unwrap();
@@ -471,7 +471,7 @@ fn a_segment_that_could_not_be_cut_ends_where_the_next_begins() {
 #[test]
 fn power_loss_tears_no_segment_before_the_last() {
     for (seed, syncs) in (0..100).flat_map(|seed| (0..4).map(move |syncs| (seed, syncs))) {
-        let disk = FalseDisk::new(seed);
+        let disk = SimDisk::new(seed);
         let mut owner = Owner::new(&disk);
         owner.open(7, SMALL, 0).unwrap();
         // Each chunk fills a segment. Power is lost after `syncs` syncs.
@@ -535,7 +535,7 @@ fn an_incomplete_rollback_leaves_no_hole() {
     for (seed, fail_at, die_at) in
         (0..4).flat_map(|seed| (0..=30).flat_map(move |n| (0..=30).map(move |m| (seed, n, m))))
     {
-        let disk = FalseDisk::new(seed);
+        let disk = SimDisk::new(seed);
         let mut owner = Owner::new(&disk);
         owner.open(7, SMALL, 0).unwrap();
         // The first segment has room for one more chunk, or for none.

@@ -7,10 +7,10 @@ use std::thread::sleep;
 use std::time::Duration;
 
 use slow_disk::SlowDisk;
-use wal::testing::{Crash, FalseDisk, Op};
+use wal::testing::{Crash, Op, SimDisk};
 use wal::{Completion, Handover, Log, Options, Records, Step, UNSYNCED_BYTES_MAX, Writer, WriterHandle};
 
-fn writer(disk: &FalseDisk) -> (Sender<()>, WriterHandle<SlowDisk>, Receiver<Completion>) {
+fn writer(disk: &SimDisk) -> (Sender<()>, WriterHandle<SlowDisk>, Receiver<Completion>) {
     let (go, wait) = channel();
     let options = Options { seed: Some(1), ..Options::default() };
     let (log, _) = Log::open(SlowDisk::new(disk, wait), options, &mut |_| ()).unwrap();
@@ -42,7 +42,7 @@ fn write(writer: &WriterHandle<SlowDisk>, mut handover: Handover) -> Completion 
     }
 }
 
-fn seqs(disk: &FalseDisk) -> Vec<u64> {
+fn seqs(disk: &SimDisk) -> Vec<u64> {
     let mut seqs = Vec::new();
     Log::open(disk.crash(Crash::Process), Options::default(), &mut |record| seqs.push(record.seq)).unwrap();
     seqs
@@ -50,7 +50,7 @@ fn seqs(disk: &FalseDisk) -> Vec<u64> {
 
 #[test]
 fn a_shard_writes_by_itself_while_the_thread_sleeps_even_during_a_sync() {
-    let disk = FalseDisk::new(1);
+    let disk = SimDisk::new(1);
     let (go, writer, answers) = writer(&disk);
     writer.send(handover(1, true));
     assert_eq!(next(&answers), (1, Step::Written));
@@ -73,7 +73,7 @@ fn a_shard_writes_by_itself_while_the_thread_sleeps_even_during_a_sync() {
 
 #[test]
 fn a_shard_hands_over_while_the_thread_is_awake() {
-    let disk = FalseDisk::new(1);
+    let disk = SimDisk::new(1);
     let (log, _) = Log::open(disk.clone(), Options::default(), &mut |_| ()).unwrap();
     let ((answered, answers), (go, wait)) = (channel(), channel::<()>());
     let on_done = move |done: &mut Vec<Completion>| {
@@ -96,7 +96,7 @@ fn a_shard_hands_over_while_the_thread_is_awake() {
 
 #[test]
 fn a_failed_immediate_write_is_left_to_the_thread() {
-    let disk = FalseDisk::new(1);
+    let disk = SimDisk::new(1);
     let (go, writer, answers) = writer(&disk);
     drop(go);
     writer.send(handover(1, false));
@@ -116,7 +116,7 @@ fn a_failed_immediate_write_is_left_to_the_thread() {
 
 #[test]
 fn a_round_does_not_wait_for_a_sync() {
-    let disk = FalseDisk::new(1);
+    let disk = SimDisk::new(1);
     let (go, writer, answers) = writer(&disk);
     for ticket in 0..100 {
         // Only one of these syncs begins, because no message lets it continue.
@@ -137,7 +137,7 @@ fn a_round_does_not_wait_for_a_sync() {
 
 #[test]
 fn handovers_to_a_full_log_are_answered_when_it_is_no_longer_full() {
-    let disk = FalseDisk::new(1);
+    let disk = SimDisk::new(1);
     let (go, writer, answers) = writer(&disk);
     let mut records = Records::new();
     records.push(7, 1, 1, &[&vec![1; UNSYNCED_BYTES_MAX as usize]]);
@@ -157,7 +157,7 @@ fn handovers_to_a_full_log_are_answered_when_it_is_no_longer_full() {
 
 #[test]
 fn at_the_end_every_waiting_handover_is_answered() {
-    let disk = FalseDisk::new(1);
+    let disk = SimDisk::new(1);
     let (go, writer, answers) = writer(&disk);
     writer.send(handover(1, true));
     assert_eq!(next(&answers), (1, Step::Written));
@@ -175,7 +175,7 @@ fn at_the_end_every_waiting_handover_is_answered() {
 
 #[test]
 fn immediate_writes_are_noted_when_the_log_becomes_idle() {
-    let disk = FalseDisk::new(1);
+    let disk = SimDisk::new(1);
     let (_, writer, answers) = writer(&disk);
     writer.send(handover(1, false));
     assert_eq!(next(&answers), (1, Step::Written));

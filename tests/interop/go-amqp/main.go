@@ -429,7 +429,7 @@ func streamsFilterOnTheServer(ctx context.Context) {
 		reader := c.reader("filtered", -1, all...)
 		for name := range of.filters {
 			if reader.LinkSourceFilterValue(name) == nil {
-				panic(fmt.Errorf("%s is not in place: %v", name, of.filters))
+				panic(fmt.Errorf("%s is not in effect: %v", name, of.filters))
 			}
 		}
 		expect(bodies(reader.drain()), of.found)

@@ -166,6 +166,8 @@ impl Desk for FakeDesk {
             sluice_version: "0.1.0".into(),
             cluster_name: "c".into(),
             node: "n@h".into(),
+            node_id: "0a".into(),
+            boots: 3,
             connections: state.connections.len() as u64,
             queues: state.catalog.queues().count() as u64,
             messages_ready: state.ready.values().sum(),

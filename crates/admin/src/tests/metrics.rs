@@ -22,7 +22,7 @@ async fn metrics_are_summed_over_queues() {
     let page = read(&server, "/metrics").await;
     for line in [
         "rabbitmq_build_info{product_name=\"RabbitMQ\",product_version=\"4.3.6\",rabbitmq_version=\"4.3.6\",sluice_version=\"0.1.0\"} 1",
-        "rabbitmq_identity_info{rabbitmq_node=\"n@h\",rabbitmq_cluster=\"c\"} 1",
+        "rabbitmq_identity_info{rabbitmq_node=\"n@h\",rabbitmq_cluster=\"c\",sluice_node_id=\"0a\"} 1",
         "rabbitmq_global_messages_received_total{protocol=\"amqp10\"} 7",
         "rabbitmq_global_messages_delivered_total{protocol=\"amqp10\",queue_type=\"rabbit_classic_queue\"} 5",
         "rabbitmq_global_messages_delivered_total{protocol=\"amqp10\",queue_type=\"rabbit_stream_queue\"} 3",

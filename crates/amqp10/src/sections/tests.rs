@@ -7,7 +7,9 @@ use crate::encode::{Encode, put_descriptor, put_map, put_value};
 use crate::generated::Properties;
 use crate::types::{Map, Symbol, Value};
 
-/// Returns a section of the kind: h d m p a | b (data) s (sequence) v (value) | f.
+/// Returns an encoded section. The letters, in the order of a message: h (header), d (delivery annotations), m (message
+/// annotations), p (properties), a (application properties), then the body b (data), s (sequence) or v (value), then f
+/// (footer).
 fn section(letter: char) -> Vec<u8> {
     let bytes: &[u8] = match letter {
         'h' => b"\x00\x53\x70\xc0\x02\x01\x41",
@@ -32,7 +34,7 @@ fn text(bytes: &[u8]) -> String {
     scan(bytes).unwrap_err().to_string()
 }
 
-/// Checks the grammar of [3.2], with another method than the scanner's.
+/// Returns whether the standard [3.2] allows these sections in this order. The scanner decides this in another way.
 fn legal(letters: &str) -> bool {
     let mut rest = letters;
     for optional in ["h", "d", "m", "p", "a"] {
@@ -102,8 +104,8 @@ fn check_ranges(word: &str, bytes: &[u8], sections: &Sections) {
     assert_eq!(sections.body_kind, kind);
 }
 
-/// The plain scan accepts the usual form. The test of random messages compares its results with the other
-/// scan.
+/// The plain scan (`plain::scan`) accepts the usual messages and finds what the general scan finds. It rejects all other
+/// messages, which are left to the general scan.
 #[test]
 fn plain_messages() {
     for word in ["b", "v", "hb", "pb", "ab", "hpb", "hav", "pav", "hpab", "hpav"] {
@@ -199,7 +201,7 @@ fn descriptors_may_be_symbols_or_long() {
 
 #[test]
 fn bodies_and_properties_are_not_parsed() {
-    // A list whose content is invalid, as the value or sequence of a body and in the properties.
+    // A list with invalid content is accepted as a body (value and sequence), and as properties.
     for code in [0x77, 0x76] {
         assert!(scan(&[0x00, 0x53, code, 0xc0, 3, 1, 0xff, 0xff]).is_ok());
     }
@@ -230,7 +232,7 @@ fn single_properties_are_read_alone() {
     let empty = b"\x00\x53\x73\x45";
     assert_eq!((user_id(empty), to(empty)), (Ok(None), Ok(None)));
     assert!(user_id(&section('h')).is_err());
-    // The bytes after the field are broken.
+    // The field is read although the bytes after it are invalid.
     assert_eq!(user_id(b"\x00\x53\x73\xc0\x06\x03\x40\xa0\x01u\xff"), Ok(Some(&b"u"[..])));
 }
 

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use super::{Catalog, Change, DEFAULT_VHOST, Destination, QueueRow};
 
-/// The position at which the next call of [`Catalog::tell`] continues.
+/// The position at which the next call of [`Catalog::walk_definitions`] continues.
 #[derive(Debug, Default)]
-pub struct Told(Next);
+pub struct DefinitionsCursor(Next);
 
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 enum Next {
@@ -22,9 +22,9 @@ enum Next {
     Nothing,
 }
 
-impl Told {
-    /// Returns true if nothing is left to tell.
-    pub fn is_all(&self) -> bool {
+impl DefinitionsCursor {
+    /// Returns true if no definitions are left.
+    pub fn is_at_end(&self) -> bool {
         self.0 == Next::Nothing
     }
 }
@@ -32,9 +32,9 @@ impl Told {
 impl Catalog {
     /// Returns the changes that rebuild the durable definitions on top of a new catalog.
     pub fn definitions(&self) -> Vec<Change> {
-        let (mut told, mut changes) = (Told::default(), Vec::new());
-        while !told.is_all() {
-            self.tell(&mut told, usize::MAX, |change| changes.push(change));
+        let (mut cursor, mut changes) = (DefinitionsCursor::default(), Vec::new());
+        while !cursor.is_at_end() {
+            self.walk_definitions(&mut cursor, usize::MAX, |change| changes.push(change));
         }
         changes
     }
@@ -46,15 +46,25 @@ impl Catalog {
     /// The catalog may change between two calls. A receiver that also applies those changes, in their order, ends with
     /// the same catalog. A row that changes before its call is passed in its new state. A binding of an exchange that
     /// the receiver does not know yet has no effect.
-    pub fn tell(&self, told: &mut Told, rows_max: usize, mut each: impl FnMut(Change)) -> usize {
+    pub fn walk_definitions(
+        &self,
+        cursor: &mut DefinitionsCursor,
+        rows_max: usize,
+        mut each: impl FnMut(Change),
+    ) -> usize {
         let mut rows = 0;
-        while rows < rows_max && !told.is_all() {
-            rows += self.tell_part(told, rows_max - rows, &mut each);
+        while rows < rows_max && !cursor.is_at_end() {
+            rows += self.walk_part(cursor, rows_max - rows, &mut each);
         }
         rows
     }
 
-    fn tell_part(&self, told: &mut Told, rows_max: usize, each: &mut dyn FnMut(Change)) -> usize {
+    fn walk_part(
+        &self,
+        cursor: &mut DefinitionsCursor,
+        rows_max: usize,
+        each: &mut dyn FnMut(Change),
+    ) -> usize {
         let mut rows = 0;
         let mut emit = |change: Change| {
             rows += 1;
@@ -62,7 +72,7 @@ impl Catalog {
                 each(change);
             }
         };
-        told.0 = match told.0 {
+        cursor.0 = match cursor.0 {
             Next::Few => {
                 emit(Change::Incarnations { next: self.next_incarnation });
                 self.user_definitions().into_iter().for_each(&mut emit);

@@ -29,7 +29,7 @@ use slab::Slab;
 
 pub use arguments::{Arguments, queue_config, span_ms};
 pub use decide::{Answer, Command, Decision, DeclareExchange, DeclareQueue, SetPolicy};
-pub use definitions::Told;
+pub use definitions::DefinitionsCursor;
 pub use error::CatalogError;
 pub use exchange::{Exchange, ExchangeKind, Histories, Letter, history_length};
 pub use pending::{Committed, Offered, Pending};

@@ -126,7 +126,7 @@ fn an_outdated_record_reads_like_a_refreshed_one() {
     assert_eq!((outdated.queue_count(), outdated.exchange_count()), (4, 6));
 }
 
-/// The definitions rebuild the final state of the catalog, even if it changes while they are told in parts.
+/// The definitions rebuild the final state of the catalog, even if it changes while they are walked in parts.
 #[test]
 fn definitions_told_in_parts_rebuild_the_catalog() {
     let declare = |name: &str, kind: &str| {
@@ -172,9 +172,9 @@ fn definitions_told_in_parts_rebuild_the_catalog() {
     for at in 0..40 {
         for rows in 1..5 {
             let (mut catalog, mut restored) = (before.clone(), Catalog::default());
-            let mut told = Told::default();
+            let mut cursor = DefinitionsCursor::default();
             for part in 0..40 {
-                catalog.tell(&mut told, rows, |change| restored.apply(&change));
+                catalog.walk_definitions(&mut cursor, rows, |change| restored.apply(&change));
                 if part != at {
                     continue;
                 }
@@ -194,7 +194,7 @@ fn definitions_told_in_parts_rebuild_the_catalog() {
                     }
                 }
             }
-            assert!(told.is_all());
+            assert!(cursor.is_at_end());
             assert_eq!(expected(&restored), expected(&catalog), "{rows} rows, changed behind part {at}");
         }
     }

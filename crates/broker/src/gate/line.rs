@@ -22,17 +22,17 @@ use std::sync::Arc;
 
 use bytes::{BufMut, Bytes};
 use message::Route;
-use queue::{Effect, GoneReason, Lent, Mode, Outcome, Ticket, Verdict};
+use queue::{DeliveryRef, Effect, GoneReason, Mode, Outcome, Ticket, Verdict};
 
 use super::{BadFrame, Ending, Output, Phase};
 use crate::access::{Credentials, Identity, Login, LoginRefused, Resource, Verb};
 use crate::catalog::{Answer, CatalogError, Command, DeclareQueue, QueueRecord};
 use crate::cx::Cx;
-use crate::farewell::OwnQueues;
 use crate::ids::{ConnectionId, QueueId};
 use crate::intake::{Arrived, Body, Intake, Refused, Sender, Target, may_publish, scan};
 use crate::mail::{GateAddress, TicketOwner};
-use crate::outlet::{Holder, Outlet, Wanted, Word};
+use crate::outlet::{Holder, Outlet, PeerEvent, Wanted};
+use crate::own_queues::OwnQueues;
 
 /// The first line of a connection.
 pub const HEADER: &[u8] = b"LINE 1\r\n";
@@ -259,7 +259,7 @@ impl Gate {
         self.phase = Phase::Done;
     }
 
-    pub fn handle_delivery(&mut self, place: u64, lent: Lent<'_>, cx: &mut Cx<'_>) -> bool {
+    pub fn handle_delivery(&mut self, place: u64, lent: DeliveryRef<'_>, cx: &mut Cx<'_>) -> bool {
         let Some(Role::Consumer(outlet, credit)) = self.roles.get_mut(&place) else { return true };
         outlet.handle_delivery();
         let Some(left) = credit.checked_sub(1) else {
@@ -272,7 +272,7 @@ impl Gate {
         true
     }
 
-    fn show(&mut self, place: u64, lent: Lent<'_>) {
+    fn show(&mut self, place: u64, lent: DeliveryRef<'_>) {
         let (bytes, from) = lent.message.bare_in();
         let body = String::from_utf8_lossy(&bytes[from + BODY.len() + 1..]);
         say!(self.output, "MSG {place} {} {} {body}", lent.number, u8::from(lent.redelivered));
@@ -286,21 +286,21 @@ impl Gate {
         let Self { roles, output, .. } = self;
         match (roles.get_mut(&place), &effect) {
             (Some(Role::Consumer(outlet, credit)), _) => match outlet.handle_effect(&effect, || *credit) {
-                Some(Word::Attached) => say!(output, "SUBBED {place}"),
-                Some(Word::Settled((first, last))) => say!(output, "SETTLED {place} {first} {last}"),
-                Some(Word::Credit(report)) if report.drain => {
+                Some(PeerEvent::Attached) => say!(output, "SUBBED {place}"),
+                Some(PeerEvent::Settled((first, last))) => say!(output, "SETTLED {place} {first} {last}"),
+                Some(PeerEvent::Credit(report)) if report.drain => {
                     *credit = 0;
                     say!(output, "DRAINED {place} {}", report.available);
                 }
-                Some(Word::Gone(GoneReason::Cancelled)) => say!(output, "CANCELLED {place}"),
-                Some(Word::Gone(_)) => self.handle_target_gone(place, "", cx),
-                Some(Word::Refused(why)) => {
+                Some(PeerEvent::Gone(GoneReason::Cancelled)) => say!(output, "CANCELLED {place}"),
+                Some(PeerEvent::Gone(_)) => self.handle_target_gone(place, "", cx),
+                Some(PeerEvent::Refused(why)) => {
                     say!(output, "REFUSED {place} {why:?}");
                     self.close(place, cx);
                 }
                 // The client is not told, and need not settle what the queue has taken back.
-                Some(Word::Revoked { .. }) => outlet.await_revoked(std::iter::empty(), cx),
-                Some(Word::Credit(_) | Word::Active { .. }) | None => {}
+                Some(PeerEvent::Revoked { .. }) => outlet.await_revoked(std::iter::empty(), cx),
+                Some(PeerEvent::Credit(_) | PeerEvent::Active { .. }) | None => {}
             },
             (Some(Role::Holder(_)), Effect::Settled { first, last, .. }) => {
                 say!(output, "SETTLED {place} {first} {last}");
@@ -327,7 +327,7 @@ impl Gate {
     pub fn handle_ticket(&mut self, ticket: Ticket, effect: Effect, cx: &mut Cx<'_>) {
         cx.tickets.remove(ticket.0);
         if self.own.handle_ticket(ticket) {
-            return self.own.poll_farewells().into_iter().for_each(|()| self.say_bye());
+            return self.own.poll_answers().into_iter().for_each(|()| self.say_bye());
         }
         let Some(holder) = self.fetches.remove(&ticket).filter(|g| self.roles.contains_key(g)) else {
             return;

@@ -1,7 +1,7 @@
 //! One gate per protocol. A gate is the only code that knows both its protocol and the contract (`docs/contract.md`).
 //!
 //! A shard calls [`Gate`], which is an enum, so that calls are not dispatched at run time. A gate reads frames, uses
-//! the components beside this module (`intake`, `outlet`, `follow`, `farewell`), and writes frames.
+//! the components beside this module (`intake`, `outlet`, `follow`, `own_queues`), and writes frames.
 
 pub mod amqp10;
 #[cfg(debug_assertions)]
@@ -13,7 +13,7 @@ use std::sync::Arc;
 use ::amqp10::Output;
 use bytes::Bytes;
 use message::Message;
-use queue::{ConsumerId, Effect, Lent, Ticket, Verdict};
+use queue::{ConsumerId, DeliveryRef, Effect, Ticket, Verdict};
 
 use crate::access::{Identity, LoginRefused};
 use crate::catalog::{Answer, CatalogError};
@@ -233,20 +233,20 @@ impl Gate {
 
     // ---- its shard ------------------------------------------------------------------------------------------
 
-    /// Returns the shard to which the connection is to move. It takes no input until [`Gate::go_on`] is called, there
+    /// Returns the shard to which the connection is to move. It takes no input until [`Gate::continue_attach`] is called, there
     /// or here.
-    pub fn wants_to(&self) -> Option<ShardId> {
-        amqp10_or!(self, gate => gate.wants_to(), None)
+    pub fn moves_to(&self) -> Option<ShardId> {
+        amqp10_or!(self, gate => gate.moves_to(), None)
     }
 
     /// Called when the connection has moved to another shard, where `key` is its key.
-    pub fn take_place(&mut self, key: usize) {
-        amqp10_or!(self, gate => gate.take_place(key), ())
+    pub fn set_key(&mut self, key: usize) {
+        amqp10_or!(self, gate => gate.set_key(key), ())
     }
 
     /// Called when the connection is on its final shard.
-    pub fn go_on(&mut self, cx: &mut Cx<'_>) {
-        amqp10_or!(self, gate => gate.go_on(cx), ())
+    pub fn continue_attach(&mut self, cx: &mut Cx<'_>) {
+        amqp10_or!(self, gate => gate.continue_attach(cx), ())
     }
 
     /// Stops or resumes publishing.
@@ -283,7 +283,7 @@ impl Gate {
     /// Offers a delivery to a consumer of this connection. Returns false if the consumer reads a stream and has no room
     /// now.
     #[inline]
-    pub fn handle_delivery(&mut self, to: GateAddress, lent: Lent<'_>, cx: &mut Cx<'_>) -> bool {
+    pub fn handle_delivery(&mut self, to: GateAddress, lent: DeliveryRef<'_>, cx: &mut Cx<'_>) -> bool {
         each!(self, gate => gate.handle_delivery(to.place, lent, cx))
     }
 

@@ -140,7 +140,7 @@ impl<P: Publication> Intake<P> {
         let range = trimmed.range.clone();
         let (bytes, left, durable) = (range.len() as u32, targets.len() as u32, trimmed.durable);
         let seq = self.account.push(publication, bytes, left, durable, cx.now_ms);
-        let patient = self.account.pipelines(cx.settings.max_link_credit, cx.now_ms);
+        let pipelines = self.account.pipelines(cx.settings.max_link_credit, cx.now_ms);
         let publisher = self.publisher;
         match (arrived.body, targets) {
             // Most messages are small and go to one queue. They are built in place, with no branch after it.
@@ -149,7 +149,7 @@ impl<P: Publication> Intake<P> {
                     trimmed.into_parts(copy_of(&body[range], &mut cx.input, cx.batch_buffer)),
                     route,
                 );
-                cx.post.request(*queue, Request::Publish(Publish { publisher, seq, message, patient }));
+                cx.post.request(*queue, Request::Publish(Publish { publisher, seq, message, pipelines }));
             }
             (body, targets) => {
                 let wire = match body {
@@ -157,7 +157,7 @@ impl<P: Publication> Intake<P> {
                     body => copy_of(&body[range], &mut cx.input, cx.batch_buffer),
                 };
                 let message = Message::new(trimmed.into_parts(wire), route);
-                send(cx, sender.vhost, Publish { publisher, seq, message, patient }, targets);
+                send(cx, sender.vhost, Publish { publisher, seq, message, pipelines }, targets);
             }
         }
         Ok(())

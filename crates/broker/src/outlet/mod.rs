@@ -9,7 +9,7 @@
 //! ```
 //!
 //! A gate sends deliveries in the frames of its protocol and passes on what its peer settles. It translates each
-//! [`Word`] for its peer. `A` is what the gate needs to answer a settlement for which the peer waits.
+//! [`PeerEvent`] for its peer. `A` is what the gate needs to answer a settlement for which the peer waits.
 
 mod bridge;
 mod holder;
@@ -50,7 +50,7 @@ pub struct Wanted {
     pub message_bytes_max: Option<u64>,
     /// The time for which the peer wants to be allowed to hold a delivery, in milliseconds. Only quorum queues use it.
     pub timeout_ms: Option<u64>,
-    /// The filters that are not in place, for `sluice explain`.
+    /// The filters that are not in effect, for `sluice explain`.
     pub left_out: Option<Arc<[String]>>,
 }
 
@@ -74,7 +74,7 @@ pub struct Outlet<A> {
     unsettled: u32,
     unsettled_max: u32,
     /// The settlements that the queue has not answered yet, oldest first. Bounded by their deliveries.
-    asked: VecDeque<Asked<A>>,
+    open_settlements: VecDeque<OpenSettlement<A>>,
     /// Boxed because few consumers hold deliveries for too long.
     revoked: Option<Box<Revoked>>,
     left_out: Option<Arc<[String]>>,
@@ -103,7 +103,7 @@ enum AttachState {
 
 /// A settlement for whose answer the peer waits.
 #[derive(Debug)]
-struct Asked<A> {
+struct OpenSettlement<A> {
     first: u64,
     last: u64,
     answer: A,
@@ -111,7 +111,7 @@ struct Asked<A> {
 
 /// The meaning of an effect for the peer of a consumer.
 #[derive(Debug)]
-pub enum Word<A> {
+pub enum PeerEvent<A> {
     /// The queue has accepted the consumer.
     Attached,
     /// The queue has refused the consumer.
@@ -170,7 +170,7 @@ impl<A> Outlet<A> {
                 0 => u32::MAX,
                 max => max,
             },
-            asked: VecDeque::new(),
+            open_settlements: VecDeque::new(),
             revoked: None,
             left_out,
         })
@@ -314,7 +314,7 @@ impl<A> Outlet<A> {
     }
 
     /// Settles the deliveries `first..=last` with the peer's outcome. `asked` is set if the peer waits for an answer:
-    /// the gate gets it back with [`Word::Settled`].
+    /// the gate gets it back with [`PeerEvent::Settled`].
     pub fn settle(&mut self, (first, last): (u64, u64), outcome: Outcome, asked: Option<A>, cx: &mut Cx<'_>) {
         let mut first = first;
         if matches!(outcome, Outcome::Modified { annotations: Some(_), .. }) {
@@ -340,7 +340,7 @@ impl<A> Outlet<A> {
         }
         self.request_settle((first, last), outcome, asked.is_some(), cx);
         match asked {
-            Some(answer) => self.asked.push_back(Asked { first, last, answer }),
+            Some(answer) => self.open_settlements.push_back(OpenSettlement { first, last, answer }),
             None => self.unsettled = self.unsettled.saturating_sub(n as u32),
         }
         if self.revoked.is_some() {
@@ -385,7 +385,7 @@ impl<A> Outlet<A> {
     /// answers can arrive. The settlements may be answered now, because the queue handles them before it ends
     /// the consumer.
     pub fn take_unanswered(&mut self) -> impl Iterator<Item = A> + use<A> {
-        std::mem::take(&mut self.asked).into_iter().map(|asked| asked.answer)
+        std::mem::take(&mut self.open_settlements).into_iter().map(|open| open.answer)
     }
 
     fn request_settle(&self, (first, last): (u64, u64), outcome: Outcome, answer: bool, cx: &mut Cx<'_>) {
@@ -406,19 +406,19 @@ impl<A> Outlet<A> {
 
     /// Handles an effect of the queue, except a delivery. `left` returns the credit that the peer has left.
     /// Returns the message for the peer, if there is one.
-    pub fn handle_effect(&mut self, effect: &Effect, left: impl FnOnce() -> u32) -> Option<Word<A>> {
+    pub fn handle_effect(&mut self, effect: &Effect, left: impl FnOnce() -> u32) -> Option<PeerEvent<A>> {
         match *effect {
             Effect::CreditState { state, .. } => {
                 let room = self.room();
-                self.bridge.handle_credit_state(state, left(), room).map(Word::Credit)
+                self.bridge.handle_credit_state(state, left(), room).map(PeerEvent::Credit)
             }
             Effect::Attached { .. } if self.attach_state == AttachState::Asking => {
                 self.attach_state = AttachState::Attached;
-                Some(Word::Attached)
+                Some(PeerEvent::Attached)
             }
             Effect::Refused { why, .. } => {
                 self.attach_state = AttachState::Gone;
-                Some(Word::Refused(why))
+                Some(PeerEvent::Refused(why))
             }
             Effect::Gone { reason, .. } => {
                 match reason {
@@ -429,19 +429,20 @@ impl<A> Outlet<A> {
                     GoneReason::Damaged => self.attach_state = AttachState::Gone,
                     GoneReason::Cancelled | GoneReason::Detached => {}
                 }
-                Some(Word::Gone(reason))
+                Some(PeerEvent::Gone(reason))
             }
-            Effect::Active { active, available, .. } => Some(Word::Active { active, available }),
+            Effect::Active { active, available, .. } => Some(PeerEvent::Active { active, available }),
             Effect::Settled { first, last, .. } => {
                 self.unsettled = self.unsettled.saturating_sub((last - first + 1) as u32);
-                let at = self.asked.iter().position(|asked| (asked.first, asked.last) == (first, last))?;
-                self.asked.remove(at).map(|asked| Word::Settled(asked.answer))
+                let at =
+                    self.open_settlements.iter().position(|open| (open.first, open.last) == (first, last))?;
+                self.open_settlements.remove(at).map(|open| PeerEvent::Settled(open.answer))
             }
             Effect::Revoked { ref numbers, .. } => {
                 let first = self.revoked.is_none();
                 let revoked = self.revoked.get_or_insert_default();
                 revoked.total += numbers.iter().map(|span| span.last - span.first + 1).sum::<u64>();
-                Some(Word::Revoked { numbers: numbers.clone(), first })
+                Some(PeerEvent::Revoked { numbers: numbers.clone(), first })
             }
             _ => None,
         }

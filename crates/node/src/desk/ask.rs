@@ -46,7 +46,7 @@ impl Waiting {
 impl Drop for Waiting {
     fn drop(&mut self) {
         let inner = &self.desk.inner;
-        if inner.asked.end(self.number)
+        if inner.questions.end(self.number)
             && let Some(shard) = inner.shards.get(self.shard)
         {
             // The notice is sent after the question. A shard that has ended needs no notice.
@@ -57,7 +57,7 @@ impl Drop for Waiting {
 
 /// The error when a shard's reply does not fit the question.
 pub(super) fn other_answer() -> DeskError {
-    DeskError::Refused("gave an unexpected answer".into())
+    DeskError::Refused("a shard gave an unexpected answer".into())
 }
 
 impl NodeDesk {
@@ -94,7 +94,7 @@ impl NodeDesk {
     /// Sends a question to a shard without waiting for the answer.
     fn begin_ask(&self, shard: usize, question: Question) -> Result<Waiting, DeskError> {
         let sender = self.inner.shards.get(shard).ok_or(DeskError::TimedOut)?;
-        let (number, answer) = self.inner.asked.begin();
+        let (number, answer) = self.inner.questions.begin();
         let waiting = Waiting { desk: self.clone(), shard, number, answer };
         sender.send(Incoming::Question(number, question)).map_err(|_| DeskError::TimedOut)?;
         Ok(waiting)

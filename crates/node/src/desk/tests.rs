@@ -36,15 +36,19 @@ fn pages_are_parts_of_the_sorted_list() {
     }
 }
 
+fn run() -> Run {
+    Run { clock: Clock::start(), identity: wal::Identity::default() }
+}
+
 fn ways(shards: Shards) -> Ways {
-    Ways { shards, asked: Arc::default() }
+    Ways { shards, questions: Arc::default() }
 }
 
 /// Returns a desk that has only these shards.
 fn desk(shards: Shards, access: Arc<Access>) -> NodeDesk {
     let checker = access.clone();
     let logins = Logins::start(shards.clone(), move |login| checker.check(login)).unwrap();
-    NodeDesk::new(ways(shards), Arc::default(), access, logins, Clock::start(), Arc::default(), admission())
+    NodeDesk::new(ways(shards), Arc::default(), access, logins, run(), Arc::default(), admission())
 }
 
 fn administrator() -> Identity {
@@ -85,15 +89,8 @@ async fn a_login_that_nobody_checks_is_given_up() {
     };
     let logins = Logins::start(Vec::new(), check).unwrap();
     let access = Arc::new(Access::new([guest()]));
-    let desk = NodeDesk::new(
-        ways(Vec::new()),
-        Arc::default(),
-        access,
-        logins,
-        Clock::start(),
-        Arc::default(),
-        admission(),
-    );
+    let desk =
+        NodeDesk::new(ways(Vec::new()), Arc::default(), access, logins, run(), Arc::default(), admission());
     let password = Secret::new("guest");
     let login = desk.login("guest", &password, [127, 0, 0, 1].into());
     let mut login = std::pin::pin!(login);
@@ -155,11 +152,11 @@ async fn an_exclusive_queue_cannot_be_bound_over_http() {
     let mut shards = make_shards(restored, 1, &Arc::default(), &access, StorageLimits::default(), 0);
     let (calls, mut called) = mpsc::unbounded_channel();
     let desk = desk(vec![calls], access);
-    let asked = desk.inner.asked.clone();
+    let questions = desk.inner.questions.clone();
     tokio::spawn(async move {
         while let Some(Incoming::Question(number, question)) = called.recv().await {
             shards[0].handle_question(number, question);
-            shards[0].poll_replies().for_each(|(number, reply)| asked.answer(number, reply));
+            shards[0].poll_replies().for_each(|(number, reply)| questions.answer(number, reply));
         }
     });
 

@@ -189,7 +189,7 @@ impl Shard {
         if let Some((queue, ticket)) = self.desk.queues.remove(&number) {
             self.desk.tickets.remove(&ticket);
             self.connections.remove_ticket(ticket);
-            self.mail.post.request(queue, Request::GiveUp { ticket });
+            self.mail.post.request(queue, Request::CancelBrowse { ticket });
         }
     }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use broker::ids::QueueId;
 use broker::mail::{Direct, Mail};
 use broker::reply_to::ReplyTo;
-use queue::{Asked, Effect, Publish, Refusal, Report, Verdict};
+use queue::{Effect, Publish, Refusal, Report, Requester, Verdict};
 
 use super::Shard;
 use super::receipts::Receipt;
@@ -43,7 +43,7 @@ impl Shard {
                         ticket,
                         report: Box::new(Report { consumers: 1, ..Report::default() }),
                     },
-                    None => Effect::Refused { asked: Asked::Ticket(ticket), why: Refusal::NotFound },
+                    None => Effect::Refused { requester: Requester::Ticket(ticket), why: Refusal::NotFound },
                 };
                 self.carry_out(QueueId::NONE, effect);
             }

@@ -112,6 +112,6 @@ pub(super) fn is_for_readers(request: &Request) -> bool {
             | Request::Grant { .. }
             | Request::Settle { .. }
             | Request::Browse { .. }
-            | Request::GiveUp { .. }
+            | Request::CancelBrowse { .. }
     )
 }

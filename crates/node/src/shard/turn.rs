@@ -118,8 +118,8 @@ impl Shard {
             Mail::Remember { exchange, messages } => self.handle_remember(&exchange, &messages),
             Mail::ShedUnfinished => _ = self.shed_unfinished(),
             Mail::Answer { ticket, result } => self.handle_answer(ticket, result),
-            Mail::LogFull { bytes, oldest, newest, short } => {
-                self.handle_log_full(bytes, oldest, newest, short);
+            Mail::LogFull { bytes, oldest, newest, on_reserve } => {
+                self.handle_log_full(bytes, oldest, newest, on_reserve);
             }
             Mail::Evacuate { file } => self.handle_evacuate(file),
             Mail::Evacuated { file, bytes } => self.handle_evacuated(file, bytes),

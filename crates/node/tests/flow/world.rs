@@ -21,7 +21,7 @@ use node::facts::Restored;
 use node::shard::Shard;
 use node::{StorageLimits, make_shards};
 use queue::{Report, Request};
-use wal::testing::FalseDisk;
+use wal::testing::SimDisk;
 use wal::{ChunkJob, ChunksRead, Completion, Handover, Step, StreamJob, StreamReader, Streams};
 
 /// The number of rounds after which the broker is assumed to run in an endless loop.
@@ -44,8 +44,8 @@ pub struct World {
     /// For each shard: the stream chunks to be written, and those to be read.
     stream_jobs: Vec<VecDeque<StreamJob>>,
     chunk_jobs: Vec<VecDeque<ChunkJob>>,
-    streams: Streams<FalseDisk>,
-    stream_reader: StreamReader<FalseDisk>,
+    streams: Streams<SimDisk>,
+    stream_reader: StreamReader<SimDisk>,
     /// The number of bytes taken of each connection's output.
     taken: BTreeMap<Socket, u64>,
     /// The shards that run no turns. Everything that lives there is stalled.
@@ -72,7 +72,7 @@ impl World {
         let (settings, access) = (Arc::new(settings), Arc::new(Access::new([user])));
         let shards =
             make_shards(Restored::default(), count, &settings, &access, StorageLimits::default(), now_ms);
-        let (n, disk) = (shards.len(), FalseDisk::new(1));
+        let (n, disk) = (shards.len(), SimDisk::new(1));
         Self {
             now_ms,
             shards,

@@ -9,7 +9,7 @@ use super::house::House;
 
 /// Reports to the shard whether the log uses its reserve.
 fn short(house: &mut House, short: bool) {
-    let mail = Mail::LogFull { bytes: 0, oldest: 1, newest: 1, short };
+    let mail = Mail::LogFull { bytes: 0, oldest: 1, newest: 1, on_reserve: short };
     house.shards[0].handle_mail(vec![mail]);
     house.settle();
 }

@@ -24,7 +24,7 @@ use node::facts::Restored;
 use node::shard::{Occupancy, Shard, Writes};
 use node::{StorageLimits, make_shards};
 use queue::{Request, Ticket};
-use wal::testing::FalseDisk;
+use wal::testing::SimDisk;
 use wal::{ChunkJob, ChunksRead, Completion, Handover, Step, StreamAnswer, StreamJob, StreamReader, Streams};
 
 /// The capability of a link that receives direct replies.
@@ -45,8 +45,8 @@ pub struct House {
     pub reads: Vec<ChunkJob>,
     mail: VecDeque<(usize, Vec<Mail>)>,
     with_log: Vec<Handover>,
-    streams: Streams<FalseDisk>,
-    stream_reader: StreamReader<FalseDisk>,
+    streams: Streams<SimDisk>,
+    stream_reader: StreamReader<SimDisk>,
     occupancy: Option<Arc<Occupancy>>,
     /// True if no connection can move to another shard.
     pub cannot_move: bool,
@@ -95,7 +95,7 @@ impl House {
         };
         let (settings, access) = (Arc::new(settings), Arc::new(Access::new([user])));
         let shards = make_shards(Restored::default(), shards, &settings, &access, limits, 1000);
-        let disk = FalseDisk::new(1);
+        let disk = SimDisk::new(1);
         Self {
             shards,
             peers: Vec::new(),
@@ -409,7 +409,7 @@ impl House {
 struct Threads<'a> {
     at_once: bool,
     with_log: &'a mut Vec<Handover>,
-    streams: &'a mut Streams<FalseDisk>,
+    streams: &'a mut Streams<SimDisk>,
 }
 
 impl Writes for Threads<'_> {

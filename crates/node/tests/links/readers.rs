@@ -126,7 +126,8 @@ fn slow_readers_of_large_messages_wait_for_each_other() {
     }
 }
 
-/// Each link holds what was read for it. Together that is more than their connection may hold.
+/// If each link kept what was read for it, their connection could hold more than it may. So links without credit
+/// release it when another link needs memory, and read it again later.
 #[test]
 fn links_without_credit_delay_no_other_link_of_their_connection() {
     // In the three cases, one load brings many messages, one message, or a part of one.

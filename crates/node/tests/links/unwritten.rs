@@ -107,7 +107,7 @@ impl Pair {
 
     /// Reports to the shard whether the log uses its reserve.
     fn short(&mut self, short: bool) {
-        let mail = Mail::LogFull { bytes: 0, oldest: 1, newest: 1, short };
+        let mail = Mail::LogFull { bytes: 0, oldest: 1, newest: 1, on_reserve: short };
         self.house.shards[0].handle_mail(vec![mail]);
         self.house.settle();
     }

@@ -23,7 +23,7 @@ use node::facts::Restored;
 use node::questions::{Question, Reply};
 use node::shard::{Moved, Occupancy, Shard, Writes};
 use node::{StorageLimits, make_shards};
-use wal::testing::{CHANGES, Crash, FalseDisk, Op, Random};
+use wal::testing::{CHANGES, Crash, Op, Random, SimDisk};
 use wal::{
     BlockRead, Completion, Extent, Handover, Log, Options, PackJob, PackOptions, PackReader, Packed, Packs,
     ReadJob, StreamAnswer, StreamJob, SyncEnd, SyncJob,
@@ -55,10 +55,10 @@ pub struct World {
     pub random: Random,
     shard_count: ShardId,
     now_ms: u64,
-    disk: FalseDisk,
-    log: Option<Log<FalseDisk>>,
-    packs_disk: FalseDisk,
-    packs: Option<(Packs<FalseDisk>, PackReader<FalseDisk>)>,
+    disk: SimDisk,
+    log: Option<Log<SimDisk>>,
+    packs_disk: SimDisk,
+    packs: Option<(Packs<SimDisk>, PackReader<SimDisk>)>,
     shards: Vec<Shard>,
     /// The mail in flight from one shard to another.
     mail: BTreeMap<(ShardId, ShardId), VecDeque<Vec<Mail>>>,
@@ -115,7 +115,7 @@ enum Syncing {
 /// The log and the streams of a shard. At random they write at once, as if their threads slept.
 struct Threads<'a> {
     random: &'a mut Random,
-    log: Option<&'a mut Log<FalseDisk>>,
+    log: Option<&'a mut Log<SimDisk>>,
     to_log: &'a mut Vec<Handover>,
     streams: Option<&'a mut StreamWorld>,
     reserve_bytes: u64,
@@ -274,9 +274,9 @@ impl World {
             random: Random(seed),
             shard_count: 1 + (seed % 3) as ShardId,
             now_ms: 1_000_000,
-            disk: FalseDisk::new(seed),
+            disk: SimDisk::new(seed),
             log: None,
-            packs_disk: FalseDisk::new(!seed),
+            packs_disk: SimDisk::new(!seed),
             packs: None,
             shards: Vec::new(),
             mail: BTreeMap::new(),
@@ -385,8 +385,8 @@ impl World {
     }
 
     /// Returns true if the log's disk is full.
-    pub fn is_short(&self) -> bool {
-        self.log.as_ref().is_some_and(|log| log.size().short)
+    pub fn is_on_reserve(&self) -> bool {
+        self.log.as_ref().is_some_and(|log| log.size().on_reserve)
     }
 
     /// Disconnects all clients, and runs the broker until their messages are requeued.
@@ -589,7 +589,7 @@ impl World {
             _ => {
                 if let Some(completion) = self.from_log.pop_front() {
                     let shard = &mut self.shards[completion.shard as usize];
-                    let short = completion.size.short;
+                    let short = completion.size.on_reserve;
                     shard.handle_logged(completion);
                     if !short {
                         shard.retry_log();

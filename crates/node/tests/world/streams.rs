@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use amqp10::Value;
 use broker::catalog::{Arguments, Command, DeclareQueue};
 use message::Entries;
-use wal::testing::{CHANGES, Crash, FalseDisk, Op, Random};
+use wal::testing::{CHANGES, Crash, Op, Random, SimDisk};
 use wal::{
     ChunkJob, ChunksRead, NewChunk, Retained, StreamAnswer, StreamError, StreamJob, StreamReader,
     StreamSyncEnd, StreamSyncJob, Streams,
@@ -31,8 +31,8 @@ pub struct StreamWorld {
     pub stories: Vec<Story>,
     /// The index of the story of each stream to which something was appended, by the log's id of the stream.
     known: HashMap<u64, usize>,
-    disk: FalseDisk,
-    machines: Option<(Streams<FalseDisk>, StreamReader<FalseDisk>)>,
+    disk: SimDisk,
+    machines: Option<(Streams<SimDisk>, StreamReader<SimDisk>)>,
     jobs: VecDeque<StreamJob>,
     /// The offset ranges of the append in flight, by stream.
     away: HashMap<u64, Vec<(u64, u64)>>,
@@ -109,7 +109,7 @@ impl StreamWorld {
     }
 
     /// Does a step of the threads, or returns one of their answers.
-    fn step(&mut self, random: &mut Random) -> Option<Told> {
+    fn step(&mut self, random: &mut Random) -> Option<ThreadAnswer> {
         let (streams, reader) = self.machines.as_mut()?;
         let mut answers = Vec::new();
         match random.below(5) {
@@ -133,8 +133,8 @@ impl StreamWorld {
                     self.read.push_back(ChunksRead { shard: job.shard, ticket: job.ticket, result });
                 }
             }
-            3 => return self.answers.pop_front().map(Told::Answer),
-            _ => return self.read.pop_front().map(Told::Read),
+            3 => return self.answers.pop_front().map(ThreadAnswer::Answer),
+            _ => return self.read.pop_front().map(ThreadAnswer::Read),
         }
         for answer in answers {
             self.note(&answer);
@@ -191,7 +191,7 @@ impl StreamWorld {
 }
 
 /// An answer of the streams' threads for a shard.
-enum Told {
+enum ThreadAnswer {
     Answer(StreamAnswer),
     Read(ChunksRead),
 }
@@ -242,7 +242,7 @@ impl World {
         self.streams = Some(StreamWorld {
             stories: stories.collect(),
             known: HashMap::new(),
-            disk: FalseDisk::new(self.random.next()),
+            disk: SimDisk::new(self.random.next()),
             machines: None,
             jobs: VecDeque::new(),
             away: HashMap::new(),
@@ -297,10 +297,10 @@ impl World {
     pub(super) fn step_streams(&mut self) {
         let Some(streams) = &mut self.streams else { return };
         match streams.step(&mut self.random) {
-            Some(Told::Answer(answer)) => {
+            Some(ThreadAnswer::Answer(answer)) => {
                 self.shards[answer.shard() as usize].handle_stream_answer(answer);
             }
-            Some(Told::Read(read)) => self.shards[read.shard as usize].handle_chunks(read),
+            Some(ThreadAnswer::Read(read)) => self.shards[read.shard as usize].handle_chunks(read),
             None => {}
         }
     }

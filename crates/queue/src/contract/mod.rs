@@ -10,7 +10,7 @@ use std::sync::Arc;
 use message::{Annotations, DeathReason, Message};
 use ranges::{Range, Ranges, Span};
 
-pub use self::replay::{BloomFilter, Chunk, FilterValues, Follower, News, Replay, Retained, Start};
+pub use self::replay::{BloomFilter, Chunk, FilterValues, Follower, Replay, Retained, Start, StreamUpdate};
 
 /// The id of a consumer of one queue. Ids are never reused, so a late message for a closed consumer cannot reach
 /// another one.
@@ -51,9 +51,9 @@ pub enum Request {
     /// Reads up to `n` messages of a stream from any position, without a consumer. Answered by [`Effect::Fetched`].
     Browse { ticket: Ticket, replay: Box<Replay>, n: u32 },
     /// Abandons a Browse: the requester no longer waits for the answer. Not answered.
-    GiveUp { ticket: Ticket },
+    CancelBrowse { ticket: Ticket },
     /// Tells a stream how many of its consumers are at this follower. `None` ends the following. Answered by
-    /// [`Effect::News`] when it starts, and whenever there is something new.
+    /// [`Effect::StreamUpdate`] when it starts, and whenever there is something new.
     Follow { follower: Follower, consumers: Option<u32> },
     /// Settles the consumer's deliveries `first..=last`, which are its own consecutive numbers. Unknown numbers are
     /// ignored. With `answer`, [`Effect::Settled`] follows.
@@ -80,7 +80,7 @@ impl Request {
         match self {
             Self::Fetch { ticket, .. }
             | Self::Browse { ticket, .. }
-            | Self::GiveUp { ticket }
+            | Self::CancelBrowse { ticket }
             | Self::Purge { ticket }
             | Self::Delete { ticket, .. }
             | Self::Report { ticket } => *ticket = new,
@@ -108,7 +108,7 @@ pub struct Publish {
     pub message: Message,
     /// True if the publisher pipelines: it continues without this receipt, which may be sent later, when the message is
     /// settled.
-    pub patient: bool,
+    pub pipelines: bool,
 }
 
 /// A consumer to add.
@@ -257,7 +257,7 @@ pub enum Effect {
     },
     /// The request was refused and changed nothing.
     Refused {
-        asked: Asked,
+        requester: Requester,
         why: Refusal,
     },
     /// The consumer was removed, or gets no more deliveries.
@@ -284,9 +284,9 @@ pub enum Effect {
         ready: u64,
     },
     /// New information about a stream, for a follower.
-    News {
+    StreamUpdate {
         follower: Follower,
-        news: Box<News>,
+        update: Box<StreamUpdate>,
     },
     Settled {
         consumer: ConsumerId,
@@ -344,7 +344,7 @@ impl Effect {
             | Self::Delivery(_)
             | Self::CreditState { .. }
             | Self::Fetched { .. }
-            | Self::News { .. }
+            | Self::StreamUpdate { .. }
             | Self::Revoked { .. }
             | Self::Deleted { .. }
             | Self::Report { .. } => false,
@@ -372,9 +372,9 @@ pub enum RejectReason {
     Damaged,
 }
 
-/// The request that was refused.
+/// Who sent a request: a consumer, or the holder of a ticket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Asked {
+pub enum Requester {
     Consumer(ConsumerId),
     Ticket(Ticket),
 }
@@ -410,7 +410,7 @@ pub enum GoneReason {
 /// Why a queue has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DeletedReason {
-    Asked,
+    Requested,
     /// The queue has `auto_delete`, and its last consumer left.
     Unused,
     /// The queue was unused for the time of `x-expires`.
@@ -444,18 +444,18 @@ pub struct Delivery {
 pub trait Deliver {
     /// Offers a delivery to its consumer. Returns true if it was taken. If it was not, a queue turns the delivery into
     /// an effect, and the reader of a stream waits for the consumer's next Grant.
-    fn deliver(&mut self, lent: Lent<'_>) -> bool;
+    fn deliver(&mut self, lent: DeliveryRef<'_>) -> bool;
 }
 
-impl<F: FnMut(Lent<'_>) -> bool> Deliver for F {
-    fn deliver(&mut self, lent: Lent<'_>) -> bool {
+impl<F: FnMut(DeliveryRef<'_>) -> bool> Deliver for F {
+    fn deliver(&mut self, lent: DeliveryRef<'_>) -> bool {
         self(lent)
     }
 }
 
 /// A delivery with a borrowed message, which is valid only during the call.
 #[derive(Clone, Copy, Debug)]
-pub struct Lent<'a> {
+pub struct DeliveryRef<'a> {
     pub consumer: ConsumerId,
     /// The delivery number. It and all fields below have the same meaning as in [`Delivery`].
     pub number: u64,
@@ -465,7 +465,7 @@ pub struct Lent<'a> {
     pub redelivered: bool,
 }
 
-impl Lent<'_> {
+impl DeliveryRef<'_> {
     /// Returns a copy that owns its message.
     pub fn to_delivery(&self) -> Delivery {
         let Self { consumer, number, seq, message, delivery_count, redelivered } = *self;
@@ -474,9 +474,9 @@ impl Lent<'_> {
 }
 
 impl Delivery {
-    pub fn lend(&self) -> Lent<'_> {
+    pub fn lend(&self) -> DeliveryRef<'_> {
         let Self { consumer, number, seq, ref message, delivery_count, redelivered } = *self;
-        Lent { consumer, number, seq, message, delivery_count, redelivered }
+        DeliveryRef { consumer, number, seq, message, delivery_count, redelivered }
     }
 }
 

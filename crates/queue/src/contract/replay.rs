@@ -84,11 +84,11 @@ impl Retained {
 
 /// New information about a stream, for a follower.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct News {
+pub struct StreamUpdate {
     pub retained: Retained,
-    /// The chunks written since the previous news, in order.
+    /// The chunks written since the previous update, in order.
     pub chunks: Vec<Chunk>,
-    /// Why the stream has ended. No more news follows.
+    /// Why the stream has ended. No more updates follow.
     pub end: Option<GoneReason>,
 }
 

@@ -14,10 +14,11 @@ use std::collections::VecDeque;
 use ranges::{Range, Ranges};
 
 use crate::fifo::{Fifo, stored_bytes};
-use crate::{Brief, Fact, PublisherId, Put, Receipt, Verdict};
+use crate::{Deferrable, Fact, PublisherId, Put, Receipt, Verdict};
 
-/// How long the writing of a message is deferred. In 99 of 100 cases, consumers settle within this time what a
-/// publisher may have in flight. The shard holds records that no receipt waits for equally long.
+/// How long the writing of a message is deferred, in milliseconds. Within this time, consumers settle the messages that
+/// a publisher may have in flight in 99 of 100 cases. The shard also holds other records for this long, if no receipt
+/// waits for them.
 pub const DEFERRED_MS: u64 = 20;
 
 /// The period after which consumers are judged: do they settle deferred messages in time? It is several times as long
@@ -123,11 +124,11 @@ impl Deferred {
 
     /// See [`super::Solo::defer`].
     pub fn defer(&mut self, put: Put<'_>, room: u64) -> Option<u64> {
-        let Put { seq, message, at_ms, brief } = put;
-        let brief = brief?;
-        let (bytes, Brief { publisher, number, .. }) = (stored_bytes(message), brief);
+        let Put { seq, message, at_ms, deferrable } = put;
+        let deferrable = deferrable?;
+        let (bytes, Deferrable { publisher, number, .. }) = (stored_bytes(message), deferrable);
         let run = Run { first: seq, last: seq, number, publisher, at_ms, bytes };
-        (self.pace.allows(brief, at_ms) && self.defer_run(run, room)).then_some(bytes)
+        (self.pace.allows(deferrable, at_ms) && self.defer_run(run, room)).then_some(bytes)
     }
 
     /// Defers a run of one message, if its record has at most `room` bytes.
@@ -215,7 +216,7 @@ struct Pace {
 
 impl Pace {
     /// Returns whether deferring another message is likely to pay.
-    fn allows(&mut self, Brief { ahead, acknowledged, .. }: Brief, now_ms: u64) -> bool {
+    fn allows(&mut self, Deferrable { ahead, acknowledged, .. }: Deferrable, now_ms: u64) -> bool {
         let period_ms = if self.slow { SLOW_MS } else { JUDGED_MS };
         let length_ms = now_ms.saturating_sub(self.since_ms);
         if length_ms >= period_ms {
@@ -303,7 +304,7 @@ mod tests {
 
         fn allows_behind(&mut self, ahead: u64, now_ms: u64) -> bool {
             let acknowledged = 100 * JUDGED_MS;
-            self.allows(Brief { publisher: PublisherId(1), number: 0, ahead, acknowledged }, now_ms)
+            self.allows(Deferrable { publisher: PublisherId(1), number: 0, ahead, acknowledged }, now_ms)
         }
     }
 

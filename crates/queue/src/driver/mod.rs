@@ -86,7 +86,8 @@ pub trait Drive {
     /// are sent at once, and those that are sent when the facts have reached the level of the mark.
     fn close(&mut self, fifo: &mut Fifo, output: &mut Output) -> Mark;
 
-    /// Called when the facts up to `mark` have reached its level. Afterwards, `output` holds what waited for this.
+    /// Called when the facts up to `mark` have reached the level of the mark. Afterwards, `output` holds the receipts and
+    /// effects that waited for this.
     fn handle_reached(
         &mut self,
         mark: Mark,
@@ -136,7 +137,7 @@ impl Driver {
         !matches!(self, Self::Transient)
     }
 
-    /// Returns whether the queue may decide anything now: a replica decides only while it leads.
+    /// Returns whether the queue may decide anything now. A replica decides only while it leads; other queues always do.
     pub fn decides(&self) -> bool {
         match self {
             Self::Transient | Self::Solo(_) => true,
@@ -200,7 +201,7 @@ impl Drive for Driver {
         }
     }
 
-    /// Does nothing unless the queue is replicated: what waits for the log travels with the records of the journal.
+    /// Does nothing unless the queue is replicated. The receipts of other queues wait in the journal, with the records.
     fn handle_reached(
         &mut self,
         mark: Mark,

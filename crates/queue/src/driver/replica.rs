@@ -12,9 +12,11 @@ use std::collections::VecDeque;
 
 use super::{Admission, Drive, Health, Level, Mark, ends};
 use crate::fifo::{Fifo, Output};
-use crate::{Asked, Deliver, Effect, FactPolicy, Receipt, Receipts, Refusal, RejectReason, Request, Verdict};
+use crate::{
+    Deliver, Effect, FactPolicy, Receipt, Receipts, Refusal, RejectReason, Request, Requester, Verdict,
+};
 
-/// Decides only while this member leads its group. See the module.
+/// The driver of a replicated queue. It decides only while this member leads the group.
 #[derive(Debug, Default)]
 pub struct Replica {
     leads: bool,
@@ -35,12 +37,14 @@ struct Turn {
 }
 
 impl Replica {
-    /// The member leads, and its first own entry is committed: from now on it decides. Held requests can be admitted.
+    /// Called when the member leads and the first entry of its term is committed. From now on it decides, and admits the
+    /// requests that were held.
     pub fn lead(&mut self) {
         self.leads = true;
     }
 
-    /// The member no longer leads. The caller then rolls back what is not committed ([`Drive::handle_rolled_back`]).
+    /// Called when the member no longer leads. The caller then rolls back the turns that are not committed
+    /// ([`Drive::handle_rolled_back`]).
     pub fn depose(&mut self) {
         self.leads = false;
     }
@@ -50,7 +54,7 @@ impl Replica {
         self.leads
     }
 
-    /// Returns whether somebody waits for the commit of a turn that is not proposed yet.
+    /// Returns whether receipts or effects wait for the commit of a turn that is in no entry yet.
     pub fn is_waited_for(&self) -> bool {
         let waits = |turn: &Turn| !turn.receipts.is_empty() || !turn.effects.is_empty();
         self.turns.iter().rev().take_while(|turn| turn.entry.is_none()).any(waits)
@@ -61,13 +65,13 @@ impl Replica {
         self.turns.back().is_some_and(|turn| turn.entry.is_none())
     }
 
-    /// All closed turns that had no entry are in the entry with this index.
+    /// Called when all closed turns that had no entry were proposed. `index` is the index of their entry.
     pub fn handle_proposed(&mut self, index: u64) {
         let unproposed = self.turns.iter_mut().rev().take_while(|turn| turn.entry.is_none());
         unproposed.for_each(|turn| turn.entry = Some(index));
     }
 
-    /// Returns the mark of the newest turn in the entries up to `index`: these entries are committed.
+    /// Returns the mark of the newest turn in the entries up to `index`. These entries must be committed.
     pub fn mark_of(&self, index: u64) -> Mark {
         let known = self.turns.partition_point(|turn| turn.entry.is_some_and(|entry| entry <= index));
         let turn = known.checked_sub(1).map_or(self.committed, |last| self.turns[last].number);
@@ -79,7 +83,7 @@ impl Replica {
         Mark { turn: self.committed, level: Level::Committed }
     }
 
-    /// Takes what waits for the commit out of `output`.
+    /// Moves the receipts and effects that must wait for the commit of this turn out of `output`.
     fn wait(&mut self, number: u64, output: &mut Output) {
         let mut waiting = std::mem::take(&mut output.receipts);
         if waiting.iter().any(|receipt| !receipt.journaled) {
@@ -95,7 +99,7 @@ impl Replica {
         if number > self.committed && self.turns.back().is_none_or(|last| last.number < number) {
             self.turns.push_back(Turn { number, entry: None, receipts: waiting, effects });
         } else if let Some(last) = self.turns.back_mut() {
-            // The turn has changed nothing: what it says depends on the turns before it.
+            // The turn has changed nothing, so its receipts and effects depend on the turns before it.
             waiting.drain().for_each(|receipt| last.receipts.push_all(receipt));
             last.effects.extend(effects);
         } else {
@@ -103,12 +107,12 @@ impl Replica {
         }
     }
 
-    /// The queue has ended: no commit will follow.
+    /// Called when the queue has ended, so that no commit will follow.
     fn release(&mut self, output: &mut Output) {
         let mut waiting = Vec::new();
         for Turn { mut receipts, effects, .. } in std::mem::take(&mut self.turns) {
             for receipt in receipts.drain() {
-                // Nobody has these messages.
+                // These messages are in no committed turn, so no consumer has received them.
                 output.receipts.push_all(Receipt { verdict: Verdict::Released, journaled: false, ..receipt });
             }
             waiting.extend(effects.into_iter().map(without_facts));
@@ -176,8 +180,8 @@ impl Drive for Replica {
             }
             for effect in effects {
                 if let Effect::Done { ticket, .. } = effect {
-                    let asked = Asked::Ticket(ticket);
-                    output.effects.push(Effect::Refused { asked, why: Refusal::Unavailable });
+                    let requester = Requester::Ticket(ticket);
+                    output.effects.push(Effect::Refused { requester, why: Refusal::Unavailable });
                 }
             }
         }
@@ -185,13 +189,13 @@ impl Drive for Replica {
     }
 }
 
-/// Hands over what has waited for a commit.
+/// Puts receipts and effects whose turn is committed into `output`.
 fn send(mut receipts: Receipts, effects: Vec<Effect>, output: &mut Output) {
     receipts.drain().for_each(|receipt| output.receipts.push_all(Receipt { journaled: false, ..receipt }));
     output.effects.extend(effects.into_iter().map(without_facts));
 }
 
-/// The facts that the effect depends on are committed.
+/// Returns the effect as one that waits for no facts, because its facts are committed.
 fn without_facts(mut effect: Effect) -> Effect {
     if let Effect::Settled { journaled, .. }
     | Effect::Done { journaled, .. }

@@ -81,7 +81,7 @@ impl Solo {
                 });
                 settled < last - first + 1
             }
-            Fact::Taken(_) => true,
+            Fact::GoneFromRun(_) => true,
             Fact::Put { .. } | Fact::Returned { .. } | Fact::Stored(_) | Fact::Damaged => {
                 has_other_facts = true;
                 true

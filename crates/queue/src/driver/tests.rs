@@ -6,8 +6,8 @@ use message::{Message, Parts, Route};
 
 use super::*;
 use crate::{
-    Carrier, Config, ConsumerId, Deliver, Fact, Lent, Outcome, Publish, PublisherId, Put, Span, Ticket,
-    Verdict,
+    Carrier, Config, ConsumerId, Deliver, DeliveryRef, Fact, Outcome, Publish, PublisherId, Put, Span,
+    Ticket, Verdict,
 };
 
 const HEALTHY: Health = Health { log_refuses: false, memory_is_stuck: false };
@@ -15,7 +15,7 @@ const HEALTHY: Health = Health { log_refuses: false, memory_is_stuck: false };
 fn publish(seq: u64, durable: bool) -> Request {
     let parts = Parts { wire: b"x".to_vec().into(), durable, ..Parts::default() };
     let message = Message::new(parts, Arc::new(Route::simple("", "q")));
-    Request::Publish(Publish { publisher: PublisherId(1), seq, message, patient: true })
+    Request::Publish(Publish { publisher: PublisherId(1), seq, message, pipelines: true })
 }
 
 /// A receipt: the first and the last publish, the verdict, and whether it depends on facts.
@@ -28,11 +28,11 @@ struct Queue {
     out: Output,
 }
 
-/// Takes messages as a shard does: Solo may defer them.
+/// Takes messages as a shard does: the driver Solo may defer them. Collects the numbers of all others.
 struct Upward<'a>(&'a mut Driver, Vec<u64>);
 
 impl Deliver for Upward<'_> {
-    fn deliver(&mut self, _: Lent<'_>) -> bool {
+    fn deliver(&mut self, _: DeliveryRef<'_>) -> bool {
         true
     }
 }
@@ -167,7 +167,7 @@ impl Queue {
         }
     }
 
-    /// The entries up to `index` are committed. Returns the receipts, and the deliveries and answers in words.
+    /// Commits the entries up to `index`. Returns the receipts, and the deliveries and answers as text.
     fn commit(&mut self, index: u64) -> (Vec<Answer>, String) {
         let mark = self.replica().mark_of(index);
         let Self { driver, fifo, out } = self;
@@ -193,7 +193,7 @@ impl Queue {
 struct Nobody;
 
 impl Deliver for Nobody {
-    fn deliver(&mut self, _: Lent<'_>) -> bool {
+    fn deliver(&mut self, _: DeliveryRef<'_>) -> bool {
         false
     }
 }
@@ -226,7 +226,7 @@ fn a_member_that_does_not_lead_decides_nothing() {
 #[test]
 fn a_replicated_publish_is_delivered_and_answered_when_its_entry_is_committed() {
     let mut queue = replicated();
-    // Each has a fact, also a message that is not durable.
+    // Each message has a fact, even one that is not durable.
     assert_eq!((queue.ask(publish(1, true)), queue.ask(publish(2, false))), (vec![1], vec![2]));
     assert_eq!(queue.close(), (vec![], String::new(), Level::Committed));
     assert!(queue.replica().is_waited_for());

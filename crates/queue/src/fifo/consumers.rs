@@ -111,7 +111,7 @@ impl Consumers {
         Self { single_active, yields, ..Self::default() }
     }
 
-    /// Returns the number of consumers without holders.
+    /// Returns the number of consumers, not counting holders.
     pub fn count(&self) -> usize {
         self.ranked.len()
     }

@@ -13,7 +13,7 @@ use crate::{Arrival, Deliver, Effect, Loaded};
 /// pause: their messages stay ready, and expired ones are not delivered. Rejected messages are queued.
 pub const LEAVING_MAX: usize = 1000;
 
-/// How long a dead letter that was not taken waits before it is sent again.
+/// The time until a dead letter that its target did not accept is sent again.
 pub const DEAD_LETTER_RETRY_MS: u64 = 5_000;
 
 /// A dead message.
@@ -198,7 +198,7 @@ impl Fifo {
         let again = match arrival {
             Arrival::Taken => false,
             Arrival::Refused => self.keeps_dead_letters(),
-            // The target cannot store at the moment. A confirmed message must not be lost because of that.
+            // The target cannot store messages at the moment. A message that may be confirmed is not dropped for that.
             Arrival::Unavailable => true,
         };
         if again {
@@ -224,7 +224,8 @@ impl Fifo {
         self.make_room(now_ms, out, deliver);
     }
 
-    /// Sends what waited for room: first the queued messages, then heads of the queue.
+    /// Sends the dead letters that waited for room: first those in `queued`. Then expires and drops ready messages that
+    /// had to stay until there was room.
     pub(super) fn make_room(&mut self, now_ms: u64, out: &mut Output, deliver: &mut dyn Deliver) {
         while (self.config.dead_letter.is_none() || self.leaving.has_room()) && !self.load_queued(out) {
             let Some(dead) = self.leaving.queued.pop_front() else { break };

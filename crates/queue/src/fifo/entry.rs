@@ -22,9 +22,10 @@ pub(super) struct Entry {
     pub seq: u64,
     pub delivery_count: u32,
     pub redelivered: bool,
-    /// True if the message must survive, so facts are written about it.
+    /// True if the message must survive a restart. Only such messages have facts.
     pub journaled: bool,
-    /// The position in a run on the disk. If present, the run is what survives, and the body can be read again.
+    /// The message's position in a run on the disk. If it is known, a restart restores the message from the run, and its
+    /// body can be freed and read again.
     pub spot: Option<Spot>,
 }
 

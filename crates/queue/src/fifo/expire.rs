@@ -20,8 +20,8 @@ impl Fifo {
         age.into_iter().chain(retry).chain(delayed).chain(timeout).chain(self.unused_deadline()).min()
     }
 
-    /// Called when time has passed: expires heads, retries dead letters, ends delays, takes back deliveries that consumers
-    /// hold for too long, and deletes an unused queue.
+    /// Called at the deadline. Expires messages, sends dead letters again, ends delays, takes back deliveries that consumers
+    /// hold for too long, and deletes the queue if it was unused for too long.
     pub fn handle_timeout(&mut self, now_ms: u64, out: &mut Output, deliver: &mut dyn Deliver) {
         if self.end.is_some() {
             return;
@@ -39,7 +39,7 @@ impl Fifo {
         self.journal.flush(out);
     }
 
-    /// Expires the head of each level, while there is room for dead letters.
+    /// Removes expired messages at the head of each level, as long as more dead letters may be sent.
     #[inline]
     pub(super) fn expire(&mut self, now_ms: u64, out: &mut Output) {
         if self.ages {
@@ -59,8 +59,9 @@ impl Fifo {
         self.ready.pop(level)
     }
 
-    /// Returns the level of the next message to deliver, if this message is in memory. An expired head that cannot be
-    /// dead-lettered yet blocks the queue: it must not be delivered, and no message may overtake it.
+    /// Returns the level of the next message to deliver. `None` if there is no message, or if the message must be read
+    /// from the disk first. Also `None` if the next message has expired and cannot be dead-lettered yet: it must not be
+    /// delivered, and no other message may overtake it.
     #[inline(always)]
     pub(super) fn next_level(&mut self, now_ms: u64, out: &mut Output) -> Option<usize> {
         if self.ages {
@@ -84,8 +85,9 @@ impl Fifo {
         self.ready.top()
     }
 
-    /// Returns whether adding this much would exceed a limit. Ready, staged and delayed messages count, and dead letters that
-    /// are kept. The bytes of delayed messages and of dead letters do not count.
+    /// Returns whether the queue would exceed a length limit with this many more messages and bytes. The messages are
+    /// those that are ready, staged or delayed, and dead letters that are kept. The bytes are those of ready and staged
+    /// messages only.
     #[inline]
     pub(super) fn overflows(&self, messages: u64, bytes: u64) -> bool {
         let Self { config, ready, journal, delayed, .. } = self;
@@ -97,7 +99,7 @@ impl Fifo {
             || config.max_length_bytes.is_some_and(|limit| ready.bytes() + journal.staged().1 + bytes > limit)
     }
 
-    /// Drops heads until the limits are met, while there is room for dead letters.
+    /// Drops the oldest messages until the length limits are met, as long as more dead letters may be sent.
     #[inline]
     pub(super) fn shed(&mut self, now_ms: u64, out: &mut Output) {
         if self.overflows(0, 0) && self.config.overflow == Overflow::DropHead {
@@ -134,7 +136,8 @@ impl Fifo {
     }
 
     fn age_deadline(&self) -> Option<u64> {
-        // Without room, the deadline would be due again and again. The answer that makes room also expires messages.
+        // While no more dead letters may be sent, an expired head stays, and its deadline would be due again and again.
+        // So there is no deadline. When a dead letter is answered, `make_room` expires the head.
         if !self.ages || !self.can_kill() {
             return None;
         }
@@ -142,7 +145,7 @@ impl Fifo {
         let queue_ttl_ms = self.config.message_ttl_ms;
         let due = heads.filter_map(|head| match head {
             Head::Entry(head) => head.expires_ms(queue_ttl_ms),
-            // Its age is checked when it has been read.
+            // `handle_loaded` checks the age of the messages that it was given.
             _ if self.reading.is_some() => None,
             away => self.journal.runs.get(away.load()?.run)?.ages.earliest_ms(queue_ttl_ms),
         });
@@ -151,7 +154,7 @@ impl Fifo {
 
     fn unused_deadline(&self) -> Option<u64> {
         let expires_ms = self.config.expires_ms?;
-        // A new queue learns the time from its first call, so it asks for a call at once.
+        // A new queue does not know the time yet. A deadline of 0 asks for a call at once, and that call sets `used_ms`.
         let used = self.used_ms.map_or(0, |used_ms| used_ms.saturating_add(expires_ms));
         (self.consumers.count() == 0).then_some(used)
     }

@@ -108,7 +108,7 @@ impl Fifo {
         Some((Writing { run, level, last, messages, ages, places, seqs: Seqs::default() }, messages))
     }
 
-    /// Called when the run is stored safely. Its messages that are still here become references.
+    /// Called when the run is stored safely. Its messages that are still in the queue become references.
     pub(super) fn stored_held(&mut self, writing: Writing, out: &mut Output) {
         let Writing { run, level, messages, ages, places, seqs, .. } = writing;
         let (mut positions, mut marks) = (Vec::new(), Vec::new());

@@ -42,7 +42,7 @@ impl Journal {
         self.live_bytes += entry.stored_bytes();
     }
 
-    /// Called when the message need not be restored any more.
+    /// Called when the message has left the queue, so that no restart may restore it.
     pub fn gone(&mut self, entry: &Entry) {
         self.annotated.forget(entry.seq);
         if entry.spot.is_some() {
@@ -55,7 +55,7 @@ impl Journal {
         self.push_gone(entry.seq);
     }
 
-    /// Called when a committed fact says that the message is gone: nothing is said of it again.
+    /// Called when a committed fact says that the message is gone. No more facts are written about the message.
     pub fn forget(&mut self, entry: &Entry) {
         self.annotated.forget(entry.seq);
         self.acquired.forget(entry.seq);

@@ -5,8 +5,8 @@ use super::{End, Fifo, Output};
 use crate::{Fact, Span};
 
 impl Fifo {
-    /// Applies one committed fact that was decided elsewhere, or in an earlier life. The queue must have no consumers and no
-    /// turn that can be rolled back. Facts of runs are local to a member and do not occur here.
+    /// Applies one committed fact that another member has decided, or this member before a restart. The queue must have no
+    /// consumers and no turn that can be rolled back. Facts about runs are local to a member and do not occur here.
     pub fn learn(&mut self, fact: Fact, out: &mut Output) {
         match fact {
             Fact::Put { seq, message, at_ms } => {
@@ -52,7 +52,7 @@ impl Fifo {
                 None => self.journal.runs.mark(seq, marks),
             },
             Fact::Damaged => self.end = Some(End::Damaged),
-            Fact::Stored(_) | Fact::Taken(_) => {}
+            Fact::Stored(_) | Fact::GoneFromRun(_) => {}
         }
         self.journal.flush(out);
     }

@@ -480,8 +480,8 @@ impl Level {
         seqs.get(rows.saturating_sub(1)).copied().unwrap_or(last)
     }
 
-    /// Iterates over the messages in no run that come before the first message that was never taken out. The numbers
-    /// between them belong only to messages that are out of the level now, or in runs.
+    /// Iterates over the messages that are in no run and come before the first message that was never taken out of the
+    /// level. A sequence number between two of them belongs to a message that is not in the level now, or is in a run.
     pub fn taken_before(&self) -> impl Iterator<Item = &Entry> {
         let fresh = self.parts().flat_map(Chunks::iter).find(|entry| entry.is_fresh());
         let end = fresh.map_or(u64::MAX, |entry| entry.seq);
@@ -560,12 +560,12 @@ impl Level {
         self.paging = last.map(|last| (first, last.seq));
     }
 
-    /// Called when the writing has failed.
+    /// Called when the run could not be written.
     pub fn page_out_failed(&mut self) {
         self.paging = None;
     }
 
-    /// Called when the writing has succeeded. The run replaces those of the written messages that are still here. They
+    /// Called when the run was written. The run replaces the written messages that are still in the level. These messages
     /// are passed to `each`.
     pub fn paged_out(&mut self, load: Load, mut each: impl FnMut(&Entry)) {
         let Some((from, last)) = self.paging.take() else { return };

@@ -45,9 +45,9 @@ use timeouts::Timeout;
 use uncommitted::Place;
 
 use crate::{
-    Asked, Attach, Brief, Capabilities, Carrier, Config, CreditState, DeletedReason, Deliver, Delivery,
-    Effect, Fact, GoneReason, Lent, Load, Mode, Overflow, Publish, Put, QuorumConfig, Receipts, Refusal,
-    RejectReason, Report, Request, Ticket, Verdict,
+    Attach, Capabilities, Carrier, Config, CreditState, Deferrable, DeletedReason, Deliver, Delivery,
+    DeliveryRef, Effect, Fact, GoneReason, Load, Mode, Overflow, Publish, Put, QuorumConfig, Receipts,
+    Refusal, RejectReason, Report, Request, Requester, Ticket, Verdict,
 };
 
 /// The results of calls. Each call appends; the caller carries the results out and empties the output.
@@ -56,8 +56,8 @@ pub struct Output {
     pub receipts: Receipts,
     pub effects: Vec<Effect>,
     pub facts: Vec<Fact>,
-    /// Facts of a queue whose turns can be rolled back that depend on no turn: about its runs on the disk, and its
-    /// damage. Members of a group do not share them.
+    /// Facts about runs on the disk and about damage, if the turns of the queue can be rolled back. These facts depend on
+    /// no turn, and the members of a group do not share them.
     pub local: Vec<Fact>,
     /// Blocks to be read and passed to [`Fifo::handle_loaded`].
     pub loads: Vec<Load>,
@@ -186,10 +186,10 @@ impl Fifo {
             }
             Request::Browse { ticket, .. } => {
                 let why = Refusal::NotSupported;
-                out.effects.push(Effect::Refused { asked: Asked::Ticket(ticket), why });
+                out.effects.push(Effect::Refused { requester: Requester::Ticket(ticket), why });
             }
             // Only streams have followers and browse requests.
-            Request::Follow { .. } | Request::GiveUp { .. } => {}
+            Request::Follow { .. } | Request::CancelBrowse { .. } => {}
             Request::DeadLettered { token, arrival, taken_by } => {
                 self.dead_lettered(token, (arrival, taken_by), now_ms, out, carrier);
             }
@@ -203,12 +203,15 @@ impl Fifo {
             }
             Request::Delete { ticket, if_unused, if_empty } => {
                 if if_unused && self.consumers.count() > 0 {
-                    out.effects.push(Effect::Refused { asked: Asked::Ticket(ticket), why: Refusal::InUse });
-                } else if if_empty && !self.is_empty() {
                     out.effects
-                        .push(Effect::Refused { asked: Asked::Ticket(ticket), why: Refusal::NotEmpty });
+                        .push(Effect::Refused { requester: Requester::Ticket(ticket), why: Refusal::InUse });
+                } else if if_empty && !self.is_empty() {
+                    out.effects.push(Effect::Refused {
+                        requester: Requester::Ticket(ticket),
+                        why: Refusal::NotEmpty,
+                    });
                 } else {
-                    self.delete(DeletedReason::Asked, Some(ticket), out);
+                    self.delete(DeletedReason::Requested, Some(ticket), out);
                 }
             }
             Request::Report { ticket } => {
@@ -274,7 +277,7 @@ impl Fifo {
     }
 
     fn publish(&mut self, publish: Publish, now_ms: u64, out: &mut Output, carrier: &mut dyn Carrier) {
-        let Publish { publisher, seq: number, message, patient } = publish;
+        let Publish { publisher, seq: number, message, pipelines } = publish;
         if self.config.overflow != Overflow::DropHead && self.overflows(1, message.len()) {
             let verdict = Verdict::Rejected(RejectReason::MaxLength);
             out.receipts.push(publisher, number, verdict, false);
@@ -295,13 +298,13 @@ impl Fifo {
         // A message that is settled as it is sent need never be restored.
         let journaled = self.journal.policy.needs_fact(&message)
             && !direct.is_some_and(|slot| self.consumers.get(slot).settled);
-        let is_brief = patient && self.consumers.count() > 0;
-        let brief = is_brief.then(|| {
+        let is_deferrable = pipelines && self.consumers.count() > 0;
+        let deferrable = is_deferrable.then(|| {
             let (ahead, acknowledged) = (self.ready.len(), self.counts.acknowledged);
-            Brief { publisher, number, ahead, acknowledged }
+            Deferrable { publisher, number, ahead, acknowledged }
         });
         let is_receipt_deferred =
-            journaled && carrier.put(Put { seq, message: &message, at_ms: now_ms, brief });
+            journaled && carrier.put(Put { seq, message: &message, at_ms: now_ms, deferrable });
         if !is_receipt_deferred {
             out.receipts.push(publisher, number, Verdict::Accepted, journaled);
         }
@@ -344,7 +347,7 @@ impl Fifo {
 
     fn attach(&mut self, attach: &Attach, now_ms: u64, out: &mut Output) {
         let consumer = attach.consumer;
-        let refused = |why| Effect::Refused { asked: Asked::Consumer(consumer), why };
+        let refused = |why| Effect::Refused { requester: Requester::Consumer(consumer), why };
         self.used_ms = Some(now_ms);
         if !matches!(attach.mode, Mode::Take) {
             return out.effects.push(refused(Refusal::NotSupported));
@@ -496,9 +499,9 @@ impl Fifo {
 
     /// [`offer`], with the annotations that consumers have set.
     #[cold]
-    fn offer_annotated(&self, lent: Lent<'_>, out: &mut Output, deliver: &mut dyn Deliver) {
+    fn offer_annotated(&self, lent: DeliveryRef<'_>, out: &mut Output, deliver: &mut dyn Deliver) {
         match self.journal.annotated.shown(lent.seq, lent.message) {
-            Some(message) => offer(Lent { message: &message, ..lent }, out, deliver),
+            Some(message) => offer(DeliveryRef { message: &message, ..lent }, out, deliver),
             None => offer(lent, out, deliver),
         }
     }
@@ -536,7 +539,7 @@ impl Fifo {
             self.waiting.fetches.push_back(fetch);
             return;
         }
-        // A holder that holds nothing does not have to detach.
+        // A new holder without unsettled messages is removed at once, so that it need not detach.
         if !known && (settled || fetch.deliveries.is_empty()) {
             self.consumers.remove(slot);
         }
@@ -605,7 +608,7 @@ impl Fifo {
         let consumers = self.consumers.clear();
         out.effects.extend(consumers.into_iter().map(|consumer| Effect::Gone { consumer, reason }));
         for Fetch { ticket, .. } in std::mem::take(&mut self.waiting).fetches {
-            out.effects.push(Effect::Refused { asked: Asked::Ticket(ticket), why });
+            out.effects.push(Effect::Refused { requester: Requester::Ticket(ticket), why });
         }
         self.end = Some(end);
         if end == End::Deleted {
@@ -630,7 +633,7 @@ impl Fifo {
                 return out.receipts.push(publisher, seq, verdict, false);
             }
             Request::Attach(Attach { consumer, .. }) => {
-                Effect::Refused { asked: Asked::Consumer(consumer), why }
+                Effect::Refused { requester: Requester::Consumer(consumer), why }
             }
             Request::Cancel { consumer } | Request::Detach { consumer, .. } => {
                 Effect::Gone { consumer, reason }
@@ -640,17 +643,17 @@ impl Fifo {
             }
             Request::Report { ticket } => Effect::Report { ticket, report: Box::new(self.report()) },
             Request::Delete { ticket, .. } if end == End::Damaged => {
-                return self.delete(DeletedReason::Asked, Some(ticket), out);
+                return self.delete(DeletedReason::Requested, Some(ticket), out);
             }
             Request::Fetch { ticket, .. }
             | Request::Browse { ticket, .. }
             | Request::Purge { ticket }
-            | Request::Delete { ticket, .. } => Effect::Refused { asked: Asked::Ticket(ticket), why },
+            | Request::Delete { ticket, .. } => Effect::Refused { requester: Requester::Ticket(ticket), why },
             // Their senders were already sent `Gone`, or expect no answer.
             Request::Settle { .. }
             | Request::Grant { .. }
             | Request::Follow { .. }
-            | Request::GiveUp { .. }
+            | Request::CancelBrowse { .. }
             | Request::Resume { .. }
             | Request::DeadLettered { .. }
             | Request::Use
@@ -662,18 +665,19 @@ impl Fifo {
     }
 }
 
-/// Offers a delivery to the caller. It becomes an effect if it must not overtake others, or if it is not taken.
+/// Offers a delivery to the caller. The delivery becomes an effect if other effects must come first, or if the caller
+/// does not take it.
 #[inline(always)]
-fn offer(lent: Lent<'_>, out: &mut Output, deliver: &mut dyn Deliver) {
+fn offer(lent: DeliveryRef<'_>, out: &mut Output, deliver: &mut dyn Deliver) {
     if !out.effects.is_empty() || !deliver.deliver(lent) {
         out.effects.push(Effect::Delivery(lent.to_delivery()));
     }
 }
 
 /// Returns the delivery of a message that is about to be held for a consumer.
-fn lend<'a>(consumer: &Consumer, entry: &'a Entry) -> Lent<'a> {
+fn lend<'a>(consumer: &Consumer, entry: &'a Entry) -> DeliveryRef<'a> {
     let message = entry.message().expect("a head is in memory when it is taken");
     let Entry { seq, delivery_count, redelivered, .. } = *entry;
     let number = consumer.unsettled.next_number();
-    Lent { consumer: consumer.id, number, seq, message, delivery_count, redelivered }
+    DeliveryRef { consumer: consumer.id, number, seq, message, delivery_count, redelivered }
 }

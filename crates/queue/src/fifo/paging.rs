@@ -8,8 +8,8 @@ use super::level::Head;
 use super::unsettled::Unsettled;
 use super::{End, Fifo, Output};
 use crate::{
-    Ages, Block, ConsumerId, Deliver, Delivery, Fact, Living, Load, Marks, Moved, PageOut, Seqs, Stored,
-    Taken, Ticket,
+    Ages, Block, ConsumerId, Deliver, Delivery, Fact, GoneFromRun, Living, Load, Marks, Moved, PageOut, Seqs,
+    Stored, Ticket,
 };
 
 /// The minimum size of a run in memory, in bytes. A shorter run is not worth paging out.
@@ -62,8 +62,9 @@ impl Fifo {
         self.ready.pageable_bytes() + self.pageable_held()
     }
 
-    /// Returns the part of it that is not ready. Where turns can be rolled back, only messages that were never delivered
-    /// are paged out: a rollback may change all others. Consumers hold few, because their credit is bounded.
+    /// Returns the part of [`Fifo::pageable_bytes`] that unsettled, requeued and dead-lettered messages take. It is 0 where
+    /// turns can be rolled back. There only messages that were never delivered are paged out, because a rollback may
+    /// change the others. These are few, because the credit of consumers is bounded.
     #[inline]
     fn pageable_held(&self) -> u64 {
         if self.journal.can_roll_back() { 0 } else { self.held.pageable_bytes() }
@@ -168,7 +169,7 @@ impl Fifo {
             living += 1;
             if !entry.is_fresh() {
                 marks.insert(entry.seq, entry.marks());
-                // It was written with its annotations.
+                // The run contains the message's annotations.
                 self.journal.annotated.forget(entry.seq);
             }
             if entry.journaled {
@@ -190,7 +191,7 @@ impl Fifo {
             let facts = self.journal.local(out);
             facts.push(Fact::Stored(stored.clone()));
             if let Some(last) = passed.checked_sub(1) {
-                facts.push(Fact::Taken(Taken { run, first: 0, last, durable: 0, bytes: 0 }));
+                facts.push(Fact::GoneFromRun(GoneFromRun { run, first: 0, last, durable: 0, bytes: 0 }));
             }
             // Repeated, because the earlier facts may be discarded before the run is.
             let returned = |(&seq, marks): (&u64, &Marks)| Fact::Returned { seq, marks: marks.clone() };
@@ -399,7 +400,13 @@ impl Fifo {
         self.run_facts(&[new], |fact| facts.push(fact));
         if before.journaled {
             let (durable, bytes) = (before.durable, before.bytes);
-            facts.push(Fact::Taken(Taken { run: old, first: 0, last: messages - 1, durable, bytes }));
+            facts.push(Fact::GoneFromRun(GoneFromRun {
+                run: old,
+                first: 0,
+                last: messages - 1,
+                durable,
+                bytes,
+            }));
         }
         self.journal.flush(out);
         Some(new)

@@ -81,7 +81,7 @@ impl Fifo {
         let mut rows = 0;
         while rows < rows_max {
             if rows > 0 && matches!(repeating.next, Next::Leaving) && self.leaving.len() > rows_max - rows {
-                // Visit them in a part of their own.
+                // The runs are visited as a whole, so they get a part of their own.
                 break;
             }
             let (walked, next) = self.repeat_part(&repeating, rows_max - rows, &mut each);

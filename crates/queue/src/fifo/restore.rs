@@ -7,7 +7,7 @@ use super::annotated::Annotated;
 use super::entry::Entry;
 use super::runs::Life;
 use super::{End, Fifo};
-use crate::{Config, Fact, Marks, Span, Stored, Taken};
+use crate::{Config, Fact, GoneFromRun, Marks, Span, Stored};
 
 /// The state of one queue, collected from its facts in their order.
 #[derive(Default)]
@@ -33,7 +33,7 @@ impl Restoring {
         match fact {
             Fact::Put { seq, message, at_ms } => {
                 self.used(seq);
-                // Known to be committed only after the run was stored.
+                // The message is in a run already: its entry was known to be committed only after the run was stored.
                 if self.run_of(seq).is_some() {
                     return;
                 }
@@ -106,7 +106,7 @@ impl Restoring {
                 }
                 self.runs.insert(stored.run, (stored, life));
             }
-            Fact::Taken(Taken { run, first, last, durable, bytes }) => {
+            Fact::GoneFromRun(GoneFromRun { run, first, last, durable, bytes }) => {
                 let Some((stored, life)) = self.runs.get_mut(&run) else { return };
                 stored.durable = stored.durable.saturating_sub(durable);
                 stored.bytes = stored.bytes.saturating_sub(bytes);
@@ -145,7 +145,7 @@ impl Restoring {
             if stored.seqs.is_empty() || stored.last < span.first {
                 return true;
             }
-            // Messages before the first had left the run when it was stored.
+            // Messages before `stored.first` had left the run before it was stored.
             let span = Span { first: span.first.max(stored.first), ..span };
             let lost = stored.seqs.positions(span).map(|(first, last)| life.taken.add(first, last)).sum();
             stored.lose(lost);
@@ -211,7 +211,7 @@ impl Fifo {
                 fifo.delayed.add(entry, *due_ms);
                 continue;
             }
-            // After a rollback, a run with sequence numbers may lack one in between.
+            // A run with sequence numbers may lack a message in the middle, which a rollback has restored.
             match entry.seq < lasts[fifo.ready.level_of_entry(&entry)] {
                 true => fifo.ready.put_back(entry),
                 false => fifo.ready.push(entry),

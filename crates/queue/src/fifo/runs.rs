@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use ranges::Ranges;
 
 use super::entry::{Entry, Spot};
-use crate::{Ages, Fact, Marks, Moved, Seqs, Span, Stored, Taken, share};
+use crate::{Ages, Fact, GoneFromRun, Marks, Moved, Seqs, Span, Stored, share};
 
 /// Marks by sequence number.
 pub(super) type AllMarks = BTreeMap<u64, Marks>;
@@ -13,9 +13,9 @@ pub(super) type AllMarks = BTreeMap<u64, Marks>;
 /// A run.
 ///
 /// ```text
-///   page_out ──► writing ──handle_stored──► stored ──the last one is taken──► released
-///                   │                                                           ▲
-///                   └── failed, or none of its messages is left ────────────────┘
+///   page_out ──► writing ──handle_stored──► stored ──its last message leaves──► released
+///                   │                                                             ▲
+///                   └── failed, or none of its messages is left ──────────────────┘
 /// ```
 pub(super) struct Run {
     pub level: usize,
@@ -100,7 +100,7 @@ pub(super) struct Runs {
     runs: BTreeMap<u32, Run>,
     last: u32,
     /// Removed messages, to be reported at the end of the call.
-    taken: Vec<Taken>,
+    taken: Vec<GoneFromRun>,
     /// Runs that lost their last live message during this call.
     released: Vec<u32>,
 }
@@ -218,7 +218,7 @@ impl Runs {
         let Some(Spot { run, index, .. }) = entry.spot else { return };
         let durable = u32::from(entry.journaled);
         let bytes = if entry.journaled { entry.len() } else { 0 };
-        self.take_range(Taken { run, first: index, last: index, durable, bytes }, 1);
+        self.take_range(GoneFromRun { run, first: index, last: index, durable, bytes }, 1);
     }
 
     /// Removes all live messages from this position on. None of them has been read.
@@ -229,7 +229,7 @@ impl Runs {
         let (last, durable, bytes) = (known.messages - 1, known.unread_durable, known.unread_bytes);
         (known.taken, known.marks, known.unread) = (Positions::default(), BTreeMap::new(), false);
         if living > 0 {
-            self.take_range(Taken { run, first: index, last, durable, bytes }, living);
+            self.take_range(GoneFromRun { run, first: index, last, durable, bytes }, living);
         }
     }
 
@@ -275,7 +275,7 @@ impl Runs {
         run.unread_durable = run.unread_durable.saturating_sub(count);
         run.unread_bytes -= bytes;
         // The positions are noted already.
-        self.take_range(Taken { run: number, first: 0, last: 0, durable: count, bytes }, count);
+        self.take_range(GoneFromRun { run: number, first: 0, last: 0, durable: count, bytes }, count);
         (count, bytes)
     }
 
@@ -286,7 +286,7 @@ impl Runs {
 
     /// Moves out the facts about removed messages, and the runs without live messages.
     pub fn flush(&mut self, facts: &mut Vec<Fact>, released: &mut Vec<u32>) {
-        facts.extend(self.taken.drain(..).map(Fact::Taken));
+        facts.extend(self.taken.drain(..).map(Fact::GoneFromRun));
         released.append(&mut self.released);
     }
 
@@ -314,7 +314,13 @@ impl Runs {
         }));
         let mut taken = |first: u32, end: u32| {
             if first < end {
-                each(Fact::Taken(Taken { run: number, first, last: end - 1, durable: 0, bytes: 0 }));
+                each(Fact::GoneFromRun(GoneFromRun {
+                    run: number,
+                    first,
+                    last: end - 1,
+                    durable: 0,
+                    bytes: 0,
+                }));
             }
         };
         let mut next = 0;
@@ -331,18 +337,25 @@ impl Runs {
         }
     }
 
-    fn take_range(&mut self, taken: Taken, living: u32) {
+    fn take_range(&mut self, taken: GoneFromRun, living: u32) {
         let Some(run) = self.runs.get_mut(&taken.run) else { return };
         run.living = run.living.saturating_sub(living);
         run.durable = run.durable.saturating_sub(taken.durable);
         run.bytes = run.bytes.saturating_sub(taken.bytes);
-        // A run with sequence numbers says only that it has ended: the numbers of its messages are gone already.
+        // In a run with sequence numbers, a fact `Gone` already says which message was removed. Such a run has a fact
+        // `GoneFromRun` only at its end, for all of its messages.
         if run.journaled && run.seqs.is_empty() {
             self.taken.push_joined(taken);
         }
         if run.living == 0 {
             if !run.seqs.is_empty() {
-                self.taken.push(Taken { first: 0, last: run.messages - 1, durable: 0, bytes: 0, ..taken });
+                self.taken.push(GoneFromRun {
+                    first: 0,
+                    last: run.messages - 1,
+                    durable: 0,
+                    bytes: 0,
+                    ..taken
+                });
             }
             self.runs.remove(&taken.run);
             self.released.push(taken.run);

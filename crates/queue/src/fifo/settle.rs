@@ -113,7 +113,7 @@ impl Fifo {
         for entry in entries {
             self.held.remove(&entry);
             self.counts.acknowledged += 1;
-            // `take_numbered` has noted the earlier place, which is the one that counts.
+            // This place is ignored: `take_numbered` has already recorded where the message was.
             self.journal.leave(entry, Place::Ready);
         }
     }

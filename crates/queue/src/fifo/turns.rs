@@ -132,7 +132,7 @@ impl Fifo {
         out: &mut Output,
         carrier: &mut dyn Carrier,
     ) {
-        carrier.put(Put { seq, message: &message, at_ms: now_ms, brief: None });
+        carrier.put(Put { seq, message: &message, at_ms: now_ms, deferrable: None });
         let entry = Entry { journaled: true, ..Entry::new(message, seq, now_ms) };
         self.journal.put(&entry);
         if let Some(all) = &mut self.journal.uncommitted {

@@ -6,10 +6,10 @@ use std::collections::VecDeque;
 use ranges::{Range, Ranges};
 
 use super::chunk::Filling;
-use crate::contract::{Chunk, Follower, News, Retained};
+use crate::contract::{Chunk, Follower, Retained, StreamUpdate};
 use crate::{
-    Asked, Attach, Config, DeletedReason, Effect, GoneReason, Publish, PublisherId, Receipt, Receipts,
-    Refusal, RejectReason, Report, Request, Ticket, Verdict,
+    Attach, Config, DeletedReason, Effect, GoneReason, Publish, PublisherId, Receipt, Receipts, Refusal,
+    RejectReason, Report, Request, Requester, Ticket, Verdict,
 };
 
 /// The time after a failure until the disk is tried again, in milliseconds.
@@ -190,7 +190,7 @@ impl Stream {
                 self.config = *config;
             }
             Request::Delete { ticket, if_unused, if_empty } => {
-                let refused = |why| Effect::Refused { asked: Asked::Ticket(ticket), why };
+                let refused = |why| Effect::Refused { requester: Requester::Ticket(ticket), why };
                 if if_unused && self.consumers() > 0 {
                     out.effects.push(refused(Refusal::InUse));
                 } else if if_empty && self.next_offset() > self.retained.first {
@@ -217,8 +217,9 @@ impl Stream {
             }
             Request::Follow { follower, .. } => {
                 let end = Some(if damaged { GoneReason::Damaged } else { GoneReason::QueueDeleted });
-                let news = Box::new(News { retained: self.retained.clone(), chunks: Vec::new(), end });
-                out.effects.push(Effect::News { follower, news });
+                let update =
+                    Box::new(StreamUpdate { retained: self.retained.clone(), chunks: Vec::new(), end });
+                out.effects.push(Effect::StreamUpdate { follower, update });
             }
             Request::Delete { ticket, .. } if damaged => self.delete(ticket, out),
             Request::Report { ticket } => {
@@ -266,8 +267,9 @@ impl Stream {
             (None, None) => {}
             (None, Some(consumers)) => {
                 self.followers.push((follower, consumers));
-                let news = Box::new(News { retained: self.retained.clone(), chunks: Vec::new(), end: None });
-                out.effects.push(Effect::News { follower, news });
+                let update =
+                    Box::new(StreamUpdate { retained: self.retained.clone(), chunks: Vec::new(), end: None });
+                out.effects.push(Effect::StreamUpdate { follower, update });
             }
         }
     }
@@ -279,7 +281,7 @@ impl Stream {
     fn delete(&mut self, ticket: Ticket, out: &mut StreamOutput) {
         self.end(State::Deleted, out);
         out.effects.push(Effect::Done { ticket, messages: self.retained.messages(), journaled: false });
-        out.effects.push(Effect::Deleted { reason: DeletedReason::Asked });
+        out.effects.push(Effect::Deleted { reason: DeletedReason::Requested });
     }
 
     fn end(&mut self, state: State, out: &mut StreamOutput) {
@@ -314,8 +316,9 @@ impl Stream {
 
     fn notify_followers(&self, chunks: &[Chunk], end: Option<GoneReason>, out: &mut StreamOutput) {
         out.effects.extend(self.followers.iter().map(|(follower, _)| {
-            let news = Box::new(News { retained: self.retained.clone(), chunks: chunks.to_vec(), end });
-            Effect::News { follower: *follower, news }
+            let update =
+                Box::new(StreamUpdate { retained: self.retained.clone(), chunks: chunks.to_vec(), end });
+            Effect::StreamUpdate { follower: *follower, update }
         }));
     }
 
@@ -463,19 +466,21 @@ impl Stream {
 /// Refuses a request that a stream does not support, or no longer supports.
 fn refuse(request: Request, why: Refusal, out: &mut StreamOutput) {
     let effect = match request {
-        Request::Attach(Attach { consumer, .. }) => Effect::Refused { asked: Asked::Consumer(consumer), why },
+        Request::Attach(Attach { consumer, .. }) => {
+            Effect::Refused { requester: Requester::Consumer(consumer), why }
+        }
         Request::Fetch { ticket, .. }
         | Request::Browse { ticket, .. }
         | Request::Purge { ticket }
         | Request::Delete { ticket, .. }
-        | Request::Report { ticket } => Effect::Refused { asked: Asked::Ticket(ticket), why },
+        | Request::Report { ticket } => Effect::Refused { requester: Requester::Ticket(ticket), why },
         Request::Cancel { consumer } | Request::Detach { consumer, .. } => {
             Effect::Gone { consumer, reason: GoneReason::Detached }
         }
         // The senders of these requests expect no answer.
         Request::Publish(_)
         | Request::Follow { .. }
-        | Request::GiveUp { .. }
+        | Request::CancelBrowse { .. }
         | Request::Settle { .. }
         | Request::Grant { .. }
         | Request::Resume { .. }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::contract::{Asked, BloomFilter, Chunk, Effect};
+use crate::contract::{BloomFilter, Chunk, Effect, Requester};
 
 /// The results of calls. Each call appends; the caller carries the results out and empties the output.
 #[derive(Debug, Default)]
@@ -19,7 +19,7 @@ pub struct ReadersOutput {
 #[derive(Clone, Debug)]
 pub struct ChunkLoad {
     /// The reader that needs the chunks. Each reader has at most one load in flight.
-    pub who: Asked,
+    pub who: Requester,
     pub from: LoadFrom,
     /// The offset before which reading must stop.
     pub until: u64,

@@ -5,7 +5,7 @@
 //! ```text
 //!   Publish ──► Stream (one, at home) ──poll_work──► Work::Append ──► (written) ──► handle_appended ──► Receipt
 //!                 ▲ │
-//!          Follow │ │ News: what is retained, and the newest chunks
+//!          Follow │ │ StreamUpdate: what is retained, and the newest chunks
 //!                 │ ▼
 //!   Attach ──► Readers (one wherever there are consumers) ──► Delivery
 //!   Grant         └──loads──► (read) ──► handle_loaded

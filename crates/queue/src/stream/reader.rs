@@ -10,7 +10,7 @@ use super::load::{LoadFrom, ReadersOutput};
 use super::tail::Tail;
 use crate::contract::{BloomFilter, Chunk, Replay, Retained, Start};
 use crate::grant::Grant;
-use crate::{Asked, ConsumerId, CreditState, Deliver, Delivery, Effect, Lent, Ticket};
+use crate::{ConsumerId, CreditState, Deliver, Delivery, DeliveryRef, Effect, Requester, Ticket};
 
 /// The number of messages that one reader may filter out before other readers are scheduled.
 pub const SCAN_MAX: u32 = 200;
@@ -61,7 +61,7 @@ pub(super) struct Browsed {
 
 impl Browsed {
     /// Adds a message. Returns true if the result is large enough.
-    fn take(&mut self, lent: Lent<'_>) -> bool {
+    fn take(&mut self, lent: DeliveryRef<'_>) -> bool {
         self.bytes += lent.message.len();
         self.deliveries.push(lent.to_delivery());
         self.bytes >= BROWSE_BYTES_MAX
@@ -125,22 +125,23 @@ impl Reader {
     /// Sends deliveries to `deliver` or to [`Browsed`], as far as credit and the chunks in memory allow.
     pub fn read(
         &mut self,
-        who: Asked,
+        who: Requester,
         tail: &Tail,
         retained: &Retained,
         now_ms: u64,
         deliver: &mut dyn Deliver,
     ) -> Served {
         let consumer = match who {
-            Asked::Consumer(consumer) => consumer,
-            Asked::Ticket(Ticket(ticket)) => ConsumerId(ticket),
+            Requester::Consumer(consumer) => consumer,
+            Requester::Ticket(Ticket(ticket)) => ConsumerId(ticket),
         };
         let mut scanned = 0;
         while self.grant.credit > 0 && !self.waits_for_room {
             if self.refused {
                 let Some(message) = self.entries.last() else { return Served::Damaged };
                 let (number, seq) = (self.number + 1, self.at - 1);
-                let lent = Lent { consumer, number, seq, message, delivery_count: 0, redelivered: false };
+                let lent =
+                    DeliveryRef { consumer, number, seq, message, delivery_count: 0, redelivered: false };
                 self.refused = !deliver.deliver(lent);
                 self.waits_for_room = self.refused;
                 if !self.refused {
@@ -185,7 +186,7 @@ impl Reader {
                 continue;
             }
             let number = self.number + 1;
-            let lent = Lent { consumer, number, seq, message, delivery_count: 0, redelivered: false };
+            let lent = DeliveryRef { consumer, number, seq, message, delivery_count: 0, redelivered: false };
             let full = match &mut self.browsed {
                 None if !deliver.deliver(lent) => {
                     (self.refused, self.waits_for_room) = (true, true);
@@ -206,7 +207,7 @@ impl Reader {
     /// Frees a chunk that has been read to its end, so that the next one can use its memory.
     pub fn free_read_chunk(&mut self) {
         if !self.refused {
-            self.entries.let_go();
+            self.entries.release();
         }
     }
 
@@ -249,7 +250,7 @@ impl Reader {
         self.refused = false;
         self.chunks.clear();
         self.entries.replace(Bytes::new());
-        self.entries.let_go();
+        self.entries.release();
     }
 
     /// Returns true if the reader must read its next chunk from the disk.

@@ -15,9 +15,9 @@ use std::collections::BTreeMap;
 use super::load::{ChunkLoad, LoadFrom, LoadedChunks, ReadersOutput};
 use super::reader::{BROWSE_BYTES_MAX, Browsed, Reader, Served};
 use super::tail::Tail;
-use crate::contract::{News, Retained};
+use crate::contract::{Retained, StreamUpdate};
 use crate::{
-    Asked, Attach, Capabilities, ConsumerId, Deliver, Effect, GoneReason, Mode, Refusal, Request, Ticket,
+    Attach, Capabilities, ConsumerId, Deliver, Effect, GoneReason, Mode, Refusal, Request, Requester, Ticket,
 };
 
 /// How far a consumer has read.
@@ -34,17 +34,17 @@ pub enum Standing {
 /// All readers of one stream on one shard.
 #[derive(Debug, Default)]
 pub struct Readers {
-    /// What is retained of the stream. `None` before the first news of the stream.
+    /// What is retained of the stream. `None` before the first update of the stream.
     retained: Option<Retained>,
     /// The newest chunks, without gaps, up to the end of the stream.
     tail: Tail,
-    readers: BTreeMap<Asked, Reader>,
+    readers: BTreeMap<Requester, Reader>,
     /// The number of consumers among the readers.
     consumers: u32,
-    /// The requests that wait for the first news of the stream.
+    /// The requests that wait for the first update of the stream.
     waiting: Vec<Request>,
     /// The readers that were interrupted so that others are served.
-    interrupted: Vec<Asked>,
+    interrupted: Vec<Requester>,
     delivered: u64,
 }
 
@@ -58,8 +58,8 @@ impl Readers {
         out: &mut ReadersOutput,
         deliver: &mut dyn Deliver,
     ) {
-        if let Request::GiveUp { ticket } = request {
-            self.give_up(ticket);
+        if let Request::CancelBrowse { ticket } = request {
+            self.cancel_browse(ticket);
             return;
         }
         if self.retained.is_none() {
@@ -76,7 +76,7 @@ impl Readers {
             Request::Cancel { consumer } => self.remove(consumer, GoneReason::Cancelled, out),
             Request::Detach { consumer, .. } => self.remove(consumer, GoneReason::Detached, out),
             Request::Grant { consumer, delivery_count, credit, drain, echo } => {
-                let who = Asked::Consumer(consumer);
+                let who = Requester::Consumer(consumer);
                 if let Some(reader) = self.readers.get_mut(&who) {
                     reader.grant.replace(delivery_count, credit);
                     reader.asked = (drain || echo).then_some(drain);
@@ -86,7 +86,7 @@ impl Readers {
             }
             Request::Browse { ticket, replay, n } => {
                 let Some(retained) = &self.retained else { return };
-                let who = Asked::Ticket(ticket);
+                let who = Requester::Ticket(ticket);
                 let mut reader = Reader::new(&replay, retained, 0);
                 reader.grant.credit = n;
                 reader.browsed = Some(Browsed::default());
@@ -101,31 +101,31 @@ impl Readers {
         }
     }
 
-    /// Handles news of the stream. Keeps up to `tail_bytes` of new chunks for readers that are close to the end.
+    /// Handles an update of the stream. Keeps up to `tail_bytes` of new chunks for readers that are close to the end.
     /// Readers further behind read from the disk, and so do readers without credit if a chunk is larger than
     /// `tail_bytes`.
-    pub fn handle_news(
+    pub fn handle_update(
         &mut self,
-        news: News,
+        update: StreamUpdate,
         tail_bytes: usize,
         now_ms: u64,
         out: &mut ReadersOutput,
         deliver: &mut dyn Deliver,
     ) {
-        let News { retained, chunks, end } = news;
+        let StreamUpdate { retained, chunks, end } = update;
         if let Some(reason) = end {
             self.end(reason, out);
             return;
         }
-        let first_news = self.retained.replace(retained).is_none();
+        let is_first = self.retained.replace(retained).is_none();
         self.tail.extend(chunks, tail_bytes);
-        if first_news {
+        if is_first {
             self.consumers = 0;
             for request in std::mem::take(&mut self.waiting) {
                 self.apply(request, now_ms, out, deliver);
             }
         } else {
-            let all: Vec<Asked> = self.readers.keys().copied().collect();
+            let all: Vec<Requester> = self.readers.keys().copied().collect();
             all.into_iter().for_each(|who| self.serve(who, now_ms, out, deliver));
         }
         self.shrink_tail(tail_bytes);
@@ -140,7 +140,7 @@ impl Readers {
     /// Handles the answer to a [`ChunkLoad`]. `loaded` is `None` if the data on the disk is corrupt.
     pub fn handle_loaded(
         &mut self,
-        who: Asked,
+        who: Requester,
         loaded: Option<LoadedChunks>,
         now_ms: u64,
         out: &mut ReadersOutput,
@@ -157,8 +157,8 @@ impl Readers {
         self.serve(who, now_ms, out, deliver);
     }
 
-    /// Continues with the readers that were interrupted. Must be called while [`Readers::is_going`] is true.
-    pub fn go_on(&mut self, now_ms: u64, out: &mut ReadersOutput, deliver: &mut dyn Deliver) {
+    /// Continues with the readers that were interrupted. Must be called while [`Readers::has_interrupted`] is true.
+    pub fn continue_interrupted(&mut self, now_ms: u64, out: &mut ReadersOutput, deliver: &mut dyn Deliver) {
         for who in std::mem::take(&mut self.interrupted) {
             self.serve(who, now_ms, out, deliver);
         }
@@ -166,8 +166,8 @@ impl Readers {
     }
 
     /// Returns true if some reader was interrupted so that others are served. It has more to do; see
-    /// [`Readers::go_on`].
-    pub fn is_going(&self) -> bool {
+    /// [`Readers::continue_interrupted`].
+    pub fn has_interrupted(&self) -> bool {
         !self.interrupted.is_empty()
     }
 
@@ -182,13 +182,13 @@ impl Readers {
     }
 
     /// Returns true if this reader exists and waits for the disk.
-    pub fn is_loading(&self, who: Asked) -> bool {
+    pub fn is_loading(&self, who: Requester) -> bool {
         self.readers.get(&who).is_some_and(|reader| reader.loading)
     }
 
-    /// Returns how far this consumer has read. `None` if it is unknown, or before the first news of the stream.
+    /// Returns how far this consumer has read. `None` if it is unknown, or before the first update of the stream.
     pub fn standing(&self, consumer: ConsumerId) -> Option<Standing> {
-        let (retained, reader) = (self.retained.as_ref()?, self.readers.get(&Asked::Consumer(consumer))?);
+        let (retained, reader) = (self.retained.as_ref()?, self.readers.get(&Requester::Consumer(consumer))?);
         Some(match () {
             () if reader.loading => Standing::Reading,
             () if reader.is_behind(retained) => Standing::Behind,
@@ -197,8 +197,8 @@ impl Readers {
     }
 
     /// Frees the chunks that a consumer has in memory and cannot use now, because it has no credit or no room.
-    pub fn let_go(&mut self, consumer: ConsumerId) {
-        if let Some(reader) = self.readers.get_mut(&Asked::Consumer(consumer)) {
+    pub fn free_idle_chunks(&mut self, consumer: ConsumerId) {
+        if let Some(reader) = self.readers.get_mut(&Requester::Consumer(consumer)) {
             reader.free_chunks();
         }
     }
@@ -221,13 +221,13 @@ impl Readers {
 
     fn attach(&mut self, attach: Attach, out: &mut ReadersOutput) {
         let Attach { consumer, mode, exclusive, delivery_count, .. } = attach;
-        let who = Asked::Consumer(consumer);
+        let who = Requester::Consumer(consumer);
         let known = self.readers.contains_key(&who);
         let (Some(retained), Mode::Replay(replay), false, false) = (&self.retained, mode, exclusive, known)
         else {
             self.consumers -= 1;
             let why = if known { Refusal::InUse } else { Refusal::NotSupported };
-            out.effects.push(Effect::Refused { asked: who, why });
+            out.effects.push(Effect::Refused { requester: who, why });
             return;
         };
         self.readers.insert(who, Reader::new(&replay, retained, delivery_count));
@@ -235,15 +235,15 @@ impl Readers {
     }
 
     fn remove(&mut self, consumer: ConsumerId, reason: GoneReason, out: &mut ReadersOutput) {
-        if self.readers.remove(&Asked::Consumer(consumer)).is_some() {
+        if self.readers.remove(&Requester::Consumer(consumer)).is_some() {
             self.consumers -= 1;
         }
         self.prune();
         out.effects.push(Effect::Gone { consumer, reason });
     }
 
-    fn give_up(&mut self, ticket: Ticket) {
-        let who = Asked::Ticket(ticket);
+    fn cancel_browse(&mut self, ticket: Ticket) {
+        let who = Requester::Ticket(ticket);
         self.readers.remove(&who);
         self.interrupted.retain(|other| *other != who);
         self.waiting
@@ -255,16 +255,18 @@ impl Readers {
         let why = if reason == GoneReason::Damaged { Refusal::Damaged } else { Refusal::NotFound };
         for who in std::mem::take(&mut self.readers).into_keys() {
             out.effects.push(match who {
-                Asked::Consumer(consumer) => Effect::Gone { consumer, reason },
-                Asked::Ticket(_) => Effect::Refused { asked: who, why },
+                Requester::Consumer(consumer) => Effect::Gone { consumer, reason },
+                Requester::Ticket(_) => Effect::Refused { requester: who, why },
             });
         }
         for request in std::mem::take(&mut self.waiting) {
             out.effects.push(match request {
                 Request::Attach(Attach { consumer, .. }) => {
-                    Effect::Refused { asked: Asked::Consumer(consumer), why }
+                    Effect::Refused { requester: Requester::Consumer(consumer), why }
                 }
-                Request::Browse { ticket, .. } => Effect::Refused { asked: Asked::Ticket(ticket), why },
+                Request::Browse { ticket, .. } => {
+                    Effect::Refused { requester: Requester::Ticket(ticket), why }
+                }
                 Request::Cancel { consumer } | Request::Detach { consumer, .. } => {
                     Effect::Gone { consumer, reason }
                 }
@@ -276,13 +278,13 @@ impl Readers {
     }
 
     /// Sends a reader the messages that it may receive now, then requests a load if needed.
-    fn serve(&mut self, who: Asked, now_ms: u64, out: &mut ReadersOutput, deliver: &mut dyn Deliver) {
+    fn serve(&mut self, who: Requester, now_ms: u64, out: &mut ReadersOutput, deliver: &mut dyn Deliver) {
         let Self { readers, tail, retained, interrupted, delivered, .. } = self;
         let (Some(reader), Some(retained)) = (readers.get_mut(&who), retained.as_ref()) else { return };
         let before = reader.number;
         let served = reader.read(who, tail, retained, now_ms, deliver);
         reader.free_read_chunk();
-        if matches!(who, Asked::Consumer(_)) {
+        if matches!(who, Requester::Consumer(_)) {
             *delivered += reader.number - before;
         }
         match served {
@@ -305,13 +307,13 @@ impl Readers {
             });
         }
         match who {
-            Asked::Consumer(consumer) => reader.answer(consumer, retained, out),
-            Asked::Ticket(ticket) => self.finish_browse(ticket, out),
+            Requester::Consumer(consumer) => reader.answer(consumer, retained, out),
+            Requester::Ticket(ticket) => self.finish_browse(ticket, out),
         }
     }
 
     fn finish_browse(&mut self, ticket: Ticket, out: &mut ReadersOutput) {
-        let who = Asked::Ticket(ticket);
+        let who = Requester::Ticket(ticket);
         let (Some(reader), Some(retained)) = (self.readers.get(&who), &self.retained) else { return };
         let full = reader.browsed.as_ref().is_some_and(|browsed| browsed.bytes >= BROWSE_BYTES_MAX);
         if reader.grant.credit > 0 && reader.is_behind(retained) && !full {
@@ -323,15 +325,15 @@ impl Readers {
         out.effects.push(Effect::Fetched { ticket, deliveries: browsed.deliveries, ready });
     }
 
-    fn close_damaged(&mut self, who: Asked, out: &mut ReadersOutput) {
+    fn close_damaged(&mut self, who: Requester, out: &mut ReadersOutput) {
         let Some(reader) = self.readers.remove(&who) else { return };
         out.damaged.push(reader.fetched.map_or(reader.next, |fetched| reader.next.min(fetched)));
         out.effects.push(match who {
-            Asked::Consumer(consumer) => {
+            Requester::Consumer(consumer) => {
                 self.consumers -= 1;
                 Effect::Gone { consumer, reason: GoneReason::Damaged }
             }
-            Asked::Ticket(_) => Effect::Refused { asked: who, why: Refusal::Damaged },
+            Requester::Ticket(_) => Effect::Refused { requester: who, why: Refusal::Damaged },
         });
     }
 

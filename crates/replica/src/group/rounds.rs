@@ -1,6 +1,6 @@
 //! Converts what the engine has ready to a round.
 
-use super::{Asked, Group};
+use super::{Group, VoteRequests};
 use crate::engine;
 use crate::entry::{Payload, Record, Vote};
 use crate::member::Change;
@@ -48,8 +48,8 @@ impl Group {
         let committed = ready.take_committed_entries();
         self.raw.advance_append_async(ready);
         self.sort_messages(&mut round, now, after_sync);
-        if let Asked::Soon(term, role) = self.asked {
-            self.asked = Asked::In(term, role, self.round);
+        if let VoteRequests::Soon(term, role) = self.vote_requests {
+            self.vote_requests = VoteRequests::In(term, role, self.round);
         }
         self.apply(&mut round, &committed);
         if round.records.is_empty() && self.synced + 1 == self.round {

@@ -106,7 +106,7 @@ pub const KEYS: &[Key] = &[
     key(
         "default_vhost",
         "/",
-        "The virtual host of that user, and of clients that do not name one.",
+        "The virtual host of default_user, and of clients that do not name one.",
         |c, _, v| put(&mut c.settings.default_vhost, text(v)),
     ),
     key(
@@ -279,7 +279,7 @@ pub const KEYS: &[Key] = &[
     key("compat.product", "RabbitMQ", "The product name that clients see.", |c, _, v| {
         put(&mut c.settings.compat_product, text(v))
     }),
-    key("compat.version", "4.3.6", "The version that clients see.", |c, _, v| {
+    key("compat.version", "4.3.6", "The product version that clients see.", |c, _, v| {
         put(&mut c.settings.compat_version, text(v))
     }),
     key("cluster_name", "sluice@localhost", "The cluster name that clients see.", |c, _, v| {

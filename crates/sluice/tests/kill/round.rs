@@ -1,4 +1,5 @@
-//! One round: publish, kill, start again, publish the rest, drain, judge, stop, and check once more.
+//! One round: publish and kill the broker, start it again, publish the rest, drain the queues and check what arrived.
+//! Then stop the broker, start it once more, and check that the queues are empty.
 
 use std::fmt;
 use std::sync::Arc;
@@ -33,16 +34,16 @@ const PAGING: &str = "classic_queue.backlog_memory=256KiB";
 /// A memory limit that is so large that messages are paged out in packs of full size, with hundreds of live
 /// messages.
 const PAGING_LATE: &str = "classic_queue.backlog_memory=8MiB";
-/// In rounds in which runs should be copied, the consumer starts after this many messages are confirmed. They
-/// fill about ten packs.
+/// In rounds in which the broker is killed while it copies a run, the consumer starts when this many messages are
+/// confirmed. They fill about ten packs.
 const BACKLOG: u64 = 80_000;
-/// In rounds in which copies are wanted, the consumer accepts a message when this many later ones have
-/// arrived. This is more than a publisher may have unconfirmed. So all messages are written before they are
-/// settled, and they become garbage in the log.
+/// In rounds in which the broker is killed while it copies a run or a log file, the consumer accepts a message when
+/// this many later ones have arrived. This is more than a publisher may have unconfirmed. So all messages are written
+/// before they are settled, and then become garbage in the log.
 const LAG: usize = 5_000;
-/// The number of times that a round is tried until there is a copy at the kill.
+/// Such a round is repeated up to this many times, until the kill comes while a copy and its original both exist.
 const COPY_TRIES: usize = 3;
-/// In rounds in which copies are wanted, the consumer keeps one out of this many messages unsettled.
+/// In such rounds, the consumer leaves one out of this many messages unsettled. These live messages are copied.
 const KEEPS: u64 = 16;
 /// The least number of messages that each publisher sends after the kill.
 const REST_MIN: u64 = 100;
@@ -100,9 +101,9 @@ pub struct Report {
     taken: usize,
     drained: usize,
     figures: Figures,
-    /// The number of copies at the kill whose originals still existed.
+    /// The number of copies that existed together with their originals at the kill.
     copies: usize,
-    /// The number of earlier attempts that found no copy.
+    /// The number of earlier attempts without such a copy.
     misses: usize,
 }
 
@@ -135,8 +136,8 @@ impl Round {
             7 => Self { consumer: true, paging: Some(PAGING), moment: Moment::GivenBack, ..plain },
             8 => Self { kind: Kind::Fsync, recovery_kills: few, moment: Moment::Roll, ..plain },
             9 => Self { kind: Kind::Dead, paging: Some(PAGING), ..plain },
-            // This round has one publisher, because the log is evacuated only while more than half of the
-            // messages are accepted.
+            // This round has one publisher. With more, the consumer accepts too few of the messages: the log is
+            // evacuated only if most of it is garbage.
             10 => Self {
                 publishers: 1,
                 consumer: true,
@@ -284,7 +285,7 @@ impl Round {
         let url = broker.amqp_url();
         let (trigger, triggered) = mpsc::channel::<()>();
         let (delay, moment, data) = (self.delay, self.moment, directory.path().join("data"));
-        // The killer has its own thread, because the traffic must continue until the kill.
+        // The killer runs on its own thread, so that the publishers and consumers continue until the kill.
         let seed = self.seed;
         let killer = std::thread::spawn(move || moment.wait_and_kill(broker, &data, seed, &triggered, delay));
         let (keeps, lag) = if matches!(moment, Moment::Copy(_)) { (KEEPS, LAG) } else { (0, 0) };
@@ -322,8 +323,8 @@ impl Round {
                 tokio::spawn(publish(url.clone(), self.address(), self.seed, first, u64::MAX, confirmed))
             })
             .collect();
-        // When all publishers have ended, this ends the wait of the killer, which then kills anyway, and of
-        // the consumers that wait for a backlog.
+        // When all publishers have ended, nobody sends to these channels any more. Then the killer stops waiting
+        // and kills the broker, and consumers that wait for a backlog end.
         drop((trigger, count));
         let mut firsts = Vec::new();
         for publisher in publishers {

@@ -37,6 +37,6 @@ impl<D: Disk> Log<D> {
         let waits =
             self.is_full() || self.sync_refused || self.dirty.len() > 2 * self.options.dirty_files_max;
         let is_small = !records.is_empty() && records.bytes() as u64 <= AT_ONCE_BYTES_MAX;
-        is_small && !sync && has_room && !waits && !self.is_short()
+        is_small && !sync && has_room && !waits && !self.is_on_reserve()
     }
 }

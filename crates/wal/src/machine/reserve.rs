@@ -9,7 +9,7 @@
 //! (docs/decisions/0016).
 //!
 //! Freeing space needs writes first: records of deleted messages, and copies of the live records of an old
-//! file. While the reserve is released, [`Size::short`](super::Size) tells all owners to hand over nothing
+//! file. While the reserve is released, [`Size::on_reserve`](super::Size) tells all owners to hand over nothing
 //! else.
 
 use std::io;
@@ -27,7 +27,7 @@ const NAME: &str = "reserve";
 
 impl<D: Disk> Log<D> {
     /// Returns true if the disk is full and the log uses the space of its reserve.
-    pub(super) fn is_short(&self) -> bool {
+    pub(super) fn is_on_reserve(&self) -> bool {
         !self.reserved && !self.spares_are_enough()
     }
 
@@ -39,7 +39,7 @@ impl<D: Disk> Log<D> {
     /// Takes the reserve again if it is released and the disk, or the space of the spares, has capacity for
     /// it.
     pub(super) fn take_reserve(&mut self) {
-        while self.is_short() {
+        while self.is_on_reserve() {
             self.reserved = self.disk.reserve(NAME, self.options.reserve_bytes).is_ok();
             if self.reserved || self.spares.is_empty() {
                 return;

@@ -27,7 +27,7 @@ pub struct Size {
     pub oldest: Option<u64>,
     /// True if the disk is full and the log writes to the space of its reserve. Until this is false again,
     /// owners must hand over only records that free space. Every completion without an error reports it.
-    pub short: bool,
+    pub on_reserve: bool,
 }
 
 /// The files that are no longer written to, and their bytes.
@@ -62,7 +62,7 @@ impl Closed {
     }
 
     pub fn size(&self) -> Size {
-        Size { bytes: self.bytes, files: self.files.len() as u32, oldest: self.oldest(), short: false }
+        Size { bytes: self.bytes, files: self.files.len() as u32, oldest: self.oldest(), on_reserve: false }
     }
 
     fn oldest(&self) -> Option<u64> {
@@ -77,7 +77,7 @@ impl Closed {
 impl<D: Disk> Log<D> {
     /// Returns the disk space that the log takes now.
     pub fn size(&self) -> Size {
-        let mut size = Size { short: self.is_short(), ..self.closed.size() };
+        let mut size = Size { on_reserve: self.is_on_reserve(), ..self.closed.size() };
         if let Some(current) = &self.current {
             size.bytes += current.end;
             size.files += 1;

@@ -55,7 +55,7 @@ impl<D: Disk> Log<D> {
     pub(super) fn remove_or_spare(&mut self, number: u64) -> io::Result<()> {
         let (name, spare) = (file::name(number), file::spare_name(number));
         if self.spares.len() < self.options.spare_files_max
-            && !self.is_short()
+            && !self.is_on_reserve()
             && self.closed.is_sound(number)
         {
             if self.disk.rename(&name, &spare).is_ok() {

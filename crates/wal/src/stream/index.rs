@@ -198,7 +198,7 @@ impl Index {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::FalseDisk;
+    use crate::testing::SimDisk;
 
     fn entry(n: u64) -> Entry {
         Entry { first: 10 * n, timestamp_ms: 100 * n, position: 8 + n * INDEX_EVERY / 2 }
@@ -206,7 +206,7 @@ mod tests {
 
     #[test]
     fn entries_are_sparse_and_found() {
-        let mut disk = FalseDisk::new(0);
+        let mut disk = SimDisk::new(0);
         let mut index = Index::EMPTY;
         for n in 0..9 {
             index.add(&mut disk, 1, 0, [entry(2 * n), entry(2 * n + 1)]);
@@ -226,7 +226,7 @@ mod tests {
     #[test]
     fn a_torn_end_is_overwritten() {
         for torn in 0..ENTRY {
-            let disk = FalseDisk::new(0);
+            let disk = SimDisk::new(0);
             let name = Kind::Index.name(1, 0);
             let mut index = Index::EMPTY;
             index.add(&mut disk.clone(), 1, 0, [entry(0), entry(2)]);

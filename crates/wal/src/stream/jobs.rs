@@ -7,11 +7,12 @@ use bytes::Bytes;
 use super::held::Claim;
 use super::{Bloom, StreamError, Wanted};
 
-/// The bytes of data at which an owner closes a chunk, unless one entry is larger. A reader holds at least
-/// this much.
+/// An owner closes a chunk when its data would exceed this many bytes. Only a chunk with a single entry may be
+/// larger. A reader can hold at least this many bytes in memory.
 pub const CHUNK_BYTES: usize = 128 << 10;
 
-/// The maximum number of entries in a chunk, as the format can count no more. Larger chunks are refused.
+/// The maximum number of entries in a chunk. The format has 16 bits for this number. A chunk with more entries
+/// is refused.
 pub const CHUNK_ENTRIES_MAX: u16 = u16::MAX;
 
 /// The limits of what a stream retains.
@@ -33,10 +34,10 @@ pub struct NewChunk {
     pub first: u64,
     /// The number of entries, from 1 to [`CHUNK_ENTRIES_MAX`].
     pub entries: u16,
-    /// Milliseconds since 1970. If it is before the timestamp of the chunk before, it is raised to that:
-    /// timestamps of a stream never decrease.
+    /// The time of the chunk, in milliseconds since 1970. The timestamps of a stream never decrease: if this one is
+    /// lower than that of the previous chunk, the chunk gets the timestamp of the previous one.
     pub timestamp_ms: u64,
-    /// The filter with the values of the entries. `None` if no entry has a value.
+    /// The Bloom filter with the filter values of all entries. `None` if no entry has a filter value.
     pub bloom: Option<Bloom>,
     /// The encoded entries: at least one byte, at most [`i32::MAX`] bytes.
     pub data: Bytes,
@@ -50,7 +51,7 @@ pub struct Chunk {
     pub entries: u16,
     /// The time of the chunk, in milliseconds since 1970.
     pub timestamp_ms: u64,
-    /// A slice of a buffer that the chunks of the answer share. A large chunk has its own buffer.
+    /// The encoded entries. All chunks of an answer share one buffer, except for a large chunk, which has its own.
     pub data: Bytes,
 }
 
@@ -58,19 +59,20 @@ pub struct Chunk {
 /// Only one `Append` per stream may be in flight at a time.
 #[derive(Debug)]
 pub enum StreamJob {
-    /// Inspects the stream's files on first use and handles an interrupted end. A stream without files is
-    /// empty, begins at offset 0 and gets files with its first chunk. With `sync`, everything found is synced
-    /// before the answer; the thread waits for that, once per stream. Answered by [`StreamAnswer::Opened`].
+    /// Opens the stream. The first time, its files are inspected, and an interrupted end is handled. A stream
+    /// without files is empty and begins at offset 0. With `sync`, everything that was found is synced before
+    /// the answer. The thread waits for this sync, once per stream. Answered by [`StreamAnswer::Opened`].
     Open { shard: u32, stream: u64, limits: StreamLimits, sync: bool, now_ms: u64 },
-    /// Appends consecutive chunks, at least one. Answered by [`StreamAnswer::Appended`] when they are written
-    /// or, with `sync`, when they are synced. Syncing takes one sync per segment that they go to. A
-    /// [`StreamAnswer::Limited`] before that includes what is synced so far.
+    /// Appends consecutive chunks, at least one. Answered by [`StreamAnswer::Appended`] when the chunks are written
+    /// or, with `sync`, when they are synced. If the chunks go to several segments, each segment is synced
+    /// separately. A [`StreamAnswer::Limited`] that is sent before the answer already includes the chunks that are
+    /// synced by then.
     Append { shard: u32, stream: u64, chunks: Vec<NewChunk>, sync: bool },
-    /// Sets the limits, and removes segments that are too old. While an append waits for its sync, the
-    /// removal is left to a later request. Answered by [`StreamAnswer::Limited`].
+    /// Sets the limits, and removes segments that exceed them. While an append waits for its sync, no segment is
+    /// removed; a later request does that. Answered by [`StreamAnswer::Limited`].
     Limit { shard: u32, stream: u64, limits: StreamLimits, now_ms: u64 },
-    /// Removes the stream, open or not, and its files. An append that waits for a sync fails. Otherwise there
-    /// is no answer.
+    /// Removes the stream, open or not, and its files. There is no answer to this request. An append that waits
+    /// for a sync is answered with a failure.
     Remove { stream: u64 },
 }
 
@@ -118,8 +120,8 @@ impl StreamAnswer {
 #[derive(Debug)]
 pub struct AppendFailure {
     pub error: StreamError,
-    /// The chunks that were not confirmed, in their order. The owner may hand them over again. Earlier chunks
-    /// of the append are confirmed, as if they had been an append of their own.
+    /// The chunks that are not confirmed, in their order. The owner may append them again. All earlier chunks of
+    /// this append are confirmed.
     pub chunks: Vec<NewChunk>,
     /// What the stream holds now. `None` if the stream is not open.
     pub retained: Option<Box<Retained>>,
@@ -150,8 +152,8 @@ pub struct StreamCut {
     pub file: String,
     pub offset: u64,
     pub bytes: u64,
-    /// True if there are whole chunks after the lost part, so that the end was left in place. Otherwise it
-    /// was cut off. Each open reports an end that was left, until the next segment begins.
+    /// False if the interrupted end was cut off. True if it was left in the file, because intact chunks follow the
+    /// lost part. Each open reports such an end again, until the next segment begins.
     pub left: bool,
 }
 
@@ -161,8 +163,8 @@ pub enum ReadFrom {
     First,
     /// The last chunk.
     Last,
-    /// The chunk with this entry; the caller skips the entries before it. The first chunk, if the entry is no
-    /// longer retained.
+    /// The chunk with this entry, or the first chunk if the entry is no longer retained. The caller skips the
+    /// entries of the chunk that come before it.
     Offset(u64),
     /// The first chunk whose timestamp is not before this; milliseconds since 1970.
     Time(u64),
@@ -191,14 +193,14 @@ pub struct ChunkJob {
     pub from: ReadFrom,
     /// [`Retained::segments`], from the same answer as `until`.
     pub segments: Arc<[u64]>,
-    /// Chunks that begin at or after this offset are not read. It is [`Retained::next`] of an answer, so that
-    /// only confirmed chunks are read.
+    /// Chunks that begin at or after this offset are not read. The caller takes it from [`Retained::next`] of an
+    /// answer. So only confirmed chunks are read.
     pub until: u64,
     /// The approximate number of bytes to read: whole chunks, and at least one.
     pub bytes_max: u32,
     /// Chunks that cannot hold any of these values are skipped.
     pub wanted: Option<Arc<Wanted>>,
-    /// The budget in which the chunks count, if any.
+    /// The memory budget that the chunks take their bytes from, if there is one.
     pub claim: Option<Claim>,
 }
 
@@ -213,13 +215,13 @@ pub struct ChunksRead {
 /// The chunks that were read.
 #[derive(Clone, Debug)]
 pub struct Chunks {
-    /// The chunks. The list may be empty although the stream has more: then this read has found no wanted
-    /// chunk yet.
+    /// The chunks. An empty list does not mean that the stream has no more chunks: this read may have found none
+    /// that is wanted. See `end`.
     pub chunks: Vec<Chunk>,
     pub next: Position,
     /// True if there are no more chunks before `until`.
     pub end: bool,
-    /// The size in bytes of the next chunk, if there was no room for it. The caller must ask again with this
-    /// many bytes reserved.
+    /// The size in bytes of the next chunk, if the memory budget had no room for it. The caller must reserve this
+    /// many bytes and ask again.
     pub needs: Option<u64>,
 }

@@ -179,7 +179,7 @@ fn fold(boot: BootId) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{Crash, FalseDisk};
+    use crate::testing::{Crash, SimDisk};
 
     fn note(n: u64) -> Note {
         Note { from: 5 * n, newest: n, bytes: 2 * n, written: 3 * n, synced: n, ..Note::default() }
@@ -187,7 +187,7 @@ mod tests {
 
     #[test]
     fn each_stream_has_one_note_that_is_overwritten() {
-        let mut disk = FalseDisk::new(1);
+        let mut disk = SimDisk::new(1);
         let mut notes = Notes::read(&mut disk).unwrap();
         (1..=3).for_each(|stream| assert!(notes.put(&mut disk, stream, note(stream))));
         notes.put(&mut disk, 2, note(20));
@@ -208,7 +208,7 @@ mod tests {
 
     #[test]
     fn a_corrupt_note_is_ignored_and_harms_no_other() {
-        let mut disk = FalseDisk::new(1);
+        let mut disk = SimDisk::new(1);
         let mut notes = Notes::read(&mut disk).unwrap();
         (1..=3).for_each(|stream| assert!(notes.put(&mut disk, stream, note(stream))));
         let bytes = disk.note();

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use wal::testing::FalseDisk;
+use wal::testing::SimDisk;
 use wal::{
     AppendFailure, Chunk, ChunkJob, Disk, NewChunk, ReadFrom, Retained, StreamAnswer, StreamCut, StreamError,
     StreamJob, StreamLimits, StreamReader, Streams,
@@ -21,17 +21,17 @@ pub fn chunk(first: u64, entries: u16, timestamp_ms: u64, bytes: usize) -> NewCh
     NewChunk { first, entries, timestamp_ms, bloom: None, data: data(first, bytes) }
 }
 
-pub fn open(disk: &FalseDisk) -> Result<Streams<FalseDisk>, StreamError> {
+pub fn open(disk: &SimDisk) -> Result<Streams<SimDisk>, StreamError> {
     Streams::new(disk.clone())
 }
 
-pub struct Owner<D: Disk = FalseDisk> {
+pub struct Owner<D: Disk = SimDisk> {
     pub streams: Streams<D>,
     retained: BTreeMap<u64, Retained>,
 }
 
 impl Owner {
-    pub fn new(disk: &FalseDisk) -> Self {
+    pub fn new(disk: &SimDisk) -> Self {
         Self::with(open(disk).unwrap())
     }
 }
@@ -118,7 +118,7 @@ impl<D: Disk> Owner<D> {
 }
 
 /// Ends the process and opens the stream in the next one. Checks that nothing was interrupted.
-pub fn reopen(owner: Owner, disk: &FalseDisk, stream: u64, limits: StreamLimits, now_ms: u64) -> Retained {
+pub fn reopen(owner: Owner, disk: &SimDisk, stream: u64, limits: StreamLimits, now_ms: u64) -> Retained {
     drop(owner);
     let (retained, cut) = Owner::new(disk).open(stream, limits, now_ms).unwrap();
     assert_eq!(cut, None);

@@ -4,19 +4,19 @@ use std::io::{self, IoSlice};
 use std::sync::mpsc::Receiver;
 use std::sync::{Arc, Mutex};
 
-use wal::testing::{FalseDisk, FalseFile};
+use wal::testing::{FalseFile, SimDisk};
 use wal::{BootId, Disk, PendingSync};
 
 /// A disk whose syncs wait for a message.
 pub struct SlowDisk {
-    disk: FalseDisk,
+    disk: SimDisk,
     go: Arc<Mutex<Receiver<()>>>,
 }
 
 impl SlowDisk {
     /// Creates the disk. Each message to `go` lets one sync of a file continue. When the sender is dropped,
     /// all syncs continue.
-    pub fn new(disk: &FalseDisk, go: Receiver<()>) -> Self {
+    pub fn new(disk: &SimDisk, go: Receiver<()>) -> Self {
         Self { disk: disk.clone(), go: Arc::new(Mutex::new(go)) }
     }
 }

@@ -324,7 +324,7 @@ impl Gate {
             if record.is_stream() {
                 let accepted = filter::accept(source.filter.as_ref(), cx.now_ms)
                     .map_err(|bad| bad.to_error(&record.name, &record.vhost))?;
-                // The answer contains the filters that are in place.
+                // The answer contains the filters that are in effect.
                 source.filter = accepted.filters;
                 mode = queue::Mode::Replay(Box::new(accepted.replay));
                 left_out = accepted.left_out;
@@ -383,7 +383,7 @@ impl Gate {
             timeout: asked.timeout,
             dynamic: asked.dynamic,
             distribution_mode: Some(Symbol::from_static(if stream { "copy" } else { "move" })),
-            // The answer contains only filters that are in place (docs/compatibility.md, Stream filters).
+            // The answer contains only filters that are in effect (docs/compatibility.md, Stream filters).
             filter: if stream { asked.filter } else { None },
             default_outcome: Some(DeliveryState::Released),
             outcomes: if asked.outcomes.is_empty() {

@@ -7,15 +7,15 @@ use super::{Ending, Gate, LinkRole, Phase, error, shown_error};
 use crate::PEER;
 use crate::cx::Cx;
 
-/// An answer that leaves when the queues of the ended object are deleted. See [`crate::farewell`].
+/// An answer that leaves when the queues of the ended object are deleted. See [`crate::own_queues`].
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Farewell {
+pub(super) enum HeldAnswer {
     Detach { session: u16, link: u32 },
     End { session: u16 },
     Close,
 }
 
-impl Farewell {
+impl HeldAnswer {
     fn is_detach_on(self, session: u16) -> bool {
         matches!(self, Self::Detach { session: on, .. } if on == session)
     }
@@ -87,33 +87,33 @@ impl Gate {
         self.flush_session(session);
         let before = self.own.deletions();
         self.drop_session(session, true, cx);
-        self.bid_farewell(Farewell::End { session }, before, cx);
+        self.answer_after_deletions(HeldAnswer::End { session }, before, cx);
     }
 
     /// Answers the end of an object as soon as at most `before` deletions are in flight. The answer to END
     /// also waits for the answers to DETACH, because the session's number may soon belong to another session.
-    pub(super) fn bid_farewell(&mut self, farewell: Farewell, before: usize, cx: &mut Cx<'_>) {
-        let first = |other: &Farewell| match farewell {
-            Farewell::End { session } => other.is_detach_on(session),
-            Farewell::Detach { .. } | Farewell::Close => false,
+    pub(super) fn answer_after_deletions(&mut self, answer: HeldAnswer, before: usize, cx: &mut Cx<'_>) {
+        let first = |other: &HeldAnswer| match answer {
+            HeldAnswer::End { session } => other.is_detach_on(session),
+            HeldAnswer::Detach { .. } | HeldAnswer::Close => false,
         };
-        if let Some(farewell) = self.own.hold(farewell, before, first) {
-            self.say_farewell(farewell, cx);
+        if let Some(answer) = self.own.hold(answer, before, first) {
+            self.send_answer(answer, cx);
         }
     }
 
-    fn say_farewell(&mut self, farewell: Farewell, cx: &mut Cx<'_>) {
-        match farewell {
-            Farewell::Detach { session, link } => self.put_detach(session, link, None, cx),
-            Farewell::End { session } => self.conn.end(session, None),
-            Farewell::Close => self.answer_close(cx),
+    fn send_answer(&mut self, answer: HeldAnswer, cx: &mut Cx<'_>) {
+        match answer {
+            HeldAnswer::Detach { session, link } => self.put_detach(session, link, None, cx),
+            HeldAnswer::End { session } => self.conn.end(session, None),
+            HeldAnswer::Close => self.answer_close(cx),
         }
     }
 
     /// Called when a deletion is done. It may be the last one that an answer waited for.
     pub(super) fn deletion_done(&mut self, cx: &mut Cx<'_>) {
-        for farewell in self.own.poll_farewells() {
-            self.say_farewell(farewell, cx);
+        for answer in self.own.poll_answers() {
+            self.send_answer(answer, cx);
         }
     }
 
@@ -130,7 +130,7 @@ impl Gate {
         self.flush_session(session);
         self.drop_session(session, true, cx);
         // No frame may follow the broker's END [2.5.5].
-        self.own.drop_farewells(|farewell| farewell.is_detach_on(session));
+        self.own.drop_answers(|answer| answer.is_detach_on(session));
         self.conn.end(session, Some(error));
     }
 

@@ -18,7 +18,7 @@
 //! precedence.
 //!
 //! Filters must be described values [3.5.8]. A filter that is unknown or invalid is left out. The answer to ATTACH
-//! contains exactly the filters that are in place [3.5.3]. Few clients check the answer, so the log and
+//! contains exactly the filters that are in effect [3.5.3]. Few clients check the answer, so the log and
 //! `sluice explain` name the filters that were left out. Two filters refuse the consumer instead if they are invalid:
 //!
 //! - an offset, as in RabbitMQ;
@@ -37,18 +37,18 @@ use crate::stream_offset::parse_offset;
 /// The maximum number of left-out filters that are named. If a source has more, the others are left out silently.
 const LEFT_OUT_MAX: usize = 4;
 
-/// The filters that are in place.
+/// The filters that are in effect.
 #[derive(Debug, Default)]
 pub(super) struct Accepted {
     /// The start and the messages that the filters request from the stream.
     pub replay: Replay,
     /// The filters as the client wrote them, for the answer. `None` if the client asked for none, or none is accepted.
     pub filters: Option<Map>,
-    /// The filters that are not in place; at most [`LEFT_OUT_MAX`].
+    /// The filters that are not in effect; at most [`LEFT_OUT_MAX`].
     pub left_out: Vec<LeftOut>,
 }
 
-/// A filter that the client asked for and that is not in place. The consumer receives the messages that the filter
+/// A filter that the client asked for and that is not in effect. The consumer receives the messages that the filter
 /// would have excluded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct LeftOut {
@@ -68,7 +68,7 @@ enum Why {
     Type,
     Sql(SqlError),
     Fields(FieldError),
-    /// The filter cannot be combined with another one that is in place.
+    /// The filter cannot be combined with another one that is in effect.
     Excluded,
     /// The queue is not a stream.
     NoStream,
@@ -97,19 +97,19 @@ impl fmt::Display for LeftOut {
             Why::Type => f.write_str("its value has the wrong type"),
             Why::Sql(error) => error.fmt(f),
             Why::Fields(error) => error.fmt(f),
-            Why::Excluded => f.write_str("it cannot be combined with another filter that is in place"),
+            Why::Excluded => f.write_str("it cannot be combined with another filter that is in effect"),
             Why::NoStream => f.write_str("the queue is not a stream"),
         }
     }
 }
 
-/// Returns the filters of a consumer that does not read a stream. None of them is in place.
+/// Returns the filters of a consumer that does not read a stream. None of them is in effect.
 pub(super) fn leave_out(asked: Option<&Map>) -> Vec<LeftOut> {
     let asked = asked.map_or(&[][..], |map| &map.0).iter().take(LEFT_OUT_MAX);
     asked.map(|(name, filter)| LeftOut::new(name, filter, Why::NoStream)).collect()
 }
 
-/// Accepts the valid filters of a source. If two filters exclude each other, the last one is in place, because RabbitMQ
+/// Accepts the valid filters of a source. If two filters exclude each other, the last one is in effect, because RabbitMQ
 /// reads them from last to first. Two offsets, or two Bloom filters, are both accepted, and the first one counts.
 ///
 /// `now_ms`: milliseconds since the Unix epoch, for durations.

@@ -10,7 +10,7 @@ use crate::ids::ShardId;
 
 /// An ATTACH that waits until its connection is on its final shard.
 #[derive(Debug)]
-pub(super) struct Asked {
+pub(super) struct HeldAttach {
     session: u16,
     link: u32,
     attach: Box<Attach>,
@@ -19,37 +19,37 @@ pub(super) struct Asked {
 impl Gate {
     /// Handles an ATTACH, or holds it if the connection is to move to another shard.
     pub(super) fn attach_or_follow(&mut self, session: u16, link: u32, attach: Box<Attach>, cx: &mut Cx<'_>) {
-        let mut asked = Asked { session, link, attach };
+        let mut held = HeldAttach { session, link, attach };
         if self.follow.is_undecided() {
             if !self.is_unknown() {
                 self.follow.stay();
-            } else if let Some(home) = self.home_of(&asked.attach, cx) {
-                match self.follow.decide(asked, home, cx.shard) {
-                    Some(here) => asked = here,
+            } else if let Some(home) = self.home_of(&held.attach, cx) {
+                match self.follow.decide(held, home, cx.shard) {
+                    Some(here) => held = here,
                     None => return,
                 }
             }
         }
-        self.handle_attach(asked.session, asked.link, asked.attach, cx);
+        self.handle_attach(held.session, held.link, held.attach, cx);
     }
 
-    /// Returns the shard to which the connection is to move. Until [`Gate::go_on`] is called, here or there, it takes
+    /// Returns the shard to which the connection is to move. Until [`Gate::continue_attach`] is called, here or there, it takes
     /// no frames.
-    pub fn wants_to(&self) -> Option<ShardId> {
-        self.follow.wants_to()
+    pub fn moves_to(&self) -> Option<ShardId> {
+        self.follow.moves_to()
     }
 
     /// Called when the connection has moved to another shard, where `key` is its key.
-    pub fn take_place(&mut self, key: usize) {
+    pub fn set_key(&mut self, key: usize) {
         self.key = key;
     }
 
     /// Continues with the ATTACH that was held.
-    pub fn go_on(&mut self, cx: &mut Cx<'_>) {
-        if let Some(asked) = self.follow.go_on()
+    pub fn continue_attach(&mut self, cx: &mut Cx<'_>) {
+        if let Some(held) = self.follow.take_held()
             && self.phase == Phase::Open
         {
-            self.handle_attach(asked.session, asked.link, asked.attach, cx);
+            self.handle_attach(held.session, held.link, held.attach, cx);
         }
     }
 

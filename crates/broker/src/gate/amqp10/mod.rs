@@ -34,10 +34,10 @@ use amqp10::{
 };
 use bytes::Bytes;
 use hashbrown::HashMap;
-use queue::{Effect, Lent, Ticket};
+use queue::{DeliveryRef, Effect, Ticket};
 
-use self::ends::Farewell;
-use self::follow::Asked;
+use self::ends::HeldAnswer;
+use self::follow::HeldAttach;
 use self::intake::Published;
 use self::management::Pair;
 use self::outbound::Consuming;
@@ -46,12 +46,12 @@ use super::{BadFrame, Ending, Phase};
 use crate::access::{AccessRefused, Identity};
 use crate::catalog::{Answer, CatalogError, DEFAULT_VHOST};
 use crate::cx::Cx;
-use crate::farewell::OwnQueues;
 use crate::follow::Follow;
 use crate::ids::ConnectionId;
 use crate::input::Input;
 use crate::intake::Intake;
 use crate::mail::{GateAddress, TicketOwner};
+use crate::own_queues::OwnQueues;
 use crate::reply_to::ReplyTo;
 use crate::settings::Settings;
 
@@ -156,12 +156,12 @@ pub struct Gate {
     pairs: slab::Slab<Pair>,
     waiting: HashMap<Ticket, Waiting>,
     /// The exclusive queues of the connection, and the answers that wait for their deletion.
-    own: OwnQueues<Farewell>,
+    own: OwnQueues<HeldAnswer>,
     /// The links that have something to do at the end of the turn, by session and link.
     touched: Vec<(u16, u32)>,
     /// The links that read streams and wait for room, in the order in which they continue.
     without_room: VecDeque<(u16, u32)>,
-    follow: Follow<Asked>,
+    follow: Follow<HeldAttach>,
     /// A buffer for the runs to which a DISPOSITION is resolved. It is reused.
     runs: Vec<amqp10::Run>,
     /// True if publishing is stopped, by an alarm or because the node is stopping.
@@ -278,7 +278,7 @@ impl Gate {
     pub fn handle_input<'a>(&mut self, input: &'a [u8], large: usize, cx: &mut Cx<'a>) -> usize {
         cx.input = Input::new(input, large, frames::small_frames);
         let mut rest = input;
-        while self.phase.listens() && self.wants_to().is_none() {
+        while self.phase.listens() && self.moves_to().is_none() {
             match self.conn.frame_len(rest) {
                 Ok(Some(len)) if len <= rest.len() && len < large => {
                     let (frame, behind) = rest.split_at(len);
@@ -339,7 +339,7 @@ impl Gate {
                         _ => true,
                     };
                     self.drop_link(session, link, failed, cx);
-                    self.bid_farewell(Farewell::Detach { session, link }, before, cx);
+                    self.answer_after_deletions(HeldAnswer::Detach { session, link }, before, cx);
                 }
             }
             Event::SaslMechanisms(_) | Event::SaslOutcome(_) => {}
@@ -434,7 +434,7 @@ impl Gate {
     }
 
     /// Offers a delivery to a consumer; see [`super::Gate::handle_delivery`].
-    pub fn handle_delivery(&mut self, at: u64, lent: Lent<'_>, cx: &mut Cx<'_>) -> bool {
+    pub fn handle_delivery(&mut self, at: u64, lent: DeliveryRef<'_>, cx: &mut Cx<'_>) -> bool {
         let (session, link) = parts(at);
         self.deliver(session, link, lent, cx)
     }

@@ -5,7 +5,7 @@ use amqp10::{AmqpError, ConnectionState, Map, Open, SaslCode, SaslInit, Symbol, 
 
 use queue::Ticket;
 
-use super::ends::Farewell;
+use super::ends::HeldAnswer;
 use super::{Client, Cx, Gate, Phase, Waiting, error, shown, shown_error};
 use crate::PEER;
 use crate::access::{Credentials, Identity, Login, LoginRefused, Verb};
@@ -165,8 +165,8 @@ impl Gate {
         }
         self.drop_all_sessions(true, cx);
         self.own.delete_all(self.key, cx);
-        // Exclusive and dynamic queues are deleted before CLOSE is answered. See [`crate::farewell`].
-        self.bid_farewell(Farewell::Close, 0, cx);
+        // Exclusive and dynamic queues are deleted before CLOSE is answered. See [`crate::own_queues`].
+        self.answer_after_deletions(HeldAnswer::Close, 0, cx);
     }
 
     pub(super) fn answer_close(&mut self, cx: &mut Cx<'_>) {

@@ -7,7 +7,7 @@ use amqp10::{
     condition,
 };
 use message::{Annotations, AnnotationsError};
-use queue::{ConsumerId, Effect, GoneReason, Lent, Outcome, Refusal, Span};
+use queue::{ConsumerId, DeliveryRef, Effect, GoneReason, Outcome, Refusal, Span};
 
 use super::address::queue_address;
 use super::refusal::Refused;
@@ -15,7 +15,7 @@ use super::{Gate, LinkRole, error, role_in};
 use crate::PEER;
 use crate::cx::Cx;
 use crate::ids::QueueId;
-use crate::outlet::{Outlet, Word};
+use crate::outlet::{Outlet, PeerEvent};
 
 /// The link property that says whether this is the single active consumer (docs/compatibility.md, Consuming).
 const ACTIVE: &str = "rabbitmq:active";
@@ -103,21 +103,23 @@ impl Gate {
         let Consuming { outlet, attach } = &mut **consuming;
         let word = outlet.handle_effect(&effect, left);
         match word {
-            Some(Word::Credit(report)) => conn.report_credit(session, link, report.available, report.drain),
-            Some(Word::Settled(settlement)) => self.put_settlement(session, &settlement),
-            Some(Word::Active { active, available }) => {
+            Some(PeerEvent::Credit(report)) => {
+                conn.report_credit(session, link, report.available, report.drain)
+            }
+            Some(PeerEvent::Settled(settlement)) => self.put_settlement(session, &settlement),
+            Some(PeerEvent::Active { active, available }) => {
                 let mut properties = Map::new();
                 properties.insert(Symbol::from_static(ACTIVE), Value::Boolean(active));
                 conn.report_state(session, link, available, properties);
                 return;
             }
-            Some(Word::Attached) => {
+            Some(PeerEvent::Attached) => {
                 let Some(attach) = attach.take() else { return };
                 let (address, modes) =
                     (queue_address(&outlet.queue_name), (outlet.settled, outlet.reads_stream()));
                 self.accept_consumer(session, link, &attach, &address, modes, cx);
             }
-            Some(Word::Refused(why)) => {
+            Some(PeerEvent::Refused(why)) => {
                 let (condition, reason) = refused_by_queue(why, &outlet.queue_name, &self.vhost);
                 let refusal = error(condition, reason);
                 if let Some(attach) = attach.take() {
@@ -126,19 +128,19 @@ impl Gate {
                 }
                 return;
             }
-            Some(Word::Gone(GoneReason::QueueDeleted)) => {
+            Some(PeerEvent::Gone(GoneReason::QueueDeleted)) => {
                 let queue = outlet.queue_name.clone();
                 return self.detach_from_deleted(session, link, &queue, cx);
             }
-            Some(Word::Gone(GoneReason::Damaged)) => {
+            Some(PeerEvent::Gone(GoneReason::Damaged)) => {
                 let (condition, reason) = refused_by_queue(Refusal::Damaged, &outlet.queue_name, &self.vhost);
                 return self.detach(session, link, error(condition, reason), cx);
             }
-            Some(Word::Revoked { numbers, first }) => {
+            Some(PeerEvent::Revoked { numbers, first }) => {
                 self.handle_revoked(session, link, &numbers, first, cx);
             }
             // The client is told nothing in these cases.
-            Some(Word::Gone(_)) | None => {}
+            Some(PeerEvent::Gone(_)) | None => {}
         }
         self.touch(session, link);
     }
@@ -181,8 +183,14 @@ impl Gate {
 
     /// Sends a delivery. Returns false if it comes from a stream and there is no room for it. It must then be offered
     /// again.
-    pub(super) fn deliver(&mut self, session: u16, link: u32, lent: Lent<'_>, cx: &mut Cx<'_>) -> bool {
-        let Lent { number, seq, message, delivery_count, redelivered, .. } = lent;
+    pub(super) fn deliver(
+        &mut self,
+        session: u16,
+        link: u32,
+        lent: DeliveryRef<'_>,
+        cx: &mut Cx<'_>,
+    ) -> bool {
+        let DeliveryRef { number, seq, message, delivery_count, redelivered, .. } = lent;
         let Gate { sessions, conn, without_room, .. } = self;
         let Some(LinkRole::Outlet(consuming)) = role_in(sessions, session, link) else { return true };
         let outlet = &mut consuming.outlet;

@@ -54,14 +54,14 @@ impl Shard {
         let mut stays = None;
         loop {
             let Some(conn) = self.connections.conns.get_mut(key) else { return };
-            if let Some(to) = conn.gate.wants_to() {
+            if let Some(to) = conn.gate.moves_to() {
                 let has_room =
                     || self.connections.occupancy.as_ref().is_some_and(|occupancy| occupancy.has_room(to));
                 if !conn.partial.is_empty() || has_room() {
                     conn.partial.extend_from_slice(input);
                     return;
                 }
-                self.gates().with(key, |gate, cx| gate.go_on(cx));
+                self.gates().with(key, |gate, cx| gate.continue_attach(cx));
                 continue;
             }
             if conn.gate.phase() == Phase::Login {

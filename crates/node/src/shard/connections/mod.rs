@@ -26,7 +26,7 @@ use broker::mail::{GateAddress, PublisherAddress, TicketOwner};
 use broker::watchers::Watchers;
 use bytes::BytesMut;
 use message::DeliveryHeads;
-use queue::{ConsumerId, Deliver, Lent, PublisherId, Ticket};
+use queue::{ConsumerId, Deliver, DeliveryRef, PublisherId, Ticket};
 use slab::Slab;
 use wal::Held;
 
@@ -367,7 +367,7 @@ impl Deliver for Gates<'_> {
     /// Returns false if the consumer is not on this shard, or if it reads a stream and has no capacity.
     /// Consumers of streams are always on this shard, or already detaching.
     #[inline]
-    fn deliver(&mut self, lent: Lent<'_>) -> bool {
+    fn deliver(&mut self, lent: DeliveryRef<'_>) -> bool {
         let Some(to) = self.cx.consumers.get(lent.consumer.0).copied() else { return false };
         self.with(to.connection, |gate, cx| gate.handle_delivery(to, lent, cx)).unwrap_or(true)
     }

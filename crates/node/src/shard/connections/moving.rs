@@ -28,7 +28,7 @@ impl Shard {
     /// connection with [`Shard::release`] here and [`Shard::adopt`] there, or keeps it with [`Shard::stay`].
     /// Until then the connection takes no input.
     pub fn leaving(&self, key: usize) -> Option<ShardId> {
-        self.connections.conns.get(key)?.gate.wants_to()
+        self.connections.conns.get(key)?.gate.moves_to()
     }
 
     /// Removes a connection that is [`Shard::leaving`] and returns it.
@@ -51,7 +51,7 @@ impl Shard {
         let Moved { mut conn, mut unread } = moved;
         let entry = self.connections.conns.vacant_entry();
         let key = entry.key();
-        conn.gate.take_place(key);
+        conn.gate.set_key(key);
         conn.gate.set_blocked(self.connections.blocked);
         conn.dirty = false;
         // Reader memory that is still in use stays with the old shard.
@@ -59,7 +59,7 @@ impl Shard {
         entry.insert(conn);
         self.touch(key);
         self.counters.connections += 1;
-        self.gates().with(key, |gate, cx| gate.go_on(cx));
+        self.gates().with(key, |gate, cx| gate.continue_attach(cx));
         self.take_input(key, &mut unread);
         self.count_unfinished(key);
         if let Some(why) = self.connections.ending() {
@@ -75,7 +75,7 @@ impl Shard {
         }
         let Some(conn) = self.connections.conns.get_mut(key) else { return };
         let mut unread = std::mem::take(&mut conn.partial);
-        self.gates().with(key, |gate, cx| gate.go_on(cx));
+        self.gates().with(key, |gate, cx| gate.continue_attach(cx));
         self.take_input(key, &mut unread);
         self.count_unfinished(key);
     }

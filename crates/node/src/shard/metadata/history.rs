@@ -46,7 +46,7 @@ impl Shard {
                 }
             };
             for target in targets {
-                let publish = Publish { publisher, seq, message: message.clone(), patient: false };
+                let publish = Publish { publisher, seq, message: message.clone(), pipelines: false };
                 self.mail.post.publish(&binding.vhost, target, publish);
             }
         }

@@ -6,8 +6,8 @@ use broker::ids::{DECIDER, QueueId, ShardId};
 use broker::mail::Mail;
 use hashbrown::HashSet;
 use queue::{
-    Admission, Asked, Carrier, Deliver, Drive, Driver, Effect, Fifo, GoneReason, Health, Lent, News, Publish,
-    Put, Refusal, Request, Retained, Verdict, ends,
+    Admission, Carrier, Deliver, DeliveryRef, Drive, Driver, Effect, Fifo, GoneReason, Health, Publish, Put,
+    Refusal, Request, Requester, Retained, StreamUpdate, Verdict, ends,
 };
 
 use crate::facts::{RestoredParts, RestoredQueue};
@@ -40,7 +40,7 @@ struct Upward<'a> {
 
 impl Deliver for Upward<'_> {
     #[inline]
-    fn deliver(&mut self, lent: Lent<'_>) -> bool {
+    fn deliver(&mut self, lent: DeliveryRef<'_>) -> bool {
         self.gates.deliver(lent)
     }
 }
@@ -75,7 +75,7 @@ impl Shard {
             false => Driver::classic(record.durable && record.exclusive.is_none(), record.fsync),
         };
         let fifo = Fifo::restore(config, facts, self.here.now_ms).with_policy(driver.policy());
-        // A run that the machine does not know was fully consumed before the restart.
+        // If the machine does not know a run, all messages of the run were settled before the restart.
         let known: HashSet<u32> = fifo.runs().collect();
         for (_, (extent, _)) in extents.extract_if(.., |run, _| !known.contains(run)) {
             self.storage.release(extent);
@@ -145,7 +145,7 @@ impl Shard {
         }
         for request in self.queues.waiting.remove(&queue).into_iter().flatten() {
             if home == self.here.id {
-                // Applied at once, because requests in the mail that is being handled are newer.
+                // Applied at once: the mail that is being handled may contain newer requests for the queue.
                 self.apply_one(queue, request);
             } else {
                 self.mail.send_request(home, queue, request);
@@ -153,8 +153,8 @@ impl Shard {
         }
     }
 
-    /// Gives a queue or a stream of this shard its settings if policies have changed since the last time. A
-    /// walk does that for all queues. It is also done before a request is applied or a report is read.
+    /// Gives a queue or a stream of this shard its new settings, if policies have changed since the last call.
+    /// A walk over all queues calls this, and so does the code that applies a request or reads a report.
     pub fn configure(&mut self, queue: QueueId) {
         let policies = self.metadata.policies();
         let Some(slot) = self.queues.get_mut(queue) else { return self.configure_stream(queue) };
@@ -195,22 +195,23 @@ impl Shard {
                 return;
             }
             Request::Attach(attach) => {
-                Effect::Refused { asked: Asked::Consumer(attach.consumer), why: Refusal::NotFound }
+                Effect::Refused { requester: Requester::Consumer(attach.consumer), why: Refusal::NotFound }
             }
             Request::Fetch { ticket, .. }
             | Request::Browse { ticket, .. }
             | Request::Purge { ticket }
             | Request::Delete { ticket, .. }
             | Request::Report { ticket } => {
-                Effect::Refused { asked: Asked::Ticket(ticket), why: Refusal::NotFound }
+                Effect::Refused { requester: Requester::Ticket(ticket), why: Refusal::NotFound }
             }
             Request::Cancel { consumer } | Request::Detach { consumer, .. } => {
                 Effect::Gone { consumer, reason: GoneReason::QueueDeleted }
             }
             Request::Follow { follower, .. } => {
                 let end = Some(GoneReason::QueueDeleted);
-                let news = Box::new(News { retained: Retained::default(), chunks: Vec::new(), end });
-                Effect::News { follower, news }
+                let update =
+                    Box::new(StreamUpdate { retained: Retained::default(), chunks: Vec::new(), end });
+                Effect::StreamUpdate { follower, update }
             }
             Request::Settle { consumer, first, last, answer: true, .. } => {
                 Effect::Settled { consumer, first, last, journaled: false }
@@ -218,7 +219,7 @@ impl Shard {
             Request::Grant { .. }
             | Request::Resume { .. }
             | Request::Settle { .. }
-            | Request::GiveUp { .. }
+            | Request::CancelBrowse { .. }
             | Request::DeadLettered { .. }
             | Request::Use
             | Request::Configure(_) => return,
@@ -309,7 +310,7 @@ impl Shard {
             let Some(slot) = self.queues.get_mut(id) else { continue };
             slot.noted_ms = None;
             if !slot.driver.decides() {
-                // What is due is done as soon as the member leads.
+                // The timers are handled as soon as the member leads.
                 self.campaign(id);
                 continue;
             }

@@ -99,8 +99,8 @@ impl Shard {
                 None => {}
             },
             Recipient::Readers(_) => {
-                if let Effect::News { news, .. } = effect {
-                    self.handle_news(queue, *news);
+                if let Effect::StreamUpdate { update, .. } = effect {
+                    self.handle_update(queue, *update);
                 }
             }
             Recipient::Home => {
@@ -145,7 +145,7 @@ impl Shard {
             return;
         };
         for target in targets {
-            let publish = Publish { publisher, seq: 0, message: message.clone(), patient: false };
+            let publish = Publish { publisher, seq: 0, message: message.clone(), pipelines: false };
             self.mail.post.publish(vhost, target, publish);
         }
     }

@@ -6,8 +6,9 @@
 //!   gates <── deliveries, receipts, answers <── driver, fifo <─────────────────────────────┘
 //! ```
 //!
-//! The order: 1. [`Shard::propose`] at the end of each turn; 2. [`Shard::pump_group`] after anything was said to a group; 3.
-//! [`Shard::group_synced`] when the log has synced a round. A group campaigns when the first request arrives.
+//! [`Shard::propose`] is called at the end of each turn, [`Shard::pump_group`] after each call of a group, and
+//! [`Shard::group_synced`] when the log has synced the records of a round. A group campaigns when the first request
+//! arrives.
 
 use broker::ids::QueueId;
 use bytes::Bytes;
@@ -47,12 +48,13 @@ impl Shard {
         }
         self.pump_group(queue);
         if applied < last {
-            // Whether its last entries are committed is known when it leads.
+            // The member learns whether its last entries are committed when it leads.
             self.campaign(queue);
         }
     }
 
-    /// Makes entries of the facts that the turn has brought, as far as somebody waits for them or they have waited long enough.
+    /// Proposes the facts of closed turns as entries, one entry per queue. Facts that nobody waits for are proposed
+    /// [`GroupSlot::due_ms`] later, together with others.
     pub(in crate::shard) fn propose(&mut self) {
         for queue in self.storage.take_groups() {
             let Some(slot) = self.queues.get_mut(queue) else { continue };
@@ -62,7 +64,7 @@ impl Shard {
             group.is_listed = false;
             let is_due = self.stopping || group.due_ms().is_some_and(|due| due <= self.here.now_ms);
             if !group.has_open() {
-                // Turns without facts need no entry: they are committed together with the last one.
+                // The turns have no facts, so they need no entry. They count as committed with the last entry.
                 let last = group.group.last().index;
                 driver.handle_proposed(last);
                 if group.group.applied() >= last {
@@ -81,7 +83,7 @@ impl Shard {
                     group.note_proposed(index, self.here.now_ms);
                 }
                 Err(refused) => {
-                    // Only a member that no longer leads in this term refuses.
+                    // The member refuses only if it no longer leads in this term.
                     tracing::debug!(?queue, "a quorum queue makes no entry: {refused}");
                     self.roll_back(queue);
                     continue;
@@ -94,7 +96,7 @@ impl Shard {
         }
     }
 
-    /// Carries out what the group of a queue has to say.
+    /// Takes the rounds of a queue's group: writes their records and applies their committed entries.
     pub(in crate::shard) fn pump_group(&mut self, queue: QueueId) {
         loop {
             let Some(slot) = self.queues.get_mut(queue) else { return };
@@ -119,7 +121,7 @@ impl Shard {
         }
     }
 
-    /// The member no longer leads: what it has decided since its last committed entry is rolled back.
+    /// Called when the member no longer leads. Rolls back the turns after its last committed entry.
     fn roll_back(&mut self, queue: QueueId) {
         let now_ms = self.here.now_ms;
         self.with_queue(queue, |slot, output, gates| {
@@ -130,7 +132,7 @@ impl Shard {
         });
     }
 
-    /// The log has synced the records of a round.
+    /// Called when the log has synced the records of a round.
     pub(in crate::shard) fn group_synced(&mut self, round: GroupRound) {
         let Some(slot) = self.queues.get_mut(round.queue) else { return };
         if let Some(group) = &mut slot.group {
@@ -139,7 +141,7 @@ impl Shard {
         }
     }
 
-    /// Somebody waits for a queue whose member does not lead: it campaigns.
+    /// Makes the member of a queue campaign, unless it leads or campaigns already. Called when somebody waits for the queue.
     pub(in crate::shard) fn campaign(&mut self, queue: QueueId) {
         let Some(slot) = self.queues.get_mut(queue) else { return };
         let Some(group) = slot.group.as_mut().filter(|group| group.may_campaign()) else { return };
@@ -166,7 +168,7 @@ impl Shard {
         took_ms.into_iter().for_each(|ms| self.queues.commits.note(ms));
     }
 
-    /// The entries up to `index` are committed: what has waited for them is sent.
+    /// Called when the entries up to `index` are committed. Sends the receipts and effects that waited for them.
     fn commit_turns(&mut self, queue: QueueId, index: u64) {
         let now_ms = self.here.now_ms;
         self.with_queue(queue, |slot, output, gates| {
@@ -176,7 +178,7 @@ impl Shard {
         });
     }
 
-    /// An entry of an earlier life.
+    /// Applies the facts of a committed entry that was decided before a restart.
     fn learn(&mut self, queue: QueueId, index: u64, facts: Bytes) {
         let Some(facts) = entries::decode(facts, &mut LastRoute::default()) else {
             tracing::error!(?queue, "an entry of the quorum queue is damaged");
@@ -197,7 +199,7 @@ impl Shard {
         });
     }
 
-    /// Messages of the queue are lost. Nothing is decided any more, so the queue needs no group: it only answers.
+    /// Called when messages of the queue are lost. The queue only refuses requests from now on, so it needs no group.
     fn close_damaged(&mut self, queue: QueueId) {
         self.roll_back(queue);
         self.with_queue(queue, |slot, output, _| {
@@ -210,12 +212,12 @@ impl Shard {
         self.begin_to_lead(queue);
     }
 
-    /// Does what has waited for the member to lead.
+    /// Applies the requests that have waited for the member to lead.
     fn begin_to_lead(&mut self, queue: QueueId) {
         for request in self.queues.waiting.remove(&queue).into_iter().flatten() {
             self.apply_one(queue, request);
         }
-        // What has become due meanwhile is noted again.
+        // Timers that were due meanwhile were not handled. This call notes the queue's deadline again.
         self.with_queue(queue, |_, _, _| {});
     }
 }

@@ -137,8 +137,8 @@ impl Queues {
 }
 
 impl Shard {
-    /// Has the machine of a queue do something, and carries out what it emits. Does nothing if the queue does
-    /// not live here.
+    /// Calls `act` with a queue, and carries out what its machine emits. Does nothing if the queue does not live
+    /// here.
     pub(in crate::shard) fn with_queue(
         &mut self,
         queue: QueueId,

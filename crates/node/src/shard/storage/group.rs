@@ -22,7 +22,7 @@ pub(in crate::shard) struct GroupSlot {
     puts: Option<(u64, u64)>,
     /// The time since which `open` has facts.
     since_ms: Option<u64>,
-    /// It is among the groups that [`super::Storage`] has to look at.
+    /// True if the queue is in the list of [`super::Storage::take_groups`].
     pub is_listed: bool,
     /// The log file of the newest base.
     pub base_file: u64,
@@ -33,7 +33,7 @@ pub(in crate::shard) struct GroupSlot {
     measured: Option<(u64, u64)>,
     /// The last time that was measured, in milliseconds.
     pub commit_latency_ms: u64,
-    /// The log files of entries of an earlier life that are not committed, by index.
+    /// The log files of entries from before a restart that are not known to be committed, by index.
     pub files: VecDeque<(u64, u64)>,
 }
 
@@ -62,7 +62,7 @@ impl GroupSlot {
         let me = Member { node: NODE, number: 1 };
         let mut restoring = Restoring::default();
         let group = restoring.on_record(base.clone()).and_then(|()| restoring.finish(me, Options::default()));
-        // A file number below any other: the base is written again by the first evacuation.
+        // No log file has the number 0. So the first evacuation writes the base again.
         let group = group.expect("a founding base is all that a group needs");
         let base_index = group.applied();
         let finished =
@@ -89,14 +89,14 @@ impl GroupSlot {
         !self.open.is_empty()
     }
 
-    /// Returns when the facts that were collected become an entry even if nobody waits for them: as records of the journal are
-    /// written then.
+    /// Returns when the collected facts must become an entry even if nobody waits for them. They wait as long as records of
+    /// the journal that nobody waits for.
     pub fn due_ms(&self) -> Option<u64> {
         let due = if self.open.len() >= LAZY_BYTES_MAX { 0 } else { LAZY_MS };
         self.since_ms.map(|since| since + due)
     }
 
-    /// Takes the facts that were collected, and the first and the last seq of the messages among them.
+    /// Removes and returns the collected facts, and the first and the last seq of the messages among them.
     pub fn take_open(&mut self) -> (Bytes, Option<(u64, u64)>) {
         self.since_ms = None;
         (std::mem::take(&mut self.open).into(), self.puts.take())
@@ -121,7 +121,7 @@ impl GroupSlot {
         (standing.role == Role::Leader).then_some(standing.term)
     }
 
-    /// Returns whether the member should campaign for somebody who waits: it neither leads nor campaigns.
+    /// Returns whether the member may campaign: it neither leads nor campaigns, and everything that it knows is synced.
     pub fn may_campaign(&self) -> bool {
         matches!(self.group.standing().role, Role::Follower { leader: None }) && self.group.is_settled()
     }

@@ -28,7 +28,7 @@ use crate::shard::receipts::{Receipt, Receipts};
 /// is allowed.
 pub(super) const LAZY_MS: u64 = 20;
 
-/// Records that nobody waits for are written once there are this many bytes of them.
+/// Records that nobody waits for are written at once if they have this many bytes.
 pub(super) const LAZY_BYTES_MAX: usize = 64 * 1024;
 
 /// The most capacity that a new handover gets from the start. It is used under load, when the previous ones
@@ -65,8 +65,8 @@ pub(super) struct OnWritten {
     pub stored: Vec<(QueueId, u32)>,
     /// All definitions are in this file, in later files, or in these records.
     pub definitions: Option<u64>,
-    /// The live records of this file and of all earlier ones are among these records or were written before.
-    /// Also their size in bytes.
+    /// Set if these records end an evacuation: the file up to which live records were written again, and the
+    /// size of these records in bytes.
     pub evacuated: Option<(u64, u64)>,
 }
 
@@ -117,7 +117,7 @@ pub(super) struct Journal {
 }
 
 impl Journal {
-    /// Adds one fact. `extent` is the place of the run of a [`Fact::Stored`].
+    /// Adds one fact. For `extent` see [`facts::push_fact`].
     pub fn push_fact(&mut self, queue: QueueId, fact: &Fact, extent: Option<Extent>, fsync: bool) {
         facts::push_fact(&mut self.open.records, queue, fact, extent);
         self.open.sync |= fsync;
@@ -182,7 +182,7 @@ impl Journal {
         facts::push_change(&mut self.open.records, version, change);
     }
 
-    /// The changes so far include those of the decisions up to this number. The decider is notified when they
+    /// Called when the changes of all decisions up to this number were added. The decider is notified when they
     /// are synced.
     pub fn decided(&mut self, number: u64) {
         self.open.on_synced.decided = number;
@@ -279,7 +279,8 @@ impl Journal {
         }
         let Load { sync, on_written, mut on_synced, .. } = load;
         if !sync {
-            // A released extent is the only thing that may lack a sync. It waits for the next one.
+            // The handover asked for no sync, so nothing waits for one except released extents. They wait for the
+            // next sync.
             self.open.on_synced.released.append(&mut on_synced.released);
         } else if !on_synced.is_empty() {
             self.unsynced.push_back((ticket, on_synced));

@@ -68,7 +68,7 @@ impl Shard {
         // The records may be in any file between the newest known before and the newest that was written.
         let from = self.storage.log_file.max(size.oldest.unwrap_or(0).min(file));
         self.storage.log_file = self.storage.log_file.max(file);
-        self.note_log_short(size.short);
+        self.note_log_on_reserve(size.on_reserve);
         self.report_size(size);
         let OnWritten { mut receipts, puts, stored, definitions, evacuated } = on_written;
         for (queue, first, last) in puts {
@@ -106,8 +106,8 @@ impl Shard {
     }
 
     /// Records whether the log uses its reserve, and logs the change.
-    pub(in crate::shard) fn note_log_short(&mut self, short: bool) {
-        match (std::mem::replace(&mut self.storage.log_short, short), short) {
+    pub(in crate::shard) fn note_log_on_reserve(&mut self, on_reserve: bool) {
+        match (std::mem::replace(&mut self.storage.log_on_reserve, on_reserve), on_reserve) {
             (false, true) => tracing::error!(
                 shard = self.here.id,
                 "the disk is full: the log uses its reserve; publishing is stopped until there is space again"

@@ -55,7 +55,7 @@ pub struct StorageLimits {
     pub garbage_allowed: u64,
     /// Bytes of memory that the ready messages of all queues may take before some of them are paged out.
     pub backlog_memory: u64,
-    /// Bytes of disk that the log reserves for the time when the disk is full; see [`wal::Size::short`].
+    /// Bytes of disk that the log reserves for the time when the disk is full; see [`wal::Size::on_reserve`].
     pub reserve_bytes: u64,
     /// Bytes of messages whose writing may be deferred, in the hope that they are settled first.
     pub unwritten_max: u64,
@@ -90,7 +90,7 @@ pub(super) struct Storage {
     with_kept_facts: Vec<QueueId>,
     /// Quorum queues with facts that are in no entry yet.
     groups: Vec<QueueId>,
-    /// When the first of these facts become an entry at the latest.
+    /// When the oldest of these facts must become an entry.
     groups_due_ms: Option<u64>,
     // ---- the state of the log
     /// The log has failed. Nothing durable is applied until it has accepted what it returned.
@@ -98,7 +98,7 @@ pub(super) struct Storage {
     /// One handover may be tried although the log has failed.
     log_retry: bool,
     /// The disk is full, and the log uses its reserve.
-    log_short: bool,
+    log_on_reserve: bool,
     /// The newest file of the log that this shard knows. New records are written there or later.
     log_file: u64,
     // ---- space
@@ -139,7 +139,7 @@ impl Storage {
             groups_due_ms: None,
             log_failed: None,
             log_retry: false,
-            log_short: false,
+            log_on_reserve: false,
             log_file: 0,
             definitions_file: 0,
             definitions_bytes: 0,
@@ -162,17 +162,17 @@ impl Storage {
 
     /// Returns true if the log accepts nothing new: it has failed, or the disk is full.
     pub fn refuses(&self) -> bool {
-        self.log_failed.is_some() || self.log_short
+        self.log_failed.is_some() || self.log_on_reserve
     }
 
     /// Returns true if the log uses its reserve, which accepts nothing new.
-    pub fn is_short(&self) -> bool {
-        self.log_short
+    pub fn is_on_reserve(&self) -> bool {
+        self.log_on_reserve
     }
 
     /// Returns true if too much is in memory and it cannot be paged out.
     pub fn is_stuck(&self) -> bool {
-        self.pages.is_stuck(!self.log_short)
+        self.pages.is_stuck(!self.log_on_reserve)
     }
 
     /// Returns true if receipts must wait until memory has been paged out.
@@ -223,8 +223,8 @@ impl Storage {
     /// Returns when the polls of [`super::Shard`] have something to do.
     pub fn next_deadline(&self) -> Option<u64> {
         let journal = self.journal.next_deadline().filter(|_| self.log_failed.is_none());
-        let pages = self.pages.next_deadline(!self.log_short);
-        let unwritten = self.unwritten.next_deadline(!self.log_short);
+        let pages = self.pages.next_deadline(!self.log_on_reserve);
+        let unwritten = self.unwritten.next_deadline(!self.log_on_reserve);
         journal.into_iter().chain(pages).chain(unwritten).chain(self.groups_due_ms).min()
     }
 
@@ -279,8 +279,8 @@ impl Storage {
         }
     }
 
-    /// Called for each message of a queue that has a fact. Returns true if the driver will send the receipt:
-    /// then the message may be settled before it is written (docs/decisions/0022). For `defers` see
+    /// Called for each message that has a fact. Returns true if its writing is deferred: the driver then sends
+    /// the receipt, and the message may be settled before it is written (docs/decisions/0022). For `defers` see
     /// [`QueueSlot::defers`].
     #[inline]
     pub fn put(&mut self, queue: QueueId, solo: &mut Solo, defers: &mut bool, put: Put<'_>) -> bool {
@@ -291,9 +291,8 @@ impl Storage {
         is_deferred
     }
 
-    /// Closes what a queue has done since the last call. Its driver decides, and facts, loads and released
-    /// runs are taken out of `output`. Returns the mark, and the number of messages that need never be
-    /// written.
+    /// Ends a queue's turn: its driver decides what waits for the facts. Moves facts, loads and released runs
+    /// out of `output`. Returns the driver's mark, and the number of messages that need never be written.
     pub fn close(
         &mut self,
         shard: ShardId,
@@ -358,7 +357,7 @@ impl Storage {
         self.journal.decided(number);
     }
 
-    /// Moves the facts of a quorum queue to its next entry.
+    /// Adds the facts of a quorum queue to its next entry.
     fn collect_facts(&mut self, slot: &mut QueueSlot, now_ms: u64, output: &mut queue::Output) {
         let Some(group) = &mut slot.group else { return };
         output.facts.drain(..).for_each(|fact| group.push(&fact, now_ms));
@@ -376,7 +375,7 @@ impl Storage {
         self.groups_due_ms = self.groups_due_ms.into_iter().chain(group.due_ms()).min();
     }
 
-    /// Takes the quorum queues that have facts in no entry.
+    /// Removes and returns the list of quorum queues that have facts in no entry.
     pub fn take_groups(&mut self) -> Vec<QueueId> {
         self.groups_due_ms = None;
         std::mem::take(&mut self.groups)
@@ -398,12 +397,12 @@ impl Storage {
     }
 
     /// Adds facts of a queue to the journal. A fact that the next one may continue is kept back until the end
-    /// of the turn. Those of quorum queues are not, because an entry of the group may come next.
+    /// of the turn. Facts of quorum queues are never kept back, because an entry of the group may come next.
     fn log_facts(&mut self, slot: &mut QueueSlot, facts: &[Fact]) {
         let (queue, fsync) = (slot.id, slot.driver.syncs());
         for fact in facts {
             match fact {
-                Fact::Gone(_) | Fact::Taken(_) if slot.group.is_none() => {
+                Fact::Gone(_) | Fact::GoneFromRun(_) if slot.group.is_none() => {
                     if slot.gone.is_none() && slot.taken.is_none() {
                         self.with_kept_facts.push(queue);
                     }
@@ -415,7 +414,7 @@ impl Storage {
                 | Fact::Gone(_)
                 | Fact::Returned { .. }
                 | Fact::Stored(_)
-                | Fact::Taken(_)
+                | Fact::GoneFromRun(_)
                 | Fact::Damaged => {
                     let run =
                         if let Fact::Stored(stored) = fact { slot.extents.get(&stored.run) } else { None };

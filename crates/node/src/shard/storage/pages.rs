@@ -6,10 +6,9 @@
 //!   Output::released ────> journal, until synced ────────────────────> poll_released ──> (packs)
 //! ```
 //!
-//! One job of packs is in flight at a time, so that jobs do not pile up at a slow disk. While messages take
-//! more than twice the memory budget, receipts wait for this job, and for the next one if that was not
-//! enough. So publishers are slowed down to the speed of the disk. If the disk accepts nothing, new messages
-//! are refused.
+//! One job of packs is in flight at a time, so that jobs do not pile up at a slow disk. Receipts wait while
+//! messages take more than twice the memory budget and a job is in flight. This slows publishers down to the
+//! speed of the disk. If the disk accepts nothing, new messages are refused.
 
 use broker::ids::QueueId;
 use hashbrown::{HashMap, HashSet};
@@ -25,36 +24,37 @@ use crate::shard::receipts::Receipts;
 /// The size of a run, in bytes. It makes about one pack.
 const RUN_BYTES: u64 = PACK_BYTES - PACK_BYTES / 16;
 
-/// The bytes of a queue with consumers that stay in memory, and the largest part of the whole budget for them
-/// (one 16th).
+/// The bytes of messages that stay in memory for each queue with consumers. They are at most this fraction of
+/// the memory budget: one 16th.
 const HEAD_BYTES: u64 = 64 * 1024;
 const HEAD_PART: u64 = 16;
 
 /// The time after a failure until the disk is tried again, in milliseconds.
 const RETRY_MS: u64 = 200;
 
-/// The time after nothing could be paged out until it is tried again, in milliseconds.
+/// If nothing could be paged out, it is tried again after this time, in milliseconds.
 const REST_MS: u64 = 50;
 
 #[derive(Debug)]
 pub(super) struct Pages {
-    /// Bytes of memory that messages may take, ready or held, before some of them are paged out.
+    /// Bytes of memory that ready and unsettled messages may take before some of them are paged out.
     budget: u64,
     /// The approximate bytes that could be paged out, of all queues.
     pageable: u64,
-    /// Queues that have enough in memory for a run. A queue that no longer has is removed by the next chores.
+    /// Queues that have enough messages in memory for a run. The next chores remove a queue that has too few.
     large: HashSet<QueueId>,
     /// Queues whose memory an operator reclaims, each with the bytes that are left to page out.
     asked: Vec<(QueueId, u64)>,
     next_ticket: u64,
-    /// What the job in flight writes. The job is with the packs, or will be given to them again.
+    /// The ticket of the job in flight, and what it writes. After a failure the job counts as in flight until it
+    /// is tried again.
     in_flight: Option<(u64, Writes)>,
-    /// The runs of the job, returned unwritten.
+    /// The runs of a job that has failed, to be tried again.
     returned: Option<Vec<Run>>,
-    /// A job was made or in flight at the last poll. So memory also counts as being freed between an answer
-    /// and the next job.
+    /// True if a job was in flight at the end of the last poll: memory is being freed. It stays true from the
+    /// answer to a job until the next poll.
     leaving: bool,
-    /// The packs failed the last job that they answered.
+    /// True if the last job that was answered has failed.
     failed: bool,
     /// No job is given to the packs before this time.
     not_before_ms: u64,
@@ -104,7 +104,7 @@ impl Pages {
         }
     }
 
-    /// Called when the amount of one queue that could be paged out has changed.
+    /// Called when the bytes that could be paged out of one queue have changed.
     pub fn recount(&mut self, before: u64, now: u64) {
         self.pageable = self.pageable - before + now;
     }
@@ -136,7 +136,7 @@ impl Pages {
         self.pageable
     }
 
-    /// The bytes that they may take before some are paged out.
+    /// The bytes that messages may take before some are paged out.
     pub fn limit(&self) -> u64 {
         self.budget
     }
@@ -146,8 +146,8 @@ impl Pages {
         self.is_twice_over() && self.leaving && !self.failed
     }
 
-    /// Returns true if too much is in memory and cannot be paged out. `writes` is false while no jobs are
-    /// given to the packs.
+    /// Returns true if too many messages are in memory and cannot be paged out. `writes` is false while the disk
+    /// is full, because the packs then get no jobs.
     pub fn is_stuck(&self, writes: bool) -> bool {
         self.is_twice_over() && (self.failed || !writes)
     }
@@ -169,7 +169,7 @@ impl Pages {
         self.released.push(extent);
     }
 
-    /// Returns when a poll has something to do. `writes` is false while no jobs are given to the packs.
+    /// Returns when a poll has something to do. For `writes` see [`Pages::is_stuck`].
     pub fn next_deadline(&self, writes: bool) -> Option<u64> {
         let wants = self.pageable > self.budget || !self.asked.is_empty();
         let due = self.returned.is_some() || self.in_flight.is_none() && wants;
@@ -179,8 +179,8 @@ impl Pages {
 }
 
 impl Shard {
-    /// Returns runs for the packs, if too much is in memory and the packs have answered the last job. Called
-    /// after a turn.
+    /// Returns the next job for the packs: runs to write. Called after a turn. Returns `None` while a job is in
+    /// flight, or if the messages in memory are within the budget and no copy of a run is to be written.
     pub fn poll_pack_job(&mut self) -> Option<PackJob> {
         let job = self.pack_job();
         self.storage.pages.leaving = self.storage.pages.in_flight.is_some();
@@ -189,8 +189,8 @@ impl Shard {
 
     fn pack_job(&mut self) -> Option<PackJob> {
         let shard = u32::from(self.here.id);
-        // The log's reserve is not for packs.
-        if self.here.now_ms < self.storage.pages.not_before_ms || self.storage.log_short {
+        // While the disk is full, the log lives on its reserve. Packs must not use this space.
+        if self.here.now_ms < self.storage.pages.not_before_ms || self.storage.log_on_reserve {
             return None;
         }
         if let Some(runs) = self.storage.pages.returned.take() {
@@ -226,9 +226,9 @@ impl Shard {
         Some(PackJob { shard, ticket, runs })
     }
 
-    /// Takes runs of about one pack out of the queues that have most in memory. Of each queue with consumers,
-    /// `head` bytes stay. Only large queues are inspected; their number is bounded by the memory that
-    /// messages may take.
+    /// Makes runs of the messages of those queues that have most in memory, about as many as fit into one pack.
+    /// For each queue with consumers, `head` bytes of messages stay. Only large queues are inspected. Their
+    /// number is bounded by the memory that messages may take.
     fn page_out(&mut self, head: u64) -> Vec<Run> {
         let large = self.storage.pages.large.iter().filter_map(|queue| self.queues.get(*queue));
         let mut largest: Vec<(u64, QueueId)> =
@@ -333,7 +333,7 @@ impl Shard {
         let Some(reading) = self.storage.pages.reads.remove(&ticket) else { return };
         let Reading { queue, load, extent, copied } = reading;
         let Some(slot) = self.queues.get(queue) else { return };
-        // If the run is gone or was moved, the bytes may be overwritten.
+        // If the run is gone or was moved meanwhile, other data may be where the block was.
         let there = slot.extents.get(&load.run).is_some_and(|kept| kept.extent == extent);
         match result {
             _ if copied => self.copied(there.then_some(result)),

@@ -5,12 +5,12 @@
 //!   handle_evacuate ──> walk_evacuation, turn by turn: queues ──> definitions ──> written ──> Mail::Evacuated
 //! ```
 //!
-//! Everything else continues between the turns. Records that are handed over after the beginning are in newer
-//! files.
+//! Between two turns of an evacuation, all other work continues. Records that are handed over after its
+//! beginning are in newer files, so the evacuation need not write them again.
 
 use std::sync::atomic::Ordering;
 
-use broker::catalog::Told;
+use broker::catalog::DefinitionsCursor;
 use broker::ids::DECIDER;
 use broker::mail::Mail;
 use message::LastRoute;
@@ -54,7 +54,7 @@ pub(super) struct Evacuating {
 /// Definitions that are being written again.
 #[derive(Debug)]
 struct Definitions {
-    told: Told,
+    cursor: DefinitionsCursor,
     /// The file where they begin, or an earlier one.
     file: u64,
     /// The version of the last change that was written.
@@ -74,7 +74,7 @@ impl Shard {
     pub(in crate::shard) fn publish_live_bytes(&self) {
         if let Some(mine) = self.storage.live.get(usize::from(self.here.id)) {
             // An evacuation also writes the deferred messages, and may have nothing but the reserve for them.
-            let unwritten = if self.storage.log_short { self.storage.unwritten.bytes } else { 0 };
+            let unwritten = if self.storage.log_on_reserve { self.storage.unwritten.bytes } else { 0 };
             mine.store(
                 self.storage.live_bytes + self.storage.definitions_bytes + unwritten,
                 Ordering::Relaxed,
@@ -85,7 +85,7 @@ impl Shard {
     /// Returns how many of the log's bytes are too much garbage.
     fn excess(&self, bytes: u64) -> u64 {
         let live: u64 = self.storage.live.iter().map(|live| live.load(Ordering::Relaxed)).sum();
-        let allowed = match self.storage.log_short {
+        let allowed = match self.storage.log_on_reserve {
             false => self.storage.garbage_allowed,
             // Any garbage is too much, if the live records certainly fit into the reserve.
             true if live <= self.storage.reserve_bytes / RESERVE_PART => 0,
@@ -100,13 +100,19 @@ impl Shard {
         self.publish_live_bytes();
         if let Some(oldest) = size.oldest.filter(|_| self.excess(size.bytes) > 0) {
             let (bytes, newest) = (size.bytes, self.storage.log_file);
-            self.mail.send(DECIDER, Mail::LogFull { bytes, oldest, newest, short: size.short });
+            self.mail.send(DECIDER, Mail::LogFull { bytes, oldest, newest, on_reserve: size.on_reserve });
         }
     }
 
     /// Handles the report of a large log on the deciding shard.
-    pub(in crate::shard) fn handle_log_full(&mut self, bytes: u64, oldest: u64, newest: u64, short: bool) {
-        self.note_log_short(short);
+    pub(in crate::shard) fn handle_log_full(
+        &mut self,
+        bytes: u64,
+        oldest: u64,
+        newest: u64,
+        on_reserve: bool,
+    ) {
+        self.note_log_on_reserve(on_reserve);
         self.storage.log_full = Some((bytes, oldest, newest));
         self.reclaim();
     }
@@ -160,7 +166,7 @@ impl Shard {
         storage.log_file = storage.log_file.max(file + 1);
         let definitions = self.metadata.decides() && storage.definitions_file <= file;
         let definitions = definitions.then(|| Definitions {
-            told: Told::default(),
+            cursor: DefinitionsCursor::default(),
             file: storage.log_file,
             version: 0,
             bytes: 0,
@@ -208,8 +214,8 @@ impl Shard {
             }
             let old = slot.places.extract_if(.., |place| place.file <= file);
             let ranges = join(old.map(|place| (place.first, place.last)).collect());
-            // Which messages of a run are gone, the entries before the base say. They are deleted with their files, so the
-            // runs are written again together with the base.
+            // The entries before the base say which messages of a run are gone. These entries are deleted together with
+            // their files. So when the base is written again, the facts about the runs are, too.
             let with_base = slot.group.as_ref().is_some_and(|group| group.base_file <= file);
             let is_old = |kept: &RunPlace| with_base || kept.file.is_some_and(|stored| stored <= file);
             let runs = slot.extents.iter().filter(|(_, kept)| is_old(kept));
@@ -246,10 +252,10 @@ impl Shard {
 
     /// Writes the next part of the definitions. Returns true if that was the last.
     fn evacuate_definitions(&mut self, definitions: &mut Definitions) -> bool {
-        let Definitions { told, version, bytes, .. } = definitions;
+        let Definitions { cursor, version, bytes, .. } = definitions;
         let journal = &mut self.storage.journal;
         let before = journal.open_bytes();
-        let walked = self.metadata.catalog().tell(told, self.rows.left(), |change| {
+        let walked = self.metadata.catalog().walk_definitions(cursor, self.rows.left(), |change| {
             *version += 1;
             journal.evacuate_change(*version, &change);
         });
@@ -262,7 +268,7 @@ impl Shard {
         }
         self.rows.count(walked + pending);
         *bytes += journal.open_bytes() - before;
-        told.is_all()
+        cursor.is_at_end()
     }
 
     /// On the deciding shard: called when a shard has written its part. When all have, the log may delete the
@@ -323,7 +329,7 @@ fn write_base(slot: &mut QueueSlot, journal: &mut Journal, log_file: u64) {
         if let replica::Record::Base(base) = &record {
             (group.base_file, group.base_index, group.log_bytes) = (log_file, base.at.index, 0);
         }
-        // Messages of an entry that is not committed are in no place that was repeated.
+        // The messages of an entry that is not committed were not repeated above. So their new place is noted here.
         if let replica::Record::Entry { entry, .. } = record
             && let Payload::Facts(facts) = entry.payload
         {
@@ -471,7 +477,7 @@ mod tests {
         }
 
         // What remains after file 1 is deleted and the process is killed.
-        let disk = wal::testing::FalseDisk::new(1);
+        let disk = wal::testing::SimDisk::new(1);
         let options = wal::Options { seed: Some(1), ..wal::Options::default() };
         let (mut files, _) = wal::Log::open(disk.clone(), options, &mut |_| {}).unwrap();
         files.append(&mut evacuated, &mut Vec::new());
@@ -486,8 +492,8 @@ mod tests {
         }
     }
 
-    /// A message of a quorum queue whose entry is not known to be committed at a restart, and one whose entry is not synced
-    /// when its file is evacuated, are written again by every evacuation that follows.
+    /// Two messages of a quorum queue are written again by every evacuation: one whose entry is not known to be
+    /// committed at a restart, and one whose entry is not synced when its file is evacuated.
     #[test]
     fn uncommitted_entries_outlive_evacuations() {
         let mut restored = Restored::default();
@@ -534,7 +540,7 @@ mod tests {
         };
         write_all(&mut shard, 2);
         assert_eq!(shard.queue_report(queue).unwrap().ready, 1, "the entry is committed");
-        let publish = Publish { publisher: PublisherId(1), seq: 1, message: message(), patient: false };
+        let publish = Publish { publisher: PublisherId(1), seq: 1, message: message(), pipelines: false };
         shard.apply_one(queue, Request::Publish(publish));
         while shard.turn() {}
         let second = shard.poll_handover().unwrap();
@@ -558,7 +564,7 @@ mod tests {
 
     /// Reads what the log has of these handovers.
     fn read(mut handovers: Vec<Handover>, restored: &mut Restored) {
-        let disk = wal::testing::FalseDisk::new(1);
+        let disk = wal::testing::SimDisk::new(1);
         let options = || wal::Options { seed: Some(1), ..wal::Options::default() };
         let (mut log, _) = wal::Log::open(disk.clone(), options(), &mut |_| {}).unwrap();
         log.append(&mut handovers, &mut Vec::new());

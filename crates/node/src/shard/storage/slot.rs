@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use broker::ids::QueueId;
-use queue::{Driver, Fact, Fifo, Load, Span, Taken};
+use queue::{Driver, Fact, Fifo, GoneFromRun, Load, Span};
 use ranges::replace_joined;
 use wal::Extent;
 
@@ -16,11 +16,11 @@ pub(in crate::shard) struct QueueSlot {
     /// Decides which facts are written to the log, and when.
     pub driver: Driver,
     pub fifo: Fifo,
-    /// Of a quorum queue.
+    /// The Raft group of a quorum queue.
     pub group: Option<Box<GroupSlot>>,
-    /// Where its messages are in the log, oldest first.
+    /// Where the queue's messages are in the log, oldest first.
     pub places: Vec<Place>,
-    /// Where its paged-out runs are on the disk.
+    /// Where the queue's paged-out runs are on the disk.
     pub extents: BTreeMap<u32, RunPlace>,
     /// Bytes that could be paged out, at the last count.
     pub pageable: u64,
@@ -30,14 +30,14 @@ pub(in crate::shard) struct QueueSlot {
     pub live_counted: u64,
     /// The last result of [`Fifo::depth`].
     pub depth_counted: (u64, u64),
-    /// The last `Gone` and `Taken` of this turn. They are kept back so that the next fact may continue them.
+    /// The last `Gone` and `GoneFromRun` of this turn. They are kept back so that the next fact may continue them.
     pub gone: Option<Span>,
-    pub taken: Option<Taken>,
+    pub taken: Option<GoneFromRun>,
     /// The queue is in the list of [`super::unwritten::AllUnwritten`].
     pub defers: bool,
     /// The version of the policies that its settings were made from.
     pub policies: u64,
-    /// The time of its entry in the deadlines of queues, in milliseconds.
+    /// The queue's deadline in the list of all deadlines, in milliseconds since the epoch.
     pub noted_ms: Option<u64>,
 }
 
@@ -65,14 +65,14 @@ impl QueueSlot {
     pub fn keep_back(&mut self, fact: &Fact) -> Option<Fact> {
         match *fact {
             Fact::Gone(span) => replace_joined(&mut self.gone, span).map(Fact::Gone),
-            Fact::Taken(taken) => replace_joined(&mut self.taken, taken).map(Fact::Taken),
+            Fact::GoneFromRun(taken) => replace_joined(&mut self.taken, taken).map(Fact::GoneFromRun),
             _ => None,
         }
     }
 
     /// Takes the facts that were kept back.
     pub fn take_kept(&mut self) -> impl Iterator<Item = Fact> + use<> {
-        self.gone.take().map(Fact::Gone).into_iter().chain(self.taken.take().map(Fact::Taken))
+        self.gone.take().map(Fact::Gone).into_iter().chain(self.taken.take().map(Fact::GoneFromRun))
     }
 
     pub fn live_bytes(&self) -> u64 {

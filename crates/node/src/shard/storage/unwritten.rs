@@ -75,7 +75,7 @@ impl Shard {
     /// Writes messages that were deferred long enough; at a stop, all of them. The log's reserve is not for
     /// them.
     pub(in crate::shard) fn write_overdue(&mut self) {
-        if !self.storage.log_short
+        if !self.storage.log_on_reserve
             && self.storage.unwritten.due_ms.is_some_and(|due| due <= self.here.now_ms || self.stopping)
         {
             self.write_kept(if self.stopping { ALL_DUE } else { self.here.now_ms });

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use broker::ids::QueueId;
-use queue::Asked;
+use queue::Requester;
 use wal::{Claim, Held};
 
 use super::{LOAD_BYTES, Load, Streams, TAILS_BYTES};
@@ -63,10 +63,10 @@ impl Shard {
     /// Returns the waiting list of a load, and the budget that it takes memory from. Each load of a browse
     /// from the desk has its own list and budget, so that a browse of a large message does not delay another
     /// browse.
-    fn budget_of(&mut self, ticket: u64, who: Asked) -> (WaitingList, Arc<Held>) {
+    fn budget_of(&mut self, ticket: u64, who: Requester) -> (WaitingList, Arc<Held>) {
         let connection = match who {
-            Asked::Consumer(consumer) => self.connections.consumer(consumer).map(|to| to.connection),
-            Asked::Ticket(_) => None,
+            Requester::Consumer(consumer) => self.connections.consumer(consumer).map(|to| to.connection),
+            Requester::Ticket(_) => None,
         };
         let part = |node: &Arc<Held>| {
             Arc::new(Held::new(CONNECTION_BYTES_MAX, LOAD_BYTES.into(), Some(node.clone())))
@@ -136,14 +136,14 @@ impl Shard {
         }
     }
 
-    /// Makes the readers of a connection that have no credit or no capacity release the chunks that were read
-    /// for them.
+    /// Makes the readers of a connection that have no credit or no room release the chunks that were read for
+    /// them. They read these chunks again later.
     fn free_idle(&mut self, list: WaitingList) {
         let WaitingList::Connection(key) = list else { return };
         let Some(conn) = self.connections.get(key) else { return };
         conn.gate.stream_consumers(|queue, consumer| {
             if let Some(following) = self.streams.following.get_mut(&queue) {
-                following.readers.let_go(consumer);
+                following.readers.free_idle_chunks(consumer);
             }
         });
     }

@@ -1,10 +1,10 @@
 //! The streams that live on this shard, and the readers of any stream that are on this shard.
 //!
 //! ```text
-//!   Publish ──> Stream ──poll_stream_jobs──> (the streams' thread) ──> handle_stream_answer ──> receipts, News
-//!                  └────── News, to every shard with consumers ──┐
-//!   Attach, Grant ───────────────────────────────────────> Readers ──> deliveries
-//!                    poll_chunk_jobs <── loads ───────────────┘ ▲
+//!   Publish ──> Stream ──poll_stream_jobs──> (the streams' thread) ──> handle_stream_answer ──> receipts, StreamUpdate
+//!                  └── StreamUpdate, to every shard with consumers ──┐
+//!   Attach, Grant ──────────────────────────────────────────────> Readers ──> deliveries
+//!                    poll_chunk_jobs <── loads ────────────────────┘ ▲
 //!                         └──> (the stream readers' thread) ──> handle_chunks
 //! ```
 //!
@@ -20,9 +20,9 @@ use broker::PEER;
 use broker::ids::QueueId;
 use hashbrown::HashMap;
 use queue::{
-    Asked, Chunk, ChunkLoad, Config, ConsumerId, Effect, Follower, GoneReason, LoadFrom, LoadedChunks, News,
-    OpenFailure, Place, Readers, ReadersOutput, RejectReason, Request, Retained, Standing, Stream,
-    StreamOutput, Verdict, Work, ends,
+    Chunk, ChunkLoad, Config, ConsumerId, Effect, Follower, GoneReason, LoadFrom, LoadedChunks, OpenFailure,
+    Place, Readers, ReadersOutput, RejectReason, Request, Requester, Retained, Standing, Stream,
+    StreamOutput, StreamUpdate, Verdict, Work, ends,
 };
 use wal::{
     Bloom, ChunkJob, Chunks, ChunksRead, NewChunk, Position, ReadFrom, Reserved, StreamAnswer, StreamError,
@@ -87,7 +87,7 @@ impl Following {
 /// A load: chunks that a reader waits for.
 #[derive(Debug)]
 struct Load {
-    who: Asked,
+    who: Requester,
     queue: QueueId,
     job: ChunkJob,
     /// The bytes of memory to reserve for the load.
@@ -222,7 +222,7 @@ impl Shard {
             match requests.as_slice().first() {
                 Some((next, Request::Publish(publish))) if *next == queue => {
                     // On a full disk, streams take nothing, because the log's reserve is not for streams.
-                    if self.storage.is_short() {
+                    if self.storage.is_on_reserve() {
                         let (verdict, seq) = (Verdict::Rejected(RejectReason::Unavailable), publish.seq);
                         let publisher = publish.publisher;
                         self.mail.receipts.push(Receipt { queue, publisher, first: seq, last: seq, verdict });
@@ -281,10 +281,13 @@ impl Shard {
             self.streams.jobs.push(StreamJob::Remove { stream: queue.0 });
             self.counters.queues_deleted += 1;
         }
-        // The stream has already sent its last news to its readers, unless it had no home.
-        let news =
-            News { retained: Retained::default(), chunks: Vec::new(), end: Some(GoneReason::QueueDeleted) };
-        self.handle_news(queue, news);
+        // The stream has already sent its last update to its readers, unless it had no home.
+        let update = StreamUpdate {
+            retained: Retained::default(),
+            chunks: Vec::new(),
+            end: Some(GoneReason::QueueDeleted),
+        };
+        self.handle_update(queue, update);
         self.streams.delivered.remove(&queue);
     }
 
@@ -408,13 +411,13 @@ impl Shard {
         });
     }
 
-    /// Passes the news of a stream to its readers on this shard.
-    pub(super) fn handle_news(&mut self, queue: QueueId, news: News) {
+    /// Passes an update of a stream to its readers on this shard.
+    pub(super) fn handle_update(&mut self, queue: QueueId, update: StreamUpdate) {
         let (tail_bytes, now_ms) = (self.streams.tail_bytes(), self.here.now_ms);
         self.streams.tail_bytes_most = self.streams.tail_bytes_most.max(tail_bytes);
         self.with_readers(queue, |following, output, gates| {
-            let ended = news.end.is_some();
-            following.readers.handle_news(news, tail_bytes, now_ms, output, gates);
+            let ended = update.end.is_some();
+            following.readers.handle_update(update, tail_bytes, now_ms, output, gates);
             if ended {
                 // The stream has ended, so this shard no longer follows it.
                 following.reported_consumers = None;
@@ -427,7 +430,7 @@ impl Shard {
         let now_ms = self.here.now_ms;
         for queue in std::mem::take(&mut self.streams.interrupted) {
             self.with_readers(queue, |following, output, gates| {
-                following.readers.go_on(now_ms, output, gates)
+                following.readers.continue_interrupted(now_ms, output, gates)
             });
         }
     }
@@ -466,7 +469,7 @@ impl Shard {
         }
         if let Some(following) = self.streams.following.get_mut(&queue) {
             following.recount(&mut self.streams.tails);
-            if following.readers.is_going() && !self.streams.interrupted.contains(&queue) {
+            if following.readers.has_interrupted() && !self.streams.interrupted.contains(&queue) {
                 self.streams.interrupted.push(queue);
             }
             let consumers = (!following.readers.is_empty()).then(|| following.readers.consumers());

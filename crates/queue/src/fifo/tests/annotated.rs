@@ -105,7 +105,7 @@ fn a_publishers_annotations_count() {
     let mut q = Page::new(with(|config| config.dead_letter = dead_letters(true)));
     let mut round = message("a!");
     for key in ["x-a", "x-b", "x-c", "x-a"] {
-        let publish = crate::Publish { publisher: PublisherId(1), seq: 1, message: round, patient: false };
+        let publish = crate::Publish { publisher: PublisherId(1), seq: 1, message: round, pipelines: false };
         q.send(Request::Publish(publish));
         next(&mut q, 1);
         let mut out = Output::default();

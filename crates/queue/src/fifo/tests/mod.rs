@@ -17,7 +17,7 @@ mod transcript;
 mod walk;
 
 use super::{Deliver, Fifo, Output};
-use crate::{Block, Carrier, Effect, Fact, Lent, Load, Put, Request};
+use crate::{Block, Carrier, DeliveryRef, Effect, Fact, Load, Put, Request};
 
 impl Fifo {
     /// [`Fifo::apply`], but adds the stored messages to its facts.
@@ -55,7 +55,7 @@ struct Taking {
 }
 
 impl Deliver for Taking {
-    fn deliver(&mut self, lent: Lent<'_>) -> bool {
+    fn deliver(&mut self, lent: DeliveryRef<'_>) -> bool {
         let takes = lent.consumer.0 % 2 == 1;
         self.deliveries.extend(takes.then(|| Effect::Delivery(lent.to_delivery())));
         takes

@@ -1,7 +1,7 @@
 //! Tests the backlog on the disk, step by step.
 
 use super::transcript::{Page, config, dead_letters, with};
-use crate::{Arrival, Fact, Living, Overflow, Peeked, Taken};
+use crate::{Arrival, Fact, GoneFromRun, Living, Overflow, Peeked};
 
 #[test]
 fn paged_out_messages_are_delivered_in_order() {
@@ -329,7 +329,7 @@ fn a_damaged_queue_keeps_its_messages_until_it_is_deleted() {
             Fact::Put { seq: 3, .. },
             Fact::Put { seq: 4, .. },
             Fact::Stored(run),
-            Fact::Taken(Taken { last: 0, .. }),
+            Fact::GoneFromRun(GoneFromRun { last: 0, .. }),
         ] = &facts[..]
         else {
             panic!("{facts:?}");
@@ -337,7 +337,7 @@ fn a_damaged_queue_keeps_its_messages_until_it_is_deleted() {
         assert_eq!(run.durable, 1);
         q.restart();
     }
-    q.delete(false, false).is("done 3; deleted Asked");
+    q.delete(false, false).is("done 3; deleted Requested");
     q.publish("f!").is("7 released");
 }
 

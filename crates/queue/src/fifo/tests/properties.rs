@@ -290,7 +290,7 @@ impl Run {
                     publisher: PublisherId(1),
                     seq: self.publishes,
                     message,
-                    patient: false,
+                    pipelines: false,
                 })
             }
             Step::Attach { priority, settled, bytes_max } => {
@@ -702,7 +702,7 @@ proptest! {
                         }
                     }
                     Fact::Returned { seq, .. } => prop_assert!(!gone.contains(&seq)),
-                    Fact::Stored(_) | Fact::Taken(_) | Fact::Damaged => (),
+                    Fact::Stored(_) | Fact::GoneFromRun(_) | Fact::Damaged => (),
                 }
             }
             let puts = out.facts.iter().filter(|fact| matches!(fact, Fact::Put { .. })).count();

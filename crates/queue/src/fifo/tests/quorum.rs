@@ -73,7 +73,7 @@ impl Queue {
     fn publish(&mut self, seq: u64, priority: Option<u8>) {
         let parts = Parts { wire: b"x".to_vec().into(), priority, ..Parts::default() };
         let message = Message::new(parts, Arc::new(Route::simple("", "q")));
-        self.ask(Request::Publish(Publish { publisher: PublisherId(1), seq, message, patient: false }));
+        self.ask(Request::Publish(Publish { publisher: PublisherId(1), seq, message, pipelines: false }));
     }
 
     /// Grants credit for one more message. Returns the seq and the delivery count of what is delivered.

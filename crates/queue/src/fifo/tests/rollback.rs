@@ -354,7 +354,7 @@ impl Run {
                 }
                 // The route identifies the publish.
                 let message = message(&text).rerouted(message::Route::simple("", &id.to_string()).into());
-                Call::Publish(Publish { publisher: PUBLISHER, seq: id, message, patient: false })
+                Call::Publish(Publish { publisher: PUBLISHER, seq: id, message, pipelines: false })
             }
             Step::Settle { reader, first, len, ref outcome } => {
                 let reader = chosen(&self.readers, reader)?;
@@ -526,7 +526,7 @@ impl Run {
             match effect {
                 Effect::Settled { consumer, first, .. } => self.settled.push((consumer.0, first)),
                 Effect::Done { ticket, .. } => assert!(self.done.insert(ticket.0)),
-                Effect::Refused { asked: Asked::Ticket(ticket), why } => {
+                Effect::Refused { requester: Requester::Ticket(ticket), why } => {
                     assert_eq!(why, Refusal::Unavailable);
                     assert!(self.refused.insert(ticket.0));
                 }

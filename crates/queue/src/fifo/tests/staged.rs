@@ -197,7 +197,7 @@ fn a_deleted_queue_forgets_its_turns() {
     let mut q = Page::late(config());
     q.publish("a");
     q.delete(false, true).is("refused NotEmpty");
-    q.delete(false, false).is("done 0; deleted Asked");
+    q.delete(false, false).is("done 0; deleted Requested");
     let turn = q.close();
     q.roll_back(0).is("");
     q.commit(turn).is("");

@@ -117,7 +117,7 @@ impl Page {
                 publisher: PublisherId(1),
                 seq: self.published,
                 message: message(word),
-                patient: false,
+                pipelines: false,
             };
             self.fifo.ask(Request::Publish(publish), self.now_ms, &mut all);
         }
@@ -317,7 +317,7 @@ fn effect(effect: &Effect) -> String {
             format!("fetched [{}] of {ready}", all.join(", "))
         }
         Effect::Settled { consumer, first, last, .. } => format!("settled {} {first}..={last}", consumer.0),
-        Effect::News { .. } => unreachable!("a fifo has no followers"),
+        Effect::StreamUpdate { .. } => unreachable!("a fifo has no followers"),
         Effect::Revoked { consumer, numbers } => {
             let numbers: Vec<String> =
                 numbers.iter().map(|Span { first, last }| format!("{first}..={last}")).collect();
@@ -341,7 +341,7 @@ fn fact(fact: &Fact) -> String {
         Fact::Stored(Stored { run, first, last, durable, messages, .. }) => {
             format!("stored {run}: {first}..={last}, {durable} of {messages}")
         }
-        Fact::Taken(Taken { run, first, last, .. }) => format!("taken {run}: {first}..={last}"),
+        Fact::GoneFromRun(GoneFromRun { run, first, last, .. }) => format!("taken {run}: {first}..={last}"),
         Fact::Returned { seq, marks } => {
             let again = if marks.redelivered { " again" } else { "" };
             let noted = if marks.annotations.is_some() { " annotated" } else { "" };

@@ -182,7 +182,7 @@ fn delete_checks_its_conditions_and_notifies_everyone() {
     q.attach(1);
     q.delete(true, false).is("refused InUse");
     q.grant(1, 0, 1).is("1#1 a");
-    q.delete(false, false).is("gone 1 QueueDeleted; done 1; deleted Asked");
+    q.delete(false, false).is("gone 1 QueueDeleted; done 1; deleted Requested");
     q.publish("c!").is("3 released");
     q.attach(2).is("refused NotFound");
     q.detach(1, true).is("gone 1 QueueDeleted");

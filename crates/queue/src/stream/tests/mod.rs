@@ -9,8 +9,8 @@ use std::sync::Arc;
 use super::*;
 use crate::contract::*;
 use crate::{
-    Asked, Attach, Config, ConsumerId, CreditState, Effect, Lent, Mode, Outcome, Publish, PublisherId,
-    Receipt, Request, StreamConfig, Ticket, Verdict,
+    Attach, Config, ConsumerId, CreditState, DeliveryRef, Effect, Mode, Outcome, Publish, PublisherId,
+    Receipt, Request, Requester, StreamConfig, Ticket, Verdict,
 };
 use bytes::Bytes;
 use message::{Message, Parts, Route};
@@ -111,17 +111,17 @@ struct World {
     follows: bool,
     disk: Disk,
     work: Option<Work>,
-    news: Vec<News>,
+    update: Vec<StreamUpdate>,
     loads: Vec<ChunkLoad>,
     got: BTreeMap<u64, Got>,
     fetched: BTreeMap<u64, Vec<u64>>,
     receipts: Vec<(u64, Verdict)>,
-    refused: Vec<Asked>,
+    refused: Vec<Requester>,
     published: u64,
 }
 
 /// Takes a delivery for its consumer.
-fn take(got: &mut BTreeMap<u64, Got>, disk: &Disk, lent: Lent<'_>) -> bool {
+fn take(got: &mut BTreeMap<u64, Got>, disk: &Disk, lent: DeliveryRef<'_>) -> bool {
     let got = got.get_mut(&lent.consumer.0).expect("a consumer");
     assert_eq!(lent.number, got.offsets.len() as u64 + 1);
     assert!(got.credit > 0, "credit is never exceeded");
@@ -143,7 +143,7 @@ impl World {
             follows: false,
             disk: Disk::default(),
             work: None,
-            news: Vec::new(),
+            update: Vec::new(),
             loads: Vec::new(),
             got: BTreeMap::new(),
             fetched: BTreeMap::new(),
@@ -168,7 +168,7 @@ impl World {
 
     fn send_to_readers(&mut self, request: Request) {
         let mut out = ReadersOutput::default();
-        self.readers.apply(request, self.now_ms, &mut out, &mut |lent: Lent<'_>| {
+        self.readers.apply(request, self.now_ms, &mut out, &mut |lent: DeliveryRef<'_>| {
             take(&mut self.got, &self.disk, lent)
         });
         self.after_readers(out);
@@ -184,7 +184,7 @@ impl World {
             self.send_to_stream(Request::Follow { follower: Follower(1), consumers });
             if !follows {
                 self.readers = Readers::default();
-                self.news.clear();
+                self.update.clear();
             }
         }
     }
@@ -192,7 +192,7 @@ impl World {
     fn carry_out(&mut self, effects: Vec<Effect>) {
         for effect in effects {
             match effect {
-                Effect::News { news, .. } => self.news.push(*news),
+                Effect::StreamUpdate { update, .. } => self.update.push(*update),
                 Effect::CreditState { consumer, state } => {
                     let got = self.got.get_mut(&consumer.0).expect("a consumer");
                     (got.credit, got.count) = (state.credit.into(), state.delivery_count);
@@ -205,7 +205,7 @@ impl World {
                 Effect::Fetched { ticket, deliveries, .. } => {
                     self.fetched.insert(ticket.0, deliveries.into_iter().map(|d| d.seq).collect());
                 }
-                Effect::Refused { asked, .. } => self.refused.push(asked),
+                Effect::Refused { requester, .. } => self.refused.push(requester),
                 _ => {}
             }
         }
@@ -215,7 +215,8 @@ impl World {
         for _ in 0..n {
             self.published += 1;
             let message = message(&self.published.to_string(), value);
-            let publish = Publish { publisher: PublisherId(1), seq: self.published, message, patient: false };
+            let publish =
+                Publish { publisher: PublisherId(1), seq: self.published, message, pipelines: false };
             self.send_to_stream(Request::Publish(publish));
         }
     }
@@ -241,13 +242,17 @@ impl World {
         self.after_home(out);
     }
 
-    fn read_news(&mut self) {
-        if !self.news.is_empty() {
-            let news = self.news.remove(0);
+    fn read_update(&mut self) {
+        if !self.update.is_empty() {
+            let update = self.update.remove(0);
             let mut out = ReadersOutput::default();
-            self.readers.handle_news(news, TAIL_BYTES, self.now_ms, &mut out, &mut |lent: Lent<'_>| {
-                take(&mut self.got, &self.disk, lent)
-            });
+            self.readers.handle_update(
+                update,
+                TAIL_BYTES,
+                self.now_ms,
+                &mut out,
+                &mut |lent: DeliveryRef<'_>| take(&mut self.got, &self.disk, lent),
+            );
             self.after_readers(out);
         }
     }
@@ -259,16 +264,21 @@ impl World {
         let load = self.loads.remove(which % self.loads.len());
         let loaded = self.disk.read(&load, most);
         let mut out = ReadersOutput::default();
-        self.readers.handle_loaded(load.who, Some(loaded), self.now_ms, &mut out, &mut |lent: Lent<'_>| {
-            take(&mut self.got, &self.disk, lent)
-        });
+        self.readers.handle_loaded(
+            load.who,
+            Some(loaded),
+            self.now_ms,
+            &mut out,
+            &mut |lent: DeliveryRef<'_>| take(&mut self.got, &self.disk, lent),
+        );
         self.after_readers(out);
     }
 
-    fn go_on(&mut self) {
+    fn continue_interrupted(&mut self) {
         let mut out = ReadersOutput::default();
-        self.readers
-            .go_on(self.now_ms, &mut out, &mut |lent: Lent<'_>| take(&mut self.got, &self.disk, lent));
+        self.readers.continue_interrupted(self.now_ms, &mut out, &mut |lent: DeliveryRef<'_>| {
+            take(&mut self.got, &self.disk, lent)
+        });
         self.after_readers(out);
     }
 
@@ -277,14 +287,14 @@ impl World {
         for _ in 0..100_000 {
             self.now_ms += 1000;
             self.poll();
-            let moves = self.work.is_some() || !self.news.is_empty() || !self.loads.is_empty();
-            if !moves && !self.readers.is_going() {
+            let moves = self.work.is_some() || !self.update.is_empty() || !self.loads.is_empty();
+            if !moves && !self.readers.has_interrupted() {
                 return;
             }
             self.do_work(usize::MAX);
-            self.read_news();
+            self.read_update();
             self.load(0, 2);
-            self.go_on();
+            self.continue_interrupted();
         }
         panic!("it never becomes idle");
     }
@@ -481,7 +491,7 @@ fn messages_removed_by_retention_are_skipped() {
     world.attach(1, from(Start::First));
     world.grant(1, 1, false);
     world.load(0, 1);
-    world.read_news();
+    world.read_update();
     world.load(0, 1);
     assert_eq!(world.got[&1].offsets, [0]);
     world.disk.chunks.drain(..SEGMENT_CHUNKS);
@@ -510,7 +520,7 @@ fn the_standing_of_a_consumer_follows_its_progress() {
     let mut world = ten_messages();
     let standing = |world: &World| world.readers.standing(ConsumerId(1));
     world.attach(1, from(Start::First));
-    assert_eq!(standing(&world), None, "no news yet");
+    assert_eq!(standing(&world), None, "no update yet");
     world.settle();
     assert_eq!(standing(&world), Some(Standing::Behind), "without credit");
     world.grant(1, 10, false);
@@ -528,17 +538,17 @@ fn the_standing_of_a_consumer_follows_its_progress() {
 fn an_abandoned_browse_leaves_nothing() {
     let mut world = ten_messages();
     let browse = || Request::Browse { ticket: Ticket(1), replay: Box::new(from(Start::First)), n: 100 };
-    let give_up = || Request::GiveUp { ticket: Ticket(1) };
-    // This browse arrives before the first news of the stream.
+    let cancel = || Request::CancelBrowse { ticket: Ticket(1) };
+    // This browse arrives before the first update of the stream.
     world.send_to_readers(browse());
-    world.send_to_readers(give_up());
+    world.send_to_readers(cancel());
     assert!(world.readers.is_empty() && !world.follows);
     // This browse is abandoned while it waits for the disk. The disk's answer still arrives.
     world.send_to_readers(browse());
-    world.read_news();
-    assert!(world.readers.is_loading(Asked::Ticket(Ticket(1))));
-    world.send_to_readers(give_up());
-    assert!(!world.readers.is_loading(Asked::Ticket(Ticket(1))) && !world.follows);
+    world.read_update();
+    assert!(world.readers.is_loading(Requester::Ticket(Ticket(1))));
+    world.send_to_readers(cancel());
+    assert!(!world.readers.is_loading(Requester::Ticket(Ticket(1))) && !world.follows);
     world.settle();
     assert_eq!(world.readers.memory_bytes(), 0);
     assert!(world.fetched.is_empty() && world.refused.is_empty());
@@ -552,10 +562,10 @@ fn a_deleted_stream_notifies_everyone() {
     world.publish(1, 0);
     let delete = |if_unused| Request::Delete { ticket: Ticket(7), if_unused, if_empty: false };
     world.send_to_stream(delete(true));
-    assert_eq!(world.refused, [Asked::Ticket(Ticket(7))], "it is in use");
+    assert_eq!(world.refused, [Requester::Ticket(Ticket(7))], "it is in use");
     world.send_to_stream(delete(false));
     assert_eq!(world.receipts.last(), Some(&(11, Verdict::Released)));
-    world.read_news();
+    world.read_update();
     assert!(world.got[&1].gone);
     world.publish(1, 0);
     assert_eq!(world.receipts.last(), Some(&(12, Verdict::Released)));
@@ -608,8 +618,8 @@ fn a_damaged_stream_accepts_and_delivers_nothing() {
     assert_eq!(world.work.take(), Some(Work::Open));
     world.stream.handle_opened(Err(OpenFailure::Damaged), world.now_ms, &mut out);
     world.after_home(out);
-    world.read_news();
-    assert_eq!(world.refused, [Asked::Consumer(ConsumerId(1))]);
+    world.read_update();
+    assert_eq!(world.refused, [Requester::Consumer(ConsumerId(1))]);
     assert!(matches!(world.receipts[..], [(1, Verdict::Rejected(_))]));
     assert!(world.stream.report().damaged);
 }
@@ -621,16 +631,16 @@ fn damage_ends_only_the_reader_that_finds_it() {
     world.attach(2, from(Start::Offset(8)));
     world.grant(1, 100, false);
     world.grant(2, 100, false);
-    world.read_news();
-    let bad = world.loads.iter().position(|load| load.who == Asked::Consumer(ConsumerId(1))).unwrap();
+    world.read_update();
+    let bad = world.loads.iter().position(|load| load.who == Requester::Consumer(ConsumerId(1))).unwrap();
     world.loads.remove(bad);
     let mut out = ReadersOutput::default();
     world.readers.handle_loaded(
-        Asked::Consumer(ConsumerId(1)),
+        Requester::Consumer(ConsumerId(1)),
         None,
         world.now_ms,
         &mut out,
-        &mut |_: Lent<'_>| true,
+        &mut |_: DeliveryRef<'_>| true,
     );
     assert_eq!(out.damaged, [0]);
     world.carry_out(out.effects);
@@ -650,7 +660,7 @@ fn memory_is_bounded_whatever_is_granted() {
     let body = "x".repeat(1000);
     for n in 0..5000u64 {
         let publish =
-            Publish { publisher: PublisherId(1), seq: n, message: message(&body, 0), patient: false };
+            Publish { publisher: PublisherId(1), seq: n, message: message(&body, 0), pipelines: false };
         world.send_to_stream(Request::Publish(publish));
         if n % 50 == 0 {
             world.settle();
@@ -676,7 +686,7 @@ fn an_idle_reader_frees_a_chunk_that_has_left_the_tail() {
     let body = "x".repeat(1000);
     for n in 0..1000u64 {
         let publish =
-            Publish { publisher: PublisherId(1), seq: n, message: message(&body, 0), patient: false };
+            Publish { publisher: PublisherId(1), seq: n, message: message(&body, 0), pipelines: false };
         world.send_to_stream(Request::Publish(publish));
         world.settle();
     }

@@ -1,4 +1,4 @@
-//! Tests random sequences: publishes, a failing disk, late news and loads, and readers that attach and detach.
+//! Tests random sequences: publishes, a failing disk, late updates and loads, and readers that attach and detach.
 
 use std::sync::Arc;
 
@@ -11,9 +11,9 @@ enum Step {
     Publish { n: u64, value: u8 },
     Poll,
     Work { chunks_max: usize },
-    News,
+    StreamUpdate,
     Load { which: usize, most: usize },
-    GoOn,
+    ContinueInterrupted,
     Attach { start: Start, bloom: u8 },
     Grant { which: usize, credit: u32, drain: bool },
     Detach { which: usize },
@@ -36,9 +36,9 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         4 => (1..6u64, 0..3u8).prop_map(|(n, value)| Step::Publish { n, value }),
         4 => Just(Step::Poll),
         4 => prop_oneof![9 => Just(usize::MAX), 1 => Just(0), 1 => Just(1)].prop_map(|chunks_max| Step::Work { chunks_max }),
-        4 => Just(Step::News),
+        4 => Just(Step::StreamUpdate),
         4 => (any::<usize>(), 1..4usize).prop_map(|(which, most)| Step::Load { which, most }),
-        1 => Just(Step::GoOn),
+        1 => Just(Step::ContinueInterrupted),
         2 => (start, 0..4u8).prop_map(|(start, bloom)| Step::Attach { start, bloom }),
         4 => (any::<usize>(), 0..12u32, any::<bool>())
             .prop_map(|(which, credit, drain)| Step::Grant { which, credit, drain }),
@@ -74,9 +74,9 @@ proptest! {
                 Step::Publish { n, value } => world.publish(n, value),
                 Step::Poll => world.poll(),
                 Step::Work { chunks_max } => world.do_work(chunks_max),
-                Step::News => world.read_news(),
+                Step::StreamUpdate => world.read_update(),
                 Step::Load { which, most } => world.load(which, most),
-                Step::GoOn => world.go_on(),
+                Step::ContinueInterrupted => world.continue_interrupted(),
                 Step::Attach { start, bloom } => {
                     consumers += 1;
                     let bloom = (bloom > 0).then(|| {
@@ -99,7 +99,7 @@ proptest! {
                 }
                 Step::MakeRoom { which } if !wants.is_empty() => world.make_room(wants[which % wants.len()].0),
                 Step::LetGo { which } if !wants.is_empty() => {
-                    world.readers.let_go(ConsumerId(wants[which % wants.len()].0));
+                    world.readers.free_idle_chunks(ConsumerId(wants[which % wants.len()].0));
                 }
                 Step::Retain if world.disk.chunks.len() > SEGMENT_CHUNKS => {
                     world.disk.chunks.drain(..SEGMENT_CHUNKS);

@@ -175,7 +175,7 @@ fn filters_of_both_sections_are_combined() {
     assert_eq!(
         accepts(&wrong, &[0]).matching.as_deref(),
         Some(&fields(&wrong[..1])),
-        "the valid filter is in place"
+        "the valid filter is in effect"
     );
 }
 
@@ -303,7 +303,7 @@ fn the_reason_for_leaving_a_filter_out_is_named() {
             subject("a")
         ]),
         [
-            "filter 'sql-filter' with expression 'a = 1' is left out: it cannot be combined with another filter that is in place",
+            "filter 'sql-filter' with expression 'a = 1' is left out: it cannot be combined with another filter that is in effect",
             "filter 'g' is left out: its name is not a symbol, or its value is not described",
             "filter 'h' with expression 'y' is left out: descriptor 'no:such' is unknown",
         ]

@@ -1,4 +1,4 @@
-//! Queues that are deleted with their connection, and the answers (farewells) that wait for these deletions.
+//! Queues that are deleted with their connection, and the answers that wait for these deletions.
 //!
 //! A peer that hears that its link or connection has ended may declare a queue of the same name at once. So the queues
 //! that end with the link are deleted before the answer.
@@ -16,12 +16,12 @@ pub struct OwnQueues<F> {
     queues: Vec<QueueId>,
     /// The tickets of deletions that are not answered yet.
     deletions: Vec<Ticket>,
-    farewells: Vec<F>,
+    answers: Vec<F>,
 }
 
 impl<F> Default for OwnQueues<F> {
     fn default() -> Self {
-        Self { queues: Vec::new(), deletions: Vec::new(), farewells: Vec::new() }
+        Self { queues: Vec::new(), deletions: Vec::new(), answers: Vec::new() }
     }
 }
 
@@ -59,7 +59,7 @@ impl<F> OwnQueues<F> {
     }
 
     /// Takes the answer to a ticket. Returns false if the ticket is not that of a deletion. If it returns true, the
-    /// caller calls [`OwnQueues::poll_farewells`].
+    /// caller calls [`OwnQueues::poll_answers`].
     pub fn handle_ticket(&mut self, ticket: Ticket) -> bool {
         let at = self.deletions.iter().position(|deletion| *deletion == ticket);
         at.map(|at| self.deletions.swap_remove(at)).is_some()
@@ -67,27 +67,27 @@ impl<F> OwnQueues<F> {
 
     /// Holds an answer as long as more than `before` deletions are in flight, or another answer waits for
     /// which `first` is true. Returns the answer if nothing holds it.
-    pub fn hold(&mut self, farewell: F, before: usize, first: impl Fn(&F) -> bool) -> Option<F> {
-        if self.deletions() > before || self.farewells.iter().any(first) {
-            self.farewells.push(farewell);
+    pub fn hold(&mut self, answer: F, before: usize, first: impl Fn(&F) -> bool) -> Option<F> {
+        if self.deletions() > before || self.answers.iter().any(first) {
+            self.answers.push(answer);
             return None;
         }
-        Some(farewell)
+        Some(answer)
     }
 
     /// Removes answers that nobody waits for any more.
-    pub fn drop_farewells(&mut self, dropped: impl Fn(&F) -> bool) {
-        self.farewells.retain(|farewell| !dropped(farewell));
+    pub fn drop_answers(&mut self, dropped: impl Fn(&F) -> bool) {
+        self.answers.retain(|answer| !dropped(answer));
     }
 
     /// Returns the answers that may leave now, in their order.
-    pub fn poll_farewells(&mut self) -> Vec<F> {
-        if self.deletions.is_empty() { std::mem::take(&mut self.farewells) } else { Vec::new() }
+    pub fn poll_answers(&mut self) -> Vec<F> {
+        if self.deletions.is_empty() { std::mem::take(&mut self.answers) } else { Vec::new() }
     }
 
     /// Returns true if no deletion is in flight and no answer waits.
     pub fn is_idle(&self) -> bool {
-        self.deletions.is_empty() && self.farewells.is_empty()
+        self.deletions.is_empty() && self.answers.is_empty()
     }
 
     /// Called when the socket is closed, so that nobody waits for answers any more.

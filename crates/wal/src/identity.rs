@@ -1,0 +1,257 @@
+//! The identity of a data directory: the file `identity`, with a random identifier and the number of starts.
+//!
+//! ```text
+//!  0       8         12     28      36      40
+//!  | magic | version | node | boots | check |
+//!  | 8     | u32     | 16   | u64   | u32   |
+//! ```
+//!
+//! Little-endian. The first 12 bytes keep their place in every later version.
+//!
+//! * `magic`: `SluiceId`. `version`: [`VERSION`].
+//! * `node`: random. It is chosen once, at the first start, and is copied with the directory.
+//! * `boots`: the number of starts of a broker on this directory. Together with `node` it names one run of a
+//!   broker, and nothing else ever has the same name.
+//! * `check`: CRC-32C over bytes 0..36.
+//!
+//! The file is replaced as a whole: a new one is written, synced and renamed. So a crash leaves the old or
+//! the new one, and any other content is damage.
+
+use std::fmt;
+use std::hash::{BuildHasher as _, RandomState};
+use std::io::{self, IoSlice};
+
+use crate::batch::crc32c;
+use crate::disk::{Disk, read_all, write_all};
+use crate::file::u64_at;
+
+/// The name of the file.
+const NAME: &str = "identity";
+/// The name of the file that will replace it.
+const NEW_NAME: &str = "identity.new";
+
+/// The version of the file. Files of newer versions are refused.
+const VERSION: u32 = 1;
+
+const MAGIC: [u8; 8] = *b"SluiceId";
+
+/// The length of the file in bytes.
+const LENGTH: usize = 40;
+const _: () = assert!(LENGTH == 8 + 4 + 16 + 8 + 4);
+
+/// The identity of a data directory, and of this start on it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Identity {
+    /// The random identifier of the directory.
+    pub node: [u8; 16],
+    /// The number of starts on this directory, including this one.
+    pub boots: u64,
+}
+
+/// Why the identity of a directory cannot be read or renewed.
+#[derive(Debug)]
+pub enum IdentityError {
+    /// The file exists, and its contents are not an identity.
+    Damaged,
+    /// The file was written by a newer program.
+    NewerFormat { version: u32 },
+    /// The disk refused an operation on this file, or on the directory if the name is empty.
+    Io { file: &'static str, error: io::Error },
+}
+
+impl fmt::Display for IdentityError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Damaged => write!(
+                f,
+                "file {NAME} is damaged; restore it from a backup, or remove it: the directory then gets a new identity"
+            ),
+            Self::NewerFormat { version } => {
+                write!(f, "file {NAME} has format version {version}; this program knows {VERSION}")
+            }
+            Self::Io { file: "", error } => write!(f, "the directory: {error}"),
+            Self::Io { file, error } => write!(f, "file {file}: {error}"),
+        }
+    }
+}
+
+impl std::error::Error for IdentityError {}
+
+impl Identity {
+    /// Reads the identity of a directory and counts one more start. A directory without an identity gets one.
+    /// The result is durable when this function returns. The caller must hold the lock of the directory.
+    ///
+    /// # Errors
+    /// The identity is damaged or newer than this program, and nothing was changed; or the disk failed.
+    pub fn begin<D: Disk>(disk: &mut D) -> Result<Self, IdentityError> {
+        let of = |file: &'static str| move |error| IdentityError::Io { file, error };
+        let names = disk.list().map_err(of(""))?;
+        let former = match names.iter().any(|name| name == NAME) {
+            true => Self::decode(&read(disk).map_err(of(NAME))?)?,
+            false => Self { node: random(), boots: 0 },
+        };
+        let identity = Self { boots: former.boots.saturating_add(1), ..former };
+        if names.iter().any(|name| name == NEW_NAME) {
+            disk.remove(NEW_NAME).map_err(of(NEW_NAME))?;
+        }
+        let mut file = disk.create(NEW_NAME).map_err(of(NEW_NAME))?;
+        write_all(disk, &mut file, 0, &mut [IoSlice::new(&identity.encode())]).map_err(of(NEW_NAME))?;
+        disk.sync(&mut file).map_err(of(NEW_NAME))?;
+        disk.rename(NEW_NAME, NAME).map_err(of(NEW_NAME))?;
+        disk.sync_dir().map_err(of(""))?;
+        Ok(identity)
+    }
+
+    /// Returns the identifier of the directory as 32 hexadecimal digits.
+    pub fn node_hex(&self) -> String {
+        format!("{:032x}", u128::from_be_bytes(self.node))
+    }
+
+    fn encode(&self) -> [u8; LENGTH] {
+        let mut bytes = [0; LENGTH];
+        bytes[..8].copy_from_slice(&MAGIC);
+        bytes[8..12].copy_from_slice(&VERSION.to_le_bytes());
+        bytes[12..28].copy_from_slice(&self.node);
+        bytes[28..36].copy_from_slice(&self.boots.to_le_bytes());
+        let check = crc32c(&bytes[..36]);
+        bytes[36..].copy_from_slice(&check.to_le_bytes());
+        bytes
+    }
+
+    fn decode(bytes: &[u8]) -> Result<Self, IdentityError> {
+        let (Some(magic), Some(version)) = (bytes.first_chunk::<8>(), bytes.get(8..12)) else {
+            return Err(IdentityError::Damaged);
+        };
+        let version = u32::from_le_bytes([version[0], version[1], version[2], version[3]]);
+        // The check of a newer version may be somewhere else, so its version is believed.
+        if *magic == MAGIC && version > VERSION && bytes.len() != LENGTH {
+            return Err(IdentityError::NewerFormat { version });
+        }
+        let is_valid =
+            *magic == MAGIC && bytes.len() == LENGTH && bytes[36..] == crc32c(&bytes[..36]).to_le_bytes();
+        if !is_valid {
+            return Err(IdentityError::Damaged);
+        }
+        if version > VERSION {
+            return Err(IdentityError::NewerFormat { version });
+        }
+        let mut node = [0; 16];
+        node.copy_from_slice(&bytes[12..28]);
+        Ok(Self { node, boots: u64_at(bytes, 28) })
+    }
+}
+
+/// Reads the file: all of it, if it is an identity.
+fn read<D: Disk>(disk: &mut D) -> io::Result<Vec<u8>> {
+    let mut file = disk.open(NAME)?;
+    // One byte more, so that a longer file is noticed.
+    let mut bytes = vec![0; LENGTH + 1];
+    let length = read_all(disk, &mut file, 0, &mut bytes)?;
+    bytes.truncate(length);
+    Ok(bytes)
+}
+
+/// Returns 16 random bytes. The keys of a `RandomState` come from the system's source of randomness.
+fn random() -> [u8; 16] {
+    let word = || RandomState::new().hash_one(0).to_le_bytes();
+    let mut bytes = [0; 16];
+    bytes[..8].copy_from_slice(&word());
+    bytes[8..].copy_from_slice(&word());
+    bytes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{Crash, SimDisk};
+
+    fn stored(disk: &SimDisk) -> Vec<u8> {
+        disk.files()[NAME].clone()
+    }
+
+    #[test]
+    fn each_start_is_counted_and_the_node_stays() {
+        let mut disk = SimDisk::new(1);
+        let first = Identity::begin(&mut disk).unwrap();
+        assert_eq!((first.boots, first.node_hex().len()), (1, 32));
+        assert_ne!(first.node, [0; 16]);
+        let other = Identity::begin(&mut SimDisk::new(1)).unwrap();
+        assert_ne!(other.node, first.node);
+        for boots in 2..5 {
+            disk = disk.crash(Crash::Power);
+            assert_eq!(Identity::begin(&mut disk).unwrap(), Identity { boots, ..first });
+        }
+    }
+
+    #[test]
+    fn a_start_interrupted_anywhere_uses_no_number_twice() {
+        for seed in 0..50 {
+            for step in 0..6 {
+                let mut disk = SimDisk::new(seed);
+                let first = Identity::begin(&mut disk).unwrap();
+                disk.die_at(step);
+                let interrupted = Identity::begin(&mut disk);
+                let is_complete = interrupted.is_ok();
+                assert_eq!(is_complete, !disk.is_dead(), "seed {seed}, step {step}");
+                for how in [Crash::Process, Crash::Power] {
+                    let next = Identity::begin(&mut disk.crash(how)).unwrap();
+                    assert_eq!(next.node, first.node);
+                    let used = if is_complete { 2 } else { 1 };
+                    assert!(next.boots > used && next.boots <= 3, "seed {seed}, step {step}: {next:?}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_disk_that_fails_starts_nothing() {
+        for step in 0..5 {
+            let mut disk = SimDisk::new(step);
+            let first = Identity::begin(&mut disk).unwrap();
+            disk.fail_nth(step, 5);
+            let failed = Identity::begin(&mut disk).unwrap_err();
+            assert!(matches!(failed, IdentityError::Io { .. }), "{failed}");
+            disk.heal();
+            let next = Identity::begin(&mut disk).unwrap();
+            assert!(next.node == first.node && next.boots > first.boots, "{next:?}");
+        }
+    }
+
+    #[test]
+    fn a_damaged_identity_is_refused_and_kept() {
+        let mut disk = SimDisk::new(2);
+        Identity::begin(&mut disk).unwrap();
+        let sound = stored(&disk);
+        let mut others: Vec<Vec<u8>> = (0..LENGTH).map(|length| sound[..length].to_vec()).collect();
+        others.push([&sound[..], &[0]].concat());
+        others.extend((0..LENGTH * 8).map(|bit| {
+            let mut flipped = sound.clone();
+            flipped[bit / 8] ^= 1 << (bit % 8);
+            flipped
+        }));
+        for bytes in others {
+            let mut disk = SimDisk::new(3);
+            disk.put(NAME, &bytes);
+            let refused = Identity::begin(&mut disk).unwrap_err();
+            assert!(matches!(refused, IdentityError::Damaged), "{bytes:?}: {refused}");
+            assert_eq!(stored(&disk), bytes);
+        }
+    }
+
+    #[test]
+    fn the_format_is_versioned() {
+        let identity = Identity { node: *b"0123456789abcdef", boots: 258 };
+        let mut bytes = *b"SluiceId\x01\0\0\x000123456789abcdef\x02\x01\0\0\0\0\0\0\0\0\0\0";
+        let check = crc32c(&bytes[..36]);
+        bytes[36..].copy_from_slice(&check.to_le_bytes());
+        assert_eq!(identity.encode(), bytes);
+        assert_eq!(Identity::decode(&bytes).unwrap(), identity);
+        bytes[8] = 2;
+        let check = crc32c(&bytes[..36]);
+        bytes[36..].copy_from_slice(&check.to_le_bytes());
+        for newer in [&bytes[..], b"SluiceId\x02\0\0\0something longer or shorter"] {
+            let refused = Identity::decode(newer).unwrap_err();
+            assert!(matches!(refused, IdentityError::NewerFormat { version: 2 }), "{refused}");
+        }
+    }
+}
