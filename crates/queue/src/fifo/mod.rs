@@ -19,6 +19,7 @@ mod repeat;
 mod restore;
 mod runs;
 mod settle;
+mod timeout;
 mod timeouts;
 mod turns;
 mod uncommitted;
@@ -41,7 +42,7 @@ use paging::{Fetch, Waiting, Writing};
 pub use peek::{PEEK_POSITION_MAX, Peeked, PeekedMessage};
 use ready::Ready;
 pub use restore::Restoring;
-use timeouts::Timeout;
+use timeout::Timeout;
 use uncommitted::Place;
 
 use crate::{

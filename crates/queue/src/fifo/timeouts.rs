@@ -9,47 +9,16 @@
 //! A delivery does not record when it was sent. Instead, the queue looks at its consumers from time to time and marks how
 //! far the numbers have come. So a delivery is taken back after the timeout, but at most an eighth of it later.
 
-use std::collections::VecDeque;
-
 use ranges::{Ranges, Span};
 
 use super::consumers::{Consumer, Slot, Standing};
 use super::settle::Returned;
+use super::timeout::Mark;
 use super::{Fifo, Output};
-use crate::{ConsumerTimeout, Deliver, Effect};
+use crate::{Deliver, Effect};
 
 /// The number of checks during one timeout. With more of them, deliveries are taken back sooner after their timeout.
 const CHECKS: u64 = 8;
-
-/// What a consumer of a quorum queue is given to settle its deliveries. Consumers of other queues have none.
-#[derive(Debug, Default)]
-pub(super) struct Timeout {
-    limits: ConsumerTimeout,
-    /// At most one for each check of a timeout, and one more.
-    marks: VecDeque<Mark>,
-    /// The number of deliveries that were taken back so far.
-    taken_back: u64,
-    /// True from when deliveries were taken back until the consumer has settled them, too.
-    pub paused: bool,
-}
-
-/// The deliveries below `next` were sent before `at_ms`.
-#[derive(Clone, Copy, Debug)]
-struct Mark {
-    next: u64,
-    at_ms: u64,
-}
-
-impl Timeout {
-    pub fn new(limits: ConsumerTimeout) -> Self {
-        Self { limits, ..Self::default() }
-    }
-
-    /// Returns the timeout in milliseconds. `None` means that there is none.
-    fn after_ms(&self, queue_ms: Option<u64>) -> Option<u64> {
-        self.limits.own_ms.or(queue_ms).or(self.limits.default_ms)
-    }
-}
 
 impl Consumer {
     /// Marks the deliveries so far, and returns those that are held for too long. `after_ms` is the timeout.
