@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::entry::{Entry, Reference};
-use super::timeouts::Timeout;
+use super::timeout::Timeout;
 use super::unsettled::Unsettled;
 use crate::grant::Grant;
 use crate::{Attach, ConsumerId};

@@ -1,6 +1,7 @@
 //! The fifo machine: a queue that delivers each message to one consumer.
 
 mod acquired;
+mod active;
 mod annotated;
 mod chunks;
 mod consumers;
@@ -12,6 +13,7 @@ mod held;
 mod journal;
 mod learn;
 mod level;
+mod overdue;
 mod paging;
 mod peek;
 mod ready;
@@ -19,7 +21,7 @@ mod repeat;
 mod restore;
 mod runs;
 mod settle;
-mod timeouts;
+mod timeout;
 mod turns;
 mod uncommitted;
 mod unsettled;
@@ -41,7 +43,7 @@ use paging::{Fetch, Waiting, Writing};
 pub use peek::{PEEK_POSITION_MAX, Peeked, PeekedMessage};
 use ready::Ready;
 pub use restore::Restoring;
-use timeouts::Timeout;
+use timeout::Timeout;
 use uncommitted::Place;
 
 use crate::{
