@@ -1,6 +1,7 @@
 //! The fifo machine: a queue that delivers each message to one consumer.
 
 mod acquired;
+mod active;
 mod annotated;
 mod chunks;
 mod consumers;
@@ -12,6 +13,7 @@ mod held;
 mod journal;
 mod learn;
 mod level;
+mod overdue;
 mod paging;
 mod peek;
 mod ready;
@@ -20,7 +22,6 @@ mod restore;
 mod runs;
 mod settle;
 mod timeout;
-mod timeouts;
 mod turns;
 mod uncommitted;
 mod unsettled;
