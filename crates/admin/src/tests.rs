@@ -549,7 +549,7 @@ async fn explanations() {
             GET /api/explain/links/%2F/l%2F1 -> 200 {"kind":"link","name":"l/1","cause":"waiting_for_receipts",..
             GET /api/explain/links/other/l%2F1 -> 404 {"error":"object_not_found","reason":"no link 'l/1' in vhost 'other'"}
             GET /api/explain/queues/other/q -> 404 {"error":"object_not_found","reason":"no vhost 'other'"}
-            GET /api/explain/queues/%2F/q -> 200 {"kind":"queue","name":"q","cause":"queue_empty","sentence":"the queue is empty","at":null,"numbers":{"queue_ready":0,"queue_unsettled":0,"queue_delayed":0,"queue_leaving":0,"queue_consumers":0,"log_receipts_held":0,"log_groups_held":0,"memory_receipts_held":0},"notes":[]}
+            GET /api/explain/queues/%2F/q -> 200 {"kind":"queue","name":"q","cause":"queue_empty","sentence":"the queue is empty","at":null,"numbers":{"queue_staged":0,"queue_ready":0,"queue_unsettled":0,"queue_delayed":0,"queue_leaving":0,"queue_over_limit":0,"queue_consumers":0,"log_receipts_held":0,"log_groups_held":0,"memory_receipts_held":0},"notes":[]}
             GET /api/explain/queues/%2F/nope -> 404 {"error":"object_not_found","reason":"no queue 'nope' in vhost '/'"}
             GET /api/explain/connections/a%20-%3E%20b -> 200 {"kind":"connection","name":"a -> b","cause":"waiting_for_receipts",..
             GET /api/explain/connections/nope -> 404 {"error":"object_not_found","reason":"no connection 'nope'"}

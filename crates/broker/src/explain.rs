@@ -552,16 +552,15 @@ fn link_notes(link: &LinkFacts, notes: &mut Vec<String>) {
 
 fn queue_numbers(queue: &QueueFacts, numbers: &mut Vec<(&'static str, u64)>) {
     let report = &queue.report;
-    // Most queues never have such messages.
-    numbers.extend((report.staged > 0).then_some(("queue_staged", report.staged)));
     numbers.extend([
+        ("queue_staged", report.staged),
         ("queue_ready", report.ready),
         ("queue_unsettled", report.unsettled),
         ("queue_delayed", report.delayed),
         ("queue_leaving", report.leaving),
+        ("queue_over_limit", report.over_limit),
         ("queue_consumers", u64::from(report.consumers)),
     ]);
-    numbers.extend((report.over_limit > 0).then_some(("queue_over_limit", report.over_limit)));
     numbers.extend(report.next_bytes.map(|bytes| ("queue_next_bytes", bytes)));
 }
 

@@ -160,11 +160,11 @@ fn cases() -> Vec<Case> {
     let (mut h, publisher, consumer, out) = house(Settings::default(), &quorum);
     h.log_stopped = true;
     h.send(publisher, out, b"1");
-    let numbers = &[("link_unconfirmed", 1), ("log_groups_held", 1)];
+    let numbers = &[("link_unconfirmed", 1), ("queue_staged", 0), ("log_groups_held", 1)];
     case(Cause::WaitingForCommit, h.explain(&h.link(publisher, 0)), numbers);
     h.log_stopped = false;
     h.settle();
-    case(Cause::NoConsumer, h.explain(&queue()), &[("queue_ready", 1), ("log_groups_held", 0)]);
+    case(Cause::NoConsumer, h.explain(&queue()), &[("queue_staged", 0), ("queue_ready", 1)]);
     let link = h.receiver(consumer, "/queues/q");
     h.grant(consumer, link, 1);
     h.log_stopped = true;
