@@ -326,16 +326,22 @@ impl Consumers {
         self.regrant(slot);
     }
 
+    /// Returns true if the active consumer has to give way.
+    pub fn is_yielding(&self) -> bool {
+        let active = self.active.and_then(|slot| self.slots[slot as usize].as_ref());
+        active.is_some_and(|consumer| consumer.standing == Standing::Yielding)
+    }
+
     /// Lets the best consumer become the active one, if the active one has to give way: its priority is lower, or it is
-    /// paused and the other one is not. It first settles what it holds. Returns the earlier and the new active consumer if
-    /// they have changed places.
-    pub fn reelect(&mut self) -> Option<(Slot, Slot)> {
+    /// paused and the other one is not. It first settles what it holds, as `holds_none` says. Returns the earlier and the
+    /// new active consumer if they have changed places.
+    pub fn reelect(&mut self, holds_none: impl FnOnce(&Consumer) -> bool) -> Option<(Slot, Slot)> {
         let active = self.active.filter(|_| self.yields)?;
         let best = *self.ranked.first()?;
         let consumer = self.get(active);
         let own = consumer.rank(active);
         let gives_way = (best.paused, best.priority) < (own.paused, own.priority);
-        let is_done = consumer.unsettled.is_empty();
+        let is_done = gives_way && holds_none(consumer);
         consumer.standing = match (gives_way, is_done) {
             (false, _) => Standing::Serving,
             (true, false) => Standing::Yielding,

@@ -366,14 +366,8 @@ impl Fifo {
         }
         let capabilities = Capabilities { moves: true };
         out.effects.push(Effect::Attached { consumer, capabilities });
-        if self.config.single_active_consumer {
-            match self.consumers.reelect() {
-                Some((before, after)) => {
-                    self.notify_active(before, out);
-                    self.notify_active(after, out);
-                }
-                None => self.notify_active(slot, out),
-            }
+        if self.config.single_active_consumer && !self.change_active(out) {
+            self.notify_active(slot, out);
         }
     }
 

@@ -37,7 +37,7 @@ impl Fifo {
                 }
             }
         }
-        self.give_way_if_done(slot, now_ms, out, deliver);
+        self.give_way_if_done(now_ms, out, deliver);
         self.forget_if_done(slot);
     }
 

@@ -9,7 +9,7 @@ use super::journal::Journal;
 use super::level::Rest;
 use super::uncommitted::{Change, Closed, Place, RolledBack, Uncommitted};
 use super::{Counts, Fifo, Output};
-use crate::{Carrier, Deliver, Fact, FactPolicy, Marks, Put};
+use crate::{Carrier, ConsumerId, Deliver, Fact, FactPolicy, Marks, Put};
 
 impl Journal {
     /// Returns whether turns can be rolled back.
@@ -84,6 +84,11 @@ impl Journal {
     /// Returns whether unread messages of the run were removed, and the removal is not committed.
     pub fn has_parked_rest(&self, run: u32) -> bool {
         self.uncommitted.iter().flat_map(|all| all.parked_rests()).any(|rest| rest.load.run == run)
+    }
+
+    /// Returns true if a rollback may return messages to this consumer.
+    pub fn may_return_to(&self, consumer: ConsumerId) -> bool {
+        self.uncommitted.as_ref().is_some_and(|all| all.may_return_to(consumer))
     }
 
     /// Returns what deliveries have changed on a message.
@@ -163,6 +168,7 @@ impl Fifo {
         if self.ages {
             self.dispatch(now_ms, out, deliver);
         }
+        self.give_way_if_done(now_ms, out, deliver);
         self.journal.flush(out);
     }
 

@@ -174,6 +174,13 @@ impl Uncommitted {
         Some(RolledBack { staged, changes, rests, before })
     }
 
+    /// Returns true if a rollback may return messages to this consumer.
+    pub fn may_return_to(&self, consumer: ConsumerId) -> bool {
+        let is_from =
+            |from: Place| matches!(from, Place::Held { consumer: holder, .. } if holder == consumer);
+        self.changes.iter().any(|change| is_from(change.from))
+    }
+
     /// Iterates over removed messages whose turn is still pending.
     pub fn parked(&self) -> impl Iterator<Item = &Entry> {
         self.changes.iter().filter_map(|change| change.parked.as_ref())

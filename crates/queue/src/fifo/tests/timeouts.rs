@@ -140,6 +140,24 @@ fn the_active_consumer_first_settles_what_it_holds() {
 }
 
 #[test]
+fn the_active_consumer_changes_when_the_settlement_is_committed() {
+    let mut q = Page::late(quorum(|config| config.single_active_consumer = true));
+    q.attach(1);
+    q.grant(1, 0, 2);
+    q.publish("a");
+    let published = q.close();
+    q.commit(published);
+    q.attach_with(2, |attach| attach.priority = 1);
+    q.accept(1, 1, 1).is("| gone 1");
+    assert_eq!(q.fifo.report().active_consumer, Some(1));
+    // The disk has failed: consumer 1 holds the message again.
+    q.roll_back(published);
+    q.accept(1, 1, 1).is("| gone 1");
+    let settled = q.close();
+    q.commit(settled).is("inactive 1 of 0; active 2 of 0");
+}
+
+#[test]
 fn an_active_consumer_that_need_not_give_way_any_more_is_served_again() {
     let mut q = Page::new(quorum(|config| config.single_active_consumer = true));
     q.attach(1);
