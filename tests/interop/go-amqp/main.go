@@ -248,8 +248,13 @@ func detachRedeliversInOrder(ctx context.Context) {
 	first.detach()
 	second := c.consumer("detached")
 	check(second.IssueCredit(9))
-	expect(see(second.take(9)...), []seen{{"0", 1, false}, {"2", 1, false}, {"3", 1, false}, {"4", 1, false},
-		{"5", 1, false}, {"6", 0, true}, {"7", 0, true}, {"8", 0, true}, {"9", 0, true}})
+	// Classic queues count a DETACH as a failed delivery, and quorum queues do not.
+	count := uint32(1)
+	if queueType == "quorum" {
+		count = 0
+	}
+	expect(see(second.take(9)...), []seen{{"0", count, false}, {"2", count, false}, {"3", count, false},
+		{"4", count, false}, {"5", count, false}, {"6", 0, true}, {"7", 0, true}, {"8", 0, true}, {"9", 0, true}})
 	c.close()
 }
 

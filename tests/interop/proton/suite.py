@@ -389,7 +389,9 @@ def detach_redelivers_in_order():
     got = second.take(9)
     expect(bodies(got), [0, 2, 3, 4, 5, 6, 7, 8, 9])
     expect([message.first_acquirer for message, _ in got], [False] * 5 + [True] * 4)
-    expect([message.delivery_count for message, _ in got], [1] * 5 + [0] * 4)
+    # Classic queues count a DETACH as a failed delivery, and quorum queues do not.
+    count = 0 if QUEUE_TYPE == "quorum" else 1
+    expect([message.delivery_count for message, _ in got], [count] * 5 + [0] * 4)
     connection.close()
 
 

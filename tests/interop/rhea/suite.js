@@ -169,8 +169,10 @@ const checks = {
         await first.detach();
         const second = await client.consumer('detached');
         second.link.add_credit(9);
+        // Classic queues count a DETACH as a failed delivery, and quorum queues do not.
+        const count = QUEUE_TYPE === 'quorum' ? 0 : 1;
         assert.deepEqual((await second.take(9)).map(seen), [
-            ...[0, 2, 3, 4, 5].map(body => [body, 1, false]), ...[6, 7, 8, 9].map(body => [body, 0, true])]);
+            ...[0, 2, 3, 4, 5].map(body => [body, count, false]), ...[6, 7, 8, 9].map(body => [body, 0, true])]);
         await client.close();
     },
 

@@ -220,7 +220,9 @@ async fn detach_redelivers_in_order() -> Checked {
     first.close().await?;
     let mut second = client.receiver("/queues/detached").await?;
     second.set_credit(9).await?;
-    let again = ["0", "2", "3", "4", "5"].map(|body| (body.to_owned(), 1, false));
+    // Classic queues count a DETACH as a failed delivery, and quorum queues do not.
+    let count = u32::from(std::env::var("SLUICE_QUEUE_TYPE")? != "quorum");
+    let again = ["0", "2", "3", "4", "5"].map(|body| (body.to_owned(), count, false));
     let new = ["6", "7", "8", "9"].map(|body| (body.to_owned(), 0, true));
     expect(take(&mut second, 9).await?.iter().map(seen).collect(), [&again[..], &new[..]].concat())?;
     client.close().await
