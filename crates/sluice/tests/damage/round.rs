@@ -84,7 +84,12 @@ impl Round {
         let what = self.fault.make(&data, &older, &mut Random::new(!self.seed));
         let outcome = async {
             let before = directory.logged().len();
-            let started = self.start(directory, &[]);
+            let mut started = self.start(directory, &[]);
+            if started.is_err() && directory.logged()[before..].contains("file identity is damaged") {
+                // The operator does what the message says.
+                std::fs::remove_file(data.join("identity")).map_err(|error| format!("identity: {error}"))?;
+                started = self.start(directory, &[]);
+            }
             let refused = started.is_err();
             if refused && !directory.logged()[before..].contains(".log is ") {
                 return Err(format!(
