@@ -7,7 +7,7 @@ use std::sync::Arc;
 use message::{Message, Parts, Route};
 use queue::{
     Attach, Carrier, Config, ConsumerId, ConsumerTimeout, Deliver, DeliveryRef, Effect, Fifo, Mode, Outcome,
-    Output, Publish, PublisherId, Put, Request,
+    Output, Publish, PublisherId, Put, QuorumConfig, Request, Ticket,
 };
 
 /// A receiver that takes no delivery at once. So all deliveries become effects, and the queue sends every
@@ -142,4 +142,33 @@ fn a_consumer_that_never_settles_costs_a_reference_a_message() {
     }
     assert_eq!(fifo.report().unsettled, 0);
     assert!(BYTES.get() - before < SLACK, "{} bytes are left", BYTES.get() - before);
+}
+
+/// The memory of the machine of an idle quorum queue, in bytes, with the machine itself.
+const IDLE_BYTES_MAX: isize = 1536;
+
+#[test]
+fn an_idle_quorum_queue_takes_no_memory_for_its_priorities() {
+    let route = Arc::new(Route::simple("", "q"));
+    let before = BYTES.get();
+    let config = Config {
+        max_priority: Some(QuorumConfig::MAX_PRIORITY),
+        quorum: Some(QuorumConfig::default()),
+        ..config()
+    };
+    let mut fifo = Fifo::new(config);
+    let mut out = Output::default();
+    for (seq, priority) in [(1, 0), (2, 4), (3, 31)] {
+        let parts = Parts { wire: vec![0; BODY].into(), priority: Some(priority), ..Parts::default() };
+        let message = Message::new(parts, Arc::clone(&route));
+        let publish = Publish { publisher: PublisherId(1), seq, message, pipelines: false };
+        fifo.apply(Request::Publish(publish), 0, &mut out, &mut Nobody);
+    }
+    let fetch = Request::Fetch { ticket: Ticket(1), holder: ConsumerId(1), n: 3, settled: true };
+    fifo.apply(fetch, 0, &mut out, &mut Nobody);
+    assert_eq!(fifo.report().acknowledged, 3);
+    drop(out);
+    fifo.shrink();
+    let bytes = BYTES.get() - before + size_of::<Fifo>() as isize;
+    assert!(bytes <= IDLE_BYTES_MAX, "an idle quorum queue takes {bytes} bytes");
 }

@@ -162,6 +162,9 @@ impl Shard {
         for place in self.walks.chores.part(self.queues.places(), &mut self.rows) {
             if let Some(slot) = self.queues.at_mut(place) {
                 slot.fifo.forget_loaded();
+                if slot.group.as_mut().is_some_and(|group| group.engine.rest_if_quiet()) {
+                    slot.fifo.shrink();
+                }
                 self.storage.forget_small(slot);
                 self.storage.look_for_stuck(slot);
             }

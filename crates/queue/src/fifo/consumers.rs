@@ -272,6 +272,13 @@ impl Consumers {
         ids
     }
 
+    /// Frees the memory of slots, if nobody uses one.
+    pub fn shrink(&mut self) {
+        if self.by_id.is_empty() {
+            (self.slots, self.free, self.rings) = (Vec::new(), Vec::new(), Vec::new());
+        }
+    }
+
     /// Removes and returns the unsettled messages of all consumers.
     pub fn take_held(&mut self) -> Vec<Entry> {
         let consumers = self.slots.iter_mut().flatten();

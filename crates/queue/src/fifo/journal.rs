@@ -117,6 +117,11 @@ impl Journal {
         }
     }
 
+    /// Frees buffers that are empty between calls.
+    pub fn shrink(&mut self) {
+        self.gone = Vec::new();
+    }
+
     fn flush_gone(&mut self, out: &mut Output) {
         if !self.gone.is_sorted() {
             self.gone.sort_unstable();

@@ -238,6 +238,16 @@ impl Fifo {
         (self.ready.len(), self.held.messages())
     }
 
+    /// Frees memory that the queue does not need while nothing happens.
+    pub fn shrink(&mut self) {
+        if self.writing.is_none() && self.reading.is_none() {
+            self.ready.shrink();
+        }
+        self.consumers.shrink();
+        self.taken = Vec::new();
+        self.journal.shrink();
+    }
+
     /// Returns what the machine knows of itself.
     pub fn report(&self) -> Report {
         let (ready, unsettled) = self.depth();

@@ -10,7 +10,8 @@ const READ_AHEAD: usize = if cfg!(test) { 2 } else { 256 };
 
 /// Ready messages: the highest priority level first, and by sequence number within a level.
 pub(super) struct Ready {
-    levels: Vec<Level>,
+    /// `None` for a level that has had no message yet, or none since [`Self::shrink`].
+    levels: Box<[Option<Box<Level>>]>,
     default_priority: u8,
     /// Bit n is set if level n is not empty.
     occupied: [u64; 4],
@@ -27,7 +28,7 @@ impl Ready {
     pub fn new(max_priority: Option<u8>, default_priority: u8) -> Self {
         let levels = usize::from(max_priority.unwrap_or(0)) + 1;
         Self {
-            levels: std::iter::repeat_with(Level::default).take(levels).collect(),
+            levels: std::iter::repeat_with(|| None).take(levels).collect(),
             default_priority,
             occupied: [0; 4],
             len: 0,
@@ -80,7 +81,7 @@ impl Ready {
     }
 
     pub fn head(&self, level: usize) -> Option<Head<'_>> {
-        self.levels[level].head()
+        self.levels[level].as_ref()?.head()
     }
 
     /// Returns the next message, if it is in memory.
@@ -93,7 +94,7 @@ impl Ready {
 
     /// Iterates over all messages in the order of their delivery. The unread messages of a run are one item.
     pub fn in_order(&self) -> impl Iterator<Item = Head<'_>> {
-        self.occupied().flat_map(|level| self.levels[level].in_order())
+        self.occupied().filter_map(|level| self.levels[level].as_ref()).flat_map(|level| level.in_order())
     }
 
     /// Returns the block that must be read before the next message can be taken.
@@ -103,24 +104,24 @@ impl Ready {
 
     /// Returns the block that should be read ahead.
     pub fn read_ahead(&self) -> Option<Load> {
-        self.levels[self.top()?].read_ahead(READ_AHEAD)
+        self.levels[self.top()?].as_ref()?.read_ahead(READ_AHEAD)
     }
 
     /// Appends a message to its level. Its sequence number must be the highest so far.
     pub fn push(&mut self, entry: Entry) {
         let level = self.enter(&entry);
-        self.levels[level].push(entry);
+        self.make(level).push(entry);
     }
 
     /// Inserts a message by its sequence number.
     pub fn put_back(&mut self, entry: Entry) {
         let level = self.enter(&entry);
-        self.levels[level].put_back(entry);
+        self.make(level).put_back(entry);
     }
 
     /// Removes and returns the next message of the level, unless it must be read first.
     pub fn pop(&mut self, level: usize) -> Option<Entry> {
-        let entry = self.levels[level].pop();
+        let entry = self.levels[level].as_mut()?.pop();
         if let Some(entry) = &entry {
             self.left(level);
             self.len -= 1;
@@ -132,8 +133,8 @@ impl Ready {
 
     /// Removes and returns the message with this sequence number. See [`Level::take`].
     pub fn take(&mut self, seq: u64) -> Option<Entry> {
-        let (level, entry) =
-            self.levels.iter_mut().enumerate().find_map(|(at, level)| Some((at, level.take(seq)?)))?;
+        let mut levels = self.levels.iter_mut().enumerate();
+        let (level, entry) = levels.find_map(|(at, level)| Some((at, level.as_mut()?.take(seq)?)))?;
         self.left(level);
         self.len -= 1;
         self.bytes -= entry.len();
@@ -143,7 +144,7 @@ impl Ready {
 
     /// Removes the unread messages of the run that comes next in the level.
     pub fn pop_rest(&mut self, level: usize) -> Option<Rest> {
-        let rest = self.levels[level].pop_rest()?;
+        let rest = self.levels[level].as_mut()?.pop_rest()?;
         self.left(level);
         self.len -= rest.messages;
         self.bytes -= rest.bytes;
@@ -154,7 +155,7 @@ impl Ready {
     pub fn put_back_rest(&mut self, level: usize, rest: Rest) {
         self.len += rest.messages;
         self.bytes += rest.bytes;
-        self.levels[level].put_back_rest(rest);
+        self.make(level).put_back_rest(rest);
         self.occupied[level / 64] |= 1 << (level % 64);
     }
 
@@ -162,13 +163,13 @@ impl Ready {
     pub fn shrink_rest(&mut self, level: usize, run: u32, messages: u64, bytes: u64) {
         self.len -= messages;
         self.bytes -= bytes;
-        self.levels[level].shrink_rest(run, messages, bytes);
+        self.make(level).shrink_rest(run, messages, bytes);
         self.left(level);
     }
 
     /// Returns the sequence numbers between `first` and `last` of messages that are in memory or have been read.
     pub fn seqs(&self, first: u64, last: u64) -> Vec<u64> {
-        self.levels.iter().flat_map(|level| level.seqs(first, last)).collect()
+        self.made().flat_map(|level| level.seqs(first, last)).collect()
     }
 
     /// Removes and returns everything.
@@ -176,7 +177,7 @@ impl Ready {
         (self.occupied, self.len, self.bytes) = ([0; 4], 0, 0);
         (self.pageable_bytes, self.loaded_bytes) = (0, 0);
         let (mut entries, mut rests) = (Vec::new(), Vec::new());
-        for level in self.levels.iter_mut().rev() {
+        for level in self.levels.iter_mut().flatten().rev() {
             let (more, more_rests) = level.drain();
             entries.extend(more);
             rests.extend(more_rests);
@@ -198,22 +199,24 @@ impl Ready {
         }
         (0..self.levels.len()).find(|&level| {
             let mut any = false;
-            self.levels[level].page_out(least, keep, fresh, |entry| {
-                any = true;
-                each(entry)
-            });
+            if let Some(level) = &mut self.levels[level] {
+                level.page_out(least, keep, fresh, |entry| {
+                    any = true;
+                    each(entry)
+                });
+            }
             any
         })
     }
 
     pub fn page_out_failed(&mut self, level: usize) {
-        self.levels[level].page_out_failed();
+        self.make(level).page_out_failed();
     }
 
     /// Called when messages were written. Removes them from memory and passes them to `each`.
     pub fn paged_out(&mut self, level: usize, load: Load, mut each: impl FnMut(&Entry)) {
         let mut freed = 0;
-        self.levels[level].paged_out(load, |entry| {
+        self.make(level).paged_out(load, |entry| {
             freed += entry.memory_bytes();
             each(entry);
         });
@@ -231,20 +234,20 @@ impl Ready {
         };
         self.len += rest.messages;
         self.bytes += rest.bytes;
-        self.levels[level].push_rest(rest);
+        self.make(level).push_rest(rest);
         self.occupied[level / 64] |= 1 << (level % 64);
     }
 
     /// Returns the unread part that begins with this block, if it comes directly after the level's messages in
     /// memory.
     pub fn reading(&self, level: usize, load: Load) -> Option<Rest> {
-        self.levels[level].next_rest().filter(|rest| rest.load == load).copied()
+        self.levels[level].as_ref()?.next_rest().filter(|rest| rest.load == load).copied()
     }
 
     /// Appends the messages that were read to the level. `next` is the next block, and the position in the run
     /// at which it begins. Returns whether unread messages of the run are left.
     pub fn loaded(&mut self, level: usize, entries: Vec<Entry>, next: Option<(Load, u32)>) -> bool {
-        let Some(rest) = self.levels[level].next_rest().copied() else { return false };
+        let Some(rest) = self.make(level).next_rest().copied() else { return false };
         let (messages, bytes) = (entries.len() as u64, entries.iter().map(Entry::len).sum::<u64>());
         let left = next.filter(|_| rest.messages > messages).map(|(load, index)| Rest {
             load,
@@ -257,19 +260,19 @@ impl Ready {
         self.len = self.len - rest.messages + messages + left.map_or(0, |left| left.messages);
         self.bytes = self.bytes - rest.bytes + bytes + left.map_or(0, |left| left.bytes);
         self.loaded_bytes += entries.iter().map(Entry::memory_bytes).sum::<u64>();
-        self.levels[level].loaded(entries, left);
+        self.make(level).loaded(entries, left);
         self.left(level);
         left.is_some()
     }
 
     /// Restores the bodies of a block's messages that will be needed soon.
     pub fn fill(&mut self, level: usize, load: Load, block: Vec<Loaded>) {
-        self.loaded_bytes += self.levels[level].fill(load, block);
+        self.loaded_bytes += self.make(level).fill(load, block);
     }
 
     /// Frees what can be read again. See [`Level::forget_loaded`].
     pub fn forget_loaded(&mut self, keeps_heads: bool) {
-        for level in &mut self.levels {
+        for level in self.levels.iter_mut().flatten() {
             self.loaded_bytes -= level.forget_loaded(keeps_heads);
         }
     }
@@ -278,7 +281,7 @@ impl Ready {
     /// Their bodies are freed.
     pub fn stored(&mut self, level: usize, mut set_spot: impl FnMut(&mut Entry)) {
         let mut freed = 0;
-        for entry in self.levels[level].entries_mut().filter(|entry| entry.spot.is_none()) {
+        for entry in self.make(level).entries_mut().filter(|entry| entry.spot.is_none()) {
             set_spot(entry);
             if entry.spot.is_some() {
                 freed += entry.memory_bytes();
@@ -286,29 +289,29 @@ impl Ready {
             }
         }
         if freed > 0 {
-            self.levels[level].narrow();
+            self.make(level).narrow();
         }
         self.pageable_bytes -= freed;
     }
 
     /// Iterates over [`Level::taken_before`] of all levels.
     pub fn taken_before(&self) -> impl Iterator<Item = (usize, &Entry)> {
-        let levels = self.levels.iter().enumerate();
+        let levels = self.levels.iter().enumerate().filter_map(|(at, level)| Some((at, level.as_ref()?)));
         levels.flat_map(|(at, level)| level.taken_before().map(move |entry| (at, entry)))
     }
 
     /// Iterates over the messages that are in a run and have been read.
     pub fn references(&self) -> impl Iterator<Item = Reference> {
-        self.levels.iter().flat_map(Level::references)
+        self.made().flat_map(Level::references)
     }
 
     pub fn spots_mut(&mut self) -> impl Iterator<Item = &mut Spot> {
-        self.levels.iter_mut().flat_map(Level::spots_mut)
+        self.levels.iter_mut().flatten().flat_map(|level| level.spots_mut())
     }
 
     /// Returns the unread part of this run.
     pub fn rest_of(&mut self, level: usize, run: u32) -> Option<&mut Rest> {
-        self.levels[level].rest_of(run)
+        self.levels[level].as_mut()?.rest_of(run)
     }
 
     pub fn level_of(&self, priority: u8) -> usize {
@@ -342,7 +345,7 @@ impl Ready {
 
     /// Called when a message has left the level.
     fn left(&mut self, level: usize) {
-        if self.levels[level].is_empty() {
+        if self.levels[level].as_ref().is_none_or(|level| level.is_empty()) {
             self.occupied[level / 64] &= !(1 << (level % 64));
         }
     }
@@ -351,20 +354,37 @@ impl Ready {
         if entry.spot.is_some() { &mut self.loaded_bytes } else { &mut self.pageable_bytes }
     }
 
-    pub fn level(&self, level: usize) -> Option<&Level> {
-        self.levels.get(level)
+    /// Returns this level: `None` after the last one, and `Some(None)` for one that was never needed.
+    pub fn level(&self, level: usize) -> Option<Option<&Level>> {
+        Some(self.levels.get(level)?.as_deref())
+    }
+
+    /// Frees the memory of empty levels. No message may be on its way to the disk or back.
+    pub fn shrink(&mut self) {
+        for level in &mut self.levels {
+            level.take_if(|level| level.is_empty());
+        }
+    }
+
+    fn made(&self) -> impl Iterator<Item = &Level> {
+        self.levels.iter().filter_map(Option::as_deref)
+    }
+
+    #[inline(always)]
+    fn make(&mut self, level: usize) -> &mut Level {
+        self.levels[level].get_or_insert_default()
     }
 
     /// Iterates over the messages between `first` and `last`, level by level. The cost depends on the number of
     /// results.
     pub fn range(&self, first: u64, last: u64) -> impl Iterator<Item = &Entry> {
-        self.levels.iter().flat_map(move |level| level.range(first, last))
+        self.made().flat_map(move |level| level.range(first, last))
     }
 
     /// Copies of the messages in memory, and of those that were read and can be read again.
     #[cfg(test)]
     pub fn copies(&self) -> Vec<Entry> {
-        let here: Vec<Entry> = self.levels.iter().flat_map(Level::entries).cloned().collect();
+        let here: Vec<Entry> = self.made().flat_map(Level::entries).cloned().collect();
         let away =
             self.references().map(Entry::from).filter(|entry| !here.iter().any(|h| h.seq == entry.seq));
         here.iter().cloned().chain(away).collect()
@@ -372,6 +392,6 @@ impl Ready {
 
     /// Iterates over the unread parts of runs.
     pub fn rests(&self) -> impl Iterator<Item = &Rest> {
-        self.levels.iter().flat_map(Level::rests)
+        self.made().flat_map(Level::rests)
     }
 }

@@ -118,7 +118,7 @@ impl Fifo {
                 let Some(found) = self.ready.level(level) else {
                     return (0, Next::Held { slot: 0, number: 0 });
                 };
-                let Some(&(first, last)) = all.ranges.get(range) else {
+                let Some((found, &(first, last))) = found.zip(all.ranges.get(range)) else {
                     return (0, Next::Ready { level: level + 1, range: 0, seq: 0 });
                 };
                 let first = first.max(seq);

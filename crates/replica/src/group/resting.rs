@@ -73,6 +73,10 @@ impl Resting {
         group
     }
 
+    pub fn me(&self) -> Member {
+        self.me
+    }
+
     /// Returns the last entry.
     pub fn last(&self) -> Position {
         self.last

@@ -14,7 +14,7 @@ use broker::ids::QueueId;
 use bytes::Bytes;
 use message::LastRoute;
 use queue::{Drive, Driver, Fact};
-use replica::{Entry, Payload, Record};
+use replica::{Entry, Payload, Progress, Record};
 
 use crate::entries;
 use crate::facts::{Place, RestoredGroup};
@@ -41,7 +41,8 @@ impl Shard {
                 }
             },
         };
-        let (me, last, applied) = (group.group.me(), group.group.last().index, group.group.applied());
+        let (me, last, applied) =
+            (group.engine.me(), group.engine.progress().last, group.engine.progress().applied);
         slot.group = Some(Box::new(group));
         if let Some(base) = base {
             self.storage.push_group(queue, me, &base);
@@ -65,9 +66,9 @@ impl Shard {
             let is_due = self.stopping || group.due_ms().is_some_and(|due| due <= self.here.now_ms);
             if !group.has_open() {
                 // The turns have no facts, so they need no entry. They count as committed with the last entry.
-                let last = group.group.last().index;
+                let Progress { last, applied, .. } = group.engine.progress();
                 driver.handle_proposed(last);
-                if group.group.applied() >= last {
+                if applied >= last {
                     self.commit_turns(queue, last);
                 }
                 continue;
@@ -77,7 +78,7 @@ impl Shard {
                 continue;
             };
             let (facts, puts) = group.take_open();
-            match group.group.propose(term, facts) {
+            match group.engine.wake().propose(term, facts) {
                 Ok(index) => {
                     driver.handle_proposed(index);
                     group.note_proposed(index, self.here.now_ms);
@@ -101,8 +102,8 @@ impl Shard {
         loop {
             let Some(slot) = self.queues.get_mut(queue) else { return };
             let Some(group) = &mut slot.group else { return };
-            let Some(round) = group.group.poll_round() else { return };
-            let me = group.group.me();
+            let Some(round) = group.engine.poll_round() else { return };
+            let me = group.engine.me();
             for record in &round.records {
                 if let Record::Entry { entry, .. } = record {
                     let bytes = entry.payload.bytes();
@@ -136,7 +137,7 @@ impl Shard {
     pub(in crate::shard) fn group_synced(&mut self, round: GroupRound) {
         let Some(slot) = self.queues.get_mut(round.queue) else { return };
         if let Some(group) = &mut slot.group {
-            group.group.on_synced(round.number);
+            group.engine.wake().on_synced(round.number);
             self.pump_group(round.queue);
         }
     }
@@ -145,7 +146,7 @@ impl Shard {
     pub(in crate::shard) fn campaign(&mut self, queue: QueueId) {
         let Some(slot) = self.queues.get_mut(queue) else { return };
         let Some(group) = slot.group.as_mut().filter(|group| group.may_campaign()) else { return };
-        if let Err(refused) = group.group.campaign() {
+        if let Err(refused) = group.engine.wake().campaign() {
             tracing::debug!(?queue, "a quorum queue does not campaign: {refused}");
         }
         self.pump_group(queue);

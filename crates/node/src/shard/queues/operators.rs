@@ -12,10 +12,10 @@ impl Shard {
         let slot = self.queues.get(queue)?;
         let Driver::Replica(driver) = &slot.driver else { return None };
         let group = slot.group.as_ref()?;
-        let progress = group.group.progress();
+        let progress = group.engine.progress();
         Some(GroupRow {
             leads: driver.leads(),
-            term: group.group.standing().term,
+            term: group.engine.standing().term,
             last_index: progress.last,
             written_index: progress.written,
             commit_index: progress.committed,

@@ -4,8 +4,9 @@ use std::collections::VecDeque;
 
 use bytes::Bytes;
 use queue::{Fact, Put};
-use replica::{Base, Group, Member, Options, Record, Restoring, Role};
+use replica::{Base, Member, Options, Record, Restoring, Role};
 
+use super::engine::Engine;
 use super::journal::{LAZY_BYTES_MAX, LAZY_MS};
 use crate::entries;
 use crate::facts::FinishedGroup;
@@ -15,7 +16,7 @@ pub(in crate::shard) const NODE: u32 = 1;
 
 /// This node's member of the group of one queue, and the entry that is being collected.
 pub(in crate::shard) struct GroupSlot {
-    pub group: Group,
+    pub engine: Engine,
     /// Facts of closed turns that are in no entry.
     open: Vec<u8>,
     /// The first and the last seq of the messages in `open`.
@@ -42,7 +43,7 @@ impl GroupSlot {
     pub fn new(finished: FinishedGroup) -> Self {
         let FinishedGroup { group, base_file, base_index, log_bytes, files } = finished;
         Self {
-            group,
+            engine: Engine::new(group),
             open: Vec::new(),
             puts: None,
             since_ms: None,
@@ -117,13 +118,13 @@ impl GroupSlot {
 
     /// Returns the term in which this member leads.
     pub fn leads_in(&self) -> Option<u64> {
-        let standing = self.group.standing();
+        let standing = self.engine.standing();
         (standing.role == Role::Leader).then_some(standing.term)
     }
 
     /// Returns whether the member may campaign: it neither leads nor campaigns, and everything that it knows is synced.
     pub fn may_campaign(&self) -> bool {
-        matches!(self.group.standing().role, Role::Follower { leader: None }) && self.group.is_settled()
+        matches!(self.engine.standing().role, Role::Follower { leader: None }) && self.engine.is_settled()
     }
 }
 

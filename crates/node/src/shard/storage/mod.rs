@@ -17,6 +17,7 @@
 //! Receipts that are held leave when the log has answered.
 
 mod compact;
+mod engine;
 mod group;
 mod journal;
 mod logged;

@@ -323,8 +323,8 @@ fn evacuate_base(slot: &mut QueueSlot, journal: &mut Journal, log_file: u64, fil
 fn write_base(slot: &mut QueueSlot, journal: &mut Journal, log_file: u64) {
     let content = entries::content(slot.fifo.next_seq());
     let Some(group) = &mut slot.group else { return };
-    let me = group.group.me();
-    for record in group.group.evacuate(content).into_iter().flatten() {
+    let me = group.engine.me();
+    for record in group.engine.wake().evacuate(content).into_iter().flatten() {
         journal.push_group(slot.id, me, &record);
         if let replica::Record::Base(base) = &record {
             (group.base_file, group.base_index, group.log_bytes) = (log_file, base.at.index, 0);
