@@ -72,12 +72,12 @@ class Broker:
         self.process.send_signal(how)
         self.process.wait()
 
-    def root_pid(self):
-        """The process that the harness measures."""
-        return self.process.pid
+    def pids(self):
+        """The processes that the harness measures."""
+        return [self.process.pid]
 
     def rss_mib(self):
-        return harness().rss_mib(self.process.pid)
+        return harness().rss_mib(self.pids())
 
     def measured(self, work):
         """See `metered`."""
