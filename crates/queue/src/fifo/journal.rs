@@ -120,6 +120,7 @@ impl Journal {
     /// Frees buffers that are empty between calls.
     pub fn shrink(&mut self) {
         self.gone = Vec::new();
+        self.uncommitted.iter_mut().for_each(|all| all.shrink());
     }
 
     fn flush_gone(&mut self, out: &mut Output) {

@@ -444,7 +444,7 @@ impl Fifo {
         for reference in self.references().filter(|reference| runs.contains(&reference.spot.run)) {
             let seq = reference.seq;
             let marks = match committed.get(&seq) {
-                Some(marks) => (*marks).clone(),
+                Some(marks) => marks.clone(),
                 None => {
                     let due_ms = self.delayed.due_ms(seq);
                     Marks { due_ms, ..self.journal.marks_of(&Entry::from(reference)) }

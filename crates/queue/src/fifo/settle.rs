@@ -94,28 +94,21 @@ impl Fifo {
     }
 
     fn accept(&mut self, slot: Slot, first: u64, last: u64) {
-        if self.journal.can_roll_back() {
-            return self.accept_numbered(slot, first, last);
-        }
         let Self { journal, held, consumers, counts, .. } = self;
         let before = held.messages();
-        consumers.get(slot).unsettled.take(first, last, |entry| {
-            held.remove(&entry);
-            journal.gone(&entry);
-        });
-        counts.acknowledged += before - held.messages();
-    }
-
-    #[cold]
-    fn accept_numbered(&mut self, slot: Slot, first: u64, last: u64) {
-        let mut entries = Vec::new();
-        self.take_numbered(slot, first, last, &mut entries);
-        for entry in entries {
-            self.held.remove(&entry);
-            self.counts.acknowledged += 1;
-            // This place is ignored: `take_numbered` has already recorded where the message was.
-            self.journal.leave(entry, Place::Ready);
+        let holder = consumers.get(slot);
+        let consumer = holder.id;
+        match journal.can_roll_back() {
+            true => holder.unsettled.take(first, last, |number, entry| {
+                held.remove(&entry);
+                journal.park(entry, Place::Held { consumer, number });
+            }),
+            false => holder.unsettled.take(first, last, |_, entry| {
+                held.remove(&entry);
+                journal.gone(&entry);
+            }),
         }
+        counts.acknowledged += before - held.messages();
     }
 
     fn reject(
@@ -196,26 +189,15 @@ impl Fifo {
 
     pub(super) fn take(&mut self, slot: Slot, first: u64, last: u64) -> Vec<Entry> {
         let mut entries = std::mem::take(&mut self.taken);
-        match self.journal.can_roll_back() {
-            true => self.take_numbered(slot, first, last, &mut entries),
-            false => self.consumers.get(slot).unsettled.take(first, last, |entry| entries.push(entry)),
-        }
-        entries.iter().for_each(|entry| self.held.remove(entry));
-        entries
-    }
-
-    /// [`Self::take`], and notes the number of each message.
-    #[cold]
-    fn take_numbered(&mut self, slot: Slot, first: u64, last: u64, entries: &mut Vec<Entry>) {
-        let Self { consumers, journal, .. } = self;
+        let Self { journal, held, consumers, .. } = self;
         let holder = consumers.get(slot);
         let consumer = holder.id;
-        for number in holder.unsettled.numbers(first, last) {
-            holder.unsettled.take(number, number, |entry| {
-                journal.note(&entry, Place::Held { consumer, number });
-                entries.push(entry);
-            });
-        }
+        holder.unsettled.take(first, last, |number, entry| {
+            held.remove(&entry);
+            journal.note(&entry, Place::Held { consumer, number });
+            entries.push(entry);
+        });
+        entries
     }
 
     /// Makes a consumer a holder. Returns the consumer that became active instead, if any.

@@ -42,7 +42,6 @@ impl Journal {
         }
     }
 
-    #[cold]
     fn note_change(&mut self, entry: &Entry, from: Place) {
         let marks = self.marks_of(entry);
         if let Some(all) = self.uncommitted.as_mut().filter(|_| entry.journaled) {
@@ -50,8 +49,8 @@ impl Journal {
         }
     }
 
-    #[cold]
-    fn park(&mut self, entry: Entry, from: Place) {
+    /// [`Self::leave`] for a queue whose turns can be rolled back.
+    pub fn park(&mut self, entry: Entry, from: Place) {
         let marks = self.marks_of(&entry);
         self.annotated.forget(entry.seq);
         self.acquired.forget(entry.seq);
@@ -158,9 +157,13 @@ impl Fifo {
     /// parked messages are dropped. All consequences belong to the open turn.
     pub fn commit_turns(&mut self, turn: u64, now_ms: u64, out: &mut Output, deliver: &mut dyn Deliver) {
         let Some(all) = self.journal.uncommitted.as_mut().filter(|_| self.end.is_none()) else { return };
-        let (entries, rests) = all.forget(turn);
-        entries.for_each(|entry| self.journal.forget(&entry));
-        rests.for_each(|rest| self.journal.runs.take_rest(rest.load.run, rest.index));
+        all.handle_committed(turn);
+        while let Some(entry) = self.journal.uncommitted.as_mut().and_then(|all| all.pop_parked(turn)) {
+            self.journal.forget(&entry);
+        }
+        while let Some(rest) = self.journal.uncommitted.as_mut().and_then(|all| all.pop_parked_rest(turn)) {
+            self.journal.runs.take_rest(rest.load.run, rest.index);
+        }
         self.expire(now_ms, out);
         while let Some(entry) = self.journal.uncommitted.as_mut().and_then(|all| all.pop_staged(turn)) {
             self.enter_late(entry, now_ms, out, deliver);
@@ -208,15 +211,16 @@ impl Fifo {
             unsettled.widen();
             for entry in unsettled.entries_mut() {
                 if let Some(change) = undone.remove(&entry.seq) {
-                    self.journal.restore_marks(entry, change.marks);
+                    self.journal.restore_marks(entry, change.marks());
                 }
             }
             unsettled.narrow();
         }
         let mut leaving = self.leaving.take(|entry| undone.contains_key(&entry.seq));
         // In descending order, because inserting at the front of a level is cheap.
-        for (seq, Change { from, marks, parked, .. }) in undone.into_iter().rev() {
-            let found = parked.or_else(|| leaving.remove(&seq)).or_else(|| self.take_known(seq));
+        for (seq, change) in undone.into_iter().rev() {
+            let (from, marks) = (change.from, change.marks());
+            let found = change.parked.or_else(|| leaving.remove(&seq)).or_else(|| self.take_known(seq));
             let Some(mut entry) = found else { continue };
             self.journal.restore_marks(&mut entry, marks);
             match from {
@@ -242,7 +246,7 @@ impl Fifo {
             let Some(put) = entry.put() else { return };
             each(put);
             let marks = match committed.get(&entry.seq) {
-                Some(marks) => (*marks).clone(),
+                Some(marks) => marks.clone(),
                 None => Marks { due_ms, ..self.journal.marks_of(entry) },
             };
             if marks != Marks::default() {

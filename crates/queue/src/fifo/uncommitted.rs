@@ -55,9 +55,10 @@ pub(super) struct Closed {
 pub(super) struct Change {
     turn: u64,
     pub seq: u64,
-    /// Where it was before, and its marks.
+    /// Where it was before.
     pub from: Place,
-    pub marks: Marks,
+    /// Its marks there. Boxed because most messages are delivered once, and then have none.
+    marks: Option<Box<Marks>>,
     /// The message itself, if it was removed.
     pub parked: Option<Entry>,
 }
@@ -107,6 +108,7 @@ impl Uncommitted {
 
     /// Records that a message leaves its place. `parked` is the message, if it is removed.
     pub fn push(&mut self, seq: u64, from: Place, marks: Marks, parked: Option<Entry>) {
+        let marks = (marks != Marks::default()).then(|| Box::new(marks));
         self.changes.push_back(Change { turn: self.turn, seq, from, marks, parked });
     }
 
@@ -145,20 +147,35 @@ impl Uncommitted {
         Some(entry)
     }
 
-    /// Discards the changes up to `turn`, which is committed, except for staged messages. Returns the parked messages
-    /// and parts of runs, which are now gone for good.
-    pub fn forget(
-        &mut self,
-        turn: u64,
-    ) -> (impl Iterator<Item = Entry> + use<>, impl Iterator<Item = Rest> + use<>) {
+    /// Called when the turns up to `turn` are committed. They can no longer be rolled back.
+    pub fn handle_committed(&mut self, turn: u64) {
         while self.closed.get(1).is_some_and(|next| next.turn <= turn) {
             self.closed.pop_front();
         }
-        let behind = self.changes.split_off(self.changes.partition_point(|change| change.turn <= turn));
-        let changes = std::mem::replace(&mut self.changes, behind);
-        let behind = self.rests.split_off(self.rests.partition_point(|(parked, ..)| *parked <= turn));
-        let rests = std::mem::replace(&mut self.rests, behind);
-        (changes.into_iter().filter_map(|change| change.parked), rests.into_iter().map(|(_, _, rest)| rest))
+    }
+
+    /// Discards changes up to `turn`, which is committed, until one of them has removed a message. Returns the message,
+    /// which is now gone for good.
+    pub fn pop_parked(&mut self, turn: u64) -> Option<Entry> {
+        while let Some(change) = self.changes.pop_front_if(|change| change.turn <= turn) {
+            if change.parked.is_some() {
+                return change.parked;
+            }
+        }
+        None
+    }
+
+    /// [`Self::pop_parked`] for parts of runs.
+    pub fn pop_parked_rest(&mut self, turn: u64) -> Option<Rest> {
+        self.rests.pop_front_if(|(parked, ..)| *parked <= turn).map(|(_, _, rest)| rest)
+    }
+
+    /// Frees memory that is not in use.
+    pub fn shrink(&mut self) {
+        self.staged.shrink_to_fit();
+        self.changes.shrink_to_fit();
+        self.rests.shrink_to_fit();
+        self.closed.shrink_to_fit();
     }
 
     /// Takes out everything after `turn`. Committed turns are never rolled back.
@@ -196,8 +213,15 @@ impl Uncommitted {
     }
 
     /// Returns the marks of changed messages according to committed facts.
-    pub fn committed_marks(&self) -> BTreeMap<u64, &Marks> {
+    pub fn committed_marks(&self) -> BTreeMap<u64, Marks> {
         // The oldest change of each message is inserted last.
-        self.changes.iter().rev().map(|change| (change.seq, &change.marks)).collect()
+        self.changes.iter().rev().map(|change| (change.seq, change.marks())).collect()
+    }
+}
+
+impl Change {
+    /// Returns the marks of the message at its place before.
+    pub fn marks(&self) -> Marks {
+        self.marks.as_deref().cloned().unwrap_or_default()
     }
 }

@@ -85,14 +85,14 @@ impl Unsettled {
         }
     }
 
-    /// Removes `first..=last` in ascending order. Skips numbers that are not held.
-    pub fn take(&mut self, first: u64, last: u64, mut each: impl FnMut(Entry)) {
+    /// Removes `first..=last` in ascending order. Skips numbers that are not held. `each` gets the number, too.
+    pub fn take(&mut self, first: u64, last: u64, mut each: impl FnMut(u64, Entry)) {
         if first > last {
             return;
         }
         if !self.stragglers.is_empty() {
             while let Some((&number, _)) = self.stragglers.range(first..=last).next() {
-                self.stragglers.remove(&number).into_iter().for_each(|lone| each(lone.into()));
+                self.stragglers.remove(&number).into_iter().for_each(|lone| each(number, lone.into()));
             }
         }
         let (mut number, end) = (first.max(self.base), last.saturating_add(1).min(self.next));
@@ -101,7 +101,7 @@ impl Unsettled {
             let Some(chunk) = self.chunks.get_mut(at / CHUNK) else { break };
             let left = (end - number) as usize;
             let to = CHUNK.min(at % CHUNK + left);
-            self.filled -= chunk.take(at % CHUNK, to, &mut each);
+            self.filled -= chunk.take(at % CHUNK, to, number, &mut each);
             number += (to - at % CHUNK) as u64;
         }
         self.trim();
@@ -312,27 +312,23 @@ impl Chunk {
         }
     }
 
-    /// Removes the entries in the slots `from..to`. Returns their number.
-    fn take(&mut self, from: usize, to: usize, mut each: impl FnMut(Entry)) -> usize {
+    /// Removes the entries in the slots `from..to`. Returns how many there were. `number` is that of the first slot.
+    fn take(&mut self, from: usize, to: usize, number: u64, mut each: impl FnMut(u64, Entry)) -> usize {
         let mut taken = 0;
-        let mut take = |entry| {
+        let mut take = |(number, entry)| {
             taken += 1;
-            each(entry);
+            each(number, entry);
         };
         match &mut self.slots {
             Slots::Wide(slots) => {
                 let to = to.min(slots.len());
-                slots
-                    .get_mut(from..to)
-                    .unwrap_or_default()
-                    .iter_mut()
-                    .filter_map(Option::take)
-                    .for_each(&mut take);
+                let slots = (number..).zip(slots.get_mut(from..to).unwrap_or_default());
+                slots.filter_map(|(number, slot)| Some((number, slot.take()?))).for_each(&mut take);
             }
             Slots::Narrow(slots) => {
                 let to = to.min(slots.len());
-                let slots = slots.get_mut(from..to).unwrap_or_default().iter_mut();
-                slots.filter_map(Option::take).for_each(|reference| take(reference.into()));
+                let slots = (number..).zip(slots.get_mut(from..to).unwrap_or_default());
+                slots.filter_map(|(number, slot)| Some((number, slot.take()?.into()))).for_each(&mut take);
             }
         }
         self.filled -= taken;
@@ -410,9 +406,9 @@ mod tests {
                 for number in 1..=20 * CHUNK as u64 {
                     unsettled.push(away(number));
                     if number - settled == credit {
-                        unsettled.take(settled + 1, settled + step, |entry| {
+                        unsettled.take(settled + 1, settled + step, |number, entry| {
                             settled += 1;
-                            assert_eq!(entry.seq, settled);
+                            assert_eq!((number, entry.seq), (settled, settled));
                         });
                     }
                     assert!(unsettled.stragglers.is_empty(), "credit {credit}, {step} at a time");

@@ -7,7 +7,7 @@ use queue::{Fact, Put};
 use replica::{Base, Member, Options, Record, Restoring, Role};
 
 use super::engine::Engine;
-use super::journal::{LAZY_BYTES_MAX, LAZY_MS};
+use super::journal::{CAPACITY_MAX, LAZY_BYTES_MAX, LAZY_MS};
 use crate::entries;
 use crate::facts::FinishedGroup;
 
@@ -19,6 +19,8 @@ pub(in crate::shard) struct GroupSlot {
     pub engine: Engine,
     /// Facts of closed turns that are in no entry.
     open: Vec<u8>,
+    /// The approximate size of the largest recent entry, in bytes.
+    recent_bytes: usize,
     /// The first and the last seq of the messages in `open`.
     puts: Option<(u64, u64)>,
     /// The time since which `open` has facts.
@@ -45,6 +47,7 @@ impl GroupSlot {
         Self {
             engine: Engine::new(group),
             open: Vec::new(),
+            recent_bytes: 0,
             puts: None,
             since_ms: None,
             is_listed: false,
@@ -73,6 +76,7 @@ impl GroupSlot {
 
     /// Collects a message.
     pub fn put(&mut self, put: Put<'_>, now_ms: u64) {
+        self.reserve();
         entries::push_put(&mut self.open, put);
         let (first, last) = self.puts.unwrap_or((put.seq, put.seq));
         self.puts = Some((first.min(put.seq), last.max(put.seq)));
@@ -81,8 +85,16 @@ impl GroupSlot {
 
     /// Collects a fact.
     pub fn push(&mut self, fact: &Fact, now_ms: u64) {
+        self.reserve();
         entries::push_fact(&mut self.open, fact);
         self.since_ms.get_or_insert(now_ms);
+    }
+
+    /// Gives a new entry room for as many facts as recent ones had. Growing step by step would copy them several times.
+    fn reserve(&mut self) {
+        if self.open.is_empty() {
+            self.open.reserve(self.recent_bytes.min(CAPACITY_MAX));
+        }
     }
 
     /// Returns whether there are facts in no entry.
@@ -100,6 +112,8 @@ impl GroupSlot {
     /// Removes and returns the collected facts, and the first and the last seq of the messages among them.
     pub fn take_open(&mut self) -> (Bytes, Option<(u64, u64)>) {
         self.since_ms = None;
+        // Large and small entries alternate, because messages arrive in one turn and are settled in another.
+        self.recent_bytes = self.open.len().max(self.recent_bytes - self.recent_bytes / 16);
         (std::mem::take(&mut self.open).into(), self.puts.take())
     }
 

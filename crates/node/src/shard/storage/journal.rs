@@ -33,7 +33,7 @@ pub(super) const LAZY_BYTES_MAX: usize = 64 * 1024;
 
 /// The most capacity that a new handover gets from the start. It is used under load, when the previous ones
 /// were as large.
-const CAPACITY_MAX: usize = 64 * 1024;
+pub(super) const CAPACITY_MAX: usize = 64 * 1024;
 
 /// Released extents wait for a sync for this long, in milliseconds, because a sync is expensive.
 const RELEASE_MS: u64 = 1000;
