@@ -1,12 +1,13 @@
-//! A machine that its own thread shares with callers that find the thread idle (docs/decisions/0015).
+//! A machine that its own threads share with callers that find them idle (docs/decisions/0015).
 //!
 //! ```text
-//!   the thread   sleeps ── woken ──▶ a round on the machine ──▶ sleeps
-//!   a shard      while the thread sleeps, and no other shard uses the machine: one step
+//!   the thread       sleeps ── woken ──▶ a round on the machine ──▶ sleeps
+//!   its sync thread  a round at the end of each sync
+//!   a shard          while the thread sleeps, and nobody uses the machine: one step
 //! ```
 //!
 //! A shard never waits here: if the machine is in use, it hands its work to the thread. The thread waits for
-//! one step at most, because no shard begins a step while the thread is awake.
+//! one step and one round at most, because no shard begins a step while the thread is awake.
 
 use std::fmt;
 use std::sync::{Mutex, MutexGuard};
@@ -49,7 +50,7 @@ impl<M> Shared<M> {
         Self { state: Mutex::new(State { machine: Some(machine), paused_until: None }) }
     }
 
-    /// Runs a round of the thread. Returns `None` once [`Shared::take`] was called.
+    /// Runs a round of one of the machine's own threads. Returns `None` once [`Shared::take`] was called.
     pub fn round<R>(&self, round: impl FnOnce(&mut M) -> R) -> Option<R> {
         self.lock().machine.as_mut().map(round)
     }

@@ -4,9 +4,14 @@
 //!            asleep, and small: written at once, on the shard's thread
 //!   shard ──┬──────────────────────────────────────────────────────────▶ Completion, in the same turn
 //!           └── else ──▶ inbox ──▶ log's thread, a round for all ──▶ OnDone
-//!                           ▲            │ begin_sync
-//!                           └─ SyncEnd ──┴──▶ sync thread
+//!
+//!   both    ── begin_sync, if none is in flight ──▶ sync thread: SyncJob, end_sync ──▶ OnDone
+//!                                                        ▲            │ begin_sync, if somebody waits again
+//!                                                        └────────────┘
 //! ```
+//!
+//! The sync thread begins the next sync by itself. So while syncs follow each other, no other thread must be
+//! woken for them.
 
 use std::io;
 use std::sync::Arc;
@@ -17,8 +22,9 @@ use crate::machine::{Log, SyncEnd, SyncJob};
 use crate::shared::Shared;
 use crate::worker::{Inbox, Taken, Worker};
 
-/// Called on the log's thread with completions: of the handovers that a round has written, and of earlier
-/// ones that are synced.
+/// Called with completions: of the handovers that a round has written, and of earlier ones that are synced. It
+/// is called on the log's thread, on the sync thread, or on the thread that calls [`WriterHandle::try_write`],
+/// but never on two of them at once.
 pub type OnDone = Box<dyn FnMut(&mut Vec<Completion>) + Send>;
 
 /// Starts the threads; see [`Writer::spawn`].
@@ -32,11 +38,47 @@ impl Writer {
     /// # Errors
     /// The errors of starting a thread.
     pub fn spawn<D: Disk + 'static>(log: Log<D>, on_done: OnDone) -> io::Result<WriterHandle<D>> {
-        let syncs = Worker::spawn("log sync", |inbox| run_syncs(inbox))?;
-        let log = Arc::new(Shared::new(log));
-        let theirs = Arc::clone(&log);
-        let worker = Worker::spawn("log", move |inbox| run(&theirs, inbox, &syncs, on_done))?;
-        Ok(WriterHandle { log, worker })
+        let core = Arc::new(Shared::new(Core { log, on_done, done: Vec::new(), waits_for_room: None }));
+        let (of_syncs, of_log) = (Arc::clone(&core), Arc::clone(&core));
+        let syncs = Worker::spawn("log sync", move |inbox| run_syncs(&of_syncs, inbox))?;
+        let to_sync = syncs.clone();
+        let worker = Worker::spawn("log", move |inbox| run(&of_log, inbox, to_sync))?;
+        Ok(WriterHandle { core, worker, syncs })
+    }
+}
+
+/// What the threads and the shards share.
+struct Core<D: Disk> {
+    log: Log<D>,
+    on_done: OnDone,
+    /// Completions on their way to `on_done`.
+    done: Vec<Completion>,
+    /// The inbox of the log's thread, if the thread waits until the log is not full.
+    waits_for_room: Option<Arc<Inbox<Work>>>,
+}
+
+impl<D: Disk> Core<D> {
+    fn tell(&mut self) {
+        if !self.done.is_empty() {
+            (self.on_done)(&mut self.done);
+            self.done.clear();
+        }
+    }
+
+    fn begin_sync(&mut self) -> Option<SyncJob> {
+        let job = self.log.begin_sync(&mut self.done);
+        self.tell();
+        job
+    }
+
+    /// Ends a sync, and begins the next one if somebody waits for it.
+    fn end_sync(&mut self, end: SyncEnd) -> Option<SyncJob> {
+        self.log.end_sync(end, &mut self.done);
+        self.tell();
+        if let Some(inbox) = self.waits_for_room.take() {
+            inbox.answer(|_| ());
+        }
+        self.begin_sync()
     }
 }
 
@@ -44,28 +86,35 @@ impl Writer {
 /// was handed over, closes the log and ends.
 #[derive(Debug)]
 pub struct WriterHandle<D: Disk> {
-    log: Arc<Shared<Log<D>>>,
+    core: Arc<Shared<Core<D>>>,
     worker: Worker<Work, Result<(), WriteError>>,
+    syncs: Worker<Option<SyncJob>, ()>,
 }
 
 impl<D: Disk> Clone for WriterHandle<D> {
     fn clone(&self) -> Self {
-        Self { log: Arc::clone(&self.log), worker: self.worker.clone() }
+        Self { core: Arc::clone(&self.core), worker: self.worker.clone(), syncs: self.syncs.clone() }
     }
 }
 
 impl<D: Disk> WriterHandle<D> {
-    /// Writes records on the caller's thread. This works only if the log is idle and the write is one small
-    /// write to the page cache; see [`Log::append_at_once`]. Waits for no other thread and no sync.
-    /// [`OnDone`] is not called.
+    /// Writes records on the caller's thread. This works only if the log's thread is idle and the write is one
+    /// small write to the page cache; see [`Log::append_at_once`]. Waits for no other thread and no sync. If the
+    /// handover asked for a sync, the sync thread does it, and [`OnDone`] gets the second completion.
     ///
     /// # Errors
     /// Returns the records unwritten, to be handed over with [`WriterHandle::send`].
     pub fn try_write(&self, handover: Handover) -> Result<Completion, Handover> {
-        match self.worker.is_idle() {
-            true => self.log.try_step(handover, Log::append_at_once),
-            false => Err(handover),
+        if !self.worker.is_idle() {
+            return Err(handover);
         }
+        let (written, job) = self.core.try_step(handover, |core, handover| {
+            let sync = handover.sync;
+            let written = core.log.append_at_once(handover)?;
+            Ok((written, if sync { core.begin_sync() } else { None }))
+        })?;
+        hand_on(&self.syncs, job);
+        Ok(written)
     }
 
     /// Hands records over. Never waits for the disk. Handovers of one thread are written in their order.
@@ -97,67 +146,62 @@ struct Work {
     /// The number of the file up to which the log forgets, after the handovers are written. Forgetting late
     /// is always safe. 0 if there is nothing to forget.
     forget: u64,
-    synced: Option<SyncEnd>,
 }
 
-/// The job of the sync thread, and the inbox that receives the result.
-type SyncTask = Option<(SyncJob, Arc<Inbox<Work>>)>;
-
 fn run<D: Disk>(
-    log: &Shared<Log<D>>,
+    core: &Shared<Core<D>>,
     inbox: &Arc<Inbox<Work>>,
-    syncs: &Worker<SyncTask, ()>,
-    mut on_done: OnDone,
+    syncs: Worker<Option<SyncJob>, ()>,
 ) -> Result<(), WriteError> {
-    let mut tell = |done: &mut Vec<Completion>| {
-        if !done.is_empty() {
-            on_done(done);
-            done.clear();
-        }
-    };
     let mut work = Work::default();
-    let mut done = Vec::new();
     // The work that waits until the log is not full. It is not put back into the inbox, because it must be
     // written before newer work that is added there.
     let (mut handovers, mut forget) = (Vec::new(), 0);
-    let mut syncing = false;
+    let mut is_stalled = false;
     loop {
-        match inbox.take_or_nap(&mut work, syncing) {
+        match inbox.take_or_nap(&mut work, is_stalled) {
             Taken::Work => {}
             Taken::Idle => {
-                log.round(Log::note);
+                core.round(|core| core.log.note());
                 continue;
             }
             Taken::End => break,
         }
-        let round = log.round(|log| {
-            if let Some(end) = work.synced.take() {
-                log.end_sync(end, &mut done);
-            }
+        let round = core.round(|core| {
             handovers.append(&mut work.handovers);
             forget = forget.max(std::mem::take(&mut work.forget));
-            if !log.is_full() {
-                log.append(&mut handovers, &mut done);
-                log.forget(std::mem::take(&mut forget));
+            is_stalled = core.log.is_full();
+            if is_stalled {
+                core.waits_for_room = Some(Arc::clone(inbox));
+            } else {
+                core.log.append(&mut handovers, &mut core.done);
+                core.log.forget(std::mem::take(&mut forget));
             }
-            tell(&mut done);
-            if let Some(job) = log.begin_sync(&mut done) {
-                syncs.add(|next| *next = Some((job, Arc::clone(inbox))));
-            }
-            tell(&mut done);
-            log.is_syncing()
+            core.tell();
+            core.begin_sync()
         });
-        syncing = round.unwrap_or(false);
+        hand_on(&syncs, round.flatten());
     }
-    log.take().map_or(Ok(()), Log::close)
+    // The log is closed after the last sync, so that everybody gets an answer.
+    let ended = syncs.stop();
+    let closed = core.take().map_or(Ok(()), |core| core.log.close());
+    ended.map_err(WriteError::without_file)?;
+    closed
 }
 
-fn run_syncs(inbox: &Inbox<SyncTask>) {
+/// Hands a job to the sync thread. The thread has no other job, because one sync is in flight at a time.
+fn hand_on(syncs: &Worker<Option<SyncJob>, ()>, job: Option<SyncJob>) {
+    if let Some(job) = job {
+        syncs.add(|next| *next = Some(job));
+    }
+}
+
+fn run_syncs<D: Disk>(core: &Shared<Core<D>>, inbox: &Inbox<Option<SyncJob>>) {
     let mut next = None;
     while inbox.take(&mut next, false) {
-        if let Some((job, log)) = next.take() {
+        while let Some(job) = next.take() {
             let end = job.run();
-            log.answer(|work| work.synced = Some(end));
+            next = core.round(|core| core.end_sync(end)).flatten();
         }
     }
 }

@@ -220,7 +220,9 @@ fn an_immediate_write_is_one_write_to_the_current_file() {
         let done = log.append_at_once(handover(ticket, false)).unwrap();
         assert_eq!((steps(&[done]), disk.changes()), (vec![(ticket, Step::Written, true)], before + 1));
     }
-    refused(&mut log, handover(6, true));
+    let before = disk.changes();
+    let done = log.append_at_once(handover(6, true)).unwrap();
+    assert_eq!((steps(&[done]), disk.changes()), (vec![(6, Step::Written, true)], before + 1));
     refused(&mut log, Handover { records: Records::new(), ..handover(0, false) });
     let done = log.append_at_once(handover(7, false)).unwrap();
     assert_eq!((done.file, done.size), (1, log.size()));
@@ -229,6 +231,38 @@ fn an_immediate_write_is_one_write_to_the_current_file() {
     refused(&mut log, large());
     drop(log);
     assert_eq!(seqs(&open(&disk.crash(Crash::Process), 1200).1), [1, 2, 3, 4, 5, 6, 7, 8, 9, 0]);
+}
+
+#[test]
+fn an_immediate_write_waits_for_the_next_sync() {
+    let disk = SimDisk::new(1);
+    let (mut log, _) = open(&disk, 1200);
+    write(&mut log, vec![handover(1, false)]);
+    let mut done = vec![log.append_at_once(handover(2, true)).unwrap()];
+    let job = log.begin_sync(&mut done).unwrap();
+    done.push(log.append_at_once(handover(3, true)).unwrap());
+    assert!(log.begin_sync(&mut done).is_none(), "one at a time");
+    disk.fail(&[Op::Sync], 1000, EIO);
+    let end = job.run();
+    disk.heal();
+    // Nobody knows what the disk still has of the file. So both batches are copied to another one.
+    log.end_sync(end, &mut done);
+    let told = [(2, Step::Written), (3, Step::Written), (2, Step::Synced), (3, Step::Synced)];
+    assert_eq!(steps(&done), told.map(|(ticket, step)| (ticket, step, true)));
+    drop(log);
+    assert_eq!(seqs(&open(&disk.crash(Crash::Power), 1200).1), [1, 2, 3]);
+}
+
+#[test]
+fn an_immediate_write_leaves_a_sync_that_must_write_to_the_thread() {
+    let disk = SimDisk::new(1);
+    let (mut log, _) = open(&disk, 100);
+    write(&mut log, vec![handover(1, false)]);
+    write(&mut log, vec![handover(2, false)]);
+    log.forget(1);
+    let back = log.append_at_once(handover(3, true)).unwrap_err();
+    append(&mut log, vec![back]);
+    assert_eq!(log.spans().keys().min(), Some(&2));
 }
 
 #[test]

@@ -58,10 +58,8 @@ fn a_shard_writes_by_itself_while_the_thread_sleeps_even_during_a_sync() {
         let Completion { ticket: of, step, result, .. } = write(&writer, handover(ticket, false));
         assert_eq!((of, step, result.is_ok()), (ticket, Step::Written, true));
     }
-    let back = writer.try_write(handover(50, true)).unwrap_err();
-    assert_eq!((disk.count(Op::Write), disk.count(Op::Sync)), (49, 0));
-    writer.send(back);
-    assert_eq!(next(&answers), (50, Step::Written));
+    assert_eq!(write(&writer, handover(50, true)).step, Step::Written);
+    assert_eq!((disk.count(Op::Write), disk.count(Op::Sync)), (50, 0));
     drop(go);
     assert_eq!([next(&answers), next(&answers)], [(1, Step::Synced), (50, Step::Synced)]);
     let other = writer.clone();
@@ -69,6 +67,30 @@ fn a_shard_writes_by_itself_while_the_thread_sleeps_even_during_a_sync() {
     assert!(answers.recv().is_err(), "an immediate answer is not repeated");
     assert!(other.try_write(handover(51, false)).is_err(), "there is no log any more");
     assert_eq!(seqs(&disk), (1..=50).collect::<Vec<_>>());
+}
+
+#[test]
+fn a_shard_that_writes_by_itself_is_told_of_its_sync() {
+    let disk = SimDisk::new(1);
+    let (go, writer, answers) = writer(&disk);
+    writer.send(handover(1, false));
+    assert_eq!(next(&answers), (1, Step::Written));
+    for ticket in 2..20 {
+        // Two handovers ask while the sync of the first one waits. One more sync serves both.
+        for ticket in [100 * ticket, 100 * ticket + 1, 100 * ticket + 2] {
+            assert_eq!(write(&writer, handover(ticket, true)).step, Step::Written);
+        }
+        let syncs = disk.count(Op::Sync);
+        go.send(()).unwrap();
+        assert_eq!(next(&answers), (100 * ticket, Step::Synced));
+        go.send(()).unwrap();
+        assert_eq!(next(&answers), (100 * ticket + 1, Step::Synced));
+        assert_eq!(next(&answers), (100 * ticket + 2, Step::Synced));
+        assert_eq!(disk.count(Op::Sync), syncs + 2);
+    }
+    drop(go);
+    writer.stop().unwrap();
+    assert!(answers.recv().is_err(), "answered once");
 }
 
 #[test]

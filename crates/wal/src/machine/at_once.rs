@@ -2,7 +2,7 @@
 
 use super::{Batch, Log};
 use crate::disk::Disk;
-use crate::handover::{Completion, Handover, Step};
+use crate::handover::{Completion, Handover};
 
 /// The largest handover in bytes that a shard writes itself: as many as a turn reads from one connection.
 /// Copying them to the page cache takes less than a tenth of a millisecond. Larger ones go to the thread, so
@@ -10,8 +10,9 @@ use crate::handover::{Completion, Handover, Step};
 pub const AT_ONCE_BYTES_MAX: u64 = 256 << 10;
 
 impl<D: Disk> Log<D> {
-    /// Writes a handover if this takes a single write to the current file: no sync, no new file, no change of
-    /// the reserve. Tries once.
+    /// Writes a handover if this takes a single write to the current file: no new file, no change of the
+    /// reserve. Tries once. If the handover asked for a sync, it waits for [`Log::begin_sync`], which then
+    /// neither writes nor removes anything itself.
     ///
     /// # Errors
     /// Returns the handover unwritten, for [`Log::append`].
@@ -22,13 +23,17 @@ impl<D: Disk> Log<D> {
         let batch = Batch::Records(std::slice::from_ref(&handover));
         let number = self.next_batch;
         self.next_batch += 1;
-        if self.attempt(Some(batch), number, false, &mut None).is_err() {
+        let mut at = None;
+        if self.attempt(Some(batch), number, false, &mut at).is_err() {
             return Err(handover);
         }
         self.committed(batch, number, false);
-        let Handover { shard, ticket, .. } = handover;
-        let file = self.current.as_ref().map_or(0, |current| current.number);
-        Ok(Completion { shard, ticket, step: Step::Written, result: Ok(()), file, size: self.size() })
+        let sync = handover.sync;
+        let (completion, records) = self.written(handover);
+        if let Some(place) = at.filter(|_| sync) {
+            self.keep(place.header, vec![records]);
+        }
+        Ok(completion)
     }
 
     fn takes_at_once(&self, handover: &Handover) -> bool {
@@ -37,6 +42,11 @@ impl<D: Disk> Log<D> {
         let waits =
             self.is_full() || self.sync_refused || self.dirty.len() > 2 * self.options.dirty_files_max;
         let is_small = !records.is_empty() && records.bytes() as u64 <= AT_ONCE_BYTES_MAX;
-        is_small && !sync && has_room && !waits && !self.is_on_reserve()
+        is_small && has_room && !waits && !self.is_on_reserve() && (!sync || self.syncs_on_another_thread())
+    }
+
+    /// Returns true if the next [`Log::begin_sync`] does nothing but return a job.
+    fn syncs_on_another_thread(&self) -> bool {
+        !self.dirty.iter().any(|file| file.doomed) && !self.has_forgotten()
     }
 }

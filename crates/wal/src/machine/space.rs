@@ -133,6 +133,11 @@ impl<D: Disk> Log<D> {
         self.take_reserve();
     }
 
+    /// Returns true if files are to be removed.
+    pub(super) fn has_forgotten(&self) -> bool {
+        self.oldest_forgotten().is_some()
+    }
+
     fn oldest_forgotten(&self) -> Option<u64> {
         self.closed.oldest().filter(|&oldest| oldest <= self.forgotten_to)
     }

@@ -8,7 +8,7 @@
 //! ```
 //!
 //! Only one sync is in flight at a time, and nothing else syncs meanwhile, because the system reports an
-//! error only once and only to one caller. A failed job is retried at once on the log's thread: what it may
+//! error only once and only to one caller. A failed job is retried at once by [`Log::end_sync`]: what it may
 //! have lost must be copied first. So a failing disk slows everyone.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -220,26 +220,44 @@ impl<D: Disk> Log<D> {
         header: Option<BatchHeader>,
         done: &mut Vec<Completion>,
     ) {
-        let (size, batch) = (self.size(), self.last);
-        let current = self.current.as_ref().map_or(0, |current| current.number);
         let (mut sync, mut all) = (false, Vec::new());
-        for Handover { shard, ticket, records, sync: waits } in group {
-            let file = if records.is_empty() { 0 } else { current };
-            done.push(Completion { shard, ticket, step: Step::Written, result: Ok(()), file, size });
-            if waits {
-                self.unsynced.waiting.push_back(Waiting { shard, ticket, batch });
-            }
-            sync |= waits;
+        for handover in group {
+            sync |= handover.sync;
+            let (completion, records) = self.written(handover);
+            done.push(completion);
             all.push(records);
         }
         if !sync {
             return;
         }
         if let Some(header) = header {
-            self.unsynced.bytes += header.length;
-            self.unsynced.batches.push_back(UnsyncedBatch { file: current, header, records: all });
+            self.keep(header, all);
         }
         self.answer(&Ok(()), done);
+    }
+
+    /// Returns the completion of a handover that the last batch has written, and its records. If it asked for a
+    /// sync, it waits from now on.
+    pub(super) fn written(&mut self, handover: Handover) -> (Completion, Records) {
+        let Handover { shard, ticket, records, sync } = handover;
+        if sync {
+            self.unsynced.waiting.push_back(Waiting { shard, ticket, batch: self.last });
+        }
+        let file = if records.is_empty() { 0 } else { self.current_file() };
+        let (step, size) = (Step::Written, self.size());
+        (Completion { shard, ticket, step, result: Ok(()), file, size }, records)
+    }
+
+    /// Keeps the last batch in memory until it is synced.
+    pub(super) fn keep(&mut self, header: BatchHeader, records: Vec<Records>) {
+        self.unsynced.bytes += header.length;
+        let file = self.current_file();
+        self.unsynced.batches.push_back(UnsyncedBatch { file, header, records });
+    }
+
+    /// Returns the number of the current file, or 0 if there is none.
+    fn current_file(&self) -> u64 {
+        self.current.as_ref().map_or(0, |current| current.number)
     }
 
     /// Answers the waiting handovers whose batches are synced; if `outcome` is an error, all of them.
