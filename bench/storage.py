@@ -1,5 +1,5 @@
 """Measures what a backlog costs in memory, disk and time, with messages of 100 bytes in durable classic
-queues, and what it costs to read a stream of 2 GiB again. Needs about 40 GB below $BENCH_WORK."""
+queues and in quorum queues, what idle quorum queues cost, and what it costs to read a stream of 2 GiB again. Needs about 40 GB below $BENCH_WORK."""
 import os
 import shutil
 import signal
@@ -15,7 +15,7 @@ DATA = os.path.join(WORK, "storage-data")
 
 def workloads():
     return {function.__name__: (function.__doc__, told(function))
-            for function in (backlog, straggler, end, huge, many, streams)}
+            for function in (backlog, straggler, backlog_quorum, straggler_quorum, idle_quorum, end, huge, many, streams)}
 
 
 def told(function):
@@ -94,12 +94,12 @@ def per_million(meter, count):
 
 # ---- what is measured ------------------------------------------------------
 
-def backlog(scale):
+def backlog(scale, kind="classic"):
     """10 million messages are published to one queue, stored, and then consumed."""
     count = int(10_000_000 * scale)
     fresh()
     with Broker(data=DATA) as broker:
-        broker.verb("declare", "queue", "q")
+        broker.verb("declare", "queue", "q", "--type", kind)
         _, meter = broker.measured(lambda: send(broker, "q", count))
         rows = [(f"{count:,} messages into one queue: messages per second", round(count / meter.wall), ""),
                 per_million(meter, count), ("memory at most, MiB", round(meter.peak_rss, 1), "below 150")]
@@ -113,12 +113,12 @@ def backlog(scale):
             ("disk afterwards, MiB", settled_disk(), "")]
 
 
-def straggler(scale):
+def straggler(scale, kind="classic"):
     """One message stays unsettled, while the 10 million messages after it are settled."""
     count = int(10_000_000 * scale)
     fresh()
     with Broker("heartbeat=0", data=DATA) as broker:
-        broker.verb("declare", "queue", "q")
+        broker.verb("declare", "queue", "q", "--type", kind)
         holder = broker.verb("recv", "q", "--credit", 1, wait=False)
         try:
             time.sleep(1)
@@ -129,6 +129,38 @@ def straggler(scale):
         finally:
             holder.kill()
             holder.wait()
+
+
+def backlog_quorum(scale):
+    """10 million messages are published to one quorum queue, stored, and then consumed."""
+    return backlog(scale, "quorum")
+
+
+def straggler_quorum(scale):
+    """In a quorum queue, one message stays unsettled, while the 10 million messages after it are settled."""
+    return straggler(scale, "quorum")
+
+
+def idle_quorum(scale):
+    """20,000 quorum queues are used once at three priorities, and are then idle for a minute."""
+    queues = int(20_000 * scale)
+    fresh()
+
+    def rested(broker, what, empty):
+        time.sleep(60)
+        each = round((broker.rss_mib() - empty) * 2**20 / queues)
+        _, meter = broker.measured(lambda: time.sleep(20))
+        return [(f"memory per queue {what}, bytes", each, "below 3,072"),
+                ("CPU of all idle queues, % of a core", round(meter.cpu / meter.wall * 100, 2), "at most 0.5")]
+    with Broker(data=DATA) as broker:
+        time.sleep(1)
+        empty = broker.rss_mib()
+        subprocess.run([built("touch"), broker.amqp, str(queues)], check=True)
+        rows = rested(broker, "after a minute", empty)
+    # The end of the block above has killed the broker.
+    with Broker(data=DATA) as broker:
+        rows += [("seconds from exec to listening after a kill", round(broker.listening_s, 2), "below 1")]
+        return rows + rested(broker, "after a kill, and a minute", empty)
 
 
 def end(scale):

@@ -180,6 +180,8 @@ def goals(results):
         at_most("a", "our CPU over the floor's", ratio(of("a", cpu), of("a", cpu, target=FLOOR)), 2, "x"),
         at_least("c", "RabbitMQ's CPU per message over ours", peer("c"), 50, "x"),
         at_least("d", "RabbitMQ's CPU per message over ours", peer("d"), 50, "x"),
+        at_least("b", "RabbitMQ's CPU per message over ours", peer("b"), 40, "x"),
+        at_most("b", "our CPU over that of a stream with x-fsync", ratio(of("b", cpu), of("c-fsync", cpu)), 1.4, "x"),
         at_most("h-1k", "CPU per million", of("h-1k", cpu), 3.2, " s"),
         at_most("h-64k", "our CPU over the relay's", ratio(of("h-64k", cpu), of("h-64k", cpu, target=RELAY)), 2.5, "x"),
         at_most("h-64k-transient", "our CPU over the relay's",
