@@ -64,7 +64,7 @@ pub enum Request {
     /// Reports that the queue was declared again. This counts as a use ([`Config::expires_ms`]).
     Use,
     /// Sets new settings, from a policy or a new declaration.
-    Configure(Box<Config>),
+    Configure(Arc<Config>),
     /// Removes all ready messages, and dead letters that are kept ([`DeadLetter::at_least_once`]). Delayed messages stay.
     /// Answered by [`Effect::Done`].
     Purge { ticket: Ticket },

@@ -29,6 +29,8 @@ mod unsettled;
 #[cfg(test)]
 mod tests;
 
+use std::sync::Arc;
+
 use message::Message;
 
 use consumers::{Consumer, Consumers, Slot, Standing};
@@ -71,7 +73,8 @@ pub struct Output {
 ///
 /// Between calls, either no ready message may be delivered, or no consumer may be sent the next one.
 pub struct Fifo {
-    config: Config,
+    /// Shared with the record of the queue.
+    config: Arc<Config>,
     next_seq: u64,
     ready: Ready,
     consumers: Consumers,
@@ -121,7 +124,8 @@ struct Counts {
 }
 
 impl Fifo {
-    pub fn new(config: Config) -> Self {
+    pub fn new(config: impl Into<Arc<Config>>) -> Self {
+        let config = config.into();
         Self {
             next_seq: 1,
             ready: Ready::new(
@@ -196,7 +200,7 @@ impl Fifo {
                 self.dead_lettered(token, (arrival, taken_by), now_ms, out, carrier);
             }
             Request::Use => self.used_ms = Some(now_ms),
-            Request::Configure(config) => self.configure(*config, now_ms, out, carrier),
+            Request::Configure(config) => self.configure(config, now_ms, out, carrier),
             Request::Purge { ticket } => {
                 let messages = self.purge();
                 out.effects.push(Effect::Done { ticket, messages, journaled: self.journal.keeps() });
@@ -553,11 +557,14 @@ impl Fifo {
         out.effects.push(Effect::Fetched { ticket, deliveries: fetch.deliveries, ready });
     }
 
-    fn configure(&mut self, config: Config, now_ms: u64, out: &mut Output, deliver: &mut dyn Deliver) {
+    fn configure(&mut self, config: Arc<Config>, now_ms: u64, out: &mut Output, deliver: &mut dyn Deliver) {
         self.used_ms = Some(now_ms);
         self.ages |= config.message_ttl_ms.is_some();
         // The number of levels cannot change after the declaration.
-        self.config = Config { max_priority: self.config.max_priority, ..config };
+        self.config = match config.max_priority == self.config.max_priority {
+            true => config,
+            false => Arc::new(Config { max_priority: self.config.max_priority, ..(*config).clone() }),
+        };
         self.check_soon();
         for slot in self.consumers.set_single_active(self.config.single_active_consumer) {
             self.notify_active(slot, out);

@@ -1,5 +1,7 @@
 //! Restores a machine from its facts.
 
+use std::sync::Arc;
+
 use std::collections::BTreeMap;
 
 use super::acquired::Acquired;
@@ -186,7 +188,7 @@ impl Restoring {
 impl Fifo {
     /// Restores a machine from its facts, without consumers. Unsettled messages and dead letters are ready again.
     /// A run without live durable messages is left out.
-    pub fn restore(config: Config, restoring: Restoring, now_ms: u64) -> Self {
+    pub fn restore(config: impl Into<Arc<Config>>, restoring: Restoring, now_ms: u64) -> Self {
         let mut fifo = Self::new(config);
         fifo.next_seq = restoring.last_seq.saturating_add(1);
         fifo.used_ms = Some(now_ms);

@@ -165,7 +165,7 @@ impl Stream {
     /// are refused.
     fn wait(&mut self, request: Request, out: &mut StreamOutput) {
         match request {
-            Request::Configure(config) => self.config = *config,
+            Request::Configure(config) => self.config = (*config).clone(),
             Request::Follow { follower, .. } => {
                 // The new request replaces an earlier one of the same follower.
                 self.waiting
@@ -187,7 +187,7 @@ impl Stream {
             Request::Follow { follower, consumers } => self.follow(follower, consumers, out),
             Request::Configure(config) => {
                 self.limits_changed |= *config != self.config;
-                self.config = *config;
+                self.config = (*config).clone();
             }
             Request::Delete { ticket, if_unused, if_empty } => {
                 let refused = |why| Effect::Refused { requester: Requester::Ticket(ticket), why };

@@ -9,7 +9,8 @@ use raft::{ProgressState, StateRole};
 
 impl Group {
     /// Returns the compact form of a quiet group. A group is quiet if, as far as this member can tell, every
-    /// member has all entries and knows that they are committed. Returns `None` if it is not quiet.
+    /// member has all entries and knows that they are committed. So is the only voter of a group that has not campaigned
+    /// since its restart. Returns `None` if the group is not quiet.
     pub fn rest(&self) -> Option<Resting> {
         let raft = &self.raw.raft;
         let log = &raft.raft_log;
@@ -17,7 +18,7 @@ impl Group {
         let all_is_applied = log.applied == last.index && self.installing.is_none();
         let is_quiet = match self.standing.role {
             Role::Candidate => false,
-            Role::Follower { leader } => leader.is_some(),
+            Role::Follower { leader } => leader.is_some() || self.members.voters() == [self.me],
             Role::Leader => {
                 raft.lead_transferee.is_none()
                     && raft

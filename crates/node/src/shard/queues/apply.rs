@@ -63,9 +63,9 @@ impl Shard {
     /// Makes the machine of a queue whose home is this shard.
     pub fn place_queue(&mut self, id: QueueId, restored: RestoredQueue) {
         let Some(record) = self.metadata.catalog().queue_by_id(id) else { return };
-        let config = (*record.config).clone();
+        let config = record.config.clone();
         if record.is_stream() {
-            self.place_stream(id, config);
+            self.place_stream(id, (*config).clone());
             return;
         }
         let RestoredParts { facts, places, mut extents, group } = restored.into_parts();
@@ -164,7 +164,7 @@ impl Shard {
         let Some(record) = self.metadata.refresh_queue(queue) else { return };
         slot.driver.set_fsync(record.fsync);
         if *record.config != *slot.fifo.config() {
-            let config = Box::new((*record.config).clone());
+            let config = record.config.clone();
             self.apply_one(queue, Request::Configure(config));
         }
     }

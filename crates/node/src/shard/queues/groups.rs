@@ -41,16 +41,21 @@ impl Shard {
                 }
             },
         };
-        let (me, last, applied) =
-            (group.engine.me(), group.engine.progress().last, group.engine.progress().applied);
+        let me = group.engine.me();
         slot.group = Some(Box::new(group));
         if let Some(base) = base {
             self.storage.push_group(queue, me, &base);
         }
         self.pump_group(queue);
+        let Some(slot) = self.queues.get_mut(queue) else { return };
+        let Some(group) = &mut slot.group else { return };
+        let Progress { last, applied, .. } = group.engine.progress();
         if applied < last {
             // The member learns whether its last entries are committed when it leads.
             self.campaign(queue);
+        } else if group.engine.rest() {
+            // After a restart, few of many queues are used at once.
+            slot.fifo.shrink();
         }
     }
 

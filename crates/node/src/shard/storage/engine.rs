@@ -3,8 +3,9 @@
 use replica::{Group, Member, Options, Progress, Resting, Round, Standing};
 
 /// The number of rounds of the chores without an entry after which an engine rests. One that rests too early is soon woken
-/// again, which takes some microseconds.
-const QUIET_ROUNDS: u8 = 10;
+/// again, which takes some microseconds. With more rounds, more engines would be awake at the same time, and their memory
+/// would be scattered between what stays.
+const QUIET_ROUNDS: u8 = 2;
 
 /// The engine of a group. A resting one takes a few hundred bytes instead of a few KiB, and wakes when it is needed.
 pub(in crate::shard) struct Engine {
@@ -85,10 +86,17 @@ impl Engine {
             return false;
         }
         self.quiet = self.quiet.saturating_add(1);
-        let resting = if self.quiet >= QUIET_ROUNDS { group.rest() } else { None };
-        let Some(resting) = resting else { return false };
-        self.state = State::Resting(resting);
-        true
+        self.quiet >= QUIET_ROUNDS && self.rest()
+    }
+
+    /// Lets the engine rest at once if it has nothing to do. Returns true if it rests.
+    pub fn rest(&mut self) -> bool {
+        if let State::Awake(group) = &self.state
+            && let Some(resting) = group.rest()
+        {
+            self.state = State::Resting(resting);
+        }
+        matches!(self.state, State::Resting(_))
     }
 }
 

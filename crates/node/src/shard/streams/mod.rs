@@ -267,7 +267,7 @@ impl Shard {
         }
         let Some(record) = self.metadata.refresh_queue(queue) else { return };
         if *record.config != *home.stream.config() {
-            let config = Box::new((*record.config).clone());
+            let config = record.config.clone();
             self.apply_to_stream(queue, &mut vec![(queue, Request::Configure(config))].drain(..));
         }
     }

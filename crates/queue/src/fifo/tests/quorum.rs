@@ -159,7 +159,7 @@ fn a_new_limit_applies_to_the_next_failure() {
         queue.settle(u64::from(delivery) + 1, failed());
     }
     let quorum = Some(QuorumConfig { delivery_limit: Some(4), ..Default::default() });
-    queue.ask(Request::Configure(Box::new(Config { quorum, ..config() })));
+    queue.ask(Request::Configure(Arc::new(Config { quorum, ..config() })));
     assert_eq!(queue.next(4), Some((1, 4)));
     queue.settle(5, failed());
     assert_eq!(queue.fifo.report().dropped, 1);

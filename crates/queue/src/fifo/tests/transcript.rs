@@ -188,7 +188,7 @@ impl Page {
     }
 
     pub fn configure(&mut self, config: Config) -> Response {
-        self.send(Request::Configure(Box::new(config)))
+        self.send(Request::Configure(Arc::new(config)))
     }
 
     pub fn purge(&mut self) -> Response {
