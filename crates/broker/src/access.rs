@@ -3,21 +3,22 @@
 mod guesses;
 mod login;
 mod password;
+mod remembered;
 mod users;
 mod verbs;
 
 use std::fmt;
-use std::hash::BuildHasher as _;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use amqp10::sasl::Secret;
-use hashbrown::{DefaultHashBuilder, HashMap, HashSet};
+use hashbrown::{HashMap, HashSet};
 
 use self::guesses::Guesses;
 pub use self::guesses::network;
 pub use self::login::{Credentials, Login, LoginRefused};
-pub use self::password::PasswordHash;
+pub use self::password::{Hashing, PasswordHash, Salt};
+pub use self::remembered::RememberKey;
+use self::remembered::Remembered;
 pub use self::users::{UserRecord, Users};
 pub use self::verbs::{Need, Verb, permit, permit_exchange, permit_queue};
 
@@ -77,7 +78,7 @@ impl Permissions {
 #[derive(Clone, Debug)]
 pub struct User {
     pub name: Arc<str>,
-    pub password: Secret,
+    pub hash: PasswordHash,
     pub tags: Vec<String>,
     /// True if the user may log in from this machine only (`loopback_users`).
     pub loopback_only: bool,
@@ -145,22 +146,37 @@ pub struct Access {
     /// Users who may log in from this machine only (`loopback_users`).
     loopback_users: HashSet<Arc<str>>,
     guesses: Guesses,
+    remembered: Remembered,
+    /// The algorithm of new passwords (`password_hashing`).
+    hashing: Hashing,
 }
 
 impl Access {
     /// Creates the state with the first users. They count only while the catalog has never had a user.
     pub fn new(first: impl IntoIterator<Item = User>) -> Self {
         let (mut users, mut loopback_users) = (Users::default(), HashSet::new());
-        for User { name, password, tags, loopback_only, permissions } in first {
-            let salt = DefaultHashBuilder::default().hash_one(&name).to_be_bytes();
-            let hash = PasswordHash::new([salt[0], salt[1], salt[2], salt[3]], &password);
+        for User { name, hash, tags, loopback_only, permissions } in first {
             users.set(&name, hash, &tags.into());
             for (vhost, permissions) in permissions {
                 users.set_permissions(&name, &vhost, Some(permissions));
             }
             loopback_users.extend(loopback_only.then_some(name));
         }
-        Self { users: Mutex::new(Arc::new(users)), loopback_users, guesses: Guesses::default() }
+        Self { users: Mutex::new(Arc::new(users)), loopback_users, ..Self::default() }
+    }
+
+    /// Sets the algorithm of new passwords.
+    #[must_use]
+    pub fn with_hashing(mut self, hashing: Hashing) -> Self {
+        self.hashing = hashing;
+        self
+    }
+
+    /// Lets a login that was checked count for a minute. The key must be random.
+    #[must_use]
+    pub fn remembering(mut self, key: RememberKey) -> Self {
+        self.remembered = Remembered::new(key);
+        self
     }
 
     /// Adds users who may log in from this machine only.
@@ -194,11 +210,13 @@ impl Access {
             Credentials::Plain { user, password } => {
                 let users = self.users();
                 let right = match users.get(user) {
-                    Some(known) => Some(known).filter(|known| known.hash.is_of(password)),
+                    Some(known) => {
+                        Some(known).filter(|known| self.remembered.check(user, &known.hash, password, *at_ms))
+                    }
                     // The password is hashed although the user is unknown, so that the time does not reveal
                     // whether the user exists.
                     None => {
-                        let _ = std::hint::black_box(PasswordHash::UNKNOWN_USER.is_of(password));
+                        let _ = std::hint::black_box(self.hashing.of_nobody().is_of(password));
                         None
                     }
                 };
@@ -270,6 +288,8 @@ fn refused(
 
 #[cfg(test)]
 mod tests {
+    use amqp10::sasl::Secret;
+
     use super::*;
 
     const HERE: IpAddr = IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);
@@ -283,7 +303,7 @@ mod tests {
     fn access(permissions: Permissions) -> (Access, Identity) {
         let user = User {
             name: "u".into(),
-            password: Secret::new("p"),
+            hash: PasswordHash::new([1; 4], &Secret::new("p")),
             tags: vec!["administrator".into()],
             loopback_only: true,
             permissions: [("/".into(), permissions)].into_iter().collect(),

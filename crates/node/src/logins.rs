@@ -1,20 +1,31 @@
-//! Checks logins on a separate thread, one after the other: a slow check delays only other logins.
+//! Checks logins on two separate threads: a slow check delays only other logins, and a client that asks for many delays
+//! mostly its own.
+//!
+//! ```text
+//!   shards, desk ──> Line: a queue per network of clients ──one of each network in turn──> two threads ──> shard, desk
+//! ```
 
+use std::collections::VecDeque;
 use std::io;
-use std::sync::mpsc;
+use std::net::IpAddr;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
-use broker::access::Login;
+use broker::access::{Login, network};
 use broker::ids::ShardId;
+use hashbrown::HashMap;
 use queue::Ticket;
 use tokio::sync::oneshot;
 
 use crate::incoming::{Checked, Incoming, Shards};
 
-/// The handle to the thread that checks logins. Its waiting list is bounded by the connections that have not
-/// logged in and the HTTP requests in flight.
+/// The number of logins that are checked at the same time. Each check may take [7 MiB](broker::access::Hashing) and a core,
+/// so logins never take more than two cores and 14 MiB.
+const THREADS: usize = 2;
+
+/// The handle to the threads that check logins.
 #[derive(Clone, Debug)]
 pub(crate) struct Logins {
-    questions: mpsc::Sender<Question>,
+    line: Arc<Handle>,
 }
 
 #[derive(Debug)]
@@ -23,41 +34,159 @@ enum Question {
     Desk(Login, oneshot::Sender<Checked>),
 }
 
+impl Question {
+    fn login(&self) -> &Login {
+        match self {
+            Self::Shard(_, _, login) | Self::Desk(login, _) => login,
+        }
+    }
+}
+
+/// Ends the line when the last handle is dropped.
+#[derive(Debug)]
+struct Handle(Arc<Line>);
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        self.0.lock().has_ended = true;
+        self.0.bell.notify_all();
+    }
+}
+
+/// The logins that wait for a thread. Their number is bounded by the connections that have not logged in and the HTTP
+/// requests in flight.
+#[derive(Debug, Default)]
+struct Line {
+    waiting: Mutex<Waiting>,
+    bell: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct Waiting {
+    by_network: HashMap<IpAddr, VecDeque<Question>>,
+    /// The networks in `by_network`, the next one first.
+    turns: VecDeque<IpAddr>,
+    has_ended: bool,
+}
+
+impl Waiting {
+    fn push(&mut self, question: Question) {
+        let from = network(question.login().from);
+        let own = self.by_network.entry(from).or_default();
+        if own.is_empty() {
+            self.turns.push_back(from);
+        }
+        own.push_back(question);
+    }
+
+    /// Removes the first question of the network whose turn it is.
+    fn pop(&mut self) -> Option<Question> {
+        let from = self.turns.pop_front()?;
+        let own = self.by_network.get_mut(&from)?;
+        let question = own.pop_front();
+        if own.is_empty() {
+            self.by_network.remove(&from);
+        } else {
+            self.turns.push_back(from);
+        }
+        question
+    }
+}
+
+impl Line {
+    fn lock(&self) -> MutexGuard<'_, Waiting> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn push(&self, question: Question) {
+        self.lock().push(question);
+        self.bell.notify_one();
+    }
+
+    /// Waits for the next question. Returns `None` when the line has ended.
+    fn next(&self) -> Option<Question> {
+        let mut waiting = self.lock();
+        loop {
+            if waiting.has_ended {
+                return None;
+            }
+            if let Some(question) = waiting.pop() {
+                return Some(question);
+            }
+            waiting = self.bell.wait(waiting).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+}
+
 impl Logins {
-    /// Starts the thread. It ends when the last handle is dropped.
+    /// Starts the threads. They end when the last handle is dropped.
     ///
     /// # Errors
-    /// The thread cannot be started.
-    pub fn start(shards: Shards, check: impl Fn(&Login) -> Checked + Send + 'static) -> io::Result<Self> {
-        let (questions, asked) = mpsc::channel();
-        std::thread::Builder::new().name("logins".into()).spawn(move || {
-            for question in asked {
-                match question {
-                    Question::Shard(shard, ticket, login) => {
-                        if let Some(to) = shards.get(usize::from(shard)) {
-                            // Sending fails if the shard has ended. Then it needs no answer.
-                            drop(to.send(Incoming::Login(ticket, check(&login))));
+    /// A thread cannot be started.
+    pub fn start(
+        shards: Shards,
+        check: impl Fn(&Login) -> Checked + Send + Sync + 'static,
+    ) -> io::Result<Self> {
+        let (line, check) = (Arc::new(Line::default()), Arc::new(check));
+        let handle = Arc::new(Handle(line.clone()));
+        for number in 0..THREADS {
+            let (line, shards, check) = (line.clone(), shards.clone(), check.clone());
+            std::thread::Builder::new().name(format!("logins-{number}")).spawn(move || {
+                while let Some(question) = line.next() {
+                    match question {
+                        Question::Shard(shard, ticket, login) => {
+                            if let Some(to) = shards.get(usize::from(shard)) {
+                                // Sending fails if the shard has ended. Then it needs no answer.
+                                drop(to.send(Incoming::Login(ticket, check(&login))));
+                            }
                         }
+                        // The caller has given up, so the login is not checked.
+                        Question::Desk(_, reply) if reply.is_closed() => {}
+                        Question::Desk(login, reply) => drop(reply.send(check(&login))),
                     }
-                    // The caller has given up, so the login is not checked.
-                    Question::Desk(_, reply) if reply.is_closed() => {}
-                    Question::Desk(login, reply) => drop(reply.send(check(&login))),
                 }
-            }
-        })?;
-        Ok(Self { questions })
+            })?;
+        }
+        Ok(Self { line: handle })
     }
 
     /// Checks the login of a connection. The shard receives the result as [`Incoming::Login`].
     pub fn ask(&self, shard: ShardId, ticket: Ticket, login: Login) {
-        // If the thread has ended, the connection is closed at its deadline.
-        drop(self.questions.send(Question::Shard(shard, ticket, login)));
+        self.line.0.push(Question::Shard(shard, ticket, login));
     }
 
     /// Checks a login at the desk.
     pub fn ask_for_desk(&self, login: Login) -> oneshot::Receiver<Checked> {
         let (reply, answer) = oneshot::channel();
-        drop(self.questions.send(Question::Desk(login, reply)));
+        self.line.0.push(Question::Desk(login, reply));
         answer
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use broker::access::Credentials;
+
+    use super::*;
+
+    fn question(from: &str, number: u64) -> Question {
+        let credentials = Credentials::Anonymous { user: number.to_string() };
+        let from = from.parse().expect("an address");
+        let (reply, _) = oneshot::channel();
+        Question::Desk(Login { credentials, from, at_ms: number }, reply)
+    }
+
+    #[test]
+    fn networks_take_turns() {
+        let mut waiting = Waiting::default();
+        for number in 0..4 {
+            waiting.push(question("192.0.2.1", number));
+        }
+        waiting.push(question("192.0.2.2", 10));
+        waiting.push(question("2001:db8::1", 20));
+        waiting.push(question("2001:db8::2", 21));
+        let order: Vec<u64> = std::iter::from_fn(|| waiting.pop()).map(|found| found.login().at_ms).collect();
+        assert_eq!(order, [0, 10, 20, 1, 21, 2, 3]);
+        assert!(waiting.by_network.is_empty() && waiting.turns.is_empty());
     }
 }

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use amqp10::sasl::Secret;
-use broker::access::{PasswordHash, Permissions, Reach};
+use broker::access::{Hashing, PasswordHash, Permissions, Reach};
 use broker::catalog::{
     Arguments, Binding, Catalog, Change, Command, DeclareExchange, DeclareQueue, Destination,
 };
@@ -24,6 +24,10 @@ use wal::{Extent, Handover, LOG_VERSION, Log, Options, Records};
 fn golden(version: u32) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("golden/v{version}"))
 }
+
+/// The Argon2id hash of `password`.
+const ARGON2ID: &[u8] =
+    b"$argon2id$v=19$m=65536,t=2,p=1$c29tZXNhbHQ$CTFhFdXPJO1aFaMaO6Mm5c8y7cJHAph8ArZWb2GRPPc";
 
 /// Returns the delivery marks of a message. Version 1 stored the first two fields only.
 fn marks(version: u32) -> Marks {
@@ -87,9 +91,15 @@ fn changes(catalog: &mut Catalog) -> Vec<Change> {
         key: key.into(),
         arguments: Arguments::new(),
     };
+    let sha512 = PasswordHash::from_bytes(Hashing::Sha512, &[5; 4 + 64]).expect("as long as a hash");
+    let argon2id = PasswordHash::from_bytes(Hashing::Argon2id, ARGON2ID).expect("a sound hash");
     let user = |name: &str| Command::SetUser {
         name: name.into(),
-        hash: PasswordHash::new([1, 2, 3, 4], &Secret::new("secret")),
+        hash: match name {
+            "sha512" => sha512.clone(),
+            "argon2id" => argon2id.clone(),
+            _ => PasswordHash::new([1, 2, 3, 4], &Secret::new("secret")),
+        },
         tags: [String::from("management")].into(),
     };
     let permissions = |user: &str, vhost: &str| Command::SetPermissions {
@@ -109,6 +119,8 @@ fn changes(catalog: &mut Catalog) -> Vec<Change> {
         Command::AddVhost { name: "gone".into() },
         user("kept"),
         user("gone"),
+        user("sha512"),
+        user("argon2id"),
         permissions("kept", "/"),
         permissions("kept", "gone"),
         permissions("kept", "other"),

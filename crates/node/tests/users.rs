@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use amqp10::sasl::Secret;
-use broker::access::{Access, Permissions, User};
+use broker::access::{Access, PasswordHash, Permissions, User};
 use broker::catalog::{Command, Decision};
 use broker::settings::Settings;
 use node::facts::{Restored, push_change};
@@ -18,7 +18,7 @@ const PASSWORD: &str = "correct horse battery staple";
 fn access(password: &str) -> Access {
     Access::new([User {
         name: "guest".into(),
-        password: Secret::new(password.to_owned()),
+        hash: PasswordHash::new([1; 4], &Secret::new(password.to_owned())),
         tags: vec!["administrator".into()],
         loopback_only: true,
         permissions: [("/".into(), Permissions::ALL), ("other".into(), Permissions::NONE)].into(),
@@ -117,7 +117,7 @@ fn files(directory: &Path) -> Vec<PathBuf> {
 fn no_password_is_in_the_data_directory() {
     let data_dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("no-password-{}", std::process::id()));
     let access = access(PASSWORD);
-    let hash = access.users().get("guest").unwrap().hash;
+    let hash = access.users().get("guest").unwrap().hash.clone();
     let node = Node::start(NodeOptions {
         settings: Settings::default(),
         access,

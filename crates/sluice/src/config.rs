@@ -25,7 +25,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::Path;
 
 use amqp10::sasl::Secret;
-use broker::access::Permissions;
+use broker::access::{Hashing, Permissions};
 use broker::settings::Settings;
 use node::{AlarmLimits, Limit, StorageLimits};
 
@@ -60,6 +60,8 @@ pub struct Config {
     pub default_permissions: Permissions,
     /// Users who may connect from this machine only.
     pub loopback_users: Vec<String>,
+    /// The algorithm of new passwords.
+    pub password_hashing: Hashing,
     /// The limits above which publishers are stopped.
     pub alarms: AlarmLimits,
     /// Limits on what is stored.
@@ -226,6 +228,7 @@ struct Draft {
     default_tags: Vec<String>,
     default_permissions: Permissions,
     loopback_users: Vec<String>,
+    password_hashing: Hashing,
     alarms: AlarmLimits,
     /// The second form in which the memory limit can be set (in bytes, where the first is a share of the
     /// memory; for the disk it is the reverse). If it is set, the first form has no effect.
@@ -251,6 +254,7 @@ impl Default for Draft {
             default_tags: vec!["administrator".into()],
             default_permissions: Permissions::ALL,
             loopback_users: vec!["guest".into()],
+            password_hashing: Hashing::default(),
             alarms: AlarmLimits::default(),
             memory_instead: None,
             disk_free_instead: None,
@@ -287,6 +291,7 @@ impl Draft {
             default_tags: self.default_tags,
             default_permissions: self.default_permissions,
             loopback_users: self.loopback_users,
+            password_hashing: self.password_hashing,
             alarms: AlarmLimits {
                 memory: self.memory_instead.unwrap_or(self.alarms.memory),
                 disk_free: self.disk_free_instead.unwrap_or(self.alarms.disk_free),

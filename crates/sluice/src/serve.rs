@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use broker::access::{Access, User};
 use broker::settings::SLUICE_VERSION;
 use clap::Args;
-use node::{Node, NodeOptions};
+use node::{Node, NodeOptions, StartError};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -86,10 +86,16 @@ impl Serve {
     }
 }
 
-fn start(config: &Config, data_dir: &Path) -> Result<Node, node::StartError> {
+fn random<const N: usize>() -> Result<[u8; N], StartError> {
+    node::random()
+        .map_err(|error| StartError::Io { what: "the system gives no random numbers".into(), error })
+}
+
+fn start(config: &Config, data_dir: &Path) -> Result<Node, StartError> {
+    let hashing = config.password_hashing;
     let user = User {
         name: config.default_user.as_str().into(),
-        password: config.default_pass.clone(),
+        hash: hashing.hash(random()?, &config.default_pass),
         tags: config.default_tags.clone(),
         loopback_only: config.loopback_users.contains(&config.default_user),
         permissions: [(config.settings.default_vhost.as_str().into(), config.default_permissions)].into(),
@@ -97,6 +103,8 @@ fn start(config: &Config, data_dir: &Path) -> Result<Node, node::StartError> {
     Node::start(NodeOptions {
         settings: config.settings.clone(),
         access: Access::new([user])
+            .with_hashing(hashing)
+            .remembering(random()?)
             .with_loopback_users(config.loopback_users.iter().map(|name| name.as_str().into())),
         shards: config.shards,
         data_dir: data_dir.to_owned(),

@@ -36,7 +36,8 @@ pub const FILE_SIZE: u64 = 8 << 20;
 /// * 2: a message that is returned to its queue keeps more than its counts (record kind 9 of the broker).
 /// * 3: changes of users and virtual hosts (docs/decisions/0026).
 /// * 4: record kind 10 of the broker (docs/decisions/0030).
-pub const LOG_VERSION: u32 = 4;
+/// * 5: users whose passwords are not hashed with SHA-256 (docs/decisions/0026).
+pub const LOG_VERSION: u32 = 5;
 
 /// The version of packs; see [`LOG_VERSION`].
 pub const PACK_VERSION: u32 = 1;

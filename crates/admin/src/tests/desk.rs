@@ -6,7 +6,8 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use amqp10::sasl::Secret;
 use broker::access::{
-    Access, Credentials, Identity, Login, Permissions, Resource, User, Verb, permit_exchange, permit_queue,
+    Access, Credentials, Identity, Login, PasswordHash, Permissions, Resource, User, Verb, permit_exchange,
+    permit_queue,
 };
 use broker::catalog::{
     Answer, Binding, Catalog, CatalogError, Command, DeclareExchange, DeclareQueue, Exchange, Policy,
@@ -55,7 +56,7 @@ impl FakeDesk {
     pub fn new() -> Self {
         let user = |name: &str, tags: &[&str], permissions| User {
             name: name.into(),
-            password: Secret::new(name.to_owned()),
+            hash: PasswordHash::new([1; 4], &Secret::new(name.to_owned())),
             tags: tags.iter().map(|t| (*t).to_owned()).collect(),
             loopback_only: name == "guest",
             permissions: [("/".into(), permissions)].into_iter().collect(),

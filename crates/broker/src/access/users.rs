@@ -67,13 +67,9 @@ impl Users {
     /// Creates a user, or changes the password and the tags of an existing one.
     pub fn set(&mut self, name: &Arc<str>, hash: PasswordHash, tags: &Arc<[String]>) {
         self.begun = true;
-        let known = self.by_name.entry(name.clone()).or_insert_with(|| UserRecord {
-            name: name.clone(),
-            hash,
-            tags: tags.clone(),
-            permissions: HashMap::new(),
-        });
-        (known.hash, known.tags) = (hash, tags.clone());
+        let permissions = self.by_name.remove(name).map(|known| known.permissions).unwrap_or_default();
+        let user = UserRecord { name: name.clone(), hash, tags: tags.clone(), permissions };
+        self.by_name.insert(name.clone(), user);
     }
 
     pub fn delete(&mut self, name: &str) {

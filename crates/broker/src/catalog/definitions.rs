@@ -131,7 +131,7 @@ impl Catalog {
             changes.push(Change::UsersBegun);
         }
         for user in self.users.iter() {
-            let (name, hash, tags) = (user.name.clone(), user.hash, user.tags.clone());
+            let (name, hash, tags) = (user.name.clone(), user.hash.clone(), user.tags.clone());
             changes.push(Change::UserSet { name, hash, tags });
             changes.extend(user.permissions.iter().map(|(vhost, permissions)| Change::PermissionsSet {
                 user: user.name.clone(),

@@ -7,7 +7,7 @@ use amqp10::{Map, Reader, Value, encode};
 use bytes::{Bytes, BytesMut};
 
 use super::{Arguments, Binding, Destination};
-use crate::access::{PasswordHash, Permissions};
+use crate::access::{Hashing, PasswordHash, Permissions};
 
 /// The items of a list that is being written.
 #[derive(Debug)]
@@ -53,7 +53,7 @@ impl ListWriter {
     /// Appends the algorithm and the hash.
     pub fn hash(self, hash: &PasswordHash) -> Self {
         let bytes = Value::Binary(Bytes::copy_from_slice(hash.expose()));
-        self.text(PasswordHash::ALGORITHM).value(bytes)
+        self.text(hash.hashing().name()).value(bytes)
     }
 
     pub fn texts(self, texts: &[String]) -> Self {
@@ -122,7 +122,7 @@ impl ListReader {
     /// Reads the fields that [`ListWriter::hash`] appends.
     pub fn hash(&self, at: usize) -> Option<PasswordHash> {
         let Value::Binary(hash) = self.value(at + 1)? else { return None };
-        (*self.text(at)? == *PasswordHash::ALGORITHM).then(|| PasswordHash::from_bytes(hash))?
+        PasswordHash::from_bytes(Hashing::from_name(&self.text(at)?)?, hash)
     }
 
     pub fn texts(&self, at: usize) -> Option<Arc<[String]>> {

@@ -357,7 +357,7 @@ impl Catalog {
         first.sort_by(|a, b| a.name.cmp(&b.name));
         for user in first {
             let (name, tags) = (user.name.clone(), user.tags.clone());
-            changes.push(Change::UserSet { name: name.clone(), hash: user.hash, tags });
+            changes.push(Change::UserSet { name: name.clone(), hash: user.hash.clone(), tags });
             let mut permissions: Vec<_> = user.permissions.iter().collect();
             permissions.sort_by_key(|(vhost, _)| *vhost);
             for (vhost, permissions) in permissions {
@@ -596,7 +596,9 @@ impl Catalog {
                 let gone = self.vhosts.remove(name).unwrap_or_default();
                 gone.exchanges.values().for_each(|table| drop(self.exchange_places.remove(table.place)));
             }
-            Change::UserSet { name, hash, tags } => Arc::make_mut(&mut self.users).set(name, *hash, tags),
+            Change::UserSet { name, hash, tags } => {
+                Arc::make_mut(&mut self.users).set(name, hash.clone(), tags)
+            }
             Change::UserDeleted { name } => Arc::make_mut(&mut self.users).delete(name),
             Change::PermissionsSet { user, vhost, permissions } => {
                 Arc::make_mut(&mut self.users).set_permissions(user, vhost, Some(*permissions));

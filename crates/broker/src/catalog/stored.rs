@@ -19,10 +19,12 @@
 //!  14 permissions set   user, vhost, configure, write, read
 //!  15 permissions cleared  user, vhost
 //!  16 users begun
+//!                                                         since version 5 of the log
+//!  12                  with other algorithms than SHA-256
 //! ```
 //!
-//! Permissions are stored as name patterns, today `.*` or empty. The hash is the salt and the SHA-256.
-//! The algorithm is [`crate::access::PasswordHash::ALGORITHM`].
+//! Permissions are stored as name patterns, today `.*` or empty. For the algorithm and the hash see
+//! [`crate::access::PasswordHash`].
 //!
 //! Exclusive queues are not stored. The policy of a queue or an exchange is not stored either, because
 //! it follows from the name.

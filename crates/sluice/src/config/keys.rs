@@ -7,7 +7,7 @@ use node::Limit;
 use super::Draft;
 use super::values::{
     SHARDS_MAX, available_cores, boolean, bytes, ip, link_credit, listener, log_level, number, or_none, part,
-    port, queue_type, share, text,
+    password_hashing, port, queue_type, share, text,
 };
 
 /// A function that sets a key. Its middle argument is the text that matches the `*` of the key's name.
@@ -123,6 +123,12 @@ pub const KEYS: &[Key] = &[
         }
         Ok(())
     }),
+    key(
+        "password_hashing",
+        "argon2id",
+        "The algorithm of new passwords: argon2id, or RabbitMQ's sha256 or sha512.",
+        |c, _, v| put(&mut c.password_hashing, password_hashing(v)),
+    ),
     key(
         "anonymous_login_user",
         "guest",

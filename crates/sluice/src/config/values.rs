@@ -5,6 +5,7 @@ use std::num::NonZeroUsize;
 use std::ops::RangeInclusive;
 use std::str::FromStr;
 
+use broker::access::Hashing;
 use broker::settings::{LinkCredit, QueueType};
 
 /// The most event loops.
@@ -160,6 +161,19 @@ pub fn queue_type(value: &str) -> Result<QueueType, String> {
         .into_iter()
         .find(|of| of.name() == value)
         .ok_or_else(|| "classic, quorum or stream is needed".into())
+}
+
+/// Parses the name of an algorithm for passwords.
+///
+/// # Errors
+/// A message that says what is needed.
+pub fn password_hashing(value: &str) -> Result<Hashing, String> {
+    match value {
+        "argon2id" => Ok(Hashing::Argon2id),
+        "sha256" => Ok(Hashing::Sha256),
+        "sha512" => Ok(Hashing::Sha512),
+        _ => Err("argon2id, sha256 or sha512 is needed".into()),
+    }
 }
 
 /// Parses a log level by RabbitMQ's name. Returns it as a tracing filter spells it.

@@ -1,0 +1,132 @@
+//! Logins that were checked lately, so that many connections of one user cost one check of the password.
+//!
+//! A login is known by a keyed hash of the user, the stored hash and the password. So a new password, or another user, is always
+//! checked, and the memory of the broker has no password.
+
+use std::fmt;
+use std::sync::{Mutex, PoisonError};
+
+use amqp10::sasl::Secret;
+use hashbrown::HashMap;
+use sha2::{Digest as _, Sha256};
+
+use super::PasswordHash;
+
+/// How long a login is known, in milliseconds.
+const KNOWN_MS: u64 = 60_000;
+
+/// The most logins that are known at the same time. Each takes some 60 bytes. Beyond it, all are checked once more.
+const KNOWN_MAX: usize = 10_000;
+
+/// The random key of a process. Without it, nobody can tell from the memory of the broker which password is known.
+pub type RememberKey = [u8; 32];
+
+type Keyed = [u8; 32];
+
+/// The logins that were checked lately. By default, nothing is remembered.
+#[derive(Default)]
+pub(super) struct Remembered {
+    /// Chosen anew by each process. If it is missing, nothing is remembered.
+    key: Option<RememberKey>,
+    /// The time until which each login is known, in milliseconds since the epoch.
+    until_ms: Mutex<HashMap<Keyed, u64>>,
+}
+
+impl fmt::Debug for Remembered {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Remembered")
+    }
+}
+
+impl Remembered {
+    pub fn new(key: RememberKey) -> Self {
+        Self { key: Some(key), until_ms: Mutex::default() }
+    }
+
+    /// Returns whether this is the user's password. Calculates its hash only if the login is not known.
+    pub fn check(&self, user: &str, hash: &PasswordHash, password: &Secret, now_ms: u64) -> bool {
+        let Some(keyed) = self.keyed(user, hash, password) else { return hash.is_of(password) };
+        let known = self.lock().get(&keyed).copied();
+        if known.is_some_and(|until_ms| now_ms < until_ms) {
+            return true;
+        }
+        let is_right = hash.is_of(password);
+        if is_right {
+            let mut all = self.lock();
+            if all.len() >= KNOWN_MAX {
+                all.retain(|_, until_ms| now_ms < *until_ms);
+            }
+            if all.len() >= KNOWN_MAX {
+                all.clear();
+            }
+            all.insert(keyed, now_ms + KNOWN_MS);
+        }
+        is_right
+    }
+
+    fn keyed(&self, user: &str, hash: &PasswordHash, password: &Secret) -> Option<Keyed> {
+        let key = self.key?;
+        let mut digest = Sha256::new().chain_update(key);
+        // The length says where each part ends.
+        for part in [user.as_bytes(), hash.expose(), password.expose()] {
+            digest = digest.chain_update((part.len() as u64).to_be_bytes()).chain_update(part);
+        }
+        Some(digest.chain_update(key).finalize().into())
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<Keyed, u64>> {
+        self.until_ms.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    #[cfg(test)]
+    pub fn len(&self) -> usize {
+        self.lock().len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW_MS: u64 = 1_000_000;
+
+    #[test]
+    fn a_right_password_is_known_for_a_minute_and_a_wrong_one_never() {
+        let remembered = Remembered::new([7; 32]);
+        let [right, wrong] = ["right", "wrong"].map(Secret::new);
+        let hash = PasswordHash::new([1; 4], &right);
+        assert!(!remembered.check("u", &hash, &wrong, NOW_MS));
+        assert_eq!(remembered.len(), 0);
+        assert!(remembered.check("u", &hash, &right, NOW_MS));
+        let keyed = remembered.keyed("u", &hash, &right).unwrap();
+        assert_eq!(remembered.lock().get(&keyed), Some(&(NOW_MS + KNOWN_MS)));
+        assert!(remembered.check("u", &hash, &right, NOW_MS + KNOWN_MS - 1), "known");
+        assert_eq!(remembered.lock().get(&keyed), Some(&(NOW_MS + KNOWN_MS)), "not checked again");
+        assert!(remembered.check("u", &hash, &right, NOW_MS + KNOWN_MS), "checked again");
+        assert_eq!(remembered.lock().get(&keyed), Some(&(NOW_MS + 2 * KNOWN_MS)));
+        // With another stored hash, the old password is wrong at once.
+        let changed = PasswordHash::new([2; 4], &wrong);
+        assert!(!remembered.check("u", &changed, &right, NOW_MS));
+    }
+
+    #[test]
+    fn users_passwords_and_processes_are_told_apart() {
+        let (one, other) = (Remembered::new([7; 32]), Remembered::new([8; 32]));
+        let hash = PasswordHash::new([1; 4], &Secret::new("p"));
+        let keyed = |of: &Remembered, user, password| of.keyed(user, &hash, &Secret::new(password)).unwrap();
+        let all =
+            [keyed(&one, "u", "p"), keyed(&one, "v", "p"), keyed(&one, "u", "q"), keyed(&other, "u", "p")];
+        assert!((0..4).all(|at| !all[at + 1..].contains(&all[at])));
+    }
+
+    #[test]
+    fn what_is_known_is_bounded() {
+        let remembered = Remembered::new([7; 32]);
+        let password = Secret::new("p");
+        let hash = PasswordHash::new([1; 4], &password);
+        for number in 0..2 * KNOWN_MAX as u64 {
+            assert!(remembered.check(&number.to_string(), &hash, &password, NOW_MS));
+            assert!(remembered.len() <= KNOWN_MAX);
+        }
+    }
+}
