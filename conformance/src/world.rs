@@ -6,7 +6,7 @@ use std::io::IoSlice;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use broker::access::{Access, PasswordHash, Permissions, Reach, User};
+use broker::access::{Access, Hashing, Permissions, Reach, User};
 use broker::catalog::{
     Arguments, Binding, Command, DEFAULT_VHOST, DeclareExchange, DeclareQueue, Destination, SetPolicy,
 };
@@ -45,7 +45,7 @@ impl Default for Setup {
 pub fn user(name: &str, permissions: Permissions) -> User {
     User {
         name: name.into(),
-        hash: PasswordHash::new([1; 4], &amqp10::sasl::Secret::new(name.to_owned())),
+        hash: Hashing::Sha256.hash([1; 16], &amqp10::sasl::Secret::new(name.to_owned())),
         tags: Vec::new(),
         loopback_only: true,
         permissions: [(DEFAULT_VHOST.into(), permissions)].into_iter().collect(),

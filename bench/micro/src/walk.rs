@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use amqp10::sasl::Secret;
 use amqp10::{DeliveryState, Flow, Role, put_disposition_frame, put_frame};
-use broker::access::{Access, PasswordHash, Permissions, User};
+use broker::access::{Access, Hashing, Permissions, User};
 use broker::catalog::{Arguments, Command, DEFAULT_VHOST, DeclareQueue};
 use broker::settings::Settings;
 use bytes::BytesMut;
@@ -106,7 +106,7 @@ impl World {
     fn new(arguments: Arguments, ahead: Option<u32>) -> Self {
         let user = User {
             name: "guest".into(),
-            hash: PasswordHash::new([1; 4], &Secret::new("guest")),
+            hash: Hashing::Sha256.hash([1; 16], &Secret::new("guest")),
             tags: Vec::new(),
             loopback_only: true,
             permissions: [("/".into(), Permissions::ALL)].into_iter().collect(),

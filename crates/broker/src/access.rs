@@ -303,7 +303,7 @@ mod tests {
     fn access(permissions: Permissions) -> (Access, Identity) {
         let user = User {
             name: "u".into(),
-            hash: PasswordHash::new([1; 4], &Secret::new("p")),
+            hash: Hashing::Sha256.hash([1; 16], &Secret::new("p")),
             tags: vec!["administrator".into()],
             loopback_only: true,
             permissions: [("/".into(), permissions)].into_iter().collect(),

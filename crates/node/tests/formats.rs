@@ -98,7 +98,7 @@ fn changes(catalog: &mut Catalog) -> Vec<Change> {
         hash: match name {
             "sha512" => sha512.clone(),
             "argon2id" => argon2id.clone(),
-            _ => PasswordHash::new([1, 2, 3, 4], &Secret::new("secret")),
+            _ => Hashing::Sha256.hash(std::array::from_fn(|at| at as u8 + 1), &Secret::new("secret")),
         },
         tags: [String::from("management")].into(),
     };

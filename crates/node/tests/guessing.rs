@@ -7,7 +7,7 @@ use std::sync::Arc;
 use amqp10::frame::SASL_HEADER;
 use amqp10::sasl::Secret;
 use amqp10::{SaslInit, Symbol, put_sasl_frame};
-use broker::access::{Access, PasswordHash, Permissions, User};
+use broker::access::{Access, Hashing, Permissions, User};
 use broker::gate::Phase;
 use broker::settings::Settings;
 use bytes::{Bytes, BytesMut};
@@ -38,7 +38,7 @@ fn is_let_in(access: &Access, shard: &mut Shard, from: &str, password: &str) -> 
 fn an_address_guesses_no_faster_over_many_connections() {
     let user = User {
         name: "u".into(),
-        hash: PasswordHash::new([1; 4], &Secret::new("right")),
+        hash: Hashing::Sha256.hash([1; 16], &Secret::new("right")),
         tags: Vec::new(),
         loopback_only: false,
         permissions: [("/".into(), Permissions::ALL)].into_iter().collect(),

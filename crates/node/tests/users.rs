@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use amqp10::sasl::Secret;
-use broker::access::{Access, PasswordHash, Permissions, User};
+use broker::access::{Access, Hashing, Permissions, User};
 use broker::catalog::{Command, Decision};
 use broker::settings::Settings;
 use node::facts::{Restored, push_change};
@@ -18,7 +18,7 @@ const PASSWORD: &str = "correct horse battery staple";
 fn access(password: &str) -> Access {
     Access::new([User {
         name: "guest".into(),
-        hash: PasswordHash::new([1; 4], &Secret::new(password.to_owned())),
+        hash: Hashing::Sha256.hash([1; 16], &Secret::new(password.to_owned())),
         tags: vec!["administrator".into()],
         loopback_only: true,
         permissions: [("/".into(), Permissions::ALL), ("other".into(), Permissions::NONE)].into(),

@@ -12,7 +12,7 @@ use amqp10::{
 };
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use broker::access::{Access, Identity, PasswordHash, Permissions, Reach, Resource, User, Verb, permit};
+use broker::access::{Access, Hashing, Identity, Permissions, Reach, Resource, User, Verb, permit};
 use broker::desk::{Desk as _, MemberChange};
 use broker::settings::Settings;
 use client::management::{Binding, Destination, ExchangeSpec, QueueSpec};
@@ -67,7 +67,7 @@ impl Subject {
     fn user(&self) -> User {
         User {
             name: self.identity.user.clone(),
-            hash: PasswordHash::new([1; 4], &Secret::new(self.name().to_owned())),
+            hash: Hashing::Sha256.hash([1; 16], &Secret::new(self.name().to_owned())),
             tags: self.identity.tags.to_vec(),
             loopback_only: true,
             permissions: self.rights.map(|rights| ("/".into(), rights)).into_iter().collect(),

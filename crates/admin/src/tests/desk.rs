@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use amqp10::sasl::Secret;
 use broker::access::{
-    Access, Credentials, Identity, Login, PasswordHash, Permissions, Resource, User, Verb, permit_exchange,
+    Access, Credentials, Hashing, Identity, Login, Permissions, Resource, User, Verb, permit_exchange,
     permit_queue,
 };
 use broker::catalog::{
@@ -56,7 +56,7 @@ impl FakeDesk {
     pub fn new() -> Self {
         let user = |name: &str, tags: &[&str], permissions| User {
             name: name.into(),
-            hash: PasswordHash::new([1; 4], &Secret::new(name.to_owned())),
+            hash: Hashing::Sha256.hash([1; 16], &Secret::new(name.to_owned())),
             tags: tags.iter().map(|t| (*t).to_owned()).collect(),
             loopback_only: name == "guest",
             permissions: [("/".into(), permissions)].into_iter().collect(),

@@ -12,7 +12,7 @@ use amqp10::sasl::Secret;
 use argon2::{Algorithm, Argon2, Params, Version};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD_NO_PAD;
-use sha2::{Digest as _, Sha256, Sha512};
+use sha2::{Digest, Sha256, Sha512};
 
 /// The bytes of RabbitMQ's salt.
 const SALT_BYTES: usize = 4;
@@ -63,19 +63,19 @@ impl Hashing {
         Self::ALL.into_iter().find(|hashing| hashing.name() == name)
     }
 
-    /// Hashes a password with a salt, of which each hash needs its own. RabbitMQ's algorithms take four bytes of it. With
-    /// Argon2id this takes some 10 ms and 7 MiB.
+    /// Hashes a password. Each hash needs a salt of its own; RabbitMQ's algorithms use only its first four bytes. Argon2id takes
+    /// some 10 ms and 7 MiB.
     pub fn hash(self, salt: Salt, password: &Secret) -> PasswordHash {
         let short = [salt[0], salt[1], salt[2], salt[3]];
         let bytes = match self {
-            Self::Sha256 => sha256(short, password),
-            Self::Sha512 => sha512(short, password),
+            Self::Sha256 => salted::<Sha256>(short, password),
+            Self::Sha512 => salted::<Sha512>(short, password),
             Self::Argon2id => Argon { salt: salt.into(), ..Argon::default() }.encoded(password),
         };
         PasswordHash { hashing: self, bytes: bytes.into() }
     }
 
-    /// Returns a hash of which no password is known.
+    /// Returns a hash that belongs to no known password. Its check takes as long as that of any other with this algorithm.
     pub(super) fn of_nobody(self) -> PasswordHash {
         let bytes = match self {
             Self::Sha256 => vec![0; SALT_BYTES + 32],
@@ -94,11 +94,6 @@ pub struct PasswordHash {
 }
 
 impl PasswordHash {
-    /// Returns RabbitMQ's salted SHA-256 with a known salt.
-    pub fn new(salt: [u8; SALT_BYTES], password: &Secret) -> Self {
-        Self { hashing: Hashing::Sha256, bytes: sha256(salt, password).into() }
-    }
-
     /// Reads a stored hash. Returns `None` if its form is wrong, or if a check would need too much memory or time.
     pub fn from_bytes(hashing: Hashing, bytes: &[u8]) -> Option<Self> {
         let is_valid = match hashing {
@@ -123,8 +118,8 @@ impl PasswordHash {
         let salt =
             || Some([*self.bytes.first()?, *self.bytes.get(1)?, *self.bytes.get(2)?, *self.bytes.get(3)?]);
         let other = match self.hashing {
-            Hashing::Sha256 => salt().map(|salt| sha256(salt, password)),
-            Hashing::Sha512 => salt().map(|salt| sha512(salt, password)),
+            Hashing::Sha256 => salt().map(|salt| salted::<Sha256>(salt, password)),
+            Hashing::Sha512 => salt().map(|salt| salted::<Sha512>(salt, password)),
             Hashing::Argon2id => Argon::parse(&self.bytes).map(|argon| argon.encoded(password)),
         };
         other.is_some_and(|other| are_same(&self.bytes, &other))
@@ -141,13 +136,9 @@ fn are_same(one: &[u8], other: &[u8]) -> bool {
     one.len() == other.len() && one.iter().zip(other).fold(0, |all, (x, y)| all | (x ^ y)) == 0
 }
 
-fn sha256(salt: [u8; SALT_BYTES], password: &Secret) -> Vec<u8> {
-    let digest = Sha256::new().chain_update(salt).chain_update(password.expose()).finalize();
-    [&salt[..], &digest[..]].concat()
-}
-
-fn sha512(salt: [u8; SALT_BYTES], password: &Secret) -> Vec<u8> {
-    let digest = Sha512::new().chain_update(salt).chain_update(password.expose()).finalize();
+/// Returns RabbitMQ's form of a hash: the salt, and the digest of the salt and the password.
+fn salted<D: Digest>(salt: [u8; SALT_BYTES], password: &Secret) -> Vec<u8> {
+    let digest = D::new().chain_update(salt).chain_update(password.expose()).finalize();
     [&salt[..], &digest[..]].concat()
 }
 
@@ -214,7 +205,9 @@ mod tests {
     #[test]
     fn hashes_are_rabbitmqs() {
         let password = Secret::new("test12");
-        let hash = PasswordHash::new([0x90, 0x8d, 0xc6, 0x0a], &password);
+        let mut salt = [0; ARGON_SALT_BYTES];
+        salt[..SALT_BYTES].copy_from_slice(&[0x90, 0x8d, 0xc6, 0x0a]);
+        let hash = Hashing::Sha256.hash(salt, &password);
         assert_eq!(STANDARD.encode(hash.expose()), "kI3GCqW5JLMJa4iX1lo7X4D6XbYqlLgxIs30+P6tENUV2POR");
         assert!(hash.is_of(&password) && !hash.is_of(&Secret::new("test13")));
         assert_eq!(PasswordHash::from_bytes(Hashing::Sha256, hash.expose()), Some(hash.clone()));

@@ -1,7 +1,8 @@
 //! Logins that were checked lately, so that many connections of one user cost one check of the password.
 //!
 //! A login is known by a keyed hash of the user, the stored hash and the password. So a new password, or another user, is always
-//! checked, and the memory of the broker has no password.
+//! checked. No password is kept. Who can read the whole memory of the broker finds the key, too, and can then try passwords fast
+//! against the logins of the last minute.
 
 use std::fmt;
 use std::sync::{Mutex, PoisonError};
@@ -18,7 +19,7 @@ const KNOWN_MS: u64 = 60_000;
 /// The most logins that are known at the same time. Each takes some 60 bytes. Beyond it, all are checked once more.
 const KNOWN_MAX: usize = 10_000;
 
-/// The random key of a process. Without it, nobody can tell from the memory of the broker which password is known.
+/// The random key of a process, which is never written. Without it, the keyed hashes cannot be searched for passwords.
 pub type RememberKey = [u8; 32];
 
 type Keyed = [u8; 32];
@@ -86,6 +87,7 @@ impl Remembered {
 
 #[cfg(test)]
 mod tests {
+    use super::super::Hashing;
     use super::*;
 
     const NOW_MS: u64 = 1_000_000;
@@ -94,7 +96,7 @@ mod tests {
     fn a_right_password_is_known_for_a_minute_and_a_wrong_one_never() {
         let remembered = Remembered::new([7; 32]);
         let [right, wrong] = ["right", "wrong"].map(Secret::new);
-        let hash = PasswordHash::new([1; 4], &right);
+        let hash = Hashing::Sha256.hash([1; 16], &right);
         assert!(!remembered.check("u", &hash, &wrong, NOW_MS));
         assert_eq!(remembered.len(), 0);
         assert!(remembered.check("u", &hash, &right, NOW_MS));
@@ -105,14 +107,14 @@ mod tests {
         assert!(remembered.check("u", &hash, &right, NOW_MS + KNOWN_MS), "checked again");
         assert_eq!(remembered.lock().get(&keyed), Some(&(NOW_MS + 2 * KNOWN_MS)));
         // With another stored hash, the old password is wrong at once.
-        let changed = PasswordHash::new([2; 4], &wrong);
+        let changed = Hashing::Sha256.hash([2; 16], &wrong);
         assert!(!remembered.check("u", &changed, &right, NOW_MS));
     }
 
     #[test]
     fn users_passwords_and_processes_are_told_apart() {
         let (one, other) = (Remembered::new([7; 32]), Remembered::new([8; 32]));
-        let hash = PasswordHash::new([1; 4], &Secret::new("p"));
+        let hash = Hashing::Sha256.hash([1; 16], &Secret::new("p"));
         let keyed = |of: &Remembered, user, password| of.keyed(user, &hash, &Secret::new(password)).unwrap();
         let all =
             [keyed(&one, "u", "p"), keyed(&one, "v", "p"), keyed(&one, "u", "q"), keyed(&other, "u", "p")];
@@ -123,7 +125,7 @@ mod tests {
     fn what_is_known_is_bounded() {
         let remembered = Remembered::new([7; 32]);
         let password = Secret::new("p");
-        let hash = PasswordHash::new([1; 4], &password);
+        let hash = Hashing::Sha256.hash([1; 16], &password);
         for number in 0..2 * KNOWN_MAX as u64 {
             assert!(remembered.check(&number.to_string(), &hash, &password, NOW_MS));
             assert!(remembered.len() <= KNOWN_MAX);

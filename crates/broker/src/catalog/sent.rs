@@ -137,7 +137,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::access::{PasswordHash, Permissions, Reach};
+    use crate::access::{Hashing, Permissions, Reach};
     use crate::catalog::{Arguments, Binding, Destination};
 
     fn value() -> impl Strategy<Value = Value> {
@@ -235,9 +235,9 @@ mod tests {
             }),
             ".{0,8}".prop_map(|name| Command::AddVhost { name: name.into() }),
             ".{0,8}".prop_map(|name| Command::DeleteVhost { name: name.into() }),
-            (".{0,8}", any::<[u8; 4]>(), prop::collection::vec(".{0,8}", 0..3)).prop_map(
+            (".{0,8}", any::<[u8; 16]>(), prop::collection::vec(".{0,8}", 0..3)).prop_map(
                 |(name, salt, tags)| {
-                    let hash = PasswordHash::new(salt, &amqp10::sasl::Secret::new(name.clone()));
+                    let hash = Hashing::Sha256.hash(salt, &amqp10::sasl::Secret::new(name.clone()));
                     Command::SetUser { name: name.into(), hash, tags: tags.into() }
                 }
             ),

@@ -1,7 +1,7 @@
 //! Tests of the catalog as a machine: the effect of policies on existing objects, and the stored encoding of every
 //! change.
 
-use crate::access::{PasswordHash, Permissions};
+use crate::access::{Hashing, Permissions};
 use amqp10::sasl::Secret;
 use std::sync::Arc;
 
@@ -259,7 +259,7 @@ fn stored_changes_restore_the_catalog() {
         Command::AddVhost { name: "v".into() },
         Command::SetUser {
             name: "u".into(),
-            hash: PasswordHash::new([1; 4], &Secret::new("p")),
+            hash: Hashing::Sha256.hash([1; 16], &Secret::new("p")),
             tags: [].into(),
         },
         Command::SetPermissions { user: "u".into(), vhost: "v".into(), permissions: Permissions::ALL },
@@ -528,7 +528,7 @@ fn deleting_a_virtual_host_needs_no_queues_and_clears_permissions() {
     let mut catalog = Catalog::default();
     let user = |name: &str| Command::SetUser {
         name: name.into(),
-        hash: PasswordHash::new([1; 4], &Secret::new("p")),
+        hash: Hashing::Sha256.hash([1; 16], &Secret::new("p")),
         tags: [].into(),
     };
     let grant = |user: &str, vhost: &str| Command::SetPermissions {

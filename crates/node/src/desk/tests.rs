@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use broker::access::{PasswordHash, Permissions, User};
+use broker::access::{Hashing, Permissions, User};
 use broker::catalog::{Arguments, Catalog, CatalogError, Destination};
 use broker::ids::ConnectionId;
 use tokio::sync::mpsc;
@@ -58,7 +58,7 @@ fn administrator() -> Identity {
 fn guest() -> User {
     User {
         name: "guest".into(),
-        hash: PasswordHash::new([1; 4], &Secret::new("guest")),
+        hash: Hashing::Sha256.hash([1; 16], &Secret::new("guest")),
         tags: vec!["administrator".into()],
         loopback_only: false,
         permissions: [("/".into(), Permissions::ALL)].into(),

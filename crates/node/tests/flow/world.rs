@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 use crate::asks::Asks;
 use crate::asks_queues::AsksQueues;
 use amqp10::Value;
-use broker::access::{Access, PasswordHash, Permissions, User};
+use broker::access::{Access, Hashing, Permissions, User};
 use broker::catalog::{Command, DeclareQueue};
 use broker::desk::ProtocolRow;
 use broker::desk::amqp10_rows::SessionRow;
@@ -63,7 +63,7 @@ impl World {
     pub fn new(count: ShardId, settings: Settings) -> Self {
         let user = User {
             name: "guest".into(),
-            hash: PasswordHash::new([1; 4], &amqp10::sasl::Secret::new("guest")),
+            hash: Hashing::Sha256.hash([1; 16], &amqp10::sasl::Secret::new("guest")),
             tags: Vec::new(),
             loopback_only: true,
             permissions: [("/".into(), Permissions::ALL)].into_iter().collect(),

@@ -14,7 +14,7 @@ use amqp10::{
     SaslInit, SenderSettleMode, SessionConfig, Source, Symbol, Tag, Target, TargetArchetype,
     TerminusExpiryPolicy, TransferHead, Value, put_transfer_frame,
 };
-use broker::access::{Access, Login, PasswordHash, Permissions, User};
+use broker::access::{Access, Hashing, Login, Permissions, User};
 use broker::catalog::{Answer, Arguments, Binding, Command, DeclareQueue, Destination};
 use broker::ids::{QueueId, ShardId};
 use broker::mail::Mail;
@@ -88,7 +88,7 @@ impl House {
     pub fn with(shards: ShardId, settings: Settings, limits: StorageLimits) -> Self {
         let user = User {
             name: "guest".into(),
-            hash: PasswordHash::new([1; 4], &Secret::new("guest")),
+            hash: Hashing::Sha256.hash([1; 16], &Secret::new("guest")),
             tags: Vec::new(),
             loopback_only: true,
             permissions: [("/".into(), Permissions::ALL)].into_iter().collect(),

@@ -3,7 +3,7 @@
 use amqp10::frame::{AMQP_HEADER, SASL_HEADER};
 use amqp10::sasl::Secret;
 use amqp10::{Open, SaslFrame, SaslInit, Symbol, put_frame, put_sasl_frame};
-use broker::access::{Identity, LoginRefused, PasswordHash, Permissions, Resource, Verb};
+use broker::access::{Hashing, Identity, LoginRefused, Permissions, Resource, Verb};
 use broker::catalog::Command;
 use broker::gate::Phase;
 use broker::settings::Settings;
@@ -84,7 +84,7 @@ fn users_change_while_they_are_connected() {
     }
     assert_eq!(house.peers[peer].closed, None);
 
-    let hash = PasswordHash::new([1; 4], &Secret::new("another"));
+    let hash = Hashing::Sha256.hash([1; 16], &Secret::new("another"));
     propose(&mut house, Command::SetUser { name: "guest".into(), hash, tags: [].into() });
     house.logins_stopped = true;
     let key = waiting(&mut house);

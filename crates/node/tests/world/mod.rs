@@ -13,7 +13,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use amqp10::Value;
-use broker::access::{Access, PasswordHash, Permissions, User};
+use broker::access::{Access, Hashing, Permissions, User};
 use broker::catalog::Arguments;
 use broker::ids::ShardId;
 use broker::mail::Mail;
@@ -265,7 +265,7 @@ impl World {
     fn without_queues(seed: u64) -> Self {
         let user = User {
             name: "guest".into(),
-            hash: PasswordHash::new([1; 4], &amqp10::sasl::Secret::new("guest")),
+            hash: Hashing::Sha256.hash([1; 16], &amqp10::sasl::Secret::new("guest")),
             tags: Vec::new(),
             loopback_only: true,
             permissions: [("/".into(), Permissions::ALL)].into_iter().collect(),

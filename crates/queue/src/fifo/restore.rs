@@ -1,8 +1,7 @@
 //! Restores a machine from its facts.
 
-use std::sync::Arc;
-
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use super::acquired::Acquired;
 use super::annotated::Annotated;

@@ -6,7 +6,7 @@ use amqp10::sasl::Secret;
 use proptest::prelude::*;
 
 use super::*;
-use crate::access::{PasswordHash, Permissions};
+use crate::access::{Hashing, Permissions};
 use crate::catalog::{Arguments, Binding, DeclareExchange, DeclareQueue, Destination, SetPolicy};
 use crate::ids::{ConnectionId, QueueId};
 
@@ -146,7 +146,7 @@ fn policy(vhost: &str, name: &str) -> Command {
 }
 
 fn set_user(name: &str) -> Command {
-    let hash = PasswordHash::new([1; 4], &Secret::new("p"));
+    let hash = Hashing::Sha256.hash([1; 16], &Secret::new("p"));
     Command::SetUser { name: name.into(), hash, tags: [].into() }
 }
 
