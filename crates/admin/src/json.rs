@@ -175,8 +175,8 @@ mod tests {
     fn arguments_survive_a_round_trip() {
         let sent = r#"{"arguments":{"b":true,"f":1.5,"i":-7,"l":[1,"x",null],"m":{"k":{"z":2}},"u":18446744073709551615}}"#;
         let arguments = arguments(&parse_body(sent.as_bytes()).unwrap()).unwrap();
-        assert_eq!(arguments["i"], Amqp::Long(-7));
-        assert_eq!(arguments["u"], Amqp::Ulong(u64::MAX));
+        assert_eq!(arguments.get("i"), Some(&Amqp::Long(-7)));
+        assert_eq!(arguments.get("u"), Some(&Amqp::Ulong(u64::MAX)));
         assert_eq!(format!(r#"{{"arguments":{}}}"#, from_arguments(&arguments)), sent);
     }
 

@@ -3,9 +3,9 @@
 //!
 //! A verb is an operation on the broker, in any protocol. `docs/operations.md` shows the table to operators.
 
-use std::collections::BTreeMap;
-
 use amqp10::Value;
+
+use crate::catalog::Arguments;
 
 use super::{AccessRefused, Identity, Permission, Permissions, Resource, refused};
 
@@ -175,7 +175,7 @@ pub fn permit(
 /// The errors of `ask`.
 pub fn permit_queue<E>(
     name: &str,
-    arguments: &BTreeMap<String, Value>,
+    arguments: &Arguments,
     ask: impl Fn(Verb, &[Resource<'_>]) -> Result<(), E>,
 ) -> Result<(), E> {
     let queue = Resource::Queue(name);
@@ -192,7 +192,7 @@ pub fn permit_queue<E>(
 /// The errors of `ask`.
 pub fn permit_exchange<E>(
     name: &str,
-    arguments: &BTreeMap<String, Value>,
+    arguments: &Arguments,
     ask: impl Fn(Verb, &[Resource<'_>]) -> Result<(), E>,
 ) -> Result<(), E> {
     let exchange = Resource::Exchange(name);

@@ -1,16 +1,12 @@
 //! Queue arguments: the known names, the allowed values, and the settings of the queue's machine that they become
 //! (docs/compatibility.md, Queue arguments and policies).
 
-use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
-use amqp10::Value;
+use super::named::Arguments;
 
 use super::error::CatalogError;
-
-/// Arguments of a queue, an exchange or a binding, by name.
-pub type Arguments = BTreeMap<String, Value>;
 
 /// The maximum number of arguments in one declaration. Every shard keeps them.
 pub(super) const ARGUMENTS_MAX: usize = 256;
@@ -121,7 +117,7 @@ pub fn queue_config(
     let mut fsync = false;
     let mut dead_letter_exchange = None;
     let mut dead_letter_key = None;
-    for (key, value) in arguments {
+    for (key, value) in arguments.iter() {
         let number = |within: RangeInclusive<u64>| {
             value.as_u64().filter(|n| within.contains(n)).ok_or_else(|| {
                 let (least, most) = within.into_inner();
@@ -226,6 +222,8 @@ pub(super) fn choose_strategy(config: &mut queue::Config) {
 
 #[cfg(test)]
 mod tests {
+    use amqp10::Value;
+
     use super::*;
 
     fn config(arguments: &[(&str, Value)]) -> Result<(queue::Config, bool), String> {

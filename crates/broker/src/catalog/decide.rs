@@ -227,8 +227,9 @@ impl Catalog {
             });
         }
         let default = self.rules.default_type;
-        if default != QueueType::Classic && durable && !exclusive && !auto_delete {
-            arguments.entry(QUEUE_TYPE.to_owned()).or_insert_with(|| default.name().into());
+        let can_be_any = durable && !exclusive && !auto_delete;
+        if default != QueueType::Classic && can_be_any && !arguments.contains_key(QUEUE_TYPE) {
+            arguments.insert(QUEUE_TYPE.to_owned(), default.name().into());
         }
         let (config, fsync) = queue_config(&vhost, &name, auto_delete, &arguments)?;
         let kind = config.queue_type();

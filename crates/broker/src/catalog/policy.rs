@@ -209,7 +209,7 @@ pub(super) fn check_definition(operator: bool, definition: &Arguments) -> Result
     if definition.is_empty() {
         return invalid("the definition is empty".into());
     }
-    for (key, value) in definition {
+    for (key, value) in definition.iter() {
         let known = KEYS.iter().find(|(k, _, merge)| k == key && !(operator && *merge == Merge::Never));
         let Some((_, kind, _)) = known else {
             let what = if operator { "operator policy" } else { "policy" };
@@ -266,7 +266,7 @@ impl Policies {
 /// Merges the definitions of a policy and an operator policy.
 pub fn merged_definition(policy: Option<&Policy>, operator: Option<&Policy>) -> Arguments {
     let mut merged = policy.map(|p| p.definition.clone()).unwrap_or_default();
-    for (key, value) in operator.iter().flat_map(|p| &p.definition) {
+    for (key, value) in operator.iter().flat_map(|p| p.definition.iter()) {
         let merge = KEYS.iter().find(|(k, ..)| k == key).map_or(Merge::Never, |(_, _, merge)| *merge);
         let own = merged.get(key).and_then(Value::as_i64);
         let keep = match (merge, own, value.as_i64()) {

@@ -372,7 +372,7 @@ fn a_queue_without_a_type_gets_the_default_type_if_it_can() {
     let names = ["before", "new", "classic", "auto"];
     let expected = [QueueType::Classic, QueueType::Quorum, QueueType::Classic, QueueType::Classic];
     assert_eq!(names.map(|name| kind(&catalog, name)), expected);
-    assert_eq!(catalog.queue("/", "new").unwrap().arguments["x-queue-type"], "quorum".into());
+    assert_eq!(catalog.queue("/", "new").unwrap().arguments.get("x-queue-type"), Some(&"quorum".into()));
     // Declared again without a type, both stay what they are.
     run(&mut catalog, queue("before", &[]));
     run(&mut catalog, queue("new", &[]));

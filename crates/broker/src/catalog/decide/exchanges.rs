@@ -85,7 +85,7 @@ impl Catalog {
                 differs("internal", quoted(exchange.internal), quoted(known.internal))
             } else if !same_arguments(&exchange.arguments, &known.arguments) {
                 let (got, current) = (&exchange.arguments, &known.arguments);
-                let key = got.keys().chain(current.keys()).find(|k| got.get(*k) != current.get(*k));
+                let key = got.keys().chain(current.keys()).find(|k| got.get(k) != current.get(k));
                 let key = key.map_or("arguments", |k| k);
                 differs(key, shown(key, got.get(key)), shown(key, current.get(key)))
             } else {

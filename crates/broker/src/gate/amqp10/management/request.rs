@@ -300,7 +300,7 @@ pub(super) fn arguments_hash(arguments: &Arguments) -> String {
         return String::new();
     }
     let mut encoded = BytesMut::new();
-    for (key, value) in arguments {
+    for (key, value) in arguments.iter() {
         encode::put_str(&mut encoded, key);
         encode::put_value(&mut encoded, value);
     }
