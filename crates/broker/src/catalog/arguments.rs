@@ -201,7 +201,7 @@ pub fn queue_config(
     config.stream = config.stream.map(|_| stream);
     config.quorum = config.quorum.map(|_| quorum);
     config.dead_letter = match (dead_letter_exchange, dead_letter_key) {
-        (Some(exchange), key) => Some(queue::DeadLetter { exchange, key, at_least_once: false }),
+        (Some(exchange), key) => Some(queue::DeadLetter { exchange, key, at_least_once: false }.into()),
         (None, Some(_)) => {
             return Err(invalid("x-dead-letter-routing-key", "it needs x-dead-letter-exchange"));
         }

@@ -335,7 +335,7 @@ pub(super) fn apply_definition(definition: &Arguments, config: &mut queue::Confi
     let key = key.or_else(|| text("dead-letter-routing-key"));
     config.dead_letter = exchange
         .or_else(|| text("dead-letter-exchange"))
-        .map(|exchange| queue::DeadLetter { exchange, key, at_least_once: false });
+        .map(|exchange| queue::DeadLetter { exchange, key, at_least_once: false }.into());
     super::arguments::choose_strategy(config);
 }
 

@@ -5,6 +5,7 @@
 //! normal traffic changes nothing here, and the number of entries is bounded by the number of rows.
 
 use std::collections::BTreeSet;
+use std::num::NonZeroU64;
 
 /// Deadlines, see the module. `K` identifies a row.
 #[derive(Debug)]
@@ -25,20 +26,22 @@ impl<K: Copy + Ord> Deadlines<K> {
     /// Ensures that the row is visited no later than at `due_ms`. `noted_ms` is where the row stores the time
     /// of its entry.
     #[inline]
-    pub fn note(&mut self, row: K, noted_ms: &mut Option<u64>, due_ms: Option<u64>) {
+    pub fn note(&mut self, row: K, noted_ms: &mut Option<NonZeroU64>, due_ms: Option<u64>) {
         if let Some(due_ms) = due_ms
-            && noted_ms.is_none_or(|at_ms| due_ms < at_ms)
+            && noted_ms.is_none_or(|at_ms| due_ms < at_ms.get())
         {
             self.forget(row, noted_ms);
-            self.0.insert((due_ms, row));
+            // What is due at the time 0 is as due at 1.
+            let due_ms = NonZeroU64::new(due_ms).unwrap_or(NonZeroU64::MIN);
+            self.0.insert((due_ms.get(), row));
             *noted_ms = Some(due_ms);
         }
     }
 
     /// Removes the entry of a row.
-    pub fn forget(&mut self, row: K, noted_ms: &mut Option<u64>) {
+    pub fn forget(&mut self, row: K, noted_ms: &mut Option<NonZeroU64>) {
         if let Some(at_ms) = noted_ms.take() {
-            self.0.remove(&(at_ms, row));
+            self.0.remove(&(at_ms.get(), row));
         }
     }
 

@@ -163,7 +163,7 @@ impl Shard {
             if let Some(slot) = self.queues.at_mut(place) {
                 slot.fifo.forget_loaded();
                 if slot.group.as_mut().is_some_and(|group| group.engine.rest_if_quiet()) {
-                    slot.fifo.shrink();
+                    slot.shrink();
                 }
                 self.storage.forget_small(slot);
                 self.storage.look_for_stuck(slot);

@@ -504,7 +504,8 @@ pub struct Config {
     pub message_ttl_ms: Option<u64>,
     /// The time after which the queue is deleted if it is unused, in milliseconds.
     pub expires_ms: Option<u64>,
-    pub dead_letter: Option<DeadLetter>,
+    /// Boxed because few queues have one.
+    pub dead_letter: Option<Box<DeadLetter>>,
     /// The highest priority, which is the number of priority levels minus one. `None` means a plain fifo.
     pub max_priority: Option<u8>,
     /// The settings of a stream, if the queue is one. A stream uses only `name` and `max_length_bytes` of the

@@ -121,6 +121,13 @@ pub enum Driver {
 }
 
 impl Driver {
+    /// Frees memory that is not in use.
+    pub fn shrink(&mut self) {
+        if let Self::Replica(replica) = self {
+            replica.shrink();
+        }
+    }
+
     /// Returns the driver of a classic queue. Without `logged`, nothing of the queue survives. With `fsync`, receipts
     /// wait for a sync.
     pub fn classic(logged: bool, fsync: bool) -> Self {

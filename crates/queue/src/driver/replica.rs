@@ -49,6 +49,11 @@ impl Replica {
         self.leads = false;
     }
 
+    /// Frees memory that is not in use.
+    pub(super) fn shrink(&mut self) {
+        self.turns.shrink_to_fit();
+    }
+
     /// Returns whether requests are admitted.
     pub fn leads(&self) -> bool {
         self.leads

@@ -272,10 +272,11 @@ impl Consumers {
         ids
     }
 
-    /// Frees the memory of slots, if nobody uses one.
+    /// Frees the memory, if nobody uses it. Maps that are empty still have some.
     pub fn shrink(&mut self) {
         if self.by_id.is_empty() {
             (self.slots, self.free, self.rings) = (Vec::new(), Vec::new(), Vec::new());
+            (self.by_id, self.ranked) = (BTreeMap::new(), BTreeSet::new());
         }
     }
 

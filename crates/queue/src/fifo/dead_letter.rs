@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 use message::{Death, DeathReason};
 
 use super::entry::{Body, Entry};
+use super::rare::Nothing;
 use super::uncommitted::Place;
 use super::{Fifo, Output};
 use crate::{Arrival, Deliver, Effect, Loaded};
@@ -52,6 +53,16 @@ pub(super) struct Leaving {
     /// The number of messages that have left `queued` so far.
     unqueued: u64,
     last_token: u64,
+}
+
+impl Nothing for Leaving {
+    const NOTHING: &'static Self = &Self {
+        on_way: BTreeMap::new(),
+        waiting: VecDeque::new(),
+        queued: VecDeque::new(),
+        unqueued: 0,
+        last_token: 0,
+    };
 }
 
 impl Leaving {
@@ -148,7 +159,7 @@ impl Fifo {
 
     /// Removes all dead letters that have not arrived. Late answers for them are ignored.
     pub(super) fn purge_leaving(&mut self) {
-        let Leaving { on_way, waiting, queued, unqueued, .. } = &mut self.leaving;
+        let Some(Leaving { on_way, waiting, queued, unqueued, .. }) = self.leaving.made() else { return };
         let on_way = std::mem::take(on_way).into_values();
         let waiting = std::mem::take(waiting).into_iter().map(|(_, dead)| dead);
         *unqueued += queued.len() as u64;
@@ -170,7 +181,7 @@ impl Fifo {
         if self.can_kill() && (dead.entry.is_in_memory() || self.config.dead_letter.is_none()) {
             self.send(dead, now_ms, out);
         } else {
-            self.leaving.queued.push_back(dead);
+            self.leaving.make().queued.push_back(dead);
             self.load_queued(out);
         }
     }
@@ -193,7 +204,9 @@ impl Fifo {
         out: &mut Output,
         deliver: &mut dyn Deliver,
     ) {
-        let Some(mut dead) = self.leaving.on_way.remove(&token) else { return };
+        let Some(mut dead) = self.leaving.made().and_then(|leaving| leaving.on_way.remove(&token)) else {
+            return;
+        };
         dead.taken_by.extend(taken_by);
         let again = match arrival {
             Arrival::Taken => false,
@@ -202,7 +215,7 @@ impl Fifo {
             Arrival::Unavailable => true,
         };
         if again {
-            self.leaving.waiting.push_back((now_ms.saturating_add(DEAD_LETTER_RETRY_MS), dead));
+            self.leaving.make().waiting.push_back((now_ms.saturating_add(DEAD_LETTER_RETRY_MS), dead));
             return;
         }
         match arrival {
@@ -217,7 +230,7 @@ impl Fifo {
     /// Sends the dead letters whose retry is due.
     pub(super) fn retry(&mut self, now_ms: u64, out: &mut Output, deliver: &mut dyn Deliver) {
         while self.leaving.next_retry_ms().is_some_and(|due_ms| due_ms <= now_ms) {
-            if let Some((_, dead)) = self.leaving.waiting.pop_front() {
+            if let Some((_, dead)) = self.leaving.make().waiting.pop_front() {
                 self.send(dead, now_ms, out);
             }
         }
@@ -228,8 +241,9 @@ impl Fifo {
     /// had to stay until there was room.
     pub(super) fn make_room(&mut self, now_ms: u64, out: &mut Output, deliver: &mut dyn Deliver) {
         while (self.config.dead_letter.is_none() || self.leaving.has_room()) && !self.load_queued(out) {
-            let Some(dead) = self.leaving.queued.pop_front() else { break };
-            self.leaving.unqueued += 1;
+            let Some(leaving) = self.leaving.made() else { break };
+            let Some(dead) = leaving.queued.pop_front() else { break };
+            leaving.unqueued += 1;
             self.send(dead, now_ms, out);
         }
         self.expire(now_ms, out);
@@ -256,8 +270,9 @@ impl Fifo {
             return self.journal.leave(entry, Place::Leaving(reason));
         };
         self.journal.note(&dead.entry, Place::Leaving(dead.reason));
-        self.leaving.last_token += 1;
-        let token = self.leaving.last_token;
+        let leaving = self.leaving.make();
+        leaving.last_token += 1;
+        let token = leaving.last_token;
         let route = message.route();
         let death = Death {
             queue: self.config.name.clone(),
@@ -284,6 +299,6 @@ impl Fifo {
             journaled: dead.entry.journaled,
         });
         dead.sent = true;
-        self.leaving.on_way.insert(token, dead);
+        self.leaving.make().on_way.insert(token, dead);
     }
 }

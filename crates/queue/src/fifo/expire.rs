@@ -1,5 +1,7 @@
 //! Expiry of messages, length limits, and the expiry of an unused queue.
 
+use std::num::NonZeroU64;
+
 use message::DeathReason;
 
 use super::entry::Entry;
@@ -27,7 +29,7 @@ impl Fifo {
             return;
         }
         if self.used_ms.is_none() {
-            self.used_ms = Some(now_ms);
+            self.used_ms = NonZeroU64::new(now_ms);
         }
         if self.unused_deadline().is_some_and(|deadline| deadline <= now_ms) {
             self.delete(DeletedReason::Expired, None, out);
@@ -155,7 +157,7 @@ impl Fifo {
     fn unused_deadline(&self) -> Option<u64> {
         let expires_ms = self.config.expires_ms?;
         // A new queue does not know the time yet. A deadline of 0 asks for a call at once, and that call sets `used_ms`.
-        let used = self.used_ms.map_or(0, |used_ms| used_ms.saturating_add(expires_ms));
+        let used = self.used_ms.map_or(0, |used_ms| used_ms.get().saturating_add(expires_ms));
         (self.consumers.count() == 0).then_some(used)
     }
 }

@@ -144,8 +144,10 @@ impl Fifo {
                 unsettled.narrow();
             }
         }
-        self.leaving.iter_mut().filter(unplaced).for_each(set_spot);
-        self.leaving.free_bodies();
+        if let Some(leaving) = self.leaving.made() {
+            leaving.iter_mut().filter(unplaced).for_each(set_spot);
+            leaving.free_bodies();
+        }
         positions.sort_unstable();
         let Some(((first, _), (last, _))) = places.first().zip(places.last()) else { return };
         if positions.is_empty() {

@@ -16,6 +16,7 @@ mod level;
 mod overdue;
 mod paging;
 mod peek;
+mod rare;
 mod ready;
 mod repeat;
 mod restore;
@@ -29,6 +30,7 @@ mod unsettled;
 #[cfg(test)]
 mod tests;
 
+use std::num::NonZeroU64;
 use std::sync::Arc;
 
 use message::Message;
@@ -43,6 +45,7 @@ use held::Held;
 use journal::Journal;
 use paging::{Fetch, Waiting, Writing};
 pub use peek::{PEEK_POSITION_MAX, Peeked, PeekedMessage};
+use rare::Rare;
 use ready::Ready;
 pub use restore::Restoring;
 use timeout::Timeout;
@@ -78,7 +81,7 @@ pub struct Fifo {
     next_seq: u64,
     ready: Ready,
     consumers: Consumers,
-    leaving: Leaving,
+    leaving: Rare<Leaving>,
     delayed: Delayed,
     journal: Journal,
     /// Totals of the unsettled messages of all consumers.
@@ -86,7 +89,7 @@ pub struct Fifo {
     /// True if any message can expire. Otherwise the age of the head is never checked.
     ages: bool,
     /// When the queue was last used, in milliseconds since the epoch. Unknown before the first call.
-    used_ms: Option<u64>,
+    used_ms: Option<NonZeroU64>,
     /// When it is checked next whether consumers hold deliveries for too long.
     next_check_ms: u64,
     end: Option<End>,
@@ -96,7 +99,7 @@ pub struct Fifo {
     /// The block that is being read.
     reading: Option<Load>,
     /// Requests that wait for a message to be read.
-    waiting: Waiting,
+    waiting: Rare<Waiting>,
     /// A buffer that is empty between calls and keeps its capacity.
     taken: Vec<Entry>,
 }
@@ -129,11 +132,11 @@ impl Fifo {
         Self {
             next_seq: 1,
             ready: Ready::new(
-                config.max_priority,
+                config.max_priority.unwrap_or(0),
                 config.quorum.map_or(0, |_| QuorumConfig::DEFAULT_PRIORITY),
             ),
             consumers: Consumers::new(config.single_active_consumer, config.quorum.is_some()),
-            leaving: Leaving::default(),
+            leaving: Rare::default(),
             delayed: Delayed::default(),
             journal: Journal::default(),
             held: Held::default(),
@@ -144,7 +147,7 @@ impl Fifo {
             counts: Counts::default(),
             writing: None,
             reading: None,
-            waiting: Waiting::default(),
+            waiting: Rare::default(),
             taken: Vec::new(),
             config,
         }
@@ -157,7 +160,7 @@ impl Fifo {
         if let Some(end) = self.end {
             return self.apply_ended(end, request, out);
         }
-        self.used_ms.get_or_insert(now_ms);
+        self.used_ms = self.used_ms.or(NonZeroU64::new(now_ms));
         self.expire(now_ms, out);
         match request {
             Request::Publish(publish) => self.publish(publish, now_ms, out, carrier),
@@ -176,7 +179,7 @@ impl Fifo {
                 }
             }
             Request::Fetch { ticket, holder, n, settled } => {
-                self.used_ms = Some(now_ms);
+                self.used_ms = NonZeroU64::new(now_ms);
                 let known = self.consumers.slot(holder).is_some();
                 let deliveries = Vec::new();
                 self.fetch(Fetch { ticket, holder, known, n, settled, deliveries }, now_ms, out);
@@ -199,7 +202,7 @@ impl Fifo {
             Request::DeadLettered { token, arrival, taken_by } => {
                 self.dead_lettered(token, (arrival, taken_by), now_ms, out, carrier);
             }
-            Request::Use => self.used_ms = Some(now_ms),
+            Request::Use => self.used_ms = NonZeroU64::new(now_ms),
             Request::Configure(config) => self.configure(config, now_ms, out, carrier),
             Request::Purge { ticket } => {
                 let messages = self.purge();
@@ -364,7 +367,7 @@ impl Fifo {
     fn attach(&mut self, attach: &Attach, now_ms: u64, out: &mut Output) {
         let consumer = attach.consumer;
         let refused = |why| Effect::Refused { requester: Requester::Consumer(consumer), why };
-        self.used_ms = Some(now_ms);
+        self.used_ms = NonZeroU64::new(now_ms);
         if !matches!(attach.mode, Mode::Take) {
             return out.effects.push(refused(Refusal::NotSupported));
         }
@@ -426,7 +429,7 @@ impl Fifo {
     fn answer_grant(&mut self, slot: Slot, drain: bool, out: &mut Output) {
         if self.waits(slot) {
             let consumer = self.consumers.get(slot).id;
-            self.waiting.grants.push((consumer, drain));
+            self.waiting.make().grants.push((consumer, drain));
             return;
         }
         if drain {
@@ -546,7 +549,7 @@ impl Fifo {
         }
         self.expire(now_ms, out);
         if fetch.deliveries.len() < n as usize && self.ready.missing().is_some() {
-            self.waiting.fetches.push_back(fetch);
+            self.waiting.make().fetches.push_back(fetch);
             return;
         }
         // A new holder without unsettled messages is removed at once, so that it need not detach.
@@ -558,7 +561,7 @@ impl Fifo {
     }
 
     fn configure(&mut self, config: Arc<Config>, now_ms: u64, out: &mut Output, deliver: &mut dyn Deliver) {
-        self.used_ms = Some(now_ms);
+        self.used_ms = NonZeroU64::new(now_ms);
         self.ages |= config.message_ttl_ms.is_some();
         // The number of levels cannot change after the declaration.
         self.config = match config.max_priority == self.config.max_priority {
@@ -620,13 +623,14 @@ impl Fifo {
         };
         let consumers = self.consumers.clear();
         out.effects.extend(consumers.into_iter().map(|consumer| Effect::Gone { consumer, reason }));
-        for Fetch { ticket, .. } in std::mem::take(&mut self.waiting).fetches {
+        let waiting = self.waiting.made().map(std::mem::take);
+        for Fetch { ticket, .. } in waiting.into_iter().flat_map(|waiting| waiting.fetches) {
             out.effects.push(Effect::Refused { requester: Requester::Ticket(ticket), why });
         }
         self.end = Some(end);
         if end == End::Deleted {
-            self.ready = Ready::new(None, 0);
-            self.leaving = Leaving::default();
+            self.ready = Ready::new(0, 0);
+            self.leaving = Rare::default();
             self.delayed = Delayed::default();
         }
         self.held = Held::default();

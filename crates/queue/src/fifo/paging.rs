@@ -3,8 +3,10 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use super::consumers::{Slot, Standing};
+use super::dead_letter::Leaving;
 use super::entry::{Entry, Reference, Spot};
 use super::level::Head;
+use super::rare::Nothing;
 use super::unsettled::Unsettled;
 use super::{End, Fifo, Output};
 use crate::{
@@ -37,6 +39,10 @@ pub(super) struct Waiting {
     pub fetches: VecDeque<Fetch>,
     /// Consumers that wait for a [`CreditState`](crate::CreditState), and whether it ends a drain.
     pub grants: Vec<(ConsumerId, bool)>,
+}
+
+impl Nothing for Waiting {
+    const NOTHING: &'static Self = &Self { fetches: VecDeque::new(), grants: Vec::new() };
 }
 
 impl Waiting {
@@ -270,7 +276,9 @@ impl Fifo {
 
     /// Restores bodies that were freed and are needed again.
     fn fill(&mut self, level: usize, load: Load, mut block: Block) {
-        block.messages.retain(|loaded| !self.leaving.fill(load.run, loaded));
+        if let Some(leaving) = self.leaving.made() {
+            block.messages.retain(|loaded| !leaving.fill(load.run, loaded));
+        }
         self.ready.fill(level, load, block.messages);
     }
 
@@ -291,10 +299,10 @@ impl Fifo {
 
     /// Answers the waiting fetches, as far as their messages are in memory.
     pub(super) fn serve_fetches(&mut self, now_ms: u64, out: &mut Output) {
-        while let Some(fetch) = self.waiting.fetches.pop_front() {
+        while let Some(fetch) = self.waiting.made().and_then(|waiting| waiting.fetches.pop_front()) {
             if let Some(load) = self.ready.missing() {
                 self.load(load, out);
-                self.waiting.fetches.push_front(fetch);
+                self.waiting.make().fetches.push_front(fetch);
                 break;
             }
             self.fetch(fetch, now_ms, out);
@@ -303,7 +311,8 @@ impl Fifo {
 
     /// Answers the waiting grants, if nothing must be read any more.
     pub(super) fn answer_waiting_grants(&mut self, out: &mut Output) {
-        for (consumer, drain) in std::mem::take(&mut self.waiting.grants) {
+        let grants = self.waiting.made().map(|waiting| std::mem::take(&mut waiting.grants));
+        for (consumer, drain) in grants.into_iter().flatten() {
             if let Some(slot) = self.consumers.slot(consumer) {
                 self.answer_grant(slot, drain, out);
             }
@@ -382,7 +391,12 @@ impl Fifo {
         let boundary = moved.partition_point(|moved| moved.from < living.unread);
         let mut alive = (moved.len() - boundary) as u32;
         let held = self.consumers.unsettled_mut().flat_map(Unsettled::spots_mut);
-        let leaving = self.leaving.iter_mut().filter_map(|entry| entry.spot.as_mut());
+        let leaving = self
+            .leaving
+            .made()
+            .into_iter()
+            .flat_map(Leaving::iter_mut)
+            .filter_map(|entry| entry.spot.as_mut());
         let parked = self.journal.uncommitted.iter_mut().flat_map(|all| all.parked_mut());
         let parked = parked.filter_map(|entry| entry.spot.as_mut());
         let delayed = self.delayed.entries_mut().filter_map(|entry| entry.spot.as_mut());

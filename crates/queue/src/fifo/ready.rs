@@ -10,8 +10,9 @@ const READ_AHEAD: usize = if cfg!(test) { 2 } else { 256 };
 
 /// Ready messages: the highest priority level first, and by sequence number within a level.
 pub(super) struct Ready {
-    /// `None` for a level that has had no message yet, or none since [`Self::shrink`].
+    /// The levels up to the highest that has had a message since [`Self::shrink`]. `None` for one without a message since.
     levels: Box<[Option<Box<Level>>]>,
+    max_priority: u8,
     default_priority: u8,
     /// Bit n is set if level n is not empty.
     occupied: [u64; 4],
@@ -25,10 +26,10 @@ pub(super) struct Ready {
 
 impl Ready {
     /// `default_priority` is that of a message without one.
-    pub fn new(max_priority: Option<u8>, default_priority: u8) -> Self {
-        let levels = usize::from(max_priority.unwrap_or(0)) + 1;
+    pub fn new(max_priority: u8, default_priority: u8) -> Self {
         Self {
-            levels: std::iter::repeat_with(|| None).take(levels).collect(),
+            levels: Box::default(),
+            max_priority,
             default_priority,
             occupied: [0; 4],
             len: 0,
@@ -81,7 +82,7 @@ impl Ready {
     }
 
     pub fn head(&self, level: usize) -> Option<Head<'_>> {
-        self.levels[level].as_ref()?.head()
+        self.at(level)?.head()
     }
 
     /// Returns the next message, if it is in memory.
@@ -94,7 +95,7 @@ impl Ready {
 
     /// Iterates over all messages in the order of their delivery. The unread messages of a run are one item.
     pub fn in_order(&self) -> impl Iterator<Item = Head<'_>> {
-        self.occupied().filter_map(|level| self.levels[level].as_ref()).flat_map(|level| level.in_order())
+        self.occupied().filter_map(|level| self.at(level)).flat_map(|level| level.in_order())
     }
 
     /// Returns the block that must be read before the next message can be taken.
@@ -104,7 +105,7 @@ impl Ready {
 
     /// Returns the block that should be read ahead.
     pub fn read_ahead(&self) -> Option<Load> {
-        self.levels[self.top()?].as_ref()?.read_ahead(READ_AHEAD)
+        self.at(self.top()?)?.read_ahead(READ_AHEAD)
     }
 
     /// Appends a message to its level. Its sequence number must be the highest so far.
@@ -121,7 +122,7 @@ impl Ready {
 
     /// Removes and returns the next message of the level, unless it must be read first.
     pub fn pop(&mut self, level: usize) -> Option<Entry> {
-        let entry = self.levels[level].as_mut()?.pop();
+        let entry = self.at_mut(level)?.pop();
         if let Some(entry) = &entry {
             self.left(level);
             self.len -= 1;
@@ -144,7 +145,7 @@ impl Ready {
 
     /// Removes the unread messages of the run that comes next in the level.
     pub fn pop_rest(&mut self, level: usize) -> Option<Rest> {
-        let rest = self.levels[level].as_mut()?.pop_rest()?;
+        let rest = self.at_mut(level)?.pop_rest()?;
         self.left(level);
         self.len -= rest.messages;
         self.bytes -= rest.bytes;
@@ -199,7 +200,7 @@ impl Ready {
         }
         (0..self.levels.len()).find(|&level| {
             let mut any = false;
-            if let Some(level) = &mut self.levels[level] {
+            if let Some(level) = self.at_mut(level) {
                 level.page_out(least, keep, fresh, |entry| {
                     any = true;
                     each(entry)
@@ -241,7 +242,7 @@ impl Ready {
     /// Returns the unread part that begins with this block, if it comes directly after the level's messages in
     /// memory.
     pub fn reading(&self, level: usize, load: Load) -> Option<Rest> {
-        self.levels[level].as_ref()?.next_rest().filter(|rest| rest.load == load).copied()
+        self.at(level)?.next_rest().filter(|rest| rest.load == load).copied()
     }
 
     /// Appends the messages that were read to the level. `next` is the next block, and the position in the run
@@ -311,16 +312,16 @@ impl Ready {
 
     /// Returns the unread part of this run.
     pub fn rest_of(&mut self, level: usize, run: u32) -> Option<&mut Rest> {
-        self.levels[level].as_mut()?.rest_of(run)
+        self.at_mut(level)?.rest_of(run)
     }
 
     pub fn level_of(&self, priority: u8) -> usize {
-        usize::from(priority).min(self.levels.len() - 1)
+        usize::from(priority.min(self.max_priority))
     }
 
     /// Returns the lowest and the highest priority of the level.
     pub fn priorities_of(&self, level: usize) -> (u8, u8) {
-        let last = level + 1 == self.levels.len();
+        let last = level == usize::from(self.max_priority);
         (level as u8, if last { u8::MAX } else { level as u8 })
     }
 
@@ -337,15 +338,15 @@ impl Ready {
     #[inline(always)]
     pub fn level_of_entry(&self, entry: &Entry) -> usize {
         // Most queues have one level. Then the priority need not be read from the message.
-        match self.levels.len() {
-            1 => 0,
+        match self.max_priority {
+            0 => 0,
             _ => self.level_of(entry.priority().unwrap_or(self.default_priority)),
         }
     }
 
     /// Called when a message has left the level.
     fn left(&mut self, level: usize) {
-        if self.levels[level].as_ref().is_none_or(|level| level.is_empty()) {
+        if self.at(level).is_none_or(Level::is_empty) {
             self.occupied[level / 64] &= !(1 << (level % 64));
         }
     }
@@ -356,13 +357,16 @@ impl Ready {
 
     /// Returns this level: `None` after the last one, and `Some(None)` for one that was never needed.
     pub fn level(&self, level: usize) -> Option<Option<&Level>> {
-        Some(self.levels.get(level)?.as_deref())
+        (level <= usize::from(self.max_priority)).then(|| self.at(level))
     }
 
     /// Frees the memory of empty levels. No message may be on its way to the disk or back.
     pub fn shrink(&mut self) {
         for level in &mut self.levels {
             level.take_if(|level| level.is_empty());
+        }
+        if self.levels.iter().all(Option::is_none) {
+            self.levels = Box::default();
         }
     }
 
@@ -371,8 +375,28 @@ impl Ready {
     }
 
     #[inline(always)]
+    fn at(&self, level: usize) -> Option<&Level> {
+        self.levels.get(level)?.as_deref()
+    }
+
+    #[inline(always)]
+    fn at_mut(&mut self, level: usize) -> Option<&mut Level> {
+        self.levels.get_mut(level)?.as_deref_mut()
+    }
+
+    #[inline(always)]
     fn make(&mut self, level: usize) -> &mut Level {
+        if self.levels.len() <= level {
+            self.add_levels(level);
+        }
         self.levels[level].get_or_insert_default()
+    }
+
+    #[cold]
+    fn add_levels(&mut self, up_to: usize) {
+        let mut levels = std::mem::take(&mut self.levels).into_vec();
+        levels.resize_with(up_to + 1, || None);
+        self.levels = levels.into_boxed_slice();
     }
 
     /// Iterates over the messages between `first` and `last`, level by level. The cost depends on the number of

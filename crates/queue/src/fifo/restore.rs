@@ -1,6 +1,7 @@
 //! Restores a machine from its facts.
 
 use std::collections::BTreeMap;
+use std::num::NonZeroU64;
 use std::sync::Arc;
 
 use super::acquired::Acquired;
@@ -190,7 +191,7 @@ impl Fifo {
     pub fn restore(config: impl Into<Arc<Config>>, restoring: Restoring, now_ms: u64) -> Self {
         let mut fifo = Self::new(config);
         fifo.next_seq = restoring.last_seq.saturating_add(1);
-        fifo.used_ms = Some(now_ms);
+        fifo.used_ms = NonZeroU64::new(now_ms);
         fifo.journal.annotated = restoring.annotated;
         fifo.journal.acquired = restoring.acquired;
         fifo.end = restoring.damaged.then_some(End::Damaged);

@@ -1,5 +1,7 @@
 //! Settles and requeues deliveries.
 
+use std::num::NonZeroU64;
+
 use message::{Annotations, DeathReason};
 
 use super::consumers::{Slot, Standing};
@@ -203,7 +205,7 @@ impl Fifo {
     /// Makes a consumer a holder. Returns the consumer that became active instead, if any.
     fn retire(&mut self, slot: Slot, now_ms: u64) -> Option<Slot> {
         if self.consumers.get(slot).standing != Standing::Holding {
-            self.used_ms = Some(now_ms);
+            self.used_ms = NonZeroU64::new(now_ms);
         }
         self.consumers.retire(slot)
     }

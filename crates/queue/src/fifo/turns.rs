@@ -179,7 +179,7 @@ impl Fifo {
     /// at the end of `turn`. The open turn must not have produced facts. All consequences of the rollback belong to it.
     pub fn roll_back_turns(&mut self, turn: u64, now_ms: u64, out: &mut Output, deliver: &mut dyn Deliver) {
         let uncommitted = self.journal.uncommitted.as_mut().filter(|_| self.end.is_none());
-        let Some(rolled_back) = uncommitted.and_then(|all| all.roll_back(turn)) else { return };
+        let Some(rolled_back) = uncommitted.map(|all| all.roll_back(turn)) else { return };
         let RolledBack { staged, changes, rests, before } = rolled_back;
         for (_, entry) in &staged {
             self.journal.live_bytes -= entry.stored_bytes();
@@ -216,11 +216,12 @@ impl Fifo {
             }
             unsettled.narrow();
         }
-        let mut leaving = self.leaving.take(|entry| undone.contains_key(&entry.seq));
+        let dead = self.leaving.made().map(|leaving| leaving.take(|entry| undone.contains_key(&entry.seq)));
+        let mut dead = dead.unwrap_or_default();
         // In descending order, because inserting at the front of a level is cheap.
         for (seq, change) in undone.into_iter().rev() {
             let (from, marks) = (change.from, change.marks());
-            let found = change.parked.or_else(|| leaving.remove(&seq)).or_else(|| self.take_known(seq));
+            let found = change.parked.or_else(|| dead.remove(&seq)).or_else(|| self.take_known(seq));
             let Some(mut entry) = found else { continue };
             self.journal.restore_marks(&mut entry, marks);
             match from {
@@ -229,7 +230,7 @@ impl Fifo {
                     self.consumers.get(slot).unsettled.put_back(number, entry);
                 }
                 Place::Held { .. } | Place::Ready => self.ready.put_back(entry),
-                Place::Leaving(reason) => self.leaving.wait(entry, reason, now_ms),
+                Place::Leaving(reason) => self.leaving.make().wait(entry, reason, now_ms),
             }
         }
     }

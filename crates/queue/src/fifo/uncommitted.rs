@@ -25,12 +25,21 @@ use message::DeathReason;
 use super::Counts;
 use super::entry::Entry;
 use super::level::Rest;
+use super::rare::{Nothing, Rare};
 use crate::{ConsumerId, Marks};
 
 /// The changes of one queue that can be rolled back.
 pub(super) struct Uncommitted {
     /// The number of the open turn.
     turn: u64,
+    /// The state at the end of the newest committed turn.
+    committed: Closed,
+    pending: Rare<Pending>,
+}
+
+/// What the turns that are not committed have changed.
+#[derive(Default)]
+struct Pending {
     /// Staged messages with their turns, the oldest first.
     staged: VecDeque<(u64, Entry)>,
     staged_bytes: u64,
@@ -38,8 +47,24 @@ pub(super) struct Uncommitted {
     changes: VecDeque<Change>,
     /// Removed unread parts of runs, with their turns and levels, the oldest first.
     rests: VecDeque<(u64, usize, Rest)>,
-    /// Closed turns, starting with the newest committed one.
+    /// Closed turns, the oldest first.
     closed: VecDeque<Closed>,
+}
+
+impl Nothing for Pending {
+    const NOTHING: &'static Self = &Self {
+        staged: VecDeque::new(),
+        staged_bytes: 0,
+        changes: VecDeque::new(),
+        rests: VecDeque::new(),
+        closed: VecDeque::new(),
+    };
+}
+
+impl Pending {
+    fn is_empty(&self) -> bool {
+        self.staged.is_empty() && self.changes.is_empty() && self.rests.is_empty() && self.closed.is_empty()
+    }
 }
 
 /// The state of a queue at the end of a turn.
@@ -86,78 +111,80 @@ pub(super) struct RolledBack {
 
 impl Uncommitted {
     pub fn new(before: Closed) -> Self {
-        Self {
-            turn: before.turn + 1,
-            staged: VecDeque::new(),
-            staged_bytes: 0,
-            changes: VecDeque::new(),
-            rests: VecDeque::new(),
-            closed: [before].into(),
-        }
+        Self { turn: before.turn + 1, committed: before, pending: Rare::default() }
     }
 
     /// Returns the number of staged messages and their bytes.
     pub fn staged(&self) -> (u64, u64) {
-        (self.staged.len() as u64, self.staged_bytes)
+        (self.pending.staged.len() as u64, self.pending.staged_bytes)
     }
 
     pub fn stage(&mut self, entry: Entry) {
-        self.staged_bytes += entry.len();
-        self.staged.push_back((self.turn, entry));
+        let pending = self.pending.make();
+        pending.staged_bytes += entry.len();
+        pending.staged.push_back((self.turn, entry));
     }
 
     /// Records that a message leaves its place. `parked` is the message, if it is removed.
     pub fn push(&mut self, seq: u64, from: Place, marks: Marks, parked: Option<Entry>) {
         let marks = (marks != Marks::default()).then(|| Box::new(marks));
-        self.changes.push_back(Change { turn: self.turn, seq, from, marks, parked });
+        self.pending.make().changes.push_back(Change { turn: self.turn, seq, from, marks, parked });
     }
 
     /// Records that an unread part of a run was removed.
     pub fn park_rest(&mut self, level: usize, rest: Rest) {
-        self.rests.push_back((self.turn, level, rest));
+        self.pending.make().rests.push_back((self.turn, level, rest));
     }
 
     /// Ends the open turn. Returns its number, or that of the previous turn if it changed nothing that can be rolled
     /// back.
     pub fn close(&mut self, closed: Closed) -> u64 {
         if self.is_touched() {
-            self.closed.push_back(Closed { turn: self.turn, ..closed });
+            self.pending.make().closed.push_back(Closed { turn: self.turn, ..closed });
             self.turn += 1;
-        } else if let Some(last) = self.closed.back_mut() {
-            *last = Closed { turn: last.turn, ..closed };
+            return self.turn - 1;
         }
-        self.closed.back().map_or(0, |last| last.turn)
+        let last =
+            self.pending.made().and_then(|pending| pending.closed.back_mut()).unwrap_or(&mut self.committed);
+        *last = Closed { turn: last.turn, ..closed };
+        last.turn
     }
 
     /// Discards all pending changes.
     pub fn clear(&mut self) {
-        (self.staged, self.staged_bytes, self.changes) = (VecDeque::new(), 0, VecDeque::new());
-        self.rests.clear();
+        if let Some(pending) = self.pending.made() {
+            let closed = std::mem::take(&mut pending.closed);
+            *pending = Pending { closed, ..Pending::default() };
+        }
     }
 
     fn is_touched(&self) -> bool {
-        let staged = self.staged.back().map(|(turn, _)| *turn);
-        let changed = self.changes.back().map(|change| change.turn);
-        staged.max(changed).max(self.rests.back().map(|(turn, ..)| *turn)) == Some(self.turn)
+        let Pending { staged, changes, rests, .. } = &*self.pending;
+        let staged = staged.back().map(|(turn, _)| *turn);
+        let changed = changes.back().map(|change| change.turn);
+        staged.max(changed).max(rests.back().map(|(turn, ..)| *turn)) == Some(self.turn)
     }
 
     pub fn pop_staged(&mut self, turn: u64) -> Option<Entry> {
-        let (_, entry) = self.staged.pop_front_if(|(staged, _)| *staged <= turn)?;
-        self.staged_bytes -= entry.len();
+        let pending = self.pending.made()?;
+        let (_, entry) = pending.staged.pop_front_if(|(staged, _)| *staged <= turn)?;
+        pending.staged_bytes -= entry.len();
         Some(entry)
     }
 
     /// Called when the turns up to `turn` are committed. They can no longer be rolled back.
     pub fn handle_committed(&mut self, turn: u64) {
-        while self.closed.get(1).is_some_and(|next| next.turn <= turn) {
-            self.closed.pop_front();
+        let Some(pending) = self.pending.made() else { return };
+        while let Some(committed) = pending.closed.pop_front_if(|closed| closed.turn <= turn) {
+            self.committed = committed;
         }
     }
 
     /// Discards changes up to `turn`, which is committed, until one of them has removed a message. Returns the message,
     /// which is now gone for good.
     pub fn pop_parked(&mut self, turn: u64) -> Option<Entry> {
-        while let Some(change) = self.changes.pop_front_if(|change| change.turn <= turn) {
+        let pending = self.pending.made()?;
+        while let Some(change) = pending.changes.pop_front_if(|change| change.turn <= turn) {
             if change.parked.is_some() {
                 return change.parked;
             }
@@ -167,55 +194,56 @@ impl Uncommitted {
 
     /// [`Self::pop_parked`] for parts of runs.
     pub fn pop_parked_rest(&mut self, turn: u64) -> Option<Rest> {
-        self.rests.pop_front_if(|(parked, ..)| *parked <= turn).map(|(_, _, rest)| rest)
+        self.pending.made()?.rests.pop_front_if(|(parked, ..)| *parked <= turn).map(|(_, _, rest)| rest)
     }
 
     /// Frees memory that is not in use.
     pub fn shrink(&mut self) {
-        self.staged.shrink_to_fit();
-        self.changes.shrink_to_fit();
-        self.rests.shrink_to_fit();
-        self.closed.shrink_to_fit();
+        if self.pending.is_empty() {
+            self.pending = Rare::default();
+        }
     }
 
     /// Takes out everything after `turn`. Committed turns are never rolled back.
-    pub fn roll_back(&mut self, turn: u64) -> Option<RolledBack> {
-        let turn = self.closed.front()?.turn.max(turn);
-        while self.closed.pop_back_if(|closed| closed.turn > turn).is_some() {}
-        let before = *self.closed.back()?;
-        let staged = self.staged.split_off(self.staged.partition_point(|(staged, _)| *staged <= turn));
-        self.staged_bytes -= staged.iter().map(|(_, entry)| entry.len()).sum::<u64>();
-        let changes = self.changes.split_off(self.changes.partition_point(|change| change.turn <= turn));
-        let rests = self.rests.split_off(self.rests.partition_point(|(parked, ..)| *parked <= turn));
+    pub fn roll_back(&mut self, turn: u64) -> RolledBack {
+        let turn = self.committed.turn.max(turn);
+        let Pending { staged, staged_bytes, changes, rests, closed } = self.pending.make();
+        while closed.pop_back_if(|closed| closed.turn > turn).is_some() {}
+        let before = *closed.back().unwrap_or(&self.committed);
+        let staged = staged.split_off(staged.partition_point(|(staged, _)| *staged <= turn));
+        *staged_bytes -= staged.iter().map(|(_, entry)| entry.len()).sum::<u64>();
+        let changes = changes.split_off(changes.partition_point(|change| change.turn <= turn));
+        let rests = rests.split_off(rests.partition_point(|(parked, ..)| *parked <= turn));
         let rests = rests.into_iter().rev().map(|(_, level, rest)| (level, rest)).collect();
-        Some(RolledBack { staged, changes, rests, before })
+        RolledBack { staged, changes, rests, before }
     }
 
     /// Returns true if a rollback may return messages to this consumer.
     pub fn may_return_to(&self, consumer: ConsumerId) -> bool {
         let is_from =
             |from: Place| matches!(from, Place::Held { consumer: holder, .. } if holder == consumer);
-        self.changes.iter().any(|change| is_from(change.from))
+        self.pending.changes.iter().any(|change| is_from(change.from))
     }
 
     /// Iterates over removed messages whose turn is still pending.
     pub fn parked(&self) -> impl Iterator<Item = &Entry> {
-        self.changes.iter().filter_map(|change| change.parked.as_ref())
+        self.pending.changes.iter().filter_map(|change| change.parked.as_ref())
     }
 
     pub fn parked_mut(&mut self) -> impl Iterator<Item = &mut Entry> {
-        self.changes.iter_mut().filter_map(|change| change.parked.as_mut())
+        let changes = self.pending.made().into_iter().flat_map(|pending| &mut pending.changes);
+        changes.filter_map(|change| change.parked.as_mut())
     }
 
     /// Iterates over removed unread parts of runs whose turn is still pending.
     pub fn parked_rests(&self) -> impl Iterator<Item = &Rest> {
-        self.rests.iter().map(|(_, _, rest)| rest)
+        self.pending.rests.iter().map(|(_, _, rest)| rest)
     }
 
     /// Returns the marks of changed messages according to committed facts.
     pub fn committed_marks(&self) -> BTreeMap<u64, Marks> {
         // The oldest change of each message is inserted last.
-        self.changes.iter().rev().map(|change| (change.seq, change.marks())).collect()
+        self.pending.changes.iter().rev().map(|change| (change.seq, change.marks())).collect()
     }
 }
 

@@ -14,6 +14,7 @@ mod unfinished;
 
 use std::hash::RandomState;
 use std::net::SocketAddr;
+use std::num::NonZeroU64;
 use std::sync::Arc;
 
 use broker::counters::Counters;
@@ -57,7 +58,7 @@ pub struct Conn {
     /// The memory of the connection's stream readers. `None` if it never had any.
     reader_memory: Option<Arc<Held>>,
     /// The time of the connection's entry in [`Connections::deadlines`].
-    noted_ms: Option<u64>,
+    noted_ms: Option<NonZeroU64>,
     /// The bytes that the socket did not take when it was last written to.
     pub unwritten_bytes: usize,
     pub recv_bytes: u64,

@@ -55,7 +55,7 @@ impl Shard {
             self.campaign(queue);
         } else if group.engine.rest() {
             // After a restart, few of many queues are used at once.
-            slot.fifo.shrink();
+            slot.shrink();
         }
     }
 

@@ -1,6 +1,7 @@
 //! A queue with its machine, and the places of its messages.
 
 use std::collections::BTreeMap;
+use std::num::NonZeroU64;
 
 use broker::ids::QueueId;
 use queue::{Driver, Fact, Fifo, GoneFromRun, Load, Span};
@@ -11,6 +12,8 @@ use super::group::GroupSlot;
 use crate::facts::Place;
 
 /// A queue whose home is this shard.
+///
+/// Most queues of a large broker are idle, so rare parts are behind pointers.
 pub(in crate::shard) struct QueueSlot {
     pub id: QueueId,
     /// Decides which facts are written to the log, and when.
@@ -38,8 +41,11 @@ pub(in crate::shard) struct QueueSlot {
     /// The version of the policies that its settings were made from.
     pub policies: u64,
     /// The queue's deadline in the list of all deadlines, in milliseconds since the epoch.
-    pub noted_ms: Option<u64>,
+    pub noted_ms: Option<NonZeroU64>,
 }
+
+/// One byte more, and the allocator would give the slot 1,024 bytes.
+const _: () = assert!(size_of::<QueueSlot>() <= 896);
 
 /// A run on the disk.
 #[derive(Clone, Copy, Debug)]
@@ -87,6 +93,13 @@ impl QueueSlot {
         let live = self.live_bytes();
         *sum = *sum - self.live_counted + live;
         self.live_counted = live;
+    }
+
+    /// Frees memory that the queue does not need while nothing happens.
+    pub fn shrink(&mut self) {
+        self.fifo.shrink();
+        self.driver.shrink();
+        self.places.shrink_to_fit();
     }
 
     pub fn note_place(&mut self, place: Place) {

@@ -14,6 +14,7 @@
 mod memory;
 
 use std::collections::{BTreeMap, VecDeque};
+use std::num::NonZeroU64;
 use std::sync::Arc;
 
 use broker::PEER;
@@ -58,7 +59,7 @@ struct StreamSlot {
     /// The version of the policies from which the stream's settings were made.
     policies: u64,
     /// The time of the stream's entry in [`Streams::deadlines`].
-    noted_ms: Option<u64>,
+    noted_ms: Option<NonZeroU64>,
     /// The number of this stream's messages that [`Streams::messages`] includes.
     messages: u64,
     /// True if [`Streams::holding`] counts the stream.

@@ -20,8 +20,8 @@ pub fn with(change: impl FnOnce(&mut Config)) -> Config {
     config
 }
 
-pub fn dead_letters(at_least_once: bool) -> Option<DeadLetter> {
-    Some(DeadLetter { exchange: "dlx".into(), key: Some("dead".into()), at_least_once })
+pub fn dead_letters(at_least_once: bool) -> Option<Box<DeadLetter>> {
+    Some(DeadLetter { exchange: "dlx".into(), key: Some("dead".into()), at_least_once }.into())
 }
 
 /// Returns a transient message with this body. `a!` is durable, `a^5` has priority 5, `a~100` expires after
