@@ -19,6 +19,7 @@ pub mod ids;
 pub mod input;
 pub mod intake;
 pub mod mail;
+mod named;
 pub mod outlet;
 pub mod own_queues;
 pub mod placements;

@@ -5,7 +5,7 @@
 
 use amqp10::Value;
 
-use crate::catalog::Arguments;
+use crate::named::Arguments;
 
 use super::{AccessRefused, Identity, Permission, Permissions, Resource, refused};
 

@@ -4,7 +4,7 @@
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
-use super::named::Arguments;
+use super::Arguments;
 
 use super::error::CatalogError;
 
