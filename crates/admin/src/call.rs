@@ -18,7 +18,8 @@ use crate::query::Query;
 use crate::reply::{Failure, Reply, respond};
 use crate::routes::{Action, Found, Method, find};
 use crate::{
-    auth, bindings, browse, connections, exchanges, explain, health, json, overview, policies, queues, quorum,
+    accounts, auth, bindings, browse, connections, exchanges, explain, health, json, overview, policies,
+    queues, quorum,
 };
 
 /// The largest request body, in bytes. A larger one is refused, as in RabbitMQ.
@@ -130,6 +131,20 @@ async fn dispatch<D: Desk>(action: Action, call: &Call<'_, D>) -> Result<Reply, 
         Action::Whoami => Ok(overview::whoami(call)),
         Action::ListVhosts => overview::list_vhosts(call).await,
         Action::GetVhost => overview::get_vhost(call).await,
+        Action::PutVhost => accounts::put_vhost(call).await,
+        Action::DeleteVhost => accounts::delete_vhost(call).await,
+        Action::ListUsers => accounts::list_users(call),
+        Action::ListUsersWithoutPermissions => accounts::list_users_without_permissions(call),
+        Action::GetUser => accounts::get_user(call),
+        Action::PutUser => accounts::put_user(call).await,
+        Action::DeleteUser => accounts::delete_user(call).await,
+        Action::DeleteUsers => accounts::delete_users(call).await,
+        Action::PermissionsOfUser => accounts::permissions_of_user(call),
+        Action::PermissionsInVhost => accounts::permissions_in_vhost(call).await,
+        Action::ListPermissions => accounts::list_permissions(call),
+        Action::GetPermissions => accounts::get_permissions(call),
+        Action::PutPermissions => accounts::put_permissions(call).await,
+        Action::DeletePermissions => accounts::delete_permissions(call).await,
         Action::ListNodes => overview::list_nodes(call).await,
         Action::GetNode => overview::get_node(call).await,
         Action::ListQueues => queues::list(call).await,

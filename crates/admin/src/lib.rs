@@ -9,6 +9,7 @@
 //! and the metrics, as in RabbitMQ. No body is read before its sender is authenticated.
 #![forbid(unsafe_code)]
 
+mod accounts;
 mod auth;
 mod bindings;
 mod browse;

@@ -1,8 +1,5 @@
 //! `/`, `/api/overview`, `/api/whoami`, `/api/vhosts`, `/api/nodes`.
 
-use std::collections::BTreeSet;
-use std::sync::Arc;
-
 use broker::catalog::{DEFAULT_VHOST, ExchangeKind};
 use broker::desk::{BudgetRow, Desk, Overview};
 use broker::settings::SLUICE_VERSION;
@@ -35,7 +32,7 @@ pub fn whoami<D>(call: &Call<'_, D>) -> Reply {
 }
 
 pub async fn list_vhosts<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
-    let rows = visible_vhosts(call).await?.iter().map(|name| vhost(call, name)).collect();
+    let rows = call.desk.vhosts(&call.who).await?.iter().map(|name| vhost(call, name)).collect();
     Ok(Reply::Json(shape::list(rows, &call.query, &["name"])?))
 }
 
@@ -50,20 +47,13 @@ pub async fn get_vhost<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
 /// 404 if the virtual host does not exist or the user does not see it. 401 for the default one, whose
 /// existence is no secret.
 pub async fn require_vhost<D: Desk>(call: &Call<'_, D>, vhost: &str) -> Result<(), Failure> {
-    if visible_vhosts(call).await?.contains(vhost) {
+    if call.desk.vhosts(&call.who).await?.iter().any(|name| **name == *vhost) {
         return Ok(());
     }
     if vhost == DEFAULT_VHOST {
         return Err(Failure::not_authorised("User not authorised to access virtual host"));
     }
     Err(Failure::not_found(format!("no vhost '{vhost}'")))
-}
-
-/// Returns the virtual hosts that the user sees. Each has a default exchange, so the exchanges that the user
-/// sees name them.
-async fn visible_vhosts<D: Desk>(call: &Call<'_, D>) -> Result<BTreeSet<Arc<str>>, Failure> {
-    let exchanges = call.desk.exchanges(&call.who, None).await?;
-    Ok(exchanges.iter().filter(|e| e.name.is_empty()).map(|e| e.vhost.clone()).collect())
 }
 
 pub async fn list_nodes<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {

@@ -1,5 +1,6 @@
 //! Transcripts of the whole API over real sockets, with a desk in memory.
 
+mod accounts;
 mod browse;
 mod crowd;
 mod desk;

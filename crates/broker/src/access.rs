@@ -54,11 +54,12 @@ impl Permissions {
         })
     }
 
-    /// Parses [`Permissions::patterns`]. Returns `None` if a pattern is neither `.*` nor empty.
+    /// Parses [`Permissions::patterns`]. `^$`, which matches no name either, counts as empty. Returns `None` for any other
+    /// pattern.
     pub fn from_patterns([configure, write, read]: [&str; 3]) -> Option<Self> {
         let reach = |pattern: &str| match pattern {
             ".*" => Some(Reach::Everything),
-            "" => Some(Reach::Nothing),
+            "" | "^$" => Some(Reach::Nothing),
             _ => None,
         };
         Some(Self { configure: reach(configure)?, write: reach(write)?, read: reach(read)? })
@@ -170,6 +171,11 @@ impl Access {
     pub fn with_hashing(mut self, hashing: Hashing) -> Self {
         self.hashing = hashing;
         self
+    }
+
+    /// Returns the algorithm of new passwords.
+    pub fn hashing(&self) -> Hashing {
+        self.hashing
     }
 
     /// Lets a login that was checked count for a minute. The key must be random.

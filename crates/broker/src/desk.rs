@@ -2,6 +2,7 @@
 //!
 //! `node` implements it with mail to the shards. Requests are bounded in rows and time. `admin` serves it over HTTP.
 
+mod accounts;
 pub mod amqp10_rows;
 mod quorum;
 
@@ -13,9 +14,10 @@ use amqp10::sasl::Secret;
 use bytes::Bytes;
 pub use queue::Start;
 
+pub use self::accounts::{AccountChange, NewPassword};
 use self::amqp10_rows::Amqp10Row;
 pub use self::quorum::{GroupRow, MemberChange, PeekedRow, Reclaimed};
-use crate::access::Identity;
+use crate::access::{Identity, Users};
 use crate::catalog::{Arguments, Binding, CatalogError, Exchange, Policy, QueueRecord, SetPolicy};
 use crate::explain::{Explanation, Subject};
 use crate::ids::QueueId;
@@ -376,6 +378,9 @@ pub trait Desk: Clone + Send + Sync + 'static {
     /// The user may not do this.
     fn rebalance(&self, who: &Identity) -> Result<(), DeskError>;
 
+    /// Returns the names of the virtual hosts that the user may see, in their order.
+    fn vhosts(&self, who: &Identity) -> impl Future<Output = Result<Vec<Arc<str>>, DeskError>> + Send;
+
     fn exchanges(
         &self,
         who: &Identity,
@@ -432,6 +437,20 @@ pub trait Desk: Clone + Send + Sync + 'static {
         vhost: &str,
         name: &str,
         operator: bool,
+    ) -> impl Future<Output = Result<bool, DeskError>> + Send;
+
+    /// Returns all users and their permissions.
+    ///
+    /// # Errors
+    /// The user may not see them.
+    fn users(&self, who: &Identity) -> Result<Arc<Users>, DeskError>;
+
+    /// Changes a user, permissions or a virtual host. Returns true if something was created or deleted, false if it existed
+    /// before or there was nothing to delete.
+    fn change_account(
+        &self,
+        who: &Identity,
+        change: AccountChange,
     ) -> impl Future<Output = Result<bool, DeskError>> + Send;
 
     /// Returns the connections that the user may see, ordered by name.

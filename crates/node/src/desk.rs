@@ -1,6 +1,7 @@
 //! The desk of a running node, which is its management front end. It checks permissions, asks the shards and
 //! combines their answers.
 
+mod accounts;
 mod ask;
 mod explain;
 mod quorum;
@@ -10,14 +11,16 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use amqp10::sasl::Secret;
-use broker::access::{Access, Credentials, Identity, Login, Resource, Verb, permit_exchange, permit_queue};
+use broker::access::{
+    Access, Credentials, Identity, Login, Resource, Users, Verb, permit_exchange, permit_queue,
+};
 use broker::catalog::{
     Answer, Binding, Command, DeclareExchange, DeclareQueue, Exchange, Policy, QueueRecord, SetPolicy,
 };
 use broker::counters::Counters;
 use broker::desk::{
-    Alarms, BrowsedRow, BudgetRow, ConnectionRow, Desk, DeskError, ExchangeSpec, MemberChange, Overview,
-    PeekedRow, QueueNumbers, QueueRow, QueueSpec, Reclaimed, Start,
+    AccountChange, Alarms, BrowsedRow, BudgetRow, ConnectionRow, Desk, DeskError, ExchangeSpec, MemberChange,
+    Overview, PeekedRow, QueueNumbers, QueueRow, QueueSpec, Reclaimed, Start,
 };
 use broker::explain::{Explanation, Subject};
 use broker::ids::{DECIDER, QueueId};
@@ -185,6 +188,12 @@ impl NodeDesk {
         Ok(rows)
     }
 
+    /// Returns every exchange, without checking permissions.
+    async fn all_exchanges(&self) -> Result<Vec<Arc<Exchange>>, DeskError> {
+        let part = |reply| if let Reply::Exchanges(part) = reply { Some(part) } else { None };
+        self.ask_for_all(DECIDER.into(), |from| Question::Exchanges { from }, part).await
+    }
+
     fn permit_connection(&self, who: &Identity, row: &ConnectionRow) -> Result<(), DeskError> {
         self.permit(who, &row.vhost, Verb::ReadConnection, &[Resource::Connection(&row.user)])
     }
@@ -236,7 +245,7 @@ fn changed(answer: Answer) -> bool {
     match answer {
         Answer::Queue { created, .. } => created,
         Answer::Done { changed } => changed,
-        Answer::Policy { created } => created,
+        Answer::Set { created } => created,
     }
 }
 
@@ -442,10 +451,19 @@ impl Desk for NodeDesk {
         self.permit(who, "", Verb::MaintainGroups, &[])
     }
 
+    async fn vhosts(&self, who: &Identity) -> Result<Vec<Arc<str>>, DeskError> {
+        // Each virtual host has one default exchange.
+        let all = self.all_exchanges().await?.into_iter().filter(|exchange| exchange.name.is_empty());
+        let seen = all.filter(|x| self.permit(who, &x.vhost, Verb::ReadVhost, &[]).is_ok());
+        let mut names: Vec<Arc<str>> = seen.map(|exchange| exchange.vhost.clone()).collect();
+        names.sort();
+        names.dedup();
+        Ok(names)
+    }
+
     async fn exchanges(&self, who: &Identity, vhost: Option<&str>) -> Result<Vec<Arc<Exchange>>, DeskError> {
         self.permit_list(who, vhost, Verb::ReadExchange)?;
-        let part = |reply| if let Reply::Exchanges(part) = reply { Some(part) } else { None };
-        let mut all = self.ask_for_all(DECIDER.into(), |from| Question::Exchanges { from }, part).await?;
+        let mut all = self.all_exchanges().await?;
         all.retain(|x| {
             vhost.is_none_or(|v| *x.vhost == *v)
                 && self.permit(who, &x.vhost, Verb::ReadExchange, &[]).is_ok()
@@ -533,6 +551,17 @@ impl Desk for NodeDesk {
         let (verb, resource) = set_policy(name, operator);
         self.permit(who, vhost, verb, &[resource])?;
         let command = Command::ClearPolicy { vhost: vhost.into(), name: name.into(), operator };
+        Ok(changed(self.change(command).await?))
+    }
+
+    fn users(&self, who: &Identity) -> Result<Arc<Users>, DeskError> {
+        self.permit(who, "", Verb::Administer, &[])?;
+        Ok(self.inner.access.users())
+    }
+
+    async fn change_account(&self, who: &Identity, change: AccountChange) -> Result<bool, DeskError> {
+        self.permit(who, "", Verb::Administer, &[])?;
+        let command = self.account_command(change).await?;
         Ok(changed(self.change(command).await?))
     }
 

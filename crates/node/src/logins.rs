@@ -7,10 +7,11 @@
 
 use std::collections::VecDeque;
 use std::io;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
-use broker::access::{Login, network};
+use amqp10::sasl::Secret;
+use broker::access::{Hashing, Login, PasswordHash, Salt, network};
 use broker::ids::ShardId;
 use hashbrown::HashMap;
 use queue::Ticket;
@@ -32,12 +33,23 @@ pub(crate) struct Logins {
 enum Question {
     Shard(ShardId, Ticket, Login),
     Desk(Login, oneshot::Sender<Checked>),
+    Hash(NewHash, oneshot::Sender<PasswordHash>),
+}
+
+/// A password to be hashed.
+#[derive(Debug)]
+pub(crate) struct NewHash {
+    pub hashing: Hashing,
+    pub salt: Salt,
+    pub password: Secret,
 }
 
 impl Question {
-    fn login(&self) -> &Login {
+    /// Returns the network whose turn it takes. New passwords share one of their own.
+    fn network(&self) -> IpAddr {
         match self {
-            Self::Shard(_, _, login) | Self::Desk(login, _) => login,
+            Self::Shard(_, _, login) | Self::Desk(login, _) => network(login.from),
+            Self::Hash(..) => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
         }
     }
 }
@@ -71,7 +83,7 @@ struct Waiting {
 
 impl Waiting {
     fn push(&mut self, question: Question) {
-        let from = network(question.login().from);
+        let from = question.network();
         let own = self.by_network.entry(from).or_default();
         if own.is_empty() {
             self.turns.push_back(from);
@@ -143,6 +155,10 @@ impl Logins {
                         // The caller has given up, so the login is not checked.
                         Question::Desk(_, reply) if reply.is_closed() => {}
                         Question::Desk(login, reply) => drop(reply.send(check(&login))),
+                        Question::Hash(_, reply) if reply.is_closed() => {}
+                        Question::Hash(NewHash { hashing, salt, password }, reply) => {
+                            drop(reply.send(hashing.hash(salt, &password)));
+                        }
                     }
                 }
             })?;
@@ -153,6 +169,13 @@ impl Logins {
     /// Checks the login of a connection. The shard receives the result as [`Incoming::Login`].
     pub fn ask(&self, shard: ShardId, ticket: Ticket, login: Login) {
         self.line.0.push(Question::Shard(shard, ticket, login));
+    }
+
+    /// Hashes a new password for the desk.
+    pub fn hash(&self, new: NewHash) -> oneshot::Receiver<PasswordHash> {
+        let (reply, answer) = oneshot::channel();
+        self.line.0.push(Question::Hash(new, reply));
+        answer
     }
 
     /// Checks a login at the desk.
@@ -176,6 +199,13 @@ mod tests {
         Question::Desk(Login { credentials, from, at_ms: number }, reply)
     }
 
+    fn number(question: Question) -> u64 {
+        match question {
+            Question::Desk(login, _) => login.at_ms,
+            other => panic!("{other:?} was never asked"),
+        }
+    }
+
     #[test]
     fn networks_take_turns() {
         let mut waiting = Waiting::default();
@@ -185,7 +215,7 @@ mod tests {
         waiting.push(question("192.0.2.2", 10));
         waiting.push(question("2001:db8::1", 20));
         waiting.push(question("2001:db8::2", 21));
-        let order: Vec<u64> = std::iter::from_fn(|| waiting.pop()).map(|found| found.login().at_ms).collect();
+        let order: Vec<u64> = std::iter::from_fn(|| waiting.pop()).map(number).collect();
         assert_eq!(order, [0, 10, 20, 1, 21, 2, 3]);
         assert!(waiting.by_network.is_empty() && waiting.turns.is_empty());
     }

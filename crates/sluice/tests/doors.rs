@@ -96,13 +96,13 @@ struct Fixture {
 }
 
 impl Fixture {
-    async fn open(subjects: &[Subject]) -> Self {
+    async fn open(name: &str, subjects: &[Subject]) -> Self {
         let root = Subject {
             identity: Identity { user: ROOT.into(), tags: [String::from("administrator")].into() },
             rights: Some(Permissions::ALL),
         };
-        let data_dir =
-            std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("doors-{}", std::process::id()));
+        let data_dir = std::path::Path::new(env!("CARGO_TARGET_TMPDIR"))
+            .join(format!("doors-{name}-{}", std::process::id()));
         let node = Node::start(NodeOptions {
             // The test binds a queue for its link, and uses an address of format v1 to do so.
             settings: Settings { permit_address_v1: true, ..Settings::default() },
@@ -175,6 +175,9 @@ fn bodies(route: &Route) -> Vec<(&'static str, &'static [Verb])> {
     match route.action {
         Action::PutQueue => vec![("{}", &all[..2]), (r#"{"arguments":{"x-dead-letter-exchange":"x"}}"#, all)],
         Action::PutExchange => vec![("{}", &all[..2]), (r#"{"arguments":{"alternate-exchange":"y"}}"#, all)],
+        Action::PutUser => vec![(r#"{"password":"p","tags":""}"#, all)],
+        Action::DeleteUsers => vec![(r#"{"users":["old"]}"#, all)],
+        Action::PutPermissions => vec![(r#"{"configure":"","write":".*","read":"^$"}"#, all)],
         Action::PutPolicy(_) => vec![(r#"{"pattern":"^none$","definition":{"max-length":1}}"#, all)],
         // The only member cannot be removed, but there is nothing to do on another node.
         Action::ChangeMember(MemberChange::Remove) => vec![(r#"{"node":"other"}"#, all)],
@@ -191,6 +194,16 @@ async fn prepare(fixture: &Fixture, action: Action) {
         | Action::Whoami
         | Action::ListVhosts
         | Action::GetVhost
+        | Action::PutVhost
+        | Action::ListUsers
+        | Action::ListUsersWithoutPermissions
+        | Action::GetUser
+        | Action::PutUser
+        | Action::PermissionsOfUser
+        | Action::PermissionsInVhost
+        | Action::ListPermissions
+        | Action::GetPermissions
+        | Action::PutPermissions
         | Action::ListNodes
         | Action::GetNode
         | Action::ListQueues
@@ -227,6 +240,14 @@ async fn prepare(fixture: &Fixture, action: Action) {
         | Action::ListPolicies(_)
         | Action::GetPolicy(_)
         | Action::PutPolicy(_) => {}
+        Action::DeleteVhost => fixture.prepare("PUT", "/api/vhosts/old", "{}").await,
+        Action::DeleteUser | Action::DeleteUsers => {
+            fixture.prepare("PUT", "/api/users/old", r#"{"tags":""}"#).await;
+        }
+        Action::DeletePermissions => {
+            let body = r#"{"configure":"","write":"","read":""}"#;
+            fixture.prepare("PUT", "/api/permissions/%2F/victim", body).await;
+        }
         Action::PutQueue => {
             fixture.ask(ROOT, "DELETE", "/api/queues/%2F/new", "").await;
         }
@@ -272,9 +293,16 @@ fn path(route: &Route, connection: &str) -> String {
     let destination = if route.path.contains("/e/{destination}") { "y" } else { "q" };
     let node =
         if route.action == Action::Shrink { "other".to_owned() } else { Settings::default().node_name };
+    let user = if route.action == Action::DeleteUser { "old" } else { "victim" };
+    let vhost = match route.action {
+        Action::PutVhost => "new",
+        Action::DeleteVhost => "old",
+        _ => "%2F",
+    };
     let filled = [
+        ("{user}", user),
         ("{position}", "1"),
-        ("{vhost}", "%2F"),
+        ("{vhost}", vhost),
         ("{node}", &node),
         ("{source}", "x"),
         ("{destination}", destination),
@@ -296,6 +324,9 @@ async fn walk_routes(fixture: &Fixture, subjects: &[Subject], walked: &mut BTree
     ] {
         fixture.prepare("PUT", path, body).await;
     }
+    fixture.prepare("PUT", "/api/users/victim", r#"{"tags":[]}"#).await;
+    let body = r#"{"configure":"","write":"","read":""}"#;
+    fixture.prepare("PUT", "/api/permissions/%2F/victim", body).await;
     fixture.prepare("POST", "/api/bindings/%2F/e/x/q/q", "{}").await;
     fixture.prepare("POST", "/api/bindings/%2F/e/x/e/y", "{}").await;
     fill(fixture).await;
@@ -550,12 +581,44 @@ async fn walk_metrics(fixture: &Fixture, subjects: &[Subject], walked: &mut BTre
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_doors_do_what_the_table_says() {
     let subjects = Subject::all();
-    let fixture = Fixture::open(&subjects).await;
+    let fixture = Fixture::open("table", &subjects).await;
     let mut walked = BTreeSet::new();
     walk_routes(&fixture, &subjects, &mut walked).await;
     walk_amqp(&fixture, &subjects, &mut walked).await;
     walk_metrics(&fixture, &subjects, &mut walked).await;
     let missing: Vec<&Verb> = Verb::ALL.iter().filter(|verb| !walked.contains(verb)).collect();
     assert!(missing.is_empty(), "no door was walked through for {missing:?}");
+    fixture.close();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_user_who_is_made_over_http_works_in_a_virtual_host() {
+    let fixture = Fixture::open("users", &[]).await;
+    fixture.prepare("PUT", "/api/vhosts/team", "{}").await;
+    fixture.prepare("PUT", "/api/users/dora", r#"{"password":"dora","tags":""}"#).await;
+    let url: Url = format!("amqp://dora:dora@{}/team", fixture.amqp).parse().unwrap();
+    let open = async || Connection::open(&url, Options::default()).await;
+    let refused = open().await.err().expect("there are no permissions yet");
+    assert_eq!(refused.condition(), Some("amqp:unauthorized-access"), "{refused}");
+    let body = r#"{"configure":".*","write":".*","read":"^$"}"#;
+    fixture.prepare("PUT", "/api/permissions/team/dora", body).await;
+    let connection = open().await.unwrap();
+    let session = connection.session().await.unwrap();
+    Management::open(&session).await.unwrap().declare_queue("q", &QueueSpec::default()).await.unwrap();
+    let sender = session.sender(Some("/queues/q"), SenderOptions::default()).await.unwrap();
+    sender.send(client::Message::data("m").encode()).await.unwrap();
+    let read = session.receiver(Some("/queues/q"), ReceiverOptions::default()).await;
+    assert!(read.err().is_some_and(|error| is_refused(&error)));
+    assert!(fixture.connect("dora").await.is_err(), "there are no permissions in '/'");
+
+    // The new password counts at once, and a deleted user cannot log in.
+    fixture.prepare("PUT", "/api/users/dora", r#"{"password":"other","tags":""}"#).await;
+    assert!(open().await.is_err());
+    fixture.prepare("PUT", "/api/users/dora", r#"{"password":"dora","tags":""}"#).await;
+    open().await.unwrap().close().await.unwrap();
+    let (status, answer) = fixture.ask(ROOT, "DELETE", "/api/vhosts/team", "").await;
+    assert_eq!((status, answer.contains("has 1 queues")), (400, true), "{answer}");
+    fixture.prepare("DELETE", "/api/users/dora", "").await;
+    assert!(open().await.is_err());
     fixture.close();
 }

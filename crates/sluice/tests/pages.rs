@@ -62,14 +62,14 @@ const MAKE: &str = r#"#!/bin/sh
 echo "the test does not make $*" && exit 99
 "#;
 
-/// Does what the pages ask of curl: `-s`, `-f`, `-u USER:PASSWORD`, `-X METHOD`, `-d BODY`.
+/// Does what the pages ask of curl: `-s`, `-f`, `-u USER:PASSWORD`, `-X METHOD`, `-d BODY`, `-d @-`.
 const CURL: &str = r#"#!/bin/bash
 method=GET user= body=
 while [ $# -gt 0 ]; do
     case $1 in
         -u) user=$2; shift ;;
         -X) method=$2; shift ;;
-        -d) body=$2; shift ;;
+        -d) body=$2; [ "$body" = @- ] && body=$(cat); shift ;;
         -s | -f | -sf) ;;
         -*) echo "the test does not know curl $1" && exit 99 ;;
         *) url=${1#http://} ;;

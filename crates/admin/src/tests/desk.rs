@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use amqp10::sasl::Secret;
 use broker::access::{
-    Access, Credentials, Hashing, Identity, Login, Permissions, Resource, User, Verb, permit_exchange,
+    Access, Credentials, Hashing, Identity, Login, Permissions, Resource, User, Users, Verb, permit_exchange,
     permit_queue,
 };
 use broker::catalog::{
@@ -61,6 +61,7 @@ impl FakeDesk {
             loopback_only: name == "guest",
             permissions: [("/".into(), permissions)].into_iter().collect(),
         };
+        let mut catalog = Catalog::default();
         let access = Access::new([
             user("guest", &["administrator"], Permissions::ALL),
             user("monitor", &["monitoring"], Permissions::ALL),
@@ -69,7 +70,8 @@ impl FakeDesk {
             user("policymaker", &["policymaker"], Permissions::ALL),
             user("app", &[], Permissions::ALL),
         ]);
-        Self(Arc::new(Mutex::new(State { access, listening: true, ..State::default() })))
+        catalog.begin_users(&access);
+        Self(Arc::new(Mutex::new(State { catalog, access, listening: true, ..State::default() })))
     }
 
     pub fn state(&self) -> MutexGuard<'_, State> {
@@ -95,10 +97,11 @@ impl State {
         let decision =
             self.catalog.decide(command, &mut self.catalog.queue_ids()).map_err(DeskError::Catalog)?;
         decision.changes.iter().for_each(|change| self.catalog.apply(change));
+        self.access.publish(self.catalog.users().clone());
         Ok(match decision.answer {
             Answer::Queue { created, .. } => created,
             Answer::Done { changed } => changed,
-            Answer::Policy { created } => created,
+            Answer::Set { created } => created,
         })
     }
 
@@ -369,6 +372,14 @@ impl Desk for FakeDesk {
         self.state().permit(who, "", Verb::MaintainGroups, &[])
     }
 
+    async fn vhosts(&self, who: &Identity) -> Result<Vec<Arc<str>>, DeskError> {
+        let state = self.state();
+        let seen = state.catalog.vhosts().filter(|v| state.permit(who, v, Verb::ReadVhost, &[]).is_ok());
+        let mut names: Vec<_> = seen.cloned().collect();
+        names.sort();
+        Ok(names)
+    }
+
     async fn exchanges(&self, who: &Identity, vhost: Option<&str>) -> Result<Vec<Arc<Exchange>>, DeskError> {
         let state = self.state();
         state.permit_list(who, vhost, Verb::ReadExchange)?;
@@ -452,6 +463,34 @@ impl Desk for FakeDesk {
         let (verb, resource) = set_policy(name, operator);
         state.permit(who, vhost, verb, &[resource])?;
         state.run(Command::ClearPolicy { vhost: vhost.into(), name: name.into(), operator })
+    }
+
+    fn users(&self, who: &Identity) -> Result<Arc<Users>, DeskError> {
+        let state = self.state();
+        state.permit(who, "", Verb::Administer, &[])?;
+        Ok(state.access.users())
+    }
+
+    async fn change_account(&self, who: &Identity, change: AccountChange) -> Result<bool, DeskError> {
+        let mut state = self.state();
+        state.permit(who, "", Verb::Administer, &[])?;
+        state.run(match change {
+            AccountChange::SetUser { name, password, tags } => {
+                let hash = match password {
+                    NewPassword::Plain(password) => Hashing::Sha256.hash([2; 16], &password),
+                    NewPassword::Hash(hash) => hash,
+                    NewPassword::Without => Hashing::Sha256.of_nobody(),
+                };
+                Command::SetUser { name, hash, tags }
+            }
+            AccountChange::DeleteUser { name } => Command::DeleteUser { name },
+            AccountChange::SetPermissions { user, vhost, permissions } => {
+                Command::SetPermissions { user, vhost, permissions }
+            }
+            AccountChange::ClearPermissions { user, vhost } => Command::ClearPermissions { user, vhost },
+            AccountChange::AddVhost { name } => Command::AddVhost { name },
+            AccountChange::DeleteVhost { name } => Command::DeleteVhost { name },
+        })
     }
 
     async fn connections(&self, who: &Identity) -> Result<Vec<ConnectionRow>, DeskError> {

@@ -76,7 +76,7 @@ impl Hashing {
     }
 
     /// Returns a hash that belongs to no known password. Its check takes as long as that of any other with this algorithm.
-    pub(super) fn of_nobody(self) -> PasswordHash {
+    pub fn of_nobody(self) -> PasswordHash {
         let bytes = match self {
             Self::Sha256 => vec![0; SALT_BYTES + 32],
             Self::Sha512 => vec![0; SALT_BYTES + 64],
@@ -106,6 +106,11 @@ impl PasswordHash {
 
     pub fn hashing(&self) -> Hashing {
         self.hashing
+    }
+
+    /// Returns true if it belongs to no known password ([`Hashing::of_nobody`]).
+    pub fn is_of_nobody(&self) -> bool {
+        *self == self.hashing.of_nobody()
     }
 
     /// Returns the bytes, to be stored.

@@ -30,6 +30,8 @@ pub enum Need {
     Administrator,
     /// Any entry of permissions in the virtual host, even if it grants nothing.
     Vhost,
+    /// [`Need::Vhost`] or [`Need::Monitor`].
+    VhostOrMonitor,
     /// A permission on a resource.
     Right(usize, Permission),
     /// Any permission on a resource.
@@ -54,7 +56,9 @@ macro_rules! verbs {
 
             /// Returns the conditions. All of them must be met. They are checked in this order.
             pub const fn needs(self) -> &'static [Need] {
-                use Need::{Administrator, AnyRight, Management, Monitor, Own, Right, Setter, Vhost};
+                use Need::{
+                    Administrator, AnyRight, Management, Monitor, Own, Right, Setter, Vhost, VhostOrMonitor,
+                };
                 use Permission::{Configure, Read, Write};
                 match self {
                     $(Self::$verb => const { &[$($need),*] },)*
@@ -99,7 +103,8 @@ verbs! {
     ReadNodes => [Monitor];
     /// Reads the statistics of the queues of all virtual hosts, as the metrics do.
     ReadAllQueues => [Monitor];
-    ReadVhost => [Vhost];
+    /// Sees that a virtual host exists.
+    ReadVhost => [VhostOrMonitor];
     ReadQueue => [Vhost];
     ReadExchange => [Vhost];
     ReadBinding => [Vhost];
@@ -112,6 +117,8 @@ verbs! {
     CloseConnection => [Own(0, &[ADMINISTRATOR])];
     /// Maintains quorum queues: their members and leaders, their logs and their memory.
     MaintainGroups => [Administrator];
+    /// Reads and changes users and their permissions, and adds and deletes virtual hosts.
+    Administer => [Administrator];
     ExplainQueue => [Right(0, Read)];
     ExplainConnection => [Vhost, Own(0, MONITORS)];
 }
@@ -145,7 +152,8 @@ pub fn permit(
             Need::Management if !tagged(MANAGEMENT) => return because("Not management user"),
             Need::Monitor if !tagged(MONITORS) => return because("Not monitor user"),
             Need::Administrator if !tagged(&[ADMINISTRATOR]) => return because("Not administrator user"),
-            Need::Vhost if rights.is_none() => {
+            Need::VhostOrMonitor if tagged(MONITORS) => {}
+            Need::Vhost | Need::VhostOrMonitor if rights.is_none() => {
                 return because(&format!("access to vhost '{vhost}' refused for user '{}'", who.user));
             }
             Need::Right(at, permission) if !named(at) || !may(permission) => {
@@ -233,7 +241,8 @@ mod tests {
             | Verb::ReadBinding
             | Verb::ReadPolicy
             | Verb::ReadOperatorPolicy
-            | Verb::MaintainGroups => &[],
+            | Verb::MaintainGroups
+            | Verb::Administer => &[],
             Verb::Publish | Verb::DeclareExchange | Verb::DeleteExchange => &[Exchange("x")],
             Verb::Consume
             | Verb::Get
@@ -304,7 +313,7 @@ ReadOverview * administrator monitoring policymaker management
 ReadAlarms * administrator monitoring policymaker management
 ReadNodes * administrator monitoring
 ReadAllQueues * administrator monitoring
-ReadVhost v
+ReadVhost *
 ReadQueue v
 ReadExchange v
 ReadBinding v
@@ -315,6 +324,7 @@ SetOperatorPolicy v administrator
 ReadConnection v administrator monitoring
 CloseConnection * administrator
 MaintainGroups * administrator
+Administer * administrator
 ExplainQueue r
 ExplainConnection v administrator monitoring";
         assert_eq!(pictures.join("\n"), expected);
@@ -329,6 +339,13 @@ ExplainConnection v administrator monitoring";
             assert!(!ask(Permissions { write: NONE.write, ..all }), "{verb:?}");
             assert!(!ask(Permissions { read: NONE.read, ..all }), "{verb:?}");
         }
+    }
+
+    #[test]
+    fn monitors_see_every_virtual_host() {
+        let sees = |tags: &[&str], rights| permit(&who(tags), rights, "/", Verb::ReadVhost, &[]).is_ok();
+        assert!(sees(&["administrator"], None) && sees(&["monitoring"], None) && sees(&[], Some(NONE)));
+        assert!(!sees(&["management"], None));
     }
 
     #[test]

@@ -129,8 +129,8 @@ pub enum Answer {
     Done {
         changed: bool,
     },
-    /// The policy was set. `created` is true if there was no policy of this name before.
-    Policy {
+    /// The policy, the user or the permissions were set. `created` is true if there were none of this name before.
+    Set {
         created: bool,
     },
 }

@@ -53,7 +53,7 @@ fn policies_apply_to_existing_and_new_queues() {
     let length = |n: i32| [("max-length", Value::Int(n))];
 
     let (answer, _) = run(&mut catalog, policy("p", false, "^q", 0, &length(10)));
-    assert_eq!(answer, Answer::Policy { created: true });
+    assert_eq!(answer, Answer::Set { created: true });
     run(&mut catalog, queue("q2", &[]));
     assert_eq!((max(&catalog, "q1"), max(&catalog, "q2")), (Some(10), Some(10)));
 
@@ -65,7 +65,7 @@ fn policies_apply_to_existing_and_new_queues() {
 
     // A policy whose pattern no longer matches a queue stops applying to it.
     let (answer, _) = run(&mut catalog, policy("high", false, "other", 1, &length(100)));
-    assert_eq!(answer, Answer::Policy { created: false });
+    assert_eq!(answer, Answer::Set { created: false });
     assert_eq!(max(&catalog, "q1"), Some(10));
     run(&mut catalog, clear("p", false));
     run(&mut catalog, clear("op", true));

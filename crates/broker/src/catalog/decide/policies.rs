@@ -47,7 +47,7 @@ impl Catalog {
         let policy = Policy { vhost, name, operator, pattern, priority, apply_to, definition };
         let same = known.is_some_and(|known| **known == policy);
         let changes = if same { Vec::new() } else { vec![Change::PolicySet(Arc::new(policy))] };
-        Ok(Decision { changes, answer: Answer::Policy { created } })
+        Ok(Decision { changes, answer: Answer::Set { created } })
     }
 
     pub(super) fn clear_policy(&self, vhost: Arc<str>, name: Arc<str>, operator: bool) -> Decision {

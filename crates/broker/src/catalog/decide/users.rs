@@ -6,6 +6,9 @@ use super::{Answer, CatalogError, Decision, check_name};
 use crate::access::{PasswordHash, Permissions};
 use crate::catalog::{Catalog, Change};
 
+/// The most tags of a user. Every shard keeps them, and five have a meaning.
+const TAGS_MAX: usize = 32;
+
 impl Catalog {
     pub(super) fn add_vhost(&self, name: Arc<str>) -> Result<Decision, CatalogError> {
         check_name("vhost", &name)?;
@@ -34,7 +37,13 @@ impl Catalog {
         tags: Arc<[String]>,
     ) -> Result<Decision, CatalogError> {
         check_name("user", &name)?;
-        Ok(changed(vec![Change::UserSet { name, hash, tags }]))
+        if tags.len() > TAGS_MAX {
+            let reason = format!("user '{name}' has {} tags: at most {TAGS_MAX} are possible", tags.len());
+            return Err(CatalogError::Invalid { reason });
+        }
+        tags.iter().try_for_each(|tag| check_name("tag", tag))?;
+        let created = self.users().get(&name).is_none();
+        Ok(set(created, Change::UserSet { name, hash, tags }))
     }
 
     pub(super) fn delete_user(&self, name: Arc<str>) -> Decision {
@@ -52,10 +61,11 @@ impl Catalog {
         permissions: Permissions,
     ) -> Result<Decision, CatalogError> {
         self.check_vhost(&vhost)?;
-        if self.users().get(&user).is_none() {
+        let Some(known) = self.users().get(&user) else {
             return Err(CatalogError::NotFound { reason: format!("no user '{user}'") });
-        }
-        Ok(changed(vec![Change::PermissionsSet { user, vhost, permissions }]))
+        };
+        let created = !known.permissions.contains_key(&vhost);
+        Ok(set(created, Change::PermissionsSet { user, vhost, permissions }))
     }
 
     pub(super) fn clear_permissions(&self, user: Arc<str>, vhost: Arc<str>) -> Decision {
@@ -66,6 +76,10 @@ impl Catalog {
 
 fn unchanged() -> Decision {
     Decision { changes: Vec::new(), answer: Answer::Done { changed: false } }
+}
+
+fn set(created: bool, change: Change) -> Decision {
+    Decision { changes: vec![change], answer: Answer::Set { created } }
 }
 
 fn changed(changes: Vec<Change>) -> Decision {

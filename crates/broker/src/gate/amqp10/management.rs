@@ -424,7 +424,7 @@ impl Gate {
                     return;
                 }
             }
-            Ok(Answer::Done { .. } | Answer::Policy { .. }) => Reply::no_content(),
+            Ok(Answer::Done { .. } | Answer::Set { .. }) => Reply::no_content(),
             Err(refused) => Reply::from_error(&refused),
         };
         self.respond(pair, pending, reply);

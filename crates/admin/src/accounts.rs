@@ -1,0 +1,229 @@
+//! `/api/users`, `/api/permissions`, and changes of `/api/vhosts`.
+
+use std::sync::Arc;
+
+use amqp10::sasl::Secret;
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use broker::access::{Hashing, PasswordHash, Permissions, UserRecord, Users};
+use broker::desk::{AccountChange, Desk, NewPassword};
+use serde_json::{Map, Value, json};
+
+use crate::call::Call;
+use crate::overview::require_vhost;
+use crate::reply::{Failure, Reply};
+use crate::{json, shape};
+
+pub fn list_users<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+    user_rows(call, |_| true)
+}
+
+pub fn list_users_without_permissions<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+    user_rows(call, |user| user.permissions.is_empty())
+}
+
+pub fn get_user<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+    let users = call.desk.users(&call.who)?;
+    Ok(Reply::Json(shape::columns(user_json(known(&users, call.param(0))?), &call.query)))
+}
+
+pub async fn put_user<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+    let change = AccountChange::SetUser {
+        name: call.param(0).into(),
+        password: new_password(&call.fields)?,
+        tags: tags(&call.fields)?,
+    };
+    set(call, change).await
+}
+
+pub async fn delete_user<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+    let name = call.param(0);
+    delete(call, AccountChange::DeleteUser { name: name.into() }, || no_user(name)).await
+}
+
+/// Deletes the users of a list, one after the other. Those that do not exist are ignored, as in RabbitMQ.
+pub async fn delete_users<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+    let not_names = || Failure::bad_request("'users' is not a list of names");
+    let names = call.fields.get("users").and_then(Value::as_array).ok_or_else(not_names)?;
+    let names: Option<Vec<&str>> = names.iter().map(Value::as_str).collect();
+    for name in names.ok_or_else(not_names)? {
+        call.desk.change_account(&call.who, AccountChange::DeleteUser { name: name.into() }).await?;
+    }
+    Ok(Reply::NoContent)
+}
+
+/// The permissions of all users, or of one, or in one virtual host.
+pub fn list_permissions<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+    let users = call.desk.users(&call.who)?;
+    permission_rows(&users, call, |_, _| true)
+}
+
+pub fn permissions_of_user<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+    let users = call.desk.users(&call.who)?;
+    let wanted = known(&users, call.param(0))?;
+    permission_rows(&users, call, |user, _| user.name == wanted.name)
+}
+
+pub async fn permissions_in_vhost<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+    let users = call.desk.users(&call.who)?;
+    require_vhost(call, call.param(0)).await?;
+    permission_rows(&users, call, |_, vhost| *vhost == *call.param(0))
+}
+
+pub fn get_permissions<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+    let (vhost, name) = (call.param(0), call.param(1));
+    let users = call.desk.users(&call.who)?;
+    let found = known(&users, name)?.permissions.get(vhost).ok_or_else(|| no_permissions(vhost, name))?;
+    Ok(Reply::Json(shape::columns(permissions_json(name, vhost, found), &call.query)))
+}
+
+pub async fn put_permissions<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+    let mut patterns = [const { String::new() }; 3];
+    for (field, pattern) in ["configure", "write", "read"].into_iter().zip(&mut patterns) {
+        if !call.fields.contains_key(field) {
+            return Err(Failure::bad_request(format!("'{field}' is missing")));
+        }
+        *pattern = json::text(&call.fields, field, "")?;
+    }
+    let [configure, write, read] = &patterns;
+    let permissions = Permissions::from_patterns([configure, write, read]).ok_or_else(|| {
+        Failure::bad_request(
+            "a permission is '.*' for all names or '^$' for none: other patterns are not supported yet",
+        )
+    })?;
+    let (vhost, user) = (call.param(0).into(), call.param(1).into());
+    set(call, AccountChange::SetPermissions { user, vhost, permissions }).await
+}
+
+pub async fn delete_permissions<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+    let (vhost, name) = (call.param(0), call.param(1));
+    let change = AccountChange::ClearPermissions { user: name.into(), vhost: vhost.into() };
+    delete(call, change, || no_permissions(vhost, name)).await
+}
+
+/// Adds a virtual host. Its properties that do not exist here are refused, unless they have RabbitMQ's default.
+pub async fn put_vhost<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+    let is_default = |name: &str, value: &Value| match (name, value) {
+        (_, Value::Null) | ("tracing" | "protected_from_deletion", Value::Bool(false)) => true,
+        ("description" | "tags", Value::String(text)) => text.is_empty(),
+        ("tags", Value::Array(tags)) => tags.is_empty(),
+        ("default_queue_type", Value::String(kind)) => *kind == *call.desk.default_queue_type().name(),
+        // The path names the virtual host.
+        ("name", _) => true,
+        _ => false,
+    };
+    if let Some((name, _)) = call.fields.iter().find(|(name, value)| !is_default(name, value)) {
+        return Err(Failure::bad_request(format!("'{name}' of a vhost is not supported yet")));
+    }
+    set(call, AccountChange::AddVhost { name: call.param(0).into() }).await
+}
+
+pub async fn delete_vhost<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+    let name = call.param(0);
+    let nothing = || Failure::not_found(format!("no vhost '{name}'"));
+    delete(call, AccountChange::DeleteVhost { name: name.into() }, nothing).await
+}
+
+async fn set<D: Desk>(call: &Call<'_, D>, change: AccountChange) -> Result<Reply, Failure> {
+    let created = call.desk.change_account(&call.who, change).await?;
+    Ok(if created { Reply::Created(None) } else { Reply::NoContent })
+}
+
+async fn delete<D: Desk>(
+    call: &Call<'_, D>,
+    change: AccountChange,
+    nothing: impl FnOnce() -> Failure,
+) -> Result<Reply, Failure> {
+    let deleted = call.desk.change_account(&call.who, change).await?;
+    if deleted { Ok(Reply::NoContent) } else { Err(nothing()) }
+}
+
+/// Reads `password`, or `password_hash` and `hashing_algorithm`. An empty hash means that the user cannot log in with a
+/// password, and so does a user with neither, as in RabbitMQ.
+fn new_password(fields: &Map<String, Value>) -> Result<NewPassword, Failure> {
+    let [password, hash] = ["password", "password_hash"].map(|name| json::text(fields, name, ""));
+    match (fields.contains_key("password"), hash?) {
+        (true, hash) if !hash.is_empty() => {
+            Err(Failure::bad_request("both_password_and_password_hash_are_provided"))
+        }
+        (true, _) => match password? {
+            // An empty password is mostly a variable that was not set.
+            empty if empty.is_empty() => Err(Failure::bad_request("'password' is empty")),
+            password => Ok(NewPassword::Plain(Secret::new(password))),
+        },
+        (false, hash) if hash.is_empty() => Ok(NewPassword::Without),
+        (false, hash) => {
+            let name = json::text(fields, "hashing_algorithm", Hashing::Sha256.name())?;
+            let hashing = Hashing::from_name(&name).ok_or_else(|| {
+                let known = Hashing::ALL.map(Hashing::name).join(", ");
+                Failure::bad_request(format!("'hashing_algorithm' is none of {known}"))
+            })?;
+            let bytes = STANDARD.decode(hash).ok();
+            let hash = bytes.and_then(|bytes| PasswordHash::from_bytes(hashing, &bytes));
+            let wrong = || Failure::bad_request(format!("'password_hash' is not a hash of {name} in Base64"));
+            hash.map(NewPassword::Hash).ok_or_else(wrong)
+        }
+    }
+}
+
+/// Reads `tags`: a list, or text with commas.
+fn tags(fields: &Map<String, Value>) -> Result<Arc<[String]>, Failure> {
+    let wrong = || Failure::bad_request("'tags' is neither a list of texts nor text with commas");
+    let tags: Vec<&str> = match fields.get("tags") {
+        None => return Err(Failure::bad_request("tags_not_present")),
+        Some(Value::String(text)) => text.split(',').collect(),
+        Some(Value::Array(tags)) => {
+            tags.iter().map(Value::as_str).collect::<Option<_>>().ok_or_else(wrong)?
+        }
+        Some(_) => return Err(wrong()),
+    };
+    Ok(tags.into_iter().map(str::trim).filter(|tag| !tag.is_empty()).map(str::to_owned).collect())
+}
+
+fn user_rows<D: Desk>(call: &Call<'_, D>, wanted: impl Fn(&UserRecord) -> bool) -> Result<Reply, Failure> {
+    let users = call.desk.users(&call.who)?;
+    let rows = users.iter().filter(|user| wanted(user)).map(user_json).collect();
+    Ok(Reply::Json(shape::list(rows, &call.query, &["name"])?))
+}
+
+fn permission_rows<D: Desk>(
+    users: &Users,
+    call: &Call<'_, D>,
+    wanted: impl Fn(&UserRecord, &str) -> bool,
+) -> Result<Reply, Failure> {
+    let of_user = |user: &UserRecord| -> Vec<Value> {
+        let own = user.permissions.iter().filter(|(vhost, _)| wanted(user, vhost));
+        own.map(|(vhost, permissions)| permissions_json(&user.name, vhost, permissions)).collect()
+    };
+    let rows = users.iter().flat_map(of_user).collect();
+    Ok(Reply::Json(shape::list(rows, &call.query, &["vhost", "user"])?))
+}
+
+fn known<'a>(users: &'a Users, name: &str) -> Result<&'a UserRecord, Failure> {
+    users.get(name).ok_or_else(|| no_user(name))
+}
+
+fn no_user(name: &str) -> Failure {
+    Failure::not_found(format!("no user '{name}'"))
+}
+
+fn no_permissions(vhost: &str, user: &str) -> Failure {
+    Failure::not_found(format!("user '{user}' has no permissions in vhost '{vhost}'"))
+}
+
+/// Only administrators see hashes: a backup of users needs them.
+fn user_json(user: &UserRecord) -> Value {
+    let hash = if user.hash.is_of_nobody() { String::new() } else { STANDARD.encode(user.hash.expose()) };
+    json!({
+        "name": *user.name,
+        "password_hash": hash,
+        "hashing_algorithm": user.hash.hashing().name(),
+        "tags": *user.tags,
+        "limits": {},
+    })
+}
+
+fn permissions_json(user: &str, vhost: &str, permissions: &Permissions) -> Value {
+    let [configure, write, read] = permissions.patterns();
+    json!({ "user": user, "vhost": vhost, "configure": configure, "write": write, "read": read })
+}

@@ -1,0 +1,86 @@
+//! Users, permissions and virtual hosts.
+
+use super::http::Server;
+
+#[tokio::test]
+async fn users_are_created_changed_and_deleted() {
+    let server = Server::start().await;
+    server
+        .check(
+            "guest",
+            r#"
+            PUT /api/users/anna {"password":"anna","tags":"management, policymaker"} -> 201
+            GET /api/users/anna?columns=name,tags,hashing_algorithm,limits -> 200 {"name":"anna","hashing_algorithm":"rabbit_password_hashing_sha256","tags":["management","policymaker"],"limits":{}}
+            PUT /api/users/anna {"password":"anna","tags":["management"]} -> 204
+            GET /api/users/anna?columns=tags -> 200 {"tags":["management"]}
+            GET /api/users/without-permissions?columns=name -> 200 [{"name":"anna"}]
+            PUT /api/users/nobody {"tags":""} -> 201
+            GET /api/users/nobody?columns=password_hash,tags -> 200 {"password_hash":"","tags":[]}
+            PUT /api/users/old {"password_hash":"kI3GCqW5JLMJa4iX1lo7X4D6XbYqlLgxIs30+P6tENUV2POR","tags":""} -> 201
+            GET /api/users/old?columns=password_hash -> 200 {"password_hash":"kI3GCqW5JLMJa4iX1lo7X4D6XbYqlLgxIs30+P6tENUV2POR"}
+            POST /api/users/bulk-delete {"users":["nobody","old","absent"]} -> 204
+            GET /api/users/old -> 404 {"error":"object_not_found","reason":"no user 'old'"}
+            DELETE /api/users/old -> 404 {"error":"object_not_found","reason":"no user 'old'"}
+            "#,
+        )
+        .await;
+    assert_eq!(server.ask(Some("anna"), "GET", "/api/whoami", "").await.status, 200);
+    server.check("guest", "DELETE /api/users/anna -> 204").await;
+    assert_eq!(server.ask(Some("anna"), "GET", "/api/whoami", "").await.status, 401);
+}
+
+#[tokio::test]
+async fn a_wrong_user_is_refused_and_changes_nothing() {
+    let server = Server::start().await;
+    server
+        .check(
+            "guest",
+            r#"
+            PUT /api/users/u {"password":"p"} -> 400 {"error":"bad_request","reason":"tags_not_present"}
+            PUT /api/users/u {"password":"p","tags":7} -> 400 {"error":"bad_request","reason":"'tags' is neither a list of texts nor text with commas"}
+            PUT /api/users/u {"password":"p","tags":["a\nb"]} -> 400 {"error":"bad_request","reason":"tag name 'a\\nb' contains a line break"}
+            PUT /api/users/u {"password":"p","tags":"1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17,18,19,20,21,22,23,24,25,26,27,28,29,30,31,32,33"} -> 400 {"error":"bad_request","reason":"user 'u' has 33 tags: at most 32 are possible"}
+            PUT /api/users/u {"password":"","tags":""} -> 400 {"error":"bad_request","reason":"'password' is empty"}
+            PUT /api/users/u {"password":"p","password_hash":"aaaa","tags":""} -> 400 {"error":"bad_request","reason":"both_password_and_password_hash_are_provided"}
+            PUT /api/users/u {"password_hash":"aaaa","tags":""} -> 400 {"error":"bad_request","reason":"'password_hash' is not a hash of rabbit_password_hashing_sha256 in Base64"}
+            PUT /api/users/u {"password_hash":"aaaa","hashing_algorithm":"rot13","tags":""} -> 400 {"error":"bad_request","reason":"'hashing_algorithm' is none of rabbit_password_hashing_sha256, rabbit_password_hashing_sha512, argon2id"}
+            POST /api/users/bulk-delete {"users":"guest"} -> 400 {"error":"bad_request","reason":"'users' is not a list of names"}
+            POST /api/users/bulk-delete {"users":["guest",1]} -> 400 {"error":"bad_request","reason":"'users' is not a list of names"}
+            GET /api/users/u -> 404 {"error":"object_not_found","reason":"no user 'u'"}
+            GET /api/users/guest?columns=name -> 200 {"name":"guest"}
+            "#,
+        )
+        .await;
+}
+
+#[tokio::test]
+async fn permissions_are_set_shown_and_cleared() {
+    let server = Server::start().await;
+    server
+        .check(
+            "guest",
+            r#"
+            PUT /api/vhosts/team {} -> 201
+            PUT /api/vhosts/team {"description":"","tags":"","tracing":false,"default_queue_type":"classic"} -> 204
+            PUT /api/vhosts/team {"description":"ours"} -> 400 {"error":"bad_request","reason":"'description' of a vhost is not supported yet"}
+            GET /api/vhosts/team/permissions -> 200 []
+            GET /api/vhosts/absent/permissions -> 404 {"error":"object_not_found","reason":"no vhost 'absent'"}
+            GET /api/vhosts?columns=name -> 200 [{"name":"/"},{"name":"team"}]
+            PUT /api/permissions/team/app {"configure":"^$","write":".*","read":""} -> 201
+            PUT /api/permissions/team/app {"configure":"^$","write":".*","read":".*"} -> 204
+            GET /api/permissions/team/app -> 200 {"user":"app","vhost":"team","configure":"","write":".*","read":".*"}
+            GET /api/vhosts/team/permissions -> 200 [{"user":"app","vhost":"team","configure":"","write":".*","read":".*"}]
+            GET /api/users/app/permissions?columns=vhost -> 200 [{"vhost":"/"},{"vhost":"team"}]
+            GET /api/permissions?columns=user&sort=vhost&sort_reverse=true -> 200 [{"user":"app"},..
+            PUT /api/permissions/team/app {"configure":"^a","write":".*","read":".*"} -> 400 {"error":"bad_request","reason":"a permission is '.*' for all names or '^$' for none: other patterns are not supported yet"}
+            PUT /api/permissions/team/app {"configure":"","write":".*"} -> 400 {"error":"bad_request","reason":"'read' is missing"}
+            PUT /api/permissions/team/absent {"configure":"","write":"","read":""} -> 404 {"error":"object_not_found","reason":"no user 'absent'"}
+            PUT /api/permissions/absent/app {"configure":"","write":"","read":""} -> 404 {"error":"object_not_found","reason":"no vhost 'absent'"}
+            DELETE /api/permissions/team/app -> 204
+            DELETE /api/permissions/team/app -> 404 {"error":"object_not_found","reason":"user 'app' has no permissions in vhost 'team'"}
+            DELETE /api/vhosts/team -> 204
+            DELETE /api/vhosts/team -> 404 {"error":"object_not_found","reason":"no vhost 'team'"}
+            "#,
+        )
+        .await;
+}
