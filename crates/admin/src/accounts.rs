@@ -6,7 +6,8 @@ use amqp10::sasl::Secret;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use broker::access::{Hashing, PasswordHash, Permissions, UserRecord, Users};
-use broker::desk::{AccountChange, Desk, NewPassword};
+use broker::catalog::AccountChange;
+use broker::desk::Desk;
 use serde_json::{Map, Value, json};
 
 use crate::call::Call;
@@ -28,12 +29,12 @@ pub fn get_user<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
 }
 
 pub async fn put_user<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
-    let change = AccountChange::SetUser {
-        name: call.param(0).into(),
-        password: new_password(&call.fields)?,
-        tags: tags(&call.fields)?,
+    let tags = tags(&call.fields)?;
+    let hash = match given_hash(&call.fields)? {
+        Some(hash) => hash,
+        None => call.desk.hash_password(&call.who, given_password(&call.fields)?).await?,
     };
-    set(call, change).await
+    set(call, AccountChange::SetUser { name: call.param(0).into(), hash, tags }).await
 }
 
 pub async fn delete_user<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
@@ -138,32 +139,37 @@ async fn delete<D: Desk>(
     if deleted { Ok(Reply::NoContent) } else { Err(nothing()) }
 }
 
-/// Reads `password`, or `password_hash` and `hashing_algorithm`. An empty hash means that the user cannot log in with a
-/// password, and so does a user with neither, as in RabbitMQ.
-fn new_password(fields: &Map<String, Value>) -> Result<NewPassword, Failure> {
-    let [password, hash] = ["password", "password_hash"].map(|name| json::text(fields, name, ""));
-    match (fields.contains_key("password"), hash?) {
-        (true, hash) if !hash.is_empty() => {
-            Err(Failure::bad_request("both_password_and_password_hash_are_provided"))
-        }
-        (true, _) => match password? {
-            // An empty password is mostly a variable that was not set.
-            empty if empty.is_empty() => Err(Failure::bad_request("'password' is empty")),
-            password => Ok(NewPassword::Plain(Secret::new(password))),
-        },
-        (false, hash) if hash.is_empty() => Ok(NewPassword::Without),
-        (false, hash) => {
-            let name = json::text(fields, "hashing_algorithm", Hashing::Sha256.name())?;
-            let hashing = Hashing::from_name(&name).ok_or_else(|| {
-                let known = Hashing::ALL.map(Hashing::name).join(", ");
-                Failure::bad_request(format!("'hashing_algorithm' is none of {known}"))
-            })?;
-            let bytes = STANDARD.decode(hash).ok();
-            let hash = bytes.and_then(|bytes| PasswordHash::from_bytes(hashing, &bytes));
-            let wrong = || Failure::bad_request(format!("'password_hash' is not a hash of {name} in Base64"));
-            hash.map(NewPassword::Hash).ok_or_else(wrong)
-        }
+/// Reads `password`.
+fn given_password(fields: &Map<String, Value>) -> Result<Option<Secret>, Failure> {
+    if !fields.contains_key("password") {
+        return Ok(None);
     }
+    match json::text(fields, "password", "")? {
+        // An empty password is mostly a variable that was not set.
+        empty if empty.is_empty() => Err(Failure::bad_request("'password' is empty")),
+        password => Ok(Some(Secret::new(password))),
+    }
+}
+
+/// Reads `password_hash` and `hashing_algorithm`. An empty hash counts as none: the user cannot log in with a password, as in
+/// RabbitMQ.
+fn given_hash(fields: &Map<String, Value>) -> Result<Option<PasswordHash>, Failure> {
+    let hash = json::text(fields, "password_hash", "")?;
+    if hash.is_empty() {
+        return Ok(None);
+    }
+    if fields.contains_key("password") {
+        return Err(Failure::bad_request("both_password_and_password_hash_are_provided"));
+    }
+    let name = json::text(fields, "hashing_algorithm", Hashing::Sha256.name())?;
+    let hashing = Hashing::from_name(&name).ok_or_else(|| {
+        let known = Hashing::ALL.map(Hashing::name).join(", ");
+        Failure::bad_request(format!("'hashing_algorithm' is none of {known}"))
+    })?;
+    let bytes = STANDARD.decode(hash).ok();
+    let hash = bytes.and_then(|bytes| PasswordHash::from_bytes(hashing, &bytes));
+    let wrong = || Failure::bad_request(format!("'password_hash' is not a hash of {name} in Base64"));
+    hash.map(Some).ok_or_else(wrong)
 }
 
 /// Reads `tags`: a list, or text with commas.

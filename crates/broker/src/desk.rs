@@ -2,7 +2,6 @@
 //!
 //! `node` implements it with mail to the shards. Requests are bounded in rows and time. `admin` serves it over HTTP.
 
-mod accounts;
 pub mod amqp10_rows;
 mod quorum;
 
@@ -14,11 +13,12 @@ use amqp10::sasl::Secret;
 use bytes::Bytes;
 pub use queue::Start;
 
-pub use self::accounts::{AccountChange, NewPassword};
 use self::amqp10_rows::Amqp10Row;
 pub use self::quorum::{GroupRow, MemberChange, PeekedRow, Reclaimed};
-use crate::access::{Identity, Users};
-use crate::catalog::{Arguments, Binding, CatalogError, Exchange, Policy, QueueRecord, SetPolicy};
+use crate::access::{Identity, PasswordHash, Users};
+use crate::catalog::{
+    AccountChange, Arguments, Binding, CatalogError, Exchange, Policy, QueueRecord, SetPolicy,
+};
 use crate::explain::{Explanation, Subject};
 use crate::ids::QueueId;
 
@@ -444,6 +444,13 @@ pub trait Desk: Clone + Send + Sync + 'static {
     /// # Errors
     /// The user may not see them.
     fn users(&self, who: &Identity) -> Result<Arc<Users>, DeskError>;
+
+    /// Hashes a new password with the node's algorithm (`password_hashing`). Without one, nobody can log in with the hash.
+    fn hash_password(
+        &self,
+        who: &Identity,
+        password: Option<Secret>,
+    ) -> impl Future<Output = Result<PasswordHash, DeskError>> + Send;
 
     /// Changes a user, permissions or a virtual host. Returns true if something was created or deleted, false if it existed
     /// before or there was nothing to delete.

@@ -1,7 +1,6 @@
 //! The desk of a running node, which is its management front end. It checks permissions, asks the shards and
 //! combines their answers.
 
-mod accounts;
 mod ask;
 mod explain;
 mod quorum;
@@ -12,15 +11,16 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use amqp10::sasl::Secret;
 use broker::access::{
-    Access, Credentials, Identity, Login, Resource, Users, Verb, permit_exchange, permit_queue,
+    Access, Credentials, Identity, Login, PasswordHash, Resource, Users, Verb, permit_exchange, permit_queue,
 };
 use broker::catalog::{
-    Answer, Binding, Command, DeclareExchange, DeclareQueue, Exchange, Policy, QueueRecord, SetPolicy,
+    AccountChange, Answer, Binding, Command, DeclareExchange, DeclareQueue, Exchange, Policy, QueueRecord,
+    SetPolicy,
 };
 use broker::counters::Counters;
 use broker::desk::{
-    AccountChange, Alarms, BrowsedRow, BudgetRow, ConnectionRow, Desk, DeskError, ExchangeSpec, MemberChange,
-    Overview, PeekedRow, QueueNumbers, QueueRow, QueueSpec, Reclaimed, Start,
+    Alarms, BrowsedRow, BudgetRow, ConnectionRow, Desk, DeskError, ExchangeSpec, MemberChange, Overview,
+    PeekedRow, QueueNumbers, QueueRow, QueueSpec, Reclaimed, Start,
 };
 use broker::explain::{Explanation, Subject};
 use broker::ids::{DECIDER, QueueId};
@@ -33,8 +33,9 @@ use self::ask::{CHANGE_DEADLINE, DEADLINE, LOGIN_DEADLINE, NO_TICKET, other_answ
 use crate::admission::Admission;
 use crate::alarms::Measured;
 use crate::incoming::Shards;
-use crate::logins::Logins;
+use crate::logins::{Logins, NewHash};
 use crate::questions::{OpenQuestions, PLACES_PER_PART, Question, Reply};
+use crate::randomness::random;
 use crate::runtime::Clock;
 
 /// The usual size of a message's header and annotations, in bytes.
@@ -559,10 +560,24 @@ impl Desk for NodeDesk {
         Ok(self.inner.access.users())
     }
 
+    async fn hash_password(
+        &self,
+        who: &Identity,
+        password: Option<Secret>,
+    ) -> Result<PasswordHash, DeskError> {
+        self.permit(who, "", Verb::Administer, &[])?;
+        let hashing = self.inner.access.hashing();
+        let Some(password) = password else { return Ok(hashing.of_nobody()) };
+        let no_salt = |error| DeskError::Impossible(format!("there is no random salt: {error}"));
+        let salt = random().map_err(no_salt)?;
+        let hashed = self.inner.checker.hash(NewHash { hashing, salt, password });
+        let answer = tokio::time::timeout(LOGIN_DEADLINE, hashed).await;
+        answer.ok().and_then(Result::ok).ok_or(DeskError::TimedOut)
+    }
+
     async fn change_account(&self, who: &Identity, change: AccountChange) -> Result<bool, DeskError> {
         self.permit(who, "", Verb::Administer, &[])?;
-        let command = self.account_command(change).await?;
-        Ok(changed(self.change(command).await?))
+        Ok(changed(self.change(Command::Account(change)).await?))
     }
 
     async fn connections(&self, who: &Identity) -> Result<Vec<ConnectionRow>, DeskError> {

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use amqp10::sasl::Secret;
 use broker::access::{Hashing, PasswordHash, Permissions, Reach};
 use broker::catalog::{
-    Arguments, Binding, Catalog, Change, Command, DeclareExchange, DeclareQueue, Destination,
+    AccountChange, Arguments, Binding, Catalog, Change, Command, DeclareExchange, DeclareQueue, Destination,
 };
 use bytes::Bytes;
 use message::{Annotations, Death, DeathReason, Message, Parts, Route};
@@ -93,19 +93,23 @@ fn changes(catalog: &mut Catalog) -> Vec<Change> {
     };
     let sha512 = PasswordHash::from_bytes(Hashing::Sha512, &[5; 4 + 64]).expect("as long as a hash");
     let argon2id = PasswordHash::from_bytes(Hashing::Argon2id, ARGON2ID).expect("a sound hash");
-    let user = |name: &str| Command::SetUser {
-        name: name.into(),
-        hash: match name {
-            "sha512" => sha512.clone(),
-            "argon2id" => argon2id.clone(),
-            _ => Hashing::Sha256.hash(std::array::from_fn(|at| at as u8 + 1), &Secret::new("secret")),
-        },
-        tags: [String::from("management")].into(),
+    let user = |name: &str| {
+        Command::Account(AccountChange::SetUser {
+            name: name.into(),
+            hash: match name {
+                "sha512" => sha512.clone(),
+                "argon2id" => argon2id.clone(),
+                _ => Hashing::Sha256.hash(std::array::from_fn(|at| at as u8 + 1), &Secret::new("secret")),
+            },
+            tags: [String::from("management")].into(),
+        })
     };
-    let permissions = |user: &str, vhost: &str| Command::SetPermissions {
-        user: user.into(),
-        vhost: vhost.into(),
-        permissions: PERMISSIONS,
+    let permissions = |user: &str, vhost: &str| {
+        Command::Account(AccountChange::SetPermissions {
+            user: user.into(),
+            vhost: vhost.into(),
+            permissions: PERMISSIONS,
+        })
     };
     let commands = [
         queue("first"),
@@ -115,8 +119,8 @@ fn changes(catalog: &mut Catalog) -> Vec<Change> {
         Command::Bind(binding("a.*")),
         Command::Bind(binding("gone")),
         Command::Unbind(binding("gone")),
-        Command::AddVhost { name: "other".into() },
-        Command::AddVhost { name: "gone".into() },
+        Command::Account(AccountChange::AddVhost { name: "other".into() }),
+        Command::Account(AccountChange::AddVhost { name: "gone".into() }),
         user("kept"),
         user("gone"),
         user("sha512"),
@@ -124,9 +128,9 @@ fn changes(catalog: &mut Catalog) -> Vec<Change> {
         permissions("kept", "/"),
         permissions("kept", "gone"),
         permissions("kept", "other"),
-        Command::ClearPermissions { user: "kept".into(), vhost: "other".into() },
-        Command::DeleteVhost { name: "gone".into() },
-        Command::DeleteUser { name: "gone".into() },
+        Command::Account(AccountChange::ClearPermissions { user: "kept".into(), vhost: "other".into() }),
+        Command::Account(AccountChange::DeleteVhost { name: "gone".into() }),
+        Command::Account(AccountChange::DeleteUser { name: "gone".into() }),
     ];
     for command in commands {
         for change in catalog.decide(command, &mut catalog.queue_ids()).expect("a sound command").changes {

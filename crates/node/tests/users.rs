@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use amqp10::sasl::Secret;
 use broker::access::{Access, Hashing, Permissions, User};
-use broker::catalog::{Command, Decision};
+use broker::catalog::{AccountChange, Command, Decision};
 use broker::settings::Settings;
 use node::facts::{Restored, push_change};
 use node::{AlarmLimits, Node, NodeOptions, StorageLimits};
@@ -74,8 +74,8 @@ fn the_first_user_is_made_once() {
     assert_eq!(guest.permissions.get("/"), Some(&Permissions::ALL));
     assert_eq!(guest.permissions.get("other"), Some(&Permissions::NONE));
     assert!(restored.catalog.has_vhost("other") && restored.catalog.exchange("other", "amq.topic").is_some());
-    run(&mut log, &mut restored, Command::DeleteVhost { name: "other".into() });
-    run(&mut log, &mut restored, Command::DeleteUser { name: "guest".into() });
+    run(&mut log, &mut restored, Command::Account(AccountChange::DeleteVhost { name: "other".into() }));
+    run(&mut log, &mut restored, Command::Account(AccountChange::DeleteUser { name: "guest".into() }));
     let definitions = restored.catalog.definitions();
     drop(log);
 
@@ -98,7 +98,7 @@ fn the_first_user_is_made_once() {
 fn a_deleted_default_vhost_stays_deleted() {
     let disk = SimDisk::new(1);
     let (mut log, mut restored, _) = start(&disk, &access(PASSWORD));
-    run(&mut log, &mut restored, Command::DeleteVhost { name: "/".into() });
+    run(&mut log, &mut restored, Command::Account(AccountChange::DeleteVhost { name: "/".into() }));
     let definitions = restored.catalog.definitions();
     drop(log);
     let (_, mut restored, _) = start(&disk.crash(Crash::Power), &access(PASSWORD));
@@ -149,7 +149,10 @@ fn shards_publish_the_users_they_have() {
     drop(restored.begin_users(&access));
     let Decision { changes, .. } = restored
         .catalog
-        .decide(Command::DeleteUser { name: "guest".into() }, &mut restored.catalog.queue_ids())
+        .decide(
+            Command::Account(AccountChange::DeleteUser { name: "guest".into() }),
+            &mut restored.catalog.queue_ids(),
+        )
         .unwrap();
     changes.iter().for_each(|change| restored.catalog.apply(change));
     let limits = StorageLimits::default();

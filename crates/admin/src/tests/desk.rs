@@ -6,12 +6,12 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use amqp10::sasl::Secret;
 use broker::access::{
-    Access, Credentials, Hashing, Identity, Login, Permissions, Resource, User, Users, Verb, permit_exchange,
-    permit_queue,
+    Access, Credentials, Hashing, Identity, Login, PasswordHash, Permissions, Resource, User, Users, Verb,
+    permit_exchange, permit_queue,
 };
 use broker::catalog::{
-    Answer, Binding, Catalog, CatalogError, Command, DeclareExchange, DeclareQueue, Exchange, Policy,
-    QueueRecord, SetPolicy,
+    AccountChange, Answer, Binding, Catalog, CatalogError, Command, DeclareExchange, DeclareQueue, Exchange,
+    Policy, QueueRecord, SetPolicy,
 };
 use broker::counters::{Counters, Deliveries};
 use broker::desk::*;
@@ -471,26 +471,22 @@ impl Desk for FakeDesk {
         Ok(state.access.users())
     }
 
+    async fn hash_password(
+        &self,
+        who: &Identity,
+        password: Option<Secret>,
+    ) -> Result<PasswordHash, DeskError> {
+        self.state().permit(who, "", Verb::Administer, &[])?;
+        Ok(match password {
+            Some(password) => Hashing::Sha256.hash([2; 16], &password),
+            None => Hashing::Sha256.of_nobody(),
+        })
+    }
+
     async fn change_account(&self, who: &Identity, change: AccountChange) -> Result<bool, DeskError> {
         let mut state = self.state();
         state.permit(who, "", Verb::Administer, &[])?;
-        state.run(match change {
-            AccountChange::SetUser { name, password, tags } => {
-                let hash = match password {
-                    NewPassword::Plain(password) => Hashing::Sha256.hash([2; 16], &password),
-                    NewPassword::Hash(hash) => hash,
-                    NewPassword::Without => Hashing::Sha256.of_nobody(),
-                };
-                Command::SetUser { name, hash, tags }
-            }
-            AccountChange::DeleteUser { name } => Command::DeleteUser { name },
-            AccountChange::SetPermissions { user, vhost, permissions } => {
-                Command::SetPermissions { user, vhost, permissions }
-            }
-            AccountChange::ClearPermissions { user, vhost } => Command::ClearPermissions { user, vhost },
-            AccountChange::AddVhost { name } => Command::AddVhost { name },
-            AccountChange::DeleteVhost { name } => Command::DeleteVhost { name },
-        })
+        state.run(Command::Account(change))
     }
 
     async fn connections(&self, who: &Identity) -> Result<Vec<ConnectionRow>, DeskError> {

@@ -5,9 +5,8 @@
 
 use amqp10::Value;
 
-use crate::named::Arguments;
-
 use super::{AccessRefused, Identity, Permission, Permissions, Resource, refused};
+use crate::named::Arguments;
 
 /// Tags that give access to the management API.
 const MANAGEMENT: &[&str] = &[ADMINISTRATOR, MONITORING, POLICYMAKER, "management"];

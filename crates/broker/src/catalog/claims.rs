@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use hashbrown::HashMap;
 
-use super::{Binding, Catalog, Change, Command, Destination};
+use super::{AccountChange, Binding, Catalog, Change, Command, Destination};
 
 /// Something that a command can claim. The first field is the virtual host.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -77,13 +77,16 @@ impl Claims {
             }
             Command::SetPolicy(set) => claims.add_exclusive(Thing::Vhost(set.vhost.clone())),
             Command::ClearPolicy { vhost, .. } => claims.add_exclusive(Thing::Vhost(vhost.clone())),
-            Command::AddVhost { name } | Command::DeleteVhost { name } => {
+            Command::Account(AccountChange::AddVhost { name } | AccountChange::DeleteVhost { name }) => {
                 claims.add_exclusive(Thing::Vhost(name.clone()));
             }
-            Command::SetUser { name, .. } | Command::DeleteUser { name } => {
+            Command::Account(AccountChange::SetUser { name, .. } | AccountChange::DeleteUser { name }) => {
                 claims.add_exclusive(Thing::User(name.clone()));
             }
-            Command::SetPermissions { user, vhost, .. } | Command::ClearPermissions { user, vhost } => {
+            Command::Account(
+                AccountChange::SetPermissions { user, vhost, .. }
+                | AccountChange::ClearPermissions { user, vhost },
+            ) => {
                 claims.add_shared(Thing::Vhost(vhost.clone()));
                 claims.add_exclusive(Thing::User(user.clone()));
             }
@@ -135,12 +138,7 @@ impl Claims {
             | Command::Bind(_)
             | Command::SetPolicy(_)
             | Command::ClearPolicy { .. }
-            | Command::AddVhost { .. }
-            | Command::DeleteVhost { .. }
-            | Command::SetUser { .. }
-            | Command::DeleteUser { .. }
-            | Command::SetPermissions { .. }
-            | Command::ClearPermissions { .. } => None,
+            | Command::Account(_) => None,
         };
         if let Some(vhost) = vhost {
             self.add_exclusive(Thing::Topology(vhost));

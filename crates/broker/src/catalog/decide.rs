@@ -9,12 +9,12 @@ use std::sync::Arc;
 use queue::QueueType;
 
 pub use self::policies::SetPolicy;
+pub use self::users::AccountChange;
 use super::arguments::{ARGUMENTS_MAX, NAME_PREFIX, QUEUE_TYPE};
 use super::error::CatalogError;
 use super::{
     Arguments, Binding, Catalog, Change, Destination, QueueIds, QueueRecord, RESERVED_PREFIX, queue_config,
 };
-use crate::access::{PasswordHash, Permissions};
 use crate::ids::{ConnectionId, QueueId};
 
 /// The maximum length of the name of a queue or an exchange in bytes, as in RabbitMQ.
@@ -42,31 +42,7 @@ pub enum Command {
         name: Arc<str>,
         operator: bool,
     },
-    AddVhost {
-        name: Arc<str>,
-    },
-    /// Deletes a virtual host without queues, and everything else in it.
-    DeleteVhost {
-        name: Arc<str>,
-    },
-    /// Creates a user, or changes the password and the tags of an existing one.
-    SetUser {
-        name: Arc<str>,
-        hash: PasswordHash,
-        tags: Arc<[String]>,
-    },
-    DeleteUser {
-        name: Arc<str>,
-    },
-    SetPermissions {
-        user: Arc<str>,
-        vhost: Arc<str>,
-        permissions: Permissions,
-    },
-    ClearPermissions {
-        user: Arc<str>,
-        vhost: Arc<str>,
-    },
+    Account(AccountChange),
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -153,14 +129,7 @@ impl Catalog {
             Command::Unbind(binding) => self.unbind(binding),
             Command::SetPolicy(set) => self.set_policy(set),
             Command::ClearPolicy { vhost, name, operator } => Ok(self.clear_policy(vhost, name, operator)),
-            Command::AddVhost { name } => self.add_vhost(name),
-            Command::DeleteVhost { name } => self.delete_vhost(name),
-            Command::SetUser { name, hash, tags } => self.set_user(name, hash, tags),
-            Command::DeleteUser { name } => Ok(self.delete_user(name)),
-            Command::SetPermissions { user, vhost, permissions } => {
-                self.set_permissions(user, vhost, permissions)
-            }
-            Command::ClearPermissions { user, vhost } => Ok(self.clear_permissions(user, vhost)),
+            Command::Account(change) => self.change_account(change),
         }
     }
 

@@ -29,7 +29,7 @@ use slab::Slab;
 
 pub use crate::named::Arguments;
 pub use arguments::{queue_config, span_ms};
-pub use decide::{Answer, Command, Decision, DeclareExchange, DeclareQueue, SetPolicy};
+pub use decide::{AccountChange, Answer, Command, Decision, DeclareExchange, DeclareQueue, SetPolicy};
 pub use definitions::DefinitionsCursor;
 pub use error::CatalogError;
 pub use exchange::{Exchange, ExchangeKind, Histories, Letter, history_length};

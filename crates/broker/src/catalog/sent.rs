@@ -24,7 +24,7 @@ use amqp10::Value;
 use bytes::BytesMut;
 
 use super::fields::{ListReader, ListWriter};
-use super::{Command, DeclareExchange, DeclareQueue, SetPolicy};
+use super::{AccountChange, Command, DeclareExchange, DeclareQueue, SetPolicy};
 use crate::ids::{ConnectionId, QueueId};
 
 /// Appends the encoding of a command.
@@ -64,14 +64,18 @@ pub fn encode_command(command: &Command, out: &mut BytesMut) {
         Command::ClearPolicy { vhost, name, operator } => {
             ListWriter::new(8).text(vhost).text(name).boolean(*operator)
         }
-        Command::AddVhost { name } => ListWriter::new(9).text(name),
-        Command::DeleteVhost { name } => ListWriter::new(10).text(name),
-        Command::SetUser { name, hash, tags } => ListWriter::new(11).text(name).hash(hash).texts(tags),
-        Command::DeleteUser { name } => ListWriter::new(12).text(name),
-        Command::SetPermissions { user, vhost, permissions } => {
+        Command::Account(AccountChange::AddVhost { name }) => ListWriter::new(9).text(name),
+        Command::Account(AccountChange::DeleteVhost { name }) => ListWriter::new(10).text(name),
+        Command::Account(AccountChange::SetUser { name, hash, tags }) => {
+            ListWriter::new(11).text(name).hash(hash).texts(tags)
+        }
+        Command::Account(AccountChange::DeleteUser { name }) => ListWriter::new(12).text(name),
+        Command::Account(AccountChange::SetPermissions { user, vhost, permissions }) => {
             ListWriter::new(13).text(user).text(vhost).permissions(permissions)
         }
-        Command::ClearPermissions { user, vhost } => ListWriter::new(14).text(user).text(vhost),
+        Command::Account(AccountChange::ClearPermissions { user, vhost }) => {
+            ListWriter::new(14).text(user).text(vhost)
+        }
     };
     fields.put(out);
 }
@@ -118,15 +122,19 @@ pub fn decode_command(sent: &[u8]) -> Option<Command> {
             definition: fields.arguments(7)?,
         }),
         8 => Command::ClearPolicy { vhost: text(1)?, name: text(2)?, operator: boolean(3)? },
-        9 => Command::AddVhost { name: text(1)? },
-        10 => Command::DeleteVhost { name: text(1)? },
-        11 => Command::SetUser { name: text(1)?, hash: fields.hash(2)?, tags: fields.texts(4)? },
-        12 => Command::DeleteUser { name: text(1)? },
+        9 => Command::Account(AccountChange::AddVhost { name: text(1)? }),
+        10 => Command::Account(AccountChange::DeleteVhost { name: text(1)? }),
+        11 => Command::Account(AccountChange::SetUser {
+            name: text(1)?,
+            hash: fields.hash(2)?,
+            tags: fields.texts(4)?,
+        }),
+        12 => Command::Account(AccountChange::DeleteUser { name: text(1)? }),
         13 => {
             let permissions = fields.permissions(3)?;
-            Command::SetPermissions { user: text(1)?, vhost: text(2)?, permissions }
+            Command::Account(AccountChange::SetPermissions { user: text(1)?, vhost: text(2)?, permissions })
         }
-        14 => Command::ClearPermissions { user: text(1)?, vhost: text(2)? },
+        14 => Command::Account(AccountChange::ClearPermissions { user: text(1)?, vhost: text(2)? }),
         _ => return None,
     })
 }
@@ -233,24 +241,28 @@ mod tests {
                 name: name.into(),
                 operator
             }),
-            ".{0,8}".prop_map(|name| Command::AddVhost { name: name.into() }),
-            ".{0,8}".prop_map(|name| Command::DeleteVhost { name: name.into() }),
+            ".{0,8}".prop_map(|name| Command::Account(AccountChange::AddVhost { name: name.into() })),
+            ".{0,8}".prop_map(|name| Command::Account(AccountChange::DeleteVhost { name: name.into() })),
             (".{0,8}", any::<[u8; 16]>(), prop::collection::vec(".{0,8}", 0..3)).prop_map(
                 |(name, salt, tags)| {
                     let hash = Hashing::Sha256.hash(salt, &amqp10::sasl::Secret::new(name.clone()));
-                    Command::SetUser { name: name.into(), hash, tags: tags.into() }
+                    Command::Account(AccountChange::SetUser { name: name.into(), hash, tags: tags.into() })
                 }
             ),
-            ".{0,8}".prop_map(|name| Command::DeleteUser { name: name.into() }),
+            ".{0,8}".prop_map(|name| Command::Account(AccountChange::DeleteUser { name: name.into() })),
             (names(), flags()).prop_map(move |((user, vhost, _), [configure, write, read, _])| {
                 let permissions =
                     Permissions { configure: reach(configure), write: reach(write), read: reach(read) };
-                Command::SetPermissions { user: user.into(), vhost: vhost.into(), permissions }
+                Command::Account(AccountChange::SetPermissions {
+                    user: user.into(),
+                    vhost: vhost.into(),
+                    permissions,
+                })
             }),
-            names().prop_map(|(user, vhost, _)| Command::ClearPermissions {
+            names().prop_map(|(user, vhost, _)| Command::Account(AccountChange::ClearPermissions {
                 user: user.into(),
                 vhost: vhost.into()
-            }),
+            })),
         ]
     }
 

@@ -256,13 +256,17 @@ fn stored_changes_restore_the_catalog() {
         queue("q2", &[]),
         policy("gone", false, "", 9, &ttl),
         clear("gone", false),
-        Command::AddVhost { name: "v".into() },
-        Command::SetUser {
+        Command::Account(AccountChange::AddVhost { name: "v".into() }),
+        Command::Account(AccountChange::SetUser {
             name: "u".into(),
             hash: Hashing::Sha256.hash([1; 16], &Secret::new("p")),
             tags: [].into(),
-        },
-        Command::SetPermissions { user: "u".into(), vhost: "v".into(), permissions: Permissions::ALL },
+        }),
+        Command::Account(AccountChange::SetPermissions {
+            user: "u".into(),
+            vhost: "v".into(),
+            permissions: Permissions::ALL,
+        }),
     ] {
         for change in run(&mut catalog, command).1 {
             assert!(catalog.is_durable(&change));
@@ -526,26 +530,30 @@ fn a_local_exchange_binds_no_stream() {
 #[test]
 fn deleting_a_virtual_host_needs_no_queues_and_clears_permissions() {
     let mut catalog = Catalog::default();
-    let user = |name: &str| Command::SetUser {
-        name: name.into(),
-        hash: Hashing::Sha256.hash([1; 16], &Secret::new("p")),
-        tags: [].into(),
+    let user = |name: &str| {
+        Command::Account(AccountChange::SetUser {
+            name: name.into(),
+            hash: Hashing::Sha256.hash([1; 16], &Secret::new("p")),
+            tags: [].into(),
+        })
     };
-    let grant = |user: &str, vhost: &str| Command::SetPermissions {
-        user: user.into(),
-        vhost: vhost.into(),
-        permissions: Permissions::ALL,
+    let grant = |user: &str, vhost: &str| {
+        Command::Account(AccountChange::SetPermissions {
+            user: user.into(),
+            vhost: vhost.into(),
+            permissions: Permissions::ALL,
+        })
     };
     run(&mut catalog, user("u"));
     assert!(matches!(decide(&catalog, grant("u", "v")), Err(CatalogError::NotFound { .. })));
-    run(&mut catalog, Command::AddVhost { name: "v".into() });
+    run(&mut catalog, Command::Account(AccountChange::AddVhost { name: "v".into() }));
     assert!(matches!(decide(&catalog, grant("nobody", "v")), Err(CatalogError::NotFound { .. })));
     run(&mut catalog, grant("u", "v"));
     // A new password keeps the permissions.
     run(&mut catalog, user("u"));
     let declare = DeclareQueue::new("v", "q", Arguments::new());
     run(&mut catalog, Command::DeclareQueue(declare));
-    let delete = || Command::DeleteVhost { name: "v".into() };
+    let delete = || Command::Account(AccountChange::DeleteVhost { name: "v".into() });
     assert!(matches!(decide(&catalog, delete()), Err(CatalogError::PreconditionFailed { .. })));
     let queue = catalog.queue("v", "q").unwrap().id;
     run(&mut catalog, Command::ForgetQueue { queue });
@@ -553,11 +561,11 @@ fn deleting_a_virtual_host_needs_no_queues_and_clears_permissions() {
     run(&mut catalog, delete());
     assert!(!catalog.has_vhost("v") && catalog.users().get("u").unwrap().permissions.is_empty());
     // A new virtual host of the same name starts empty.
-    run(&mut catalog, Command::AddVhost { name: "v".into() });
+    run(&mut catalog, Command::Account(AccountChange::AddVhost { name: "v".into() }));
     assert!(catalog.exchange("v", "amq.direct").is_some());
     assert!(catalog.users().get("u").unwrap().permissions.is_empty());
     assert!(matches!(
-        decide(&catalog, Command::AddVhost { name: "".into() }),
+        decide(&catalog, Command::Account(AccountChange::AddVhost { name: "".into() })),
         Err(CatalogError::Invalid { .. })
     ));
 }

@@ -4,7 +4,7 @@ use amqp10::frame::{AMQP_HEADER, SASL_HEADER};
 use amqp10::sasl::Secret;
 use amqp10::{Open, SaslFrame, SaslInit, Symbol, put_frame, put_sasl_frame};
 use broker::access::{Hashing, Identity, LoginRefused, Permissions, Resource, Verb};
-use broker::catalog::Command;
+use broker::catalog::{AccountChange, Command};
 use broker::gate::Phase;
 use broker::settings::Settings;
 use bytes::{Bytes, BytesMut};
@@ -77,7 +77,10 @@ fn users_change_while_they_are_connected() {
         house.settle();
     };
     let (user, vhost) = ("guest".into(), "/".into());
-    propose(&mut house, Command::SetPermissions { user, vhost, permissions: Permissions::NONE });
+    propose(
+        &mut house,
+        Command::Account(AccountChange::SetPermissions { user, vhost, permissions: Permissions::NONE }),
+    );
     for shard in &house.shards {
         let publish = (Verb::Publish, [Resource::Exchange("")]);
         assert!(shard.catalog().users().permit(&guest(), "/", publish.0, &publish.1).is_err());
@@ -85,13 +88,16 @@ fn users_change_while_they_are_connected() {
     assert_eq!(house.peers[peer].closed, None);
 
     let hash = Hashing::Sha256.hash([1; 16], &Secret::new("another"));
-    propose(&mut house, Command::SetUser { name: "guest".into(), hash, tags: [].into() });
+    propose(
+        &mut house,
+        Command::Account(AccountChange::SetUser { name: "guest".into(), hash, tags: [].into() }),
+    );
     house.logins_stopped = true;
     let key = waiting(&mut house);
     house.logins_stopped = false;
     house.settle();
     assert_eq!(phase(&mut house, key), Some(Phase::Refused), "the password is another");
-    propose(&mut house, Command::DeleteUser { name: "guest".into() });
+    propose(&mut house, Command::Account(AccountChange::DeleteUser { name: "guest".into() }));
     for shard in &house.shards {
         assert!(shard.catalog().users().get("guest").is_none());
     }
@@ -146,9 +152,10 @@ fn a_client_that_names_no_virtual_host_gets_the_default_one() {
     let mut house = House::new(1, Settings { default_vhost: "shop".into(), ..Settings::default() });
     house.logins_stopped = true;
     let (user, vhost, permissions) = ("guest".into(), "shop".into(), Permissions::ALL);
-    for command in
-        [Command::AddVhost { name: "shop".into() }, Command::SetPermissions { user, vhost, permissions }]
-    {
+    for command in [
+        Command::Account(AccountChange::AddVhost { name: "shop".into() }),
+        Command::Account(AccountChange::SetPermissions { user, vhost, permissions }),
+    ] {
         house.shards[0].propose(command, Box::new(|result| assert!(result.is_ok(), "{result:?}")));
         house.settle();
     }

@@ -9,13 +9,58 @@ use crate::catalog::{Catalog, Change};
 /// The most tags of a user. Every shard keeps them, and five have a meaning.
 const TAGS_MAX: usize = 32;
 
+/// A change of users, their permissions, or virtual hosts.
+#[derive(Clone, Debug, PartialEq)]
+pub enum AccountChange {
+    AddVhost {
+        name: Arc<str>,
+    },
+    /// Deletes a virtual host without queues, and everything else in it.
+    DeleteVhost {
+        name: Arc<str>,
+    },
+    /// Creates a user, or replaces the password and the tags of an existing one. Permissions stay.
+    SetUser {
+        name: Arc<str>,
+        hash: PasswordHash,
+        tags: Arc<[String]>,
+    },
+    /// Deletes a user and the permissions of the user.
+    DeleteUser {
+        name: Arc<str>,
+    },
+    /// Replaces the permissions of a user in a virtual host.
+    SetPermissions {
+        user: Arc<str>,
+        vhost: Arc<str>,
+        permissions: Permissions,
+    },
+    ClearPermissions {
+        user: Arc<str>,
+        vhost: Arc<str>,
+    },
+}
+
 impl Catalog {
-    pub(super) fn add_vhost(&self, name: Arc<str>) -> Result<Decision, CatalogError> {
+    pub(super) fn change_account(&self, change: AccountChange) -> Result<Decision, CatalogError> {
+        match change {
+            AccountChange::AddVhost { name } => self.add_vhost(name),
+            AccountChange::DeleteVhost { name } => self.delete_vhost(name),
+            AccountChange::SetUser { name, hash, tags } => self.set_user(name, hash, tags),
+            AccountChange::DeleteUser { name } => Ok(self.delete_user(name)),
+            AccountChange::SetPermissions { user, vhost, permissions } => {
+                self.set_permissions(user, vhost, permissions)
+            }
+            AccountChange::ClearPermissions { user, vhost } => Ok(self.clear_permissions(user, vhost)),
+        }
+    }
+
+    fn add_vhost(&self, name: Arc<str>) -> Result<Decision, CatalogError> {
         check_name("vhost", &name)?;
         Ok(if self.has_vhost(&name) { unchanged() } else { changed(vec![Change::VhostAdded { name }]) })
     }
 
-    pub(super) fn delete_vhost(&self, name: Arc<str>) -> Result<Decision, CatalogError> {
+    fn delete_vhost(&self, name: Arc<str>) -> Result<Decision, CatalogError> {
         let Some(vhost) = self.vhosts.get(&name) else { return Ok(unchanged()) };
         if !vhost.queues.is_empty() {
             let reason = format!("vhost '{name}' has {} queues: delete them first", vhost.queues.len());
@@ -30,7 +75,7 @@ impl Catalog {
         Ok(changed(changes))
     }
 
-    pub(super) fn set_user(
+    fn set_user(
         &self,
         name: Arc<str>,
         hash: PasswordHash,
@@ -46,7 +91,7 @@ impl Catalog {
         Ok(set(created, Change::UserSet { name, hash, tags }))
     }
 
-    pub(super) fn delete_user(&self, name: Arc<str>) -> Decision {
+    fn delete_user(&self, name: Arc<str>) -> Decision {
         if self.users().get(&name).is_some() {
             changed(vec![Change::UserDeleted { name }])
         } else {
@@ -54,7 +99,7 @@ impl Catalog {
         }
     }
 
-    pub(super) fn set_permissions(
+    fn set_permissions(
         &self,
         user: Arc<str>,
         vhost: Arc<str>,
@@ -68,7 +113,7 @@ impl Catalog {
         Ok(set(created, Change::PermissionsSet { user, vhost, permissions }))
     }
 
-    pub(super) fn clear_permissions(&self, user: Arc<str>, vhost: Arc<str>) -> Decision {
+    fn clear_permissions(&self, user: Arc<str>, vhost: Arc<str>) -> Decision {
         let has_any = self.users().get(&user).is_some_and(|u| u.permissions.contains_key(&vhost));
         if has_any { changed(vec![Change::PermissionsCleared { user, vhost }]) } else { unchanged() }
     }

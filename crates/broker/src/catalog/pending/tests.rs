@@ -7,7 +7,9 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::access::{Hashing, Permissions};
-use crate::catalog::{Arguments, Binding, DeclareExchange, DeclareQueue, Destination, SetPolicy};
+use crate::catalog::{
+    AccountChange, Arguments, Binding, DeclareExchange, DeclareQueue, Destination, SetPolicy,
+};
 use crate::ids::{ConnectionId, QueueId};
 
 /// A command, or an event of the log or of a queue.
@@ -147,11 +149,15 @@ fn policy(vhost: &str, name: &str) -> Command {
 
 fn set_user(name: &str) -> Command {
     let hash = Hashing::Sha256.hash([1; 16], &Secret::new("p"));
-    Command::SetUser { name: name.into(), hash, tags: [].into() }
+    Command::Account(AccountChange::SetUser { name: name.into(), hash, tags: [].into() })
 }
 
 fn set_permissions(user: &str, vhost: &str) -> Command {
-    Command::SetPermissions { user: user.into(), vhost: vhost.into(), permissions: Permissions::ALL }
+    Command::Account(AccountChange::SetPermissions {
+        user: user.into(),
+        vhost: vhost.into(),
+        permissions: Permissions::ALL,
+    })
 }
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
@@ -175,13 +181,13 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         1 => place.clone().prop_map(|(vhost, name)| {
             Command::ClearPolicy { vhost: vhost.into(), name: name.into(), operator: false }
         }),
-        1 => Just(Command::AddVhost { name: "v".into() }),
-        1 => Just(Command::DeleteVhost { name: "v".into() }),
+        1 => Just(Command::Account(AccountChange::AddVhost { name: "v".into() })),
+        1 => Just(Command::Account(AccountChange::DeleteVhost { name: "v".into() })),
         1 => place.clone().prop_map(|(_, name)| set_user(name)),
-        1 => place.clone().prop_map(|(_, name)| Command::DeleteUser { name: name.into() }),
+        1 => place.clone().prop_map(|(_, name)| Command::Account(AccountChange::DeleteUser { name: name.into() })),
         1 => place.clone().prop_map(|(vhost, name)| set_permissions(name, vhost)),
         1 => place.clone().prop_map(|(vhost, user)| {
-            Command::ClearPermissions { user: user.into(), vhost: vhost.into() }
+            Command::Account(AccountChange::ClearPermissions { user: user.into(), vhost: vhost.into() })
         }),
     ];
     let step = prop_oneof![
@@ -200,7 +206,7 @@ proptest! {
     #[test]
     fn answers_are_as_if_commands_ran_one_by_one(steps in steps()) {
         let mut model = Catalog::default();
-        run_one(&mut model, Command::AddVhost { name: "v".into() }).unwrap();
+        run_one(&mut model, Command::Account(AccountChange::AddVhost { name: "v".into() })).unwrap();
         let mut world = World::new(model.clone());
         let (mut expected, mut ended) = (BTreeMap::new(), BTreeSet::new());
         for step in steps {
