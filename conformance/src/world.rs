@@ -6,12 +6,13 @@ use std::io::IoSlice;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use broker::access::{Access, Hashing, Permissions, Reach, User};
+use broker::access::{Access, Hashing, Permissions, User};
 use broker::catalog::{
     Arguments, Binding, Command, DEFAULT_VHOST, DeclareExchange, DeclareQueue, Destination, SetPolicy,
 };
 use broker::gate::Phase;
 use broker::ids::ShardId;
+use broker::pattern::Pattern;
 use broker::settings::Settings;
 use bytes::BytesMut;
 use node::make_shards;
@@ -54,7 +55,7 @@ pub fn user(name: &str, permissions: Permissions) -> User {
 
 /// Parses `configure=no`, `write=no`, `read=no`.
 pub fn permissions(granted: impl Fn(&str) -> bool) -> Permissions {
-    let grant = |verb| if granted(verb) { Reach::Everything } else { Reach::Nothing };
+    let grant = |verb| if granted(verb) { Pattern::Everything } else { Pattern::Nothing };
     Permissions { configure: grant("configure"), write: grant("write"), read: grant("read") }
 }
 

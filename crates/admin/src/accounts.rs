@@ -79,19 +79,8 @@ pub fn get_permissions<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
 }
 
 pub async fn put_permissions<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
-    let mut patterns = [const { String::new() }; 3];
-    for (field, pattern) in ["configure", "write", "read"].into_iter().zip(&mut patterns) {
-        if !call.fields.contains_key(field) {
-            return Err(Failure::bad_request(format!("'{field}' is missing")));
-        }
-        *pattern = json::text(&call.fields, field, "")?;
-    }
-    let [configure, write, read] = &patterns;
-    let permissions = Permissions::from_patterns([configure, write, read]).ok_or_else(|| {
-        Failure::bad_request(
-            "a permission is '.*' for all names or '^$' for none: other patterns are not supported yet",
-        )
-    })?;
+    let [configure, write, read] = ["configure", "write", "read"].map(|field| required_text(call, field));
+    let permissions = Permissions::new([&configure?, &write?, &read?]).map_err(Failure::bad_request)?;
     let (vhost, user) = (call.param(0).into(), call.param(1).into());
     set(call, AccountChange::SetPermissions { user, vhost, permissions }).await
 }
@@ -125,12 +114,20 @@ pub async fn delete_vhost<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure>
     delete(call, AccountChange::DeleteVhost { name: name.into() }, nothing).await
 }
 
-async fn set<D: Desk>(call: &Call<'_, D>, change: AccountChange) -> Result<Reply, Failure> {
+/// Reads a text that must be there.
+pub fn required_text<D: Desk>(call: &Call<'_, D>, field: &str) -> Result<String, Failure> {
+    if !call.fields.contains_key(field) {
+        return Err(Failure::bad_request(format!("'{field}' is missing")));
+    }
+    json::text(&call.fields, field, "")
+}
+
+pub async fn set<D: Desk>(call: &Call<'_, D>, change: AccountChange) -> Result<Reply, Failure> {
     let created = call.desk.change_account(&call.who, change).await?;
     Ok(if created { Reply::Created(None) } else { Reply::NoContent })
 }
 
-async fn delete<D: Desk>(
+pub async fn delete<D: Desk>(
     call: &Call<'_, D>,
     change: AccountChange,
     nothing: impl FnOnce() -> Failure,
@@ -205,7 +202,7 @@ fn permission_rows<D: Desk>(
     Ok(Reply::Json(shape::list(rows, &call.query, &["vhost", "user"])?))
 }
 
-fn known<'a>(users: &'a Users, name: &str) -> Result<&'a UserRecord, Failure> {
+pub fn known<'a>(users: &'a Users, name: &str) -> Result<&'a UserRecord, Failure> {
     users.get(name).ok_or_else(|| no_user(name))
 }
 

@@ -8,7 +8,7 @@ use axum::http::{HeaderMap, header};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use broker::PEER;
-use broker::access::{self, Identity, Verb};
+use broker::access::{self, Identity, Rights, Verb};
 use broker::desk::Desk;
 
 use crate::reply::Failure;
@@ -35,7 +35,7 @@ pub async fn authenticate<D: Desk>(desk: &D, headers: &HeaderMap, peer: IpAddr) 
 /// 401 without a challenge: the user is known but lacks the tag.
 pub fn permit(who: &Identity, verbs: &[Verb], peer: IpAddr) -> Result<(), Failure> {
     for verb in verbs.iter().filter(|verb| verb.is_by_tag()) {
-        access::permit(who, None, "", *verb, &[]).map_err(|refused| {
+        access::permit(who, Rights::default(), "", *verb, &[]).map_err(|refused| {
             tracing::warn!(target: PEER, %peer, user = %who.user, "HTTP access denied: {refused}");
             Failure::not_authorised(refused.reason)
         })?;

@@ -19,7 +19,7 @@ use crate::reply::{Failure, Reply, respond};
 use crate::routes::{Action, Found, Method, find};
 use crate::{
     accounts, auth, bindings, browse, connections, exchanges, explain, health, json, overview, policies,
-    queues, quorum,
+    queues, quorum, topics,
 };
 
 /// The largest request body, in bytes. A larger one is refused, as in RabbitMQ.
@@ -145,6 +145,12 @@ async fn dispatch<D: Desk>(action: Action, call: &Call<'_, D>) -> Result<Reply, 
         Action::GetPermissions => accounts::get_permissions(call),
         Action::PutPermissions => accounts::put_permissions(call).await,
         Action::DeletePermissions => accounts::delete_permissions(call).await,
+        Action::TopicPermissionsOfUser => topics::of_user(call),
+        Action::TopicPermissionsInVhost => topics::in_vhost(call).await,
+        Action::ListTopicPermissions => topics::list(call),
+        Action::GetTopicPermissions => topics::get(call),
+        Action::PutTopicPermissions => topics::put(call).await,
+        Action::DeleteTopicPermissions => topics::clear(call).await,
         Action::ListNodes => overview::list_nodes(call).await,
         Action::GetNode => overview::get_node(call).await,
         Action::ListQueues => queues::list(call).await,

@@ -37,6 +37,7 @@ mod reply;
 mod routes;
 mod shape;
 mod shown;
+mod topics;
 
 use std::future::Future;
 use std::io;

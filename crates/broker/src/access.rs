@@ -4,6 +4,7 @@ mod guesses;
 mod login;
 mod password;
 mod remembered;
+mod topics;
 mod users;
 mod verbs;
 
@@ -19,59 +20,74 @@ pub use self::login::{Credentials, Login, LoginRefused};
 pub use self::password::{Hashing, PasswordHash, Salt};
 pub use self::remembered::RememberKey;
 use self::remembered::Remembered;
+pub use self::topics::{TOPICS_MAX, TopicPermissions, Topics};
 pub use self::users::{UserRecord, Users};
-pub use self::verbs::{Need, Verb, permit, permit_exchange, permit_queue};
+pub use self::verbs::{Need, Verb, permit, permit_binding, permit_exchange, permit_queue};
+use crate::pattern::Pattern;
 
 /// The name of the default exchange in texts, where its real name (empty) would not be visible.
 pub const DEFAULT_EXCHANGE_ALIAS: &str = "amq.default";
 
-/// The resources that one permission covers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reach {
-    Everything,
-    Nothing,
-}
-
-/// The permissions of a user in one virtual host (docs/compatibility.md, Security).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// The permissions of a user in one virtual host: the names of the resources that each covers (docs/operations.md, Security).
+#[derive(Clone, Debug, PartialEq)]
 pub struct Permissions {
-    pub configure: Reach,
-    pub write: Reach,
-    pub read: Reach,
+    pub configure: Pattern,
+    pub write: Pattern,
+    pub read: Pattern,
 }
 
 impl Permissions {
     pub const ALL: Self =
-        Self { configure: Reach::Everything, write: Reach::Everything, read: Reach::Everything };
+        Self { configure: Pattern::Everything, write: Pattern::Everything, read: Pattern::Everything };
 
-    pub const NONE: Self = Self { configure: Reach::Nothing, write: Reach::Nothing, read: Reach::Nothing };
+    pub const NONE: Self =
+        Self { configure: Pattern::Nothing, write: Pattern::Nothing, read: Pattern::Nothing };
 
-    /// Returns configure, write and read as name patterns, as RabbitMQ shows them: `.*` for all names, empty for none.
-    pub fn patterns(&self) -> [&'static str; 3] {
-        [self.configure, self.write, self.read].map(|reach| match reach {
-            Reach::Everything => ".*",
-            Reach::Nothing => "",
+    /// Compiles configure, write and read.
+    ///
+    /// # Errors
+    /// One of them is not a possible pattern; the error names it.
+    pub fn new([configure, write, read]: [&str; 3]) -> Result<Self, String> {
+        let compile = |permission: Permission, text| {
+            Pattern::of_permission(text).map_err(|why| format!("{}: {why}", permission.as_str()))
+        };
+        Ok(Self {
+            configure: compile(Permission::Configure, configure)?,
+            write: compile(Permission::Write, write)?,
+            read: compile(Permission::Read, read)?,
         })
     }
 
-    /// Parses [`Permissions::patterns`]. `^$`, which matches no name either, counts as empty. Returns `None` for any other
-    /// pattern.
-    pub fn from_patterns([configure, write, read]: [&str; 3]) -> Option<Self> {
-        let reach = |pattern: &str| match pattern {
-            ".*" => Some(Reach::Everything),
-            "" | "^$" => Some(Reach::Nothing),
-            _ => None,
-        };
-        Some(Self { configure: reach(configure)?, write: reach(write)?, read: reach(read)? })
+    /// Returns the texts of configure, write and read.
+    pub fn patterns(&self) -> [&str; 3] {
+        Permission::ALL.map(|permission| self.of(permission).as_str())
     }
 
-    fn grants(&self, permission: Permission) -> bool {
-        let reach = match permission {
-            Permission::Configure => self.configure,
-            Permission::Write => self.write,
-            Permission::Read => self.read,
-        };
-        reach == Reach::Everything
+    fn of(&self, permission: Permission) -> &Pattern {
+        match permission {
+            Permission::Configure => &self.configure,
+            Permission::Write => &self.write,
+            Permission::Read => &self.read,
+        }
+    }
+
+    fn grants(&self, permission: Permission, resource: Resource<'_>) -> bool {
+        self.of(permission).is_match(resource.name())
+    }
+}
+
+/// What a user may do in one virtual host.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Rights<'a> {
+    /// `None` if the user may not use the virtual host.
+    pub permissions: Option<&'a Permissions>,
+    /// `None` if the user may use all keys of all topic exchanges.
+    pub topics: Option<&'a Topics>,
+}
+
+impl UserRecord {
+    pub(super) fn identity(&self) -> Identity {
+        Identity { user: self.name.clone(), tags: self.tags.clone() }
     }
 }
 
@@ -114,6 +130,14 @@ pub enum Permission {
 
 impl Permission {
     pub const ALL: [Self; 3] = [Self::Configure, Self::Write, Self::Read];
+
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Configure => "configure",
+            Self::Write => "write",
+            Self::Read => "read",
+        }
+    }
 }
 
 /// The resource that a verb acts on.
@@ -121,10 +145,30 @@ impl Permission {
 pub enum Resource<'a> {
     Exchange(&'a str),
     Queue(&'a str),
+    /// A routing key of a topic exchange.
+    Topic {
+        exchange: &'a str,
+        key: &'a str,
+    },
     Policy(&'a str),
     OperatorPolicy(&'a str),
     /// A connection, identified by the name of its user.
     Connection(&'a str),
+}
+
+impl<'a> Resource<'a> {
+    /// Returns the name that patterns are matched with.
+    fn name(self) -> &'a str {
+        match self {
+            Self::Exchange("") => DEFAULT_EXCHANGE_ALIAS,
+            Self::Topic { key, .. } => key,
+            Self::Exchange(name)
+            | Self::Queue(name)
+            | Self::Policy(name)
+            | Self::OperatorPolicy(name)
+            | Self::Connection(name) => name,
+        }
+    }
 }
 
 /// A refusal, in RabbitMQ's words (docs/compatibility.md, Security).
@@ -271,23 +315,22 @@ fn refused(
     resource: Resource<'_>,
     permission: Permission,
 ) -> AccessRefused {
-    let verb = match permission {
-        Permission::Configure => "configure",
-        Permission::Write => "write",
-        Permission::Read => "read",
+    let kind = match resource {
+        Resource::Exchange(_) => "exchange",
+        Resource::Queue(_) => "queue",
+        Resource::Topic { .. } => "topic",
+        Resource::Policy(_) => "policy",
+        Resource::OperatorPolicy(_) => "operator policy",
+        Resource::Connection(_) => "connection of user",
     };
-    let (kind, name) = match resource {
-        Resource::Exchange("") => ("exchange", DEFAULT_EXCHANGE_ALIAS),
-        Resource::Exchange(name) => ("exchange", name),
-        Resource::Queue(name) => ("queue", name),
-        Resource::Policy(name) => ("policy", name),
-        Resource::OperatorPolicy(name) => ("operator policy", name),
-        Resource::Connection(owner) => ("connection of user", owner),
+    let (verb, name, user) = (permission.as_str(), resource.name(), &identity.user);
+    let within = match resource {
+        Resource::Topic { exchange, .. } => format!("exchange '{exchange}' in "),
+        _ => String::new(),
     };
     AccessRefused {
         reason: format!(
-            "{verb} access to {kind} '{name}' in vhost '{vhost}' refused for user '{}'",
-            identity.user
+            "{verb} access to {kind} '{name}' in {within}vhost '{vhost}' refused for user '{user}'"
         ),
     }
 }
@@ -340,7 +383,7 @@ mod tests {
 
     #[test]
     fn each_permission_is_asked_for_by_its_name() {
-        let (access, identity) = access(Permissions { write: Reach::Nothing, ..Permissions::ALL });
+        let (access, identity) = access(Permissions { write: Pattern::Nothing, ..Permissions::ALL });
         let ask = |vhost, verb, resource| access.permit(&identity, vhost, verb, &[resource]);
         assert_eq!(ask("/", Verb::Consume, Resource::Queue("q")), Ok(()));
         assert_eq!(
@@ -351,6 +394,21 @@ mod tests {
             ask("other", Verb::OpenVhost, Resource::Queue("q")).unwrap_err().reason,
             "access to vhost 'other' refused for user 'u'"
         );
+    }
+
+    #[test]
+    fn a_permission_covers_the_names_that_it_matches() {
+        let (access, identity) = access(Permissions::new(["", "^orders|amq.default", "^(?!amq)"]).unwrap());
+        let may = |verb, resource| access.permit(&identity, "/", verb, &[resource]).is_ok();
+        assert!(may(Verb::Publish, Resource::Exchange("orders.eu")));
+        assert!(may(Verb::Publish, Resource::Exchange("")), "the default exchange has a name for patterns");
+        assert!(!may(Verb::Publish, Resource::Exchange("bills")));
+        assert!(
+            may(Verb::Consume, Resource::Queue("orders")) && !may(Verb::Consume, Resource::Queue("amq.1"))
+        );
+        assert!(!may(Verb::DeclareQueue, Resource::Queue("orders")));
+        let wrong = Permissions::new(["", "(", ""]).unwrap_err();
+        assert!(wrong.starts_with("write: the pattern is not a regular expression"), "{wrong}");
     }
 
     #[test]

@@ -22,6 +22,7 @@ pub mod mail;
 mod named;
 pub mod outlet;
 pub mod own_queues;
+pub mod pattern;
 pub mod placements;
 pub mod reply_to;
 pub mod settings;

@@ -11,11 +11,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use amqp10::sasl::Secret;
 use broker::access::{
-    Access, Credentials, Identity, Login, PasswordHash, Resource, Users, Verb, permit_exchange, permit_queue,
+    Access, Credentials, Identity, Login, PasswordHash, Resource, Users, Verb, permit_binding,
+    permit_exchange, permit_queue,
 };
 use broker::catalog::{
-    AccountChange, Answer, Binding, Command, DeclareExchange, DeclareQueue, Exchange, Policy, QueueRecord,
-    SetPolicy,
+    AccountChange, Answer, Binding, Command, DeclareExchange, DeclareQueue, Exchange, ExchangeKind, Policy,
+    QueueRecord, SetPolicy,
 };
 use broker::counters::Counters;
 use broker::desk::{
@@ -168,9 +169,17 @@ impl NodeDesk {
         Ok(records)
     }
 
-    fn permit_binding(&self, who: &Identity, verb: Verb, binding: &Binding) -> Result<(), DeskError> {
-        let on = [(&binding.destination).into(), Resource::Exchange(&binding.source)];
-        self.permit(who, &binding.vhost, verb, &on)
+    async fn permit_binding(&self, who: &Identity, verb: Verb, binding: &Binding) -> Result<(), DeskError> {
+        let Binding { vhost, source, destination, key, .. } = binding;
+        let users = self.inner.access.users();
+        let topics = users.rights(&who.user, vhost).topics;
+        // Only few users have topic permissions, so the type of the exchange is seldom needed.
+        let is_topic = topics.is_some_and(|topics| topics.contains_key(source))
+            && self.all_exchanges().await?.iter().any(|exchange| {
+                exchange.vhost == *vhost && exchange.name == *source && exchange.kind == ExchangeKind::Topic
+            });
+        let topic = is_topic.then_some(&**key);
+        permit_binding(verb, destination.into(), source, topic, |verb, on| self.permit(who, vhost, verb, on))
     }
 
     async fn with_numbers(&self, records: &[Arc<QueueRecord>]) -> Result<Vec<QueueRow>, DeskError> {
@@ -510,12 +519,12 @@ impl Desk for NodeDesk {
     }
 
     async fn bind(&self, who: &Identity, binding: Binding) -> Result<bool, DeskError> {
-        self.permit_binding(who, Verb::Bind, &binding)?;
+        self.permit_binding(who, Verb::Bind, &binding).await?;
         Ok(changed(self.change(Command::Bind(binding)).await?))
     }
 
     async fn unbind(&self, who: &Identity, binding: Binding) -> Result<bool, DeskError> {
-        self.permit_binding(who, Verb::Unbind, &binding)?;
+        self.permit_binding(who, Verb::Unbind, &binding).await?;
         Ok(changed(self.change(Command::Unbind(binding)).await?))
     }
 

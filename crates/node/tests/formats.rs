@@ -7,10 +7,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use amqp10::sasl::Secret;
-use broker::access::{Hashing, PasswordHash, Permissions, Reach};
+use broker::access::{Hashing, PasswordHash, Permissions, TopicPermissions};
 use broker::catalog::{
     AccountChange, Arguments, Binding, Catalog, Change, Command, DeclareExchange, DeclareQueue, Destination,
 };
+use broker::pattern::Pattern;
 use bytes::Bytes;
 use message::{Annotations, Death, DeathReason, Message, Parts, Route};
 use node::entries;
@@ -111,6 +112,20 @@ fn changes(catalog: &mut Catalog) -> Vec<Change> {
             permissions: PERMISSIONS,
         })
     };
+    let patterns = Command::Account(AccountChange::SetPermissions {
+        user: "sha512".into(),
+        vhost: "/".into(),
+        permissions: Permissions::new(["^(?!amq\\.)", "^a|^b", ""]).expect("sound patterns"),
+    });
+    let topics = |exchange: &str| {
+        let permissions = TopicPermissions::new(["^{username}\\.", ".*"], "kept", "/");
+        Command::Account(AccountChange::SetTopicPermissions {
+            user: "kept".into(),
+            vhost: "/".into(),
+            exchange: exchange.into(),
+            permissions: permissions.expect("sound patterns"),
+        })
+    };
     let commands = [
         queue("first"),
         queue("second"),
@@ -126,6 +141,14 @@ fn changes(catalog: &mut Catalog) -> Vec<Change> {
         user("sha512"),
         user("argon2id"),
         permissions("kept", "/"),
+        patterns,
+        topics("amq.topic"),
+        topics("gone"),
+        Command::Account(AccountChange::ClearTopicPermissions {
+            user: "kept".into(),
+            vhost: "/".into(),
+            exchange: Some("gone".into()),
+        }),
         permissions("kept", "gone"),
         permissions("kept", "other"),
         Command::Account(AccountChange::ClearPermissions { user: "kept".into(), vhost: "other".into() }),
@@ -141,7 +164,7 @@ fn changes(catalog: &mut Catalog) -> Vec<Change> {
     all
 }
 
-const PERMISSIONS: Permissions = Permissions { write: Reach::Nothing, ..Permissions::ALL };
+const PERMISSIONS: Permissions = Permissions { write: Pattern::Nothing, ..Permissions::ALL };
 
 /// The place of a run.
 const EXTENT: Extent = Extent { pack: 3, offset: 48, bytes: 4000 };

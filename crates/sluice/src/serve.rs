@@ -98,7 +98,8 @@ fn start(config: &Config, data_dir: &Path) -> Result<Node, StartError> {
         hash: hashing.hash(random()?, &config.default_pass),
         tags: config.default_tags.clone(),
         loopback_only: config.loopback_users.contains(&config.default_user),
-        permissions: [(config.settings.default_vhost.as_str().into(), config.default_permissions)].into(),
+        permissions: [(config.settings.default_vhost.as_str().into(), config.default_permissions.clone())]
+            .into(),
     };
     Node::start(NodeOptions {
         settings: config.settings.clone(),

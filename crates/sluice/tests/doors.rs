@@ -12,8 +12,11 @@ use amqp10::{
 };
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use broker::access::{Access, Hashing, Identity, Permissions, Reach, Resource, User, Verb, permit};
+use broker::access::{
+    Access, Hashing, Identity, Permissions, Resource, Rights, TopicPermissions, Topics, User, Verb, permit,
+};
 use broker::desk::{Desk as _, MemberChange};
+use broker::pattern::Pattern;
 use broker::settings::Settings;
 use client::management::{Binding, Destination, ExchangeSpec, QueueSpec};
 use client::{
@@ -30,13 +33,13 @@ const ROOT: &str = "root";
 
 /// The permissions in the virtual host that are tested: each alone, none, all, and no entry for the user.
 fn all_rights() -> Vec<(&'static str, Option<Permissions>)> {
-    let none = Permissions::NONE;
+    let none = || Permissions::NONE;
     vec![
         ("absent", None),
-        ("none", Some(none)),
-        ("configure", Some(Permissions { configure: Reach::Everything, ..none })),
-        ("write", Some(Permissions { write: Reach::Everything, ..none })),
-        ("read", Some(Permissions { read: Reach::Everything, ..none })),
+        ("none", Some(none())),
+        ("configure", Some(Permissions { configure: Pattern::Everything, ..none() })),
+        ("write", Some(Permissions { write: Pattern::Everything, ..none() })),
+        ("read", Some(Permissions { read: Pattern::Everything, ..none() })),
         ("all", Some(Permissions::ALL)),
     ]
 }
@@ -46,6 +49,7 @@ fn all_rights() -> Vec<(&'static str, Option<Permissions>)> {
 struct Subject {
     identity: Identity,
     rights: Option<Permissions>,
+    topics: Topics,
 }
 
 impl Subject {
@@ -54,10 +58,17 @@ impl Subject {
             all_rights().into_iter().map(move |(name, rights)| {
                 let tags = Some(tag).filter(|tag| !tag.is_empty()).into_iter().map(str::to_owned);
                 let user = format!("{tag}-{name}").as_str().into();
-                Self { identity: Identity { user, tags: tags.collect() }, rights }
+                Self { identity: Identity { user, tags: tags.collect() }, rights, topics: Topics::new() }
             })
         };
-        TAGS.iter().copied().flat_map(with_tag).collect()
+        // Administrators with all permissions, except for keys of exchange x.
+        let with_topics = [("keys-none", ["", ""]), ("keys-write", [".*", ""]), ("keys-read", ["", ".*"])];
+        let with_topics = with_topics.into_iter().map(|(user, patterns)| Self {
+            identity: Identity { user: user.into(), tags: [String::from("administrator")].into() },
+            rights: Some(Permissions::ALL),
+            topics: [("x".into(), TopicPermissions::new(patterns, user, "/").unwrap())].into(),
+        });
+        TAGS.iter().copied().flat_map(with_tag).chain(with_topics).collect()
     }
 
     fn name(&self) -> &str {
@@ -70,20 +81,22 @@ impl Subject {
             hash: Hashing::Sha256.hash([1; 16], &Secret::new(self.name().to_owned())),
             tags: self.identity.tags.to_vec(),
             loopback_only: true,
-            permissions: self.rights.map(|rights| ("/".into(), rights)).into_iter().collect(),
+            permissions: self.rights.clone().map(|rights| ("/".into(), rights)).into_iter().collect(),
         }
     }
 
-    /// Returns true if the table permits the verb. Permissions do not depend on names yet, so one queue and
+    /// Returns true if the table permits the verb. The permissions of these users do not depend on names, so one queue and
     /// one exchange stand for all.
     fn may(&self, verb: Verb) -> bool {
         let on = match verb {
             Verb::ReadConnection | Verb::CloseConnection | Verb::ExplainConnection => {
                 [Resource::Connection(ROOT), Resource::Connection(ROOT)]
             }
+            Verb::PublishTopic | Verb::BindTopic => [Resource::Topic { exchange: "x", key: "k" }; 2],
             _ => [Resource::Queue("q"), Resource::Exchange("x")],
         };
-        permit(&self.identity, self.rights, "/", verb, &on).is_ok()
+        let rights = Rights { permissions: self.rights.as_ref(), topics: Some(&self.topics) };
+        permit(&self.identity, rights, "/", verb, &on).is_ok()
     }
 }
 
@@ -100,6 +113,7 @@ impl Fixture {
         let root = Subject {
             identity: Identity { user: ROOT.into(), tags: [String::from("administrator")].into() },
             rights: Some(Permissions::ALL),
+            topics: Topics::new(),
         };
         let data_dir = std::path::Path::new(env!("CARGO_TARGET_TMPDIR"))
             .join(format!("doors-{name}-{}", std::process::id()));
@@ -177,6 +191,7 @@ fn bodies(route: &Route) -> Vec<(&'static str, &'static [Verb])> {
         Action::PutExchange => vec![("{}", &all[..2]), (r#"{"arguments":{"alternate-exchange":"y"}}"#, all)],
         Action::PutUser => vec![(r#"{"password":"p","tags":""}"#, all)],
         Action::DeleteUsers => vec![(r#"{"users":["old"]}"#, all)],
+        Action::PutTopicPermissions => vec![(r#"{"exchange":"x","write":"","read":"^a"}"#, all)],
         Action::PutPermissions => vec![(r#"{"configure":"","write":".*","read":"^$"}"#, all)],
         Action::PutPolicy(_) => vec![(r#"{"pattern":"^none$","definition":{"max-length":1}}"#, all)],
         // The only member cannot be removed, but there is nothing to do on another node.
@@ -204,6 +219,9 @@ async fn prepare(fixture: &Fixture, action: Action) {
         | Action::ListPermissions
         | Action::GetPermissions
         | Action::PutPermissions
+        | Action::TopicPermissionsInVhost
+        | Action::ListTopicPermissions
+        | Action::PutTopicPermissions
         | Action::ListNodes
         | Action::GetNode
         | Action::ListQueues
@@ -243,6 +261,10 @@ async fn prepare(fixture: &Fixture, action: Action) {
         Action::DeleteVhost => fixture.prepare("PUT", "/api/vhosts/old", "{}").await,
         Action::DeleteUser | Action::DeleteUsers => {
             fixture.prepare("PUT", "/api/users/old", r#"{"tags":""}"#).await;
+        }
+        Action::TopicPermissionsOfUser | Action::GetTopicPermissions | Action::DeleteTopicPermissions => {
+            let body = r#"{"exchange":"x","write":"","read":""}"#;
+            fixture.prepare("PUT", "/api/topic-permissions/%2F/victim", body).await;
         }
         Action::DeletePermissions => {
             let body = r#"{"configure":"","write":"","read":""}"#;
@@ -302,6 +324,7 @@ fn path(route: &Route, connection: &str) -> String {
     let filled = [
         ("{user}", user),
         ("{position}", "1"),
+        ("{exchange}", "x"),
         ("{vhost}", vhost),
         ("{node}", &node),
         ("{source}", "x"),
@@ -317,7 +340,7 @@ async fn walk_routes(fixture: &Fixture, subjects: &[Subject], walked: &mut BTree
         ("/api/queues/%2F/q", "{}"),
         ("/api/queues/%2F/s", r#"{"arguments":{"x-queue-type":"stream"}}"#),
         ("/api/queues/%2F/r", r#"{"arguments":{"x-queue-type":"quorum"}}"#),
-        ("/api/exchanges/%2F/x", "{}"),
+        ("/api/exchanges/%2F/x", r#"{"type":"topic"}"#),
         ("/api/exchanges/%2F/y", "{}"),
         ("/api/policies/%2F/p", r#"{"pattern":"^none$","definition":{"max-length":1}}"#),
         ("/api/operator-policies/%2F/p", r#"{"pattern":"^none$","definition":{"max-length":1}}"#),
@@ -329,6 +352,14 @@ async fn walk_routes(fixture: &Fixture, subjects: &[Subject], walked: &mut BTree
     fixture.prepare("PUT", "/api/permissions/%2F/victim", body).await;
     fixture.prepare("POST", "/api/bindings/%2F/e/x/q/q", "{}").await;
     fixture.prepare("POST", "/api/bindings/%2F/e/x/e/y", "{}").await;
+    for subject in subjects {
+        for (exchange, permissions) in &subject.topics {
+            let [write, read] = permissions.patterns();
+            let body =
+                serde_json::json!({ "exchange": **exchange, "write": write, "read": read }).to_string();
+            fixture.prepare("PUT", &format!("/api/topic-permissions/%2F/{}", subject.name()), &body).await;
+        }
+    }
     fill(fixture).await;
     let mut watched = watch(fixture).await;
     for route in ROUTES {
@@ -336,7 +367,7 @@ async fn walk_routes(fixture: &Fixture, subjects: &[Subject], walked: &mut BTree
         for subject in subjects {
             for (body, verbs) in bodies(route) {
                 prepare(fixture, route.action).await;
-                if route.action == Action::CloseConnection && watched.error().is_some() {
+                if watched.error().is_some() {
                     watched = watch(fixture).await;
                 }
                 let connection = name_of_connection(fixture).await;
@@ -394,6 +425,7 @@ async fn name_of_connection(fixture: &Fixture) -> String {
 /// The AMQP 1.0 requests that are tested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Ask {
+    Attach,
     Publish,
     PublishAnonymously,
     Consume,
@@ -415,13 +447,14 @@ enum Ask {
 }
 
 const ASKS: &[(Ask, &[Verb])] = &[
-    (Ask::Publish, &[Verb::Publish]),
-    (Ask::PublishAnonymously, &[Verb::Publish]),
+    (Ask::Attach, &[Verb::Publish]),
+    (Ask::Publish, &[Verb::Publish, Verb::PublishTopic]),
+    (Ask::PublishAnonymously, &[Verb::Publish, Verb::PublishTopic]),
     (Ask::Consume, &[Verb::Consume]),
     (Ask::TakeReplies, &[Verb::Consume]),
     (Ask::OwnSource, &[Verb::DeclareQueue, Verb::Consume]),
     (Ask::OwnTarget, &[Verb::DeclareQueue, Verb::Publish]),
-    (Ask::OwnBoundSource, &[Verb::DeclareQueue, Verb::Consume, Verb::Bind]),
+    (Ask::OwnBoundSource, &[Verb::DeclareQueue, Verb::Consume, Verb::Bind, Verb::BindTopic]),
     (Ask::GetQueue, &[Verb::InspectQueue]),
     (Ask::PutQueue, &[Verb::DeclareQueue]),
     (Ask::PutQueueWithDeadLetters, &[Verb::DeclareQueue, Verb::DeadLetterTo]),
@@ -430,8 +463,8 @@ const ASKS: &[(Ask, &[Verb])] = &[
     (Ask::PutExchange, &[Verb::DeclareExchange]),
     (Ask::PutExchangeWithAlternate, &[Verb::DeclareExchange, Verb::AlternateTo]),
     (Ask::DeleteExchange, &[Verb::DeleteExchange]),
-    (Ask::PostBinding, &[Verb::Bind]),
-    (Ask::DeleteBinding, &[Verb::Unbind]),
+    (Ask::PostBinding, &[Verb::Bind, Verb::BindTopic]),
+    (Ask::DeleteBinding, &[Verb::Unbind, Verb::BindTopic]),
     (Ask::GetBindings, &[Verb::InspectBindings]),
 ];
 
@@ -439,7 +472,11 @@ async fn ask(session: &Session, what: Ask) -> Result<(), Error> {
     let own = |capability: &'static str| vec![Symbol::from_static(capability)];
     let binding = Binding::to_queue("x", "q", "k");
     match what {
-        Ask::Publish => drop(session.sender(Some("/exchanges/x/k"), SenderOptions::default()).await?),
+        Ask::Attach => drop(session.sender(Some("/exchanges/x/k"), SenderOptions::default()).await?),
+        Ask::Publish => {
+            let sender = session.sender(Some("/exchanges/x/k"), SenderOptions::default()).await?;
+            drop(sender.send(client::Message::value(Value::from("m")).encode()).await?);
+        }
         Ask::PublishAnonymously => {
             let sender = session.sender(None, SenderOptions::default()).await?;
             let message = client::Message::value(Value::from("m")).to("/exchanges/x/k");
@@ -496,8 +533,8 @@ async fn ask(session: &Session, what: Ask) -> Result<(), Error> {
         }
         Ask::PutExchange => {
             {
-                let _ =
-                    Management::open(session).await?.declare_exchange("x", &ExchangeSpec::default()).await?;
+                let spec = ExchangeSpec { kind: "topic".into(), ..ExchangeSpec::default() };
+                let _ = Management::open(session).await?.declare_exchange("x", &spec).await?;
             };
         }
         Ask::PutExchangeWithAlternate => {
@@ -620,5 +657,68 @@ async fn a_user_who_is_made_over_http_works_in_a_virtual_host() {
     assert_eq!((status, answer.contains("has 1 queues")), (400, true), "{answer}");
     fixture.prepare("DELETE", "/api/users/dora", "").await;
     assert!(open().await.is_err());
+    fixture.close();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lost_permission_ends_what_it_was_for() {
+    let fixture = Fixture::open("lost", &[]).await;
+    for (path, body) in [
+        ("/api/vhosts/team", "{}"),
+        ("/api/users/dora", r#"{"password":"dora","tags":""}"#),
+        ("/api/permissions/team/dora", r#"{"configure":".*","write":".*","read":".*"}"#),
+        ("/api/permissions/team/root", r#"{"configure":".*","write":".*","read":".*"}"#),
+        ("/api/queues/team/a", "{}"),
+        ("/api/queues/team/b", "{}"),
+    ] {
+        fixture.prepare("PUT", path, body).await;
+    }
+    let url: Url = format!("amqp://dora:dora@{}/team", fixture.amqp).parse().unwrap();
+    let open = async || Connection::open(&url, Options::default()).await.unwrap();
+    let connection = open().await;
+    let session = connection.session().await.unwrap();
+    let receiver = async |queue: &str| {
+        session.receiver(Some(&format!("/queues/{queue}")), ReceiverOptions::default()).await.unwrap()
+    };
+    let (of_a, of_b) = (receiver("a").await, receiver("b").await);
+    let sender = session.sender(Some("/queues/a"), SenderOptions::default()).await.unwrap();
+    let send = async || sender.send(client::Message::data("m").encode()).await;
+    send().await.unwrap();
+
+    // Only the links to what is no longer allowed end.
+    let body = r#"{"configure":".*","write":"","read":"^(?!b).*"}"#;
+    fixture.prepare("PUT", "/api/permissions/team/dora", body).await;
+    let lost = of_b.recv().await.err().unwrap();
+    assert_eq!(lost.condition(), Some("amqp:unauthorized-access"), "{lost}");
+    assert!(
+        lost.to_string().contains("read access to queue 'b' in vhost 'team' refused for user 'dora'"),
+        "{lost}"
+    );
+    let lost = send().await.unwrap_err();
+    assert!(lost.to_string().contains("write access to exchange 'amq.default' in vhost 'team'"), "{lost}");
+    let message = of_a.recv().await.unwrap();
+    message.accept().unwrap();
+    assert!(session.receiver(Some("/queues/b"), ReceiverOptions::default()).await.is_err());
+
+    // Who may no longer use the virtual host is out.
+    fixture.prepare("DELETE", "/api/permissions/team/dora", "").await;
+    let closed = connection.closed().await.unwrap_err().to_string();
+    assert!(closed.contains("access to vhost 'team' refused for user 'dora'"), "{closed}");
+
+    let body = r#"{"configure":".*","write":".*","read":".*"}"#;
+    fixture.prepare("PUT", "/api/permissions/team/dora", body).await;
+    let connection = open().await;
+    fixture.prepare("DELETE", "/api/users/dora", "").await;
+    let closed = connection.closed().await.unwrap_err().to_string();
+    assert!(closed.contains("user 'dora' is deleted"), "{closed}");
+
+    let url: Url = format!("amqp://root:root@{}/team", fixture.amqp).parse().unwrap();
+    let connection = Connection::open(&url, Options::default()).await.unwrap();
+    for queue in ["a", "b"] {
+        fixture.prepare("DELETE", &format!("/api/queues/team/{queue}"), "").await;
+    }
+    fixture.prepare("DELETE", "/api/vhosts/team", "").await;
+    let closed = connection.closed().await.unwrap_err().to_string();
+    assert!(closed.contains("vhost 'team' is deleted"), "{closed}");
     fixture.close();
 }

@@ -68,11 +68,14 @@ async fn permissions_are_set_shown_and_cleared() {
             GET /api/vhosts?columns=name -> 200 [{"name":"/"},{"name":"team"}]
             PUT /api/permissions/team/app {"configure":"^$","write":".*","read":""} -> 201
             PUT /api/permissions/team/app {"configure":"^$","write":".*","read":".*"} -> 204
-            GET /api/permissions/team/app -> 200 {"user":"app","vhost":"team","configure":"","write":".*","read":".*"}
-            GET /api/vhosts/team/permissions -> 200 [{"user":"app","vhost":"team","configure":"","write":".*","read":".*"}]
+            GET /api/permissions/team/app -> 200 {"user":"app","vhost":"team","configure":"^$","write":".*","read":".*"}
+            GET /api/vhosts/team/permissions -> 200 [{"user":"app","vhost":"team","configure":"^$","write":".*","read":".*"}]
             GET /api/users/app/permissions?columns=vhost -> 200 [{"vhost":"/"},{"vhost":"team"}]
             GET /api/permissions?columns=user&sort=vhost&sort_reverse=true -> 200 [{"user":"app"},..
-            PUT /api/permissions/team/app {"configure":"^a","write":".*","read":".*"} -> 400 {"error":"bad_request","reason":"a permission is '.*' for all names or '^$' for none: other patterns are not supported yet"}
+            PUT /api/permissions/team/app {"configure":"^(?!amq\\.).*","write":"^a|^b","read":".*"} -> 204
+            GET /api/permissions/team/app?columns=configure,write -> 200 {"configure":"^(?!amq\\.).*","write":"^a|^b"}
+            PUT /api/permissions/team/app {"configure":"","write":"a(","read":".*"} -> 400 {"error":"bad_request","reason":"write: the pattern is not a regular expression: ..
+            PUT /api/permissions/team/app {"configure":"a(?!b)","write":"","read":".*"} -> 400 {"error":"bad_request","reason":"configure: the pattern has a look-ahead that is not behind a ^ at its start: only there it can be checked in linear time"}
             PUT /api/permissions/team/app {"configure":"","write":".*"} -> 400 {"error":"bad_request","reason":"'read' is missing"}
             PUT /api/permissions/team/absent {"configure":"","write":"","read":""} -> 404 {"error":"object_not_found","reason":"no user 'absent'"}
             PUT /api/permissions/absent/app {"configure":"","write":"","read":""} -> 404 {"error":"object_not_found","reason":"no vhost 'absent'"}
@@ -80,6 +83,36 @@ async fn permissions_are_set_shown_and_cleared() {
             DELETE /api/permissions/team/app -> 404 {"error":"object_not_found","reason":"user 'app' has no permissions in vhost 'team'"}
             DELETE /api/vhosts/team -> 204
             DELETE /api/vhosts/team -> 404 {"error":"object_not_found","reason":"no vhost 'team'"}
+            "#,
+        )
+        .await;
+}
+
+#[tokio::test]
+async fn topic_permissions_are_set_shown_and_cleared() {
+    let server = Server::start().await;
+    server
+        .check(
+            "guest",
+            r#"
+            GET /api/topic-permissions -> 200 []
+            GET /api/topic-permissions/%2F/app -> 404 {"error":"object_not_found","reason":"user 'app' has no topic permissions in vhost '/'"}
+            PUT /api/topic-permissions/%2F/app {"exchange":"amq.topic","write":"^{username}\\.","read":".*"} -> 201
+            PUT /api/topic-permissions/%2F/app {"exchange":"amq.topic","write":"^{username}\\.","read":""} -> 204
+            PUT /api/topic-permissions/%2F/app {"exchange":"other","write":"^a","read":"^b"} -> 201
+            GET /api/topic-permissions/%2F/app -> 200 [{"user":"app","vhost":"/","exchange":"amq.topic","write":"^{username}\\.","read":""},{"user":"app","vhost":"/","exchange":"other","write":"^a","read":"^b"}]
+            GET /api/topic-permissions/%2F/app/other -> 200 {"user":"app","vhost":"/","exchange":"other","write":"^a","read":"^b"}
+            GET /api/users/app/topic-permissions?columns=exchange -> 200 [{"exchange":"amq.topic"},{"exchange":"other"}]
+            GET /api/users/absent/topic-permissions -> 404 {"error":"object_not_found","reason":"no user 'absent'"}
+            GET /api/vhosts/%2F/topic-permissions?columns=user -> 200 [{"user":"app"},{"user":"app"}]
+            GET /api/vhosts/absent/topic-permissions -> 404 {"error":"object_not_found","reason":"no vhost 'absent'"}
+            PUT /api/topic-permissions/%2F/app {"write":"^a","read":"^b"} -> 400 {"error":"bad_request","reason":"'exchange' is missing"}
+            PUT /api/topic-permissions/%2F/app {"exchange":"x","write":"(","read":"^b"} -> 400 {"error":"bad_request","reason":"write: the pattern is not a regular expression: ..
+            PUT /api/topic-permissions/%2F/absent {"exchange":"x","write":"","read":""} -> 404 {"error":"object_not_found","reason":"no user 'absent'"}
+            DELETE /api/topic-permissions/%2F/app/other -> 204
+            DELETE /api/topic-permissions/%2F/app/other -> 404 {"error":"object_not_found","reason":"user 'app' has no topic permissions for exchange 'other' in vhost '/'"}
+            DELETE /api/topic-permissions/%2F/app -> 204
+            GET /api/topic-permissions -> 200 []
             "#,
         )
         .await;

@@ -4,7 +4,10 @@ use std::sync::Arc;
 
 use hashbrown::HashMap;
 
-use super::{AccessRefused, Identity, PasswordHash, Permissions, Resource, Verb, permit};
+use super::{
+    AccessRefused, Identity, PasswordHash, Permissions, Resource, Rights, TopicPermissions, Topics, Verb,
+    permit,
+};
 
 /// A user and the permissions of the user.
 #[derive(Clone, Debug, PartialEq)]
@@ -14,12 +17,8 @@ pub struct UserRecord {
     pub tags: Arc<[String]>,
     /// The permissions of the user, by virtual host.
     pub permissions: HashMap<Arc<str>, Permissions>,
-}
-
-impl UserRecord {
-    pub(super) fn identity(&self) -> Identity {
-        Identity { user: self.name.clone(), tags: self.tags.clone() }
-    }
+    /// The topic permissions of the user, by virtual host.
+    pub topics: HashMap<Arc<str>, Topics>,
 }
 
 /// All users of the node.
@@ -44,6 +43,12 @@ impl Users {
         self.begun
     }
 
+    /// Returns what a user may do in a virtual host.
+    pub fn rights(&self, user: &str, vhost: &str) -> Rights<'_> {
+        let Some(user) = self.by_name.get(user) else { return Rights::default() };
+        Rights { permissions: user.permissions.get(vhost), topics: user.topics.get(vhost) }
+    }
+
     /// Decides by the table of verbs whether the user may do this.
     ///
     /// # Errors
@@ -55,8 +60,7 @@ impl Users {
         verb: Verb,
         on: &[Resource<'_>],
     ) -> Result<(), AccessRefused> {
-        let rights = self.by_name.get(&identity.user).and_then(|user| user.permissions.get(vhost));
-        permit(identity, rights.copied(), vhost, verb, on)
+        permit(identity, self.rights(&identity.user, vhost), vhost, verb, on)
     }
 
     /// Records that there has been a user.
@@ -67,8 +71,9 @@ impl Users {
     /// Creates a user, or changes the password and the tags of an existing one.
     pub fn set(&mut self, name: &Arc<str>, hash: PasswordHash, tags: &Arc<[String]>) {
         self.begun = true;
-        let permissions = self.by_name.remove(name).map(|known| known.permissions).unwrap_or_default();
-        let user = UserRecord { name: name.clone(), hash, tags: tags.clone(), permissions };
+        let (permissions, topics) =
+            self.by_name.remove(name).map(|known| (known.permissions, known.topics)).unwrap_or_default();
+        let user = UserRecord { name: name.clone(), hash, tags: tags.clone(), permissions, topics };
         self.by_name.insert(name.clone(), user);
     }
 
@@ -82,6 +87,31 @@ impl Users {
         match permissions {
             Some(permissions) => _ = user.permissions.insert(vhost.clone(), permissions),
             None => _ = user.permissions.remove(vhost),
+        }
+    }
+
+    /// Replaces the topic permissions of a user for an exchange.
+    pub fn set_topics(
+        &mut self,
+        user: &str,
+        vhost: &Arc<str>,
+        exchange: &Arc<str>,
+        permissions: TopicPermissions,
+    ) {
+        let Some(user) = self.by_name.get_mut(user) else { return };
+        user.topics.entry(vhost.clone()).or_default().insert(exchange.clone(), permissions);
+    }
+
+    /// Removes the topic permissions of a user for an exchange, or for all exchanges of the virtual host.
+    pub fn clear_topics(&mut self, user: &str, vhost: &str, exchange: Option<&str>) {
+        let Some(user) = self.by_name.get_mut(user) else { return };
+        let Some(topics) = user.topics.get_mut(vhost) else { return };
+        match exchange {
+            Some(exchange) => _ = topics.remove(exchange),
+            None => topics.clear(),
+        }
+        if topics.is_empty() {
+            user.topics.remove(vhost);
         }
     }
 }

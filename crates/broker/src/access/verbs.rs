@@ -5,7 +5,7 @@
 
 use amqp10::Value;
 
-use super::{AccessRefused, Identity, Permission, Permissions, Resource, refused};
+use super::{AccessRefused, Identity, Permission, Resource, Rights, refused};
 use crate::named::Arguments;
 
 /// Tags that give access to the management API.
@@ -35,6 +35,8 @@ pub enum Need {
     Right(usize, Permission),
     /// Any permission on a resource.
     AnyRight(usize),
+    /// A topic permission for a routing key. Without an entry for the exchange, all keys are allowed.
+    Topic(usize, Permission),
     /// One of these tags. A refusal is worded as a missing configure permission on the resource.
     Setter(usize, &'static [&'static str]),
     /// The resource belongs to the user, or the user has one of these tags.
@@ -56,7 +58,8 @@ macro_rules! verbs {
             /// Returns the conditions. All of them must be met. They are checked in this order.
             pub const fn needs(self) -> &'static [Need] {
                 use Need::{
-                    Administrator, AnyRight, Management, Monitor, Own, Right, Setter, Vhost, VhostOrMonitor,
+                    Administrator, AnyRight, Management, Monitor, Own, Right, Setter, Topic, Vhost,
+                    VhostOrMonitor,
                 };
                 use Permission::{Configure, Read, Write};
                 match self {
@@ -92,6 +95,10 @@ verbs! {
     /// Binds a queue or an exchange (the first) to a source exchange (the second).
     Bind => [Right(0, Write), Right(1, Read)];
     Unbind => [Right(0, Write), Right(1, Read)];
+    /// Publishes to a topic exchange with a routing key.
+    PublishTopic => [Topic(0, Write)];
+    /// Binds to a topic exchange with a routing key, or unbinds.
+    BindTopic => [Topic(0, Read)];
     /// Reads the bindings between the two over AMQP.
     InspectBindings => [Right(0, Write), Right(1, Read)];
 
@@ -129,37 +136,49 @@ impl Verb {
     }
 }
 
-/// Decides whether a user may do this. `rights` are the permissions of the user in the virtual host, if there are any.
+/// Decides whether a user with these rights in the virtual host may do this.
 ///
 /// # Errors
 /// The first condition that is not met, in RabbitMQ's words.
 pub fn permit(
     who: &Identity,
-    rights: Option<Permissions>,
+    rights: Rights<'_>,
     vhost: &str,
     verb: Verb,
     on: &[Resource<'_>],
 ) -> Result<(), AccessRefused> {
     let tagged = |tags: &[&str]| tags.iter().any(|tag| who.has_tag(tag));
-    let may = |permission| rights.is_some_and(|rights| rights.grants(permission));
     let because = |reason: &str| Err(AccessRefused { reason: reason.to_owned() });
     // If the caller did not name the resource, the verb is refused.
     let resource = |at: usize| on.get(at).copied().unwrap_or(Resource::Connection("?"));
     let named = |at: usize| on.len() > at;
+    let may = |at: usize, permission| {
+        named(at) && rights.permissions.is_some_and(|rights| rights.grants(permission, resource(at)))
+    };
+    let may_use_key = |at: usize, permission| match on.get(at) {
+        Some(Resource::Topic { exchange, key }) => {
+            let topics = rights.topics.and_then(|topics| topics.get(*exchange));
+            topics.is_none_or(|topics| topics.grants(permission, key))
+        }
+        _ => false,
+    };
     for need in verb.needs() {
         match *need {
             Need::Management if !tagged(MANAGEMENT) => return because("Not management user"),
             Need::Monitor if !tagged(MONITORS) => return because("Not monitor user"),
             Need::Administrator if !tagged(&[ADMINISTRATOR]) => return because("Not administrator user"),
             Need::VhostOrMonitor if tagged(MONITORS) => {}
-            Need::Vhost | Need::VhostOrMonitor if rights.is_none() => {
+            Need::Vhost | Need::VhostOrMonitor if rights.permissions.is_none() => {
                 return because(&format!("access to vhost '{vhost}' refused for user '{}'", who.user));
             }
-            Need::Right(at, permission) if !named(at) || !may(permission) => {
+            Need::Right(at, permission) if !may(at, permission) => {
                 return Err(refused(who, vhost, resource(at), permission));
             }
-            Need::AnyRight(at) if !named(at) || !Permission::ALL.into_iter().any(may) => {
+            Need::AnyRight(at) if !Permission::ALL.into_iter().any(|permission| may(at, permission)) => {
                 return Err(refused(who, vhost, resource(at), Permission::Read));
+            }
+            Need::Topic(at, permission) if !may_use_key(at, permission) => {
+                return Err(refused(who, vhost, resource(at), permission));
             }
             Need::Setter(at, tags) if !named(at) || !tagged(tags) => {
                 return Err(refused(who, vhost, resource(at), Permission::Configure));
@@ -210,18 +229,40 @@ pub fn permit_exchange<E>(
     }
 }
 
+/// Asks for every permission that a binding from `source` needs, or its removal, which `verb` says. `topic` is its key if the
+/// source is a topic exchange.
+///
+/// # Errors
+/// The errors of `ask`.
+pub fn permit_binding<E>(
+    verb: Verb,
+    destination: Resource<'_>,
+    source: &str,
+    topic: Option<&str>,
+    ask: impl Fn(Verb, &[Resource<'_>]) -> Result<(), E>,
+) -> Result<(), E> {
+    ask(verb, &[destination, Resource::Exchange(source)])?;
+    topic.map_or(Ok(()), |key| ask(Verb::BindTopic, &[Resource::Topic { exchange: source, key }]))
+}
+
 fn is_own(who: &Identity, resource: Resource<'_>) -> bool {
     matches!(resource, Resource::Connection(owner) if *who.user == *owner)
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::{Permissions, TopicPermissions, Topics};
     use super::*;
 
     const NONE: Permissions = Permissions::NONE;
+    const ALL: Permissions = Permissions::ALL;
 
     fn who(tags: &[&str]) -> Identity {
         Identity { user: "u".into(), tags: tags.iter().map(|t| (*t).to_owned()).collect() }
+    }
+
+    fn of(permissions: Option<&Permissions>) -> Rights<'_> {
+        Rights { permissions, topics: None }
     }
 
     /// The resources on which these tests use a verb.
@@ -253,6 +294,7 @@ mod tests {
             Verb::DeadLetterTo | Verb::Bind | Verb::Unbind | Verb::InspectBindings => {
                 &[Queue("q"), Exchange("x")]
             }
+            Verb::PublishTopic | Verb::BindTopic => &[Resource::Topic { exchange: "x", key: "k" }],
             Verb::AlternateTo => &[Exchange("x"), Exchange("y")],
             Verb::SetPolicy => &[Policy("p")],
             Verb::SetOperatorPolicy => &[OperatorPolicy("p")],
@@ -266,7 +308,9 @@ mod tests {
     #[test]
     fn the_table_is_rabbitmqs() {
         let picture = |verb: Verb| {
-            let ask = |rights, tags: &[&str]| permit(&who(tags), rights, "/", verb, resources(verb)).is_ok();
+            let ask = |rights: Option<Permissions>, tags: &[&str]| {
+                permit(&who(tags), of(rights.as_ref()), "/", verb, resources(verb)).is_ok()
+            };
             let only = |permission| match permission {
                 Permission::Configure => Permissions { configure: Permissions::ALL.configure, ..NONE },
                 Permission::Write => Permissions { write: Permissions::ALL.write, ..NONE },
@@ -306,6 +350,8 @@ AlternateTo -
 DeleteExchange c
 Bind -
 Unbind -
+PublishTopic *
+BindTopic *
 InspectBindings -
 Manage * administrator monitoring policymaker management
 ReadOverview * administrator monitoring policymaker management
@@ -331,18 +377,41 @@ ExplainConnection v administrator monitoring";
 
     #[test]
     fn a_verb_with_two_permissions_needs_both() {
-        let all = Permissions::ALL;
         for verb in [Verb::DeadLetterTo, Verb::AlternateTo, Verb::Bind, Verb::Unbind, Verb::InspectBindings] {
-            let ask = |rights| permit(&who(&[]), Some(rights), "/", verb, resources(verb)).is_ok();
-            assert!(ask(Permissions { configure: NONE.configure, ..all }), "{verb:?}");
-            assert!(!ask(Permissions { write: NONE.write, ..all }), "{verb:?}");
-            assert!(!ask(Permissions { read: NONE.read, ..all }), "{verb:?}");
+            let ask = |rights: Permissions| {
+                permit(&who(&[]), of(Some(&rights)), "/", verb, resources(verb)).is_ok()
+            };
+            assert!(ask(Permissions { configure: NONE.configure, ..ALL }), "{verb:?}");
+            assert!(!ask(Permissions { write: NONE.write, ..ALL }), "{verb:?}");
+            assert!(!ask(Permissions { read: NONE.read, ..ALL }), "{verb:?}");
         }
     }
 
     #[test]
+    fn topic_permissions_limit_the_keys_of_their_exchange() {
+        let permissions = TopicPermissions::new(["^w", "^r"], "u", "/").unwrap();
+        let topics = Topics::from([("x".into(), permissions)]);
+        let rights = Rights { permissions: Some(&ALL), topics: Some(&topics) };
+        let ask =
+            |verb, exchange, key| permit(&who(&[]), rights, "/", verb, &[Resource::Topic { exchange, key }]);
+        assert_eq!(ask(Verb::PublishTopic, "x", "w.1"), Ok(()));
+        assert_eq!(ask(Verb::BindTopic, "x", "r.1"), Ok(()));
+        assert_eq!(ask(Verb::PublishTopic, "y", "r.1"), Ok(()), "an exchange without an entry");
+        assert_eq!(
+            ask(Verb::PublishTopic, "x", "r.1").unwrap_err().reason,
+            "write access to topic 'r.1' in exchange 'x' in vhost '/' refused for user 'u'"
+        );
+        assert_eq!(
+            ask(Verb::BindTopic, "x", "w.1").unwrap_err().reason,
+            "read access to topic 'w.1' in exchange 'x' in vhost '/' refused for user 'u'"
+        );
+    }
+
+    #[test]
     fn monitors_see_every_virtual_host() {
-        let sees = |tags: &[&str], rights| permit(&who(tags), rights, "/", Verb::ReadVhost, &[]).is_ok();
+        let sees = |tags: &[&str], rights: Option<Permissions>| {
+            permit(&who(tags), of(rights.as_ref()), "/", Verb::ReadVhost, &[]).is_ok()
+        };
         assert!(sees(&["administrator"], None) && sees(&["monitoring"], None) && sees(&[], Some(NONE)));
         assert!(!sees(&["management"], None));
     }
@@ -351,7 +420,7 @@ ExplainConnection v administrator monitoring";
     fn a_connection_is_its_users_own() {
         let mine = &[Resource::Connection("u")];
         for verb in [Verb::ReadConnection, Verb::CloseConnection, Verb::ExplainConnection] {
-            assert!(permit(&who(&[]), Some(NONE), "/", verb, mine).is_ok(), "{verb:?}");
+            assert!(permit(&who(&[]), of(Some(&NONE)), "/", verb, mine).is_ok(), "{verb:?}");
         }
     }
 
@@ -359,7 +428,7 @@ ExplainConnection v administrator monitoring";
     fn a_resource_that_is_not_named_is_refused() {
         for verb in Verb::ALL.iter().filter(|verb| !resources(**verb).is_empty()) {
             let everything = &who(&["administrator"]);
-            assert!(permit(everything, Some(Permissions::ALL), "/", *verb, &[]).is_err(), "{verb:?}");
+            assert!(permit(everything, of(Some(&ALL)), "/", *verb, &[]).is_err(), "{verb:?}");
         }
     }
 }

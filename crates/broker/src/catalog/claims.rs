@@ -85,7 +85,9 @@ impl Claims {
             }
             Command::Account(
                 AccountChange::SetPermissions { user, vhost, .. }
-                | AccountChange::ClearPermissions { user, vhost },
+                | AccountChange::ClearPermissions { user, vhost }
+                | AccountChange::SetTopicPermissions { user, vhost, .. }
+                | AccountChange::ClearTopicPermissions { user, vhost, .. },
             ) => {
                 claims.add_shared(Thing::Vhost(vhost.clone()));
                 claims.add_exclusive(Thing::User(user.clone()));
@@ -107,7 +109,9 @@ impl Claims {
                 Change::ExchangeDeleted { vhost, name } => {
                     self.add_exclusive(Thing::Exchange(vhost.clone(), name.clone()));
                 }
-                Change::PermissionsCleared { user, .. } => self.add_exclusive(Thing::User(user.clone())),
+                Change::PermissionsCleared { user, .. } | Change::TopicPermissionsCleared { user, .. } => {
+                    self.add_exclusive(Thing::User(user.clone()))
+                }
                 // The claims on these changes were added before, because the command names them.
                 Change::QueueDeclared(_)
                 | Change::QueueForgotten { .. }
@@ -119,7 +123,8 @@ impl Claims {
                 | Change::VhostDeleted { .. }
                 | Change::UserSet { .. }
                 | Change::UserDeleted { .. }
-                | Change::PermissionsSet { .. } => {}
+                | Change::PermissionsSet { .. }
+                | Change::TopicPermissionsSet { .. } => {}
                 // No command makes these changes, so there is nothing to claim.
                 Change::Incarnations { .. } | Change::UsersBegun => {}
             }

@@ -136,8 +136,16 @@ impl Catalog {
             changes.extend(user.permissions.iter().map(|(vhost, permissions)| Change::PermissionsSet {
                 user: user.name.clone(),
                 vhost: vhost.clone(),
-                permissions: *permissions,
+                permissions: permissions.clone(),
             }));
+            for (vhost, topics) in &user.topics {
+                changes.extend(topics.iter().map(|(exchange, permissions)| Change::TopicPermissionsSet {
+                    user: user.name.clone(),
+                    vhost: vhost.clone(),
+                    exchange: exchange.clone(),
+                    permissions: permissions.clone(),
+                }));
+            }
         }
         changes
     }
@@ -163,6 +171,8 @@ impl Catalog {
             | Change::UserDeleted { .. }
             | Change::PermissionsSet { .. }
             | Change::PermissionsCleared { .. }
+            | Change::TopicPermissionsSet { .. }
+            | Change::TopicPermissionsCleared { .. }
             | Change::UsersBegun => true,
             Change::ExchangeDeclared(exchange) => exchange.durable,
             Change::ExchangeDeleted { vhost, name } => exchange(vhost, name),

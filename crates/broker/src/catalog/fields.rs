@@ -7,7 +7,7 @@ use amqp10::{Map, Reader, Value, encode};
 use bytes::{Bytes, BytesMut};
 
 use super::{Arguments, Binding, Destination};
-use crate::access::{Hashing, PasswordHash, Permissions};
+use crate::access::{Hashing, PasswordHash, Permissions, TopicPermissions};
 
 /// The items of a list that is being written.
 #[derive(Debug)]
@@ -63,6 +63,22 @@ impl ListWriter {
     /// Appends configure, write, read.
     pub fn permissions(self, permissions: &Permissions) -> Self {
         permissions.patterns().into_iter().fold(self, Self::text)
+    }
+
+    /// Appends user, vhost, exchange, write, read.
+    pub fn topic_permissions(
+        self,
+        user: &str,
+        vhost: &str,
+        exchange: &str,
+        permissions: &TopicPermissions,
+    ) -> Self {
+        permissions.patterns().into_iter().fold(self.text(user).text(vhost).text(exchange), Self::text)
+    }
+
+    /// Appends a text, or null.
+    pub fn optional_text(self, text: Option<&str>) -> Self {
+        self.value(text.map_or(Value::Null, Value::from))
     }
 
     pub fn put(self, out: &mut BytesMut) {
@@ -130,8 +146,22 @@ impl ListReader {
         texts.iter().map(|text| text.as_str().map(str::to_owned)).collect()
     }
 
+    /// Reads the permissions among the fields that [`ListWriter::topic_permissions`] appends.
+    pub fn topic_permissions(&self, at: usize) -> Option<TopicPermissions> {
+        let (user, vhost) = (self.text(at)?, self.text(at + 1)?);
+        TopicPermissions::new([&*self.text(at + 3)?, &*self.text(at + 4)?], &user, &vhost).ok()
+    }
+
+    /// Reads the field that [`ListWriter::optional_text`] appends.
+    pub fn optional_text(&self, at: usize) -> Option<Option<Arc<str>>> {
+        match self.value(at)? {
+            Value::Null => Some(None),
+            text => Some(Some(text.as_str()?.into())),
+        }
+    }
+
     /// Reads the fields that [`ListWriter::permissions`] appends.
     pub fn permissions(&self, at: usize) -> Option<Permissions> {
-        Permissions::from_patterns([&*self.text(at)?, &*self.text(at + 1)?, &*self.text(at + 2)?])
+        Permissions::new([&*self.text(at)?, &*self.text(at + 1)?, &*self.text(at + 2)?]).ok()
     }
 }

@@ -35,7 +35,7 @@ pub use error::CatalogError;
 pub use exchange::{Exchange, ExchangeKind, Histories, Letter, history_length};
 pub use pending::{Committed, Offered, Pending};
 pub use places::QueueIds;
-pub use policy::{ApplyTo, Pattern, Policy, merged_definition};
+pub use policy::{ApplyTo, Policy, merged_definition};
 pub use route::{RouteTarget, RouteTargets, Routed};
 pub use sent::{decode_command, encode_command};
 pub use stored::{decode_change, encode_change};
@@ -43,7 +43,7 @@ pub use stored::{decode_change, encode_change};
 use self::places::Places;
 use self::policy::Subject;
 pub use crate::access::DEFAULT_EXCHANGE_ALIAS;
-use crate::access::{Access, PasswordHash, Permissions, Resource, Users};
+use crate::access::{Access, PasswordHash, Permissions, Resource, TopicPermissions, Users};
 use crate::ids::{ConnectionId, QueueId};
 
 /// The virtual host that exists from the start.
@@ -241,6 +241,18 @@ pub enum Change {
         user: Arc<str>,
         vhost: Arc<str>,
     },
+    TopicPermissionsSet {
+        user: Arc<str>,
+        vhost: Arc<str>,
+        exchange: Arc<str>,
+        permissions: TopicPermissions,
+    },
+    /// Those for one exchange were removed, or those for all exchanges of the virtual host.
+    TopicPermissionsCleared {
+        user: Arc<str>,
+        vhost: Arc<str>,
+        exchange: Option<Arc<str>>,
+    },
     /// The node has had a user. This stays true even if there is none now.
     UsersBegun,
 }
@@ -255,6 +267,8 @@ impl Change {
                 | Self::UserDeleted { .. }
                 | Self::PermissionsSet { .. }
                 | Self::PermissionsCleared { .. }
+                | Self::TopicPermissionsSet { .. }
+                | Self::TopicPermissionsCleared { .. }
                 | Self::UsersBegun
         )
     }
@@ -366,12 +380,18 @@ impl Catalog {
                 if !self.has_vhost(vhost) && !changes.contains(&added) {
                     changes.push(added);
                 }
-                let (user, vhost, permissions) = (name.clone(), vhost.clone(), *permissions);
+                let (user, vhost, permissions) = (name.clone(), vhost.clone(), permissions.clone());
                 changes.push(Change::PermissionsSet { user, vhost, permissions });
             }
         }
         changes.iter().for_each(|change| self.apply(change));
         changes
+    }
+
+    /// Returns true if the exchange exists and is of type topic.
+    pub fn is_topic(&self, vhost: &str, exchange: &str) -> bool {
+        let table = self.vhosts.get(vhost).and_then(|vhost| vhost.exchanges.get(exchange));
+        table.is_some_and(|table| table.exchange.kind == ExchangeKind::Topic)
     }
 
     // ---- queues and exchanges, up to date -----------------------------------------------------------------
@@ -602,10 +622,17 @@ impl Catalog {
             }
             Change::UserDeleted { name } => Arc::make_mut(&mut self.users).delete(name),
             Change::PermissionsSet { user, vhost, permissions } => {
-                Arc::make_mut(&mut self.users).set_permissions(user, vhost, Some(*permissions));
+                Arc::make_mut(&mut self.users).set_permissions(user, vhost, Some(permissions.clone()));
             }
             Change::PermissionsCleared { user, vhost } => {
                 Arc::make_mut(&mut self.users).set_permissions(user, vhost, None);
+            }
+            Change::TopicPermissionsSet { user, vhost, exchange, permissions } => {
+                let users = Arc::make_mut(&mut self.users);
+                users.set_topics(user, vhost, exchange, permissions.clone());
+            }
+            Change::TopicPermissionsCleared { user, vhost, exchange } => {
+                Arc::make_mut(&mut self.users).clear_topics(user, vhost, exchange.as_deref());
             }
             Change::UsersBegun => Arc::make_mut(&mut self.users).begin(),
             Change::Incarnations { next } => self.next_incarnation = self.next_incarnation.max(*next),

@@ -16,6 +16,8 @@
 //!  12 delete user       name
 //!  13 set permissions   user, vhost, configure, write, read
 //!  14 clear permissions user, vhost
+//!  15 set topic permissions    user, vhost, exchange, write, read
+//!  16 clear topic permissions  user, vhost, exchange or null
 //! ```
 //!
 //! Decoding does not validate a command: [`super::Catalog::decide`] checks every command.
@@ -76,6 +78,12 @@ pub fn encode_command(command: &Command, out: &mut BytesMut) {
         Command::Account(AccountChange::ClearPermissions { user, vhost }) => {
             ListWriter::new(14).text(user).text(vhost)
         }
+        Command::Account(AccountChange::SetTopicPermissions { user, vhost, exchange, permissions }) => {
+            ListWriter::new(15).topic_permissions(user, vhost, exchange, permissions)
+        }
+        Command::Account(AccountChange::ClearTopicPermissions { user, vhost, exchange }) => {
+            ListWriter::new(16).text(user).text(vhost).optional_text(exchange.as_deref())
+        }
     };
     fields.put(out);
 }
@@ -135,6 +143,17 @@ pub fn decode_command(sent: &[u8]) -> Option<Command> {
             Command::Account(AccountChange::SetPermissions { user: text(1)?, vhost: text(2)?, permissions })
         }
         14 => Command::Account(AccountChange::ClearPermissions { user: text(1)?, vhost: text(2)? }),
+        15 => Command::Account(AccountChange::SetTopicPermissions {
+            user: text(1)?,
+            vhost: text(2)?,
+            exchange: text(3)?,
+            permissions: fields.topic_permissions(1)?,
+        }),
+        16 => Command::Account(AccountChange::ClearTopicPermissions {
+            user: text(1)?,
+            vhost: text(2)?,
+            exchange: fields.optional_text(3)?,
+        }),
         _ => return None,
     })
 }
@@ -143,10 +162,12 @@ pub fn decode_command(sent: &[u8]) -> Option<Command> {
 mod tests {
     use amqp10::encode;
     use proptest::prelude::*;
+    use std::sync::Arc;
 
     use super::*;
-    use crate::access::{Hashing, Permissions, Reach};
+    use crate::access::{Hashing, Permissions, TopicPermissions};
     use crate::catalog::{Arguments, Binding, Destination};
+    use crate::pattern::Pattern;
 
     fn value() -> impl Strategy<Value = Value> {
         let plain = prop_oneof![
@@ -183,7 +204,8 @@ mod tests {
                 }
             },
         );
-        let reach = |everything| if everything { Reach::Everything } else { Reach::Nothing };
+        let reach =
+            |everything| if everything { Pattern::Everything } else { Pattern::new("^(?!a)").unwrap() };
         prop_oneof![
             (names(), flags(), arguments(), any::<Option<u64>>()).prop_map(
                 |((vhost, name, _), [durable, exclusive, auto_delete, internal], arguments, connection)| {
@@ -263,6 +285,18 @@ mod tests {
                 user: user.into(),
                 vhost: vhost.into()
             })),
+            (names(), any::<bool>()).prop_map(|((user, vhost, exchange), sets)| {
+                let (user, vhost): (Arc<str>, Arc<str>) = (user.into(), vhost.into());
+                let exchange: Arc<str> = exchange.into();
+                let permissions = TopicPermissions::new(["^{username}", "{vhost}"], &user, &vhost).unwrap();
+                Command::Account(match sets {
+                    true => AccountChange::SetTopicPermissions { user, vhost, exchange, permissions },
+                    false => {
+                        let exchange = (!exchange.is_empty()).then_some(exchange);
+                        AccountChange::ClearTopicPermissions { user, vhost, exchange }
+                    }
+                })
+            }),
         ]
     }
 

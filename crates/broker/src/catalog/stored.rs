@@ -21,10 +21,14 @@
 //!  16 users begun
 //!                                                         since version 5 of the log
 //!  12                  with other algorithms than SHA-256
+//!                                                         since version 6 of the log
+//!  17 topic permissions set      user, vhost, exchange, write, read
+//!  18 topic permissions cleared  user, vhost, exchange or null
+//!  14                  with other patterns than `.*` and the empty one
+//!   8                  with look-aheads in the pattern
 //! ```
 //!
-//! Permissions are stored as name patterns, today `.*` or empty. For the algorithm and the hash see
-//! [`crate::access::PasswordHash`].
+//! Permissions are stored as the texts of their patterns. For the algorithm and the hash see [`crate::access::PasswordHash`].
 //!
 //! Exclusive queues are not stored. The policy of a queue or an exchange is not stored either, because
 //! it follows from the name.
@@ -34,8 +38,9 @@ use std::sync::Arc;
 use bytes::BytesMut;
 
 use super::fields::{ListReader, ListWriter};
-use super::{ApplyTo, Change, Exchange, ExchangeKind, Pattern, Policy, QueueRecord, queue_config};
+use super::{ApplyTo, Change, Exchange, ExchangeKind, Policy, QueueRecord, queue_config};
 use crate::ids::QueueId;
+use crate::pattern::Pattern;
 
 /// Appends the stored encoding of a change.
 pub fn encode_change(change: &Change, out: &mut BytesMut) {
@@ -80,6 +85,12 @@ pub fn encode_change(change: &Change, out: &mut BytesMut) {
         }
         Change::PermissionsCleared { user, vhost } => ListWriter::new(15).text(user).text(vhost),
         Change::UsersBegun => ListWriter::new(16),
+        Change::TopicPermissionsSet { user, vhost, exchange, permissions } => {
+            ListWriter::new(17).topic_permissions(user, vhost, exchange, permissions)
+        }
+        Change::TopicPermissionsCleared { user, vhost, exchange } => {
+            ListWriter::new(18).text(user).text(vhost).optional_text(exchange.as_deref())
+        }
     };
     fields.put(out);
 }
@@ -139,6 +150,17 @@ pub fn decode_change(stored: &[u8]) -> Option<Change> {
         }
         15 => Change::PermissionsCleared { user: text(1)?, vhost: text(2)? },
         16 => Change::UsersBegun,
+        17 => Change::TopicPermissionsSet {
+            user: text(1)?,
+            vhost: text(2)?,
+            exchange: text(3)?,
+            permissions: fields.topic_permissions(1)?,
+        },
+        18 => Change::TopicPermissionsCleared {
+            user: text(1)?,
+            vhost: text(2)?,
+            exchange: fields.optional_text(3)?,
+        },
         _ => return None,
     })
 }

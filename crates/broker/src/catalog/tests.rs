@@ -2,6 +2,7 @@
 //! change.
 
 use crate::access::{Hashing, Permissions};
+use crate::pattern::Pattern;
 use amqp10::sasl::Secret;
 use std::sync::Arc;
 

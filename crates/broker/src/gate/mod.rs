@@ -254,6 +254,11 @@ impl Gate {
         amqp10_or!(self, gate => gate.set_blocked(blocked), ())
     }
 
+    /// Called when the rights of users, or the virtual hosts, have changed.
+    pub fn recheck_rights(&mut self, cx: &mut Cx<'_>) {
+        amqp10_or!(self, gate => gate.recheck_rights(cx), ())
+    }
+
     /// Returns when [`Gate::handle_timeout`] has something to do.
     pub fn next_deadline(&self) -> Option<u64> {
         amqp10_or!(self, gate => gate.next_deadline(), None)

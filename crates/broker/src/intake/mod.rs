@@ -23,6 +23,7 @@ use queue::{Publish, PublisherId, Request, Verdict};
 use self::account::Account;
 pub use self::account::{Publication, Run};
 pub use self::arrived::{Arrived, Body, scan};
+use self::route::Allowed;
 pub use self::route::{Refused, Sender, Target, may_publish};
 use crate::catalog::{QueueRecord, RouteTarget};
 use crate::cx::Cx;
@@ -36,6 +37,7 @@ use crate::mail::{GateAddress, PublisherAddress};
 pub struct Intake<P> {
     publisher: PublisherId,
     target: Target,
+    allowed: Allowed,
     /// The queue whose deletion ends the publisher.
     watched: Option<QueueId>,
     /// The queue that is deleted when the publisher ends.
@@ -49,7 +51,7 @@ impl<P: Publication> Intake<P> {
         let publisher = cx.publishers.insert(PublisherAddress::Gate(at))?;
         cx.counters.publishers += 1;
         let (publisher, account) = (PublisherId(publisher), Account::new(cx.settings));
-        Some(Self { publisher, target, watched: None, owned: None, account })
+        Some(Self { publisher, target, allowed: Allowed::default(), watched: None, owned: None, account })
     }
 
     /// Ends the publisher. Later receipts are ignored. Returns the queue that is to be deleted with it.
@@ -123,7 +125,7 @@ impl<P: Publication> Intake<P> {
         let (route, targets) = match (own, self.target.known(cx.catalog.version())) {
             (None, Some((route, targets))) => (route.clone(), targets),
             (own, _) => {
-                let (route, routed) = self.target.find(sender, arrived, own, cx)?;
+                let (route, routed) = self.target.find(sender, arrived, own, &mut self.allowed, cx)?;
                 fresh = routed;
                 route::remember(&fresh.histories, arrived, &route, cx);
                 (route, &fresh.targets[..])

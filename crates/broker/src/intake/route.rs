@@ -42,8 +42,10 @@ pub enum Refused {
     Internal(Arc<str>),
     /// No queue of the exchange matches the message.
     Unroutable,
-    /// The publisher may not write to the exchange.
+    /// The publisher may not write to the exchange, or not with this key.
     AccessRefused(AccessRefused),
+    /// The publisher may no longer write to the exchange of its target.
+    AccessLost(AccessRefused),
 }
 
 impl Target {
@@ -81,31 +83,97 @@ impl Target {
         sender: Sender<'_>,
         arrived: Arrived<'_>,
         own: Option<Arc<Route>>,
+        allowed: &mut Allowed,
         cx: &mut Cx<'_>,
     ) -> Result<(Arc<Route>, Routed), Refused> {
-        let (random, body) = (cx.draw(), arrived.body);
-        let ask = |route: &Route| {
-            let letter = Letter::arrived(route.keys(), arrived.found, &body, random);
-            let routed = cx.catalog.route(sender.vhost, route.exchange(), &letter);
-            routed.ok_or_else(|| Refused::NoExchange(route.exchange().clone()))
+        let takes_own = own.is_some();
+        let route = match (&*self, own) {
+            (_, Some(own)) => own,
+            (Self::Route { route, .. }, None) => route.clone(),
+            (Self::Exchange(_) | Self::Anywhere, None) => return Err(Refused::Unroutable),
         };
-        match (self, own) {
-            (Self::Route { route, cached }, None) => {
-                let routed = ask(route)?;
-                *cached = routed.by_key_alone.then(|| (cx.catalog.version(), routed.targets.clone()));
-                Ok((route.clone(), routed))
-            }
-            (Self::Route { .. } | Self::Exchange(_), Some(route)) => {
-                let routed = ask(&route)?;
-                Ok((route, routed))
-            }
-            (Self::Anywhere, Some(route)) => {
-                may_publish(sender, route.exchange(), cx)?;
-                let routed = ask(&route)?;
-                Ok((route, routed))
-            }
-            (Self::Exchange(_) | Self::Anywhere, None) => Err(Refused::Unroutable),
+        let is_fixed = !matches!(self, Self::Anywhere);
+        // If the exchange is known to be allowed, it is the key that is not.
+        allowed.check(sender, &route, cx).map_err(|refused| match refused {
+            Refused::AccessRefused(why) if is_fixed && !allowed.knows(&route, cx) => Refused::AccessLost(why),
+            refused => refused,
+        })?;
+        let (random, body) = (cx.draw(), arrived.body);
+        let letter = Letter::arrived(route.keys(), arrived.found, &body, random);
+        let routed = cx.catalog.route(sender.vhost, route.exchange(), &letter);
+        let routed = routed.ok_or_else(|| Refused::NoExchange(route.exchange().clone()))?;
+        if let Self::Route { cached, .. } = self
+            && !takes_own
+        {
+            *cached = routed.by_key_alone.then(|| (cx.catalog.version(), routed.targets.clone()));
         }
+        Ok((route, routed))
+    }
+
+    /// Checks that the sender may still write to the target. If each message names its own, it is checked with each.
+    ///
+    /// # Errors
+    /// The sender may not.
+    pub fn recheck(&self, sender: Sender<'_>, cx: &Cx<'_>) -> Result<(), AccessRefused> {
+        let exchange = match self {
+            Self::Route { route, .. } => route.exchange(),
+            Self::Exchange(exchange) => exchange,
+            Self::Anywhere => return Ok(()),
+        };
+        sender.permit(Verb::Publish, Resource::Exchange(exchange), cx)
+    }
+}
+
+/// What the publisher may do, as far as it was asked: so a permission costs nothing until the catalog or the exchange changes.
+#[derive(Debug, Default)]
+pub struct Allowed(Option<Asked>);
+
+/// The publisher may write to the exchange.
+#[derive(Debug)]
+struct Asked {
+    /// The version of the catalog that was asked.
+    version: u64,
+    exchange: Arc<str>,
+    /// True if the user may not use all keys.
+    limits_keys: bool,
+}
+
+impl Allowed {
+    fn knows(&self, route: &Route, cx: &Cx<'_>) -> bool {
+        self.0
+            .as_ref()
+            .is_some_and(|asked| asked.version == cx.catalog.version() && asked.exchange == *route.exchange())
+    }
+
+    /// Checks that the sender may publish to the exchange of the route, and with its keys.
+    fn check(&mut self, sender: Sender<'_>, route: &Route, cx: &Cx<'_>) -> Result<(), Refused> {
+        let exchange = route.exchange();
+        if !self.knows(route, cx) {
+            may_publish(sender, exchange, cx)?;
+            let (version, limits_keys) = (cx.catalog.version(), sender.has_limited_keys(exchange, cx));
+            self.0 = Some(Asked { version, exchange: exchange.clone(), limits_keys });
+        }
+        if self.0.as_ref().is_none_or(|asked| asked.limits_keys) {
+            for key in route.keys() {
+                let topic = Resource::Topic { exchange, key };
+                sender.permit(Verb::PublishTopic, topic, cx).map_err(Refused::AccessRefused)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Sender<'_> {
+    fn permit(self, verb: Verb, resource: Resource<'_>, cx: &Cx<'_>) -> Result<(), AccessRefused> {
+        let Some(identity) = self.identity else { return Ok(()) };
+        cx.catalog.users().permit(identity, self.vhost, verb, &[resource])
+    }
+
+    fn has_limited_keys(self, exchange: &str, cx: &Cx<'_>) -> bool {
+        let Some(identity) = self.identity else { return false };
+        let topics = cx.catalog.users().rights(&identity.user, self.vhost).topics;
+        topics.is_some_and(|topics| topics.contains_key(exchange))
+            && cx.catalog.is_topic(self.vhost, exchange)
     }
 }
 
@@ -119,11 +187,7 @@ pub fn may_publish(sender: Sender<'_>, exchange: &Arc<str>, cx: &Cx<'_>) -> Resu
         Some(found) if found.internal => return Err(Refused::Internal(exchange.clone())),
         Some(_) => {}
     }
-    let Some(identity) = sender.identity else { return Ok(()) };
-    cx.catalog
-        .users()
-        .permit(identity, sender.vhost, Verb::Publish, &[Resource::Exchange(exchange)])
-        .map_err(Refused::AccessRefused)
+    sender.permit(Verb::Publish, Resource::Exchange(exchange), cx).map_err(Refused::AccessRefused)
 }
 
 /// Posts a copy for each exchange on the route that keeps messages for later bindings.

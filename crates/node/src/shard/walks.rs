@@ -4,6 +4,7 @@
 //! ```text
 //!   a second has passed ─────> Walks::chores, tails ──┐
 //!   a policy has changed ────> policies, exchanges ───┤
+//!   users have changed ──────> Walks::rights ─────────┤
 //!   alarm, stop ─────────────> Walks::blocked, ending ┤   Shard::walk,
 //!   the log is mostly dead ──> an evacuation ─────────┼─> at the end of each turn ──> left? another turn
 //!   a pack is mostly dead ───> Walks::sparse ─────────┤
@@ -108,12 +109,16 @@ pub(super) struct Walks {
     pub blocked: Walk,
     /// The walk over connections that notifies them that the node stops.
     pub ending: Walk,
+    /// The walk over connections that ends those whose users may no longer use what they use.
+    pub rights: Walk,
 }
 
 impl Walks {
     fn is_under_way(&self) -> bool {
-        let Self { chores, sparse, tails, policies, exchanges, blocked, ending } = self;
-        [chores, sparse, tails, policies, exchanges, blocked, ending].into_iter().any(Walk::is_under_way)
+        let Self { chores, sparse, tails, policies, exchanges, blocked, ending, rights } = self;
+        [chores, sparse, tails, policies, exchanges, blocked, ending, rights]
+            .into_iter()
+            .any(Walk::is_under_way)
     }
 }
 

@@ -66,7 +66,7 @@ fn other_connections_continue_while_a_login_is_checked() {
     assert_eq!((attempts.auth_attempts, attempts.auth_attempts_succeeded), (3, 3));
 }
 
-/// The next login and the next permission check use the changed users. The existing connection stays open.
+/// The next login and the next permission check use the changed users. The connection stays open until the user is deleted.
 #[test]
 fn users_change_while_they_are_connected() {
     let mut house = House::new(2, Settings::default());
@@ -97,7 +97,11 @@ fn users_change_while_they_are_connected() {
     house.logins_stopped = false;
     house.settle();
     assert_eq!(phase(&mut house, key), Some(Phase::Refused), "the password is another");
+    house.peers[peer].doomed = true;
     propose(&mut house, Command::Account(AccountChange::DeleteUser { name: "guest".into() }));
+    let (condition, reason) = house.peers[peer].closed.clone().expect("the user is gone");
+    assert_eq!(condition, "amqp:internal-error");
+    assert_eq!(reason, "Connection forced: user 'guest' is deleted");
     for shard in &house.shards {
         assert!(shard.catalog().users().get("guest").is_none());
     }

@@ -1,7 +1,7 @@
 //! The table of all keys: name, description, default, and parser.
 
 use amqp10::sasl::Secret;
-use broker::access::Reach;
+use broker::pattern::Pattern;
 use node::Limit;
 
 use super::Draft;
@@ -94,14 +94,14 @@ pub const KEYS: &[Key] = &[
     key(
         "default_permissions.configure",
         ".*",
-        "What that user may configure: .* for everything, ^$ for nothing.",
-        |c, _, v| put(&mut c.default_permissions.configure, grant(v)),
+        "The names of what that user may configure, as a regular expression: .* for all, ^$ for none.",
+        |c, _, v| put(&mut c.default_permissions.configure, Pattern::of_permission(v)),
     ),
-    key("default_permissions.write", ".*", "What that user may write: .* or ^$.", |c, _, v| {
-        put(&mut c.default_permissions.write, grant(v))
+    key("default_permissions.write", ".*", "The names of what that user may write.", |c, _, v| {
+        put(&mut c.default_permissions.write, Pattern::of_permission(v))
     }),
-    key("default_permissions.read", ".*", "What that user may read: .* or ^$.", |c, _, v| {
-        put(&mut c.default_permissions.read, grant(v))
+    key("default_permissions.read", ".*", "The names of what that user may read.", |c, _, v| {
+        put(&mut c.default_permissions.read, Pattern::of_permission(v))
     }),
     key(
         "default_vhost",
@@ -337,14 +337,6 @@ fn set_tag(draft: &mut Draft, tag: &str, value: &str) -> Result<(), String> {
     draft.default_tags.retain(|known| known != tag);
     draft.default_tags.extend(has.then(|| tag.to_owned()));
     Ok(())
-}
-
-fn grant(value: &str) -> Result<Reach, String> {
-    match value {
-        ".*" => Ok(Reach::Everything),
-        "^$" => Ok(Reach::Nothing),
-        _ => Err(".* or ^$ is needed: other patterns are not supported".into()),
-    }
 }
 
 fn put<T>(place: &mut T, value: Result<T, String>) -> Result<(), String> {

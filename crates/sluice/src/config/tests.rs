@@ -61,13 +61,13 @@ fn listeners_are_ports_or_addresses() {
 fn the_default_user_follows_the_settings() {
     let config = parse(
         "default_vhost = shop\ndefault_user_tags.administrator = false\ndefault_user_tags.monitoring = true\n\
-         default_permissions.write = ^$\n",
+         default_permissions.write = ^(?!amq\\.)\n",
     )
     .unwrap();
     assert_eq!(config.settings.default_vhost, "shop");
     assert_eq!(config.default_tags, ["monitoring"]);
-    assert_eq!(config.default_permissions.patterns(), [".*", "", ".*"]);
-    assert!(parse("default_permissions.write = ^q").is_err());
+    assert_eq!(config.default_permissions.patterns(), [".*", "^(?!amq\\.)", ".*"]);
+    assert!(parse("default_permissions.write = q(").is_err());
 }
 
 #[test]

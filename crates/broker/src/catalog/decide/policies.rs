@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
-use super::super::policy::{ApplyTo, Pattern, Policy, check_definition};
+use super::super::policy::{ApplyTo, Policy, check_definition};
 use super::super::{Arguments, Catalog, Change};
 use super::{Answer, CatalogError, Decision, check_name};
+use crate::pattern::Pattern;
 
 /// The maximum number of policies of one kind in one virtual host. Each may have to be matched
 /// against the name of a new queue.

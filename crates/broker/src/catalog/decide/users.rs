@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::{Answer, CatalogError, Decision, check_name};
-use crate::access::{PasswordHash, Permissions};
+use crate::access::{PasswordHash, Permissions, TOPICS_MAX, TopicPermissions, UserRecord};
 use crate::catalog::{Catalog, Change};
 
 /// The most tags of a user. Every shard keeps them, and five have a meaning.
@@ -39,6 +39,19 @@ pub enum AccountChange {
         user: Arc<str>,
         vhost: Arc<str>,
     },
+    /// Replaces the topic permissions of a user for an exchange, which need not exist.
+    SetTopicPermissions {
+        user: Arc<str>,
+        vhost: Arc<str>,
+        exchange: Arc<str>,
+        permissions: TopicPermissions,
+    },
+    /// Removes those for one exchange, or those for all exchanges of the virtual host.
+    ClearTopicPermissions {
+        user: Arc<str>,
+        vhost: Arc<str>,
+        exchange: Option<Arc<str>>,
+    },
 }
 
 impl Catalog {
@@ -52,6 +65,12 @@ impl Catalog {
                 self.set_permissions(user, vhost, permissions)
             }
             AccountChange::ClearPermissions { user, vhost } => Ok(self.clear_permissions(user, vhost)),
+            AccountChange::SetTopicPermissions { user, vhost, exchange, permissions } => {
+                self.set_topic_permissions(user, vhost, exchange, permissions)
+            }
+            AccountChange::ClearTopicPermissions { user, vhost, exchange } => {
+                Ok(self.clear_topic_permissions(user, vhost, exchange))
+            }
         }
     }
 
@@ -66,11 +85,19 @@ impl Catalog {
             let reason = format!("vhost '{name}' has {} queues: delete them first", vhost.queues.len());
             return Err(CatalogError::PreconditionFailed { reason });
         }
-        let mut users: Vec<_> = self.users().iter().filter(|u| u.permissions.contains_key(&name)).collect();
+        let mut users: Vec<_> = self.users().iter().collect();
         users.sort_by(|a, b| a.name.cmp(&b.name));
-        let cleared =
-            users.iter().map(|u| Change::PermissionsCleared { user: u.name.clone(), vhost: name.clone() });
-        let mut changes: Vec<_> = cleared.collect();
+        let mut changes = Vec::new();
+        for user in users {
+            let (user_name, vhost) = (user.name.clone(), name.clone());
+            if user.permissions.contains_key(&name) {
+                let (user, vhost) = (user_name.clone(), vhost.clone());
+                changes.push(Change::PermissionsCleared { user, vhost });
+            }
+            if user.topics.contains_key(&name) {
+                changes.push(Change::TopicPermissionsCleared { user: user_name, vhost, exchange: None });
+            }
+        }
         changes.push(Change::VhostDeleted { name });
         Ok(changed(changes))
     }
@@ -106,11 +133,52 @@ impl Catalog {
         permissions: Permissions,
     ) -> Result<Decision, CatalogError> {
         self.check_vhost(&vhost)?;
-        let Some(known) = self.users().get(&user) else {
-            return Err(CatalogError::NotFound { reason: format!("no user '{user}'") });
-        };
+        let known = self.known_user(&user)?;
         let created = !known.permissions.contains_key(&vhost);
         Ok(set(created, Change::PermissionsSet { user, vhost, permissions }))
+    }
+
+    fn set_topic_permissions(
+        &self,
+        user: Arc<str>,
+        vhost: Arc<str>,
+        exchange: Arc<str>,
+        permissions: TopicPermissions,
+    ) -> Result<Decision, CatalogError> {
+        self.check_vhost(&vhost)?;
+        let topics = self.known_user(&user)?.topics.get(&vhost);
+        let created = topics.is_none_or(|topics| !topics.contains_key(&exchange));
+        if created && topics.is_some_and(|topics| topics.len() >= TOPICS_MAX) {
+            let reason = format!(
+                "user '{user}' has topic permissions for {TOPICS_MAX} exchanges in vhost '{vhost}': no more are possible"
+            );
+            return Err(CatalogError::PreconditionFailed { reason });
+        }
+        Ok(set(created, Change::TopicPermissionsSet { user, vhost, exchange, permissions }))
+    }
+
+    fn clear_topic_permissions(
+        &self,
+        user: Arc<str>,
+        vhost: Arc<str>,
+        exchange: Option<Arc<str>>,
+    ) -> Decision {
+        let topics = self.users().get(&user).and_then(|user| user.topics.get(&vhost));
+        let has_any = match (&exchange, topics) {
+            (Some(exchange), Some(topics)) => topics.contains_key(exchange),
+            (None, Some(_)) => true,
+            (_, None) => false,
+        };
+        if has_any {
+            changed(vec![Change::TopicPermissionsCleared { user, vhost, exchange }])
+        } else {
+            unchanged()
+        }
+    }
+
+    fn known_user(&self, name: &str) -> Result<&UserRecord, CatalogError> {
+        let unknown = || CatalogError::NotFound { reason: format!("no user '{name}'") };
+        self.users().get(name).ok_or_else(unknown)
     }
 
     fn clear_permissions(&self, user: Arc<str>, vhost: Arc<str>) -> Decision {

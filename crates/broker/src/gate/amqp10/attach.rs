@@ -135,7 +135,7 @@ impl Gate {
         let vhost = self.vhost.clone();
         let (exchange, key, watched) = match node {
             Node::Queue { name, .. } if let Some(to) = ReplyTo::parse(&name) => {
-                self.permit(Verb::Publish, &[Resource::Exchange("")], cx)?;
+                self.permit_role(Role::Sender, &name, cx)?;
                 return self.probe_replies(session, link, attach, to, cx);
             }
             Node::Queue { name, declare: true } if cx.catalog.queue(&vhost, &name).is_none() => {
@@ -164,17 +164,6 @@ impl Gate {
         self.note_format(format, attach, address, cx);
         self.accept_publisher(session, link, attach, target, intake, cx);
         Ok(())
-    }
-
-    /// Checks by the table of verbs that the client may do this.
-    pub(super) fn permit(&self, verb: Verb, on: &[Resource<'_>], cx: &Cx<'_>) -> Result<(), Refused> {
-        let Some(identity) = &self.identity else {
-            return Err(Refused::Session(error(condition::UNAUTHORIZED_ACCESS, "login required")));
-        };
-        cx.catalog
-            .users()
-            .permit(identity, &self.vhost, verb, on)
-            .map_err(|refused| Refused::Session(refused.into()))
     }
 
     pub(super) fn new_intake(

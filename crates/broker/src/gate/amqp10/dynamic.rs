@@ -81,12 +81,9 @@ impl Gate {
         };
         let own = Resource::Queue(&queue);
         self.permit(Verb::DeclareQueue, &[own], cx)?;
-        match attach.role {
-            Role::Receiver => self.permit(Verb::Consume, &[own], cx)?,
-            Role::Sender => self.permit(Verb::Publish, &[Resource::Exchange("")], cx)?,
-        }
-        if let Some(Bound { exchange, .. }) = &bind {
-            self.permit(Verb::Bind, &[own, Resource::Exchange(exchange)], cx)?;
+        self.permit_role(attach.role, &queue, cx)?;
+        if let Some(Bound { exchange, key }) = &bind {
+            self.permit_binding(Verb::Bind, own, exchange, key, cx)?;
         }
         let command = Command::DeclareQueue(DeclareQueue {
             exclusive: true,
@@ -175,10 +172,13 @@ impl Gate {
         let result = match (refused, &queue, bind) {
             (Some(refused), ..) => Err(Refused::Link(error(condition::INTERNAL_ERROR, refused.to_string()))),
             (None, Some(queue), Some(bound)) if waits => self.bind_own_queue(at, &attach, queue, bound, cx),
-            (None, Some(queue), None) if waits => match attach.role {
-                Role::Receiver => self.attach_outlet(session, link, &attach, queue, Some(queue.id), cx),
-                Role::Sender => self.finish_dynamic_target(session, link, &attach, queue, cx),
-            },
+            // The permission may have been taken away in the meantime.
+            (None, Some(queue), None) if waits => {
+                self.permit_role(attach.role, &queue.name, cx).and_then(|()| match attach.role {
+                    Role::Receiver => self.attach_outlet(session, link, &attach, queue, Some(queue.id), cx),
+                    Role::Sender => self.finish_dynamic_target(session, link, &attach, queue, cx),
+                })
+            }
             _ => Ok(()),
         };
         let is_with_link = self.role_of(session, link).is_some();

@@ -101,6 +101,9 @@ fn refusal(refused: Refused, vhost: &str, anywhere: bool, delivery: &Delivery<'_
     let (condition, reason) = match refused {
         Refused::Unroutable => return Refusal::Outcome(DeliveryState::Released),
         Refused::AccessRefused(refused) => return Refusal::End(Box::new(refused.into())),
+        Refused::AccessLost(refused) => {
+            return Refusal::Detach(Box::new(refused.into()), Some(DeliveryState::Released));
+        }
         Refused::NoExchange(exchange) => {
             (condition::NOT_FOUND, format!("no exchange '{exchange}' in vhost '{vhost}'"))
         }

@@ -325,11 +325,11 @@ impl Gate {
             Verb::PurgeQueue { name } => one(access::Verb::PurgeQueue, Resource::Queue(name)),
             Verb::DeclareExchange(declare) => access::permit_exchange(&declare.name, &declare.arguments, ask),
             Verb::DeleteExchange { name } => one(access::Verb::DeleteExchange, Resource::Exchange(name)),
-            Verb::Bind(Binding { source, destination, .. }) => {
-                ask(access::Verb::Bind, &[destination.into(), Resource::Exchange(source)])
+            Verb::Bind(Binding { source, destination, key, .. }) => {
+                self.permit_binding(access::Verb::Bind, destination.into(), source, key, cx)
             }
-            Verb::Unbind { source, destination, .. } => {
-                ask(access::Verb::Unbind, &[destination.into(), Resource::Exchange(source)])
+            Verb::Unbind { source, destination, key, .. } => {
+                self.permit_binding(access::Verb::Unbind, destination.into(), source, key, cx)
             }
             Verb::ListBindings { source, destination, .. } => {
                 ask(access::Verb::InspectBindings, &[destination.into(), Resource::Exchange(source)])

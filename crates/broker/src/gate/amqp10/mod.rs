@@ -22,6 +22,7 @@ mod outbound;
 mod refusal;
 mod replies;
 mod report;
+mod rights;
 
 use std::collections::VecDeque;
 use std::net::IpAddr;

@@ -133,6 +133,8 @@ impl Gate {
         cx: &mut Cx<'_>,
     ) -> Result<(), Refused> {
         let Some(amqp10::TargetArchetype::Target(target)) = attach.target.clone() else { return Ok(()) };
+        // The permission may have been taken away in the meantime.
+        self.permit_role(Role::Sender, name, cx)?;
         let intake = self.new_intake(session, link, Target::to_queue(name), cx)?;
         self.accept_publisher(session, link, attach, target, intake, cx);
         Ok(())

@@ -70,12 +70,16 @@ impl Shard {
         self.walks.ending.begin();
     }
 
-    /// Continues to tell connections that publishing is stopped or may continue, and that the node stops.
+    /// Continues to tell connections that publishing is stopped or may continue, that rights have changed, and that the node
+    /// stops.
     pub(in crate::shard) fn walk_connections(&mut self) {
         let places = self.connections.places();
         let blocked = self.connections.is_blocked();
         for key in self.walks.blocked.part(places, &mut self.rows) {
             self.gates().with(key, |gate, _cx| gate.set_blocked(blocked));
+        }
+        for key in self.walks.rights.part(places, &mut self.rows) {
+            self.gates().with(key, |gate, cx| gate.recheck_rights(cx));
         }
         if let Some(why) = self.connections.ending() {
             for key in self.walks.ending.part(places, &mut self.rows) {

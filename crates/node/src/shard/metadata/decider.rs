@@ -154,6 +154,7 @@ impl Shard {
                 self.walks.policies.begin();
                 self.walks.exchanges.begin();
             }
+            change if change.is_of_users() => self.walks.rights.begin(),
             _ => {}
         }
     }

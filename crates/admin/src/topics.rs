@@ -1,0 +1,84 @@
+//! `/api/topic-permissions`.
+
+use broker::access::{TopicPermissions, UserRecord};
+use broker::catalog::AccountChange;
+use broker::desk::Desk;
+use serde_json::{Value, json};
+
+use crate::accounts::{delete, known, required_text, set};
+use crate::call::Call;
+use crate::overview::require_vhost;
+use crate::reply::{Failure, Reply};
+use crate::shape;
+
+/// The topic permissions of all users.
+pub fn list<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+    rows(call, |_, _, _| true)
+}
+
+pub fn of_user<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+    let users = call.desk.users(&call.who)?;
+    known(&users, call.param(0))?;
+    rows(call, |user, _, _| *user.name == *call.param(0))
+}
+
+pub async fn in_vhost<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+    call.desk.users(&call.who)?;
+    require_vhost(call, call.param(0)).await?;
+    rows(call, |_, vhost, _| *vhost == *call.param(0))
+}
+
+/// The topic permissions of a user in a virtual host: those for one exchange if the path names one.
+pub fn get<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+    let (vhost, name) = (call.param(0), call.param(1));
+    let users = call.desk.users(&call.who)?;
+    let topics = known(&users, name)?.topics.get(vhost);
+    match (topics, call.optional_param(2)) {
+        (Some(_), None) => rows(call, |user, of, _| *user.name == *name && *of == *vhost),
+        (Some(topics), Some(exchange)) if let Some(found) = topics.get(exchange) => {
+            Ok(Reply::Json(shape::columns(row(name, vhost, exchange, found), &call.query)))
+        }
+        _ => Err(nothing(call)),
+    }
+}
+
+pub async fn put<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+    let (vhost, user) = (call.param(0), call.param(1));
+    let [exchange, write, read] = ["exchange", "write", "read"].map(|field| required_text(call, field));
+    let permissions = TopicPermissions::new([&write?, &read?], user, vhost).map_err(Failure::bad_request)?;
+    let (user, vhost, exchange) = (user.into(), vhost.into(), exchange?.into());
+    set(call, AccountChange::SetTopicPermissions { user, vhost, exchange, permissions }).await
+}
+
+pub async fn clear<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+    let (vhost, user) = (call.param(0).into(), call.param(1).into());
+    let exchange = call.optional_param(2).map(Into::into);
+    delete(call, AccountChange::ClearTopicPermissions { user, vhost, exchange }, || nothing(call)).await
+}
+
+fn nothing<D: Desk>(call: &Call<'_, D>) -> Failure {
+    let (vhost, user) = (call.param(0), call.param(1));
+    let exchange =
+        call.optional_param(2).map_or_else(String::new, |exchange| format!(" for exchange '{exchange}'"));
+    Failure::not_found(format!("user '{user}' has no topic permissions{exchange} in vhost '{vhost}'"))
+}
+
+fn rows<D: Desk>(
+    call: &Call<'_, D>,
+    wanted: impl Fn(&UserRecord, &str, &str) -> bool,
+) -> Result<Reply, Failure> {
+    let users = call.desk.users(&call.who)?;
+    let mut rows = Vec::new();
+    for user in users.iter() {
+        for (vhost, topics) in &user.topics {
+            let of_user = topics.iter().filter(|(exchange, _)| wanted(user, vhost, exchange));
+            rows.extend(of_user.map(|(exchange, permissions)| row(&user.name, vhost, exchange, permissions)));
+        }
+    }
+    Ok(Reply::Json(shape::list(rows, &call.query, &["vhost", "user", "exchange"])?))
+}
+
+fn row(user: &str, vhost: &str, exchange: &str, permissions: &TopicPermissions) -> Value {
+    let [write, read] = permissions.patterns();
+    json!({ "user": user, "vhost": vhost, "exchange": exchange, "write": write, "read": read })
+}

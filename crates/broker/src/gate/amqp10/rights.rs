@@ -1,0 +1,91 @@
+//! What the user of a connection may do, now and after the rights have changed.
+
+use amqp10::{Role, condition};
+
+use super::refusal::Refused;
+use super::{Ending, Gate, LinkRole, Phase, error};
+use crate::access::{AccessRefused, Resource, Verb, permit_binding};
+use crate::cx::Cx;
+use crate::intake::Sender;
+
+impl Gate {
+    /// Checks by the table of verbs that the client may do this.
+    pub(super) fn permit(&self, verb: Verb, on: &[Resource<'_>], cx: &Cx<'_>) -> Result<(), Refused> {
+        if self.identity.is_none() {
+            return Err(Refused::Session(error(condition::UNAUTHORIZED_ACCESS, "login required")));
+        }
+        self.may(verb, on, cx).map_err(|refused| Refused::Session(refused.into()))
+    }
+
+    /// Checks that the client may send to a queue, or receive from it.
+    pub(super) fn permit_role(&self, role: Role, queue: &str, cx: &Cx<'_>) -> Result<(), Refused> {
+        match role {
+            Role::Receiver => self.permit(Verb::Consume, &[Resource::Queue(queue)], cx),
+            Role::Sender => self.permit(Verb::Publish, &[Resource::Exchange("")], cx),
+        }
+    }
+
+    /// Checks that the client may make a binding, or remove it, which `verb` says.
+    pub(super) fn permit_binding(
+        &self,
+        verb: Verb,
+        destination: Resource<'_>,
+        source: &str,
+        key: &str,
+        cx: &Cx<'_>,
+    ) -> Result<(), Refused> {
+        let topic = cx.catalog.is_topic(&self.vhost, source).then_some(key);
+        permit_binding(verb, destination, source, topic, |verb, on| self.permit(verb, on, cx))
+    }
+
+    fn may(&self, verb: Verb, on: &[Resource<'_>], cx: &Cx<'_>) -> Result<(), AccessRefused> {
+        let Some(identity) = &self.identity else { return Ok(()) };
+        cx.catalog.users().permit(identity, &self.vhost, verb, on)
+    }
+
+    /// Called when the rights of users have changed. Ends the links for which the user has lost the permission, or the
+    /// connection if the user may no longer use the virtual host. RabbitMQ keeps such links (docs/compatibility.md, Security).
+    pub fn recheck_rights(&mut self, cx: &mut Cx<'_>) {
+        if self.phase != Phase::Open {
+            return;
+        }
+        if let Err(why) = self.recheck_connection(cx) {
+            return self.end_connection(Ending::Operator, &why, cx);
+        }
+        for (session, link, refused) in self.lost_links(cx) {
+            self.detach(session, link, refused.into(), cx);
+        }
+    }
+
+    fn recheck_connection(&self, cx: &Cx<'_>) -> Result<(), String> {
+        let user = self.identity.as_ref().map_or("", |identity| &identity.user);
+        if !cx.catalog.has_vhost(&self.vhost) {
+            return Err(format!("vhost '{}' is deleted", self.vhost));
+        }
+        if cx.catalog.users().get(user).is_none() {
+            return Err(format!("user '{user}' is deleted"));
+        }
+        self.may(Verb::OpenVhost, &[], cx).map_err(|refused| refused.reason)
+    }
+
+    fn lost_links(&self, cx: &Cx<'_>) -> Vec<(u16, u32, AccessRefused)> {
+        let sender = Sender { vhost: &self.vhost, identity: self.identity.as_ref() };
+        let consume = |queue: &str| self.may(Verb::Consume, &[Resource::Queue(queue)], cx);
+        let mut lost = Vec::new();
+        for (session, links) in self.sessions.iter().enumerate() {
+            for (link, role) in links.iter().flat_map(|session| session.links.iter().enumerate()) {
+                let allowed = match role {
+                    Some(LinkRole::Intake(intake)) => intake.target().recheck(sender, cx),
+                    Some(LinkRole::Outlet(link)) => consume(&link.outlet.queue_name),
+                    Some(LinkRole::Replies(replies)) => consume(&replies.to.name()),
+                    // Each request is checked.
+                    Some(LinkRole::Requests { .. } | LinkRole::Responses { .. }) | None => Ok(()),
+                };
+                if let Err(refused) = allowed {
+                    lost.push((session as u16, link as u32, refused));
+                }
+            }
+        }
+        lost
+    }
+}
