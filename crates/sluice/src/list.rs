@@ -198,6 +198,8 @@ pub fn cell(value: &Value) -> String {
             let pairs = pairs.collect::<Vec<_>>().join(" ");
             if pairs.is_empty() { "-".to_owned() } else { pairs }
         }
+        Value::Array(items) if items.is_empty() => "-".to_owned(),
+        Value::Array(items) => items.iter().map(cell).collect::<Vec<_>>().join(","),
         other => other.to_string(),
     }
 }

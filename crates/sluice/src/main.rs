@@ -1,6 +1,7 @@
 //! The `sluice` program: the broker, and the verbs that users and operators need in a shell.
 #![deny(unsafe_code)]
 
+mod accounts;
 mod allocator;
 mod amqp;
 mod bench;
@@ -13,6 +14,7 @@ mod limits;
 mod list;
 mod log;
 mod move_messages;
+mod password;
 mod peek;
 mod quorum;
 mod recv;
@@ -66,6 +68,12 @@ enum Verb {
     Peek(peek::Peek),
     /// Look into the Raft groups of quorum queues, and maintain them
     Quorum(quorum::Quorum),
+    /// Create, change, list and delete users
+    User(accounts::User),
+    /// Add, list and delete virtual hosts
+    Vhost(accounts::VirtualHost),
+    /// Set, list and clear what users may do in a virtual host
+    Permission(accounts::Permission),
     /// Put load on a broker and measure it
     Bench(bench::Bench),
 }
@@ -83,6 +91,9 @@ fn main() -> ExitCode {
         Verb::Explain(explain) => explain::run(&explain),
         Verb::Peek(peek) => peek::run(&peek),
         Verb::Quorum(quorum) => quorum::run(&quorum),
+        Verb::User(user) => accounts::user(&user),
+        Verb::Vhost(vhost) => accounts::vhost(&vhost),
+        Verb::Permission(permission) => accounts::permission(&permission),
         Verb::Bench(bench) => bench::run(bench),
     };
     let code = match done {
@@ -154,6 +165,25 @@ mod tests {
             "quorum grow n@h",
             "quorum shrink n@h",
             "quorum rebalance",
+            "user add u --tags management,monitoring",
+            "user add_user u --no-password",
+            "user change-password u --password-file f --url http://h",
+            "user set-tags u",
+            "user set_user_tags u administrator monitoring",
+            "user delete u v",
+            "user list --json",
+            "user permissions u",
+            "vhost add v",
+            "vhost delete_vhost v",
+            "vhost list --json",
+            "permission set u .* .* .* -p v",
+            "permission set_permissions -p v u ^a|^b ^(?!amq) .*",
+            "permission clear u",
+            "permission list -p v --json",
+            "permission set-topic u amq.topic ^a .*",
+            "permission clear-topic u",
+            "permission clear-topic u amq.topic",
+            "permission list-topic",
         ] {
             let parsed = Cli::try_parse_from(std::iter::once("sluice").chain(words.split(' ')));
             assert!(parsed.is_ok(), "{words}: {}", parsed.unwrap_err());
@@ -188,6 +218,12 @@ mod tests {
             "quorum",
             "quorum status",
             "quorum add-member q",
+            "user add u secret",
+            "user add u --no-password --password-file f",
+            "user delete",
+            "vhost",
+            "permission set u .* .*",
+            "permission set-topic u amq.topic .*",
             "nonsense",
         ] {
             let words = std::iter::once("sluice").chain(words.split(' ').filter(|w| !w.is_empty()));

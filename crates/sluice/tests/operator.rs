@@ -243,3 +243,64 @@ fn an_error_at_start_names_the_setting() {
     assert!(line.starts_with("sluice: ") && line.contains(&below.display().to_string()), "{line}");
     assert!(line.contains("--data-dir"), "{line}");
 }
+
+#[test]
+fn users_are_managed_in_a_shell() {
+    let directory = Directory::new("operator");
+    let broker = Broker::start(&directory);
+    let verb = |words: &str| broker.verb(&words.split(' ').collect::<Vec<_>>());
+    let with_password = |words: &str, password: &str| {
+        broker.verb_with_input(&words.split(' ').collect::<Vec<_>>(), password.as_bytes())
+    };
+    assert_eq!(verb("vhost add team").done(), "vhost 'team' is added");
+    assert_eq!(verb("vhost add team").done(), "vhost 'team' exists already");
+    assert_eq!(
+        with_password("user add anna --tags management", "se cret\n").done(),
+        "user 'anna' is created"
+    );
+    with_password("user add anna", "other\n").refused(1, &["user 'anna'", "exists already"]);
+    with_password("user add bob", "\n").refused(2, &["standard input", "the password is empty"]);
+    verb("user add bob --password-file /absent").refused(2, &["/absent"]);
+    verb("user add bob --no-password").done();
+
+    let anna = |words: &str| {
+        let url = broker.http_url().replace("guest:guest@", "anna:se%20cret@");
+        broker.verb(&[&words.split(' ').collect::<Vec<_>>()[..], &["--url", &url]].concat())
+    };
+    anna("list queues -p team").refused(1, &["no vhost 'team'"]);
+    let set = ["permission", "set", "anna", "^anna\\.", "", ".*", "-p", "team"];
+    assert_eq!(broker.verb(&set).done(), "the permissions are set");
+    anna("declare queue anna.q -p team").done();
+    anna("declare queue q -p team").refused(1, &["configure access to queue 'q' in vhost 'team' refused"]);
+    broker
+        .verb(&["permission", "set", "anna", "(", "", "", "-p", "team"])
+        .refused(1, &["configure: the pattern"]);
+    verb("permission set-topic anna amq.topic ^{username} .* -p team").done();
+    let topics = verb("permission list-topic -p team").done();
+    assert!(topics.ends_with("anna  team   amq.topic  ^{username}  .*"), "{topics}");
+    verb("permission clear-topic anna amq.topic -p team").done();
+    let shown = verb("permission list -p team").done();
+    assert_eq!(shown, "USER  VHOST  CONFIGURE  WRITE  READ\nanna  team   ^anna\\.    \"\"     .*");
+    assert_eq!(verb("user permissions anna").done(), shown);
+
+    // A change of the tags keeps the password, and a change of the password keeps the tags.
+    verb("user set-tags anna monitoring management").done();
+    anna("list queues -p team").done();
+    with_password("user change-password anna", "new\n").done();
+    anna("list queues -p team").refused(1, &["the login of user 'anna' is refused"]);
+    let users: Value = serde_json::from_str(&verb("user list --json").done()).unwrap();
+    let tags: Vec<&Value> = users.as_array().unwrap().iter().map(|user| &user["tags"]).collect();
+    assert_eq!(tags, [&json!(["monitoring", "management"]), &json!([]), &json!(["administrator"])]);
+    let table = verb("user list").done();
+    assert!(table.contains("anna   monitoring,management  argon2id"), "{table}");
+
+    verb("permission clear anna -p team").done();
+    verb("user delete anna bob").done();
+    verb("user delete anna").refused(1, &["no user 'anna'"]);
+    verb("delete queue anna.q -p team").refused(1, &["in vhost 'team' refused for user 'guest'"]);
+    verb("permission set guest .* .* .* -p team").done();
+    verb("vhost delete team").refused(1, &["has 1 queues"]);
+    verb("delete queue anna.q -p team").done();
+    verb("vhost delete team").done();
+    assert_eq!(verb("vhost list").done(), "NAME\n/");
+}

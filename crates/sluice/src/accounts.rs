@@ -1,0 +1,322 @@
+//! `sluice user`, `sluice vhost` and `sluice permission`: who may use the broker.
+
+use std::io::Write as _;
+
+use clap::{Args, Subcommand};
+use hyper::{Method, StatusCode};
+use serde_json::{Value, json};
+
+use crate::amqp::block_on;
+use crate::declare::segment;
+use crate::failure::Failure;
+use crate::http::{Api, Vhost};
+use crate::list::{Column, table};
+use crate::password::PasswordFrom;
+
+#[derive(Args, Debug)]
+pub struct User {
+    #[command(subcommand)]
+    what: OfUser,
+    /// Print the response of the management API
+    #[arg(long, global = true)]
+    json: bool,
+    #[command(flatten)]
+    api: Api,
+}
+
+/// The aliases are the names of `rabbitmqctl`.
+#[derive(Debug, Subcommand)]
+enum OfUser {
+    /// Create a user; the password is asked for, or read from standard input
+    #[command(alias = "add_user")]
+    Add {
+        name: String,
+        /// Tags, with commas between: administrator, monitoring, policymaker, management, impersonator
+        #[arg(long, value_name = "TAGS", value_delimiter = ',')]
+        tags: Vec<String>,
+        /// Create a user who cannot log in with a password
+        #[arg(long, conflicts_with = "password_file")]
+        no_password: bool,
+        #[command(flatten)]
+        password: PasswordFrom,
+    },
+    /// Change the password of a user; it is asked for, or read from standard input
+    #[command(alias = "change_password")]
+    ChangePassword {
+        name: String,
+        #[command(flatten)]
+        password: PasswordFrom,
+    },
+    /// Replace the tags of a user; without tags, the user has none
+    #[command(alias = "set_user_tags")]
+    SetTags { name: String, tags: Vec<String> },
+    /// Delete users, and close their connections
+    #[command(alias = "delete_user")]
+    Delete {
+        #[arg(required = true)]
+        names: Vec<String>,
+    },
+    /// List the users
+    #[command(alias = "list_users")]
+    List,
+    /// List the permissions of a user
+    #[command(alias = "list_user_permissions")]
+    Permissions { name: String },
+}
+
+#[derive(Args, Debug)]
+pub struct VirtualHost {
+    #[command(subcommand)]
+    what: OfVhost,
+    /// Print the response of the management API
+    #[arg(long, global = true)]
+    json: bool,
+    #[command(flatten)]
+    api: Api,
+}
+
+#[derive(Debug, Subcommand)]
+enum OfVhost {
+    /// Add a virtual host
+    #[command(alias = "add_vhost")]
+    Add { name: String },
+    /// Delete a virtual host without queues, and close its connections
+    #[command(alias = "delete_vhost")]
+    Delete { name: String },
+    /// List the virtual hosts
+    #[command(alias = "list_vhosts")]
+    List,
+}
+
+#[derive(Args, Debug)]
+pub struct Permission {
+    #[command(subcommand)]
+    what: OfPermission,
+    #[command(flatten)]
+    vhost: Vhost,
+    /// Print the response of the management API
+    #[arg(long, global = true)]
+    json: bool,
+    #[command(flatten)]
+    api: Api,
+}
+
+#[derive(Debug, Subcommand)]
+enum OfPermission {
+    /// Set what a user may configure, write and read: regular expressions, `.*` for all names, "" for none
+    #[command(alias = "set_permissions")]
+    Set { user: String, configure: String, write: String, read: String },
+    /// Remove the permissions of a user, and close the user's connections in the virtual host
+    #[command(alias = "clear_permissions")]
+    Clear { user: String },
+    /// List the permissions in the virtual host
+    #[command(alias = "list_permissions")]
+    List,
+    /// Set the routing keys that a user may publish with and bind with at a topic exchange
+    #[command(alias = "set_topic_permissions")]
+    SetTopic { user: String, exchange: String, write: String, read: String },
+    /// Remove the topic permissions of a user, for one exchange or for all
+    #[command(alias = "clear_topic_permissions")]
+    ClearTopic { user: String, exchange: Option<String> },
+    /// List the topic permissions in the virtual host
+    #[command(alias = "list_topic_permissions")]
+    ListTopic,
+}
+
+const USERS: &[Column] = &[("NAME", "name"), ("TAGS", "tags"), ("PASSWORD HASH", "hashing_algorithm")];
+const VHOSTS: &[Column] = &[("NAME", "name")];
+const PERMISSIONS: &[Column] =
+    &[("USER", "user"), ("VHOST", "vhost"), ("CONFIGURE", "configure"), ("WRITE", "write"), ("READ", "read")];
+const TOPICS: &[Column] =
+    &[("USER", "user"), ("VHOST", "vhost"), ("EXCHANGE", "exchange"), ("WRITE", "write"), ("READ", "read")];
+
+/// Carries out a verb about users, and prints its result.
+///
+/// # Errors
+/// The broker's error, or there is no password.
+pub fn user(user: &User) -> Result<(), Failure> {
+    block_on(about_user(user))
+}
+
+async fn about_user(user: &User) -> Result<(), Failure> {
+    let User { what, json, api } = user;
+    match what {
+        OfUser::Add { name, tags, no_password, password } => {
+            let mut fields = json!({ "tags": tags });
+            if !*no_password {
+                fields["password"] = password.read(name)?.into();
+            }
+            let words = format!("create user '{name}'");
+            // PUT alone would change a user who exists.
+            let (_, users) = api.ask(&words, Method::GET, "/api/users", None).await?;
+            if users.as_array().is_some_and(|users| users.iter().any(|user| user["name"] == *name)) {
+                return Err(api.failed(&words, "the user exists already"));
+            }
+            api.ask(&words, Method::PUT, &of_user(name), Some(&fields)).await?;
+            print(&format!("user '{name}' is created\n"))
+        }
+        OfUser::ChangePassword { name, password } => {
+            let password = password.read(name)?;
+            change_user(
+                api,
+                &format!("change the password of user '{name}'"),
+                name,
+                |user| json!({ "tags": user["tags"], "password": password }),
+            )
+            .await?;
+            print(&format!("the password of user '{name}' is changed\n"))
+        }
+        OfUser::SetTags { name, tags } => {
+            change_user(api, &format!("set the tags of user '{name}'"), name, |user| {
+                json!({
+                    "tags": tags,
+                    "password_hash": user["password_hash"],
+                    "hashing_algorithm": user["hashing_algorithm"],
+                })
+            })
+            .await?;
+            print(&format!("the tags of user '{name}' are set\n"))
+        }
+        OfUser::Delete { names } => {
+            for name in names {
+                api.ask(&format!("delete user '{name}'"), Method::DELETE, &of_user(name), None).await?;
+                print(&format!("user '{name}' is deleted\n"))?;
+            }
+            Ok(())
+        }
+        OfUser::List => list(api, "list the users", "/api/users", USERS, *json).await,
+        OfUser::Permissions { name } => {
+            let words = format!("list the permissions of user '{name}'");
+            list(api, &words, &format!("{}/permissions", of_user(name)), PERMISSIONS, *json).await
+        }
+    }
+}
+
+/// Carries out a verb about virtual hosts, and prints its result.
+///
+/// # Errors
+/// The broker's error.
+pub fn vhost(vhost: &VirtualHost) -> Result<(), Failure> {
+    block_on(about_vhost(vhost))
+}
+
+async fn about_vhost(vhost: &VirtualHost) -> Result<(), Failure> {
+    let VirtualHost { what, json, api } = vhost;
+    let path = |name: &str| format!("/api/vhosts/{}", segment(name));
+    match what {
+        OfVhost::Add { name } => {
+            let (status, _) =
+                api.ask(&format!("add vhost '{name}'"), Method::PUT, &path(name), Some(&json!({}))).await?;
+            print(&match status {
+                StatusCode::CREATED => format!("vhost '{name}' is added\n"),
+                _ => format!("vhost '{name}' exists already\n"),
+            })
+        }
+        OfVhost::Delete { name } => {
+            api.ask(&format!("delete vhost '{name}'"), Method::DELETE, &path(name), None).await?;
+            print(&format!("vhost '{name}' is deleted\n"))
+        }
+        OfVhost::List => list(api, "list the vhosts", "/api/vhosts", VHOSTS, *json).await,
+    }
+}
+
+/// Carries out a verb about permissions, and prints its result.
+///
+/// # Errors
+/// The broker's error.
+pub fn permission(permission: &Permission) -> Result<(), Failure> {
+    block_on(about_permission(permission))
+}
+
+async fn about_permission(permission: &Permission) -> Result<(), Failure> {
+    let Permission { what, vhost, json, api } = permission;
+    let vhost = &vhost.vhost;
+    let in_vhost = segment(vhost);
+    let of = |user: &str| format!("{in_vhost}/{}", segment(user));
+    let change = async |words: String, method, path: String, body: Option<Value>, done: &str| {
+        api.ask(&words, method, &path, body.as_ref()).await?;
+        print(&format!("{done}\n"))
+    };
+    match what {
+        OfPermission::Set { user, configure, write, read } => {
+            change(
+                format!("set the permissions of user '{user}' in vhost '{vhost}'"),
+                Method::PUT,
+                format!("/api/permissions/{}", of(user)),
+                Some(json!({ "configure": configure, "write": write, "read": read })),
+                "the permissions are set",
+            )
+            .await
+        }
+        OfPermission::Clear { user } => {
+            change(
+                format!("clear the permissions of user '{user}' in vhost '{vhost}'"),
+                Method::DELETE,
+                format!("/api/permissions/{}", of(user)),
+                None,
+                "the permissions are cleared",
+            )
+            .await
+        }
+        OfPermission::SetTopic { user, exchange, write, read } => {
+            change(
+                format!("set the topic permissions of user '{user}' in vhost '{vhost}'"),
+                Method::PUT,
+                format!("/api/topic-permissions/{}", of(user)),
+                Some(json!({ "exchange": exchange, "write": write, "read": read })),
+                "the topic permissions are set",
+            )
+            .await
+        }
+        OfPermission::ClearTopic { user, exchange } => {
+            change(
+                format!("clear the topic permissions of user '{user}' in vhost '{vhost}'"),
+                Method::DELETE,
+                match exchange {
+                    Some(exchange) => format!("/api/topic-permissions/{}/{}", of(user), segment(exchange)),
+                    None => format!("/api/topic-permissions/{}", of(user)),
+                },
+                None,
+                "the topic permissions are cleared",
+            )
+            .await
+        }
+        OfPermission::List => {
+            let words = format!("list the permissions in vhost '{vhost}'");
+            list(api, &words, &format!("/api/vhosts/{in_vhost}/permissions"), PERMISSIONS, *json).await
+        }
+        OfPermission::ListTopic => {
+            let words = format!("list the topic permissions in vhost '{vhost}'");
+            list(api, &words, &format!("/api/vhosts/{in_vhost}/topic-permissions"), TOPICS, *json).await
+        }
+    }
+}
+
+fn of_user(name: &str) -> String {
+    format!("/api/users/{}", segment(name))
+}
+
+/// Replaces a user by what `change` makes of it. A user is sent as a whole.
+async fn change_user(
+    api: &Api,
+    words: &str,
+    name: &str,
+    change: impl FnOnce(&Value) -> Value,
+) -> Result<(), Failure> {
+    let (_, user) = api.ask(words, Method::GET, &of_user(name), None).await?;
+    api.ask(words, Method::PUT, &of_user(name), Some(&change(&user))).await?;
+    Ok(())
+}
+
+async fn list(api: &Api, words: &str, path: &str, columns: &[Column], json: bool) -> Result<(), Failure> {
+    let (_, rows) = api.ask(words, Method::GET, path, None).await?;
+    print(&match json {
+        true => format!("{rows:#}\n"),
+        false => table(columns, rows.as_array().map_or(&[], Vec::as_slice)),
+    })
+}
+
+fn print(text: &str) -> Result<(), Failure> {
+    let mut out = std::io::stdout();
+    out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(|error| Failure::output(&error))
+}
