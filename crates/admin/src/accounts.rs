@@ -1,19 +1,18 @@
-//! `/api/users`, `/api/permissions`, and changes of `/api/vhosts`.
+//! `/api/users`, `/api/permissions`, `/api/user-limits`.
 
 use std::sync::Arc;
 
 use amqp10::sasl::Secret;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use broker::access::{Hashing, PasswordHash, Permissions, UserRecord, Users};
+use broker::access::{Hashing, Maximum, PasswordHash, Permissions, UserLimits, UserRecord, Users};
 use broker::catalog::AccountChange;
 use broker::desk::Desk;
 use serde_json::{Map, Value, json};
 
 use crate::call::Call;
-use crate::overview::require_vhost;
 use crate::reply::{Failure, Reply};
-use crate::{json, shape};
+use crate::{json, shape, vhosts};
 
 pub fn list_users<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     user_rows(call, |_| true)
@@ -67,7 +66,7 @@ pub fn permissions_of_user<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure
 
 pub async fn permissions_in_vhost<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     let users = call.desk.users(&call.who)?;
-    require_vhost(call, call.param(0)).await?;
+    vhosts::require(call, call.param(0)).await?;
     permission_rows(&users, call, |_, vhost| *vhost == *call.param(0))
 }
 
@@ -91,27 +90,46 @@ pub async fn delete_permissions<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Fa
     delete(call, change, || no_permissions(vhost, name)).await
 }
 
-/// Adds a virtual host. Its properties that do not exist here are refused, unless they have RabbitMQ's default.
-pub async fn put_vhost<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
-    let is_default = |name: &str, value: &Value| match (name, value) {
-        (_, Value::Null) | ("tracing" | "protected_from_deletion", Value::Bool(false)) => true,
-        ("description" | "tags", Value::String(text)) => text.is_empty(),
-        ("tags", Value::Array(tags)) => tags.is_empty(),
-        ("default_queue_type", Value::String(kind)) => *kind == *call.desk.default_queue_type().name(),
-        // The path names the virtual host.
-        ("name", _) => true,
-        _ => false,
-    };
-    if let Some((name, _)) = call.fields.iter().find(|(name, value)| !is_default(name, value)) {
-        return Err(Failure::bad_request(format!("'{name}' of a vhost is not supported yet")));
+/// The limits of all users that have some, or of one user.
+pub fn limits<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+    let users = call.desk.users(&call.who)?;
+    if let Some(name) = call.optional_param(0) {
+        known(&users, name)?;
     }
-    set(call, AccountChange::AddVhost { name: call.param(0).into() }).await
+    let wanted = users.iter().filter(|user| call.optional_param(0).is_none_or(|name| *user.name == *name));
+    let rows = wanted.filter(|user| user.limits != UserLimits::default());
+    let rows = rows.map(|user| json!({ "user": *user.name, "value": limits_json(user.limits) }));
+    Ok(Reply::Json(shape::list(rows.collect(), &call.query, &["user"])?))
 }
 
-pub async fn delete_vhost<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
-    let name = call.param(0);
-    let nothing = || Failure::not_found(format!("no vhost '{name}'"));
-    delete(call, AccountChange::DeleteVhost { name: name.into() }, nothing).await
+pub async fn put_limit<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+    let max = vhosts::maximum(&call.fields, "value")?;
+    set_limit(call, max).await
+}
+
+pub async fn delete_limit<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+    set_limit(call, None).await
+}
+
+async fn set_limit<D: Desk>(call: &Call<'_, D>, max: Maximum) -> Result<Reply, Failure> {
+    let (max_connections, max_channels) = match call.param(1) {
+        "max-connections" => (Some(max), None),
+        "max-channels" => (None, Some(max)),
+        other => {
+            return Err(Failure::bad_request(format!(
+                "'{other}' is not a limit of a user: there are max-connections and max-channels"
+            )));
+        }
+    };
+    let user = call.param(0).into();
+    call.desk
+        .change_account(&call.who, AccountChange::SetUserLimits { user, max_connections, max_channels })
+        .await?;
+    Ok(Reply::NoContent)
+}
+
+fn limits_json(limits: UserLimits) -> Value {
+    vhosts::limits_map([("max-connections", limits.max_connections), ("max-channels", limits.max_channels)])
 }
 
 /// Reads a text that must be there.
@@ -169,16 +187,18 @@ fn given_hash(fields: &Map<String, Value>) -> Result<Option<PasswordHash>, Failu
     hash.map(Some).ok_or_else(wrong)
 }
 
-/// Reads `tags`: a list, or text with commas.
+/// Reads `tags`, which must be there.
 fn tags(fields: &Map<String, Value>) -> Result<Arc<[String]>, Failure> {
+    fields.get("tags").map_or_else(|| Err(Failure::bad_request("tags_not_present")), tags_of)
+}
+
+/// Reads a list, or text with commas.
+pub fn tags_of(value: &Value) -> Result<Arc<[String]>, Failure> {
     let wrong = || Failure::bad_request("'tags' is neither a list of texts nor text with commas");
-    let tags: Vec<&str> = match fields.get("tags") {
-        None => return Err(Failure::bad_request("tags_not_present")),
-        Some(Value::String(text)) => text.split(',').collect(),
-        Some(Value::Array(tags)) => {
-            tags.iter().map(Value::as_str).collect::<Option<_>>().ok_or_else(wrong)?
-        }
-        Some(_) => return Err(wrong()),
+    let tags: Vec<&str> = match value {
+        Value::String(text) => text.split(',').collect(),
+        Value::Array(tags) => tags.iter().map(Value::as_str).collect::<Option<_>>().ok_or_else(wrong)?,
+        _ => return Err(wrong()),
     };
     Ok(tags.into_iter().map(str::trim).filter(|tag| !tag.is_empty()).map(str::to_owned).collect())
 }
@@ -222,7 +242,7 @@ fn user_json(user: &UserRecord) -> Value {
         "password_hash": hash,
         "hashing_algorithm": user.hash.hashing().name(),
         "tags": *user.tags,
-        "limits": {},
+        "limits": limits_json(user.limits),
     })
 }
 

@@ -15,10 +15,9 @@ use serde_json::{Value, json};
 
 use crate::call::Call;
 use crate::exchanges::{require_exchange, unaliased};
-use crate::overview::require_vhost;
 use crate::reply::{Failure, Reply};
 use crate::routes::To;
-use crate::{json, shape};
+use crate::{json, shape, vhosts};
 
 /// The characters that are encoded in a properties key and in a path segment. `~` is one of them, because it
 /// separates the key from the hash.
@@ -30,7 +29,7 @@ const DEFAULT_SORT: &[&str] =
 pub async fn list<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     let vhost = call.optional_param(0);
     if let Some(vhost) = vhost {
-        require_vhost(call, vhost).await?;
+        vhosts::require(call, vhost).await?;
     }
     let all = call.desk.bindings(&call.who, vhost).await?;
     reply(call, all.iter())
@@ -60,7 +59,7 @@ pub async fn of_queue<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
 }
 
 pub async fn of_pair<D: Desk>(call: &Call<'_, D>, to: To) -> Result<Reply, Failure> {
-    require_vhost(call, call.param(0)).await?;
+    vhosts::require(call, call.param(0)).await?;
     let all = pair(call, to).await?;
     reply(call, all.iter())
 }

@@ -19,7 +19,7 @@ use crate::reply::{Failure, Reply, respond};
 use crate::routes::{Action, Found, Method, find};
 use crate::{
     accounts, auth, bindings, browse, connections, exchanges, explain, health, json, overview, policies,
-    queues, quorum, topics,
+    queues, quorum, topics, vhosts,
 };
 
 /// The largest request body, in bytes. A larger one is refused, as in RabbitMQ.
@@ -116,7 +116,7 @@ async fn answer<D: Desk>(
         // this function.
         Err(refused) if refused.status == StatusCode::UNAUTHORIZED => {
             if in_vhost {
-                overview::require_vhost(&call, call.param(0)).await?;
+                vhosts::require(&call, call.param(0)).await?;
             }
             Err(refused)
         }
@@ -129,10 +129,17 @@ async fn dispatch<D: Desk>(action: Action, call: &Call<'_, D>) -> Result<Reply, 
         Action::Index => Err(Failure::not_found("Not Found")),
         Action::Overview => overview::overview(call).await,
         Action::Whoami => Ok(overview::whoami(call)),
-        Action::ListVhosts => overview::list_vhosts(call).await,
-        Action::GetVhost => overview::get_vhost(call).await,
-        Action::PutVhost => accounts::put_vhost(call).await,
-        Action::DeleteVhost => accounts::delete_vhost(call).await,
+        Action::ListVhosts => vhosts::list(call).await,
+        Action::GetVhost => vhosts::get(call).await,
+        Action::PutVhost => vhosts::put(call).await,
+        Action::DeleteVhost => vhosts::delete(call).await,
+        Action::ProtectVhost(protected) => vhosts::protect(call, protected).await,
+        Action::VhostLimits => vhosts::limits(call).await,
+        Action::PutVhostLimit => vhosts::put_limit(call).await,
+        Action::DeleteVhostLimit => vhosts::delete_limit(call).await,
+        Action::UserLimits => accounts::limits(call),
+        Action::PutUserLimit => accounts::put_limit(call).await,
+        Action::DeleteUserLimit => accounts::delete_limit(call).await,
         Action::ListUsers => accounts::list_users(call),
         Action::ListUsersWithoutPermissions => accounts::list_users_without_permissions(call),
         Action::GetUser => accounts::get_user(call),

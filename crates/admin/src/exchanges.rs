@@ -5,9 +5,8 @@ use broker::desk::{Desk, ExchangeSpec};
 use serde_json::{Value, json};
 
 use crate::call::Call;
-use crate::overview::require_vhost;
 use crate::reply::{Failure, Reply};
-use crate::{json, shape};
+use crate::{json, shape, vhosts};
 
 pub async fn list<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     let vhost = call.optional_param(0);
@@ -15,7 +14,7 @@ pub async fn list<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     if let Some(vhost) = vhost
         && exchanges.is_empty()
     {
-        require_vhost(call, vhost).await?;
+        vhosts::require(call, vhost).await?;
     }
     let rows = exchanges.iter().map(|e| to_json(e)).collect();
     Ok(Reply::Json(shape::list(rows, &call.query, &["vhost", "name"])?))

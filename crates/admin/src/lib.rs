@@ -38,6 +38,7 @@ mod routes;
 mod shape;
 mod shown;
 mod topics;
+mod vhosts;
 
 use std::future::Future;
 use std::io;

@@ -1,6 +1,6 @@
-//! `/`, `/api/overview`, `/api/whoami`, `/api/vhosts`, `/api/nodes`.
+//! `/`, `/api/overview`, `/api/whoami`, `/api/nodes`.
 
-use broker::catalog::{DEFAULT_VHOST, ExchangeKind};
+use broker::catalog::ExchangeKind;
 use broker::desk::{BudgetRow, Desk, Overview};
 use broker::settings::SLUICE_VERSION;
 use serde_json::{Value, json};
@@ -31,31 +31,6 @@ pub fn whoami<D>(call: &Call<'_, D>) -> Reply {
     Reply::Json(shape::columns(body, &call.query))
 }
 
-pub async fn list_vhosts<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
-    let rows = call.desk.vhosts(&call.who).await?.iter().map(|name| vhost(call, name)).collect();
-    Ok(Reply::Json(shape::list(rows, &call.query, &["name"])?))
-}
-
-pub async fn get_vhost<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
-    require_vhost(call, call.param(0)).await?;
-    Ok(Reply::Json(shape::columns(vhost(call, call.param(0)), &call.query)))
-}
-
-/// Checks that the user may see the virtual host.
-///
-/// # Errors
-/// 404 if the virtual host does not exist or the user does not see it. 401 for the default one, whose
-/// existence is no secret.
-pub async fn require_vhost<D: Desk>(call: &Call<'_, D>, vhost: &str) -> Result<(), Failure> {
-    if call.desk.vhosts(&call.who).await?.iter().any(|name| **name == *vhost) {
-        return Ok(());
-    }
-    if vhost == DEFAULT_VHOST {
-        return Err(Failure::not_authorised("User not authorised to access virtual host"));
-    }
-    Err(Failure::not_found(format!("no vhost '{vhost}'")))
-}
-
 pub async fn list_nodes<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     let row = node(call, &call.ports.overview(call.desk, &call.who).await?)?;
     Ok(Reply::Json(shape::list(vec![row], &call.query, &["name"])?))
@@ -67,17 +42,6 @@ pub async fn get_node<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
         return Err(Failure::not_found(format!("no node '{}'", call.param(0))));
     }
     Ok(Reply::Json(shape::columns(node(call, &overview)?, &call.query)))
-}
-
-fn vhost<D: Desk>(call: &Call<'_, D>, name: &str) -> Value {
-    let default_queue_type = call.desk.default_queue_type().name();
-    json!({
-        "name": name,
-        "description": "",
-        "tags": [],
-        "default_queue_type": default_queue_type,
-        "tracing": false,
-    })
 }
 
 fn node<D: Desk>(call: &Call<'_, D>, overview: &Overview) -> Result<Value, Failure> {

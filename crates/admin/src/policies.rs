@@ -5,15 +5,14 @@ use broker::desk::Desk;
 use serde_json::{Value, json};
 
 use crate::call::Call;
-use crate::overview::require_vhost;
 use crate::reply::{Failure, Reply};
 use crate::routes::Whose;
-use crate::{json, shape};
+use crate::{json, shape, vhosts};
 
 pub async fn list<D: Desk>(call: &Call<'_, D>, whose: Whose) -> Result<Reply, Failure> {
     let vhost = call.optional_param(0);
     if let Some(vhost) = vhost {
-        require_vhost(call, vhost).await?;
+        vhosts::require(call, vhost).await?;
     }
     let policies = call.desk.policies(&call.who, vhost, whose == Whose::Operators).await?;
     let rows = policies.iter().map(|p| to_json(p)).collect();

@@ -11,11 +11,10 @@ use serde_json::{Value, json};
 
 use crate::budget::Held;
 use crate::call::Call;
-use crate::overview::require_vhost;
 use crate::pages::{self, PAGE_BYTES, Source};
 use crate::reply::{Failure, Reply};
 use crate::shape::{self, Page};
-use crate::{json, query::Query};
+use crate::{json, query::Query, vhosts};
 
 /// The number of rows to request from the desk at once if all are needed.
 const CHUNK_ROWS: usize = 10_000;
@@ -56,7 +55,7 @@ pub async fn list<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     if let Some(vhost) = vhost
         && total == 0
     {
-        require_vhost(call, vhost).await?;
+        vhosts::require(call, vhost).await?;
     }
     Ok(reply)
 }

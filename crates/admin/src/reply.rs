@@ -87,6 +87,7 @@ impl From<DeskError> for Failure {
                 CatalogError::PreconditionFailed { reason }
                 | CatalogError::Inequivalent { reason }
                 | CatalogError::Locked { reason }
+                | CatalogError::LimitReached { reason }
                 | CatalogError::Invalid { reason },
             )
             | DeskError::Refused(reason) => Self::bad_request(reason),

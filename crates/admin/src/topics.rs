@@ -7,9 +7,8 @@ use serde_json::{Value, json};
 
 use crate::accounts::{delete, known, required_text, set};
 use crate::call::Call;
-use crate::overview::require_vhost;
 use crate::reply::{Failure, Reply};
-use crate::shape;
+use crate::{shape, vhosts};
 
 /// The topic permissions of all users.
 pub fn list<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
@@ -24,7 +23,7 @@ pub fn of_user<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
 
 pub async fn in_vhost<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     call.desk.users(&call.who)?;
-    require_vhost(call, call.param(0)).await?;
+    vhosts::require(call, call.param(0)).await?;
     rows(call, |_, vhost, _| *vhost == *call.param(0))
 }
 

@@ -4,6 +4,7 @@ mod guesses;
 mod login;
 mod password;
 mod remembered;
+mod seats;
 mod topics;
 mod users;
 mod verbs;
@@ -20,6 +21,7 @@ pub use self::login::{Credentials, Login, LoginRefused};
 pub use self::password::{Hashing, PasswordHash, Salt};
 pub use self::remembered::RememberKey;
 use self::remembered::Remembered;
+pub use self::seats::{ConnectionLimits, Full, Maximum, Seat, Seats, UserLimits};
 pub use self::topics::{TOPICS_MAX, TopicPermissions, Topics};
 pub use self::users::{UserRecord, Users};
 pub use self::verbs::{Need, Verb, permit, permit_binding, permit_exchange, permit_queue};
@@ -194,6 +196,7 @@ pub struct Access {
     remembered: Remembered,
     /// The algorithm of new passwords (`password_hashing`).
     hashing: Hashing,
+    seats: Seats,
 }
 
 impl Access {
@@ -215,6 +218,11 @@ impl Access {
     pub fn with_hashing(mut self, hashing: Hashing) -> Self {
         self.hashing = hashing;
         self
+    }
+
+    /// Returns the open connections of the node.
+    pub fn seats(&self) -> &Seats {
+        &self.seats
     }
 
     /// Returns the algorithm of new passwords.

@@ -17,7 +17,7 @@ use self::amqp10_rows::Amqp10Row;
 pub use self::quorum::{GroupRow, MemberChange, PeekedRow, Reclaimed};
 use crate::access::{Identity, PasswordHash, Users};
 use crate::catalog::{
-    AccountChange, Arguments, Binding, CatalogError, Exchange, Policy, QueueRecord, SetPolicy,
+    AccountChange, Arguments, Binding, CatalogError, Exchange, Policy, QueueRecord, SetPolicy, VhostSettings,
 };
 use crate::explain::{Explanation, Subject};
 use crate::ids::QueueId;
@@ -132,6 +132,9 @@ pub struct BrowsedRow {
     /// The whole message, encoded as it is for a consumer of the stream.
     pub message: Bytes,
 }
+
+/// A virtual host: its name and its settings.
+pub type NamedVhost = (Arc<str>, Arc<VhostSettings>);
 
 /// A connection.
 #[derive(Clone, Debug)]
@@ -378,8 +381,19 @@ pub trait Desk: Clone + Send + Sync + 'static {
     /// The user may not do this.
     fn rebalance(&self, who: &Identity) -> Result<(), DeskError>;
 
-    /// Returns the names of the virtual hosts that the user may see, in their order.
-    fn vhosts(&self, who: &Identity) -> impl Future<Output = Result<Vec<Arc<str>>, DeskError>> + Send;
+    /// Returns the virtual hosts that the user may see, in the order of their names.
+    fn vhosts(&self, who: &Identity) -> impl Future<Output = Result<Vec<NamedVhost>, DeskError>> + Send;
+
+    /// Deletes a virtual host with everything in it, and closes its connections. Returns false if there is none of this name.
+    ///
+    /// # Errors
+    /// It is protected, the user may not do this, or a queue could not be deleted in time. Then nobody can use the virtual
+    /// host any more, and the deletion can be asked for again.
+    fn delete_vhost(
+        &self,
+        who: &Identity,
+        name: &str,
+    ) -> impl Future<Output = Result<bool, DeskError>> + Send;
 
     fn exchanges(
         &self,

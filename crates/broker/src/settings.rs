@@ -2,6 +2,8 @@
 
 pub use queue::QueueType;
 
+use crate::access::Maximum;
+
 /// The settings. Their names are those of `sluice.conf`, and their defaults are RabbitMQ's.
 #[derive(Clone, Debug)]
 pub struct Settings {
@@ -19,6 +21,8 @@ pub struct Settings {
     /// The maximum number of connections from one address that have not logged in
     /// (`handshake_max_per_address`). If another one arrives, the oldest is closed.
     pub handshake_max_per_address: usize,
+    /// The most open connections of the node (`max_connections`).
+    pub connection_max: Maximum,
     /// The maximum number of sessions of one connection (`session_max_per_connection`).
     pub session_max_per_connection: u16,
     /// The maximum number of links of one session (`link_max_per_session`).
@@ -84,6 +88,7 @@ impl Default for Settings {
             handshake_timeout_ms: 10_000,
             handshake_max: 4096,
             handshake_max_per_address: 2048,
+            connection_max: None,
             session_max_per_connection: 64,
             link_max_per_session: 256,
             max_link_credit: 170,

@@ -20,8 +20,8 @@ use broker::catalog::{
 };
 use broker::counters::Counters;
 use broker::desk::{
-    Alarms, BrowsedRow, BudgetRow, ConnectionRow, Desk, DeskError, ExchangeSpec, MemberChange, Overview,
-    PeekedRow, QueueNumbers, QueueRow, QueueSpec, Reclaimed, Start,
+    Alarms, BrowsedRow, BudgetRow, ConnectionRow, Desk, DeskError, ExchangeSpec, MemberChange, NamedVhost,
+    Overview, PeekedRow, QueueNumbers, QueueRow, QueueSpec, Reclaimed, Start,
 };
 use broker::explain::{Explanation, Subject};
 use broker::ids::{DECIDER, QueueId};
@@ -461,14 +461,24 @@ impl Desk for NodeDesk {
         self.permit(who, "", Verb::MaintainGroups, &[])
     }
 
-    async fn vhosts(&self, who: &Identity) -> Result<Vec<Arc<str>>, DeskError> {
-        // Each virtual host has one default exchange.
-        let all = self.all_exchanges().await?.into_iter().filter(|exchange| exchange.name.is_empty());
-        let seen = all.filter(|x| self.permit(who, &x.vhost, Verb::ReadVhost, &[]).is_ok());
-        let mut names: Vec<Arc<str>> = seen.map(|exchange| exchange.vhost.clone()).collect();
-        names.sort();
-        names.dedup();
-        Ok(names)
+    async fn vhosts(&self, who: &Identity) -> Result<Vec<NamedVhost>, DeskError> {
+        let Reply::Vhosts(mut all) = self.ask(DECIDER.into(), Question::Vhosts).await? else {
+            return Err(other_answer());
+        };
+        all.retain(|(name, _)| self.permit(who, name, Verb::ReadVhost, &[]).is_ok());
+        all.sort_by(|a, b| a.0.cmp(&b.0));
+        Ok(all)
+    }
+
+    async fn delete_vhost(&self, who: &Identity, name: &str) -> Result<bool, DeskError> {
+        self.permit(who, "", Verb::Administer, &[])?;
+        let name: Arc<str> = name.into();
+        let close = AccountChange::CloseVhost { name: name.clone() };
+        if !changed(self.change(Command::Account(close)).await?) {
+            return Ok(false);
+        }
+        self.delete_queues_in(&name).await?;
+        Ok(changed(self.change(Command::Account(AccountChange::DeleteVhost { name })).await?))
     }
 
     async fn exchanges(&self, who: &Identity, vhost: Option<&str>) -> Result<Vec<Arc<Exchange>>, DeskError> {

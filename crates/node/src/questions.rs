@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use broker::access::{AccessRefused, Identity};
 use broker::catalog::{Answer, Binding, BindingCursor, CatalogError, Command, Exchange, Policy, QueueRecord};
 use broker::counters::Counters;
-use broker::desk::{BudgetRow, ConnectionRow, QueueNumbers, Reclaimed};
+use broker::desk::{BudgetRow, ConnectionRow, NamedVhost, QueueNumbers, Reclaimed};
 use broker::explain::{ConnectionFacts, End, LogFacts, Wanted};
 use broker::ids::{QueueId, ShardId};
 use hashbrown::HashMap;
@@ -40,6 +40,10 @@ pub enum Question {
     Bindings { from: BindingCursor },
     /// Asks for policies, or operator policies. Answered by [`Reply::Policies`].
     Policies { operator: bool },
+    /// Asks for all virtual hosts. Answered by [`Reply::Vhosts`].
+    Vhosts,
+    /// Asks for up to [`PLACES_PER_PART`] queues of a virtual host. Answered by [`Reply::Ids`].
+    QueuesIn { vhost: Arc<str> },
     /// Asks for the numbers of queues and exchanges. Answered by [`Reply::Counts`].
     Counts,
     // ---- for every shard, about what lives there
@@ -78,6 +82,8 @@ pub enum Reply {
     Exchanges(Part<Arc<Exchange>>),
     Bindings(Part<Arc<Binding>, BindingCursor>),
     Policies(Vec<Arc<Policy>>),
+    Vhosts(Vec<NamedVhost>),
+    Ids(Vec<QueueId>),
     Counts {
         queues: usize,
         exchanges: usize,

@@ -10,6 +10,7 @@ use amqp10::sasl::Secret;
 use broker::access::{Hashing, PasswordHash, Permissions, TopicPermissions};
 use broker::catalog::{
     AccountChange, Arguments, Binding, Catalog, Change, Command, DeclareExchange, DeclareQueue, Destination,
+    VhostPatch,
 };
 use broker::pattern::Pattern;
 use bytes::Bytes;
@@ -17,7 +18,7 @@ use message::{Annotations, Death, DeathReason, Message, Parts, Route};
 use node::entries;
 use node::facts::{Restored, push_change, push_fact, push_group, push_noted};
 use node::quarantine::quarantine;
-use queue::{Ages, Fact, Fifo, GoneFromRun, Marks, Seqs, Span, Stored};
+use queue::{Ages, Fact, Fifo, GoneFromRun, Marks, QueueType, Seqs, Span, Stored};
 use replica::{Base, Entry, Member, Payload, Position, Vote};
 use wal::testing::{Crash, SimDisk};
 use wal::{Extent, Handover, LOG_VERSION, Log, Options, Records};
@@ -134,11 +135,26 @@ fn changes(catalog: &mut Catalog) -> Vec<Change> {
         Command::Bind(binding("a.*")),
         Command::Bind(binding("gone")),
         Command::Unbind(binding("gone")),
-        Command::Account(AccountChange::AddVhost { name: "other".into() }),
-        Command::Account(AccountChange::AddVhost { name: "gone".into() }),
+        Command::Account(AccountChange::SetVhost {
+            name: "other".into(),
+            patch: VhostPatch {
+                description: Some("ours".into()),
+                tags: Some([String::from("tag")].into()),
+                default_queue_type: Some(Some(QueueType::Quorum)),
+                protected: Some(true),
+                max_connections: Some(Some(7)),
+                max_queues: None,
+            },
+        }),
+        Command::Account(AccountChange::add_vhost("gone")),
         user("kept"),
         user("gone"),
         user("sha512"),
+        Command::Account(AccountChange::SetUserLimits {
+            user: "sha512".into(),
+            max_connections: None,
+            max_channels: Some(Some(3)),
+        }),
         user("argon2id"),
         permissions("kept", "/"),
         patterns,

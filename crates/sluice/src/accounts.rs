@@ -1,4 +1,4 @@
-//! `sluice user`, `sluice vhost` and `sluice permission`: who may use the broker.
+//! `sluice user`, `sluice vhost`, `sluice permission` and `sluice limit`: who may use the broker, and how much of it.
 
 use std::io::Write as _;
 
@@ -77,12 +77,28 @@ pub struct VirtualHost {
 
 #[derive(Debug, Subcommand)]
 enum OfVhost {
-    /// Add a virtual host
-    #[command(alias = "add_vhost")]
-    Add { name: String },
-    /// Delete a virtual host without queues, and close its connections
+    /// Add a virtual host, or change the settings of one
+    #[command(alias = "add_vhost", alias = "update_vhost_metadata")]
+    Add {
+        name: String,
+        #[arg(long, value_name = "TEXT")]
+        description: Option<String>,
+        /// Tags, with commas between
+        #[arg(long, value_name = "TAGS", value_delimiter = ',')]
+        tags: Option<Vec<String>>,
+        /// The type of a queue whose declaration names none: classic, quorum or stream
+        #[arg(long, value_name = "TYPE")]
+        default_queue_type: Option<String>,
+    },
+    /// Delete a virtual host with everything in it, and close its connections
     #[command(alias = "delete_vhost")]
     Delete { name: String },
+    /// Protect a virtual host from deletion
+    #[command(alias = "enable_vhost_deletion_protection")]
+    Protect { name: String },
+    /// Allow the deletion of a virtual host again
+    #[command(alias = "disable_vhost_deletion_protection")]
+    Unprotect { name: String },
     /// List the virtual hosts
     #[command(alias = "list_vhosts")]
     List,
@@ -123,8 +139,46 @@ enum OfPermission {
     ListTopic,
 }
 
+#[derive(Args, Debug)]
+pub struct Limit {
+    #[command(subcommand)]
+    what: OfLimit,
+    /// The user, instead of the virtual host, that is limited
+    #[arg(long, global = true, value_name = "NAME", conflicts_with = "vhost")]
+    user: Option<String>,
+    #[command(flatten)]
+    vhost: Vhost,
+    /// Print the response of the management API
+    #[arg(long, global = true)]
+    json: bool,
+    #[command(flatten)]
+    api: Api,
+}
+
+#[derive(Debug, Subcommand)]
+enum OfLimit {
+    /// Set max-connections or max-queues of the virtual host, or max-connections or max-channels of the user
+    #[command(alias = "set_vhost_limits", alias = "set_user_limits")]
+    Set { limit: String, value: u32 },
+    /// Remove a limit
+    #[command(alias = "clear_vhost_limits", alias = "clear_user_limits")]
+    Clear { limit: String },
+    /// List the limits of all virtual hosts and users
+    #[command(alias = "list_vhost_limits", alias = "list_user_limits")]
+    List,
+}
+
 const USERS: &[Column] = &[("NAME", "name"), ("TAGS", "tags"), ("PASSWORD HASH", "hashing_algorithm")];
-const VHOSTS: &[Column] = &[("NAME", "name")];
+const VHOSTS: &[Column] = &[
+    ("NAME", "name"),
+    ("DEFAULT TYPE", "default_queue_type"),
+    ("PROTECTED", "protected_from_deletion"),
+    ("LIMITS", "limits"),
+    ("TAGS", "tags"),
+    ("DESCRIPTION", "description"),
+];
+const VHOST_LIMITS: &[Column] = &[("VHOST", "vhost"), ("LIMITS", "value")];
+const USER_LIMITS: &[Column] = &[("USER", "user"), ("LIMITS", "value")];
 const PERMISSIONS: &[Column] =
     &[("USER", "user"), ("VHOST", "vhost"), ("CONFIGURE", "configure"), ("WRITE", "write"), ("READ", "read")];
 const TOPICS: &[Column] =
@@ -204,17 +258,35 @@ async fn about_vhost(vhost: &VirtualHost) -> Result<(), Failure> {
     let VirtualHost { what, json, api } = vhost;
     let path = |name: &str| format!("/api/vhosts/{}", segment(name));
     match what {
-        OfVhost::Add { name } => {
+        OfVhost::Add { name, description, tags, default_queue_type } => {
+            let mut fields = json!({});
+            for (field, value) in [
+                ("description", description.as_ref().map(|text| json!(text))),
+                ("tags", tags.as_ref().map(|tags| json!(tags))),
+                ("default_queue_type", default_queue_type.as_ref().map(|kind| json!(kind))),
+            ] {
+                value.into_iter().for_each(|value| fields[field] = value);
+            }
             let (status, _) =
-                api.ask(&format!("add vhost '{name}'"), Method::PUT, &path(name), Some(&json!({}))).await?;
+                api.ask(&format!("add vhost '{name}'"), Method::PUT, &path(name), Some(&fields)).await?;
             print(&match status {
                 StatusCode::CREATED => format!("vhost '{name}' is added\n"),
-                _ => format!("vhost '{name}' exists already\n"),
+                _ => format!("vhost '{name}' existed already\n"),
             })
         }
         OfVhost::Delete { name } => {
             api.ask(&format!("delete vhost '{name}'"), Method::DELETE, &path(name), None).await?;
             print(&format!("vhost '{name}' is deleted\n"))
+        }
+        OfVhost::Protect { name } => {
+            let path = format!("{}/deletion/protection", path(name));
+            api.ask(&format!("protect vhost '{name}'"), Method::POST, &path, None).await?;
+            print(&format!("vhost '{name}' is protected from deletion\n"))
+        }
+        OfVhost::Unprotect { name } => {
+            let path = format!("{}/deletion/protection", path(name));
+            api.ask(&format!("unprotect vhost '{name}'"), Method::DELETE, &path, None).await?;
+            print(&format!("vhost '{name}' may be deleted\n"))
         }
         OfVhost::List => list(api, "list the vhosts", "/api/vhosts", VHOSTS, *json).await,
     }
@@ -288,6 +360,38 @@ async fn about_permission(permission: &Permission) -> Result<(), Failure> {
         OfPermission::ListTopic => {
             let words = format!("list the topic permissions in vhost '{vhost}'");
             list(api, &words, &format!("/api/vhosts/{in_vhost}/topic-permissions"), TOPICS, *json).await
+        }
+    }
+}
+
+/// Carries out a verb about limits, and prints its result.
+///
+/// # Errors
+/// The broker's error.
+pub fn limit(limit: &Limit) -> Result<(), Failure> {
+    block_on(about_limit(limit))
+}
+
+async fn about_limit(limit: &Limit) -> Result<(), Failure> {
+    let Limit { what, user, vhost, json, api } = limit;
+    let (whose, path) = match user {
+        Some(user) => (format!("user '{user}'"), format!("/api/user-limits/{}", segment(user))),
+        None => (format!("vhost '{}'", vhost.vhost), format!("/api/vhost-limits/{}", segment(&vhost.vhost))),
+    };
+    match what {
+        OfLimit::Set { limit, value } => {
+            let (words, path) = (format!("limit {whose}"), format!("{path}/{}", segment(limit)));
+            api.ask(&words, Method::PUT, &path, Some(&json!({ "value": value }))).await?;
+            print(&format!("{limit} of {whose} is {value}\n"))
+        }
+        OfLimit::Clear { limit } => {
+            let (words, path) = (format!("clear a limit of {whose}"), format!("{path}/{}", segment(limit)));
+            api.ask(&words, Method::DELETE, &path, None).await?;
+            print(&format!("{limit} of {whose} is cleared\n"))
+        }
+        OfLimit::List => {
+            list(api, "list the limits of vhosts", "/api/vhost-limits", VHOST_LIMITS, *json).await?;
+            list(api, "list the limits of users", "/api/user-limits", USER_LIMITS, *json).await
         }
     }
 }

@@ -74,6 +74,8 @@ enum Verb {
     Vhost(accounts::VirtualHost),
     /// Set, list and clear what users may do in a virtual host
     Permission(accounts::Permission),
+    /// Set, list and clear limits of virtual hosts and users
+    Limit(accounts::Limit),
     /// Put load on a broker and measure it
     Bench(bench::Bench),
 }
@@ -94,6 +96,7 @@ fn main() -> ExitCode {
         Verb::User(user) => accounts::user(&user),
         Verb::Vhost(vhost) => accounts::vhost(&vhost),
         Verb::Permission(permission) => accounts::permission(&permission),
+        Verb::Limit(limit) => accounts::limit(&limit),
         Verb::Bench(bench) => bench::run(bench),
     };
     let code = match done {
@@ -174,6 +177,13 @@ mod tests {
             "user list --json",
             "user permissions u",
             "vhost add v",
+            "vhost add v --description ours --tags a,b --default-queue-type quorum",
+            "vhost protect v",
+            "vhost disable_vhost_deletion_protection v",
+            "limit set max-queues 3 -p v",
+            "limit set max-channels 3 --user u",
+            "limit clear max-connections --user u",
+            "limit list --json",
             "vhost delete_vhost v",
             "vhost list --json",
             "permission set u .* .* .* -p v",
@@ -222,6 +232,9 @@ mod tests {
             "user add u --no-password --password-file f",
             "user delete",
             "vhost",
+            "limit set max-queues",
+            "limit set max-queues many",
+            "limit set max-channels 3 --user u -p v",
             "permission set u .* .*",
             "permission set-topic u amq.topic .*",
             "nonsense",

@@ -191,6 +191,7 @@ fn bodies(route: &Route) -> Vec<(&'static str, &'static [Verb])> {
         Action::PutExchange => vec![("{}", &all[..2]), (r#"{"arguments":{"alternate-exchange":"y"}}"#, all)],
         Action::PutUser => vec![(r#"{"password":"p","tags":""}"#, all)],
         Action::DeleteUsers => vec![(r#"{"users":["old"]}"#, all)],
+        Action::PutVhostLimit | Action::PutUserLimit => vec![(r#"{"value":100000}"#, all)],
         Action::PutTopicPermissions => vec![(r#"{"exchange":"x","write":"","read":"^a"}"#, all)],
         Action::PutPermissions => vec![(r#"{"configure":"","write":".*","read":"^$"}"#, all)],
         Action::PutPolicy(_) => vec![(r#"{"pattern":"^none$","definition":{"max-length":1}}"#, all)],
@@ -210,6 +211,11 @@ async fn prepare(fixture: &Fixture, action: Action) {
         | Action::ListVhosts
         | Action::GetVhost
         | Action::PutVhost
+        | Action::ProtectVhost(_)
+        | Action::PutVhostLimit
+        | Action::DeleteVhostLimit
+        | Action::PutUserLimit
+        | Action::DeleteUserLimit
         | Action::ListUsers
         | Action::ListUsersWithoutPermissions
         | Action::GetUser
@@ -258,6 +264,12 @@ async fn prepare(fixture: &Fixture, action: Action) {
         | Action::ListPolicies(_)
         | Action::GetPolicy(_)
         | Action::PutPolicy(_) => {}
+        Action::VhostLimits => {
+            fixture.prepare("PUT", "/api/vhost-limits/%2F/max-connections", r#"{"value":100000}"#).await;
+        }
+        Action::UserLimits => {
+            fixture.prepare("PUT", "/api/user-limits/victim/max-connections", r#"{"value":100000}"#).await;
+        }
         Action::DeleteVhost => fixture.prepare("PUT", "/api/vhosts/old", "{}").await,
         Action::DeleteUser | Action::DeleteUsers => {
             fixture.prepare("PUT", "/api/users/old", r#"{"tags":""}"#).await;
@@ -306,6 +318,7 @@ fn path(route: &Route, connection: &str) -> String {
         _ => ("q", "x", "p"),
     };
     let name = match route.path {
+        p if p.contains("limits") => "max-connections",
         p if p.contains("policies") => policy,
         p if p.contains("connections") => connection,
         p if p.contains("/links/") => "watched",
@@ -653,8 +666,6 @@ async fn a_user_who_is_made_over_http_works_in_a_virtual_host() {
     assert!(open().await.is_err());
     fixture.prepare("PUT", "/api/users/dora", r#"{"password":"dora","tags":""}"#).await;
     open().await.unwrap().close().await.unwrap();
-    let (status, answer) = fixture.ask(ROOT, "DELETE", "/api/vhosts/team", "").await;
-    assert_eq!((status, answer.contains("has 1 queues")), (400, true), "{answer}");
     fixture.prepare("DELETE", "/api/users/dora", "").await;
     assert!(open().await.is_err());
     fixture.close();
@@ -714,11 +725,62 @@ async fn a_lost_permission_ends_what_it_was_for() {
 
     let url: Url = format!("amqp://root:root@{}/team", fixture.amqp).parse().unwrap();
     let connection = Connection::open(&url, Options::default()).await.unwrap();
-    for queue in ["a", "b"] {
-        fixture.prepare("DELETE", &format!("/api/queues/team/{queue}"), "").await;
-    }
+    let session = connection.session().await.unwrap();
+    let own = vec![Symbol::from_static("temporary-queue")];
+    let options = ReceiverOptions { dynamic: true, capabilities: own, ..Default::default() };
+    let receiver = session.receiver(None, options).await.unwrap();
     fixture.prepare("DELETE", "/api/vhosts/team", "").await;
+    drop(receiver);
     let closed = connection.closed().await.unwrap_err().to_string();
     assert!(closed.contains("vhost 'team' is deleted"), "{closed}");
+    let desk = fixture.node.desk();
+    let who = Identity { user: ROOT.into(), tags: [String::from("administrator")].into() };
+    let overview = desk.overview(&who).await.unwrap();
+    assert_eq!((overview.queues, desk.vhosts(&who).await.unwrap().len()), (0, 1), "its queues went with it");
+    fixture.close();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn connections_and_sessions_are_limited() {
+    let fixture = Fixture::open("limits", &[]).await;
+    fixture.prepare("PUT", "/api/users/dora", r#"{"password":"dora","tags":""}"#).await;
+    let body = r#"{"configure":"","write":"","read":""}"#;
+    fixture.prepare("PUT", "/api/permissions/%2F/dora", body).await;
+    fixture.prepare("PUT", "/api/user-limits/dora/max-connections", r#"{"value":1}"#).await;
+    fixture.prepare("PUT", "/api/user-limits/dora/max-channels", r#"{"value":2}"#).await;
+    let first = fixture.connect("dora").await.unwrap();
+    let refused = fixture.connect("dora").await.err().unwrap();
+    assert_eq!(refused.condition(), Some("amqp:resource-limit-exceeded"));
+    let reason = "connection refused for user 'dora': user connection limit (1) is reached";
+    assert!(refused.to_string().contains(reason), "{refused}");
+
+    let sessions = [first.session().await.unwrap(), first.session().await.unwrap()];
+    let refused = match first.session().await {
+        Ok(third) => third.closed().await.to_string(),
+        Err(refused) => refused.to_string(),
+    };
+    assert!(
+        refused.contains("session refused for user 'dora': user channel limit (2) is reached"),
+        "{refused}"
+    );
+    let [ended, _open] = sessions;
+    ended.end().await.unwrap();
+    let again = first.session().await.unwrap();
+    assert!(
+        again
+            .receiver(Some("/queues/absent"), ReceiverOptions::default())
+            .await
+            .is_err_and(|e| is_refused(&e))
+    );
+
+    // A connection that ends makes room.
+    first.close().await.unwrap();
+    let second = fixture.connect("dora").await.unwrap();
+    fixture.prepare("PUT", "/api/vhost-limits/%2F/max-connections", r#"{"value":1}"#).await;
+    let refused = fixture.connect(ROOT).await.err().unwrap().to_string();
+    let reason = "access to vhost '/' refused for user 'root': connection limit (1) is reached";
+    assert!(refused.contains(reason), "{refused}");
+    second.close().await.unwrap();
+    fixture.connect(ROOT).await.unwrap().close().await.unwrap();
     fixture.close();
 }

@@ -253,7 +253,7 @@ fn users_are_managed_in_a_shell() {
         broker.verb_with_input(&words.split(' ').collect::<Vec<_>>(), password.as_bytes())
     };
     assert_eq!(verb("vhost add team").done(), "vhost 'team' is added");
-    assert_eq!(verb("vhost add team").done(), "vhost 'team' exists already");
+    assert_eq!(verb("vhost add team").done(), "vhost 'team' existed already");
     assert_eq!(
         with_password("user add anna --tags management", "se cret\n").done(),
         "user 'anna' is created"
@@ -299,8 +299,26 @@ fn users_are_managed_in_a_shell() {
     verb("user delete anna").refused(1, &["no user 'anna'"]);
     verb("delete queue anna.q -p team").refused(1, &["in vhost 'team' refused for user 'guest'"]);
     verb("permission set guest .* .* .* -p team").done();
-    verb("vhost delete team").refused(1, &["has 1 queues"]);
     verb("delete queue anna.q -p team").done();
+    verb("declare queue q -p team").done();
+    verb("vhost add team --tags a,b --default-queue-type quorum").done();
+    assert_eq!(verb("limit set max-queues 1 -p team").done(), "max-queues of vhost 'team' is 1");
+    verb("limit set max-channels 7 --user guest").done();
+    verb("limit set max-cats 7 --user guest")
+        .refused(1, &["user 'guest'", "'max-cats' is not a limit of a user"]);
+    verb("declare queue r -p team").refused(1, &["queue limit in vhost 'team' (1) is reached"]);
+    let limits = verb("limit list").done();
+    assert_eq!(limits, "VHOST  LIMITS\nteam   max-queues=1\nUSER   LIMITS\nguest  max-channels=7");
+    verb("limit clear max-channels --user guest").done();
+    verb("vhost protect team").done();
+    verb("vhost delete team").refused(1, &["vhost 'team' is protected from deletion"]);
+    let vhosts = verb("vhost list").done();
+    let expected = "\
+NAME  DEFAULT TYPE  PROTECTED  LIMITS        TAGS  DESCRIPTION
+/     classic       no         -             -     \"\"
+team  quorum        yes        max-queues=1  a,b   \"\"";
+    assert_eq!(vhosts, expected);
+    verb("vhost unprotect team").done();
     verb("vhost delete team").done();
-    assert_eq!(verb("vhost list").done(), "NAME\n/");
+    assert_eq!(verb("vhost list").done().lines().count(), 2);
 }

@@ -61,8 +61,6 @@ async fn permissions_are_set_shown_and_cleared() {
             "guest",
             r#"
             PUT /api/vhosts/team {} -> 201
-            PUT /api/vhosts/team {"description":"","tags":"","tracing":false,"default_queue_type":"classic"} -> 204
-            PUT /api/vhosts/team {"description":"ours"} -> 400 {"error":"bad_request","reason":"'description' of a vhost is not supported yet"}
             GET /api/vhosts/team/permissions -> 200 []
             GET /api/vhosts/absent/permissions -> 404 {"error":"object_not_found","reason":"no vhost 'absent'"}
             GET /api/vhosts?columns=name -> 200 [{"name":"/"},{"name":"team"}]
@@ -113,6 +111,69 @@ async fn topic_permissions_are_set_shown_and_cleared() {
             DELETE /api/topic-permissions/%2F/app/other -> 404 {"error":"object_not_found","reason":"user 'app' has no topic permissions for exchange 'other' in vhost '/'"}
             DELETE /api/topic-permissions/%2F/app -> 204
             GET /api/topic-permissions -> 200 []
+            "#,
+        )
+        .await;
+}
+
+#[tokio::test]
+async fn virtual_hosts_have_settings_and_limits() {
+    let server = Server::start().await;
+    server
+        .check(
+            "guest",
+            r#"
+            PUT /api/vhosts/team {"description":"ours","tags":"a, b","default_queue_type":"quorum","tracing":false} -> 201
+            GET /api/vhosts/team?columns=name,description,tags,default_queue_type,protected_from_deletion,limits -> 200 {"name":"team","description":"ours","tags":["a","b"],"default_queue_type":"quorum","protected_from_deletion":false,"limits":{}}
+            PUT /api/vhosts/team {"tags":["c"],"default_queue_type":"undefined"} -> 204
+            GET /api/vhosts/team?columns=description,tags,default_queue_type -> 200 {"description":"ours","tags":["c"],"default_queue_type":"classic"}
+            PUT /api/vhosts/team {"default_queue_type":"fast"} -> 400 {"error":"bad_request","reason":"'default_queue_type' is not classic, quorum or stream"}
+            PUT /api/vhosts/team {"tracing":true} -> 400 {"error":"bad_request","reason":"messages cannot be traced: there is no firehose"}
+            PUT /api/vhosts/team {"colour":"red"} -> 400 {"error":"bad_request","reason":"'colour' is not a property of a vhost"}
+            GET /api/vhost-limits -> 200 []
+            PUT /api/vhost-limits/team/max-queues {"value":1} -> 204
+            PUT /api/vhost-limits/team/max-connections {"value":5} -> 204
+            GET /api/vhost-limits/team -> 200 [{"vhost":"team","value":{"max-connections":5,"max-queues":1}}]
+            GET /api/vhost-limits/absent -> 404 {"error":"object_not_found","reason":"no vhost 'absent'"}
+            PUT /api/vhost-limits/absent/max-queues {"value":1} -> 404 {"error":"object_not_found","reason":"no vhost 'absent'"}
+            PUT /api/vhost-limits/team/max-cats {"value":1} -> 400 {"error":"bad_request","reason":"'max-cats' is not a limit of a vhost: there are max-connections and max-queues"}
+            PUT /api/vhost-limits/team/max-queues {"value":"1"} -> 400 {"error":"bad_request","reason":"'value' is not a whole number below 4294967296"}
+            PUT /api/permissions/team/guest {"configure":".*","write":".*","read":".*"} -> 201
+            PUT /api/queues/team/a -> 201
+            PUT /api/queues/team/a -> 204
+            PUT /api/queues/team/b -> 400 {"error":"bad_request","reason":"cannot declare queue 'b': queue limit in vhost 'team' (1) is reached"}
+            PUT /api/vhost-limits/team/max-connections {"value":-1} -> 204
+            DELETE /api/vhost-limits/team/max-queues -> 204
+            PUT /api/queues/team/b -> 201
+            GET /api/vhost-limits -> 200 []
+            POST /api/vhosts/team/deletion/protection -> 204
+            DELETE /api/vhosts/team -> 400 {"error":"bad_request","reason":"vhost 'team' is protected from deletion"}
+            DELETE /api/vhosts/team/deletion/protection -> 204
+            DELETE /api/vhosts/team -> 204
+            GET /api/vhosts/team -> 404 {"error":"object_not_found","reason":"no vhost 'team'"}
+            POST /api/vhosts/team/deletion/protection -> 404 {"error":"object_not_found","reason":"no vhost 'team'"}
+            "#,
+        )
+        .await;
+}
+
+#[tokio::test]
+async fn users_have_limits() {
+    let server = Server::start().await;
+    server
+        .check(
+            "guest",
+            r#"
+            PUT /api/user-limits/app/max-connections {"value":2} -> 204
+            PUT /api/user-limits/app/max-channels {"value":0} -> 204
+            GET /api/user-limits/app -> 200 [{"user":"app","value":{"max-connections":2,"max-channels":0}}]
+            GET /api/users/app?columns=limits -> 200 {"limits":{"max-connections":2,"max-channels":0}}
+            PUT /api/users/app {"password":"app","tags":""} -> 204
+            DELETE /api/user-limits/app/max-channels -> 204
+            GET /api/user-limits -> 200 [{"user":"app","value":{"max-connections":2}}]
+            PUT /api/user-limits/absent/max-channels {"value":0} -> 404 {"error":"object_not_found","reason":"no user 'absent'"}
+            PUT /api/user-limits/app/max-queues {"value":0} -> 400 {"error":"bad_request","reason":"'max-queues' is not a limit of a user: there are max-connections and max-channels"}
+            GET /api/user-limits/absent -> 404 {"error":"object_not_found","reason":"no user 'absent'"}
             "#,
         )
         .await;

@@ -372,12 +372,26 @@ impl Desk for FakeDesk {
         self.state().permit(who, "", Verb::MaintainGroups, &[])
     }
 
-    async fn vhosts(&self, who: &Identity) -> Result<Vec<Arc<str>>, DeskError> {
+    async fn vhosts(&self, who: &Identity) -> Result<Vec<NamedVhost>, DeskError> {
         let state = self.state();
-        let seen = state.catalog.vhosts().filter(|v| state.permit(who, v, Verb::ReadVhost, &[]).is_ok());
-        let mut names: Vec<_> = seen.cloned().collect();
-        names.sort();
-        Ok(names)
+        let all = state.catalog.vhosts_with_settings();
+        let seen = all.filter(|(name, _)| state.permit(who, name, Verb::ReadVhost, &[]).is_ok());
+        let mut rows: Vec<_> = seen.map(|(name, settings)| (name.clone(), settings.clone())).collect();
+        rows.sort_by(|a, b| a.0.cmp(&b.0));
+        Ok(rows)
+    }
+
+    async fn delete_vhost(&self, who: &Identity, name: &str) -> Result<bool, DeskError> {
+        let mut state = self.state();
+        state.permit(who, "", Verb::Administer, &[])?;
+        if !state.run(Command::Account(AccountChange::CloseVhost { name: name.into() }))? {
+            return Ok(false);
+        }
+        let queues: Vec<_> = state.catalog.queues_in(name).collect();
+        for queue in queues {
+            state.run(Command::ForgetQueue { queue })?;
+        }
+        state.run(Command::Account(AccountChange::DeleteVhost { name: name.into() }))
     }
 
     async fn exchanges(&self, who: &Identity, vhost: Option<&str>) -> Result<Vec<Arc<Exchange>>, DeskError> {

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use hashbrown::HashMap;
 
 use super::{
-    AccessRefused, Identity, PasswordHash, Permissions, Resource, Rights, TopicPermissions, Topics, Verb,
-    permit,
+    AccessRefused, Identity, PasswordHash, Permissions, Resource, Rights, TopicPermissions, Topics,
+    UserLimits, Verb, permit,
 };
 
 /// A user and the permissions of the user.
@@ -19,6 +19,7 @@ pub struct UserRecord {
     pub permissions: HashMap<Arc<str>, Permissions>,
     /// The topic permissions of the user, by virtual host.
     pub topics: HashMap<Arc<str>, Topics>,
+    pub limits: UserLimits,
 }
 
 /// All users of the node.
@@ -71,9 +72,10 @@ impl Users {
     /// Creates a user, or changes the password and the tags of an existing one.
     pub fn set(&mut self, name: &Arc<str>, hash: PasswordHash, tags: &Arc<[String]>) {
         self.begun = true;
-        let (permissions, topics) =
-            self.by_name.remove(name).map(|known| (known.permissions, known.topics)).unwrap_or_default();
-        let user = UserRecord { name: name.clone(), hash, tags: tags.clone(), permissions, topics };
+        let known = self.by_name.remove(name);
+        let (permissions, topics, limits) =
+            known.map(|known| (known.permissions, known.topics, known.limits)).unwrap_or_default();
+        let user = UserRecord { name: name.clone(), hash, tags: tags.clone(), permissions, topics, limits };
         self.by_name.insert(name.clone(), user);
     }
 
@@ -87,6 +89,12 @@ impl Users {
         match permissions {
             Some(permissions) => _ = user.permissions.insert(vhost.clone(), permissions),
             None => _ = user.permissions.remove(vhost),
+        }
+    }
+
+    pub fn set_limits(&mut self, user: &str, limits: UserLimits) {
+        if let Some(user) = self.by_name.get_mut(user) {
+            user.limits = limits;
         }
     }
 

@@ -20,6 +20,10 @@ enum Thing {
     /// A binding: virtual host, source, destination and key.
     Binding(Arc<str>, Arc<str>, Destination, Arc<str>),
     User(Arc<str>),
+    /// The number of queues of a virtual host, if there is a limit.
+    QueueCount(Arc<str>),
+    /// The number of queues, exchanges or virtual hosts of the node, if there is a limit.
+    Count(&'static str),
 }
 
 /// A claim of a command on one thing.
@@ -55,21 +59,27 @@ impl Claims {
                 let is_new = catalog.queue(&declare.vhost, &declare.name).is_none();
                 claims.add_shared(Thing::Vhost(declare.vhost.clone()));
                 claims.add(Thing::Queue(declare.vhost.clone(), declare.name.clone()), is_new);
+                if is_new {
+                    claims.count_queues(&declare.vhost, catalog);
+                }
             }
             Command::ForgetQueue { queue } => {
                 if let Some(record) = catalog.queue_by_id(*queue) {
                     claims.share_topology(&record.vhost);
                     claims.add_exclusive(Thing::Queue(record.vhost.clone(), record.name.clone()));
+                    claims.count_queues(&record.vhost, catalog);
                 }
             }
             Command::DeclareExchange(declare) => {
                 let is_new = catalog.exchange(&declare.vhost, &declare.name).is_none();
                 claims.share_topology(&declare.vhost);
                 claims.add(Thing::Exchange(declare.vhost.clone(), declare.name.clone()), is_new);
+                claims.count("exchanges", is_new && catalog.rules.exchanges_max.is_some());
             }
             Command::DeleteExchange { vhost, name, .. } => {
                 claims.share_topology(vhost);
                 claims.add_exclusive(Thing::Exchange(vhost.clone(), name.clone()));
+                claims.count("exchanges", catalog.rules.exchanges_max.is_some());
             }
             Command::Bind(binding) | Command::Unbind(binding) => {
                 claims.share_topology(&binding.vhost);
@@ -77,10 +87,20 @@ impl Claims {
             }
             Command::SetPolicy(set) => claims.add_exclusive(Thing::Vhost(set.vhost.clone())),
             Command::ClearPolicy { vhost, .. } => claims.add_exclusive(Thing::Vhost(vhost.clone())),
-            Command::Account(AccountChange::AddVhost { name } | AccountChange::DeleteVhost { name }) => {
+            Command::Account(
+                AccountChange::SetVhost { name, .. }
+                | AccountChange::CloseVhost { name }
+                | AccountChange::DeleteVhost { name },
+            ) => {
                 claims.add_exclusive(Thing::Vhost(name.clone()));
+                claims.count("vhosts", catalog.rules.vhosts_max.is_some());
+                claims.count("exchanges", catalog.rules.exchanges_max.is_some());
             }
-            Command::Account(AccountChange::SetUser { name, .. } | AccountChange::DeleteUser { name }) => {
+            Command::Account(
+                AccountChange::SetUser { name, .. }
+                | AccountChange::DeleteUser { name }
+                | AccountChange::SetUserLimits { user: name, .. },
+            ) => {
                 claims.add_exclusive(Thing::User(name.clone()));
             }
             Command::Account(
@@ -108,6 +128,7 @@ impl Claims {
                 }
                 Change::ExchangeDeleted { vhost, name } => {
                     self.add_exclusive(Thing::Exchange(vhost.clone(), name.clone()));
+                    self.count("exchanges", catalog.rules.exchanges_max.is_some());
                 }
                 Change::PermissionsCleared { user, .. } | Change::TopicPermissionsCleared { user, .. } => {
                     self.add_exclusive(Thing::User(user.clone()))
@@ -121,6 +142,8 @@ impl Claims {
                 | Change::PolicyCleared { .. }
                 | Change::VhostAdded { .. }
                 | Change::VhostDeleted { .. }
+                | Change::VhostSet { .. }
+                | Change::UserLimitsSet { .. }
                 | Change::UserSet { .. }
                 | Change::UserDeleted { .. }
                 | Change::PermissionsSet { .. }
@@ -147,6 +170,21 @@ impl Claims {
         };
         if let Some(vhost) = vhost {
             self.add_exclusive(Thing::Topology(vhost));
+        }
+    }
+
+    /// Claims the numbers of queues that are limited.
+    fn count_queues(&mut self, vhost: &Arc<str>, catalog: &Catalog) {
+        if catalog.vhost_settings(vhost).is_some_and(|settings| settings.max_queues.is_some()) {
+            self.add_exclusive(Thing::QueueCount(vhost.clone()));
+        }
+        self.count("queues", catalog.rules.queues_max.is_some());
+    }
+
+    /// Claims a number of the node, so that two commands cannot both take the last place.
+    fn count(&mut self, what: &'static str, is_limited: bool) {
+        if is_limited {
+            self.add_exclusive(Thing::Count(what));
         }
     }
 

@@ -15,6 +15,7 @@ use super::error::CatalogError;
 use super::{
     Arguments, Binding, Catalog, Change, Destination, QueueIds, QueueRecord, RESERVED_PREFIX, queue_config,
 };
+use crate::access::Maximum;
 use crate::ids::{ConnectionId, QueueId};
 
 /// The maximum length of the name of a queue or an exchange in bytes, as in RabbitMQ.
@@ -195,7 +196,8 @@ impl Catalog {
                 ),
             });
         }
-        let default = self.rules.default_type;
+        self.check_queue_limits(&vhost, &name)?;
+        let default = self.default_type(&vhost);
         let can_be_any = durable && !exclusive && !auto_delete;
         if default != QueueType::Classic && can_be_any && !arguments.contains_key(QUEUE_TYPE) {
             arguments.insert(QUEUE_TYPE.to_owned(), default.name().into());
@@ -236,7 +238,28 @@ impl Catalog {
 
     /// Returns true if the queue has the type that a new one would get if its declaration named none.
     fn is_default_type(&self, known: &QueueRecord) -> bool {
-        known.config.queue_type() == self.rules.default_type
+        known.config.queue_type() == self.default_type(&known.vhost)
+    }
+
+    /// Returns the type of a new queue whose declaration names none.
+    pub fn default_type(&self, vhost: &str) -> QueueType {
+        let own = self.vhost_settings(vhost).and_then(|settings| settings.default_queue_type);
+        own.unwrap_or(self.rules.default_type)
+    }
+
+    fn check_queue_limits(&self, vhost: &str, name: &str) -> Result<(), CatalogError> {
+        let refuse = |where_to: &str, max: u32| {
+            let reason =
+                format!("cannot declare queue '{name}': queue limit in {where_to} ({max}) is reached");
+            Err(CatalogError::LimitReached { reason })
+        };
+        let reached = |count: usize, max: Maximum| max.filter(|max| count >= *max as usize);
+        if let Some(known) = self.vhosts.get(vhost)
+            && let Some(max) = reached(known.queues.len(), known.settings.max_queues)
+        {
+            return refuse(&format!("vhost '{vhost}'"), max);
+        }
+        reached(self.queue_count(), self.rules.queues_max).map_or(Ok(()), |max| refuse("cluster", max))
     }
 
     /// The bindings are removed first, so that no change refers to a queue that does not exist.

@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use super::{Catalog, Change, DEFAULT_VHOST, Destination, QueueRow};
+use super::{Catalog, Change, DEFAULT_VHOST, Destination, QueueRow, VhostSettings};
+use crate::access::UserLimits;
 
 /// The position at which the next call of [`Catalog::walk_definitions`] continues.
 #[derive(Debug, Default)]
@@ -127,12 +128,21 @@ impl Catalog {
         }
         let others = self.vhosts.keys().filter(|name| **name != default);
         changes.extend(others.map(|name| Change::VhostAdded { name: name.clone() }));
+        for (name, vhost) in &self.vhosts {
+            if *vhost.settings != VhostSettings::default() {
+                let (name, settings) = (name.clone(), vhost.settings.clone());
+                changes.push(Change::VhostSet { name, settings });
+            }
+        }
         if self.users.have_begun() {
             changes.push(Change::UsersBegun);
         }
         for user in self.users.iter() {
             let (name, hash, tags) = (user.name.clone(), user.hash.clone(), user.tags.clone());
             changes.push(Change::UserSet { name, hash, tags });
+            if user.limits != UserLimits::default() {
+                changes.push(Change::UserLimitsSet { user: user.name.clone(), limits: user.limits });
+            }
             changes.extend(user.permissions.iter().map(|(vhost, permissions)| Change::PermissionsSet {
                 user: user.name.clone(),
                 vhost: vhost.clone(),
@@ -167,6 +177,8 @@ impl Catalog {
             | Change::Incarnations { .. }
             | Change::VhostAdded { .. }
             | Change::VhostDeleted { .. }
+            | Change::VhostSet { .. }
+            | Change::UserLimitsSet { .. }
             | Change::UserSet { .. }
             | Change::UserDeleted { .. }
             | Change::PermissionsSet { .. }

@@ -17,6 +17,8 @@ pub enum CatalogError {
     Locked { reason: String },
     /// The request is invalid.
     Invalid { reason: String },
+    /// As many queues, exchanges or virtual hosts as possible exist.
+    LimitReached { reason: String },
     /// Too many other commands are waiting.
     Busy { reason: String },
 }
@@ -30,6 +32,7 @@ impl fmt::Display for CatalogError {
             | Self::Forbidden { reason }
             | Self::Locked { reason }
             | Self::Invalid { reason }
+            | Self::LimitReached { reason }
             | Self::Busy { reason } => f.write_str(reason),
         }
     }

@@ -6,8 +6,10 @@ use std::sync::Arc;
 use amqp10::{Map, Reader, Value, encode};
 use bytes::{Bytes, BytesMut};
 
-use super::{Arguments, Binding, Destination};
-use crate::access::{Hashing, PasswordHash, Permissions, TopicPermissions};
+use queue::QueueType;
+
+use super::{Arguments, Binding, Destination, VhostPatch, VhostSettings};
+use crate::access::{Hashing, Maximum, PasswordHash, Permissions, TopicPermissions};
 
 /// The items of a list that is being written.
 #[derive(Debug)]
@@ -74,6 +76,44 @@ impl ListWriter {
         permissions: &TopicPermissions,
     ) -> Self {
         permissions.patterns().into_iter().fold(self.text(user).text(vhost).text(exchange), Self::text)
+    }
+
+    /// Appends a limit: -1 for none, as in RabbitMQ.
+    pub fn maximum(self, limit: Maximum) -> Self {
+        self.value(limit.map_or(-1, i64::from))
+    }
+
+    /// Appends a limit, or null.
+    pub fn optional_maximum(self, limit: Option<Maximum>) -> Self {
+        match limit {
+            Some(limit) => self.maximum(limit),
+            None => self.value(Value::Null),
+        }
+    }
+
+    /// Appends all settings of a virtual host.
+    pub fn vhost_settings(self, settings: &VhostSettings) -> Self {
+        self.text(&settings.description)
+            .texts(&settings.tags)
+            .optional_text(settings.default_queue_type.map(QueueType::name))
+            .boolean(settings.protected)
+            .maximum(settings.max_connections)
+            .maximum(settings.max_queues)
+            .boolean(settings.deleting)
+    }
+
+    /// Appends a change of the settings of a virtual host. What does not change is null; no type of queues is empty.
+    pub fn vhost_patch(self, patch: &VhostPatch) -> Self {
+        let kind = patch.default_queue_type.map(|kind| kind.map_or("", QueueType::name));
+        let with_tags = |fields: Self| match &patch.tags {
+            Some(tags) => fields.texts(tags),
+            None => fields.value(Value::Null),
+        };
+        with_tags(self.optional_text(patch.description.as_deref()))
+            .optional_text(kind)
+            .value(patch.protected.map_or(Value::Null, Value::Boolean))
+            .optional_maximum(patch.max_connections)
+            .optional_maximum(patch.max_queues)
     }
 
     /// Appends a text, or null.
@@ -150,6 +190,55 @@ impl ListReader {
     pub fn topic_permissions(&self, at: usize) -> Option<TopicPermissions> {
         let (user, vhost) = (self.text(at)?, self.text(at + 1)?);
         TopicPermissions::new([&*self.text(at + 3)?, &*self.text(at + 4)?], &user, &vhost).ok()
+    }
+
+    /// Reads the field that [`ListWriter::maximum`] appends.
+    pub fn maximum(&self, at: usize) -> Option<Maximum> {
+        match self.signed(at)? {
+            -1 => Some(None),
+            max => Some(Some(u32::try_from(max).ok()?)),
+        }
+    }
+
+    fn is_null(&self, at: usize) -> bool {
+        matches!(self.value(at), Some(Value::Null))
+    }
+
+    /// Reads the field that [`ListWriter::optional_maximum`] appends.
+    pub fn optional_maximum(&self, at: usize) -> Option<Option<Maximum>> {
+        if self.is_null(at) { Some(None) } else { self.maximum(at).map(Some) }
+    }
+
+    /// Reads the fields that [`ListWriter::vhost_settings`] appends.
+    pub fn vhost_settings(&self, at: usize) -> Option<VhostSettings> {
+        Some(VhostSettings {
+            description: self.text(at)?,
+            tags: self.texts(at + 1)?,
+            default_queue_type: match self.optional_text(at + 2)? {
+                Some(kind) => Some(QueueType::from_name(&kind)?),
+                None => None,
+            },
+            protected: self.boolean(at + 3)?,
+            max_connections: self.maximum(at + 4)?,
+            max_queues: self.maximum(at + 5)?,
+            deleting: self.boolean(at + 6)?,
+        })
+    }
+
+    /// Reads the fields that [`ListWriter::vhost_patch`] appends.
+    pub fn vhost_patch(&self, at: usize) -> Option<VhostPatch> {
+        Some(VhostPatch {
+            description: self.optional_text(at)?,
+            tags: if self.is_null(at + 1) { None } else { Some(self.texts(at + 1)?) },
+            default_queue_type: match self.optional_text(at + 2)?.as_deref() {
+                None => None,
+                Some("") => Some(None),
+                Some(kind) => Some(Some(QueueType::from_name(kind)?)),
+            },
+            protected: if self.is_null(at + 3) { None } else { Some(self.boolean(at + 3)?) },
+            max_connections: self.optional_maximum(at + 4)?,
+            max_queues: self.optional_maximum(at + 5)?,
+        })
     }
 
     /// Reads the field that [`ListWriter::optional_text`] appends.

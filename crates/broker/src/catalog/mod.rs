@@ -20,6 +20,7 @@ mod sent;
 mod stored;
 #[cfg(test)]
 mod tests;
+mod vhost;
 
 use std::sync::Arc;
 
@@ -39,11 +40,14 @@ pub use policy::{ApplyTo, Policy, merged_definition};
 pub use route::{RouteTarget, RouteTargets, Routed};
 pub use sent::{decode_command, encode_command};
 pub use stored::{decode_change, encode_change};
+pub use vhost::{VhostPatch, VhostSettings};
 
 use self::places::Places;
 use self::policy::Subject;
 pub use crate::access::DEFAULT_EXCHANGE_ALIAS;
-use crate::access::{Access, PasswordHash, Permissions, Resource, TopicPermissions, Users};
+use crate::access::{
+    Access, Maximum, PasswordHash, Permissions, Resource, TopicPermissions, UserLimits, Users,
+};
 use crate::ids::{ConnectionId, QueueId};
 
 /// The virtual host that exists from the start.
@@ -229,6 +233,14 @@ pub enum Change {
         hash: PasswordHash,
         tags: Arc<[String]>,
     },
+    VhostSet {
+        name: Arc<str>,
+        settings: Arc<VhostSettings>,
+    },
+    UserLimitsSet {
+        user: Arc<str>,
+        limits: UserLimits,
+    },
     UserDeleted {
         name: Arc<str>,
     },
@@ -258,11 +270,13 @@ pub enum Change {
 }
 
 impl Change {
-    /// Returns true if the change concerns users or their permissions.
+    /// Returns true if the change concerns users or what they may use.
     pub fn is_of_users(&self) -> bool {
         matches!(
             self,
             Self::VhostDeleted { .. }
+                | Self::VhostSet { .. }
+                | Self::UserLimitsSet { .. }
                 | Self::UserSet { .. }
                 | Self::UserDeleted { .. }
                 | Self::PermissionsSet { .. }
@@ -280,6 +294,7 @@ struct Vhost {
     exchanges: HashMap<Arc<str>, exchange::Table>,
     queues: HashMap<Arc<str>, QueueId>,
     policies: policy::Policies,
+    settings: Arc<VhostSettings>,
 }
 
 /// The catalog; see the module. A clone is an independent replica.
@@ -312,11 +327,22 @@ pub struct DeclareRules {
     /// (`quorum_queue.property_equivalence.relaxed_checks_on_redeclaration`). So clients that were written for a classic queue
     /// need no change.
     pub relaxed_redeclaration: bool,
+    /// The most queues (`cluster_queue_limit`), exchanges (`cluster_exchange_limit`) and virtual hosts
+    /// (`vhost_max`) of the node.
+    pub queues_max: Maximum,
+    pub exchanges_max: Maximum,
+    pub vhosts_max: Maximum,
 }
 
 impl Default for DeclareRules {
     fn default() -> Self {
-        Self { default_type: queue::QueueType::Classic, relaxed_redeclaration: false }
+        Self {
+            default_type: queue::QueueType::Classic,
+            relaxed_redeclaration: false,
+            queues_max: None,
+            exchanges_max: None,
+            vhosts_max: None,
+        }
     }
 }
 
@@ -349,7 +375,22 @@ impl Catalog {
     }
 
     pub fn has_vhost(&self, vhost: &str) -> bool {
-        self.vhosts.contains_key(vhost)
+        self.vhosts.get(vhost).is_some_and(|vhost| !vhost.settings.deleting)
+    }
+
+    /// Returns the settings of a virtual host, also while it is being deleted.
+    pub fn vhost_settings(&self, vhost: &str) -> Option<&Arc<VhostSettings>> {
+        self.vhosts.get(vhost).map(|vhost| &vhost.settings)
+    }
+
+    /// Returns all virtual hosts with their settings.
+    pub fn vhosts_with_settings(&self) -> impl ExactSizeIterator<Item = (&Arc<str>, &Arc<VhostSettings>)> {
+        self.vhosts.iter().map(|(name, vhost)| (name, &vhost.settings))
+    }
+
+    /// Returns the queues of a virtual host.
+    pub fn queues_in(&self, vhost: &str) -> impl Iterator<Item = QueueId> {
+        self.vhosts.get(vhost).into_iter().flat_map(|vhost| vhost.queues.values().copied())
     }
 
     pub fn vhosts(&self) -> impl Iterator<Item = &Arc<str>> {
@@ -619,6 +660,14 @@ impl Catalog {
             }
             Change::UserSet { name, hash, tags } => {
                 Arc::make_mut(&mut self.users).set(name, hash.clone(), tags)
+            }
+            Change::VhostSet { name, settings } => {
+                if let Some(vhost) = self.vhosts.get_mut(name) {
+                    vhost.settings = settings.clone();
+                }
+            }
+            Change::UserLimitsSet { user, limits } => {
+                Arc::make_mut(&mut self.users).set_limits(user, *limits);
             }
             Change::UserDeleted { name } => Arc::make_mut(&mut self.users).delete(name),
             Change::PermissionsSet { user, vhost, permissions } => {

@@ -10,12 +10,15 @@
 //!   6 unbind            the same
 //!   7 set policy        vhost, name, operator, pattern, priority long, apply-to, definition
 //!   8 clear policy      vhost, name, operator
-//!   9 add vhost         name
+//!   9 set vhost         name, description, tags list, default queue type, protected, max-connections long,
+//!                       max-queues long; each may be null
 //!  10 delete vhost      name
 //!  11 set user          name, algorithm, hash binary, tags list
 //!  12 delete user       name
 //!  13 set permissions   user, vhost, configure, write, read
 //!  14 clear permissions user, vhost
+//!  17 close vhost       name
+//!  18 set user limits   user, max-connections long, max-channels long; each may be null
 //!  15 set topic permissions    user, vhost, exchange, write, read
 //!  16 clear topic permissions  user, vhost, exchange or null
 //! ```
@@ -66,7 +69,13 @@ pub fn encode_command(command: &Command, out: &mut BytesMut) {
         Command::ClearPolicy { vhost, name, operator } => {
             ListWriter::new(8).text(vhost).text(name).boolean(*operator)
         }
-        Command::Account(AccountChange::AddVhost { name }) => ListWriter::new(9).text(name),
+        Command::Account(AccountChange::SetVhost { name, patch }) => {
+            ListWriter::new(9).text(name).vhost_patch(patch)
+        }
+        Command::Account(AccountChange::CloseVhost { name }) => ListWriter::new(17).text(name),
+        Command::Account(AccountChange::SetUserLimits { user, max_connections, max_channels }) => {
+            ListWriter::new(18).text(user).optional_maximum(*max_connections).optional_maximum(*max_channels)
+        }
         Command::Account(AccountChange::DeleteVhost { name }) => ListWriter::new(10).text(name),
         Command::Account(AccountChange::SetUser { name, hash, tags }) => {
             ListWriter::new(11).text(name).hash(hash).texts(tags)
@@ -130,7 +139,7 @@ pub fn decode_command(sent: &[u8]) -> Option<Command> {
             definition: fields.arguments(7)?,
         }),
         8 => Command::ClearPolicy { vhost: text(1)?, name: text(2)?, operator: boolean(3)? },
-        9 => Command::Account(AccountChange::AddVhost { name: text(1)? }),
+        9 => Command::Account(AccountChange::SetVhost { name: text(1)?, patch: fields.vhost_patch(2)? }),
         10 => Command::Account(AccountChange::DeleteVhost { name: text(1)? }),
         11 => Command::Account(AccountChange::SetUser {
             name: text(1)?,
@@ -149,6 +158,12 @@ pub fn decode_command(sent: &[u8]) -> Option<Command> {
             exchange: text(3)?,
             permissions: fields.topic_permissions(1)?,
         }),
+        17 => Command::Account(AccountChange::CloseVhost { name: text(1)? }),
+        18 => Command::Account(AccountChange::SetUserLimits {
+            user: text(1)?,
+            max_connections: fields.optional_maximum(2)?,
+            max_channels: fields.optional_maximum(3)?,
+        }),
         16 => Command::Account(AccountChange::ClearTopicPermissions {
             user: text(1)?,
             vhost: text(2)?,
@@ -165,6 +180,9 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
+    use queue::QueueType;
+
+    use super::super::VhostPatch;
     use crate::access::{Hashing, Permissions, TopicPermissions};
     use crate::catalog::{Arguments, Binding, Destination};
     use crate::pattern::Pattern;
@@ -263,7 +281,26 @@ mod tests {
                 name: name.into(),
                 operator
             }),
-            ".{0,8}".prop_map(|name| Command::Account(AccountChange::AddVhost { name: name.into() })),
+            (names(), any::<Option<bool>>(), any::<[Option<Option<u32>>; 2]>()).prop_map(
+                |((name, text, tag), protected, [max_connections, max_queues])| {
+                    let patch = VhostPatch {
+                        description: protected.map(|_| text.into()),
+                        tags: max_queues.map(|_| [tag].into()),
+                        default_queue_type: protected.map(|is| is.then_some(QueueType::Quorum)),
+                        protected,
+                        max_connections,
+                        max_queues,
+                    };
+                    Command::Account(AccountChange::SetVhost { name: name.into(), patch })
+                }
+            ),
+            ".{0,8}".prop_map(|name| Command::Account(AccountChange::CloseVhost { name: name.into() })),
+            (".{0,8}", any::<[Option<Option<u32>>; 2]>()).prop_map(
+                |(user, [max_connections, max_channels])| {
+                    let user = user.into();
+                    Command::Account(AccountChange::SetUserLimits { user, max_connections, max_channels })
+                }
+            ),
             ".{0,8}".prop_map(|name| Command::Account(AccountChange::DeleteVhost { name: name.into() })),
             (".{0,8}", any::<[u8; 16]>(), prop::collection::vec(".{0,8}", 0..3)).prop_map(
                 |(name, salt, tags)| {

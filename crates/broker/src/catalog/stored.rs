@@ -24,11 +24,14 @@
 //!                                                         since version 6 of the log
 //!  17 topic permissions set      user, vhost, exchange, write, read
 //!  18 topic permissions cleared  user, vhost, exchange or null
+//!  19 vhost set         name, description, tags list, default queue type or null, protected,
+//!                      max-connections long, max-queues long, deleting
+//!  20 user limits set   user, max-connections long, max-channels long
 //!  14                  with other patterns than `.*` and the empty one
 //!   8                  with look-aheads in the pattern
 //! ```
 //!
-//! Permissions are stored as the texts of their patterns. For the algorithm and the hash see [`crate::access::PasswordHash`].
+//! A limit of -1 is none. Permissions are stored as the texts of their patterns. For the algorithm and the hash see [`crate::access::PasswordHash`].
 //!
 //! Exclusive queues are not stored. The policy of a queue or an exchange is not stored either, because
 //! it follows from the name.
@@ -39,6 +42,7 @@ use bytes::BytesMut;
 
 use super::fields::{ListReader, ListWriter};
 use super::{ApplyTo, Change, Exchange, ExchangeKind, Policy, QueueRecord, queue_config};
+use crate::access::UserLimits;
 use crate::ids::QueueId;
 use crate::pattern::Pattern;
 
@@ -79,6 +83,10 @@ pub fn encode_change(change: &Change, out: &mut BytesMut) {
         Change::VhostAdded { name } => ListWriter::new(10).text(name),
         Change::VhostDeleted { name } => ListWriter::new(11).text(name),
         Change::UserSet { name, hash, tags } => ListWriter::new(12).text(name).hash(hash).texts(tags),
+        Change::VhostSet { name, settings } => ListWriter::new(19).text(name).vhost_settings(settings),
+        Change::UserLimitsSet { user, limits } => {
+            ListWriter::new(20).text(user).maximum(limits.max_connections).maximum(limits.max_channels)
+        }
         Change::UserDeleted { name } => ListWriter::new(13).text(name),
         Change::PermissionsSet { user, vhost, permissions } => {
             ListWriter::new(14).text(user).text(vhost).permissions(permissions)
@@ -156,6 +164,11 @@ pub fn decode_change(stored: &[u8]) -> Option<Change> {
             exchange: text(3)?,
             permissions: fields.topic_permissions(1)?,
         },
+        19 => Change::VhostSet { name: text(1)?, settings: Arc::new(fields.vhost_settings(2)?) },
+        20 => {
+            let (max_connections, max_channels) = (fields.maximum(2)?, fields.maximum(3)?);
+            Change::UserLimitsSet { user: text(1)?, limits: UserLimits { max_connections, max_channels } }
+        }
         18 => Change::TopicPermissionsCleared {
             user: text(1)?,
             vhost: text(2)?,

@@ -257,7 +257,7 @@ fn stored_changes_restore_the_catalog() {
         queue("q2", &[]),
         policy("gone", false, "", 9, &ttl),
         clear("gone", false),
-        Command::Account(AccountChange::AddVhost { name: "v".into() }),
+        Command::Account(AccountChange::add_vhost("v")),
         Command::Account(AccountChange::SetUser {
             name: "u".into(),
             hash: Hashing::Sha256.hash([1; 16], &Secret::new("p")),
@@ -547,7 +547,7 @@ fn deleting_a_virtual_host_needs_no_queues_and_clears_permissions() {
     };
     run(&mut catalog, user("u"));
     assert!(matches!(decide(&catalog, grant("u", "v")), Err(CatalogError::NotFound { .. })));
-    run(&mut catalog, Command::Account(AccountChange::AddVhost { name: "v".into() }));
+    run(&mut catalog, Command::Account(AccountChange::add_vhost("v")));
     assert!(matches!(decide(&catalog, grant("nobody", "v")), Err(CatalogError::NotFound { .. })));
     run(&mut catalog, grant("u", "v"));
     // A new password keeps the permissions.
@@ -562,11 +562,94 @@ fn deleting_a_virtual_host_needs_no_queues_and_clears_permissions() {
     run(&mut catalog, delete());
     assert!(!catalog.has_vhost("v") && catalog.users().get("u").unwrap().permissions.is_empty());
     // A new virtual host of the same name starts empty.
-    run(&mut catalog, Command::Account(AccountChange::AddVhost { name: "v".into() }));
+    run(&mut catalog, Command::Account(AccountChange::add_vhost("v")));
     assert!(catalog.exchange("v", "amq.direct").is_some());
     assert!(catalog.users().get("u").unwrap().permissions.is_empty());
     assert!(matches!(
-        decide(&catalog, Command::Account(AccountChange::AddVhost { name: "".into() })),
+        decide(&catalog, Command::Account(AccountChange::add_vhost(""))),
         Err(CatalogError::Invalid { .. })
     ));
+}
+
+#[test]
+fn a_virtual_host_has_a_default_type_and_limits() {
+    let mut catalog = Catalog::default();
+    let set = |patch: VhostPatch| Command::Account(AccountChange::SetVhost { name: "v".into(), patch });
+    let declare = |name: &str| Command::DeclareQueue(DeclareQueue::new("v", name, Arguments::new()));
+    let patch = VhostPatch {
+        default_queue_type: Some(Some(QueueType::Quorum)),
+        max_queues: Some(Some(2)),
+        ..VhostPatch::default()
+    };
+    run(&mut catalog, set(patch));
+    run(&mut catalog, declare("a"));
+    assert_eq!(catalog.queue("v", "a").unwrap().config.queue_type(), QueueType::Quorum);
+    assert_eq!(catalog.queue("v", "a").unwrap().arguments.get("x-queue-type"), Some(&"quorum".into()));
+    run(&mut catalog, declare("a"));
+    run(&mut catalog, declare("b"));
+    let full = decide(&catalog, declare("c")).unwrap_err();
+    assert_eq!(full.to_string(), "cannot declare queue 'c': queue limit in vhost 'v' (2) is reached");
+    run(&mut catalog, set(VhostPatch { description: Some("ours".into()), ..VhostPatch::default() }));
+    let settings = catalog.vhost_settings("v").unwrap();
+    assert_eq!((&*settings.description, settings.max_queues), ("ours", Some(2)));
+}
+
+#[test]
+fn the_node_limits_what_exists() {
+    let mut catalog = Catalog::default();
+    let (queues, exchanges) = (catalog.queue_count(), catalog.exchange_count());
+    catalog.set_rules(DeclareRules {
+        queues_max: Some(queues as u32),
+        exchanges_max: Some(exchanges as u32),
+        vhosts_max: Some(1),
+        ..DeclareRules::default()
+    });
+    let refused = |command| decide(&catalog, command).unwrap_err().to_string();
+    assert_eq!(
+        refused(Command::DeclareQueue(DeclareQueue::new("/", "q", Arguments::new()))),
+        "cannot declare queue 'q': queue limit in cluster (0) is reached"
+    );
+    let exchange = DeclareExchange {
+        vhost: "/".into(),
+        name: "x".into(),
+        kind: "direct".into(),
+        durable: true,
+        auto_delete: false,
+        internal: false,
+        arguments: Arguments::new(),
+    };
+    assert_eq!(
+        refused(Command::DeclareExchange(exchange)),
+        "cannot declare exchange 'x': exchange limit in cluster (6) is reached"
+    );
+    assert_eq!(
+        refused(Command::Account(AccountChange::add_vhost("v"))),
+        "cannot create vhost 'v': vhost limit of 1 is reached"
+    );
+}
+
+#[test]
+fn a_virtual_host_that_is_being_deleted_cannot_be_used() {
+    let mut catalog = Catalog::default();
+    run(&mut catalog, Command::Account(AccountChange::add_vhost("v")));
+    run(&mut catalog, Command::DeclareQueue(DeclareQueue::new("v", "q", Arguments::new())));
+    let close = || Command::Account(AccountChange::CloseVhost { name: "v".into() });
+    let protect = |protected| {
+        let patch = VhostPatch { protected: Some(protected), ..VhostPatch::default() };
+        Command::Account(AccountChange::SetVhost { name: "v".into(), patch })
+    };
+    run(&mut catalog, protect(true));
+    let refused = decide(&catalog, close()).unwrap_err();
+    assert_eq!(refused.to_string(), "vhost 'v' is protected from deletion");
+    run(&mut catalog, protect(false));
+    run(&mut catalog, close());
+    assert!(!catalog.has_vhost("v") && catalog.queue("v", "q").is_some());
+    let refused = |command| decide(&catalog, command).unwrap_err().to_string();
+    assert_eq!(refused(Command::DeclareQueue(DeclareQueue::new("v", "r", Arguments::new()))), "no vhost 'v'");
+    assert_eq!(refused(protect(true)), "vhost 'v' is being deleted");
+    // The deletion can be asked for again, and a restart does not forget it.
+    run(&mut catalog, close());
+    let mut rebuilt = Catalog::default();
+    catalog.definitions().iter().for_each(|change| rebuilt.apply(change));
+    assert!(!rebuilt.has_vhost("v") && rebuilt.vhost_settings("v").unwrap().deleting);
 }

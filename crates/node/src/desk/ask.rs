@@ -24,6 +24,11 @@ pub(super) const CHANGE_DEADLINE: Duration = Duration::from_secs(10);
 /// The deadline for checking a login. It is the same as for a client over AMQP.
 pub(super) const LOGIN_DEADLINE: Duration = Duration::from_secs(10);
 
+/// How long, and how often, the deletion of a virtual host waits for queues that somebody else is deleting. Together it is
+/// [`CHANGE_DEADLINE`].
+const WAIT: Duration = Duration::from_millis(20);
+const WAITS_MAX: u32 = 500;
+
 /// The ticket in a request that the desk makes. The shard replaces it.
 pub(super) const NO_TICKET: Ticket = Ticket(0);
 
@@ -204,6 +209,41 @@ impl NodeDesk {
             }
         }
         Ok(reports)
+    }
+
+    /// Deletes all queues of a virtual host that nobody can use any more.
+    pub(super) async fn delete_queues_in(&self, vhost: &Arc<str>) -> Result<(), DeskError> {
+        let mut waits = 0;
+        loop {
+            let question = Question::QueuesIn { vhost: vhost.clone() };
+            let Reply::Ids(queues) = self.ask(DECIDER.into(), question).await? else {
+                return Err(other_answer());
+            };
+            if queues.is_empty() {
+                return Ok(());
+            }
+            let delete = |queue| {
+                let request = Request::Delete { ticket: NO_TICKET, if_unused: false, if_empty: false };
+                self.begin_ask(DECIDER.into(), Question::Queue { queue, request })
+            };
+            let asked = queues.into_iter().map(delete).collect::<Result<Vec<_>, _>>()?;
+            let mut deleted = 0;
+            for waiting in asked {
+                if let Reply::Effect(effect) = waiting.answer(CHANGE_DEADLINE).await?
+                    && matches!(*effect, Effect::Done { .. })
+                {
+                    deleted += 1;
+                }
+            }
+            // The other ones are being deleted because the connection that owns them has closed.
+            if deleted == 0 {
+                waits += 1;
+                if waits > WAITS_MAX {
+                    return Err(DeskError::TimedOut);
+                }
+                tokio::time::sleep(WAIT).await;
+            }
+        }
     }
 
     /// Sends a request to a queue whose answer is a number of messages.

@@ -80,7 +80,8 @@ impl Shard {
             Question::AtEnds(ends) => ends.len(),
             Question::Queues { from } => part(*from, catalog.queue_places()),
             Question::Exchanges { from } => part(*from, catalog.exchange_places()),
-            Question::Bindings { .. } => PLACES_PER_PART,
+            Question::Bindings { .. } | Question::QueuesIn { .. } => PLACES_PER_PART,
+            Question::Vhosts => catalog.vhosts_with_settings().len(),
             Question::Connections { from, .. } | Question::Look { from, .. } => {
                 part(*from, self.connections.places())
             }
@@ -145,6 +146,13 @@ impl Shard {
             }
             Question::Policies { operator } => {
                 Reply::Policies(self.catalog().policies(operator).cloned().collect())
+            }
+            Question::Vhosts => {
+                let all = self.catalog().vhosts_with_settings();
+                Reply::Vhosts(all.map(|(name, settings)| (name.clone(), settings.clone())).collect())
+            }
+            Question::QueuesIn { vhost } => {
+                Reply::Ids(self.catalog().queues_in(&vhost).take(PLACES_PER_PART).collect())
             }
             Question::Counts => {
                 let catalog = self.catalog();

@@ -157,7 +157,7 @@ fn a_client_that_names_no_virtual_host_gets_the_default_one() {
     house.logins_stopped = true;
     let (user, vhost, permissions) = ("guest".into(), "shop".into(), Permissions::ALL);
     for command in [
-        Command::Account(AccountChange::AddVhost { name: "shop".into() }),
+        Command::Account(AccountChange::add_vhost("shop")),
         Command::Account(AccountChange::SetPermissions { user, vhost, permissions }),
     ] {
         house.shards[0].propose(command, Box::new(|result| assert!(result.is_ok(), "{result:?}")));

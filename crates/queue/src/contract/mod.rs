@@ -553,6 +553,13 @@ pub enum QueueType {
 }
 
 impl QueueType {
+    pub const ALL: [Self; 3] = [Self::Classic, Self::Quorum, Self::Stream];
+
+    /// Returns the type with this name.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| kind.name() == name)
+    }
+
     /// Returns the value of the argument `x-queue-type`.
     pub const fn name(self) -> &'static str {
         match self {

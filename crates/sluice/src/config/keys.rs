@@ -6,8 +6,8 @@ use node::Limit;
 
 use super::Draft;
 use super::values::{
-    SHARDS_MAX, available_cores, boolean, bytes, ip, link_credit, listener, log_level, number, or_none, part,
-    password_hashing, port, queue_type, share, text,
+    SHARDS_MAX, available_cores, boolean, bytes, ip, link_credit, listener, log_level, maximum, number,
+    or_none, part, password_hashing, port, queue_type, share, text,
 };
 
 /// A function that sets a key. Its middle argument is the text that matches the `*` of the key's name.
@@ -212,6 +212,24 @@ pub const KEYS: &[Key] = &[
         "classic",
         "The type of a queue whose declaration names none: classic, quorum or stream. A queue that is exclusive, deleted automatically or not durable is always classic.",
         |c, _, v| put(&mut c.settings.declare_rules.default_type, queue_type(v)),
+    ),
+    key(
+        "max_connections",
+        "infinity",
+        "The most open connections of the node: a number, or infinity.",
+        |c, _, v| put(&mut c.settings.connection_max, maximum(v)),
+    ),
+    key("vhost_max", "infinity", "The most virtual hosts: a number, or infinity.", |c, _, v| {
+        put(&mut c.settings.declare_rules.vhosts_max, maximum(v))
+    }),
+    key("cluster_queue_limit", "infinity", "The most queues: a number, or infinity.", |c, _, v| {
+        put(&mut c.settings.declare_rules.queues_max, maximum(v))
+    }),
+    key(
+        "cluster_exchange_limit",
+        "infinity",
+        "The most exchanges, with those that each virtual host has from the start: a number, or infinity.",
+        |c, _, v| put(&mut c.settings.declare_rules.exchanges_max, maximum(v)),
     ),
     key(
         "quorum_queue.property_equivalence.relaxed_checks_on_redeclaration",

@@ -5,7 +5,7 @@ use std::num::NonZeroUsize;
 use std::ops::RangeInclusive;
 use std::str::FromStr;
 
-use broker::access::Hashing;
+use broker::access::{Hashing, Maximum};
 use broker::settings::{LinkCredit, QueueType};
 
 /// The most event loops.
@@ -14,6 +14,14 @@ pub const SHARDS_MAX: usize = 256;
 /// The number of threads that this process can run at once, at most [`SHARDS_MAX`]; 1 if unknown.
 pub fn available_cores() -> usize {
     std::thread::available_parallelism().map_or(1, NonZeroUsize::get).min(SHARDS_MAX)
+}
+
+/// Parses a limit: a number, or `infinity` for none.
+pub fn maximum(value: &str) -> Result<Maximum, String> {
+    match value {
+        "infinity" => Ok(None),
+        number_of => number(number_of, 0..=u32::MAX).map(Some).map_err(|why| format!("infinity or {why}")),
+    }
 }
 
 /// Parses a whole number within bounds.

@@ -92,6 +92,13 @@ impl Catalog {
                 return Ok(Decision { changes: Vec::new(), answer: Answer::Done { changed: false } });
             });
         }
+        let count = self.exchange_count();
+        if let Some(max) = self.rules.exchanges_max.filter(|max| count >= *max as usize) {
+            let name = &exchange.name;
+            let reason =
+                format!("cannot declare exchange '{name}': exchange limit in cluster ({max}) is reached");
+            return Err(CatalogError::LimitReached { reason });
+        }
         if exchange.name.starts_with(RESERVED_PREFIX) {
             return Err(CatalogError::Forbidden {
                 reason: format!(

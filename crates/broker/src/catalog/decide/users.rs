@@ -2,17 +2,25 @@
 
 use std::sync::Arc;
 
-use super::{Answer, CatalogError, Decision, check_name};
-use crate::access::{PasswordHash, Permissions, TOPICS_MAX, TopicPermissions, UserRecord};
-use crate::catalog::{Catalog, Change};
+use super::{Answer, CatalogError, Decision, check_name, check_text};
+use crate::access::{
+    Maximum, PasswordHash, Permissions, TOPICS_MAX, TopicPermissions, UserLimits, UserRecord,
+};
+use crate::catalog::{Catalog, Change, VhostPatch, VhostSettings};
 
-/// The most tags of a user. Every shard keeps them, and five have a meaning.
+/// The most tags of a user or a virtual host. Every shard keeps them, and of a user's five have a meaning.
 const TAGS_MAX: usize = 32;
 
 /// A change of users, their permissions, or virtual hosts.
 #[derive(Clone, Debug, PartialEq)]
 pub enum AccountChange {
-    AddVhost {
+    /// Adds a virtual host, or changes the settings of an existing one.
+    SetVhost {
+        name: Arc<str>,
+        patch: VhostPatch,
+    },
+    /// Begins to delete a virtual host: nobody can use it any more.
+    CloseVhost {
         name: Arc<str>,
     },
     /// Deletes a virtual host without queues, and everything else in it.
@@ -24,6 +32,12 @@ pub enum AccountChange {
         name: Arc<str>,
         hash: PasswordHash,
         tags: Arc<[String]>,
+    },
+    /// Changes limits of a user. `None` leaves one as it is.
+    SetUserLimits {
+        user: Arc<str>,
+        max_connections: Option<Maximum>,
+        max_channels: Option<Maximum>,
     },
     /// Deletes a user and the permissions of the user.
     DeleteUser {
@@ -54,10 +68,21 @@ pub enum AccountChange {
     },
 }
 
+impl AccountChange {
+    /// Adds a virtual host with default settings.
+    pub fn add_vhost(name: impl Into<Arc<str>>) -> Self {
+        Self::SetVhost { name: name.into(), patch: VhostPatch::default() }
+    }
+}
+
 impl Catalog {
     pub(super) fn change_account(&self, change: AccountChange) -> Result<Decision, CatalogError> {
         match change {
-            AccountChange::AddVhost { name } => self.add_vhost(name),
+            AccountChange::SetVhost { name, patch } => self.set_vhost(name, patch),
+            AccountChange::CloseVhost { name } => self.close_vhost(name),
+            AccountChange::SetUserLimits { user, max_connections, max_channels } => {
+                self.set_user_limits(user, max_connections, max_channels)
+            }
             AccountChange::DeleteVhost { name } => self.delete_vhost(name),
             AccountChange::SetUser { name, hash, tags } => self.set_user(name, hash, tags),
             AccountChange::DeleteUser { name } => Ok(self.delete_user(name)),
@@ -74,15 +99,46 @@ impl Catalog {
         }
     }
 
-    fn add_vhost(&self, name: Arc<str>) -> Result<Decision, CatalogError> {
+    fn set_vhost(&self, name: Arc<str>, patch: VhostPatch) -> Result<Decision, CatalogError> {
         check_name("vhost", &name)?;
-        Ok(if self.has_vhost(&name) { unchanged() } else { changed(vec![Change::VhostAdded { name }]) })
+        check_text("description", patch.description.as_deref().unwrap_or_default())?;
+        check_tags(&format!("vhost '{name}'"), patch.tags.as_deref().unwrap_or_default())?;
+        let known = self.vhost_settings(&name);
+        if known.is_some_and(|known| known.deleting) {
+            let reason = format!("vhost '{name}' is being deleted");
+            return Err(CatalogError::PreconditionFailed { reason });
+        }
+        let mut changes = Vec::new();
+        if known.is_none() {
+            if let Some(max) = self.rules.vhosts_max.filter(|max| self.vhosts.len() >= *max as usize) {
+                let reason = format!("cannot create vhost '{name}': vhost limit of {max} is reached");
+                return Err(CatalogError::LimitReached { reason });
+            }
+            changes.push(Change::VhostAdded { name: name.clone() });
+        }
+        let created = known.is_none();
+        let before = known.map_or_else(VhostSettings::default, |known| (**known).clone());
+        let settings = patch.applied_to(&before);
+        if settings != before {
+            changes.push(Change::VhostSet { name, settings: Arc::new(settings) });
+        }
+        Ok(Decision { changes, answer: Answer::Set { created } })
+    }
+
+    fn close_vhost(&self, name: Arc<str>) -> Result<Decision, CatalogError> {
+        let Some(known) = self.vhost_settings(&name) else { return Ok(unchanged()) };
+        if known.protected {
+            let reason = format!("vhost '{name}' is protected from deletion");
+            return Err(CatalogError::PreconditionFailed { reason });
+        }
+        let settings = Arc::new(VhostSettings { deleting: true, ..(**known).clone() });
+        Ok(changed(vec![Change::VhostSet { name, settings }]))
     }
 
     fn delete_vhost(&self, name: Arc<str>) -> Result<Decision, CatalogError> {
         let Some(vhost) = self.vhosts.get(&name) else { return Ok(unchanged()) };
         if !vhost.queues.is_empty() {
-            let reason = format!("vhost '{name}' has {} queues: delete them first", vhost.queues.len());
+            let reason = format!("vhost '{name}' still has {} queues", vhost.queues.len());
             return Err(CatalogError::PreconditionFailed { reason });
         }
         let mut users: Vec<_> = self.users().iter().collect();
@@ -109,13 +165,23 @@ impl Catalog {
         tags: Arc<[String]>,
     ) -> Result<Decision, CatalogError> {
         check_name("user", &name)?;
-        if tags.len() > TAGS_MAX {
-            let reason = format!("user '{name}' has {} tags: at most {TAGS_MAX} are possible", tags.len());
-            return Err(CatalogError::Invalid { reason });
-        }
-        tags.iter().try_for_each(|tag| check_name("tag", tag))?;
+        check_tags(&format!("user '{name}'"), &tags)?;
         let created = self.users().get(&name).is_none();
         Ok(set(created, Change::UserSet { name, hash, tags }))
+    }
+
+    fn set_user_limits(
+        &self,
+        user: Arc<str>,
+        max_connections: Option<Maximum>,
+        max_channels: Option<Maximum>,
+    ) -> Result<Decision, CatalogError> {
+        let known = self.known_user(&user)?.limits;
+        let limits = UserLimits {
+            max_connections: max_connections.unwrap_or(known.max_connections),
+            max_channels: max_channels.unwrap_or(known.max_channels),
+        };
+        Ok(if limits == known { unchanged() } else { changed(vec![Change::UserLimitsSet { user, limits }]) })
     }
 
     fn delete_user(&self, name: Arc<str>) -> Decision {
@@ -185,6 +251,14 @@ impl Catalog {
         let has_any = self.users().get(&user).is_some_and(|u| u.permissions.contains_key(&vhost));
         if has_any { changed(vec![Change::PermissionsCleared { user, vhost }]) } else { unchanged() }
     }
+}
+
+fn check_tags(whose: &str, tags: &[String]) -> Result<(), CatalogError> {
+    if tags.len() > TAGS_MAX {
+        let reason = format!("{whose} has {} tags: at most {TAGS_MAX} are possible", tags.len());
+        return Err(CatalogError::Invalid { reason });
+    }
+    tags.iter().try_for_each(|tag| check_name("tag", tag))
 }
 
 fn unchanged() -> Decision {

@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::access::{Hashing, Permissions};
 use crate::catalog::{
-    AccountChange, Arguments, Binding, DeclareExchange, DeclareQueue, Destination, SetPolicy,
+    AccountChange, Arguments, Binding, DeclareExchange, DeclareQueue, Destination, SetPolicy, VhostPatch,
 };
 use crate::ids::{ConnectionId, QueueId};
 
@@ -181,7 +181,10 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         1 => place.clone().prop_map(|(vhost, name)| {
             Command::ClearPolicy { vhost: vhost.into(), name: name.into(), operator: false }
         }),
-        1 => Just(Command::Account(AccountChange::AddVhost { name: "v".into() })),
+        1 => prop::option::of(0_u32..4).prop_map(|max_queues| {
+            let patch = VhostPatch { max_queues: Some(max_queues), ..VhostPatch::default() };
+            Command::Account(AccountChange::SetVhost { name: "v".into(), patch })
+        }),
         1 => Just(Command::Account(AccountChange::DeleteVhost { name: "v".into() })),
         1 => place.clone().prop_map(|(_, name)| set_user(name)),
         1 => place.clone().prop_map(|(_, name)| Command::Account(AccountChange::DeleteUser { name: name.into() })),
@@ -206,7 +209,7 @@ proptest! {
     #[test]
     fn answers_are_as_if_commands_ran_one_by_one(steps in steps()) {
         let mut model = Catalog::default();
-        run_one(&mut model, Command::Account(AccountChange::AddVhost { name: "v".into() })).unwrap();
+        run_one(&mut model, Command::Account(AccountChange::add_vhost("v"))).unwrap();
         let mut world = World::new(model.clone());
         let (mut expected, mut ended) = (BTreeMap::new(), BTreeSet::new());
         for step in steps {

@@ -5,6 +5,7 @@ use amqp10::{AmqpError, Attach, Role, condition};
 
 use super::{Ending, Gate, LinkRole, Phase, error, shown_error};
 use crate::PEER;
+use crate::access::Seat;
 use crate::cx::Cx;
 
 /// An answer that leaves when the queues of the ended object are deleted. See [`crate::own_queues`].
@@ -137,15 +138,18 @@ impl Gate {
     pub(super) fn drop_session(&mut self, session: u16, failed: bool, cx: &mut Cx<'_>) {
         let Some(slot) = self.sessions.get_mut(usize::from(session)) else { return };
         let Some(gone) = slot.take() else { return };
+        self.seat.iter_mut().for_each(Seat::end_session);
         for role in gone.links.into_iter().flatten() {
             self.drop_role(session, role, failed, cx);
         }
     }
 
+    /// Ends all sessions, because the connection ends.
     pub(super) fn drop_all_sessions(&mut self, failed: bool, cx: &mut Cx<'_>) {
         for session in 0..self.sessions.len() {
             self.drop_session(session as u16, failed, cx);
         }
+        self.seat = None;
     }
 
     // ---- links --------------------------------------------------------------------------------------------

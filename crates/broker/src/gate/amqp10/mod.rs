@@ -44,7 +44,7 @@ use self::management::Pair;
 use self::outbound::Consuming;
 use self::replies::Replies;
 use super::{BadFrame, Ending, Phase};
-use crate::access::{AccessRefused, Identity};
+use crate::access::{AccessRefused, Identity, Seat};
 use crate::catalog::{Answer, CatalogError, DEFAULT_VHOST};
 use crate::cx::Cx;
 use crate::follow::Follow;
@@ -149,6 +149,8 @@ pub struct Gate {
     handshake_deadline_ms: u64,
     connected_at_ms: u64,
     pub(super) identity: Option<Identity>,
+    /// The place among the open connections, from OPEN to the end.
+    seat: Option<Seat>,
     /// The SASL mechanism of the accepted login.
     mechanism: &'static str,
     pub(super) vhost: Arc<str>,
@@ -201,6 +203,7 @@ impl Gate {
             handshake_deadline_ms: now_ms + settings.handshake_timeout_ms,
             connected_at_ms: now_ms,
             identity: None,
+            seat: None,
             mechanism: "",
             vhost: DEFAULT_VHOST.into(),
             client: Client::default(),
@@ -380,6 +383,9 @@ impl Gate {
         }
         self.sessions[at] = Some(Box::default());
         self.conn.begin(Some(session), !self.blocked);
+        if let Err(refused) = self.count_session(cx) {
+            self.end(session, refused, cx);
+        }
     }
 
     // ---- links --------------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ use queue::Ticket;
 use super::ends::HeldAnswer;
 use super::{Client, Cx, Gate, Phase, Waiting, error, shown, shown_error};
 use crate::PEER;
-use crate::access::{Credentials, Identity, Login, LoginRefused, Verb};
+use crate::access::{ConnectionLimits, Credentials, Full, Identity, Login, LoginRefused, Seat, Verb};
 use crate::settings::SLUICE_VERSION;
 
 /// The hostname in OPEN names a virtual host in this form. Any other hostname means the default virtual host.
@@ -120,9 +120,9 @@ impl Gate {
         let hostname = open.hostname.as_deref().unwrap_or_default();
         self.vhost = hostname.strip_prefix(VHOST_PREFIX).unwrap_or(&cx.settings.default_vhost).into();
         self.client = Client { container_id: open.container_id, properties: open.properties };
-        if let Err(refused) = self.check_open(cx) {
-            self.fail(refused, cx);
-            return;
+        match self.check_open(cx) {
+            Ok(seat) => self.seat = Some(seat),
+            Err(refused) => return self.fail(refused, cx),
         }
         self.conn.open(open_frame(cx));
         self.phase = Phase::Open;
@@ -136,7 +136,7 @@ impl Gate {
         );
     }
 
-    fn check_open(&self, cx: &Cx<'_>) -> Result<(), AmqpError> {
+    fn check_open(&self, cx: &Cx<'_>) -> Result<Seat, AmqpError> {
         let Some(identity) = &self.identity else {
             return Err(error(condition::UNAUTHORIZED_ACCESS, "login required"));
         };
@@ -145,8 +145,37 @@ impl Gate {
             let reason = format!("vhost '{}' not found", self.vhost.escape_default());
             return Err(error(condition::UNAUTHORIZED_ACCESS, reason));
         }
-        cx.catalog.users().permit(identity, &self.vhost, Verb::OpenVhost, &[])?;
-        Ok(())
+        let users = cx.catalog.users();
+        users.permit(identity, &self.vhost, Verb::OpenVhost, &[])?;
+        let limits = ConnectionLimits {
+            node: cx.settings.connection_max,
+            vhost: cx.catalog.vhost_settings(&self.vhost).and_then(|vhost| vhost.max_connections),
+            user: users.get(&identity.user).and_then(|user| user.limits.max_connections),
+        };
+        let (vhost, user) = (&self.vhost, &identity.user);
+        cx.access.seats().take(vhost, user, limits).map_err(|full| {
+            let reason = match full {
+                Full::Node(max) => format!("node connection limit ({max}) is reached"),
+                Full::Vhost(max) => format!(
+                    "access to vhost '{vhost}' refused for user '{user}': connection limit ({max}) is reached"
+                ),
+                Full::User(max) => {
+                    format!("connection refused for user '{user}': user connection limit ({max}) is reached")
+                }
+            };
+            error(condition::RESOURCE_LIMIT_EXCEEDED, reason)
+        })
+    }
+
+    /// Counts a session that begins.
+    pub(super) fn count_session(&mut self, cx: &Cx<'_>) -> Result<(), AmqpError> {
+        let (Some(seat), Some(identity)) = (&mut self.seat, &self.identity) else { return Ok(()) };
+        let user = &identity.user;
+        let max = cx.catalog.users().get(user).and_then(|user| user.limits.max_channels);
+        seat.begin_session(max).map_err(|max| {
+            let reason = format!("session refused for user '{user}': user channel limit ({max}) is reached");
+            error(condition::RESOURCE_LIMIT_EXCEEDED, reason)
+        })
     }
 
     /// Sends OPEN if it has not been sent, so that a CLOSE with the error can follow.

@@ -334,7 +334,7 @@ impl Reply {
     pub fn from_error(refused: &CatalogError) -> Self {
         let status = match refused {
             CatalogError::PreconditionFailed { .. } | CatalogError::Inequivalent { .. } => 409,
-            CatalogError::Forbidden { .. } => 403,
+            CatalogError::Forbidden { .. } | CatalogError::LimitReached { .. } => 403,
             CatalogError::Busy { .. } => 503,
             // The source or the destination of a binding was not found. This is not a 404, because the path
             // of the request exists.

@@ -1,0 +1,174 @@
+//! `/api/vhosts`, `/api/vhost-limits`.
+
+use std::sync::Arc;
+
+use broker::access::Maximum;
+use broker::catalog::{AccountChange, DEFAULT_VHOST, VhostPatch, VhostSettings};
+use broker::desk::Desk;
+use broker::settings::QueueType;
+use serde_json::{Map, Value, json};
+
+use crate::accounts::{set, tags_of};
+use crate::call::Call;
+use crate::reply::{Failure, Reply};
+use crate::{json, shape};
+
+pub async fn list<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+    let vhosts = call.desk.vhosts(&call.who).await?;
+    let rows = vhosts.iter().map(|(name, settings)| row(call, name, settings)).collect();
+    Ok(Reply::Json(shape::list(rows, &call.query, &["name"])?))
+}
+
+pub async fn get<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+    let settings = require(call, call.param(0)).await?;
+    Ok(Reply::Json(shape::columns(row(call, call.param(0), &settings), &call.query)))
+}
+
+/// Checks that the user may see the virtual host. Returns its settings.
+///
+/// # Errors
+/// 404 if the virtual host does not exist or the user does not see it. 401 for the default one, whose
+/// existence is no secret.
+pub async fn require<D: Desk>(call: &Call<'_, D>, vhost: &str) -> Result<Arc<VhostSettings>, Failure> {
+    let found = call.desk.vhosts(&call.who).await?.into_iter().find(|(name, _)| **name == *vhost);
+    match found {
+        Some((_, settings)) => Ok(settings),
+        None if vhost == DEFAULT_VHOST => {
+            Err(Failure::not_authorised("User not authorised to access virtual host"))
+        }
+        None => Err(no_vhost(vhost)),
+    }
+}
+
+/// Adds a virtual host, or changes what the body names.
+pub async fn put<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+    set(call, AccountChange::SetVhost { name: call.param(0).into(), patch: patch(&call.fields)? }).await
+}
+
+pub async fn delete<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+    let name = call.param(0);
+    let deleted = call.desk.delete_vhost(&call.who, name).await?;
+    if deleted { Ok(Reply::NoContent) } else { Err(no_vhost(name)) }
+}
+
+/// Protects a virtual host from deletion, or allows its deletion again.
+pub async fn protect<D: Desk>(call: &Call<'_, D>, protected: bool) -> Result<Reply, Failure> {
+    change_known(call, VhostPatch { protected: Some(protected), ..VhostPatch::default() }).await
+}
+
+/// The limits of all virtual hosts that the user sees, or of one. Those without limits have no row.
+pub async fn limits<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+    if let Some(vhost) = call.optional_param(0) {
+        require(call, vhost).await?;
+    }
+    let vhosts = call.desk.vhosts(&call.who).await?;
+    let wanted =
+        vhosts.iter().filter(|(name, _)| call.optional_param(0).is_none_or(|vhost| **name == *vhost));
+    let rows = wanted.filter_map(|(name, settings)| {
+        let value = limits_json(settings);
+        value
+            .as_object()
+            .is_some_and(|value| !value.is_empty())
+            .then(|| json!({ "vhost": **name, "value": value }))
+    });
+    Ok(Reply::Json(shape::list(rows.collect(), &call.query, &["vhost"])?))
+}
+
+pub async fn put_limit<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+    let max = maximum(&call.fields, "value")?;
+    change_known(call, limit_patch(call.param(1), max)?).await
+}
+
+pub async fn delete_limit<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+    change_known(call, limit_patch(call.param(1), None)?).await
+}
+
+/// Reads a limit: a whole number; a negative one is no limit.
+pub fn maximum(fields: &Map<String, Value>, field: &str) -> Result<Maximum, Failure> {
+    let wrong = || Failure::bad_request(format!("'{field}' is not a whole number below 4294967296"));
+    let number = fields.get(field).and_then(Value::as_i64).ok_or_else(wrong)?;
+    if number < 0 { Ok(None) } else { Ok(Some(u32::try_from(number).map_err(|_| wrong())?)) }
+}
+
+/// Returns a map of those limits that there are.
+pub fn limits_map(limits: [(&str, Maximum); 2]) -> Value {
+    let set = limits.into_iter().filter_map(|(name, max)| Some((name.to_owned(), max?.into())));
+    Value::Object(set.collect())
+}
+
+/// The change is refused if the virtual host does not exist.
+async fn change_known<D: Desk>(call: &Call<'_, D>, patch: VhostPatch) -> Result<Reply, Failure> {
+    let name = call.param(0);
+    require(call, name).await?;
+    call.desk.change_account(&call.who, AccountChange::SetVhost { name: name.into(), patch }).await?;
+    Ok(Reply::NoContent)
+}
+
+fn limit_patch(name: &str, max: Maximum) -> Result<VhostPatch, Failure> {
+    match name {
+        "max-connections" => Ok(VhostPatch { max_connections: Some(max), ..VhostPatch::default() }),
+        "max-queues" => Ok(VhostPatch { max_queues: Some(max), ..VhostPatch::default() }),
+        other => Err(Failure::bad_request(format!(
+            "'{other}' is not a limit of a vhost: there are max-connections and max-queues"
+        ))),
+    }
+}
+
+/// Reads what a body says about a virtual host.
+pub fn patch(fields: &Map<String, Value>) -> Result<VhostPatch, Failure> {
+    let mut patch = VhostPatch::default();
+    for (field, value) in fields {
+        let wrong = |need: &str| Failure::bad_request(format!("'{field}' is not {need}"));
+        match (field.as_str(), value) {
+            // The path names the virtual host.
+            ("name", _) | (_, Value::Null) | ("tracing", Value::Bool(false)) => {}
+            ("tracing", Value::Bool(true)) => {
+                return Err(Failure::bad_request("messages cannot be traced: there is no firehose"));
+            }
+            ("description", _) => patch.description = Some(json::text(fields, field, "")?.into()),
+            ("tags", _) => patch.tags = Some(tags_of(value)?),
+            ("default_queue_type", Value::String(kind)) => {
+                patch.default_queue_type = Some(match kind.as_str() {
+                    "" | "undefined" => None,
+                    kind => {
+                        Some(QueueType::from_name(kind).ok_or_else(|| wrong("classic, quorum or stream"))?)
+                    }
+                });
+            }
+            ("protected_from_deletion", Value::Bool(protected)) => patch.protected = Some(*protected),
+            // RabbitMQ shows these in one more place.
+            ("metadata" | "limits" | "cluster_state", _) => {}
+            ("default_queue_type", _) => return Err(wrong("a string")),
+            ("protected_from_deletion" | "tracing", _) => return Err(wrong("a boolean")),
+            _ => return Err(Failure::bad_request(format!("'{field}' is not a property of a vhost"))),
+        }
+    }
+    Ok(patch)
+}
+
+fn no_vhost(name: &str) -> Failure {
+    Failure::not_found(format!("no vhost '{name}'"))
+}
+
+fn limits_json(settings: &VhostSettings) -> Value {
+    limits_map([("max-connections", settings.max_connections), ("max-queues", settings.max_queues)])
+}
+
+fn row<D: Desk>(call: &Call<'_, D>, name: &str, settings: &VhostSettings) -> Value {
+    let kind = settings.default_queue_type.unwrap_or(call.desk.default_queue_type()).name();
+    json!({
+        "name": name,
+        "description": *settings.description,
+        "tags": *settings.tags,
+        "default_queue_type": kind,
+        "protected_from_deletion": settings.protected,
+        "limits": limits_json(settings),
+        "metadata": {
+            "description": *settings.description,
+            "tags": *settings.tags,
+            "default_queue_type": kind,
+        },
+        "tracing": false,
+        "deleting": settings.deleting,
+    })
+}

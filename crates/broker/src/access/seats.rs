@@ -1,0 +1,183 @@
+//! How many connections and sessions are open: on the node, in each virtual host, and of each user. Only a connection that
+//! opens or closes, and a session that begins or ends, asks here.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use hashbrown::HashMap;
+
+/// The most of something that may exist. `None` means any number; 0 allows nothing.
+pub type Maximum = Option<u32>;
+
+/// The limits of a user.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct UserLimits {
+    /// The most connections of the user (`max-connections`).
+    pub max_connections: Maximum,
+    /// The most sessions of all connections of the user together (`max-channels`, as in AMQP 0.9.1).
+    pub max_channels: Maximum,
+}
+
+/// The most connections, for each of the three.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ConnectionLimits {
+    pub node: Maximum,
+    pub vhost: Maximum,
+    pub user: Maximum,
+}
+
+/// The limit that a connection would exceed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Full {
+    Node(u32),
+    Vhost(u32),
+    User(u32),
+}
+
+/// All open connections of a node.
+#[derive(Clone, Debug, Default)]
+pub struct Seats(Arc<Mutex<Counts>>);
+
+#[derive(Debug, Default)]
+struct Counts {
+    node: u32,
+    vhosts: HashMap<Arc<str>, u32>,
+    users: HashMap<Arc<str>, OfUser>,
+}
+
+#[derive(Debug, Default)]
+struct OfUser {
+    connections: u32,
+    sessions: u32,
+}
+
+/// The place of one open connection. It is free again when this is dropped.
+pub struct Seat {
+    seats: Seats,
+    vhost: Arc<str>,
+    user: Arc<str>,
+    /// The sessions of the connection.
+    sessions: u32,
+}
+
+impl Seats {
+    /// Takes a place for a connection.
+    ///
+    /// # Errors
+    /// The first limit that the connection would exceed.
+    pub fn take(&self, vhost: &Arc<str>, user: &Arc<str>, limits: ConnectionLimits) -> Result<Seat, Full> {
+        let mut counts = self.counts();
+        let of_vhost = counts.vhosts.get(vhost).copied().unwrap_or_default();
+        let of_user = counts.users.get(user).map_or(0, |user| user.connections);
+        exceeded(counts.node, limits.node).map_or(Ok(()), |max| Err(Full::Node(max)))?;
+        exceeded(of_vhost, limits.vhost).map_or(Ok(()), |max| Err(Full::Vhost(max)))?;
+        exceeded(of_user, limits.user).map_or(Ok(()), |max| Err(Full::User(max)))?;
+        counts.node += 1;
+        *counts.vhosts.entry(vhost.clone()).or_default() += 1;
+        counts.users.entry(user.clone()).or_default().connections += 1;
+        drop(counts);
+        Ok(Seat { seats: self.clone(), vhost: vhost.clone(), user: user.clone(), sessions: 0 })
+    }
+
+    /// Returns the number of open connections of the node.
+    pub fn connections(&self) -> u32 {
+        self.counts().node
+    }
+
+    fn counts(&self) -> MutexGuard<'_, Counts> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Seat {
+    /// Counts a session that begins.
+    ///
+    /// # Errors
+    /// The limit, if the user has that many already. The session is counted all the same, until it ends.
+    pub fn begin_session(&mut self, max: Maximum) -> Result<(), u32> {
+        self.sessions += 1;
+        let mut counts = self.seats.counts();
+        let Some(user) = counts.users.get_mut(&self.user) else { return Ok(()) };
+        let before = user.sessions;
+        user.sessions += 1;
+        exceeded(before, max).map_or(Ok(()), Err)
+    }
+
+    /// Called when a session has ended.
+    pub fn end_session(&mut self) {
+        if let Some(left) = self.sessions.checked_sub(1) {
+            self.sessions = left;
+            if let Some(user) = self.seats.counts().users.get_mut(&self.user) {
+                user.sessions -= 1;
+            }
+        }
+    }
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        let mut counts = self.seats.counts();
+        counts.node -= 1;
+        if let Some(vhost) = counts.vhosts.get_mut(&self.vhost) {
+            *vhost -= 1;
+            if *vhost == 0 {
+                counts.vhosts.remove(&self.vhost);
+            }
+        }
+        if let Some(user) = counts.users.get_mut(&self.user) {
+            user.connections -= 1;
+            user.sessions -= self.sessions;
+            if user.connections == 0 {
+                counts.users.remove(&self.user);
+            }
+        }
+    }
+}
+
+impl fmt::Debug for Seat {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Seat({} in {}, {} sessions)", self.user, self.vhost, self.sessions)
+    }
+}
+
+fn exceeded(count: u32, max: Maximum) -> Option<u32> {
+    max.filter(|max| count >= *max)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_limit_counts_for_itself() {
+        let seats = Seats::default();
+        let limits = ConnectionLimits { node: Some(3), vhost: Some(2), user: Some(1) };
+        let take = |vhost: &str, user: &str| seats.take(&vhost.into(), &user.into(), limits);
+        let first = take("a", "ann").unwrap();
+        assert_eq!(take("b", "ann").unwrap_err(), Full::User(1));
+        let _second = take("a", "bob").unwrap();
+        assert_eq!(take("a", "carl").unwrap_err(), Full::Vhost(2));
+        let _third = take("b", "carl").unwrap();
+        assert_eq!(take("c", "dora").unwrap_err(), Full::Node(3));
+        drop(first);
+        assert_eq!(seats.connections(), 2);
+        drop(take("a", "ann").unwrap());
+        let none = ConnectionLimits { user: Some(0), ..ConnectionLimits::default() };
+        assert_eq!(seats.take(&"c".into(), &"ann".into(), none).unwrap_err(), Full::User(0));
+    }
+
+    #[test]
+    fn the_sessions_of_a_user_are_counted_over_connections() {
+        let seats = Seats::default();
+        let take = || seats.take(&"v".into(), &"ann".into(), ConnectionLimits::default()).unwrap();
+        let (mut first, mut second) = (take(), take());
+        assert_eq!(first.begin_session(Some(2)), Ok(()));
+        assert_eq!(second.begin_session(Some(2)), Ok(()));
+        assert_eq!(second.begin_session(Some(2)), Err(2));
+        second.end_session();
+        drop(first);
+        assert_eq!(second.begin_session(Some(2)), Ok(()));
+        drop(second);
+        assert!(seats.counts().users.is_empty() && seats.counts().vhosts.is_empty());
+    }
+}

@@ -1,0 +1,51 @@
+//! What an operator says about a virtual host: who it is for, and what it may have.
+
+use std::sync::Arc;
+
+use queue::QueueType;
+
+use crate::access::Maximum;
+
+/// The settings of a virtual host.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct VhostSettings {
+    pub description: Arc<str>,
+    pub tags: Arc<[String]>,
+    /// The type of a new queue whose declaration names none. `None`: the node's (`default_queue_type`).
+    pub default_queue_type: Option<QueueType>,
+    /// True if the virtual host may not be deleted.
+    pub protected: bool,
+    /// The most open connections to the virtual host (`max-connections`).
+    pub max_connections: Maximum,
+    /// The most queues in the virtual host (`max-queues`).
+    pub max_queues: Maximum,
+    /// True while the virtual host is being deleted. Nobody can use it any more, and its queues are deleted one after the
+    /// other. If the node stops meanwhile, the deletion can be asked for again.
+    pub deleting: bool,
+}
+
+/// A change of some of the settings. `None` leaves one as it is.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct VhostPatch {
+    pub description: Option<Arc<str>>,
+    pub tags: Option<Arc<[String]>>,
+    pub default_queue_type: Option<Option<QueueType>>,
+    pub protected: Option<bool>,
+    pub max_connections: Option<Maximum>,
+    pub max_queues: Option<Maximum>,
+}
+
+impl VhostPatch {
+    /// Returns the settings with this change.
+    pub fn applied_to(self, settings: &VhostSettings) -> VhostSettings {
+        VhostSettings {
+            description: self.description.unwrap_or_else(|| settings.description.clone()),
+            tags: self.tags.unwrap_or_else(|| settings.tags.clone()),
+            default_queue_type: self.default_queue_type.unwrap_or(settings.default_queue_type),
+            protected: self.protected.unwrap_or(settings.protected),
+            max_connections: self.max_connections.unwrap_or(settings.max_connections),
+            max_queues: self.max_queues.unwrap_or(settings.max_queues),
+            deleting: settings.deleting,
+        }
+    }
+}
