@@ -200,6 +200,7 @@ async fn dispatch<D: Desk>(action: Action, call: &Call<'_, D>) -> Result<Reply, 
         Action::ExplainConnection => explain::connection(call).await,
         Action::Alarms => health::alarms(call, None),
         Action::LocalAlarms => health::local_alarms(call).await,
+        Action::CertificateExpiration => health::certificate_expiration(call),
         Action::Ready => health::ready(call).await,
     }
 }

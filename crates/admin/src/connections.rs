@@ -53,7 +53,7 @@ fn to_json(row: &ConnectionRow) -> Value {
     let (peer, here) = row.name.split_once(" -> ").unwrap_or((&row.name, ""));
     let ((peer_host, peer_port), (host, port)) = (host_and_port(peer), host_and_port(here));
     let ProtocolRow::Amqp10(of_protocol) = &row.protocol;
-    json!({
+    let mut shown = json!({
         "name": *row.name,
         "node": *row.node,
         "type": "network",
@@ -68,7 +68,7 @@ fn to_json(row: &ConnectionRow) -> Value {
         "peer_port": peer_port,
         "host": host,
         "port": port,
-        "ssl": false,
+        "ssl": row.secured.is_some(),
         "channels": of_protocol.sessions.len(),
         "channel_max": of_protocol.channel_max,
         "frame_max": of_protocol.frame_max,
@@ -76,7 +76,18 @@ fn to_json(row: &ConnectionRow) -> Value {
         "recv_oct": row.recv_bytes,
         "send_oct": row.send_bytes,
         "sessions": of_protocol.sessions.iter().map(session).collect::<Value>(),
-    })
+    });
+    if let Some(secured) = &row.secured {
+        shown["ssl_protocol"] = secured.protocol.into();
+        shown["ssl_cipher"] = secured.cipher.into();
+        if let Some(peer) = &secured.peer {
+            shown["peer_cert_subject"] = peer.subject.as_str().into();
+            shown["peer_cert_issuer"] = peer.issuer.as_str().into();
+            shown["peer_cert_validity"] =
+                json!({ "not_before": peer.not_before, "not_after": peer.not_after });
+        }
+    }
+    shown
 }
 
 fn host_and_port(address: &str) -> (&str, Value) {

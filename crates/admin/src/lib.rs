@@ -42,12 +42,14 @@ mod vhosts;
 
 use std::future::Future;
 use std::io;
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
 use axum::middleware::from_fn;
 use axum::routing::get;
 use broker::desk::Desk;
+use tls::Tls;
 use tokio::net::TcpListener;
 
 use self::listen::Bounds;
@@ -87,12 +89,13 @@ pub fn metrics_router<D: Desk>(desk: D, ports: Ports) -> Router {
         .with_state(call::Source { desk, ports })
 }
 
-/// Serves a router until `shutdown` completes. Then waits up to two seconds for the requests in flight.
+/// Serves a router until `shutdown` completes, over TLS if there are certificates for it. Then waits up to two seconds for the requests in flight.
 ///
 /// # Errors
 /// The listener failed.
 pub async fn serve(
     listener: TcpListener,
+    tls: Option<Arc<Tls>>,
     router: Router,
     ports: Ports,
     shutdown: impl Future<Output = ()> + Send + 'static,
@@ -104,7 +107,7 @@ pub async fn serve(
         stall: STALL_TIME_MAX,
         finish: FINISH_TIME_MAX,
     };
-    listen::run(listener, router, bounds, &ports, shutdown).await
+    listen::run(listener, tls, router, bounds, &ports, shutdown).await
 }
 
 #[cfg(test)]

@@ -21,11 +21,13 @@ use hyper::server::conn::http1;
 use hyper::service::{Service as _, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
+use tls::{ServerConfig, Tls};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{Sleep, sleep};
+use tokio_rustls::TlsAcceptor;
 
 use crate::budget::Held;
 use crate::places::{Place, Places, Taken};
@@ -63,6 +65,7 @@ pub struct Bounds {
 /// Serves one HTTP port; see [`crate::serve`].
 pub async fn run(
     listener: TcpListener,
+    tls: Option<Arc<Tls>>,
     router: Router,
     bounds: Bounds,
     ports: &Ports,
@@ -95,7 +98,13 @@ pub async fn run(
                     }
                 };
                 let service = (router.clone(), ports.clone());
-                connections.spawn(serve(stream, peer, service, place, bounds, stopping.clone()));
+                let tls = tls.as_ref().map(|tls| tls.config());
+                let stopping = stopping.clone();
+                connections.spawn(async move {
+                    if let Some(stream) = secure(stream, tls, bounds.head, peer).await {
+                        serve(stream, peer, service, place, bounds, stopping).await;
+                    }
+                });
             }
             // The client has already closed this connection.
             Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
@@ -117,17 +126,45 @@ pub async fn run(
     Ok(())
 }
 
+/// The socket of a connection, with or without TLS.
+trait Socket: AsyncRead + AsyncWrite + Send + Unpin {}
+
+impl<T: AsyncRead + AsyncWrite + Send + Unpin> Socket for T {}
+
+type Stream = Box<dyn Socket>;
+
+/// Makes the TLS handshake, if there is one to make. Returns `None` if it fails or takes too long.
+async fn secure(
+    stream: TcpStream,
+    tls: Option<Arc<ServerConfig>>,
+    time: Duration,
+    peer: SocketAddr,
+) -> Option<Stream> {
+    // Without this option the connection works, too, but more slowly.
+    let _ = stream.set_nodelay(true);
+    let Some(config) = tls else { return Some(Box::new(stream)) };
+    match tokio::time::timeout(time, TlsAcceptor::from(config).accept(stream)).await {
+        Ok(Ok(stream)) => Some(Box::new(stream)),
+        Ok(Err(error)) => {
+            tracing::warn!(target: PEER, %peer, "TLS: {error}");
+            None
+        }
+        Err(_) => {
+            tracing::warn!(target: PEER, %peer, "TLS: no handshake in time");
+            None
+        }
+    }
+}
+
 /// Serves one connection until it ends, loses its place, or the server stops.
 async fn serve(
-    stream: TcpStream,
+    stream: Stream,
     peer: SocketAddr,
     (router, ports): (Router, Ports),
     place: Place,
     bounds: Bounds,
     mut stopping: watch::Receiver<bool>,
 ) {
-    // Without this option the connection works, too, but more slowly.
-    let _ = stream.set_nodelay(true);
     let exchange = Arc::new(Exchange {
         place,
         working: AtomicBool::new(false),
@@ -260,7 +297,7 @@ impl Drop for Answer {
 
 /// A socket that is closed if its client does not send or read in time.
 struct Watched {
-    stream: TcpStream,
+    stream: Stream,
     exchange: Arc<Exchange>,
     bounds: Bounds,
     /// The timer for the head of a request and for the time between two requests. The connection is closed if
@@ -273,7 +310,7 @@ struct Watched {
 }
 
 impl Watched {
-    fn new(stream: TcpStream, exchange: Arc<Exchange>, bounds: Bounds) -> Self {
+    fn new(stream: Stream, exchange: Arc<Exchange>, bounds: Bounds) -> Self {
         let patience = Box::pin(sleep(bounds.head));
         Self { stream, exchange, bounds, patience, in_head: true, stall: None }
     }

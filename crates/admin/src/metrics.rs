@@ -1,12 +1,16 @@
 //! `/metrics` and `/metrics/per-object`: the broker's counters under RabbitMQ's names (docs/compatibility.md,
 //! Metrics).
 
+use std::sync::Arc;
+
 use axum::extract::State;
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
 use broker::access::Identity;
 use broker::counters::{DeadLetters, Deliveries, Deprecated};
 use broker::desk::{Alarms, BudgetRow, Desk, DeskError, GroupRow, Overview, QueueRow};
+
+use tls::Tls;
 
 use crate::call::Source;
 use crate::exposition::{CONTENT_TYPE, Exposition, Kind};
@@ -78,7 +82,27 @@ async fn overview_page<D: Desk>(
     who: &Identity,
 ) -> Result<(Exposition, Overview), DeskError> {
     let overview = ports.overview(desk, who).await?;
-    Ok((common(&overview, &desk.alarms(who)?, ports.counts()), overview))
+    let mut page = common(&overview, &desk.alarms(who)?, ports.counts());
+    certificates(&mut page, ports.certificates());
+    Ok((page, overview))
+}
+
+fn certificates(page: &mut Exposition, all: &[Arc<Tls>]) {
+    if all.is_empty() {
+        return;
+    }
+    let file = |tls: &Tls| tls.options().certificate.display().to_string();
+    let help = "When the certificate of a TLS listener expires, in seconds since the epoch";
+    let mut family = page.own_family(Kind::Gauge, "tls_certificate_not_after_seconds", help);
+    for tls in all {
+        let not_after = u64::try_from(tls.certificate().not_after).unwrap_or(0);
+        family.sample(&[("file", &file(tls))], not_after);
+    }
+    let help = "1 if the files of a TLS listener have changed and cannot be used";
+    let mut family = page.own_family(Kind::Gauge, "tls_certificate_problem", help);
+    for tls in all {
+        family.sample(&[("file", &file(tls))], u64::from(tls.problem().is_some()));
+    }
 }
 
 /// Generates every measure of every queue. All samples of a family must be together, so the queues are walked

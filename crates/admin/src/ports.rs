@@ -8,6 +8,8 @@ use broker::PEER;
 use broker::access::Identity;
 use broker::desk::{BudgetRow, Desk, DeskError, Overview};
 
+use tls::Tls;
+
 use crate::budget::{Budget, Held};
 use crate::reply::Failure;
 
@@ -28,6 +30,7 @@ const ANSWERS_BYTES_MAX: usize = 64 * 1024 * 1024;
 #[derive(Clone, Debug)]
 pub struct Ports {
     inner: Arc<Inner>,
+    certificates: Arc<[Arc<Tls>]>,
 }
 
 #[derive(Debug)]
@@ -69,7 +72,18 @@ impl Ports {
             evicted: AtomicU64::new(0),
             refused: AtomicU64::new(0),
         };
-        Self { inner: Arc::new(inner) }
+        Self { inner: Arc::new(inner), certificates: [].into() }
+    }
+
+    /// Adds the certificates of all TLS listeners of the node, for health checks and metrics.
+    #[must_use]
+    pub fn with_certificates(mut self, certificates: Vec<Arc<Tls>>) -> Self {
+        self.certificates = certificates.into();
+        self
+    }
+
+    pub(crate) fn certificates(&self) -> &[Arc<Tls>] {
+        &self.certificates
     }
 
     pub(crate) fn connections_max(&self) -> usize {

@@ -118,6 +118,7 @@ pub enum Action {
     ExplainConnection,
     Alarms,
     LocalAlarms,
+    CertificateExpiration,
     Ready,
 }
 
@@ -542,6 +543,12 @@ pub const ROUTES: &[Route] = {
             "/api/explain/connections/{name}",
             Action::ExplainConnection,
             &[Verb::Manage, Verb::ExplainConnection],
+        ),
+        route(
+            Get,
+            "/api/health/checks/certificate-expiration/{within}/{unit}",
+            Action::CertificateExpiration,
+            &[Verb::Manage, Verb::ReadAlarms],
         ),
         route(Get, "/api/health/checks/alarms", Action::Alarms, &[Verb::Manage, Verb::ReadAlarms]),
         route(

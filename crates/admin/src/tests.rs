@@ -86,7 +86,7 @@ async fn a_server_stops_on_request() {
     let address = listener.local_addr().unwrap();
     let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
     let router = crate::management_router(desk::FakeDesk::new(), crate::Ports::default());
-    let server = tokio::spawn(crate::serve(listener, router, crate::Ports::default(), async {
+    let server = tokio::spawn(crate::serve(listener, None, router, crate::Ports::default(), async {
         drop(stopped.await);
     }));
     assert_eq!(request(address, "GET", "/", "", "").await.status, 200);
@@ -389,6 +389,7 @@ fn connection(name: &str, user: &str) -> ConnectionRow {
         user: user.into(),
         auth_mechanism: "PLAIN",
         vhost: "/".into(),
+        secured: None,
         connected_at_ms: 1,
         recv_bytes: 2,
         send_bytes: 3,

@@ -286,6 +286,9 @@ impl Access {
             Credentials::Anonymous { user } => {
                 self.users().get(user).map(UserRecord::identity).ok_or(LoginRefused::AnonymousDisabled)
             }
+            Credentials::Certificate { user } => {
+                self.users().get(user).map(UserRecord::identity).ok_or(LoginRefused::UnknownCertificate)
+            }
         }
     }
 

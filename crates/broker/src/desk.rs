@@ -21,6 +21,7 @@ use crate::catalog::{
 };
 use crate::explain::{Explanation, Subject};
 use crate::ids::QueueId;
+use crate::secured::Secured;
 
 /// Why the desk refuses or fails a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -144,6 +145,8 @@ pub struct ConnectionRow {
     pub user: Arc<str>,
     /// The SASL mechanism of the login.
     pub auth_mechanism: &'static str,
+    /// What TLS says about the connection; `None` if it does not speak TLS.
+    pub secured: Option<Arc<Secured>>,
     pub vhost: Arc<str>,
     pub connected_at_ms: u64,
     pub recv_bytes: u64,

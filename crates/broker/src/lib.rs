@@ -25,6 +25,7 @@ pub mod own_queues;
 pub mod pattern;
 pub mod placements;
 pub mod reply_to;
+pub mod secured;
 pub mod settings;
 pub mod stream_offset;
 pub mod watchers;

@@ -1,5 +1,6 @@
 //! Connections and sessions.
 
+use std::io;
 use std::sync::Arc;
 use std::task::Poll;
 
@@ -9,6 +10,8 @@ use amqp10::{AmqpError, Attach, Connection as Endpoint, Open};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::time::Instant;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::rustls::pki_types::ServerName;
 
 use crate::driver;
 use crate::error::Error;
@@ -47,7 +50,7 @@ impl Connection {
     /// Connects, logs in and opens the connection. Starts the task that drives it (`tokio::spawn`).
     ///
     /// # Errors
-    /// `Io` if the TCP connection fails, `Login` or `Mechanism` if the login fails, `Remote` if the peer
+    /// `Io` if the TCP connection or the TLS handshake fails, `Login` or `Mechanism` if the login fails, `Remote` if the peer
     /// answers with CLOSE, `Timeout` after [`Options::handshake_timeout`].
     pub async fn open(url: &Url, options: Options) -> Result<Self, Error> {
         let started = Instant::now();
@@ -61,11 +64,23 @@ impl Connection {
         if options.hostname.is_none() {
             options.hostname = url.virtual_host.as_ref().map(|name| format!("vhost:{name}"));
         }
+        if !url.tls {
+            return Self::over(stream, url.credentials.clone(), options).await;
+        }
+        let missing = || io::Error::new(io::ErrorKind::InvalidInput, "Options::tls is needed for amqps://");
+        let config = options.tls.clone().ok_or_else(missing)?;
+        let name = ServerName::try_from(url.host.clone())
+            .map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
+        let handshake = TlsConnector::from(config).connect(name, stream);
+        let stream = tokio::time::timeout(options.handshake_timeout, handshake)
+            .await
+            .map_err(|_| Error::Timeout)??;
+        options.handshake_timeout = options.handshake_timeout.saturating_sub(started.elapsed());
         Self::over(stream, url.credentials.clone(), options).await
     }
 
     /// Opens a connection like [`Connection::open`], but over an existing stream. Without credentials the
-    /// login is ANONYMOUS.
+    /// login is EXTERNAL or ANONYMOUS.
     pub async fn over<S>(stream: S, credentials: Option<Credentials>, options: Options) -> Result<Self, Error>
     where
         S: AsyncRead + AsyncWrite + Send + Unpin + 'static,

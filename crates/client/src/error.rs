@@ -17,7 +17,7 @@ pub enum Error {
     Url(UrlError),
     /// The peer refused the login. The code is that of SASL-OUTCOME.
     Login(SaslCode),
-    /// The peer does not offer the needed SASL mechanism: PLAIN with a user in the URL, ANONYMOUS without.
+    /// The peer does not offer the needed SASL mechanism: PLAIN with a user in the URL, EXTERNAL or ANONYMOUS without.
     Mechanism,
     /// The peer closed or refused the connection, session or link, and gave a reason.
     Remote {

@@ -1,6 +1,6 @@
 //! Handles the events of the endpoint and wakes the tasks that wait for them.
 
-use amqp10::sasl::{ANONYMOUS, PLAIN, encode_plain};
+use amqp10::sasl::{ANONYMOUS, EXTERNAL, PLAIN, encode_plain};
 use amqp10::{
     Attach, Begin, Chunk, Detach, Event, Flow, Role, SaslCode, SaslInit, SaslMechanisms, Symbol, Tag,
 };
@@ -79,6 +79,7 @@ impl State {
                     ..SaslInit::new(Symbol::from_static(PLAIN))
                 }
             }
+            None if offers(EXTERNAL) => SaslInit::new(Symbol::from_static(EXTERNAL)),
             None if offers(ANONYMOUS) => SaslInit::new(Symbol::from_static(ANONYMOUS)),
             _ => return Err(Error::Mechanism),
         };

@@ -1,8 +1,11 @@
 //! The options of connections, senders and receivers.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use amqp10::{Attach, Map, Role, SenderSettleMode, Source, Symbol, Target, TargetArchetype};
+
+use tls::ClientConfig;
 
 use crate::checksum::Checksum;
 
@@ -27,6 +30,8 @@ pub struct Options {
     pub handle_max: u32,
     /// The properties in OPEN. Keys are symbols.
     pub properties: Option<Map>,
+    /// Which servers are trusted, and the certificate of the client. It is needed for a URL with `amqps://`.
+    pub tls: Option<Arc<ClientConfig>>,
     /// The time limit for connecting, login and OPEN together, and also for CLOSE.
     pub handshake_timeout: Duration,
 }
@@ -42,6 +47,7 @@ impl Default for Options {
             incoming_window: 2048,
             handle_max: 1023,
             properties: None,
+            tls: None,
             handshake_timeout: Duration::from_secs(20),
         }
     }

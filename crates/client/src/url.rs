@@ -1,4 +1,4 @@
-//! The address of a peer and the login: `amqp://user:password@host:port/vhost`.
+//! The address of a peer and the login: `amqp://user:password@host:port/vhost`, or `amqps://` with TLS.
 
 use std::fmt;
 use std::str::FromStr;
@@ -6,15 +6,19 @@ use std::str::FromStr;
 use amqp10::sasl::Secret;
 use percent_encoding::percent_decode_str;
 
-/// The port if the URL has none.
+/// The port if the URL has none, without and with TLS.
 pub const DEFAULT_PORT: u16 = 5672;
+pub const DEFAULT_TLS_PORT: u16 = 5671;
 
-/// A parsed URL. Without a user the login is ANONYMOUS. User, password and virtual host are percent-decoded.
+/// A parsed URL. Without a user the login is EXTERNAL if the peer offers it, because it knows our certificate, and otherwise
+/// ANONYMOUS. User, password and virtual host are percent-decoded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Url {
     /// A name or an address. An IPv6 address has no brackets here.
     pub host: String,
     pub port: u16,
+    /// True for `amqps://`: the connection is encrypted.
+    pub tls: bool,
     pub credentials: Option<Credentials>,
     /// The virtual host. `None` means the default of the peer.
     pub virtual_host: Option<String>,
@@ -30,7 +34,7 @@ pub struct Credentials {
 /// Why a text is not a valid URL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UrlError {
-    /// The URL does not start with `amqp://`.
+    /// The URL does not start with `amqp://` or `amqps://`.
     Scheme,
     /// The host is missing, or a bracket is not closed.
     Host,
@@ -46,7 +50,10 @@ impl FromStr for Url {
     type Err = UrlError;
 
     fn from_str(text: &str) -> Result<Self, UrlError> {
-        let rest = text.strip_prefix("amqp://").ok_or(UrlError::Scheme)?;
+        let (rest, tls) = match text.strip_prefix("amqps://") {
+            Some(rest) => (rest, true),
+            None => (text.strip_prefix("amqp://").ok_or(UrlError::Scheme)?, false),
+        };
         if rest.contains(['?', '#']) {
             return Err(UrlError::Path);
         }
@@ -55,6 +62,7 @@ impl FromStr for Url {
         let (host, port) = split_address(address)?;
         let port = match port {
             Some(digits) => digits.parse().ok().filter(|p| *p != 0).ok_or(UrlError::Port)?,
+            None if tls => DEFAULT_TLS_PORT,
             None => DEFAULT_PORT,
         };
         if path.is_some_and(|p| p.contains('/')) {
@@ -63,6 +71,7 @@ impl FromStr for Url {
         Ok(Self {
             host: host.to_owned(),
             port,
+            tls,
             credentials: login.filter(|l| !l.is_empty()).map(parse_login).transpose()?,
             virtual_host: path.filter(|p| !p.is_empty()).map(decode).transpose()?,
         })
@@ -103,7 +112,7 @@ fn decode(text: &str) -> Result<String, UrlError> {
 impl fmt::Display for UrlError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Scheme => "the URL must start with amqp://",
+            Self::Scheme => "the URL must start with amqp:// or amqps://",
             Self::Host => "the URL has no valid host",
             Self::Port => "the port must be a number from 1 to 65535",
             Self::Encoding => "the URL has an invalid percent escape",
@@ -137,7 +146,7 @@ mod tests {
     #[test]
     fn bad_urls_say_why() {
         for (text, why) in [
-            ("amqps://h", UrlError::Scheme),
+            ("http://h", UrlError::Scheme),
             ("h:5672", UrlError::Scheme),
             ("amqp://", UrlError::Host),
             ("amqp://[::1", UrlError::Host),

@@ -1,5 +1,7 @@
 //! The messages that a shard receives from other threads.
 
+use std::sync::Arc;
+
 use broker::access::{Identity, LoginRefused};
 use broker::mail::Mail;
 use queue::Ticket;
@@ -23,14 +25,15 @@ pub(crate) enum Incoming {
     Chunks(ChunksRead),
     /// The pack with this number is mostly dead and should be emptied.
     Sparse(u64),
-    Accepted(std::net::TcpStream, Handshake),
+    /// A new connection. It speaks TLS if there are certificates for it.
+    Accepted(std::net::TcpStream, Handshake, Option<Arc<tls::Tls>>),
     /// Close the connection with this key to make room for another, if it is still this handshake.
     Evict {
         key: usize,
         handshake: u64,
     },
     /// A connection that moved here from another shard.
-    Moved(Box<Moved>, std::net::TcpStream),
+    Moved(Box<Moved>, std::net::TcpStream, Option<Box<tls::Session>>),
     /// The result of a login that a connection of this shard requested.
     Login(Ticket, Checked),
     /// A question of the desk, with its number.

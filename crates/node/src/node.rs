@@ -258,10 +258,27 @@ impl Node {
 
     /// Accepts AMQP connections until the returned future is dropped.
     pub fn listen(&self, listener: tokio::net::TcpListener) -> impl Future<Output = ()> + Send + 'static {
+        self.listen_with(listener, None)
+    }
+
+    /// Like [`Node::listen`], with TLS.
+    pub fn listen_tls(
+        &self,
+        listener: tokio::net::TcpListener,
+        tls: Arc<tls::Tls>,
+    ) -> impl Future<Output = ()> + Send + 'static {
+        self.listen_with(listener, Some(tls))
+    }
+
+    fn listen_with(
+        &self,
+        listener: tokio::net::TcpListener,
+        tls: Option<Arc<tls::Tls>>,
+    ) -> impl Future<Output = ()> + Send + 'static {
         if let Ok(address) = listener.local_addr() {
-            self.desk.add_listener("amqp", address);
+            self.desk.add_listener(if tls.is_some() { "amqp/ssl" } else { "amqp" }, address);
         }
-        runtime::accept_all(listener, self.shards.clone(), self.admission.clone())
+        runtime::accept_all(listener, tls, self.shards.clone(), self.admission.clone())
     }
 
     /// Adds another listener to the overview.

@@ -8,7 +8,9 @@
 //!
 //! A turn is one iteration of a shard's event loop. No borrow of a shard is held across an await.
 
+mod encryption;
 mod sockets;
+mod write;
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -28,6 +30,7 @@ use wal::{
     StreamReaderHandle, StreamsHandle, WriterHandle,
 };
 
+use self::encryption::Encryption;
 pub(crate) use self::sockets::accept_all;
 use self::sockets::{Socket, accept, evict, serve, write_dirty, write_large};
 use crate::incoming::{Incoming, Shards};
@@ -123,6 +126,7 @@ struct Host {
     reads: Cell<usize>,
     /// Connections with much output, the one that has waited longest first. See [`sockets::write_large`].
     large_outputs: RefCell<VecDeque<usize>>,
+    encryption: Encryption,
     /// Wakes the turn task.
     wake: Notify,
 }
@@ -149,6 +153,7 @@ pub(crate) fn run(
         read_buffers: RefCell::new(ReadBuffers::new(READ_BUFFER)),
         reads: Cell::new(0),
         large_outputs: RefCell::default(),
+        encryption: Encryption::default(),
         wake: Notify::new(),
     });
     let tasks = LocalSet::new();
@@ -259,9 +264,9 @@ fn receive(host: &Rc<Host>, message: Incoming) {
         Incoming::Question(number, question) => shard.handle_question(number, question),
         Incoming::GiveUp(number) => shard.give_up(number),
         Incoming::Blocked(blocked) => shard.set_blocked(blocked),
-        Incoming::Accepted(stream, handshake) => {
+        Incoming::Accepted(stream, handshake, tls) => {
             drop(shard);
-            if let Err(error) = accept(host, stream, handshake) {
+            if let Err(error) = accept(host, stream, handshake, tls) {
                 host.shard.borrow().uncount();
                 tracing::info!(target: PEER, "a connection closed before it was served: {error}");
             }
@@ -270,10 +275,10 @@ fn receive(host: &Rc<Host>, message: Incoming) {
             drop(shard);
             evict(host, key, handshake);
         }
-        Incoming::Moved(moved, stream) => {
+        Incoming::Moved(moved, stream, tls) => {
             let key = shard.adopt(*moved);
             drop(shard);
-            if let Err(error) = serve(host, key, stream, None) {
+            if let Err(error) = serve(host, key, stream, None, tls) {
                 host.shard.borrow_mut().disconnect(key);
                 tracing::error!("a connection was lost while it moved between shards: {error}");
             }
@@ -327,6 +332,7 @@ fn turn(host: &Rc<Host>, dirty: &mut Vec<usize>) -> bool {
         shard.touch(key);
         is_left = true;
     }
+    is_left |= host.encryption.allow_handshakes();
     if is_left {
         host.wake.notify_one();
     }

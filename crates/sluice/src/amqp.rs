@@ -9,6 +9,7 @@ use message::SqlError;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
 use crate::failure::Failure;
+use crate::trust::Trust;
 
 /// Everything that must be percent-encoded in a segment of an address: all but the unreserved characters (RFC
 /// 3986).
@@ -24,6 +25,8 @@ pub struct Broker {
     /// The virtual host (default: the one in the URL, or /)
     #[arg(long, short = 'p', value_name = "NAME")]
     vhost: Option<String>,
+    #[command(flatten)]
+    trust: Trust,
 }
 
 impl Broker {
@@ -41,7 +44,8 @@ impl Broker {
         let url: Url = self.url.parse().map_err(|error| Failure::usage(format!("--url: {error}")))?;
         let place = Place::of(&url);
         let hostname = self.vhost.as_ref().map(|vhost| format!("vhost:{vhost}")).or(options.hostname);
-        let options = Options { container_id: "sluice".to_owned(), hostname, ..options };
+        let tls = if url.tls { Some(self.trust.load()?) } else { None };
+        let options = Options { container_id: "sluice".to_owned(), hostname, tls, ..options };
         match Connection::open(&url, options).await {
             Ok(connection) => Ok((connection, place)),
             Err(Error::Timeout) => Err(Failure::nobody(&place.0, "no answer in time")),
@@ -102,8 +106,9 @@ pub fn address(text: &str) -> String {
 
 /// Returns true if a peer accepted the connection and then closed it.
 fn was_answered(error: &io::Error) -> bool {
-    use io::ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset, UnexpectedEof};
-    matches!(error.kind(), BrokenPipe | ConnectionAborted | ConnectionReset | UnexpectedEof)
+    use io::ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset, InvalidData, UnexpectedEof};
+    // Invalid data is a TLS handshake that has failed.
+    matches!(error.kind(), BrokenPipe | ConnectionAborted | ConnectionReset | InvalidData | UnexpectedEof)
 }
 
 /// Runs a verb that talks to a broker on a new single-threaded runtime.

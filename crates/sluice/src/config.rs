@@ -22,12 +22,13 @@ use std::fmt;
 use std::fs::File;
 use std::io::Read;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use amqp10::sasl::Secret;
 use broker::access::{Hashing, Permissions};
 use broker::settings::Settings;
 use node::{AlarmLimits, Limit, StorageLimits};
+use tls::{LoginFrom, NameKind};
 
 use self::rabbitmq::Known;
 
@@ -44,6 +45,16 @@ pub struct Config {
     pub settings: Settings,
     /// The addresses where AMQP clients connect; empty if `listeners.tcp.default = none`.
     pub amqp_listeners: Vec<SocketAddr>,
+    /// The addresses where AMQP clients connect with TLS.
+    pub tls_listeners: Vec<SocketAddr>,
+    /// The certificates of those listeners; `None` if they are not set.
+    pub tls: Option<tls::Options>,
+    /// The address of the management API over HTTPS, and its certificates.
+    pub management_tls: Option<SocketAddr>,
+    pub management_certificates: Option<tls::Options>,
+    /// The address of the metrics over HTTPS, and its certificates.
+    pub prometheus_tls: Option<SocketAddr>,
+    pub prometheus_certificates: Option<tls::Options>,
     /// The address of the management API; `None` if `management.tcp.port = none`.
     pub management: Option<SocketAddr>,
     /// The address of the metrics; `None` if `prometheus.tcp.port = none`.
@@ -215,6 +226,53 @@ impl fmt::Display for ConfigError {
 
 impl std::error::Error for ConfigError {}
 
+/// The value of `ssl_cert_login_from`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum LoginName {
+    Distinguished,
+    Common,
+    Alternative,
+}
+
+/// A version of TLS.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum TlsVersion {
+    Tls12,
+    Tls13,
+}
+
+/// The keys of one `ssl_options`.
+#[derive(Clone, Debug, Default)]
+struct TlsKeys {
+    certificate: Option<PathBuf>,
+    key: Option<PathBuf>,
+    authorities: Option<PathBuf>,
+    verify: bool,
+    required: bool,
+    revoked: Option<PathBuf>,
+    versions: Vec<TlsVersion>,
+}
+
+impl TlsKeys {
+    fn options(&self) -> Option<tls::Options> {
+        let speaks = |version| self.versions.is_empty() || self.versions.contains(&version);
+        Some(tls::Options {
+            certificate: self.certificate.clone()?,
+            key: self.key.clone()?,
+            authorities: self.authorities.clone(),
+            verify: match (self.verify, self.required) {
+                (false, _) => tls::Verify::None,
+                (true, false) => tls::Verify::Optional,
+                (true, true) => tls::Verify::Required,
+            },
+            revoked: self.revoked.clone(),
+            tls12: speaks(TlsVersion::Tls12),
+            tls13: speaks(TlsVersion::Tls13),
+            login_from: LoginFrom::default(),
+        })
+    }
+}
+
 /// A configuration under construction. Addresses and ports are still separate.
 #[derive(Clone, Debug)]
 struct Draft {
@@ -222,6 +280,15 @@ struct Draft {
     amqp_listeners: Vec<SocketAddr>,
     management: (IpAddr, Option<u16>),
     prometheus: (IpAddr, Option<u16>),
+    tls_listeners: Vec<SocketAddr>,
+    management_tls: (IpAddr, Option<u16>),
+    prometheus_tls: (IpAddr, Option<u16>),
+    ssl: TlsKeys,
+    login_name: LoginName,
+    /// The kind and the place of the alternative name.
+    login_san: (NameKind, usize),
+    management_ssl: TlsKeys,
+    prometheus_ssl: TlsKeys,
     shards: usize,
     default_user: String,
     default_pass: Secret,
@@ -248,6 +315,14 @@ impl Default for Draft {
             amqp_listeners: vec![SocketAddr::new(loopback, 5672)],
             management: (loopback, Some(15672)),
             prometheus: (loopback, Some(15692)),
+            tls_listeners: Vec::new(),
+            management_tls: (loopback, None),
+            prometheus_tls: (loopback, None),
+            ssl: TlsKeys::default(),
+            login_name: LoginName::Distinguished,
+            login_san: (NameKind::Dns, 0),
+            management_ssl: TlsKeys::default(),
+            prometheus_ssl: TlsKeys::default(),
             shards: values::available_cores(),
             default_user: "guest".into(),
             default_pass: Secret::new("guest"),
@@ -279,10 +354,21 @@ impl Draft {
     }
 
     fn finish(self) -> Config {
+        let login_from = match self.login_name {
+            LoginName::Distinguished => LoginFrom::DistinguishedName,
+            LoginName::Common => LoginFrom::CommonName,
+            LoginName::Alternative => LoginFrom::AlternativeName(self.login_san.0, self.login_san.1),
+        };
         let address = |(ip, port): (IpAddr, Option<u16>)| port.map(|port| SocketAddr::new(ip, port));
         Config {
             settings: self.settings,
             amqp_listeners: self.amqp_listeners,
+            tls_listeners: self.tls_listeners,
+            management_tls: address(self.management_tls),
+            prometheus_tls: address(self.prometheus_tls),
+            management_certificates: self.management_ssl.options().or_else(|| self.ssl.options()),
+            prometheus_certificates: self.prometheus_ssl.options().or_else(|| self.ssl.options()),
+            tls: self.ssl.options().map(|options| tls::Options { login_from, ..options }),
             management: address(self.management),
             prometheus: address(self.prometheus),
             shards: self.shards,

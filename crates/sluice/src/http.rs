@@ -14,12 +14,16 @@ use hyper::{Method, Request, StatusCode, Uri};
 use hyper_util::rt::TokioIo;
 use percent_encoding::percent_decode_str;
 use serde_json::Value;
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::rustls::pki_types::ServerName;
 
 use crate::failure::Failure;
+use crate::trust::Trust;
 
 const DEFAULT_PORT: u16 = 15672;
+const DEFAULT_TLS_PORT: u16 = 15671;
 /// The time that each step may take: to connect, and to receive the response.
 const PATIENCE: Duration = Duration::from_secs(20);
 /// The largest response body, in bytes. A larger one is a failure.
@@ -32,6 +36,8 @@ pub struct Api {
     #[arg(long, global = true, env = "SLUICE_HTTP_URL", hide_env_values = true, value_name = "URL")]
     #[arg(default_value = "http://guest:guest@127.0.0.1:15672")]
     url: String,
+    #[command(flatten)]
+    trust: Trust,
 }
 
 impl Api {
@@ -55,6 +61,17 @@ impl Api {
             None => return Err(Failure::nobody(place, "no answer in time")),
         };
         let failed = |why: &dyn fmt::Display| Failure::failed(format!("cannot {what} at {place}: {why}"));
+        let stream: Stream = match url.tls {
+            false => Box::new(stream),
+            true => {
+                let name = ServerName::try_from(url.host.clone()).map_err(|error| failed(&error))?;
+                match within(TlsConnector::from(self.trust.load()?).connect(name, stream)).await {
+                    Some(Ok(stream)) => Box::new(stream),
+                    Some(Err(error)) => return Err(failed(&format!("TLS: {error}"))),
+                    None => return Err(Failure::nobody(place, "no TLS handshake in time")),
+                }
+            }
+        };
         let request = url.request(method, path, body).map_err(|error| failed(&error))?;
         let (status, octets) = match within(exchange(stream, request)).await {
             Some(Ok(answer)) => answer,
@@ -97,7 +114,14 @@ async fn within<T>(future: impl Future<Output = T>) -> Option<T> {
 
 type Problem = Box<dyn std::error::Error + Send + Sync>;
 
-async fn exchange(stream: TcpStream, request: Request<Full<Bytes>>) -> Result<(StatusCode, Bytes), Problem> {
+/// A socket, with or without TLS.
+trait Socket: AsyncRead + AsyncWrite + Send + Unpin {}
+
+impl<T: AsyncRead + AsyncWrite + Send + Unpin> Socket for T {}
+
+type Stream = Box<dyn Socket>;
+
+async fn exchange(stream: Stream, request: Request<Full<Bytes>>) -> Result<(StatusCode, Bytes), Problem> {
     let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
     let connection = tokio::spawn(connection);
     let response = sender.send_request(request).await?;
@@ -115,10 +139,11 @@ pub struct Vhost {
     pub vhost: String,
 }
 
-/// `http://user:password@host:port`.
+/// `http://user:password@host:port`, or `https://` with TLS.
 struct Url {
     host: String,
     port: u16,
+    tls: bool,
     user: String,
     password: String,
 }
@@ -127,9 +152,11 @@ impl Url {
     /// Parses the URL. User and password are percent-decoded.
     fn parse(text: &str) -> Result<Self, String> {
         let uri: Uri = text.parse().map_err(|_| "http://USER:PASSWORD@HOST:PORT is needed".to_owned())?;
-        if uri.scheme_str() != Some("http") {
-            return Err("the URL must start with http://".to_owned());
-        }
+        let tls = match uri.scheme_str() {
+            Some("http") => false,
+            Some("https") => true,
+            _ => return Err("the URL must start with http:// or https://".to_owned()),
+        };
         if !matches!(uri.path(), "" | "/") || uri.query().is_some() {
             return Err("the URL must end after host and port".to_owned());
         }
@@ -147,7 +174,8 @@ impl Url {
         }
         Ok(Self {
             host: uri.host().unwrap_or_default().trim_matches(['[', ']']).to_owned(),
-            port: uri.port_u16().unwrap_or(DEFAULT_PORT),
+            port: uri.port_u16().unwrap_or(if tls { DEFAULT_TLS_PORT } else { DEFAULT_PORT }),
+            tls,
             user: decode(user)?,
             password: decode(password)?,
         })
@@ -202,13 +230,13 @@ mod tests {
             |place: &str, user: &str, password: &str| Ok((place.into(), user.into(), password.into()));
         assert_eq!(parts("http://u:p%40@h:1"), parsed("h:1", "u", "p@"));
         assert_eq!(parts("http://h"), parsed("h:15672", "guest", "guest"));
+        assert_eq!(parts("https://h"), parsed("h:15671", "guest", "guest"));
         assert_eq!(parts("http://u@[::1]/"), parsed("[::1]:15672", "u", ""));
     }
 
     #[test]
     fn invalid_urls_are_refused() {
-        for text in
-            ["", "h:1", "https://h", "amqp://h", "http://", "http://h/api", "http://h?x", "http://h:x"]
+        for text in ["", "h:1", "ftp://h", "amqp://h", "http://", "http://h/api", "http://h?x", "http://h:x"]
         {
             assert!(Url::parse(text).is_err(), "{text}");
         }

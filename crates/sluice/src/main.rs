@@ -5,6 +5,7 @@ mod accounts;
 mod allocator;
 mod amqp;
 mod bench;
+mod certificates;
 mod config;
 mod declare;
 mod explain;
@@ -21,6 +22,7 @@ mod recv;
 mod send;
 mod serve;
 mod status;
+mod trust;
 
 use std::io::Write as _;
 use std::process::ExitCode;
@@ -127,6 +129,9 @@ mod tests {
             "send q body --count 3 --property a=b --property c=d --durable false --ttl 5 --subject s --settled",
             "send /queues/q --file f --url amqp://h",
             "send q -",
+            "send q body --url amqps://h --cacert ca.pem",
+            "recv q --cert c.pem --cert-key k.pem --url amqps://h",
+            "list queues --url https://h --cacert ca.pem",
             "recv q --count 2 --credit 10 --json --timeout 3",
             "recv s --offset 10m --filter x=1 --filter-value a --filter-value b --match-unfiltered",
             "recv s --at 1700000000000",
@@ -202,6 +207,7 @@ mod tests {
             "",
             "send",
             "send q body --file f",
+            "send q body --cert c.pem",
             "send q body --count 0",
             "send q body --property a",
             "send q body --durable maybe",

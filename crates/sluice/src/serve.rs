@@ -3,21 +3,24 @@
 use std::io::Write as _;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use broker::access::{Access, User};
 use broker::settings::SLUICE_VERSION;
 use clap::Args;
 use node::{Node, NodeOptions, StartError};
+use tls::Tls;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 
+use crate::certificates;
 use crate::config::Config;
 use crate::failure::Failure;
 use crate::limits;
 use crate::log;
 
-/// The number of HTTP ports: the management API and the metrics.
-const HTTP_PORTS: u64 = 2;
+/// The most HTTP ports: the management API and the metrics, each with and without TLS.
+const HTTP_PORTS: u64 = 4;
 
 #[derive(Args, Debug)]
 pub struct Serve {
@@ -124,11 +127,21 @@ async fn report(limiter: log::Limiter) {
     }
 }
 
+/// A port of HTTP: its protocol in listings, its socket, and its certificates if it speaks TLS.
+struct HttpPort {
+    protocol: &'static str,
+    listener: TcpListener,
+    tls: Option<Arc<Tls>>,
+    /// True for the metrics, false for the management API.
+    is_metrics: bool,
+}
+
 /// The sockets that the broker listens on.
 struct Listeners {
-    amqp: Vec<TcpListener>,
-    management: Option<TcpListener>,
-    prometheus: Option<TcpListener>,
+    amqp: Vec<(TcpListener, Option<Arc<Tls>>)>,
+    http: Vec<HttpPort>,
+    /// All certificates.
+    certificates: Vec<Arc<Tls>>,
 }
 
 impl Listeners {
@@ -138,34 +151,54 @@ impl Listeners {
                 |error| format!("cannot listen on {address}: {error}; the address is set by {setting}");
             TcpListener::bind(address).await.map_err(failed)
         }
-        async fn maybe(address: Option<SocketAddr>, setting: &str) -> Result<Option<TcpListener>, String> {
-            match address {
-                Some(address) => bind(address, setting).await.map(Some),
-                None => Ok(None),
+        let (mut amqp, mut http, mut certificates) = (Vec::new(), Vec::new(), Vec::new());
+        for address in &config.amqp_listeners {
+            amqp.push((bind(*address, "listeners.tcp.default").await?, None));
+        }
+        for address in &config.tls_listeners {
+            let setting = "listeners.ssl.default";
+            let tls = certificates::load(config.tls.as_ref(), setting, &mut certificates)?;
+            amqp.push((bind(*address, setting).await?, Some(tls)));
+        }
+        let plain = [
+            ("http", config.management, "management.tcp.port", false),
+            ("http/prometheus", config.prometheus, "prometheus.tcp.port", true),
+        ];
+        for (protocol, address, setting, is_metrics) in plain {
+            if let Some(address) = address {
+                let listener = bind(address, setting).await?;
+                http.push(HttpPort { protocol, listener, tls: None, is_metrics });
             }
         }
-        let mut amqp = Vec::new();
-        for address in &config.amqp_listeners {
-            amqp.push(bind(*address, "listeners.tcp.default").await?);
+        let (management, metrics) = (&config.management_certificates, &config.prometheus_certificates);
+        let encrypted = [
+            ("https", config.management_tls, "management.ssl.port", management, false),
+            ("https/prometheus", config.prometheus_tls, "prometheus.ssl.port", metrics, true),
+        ];
+        for (protocol, address, setting, options, is_metrics) in encrypted {
+            if let Some(address) = address {
+                let tls = certificates::load(options.as_ref(), setting, &mut certificates)?;
+                let listener = bind(address, setting).await?;
+                http.push(HttpPort { protocol, listener, tls: Some(tls), is_metrics });
+            }
         }
-        Ok(Self {
-            amqp,
-            management: maybe(config.management, "management.tcp.port").await?,
-            prometheus: maybe(config.prometheus, "prometheus.tcp.port").await?,
-        })
+        Ok(Self { amqp, http, certificates })
     }
 
     /// Returns one line for people: the URLs of the listeners.
     fn line(&self, config: &Config) -> String {
-        let mut urls: Vec<String> = Vec::new();
         let address =
             |listener: &TcpListener| listener.local_addr().map(|a| a.to_string()).unwrap_or_default();
-        for listener in &self.amqp {
-            urls.push(format!("amqp://{}@{}", config.default_user, address(listener)));
-        }
-        urls.extend(self.management.as_ref().map(|l| format!("http://{}/api", address(l))));
-        urls.extend(self.prometheus.as_ref().map(|l| format!("http://{}/metrics", address(l))));
-        urls.join("  ")
+        let amqp = self.amqp.iter().map(|(listener, tls)| {
+            let scheme = if tls.is_some() { "amqps" } else { "amqp" };
+            format!("{scheme}://{}@{}", config.default_user, address(listener))
+        });
+        let http = self.http.iter().map(|port| {
+            let scheme = if port.tls.is_some() { "https" } else { "http" };
+            let path = if port.is_metrics { "metrics" } else { "api" };
+            format!("{scheme}://{}/{path}", address(&port.listener))
+        });
+        amqp.chain(http).collect::<Vec<_>>().join("  ")
     }
 }
 
@@ -174,21 +207,27 @@ async fn serve_until_told(node: &Node, config: &Config, listeners: Listeners) ->
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
     let line = listeners.line(config);
-    let Listeners { amqp, management, prometheus } = listeners;
-    for listener in amqp {
-        tokio::spawn(node.listen(listener));
+    let Listeners { amqp, http, certificates } = listeners;
+    for (listener, tls) in amqp {
+        match tls {
+            Some(tls) => drop(tokio::spawn(node.listen_tls(listener, tls))),
+            None => drop(tokio::spawn(node.listen(listener))),
+        }
     }
-    let ports = admin::Ports::new(limits::http_connections() as usize);
-    let routers = [
-        ("http", management, admin::management_router(node.desk().clone(), ports.clone())),
-        ("http/prometheus", prometheus, admin::metrics_router(node.desk().clone(), ports.clone())),
-    ];
-    for (protocol, listener, router) in routers {
-        let Some(listener) = listener else { continue };
+    let ports =
+        admin::Ports::new(limits::http_connections() as usize).with_certificates(certificates.clone());
+    if !certificates.is_empty() {
+        tokio::spawn(certificates::reload(certificates));
+    }
+    for HttpPort { protocol, listener, tls, is_metrics } in http {
         node.add_listener(protocol, listener.local_addr()?);
-        let ports = ports.clone();
+        let (desk, ports) = (node.desk().clone(), ports.clone());
+        let router = match is_metrics {
+            true => admin::metrics_router(desk, ports.clone()),
+            false => admin::management_router(desk, ports.clone()),
+        };
         tokio::spawn(async move {
-            if let Err(error) = admin::serve(listener, router, ports, std::future::pending()).await {
+            if let Err(error) = admin::serve(listener, tls, router, ports, std::future::pending()).await {
                 tracing::error!("{protocol} listener failed: {error}");
             }
         });

@@ -136,7 +136,7 @@ impl Fixture {
         let http = listener.local_addr().unwrap();
         let ports = admin::Ports::default();
         let router = admin::management_router(node.desk().clone(), ports.clone());
-        tokio::spawn(admin::serve(listener, router, ports, std::future::pending()));
+        tokio::spawn(admin::serve(listener, None, router, ports, std::future::pending()));
         Self { node, amqp, http, data_dir }
     }
 
@@ -259,6 +259,7 @@ async fn prepare(fixture: &Fixture, action: Action) {
         | Action::ExplainConnection
         | Action::Alarms
         | Action::LocalAlarms
+        | Action::CertificateExpiration
         | Action::Ready
         | Action::PurgeQueue
         | Action::ListPolicies(_)
@@ -337,6 +338,8 @@ fn path(route: &Route, connection: &str) -> String {
     let filled = [
         ("{user}", user),
         ("{position}", "1"),
+        ("{within}", "1"),
+        ("{unit}", "months"),
         ("{exchange}", "x"),
         ("{vhost}", vhost),
         ("{node}", &node),

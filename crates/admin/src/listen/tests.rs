@@ -26,7 +26,7 @@ fn start(listener: TcpListener, bounds: Bounds) -> (SocketAddr, Ports) {
         .route("/large", get(|| async { vec![b'x'; LARGE] }))
         .route("/never", get(|| async { std::future::pending::<&str>().await }));
     let counted = ports.clone();
-    tokio::spawn(async move { run(listener, router, bounds, &counted, std::future::pending()).await });
+    tokio::spawn(async move { run(listener, None, router, bounds, &counted, std::future::pending()).await });
     (address, ports)
 }
 
@@ -100,7 +100,7 @@ async fn a_port_that_cannot_accept_stops_immediately() {
     let listener = TcpListener::from_std(socket.into()).unwrap();
     let shutdown = ACCEPT_RETRY / 10;
     let begin = tokio::time::Instant::now();
-    run(listener, Router::new(), BOUNDS, &Ports::new(1), sleep(shutdown)).await.unwrap();
+    run(listener, None, Router::new(), BOUNDS, &Ports::new(1), sleep(shutdown)).await.unwrap();
     // The paused clock advances only while every task waits.
     assert!(begin.elapsed() < ACCEPT_RETRY, "{:?}", begin.elapsed());
 }

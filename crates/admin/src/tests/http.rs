@@ -45,7 +45,7 @@ impl Server {
         {
             let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
             addresses.push(listener.local_addr().unwrap());
-            tokio::spawn(serve(listener, router, ports.clone(), std::future::pending()));
+            tokio::spawn(serve(listener, None, router, ports.clone(), std::future::pending()));
         }
         Self { desk, management: addresses[0], metrics: addresses[1] }
     }

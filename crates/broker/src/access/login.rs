@@ -27,6 +27,10 @@ pub enum Credentials {
     Anonymous {
         user: String,
     },
+    /// The client has a certificate, which was verified, and becomes the user whom it names.
+    Certificate {
+        user: String,
+    },
 }
 
 /// Why a login is refused. The reason is logged and not sent to the peer.
@@ -36,6 +40,8 @@ pub enum LoginRefused {
     /// Too many logins from this address have failed. The password was not checked.
     TooManyFailures,
     AnonymousDisabled,
+    /// There is no user with the name in the certificate.
+    UnknownCertificate,
 }
 
 impl fmt::Display for LoginRefused {
@@ -44,6 +50,7 @@ impl fmt::Display for LoginRefused {
             Self::UnknownUserOrPassword => "unknown user or wrong password",
             Self::TooManyFailures => "too many failed logins from its address",
             Self::AnonymousDisabled => "anonymous login is disabled",
+            Self::UnknownCertificate => "there is no user with this name of the certificate",
         })
     }
 }

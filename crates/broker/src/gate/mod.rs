@@ -23,6 +23,7 @@ use crate::explain::{ConnectionFacts, Wanted};
 use crate::ids::{ConnectionId, QueueId, ShardId};
 use crate::mail::GateAddress;
 use crate::reply_to::ReplyTo;
+use crate::secured::Secured;
 use crate::settings::Settings;
 
 /// The state of a connection.
@@ -145,6 +146,11 @@ impl Gate {
 
     pub fn phase(&self) -> Phase {
         each!(self, gate => gate.phase)
+    }
+
+    /// Called when the TLS handshake of the connection is complete, before any other input.
+    pub fn set_secured(&mut self, secured: Secured) {
+        amqp10_or!(self, gate => gate.secured = Some(Arc::new(secured)), drop(secured))
     }
 
     /// Returns the user who has logged in.

@@ -20,6 +20,8 @@ use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 
+use super::encryption::{read_encrypted, write_encrypted};
+use super::write::{End, Sent, write_plain};
 use super::{Host, Incoming, Shards, turn};
 use crate::admission::Admission;
 use crate::handshakes::Handshake;
@@ -42,9 +44,6 @@ const SMALL_OUTPUT_BYTES: usize = 64 * 1024;
 /// one.
 const WRITES_MAX: usize = 1024 * 1024;
 
-/// The most slices in one vectored write.
-const SLICES: usize = 64;
-
 /// The time for which a closed connection is kept open, so that the peer can read the reason and close its
 /// side.
 const LINGER: Duration = Duration::from_secs(3);
@@ -63,6 +62,9 @@ pub(super) struct Socket {
     done: Cell<Option<Instant>>,
     /// The connection's place among those that have not logged in. `None` once the client has logged in.
     handshake: RefCell<Option<Handshake>>,
+    /// True if the connection speaks TLS.
+    is_encrypted: bool,
+    tls: RefCell<Option<Box<tls::Session>>>,
 }
 
 impl Socket {
@@ -72,7 +74,12 @@ impl Socket {
     }
 }
 
-pub(super) fn accept(host: &Rc<Host>, stream: std::net::TcpStream, handshake: Handshake) -> io::Result<()> {
+pub(super) fn accept(
+    host: &Rc<Host>,
+    stream: std::net::TcpStream,
+    handshake: Handshake,
+    tls: Option<Arc<tls::Tls>>,
+) -> io::Result<()> {
     stream.set_nonblocking(true)?;
     stream.set_nodelay(true)?;
     let (peer, local) = (stream.peer_addr()?, stream.local_addr()?);
@@ -84,7 +91,8 @@ pub(super) fn accept(host: &Rc<Host>, stream: std::net::TcpStream, handshake: Ha
         host.shard.borrow_mut().disconnect(key);
         return Ok(());
     }
-    serve(host, key, stream, Some(handshake))
+    let tls = tls.map(|tls| tls::Session::new(&tls).map(Box::new)).transpose();
+    serve(host, key, stream, Some(handshake), tls.map_err(io::Error::other)?)
 }
 
 /// Closes a connection that has not logged in, to make room for another.
@@ -116,6 +124,7 @@ pub(super) fn serve(
     key: usize,
     stream: std::net::TcpStream,
     handshake: Option<Handshake>,
+    tls: Option<Box<tls::Session>>,
 ) -> io::Result<()> {
     let (read, write) = TcpStream::from_std(stream)?.into_split();
     let socket = Rc::new(Socket {
@@ -126,6 +135,8 @@ pub(super) fn serve(
         is_queued: Cell::new(false),
         done: Cell::new(None),
         handshake: RefCell::new(handshake),
+        is_encrypted: tls.is_some(),
+        tls: RefCell::new(tls),
     });
     let reader = tokio::task::spawn_local(read_all(host.clone(), key, read, socket.clone()));
     socket.reader.set(Some(reader.abort_handle()));
@@ -146,6 +157,7 @@ async fn read_all(host: Rc<Host>, key: usize, mut read: OwnedReadHalf, mut socke
         }
         let missing = host.shard.borrow_mut().missing(key);
         let result = match missing {
+            _ if socket.is_encrypted => read_encrypted(&host, key, &read, &socket.write, &socket.tls).await,
             Some(missing) => read_large(&host, key, &mut read, missing).await,
             None => poll_fn(|cx| poll_input(&host, key, &mut read, cx)).await,
         };
@@ -213,11 +225,12 @@ fn move_away(
             return Some((read, socket));
         }
     };
+    let tls = socket.tls.take();
     let stream = read.reunite(socket.write).map_err(io::Error::other).and_then(TcpStream::into_std);
     match (stream, shard.release(key)) {
         (Ok(stream), Some(moved)) => {
             // Sending fails if the other shard has ended. Then the connection is closed.
-            drop(host.shards[usize::from(to)].send(Incoming::Moved(Box::new(moved), stream)));
+            drop(host.shards[usize::from(to)].send(Incoming::Moved(Box::new(moved), stream, tls)));
         }
         (Err(error), _) => tracing::error!("a connection cannot be moved to another shard: {error}"),
         (Ok(_), None) => {}
@@ -288,30 +301,18 @@ struct Written {
 fn write(host: &Rc<Host>, shard: &mut Shard, key: usize, socket: &Rc<Socket>) -> Written {
     let now_ms = shard.now_ms();
     let Some(conn) = shard.conn(key) else { return Written::default() };
+    let done = conn.gate.phase() == Phase::Done;
     let output = conn.gate.output();
-    let mut written = 0;
-    let mut failed = false;
-    while !output.is_empty() && !socket.blocked.get() {
-        let mut slices = [io::IoSlice::new(&[]); SLICES];
-        let n = output.slices(&mut slices);
-        match socket.write.try_write_vectored(&slices[..n]) {
-            Ok(n) => {
-                output.advance(n);
-                written += n;
-            }
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                socket.blocked.set(true);
-                tokio::task::spawn_local(unblock(host.clone(), key, socket.clone()));
-            }
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(_) => {
-                failed = true;
-                break;
-            }
-        }
+    let Sent { bytes: written, end } = match (socket.blocked.get(), socket.is_encrypted) {
+        (true, _) => Sent { bytes: 0, end: End::Full },
+        (false, true) => write_encrypted(host, &socket.write, &socket.tls, output, done),
+        (false, false) => write_plain(&socket.write, output),
+    };
+    if end == End::Full && !socket.blocked.replace(true) {
+        tokio::task::spawn_local(unblock(host.clone(), key, socket.clone()));
     }
-    let (empty, left) = (output.is_empty(), output.len());
-    if empty {
+    let left = output.len();
+    if left == 0 {
         output.shrink();
     }
     conn.send_bytes += written as u64;
@@ -320,9 +321,10 @@ fn write(host: &Rc<Host>, shard: &mut Shard, key: usize, socket: &Rc<Socket>) ->
         conn.gate.handle_written(now_ms);
         socket.written.notify_one();
     }
-    let done = conn.gate.phase() == Phase::Done;
     let has_room = written > 0 && !done && conn.gate.has_pending() && !socket.blocked.get();
-    if failed {
+    // Before the handshake is complete, the peer cannot be told why it ends.
+    let empty = matches!(end, End::Written | End::Early);
+    if end == End::Failed {
         cut(host, shard, key, socket);
     } else if done && empty && socket.done.get().is_none() {
         socket.done.set(Some(Instant::now()));
@@ -353,7 +355,12 @@ async fn linger(host: Rc<Host>, key: usize, socket: Weak<Socket>) {
 }
 
 /// Accepts connections while descriptors are free, and gives each to the shard with the fewest connections.
-pub(crate) async fn accept_all(listener: tokio::net::TcpListener, shards: Shards, admission: Arc<Admission>) {
+pub(crate) async fn accept_all(
+    listener: tokio::net::TcpListener,
+    tls: Option<Arc<tls::Tls>>,
+    shards: Shards,
+    admission: Arc<Admission>,
+) {
     loop {
         match listener.accept().await {
             Ok((stream, peer)) => {
@@ -362,7 +369,7 @@ pub(crate) async fn accept_all(listener: tokio::net::TcpListener, shards: Shards
                 admission.wait_for_room().await;
                 if let Ok(stream) = stream.into_std() {
                     let (handshake, shard) = admission.begin(peer.ip());
-                    drop(shards[usize::from(shard)].send(Incoming::Accepted(stream, handshake)));
+                    drop(shards[usize::from(shard)].send(Incoming::Accepted(stream, handshake, tls.clone())));
                 }
             }
             Err(error) => {

@@ -6,8 +6,9 @@ use node::Limit;
 
 use super::Draft;
 use super::values::{
-    SHARDS_MAX, available_cores, boolean, bytes, ip, link_credit, listener, log_level, maximum, number,
-    or_none, part, password_hashing, port, queue_type, share, text,
+    SHARDS_MAX, available_cores, boolean, bytes, file, ip, link_credit, listener, log_level, login_name,
+    maximum, name_kind, number, or_none, part, password_hashing, port, queue_type, share, text, tls_version,
+    verify,
 };
 
 /// A function that sets a key. Its middle argument is the text that matches the `*` of the key's name.
@@ -56,6 +57,108 @@ pub const KEYS: &[Key] = &[
             Ok(())
         },
     ),
+    key(
+        "listeners.ssl.default",
+        "none",
+        "The address for AMQP clients with TLS: ip:port, a port of the loopback address, or none. The usual port is 5671.",
+        |c, _, v| {
+            c.tls_listeners = or_none(v, listener)?.into_iter().collect();
+            Ok(())
+        },
+    ),
+    key(
+        "ssl_options.certfile",
+        "",
+        "The file of the server's certificate and those of its authorities, in PEM. It is read again when it changes.",
+        |c, _, v| put(&mut c.ssl.certificate, file(v)),
+    ),
+    key("ssl_options.keyfile", "", "The file of the private key, in PEM.", |c, _, v| {
+        put(&mut c.ssl.key, file(v))
+    }),
+    key(
+        "ssl_options.cacertfile",
+        "",
+        "The file of the authorities whose client certificates are accepted, in PEM.",
+        |c, _, v| put(&mut c.ssl.authorities, file(v)),
+    ),
+    key(
+        "ssl_options.verify",
+        "verify_none",
+        "Whether clients are asked for a certificate: verify_peer or verify_none.",
+        |c, _, v| put(&mut c.ssl.verify, verify(v)),
+    ),
+    key(
+        "ssl_options.fail_if_no_peer_cert",
+        "false",
+        "Whether a client that sends no certificate is refused, if one is asked for.",
+        |c, _, v| put(&mut c.ssl.required, boolean(v)),
+    ),
+    key("ssl_options.crl_file", "", "The file of revoked client certificates (CRLs), in PEM.", |c, _, v| {
+        put(&mut c.ssl.revoked, file(v))
+    }),
+    key(
+        "ssl_options.versions.*",
+        "tlsv1.3",
+        "A version of TLS that is spoken: tlsv1.2 or tlsv1.3. Without any, both are.",
+        |c, _, v| {
+            c.ssl.versions.push(tls_version(v)?);
+            Ok(())
+        },
+    ),
+    key(
+        "ssl_cert_login_from",
+        "distinguished_name",
+        "The name in a client's certificate that is its user with SASL EXTERNAL: distinguished_name, common_name or subject_alternative_name.",
+        |c, _, v| put(&mut c.login_name, login_name(v)),
+    ),
+    key(
+        "ssl_cert_login_san_type",
+        "dns",
+        "The kind of that subject_alternative_name: dns, ip, email or uri.",
+        |c, _, v| put(&mut c.login_san.0, name_kind(v)),
+    ),
+    key(
+        "ssl_cert_login_san_index",
+        "0",
+        "The place of that subject_alternative_name among those of its kind, from 0 on.",
+        |c, _, v| put(&mut c.login_san.1, number(v, 0..=1000)),
+    ),
+    key("management.ssl.ip", "127.0.0.1", "The IP address of the management API over HTTPS.", |c, _, v| {
+        put(&mut c.management_tls.0, ip(v))
+    }),
+    key(
+        "management.ssl.port",
+        "none",
+        "The port of the management API over HTTPS, or none. The usual port is 15671.",
+        |c, _, v| put(&mut c.management_tls.1, or_none(v, port)),
+    ),
+    key(
+        "management.ssl.certfile",
+        "",
+        "The file of its certificate, if it is not ssl_options.certfile.",
+        |c, _, v| put(&mut c.management_ssl.certificate, file(v)),
+    ),
+    key("management.ssl.keyfile", "", "The file of its private key.", |c, _, v| {
+        put(&mut c.management_ssl.key, file(v))
+    }),
+    key("prometheus.ssl.ip", "127.0.0.1", "The IP address of the metrics over HTTPS.", |c, _, v| {
+        put(&mut c.prometheus_tls.0, ip(v))
+    }),
+    key(
+        "prometheus.ssl.port",
+        "none",
+        "The port of the metrics over HTTPS, or none. The usual port is 15691.",
+        |c, _, v| put(&mut c.prometheus_tls.1, or_none(v, port)),
+    ),
+    key(
+        "prometheus.ssl.certfile",
+        "",
+        "The file of its certificate, if it is not ssl_options.certfile.",
+        |c, _, v| put(&mut c.prometheus_ssl.certificate, file(v)),
+    ),
+    key("prometheus.ssl.keyfile", "", "The file of its private key.", |c, _, v| {
+        put(&mut c.prometheus_ssl.key, file(v))
+    }),
     key("management.tcp.ip", "127.0.0.1", "The IP address of the management HTTP API.", |c, _, v| {
         put(&mut c.management.0, ip(v))
     }),

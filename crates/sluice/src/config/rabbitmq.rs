@@ -27,7 +27,10 @@ const fn guard(pattern: &'static str, harmless: &'static str, without: &'static 
     Guard { pattern, harmless, without }
 }
 
-const NO_TLS: &str = "there is no TLS, so connections would not be encrypted";
+const NO_TLS: &str = "there is no TLS for it, so connections would not be encrypted";
+const TLS_LISTENER: &str = "the only listener for clients with TLS is listeners.ssl.default";
+const TLS_OPTIONS: &str = "the TLS of Sluice has no such setting";
+const KEY_PASSWORD: &str = "encrypted keys cannot be read yet";
 const LISTENER: &str = "the only listener for clients is listeners.tcp.default";
 const LOGINS: &str =
     "only default_user, loopback_users and anonymous_login_user decide who may log in, and how";
@@ -40,11 +43,12 @@ const DEFINITIONS: &str =
 const FORBIDDEN: &str = "what it forbids would be allowed";
 
 const GUARDS: &[Guard] = &[
-    guard("listeners.ssl", "none", NO_TLS),
-    guard("listeners.ssl.*", "", NO_TLS),
+    guard("listeners.ssl", "none", TLS_LISTENER),
+    guard("listeners.ssl.*", "", TLS_LISTENER),
     guard("listeners.*", "", LISTENER),
-    guard("ssl_options", "none", NO_TLS),
-    guard("ssl_*", "", NO_TLS),
+    guard("ssl_options", "none", TLS_OPTIONS),
+    guard("ssl_options.password", "", KEY_PASSWORD),
+    guard("ssl_options.*", "", TLS_OPTIONS),
     guard("*.ssl.*", "", NO_TLS),
     guard("*.listeners.ssl", "none", NO_TLS),
     guard("management.listener.ssl", "false", NO_TLS),
@@ -68,7 +72,16 @@ const GUARDS: &[Guard] = &[
 ];
 
 /// Keys that match a pattern of [`GUARDS`] but do not protect anything.
-const HARMLESS: &[&str] = &["ssl_handshake_timeout"];
+const HARMLESS: &[&str] = &[
+    "ssl_handshake_timeout",
+    "ssl_options.client_renegotiation",
+    "ssl_options.honor_cipher_order",
+    "ssl_options.honor_ecc_order",
+    "ssl_options.log_level",
+    "ssl_options.reuse_session",
+    "ssl_options.reuse_sessions",
+    "ssl_options.secure_renegotiate",
+];
 
 /// All other keys of RabbitMQ and its plugins. Keys of protocols that Sluice does not have need no guard:
 /// nobody can connect with those protocols.
@@ -203,7 +216,6 @@ mod tests {
         for (key, value) in [
             ("ssl_options.certfile", "/c"),
             ("ssl_options", "some"),
-            ("ssl_cert_login_from", "common_name"),
             ("listeners.ssl.default", "5671"),
             ("listeners.tcp.internal", "127.0.0.1:5673"),
             ("listeners.tcp", "none"),

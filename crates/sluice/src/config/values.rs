@@ -3,10 +3,14 @@
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::num::NonZeroUsize;
 use std::ops::RangeInclusive;
+use std::path::PathBuf;
 use std::str::FromStr;
 
 use broker::access::{Hashing, Maximum};
 use broker::settings::{LinkCredit, QueueType};
+use tls::NameKind;
+
+use super::{LoginName, TlsVersion};
 
 /// The most event loops.
 pub const SHARDS_MAX: usize = 256;
@@ -145,6 +149,50 @@ pub fn listener(value: &str) -> Result<SocketAddr, String> {
         return Ok(SocketAddr::new(Ipv4Addr::LOCALHOST.into(), port));
     }
     value.parse().map_err(|_| "a port from 0 to 65535 or ip:port is needed".into())
+}
+
+/// Parses the path of a file. An empty one is none.
+pub fn file(value: &str) -> Result<Option<PathBuf>, String> {
+    Ok((!value.is_empty()).then(|| value.into()))
+}
+
+/// Parses `verify_peer` or `verify_none`. Returns true for the first.
+pub fn verify(value: &str) -> Result<bool, String> {
+    match value {
+        "verify_peer" => Ok(true),
+        "verify_none" => Ok(false),
+        _ => Err("verify_peer or verify_none is needed".into()),
+    }
+}
+
+/// Parses the name of `ssl_cert_login_from`.
+pub fn login_name(value: &str) -> Result<LoginName, String> {
+    match value {
+        "distinguished_name" => Ok(LoginName::Distinguished),
+        "common_name" => Ok(LoginName::Common),
+        "subject_alternative_name" => Ok(LoginName::Alternative),
+        _ => Err("distinguished_name, common_name or subject_alternative_name is needed".into()),
+    }
+}
+
+/// Parses a kind of alternative names.
+pub fn name_kind(value: &str) -> Result<NameKind, String> {
+    match value {
+        "dns" => Ok(NameKind::Dns),
+        "ip" => Ok(NameKind::Ip),
+        "email" => Ok(NameKind::Email),
+        "uri" => Ok(NameKind::Uri),
+        _ => Err("dns, ip, email or uri is needed".into()),
+    }
+}
+
+/// Parses a version of TLS.
+pub fn tls_version(value: &str) -> Result<TlsVersion, String> {
+    match value {
+        "tlsv1.2" => Ok(TlsVersion::Tls12),
+        "tlsv1.3" => Ok(TlsVersion::Tls13),
+        _ => Err("tlsv1.2 or tlsv1.3 is needed: older versions are not safe".into()),
+    }
 }
 
 /// Parses `auto`, `fixed` or `adaptive`.

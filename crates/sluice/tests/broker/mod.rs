@@ -188,6 +188,11 @@ impl Broker {
         rustix::process::waitpid(Some(self.pid()), WaitOptions::UNTRACED).unwrap();
     }
 
+    /// Sends SIGHUP.
+    pub fn hang_up(&self) {
+        kill_process(self.pid(), Signal::HUP).unwrap();
+    }
+
     /// Sends SIGCONT.
     pub fn resume(&self) {
         kill_process(self.pid(), Signal::CONT).unwrap();

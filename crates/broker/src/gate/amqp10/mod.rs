@@ -54,6 +54,7 @@ use crate::intake::Intake;
 use crate::mail::{GateAddress, TicketOwner};
 use crate::own_queues::OwnQueues;
 use crate::reply_to::ReplyTo;
+use crate::secured::Secured;
 use crate::settings::Settings;
 
 pub use address::{Address, BadAddress, queue_address};
@@ -154,6 +155,8 @@ pub struct Gate {
     /// The SASL mechanism of the accepted login.
     mechanism: &'static str,
     pub(super) vhost: Arc<str>,
+    /// What TLS says about the connection, if it speaks TLS.
+    pub(super) secured: Option<Arc<Secured>>,
     client: Client,
     sessions: Vec<Option<Box<Session>>>,
     pairs: slab::Slab<Pair>,
@@ -206,6 +209,7 @@ impl Gate {
             seat: None,
             mechanism: "",
             vhost: DEFAULT_VHOST.into(),
+            secured: None,
             client: Client::default(),
             sessions: Vec::new(),
             pairs: slab::Slab::new(),

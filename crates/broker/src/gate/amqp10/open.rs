@@ -25,10 +25,18 @@ impl Gate {
             return;
         }
         let mut mechanisms = vec![Symbol::from_static(sasl::PLAIN)];
+        if self.certificate_user().is_some() {
+            mechanisms.push(Symbol::from_static(sasl::EXTERNAL));
+        }
         if cx.settings.anonymous_login_user.is_some() {
             mechanisms.push(Symbol::from_static(sasl::ANONYMOUS));
         }
         self.conn.sasl_mechanisms(mechanisms);
+    }
+
+    /// Returns the user whom the client's certificate names.
+    fn certificate_user(&self) -> Option<&str> {
+        self.secured.as_ref()?.peer.as_ref()?.user.as_deref()
     }
 
     /// Starts a login check. No more input is handled before the result arrives.
@@ -40,6 +48,10 @@ impl Gate {
                 .map(|plain| Credentials::Plain { user: plain.user, password: plain.password })
                 .map_err(|malformed| format!("malformed PLAIN response: {malformed}")),
             (sasl::ANONYMOUS, Some(user)) => Ok(Credentials::Anonymous { user }),
+            (sasl::EXTERNAL, _) => match self.certificate_user() {
+                Some(user) => Ok(Credentials::Certificate { user: user.to_owned() }),
+                None => Err("EXTERNAL needs TLS and a client certificate that names a user".to_owned()),
+            },
             (sasl::ANONYMOUS, None) => Err(LoginRefused::AnonymousDisabled.to_string()),
             (other, _) => Err(format!("mechanism '{}' is not offered", other.escape_default())),
         };
@@ -51,6 +63,7 @@ impl Gate {
         let (mechanism, name) = match &credentials {
             Credentials::Plain { user, .. } => (sasl::PLAIN, format!("user '{user}': ")),
             Credentials::Anonymous { .. } => (sasl::ANONYMOUS, String::new()),
+            Credentials::Certificate { user } => (sasl::EXTERNAL, format!("user '{user}': ")),
         };
         match self.ticket(Waiting::Login { mechanism, name }, cx) {
             Some(ticket) => {

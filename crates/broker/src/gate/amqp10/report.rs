@@ -28,6 +28,7 @@ impl Gate {
             user: self.identity.as_ref()?.user.clone(),
             auth_mechanism: self.mechanism,
             vhost: self.vhost.clone(),
+            secured: self.secured.clone(),
             connected_at_ms: self.connected_at_ms,
             recv_bytes,
             send_bytes,

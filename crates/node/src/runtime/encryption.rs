@@ -1,0 +1,232 @@
+//! TLS on the sockets of a shard: the buffers that all of its connections share, and a bound on handshakes. No thread is
+//! involved but the shard's own.
+
+use std::cell::{Cell, RefCell};
+use std::io;
+use std::rc::Rc;
+
+use amqp10::Output;
+use broker::PEER;
+use broker::secured::{PeerCertificate, Secured};
+use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::sync::Notify;
+
+use super::Host;
+use super::write::{End, SLICES, Sent, try_write};
+use crate::shard::{READ_MAX, Shard};
+
+/// The most encrypted bytes that are made before they are written. A socket that is full leaves no more than this in memory,
+/// and four records fill it.
+const ENCRYPTED_BYTES: usize = 64 * 1024 + 512;
+
+/// The steps of handshakes between two turns. A step signs with the server's key or makes a shared key: some 50 us with
+/// ECDSA, and up to 1 ms with RSA. So thousands of clients that come at once delay the others by little.
+const STEPS_PER_TURN: usize = 2;
+
+/// The session of a connection; `None` if it does not speak TLS.
+pub(super) type Tls = RefCell<Option<Box<tls::Session>>>;
+
+/// What the encrypted connections of a shard share.
+#[derive(Debug, Default)]
+pub(super) struct Encryption {
+    /// What was read and is not decrypted yet. It is empty between two reads, and allocated with the first.
+    input: RefCell<Vec<u8>>,
+    /// What is encrypted and not written yet, likewise.
+    output: RefCell<Vec<u8>>,
+    /// The steps of handshakes that are left until the next turn.
+    steps: Cell<usize>,
+    /// The number of connections that wait for a step.
+    waiting: Cell<usize>,
+    allowed: Notify,
+}
+
+impl Encryption {
+    /// Called in each turn. Returns true if connections still wait, so that another turn must follow.
+    pub fn allow_handshakes(&self) -> bool {
+        self.steps.set(STEPS_PER_TURN);
+        (0..STEPS_PER_TURN.min(self.waiting.get())).for_each(|_| self.allowed.notify_one());
+        self.waiting.get() > 0
+    }
+
+    /// Waits until a step of a handshake may be made. Connections take turns in the order in which they came.
+    async fn step(&self, wake: &Notify) {
+        while self.steps.get() == 0 {
+            let _waits = Waits::new(&self.waiting);
+            wake.notify_one();
+            self.allowed.notified().await;
+        }
+        self.steps.set(self.steps.get() - 1);
+    }
+}
+
+/// Counts a connection that waits, also if its task is ended meanwhile.
+struct Waits<'a>(&'a Cell<usize>);
+
+impl<'a> Waits<'a> {
+    fn new(waiting: &'a Cell<usize>) -> Self {
+        waiting.set(waiting.get() + 1);
+        Self(waiting)
+    }
+}
+
+impl Drop for Waits<'_> {
+    fn drop(&mut self) {
+        self.0.set(self.0.get() - 1);
+    }
+}
+
+/// Reads from a socket once, and passes what it decrypts to the shard. Returns the number of encrypted bytes, 0 at the end.
+pub(super) async fn read_encrypted(
+    host: &Rc<Host>,
+    key: usize,
+    read: &OwnedReadHalf,
+    write: &OwnedWriteHalf,
+    tls: &Tls,
+) -> io::Result<usize> {
+    loop {
+        let (is_established, is_closed) =
+            tls.borrow().as_ref().map_or((true, true), |tls| (tls.is_established(), tls.is_closed()));
+        if is_closed {
+            return Ok(0);
+        }
+        read.readable().await?;
+        if !is_established {
+            host.encryption.step(&host.wake).await;
+        }
+        match receive(host, key, read, write, tls) {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            result => return result,
+        }
+    }
+}
+
+fn receive(
+    host: &Rc<Host>,
+    key: usize,
+    read: &OwnedReadHalf,
+    write: &OwnedWriteHalf,
+    tls: &Tls,
+) -> io::Result<usize> {
+    let mut tls = tls.borrow_mut();
+    let Some(session) = tls.as_deref_mut() else { return Ok(0) };
+    let mut input = host.encryption.input.borrow_mut();
+    if input.is_empty() {
+        input.resize(READ_MAX, 0);
+    }
+    let have = session.put_unread(&mut input);
+    let n = match read.try_read(&mut input[have..]) {
+        Ok(0) => return Ok(0),
+        Ok(n) => n,
+        Err(error) => {
+            session.keep_unread(&input[..have]);
+            return Err(error);
+        }
+    };
+    let mut shard = host.shard.borrow_mut();
+    let mut buffers = host.read_buffers.borrow_mut();
+    let buffer = buffers.ready();
+    // The rest of a large frame is decrypted to its place behind the beginning.
+    let missing = shard.missing(key).unwrap_or(0);
+    let mut partial = if missing > 0 { shard.take_partial(key) } else { Default::default() };
+    let mut added = 0;
+    let was_established = session.is_established();
+    let received = session.receive(&mut input[..have + n], |plain| {
+        let (rest, other) = plain.split_at(plain.len().min(missing - added));
+        partial.extend_from_slice(rest);
+        added += rest.len();
+        buffer.extend_from_slice(other);
+    });
+    if session.is_established() && !was_established {
+        note_secured(&mut shard, key, session);
+    }
+    if missing > 0 {
+        shard.give_partial(key, partial, added);
+    }
+    if !buffer.is_empty() {
+        shard.handle_input(key, buffer);
+    }
+    match received {
+        Ok(received) => {
+            if received.established || !session.unsent().is_empty() {
+                shard.touch(key);
+            }
+            Ok(n)
+        }
+        Err(error) => {
+            let name = shard.conn(key).map(|conn| conn.gate.name().clone()).unwrap_or_default();
+            tracing::warn!(target: PEER, connection = %name, "TLS: {error}");
+            // The peer learns why from an alert. The connection ends whether the alert can be written or not.
+            let _ = try_write(write, &[io::IoSlice::new(session.unsent())]);
+            Err(io::Error::other(error))
+        }
+    }
+}
+
+/// Tells the gate what the handshake has shown.
+fn note_secured(shard: &mut Shard, key: usize, session: &tls::Session) {
+    let (Some(conn), Some((protocol, cipher))) = (shard.conn(key), session.protocol()) else { return };
+    let peer = session.peer().map(|(certificate, user)| PeerCertificate {
+        subject: certificate.subject,
+        issuer: certificate.issuer,
+        not_before: certificate.not_before,
+        not_after: certificate.not_after,
+        user,
+    });
+    conn.gate.set_secured(Secured { protocol, cipher, peer });
+}
+
+/// Encrypts a connection's output and writes it until the socket is full. If the connection is `done`, the peer is told that
+/// nothing follows.
+pub(super) fn write_encrypted(
+    host: &Host,
+    write: &OwnedWriteHalf,
+    tls: &Tls,
+    output: &mut Output,
+    done: bool,
+) -> Sent {
+    let mut bytes = 0;
+    let end = |bytes, end| Sent { bytes, end };
+    let mut tls = tls.borrow_mut();
+    let Some(session) = tls.as_deref_mut() else { return end(0, End::Failed) };
+    loop {
+        while !session.unsent().is_empty() {
+            match try_write(write, &[io::IoSlice::new(session.unsent())]) {
+                Ok(0) => return end(bytes, End::Full),
+                Ok(n) => session.note_sent(n),
+                Err(_) => return end(bytes, End::Failed),
+            }
+        }
+        if !session.is_established() {
+            return end(bytes, End::Early);
+        }
+        if output.is_empty() {
+            if done && session.close() {
+                continue;
+            }
+            return end(bytes, End::Written);
+        }
+        let mut encrypted = host.encryption.output.borrow_mut();
+        encrypted.clear();
+        encrypted.reserve(ENCRYPTED_BYTES);
+        let mut slices = [io::IoSlice::new(&[]); SLICES];
+        let n = output.slices(&mut slices);
+        match session.encrypt(&slices[..n], &mut encrypted) {
+            Ok(taken) if taken > 0 => {
+                output.advance(taken);
+                bytes += taken;
+            }
+            Ok(_) | Err(_) => return end(bytes, End::Failed),
+        }
+        let mut from = 0;
+        while from < encrypted.len() {
+            match try_write(write, &[io::IoSlice::new(&encrypted[from..])]) {
+                Ok(0) => {
+                    session.keep_unsent(&encrypted[from..]);
+                    return end(bytes, End::Full);
+                }
+                Ok(n) => from += n,
+                Err(_) => return end(bytes, End::Failed),
+            }
+        }
+    }
+}

@@ -1,0 +1,56 @@
+//! The certificates of the TLS listeners. They are read at the start, and again when their files change or on SIGHUP.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tls::{Options, Tls};
+use tokio::signal::unix::{SignalKind, signal};
+
+/// How often the files are looked at.
+const LOOK_INTERVAL: Duration = Duration::from_secs(2);
+
+/// Reads the certificates of a listener. Listeners with the same files share them.
+///
+/// # Errors
+/// They are not set, or cannot be used. The error names the setting.
+pub fn load(options: Option<&Options>, setting: &str, all: &mut Vec<Arc<Tls>>) -> Result<Arc<Tls>, String> {
+    let options = options.ok_or_else(|| {
+        let prefix = setting.strip_suffix(".port").unwrap_or("ssl_options");
+        format!("{setting} needs a certificate: set {prefix}.certfile and {prefix}.keyfile")
+    })?;
+    if let Some(known) = all.iter().find(|known| known.options() == options) {
+        return Ok(known.clone());
+    }
+    let tls =
+        Tls::load(options.clone()).map_err(|error| format!("the certificate for {setting}: {error}"))?;
+    let tls = Arc::new(tls);
+    all.push(tls.clone());
+    Ok(tls)
+}
+
+/// Reads changed certificates again, until the task ends.
+///
+/// # Errors
+/// There are no signals.
+pub async fn reload(all: Vec<Arc<Tls>>) -> std::io::Result<()> {
+    let mut hangup = signal(SignalKind::hangup())?;
+    loop {
+        let anyway = tokio::select! {
+            _ = hangup.recv() => true,
+            () = tokio::time::sleep(LOOK_INTERVAL) => false,
+        };
+        for tls in &all {
+            let file = Path::display(&tls.options().certificate);
+            match tls.reload(anyway) {
+                Ok(true) => tracing::info!("the certificate {file} was read again: new connections use it"),
+                Ok(false) => {}
+                Err(error) => {
+                    tracing::error!(
+                        "the changed certificate {file} cannot be used, the one before stays in use: {error}"
+                    );
+                }
+            }
+        }
+    }
+}

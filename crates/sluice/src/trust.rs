@@ -1,0 +1,37 @@
+//! Which servers the verbs trust, and how they show who they are.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use clap::Args;
+use tls::{ClientConfig, ClientOptions};
+
+use crate::failure::Failure;
+
+/// TLS of a verb.
+#[derive(Args, Debug)]
+pub struct Trust {
+    /// The authorities whose servers are trusted, in PEM (default: those that the system trusts)
+    #[arg(long, global = true, env = "SLUICE_CACERT", value_name = "FILE")]
+    cacert: Option<PathBuf>,
+    /// The client's certificate, in PEM; with it and without a user in the URL, the login is EXTERNAL
+    #[arg(long, global = true, env = "SLUICE_CERT", value_name = "FILE", requires = "key")]
+    cert: Option<PathBuf>,
+    /// The key of the client's certificate, in PEM
+    #[arg(long = "cert-key", id = "key", global = true, env = "SLUICE_CERT_KEY", value_name = "FILE")]
+    key: Option<PathBuf>,
+}
+
+impl Trust {
+    /// Reads the files.
+    ///
+    /// # Errors
+    /// A usage failure: a file cannot be used.
+    pub fn load(&self) -> Result<Arc<ClientConfig>, Failure> {
+        let options = ClientOptions {
+            authorities: self.cacert.clone(),
+            identity: self.cert.clone().zip(self.key.clone()),
+        };
+        options.load().map_err(|error| Failure::usage(error.to_string()))
+    }
+}

@@ -1,0 +1,271 @@
+//! TLS as operators and clients see it: the listeners, logins with certificates, certificates that change, and what is
+//! refused at the start.
+#![forbid(unsafe_code)]
+
+mod broker;
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use broker::verb::{Did, finish, sluice};
+use broker::{Broker, Directory, Starting};
+use client::{Connection, Options, ReceiverOptions, SenderOptions};
+use rcgen::{BasicConstraints, CertificateParams, DistinguishedName, DnType, IsCa, Issuer, KeyPair};
+use serde_json::json;
+use tls::ClientOptions;
+
+/// An authority that signs certificates into files of a directory.
+struct Authority {
+    folder: PathBuf,
+    issuer: Issuer<'static, KeyPair>,
+}
+
+impl Authority {
+    fn make(folder: &Path, name: &str) -> Self {
+        let mut params = params(name, name);
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        let key = KeyPair::generate().unwrap();
+        let made = params.self_signed(&key).unwrap();
+        std::fs::write(folder.join(format!("{name}.pem")), made.pem()).unwrap();
+        Self { folder: folder.to_owned(), issuer: Issuer::new(params, key) }
+    }
+
+    /// Writes `file.pem` and `file.key`.
+    fn sign(&self, file: &str, common_name: &str) {
+        let key = KeyPair::generate().unwrap();
+        let made = params(common_name, file).signed_by(&key, &self.issuer).unwrap();
+        std::fs::write(self.folder.join(format!("{file}.pem")), made.pem()).unwrap();
+        std::fs::write(self.folder.join(format!("{file}.key")), key.serialize_pem()).unwrap();
+    }
+
+    fn path(&self, file: &str) -> String {
+        self.folder.join(file).to_str().unwrap().to_owned()
+    }
+
+    /// The settings of a broker whose certificate is in `server.pem`.
+    fn settings(&self) -> Vec<String> {
+        vec![
+            "listeners.ssl.default=0".to_owned(),
+            "management.ssl.port=0".to_owned(),
+            format!("ssl_options.certfile={}", self.path("server.pem")),
+            format!("ssl_options.keyfile={}", self.path("server.key")),
+        ]
+    }
+}
+
+fn params(common_name: &str, other: &str) -> CertificateParams {
+    let mut params =
+        CertificateParams::new(vec!["localhost".to_owned(), format!("{other}.example")]).unwrap();
+    params.distinguished_name = DistinguishedName::new();
+    params.distinguished_name.push(DnType::OrganizationName, "ours");
+    params.distinguished_name.push(DnType::CommonName, common_name);
+    params
+}
+
+fn start(directory: &Directory, settings: &[String]) -> Broker {
+    let settings: Vec<&str> = settings.iter().map(String::as_str).collect();
+    Starting::spawn(directory, &settings).finish()
+}
+
+fn port(broker: &Broker, protocol: &str) -> u64 {
+    let listeners = broker.get("/api/overview").1["listeners"].clone();
+    let found = listeners.as_array().unwrap().iter().find(|row| row["protocol"] == protocol).cloned();
+    found.unwrap_or_else(|| panic!("no {protocol} in {listeners}"))["port"].as_u64().unwrap()
+}
+
+fn verb(url: &str, api: &str, words: &[&str]) -> Did {
+    let mut command = Command::new(broker::PROGRAM);
+    finish(command.args(words).env("SLUICE_URL", url).env("SLUICE_HTTP_URL", api), b"")
+}
+
+#[test]
+fn clients_and_verbs_speak_tls() {
+    let directory = Directory::new("tls");
+    let authority = Authority::make(directory.path(), "ca");
+    Authority::make(directory.path(), "other");
+    authority.sign("server", "server");
+    let broker = start(&directory, &authority.settings());
+    let url = format!("amqps://guest:guest@localhost:{}", port(&broker, "amqp/ssl"));
+    let api = format!("https://guest:guest@localhost:{}", port(&broker, "https"));
+    let (ca, other) = (authority.path("ca.pem"), authority.path("other.pem"));
+    let trusting = |words: &[&str]| verb(&url, &api, &[words, &["--cacert", &ca]].concat());
+    trusting(&["declare", "queue", "q"]).done();
+    assert_eq!(trusting(&["send", "q", "hello"]).done(), "1 message sent to /queues/q: accepted");
+    let long = "x".repeat(120_000);
+    trusting(&["send", "q", &long]).done();
+    assert_eq!(trusting(&["recv", "q", "--count", "2"]).done(), format!("hello\n{long}"));
+    for words in [&["send", "q", "x"][..], &["list", "queues"]] {
+        let did = verb(&url, &api, &[words, &["--cacert", &other]].concat());
+        did.refused(1, &["invalid peer certificate: "]);
+    }
+    let connections = broker.get("/api/connections").1;
+    assert_eq!(connections, json!([]));
+    // Who does not speak TLS to the port learns so, and so does the log.
+    let plain = format!("amqp://guest:guest@localhost:{}", port(&broker, "amqp/ssl"));
+    assert_eq!(verb(&plain, &api, &["send", "q", "x"]).code, 1);
+    assert!(directory.logged().contains("TLS: received corrupt message"), "{}", directory.logged());
+}
+
+#[tokio::test]
+async fn a_certificate_is_a_login() {
+    let directory = Directory::new("tls");
+    let authority = Authority::make(directory.path(), "ca");
+    for (file, name) in [("server", "server"), ("anna", "anna"), ("nobody", "nobody")] {
+        authority.sign(file, name);
+    }
+    let mut settings = authority.settings();
+    settings.push(format!("ssl_options.cacertfile={}", authority.path("ca.pem")));
+    settings.push("ssl_options.verify=verify_peer".to_owned());
+    settings.push("ssl_options.fail_if_no_peer_cert=true".to_owned());
+    settings.push("ssl_cert_login_from=common_name".to_owned());
+    let broker = start(&directory, &settings);
+    broker.verb(&["user", "add", "anna", "--no-password"]).done();
+    broker.verb(&["permission", "set", "anna", ".*", ".*", ".*"]).done();
+    let port = port(&broker, "amqp/ssl");
+    let open = async |login: &str, who: Option<&str>| {
+        let identity = who.map(|who| {
+            (authority.path(&format!("{who}.pem")).into(), authority.path(&format!("{who}.key")).into())
+        });
+        let tls = ClientOptions { authorities: Some(authority.path("ca.pem").into()), identity };
+        let url = format!("amqps://{login}localhost:{port}").parse().unwrap();
+        Connection::open(&url, Options { tls: Some(tls.load().unwrap()), ..Options::default() }).await
+    };
+    let connection = open("", Some("anna")).await.unwrap();
+    let session = connection.session().await.unwrap();
+    let rows = broker.get("/api/connections").1;
+    let fields = ["user", "auth_mechanism", "ssl", "ssl_protocol", "peer_cert_subject", "peer_cert_issuer"];
+    let shown = fields.map(|field| rows[0][field].clone());
+    let expected = [
+        json!("anna"),
+        json!("EXTERNAL"),
+        json!(true),
+        json!("tlsv1.3"),
+        json!("CN=anna,O=ours"),
+        json!("CN=ca,O=ours"),
+    ];
+    assert_eq!(shown, expected);
+
+    // Many messages of all sizes, in both directions at once.
+    broker.verb(&["declare", "queue", "q"]).done();
+    let sender = session.sender(Some("/queues/q"), SenderOptions::default()).await.unwrap();
+    let receiver = session.receiver(Some("/queues/q"), ReceiverOptions::default()).await.unwrap();
+    let sizes: Vec<usize> = (0..200).map(|n| [10, 500, 4_000, 17_000, 70_000, 300_000][n % 6] + n).collect();
+    let send = async {
+        for size in &sizes {
+            sender.send(client::Message::data(vec![7; *size]).encode()).await.unwrap();
+        }
+    };
+    let receive = async {
+        for size in &sizes {
+            let delivery = receiver.recv().await.unwrap();
+            assert!(delivery.message.len() > *size);
+            delivery.accept().unwrap();
+        }
+    };
+    tokio::join!(send, receive);
+    connection.close().await.unwrap();
+
+    // A certificate does not forbid a password, and a name without a user is no login.
+    open("guest:guest@", Some("anna")).await.unwrap().close().await.unwrap();
+    assert!(open("", Some("nobody")).await.is_err());
+    assert!(open("guest:guest@", None).await.is_err(), "a certificate is required");
+    let log = directory.logged();
+    assert!(log.contains("user 'nobody': there is no user with this name of the certificate"), "{log}");
+    assert!(log.contains("TLS: peer sent no certificates"), "{log}");
+}
+
+#[tokio::test]
+async fn certificates_change_without_a_connection_lost() {
+    let directory = Directory::new("tls");
+    let authority = Authority::make(directory.path(), "ca");
+    authority.sign("server", "first");
+    let broker = start(&directory, &authority.settings());
+    let port = port(&broker, "amqp/ssl");
+    let tls = ClientOptions { authorities: Some(authority.path("ca.pem").into()), identity: None };
+    let url = format!("amqps://guest:guest@localhost:{port}").parse().unwrap();
+    let open = async || {
+        Connection::open(&url, Options { tls: Some(tls.load().unwrap()), ..Options::default() }).await
+    };
+    let before = open().await.unwrap();
+    let check = "/api/health/checks/certificate-expiration/1/days";
+    assert_eq!(broker.get(check).0, 200);
+    assert_eq!(broker.get("/api/health/checks/certificate-expiration/9999/years").0, 503);
+
+    let wait_for = async |words: &str| {
+        while !directory.logged().contains(words) {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    };
+    std::fs::write(directory.path().join("server.key"), "nonsense").unwrap();
+    wait_for("cannot be used, the one before stays in use").await;
+    let (status, answer) = broker.get(check);
+    assert_eq!(status, 503, "{answer}");
+    assert!(
+        answer["expired"][0]["problem"].as_str().unwrap().contains("there is no PRIVATE KEY in it"),
+        "{answer}"
+    );
+    open().await.unwrap();
+
+    authority.sign("server", "second");
+    wait_for("was read again: new connections use it").await;
+    assert_eq!(broker.get(check).0, 200);
+    let after = open().await.unwrap();
+    for connection in [before, after] {
+        let session = connection.session().await.unwrap();
+        session.sender(Some("/exchanges/amq.fanout"), SenderOptions::default()).await.unwrap();
+    }
+    broker.hang_up();
+    let read_again = || directory.logged().matches("was read again").count();
+    let count = read_again();
+    while read_again() == count {
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    open().await.unwrap();
+}
+
+#[test]
+fn a_start_without_sound_certificates_says_what_is_wrong() {
+    let directory = Directory::new("tls");
+    let authority = Authority::make(directory.path(), "ca");
+    authority.sign("server", "server");
+    authority.sign("other", "other");
+    let run = |sets: &[String]| {
+        let mut words = vec!["serve".to_owned(), "--data-dir".to_owned(), authority.path("data")];
+        for set in ["listeners.tcp.default=none", "management.tcp.port=none", "prometheus.tcp.port=none"] {
+            words.extend(["--set".to_owned(), set.to_owned()]);
+        }
+        sets.iter().for_each(|set| words.extend(["--set".to_owned(), set.clone()]));
+        let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        sluice(&words)
+    };
+    let file = |key: &str, file: &str| format!("ssl_options.{key}={}", authority.path(file));
+    let listen = || "listeners.ssl.default=0".to_owned();
+    let says = |did: Did, parts: &[&str]| {
+        assert_eq!(did.code, 1, "{did:?}");
+        let last = did.err.lines().last().unwrap_or_default().to_owned();
+        parts.iter().for_each(|part| assert!(last.contains(part), "{part} is not in {last}"));
+    };
+    says(run(&[listen()]), &["listeners.ssl.default needs a certificate", "ssl_options.certfile"]);
+    says(
+        run(&[listen(), file("certfile", "absent.pem"), file("keyfile", "server.key")]),
+        &["listeners.ssl.default", "cannot read", "absent.pem"],
+    );
+    says(
+        run(&[listen(), file("certfile", "server.pem"), file("keyfile", "other.key")]),
+        &["server.pem", "other.key", "cannot be used together"],
+    );
+    says(
+        run(&[listen(), file("certfile", "server.key"), file("keyfile", "server.key")]),
+        &["server.key: there is no CERTIFICATE in it"],
+    );
+    let pair = [listen(), file("certfile", "server.pem"), file("keyfile", "server.key")];
+    let with = |more: &[String]| run(&[&pair[..], more].concat());
+    let verify = || "ssl_options.verify=verify_peer".to_owned();
+    says(with(&[verify()]), &["ssl_options.cacertfile"]);
+    says(
+        with(&[verify(), file("cacertfile", "ca.pem"), file("crl_file", "server.pem")]),
+        &["server.pem: there is no X509 CRL in it"],
+    );
+    says(run(&["management.ssl.port=0".to_owned()]), &["management.ssl.port needs a certificate"]);
+}

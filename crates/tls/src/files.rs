@@ -1,0 +1,256 @@
+//! The certificates and keys of a listener. They are read from files, checked as a whole, and read again when the files
+//! change: new connections use the new ones, open connections notice nothing.
+
+use std::fmt;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::SystemTime;
+
+use rustls::crypto::{CryptoProvider, aws_lc_rs};
+use rustls::pki_types::pem::{self, PemObject};
+use rustls::pki_types::{CertificateDer, CertificateRevocationListDer, PrivateKeyDer};
+use rustls::server::WebPkiClientVerifier;
+use rustls::server::danger::ClientCertVerifier;
+use rustls::{RootCertStore, ServerConfig, SupportedProtocolVersion, version};
+
+use crate::certificates::{Certificate, LoginFrom};
+
+/// Whether clients must have a certificate (`ssl_options.verify`, `ssl_options.fail_if_no_peer_cert`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Verify {
+    /// None is asked for.
+    #[default]
+    None,
+    /// One is asked for. Who sends none may log in otherwise; a wrong one is refused.
+    Optional,
+    /// Who sends none is refused.
+    Required,
+}
+
+/// The TLS settings of a listener, with the names of RabbitMQ's `ssl_options`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Options {
+    /// The certificate of the server, followed by those of the authorities up to, but without, the root (`certfile`). PEM.
+    pub certificate: PathBuf,
+    /// The private key (`keyfile`). PEM.
+    pub key: PathBuf,
+    /// The authorities whose client certificates are accepted (`cacertfile`). PEM.
+    pub authorities: Option<PathBuf>,
+    pub verify: Verify,
+    /// Revoked certificates of clients (`crl_file`). PEM.
+    pub revoked: Option<PathBuf>,
+    /// True if TLS 1.2 is spoken, and true if TLS 1.3 is (`versions`).
+    pub tls12: bool,
+    pub tls13: bool,
+    pub login_from: LoginFrom,
+}
+
+/// Why certificates cannot be used. Each names the file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TlsError(String);
+
+impl fmt::Display for TlsError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for TlsError {}
+
+/// The certificates of a listener, as last read.
+#[derive(Debug)]
+pub struct Tls {
+    options: Options,
+    current: Mutex<Current>,
+}
+
+#[derive(Debug)]
+struct Current {
+    config: Arc<ServerConfig>,
+    certificate: Certificate,
+    /// What the files looked like when they were read.
+    seen: Vec<Option<(SystemTime, u64)>>,
+    /// Why the files as they are now cannot be used. The ones before are still in use.
+    problem: Option<TlsError>,
+}
+
+impl Tls {
+    /// Reads the files.
+    ///
+    /// # Errors
+    /// A file cannot be read, has not what it should have, or they do not belong together.
+    pub fn load(options: Options) -> Result<Self, TlsError> {
+        let seen = options.look();
+        let (config, certificate) = options.read()?;
+        let current = Mutex::new(Current { config, certificate, seen, problem: None });
+        Ok(Self { options, current })
+    }
+
+    /// Returns the configuration of new sessions.
+    pub fn config(&self) -> Arc<ServerConfig> {
+        self.current().config.clone()
+    }
+
+    /// Returns the server's certificate.
+    pub fn certificate(&self) -> Certificate {
+        self.current().certificate.clone()
+    }
+
+    /// Returns why the files as they are now cannot be used; `None` if they are in use.
+    pub fn problem(&self) -> Option<TlsError> {
+        self.current().problem.clone()
+    }
+
+    pub fn options(&self) -> &Options {
+        &self.options
+    }
+
+    /// Reads the files again, if they have changed or `anyway`. Returns true if they are in use now.
+    ///
+    /// # Errors
+    /// The files cannot be used. What was read before stays in use. The error is returned once for each change.
+    pub fn reload(&self, anyway: bool) -> Result<bool, TlsError> {
+        let seen = self.options.look();
+        if self.current().seen == seen && !anyway {
+            return Ok(false);
+        }
+        let read = self.options.read();
+        let mut current = self.current();
+        current.seen = seen;
+        match read {
+            Ok((config, certificate)) => {
+                (current.config, current.certificate, current.problem) = (config, certificate, None);
+                Ok(true)
+            }
+            Err(error) => {
+                current.problem = Some(error.clone());
+                Err(error)
+            }
+        }
+    }
+
+    fn current(&self) -> MutexGuard<'_, Current> {
+        self.current.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Options {
+    fn files(&self) -> impl Iterator<Item = &PathBuf> {
+        [Some(&self.certificate), Some(&self.key), self.authorities.as_ref(), self.revoked.as_ref()]
+            .into_iter()
+            .flatten()
+    }
+
+    /// Returns when each file was changed, and its length.
+    fn look(&self) -> Vec<Option<(SystemTime, u64)>> {
+        let look = |path: &PathBuf| {
+            let metadata = fs::metadata(path).ok()?;
+            Some((metadata.modified().ok()?, metadata.len()))
+        };
+        self.files().map(look).collect()
+    }
+
+    fn read(&self) -> Result<(Arc<ServerConfig>, Certificate), TlsError> {
+        let provider = Arc::new(aws_lc_rs::default_provider());
+        let chain = certificates(&self.certificate)?;
+        let certificate = chain.first().and_then(|der| Certificate::parse(der));
+        let certificate =
+            certificate.ok_or_else(|| wrong(&self.certificate, "the first certificate cannot be parsed"))?;
+        let versions: Vec<&'static SupportedProtocolVersion> =
+            [(self.tls13, &version::TLS13), (self.tls12, &version::TLS12)]
+                .into_iter()
+                .filter_map(|(wanted, version)| wanted.then_some(version))
+                .collect();
+        let builder = ServerConfig::builder_with_provider(provider.clone()).with_protocol_versions(&versions);
+        let builder =
+            builder.map_err(|error| TlsError(format!("the TLS versions cannot be used: {error}")))?;
+        let builder = match self.verifier(&provider)? {
+            Some(verifier) => builder.with_client_cert_verifier(verifier),
+            None => builder.with_no_client_auth(),
+        };
+        let config = builder.with_single_cert(chain, private_key(&self.key)?);
+        let mut config = config.map_err(|error| {
+            let (certificate, key) = (self.certificate.display(), self.key.display());
+            TlsError(format!(
+                "the certificate {certificate} and the key {key} cannot be used together: {error}"
+            ))
+        })?;
+        // A client that comes again skips the costly part of the handshake. The keys of the tickets change every few hours.
+        config.ticketer = aws_lc_rs::Ticketer::new()
+            .map_err(|error| TlsError(format!("no keys for session tickets: {error}")))?;
+        config.send_tls13_tickets = 1;
+        Ok((Arc::new(config), certificate))
+    }
+
+    fn verifier(
+        &self,
+        provider: &Arc<CryptoProvider>,
+    ) -> Result<Option<Arc<dyn ClientCertVerifier>>, TlsError> {
+        if self.verify == Verify::None {
+            return Ok(None);
+        }
+        let Some(path) = &self.authorities else {
+            return Err(TlsError(
+                "verify_peer needs ssl_options.cacertfile: the authorities of the clients".to_owned(),
+            ));
+        };
+        let mut roots = RootCertStore::empty();
+        for authority in certificates(path)? {
+            roots.add(authority).map_err(|error| wrong(path, error))?;
+        }
+        let mut builder = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider.clone());
+        if let Some(path) = &self.revoked {
+            let lists = CertificateRevocationListDer::pem_file_iter(path).and_then(|lists| lists.collect());
+            let lists: Vec<CertificateRevocationListDer<'static>> =
+                lists.map_err(|error| pem_error(path, &error))?;
+            if lists.is_empty() {
+                return Err(wrong(path, "there is no X509 CRL in it"));
+            }
+            // An authority without a list has revoked nothing.
+            builder = builder.with_crls(lists).allow_unknown_revocation_status();
+        }
+        if self.verify == Verify::Optional {
+            builder = builder.allow_unauthenticated();
+        }
+        builder.build().map(Some).map_err(|error| wrong(self.revoked.as_ref().unwrap_or(path), error))
+    }
+}
+
+pub(crate) fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
+    let read = CertificateDer::pem_file_iter(path).and_then(|all| all.collect::<Result<Vec<_>, _>>());
+    let all = read.map_err(|error| pem_error(path, &error))?;
+    if all.is_empty() {
+        return Err(wrong(path, "there is no CERTIFICATE in it"));
+    }
+    Ok(all)
+}
+
+pub(crate) fn private_key(path: &Path) -> Result<PrivateKeyDer<'static>, TlsError> {
+    match PrivateKeyDer::from_pem_file(path) {
+        Ok(key) => Ok(key),
+        Err(pem::Error::NoItemsFound) => {
+            let is_encrypted = fs::read_to_string(path).is_ok_and(|text| text.contains("ENCRYPTED"));
+            Err(wrong(
+                path,
+                if is_encrypted {
+                    "encrypted keys cannot be read yet"
+                } else {
+                    "there is no PRIVATE KEY in it"
+                },
+            ))
+        }
+        Err(error) => Err(pem_error(path, &error)),
+    }
+}
+
+fn pem_error(path: &Path, error: &pem::Error) -> TlsError {
+    match error {
+        pem::Error::Io(error) => TlsError(format!("cannot read {}: {error}", path.display())),
+        other => wrong(path, other),
+    }
+}
+
+pub(crate) fn wrong(path: &Path, why: impl fmt::Display) -> TlsError {
+    TlsError(format!("{}: {why}", path.display()))
+}
