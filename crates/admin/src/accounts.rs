@@ -168,7 +168,7 @@ fn given_password(fields: &Map<String, Value>) -> Result<Option<Secret>, Failure
 
 /// Reads `password_hash` and `hashing_algorithm`. An empty hash counts as none: the user cannot log in with a password, as in
 /// RabbitMQ.
-fn given_hash(fields: &Map<String, Value>) -> Result<Option<PasswordHash>, Failure> {
+pub fn given_hash(fields: &Map<String, Value>) -> Result<Option<PasswordHash>, Failure> {
     let hash = json::text(fields, "password_hash", "")?;
     if hash.is_empty() {
         return Ok(None);
@@ -188,7 +188,7 @@ fn given_hash(fields: &Map<String, Value>) -> Result<Option<PasswordHash>, Failu
 }
 
 /// Reads `tags`, which must be there.
-fn tags(fields: &Map<String, Value>) -> Result<Arc<[String]>, Failure> {
+pub fn tags(fields: &Map<String, Value>) -> Result<Arc<[String]>, Failure> {
     fields.get("tags").map_or_else(|| Err(Failure::bad_request("tags_not_present")), tags_of)
 }
 
@@ -235,7 +235,7 @@ fn no_permissions(vhost: &str, user: &str) -> Failure {
 }
 
 /// Only administrators see hashes: a backup of users needs them.
-fn user_json(user: &UserRecord) -> Value {
+pub fn user_json(user: &UserRecord) -> Value {
     let hash = if user.hash.is_of_nobody() { String::new() } else { STANDARD.encode(user.hash.expose()) };
     json!({
         "name": *user.name,
@@ -246,7 +246,7 @@ fn user_json(user: &UserRecord) -> Value {
     })
 }
 
-fn permissions_json(user: &str, vhost: &str, permissions: &Permissions) -> Value {
+pub fn permissions_json(user: &str, vhost: &str, permissions: &Permissions) -> Value {
     let [configure, write, read] = permissions.patterns();
     json!({ "user": user, "vhost": vhost, "configure": configure, "write": write, "read": read })
 }

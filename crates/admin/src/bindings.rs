@@ -159,7 +159,7 @@ fn arguments_hash(arguments: &Arguments) -> String {
     URL_SAFE_NO_PAD.encode(hash.to_be_bytes())
 }
 
-fn to_json(binding: &Binding) -> Value {
+pub fn to_json(binding: &Binding) -> Value {
     let (kind, destination) = match &binding.destination {
         Destination::Queue(name) => ("queue", name),
         Destination::Exchange(name) => ("exchange", name),

@@ -18,8 +18,8 @@ use crate::query::Query;
 use crate::reply::{Failure, Reply, respond};
 use crate::routes::{Action, Found, Method, find};
 use crate::{
-    accounts, auth, bindings, browse, connections, exchanges, explain, health, json, overview, policies,
-    queues, quorum, topics, vhosts,
+    accounts, auth, bindings, browse, connections, definitions, exchanges, explain, health, json, overview,
+    parameters, policies, queues, quorum, topics, vhosts,
 };
 
 /// The largest request body, in bytes. A larger one is refused, as in RabbitMQ.
@@ -44,6 +44,8 @@ pub struct Call<'a, D> {
     pub query: Query,
     /// The fields of the body; empty if the method has no body.
     pub fields: Map<String, Value>,
+    /// The body of definitions, which have too many fields; empty for other actions.
+    pub body: Vec<u8>,
     /// The value of the header `X-Reason`.
     pub reason: Option<String>,
     params: Vec<String>,
@@ -100,17 +102,21 @@ async fn answer<D: Desk>(
     auth::permit(&who, route.verbs, peer.ip())?;
     // The memory counts for the fields as well, until the request has been carried out.
     let mut held = ports.bodies().hold();
-    let fields = if route.has_body() {
+    let (fields, body) = if route.has_body() {
         let announced =
             head.headers.get(header::CONTENT_LENGTH).and_then(|l| l.to_str().ok()?.parse::<usize>().ok());
-        json::parse_body(&read_body(body, announced, &mut held, ports.bodies()).await?)?
+        let body = read_body(body, announced, &mut held, ports.bodies()).await?;
+        match route.action {
+            Action::PostDefinitions | Action::PostDefinitionsOfVhost => (Map::new(), body.to_vec()),
+            _ => (json::parse_body(&body)?, Vec::new()),
+        }
     } else {
-        Map::new()
+        (Map::new(), Vec::new())
     };
     let query = Query::parse(head.uri.query().unwrap_or_default());
     let reason = head.headers.get("x-reason").and_then(|r| r.to_str().ok());
     let reason = reason.map(|r| r.chars().take(REASON_CHARS_MAX).collect());
-    let call = Call { desk, ports, who, query, fields, reason, params };
+    let call = Call { desk, ports, who, query, fields, body, reason, params };
     match dispatch(route.action, &call).await {
         // The virtual host may not exist. The desk refuses access then, but RabbitMQ answers 404, and so does
         // this function.
@@ -129,6 +135,16 @@ async fn dispatch<D: Desk>(action: Action, call: &Call<'_, D>) -> Result<Reply, 
         Action::Index => Err(Failure::not_found("Not Found")),
         Action::Overview => overview::overview(call).await,
         Action::Whoami => Ok(overview::whoami(call)),
+        Action::GetDefinitions => definitions::get(call).await,
+        Action::GetDefinitionsOfVhost => definitions::get_of_vhost(call).await,
+        Action::PostDefinitions => definitions::post(call).await,
+        Action::PostDefinitionsOfVhost => definitions::post_to_vhost(call).await,
+        Action::ListParameters => parameters::list(call).await,
+        Action::PutParameter => parameters::put(call).await,
+        Action::DeleteParameter => parameters::delete(call).await,
+        Action::ListGlobalParameters => parameters::list_global(call).await,
+        Action::PutGlobalParameter => parameters::put_global(call).await,
+        Action::DeleteGlobalParameter => parameters::delete_global(call).await,
         Action::ListVhosts => vhosts::list(call).await,
         Action::GetVhost => vhosts::get(call).await,
         Action::PutVhost => vhosts::put(call).await,

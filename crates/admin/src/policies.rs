@@ -59,7 +59,7 @@ fn nothing(vhost: &str, name: &str, whose: Whose) -> Failure {
     Failure::not_found(format!("no {what} '{name}' in vhost '{vhost}'"))
 }
 
-fn to_json(policy: &Policy) -> Value {
+pub fn to_json(policy: &Policy) -> Value {
     json!({
         "vhost": *policy.vhost,
         "name": *policy.name,

@@ -31,6 +31,7 @@ const ANSWERS_BYTES_MAX: usize = 64 * 1024 * 1024;
 pub struct Ports {
     inner: Arc<Inner>,
     certificates: Arc<[Arc<Tls>]>,
+    skips_unknown: bool,
 }
 
 #[derive(Debug)]
@@ -72,7 +73,7 @@ impl Ports {
             evicted: AtomicU64::new(0),
             refused: AtomicU64::new(0),
         };
-        Self { inner: Arc::new(inner), certificates: [].into() }
+        Self { inner: Arc::new(inner), certificates: [].into(), skips_unknown: false }
     }
 
     /// Adds the certificates of all TLS listeners of the node, for health checks and metrics.
@@ -80,6 +81,17 @@ impl Ports {
     pub fn with_certificates(mut self, certificates: Vec<Arc<Tls>>) -> Self {
         self.certificates = certificates.into();
         self
+    }
+
+    /// Leaves exchanges of unknown types out when definitions are imported (`definitions.skip_unknown`).
+    #[must_use]
+    pub fn skipping_unknown(mut self, skips: bool) -> Self {
+        self.skips_unknown = skips;
+        self
+    }
+
+    pub(crate) fn skips_unknown(&self) -> bool {
+        self.skips_unknown
     }
 
     pub(crate) fn certificates(&self) -> &[Arc<Tls>] {

@@ -80,6 +80,7 @@ impl From<DeskError> for Failure {
         match error {
             DeskError::LoginRefused(_) => Self::not_authenticated(),
             DeskError::AccessRefused(reason) => Self::not_authorised(reason),
+            DeskError::Catalog(error @ CatalogError::InBatch { .. }) => Self::bad_request(error.to_string()),
             DeskError::Catalog(CatalogError::NotFound { reason }) => Self::not_found(reason),
             DeskError::Catalog(CatalogError::Forbidden { reason }) => Self::not_authorised(reason),
             DeskError::Catalog(CatalogError::Busy { reason }) => Self::unavailable(reason),

@@ -3,6 +3,7 @@
 mod accounts;
 mod browse;
 mod crowd;
+mod definitions;
 mod desk;
 mod http;
 mod metrics;

@@ -77,7 +77,7 @@ fn rows<D: Desk>(
     Ok(Reply::Json(shape::list(rows, &call.query, &["vhost", "user", "exchange"])?))
 }
 
-fn row(user: &str, vhost: &str, exchange: &str, permissions: &TopicPermissions) -> Value {
+pub fn row(user: &str, vhost: &str, exchange: &str, permissions: &TopicPermissions) -> Value {
     let [write, read] = permissions.patterns();
     json!({ "user": user, "vhost": vhost, "exchange": exchange, "write": write, "read": read })
 }

@@ -150,11 +150,11 @@ fn no_vhost(name: &str) -> Failure {
     Failure::not_found(format!("no vhost '{name}'"))
 }
 
-fn limits_json(settings: &VhostSettings) -> Value {
+pub fn limits_json(settings: &VhostSettings) -> Value {
     limits_map([("max-connections", settings.max_connections), ("max-queues", settings.max_queues)])
 }
 
-fn row<D: Desk>(call: &Call<'_, D>, name: &str, settings: &VhostSettings) -> Value {
+pub fn row<D: Desk>(call: &Call<'_, D>, name: &str, settings: &VhostSettings) -> Value {
     let kind = settings.default_queue_type.unwrap_or(call.desk.default_queue_type()).name();
     json!({
         "name": name,

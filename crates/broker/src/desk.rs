@@ -17,7 +17,8 @@ use self::amqp10_rows::Amqp10Row;
 pub use self::quorum::{GroupRow, MemberChange, PeekedRow, Reclaimed};
 use crate::access::{Identity, PasswordHash, Users};
 use crate::catalog::{
-    AccountChange, Arguments, Binding, CatalogError, Exchange, Policy, QueueRecord, SetPolicy, VhostSettings,
+    AccountChange, Arguments, Binding, CatalogError, Command, Exchange, ParameterKey, Parameters, Policy,
+    QueueRecord, SetPolicy, VhostSettings,
 };
 use crate::explain::{Explanation, Subject};
 use crate::ids::QueueId;
@@ -136,6 +137,28 @@ pub struct BrowsedRow {
 
 /// A virtual host: its name and its settings.
 pub type NamedVhost = (Arc<str>, Arc<VhostSettings>);
+
+/// What is in virtual hosts, in the order of names.
+#[derive(Clone, Debug, Default)]
+pub struct Contents {
+    pub policies: Vec<Arc<Policy>>,
+    pub operator_policies: Vec<Arc<Policy>>,
+    pub queues: Vec<Arc<QueueRecord>>,
+    pub exchanges: Vec<Arc<Exchange>>,
+    pub bindings: Vec<Arc<Binding>>,
+}
+
+impl Contents {
+    /// Keeps only what is in this virtual host, if one is given.
+    pub fn keep(&mut self, vhost: Option<&str>) {
+        let Some(vhost) = vhost else { return };
+        self.policies.retain(|policy| *policy.vhost == *vhost);
+        self.operator_policies.retain(|policy| *policy.vhost == *vhost);
+        self.queues.retain(|queue| *queue.vhost == *vhost);
+        self.exchanges.retain(|exchange| *exchange.vhost == *vhost);
+        self.bindings.retain(|binding| *binding.vhost == *vhost);
+    }
+}
 
 /// A connection.
 #[derive(Clone, Debug)]
@@ -386,6 +409,40 @@ pub trait Desk: Clone + Send + Sync + 'static {
 
     /// Returns the virtual hosts that the user may see, in the order of their names.
     fn vhosts(&self, who: &Identity) -> impl Future<Output = Result<Vec<NamedVhost>, DeskError>> + Send;
+
+    /// Returns all parameters of components that this broker does not have.
+    ///
+    /// # Errors
+    /// The user may not see them.
+    fn parameters(&self, who: &Identity) -> impl Future<Output = Result<Parameters, DeskError>> + Send;
+
+    /// Returns what is in one virtual host or in all, for definitions. Other than the lists, it needs no permissions there.
+    ///
+    /// # Errors
+    /// The user may not see everything.
+    fn contents(
+        &self,
+        who: &Identity,
+        vhost: Option<&str>,
+    ) -> impl Future<Output = Result<Contents, DeskError>> + Send;
+
+    /// Carries out commands that definitions consist of: all of them, or none.
+    ///
+    /// # Errors
+    /// The user may not do this, or a command is refused ([`CatalogError::InBatch`]).
+    fn import(
+        &self,
+        who: &Identity,
+        commands: Vec<Command>,
+    ) -> impl Future<Output = Result<(), DeskError>> + Send;
+
+    /// Sets a parameter to a value in JSON, or removes it. Returns true if it was created or removed.
+    fn change_parameter(
+        &self,
+        who: &Identity,
+        key: ParameterKey,
+        value: Option<Arc<str>>,
+    ) -> impl Future<Output = Result<bool, DeskError>> + Send;
 
     /// Deletes a virtual host with everything in it, and closes its connections. Returns false if there is none of this name.
     ///

@@ -15,13 +15,13 @@ use broker::access::{
     permit_exchange, permit_queue,
 };
 use broker::catalog::{
-    AccountChange, Answer, Binding, Command, DeclareExchange, DeclareQueue, Exchange, ExchangeKind, Policy,
-    QueueRecord, SetPolicy,
+    AccountChange, Answer, Binding, Command, DeclareExchange, DeclareQueue, Exchange, ExchangeKind,
+    ParameterKey, Parameters, Policy, QueueRecord, SetPolicy,
 };
 use broker::counters::Counters;
 use broker::desk::{
-    Alarms, BrowsedRow, BudgetRow, ConnectionRow, Desk, DeskError, ExchangeSpec, MemberChange, NamedVhost,
-    Overview, PeekedRow, QueueNumbers, QueueRow, QueueSpec, Reclaimed, Start,
+    Alarms, BrowsedRow, BudgetRow, ConnectionRow, Contents, Desk, DeskError, ExchangeSpec, MemberChange,
+    NamedVhost, Overview, PeekedRow, QueueNumbers, QueueRow, QueueSpec, Reclaimed, Start,
 };
 use broker::explain::{Explanation, Subject};
 use broker::ids::{DECIDER, QueueId};
@@ -157,6 +157,13 @@ impl NodeDesk {
         vhost: Option<&str>,
     ) -> Result<Vec<Arc<QueueRecord>>, DeskError> {
         self.permit_list(who, vhost, Verb::ReadQueue)?;
+        let mut records = self.all_queues(vhost).await?;
+        records.retain(|q| self.permit(who, &q.vhost, Verb::ReadQueue, &[]).is_ok());
+        Ok(records)
+    }
+
+    /// Returns the queues of one virtual host or of all in the order of their names, without checking permissions.
+    async fn all_queues(&self, vhost: Option<&str>) -> Result<Vec<Arc<QueueRecord>>, DeskError> {
         let part = |reply| if let Reply::Places(part) = reply { Some(part) } else { None };
         let rows = self.ask_for_all(DECIDER.into(), |from| Question::Queues { from }, part).await?;
         let mut records: Vec<_> = rows.into_iter().map(|(_, record)| record).collect();
@@ -165,7 +172,6 @@ impl NodeDesk {
         // newer one is kept.
         records.sort_unstable_by(|a, b| by_name(a, b).then(b.id.incarnation().cmp(&a.id.incarnation())));
         records.dedup_by(|a, b| by_name(a, b).is_eq());
-        records.retain(|q| self.permit(who, &q.vhost, Verb::ReadQueue, &[]).is_ok());
         Ok(records)
     }
 
@@ -198,10 +204,36 @@ impl NodeDesk {
         Ok(rows)
     }
 
-    /// Returns every exchange, without checking permissions.
+    /// Returns every exchange in the order of their names, without checking permissions.
     async fn all_exchanges(&self) -> Result<Vec<Arc<Exchange>>, DeskError> {
         let part = |reply| if let Reply::Exchanges(part) = reply { Some(part) } else { None };
-        self.ask_for_all(DECIDER.into(), |from| Question::Exchanges { from }, part).await
+        let mut all = self.ask_for_all(DECIDER.into(), |from| Question::Exchanges { from }, part).await?;
+        all.sort_by(|a, b| (&a.vhost, &a.name).cmp(&(&b.vhost, &b.name)));
+        // An exchange may appear twice if it was deleted and declared again while the parts were read.
+        all.dedup_by(|a, b| (&a.vhost, &a.name) == (&b.vhost, &b.name));
+        Ok(all)
+    }
+
+    /// Returns every policy, or operator policy, in the order of their names, without checking permissions.
+    async fn all_policies(&self, operator: bool) -> Result<Vec<Arc<Policy>>, DeskError> {
+        let Reply::Policies(mut all) = self.ask(DECIDER.into(), Question::Policies { operator }).await?
+        else {
+            return Err(other_answer());
+        };
+        all.sort_by(|a, b| (&a.vhost, &a.name).cmp(&(&b.vhost, &b.name)));
+        Ok(all)
+    }
+
+    /// Returns every binding in order, without checking permissions.
+    async fn all_bindings(&self) -> Result<Vec<Arc<Binding>>, DeskError> {
+        let part = |reply| if let Reply::Bindings(part) = reply { Some(part) } else { None };
+        let mut all = self.ask_for_all(DECIDER.into(), |from| Question::Bindings { from }, part).await?;
+        all.sort_by(|a, b| {
+            (&a.vhost, &a.source, &a.destination, &a.key).cmp(&(&b.vhost, &b.source, &b.destination, &b.key))
+        });
+        // A binding may appear twice if its queue or exchange was declared again while the parts were read.
+        all.dedup();
+        Ok(all)
     }
 
     fn permit_connection(&self, who: &Identity, row: &ConnectionRow) -> Result<(), DeskError> {
@@ -470,6 +502,46 @@ impl Desk for NodeDesk {
         Ok(all)
     }
 
+    async fn parameters(&self, who: &Identity) -> Result<Parameters, DeskError> {
+        self.permit(who, "", Verb::Administer, &[])?;
+        match self.ask(DECIDER.into(), Question::Parameters).await? {
+            Reply::Parameters(parameters) => Ok(parameters),
+            _ => Err(other_answer()),
+        }
+    }
+
+    async fn contents(&self, who: &Identity, vhost: Option<&str>) -> Result<Contents, DeskError> {
+        self.permit(who, "", Verb::Administer, &[])?;
+        let mut contents = Contents {
+            policies: self.all_policies(false).await?,
+            operator_policies: self.all_policies(true).await?,
+            queues: self.all_queues(vhost).await?,
+            exchanges: self.all_exchanges().await?,
+            bindings: self.all_bindings().await?,
+        };
+        contents.keep(vhost);
+        Ok(contents)
+    }
+
+    async fn import(&self, who: &Identity, commands: Vec<Command>) -> Result<(), DeskError> {
+        self.permit(who, "", Verb::Administer, &[])?;
+        self.change(Command::Batch(commands)).await.map(|_| ())
+    }
+
+    async fn change_parameter(
+        &self,
+        who: &Identity,
+        key: ParameterKey,
+        value: Option<Arc<str>>,
+    ) -> Result<bool, DeskError> {
+        self.permit(who, "", Verb::Administer, &[])?;
+        let command = match value {
+            Some(value) => Command::SetParameter { key, value },
+            None => Command::ClearParameter { key },
+        };
+        Ok(changed(self.change(command).await?))
+    }
+
     async fn delete_vhost(&self, who: &Identity, name: &str) -> Result<bool, DeskError> {
         self.permit(who, "", Verb::Administer, &[])?;
         let name: Arc<str> = name.into();
@@ -488,9 +560,6 @@ impl Desk for NodeDesk {
             vhost.is_none_or(|v| *x.vhost == *v)
                 && self.permit(who, &x.vhost, Verb::ReadExchange, &[]).is_ok()
         });
-        all.sort_by(|a, b| (&a.vhost, &a.name).cmp(&(&b.vhost, &b.name)));
-        // An exchange may appear twice if it was deleted and declared again while the parts were read.
-        all.dedup_by(|a, b| (&a.vhost, &a.name) == (&b.vhost, &b.name));
         Ok(all)
     }
 
@@ -515,16 +584,10 @@ impl Desk for NodeDesk {
 
     async fn bindings(&self, who: &Identity, vhost: Option<&str>) -> Result<Vec<Arc<Binding>>, DeskError> {
         self.permit_list(who, vhost, Verb::ReadBinding)?;
-        let part = |reply| if let Reply::Bindings(part) = reply { Some(part) } else { None };
-        let mut all = self.ask_for_all(DECIDER.into(), |from| Question::Bindings { from }, part).await?;
+        let mut all = self.all_bindings().await?;
         all.retain(|b| {
             vhost.is_none_or(|v| *b.vhost == *v) && self.permit(who, &b.vhost, Verb::ReadBinding, &[]).is_ok()
         });
-        all.sort_by(|a, b| {
-            (&a.vhost, &a.source, &a.destination, &a.key).cmp(&(&b.vhost, &b.source, &b.destination, &b.key))
-        });
-        // A binding may appear twice if its queue or exchange was declared again while the parts were read.
-        all.dedup();
         Ok(all)
     }
 
@@ -546,12 +609,8 @@ impl Desk for NodeDesk {
     ) -> Result<Vec<Arc<Policy>>, DeskError> {
         let verb = if operator { Verb::ReadOperatorPolicy } else { Verb::ReadPolicy };
         self.permit_list(who, vhost, verb)?;
-        let Reply::Policies(mut all) = self.ask(DECIDER.into(), Question::Policies { operator }).await?
-        else {
-            return Err(other_answer());
-        };
+        let mut all = self.all_policies(operator).await?;
         all.retain(|p| vhost.is_none_or(|v| *p.vhost == *v) && self.permit(who, &p.vhost, verb, &[]).is_ok());
-        all.sort_by(|a, b| (&a.vhost, &a.name).cmp(&(&b.vhost, &b.name)));
         Ok(all)
     }
 

@@ -6,7 +6,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use broker::access::{AccessRefused, Identity};
-use broker::catalog::{Answer, Binding, BindingCursor, CatalogError, Command, Exchange, Policy, QueueRecord};
+use broker::catalog::{
+    Answer, Binding, BindingCursor, CatalogError, Command, Exchange, Parameters, Policy, QueueRecord,
+};
 use broker::counters::Counters;
 use broker::desk::{BudgetRow, ConnectionRow, NamedVhost, QueueNumbers, Reclaimed};
 use broker::explain::{ConnectionFacts, End, LogFacts, Wanted};
@@ -40,6 +42,8 @@ pub enum Question {
     Bindings { from: BindingCursor },
     /// Asks for policies, or operator policies. Answered by [`Reply::Policies`].
     Policies { operator: bool },
+    /// Asks for all parameters. Answered by [`Reply::Parameters`].
+    Parameters,
     /// Asks for all virtual hosts. Answered by [`Reply::Vhosts`].
     Vhosts,
     /// Asks for up to [`PLACES_PER_PART`] queues of a virtual host. Answered by [`Reply::Ids`].
@@ -82,6 +86,7 @@ pub enum Reply {
     Exchanges(Part<Arc<Exchange>>),
     Bindings(Part<Arc<Binding>, BindingCursor>),
     Policies(Vec<Arc<Policy>>),
+    Parameters(Parameters),
     Vhosts(Vec<NamedVhost>),
     Ids(Vec<QueueId>),
     Counts {

@@ -10,7 +10,7 @@ use amqp10::sasl::Secret;
 use broker::access::{Hashing, PasswordHash, Permissions, TopicPermissions};
 use broker::catalog::{
     AccountChange, Arguments, Binding, Catalog, Change, Command, DeclareExchange, DeclareQueue, Destination,
-    VhostPatch,
+    ParameterKey, VhostPatch,
 };
 use broker::pattern::Pattern;
 use bytes::Bytes;
@@ -127,6 +127,11 @@ fn changes(catalog: &mut Catalog) -> Vec<Change> {
             permissions: permissions.expect("sound patterns"),
         })
     };
+    let parameter = |name: &str| ParameterKey {
+        vhost: Some("other".into()),
+        component: "shovel".into(),
+        name: name.into(),
+    };
     let commands = [
         queue("first"),
         queue("second"),
@@ -149,6 +154,10 @@ fn changes(catalog: &mut Catalog) -> Vec<Change> {
         Command::Account(AccountChange::add_vhost("gone")),
         user("kept"),
         user("gone"),
+        Command::SetParameter { key: parameter("kept"), value: "{\"a\":1}".into() },
+        Command::SetParameter { key: parameter("gone"), value: "1".into() },
+        Command::ClearParameter { key: parameter("gone") },
+        Command::SetParameter { key: ParameterKey { vhost: None, ..parameter("global") }, value: "2".into() },
         user("sha512"),
         Command::Account(AccountChange::SetUserLimits {
             user: "sha512".into(),

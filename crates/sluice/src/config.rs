@@ -79,6 +79,10 @@ pub struct Config {
     pub storage: StorageLimits,
     /// True if the broker starts even if definitions may have been lost.
     pub accept_lost_definitions: bool,
+    /// The file of definitions that are carried out at each start.
+    pub load_definitions: Option<PathBuf>,
+    /// True if exchanges of unknown types are left out of definitions.
+    pub skip_unknown_definitions: bool,
     /// The log level as a tracing filter spells it: `trace`, `debug`, `info`, `warn`, `error` or `off`.
     pub log_level: &'static str,
     /// Warnings for the log: keys of the file that have no effect, or that occur twice.
@@ -303,6 +307,8 @@ struct Draft {
     disk_free_instead: Option<Limit>,
     storage: StorageLimits,
     accept_lost_definitions: bool,
+    load_definitions: Option<PathBuf>,
+    skip_unknown_definitions: bool,
     log_level: &'static str,
     warnings: Vec<String>,
 }
@@ -335,6 +341,8 @@ impl Default for Draft {
             disk_free_instead: None,
             storage: StorageLimits::default(),
             accept_lost_definitions: false,
+            load_definitions: None,
+            skip_unknown_definitions: false,
             log_level: "info",
             warnings: Vec::new(),
         }
@@ -384,6 +392,8 @@ impl Draft {
             },
             storage: self.storage,
             accept_lost_definitions: self.accept_lost_definitions,
+            load_definitions: self.load_definitions,
+            skip_unknown_definitions: self.skip_unknown_definitions,
             log_level: self.log_level,
             warnings: self.warnings,
         }

@@ -53,6 +53,20 @@ impl Api {
         path: &str,
         body: Option<&Value>,
     ) -> Result<(StatusCode, Value), Failure> {
+        self.send(what, method, path, body.map(Value::to_string).unwrap_or_default()).await
+    }
+
+    /// Like [`Api::ask`], with a body that is text already.
+    ///
+    /// # Errors
+    /// The errors of [`Api::ask`].
+    pub async fn send(
+        &self,
+        what: &str,
+        method: Method,
+        path: &str,
+        body: String,
+    ) -> Result<(StatusCode, Value), Failure> {
         let url = Url::parse(&self.url).map_err(|why| Failure::usage(format!("--url: {why}")))?;
         let place = url.place();
         let stream = match within(TcpStream::connect((url.host.as_str(), url.port))).await {
@@ -204,10 +218,9 @@ impl Url {
         &self,
         method: Method,
         path: &str,
-        body: Option<&Value>,
+        body: String,
     ) -> Result<Request<Full<Bytes>>, hyper::http::Error> {
         let login = STANDARD.encode(format!("{}:{}", self.user, self.password));
-        let octets = body.map(Value::to_string).unwrap_or_default();
         Request::builder()
             .method(method)
             .uri(path)
@@ -215,7 +228,7 @@ impl Url {
             .header(AUTHORIZATION, format!("Basic {login}"))
             .header(ACCEPT, "application/json")
             .header(CONTENT_TYPE, "application/json")
-            .body(Full::new(octets.into()))
+            .body(Full::new(body.into()))
     }
 }
 

@@ -8,6 +8,7 @@ mod bench;
 mod certificates;
 mod config;
 mod declare;
+mod definitions;
 mod explain;
 mod failure;
 mod http;
@@ -78,6 +79,8 @@ enum Verb {
     Permission(accounts::Permission),
     /// Set, list and clear limits of virtual hosts and users
     Limit(accounts::Limit),
+    /// Export or import everything but the messages, in RabbitMQ's form
+    Definitions(definitions::Verb),
     /// Put load on a broker and measure it
     Bench(bench::Bench),
 }
@@ -99,6 +102,7 @@ fn main() -> ExitCode {
         Verb::Vhost(vhost) => accounts::vhost(&vhost),
         Verb::Permission(permission) => accounts::permission(&permission),
         Verb::Limit(limit) => accounts::limit(&limit),
+        Verb::Definitions(verb) => definitions::run(&verb),
         Verb::Bench(bench) => bench::run(bench),
     };
     let code = match done {
@@ -189,6 +193,10 @@ mod tests {
             "limit set max-channels 3 --user u",
             "limit clear max-connections --user u",
             "limit list --json",
+            "definitions export",
+            "definitions export_definitions f -p v",
+            "definitions import f",
+            "definitions import - --url https://h --cacert ca.pem",
             "vhost delete_vhost v",
             "vhost list --json",
             "permission set u .* .* .* -p v",
@@ -239,6 +247,7 @@ mod tests {
             "user delete",
             "vhost",
             "limit set max-queues",
+            "definitions import",
             "limit set max-queues many",
             "limit set max-channels 3 --user u -p v",
             "permission set u .* .*",

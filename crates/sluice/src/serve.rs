@@ -15,6 +15,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use crate::certificates;
 use crate::config::Config;
+use crate::definitions;
 use crate::failure::Failure;
 use crate::limits;
 use crate::log;
@@ -53,9 +54,15 @@ pub fn run(serve: &Serve) -> Result<(), Failure> {
         .map_err(|error| failed(&error))?;
     // The ports are bound first, because a broker that cannot listen must not touch the data of one that
     // does.
+    let definitions = definitions::read(&config).map_err(|error| failed(&error))?;
     let listeners = runtime.block_on(Listeners::bind(&config)).map_err(|error| failed(&error))?;
     serve.log_start(&config, &listeners.line(&config), &file_descriptors);
-    let node = start(&config, &serve.data_dir).map_err(|error| failed(&error))?;
+    let has_users = definitions.as_ref().is_some_and(admin::Definitions::has_users);
+    let node = start(&config, &serve.data_dir, !has_users).map_err(|error| failed(&error))?;
+    if let Some(definitions) = definitions {
+        // Nobody can connect yet: the listeners do not accept before.
+        runtime.block_on(definitions::load(definitions, &node)).map_err(|error| failed(&error))?;
+    }
     runtime.spawn(report(limiter.clone()));
     let stopped = runtime.block_on(serve_until_told(&node, &config, listeners));
     runtime.shutdown_background();
@@ -94,7 +101,7 @@ fn random<const N: usize>() -> Result<[u8; N], StartError> {
         .map_err(|error| StartError::Io { what: "the system gives no random numbers".into(), error })
 }
 
-fn start(config: &Config, data_dir: &Path) -> Result<Node, StartError> {
+fn start(config: &Config, data_dir: &Path, with_default_user: bool) -> Result<Node, StartError> {
     let hashing = config.password_hashing;
     let user = User {
         name: config.default_user.as_str().into(),
@@ -106,7 +113,7 @@ fn start(config: &Config, data_dir: &Path) -> Result<Node, StartError> {
     };
     Node::start(NodeOptions {
         settings: config.settings.clone(),
-        access: Access::new([user])
+        access: Access::new(with_default_user.then_some(user))
             .with_hashing(hashing)
             .remembering(random()?)
             .with_loopback_users(config.loopback_users.iter().map(|name| name.as_str().into())),
@@ -214,8 +221,9 @@ async fn serve_until_told(node: &Node, config: &Config, listeners: Listeners) ->
             None => drop(tokio::spawn(node.listen(listener))),
         }
     }
-    let ports =
-        admin::Ports::new(limits::http_connections() as usize).with_certificates(certificates.clone());
+    let ports = admin::Ports::new(limits::http_connections() as usize)
+        .with_certificates(certificates.clone())
+        .skipping_unknown(config.skip_unknown_definitions);
     if !certificates.is_empty() {
         tokio::spawn(certificates::reload(certificates));
     }

@@ -15,11 +15,11 @@ pub struct Trust {
     #[arg(long, global = true, env = "SLUICE_CACERT", value_name = "FILE")]
     cacert: Option<PathBuf>,
     /// The client's certificate, in PEM; with it and without a user in the URL, the login is EXTERNAL
-    #[arg(long, global = true, env = "SLUICE_CERT", value_name = "FILE", requires = "key")]
+    #[arg(long, global = true, env = "SLUICE_CERT", value_name = "FILE", requires = "cert_key")]
     cert: Option<PathBuf>,
     /// The key of the client's certificate, in PEM
-    #[arg(long = "cert-key", id = "key", global = true, env = "SLUICE_CERT_KEY", value_name = "FILE")]
-    key: Option<PathBuf>,
+    #[arg(long, global = true, env = "SLUICE_CERT_KEY", value_name = "FILE")]
+    cert_key: Option<PathBuf>,
 }
 
 impl Trust {
@@ -30,7 +30,7 @@ impl Trust {
     pub fn load(&self) -> Result<Arc<ClientConfig>, Failure> {
         let options = ClientOptions {
             authorities: self.cacert.clone(),
-            identity: self.cert.clone().zip(self.key.clone()),
+            identity: self.cert.clone().zip(self.cert_key.clone()),
         };
         options.load().map_err(|error| Failure::usage(error.to_string()))
     }

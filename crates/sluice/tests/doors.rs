@@ -191,6 +191,7 @@ fn bodies(route: &Route) -> Vec<(&'static str, &'static [Verb])> {
         Action::PutExchange => vec![("{}", &all[..2]), (r#"{"arguments":{"alternate-exchange":"y"}}"#, all)],
         Action::PutUser => vec![(r#"{"password":"p","tags":""}"#, all)],
         Action::DeleteUsers => vec![(r#"{"users":["old"]}"#, all)],
+        Action::PutParameter | Action::PutGlobalParameter => vec![(r#"{"value":1}"#, all)],
         Action::PutVhostLimit | Action::PutUserLimit => vec![(r#"{"value":100000}"#, all)],
         Action::PutTopicPermissions => vec![(r#"{"exchange":"x","write":"","read":"^a"}"#, all)],
         Action::PutPermissions => vec![(r#"{"configure":"","write":".*","read":"^$"}"#, all)],
@@ -210,6 +211,12 @@ async fn prepare(fixture: &Fixture, action: Action) {
         | Action::Whoami
         | Action::ListVhosts
         | Action::GetVhost
+        | Action::GetDefinitions
+        | Action::GetDefinitionsOfVhost
+        | Action::PostDefinitions
+        | Action::PostDefinitionsOfVhost
+        | Action::PutParameter
+        | Action::PutGlobalParameter
         | Action::PutVhost
         | Action::ProtectVhost(_)
         | Action::PutVhostLimit
@@ -265,6 +272,12 @@ async fn prepare(fixture: &Fixture, action: Action) {
         | Action::ListPolicies(_)
         | Action::GetPolicy(_)
         | Action::PutPolicy(_) => {}
+        Action::ListParameters | Action::DeleteParameter => {
+            fixture.prepare("PUT", "/api/parameters/shovel/%2F/s", r#"{"value":1}"#).await;
+        }
+        Action::ListGlobalParameters | Action::DeleteGlobalParameter => {
+            fixture.prepare("PUT", "/api/global-parameters/s", r#"{"value":1}"#).await;
+        }
         Action::VhostLimits => {
             fixture.prepare("PUT", "/api/vhost-limits/%2F/max-connections", r#"{"value":100000}"#).await;
         }
@@ -320,6 +333,7 @@ fn path(route: &Route, connection: &str) -> String {
     };
     let name = match route.path {
         p if p.contains("limits") => "max-connections",
+        p if p.contains("parameters") => "s",
         p if p.contains("policies") => policy,
         p if p.contains("connections") => connection,
         p if p.contains("/links/") => "watched",
@@ -338,6 +352,7 @@ fn path(route: &Route, connection: &str) -> String {
     let filled = [
         ("{user}", user),
         ("{position}", "1"),
+        ("{component}", "shovel"),
         ("{within}", "1"),
         ("{unit}", "months"),
         ("{exchange}", "x"),

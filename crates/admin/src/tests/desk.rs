@@ -11,7 +11,7 @@ use broker::access::{
 };
 use broker::catalog::{
     AccountChange, Answer, Binding, Catalog, CatalogError, Command, DeclareExchange, DeclareQueue, Exchange,
-    Policy, QueueRecord, SetPolicy,
+    ParameterKey, Parameters, Policy, QueueRecord, SetPolicy,
 };
 use broker::counters::{Counters, Deliveries};
 use broker::desk::*;
@@ -379,6 +379,49 @@ impl Desk for FakeDesk {
         let mut rows: Vec<_> = seen.map(|(name, settings)| (name.clone(), settings.clone())).collect();
         rows.sort_by(|a, b| a.0.cmp(&b.0));
         Ok(rows)
+    }
+
+    async fn parameters(&self, who: &Identity) -> Result<Parameters, DeskError> {
+        let state = self.state();
+        state.permit(who, "", Verb::Administer, &[])?;
+        Ok(state.catalog.parameters().clone())
+    }
+
+    async fn contents(&self, who: &Identity, vhost: Option<&str>) -> Result<Contents, DeskError> {
+        let state = self.state();
+        state.permit(who, "", Verb::Administer, &[])?;
+        let catalog = &state.catalog;
+        let mut contents = Contents {
+            policies: catalog.policies(false).cloned().collect(),
+            operator_policies: catalog.policies(true).cloned().collect(),
+            queues: catalog.queues().collect(),
+            exchanges: catalog.exchanges().collect(),
+            bindings: catalog.bindings(),
+        };
+        contents.keep(vhost);
+        contents.queues.sort_by(|a, b| (&a.vhost, &a.name).cmp(&(&b.vhost, &b.name)));
+        contents.exchanges.sort_by(|a, b| (&a.vhost, &a.name).cmp(&(&b.vhost, &b.name)));
+        Ok(contents)
+    }
+
+    async fn import(&self, who: &Identity, commands: Vec<Command>) -> Result<(), DeskError> {
+        let mut state = self.state();
+        state.permit(who, "", Verb::Administer, &[])?;
+        state.run(Command::Batch(commands)).map(|_| ())
+    }
+
+    async fn change_parameter(
+        &self,
+        who: &Identity,
+        key: ParameterKey,
+        value: Option<Arc<str>>,
+    ) -> Result<bool, DeskError> {
+        let mut state = self.state();
+        state.permit(who, "", Verb::Administer, &[])?;
+        state.run(match value {
+            Some(value) => Command::SetParameter { key, value },
+            None => Command::ClearParameter { key },
+        })
     }
 
     async fn delete_vhost(&self, who: &Identity, name: &str) -> Result<bool, DeskError> {

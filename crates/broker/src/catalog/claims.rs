@@ -54,7 +54,20 @@ impl Claims {
     /// Returns the claims on what the command names. Its decision may reach further: see [`Self::add_changes`].
     pub fn of(command: &Command, catalog: &Catalog) -> Self {
         let mut claims = Self::default();
+        claims.add_command(command, catalog);
+        claims
+    }
+
+    fn add_command(&mut self, command: &Command, catalog: &Catalog) {
+        let claims = self;
         match command {
+            Command::Batch(commands) => {
+                commands.iter().for_each(|command| claims.add_command(command, catalog));
+            }
+            Command::SetParameter { key, .. } | Command::ClearParameter { key } => {
+                key.vhost.iter().for_each(|vhost| claims.add_shared(Thing::Vhost(vhost.clone())));
+                claims.add_exclusive(Thing::Count("parameters"));
+            }
             Command::DeclareQueue(declare) => {
                 let is_new = catalog.queue(&declare.vhost, &declare.name).is_none();
                 claims.add_shared(Thing::Vhost(declare.vhost.clone()));
@@ -113,7 +126,6 @@ impl Claims {
                 claims.add_exclusive(Thing::User(user.clone()));
             }
         }
-        claims
     }
 
     /// Adds claims on what a decision changes beyond the names in the command: the removed bindings, the auto-delete
@@ -143,6 +155,8 @@ impl Claims {
                 | Change::VhostAdded { .. }
                 | Change::VhostDeleted { .. }
                 | Change::VhostSet { .. }
+                | Change::ParameterSet { .. }
+                | Change::ParameterCleared { .. }
                 | Change::UserLimitsSet { .. }
                 | Change::UserSet { .. }
                 | Change::UserDeleted { .. }
@@ -166,7 +180,10 @@ impl Claims {
             | Command::Bind(_)
             | Command::SetPolicy(_)
             | Command::ClearPolicy { .. }
-            | Command::Account(_) => None,
+            | Command::Account(_)
+            | Command::SetParameter { .. }
+            | Command::ClearParameter { .. }
+            | Command::Batch(_) => None,
         };
         if let Some(vhost) = vhost {
             self.add_exclusive(Thing::Topology(vhost));

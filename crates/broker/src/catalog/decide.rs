@@ -1,5 +1,6 @@
 //! Decides commands: whether a command is allowed, and which changes it makes.
 
+mod batch;
 mod exchanges;
 mod policies;
 mod users;
@@ -13,7 +14,8 @@ pub use self::users::AccountChange;
 use super::arguments::{ARGUMENTS_MAX, NAME_PREFIX, QUEUE_TYPE};
 use super::error::CatalogError;
 use super::{
-    Arguments, Binding, Catalog, Change, Destination, QueueIds, QueueRecord, RESERVED_PREFIX, queue_config,
+    Arguments, Binding, Catalog, Change, Destination, ParameterKey, QueueIds, QueueRecord, RESERVED_PREFIX,
+    queue_config,
 };
 use crate::access::Maximum;
 use crate::ids::{ConnectionId, QueueId};
@@ -38,6 +40,16 @@ pub enum Command {
     Bind(Binding),
     Unbind(Binding),
     SetPolicy(SetPolicy),
+    /// Sets a parameter to a value in JSON.
+    SetParameter {
+        key: ParameterKey,
+        value: Arc<str>,
+    },
+    ClearParameter {
+        key: ParameterKey,
+    },
+    /// Carries out all of these, or none.
+    Batch(Vec<Command>),
     ClearPolicy {
         vhost: Arc<str>,
         name: Arc<str>,
@@ -131,6 +143,9 @@ impl Catalog {
             Command::SetPolicy(set) => self.set_policy(set),
             Command::ClearPolicy { vhost, name, operator } => Ok(self.clear_policy(vhost, name, operator)),
             Command::Account(change) => self.change_account(change),
+            Command::SetParameter { key, value } => self.set_parameter(key, value),
+            Command::ClearParameter { key } => Ok(self.clear_parameter(key)),
+            Command::Batch(commands) => self.decide_batch(commands, ids),
         }
     }
 

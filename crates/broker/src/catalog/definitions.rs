@@ -134,6 +134,10 @@ impl Catalog {
                 changes.push(Change::VhostSet { name, settings });
             }
         }
+        let parameters = self.parameters.iter();
+        changes.extend(
+            parameters.map(|(key, value)| Change::ParameterSet { key: key.clone(), value: value.clone() }),
+        );
         if self.users.have_begun() {
             changes.push(Change::UsersBegun);
         }
@@ -178,6 +182,8 @@ impl Catalog {
             | Change::VhostAdded { .. }
             | Change::VhostDeleted { .. }
             | Change::VhostSet { .. }
+            | Change::ParameterSet { .. }
+            | Change::ParameterCleared { .. }
             | Change::UserLimitsSet { .. }
             | Change::UserSet { .. }
             | Change::UserDeleted { .. }

@@ -19,6 +19,8 @@ pub enum CatalogError {
     Invalid { reason: String },
     /// As many queues, exchanges or virtual hosts as possible exist.
     LimitReached { reason: String },
+    /// The command at this place of a batch is refused, so nothing of the batch is carried out.
+    InBatch { at: usize, error: Box<CatalogError> },
     /// Too many other commands are waiting.
     Busy { reason: String },
 }
@@ -34,6 +36,7 @@ impl fmt::Display for CatalogError {
             | Self::Invalid { reason }
             | Self::LimitReached { reason }
             | Self::Busy { reason } => f.write_str(reason),
+            Self::InBatch { at, error } => write!(f, "entry {at}: {error}"),
         }
     }
 }

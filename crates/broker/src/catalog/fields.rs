@@ -8,7 +8,7 @@ use bytes::{Bytes, BytesMut};
 
 use queue::QueueType;
 
-use super::{Arguments, Binding, Destination, VhostPatch, VhostSettings};
+use super::{Arguments, Binding, Destination, ParameterKey, VhostPatch, VhostSettings};
 use crate::access::{Hashing, Maximum, PasswordHash, Permissions, TopicPermissions};
 
 /// The items of a list that is being written.
@@ -76,6 +76,11 @@ impl ListWriter {
         permissions: &TopicPermissions,
     ) -> Self {
         permissions.patterns().into_iter().fold(self.text(user).text(vhost).text(exchange), Self::text)
+    }
+
+    /// Appends virtual host or null, component, name.
+    pub fn parameter_key(self, key: &ParameterKey) -> Self {
+        self.optional_text(key.vhost.as_deref()).text(&key.component).text(&key.name)
     }
 
     /// Appends a limit: -1 for none, as in RabbitMQ.
@@ -190,6 +195,12 @@ impl ListReader {
     pub fn topic_permissions(&self, at: usize) -> Option<TopicPermissions> {
         let (user, vhost) = (self.text(at)?, self.text(at + 1)?);
         TopicPermissions::new([&*self.text(at + 3)?, &*self.text(at + 4)?], &user, &vhost).ok()
+    }
+
+    /// Reads the fields that [`ListWriter::parameter_key`] appends.
+    pub fn parameter_key(&self, at: usize) -> Option<ParameterKey> {
+        let (component, name) = (self.text(at + 1)?, self.text(at + 2)?);
+        Some(ParameterKey { vhost: self.optional_text(at)?, component, name })
     }
 
     /// Reads the field that [`ListWriter::maximum`] appends.

@@ -12,6 +12,7 @@ mod definitions;
 mod error;
 mod exchange;
 mod fields;
+mod parameters;
 mod pending;
 mod places;
 mod policy;
@@ -34,6 +35,7 @@ pub use decide::{AccountChange, Answer, Command, Decision, DeclareExchange, Decl
 pub use definitions::DefinitionsCursor;
 pub use error::CatalogError;
 pub use exchange::{Exchange, ExchangeKind, Histories, Letter, history_length};
+pub use parameters::{ParameterKey, Parameters};
 pub use pending::{Committed, Offered, Pending};
 pub use places::QueueIds;
 pub use policy::{ApplyTo, Policy, merged_definition};
@@ -233,6 +235,14 @@ pub enum Change {
         hash: PasswordHash,
         tags: Arc<[String]>,
     },
+    ParameterSet {
+        key: ParameterKey,
+        /// In JSON.
+        value: Arc<str>,
+    },
+    ParameterCleared {
+        key: ParameterKey,
+    },
     VhostSet {
         name: Arc<str>,
         settings: Arc<VhostSettings>,
@@ -314,6 +324,7 @@ pub struct Catalog {
     exchange_places: Slab<(Arc<str>, Arc<str>)>,
     next_incarnation: u32,
     users: Arc<Users>,
+    parameters: Parameters,
     rules: DeclareRules,
 }
 
@@ -356,6 +367,7 @@ impl Default for Catalog {
             exchange_places: Slab::new(),
             next_incarnation: 1,
             users: Arc::default(),
+            parameters: Parameters::new(),
             rules: DeclareRules::default(),
         };
         catalog.add_vhost_with_exchanges(&DEFAULT_VHOST.into());
@@ -386,6 +398,11 @@ impl Catalog {
     /// Returns all virtual hosts with their settings.
     pub fn vhosts_with_settings(&self) -> impl ExactSizeIterator<Item = (&Arc<str>, &Arc<VhostSettings>)> {
         self.vhosts.iter().map(|(name, vhost)| (name, &vhost.settings))
+    }
+
+    /// Returns all parameters.
+    pub fn parameters(&self) -> &Parameters {
+        &self.parameters
     }
 
     /// Returns the queues of a virtual host.
@@ -656,11 +673,16 @@ impl Catalog {
             }
             Change::VhostDeleted { name } => {
                 let gone = self.vhosts.remove(name).unwrap_or_default();
+                self.parameters.retain(|key, _| key.vhost.as_ref() != Some(name));
                 gone.exchanges.values().for_each(|table| drop(self.exchange_places.remove(table.place)));
             }
             Change::UserSet { name, hash, tags } => {
                 Arc::make_mut(&mut self.users).set(name, hash.clone(), tags)
             }
+            Change::ParameterSet { key, value } => {
+                self.parameters.insert(key.clone(), value.clone());
+            }
+            Change::ParameterCleared { key } => _ = self.parameters.remove(key),
             Change::VhostSet { name, settings } => {
                 if let Some(vhost) = self.vhosts.get_mut(name) {
                     vhost.settings = settings.clone();

@@ -125,8 +125,8 @@ enum Merge {
     Never,
 }
 
-/// All keys. Keys for other queue types are accepted, because one policy may be for several types. They have no effect
-/// here.
+/// All keys. Keys for other queue types are accepted, because one policy may be for several types, and those of federation,
+/// because definitions from RabbitMQ have them. They have no effect here.
 const KEYS: &[(&str, Kind, Merge)] = &[
     ("expires", Kind::Number(1, TIMER_MS_MAX), Merge::Min),
     ("message-ttl", Kind::Number(0, TIMER_MS_MAX), Merge::Min),
@@ -149,6 +149,8 @@ const KEYS: &[(&str, Kind, Merge)] = &[
     ("max-age", Kind::Span, Merge::Never),
     ("stream-max-segment-size-bytes", Kind::Number(1, 3_000_000_000), Merge::Never),
     ("stream-filter-size-bytes", Kind::Number(16, 255), Merge::Never),
+    ("federation-upstream", Kind::Text, Merge::Never),
+    ("federation-upstream-set", Kind::Text, Merge::Never),
 ];
 
 /// Checks a definition.

@@ -18,6 +18,9 @@
 //!  13 set permissions   user, vhost, configure, write, read
 //!  14 clear permissions user, vhost
 //!  17 close vhost       name
+//!  19 batch             list of binaries, each a command
+//!  20 set parameter     vhost or null, component, name, value
+//!  21 clear parameter   vhost or null, component, name
 //!  18 set user limits   user, max-connections long, max-channels long; each may be null
 //!  15 set topic permissions    user, vhost, exchange, write, read
 //!  16 clear topic permissions  user, vhost, exchange or null
@@ -93,12 +96,27 @@ pub fn encode_command(command: &Command, out: &mut BytesMut) {
         Command::Account(AccountChange::ClearTopicPermissions { user, vhost, exchange }) => {
             ListWriter::new(16).text(user).text(vhost).optional_text(exchange.as_deref())
         }
+        Command::Batch(commands) => {
+            let encoded = commands.iter().map(|command| {
+                let mut bytes = BytesMut::new();
+                encode_command(command, &mut bytes);
+                Value::Binary(bytes.freeze())
+            });
+            ListWriter::new(19).value(Value::List(encoded.collect()))
+        }
+        Command::SetParameter { key, value } => ListWriter::new(20).parameter_key(key).text(value),
+        Command::ClearParameter { key } => ListWriter::new(21).parameter_key(key),
     };
     fields.put(out);
 }
 
 /// Decodes a command. Returns `None` if the bytes are not a command.
 pub fn decode_command(sent: &[u8]) -> Option<Command> {
+    decode_nested(sent, true)
+}
+
+/// Decodes a command. A batch is decoded only at the top, so that no bytes nest deeply.
+fn decode_nested(sent: &[u8], is_top: bool) -> Option<Command> {
     let fields = ListReader::new(sent)?;
     let text = |at| fields.text(at);
     let boolean = |at| fields.boolean(at);
@@ -158,6 +176,15 @@ pub fn decode_command(sent: &[u8]) -> Option<Command> {
             exchange: text(3)?,
             permissions: fields.topic_permissions(1)?,
         }),
+        19 if is_top => {
+            let commands = fields.value(1)?.as_list()?.iter().map(|command| match command {
+                Value::Binary(command) => decode_nested(command, false),
+                _ => None,
+            });
+            Command::Batch(commands.collect::<Option<_>>()?)
+        }
+        20 => Command::SetParameter { key: fields.parameter_key(1)?, value: text(4)? },
+        21 => Command::ClearParameter { key: fields.parameter_key(1)? },
         17 => Command::Account(AccountChange::CloseVhost { name: text(1)? }),
         18 => Command::Account(AccountChange::SetUserLimits {
             user: text(1)?,
@@ -182,7 +209,7 @@ mod tests {
     use super::*;
     use queue::QueueType;
 
-    use super::super::VhostPatch;
+    use super::super::{ParameterKey, VhostPatch};
     use crate::access::{Hashing, Permissions, TopicPermissions};
     use crate::catalog::{Arguments, Binding, Destination};
     use crate::pattern::Pattern;
@@ -294,6 +321,15 @@ mod tests {
                     Command::Account(AccountChange::SetVhost { name: name.into(), patch })
                 }
             ),
+            (names(), any::<[bool; 3]>()).prop_map(|((vhost, component, name), [global, sets, batch])| {
+                let vhost = (!global).then(|| vhost.into());
+                let key = ParameterKey { vhost, component: component.into(), name: name.as_str().into() };
+                let command = match sets {
+                    true => Command::SetParameter { key, value: name.into() },
+                    false => Command::ClearParameter { key },
+                };
+                if batch { Command::Batch(vec![command.clone(), command]) } else { command }
+            }),
             ".{0,8}".prop_map(|name| Command::Account(AccountChange::CloseVhost { name: name.into() })),
             (".{0,8}", any::<[Option<Option<u32>>; 2]>()).prop_map(
                 |(user, [max_connections, max_channels])| {

@@ -27,6 +27,8 @@
 //!  19 vhost set         name, description, tags list, default queue type or null, protected,
 //!                      max-connections long, max-queues long, deleting
 //!  20 user limits set   user, max-connections long, max-channels long
+//!  21 parameter set     vhost or null, component, name, value
+//!  22 parameter cleared vhost or null, component, name
 //!  14                  with other patterns than `.*` and the empty one
 //!   8                  with look-aheads in the pattern
 //! ```
@@ -87,6 +89,8 @@ pub fn encode_change(change: &Change, out: &mut BytesMut) {
         Change::UserLimitsSet { user, limits } => {
             ListWriter::new(20).text(user).maximum(limits.max_connections).maximum(limits.max_channels)
         }
+        Change::ParameterSet { key, value } => ListWriter::new(21).parameter_key(key).text(value),
+        Change::ParameterCleared { key } => ListWriter::new(22).parameter_key(key),
         Change::UserDeleted { name } => ListWriter::new(13).text(name),
         Change::PermissionsSet { user, vhost, permissions } => {
             ListWriter::new(14).text(user).text(vhost).permissions(permissions)
@@ -169,6 +173,8 @@ pub fn decode_change(stored: &[u8]) -> Option<Change> {
             let (max_connections, max_channels) = (fields.maximum(2)?, fields.maximum(3)?);
             Change::UserLimitsSet { user: text(1)?, limits: UserLimits { max_connections, max_channels } }
         }
+        21 => Change::ParameterSet { key: fields.parameter_key(1)?, value: text(4)? },
+        22 => Change::ParameterCleared { key: fields.parameter_key(1)? },
         18 => Change::TopicPermissionsCleared {
             user: text(1)?,
             vhost: text(2)?,

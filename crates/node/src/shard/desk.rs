@@ -81,6 +81,7 @@ impl Shard {
             Question::Queues { from } => part(*from, catalog.queue_places()),
             Question::Exchanges { from } => part(*from, catalog.exchange_places()),
             Question::Bindings { .. } | Question::QueuesIn { .. } => PLACES_PER_PART,
+            Question::Parameters => catalog.parameters().len(),
             Question::Vhosts => catalog.vhosts_with_settings().len(),
             Question::Connections { from, .. } | Question::Look { from, .. } => {
                 part(*from, self.connections.places())
@@ -147,6 +148,7 @@ impl Shard {
             Question::Policies { operator } => {
                 Reply::Policies(self.catalog().policies(operator).cloned().collect())
             }
+            Question::Parameters => Reply::Parameters(self.catalog().parameters().clone()),
             Question::Vhosts => {
                 let all = self.catalog().vhosts_with_settings();
                 Reply::Vhosts(all.map(|(name, settings)| (name.clone(), settings.clone())).collect())

@@ -178,6 +178,18 @@ pub const KEYS: &[Key] = &[
         let count = if v == "auto" { Ok(available_cores()) } else { number(v, 1..=SHARDS_MAX) };
         put(&mut c.shards, count.map_err(|need| format!("{need}, or auto")))
     }),
+    key(
+        "load_definitions",
+        "",
+        "A file of definitions, as RabbitMQ or sluice definitions export writes it, that is carried out at each start. If it has users, default_user is not created.",
+        |c, _, v| put(&mut c.load_definitions, file(v)),
+    ),
+    key(
+        "definitions.skip_unknown",
+        "false",
+        "Whether exchanges of unknown types are left out of definitions, with a warning, and do not stop the import.",
+        |c, _, v| put(&mut c.skip_unknown_definitions, boolean(v)),
+    ),
     key("default_user", "guest", "The user that a new broker has.", |c, _, v| {
         put(&mut c.default_user, text(v))
     }),

@@ -142,7 +142,7 @@ fn refusals_name_their_place() {
 
 #[test]
 fn all_problems_are_reported_at_once() {
-    let text = "a = 1\nshards = 3\nb.c = 2\n\nheartbeat = x\nnothing\nssl_options.verify = verify_peer\n";
+    let text = "a = 1\nshards = 3\nb.c = 2\n\nheartbeat = x\nnothing\nssl_options.depth = 2\n";
     let refused = Config::parse(text, "f", &["d=1".into()]).unwrap_err().to_string();
     let places: Vec<&str> = refused.lines().map(|line| line.split(": ").next().unwrap()).collect();
     assert_eq!(places, ["f:1", "f:3", "f:5", "f:6", "f:7", "--set d"], "{refused}");
@@ -174,8 +174,11 @@ fn a_file_of_rabbitmq_starts_with_a_warning() {
 
 #[test]
 fn keys_that_protect_are_refused() {
-    let refused = parse("\nlisteners.ssl.default = 5671").unwrap_err();
-    assert!(refused.starts_with("sluice.conf:2: 'listeners.ssl.default' is a key of RabbitMQ"), "{refused}");
+    let refused = parse("\nmqtt.listeners.ssl.default = 8883").unwrap_err();
+    assert!(
+        refused.starts_with("sluice.conf:2: 'mqtt.listeners.ssl.default' is a key of RabbitMQ"),
+        "{refused}"
+    );
     assert!(refused.contains("not be encrypted"), "{refused}");
 }
 
@@ -297,4 +300,29 @@ fn the_example_is_up_to_date() {
     let keys = made.lines().filter_map(|l| l.strip_prefix("# ")).filter(|l| l.contains(" = "));
     let config = parse(&keys.collect::<Vec<_>>().join("\n")).unwrap();
     assert_eq!(format!("{config:?}"), format!("{:?}", Config::default()));
+}
+
+#[test]
+fn tls_is_set_with_rabbitmqs_keys() {
+    let config = parse(
+        "listeners.ssl.default = 0.0.0.0:5671\nssl_options.certfile = /c\nssl_options.keyfile = /k\n\
+         ssl_options.cacertfile = /ca\nssl_options.verify = verify_peer\nssl_options.versions.1 = tlsv1.3\n\
+         ssl_cert_login_from = subject_alternative_name\nssl_cert_login_san_type = email\n\
+         ssl_options.honor_cipher_order = true\nmanagement.ssl.port = 15671\nprometheus.ssl.certfile = /p\n\
+         prometheus.ssl.keyfile = /q\n",
+    )
+    .unwrap();
+    assert_eq!(config.tls_listeners, ["0.0.0.0:5671".parse().unwrap()]);
+    let options = config.tls.unwrap();
+    assert_eq!((options.verify, options.tls12, options.tls13), (tls::Verify::Optional, false, true));
+    assert_eq!(options.login_from, tls::LoginFrom::AlternativeName(tls::NameKind::Email, 0));
+    assert_eq!(config.management_tls, Some("127.0.0.1:15671".parse().unwrap()));
+    assert_eq!(config.management_certificates.unwrap().certificate, options.certificate);
+    assert_eq!(config.prometheus_certificates.unwrap().certificate, std::path::Path::new("/p"));
+    assert_eq!(config.prometheus_tls, None);
+    assert_eq!(config.warnings.len(), 1, "honor_cipher_order has no effect");
+    for wrong in ["ssl_options.versions.1 = tlsv1.1", "ssl_options.verify = yes", "ssl_options.password = x"]
+    {
+        assert!(parse(wrong).is_err(), "{wrong}");
+    }
 }

@@ -115,6 +115,7 @@ impl Shard {
             self.follow_history(change);
             self.place_declared(change, from);
         }
+        self.publish_users(&changes);
         if let Ok(Answer::Queue { record, created }) = result {
             self.counters.queues_declared += 1;
             self.counters.queues_created += u64::from(created);
@@ -129,8 +130,17 @@ impl Shard {
         for change in changes {
             self.apply_change(change);
         }
+        self.publish_users(changes);
         debug_assert_eq!(self.metadata.catalog.version(), version, "changes come in their order");
         self.mail.send(DECIDER, Mail::Applied { version, by: self.here.id });
+    }
+
+    /// Publishes the users if changes that were applied concern them. The deciding shard does so before any client gets its
+    /// answer, and once for all changes: while the copy is shared, each change would copy all users.
+    fn publish_users(&mut self, changes: &[Change]) {
+        if self.here.id == DECIDER && changes.iter().any(Change::is_of_users) {
+            self.metadata.access.publish(self.metadata.catalog.users().clone());
+        }
     }
 
     fn apply_change(&mut self, change: &Change) {
@@ -141,10 +151,6 @@ impl Shard {
             _ => None,
         };
         self.metadata.catalog.apply(change);
-        // The deciding shard applies a change before any client gets its answer.
-        if self.here.id == DECIDER && change.is_of_users() {
-            self.metadata.access.publish(self.metadata.catalog.users().clone());
-        }
         match change {
             Change::QueueForgotten { queue } => {
                 self.metadata.placements.forget(*queue);

@@ -335,6 +335,8 @@ impl Reply {
         let status = match refused {
             CatalogError::PreconditionFailed { .. } | CatalogError::Inequivalent { .. } => 409,
             CatalogError::Forbidden { .. } | CatalogError::LimitReached { .. } => 403,
+            // No request of AMQP is a batch.
+            CatalogError::InBatch { .. } => 400,
             CatalogError::Busy { .. } => 503,
             // The source or the destination of a binding was not found. This is not a 404, because the path
             // of the request exists.

@@ -1,0 +1,491 @@
+//! Reads definitions, and carries them out: all of them, or none.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use broker::access::{Hashing, Identity, Permissions, TopicPermissions};
+use broker::catalog::{
+    AccountChange, Arguments, Binding, CatalogError, Command, DeclareExchange, DeclareQueue, Destination,
+    ExchangeKind, ParameterKey, SetPolicy, VhostPatch,
+};
+use broker::desk::{Desk, DeskError};
+use serde_json::value::RawValue;
+use serde_json::{Map, Value};
+
+use super::{OPERATOR_POLICY, VHOST_LIMITS};
+use crate::call::Call;
+use crate::reply::{Failure, Reply};
+use crate::{accounts, json, vhosts};
+
+/// The most problems of one file that are shown. A file that is no definitions file has more.
+const PROBLEMS_MAX: usize = 20;
+
+/// The sections that have no entries.
+const FACTS: &[&str] = &[
+    "rabbit_version",
+    "rabbitmq_version",
+    "sluice_version",
+    "product_name",
+    "product_version",
+    "rabbitmq_definition_format",
+    "original_cluster_name",
+    "original_vhost_name",
+    "explanation",
+    "description",
+    "metadata",
+    "default_queue_type",
+    "tags",
+];
+
+/// Components whose parameters have an effect here, or whose absence changes nothing.
+const GLOBAL_WITHOUT_WARNING: &[&str] = &["cluster_name", "cluster_tags", "internal_cluster_id"];
+
+/// Why definitions are not imported: each problem with its line.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Problems(Vec<Problem>);
+
+/// One problem.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Problem {
+    /// The line of the entry, from 1 on.
+    pub line: usize,
+    pub what: String,
+}
+
+impl fmt::Display for Problems {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (at, Problem { line, what }) in self.0.iter().take(PROBLEMS_MAX).enumerate() {
+            write!(f, "{}line {line}: {what}", if at == 0 { "" } else { "; " })?;
+        }
+        match self.0.len().checked_sub(PROBLEMS_MAX) {
+            None | Some(0) => Ok(()),
+            Some(more) => write!(f, "; and {more} more"),
+        }
+    }
+}
+
+impl std::error::Error for Problems {}
+
+/// Definitions that were read.
+#[derive(Debug, Default)]
+pub struct Definitions {
+    commands: Vec<Command>,
+    /// The line and the name of the entry of each command.
+    entries: Vec<(usize, String)>,
+    warnings: Vec<String>,
+    /// Exchanges that are left out because their type is unknown here.
+    skipped: Vec<(String, String)>,
+    has_users: bool,
+}
+
+/// An entry of a section.
+struct Entry {
+    line: usize,
+    fields: Map<String, Value>,
+}
+
+/// How to read definitions.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Reading<'a> {
+    /// The virtual host of entries that name none.
+    pub vhost: Option<&'a str>,
+    /// True if exchanges of unknown types are left out (`definitions.skip_unknown`).
+    pub skip_unknown: bool,
+}
+
+impl Definitions {
+    /// Reads definitions.
+    ///
+    /// # Errors
+    /// The text is not JSON, or some of its entries cannot be carried out by this broker.
+    pub fn parse(text: &str, reading: Reading<'_>) -> Result<Self, Problems> {
+        let one = |line, what: String| Problems(vec![Problem { line, what }]);
+        let sections: BTreeMap<String, &RawValue> = serde_json::from_str(text)
+            .map_err(|error| one(error.line(), format!("not a JSON object: {error}")))?;
+        let mut definitions = Self::default();
+        let mut problems = Vec::new();
+        let line_of = |raw: &RawValue| {
+            let offset = raw.get().as_ptr() as usize - text.as_ptr() as usize;
+            1 + text.as_bytes()[..offset].iter().filter(|byte| **byte == b'\n').count()
+        };
+        for name in sections.keys().filter(|name| !FACTS.contains(&name.as_str())) {
+            if !SECTIONS.iter().any(|(known, _)| known == name) {
+                let what = format!("'{name}' is not a section of definitions");
+                problems.push(Problem { line: line_of(sections[name]), what });
+            }
+        }
+        for (name, read) in SECTIONS {
+            let Some(raw) = sections.get(*name) else { continue };
+            let entries: Vec<&RawValue> = match serde_json::from_str(raw.get()) {
+                Ok(entries) => entries,
+                Err(_) => {
+                    problems.push(Problem { line: line_of(raw), what: format!("'{name}' is not a list") });
+                    continue;
+                }
+            };
+            // The lines are counted once for the section, and not from the start of the text for each entry.
+            let (mut line, mut at) = (line_of(raw), raw.get().as_ptr() as usize);
+            for raw in entries {
+                let start = raw.get().as_ptr() as usize;
+                let between = &text.as_bytes()[at - text.as_ptr() as usize..start - text.as_ptr() as usize];
+                line += between.iter().filter(|byte| **byte == b'\n').count();
+                at = start;
+                let mut problem = |what: String| problems.push(Problem { line, what });
+                let Ok(Value::Object(mut fields)) = serde_json::from_str(raw.get()) else {
+                    problem(format!("an entry of '{name}' is not an object"));
+                    continue;
+                };
+                if let Some(vhost) = reading.vhost
+                    && !fields.contains_key("vhost")
+                {
+                    fields.insert("vhost".to_owned(), vhost.into());
+                }
+                let shown = shown(name, &fields);
+                if let Err(failure) = read(&mut definitions, Entry { line, fields }, reading) {
+                    problem(format!("{shown}: {}", failure.reason));
+                }
+            }
+        }
+        if problems.is_empty() { Ok(definitions) } else { Err(Problems(problems)) }
+    }
+
+    /// Returns true if there are users among the definitions.
+    pub fn has_users(&self) -> bool {
+        self.has_users
+    }
+
+    /// Returns what has no effect here, although it is kept.
+    pub fn warnings(&self) -> &[String] {
+        &self.warnings
+    }
+
+    /// Carries the definitions out.
+    ///
+    /// # Errors
+    /// One is refused, so none is carried out. The reason names its line.
+    pub async fn import<D: Desk>(self, desk: &D, who: &Identity) -> Result<(), Failure> {
+        let Self { commands, entries, warnings, .. } = self;
+        match desk.import(who, commands).await {
+            Ok(()) => {}
+            Err(DeskError::Catalog(CatalogError::InBatch { at, error })) => {
+                let (line, shown) = entries.get(at).map_or((0, ""), |(line, shown)| (*line, shown));
+                return Err(Failure::bad_request(format!("line {line}: {shown}: {error}")));
+            }
+            Err(error) => return Err(error.into()),
+        }
+        warnings.iter().for_each(|warning| tracing::warn!("definitions: {warning}"));
+        Ok(())
+    }
+
+    fn push(&mut self, line: usize, shown: &str, command: Command) {
+        self.commands.push(command);
+        self.entries.push((line, shown.to_owned()));
+    }
+}
+
+/// Imports definitions of the whole node.
+pub async fn post<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+    import(call, None).await
+}
+
+/// Imports definitions into one virtual host.
+pub async fn post_to_vhost<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+    vhosts::require(call, call.param(0)).await?;
+    import(call, Some(call.param(0))).await
+}
+
+async fn import<D: Desk>(call: &Call<'_, D>, vhost: Option<&str>) -> Result<Reply, Failure> {
+    let text = std::str::from_utf8(&call.body).map_err(|_| Failure::bad_request("not_json"))?;
+    let reading = Reading { vhost, skip_unknown: call.ports.skips_unknown() };
+    let definitions =
+        Definitions::parse(text, reading).map_err(|problems| Failure::bad_request(problems.to_string()))?;
+    definitions.import(call.desk, &call.who).await?;
+    Ok(Reply::NoContent)
+}
+
+type Read = fn(&mut Definitions, Entry, Reading<'_>) -> Result<(), Failure>;
+
+/// The sections, in the order in which they are carried out: what others need comes first.
+const SECTIONS: &[(&str, Read)] = &[
+    ("vhosts", read_vhost),
+    ("users", read_user),
+    ("permissions", read_permissions),
+    ("topic_permissions", read_topic_permissions),
+    ("parameters", read_parameter),
+    ("global_parameters", read_global_parameter),
+    ("policies", read_policy),
+    ("exchanges", read_exchange),
+    ("queues", read_queue),
+    ("bindings", read_binding),
+];
+
+/// Names an entry for people.
+fn shown(section: &str, fields: &Map<String, Value>) -> String {
+    let field = |name: &str| fields.get(name).and_then(Value::as_str).unwrap_or("?");
+    let vhost = || format!("in vhost '{}'", field("vhost"));
+    match section {
+        "vhosts" => format!("vhost '{}'", field("name")),
+        "users" => format!("user '{}'", field("name")),
+        "permissions" => format!("permissions of user '{}' {}", field("user"), vhost()),
+        "topic_permissions" => {
+            format!(
+                "topic permissions of user '{}' for exchange '{}' {}",
+                field("user"),
+                field("exchange"),
+                vhost()
+            )
+        }
+        "parameters" => {
+            format!("parameter '{}' of component '{}' {}", field("name"), field("component"), vhost())
+        }
+        "global_parameters" => format!("global parameter '{}'", field("name")),
+        "policies" => format!("policy '{}' {}", field("name"), vhost()),
+        "exchanges" => format!("exchange '{}' {}", field("name"), vhost()),
+        "queues" => format!("queue '{}' {}", field("name"), vhost()),
+        _ => format!("binding from '{}' to '{}' {}", field("source"), field("destination"), vhost()),
+    }
+}
+
+fn required(fields: &Map<String, Value>, name: &str) -> Result<String, Failure> {
+    match fields.get(name) {
+        None | Some(Value::Null) => Err(Failure::bad_request(format!("'{name}' is missing"))),
+        Some(_) => json::text(fields, name, ""),
+    }
+}
+
+fn read_vhost(definitions: &mut Definitions, entry: Entry, _: Reading<'_>) -> Result<(), Failure> {
+    let Entry { line, mut fields } = entry;
+    let name = required(&fields, "name")?;
+    let limits = fields.remove("limits");
+    // Older versions have these only in the metadata.
+    if let Some(Value::Object(metadata)) = fields.remove("metadata") {
+        for (field, value) in metadata {
+            if ["description", "tags", "default_queue_type", "protected_from_deletion"]
+                .contains(&field.as_str())
+            {
+                fields.entry(field).or_insert(value);
+            }
+        }
+    }
+    let mut patch = vhosts::patch(&fields)?;
+    if let Some(Value::Object(limits)) = &limits {
+        add_limits(&mut patch, limits)?;
+    }
+    let shown = shown("vhosts", &fields);
+    definitions.push(line, &shown, Command::Account(AccountChange::SetVhost { name: name.into(), patch }));
+    Ok(())
+}
+
+fn add_limits(patch: &mut VhostPatch, limits: &Map<String, Value>) -> Result<(), Failure> {
+    for name in limits.keys() {
+        let max = vhosts::maximum(limits, name)?;
+        match name.as_str() {
+            "max-connections" => patch.max_connections = Some(max),
+            "max-queues" => patch.max_queues = Some(max),
+            other => return Err(Failure::bad_request(format!("'{other}' is not a limit of a vhost"))),
+        }
+    }
+    Ok(())
+}
+
+fn read_user(definitions: &mut Definitions, entry: Entry, _: Reading<'_>) -> Result<(), Failure> {
+    let Entry { line, fields } = entry;
+    let name = required(&fields, "name")?;
+    let tags = accounts::tags(&fields)?;
+    if fields.contains_key("password") {
+        return Err(Failure::bad_request("a password cannot be imported, only its hash"));
+    }
+    let hash = accounts::given_hash(&fields)?.unwrap_or_else(|| Hashing::default().of_nobody());
+    let shown = shown("users", &fields);
+    let set = AccountChange::SetUser { name: name.as_str().into(), hash, tags };
+    definitions.push(line, &shown, Command::Account(set));
+    if let Some(Value::Object(limits)) = fields.get("limits")
+        && !limits.is_empty()
+    {
+        let of = |name| limits.contains_key(name).then(|| vhosts::maximum(limits, name)).transpose();
+        let (max_connections, max_channels) = (of("max-connections")?, of("max-channels")?);
+        let limits = AccountChange::SetUserLimits { user: name.into(), max_connections, max_channels };
+        definitions.push(line, &shown, Command::Account(limits));
+    }
+    definitions.has_users = true;
+    Ok(())
+}
+
+fn read_permissions(definitions: &mut Definitions, entry: Entry, _: Reading<'_>) -> Result<(), Failure> {
+    let Entry { line, fields } = entry;
+    let [user, vhost] = [required(&fields, "user")?, required(&fields, "vhost")?];
+    let [configure, write, read] =
+        [required(&fields, "configure")?, required(&fields, "write")?, required(&fields, "read")?];
+    let permissions = Permissions::new([&configure, &write, &read]).map_err(Failure::bad_request)?;
+    let set = AccountChange::SetPermissions { user: user.into(), vhost: vhost.into(), permissions };
+    definitions.push(line, &shown("permissions", &fields), Command::Account(set));
+    Ok(())
+}
+
+fn read_topic_permissions(
+    definitions: &mut Definitions,
+    entry: Entry,
+    _: Reading<'_>,
+) -> Result<(), Failure> {
+    let Entry { line, fields } = entry;
+    let [user, vhost, exchange] =
+        [required(&fields, "user")?, required(&fields, "vhost")?, required(&fields, "exchange")?];
+    let [write, read] = [required(&fields, "write")?, required(&fields, "read")?];
+    let permissions = TopicPermissions::new([&write, &read], &user, &vhost).map_err(Failure::bad_request)?;
+    let (user, vhost, exchange) = (user.into(), vhost.into(), exchange.into());
+    let set = AccountChange::SetTopicPermissions { user, vhost, exchange, permissions };
+    definitions.push(line, &shown("topic_permissions", &fields), Command::Account(set));
+    Ok(())
+}
+
+fn read_parameter(definitions: &mut Definitions, entry: Entry, _: Reading<'_>) -> Result<(), Failure> {
+    let Entry { line, fields } = entry;
+    let [vhost, component, name] =
+        [required(&fields, "vhost")?, required(&fields, "component")?, required(&fields, "name")?];
+    let shown = shown("parameters", &fields);
+    let value = fields.get("value").unwrap_or(&Value::Null);
+    if component == OPERATOR_POLICY {
+        let Value::Object(value) = value else {
+            return Err(Failure::bad_request("'value' is not an object"));
+        };
+        let mut policy = value.clone();
+        policy.insert("vhost".to_owned(), vhost.into());
+        policy.insert("name".to_owned(), name.into());
+        return push_policy(definitions, &Entry { line, fields: policy }, &shown, true);
+    }
+    if component == VHOST_LIMITS.0 {
+        let Value::Object(limits) = value else {
+            return Err(Failure::bad_request("'value' is not an object"));
+        };
+        let mut patch = VhostPatch::default();
+        add_limits(&mut patch, limits)?;
+        let set = AccountChange::SetVhost { name: vhost.into(), patch };
+        definitions.push(line, &shown, Command::Account(set));
+        return Ok(());
+    }
+    definitions.warnings.push(format!("{shown} is kept, but has no effect: there is no such component"));
+    let key = ParameterKey { vhost: Some(vhost.into()), component: component.into(), name: name.into() };
+    definitions.push(line, &shown, Command::SetParameter { key, value: value.to_string().into() });
+    Ok(())
+}
+
+fn read_global_parameter(definitions: &mut Definitions, entry: Entry, _: Reading<'_>) -> Result<(), Failure> {
+    let Entry { line, fields } = entry;
+    let name = required(&fields, "name")?;
+    let shown = shown("global_parameters", &fields);
+    if !GLOBAL_WITHOUT_WARNING.contains(&name.as_str()) {
+        definitions.warnings.push(format!("{shown} is kept, but has no effect"));
+    }
+    let value = fields.get("value").unwrap_or(&Value::Null).to_string().into();
+    let key = ParameterKey { vhost: None, component: "".into(), name: name.into() };
+    definitions.push(line, &shown, Command::SetParameter { key, value });
+    Ok(())
+}
+
+fn read_policy(definitions: &mut Definitions, entry: Entry, _: Reading<'_>) -> Result<(), Failure> {
+    let shown = shown("policies", &entry.fields);
+    push_policy(definitions, &entry, &shown, false)
+}
+
+fn push_policy(
+    definitions: &mut Definitions,
+    entry: &Entry,
+    shown: &str,
+    operator: bool,
+) -> Result<(), Failure> {
+    let fields = &entry.fields;
+    let definition = json::table(fields, "definition")?;
+    if definition.iter().any(|(key, _)| key.starts_with("federation-")) {
+        definitions.warnings.push(format!("{shown} is kept, but federates nothing"));
+    }
+    let policy = SetPolicy {
+        vhost: required(fields, "vhost")?.into(),
+        name: required(fields, "name")?.into(),
+        operator,
+        pattern: required(fields, "pattern")?,
+        priority: json::integer(fields, "priority", 0)?,
+        apply_to: json::text(fields, "apply-to", "all")?,
+        definition,
+    };
+    definitions.push(entry.line, shown, Command::SetPolicy(policy));
+    Ok(())
+}
+
+fn read_exchange(definitions: &mut Definitions, entry: Entry, reading: Reading<'_>) -> Result<(), Failure> {
+    let Entry { line, fields } = entry;
+    let (vhost, name) = (required(&fields, "vhost")?, required(&fields, "name")?);
+    let shown = shown("exchanges", &fields);
+    let kind = json::text(&fields, "type", "direct")?;
+    if ExchangeKind::parse(&kind).is_none() {
+        if !reading.skip_unknown {
+            return Err(Failure::bad_request(format!(
+                "the exchange type '{kind}' is unknown; definitions.skip_unknown = true leaves such exchanges out"
+            )));
+        }
+        definitions.warnings.push(format!("{shown} is left out: the exchange type '{kind}' is unknown"));
+        definitions.skipped.push((vhost, name));
+        return Ok(());
+    }
+    let declare = DeclareExchange {
+        vhost: vhost.into(),
+        name: name.into(),
+        kind,
+        durable: json::boolean(&fields, "durable", true)?,
+        auto_delete: json::boolean(&fields, "auto_delete", false)?,
+        internal: json::boolean(&fields, "internal", false)?,
+        arguments: json::arguments(&fields)?,
+    };
+    // The exchanges that every virtual host has are not in definitions, except in those that were written by hand.
+    if !declare.name.is_empty() && !declare.name.starts_with("amq.") {
+        definitions.push(line, &shown, Command::DeclareExchange(declare));
+    }
+    Ok(())
+}
+
+fn read_queue(definitions: &mut Definitions, entry: Entry, _: Reading<'_>) -> Result<(), Failure> {
+    let Entry { line, fields } = entry;
+    let (vhost, name) = (required(&fields, "vhost")?, required(&fields, "name")?);
+    let mut arguments: Arguments = json::arguments(&fields)?;
+    // Newer versions name the type beside the arguments, too.
+    let kind = json::text(&fields, "type", "")?;
+    if !kind.is_empty() && !arguments.contains_key("x-queue-type") {
+        arguments.insert("x-queue-type".to_owned(), kind.as_str().into());
+    }
+    let declare = DeclareQueue {
+        durable: json::boolean(&fields, "durable", true)?,
+        auto_delete: json::boolean(&fields, "auto_delete", false)?,
+        ..DeclareQueue::new(vhost, name, arguments)
+    };
+    definitions.push(line, &shown("queues", &fields), Command::DeclareQueue(declare));
+    Ok(())
+}
+
+fn read_binding(definitions: &mut Definitions, entry: Entry, _: Reading<'_>) -> Result<(), Failure> {
+    let Entry { line, fields } = entry;
+    let (vhost, source) = (required(&fields, "vhost")?, required(&fields, "source")?);
+    let destination = required(&fields, "destination")?;
+    let shown = shown("bindings", &fields);
+    let to_exchange = match json::text(&fields, "destination_type", "queue")?.as_str() {
+        "queue" => false,
+        "exchange" => true,
+        other => return Err(Failure::bad_request(format!("the destination type '{other}' is unknown"))),
+    };
+    let is_skipped =
+        |name: &str| definitions.skipped.iter().any(|(of, skipped)| *of == vhost && skipped == name);
+    if is_skipped(&source) || to_exchange && is_skipped(&destination) {
+        definitions.warnings.push(format!("{shown} is left out with its exchange"));
+        return Ok(());
+    }
+    let binding = Binding {
+        vhost: vhost.into(),
+        source: source.into(),
+        destination: match to_exchange {
+            true => Destination::Exchange(destination.into()),
+            false => Destination::Queue(destination.into()),
+        },
+        key: json::text(&fields, "routing_key", "")?.into(),
+        arguments: json::arguments(&fields)?,
+    };
+    definitions.push(line, &shown, Command::Bind(binding));
+    Ok(())
+}

@@ -1,0 +1,82 @@
+//! `/api/parameters` and `/api/global-parameters`: values of components that this broker does not have.
+
+use broker::catalog::ParameterKey;
+use broker::desk::Desk;
+use serde_json::{Value, json};
+
+use crate::call::Call;
+use crate::reply::{Failure, Reply};
+use crate::shape;
+
+/// The parameters of virtual hosts: all, those of a component, or those of a component in a virtual host.
+pub async fn list<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+    let wanted = |key: &ParameterKey| {
+        key.vhost.is_some()
+            && call.optional_param(0).is_none_or(|component| *key.component == *component)
+            && call.optional_param(1).is_none_or(|vhost| key.vhost.as_deref() == Some(vhost))
+    };
+    rows(call, wanted, &["vhost", "component", "name"]).await
+}
+
+pub async fn list_global<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+    rows(call, |key| key.vhost.is_none(), &["name"]).await
+}
+
+pub async fn put<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+    set(call, key(call)).await
+}
+
+pub async fn put_global<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+    set(call, global_key(call)).await
+}
+
+pub async fn delete<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+    clear(call, key(call)).await
+}
+
+pub async fn delete_global<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+    clear(call, global_key(call)).await
+}
+
+fn key<D: Desk>(call: &Call<'_, D>) -> ParameterKey {
+    let (component, vhost, name) = (call.param(0), call.param(1), call.param(2));
+    ParameterKey { vhost: Some(vhost.into()), component: component.into(), name: name.into() }
+}
+
+fn global_key<D: Desk>(call: &Call<'_, D>) -> ParameterKey {
+    ParameterKey { vhost: None, component: "".into(), name: call.param(0).into() }
+}
+
+async fn set<D: Desk>(call: &Call<'_, D>, key: ParameterKey) -> Result<Reply, Failure> {
+    let value = call.fields.get("value").ok_or_else(|| Failure::bad_request("'value' is missing"))?;
+    let value = value.to_string().into();
+    let created = call.desk.change_parameter(&call.who, key, Some(value)).await?;
+    Ok(if created { Reply::Created(None) } else { Reply::NoContent })
+}
+
+async fn clear<D: Desk>(call: &Call<'_, D>, key: ParameterKey) -> Result<Reply, Failure> {
+    let name = key.name.clone();
+    match call.desk.change_parameter(&call.who, key, None).await? {
+        true => Ok(Reply::NoContent),
+        false => Err(Failure::not_found(format!("no parameter '{name}'"))),
+    }
+}
+
+async fn rows<D: Desk>(
+    call: &Call<'_, D>,
+    wanted: impl Fn(&ParameterKey) -> bool,
+    sort: &[&str],
+) -> Result<Reply, Failure> {
+    let all = call.desk.parameters(&call.who).await?;
+    let row = |(key, value): (&ParameterKey, &std::sync::Arc<str>)| {
+        let value: Value = serde_json::from_str(value).unwrap_or(Value::Null);
+        match &key.vhost {
+            Some(vhost) => {
+                json!({ "vhost": **vhost, "component": *key.component, "name": *key.name, "value": value })
+            }
+            None => json!({ "name": *key.name, "value": value }),
+        }
+    };
+    let rows = all.iter().filter(|(key, _)| wanted(key)).map(row).collect();
+    Ok(Reply::Json(shape::list(rows, &call.query, sort)?))
+}

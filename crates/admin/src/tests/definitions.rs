@@ -1,0 +1,147 @@
+//! Definitions: what is imported is exported again, and what is wrong is imported not at all.
+
+use super::http::Server;
+
+/// As RabbitMQ 4.3 writes it, with a shovel, federation, and a user of its own.
+const FROM_RABBITMQ: &str = r#"{
+ "rabbit_version": "4.3.6",
+ "rabbitmq_definition_format": "cluster",
+ "users": [
+  {"name": "anna", "password_hash": "kI3GCqW5JLMJa4iX1lo7X4D6XbYqlLgxIs30+P6tENUV2POR", "hashing_algorithm": "rabbit_password_hashing_sha256", "tags": ["management"], "limits": {"max-connections": 9}}
+ ],
+ "vhosts": [
+  {"name": "team", "description": "ours", "metadata": {"description": "ours", "tags": ["t"], "default_queue_type": "classic"}, "tags": ["t"], "default_queue_type": "classic"}
+ ],
+ "permissions": [
+  {"user": "anna", "vhost": "team", "configure": "^(?!amq\\.).*", "write": ".*", "read": ""}
+ ],
+ "topic_permissions": [
+  {"user": "anna", "vhost": "team", "exchange": "amq.topic", "write": "^{username}", "read": ".*"}
+ ],
+ "parameters": [
+  {"value": {"src-queue": "a", "dest-queue": "b"}, "vhost": "team", "component": "shovel", "name": "s"},
+  {"value": {"uri": "amqp://h"}, "vhost": "team", "component": "federation-upstream", "name": "u"},
+  {"value": {"max-length": 100}, "vhost": "team", "component": "operator_policy_of_none", "name": "o"},
+  {"value": {"pattern": "^q", "definition": {"max-length": 100}, "priority": 1, "apply-to": "queues"}, "vhost": "team", "component": "operator_policy", "name": "o"},
+  {"value": {"max-queues": 50}, "vhost": "team", "component": "vhost-limits", "name": "limits"}
+ ],
+ "global_parameters": [{"name": "cluster_name", "value": "rabbit@h"}],
+ "policies": [
+  {"vhost": "team", "name": "f", "pattern": "^fed", "apply-to": "exchanges", "definition": {"federation-upstream-set": "all"}, "priority": 0}
+ ],
+ "queues": [
+  {"name": "q", "vhost": "team", "durable": true, "auto_delete": false, "type": "quorum", "arguments": {"x-queue-type": "quorum", "x-delivery-limit": 5}},
+  {"name": "c", "vhost": "team", "type": "classic", "durable": true, "auto_delete": false, "arguments": {}}
+ ],
+ "exchanges": [
+  {"name": "x", "vhost": "team", "type": "topic", "durable": true, "auto_delete": false, "internal": false, "arguments": {}}
+ ],
+ "bindings": [
+  {"source": "x", "vhost": "team", "destination": "q", "destination_type": "queue", "routing_key": "a.#", "arguments": {}}
+ ]
+}"#;
+
+#[tokio::test]
+async fn what_rabbitmq_exports_moves_over_and_is_exported_again() {
+    let server = Server::start().await;
+    let answer = server.ask(Some("guest"), "POST", "/api/definitions", FROM_RABBITMQ).await;
+    assert_eq!(answer.status, 204, "{}", answer.body);
+    server
+        .check(
+            "guest",
+            r#"
+            GET /api/users/anna?columns=password_hash,tags,limits -> 200 {"password_hash":"kI3GCqW5JLMJa4iX1lo7X4D6XbYqlLgxIs30+P6tENUV2POR","tags":["management"],"limits":{"max-connections":9}}
+            GET /api/vhosts/team?columns=description,tags,limits -> 200 {"description":"ours","tags":["t"],"limits":{"max-queues":50}}
+            GET /api/permissions/team/anna?columns=configure,read -> 200 {"configure":"^(?!amq\\.).*","read":""}
+            GET /api/topic-permissions/team/anna/amq.topic?columns=write -> 200 {"write":"^{username}"}
+            GET /api/parameters/shovel -> 200 [{"vhost":"team","component":"shovel","name":"s","value":{"src-queue":"a","dest-queue":"b"}}]
+            GET /api/global-parameters -> 200 [{"name":"cluster_name","value":"rabbit@h"}]
+            "#,
+        )
+        .await;
+    let exported = server.ask(Some("guest"), "GET", "/api/definitions", "").await.body;
+    let of_vhost = server.ask(Some("guest"), "GET", "/api/definitions/team", "").await.body;
+    let sections = |text: &str| -> serde_json::Value { serde_json::from_str(text).unwrap() };
+    let (was, is) = (sections(FROM_RABBITMQ), sections(&exported));
+    for section in ["topic_permissions", "policies", "exchanges", "global_parameters"] {
+        assert_eq!(is[section], was[section], "{section}");
+    }
+    assert_eq!(is["parameters"].as_array().unwrap().len(), 5, "{}", is["parameters"]);
+    assert_eq!(is["queues"].as_array().unwrap().len(), 2);
+    assert_eq!(is["bindings"], was["bindings"]);
+
+    // Into another broker, and into another virtual host.
+    let other = Server::start().await;
+    let answer = other.ask(Some("guest"), "POST", "/api/definitions", &exported).await;
+    assert_eq!(answer.status, 204, "{}", answer.body);
+    assert_eq!(other.ask(Some("guest"), "GET", "/api/definitions", "").await.body, exported);
+    other.check("guest", "PUT /api/vhosts/copy -> 201").await;
+    let answer = other.ask(Some("guest"), "POST", "/api/definitions/copy", &of_vhost).await;
+    assert_eq!(answer.status, 204, "{}", answer.body);
+    let copy = other.ask(Some("guest"), "GET", "/api/definitions/copy", "").await.body;
+    assert_eq!(sections(&copy)["bindings"], sections(&of_vhost)["bindings"]);
+    // Once more changes nothing.
+    assert_eq!(other.ask(Some("guest"), "POST", "/api/definitions", &exported).await.status, 204);
+}
+
+#[tokio::test]
+async fn wrong_definitions_change_nothing_and_say_where() {
+    let server = Server::start().await;
+    let before = server.ask(Some("guest"), "GET", "/api/definitions", "").await.body;
+    let refused = async |text: &str| {
+        let answer = server.ask(Some("guest"), "POST", "/api/definitions", text).await;
+        assert_eq!(answer.status, 400, "{}", answer.body);
+        assert_eq!(server.ask(Some("guest"), "GET", "/api/definitions", "").await.body, before);
+        serde_json::from_str::<serde_json::Value>(&answer.body).unwrap()["reason"]
+            .as_str()
+            .unwrap()
+            .to_owned()
+    };
+    let many = "{\n\"vhosts\": [{\"name\": \"v\"}],\n\"queues\": [\n{\"name\": \"a\", \"vhost\": \"v\"},\n\n{\"name\": \"b\", \"vhost\": \"w\"}]}";
+    assert_eq!(refused(many).await, "line 6: queue 'b' in vhost 'w': no vhost 'w'");
+    let several = "{\"exchanges\": [\n{\"name\": \"x\", \"vhost\": \"/\", \"type\": \"x-odd\"},\n{\"vhost\": \"/\"}],\n\"cats\": []}";
+    let reason = refused(several).await;
+    assert!(
+        reason.contains("line 2: exchange 'x' in vhost '/': the exchange type 'x-odd' is unknown"),
+        "{reason}"
+    );
+    assert!(reason.contains("line 3: exchange '?' in vhost '/': 'name' is missing"), "{reason}");
+    assert!(reason.contains("line 4: 'cats' is not a section of definitions"), "{reason}");
+    let reason = refused("{\n\"users\": {}}").await;
+    assert_eq!(reason, "line 2: 'users' is not a list");
+    assert!(refused("{\n \"users\": [").await.starts_with("line 2: not a JSON object"));
+    let reason = refused("{\"permissions\": [{\"user\":\"guest\",\"vhost\":\"/\",\"configure\":\"(\",\"write\":\"\",\"read\":\"\"}]}").await;
+    assert!(
+        reason.starts_with("line 1: permissions of user 'guest' in vhost '/': configure: the pattern"),
+        "{reason}"
+    );
+    assert!(
+        refused("{\"users\": [{\"name\":\"u\",\"tags\":\"\",\"password\":\"p\"}]}")
+            .await
+            .contains("only its hash")
+    );
+}
+
+#[tokio::test]
+async fn parameters_are_set_listed_and_cleared() {
+    let server = Server::start().await;
+    server
+        .check(
+            "guest",
+            r#"
+            PUT /api/parameters/shovel/%2F/s {"value":{"a":1}} -> 201
+            PUT /api/parameters/shovel/%2F/s {"value":{"a":2}} -> 204
+            GET /api/parameters/shovel/%2F -> 200 [{"vhost":"/","component":"shovel","name":"s","value":{"a":2}}]
+            GET /api/parameters/other -> 200 []
+            PUT /api/parameters/shovel/absent/s {"value":1} -> 404 {"error":"object_not_found","reason":"no vhost 'absent'"}
+            PUT /api/parameters/shovel/%2F/s {} -> 400 {"error":"bad_request","reason":"'value' is missing"}
+            DELETE /api/parameters/shovel/%2F/s -> 204
+            DELETE /api/parameters/shovel/%2F/s -> 404 {"error":"object_not_found","reason":"no parameter 's'"}
+            PUT /api/global-parameters/g {"value":"v"} -> 201
+            GET /api/global-parameters -> 200 [{"name":"g","value":"v"}]
+            DELETE /api/global-parameters/g -> 204
+            GET /api/parameters -> 200 []
+            "#,
+        )
+        .await;
+}

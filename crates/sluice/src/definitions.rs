@@ -1,0 +1,103 @@
+//! `sluice definitions`: everything but the messages, as one file in RabbitMQ's form. Also reads `load_definitions`.
+
+use std::io::{Read as _, Write as _};
+use std::path::{Path, PathBuf};
+
+use admin::{Definitions, Reading};
+use broker::access::Identity;
+use clap::{Args, Subcommand};
+use hyper::Method;
+
+use crate::amqp::block_on;
+use crate::config::Config;
+use crate::declare::segment;
+use crate::failure::Failure;
+use crate::http::Api;
+
+#[derive(Args, Debug)]
+pub struct Verb {
+    #[command(subcommand)]
+    what: What,
+    /// Only what is in this virtual host (default: the whole node)
+    #[arg(long, short = 'p', global = true, value_name = "NAME")]
+    vhost: Option<String>,
+    #[command(flatten)]
+    api: Api,
+}
+
+#[derive(Debug, Subcommand)]
+enum What {
+    /// Write all definitions to a file, or to standard output
+    #[command(alias = "export_definitions")]
+    Export { file: Option<PathBuf> },
+    /// Carry out the definitions of a file (- for standard input): all, or none if one is wrong
+    #[command(alias = "import_definitions")]
+    Import { file: PathBuf },
+}
+
+/// Carries out the verb, and prints its result.
+///
+/// # Errors
+/// The broker's error, or that of a file.
+pub fn run(verb: &Verb) -> Result<(), Failure> {
+    block_on(carry_out(verb))
+}
+
+async fn carry_out(verb: &Verb) -> Result<(), Failure> {
+    let path = match &verb.vhost {
+        Some(vhost) => format!("/api/definitions/{}", segment(vhost)),
+        None => "/api/definitions".to_owned(),
+    };
+    let named =
+        |file: &Path, error: &dyn std::fmt::Display| Failure::usage(format!("{}: {error}", file.display()));
+    match &verb.what {
+        What::Export { file } => {
+            let (_, all) = verb.api.ask("export the definitions", Method::GET, &path, None).await?;
+            let text = format!("{all:#}\n");
+            match file {
+                Some(file) => std::fs::write(file, text).map_err(|error| named(file, &error)),
+                None => std::io::stdout().write_all(text.as_bytes()).map_err(|error| Failure::output(&error)),
+            }
+        }
+        What::Import { file } => {
+            let text = match file.as_os_str() == "-" {
+                true => {
+                    let mut text = String::new();
+                    std::io::stdin().read_to_string(&mut text).map_err(|error| named(file, &error))?;
+                    text
+                }
+                false => std::fs::read_to_string(file).map_err(|error| named(file, &error))?,
+            };
+            verb.api.send("import the definitions", Method::POST, &path, text).await?;
+            println(&format!("the definitions of {} are imported", file.display()))
+        }
+    }
+}
+
+fn println(line: &str) -> Result<(), Failure> {
+    let mut out = std::io::stdout();
+    writeln!(out, "{line}").and_then(|()| out.flush()).map_err(|error| Failure::output(&error))
+}
+
+/// Reads the file of `load_definitions`, if it is set.
+///
+/// # Errors
+/// The file cannot be read, or some of it cannot be carried out.
+pub fn read(config: &Config) -> Result<Option<Definitions>, String> {
+    let Some(path) = &config.load_definitions else { return Ok(None) };
+    let named = |why: &dyn std::fmt::Display| format!("load_definitions: {}: {why}", path.display());
+    let text = std::fs::read_to_string(path).map_err(|error| named(&error))?;
+    let reading = Reading { vhost: None, skip_unknown: config.skip_unknown_definitions };
+    Definitions::parse(&text, reading).map(Some).map_err(|problems| named(&problems))
+}
+
+/// Carries out definitions that were read at the start.
+///
+/// # Errors
+/// One is refused, so none is carried out.
+pub async fn load(definitions: Definitions, node: &node::Node) -> Result<(), String> {
+    // The operator who has written the configuration may do everything.
+    let who = Identity { user: "load_definitions".into(), tags: [String::from("administrator")].into() };
+    let loaded = definitions.import(node.desk(), &who).await;
+    loaded.map_err(|failure| format!("load_definitions: {}", failure.reason))
+}

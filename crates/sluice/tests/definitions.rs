@@ -1,0 +1,105 @@
+//! Definitions as operators use them: a file of RabbitMQ at the start, an export, and an import into another broker.
+#![forbid(unsafe_code)]
+
+mod broker;
+
+use broker::verb::Did;
+use broker::{Broker, Directory, Starting};
+use serde_json::{Value, json};
+
+/// RabbitMQ's hash of the password `test12`, from its documentation.
+const HASH: &str = "kI3GCqW5JLMJa4iX1lo7X4D6XbYqlLgxIs30+P6tENUV2POR";
+
+fn definitions() -> Value {
+    json!({
+        "rabbit_version": "4.3.6",
+        "users": [{
+            "name": "ops", "password_hash": HASH, "hashing_algorithm": "rabbit_password_hashing_sha256",
+            "tags": ["administrator"], "limits": {},
+        }],
+        "vhosts": [{ "name": "/" }, { "name": "shop", "default_queue_type": "quorum" }],
+        "permissions": [{ "user": "ops", "vhost": "shop", "configure": ".*", "write": ".*", "read": "^(?!amq\\.).*" }],
+        "parameters": [{ "vhost": "shop", "component": "shovel", "name": "s", "value": { "src-queue": "a" } }],
+        "policies": [{
+            "vhost": "shop", "name": "p", "pattern": "^(?!amq\\.)", "apply-to": "queues", "priority": 1,
+            "definition": { "max-length": 10 },
+        }],
+        "queues": [{ "name": "orders", "vhost": "shop", "durable": true, "auto_delete": false, "arguments": {} }],
+        "exchanges": [{ "name": "x", "vhost": "shop", "type": "topic", "durable": true }],
+        "bindings": [{
+            "source": "x", "vhost": "shop", "destination": "orders", "destination_type": "queue",
+            "routing_key": "order.#", "arguments": {},
+        }],
+    })
+}
+
+fn as_ops(broker: &Broker, words: &[&str]) -> Did {
+    let amqp = format!("amqp://ops:test12@127.0.0.1:{}/shop", broker.amqp_port);
+    let http = broker.http_url().replace("guest:guest@", "ops:test12@");
+    let mut command = std::process::Command::new(broker::PROGRAM);
+    broker::verb::finish(command.args(words).env("SLUICE_URL", amqp).env("SLUICE_HTTP_URL", http), b"")
+}
+
+fn start(directory: &Directory, file: &str) -> Broker {
+    Starting::spawn(directory, &[&format!("load_definitions={file}")]).finish()
+}
+
+#[test]
+fn a_file_of_rabbitmq_moves_over_with_one_setting() {
+    let directory = Directory::new("definitions");
+    let path = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();
+    std::fs::write(path("in.json"), definitions().to_string()).unwrap();
+    let broker = start(&directory, &path("in.json"));
+    // The old password counts, and there is no user but those of the file.
+    as_ops(&broker, &["send", "/exchanges/x/order.1", "one tea"]).done();
+    assert_eq!(as_ops(&broker, &["recv", "orders", "--count", "1"]).done(), "one tea");
+    broker.verb(&["list", "queues"]).refused(1, &["the login of user 'guest' is refused"]);
+    assert!(
+        directory
+            .logged()
+            .contains("parameter 's' of component 'shovel' in vhost 'shop' is kept, but has no effect")
+    );
+    let queues: Value = serde_json::from_str(&as_ops(&broker, &["list", "queues", "--json"]).done()).unwrap();
+    assert_eq!((&queues[0]["type"], &queues[0]["policy"]), (&json!("quorum"), &json!("p")));
+
+    // What is exported is imported by another broker, and the file is carried out at each start without harm.
+    as_ops(&broker, &["user", "add", "late", "--no-password"]).done();
+    as_ops(&broker, &["definitions", "export", &path("out.json")]).done();
+    assert!(broker.terminate().success());
+    let broker = start(&directory, &path("in.json"));
+    assert!(as_ops(&broker, &["user", "list"]).done().contains("late"));
+    let second = Directory::new("definitions");
+    let other = Broker::start(&second);
+    assert_eq!(
+        other.verb(&["definitions", "import", &path("out.json")]).done(),
+        format!("the definitions of {} are imported", path("out.json"))
+    );
+    let export = |broker: &Broker| as_ops(broker, &["definitions", "export", "-p", "shop"]).done();
+    assert_eq!(export(&other), export(&broker));
+}
+
+#[test]
+fn wrong_definitions_stop_the_start_with_their_line() {
+    let directory = Directory::new("definitions");
+    let path = directory.path().join("in.json");
+    let run = |text: &str| {
+        std::fs::write(&path, text).unwrap();
+        let data = directory.path().join("data");
+        let mut words = vec!["serve", "--data-dir", data.to_str().unwrap()];
+        let load = format!("load_definitions={}", path.display());
+        for set in ["listeners.tcp.default=0", "management.tcp.port=none", "prometheus.tcp.port=none", &load]
+        {
+            words.extend(["--set", set]);
+        }
+        let did = broker::verb::sluice(&words);
+        assert_eq!(did.code, 1, "{did:?}");
+        did.err.lines().last().unwrap_or_default().to_owned()
+    };
+    let last = run("{\n\"users\":\n[{}]}");
+    assert!(last.contains("in.json: line 3: user '?': 'name' is missing"), "{last}");
+    let last = run("{\n\"queues\": [\n{\"name\": \"q\", \"vhost\": \"absent\"}]}");
+    assert!(
+        last.contains("load_definitions: line 3: queue 'q' in vhost 'absent': no vhost 'absent'"),
+        "{last}"
+    );
+}
