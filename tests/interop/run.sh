@@ -9,7 +9,8 @@
 # the package manager of its language. A suite whose toolchain is missing is named and skipped; with CI=true this is a
 # failure.
 #
-# A suite receives SLUICE_AMQP and SLUICE_HTTP (both host:port) and runs named checks. It ends with `NAME: N passed, M
+# A suite receives SLUICE_AMQP, SLUICE_AMQPS and SLUICE_HTTP (all host:port), and SLUICE_TLS, a folder with the authority of
+# the broker's certificate (ca.pem) and a certificate of the user guest (client.pem, client.key). It runs named checks. It ends with `NAME: N passed, M
 # failed`, and its exit code is not zero if a check failed. SLUICE_QUEUE_TYPE is the type of the queues that its checks
 # declare. Each suite runs with classic queues and again with quorum queues, except those of RabbitMQ's own clients.
 set -uo pipefail
@@ -32,6 +33,9 @@ start_broker() {
     dir=$(mktemp -d) && touch "$dir/out"
     "$broker" serve --data-dir "$dir/data" --set listeners.tcp.default=127.0.0.1:0 --set management.tcp.ip=127.0.0.1 \
         --set management.tcp.port=0 --set prometheus.tcp.ip=127.0.0.1 --set prometheus.tcp.port=0 \
+        --set listeners.ssl.default=127.0.0.1:0 --set "ssl_options.certfile=$SLUICE_TLS/server.pem" \
+        --set "ssl_options.keyfile=$SLUICE_TLS/server.key" --set "ssl_options.cacertfile=$SLUICE_TLS/ca.pem" \
+        --set ssl_options.verify=verify_peer --set ssl_cert_login_from=common_name \
         >"$dir/out" 2>"$dir/log" </dev/null &
     broker_pid=$!
     for _ in $(seq 300); do
@@ -40,9 +44,25 @@ start_broker() {
         sleep 0.1
     done
     SLUICE_AMQP=$(grep -o 'amqp://[^ ]*' "$dir/out" | head -n 1 | sed 's|.*@||')
+    SLUICE_AMQPS=$(grep -o 'amqps://[^ ]*' "$dir/out" | head -n 1 | sed 's|.*@||')
     SLUICE_HTTP=$(grep -o 'http://[^ ]*/api' "$dir/out" | head -n 1 | sed 's|http://||; s|/api||')
-    export SLUICE_AMQP SLUICE_HTTP
+    export SLUICE_AMQP SLUICE_AMQPS SLUICE_HTTP
     [ -n "$SLUICE_AMQP" ] && [ -n "$SLUICE_HTTP" ] || { say "the broker did not start:"; tail -n 20 "$dir/log"; return 1; }
+}
+
+# Makes an authority, and certificates of the broker and of the user guest.
+make_certificates() {
+    local new=(-newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes)
+    SLUICE_TLS=$(mktemp -d) && export SLUICE_TLS && cd "$SLUICE_TLS" || return
+    openssl req -x509 "${new[@]}" -days 30 -subj "/CN=authority" -keyout ca.key -out ca.pem \
+        -addext basicConstraints=critical,CA:TRUE
+    for name in server client; do
+        local subject=/CN=localhost; [ "$name" = server ] || subject=/CN=guest
+        openssl req "${new[@]}" -subj "$subject" -keyout "$name.key" -out "$name.csr"
+        openssl x509 -req -in "$name.csr" -CA ca.pem -CAkey ca.key -CAcreateserial -days 30 -out "$name.pem" \
+            -extfile <(echo subjectAltName=DNS:localhost,IP:127.0.0.1)
+    done
+    cd "$root"
 }
 
 # Stops the broker. Succeeds if the broker was still alive.
@@ -56,7 +76,7 @@ stop_broker() {
     broker_pid=
     return "$alive"
 }
-trap 'stop_broker 0' EXIT
+trap 'stop_broker 0; rm -rf "${SLUICE_TLS:-}"' EXIT
 trap 'exit 130' INT TERM
 
 # --- the suites: what each needs, how it is installed, how it runs -----------------------------------------------------
@@ -98,7 +118,13 @@ install_jms() {
     maven_fetch jms && mkdir -p "$cache/jms/readme" && readme_java >"$cache/jms/readme/Readme.java" &&
         java_compile jms "$cache/jms/readme/Readme.java"
 }
-run_jms() { java -cp "$cache/jms/lib/*:$cache/jms/classes" Suite; }
+run_jms() {
+    openssl pkcs12 -export -in "$SLUICE_TLS/client.pem" -inkey "$SLUICE_TLS/client.key" -passout pass:secret \
+        -out "$SLUICE_TLS/client.p12" &&
+        { [ -e "$SLUICE_TLS/trust.p12" ] || keytool -importcert -noprompt -alias authority -file "$SLUICE_TLS/ca.pem" \
+            -keystore "$SLUICE_TLS/trust.p12" -storetype PKCS12 -storepass secret 2>/dev/null; } &&
+        java -cp "$cache/jms/lib/*:$cache/jms/classes" Suite
+}
 # The unchanged Java of README.md, as a method that uses the broker's address.
 readme_java() {
     printf '%s\n' 'import jakarta.jms.*;' 'import org.apache.qpid.jms.JmsConnectionFactory;' 'final class Readme {' \
@@ -168,7 +194,8 @@ names=("$@"); [ $# -gt 0 ] || names=("${all[@]}")
 for name in "${names[@]}"; do
     declare -F "run_$name" >/dev/null || { say "unknown suite $name; there are: ${all[*]}"; exit 2; }
 done
-[ -n "$install_only" ] || find_broker
+[ -n "$install_only" ] || { find_broker && make_certificates >/dev/null 2>&1; } ||
+    { say "no certificates: is openssl installed?"; exit 2; }
 mkdir -p "$cache"
 failed=() skipped=()
 for name in "${names[@]}"; do

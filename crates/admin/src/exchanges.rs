@@ -68,8 +68,9 @@ pub fn unaliased(name: &str) -> &str {
     if name == DEFAULT_EXCHANGE_ALIAS { "" } else { name }
 }
 
-fn to_json(exchange: &Exchange) -> Value {
-    let mut body = json!({
+/// Returns what an exchange was declared with.
+pub fn declared(exchange: &Exchange) -> Value {
+    json!({
         "name": *exchange.name,
         "vhost": *exchange.vhost,
         "type": exchange.kind.as_str(),
@@ -77,7 +78,11 @@ fn to_json(exchange: &Exchange) -> Value {
         "auto_delete": exchange.auto_delete,
         "internal": exchange.internal,
         "arguments": json::from_arguments(&exchange.arguments),
-    });
+    })
+}
+
+fn to_json(exchange: &Exchange) -> Value {
+    let mut body = declared(exchange);
     if let Some(policy) = &exchange.policy {
         body["policy"] = (*policy.name).into();
     }

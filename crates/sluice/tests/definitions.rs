@@ -78,6 +78,23 @@ fn a_file_of_rabbitmq_moves_over_with_one_setting() {
     assert_eq!(export(&other), export(&broker));
 }
 
+/// The file is an export of RabbitMQ 4.3.6. The user's password there was `her old password`.
+#[test]
+fn users_of_rabbitmq_log_in_with_their_old_passwords() {
+    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../admin/src/tests/rabbitmq-4.3.json");
+    let directory = Directory::new("definitions");
+    let broker = start(&directory, file);
+    let amqp = format!("amqp://anna:her%20old%20password@127.0.0.1:{}/shop", broker.amqp_port);
+    let as_anna = |words: &[&str]| {
+        let mut command = std::process::Command::new(broker::PROGRAM);
+        broker::verb::finish(command.args(words).env("SLUICE_URL", &amqp), b"")
+    };
+    as_anna(&["send", "/exchanges/t/order.1", "one tea"]).done();
+    assert_eq!(as_anna(&["recv", "orders", "--count", "1"]).done(), "one tea");
+    as_anna(&["recv", "log", "--count", "1"])
+        .refused(1, &["read access to queue 'log' in vhost 'shop' refused"]);
+}
+
 #[test]
 fn wrong_definitions_stop_the_start_with_their_line() {
     let directory = Directory::new("definitions");

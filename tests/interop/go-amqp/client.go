@@ -2,6 +2,8 @@ package main
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"os"
@@ -34,6 +36,21 @@ func connect(ctx context.Context) *client {
 
 func connectWith(ctx context.Context, sasl amqp.SASLType, options amqp.ConnOptions) *client {
 	conn := must(dial(ctx, sasl, options))
+	return &client{ctx: ctx, conn: conn, session: must(conn.NewSession(ctx, nil))}
+}
+
+// overTLS connects with TLS, and shows a certificate if one is named.
+func overTLS(ctx context.Context, sasl amqp.SASLType, certificate string) *client {
+	folder := os.Getenv("SLUICE_TLS")
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM(must(os.ReadFile(folder + "/ca.pem")))
+	config := &tls.Config{RootCAs: roots, ServerName: "localhost"}
+	if certificate != "" {
+		pair := must(tls.LoadX509KeyPair(folder+"/"+certificate+".pem", folder+"/"+certificate+".key"))
+		config.Certificates = []tls.Certificate{pair}
+	}
+	options := &amqp.ConnOptions{SASLType: sasl, TLSConfig: config}
+	conn := must(amqp.Dial(ctx, "amqps://"+os.Getenv("SLUICE_AMQPS"), options))
 	return &client{ctx: ctx, conn: conn, session: must(conn.NewSession(ctx, nil))}
 }
 

@@ -9,6 +9,7 @@ import (
 	"os"
 	"runtime/debug"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/Azure/go-amqp"
@@ -23,6 +24,8 @@ var checks = []struct {
 	{"connect_with_plain", connectWithPlain},
 	{"connect_with_anonymous", connectWithAnonymous},
 	{"wrong_password_is_refused", wrongPasswordIsRefused},
+	{"tls_with_a_password", tlsWithAPassword},
+	{"tls_with_a_certificate", tlsWithACertificate},
 	{"declare_over_management", declareOverManagement},
 	{"send_and_receive_10000_of_mixed_sizes", sendAndReceiveMixedSizes},
 	{"release_redelivers", releaseRedelivers},
@@ -47,6 +50,23 @@ var checks = []struct {
 func connectWithPlain(ctx context.Context) {
 	c := connect(ctx)
 	expect(c.conn.Properties()["product"], any("RabbitMQ"))
+	c.close()
+}
+
+func tlsWithAPassword(ctx context.Context) {
+	c := overTLS(ctx, amqp.SASLTypePlain("guest", "guest"), "")
+	var sent []string
+	for _, size := range []int{10, 1000, 50_000, 300_000} {
+		sent = append(sent, strings.Repeat("x", size))
+	}
+	c.onQueue("over-tls", sent...)
+	expect(bodies(c.consumer("over-tls").drain()), sent)
+	c.close()
+}
+
+func tlsWithACertificate(ctx context.Context) {
+	c := overTLS(ctx, amqp.SASLTypeExternal(""), "client")
+	c.onQueue("of-a-certificate", "a")
 	c.close()
 }
 

@@ -47,6 +47,19 @@ final class Client implements AutoCloseable {
         return new Client(new JmsConnectionFactory(user, password, uri).createConnection());
     }
 
+    /** Connects with TLS, and shows a certificate of the user guest if it has no password. */
+    static Client overTls(String user, String password) throws JMSException {
+        String folder = System.getenv("SLUICE_TLS");
+        String uri = "amqps://" + System.getenv("SLUICE_AMQPS").replace("127.0.0.1", "localhost")
+                + "?jms.requestTimeout=" + PATIENCE_MS + "&jms.prefetchPolicy.all=0"
+                + "&transport.trustStoreLocation=" + folder + "/trust.p12&transport.trustStorePassword=secret";
+        if (password == null) {
+            uri += "&amqp.saslMechanisms=EXTERNAL"
+                    + "&transport.keyStoreLocation=" + folder + "/client.p12&transport.keyStorePassword=secret";
+        }
+        return new Client(new JmsConnectionFactory(user, password, uri).createConnection());
+    }
+
     static Client connect(String... options) throws JMSException {
         return login("guest", "guest", options);
     }

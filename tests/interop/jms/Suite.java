@@ -42,6 +42,8 @@ public final class Suite {
         CHECKS.put("connect_with_plain", Suite::connectWithPlain);
         CHECKS.put("connect_with_anonymous", Suite::connectWithAnonymous);
         CHECKS.put("wrong_password_is_refused", Suite::wrongPasswordIsRefused);
+        CHECKS.put("tls_with_a_password", Suite::tlsWithAPassword);
+        CHECKS.put("tls_with_a_certificate", Suite::tlsWithACertificate);
         CHECKS.put("declare_over_http", Suite::declareOverHttp);
         CHECKS.put("send_and_receive_10000_of_mixed_sizes", Suite::sendAndReceiveMixedSizes);
         CHECKS.put("release_redelivers", Suite::releaseRedelivers);
@@ -78,6 +80,20 @@ public final class Suite {
 
     static void connectWithPlain() throws Exception {
         Client.connect("amqp.saslMechanisms=PLAIN").close();
+    }
+
+    static void tlsWithAPassword() throws Exception {
+        try (Client client = Client.overTls("guest", "guest")) {
+            String[] bodies = {"x".repeat(10), "x".repeat(1000), "x".repeat(50_000), "x".repeat(300_000)};
+            client.onQueue("over-tls", bodies);
+            expect(Client.drain(client.consumer("over-tls")), List.of(bodies));
+        }
+    }
+
+    static void tlsWithACertificate() throws Exception {
+        try (Client client = Client.overTls(null, null)) {
+            client.onQueue("of-a-certificate", "a");
+        }
     }
 
     static void connectWithAnonymous() throws Exception {

@@ -9,7 +9,8 @@ import traceback
 import zlib
 
 from proton import (
-    Delivery, Described, Endpoint, Link, Message, ProtonException, Terminus, Timeout, symbol, timestamp, ulong)
+    Delivery, Described, Endpoint, Link, Message, ProtonException, SSLDomain, Terminus, Timeout, symbol, timestamp,
+    ulong)
 from proton.handlers import MessagingHandler
 from proton.reactor import AtMostOnce, Filter, LinkOption
 from proton.utils import BlockingConnection, LinkDetached
@@ -208,6 +209,33 @@ def refused(condition, attempt):
 def connect_with_plain():
     connection = connect(allowed_mechs="PLAIN")
     expect(connection.conn.remote_properties["product"], "RabbitMQ")
+    connection.close()
+
+
+def over_tls(certificate=None, **options):
+    """Connects with TLS, and shows a certificate if one is given."""
+    folder = os.environ["SLUICE_TLS"]
+    domain = SSLDomain(SSLDomain.MODE_CLIENT)
+    domain.set_trusted_ca_db(f"{folder}/ca.pem")
+    domain.set_peer_authentication(SSLDomain.VERIFY_PEER_NAME)
+    if certificate:
+        domain.set_credentials(f"{folder}/{certificate}.pem", f"{folder}/{certificate}.key", None)
+    address = os.environ["SLUICE_AMQPS"].replace("127.0.0.1", "localhost")
+    return Connection(f"amqps://{address}", timeout=PATIENCE, ssl_domain=domain, **options)
+
+
+def tls_with_a_password():
+    connection = over_tls(user="guest", password="guest", allowed_mechs="PLAIN")
+    sizes = [10, 1000, 50_000, 300_000]
+    on_queue(connection, "over-tls", *["x" * size for size in sizes])
+    got = Consumer(connection, "over-tls").drain()
+    expect([len(message.body) for message, _ in got], sizes)
+    connection.close()
+
+
+def tls_with_a_certificate():
+    connection = over_tls("client", allowed_mechs="EXTERNAL")
+    on_queue(connection, "of-a-certificate", "a")
     connection.close()
 
 
@@ -628,7 +656,8 @@ def idle_connection_stays():
 
 
 CHECKS = [
-    connect_with_plain, connect_with_anonymous, wrong_password_is_refused, declare_over_management,
+    connect_with_plain, connect_with_anonymous, wrong_password_is_refused, tls_with_a_password,
+    tls_with_a_certificate, declare_over_management,
     send_and_receive_10000_of_mixed_sizes, release_redelivers, reject_discards, reject_dead_letters,
     modify_counts_the_failure,
     drain_returns_what_is_there_and_tells, drain_of_more_than_a_round_of_credit, one_credit_gets_one_message,

@@ -1,6 +1,7 @@
 // rhea with promises, as the checks need it.
 
 import assert from 'node:assert/strict';
+import { readFileSync } from 'node:fs';
 import { setImmediate as written } from 'node:timers/promises';
 import rhea from 'rhea';
 
@@ -8,6 +9,14 @@ const PATIENCE_MS = 30_000; // a guard against hanging, not a measure
 const [host, port] = process.env.SLUICE_AMQP.split(':');
 
 export const GUEST = { username: 'guest', password: 'guest' };
+/** The options of a connection with TLS, which shows a certificate if one is named. */
+export function overTls(certificate) {
+    const [host, port] = process.env.SLUICE_AMQPS.split(':');
+    const file = name => readFileSync(`${process.env.SLUICE_TLS}/${name}`);
+    const own = certificate ? { cert: file(`${certificate}.pem`), key: file(`${certificate}.key`) } : {};
+    return { host, port, transport: 'tls', servername: 'localhost', ca: [file('ca.pem')], ...own };
+}
+
 export const SETTLED = 1;
 /** The type of the queues that checks declare, streams excepted. */
 export const QUEUE_TYPE = process.env.SLUICE_QUEUE_TYPE;

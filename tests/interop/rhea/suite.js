@@ -4,7 +4,7 @@ import assert from 'node:assert/strict';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { crc32 } from 'node:zlib';
 import rhea from 'rhea';
-import { Client, GUEST, QUEUE_TYPE, Sender, SETTLED } from './client.js';
+import { Client, GUEST, overTls, QUEUE_TYPE, Sender, SETTLED } from './client.js';
 
 const MESSAGES = 10_000;
 const bodies = messages => messages.map(message => message.body);
@@ -24,6 +24,21 @@ const checks = {
     async connect_with_plain() {
         const client = await Client.connect();
         assert.equal(client.connection.properties.product, 'RabbitMQ');
+        await client.close();
+    },
+
+    async tls_with_a_password() {
+        const client = await Client.connect({ ...GUEST, ...overTls() });
+        const sizes = [10, 1000, 50_000, 300_000];
+        await client.onQueue('over-tls', ...sizes.map(size => 'x'.repeat(size)));
+        const got = await (await client.consumer('over-tls')).drain();
+        assert.deepEqual(bodies(got).map(body => body.length), sizes);
+        await client.close();
+    },
+
+    async tls_with_a_certificate() {
+        const client = await Client.connect({ ...overTls('client'), enable_sasl_external: true });
+        await client.onQueue('of-a-certificate', 'a');
         await client.close();
     },
 

@@ -10,13 +10,15 @@ use serde_json::{Map, Value, json};
 use super::{OPERATOR_POLICY, VHOST_LIMITS};
 use crate::call::Call;
 use crate::reply::{Failure, Reply};
-use crate::{accounts, bindings, json, policies, topics, vhosts};
+use crate::{accounts, bindings, exchanges, json, policies, topics, vhosts};
 
 /// Everything of the node.
 pub async fn get<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     let overview = call.desk.overview(&call.who).await?;
     let users = call.desk.users(&call.who)?;
-    let vhosts = call.desk.vhosts(&call.who).await?;
+    let mut vhosts = call.desk.vhosts(&call.who).await?;
+    // What is being deleted is not there for others any more.
+    vhosts.retain(|(_, settings)| !settings.deleting);
     let mut rows: Vec<Value> =
         vhosts.iter().map(|(name, settings)| vhosts::row(call, name, settings)).collect();
     for row in &mut rows {
@@ -39,10 +41,15 @@ pub async fn get<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
         "permissions": permissions_json(&users),
         "topic_permissions": topics_json(&users),
     });
-    let of_vhosts = contents(call, None).await?;
+    let mut of_vhosts = contents(call, None).await?;
+    for rows in of_vhosts.values_mut().filter_map(Value::as_array_mut) {
+        rows.retain(|row| vhosts.iter().any(|(name, _)| row["vhost"] == **name));
+    }
     let parameters = call.desk.parameters(&call.who).await?;
     all["global_parameters"] = global_json(&parameters);
-    all.as_object_mut().into_iter().for_each(|all| all.extend(of_vhosts.clone()));
+    if let Some(all) = all.as_object_mut() {
+        all.extend(of_vhosts);
+    }
     Ok(Reply::Json(all))
 }
 
@@ -66,7 +73,9 @@ pub async fn get_of_vhost<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure>
             row.shift_remove("vhost");
         }
     }
-    all.as_object_mut().into_iter().for_each(|all| all.extend(contents.clone()));
+    if let Some(all) = all.as_object_mut() {
+        all.extend(contents);
+    }
     Ok(Reply::Json(all))
 }
 
@@ -82,7 +91,7 @@ async fn contents<D: Desk>(call: &Call<'_, D>, vhost: Option<&str>) -> Result<Ma
             parameters.push(json!({ "vhost": *name, "component": component, "name": of, "value": limits }));
         }
     }
-    let Contents { policies, operator_policies, queues, exchanges, bindings: bound } =
+    let Contents { policies, operator_policies, queues, exchanges: known, bindings: bound } =
         desk.contents(who, vhost).await?;
     for policy in operator_policies {
         let mut value = policies::to_json(&policy);
@@ -121,10 +130,10 @@ async fn contents<D: Desk>(call: &Call<'_, D>, vhost: Option<&str>) -> Result<Ma
         ),
         (
             "exchanges",
-            exchanges
+            known
                 .iter()
                 .filter(|exchange| !is_predeclared(exchange))
-                .map(|exchange| exchange_json(exchange))
+                .map(|exchange| exchanges::declared(exchange))
                 .collect(),
         ),
         (
@@ -153,18 +162,6 @@ fn queue_json(queue: &QueueRecord) -> Value {
         "durable": queue.durable,
         "auto_delete": queue.auto_delete,
         "arguments": json::from_arguments(&queue.arguments),
-    })
-}
-
-fn exchange_json(exchange: &Exchange) -> Value {
-    json!({
-        "name": *exchange.name,
-        "vhost": *exchange.vhost,
-        "type": exchange.kind.as_str(),
-        "durable": exchange.durable,
-        "auto_delete": exchange.auto_delete,
-        "internal": exchange.internal,
-        "arguments": json::from_arguments(&exchange.arguments),
     })
 }
 

@@ -41,6 +41,36 @@ const FROM_RABBITMQ: &str = r#"{
  ]
 }"#;
 
+/// An export of RabbitMQ 4.3.6 with its plugins for shovels and federation, as it was made.
+const EXPORT: &str = include_str!("rabbitmq-4.3.json");
+
+#[tokio::test]
+async fn a_real_export_moves_over() {
+    let server = Server::start().await;
+    let answer = server.ask(Some("guest"), "POST", "/api/definitions", EXPORT).await;
+    assert_eq!(answer.status, 204, "{}", answer.body);
+    let exported = server.ask(Some("guest"), "GET", "/api/definitions", "").await.body;
+    let (was, is): (serde_json::Value, serde_json::Value) =
+        (serde_json::from_str(EXPORT).unwrap(), serde_json::from_str(&exported).unwrap());
+    let names = |all: &serde_json::Value, section: &str| {
+        let rows = all[section].as_array().unwrap().iter().filter(|row| row["vhost"] == "shop");
+        let mut names: Vec<String> =
+            rows.map(|row| row["name"].to_string() + &row["user"].to_string()).collect();
+        names.sort();
+        names
+    };
+    for section in ["queues", "exchanges", "policies", "parameters", "permissions", "topic_permissions"] {
+        assert_eq!(names(&is, section), names(&was, section), "{section}");
+        assert!(!names(&is, section).is_empty(), "{section}");
+    }
+    assert_eq!(was["bindings"].as_array().unwrap().len(), is["bindings"].as_array().unwrap().len());
+    let hashes = |all: &serde_json::Value| {
+        let mut users = all["users"].as_array().unwrap().iter();
+        users.find(|user| user["name"] == "anna").unwrap()["password_hash"].clone()
+    };
+    assert_eq!(hashes(&is), hashes(&was));
+}
+
 #[tokio::test]
 async fn what_rabbitmq_exports_moves_over_and_is_exported_again() {
     let server = Server::start().await;
