@@ -87,7 +87,8 @@ struct Entry {
 /// How to read definitions.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Reading<'a> {
-    /// The virtual host of entries that name none.
+    /// The virtual host that all entries are imported into, whichever they name. What is not inside a virtual host is left
+    /// out, with a warning, as in RabbitMQ.
     pub vhost: Option<&'a str>,
     /// True if exchanges of unknown types are left out (`definitions.skip_unknown`).
     pub skip_unknown: bool,
@@ -116,6 +117,13 @@ impl Definitions {
         }
         for (name, read) in SECTIONS {
             let Some(raw) = sections.get(*name) else { continue };
+            if reading.vhost.is_some() && OF_THE_NODE.contains(name) {
+                definitions.warnings.push(format!(
+                    "line {}: '{name}' is left out: the import is into one vhost",
+                    line_of(raw)
+                ));
+                continue;
+            }
             let entries: Vec<&RawValue> = match serde_json::from_str(raw.get()) {
                 Ok(entries) => entries,
                 Err(_) => {
@@ -135,9 +143,7 @@ impl Definitions {
                     problem(format!("an entry of '{name}' is not an object"));
                     continue;
                 };
-                if let Some(vhost) = reading.vhost
-                    && !fields.contains_key("vhost")
-                {
+                if let Some(vhost) = reading.vhost {
                     fields.insert("vhost".to_owned(), vhost.into());
                 }
                 let shown = shown(name, &fields);
@@ -218,6 +224,9 @@ const SECTIONS: &[(&str, Read)] = &[
     ("queues", read_queue),
     ("bindings", read_binding),
 ];
+
+/// The sections whose entries are not inside a virtual host.
+const OF_THE_NODE: &[&str] = &["vhosts", "users", "permissions", "topic_permissions", "global_parameters"];
 
 /// Names an entry for people.
 fn shown(section: &str, fields: &Map<String, Value>) -> String {

@@ -115,6 +115,30 @@ async fn what_rabbitmq_exports_moves_over_and_is_exported_again() {
 }
 
 #[tokio::test]
+async fn an_import_into_a_vhost_changes_nothing_else() {
+    let server = Server::start().await;
+    server.check("guest", "PUT /api/vhosts/copy -> 201").await;
+    let all = r#"{"configure":".*","write":".*","read":".*"}"#;
+    server.check("guest", &format!("PUT /api/permissions/copy/guest {all} -> 201")).await;
+    let answer = server.ask(Some("guest"), "POST", "/api/definitions/copy", FROM_RABBITMQ).await;
+    assert_eq!(answer.status, 204, "{}", answer.body);
+    let names = async |path: &str| -> Vec<String> {
+        let rows = server.ask(Some("guest"), "GET", path, "").await.body;
+        let rows: Vec<serde_json::Value> = serde_json::from_str(&rows).unwrap();
+        rows.iter().map(|row| row["name"].as_str().unwrap().to_owned()).collect()
+    };
+    let given: serde_json::Value = serde_json::from_str(FROM_RABBITMQ).unwrap();
+    let mut queues: Vec<_> =
+        given["queues"].as_array().unwrap().iter().map(|row| row["name"].as_str().unwrap()).collect();
+    queues.sort_unstable();
+    assert_eq!(names("/api/queues/copy").await, queues);
+    assert_eq!(names("/api/queues").await, queues);
+    assert_eq!(names("/api/vhosts").await, ["/", "copy"]);
+    assert!(!names("/api/users").await.contains(&"anna".to_owned()));
+    assert_eq!(names("/api/global-parameters").await, [""; 0]);
+}
+
+#[tokio::test]
 async fn wrong_definitions_change_nothing_and_say_where() {
     let server = Server::start().await;
     let before = server.ask(Some("guest"), "GET", "/api/definitions", "").await.body;
