@@ -85,14 +85,15 @@ impl Certificate {
         (!user.is_empty()).then_some(user)
     }
 
-    /// Parses a certificate in DER. Returns `None` if it is none.
+    /// Parses a certificate in DER. Returns `None` if it is none, or if a name in it cannot be written: a part's type is no
+    /// object identifier.
     pub fn parse(der: &[u8]) -> Option<Self> {
         let (_, certificate) = X509Certificate::from_der(der).ok()?;
         let validity = certificate.validity();
         let names = certificate.subject_alternative_name().ok().flatten();
         Some(Self {
-            subject: distinguished_name(certificate.subject()),
-            issuer: distinguished_name(certificate.issuer()),
+            subject: distinguished_name(certificate.subject())?,
+            issuer: distinguished_name(certificate.issuer())?,
             common_name: certificate.subject().iter_common_name().next().and_then(text),
             alternative_names: names
                 .map(|names| names.value.general_names.iter().filter_map(name).collect())
@@ -120,7 +121,7 @@ fn text(attribute: &AttributeTypeAndValue<'_>) -> Option<String> {
     attribute.as_str().ok().map(str::to_owned)
 }
 
-fn distinguished_name(name: &X509Name<'_>) -> String {
+fn distinguished_name(name: &X509Name<'_>) -> Option<String> {
     let parts: Vec<_> = name.iter().collect();
     let mut shown = String::new();
     for part in parts.into_iter().rev() {
@@ -133,9 +134,14 @@ fn distinguished_name(name: &X509Name<'_>) -> String {
             }
             let oid = attribute.attr_type();
             match oid2abbrev(oid, oid_registry()) {
-                Ok(abbreviation) => shown.push_str(abbreviation),
-                // Writing to a string cannot fail.
-                Err(_) => _ = write!(shown, "{oid}"),
+                Ok(abbreviation) if !abbreviation.is_empty() => shown.push_str(abbreviation),
+                // Some types are known without a short name.
+                _ => {
+                    let mut numbers = oid.iter()?;
+                    // Writing to a string cannot fail.
+                    let _ = write!(shown, "{}", numbers.next()?);
+                    numbers.for_each(|number| _ = write!(shown, ".{number}"));
+                }
             }
             shown.push('=');
             match attribute.as_str() {
@@ -150,7 +156,7 @@ fn distinguished_name(name: &X509Name<'_>) -> String {
             }
         }
     }
-    shown
+    Some(shown)
 }
 
 /// Appends a value with the escapes of RFC 4514, 2.4.
