@@ -76,6 +76,9 @@ fn a_file_of_rabbitmq_moves_over_with_one_setting() {
     );
     let export = |broker: &Broker| as_ops(broker, &["definitions", "export", "-p", "shop"]).done();
     assert_eq!(export(&other), export(&broker));
+    // An import is as durable as any other declaration.
+    assert!(other.terminate().success());
+    assert_eq!(export(&Broker::start(&second)), export(&broker));
 }
 
 /// The file is an export of RabbitMQ 4.3.6. The user's password there was `her old password`.

@@ -164,7 +164,28 @@ impl Catalog {
         changes
     }
 
-    /// Returns true if the change must survive a restart.
+    /// Says of each change of a command that is not applied yet whether it must survive a restart. A command may bind what
+    /// it declares itself.
+    pub fn durable(&self, changes: &[Change]) -> Vec<bool> {
+        let declares = |change: &Change| {
+            matches!(
+                change,
+                Change::QueueDeclared(_) | Change::ExchangeDeclared(_) | Change::VhostAdded { .. }
+            )
+        };
+        let binds = |change: &Change| matches!(change, Change::Bound(_));
+        if !(changes.iter().any(declares) && changes.iter().any(binds)) {
+            return changes.iter().map(|change| self.is_durable(change)).collect();
+        }
+        let mut after = self.clone();
+        let mut is_durable = |change| {
+            after.apply(change);
+            after.is_durable(change)
+        };
+        changes.iter().map(&mut is_durable).collect()
+    }
+
+    /// Returns true if the change must survive a restart. What it names is known.
     pub fn is_durable(&self, change: &Change) -> bool {
         let is_durable = |row: Option<&QueueRow>| {
             row.is_some_and(|QueueRow { record, .. }| record.durable && record.exclusive.is_none())

@@ -103,7 +103,7 @@ impl<W> Pending<W> {
         if self.claimed.blocks(&claims) {
             return self.wait(catalog, command, claims, who);
         }
-        if !changes.iter().any(|change| catalog.is_durable(change)) {
+        if !catalog.durable(&changes).contains(&true) {
             return Offered::Committed(self.commit(who, changes, decision.answer));
         }
         self.number += 1;
@@ -155,9 +155,12 @@ impl<W> Pending<W> {
         .collect()
     }
 
-    /// Returns the changes that are decided but not committed, in their order.
-    pub fn changes(&self) -> impl Iterator<Item = &Change> {
-        self.decided.iter().flat_map(|decided| decided.changes.iter())
+    /// Returns the durable changes that are decided but not committed, in their order. `catalog` is the committed state.
+    pub fn durable_changes(&self, catalog: &Catalog) -> impl Iterator<Item = &Change> {
+        self.decided.iter().flat_map(|Decided { changes, .. }| {
+            let durable = changes.iter().zip(catalog.durable(changes));
+            durable.filter_map(|(change, durable)| durable.then_some(change))
+        })
     }
 }
 

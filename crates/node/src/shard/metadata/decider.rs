@@ -81,8 +81,10 @@ impl Shard {
         match decider.pending.offer(catalog, command, asker) {
             Offered::Waits => {}
             Offered::Decided { number, changes } => {
-                for (version, change) in (catalog.version() + 1..).zip(changes.iter()) {
-                    if catalog.is_durable(change) {
+                let durable = catalog.durable(&changes);
+                for ((version, change), durable) in (catalog.version() + 1..).zip(changes.iter()).zip(durable)
+                {
+                    if durable {
                         self.storage.push_change(version, change);
                     }
                 }

@@ -82,8 +82,7 @@ impl Metadata {
     /// Returns the durable changes that are decided but not applied yet, in order. There are some on the
     /// deciding shard only.
     pub fn pending(&self) -> impl Iterator<Item = &Change> {
-        let pending = self.decider.iter().flat_map(|decider| decider.pending.changes());
-        pending.filter(|change| self.catalog.is_durable(change))
+        self.decider.iter().flat_map(|decider| decider.pending.durable_changes(&self.catalog))
     }
 
     /// Returns true on the deciding shard.
