@@ -101,7 +101,13 @@ pub async fn run(
                 let tls = tls.as_ref().map(|tls| tls.config());
                 let stopping = stopping.clone();
                 connections.spawn(async move {
-                    if let Some(stream) = secure(stream, tls, bounds.head, peer).await {
+                    let mut stops = stopping.clone();
+                    let secured = tokio::select! {
+                        secured = secure(stream, tls, bounds.head, peer) => secured,
+                        () = place.lost() => return,
+                        _ = stops.wait_for(|stop| *stop) => return,
+                    };
+                    if let Some(stream) = secured {
                         serve(stream, peer, service, place, bounds, stopping).await;
                     }
                 });
@@ -381,7 +387,9 @@ impl AsyncWrite for Watched {
 
     /// Called when hyper has nothing left to write.
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        ready!(Pin::new(&mut self.stream).poll_flush(cx))?;
+        // With TLS, what was written waits for the socket here.
+        let flushed = Pin::new(&mut self.stream).poll_flush(cx);
+        ready!(self.watch(flushed, cx))?;
         if self.exchange.handle_flushed() {
             self.in_head = false;
             let idle = self.bounds.idle;
@@ -394,7 +402,8 @@ impl AsyncWrite for Watched {
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(cx)
+        let closed = Pin::new(&mut self.stream).poll_shutdown(cx);
+        self.watch(closed, cx)
     }
 }
 

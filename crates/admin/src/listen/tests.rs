@@ -1,6 +1,8 @@
 use axum::routing::get;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::tcp::OwnedReadHalf;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
 
 use super::*;
 use crate::ports::Counts;
@@ -19,19 +21,50 @@ const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nHost: h\r\n\r\n";
 /// The size of a response that no socket buffer can hold.
 const LARGE: usize = 64 << 20;
 
-fn start(listener: TcpListener, bounds: Bounds) -> (SocketAddr, Ports) {
+fn start(listener: TcpListener, tls: Option<Arc<Tls>>, bounds: Bounds) -> (SocketAddr, Ports) {
     let (address, ports) = (listener.local_addr().unwrap(), Ports::with_bytes(1, 1, 3 * LARGE / 2));
     let router = Router::new()
         .route("/", get(|| async { "ok" }))
         .route("/large", get(|| async { vec![b'x'; LARGE] }))
         .route("/never", get(|| async { std::future::pending::<&str>().await }));
     let counted = ports.clone();
-    tokio::spawn(async move { run(listener, None, router, bounds, &counted, std::future::pending()).await });
+    tokio::spawn(async move { run(listener, tls, router, bounds, &counted, std::future::pending()).await });
     (address, ports)
 }
 
 async fn port(bounds: Bounds) -> (SocketAddr, Ports) {
-    start(TcpListener::bind("127.0.0.1:0").await.unwrap(), bounds)
+    start(TcpListener::bind("127.0.0.1:0").await.unwrap(), None, bounds)
+}
+
+/// A port that speaks TLS, and how a client connects to it.
+struct Encrypted {
+    address: SocketAddr,
+    ports: Ports,
+    connector: TlsConnector,
+}
+
+impl Encrypted {
+    async fn start(name: &str, bounds: Bounds) -> Self {
+        let folder = std::env::temp_dir().join(format!("sluice-listen-{}-{name}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+        let (certificate, key) = (folder.join("server.pem"), folder.join("server.key"));
+        std::fs::write(&certificate, made.cert.pem()).unwrap();
+        std::fs::write(&key, made.signing_key.serialize_pem()).unwrap();
+        let trust = tls::ClientOptions { authorities: Some(certificate.clone()), identity: None };
+        let connector = TlsConnector::from(trust.load().unwrap());
+        let options = tls::Options { certificate, key, tls12: true, tls13: true, ..tls::Options::default() };
+        let tls = Tls::load(options).unwrap();
+        std::fs::remove_dir_all(folder).unwrap();
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let (address, ports) = start(listener, Some(Arc::new(tls)), bounds);
+        Self { address, ports, connector }
+    }
+
+    async fn connect(&self) -> TlsStream<TcpStream> {
+        let stream = TcpStream::connect(self.address).await.unwrap();
+        self.connector.connect("localhost".try_into().unwrap(), stream).await.unwrap()
+    }
 }
 
 async fn send(to: SocketAddr, sent: &[u8]) -> TcpStream {
@@ -113,6 +146,27 @@ async fn a_connection_that_reads_nothing_is_closed() {
     tokio::time::sleep(20 * SHORT).await;
     let taken = is_closed(unread).await;
     assert!(taken < LARGE as u64, "{taken}");
+}
+
+#[tokio::test]
+async fn an_encrypted_connection_that_reads_nothing_is_closed() {
+    let port = Encrypted::start("unread", Bounds { stall: SHORT, ..BOUNDS }).await;
+    let mut stream = port.connect().await;
+    // Small responses wait for the socket only after they were encrypted.
+    let send_without_end = async { while stream.write_all(REQUEST).await.is_ok() {} };
+    tokio::time::timeout(PATIENCE, send_without_end).await.expect("it stays open");
+}
+
+#[tokio::test]
+async fn a_handshake_can_lose_its_place() {
+    let port = Encrypted::start("handshake", BOUNDS).await;
+    let mut silent = Vec::new();
+    for _ in 0..BOUNDS.places {
+        silent.push(TcpStream::connect(port.address).await.unwrap());
+    }
+    drop(port.connect().await);
+    is_closed(silent.swap_remove(0).into_split().0).await;
+    assert!(port.ports.counts().evicted > 0);
 }
 
 #[tokio::test]

@@ -90,6 +90,8 @@ pub(super) async fn read_encrypted(
             return Ok(0);
         }
         read.readable().await?;
+        // A peer that keeps its socket full must not keep the thread.
+        tokio::task::coop::consume_budget().await;
         if !is_established {
             host.encryption.step(&host.wake).await;
         }
@@ -215,7 +217,13 @@ pub(super) fn write_encrypted(
                 output.advance(taken);
                 bytes += taken;
             }
-            Ok(_) | Err(_) => return end(bytes, End::Failed),
+            Ok(_) => return end(bytes, End::Failed),
+            // Such as the keys of TLS 1.2, which are used up after many records and cannot be changed.
+            Err(error) => {
+                let peer = write.peer_addr().ok();
+                tracing::warn!(target: PEER, ?peer, "TLS: {error}");
+                return end(bytes, End::Failed);
+            }
         }
         let mut from = 0;
         while from < encrypted.len() {

@@ -83,6 +83,7 @@ pub(super) fn accept(
     stream.set_nonblocking(true)?;
     stream.set_nodelay(true)?;
     let (peer, local) = (stream.peer_addr()?, stream.local_addr()?);
+    let tls = tls.map(|tls| tls::Session::new(&tls).map(Box::new)).transpose().map_err(io::Error::other)?;
     let (key, shard) = {
         let mut shard = host.shard.borrow_mut();
         (shard.connect(peer, local), shard.id())
@@ -91,8 +92,7 @@ pub(super) fn accept(
         host.shard.borrow_mut().disconnect(key);
         return Ok(());
     }
-    let tls = tls.map(|tls| tls::Session::new(&tls).map(Box::new)).transpose();
-    serve(host, key, stream, Some(handshake), tls.map_err(io::Error::other)?)
+    serve(host, key, stream, Some(handshake), tls)
 }
 
 /// Closes a connection that has not logged in, to make room for another.
