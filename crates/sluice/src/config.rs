@@ -142,6 +142,7 @@ impl Config {
                 problems.push(Problem { place: format!("--set {}", shown(key)), problem });
             }
         }
+        problems.extend(draft.contradictions());
         if problems.is_empty() { Ok(draft.finish()) } else { Err(ConfigError(problems)) }
     }
 }
@@ -258,6 +259,20 @@ struct TlsKeys {
 }
 
 impl TlsKeys {
+    /// Returns the keys, behind their prefix, that have no effect, and the key that each of them needs. Somebody would rely on
+    /// them.
+    fn without_effect(&self) -> impl Iterator<Item = (&'static str, &'static str)> {
+        let (certificate, key) = (self.certificate.is_some(), self.key.is_some());
+        [
+            (certificate && !key, "certfile", "keyfile"),
+            (key && !certificate, "keyfile", "certfile"),
+            (self.required && !self.verify, "fail_if_no_peer_cert", "verify = verify_peer"),
+            (self.revoked.is_some() && !self.verify, "crl_file", "verify = verify_peer"),
+        ]
+        .into_iter()
+        .filter_map(|(is_so, key, needs)| is_so.then_some((key, needs)))
+    }
+
     fn options(&self) -> Option<tls::Options> {
         let speaks = |version| self.versions.is_empty() || self.versions.contains(&version);
         Some(tls::Options {
@@ -359,6 +374,23 @@ impl Draft {
             let value = if key.secret { "***" } else { value };
             format!("'{}' cannot be '{}': {need}", shown(name), value.escape_debug())
         })
+    }
+
+    /// Returns what is wrong between several keys.
+    fn contradictions(&self) -> Vec<Problem> {
+        let all = [
+            ("ssl_options", &self.ssl),
+            ("management.ssl", &self.management_ssl),
+            ("prometheus.ssl", &self.prometheus_ssl),
+        ];
+        let of = |(prefix, keys): (&str, &TlsKeys)| -> Vec<Problem> {
+            let problem = |(key, needs)| Problem {
+                place: format!("{prefix}.{key}"),
+                problem: format!("it has no effect without {prefix}.{needs}"),
+            };
+            keys.without_effect().map(problem).collect()
+        };
+        all.into_iter().flat_map(of).collect()
     }
 
     fn finish(self) -> Config {

@@ -10,8 +10,8 @@ use std::time::SystemTime;
 use rustls::crypto::{CryptoProvider, aws_lc_rs};
 use rustls::pki_types::pem::{self, PemObject};
 use rustls::pki_types::{CertificateDer, CertificateRevocationListDer, PrivateKeyDer};
-use rustls::server::WebPkiClientVerifier;
 use rustls::server::danger::ClientCertVerifier;
+use rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
 use rustls::{RootCertStore, ServerConfig, SupportedProtocolVersion, version};
 
 use crate::certificates::{Certificate, LoginFrom};
@@ -176,10 +176,16 @@ impl Options {
                 "the certificate {certificate} and the key {key} cannot be used together: {error}"
             ))
         })?;
-        // A client that comes again skips the costly part of the handshake. The keys of the tickets change every few hours.
-        config.ticketer = aws_lc_rs::Ticketer::new()
-            .map_err(|error| TlsError(format!("no keys for session tickets: {error}")))?;
-        config.send_tls13_tickets = 1;
+        if self.verify == Verify::None {
+            // A client that comes again skips the costly part of the handshake. The keys of the tickets change every few hours.
+            config.ticketer = aws_lc_rs::Ticketer::new()
+                .map_err(|error| TlsError(format!("no keys for session tickets: {error}")))?;
+            config.send_tls13_tickets = 1;
+        } else {
+            // The part that is skipped would check whether the client's certificate is still valid.
+            config.session_storage = Arc::new(NoServerSessionStorage {});
+            config.send_tls13_tickets = 0;
+        }
         Ok((Arc::new(config), certificate))
     }
 

@@ -321,6 +321,15 @@ fn tls_is_set_with_rabbitmqs_keys() {
     assert_eq!(config.prometheus_certificates.unwrap().certificate, std::path::Path::new("/p"));
     assert_eq!(config.prometheus_tls, None);
     assert_eq!(config.warnings.len(), 1, "honor_cipher_order has no effect");
+    for (wrong, why) in [
+        ("ssl_options.fail_if_no_peer_cert = true", "ssl_options.verify = verify_peer"),
+        ("ssl_options.crl_file = /r", "ssl_options.verify = verify_peer"),
+        ("management.ssl.certfile = /c", "management.ssl.keyfile"),
+        ("prometheus.ssl.keyfile = /k", "prometheus.ssl.certfile"),
+    ] {
+        let said = parse(wrong).unwrap_err().to_string();
+        assert!(said.contains(&format!("it has no effect without {why}")), "{said}");
+    }
     for wrong in ["ssl_options.versions.1 = tlsv1.1", "ssl_options.verify = yes", "ssl_options.password = x"]
     {
         assert!(parse(wrong).is_err(), "{wrong}");
