@@ -714,6 +714,14 @@ async fn a_lost_permission_ends_what_it_was_for() {
     let send = async || sender.send(client::Message::data("m").encode()).await;
     send().await.unwrap();
 
+    // A queue that was made for a link goes with the right to read what it is bound to.
+    let of_exchange =
+        session.receiver(Some("/exchange/amq.direct/k"), ReceiverOptions::default()).await.unwrap();
+    let body = r#"{"configure":".*","write":".*","read":"^(?!amq\\.direct$).*"}"#;
+    fixture.prepare("PUT", "/api/permissions/team/dora", body).await;
+    let lost = of_exchange.recv().await.err().unwrap().to_string();
+    assert!(lost.contains("read access to exchange 'amq.direct' in vhost 'team' refused"), "{lost}");
+
     // Only the links to what is no longer allowed end.
     let body = r#"{"configure":".*","write":"","read":"^(?!b).*"}"#;
     fixture.prepare("PUT", "/api/permissions/team/dora", body).await;

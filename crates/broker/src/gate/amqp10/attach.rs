@@ -349,7 +349,7 @@ impl Gate {
         })?;
         outlet.owned = dynamic;
         let attach = Some(Box::new(attach));
-        self.set_role(session, link, LinkRole::Outlet(Box::new(Consuming { outlet, attach })));
+        self.set_role(session, link, LinkRole::Outlet(Box::new(Consuming { outlet, attach, bound: None })));
         Ok(())
     }
 

@@ -10,7 +10,7 @@ use amqp10::{Attach, Flow, Map, Role, Symbol, Target, TargetArchetype, Value, co
 use super::address::queue_address;
 use super::node_address::Format;
 use super::refusal::{Refused, not_implemented, on_link};
-use super::{Cx, Gate, Waiting, error};
+use super::{Cx, Gate, LinkRole, Waiting, error};
 use crate::access::{Resource, Verb};
 use crate::catalog::{
     Answer, Arguments, Binding, CatalogError, Command, DeclareQueue, Destination, QueueRecord,
@@ -30,13 +30,13 @@ pub(super) enum Step {
     /// Declares an exclusive queue. If `bind` is set, the queue is bound next.
     Own { bind: Option<Bound> },
     /// Binds the exclusive queue that was declared.
-    Bind { queue: Arc<QueueRecord> },
+    Bind { queue: Arc<QueueRecord>, bound: Bound },
     /// Declares the queue that the address names. It is not exclusive.
     Named { name: Arc<str> },
 }
 
 /// The exchange and the key of a binding.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Bound {
     pub exchange: Arc<str>,
     pub key: Arc<str>,
@@ -153,7 +153,7 @@ impl Gate {
     ) {
         let (session, link) = at;
         let waits = self.awaits_reply(session, link, &attach);
-        let (queue, bind, refused) = match (step, result) {
+        let (queue, bind, bound, refused) = match (step, result) {
             (Step::Named { name }, result) => {
                 if waits {
                     self.finish_named(at, attach, &name, result.err(), cx);
@@ -163,22 +163,16 @@ impl Gate {
             (Step::Own { bind }, Ok(Answer::Queue { record, .. })) => {
                 // The connection owns the queue until the link does: either of them may end before the next answer.
                 self.own.add(record.id);
-                (Some(record), bind, None)
+                (Some(record), bind, None, None)
             }
-            (Step::Own { .. }, Err(refused)) => (None, None, Some(refused)),
+            (Step::Own { .. }, Err(refused)) => (None, None, None, Some(refused)),
             (Step::Own { .. }, Ok(_)) => return,
-            (Step::Bind { queue }, result) => (Some(queue), None, result.err()),
+            (Step::Bind { queue, bound }, result) => (Some(queue), None, Some(bound), result.err()),
         };
         let result = match (refused, &queue, bind) {
             (Some(refused), ..) => Err(Refused::Link(error(condition::INTERNAL_ERROR, refused.to_string()))),
-            (None, Some(queue), Some(bound)) if waits => self.bind_own_queue(at, &attach, queue, bound, cx),
-            // The permission may have been taken away in the meantime.
-            (None, Some(queue), None) if waits => {
-                self.permit_role(attach.role, &queue.name, cx).and_then(|()| match attach.role {
-                    Role::Receiver => self.attach_outlet(session, link, &attach, queue, Some(queue.id), cx),
-                    Role::Sender => self.finish_dynamic_target(session, link, &attach, queue, cx),
-                })
-            }
+            (None, Some(queue), Some(bind)) if waits => self.bind_own_queue(at, &attach, queue, bind, cx),
+            (None, Some(queue), None) if waits => self.attach_own_queue(at, &attach, queue, bound, cx),
             _ => Ok(()),
         };
         let is_with_link = self.role_of(session, link).is_some();
@@ -198,14 +192,38 @@ impl Gate {
         }
     }
 
+    fn attach_own_queue(
+        &mut self,
+        (session, link): (u16, u32),
+        attach: &Attach,
+        queue: &Arc<QueueRecord>,
+        bound: Option<Bound>,
+        cx: &mut Cx<'_>,
+    ) -> Result<(), Refused> {
+        // The permissions may have been taken away in the meantime.
+        self.permit_role(attach.role, &queue.name, cx)?;
+        if let Some(Bound { exchange, key }) = &bound {
+            self.permit_binding(Verb::Bind, Resource::Queue(&queue.name), exchange, key, cx)?;
+        }
+        match attach.role {
+            Role::Receiver => self.attach_outlet(session, link, attach, queue, Some(queue.id), cx)?,
+            Role::Sender => self.finish_dynamic_target(session, link, attach, queue, cx)?,
+        }
+        if let Some(LinkRole::Outlet(link)) = self.role(session, link) {
+            link.bound = bound.map(Box::new);
+        }
+        Ok(())
+    }
+
     fn bind_own_queue(
         &mut self,
         at: (u16, u32),
         attach: &Attach,
         queue: &Arc<QueueRecord>,
-        Bound { exchange, key }: Bound,
+        bound: Bound,
         cx: &mut Cx<'_>,
     ) -> Result<(), Refused> {
+        let Bound { exchange, key } = bound.clone();
         let binding = Binding {
             vhost: self.vhost.clone(),
             source: exchange,
@@ -213,7 +231,7 @@ impl Gate {
             key,
             arguments: Arguments::new(),
         };
-        let step = Step::Bind { queue: queue.clone() };
+        let step = Step::Bind { queue: queue.clone(), bound };
         self.make(at, Box::new(attach.clone()), step, Command::Bind(binding), cx)
     }
 

@@ -10,6 +10,7 @@ use message::{Annotations, AnnotationsError};
 use queue::{ConsumerId, DeliveryRef, Effect, GoneReason, Outcome, Refusal, Span};
 
 use super::address::queue_address;
+use super::dynamic::Bound;
 use super::refusal::Refused;
 use super::{Gate, LinkRole, error, role_in};
 use crate::PEER;
@@ -26,6 +27,8 @@ pub(super) struct Consuming {
     pub outlet: Outlet<Settlement>,
     /// The ATTACH, until the queue has answered it.
     pub attach: Option<Box<Attach>>,
+    /// What the link's own queue was bound to, if the source is an exchange.
+    pub bound: Option<Box<Bound>>,
 }
 
 /// The client's outcome for deliveries that it has not settled itself. It waits until the broker settles.
@@ -100,7 +103,7 @@ impl Gate {
         let Some(LinkRole::Outlet(consuming)) = role_in(sessions, session, link) else { return };
         let left =
             || conn.session(session).and_then(|s| s.link(link)).map_or(0, |l| l.sender_credit().credit());
-        let Consuming { outlet, attach } = &mut **consuming;
+        let Consuming { outlet, attach, .. } = &mut **consuming;
         let word = outlet.handle_effect(&effect, left);
         match word {
             Some(PeerEvent::Credit(report)) => {

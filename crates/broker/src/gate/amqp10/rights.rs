@@ -2,6 +2,7 @@
 
 use amqp10::{Role, condition};
 
+use super::outbound::Consuming;
 use super::refusal::Refused;
 use super::{Ending, Gate, LinkRole, Phase, error};
 use crate::access::{AccessRefused, Resource, Verb, permit_binding};
@@ -68,6 +69,14 @@ impl Gate {
         self.may(Verb::OpenVhost, &[], cx).map_err(|refused| refused.reason)
     }
 
+    fn may_receive(&self, link: &Consuming, cx: &Cx<'_>) -> Result<(), AccessRefused> {
+        let queue = Resource::Queue(&link.outlet.queue_name);
+        self.may(Verb::Consume, &[queue], cx)?;
+        let Some(bound) = &link.bound else { return Ok(()) };
+        let topic = cx.catalog.is_topic(&self.vhost, &bound.exchange).then_some(&*bound.key);
+        permit_binding(Verb::Bind, queue, &bound.exchange, topic, |verb, on| self.may(verb, on, cx))
+    }
+
     fn lost_links(&self, cx: &Cx<'_>) -> Vec<(u16, u32, AccessRefused)> {
         let sender = Sender { vhost: &self.vhost, identity: self.identity.as_ref() };
         let consume = |queue: &str| self.may(Verb::Consume, &[Resource::Queue(queue)], cx);
@@ -76,7 +85,7 @@ impl Gate {
             for (link, role) in links.iter().flat_map(|session| session.links.iter().enumerate()) {
                 let allowed = match role {
                     Some(LinkRole::Intake(intake)) => intake.target().recheck(sender, cx),
-                    Some(LinkRole::Outlet(link)) => consume(&link.outlet.queue_name),
+                    Some(LinkRole::Outlet(link)) => self.may_receive(link, cx),
                     Some(LinkRole::Replies(replies)) => consume(&replies.to.name()),
                     // Each request is checked.
                     Some(LinkRole::Requests { .. } | LinkRole::Responses { .. }) | None => Ok(()),
