@@ -177,6 +177,7 @@ fn changes(catalog: &mut Catalog) -> Vec<Change> {
         permissions("kept", "gone"),
         permissions("kept", "other"),
         Command::Account(AccountChange::ClearPermissions { user: "kept".into(), vhost: "other".into() }),
+        Command::Account(AccountChange::CloseVhost { name: "gone".into() }),
         Command::Account(AccountChange::DeleteVhost { name: "gone".into() }),
         Command::Account(AccountChange::DeleteUser { name: "gone".into() }),
     ];

@@ -74,6 +74,7 @@ fn the_first_user_is_made_once() {
     assert_eq!(guest.permissions.get("/"), Some(&Permissions::ALL));
     assert_eq!(guest.permissions.get("other"), Some(&Permissions::NONE));
     assert!(restored.catalog.has_vhost("other") && restored.catalog.exchange("other", "amq.topic").is_some());
+    run(&mut log, &mut restored, Command::Account(AccountChange::CloseVhost { name: "other".into() }));
     run(&mut log, &mut restored, Command::Account(AccountChange::DeleteVhost { name: "other".into() }));
     run(&mut log, &mut restored, Command::Account(AccountChange::DeleteUser { name: "guest".into() }));
     let definitions = restored.catalog.definitions();
@@ -98,6 +99,7 @@ fn the_first_user_is_made_once() {
 fn a_deleted_default_vhost_stays_deleted() {
     let disk = SimDisk::new(1);
     let (mut log, mut restored, _) = start(&disk, &access(PASSWORD));
+    run(&mut log, &mut restored, Command::Account(AccountChange::CloseVhost { name: "/".into() }));
     run(&mut log, &mut restored, Command::Account(AccountChange::DeleteVhost { name: "/".into() }));
     let definitions = restored.catalog.definitions();
     drop(log);

@@ -435,7 +435,7 @@ impl Catalog {
             permissions.sort_by_key(|(vhost, _)| *vhost);
             for (vhost, permissions) in permissions {
                 let added = Change::VhostAdded { name: vhost.clone() };
-                if !self.has_vhost(vhost) && !changes.contains(&added) {
+                if !self.vhosts.contains_key(vhost) && !changes.contains(&added) {
                     changes.push(added);
                 }
                 let (user, vhost, permissions) = (name.clone(), vhost.clone(), permissions.clone());
@@ -667,7 +667,8 @@ impl Catalog {
                 }
             }
             Change::VhostAdded { name } => {
-                if !self.has_vhost(name) {
+                // One that is being deleted is not added once more.
+                if !self.vhosts.contains_key(name) {
                     self.add_vhost_with_exchanges(name);
                 }
             }

@@ -137,6 +137,10 @@ impl Catalog {
 
     fn delete_vhost(&self, name: Arc<str>) -> Result<Decision, CatalogError> {
         let Some(vhost) = self.vhosts.get(&name) else { return Ok(unchanged()) };
+        // Somebody else has completed the deletion, and the virtual host was made anew.
+        if !vhost.settings.deleting {
+            return Ok(unchanged());
+        }
         if !vhost.queues.is_empty() {
             let reason = format!("vhost '{name}' still has {} queues", vhost.queues.len());
             return Err(CatalogError::PreconditionFailed { reason });
