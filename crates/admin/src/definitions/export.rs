@@ -19,9 +19,9 @@ pub async fn get<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     let mut vhosts = call.desk.vhosts(&call.who).await?;
     // What is being deleted is not there for others any more.
     vhosts.retain(|(_, settings)| !settings.deleting);
-    let mut rows: Vec<Value> =
+    let mut settings: Vec<Value> =
         vhosts.iter().map(|(name, settings)| vhosts::row(call, name, settings)).collect();
-    for row in &mut rows {
+    for row in &mut settings {
         // Limits are parameters.
         row.as_object_mut().into_iter().for_each(|row| {
             row.shift_remove("limits");
@@ -37,18 +37,21 @@ pub async fn get<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
         "rabbitmq_definition_format": "cluster",
         "original_cluster_name": overview.cluster_name,
         "users": users_json(&users),
-        "vhosts": rows,
+        "vhosts": settings,
         "permissions": permissions_json(&users),
         "topic_permissions": topics_json(&users),
     });
-    let mut of_vhosts = contents(call, None).await?;
-    for rows in of_vhosts.values_mut().filter_map(Value::as_array_mut) {
-        rows.retain(|row| vhosts.iter().any(|(name, _)| row["vhost"] == **name));
-    }
+    let of_vhosts = contents(call, None).await?;
     let parameters = call.desk.parameters(&call.who).await?;
     all["global_parameters"] = global_json(&parameters);
     if let Some(all) = all.as_object_mut() {
         all.extend(of_vhosts);
+        for rows in all.values_mut().filter_map(Value::as_array_mut) {
+            rows.retain(|row| {
+                let of = row.get("vhost");
+                of.is_none_or(|of| vhosts.iter().any(|(name, _)| *of == **name))
+            });
+        }
     }
     Ok(Reply::Json(all))
 }
@@ -109,25 +112,22 @@ async fn contents<D: Desk>(call: &Call<'_, D>, vhost: Option<&str>) -> Result<Ma
             );
         }
     }
-    let exclusive: HashSet<(&str, &str)> = queues
-        .iter()
-        .filter(|queue| queue.exclusive.is_some())
-        .map(|queue| (&*queue.vhost, &*queue.name))
-        .collect();
+    let queues: Vec<_> = queues.iter().filter(|queue| queue.exclusive.is_none()).collect();
+    // Something may have been declared or deleted since the queues were read. A binding needs both of its ends.
+    let of_queues: HashSet<_> = queues.iter().map(|queue| (&*queue.vhost, &*queue.name)).collect();
+    let of_exchanges: HashSet<_> = known.iter().map(|exchange| (&*exchange.vhost, &*exchange.name)).collect();
     let bound = bound.iter().filter(|binding| {
-        let to_own = match &binding.destination {
-            Destination::Queue(name) => exclusive.contains(&(&*binding.vhost, &**name)),
-            Destination::Exchange(_) => false,
+        let vhost = &*binding.vhost;
+        let has_destination = match &binding.destination {
+            Destination::Queue(name) => of_queues.contains(&(vhost, &**name)),
+            Destination::Exchange(name) => of_exchanges.contains(&(vhost, &**name)),
         };
-        !binding.source.is_empty() && !to_own
+        !binding.source.is_empty() && has_destination && of_exchanges.contains(&(vhost, &*binding.source))
     });
     let sections = [
         ("parameters", Value::from(parameters)),
         ("policies", policies.iter().map(|policy| policies::to_json(policy)).collect()),
-        (
-            "queues",
-            queues.iter().filter(|queue| queue.exclusive.is_none()).map(|queue| queue_json(queue)).collect(),
-        ),
+        ("queues", queues.iter().map(|queue| queue_json(queue)).collect()),
         (
             "exchanges",
             known

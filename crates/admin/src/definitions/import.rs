@@ -463,6 +463,8 @@ fn read_queue(definitions: &mut Definitions, entry: Entry, _: Reading<'_>) -> Re
     let declare = DeclareQueue {
         durable: json::boolean(&fields, "durable", true)?,
         auto_delete: json::boolean(&fields, "auto_delete", false)?,
+        // A broker has named some queues itself, with a name that is refused to clients.
+        internal: true,
         ..DeclareQueue::new(vhost, name, arguments)
     };
     definitions.push(line, &shown("queues", &fields), Command::DeclareQueue(declare));
