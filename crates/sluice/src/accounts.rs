@@ -1,7 +1,5 @@
 //! `sluice user`, `sluice vhost`, `sluice permission` and `sluice limit`: who may use the broker, and how much of it.
 
-use std::io::Write as _;
-
 use clap::{Args, Subcommand};
 use hyper::{Method, StatusCode};
 use serde_json::{Value, json};
@@ -11,6 +9,7 @@ use crate::declare::segment;
 use crate::failure::Failure;
 use crate::http::{Api, Vhost};
 use crate::list::{Column, table};
+use crate::output::print;
 use crate::password::PasswordFrom;
 
 #[derive(Args, Debug)]
@@ -418,9 +417,4 @@ async fn list(api: &Api, words: &str, path: &str, columns: &[Column], json: bool
         true => format!("{rows:#}\n"),
         false => table(columns, rows.as_array().map_or(&[], Vec::as_slice)),
     })
-}
-
-fn print(text: &str) -> Result<(), Failure> {
-    let mut out = std::io::stdout();
-    out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(|error| Failure::output(&error))
 }

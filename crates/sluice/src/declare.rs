@@ -5,11 +5,10 @@ use hyper::{Method, StatusCode};
 use percent_encoding::utf8_percent_encode;
 use serde_json::{Map as Object, Value, json};
 
-use std::io::Write as _;
-
 use crate::amqp::SEGMENT;
 use crate::failure::Failure;
 use crate::http::{Api, Vhost};
+use crate::output::print;
 use crate::send::pair;
 
 #[derive(Args, Debug)]
@@ -226,7 +225,7 @@ pub fn segment(name: &str) -> String {
 }
 
 fn say(line: &str) -> Result<(), Failure> {
-    writeln!(std::io::stdout(), "{line}").map_err(|error| Failure::output(&error))
+    print(&format!("{line}\n"))
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! `sluice definitions`: everything but the messages, as one file in RabbitMQ's form. Also reads `load_definitions`.
 
-use std::io::{Read as _, Write as _};
+use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
 use admin::{Definitions, Reading};
@@ -13,6 +13,7 @@ use crate::config::Config;
 use crate::declare::segment;
 use crate::failure::Failure;
 use crate::http::Api;
+use crate::output::print;
 
 #[derive(Args, Debug)]
 pub struct Verb {
@@ -56,7 +57,7 @@ async fn carry_out(verb: &Verb) -> Result<(), Failure> {
             let text = format!("{all:#}\n");
             match file {
                 Some(file) => std::fs::write(file, text).map_err(|error| named(file, &error)),
-                None => std::io::stdout().write_all(text.as_bytes()).map_err(|error| Failure::output(&error)),
+                None => print(&text),
             }
         }
         What::Import { file } => {
@@ -69,14 +70,9 @@ async fn carry_out(verb: &Verb) -> Result<(), Failure> {
                 false => std::fs::read_to_string(file).map_err(|error| named(file, &error))?,
             };
             verb.api.send("import the definitions", Method::POST, &path, text).await?;
-            println(&format!("the definitions of {} are imported", file.display()))
+            print(&format!("the definitions of {} are imported\n", file.display()))
         }
     }
-}
-
-fn println(line: &str) -> Result<(), Failure> {
-    let mut out = std::io::stdout();
-    writeln!(out, "{line}").and_then(|()| out.flush()).map_err(|error| Failure::output(&error))
 }
 
 /// Reads the file of `load_definitions`, if it is set.

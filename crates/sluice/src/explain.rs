@@ -1,7 +1,6 @@
 //! `sluice explain`: why nothing moves, as one cause and the numbers behind it.
 
 use std::fmt::Write as _;
-use std::io::Write as _;
 
 use clap::{Args, Subcommand};
 use hyper::Method;
@@ -10,6 +9,7 @@ use serde_json::Value;
 use crate::declare::segment;
 use crate::failure::Failure;
 use crate::http::Api;
+use crate::output::print;
 
 #[derive(Args, Debug)]
 #[command(after_help = "\
@@ -78,8 +78,7 @@ pub fn run(explain: &Explain) -> Result<(), Failure> {
     crate::amqp::block_on(async {
         let (_, answer) = explain.api.ask(words, Method::GET, &path, None).await?;
         let text = if explain.json { format!("{answer:#}\n") } else { shown(&answer) };
-        let mut out = std::io::stdout();
-        out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(|error| Failure::output(&error))
+        print(&text)
     })
 }
 

@@ -1,7 +1,6 @@
 //! `sluice list`: lists the broker's objects as a table or as JSON.
 
 use std::fmt::Write as _;
-use std::io::Write as _;
 
 use clap::{Args, ValueEnum};
 use hyper::Method;
@@ -10,6 +9,7 @@ use serde_json::{Value, json};
 use crate::declare::segment;
 use crate::failure::Failure;
 use crate::http::Api;
+use crate::output::print;
 
 #[derive(Args, Debug)]
 pub struct List {
@@ -69,8 +69,7 @@ pub fn run(list: &List) -> Result<(), Failure> {
             true => format!("{:#}\n", Value::from(rows)),
             false => table(list.what.columns(), &rows),
         };
-        let mut out = std::io::stdout();
-        out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(|error| Failure::output(&error))
+        print(&text)
     })
 }
 

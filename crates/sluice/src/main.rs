@@ -16,6 +16,7 @@ mod limits;
 mod list;
 mod log;
 mod move_messages;
+mod output;
 mod password;
 mod peek;
 mod quorum;

@@ -19,6 +19,7 @@ use client::{
 
 use crate::amqp::{Broker, address};
 use crate::failure::Failure;
+use crate::output::print;
 use crate::recv::Signals;
 use crate::send::words;
 
@@ -90,8 +91,7 @@ impl Move {
         };
         ended.map_err(|failure| Failure { line: format!("{}; {moved} moved", failure.line), ..failure })?;
         let Self { queue, to, .. } = self;
-        writeln!(std::io::stdout(), "{moved} moved from queue '{queue}' to queue '{to}'")
-            .map_err(|error| Failure::output(&error))
+        print(&format!("{moved} moved from queue '{queue}' to queue '{to}'\n"))
     }
 
     async fn move_over(

@@ -1,7 +1,6 @@
 //! `sluice peek`: shows a ready message of a queue, which stays there.
 
 use std::fmt::Write as _;
-use std::io::Write as _;
 
 use clap::Args;
 use hyper::Method;
@@ -11,6 +10,7 @@ use crate::declare::segment;
 use crate::failure::Failure;
 use crate::http::{Api, Vhost};
 use crate::list::cell;
+use crate::output::print;
 
 #[derive(Args, Debug)]
 pub struct Peek {
@@ -38,8 +38,7 @@ pub fn run(peek: &Peek) -> Result<(), Failure> {
     crate::amqp::block_on(async {
         let (_, answer) = api.ask(&format!("peek at queue '{queue}'"), Method::GET, &path, None).await?;
         let text = if *json { format!("{answer:#}\n") } else { shown(&answer) };
-        let mut out = std::io::stdout();
-        out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(|error| Failure::output(&error))
+        print(&text)
     })
 }
 

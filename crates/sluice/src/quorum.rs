@@ -1,7 +1,5 @@
 //! `sluice quorum`: looks into the Raft groups of quorum queues, and maintains them.
 
-use std::io::Write as _;
-
 use clap::{Args, Subcommand};
 use hyper::Method;
 use serde_json::{Value, json};
@@ -10,6 +8,7 @@ use crate::declare::segment;
 use crate::failure::Failure;
 use crate::http::{Api, Vhost};
 use crate::list::{Column, table};
+use crate::output::print;
 
 #[derive(Args, Debug)]
 pub struct Quorum {
@@ -72,8 +71,7 @@ pub fn run(quorum: &Quorum) -> Result<(), Failure> {
     crate::amqp::block_on(async {
         let (_, answer) = quorum.api.ask(&words, method, &path, body.as_ref()).await?;
         let text = if quorum.json { format!("{answer:#}\n") } else { show(&answer) };
-        let mut out = std::io::stdout();
-        out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(|error| Failure::output(&error))
+        print(&text)
     })
 }
 

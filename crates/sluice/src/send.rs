@@ -1,7 +1,7 @@
 //! `sluice send`: sends one message, once or many times.
 
 use std::collections::VecDeque;
-use std::io::{IsTerminal as _, Read as _, Write as _};
+use std::io::{IsTerminal as _, Read as _};
 use std::path::PathBuf;
 
 use amqp10::{DeliveryState, Symbol, Value};
@@ -11,6 +11,7 @@ use client::{Checksum, Message, Outcome, SenderOptions, Settle};
 
 use crate::amqp::{Broker, address};
 use crate::failure::Failure;
+use crate::output::print;
 
 /// The most messages that may be in flight.
 const IN_FLIGHT_MAX: usize = 1_000;
@@ -112,7 +113,7 @@ impl Send {
             return Err(Failure::failed(format!("{count} sent to {address}: {refused}")));
         }
         let end = if self.settled { "settled" } else { "accepted" };
-        writeln!(std::io::stdout(), "{count} sent to {address}: {end}").map_err(|e| Failure::output(&e))
+        print(&format!("{count} sent to {address}: {end}\n"))
     }
 
     fn message(&self) -> Result<Bytes, Failure> {

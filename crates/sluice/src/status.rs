@@ -1,7 +1,6 @@
 //! `sluice status`: an overview of the node, and how much of each memory budget is used.
 
 use std::fmt::Write as _;
-use std::io::Write as _;
 
 use clap::Args;
 use hyper::Method;
@@ -10,6 +9,7 @@ use serde_json::{Value, json};
 use crate::failure::Failure;
 use crate::http::Api;
 use crate::list::{Column, cell, table};
+use crate::output::print;
 
 #[derive(Args, Debug)]
 pub struct Status {
@@ -36,8 +36,7 @@ pub fn run(status: &Status) -> Result<(), Failure> {
             true => format!("{:#}\n", Value::from(nodes)),
             false => nodes.iter().map(show).collect(),
         };
-        let mut out = std::io::stdout();
-        out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(|error| Failure::output(&error))
+        print(&text)
     })
 }
 

@@ -35,6 +35,7 @@ use client::{Connection, Options};
 use crate::amqp::{Broker, Place};
 use crate::failure::Failure;
 use crate::limits;
+use crate::output::print;
 
 /// The default length of a run in seconds, if neither `--count` nor `--duration` is given.
 const DURATION_S: u32 = 10;
@@ -179,8 +180,7 @@ pub fn run(bench: Bench) -> Result<(), Failure> {
         _ => load::run(bench)?,
     };
     let text = if json { format!("{}\n", report.json) } else { report.text };
-    let mut out = std::io::stdout();
-    out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(|e| Failure::output(&e))?;
+    print(&text)?;
     report.failure.map_or(Ok(()), |line| Err(Failure::failed(line)))
 }
 
