@@ -1,6 +1,7 @@
 //! `sluice definitions`: everything but the messages, as one file in RabbitMQ's form. Also reads `load_definitions`.
 
-use std::io::Read as _;
+use std::io::{Read as _, Write as _};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
 use admin::{Definitions, Reading};
@@ -56,7 +57,7 @@ async fn carry_out(verb: &Verb) -> Result<(), Failure> {
             let (_, all) = verb.api.ask("export the definitions", Method::GET, &path, None).await?;
             let text = format!("{all:#}\n");
             match file {
-                Some(file) => std::fs::write(file, text).map_err(|error| named(file, &error)),
+                Some(file) => write(file, &text).map_err(|error| named(file, &error)),
                 None => print(&text),
             }
         }
@@ -73,6 +74,13 @@ async fn carry_out(verb: &Verb) -> Result<(), Failure> {
             print(&format!("the definitions of {} are imported\n", file.display()))
         }
     }
+}
+
+/// Writes a file that only its owner can read, if it is new. It has hashes of passwords.
+fn write(file: &Path, text: &str) -> std::io::Result<()> {
+    let mut options = std::fs::OpenOptions::new();
+    let mut file = options.write(true).create(true).truncate(true).mode(0o600).open(file)?;
+    file.write_all(text.as_bytes())
 }
 
 /// Reads the file of `load_definitions`, if it is set.

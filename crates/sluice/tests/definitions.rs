@@ -3,6 +3,8 @@
 
 mod broker;
 
+use std::os::unix::fs::PermissionsExt as _;
+
 use broker::verb::Did;
 use broker::{Broker, Directory, Starting};
 use serde_json::{Value, json};
@@ -65,6 +67,8 @@ fn a_file_of_rabbitmq_moves_over_with_one_setting() {
     // What is exported is imported by another broker, and the file is carried out at each start without harm.
     as_ops(&broker, &["user", "add", "late", "--no-password"]).done();
     as_ops(&broker, &["definitions", "export", &path("out.json")]).done();
+    let mode = std::fs::metadata(path("out.json")).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600, "it has hashes of passwords");
     assert!(broker.terminate().success());
     let broker = start(&directory, &path("in.json"));
     assert!(as_ops(&broker, &["user", "list"]).done().contains("late"));

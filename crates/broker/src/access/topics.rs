@@ -19,7 +19,7 @@ pub struct TopicPermissions {
     read: Keys,
 }
 
-/// A pattern for keys, and the text of which it was made.
+/// A pattern for keys, with its text.
 #[derive(Clone, Debug, PartialEq)]
 struct Keys {
     text: Arc<str>,
