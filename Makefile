@@ -4,11 +4,14 @@
 run:
 	cargo run --release -p sluice -- serve
 
+# The tests are compiled as the static program is, so that they share its dependencies, in target/<host>.
+static build unit interop kill hostile lint: export CARGO_BUILD_TARGET = $(shell rustc -vV | sed -n 's/^host: //p')
+static build unit interop kill hostile lint: export RUSTFLAGS = -C target-feature=+crt-static
+
 # Builds the program without shared libraries, in target/<host>/release, for machines and images that have none.
 static: PROFILE = release
 static:
-	RUSTFLAGS="-C target-feature=+crt-static" \
-		cargo build --profile $(PROFILE) -p sluice --target $$(rustc -vV | sed -n 's/^host: //p')
+	cargo build --profile $(PROFILE) -p sluice
 
 test:
 	tests/run

@@ -40,7 +40,8 @@ ROUND_TRIP_MS, HEALTH_S = 100, 1
 def find_program():
     named = os.environ.get("SLUICE_BIN")
     target = os.environ.get("CARGO_TARGET_DIR", os.path.join(ROOT, "target"))
-    built = sorted(glob.glob(f"{target}/ci/sluice") + glob.glob(f"{target}/release/sluice"), key=os.path.getmtime)
+    places = (f"{target}/{at}/sluice" for at in ("ci", "release", "*/ci", "*/release"))
+    built = sorted((path for place in places for path in glob.glob(place)), key=os.path.getmtime)
     if not named and not built:
         sys.exit("no broker found: cargo build --profile ci -p sluice, or set SLUICE_BIN")
     return named or built[-1]

@@ -25,7 +25,7 @@ say() { printf '%s\n' "$*"; }
 
 find_broker() {
     local target=${CARGO_TARGET_DIR:-$root/target}
-    broker=${SLUICE_BIN:-$(ls -t "$target"/{ci,release}/sluice 2>/dev/null | head -n 1)}
+    broker=${SLUICE_BIN:-$(ls -t "$target"/{,*/}{ci,release}/sluice 2>/dev/null | head -n 1)}
     [ -x "$broker" ] || { say "no broker found: cargo build --profile ci -p sluice, or set SLUICE_BIN"; exit 2; }
 }
 
