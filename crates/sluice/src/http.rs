@@ -8,16 +8,14 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use clap::Args;
-use http_body_util::{BodyExt as _, Full, Limited};
+use http_body_util::Full;
 use hyper::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HOST};
 use hyper::{Method, Request, StatusCode, Uri};
-use hyper_util::rt::TokioIo;
 use percent_encoding::percent_decode_str;
 use serde_json::Value;
-use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
-use tokio_rustls::TlsConnector;
-use tokio_rustls::rustls::pki_types::ServerName;
+use web::{Bounds, Server, WebError};
 
 use crate::failure::Failure;
 use crate::trust::Trust;
@@ -69,33 +67,22 @@ impl Api {
     ) -> Result<(StatusCode, Value), Failure> {
         let url = Url::parse(&self.url).map_err(|why| Failure::usage(format!("--url: {why}")))?;
         let place = url.place();
-        let stream = match within(TcpStream::connect((url.host.as_str(), url.port))).await {
-            Some(Ok(stream)) => stream,
-            Some(Err(error)) => return Err(Failure::nobody(place, error)),
-            None => return Err(Failure::nobody(place, "no answer in time")),
-        };
         let failed = |why: &dyn fmt::Display| Failure::failed(format!("cannot {what} at {place}: {why}"));
-        let stream: Stream = match url.tls {
-            false => Box::new(stream),
-            true => {
-                let name = ServerName::try_from(url.host.clone()).map_err(|error| failed(&error))?;
-                match within(TlsConnector::from(self.trust.load()?).connect(name, stream)).await {
-                    Some(Ok(stream)) => Box::new(stream),
-                    Some(Err(error)) => return Err(failed(&format!("TLS: {error}"))),
-                    None => return Err(Failure::nobody(place, "no TLS handshake in time")),
-                }
-            }
-        };
         let request = url.request(method, path, body).map_err(|error| failed(&error))?;
-        let (status, octets) = match within(exchange(stream, request)).await {
-            Some(Ok(answer)) => answer,
-            Some(Err(_)) if url.speaks_amqp().await => {
+        let tls = if url.tls { Some(self.trust.load()?) } else { None };
+        let server = Server { host: url.host.clone(), port: url.port, tls };
+        let bounds = Bounds { patience: PATIENCE, body_bytes_max: ANSWER_BYTES_MAX };
+        let (status, octets) = match server.send(request, bounds).await {
+            Ok(answer) => answer,
+            Err(error @ (WebError::Unreachable(_) | WebError::TimedOut)) => {
+                return Err(Failure::nobody(place, error));
+            }
+            Err(WebError::Http(_)) if url.speaks_amqp().await => {
                 return Err(failed(
                     &"this port speaks AMQP; the port of the management API is set by management.tcp.port, 15672 by default",
                 ));
             }
-            Some(Err(error)) => return Err(failed(&error)),
-            None => return Err(Failure::nobody(place, "no answer in time")),
+            Err(error) => return Err(failed(&error)),
         };
         let value: Value = serde_json::from_slice(&octets).unwrap_or(Value::Null);
         if status.is_success() {
@@ -120,29 +107,6 @@ impl Api {
         let place = Url::parse(&self.url).map_or_else(|_| String::new(), |url| url.place());
         Failure::failed(format!("cannot {what} at {place}: {why}"))
     }
-}
-
-async fn within<T>(future: impl Future<Output = T>) -> Option<T> {
-    tokio::time::timeout(PATIENCE, future).await.ok()
-}
-
-type Problem = Box<dyn std::error::Error + Send + Sync>;
-
-/// A socket, with or without TLS.
-trait Socket: AsyncRead + AsyncWrite + Send + Unpin {}
-
-impl<T: AsyncRead + AsyncWrite + Send + Unpin> Socket for T {}
-
-type Stream = Box<dyn Socket>;
-
-async fn exchange(stream: Stream, request: Request<Full<Bytes>>) -> Result<(StatusCode, Bytes), Problem> {
-    let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
-    let connection = tokio::spawn(connection);
-    let response = sender.send_request(request).await?;
-    let status = response.status();
-    let body = Limited::new(response.into_body(), ANSWER_BYTES_MAX).collect().await?.to_bytes();
-    connection.abort();
-    Ok((status, body))
 }
 
 /// The virtual host in which names are looked up.
@@ -211,7 +175,7 @@ impl Url {
             stream.read_exact(&mut first).await?;
             Ok::<_, std::io::Error>(first == *b"AMQP")
         };
-        matches!(within(answer).await, Some(Ok(true)))
+        matches!(tokio::time::timeout(PATIENCE, answer).await, Ok(Ok(true)))
     }
 
     fn request(
