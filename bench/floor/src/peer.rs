@@ -52,6 +52,7 @@ impl Peer {
             max_frame_size: FRAME_MAX,
             channel_max: 63,
             idle_time_out_ms: 0,
+            initial_max_frame_size: amqp10::frame::INITIAL_MAX_FRAME_SIZE,
             incomplete_bytes_max: usize::MAX,
             session: SessionConfig { incoming_window: 400, handle_max: 255 },
         };

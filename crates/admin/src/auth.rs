@@ -13,10 +13,10 @@ use broker::desk::Desk;
 
 use crate::reply::Failure;
 
-/// The longest `Authorization` header that is accepted, in bytes.
-const AUTHORIZATION_MAX: usize = 4096;
+/// The longest `Authorization` header that is accepted, in bytes. It may have a token.
+const AUTHORIZATION_MAX: usize = 16 * 1024;
 
-/// Checks the basic credentials and the peer's address. Nothing else authenticates a request.
+/// Checks the credentials, a password (Basic) or a token (Bearer), and the peer's address. Nothing else authenticates a request.
 ///
 /// # Errors
 /// 401 with a challenge; 503 if the credentials were not checked in time.
@@ -35,7 +35,7 @@ pub async fn authenticate<D: Desk>(desk: &D, headers: &HeaderMap, peer: IpAddr) 
 /// 401 without a challenge: the user is known but lacks the tag.
 pub fn permit(who: &Identity, verbs: &[Verb], peer: IpAddr) -> Result<(), Failure> {
     for verb in verbs.iter().filter(|verb| verb.is_by_tag()) {
-        access::permit(who, Rights::default(), "", *verb, &[]).map_err(|refused| {
+        access::permit(who, Rights::NONE, "", *verb, &[]).map_err(|refused| {
             tracing::warn!(target: PEER, %peer, user = %who.user, "HTTP access denied: {refused}");
             Failure::not_authorised(refused.reason)
         })?;
@@ -47,6 +47,12 @@ fn credentials(headers: &HeaderMap) -> Option<(String, Secret)> {
     let header = headers.get(header::AUTHORIZATION)?.as_bytes();
     if header.len() > AUTHORIZATION_MAX {
         return None;
+    }
+    if let Some((scheme, token)) = header.split_at_checked(7)
+        && scheme.eq_ignore_ascii_case(b"Bearer ")
+    {
+        // The token names the user.
+        return Some((String::new(), Secret::new(token.trim_ascii().to_vec())));
     }
     let (scheme, encoded) = header.split_at_checked(6)?;
     if !scheme.eq_ignore_ascii_case(b"Basic ") {

@@ -35,6 +35,8 @@ pub const MIN_IDLE_TIME_OUT_MS: u32 = 1000;
 pub struct Config {
     /// The largest frame that we accept, in bytes.
     pub max_frame_size: u32,
+    /// The largest frame that we accept before the peer's OPEN, in bytes ([`frame::INITIAL_MAX_FRAME_SIZE`]).
+    pub initial_max_frame_size: u32,
     /// The highest channel number that we accept.
     pub channel_max: u16,
     /// The connection is closed when nothing is received for this long. We advertise half of it. 0 means
@@ -158,7 +160,8 @@ impl Connection {
         if matches!(self.state, ConnectionState::Header | ConnectionState::AmqpHeader) {
             return Ok(Some(HEADER_SIZE));
         }
-        let max = if self.open_received { self.config.max_frame_size } else { INITIAL_MAX_FRAME_SIZE };
+        let max =
+            if self.open_received { self.config.max_frame_size } else { self.config.initial_max_frame_size };
         let header = frame::parse_header(start, max).map_err(|e| Fault::connection(Violation::Framing(e)))?;
         Ok(Some(header.size as usize))
     }

@@ -61,6 +61,7 @@ impl World {
         let mut side = |server: bool| {
             let config = Config {
                 max_frame_size: random.pick(&[512, 1000, 65_536]).unwrap(),
+                initial_max_frame_size: amqp10::frame::INITIAL_MAX_FRAME_SIZE,
                 channel_max: 30,
                 idle_time_out_ms: 0,
                 incomplete_bytes_max: usize::MAX,

@@ -1,5 +1,6 @@
 //! Authentication and authorization. Every verb of every protocol and every HTTP route is decided by [`permit`].
 
+mod grants;
 mod guesses;
 mod login;
 mod password;
@@ -15,9 +16,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use hashbrown::{HashMap, HashSet};
 
+pub use self::grants::{Grants, matches_wildcard};
 use self::guesses::Guesses;
 pub use self::guesses::network;
-pub use self::login::{Credentials, Login, LoginRefused};
+pub use self::login::{Backend, Checking, Credentials, ExternalBackend, Login, LoginRefused};
 pub use self::password::{Hashing, PasswordHash, Salt};
 pub use self::remembered::RememberKey;
 use self::remembered::Remembered;
@@ -79,17 +81,60 @@ impl Permissions {
 }
 
 /// What a user may do in one virtual host.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Rights<'a> {
-    /// `None` if the user may not use the virtual host.
-    pub permissions: Option<&'a Permissions>,
-    /// `None` if the user may use all keys of all topic exchanges.
-    pub topics: Option<&'a Topics>,
+#[derive(Clone, Copy, Debug)]
+pub enum Rights<'a> {
+    /// A user of the catalog.
+    User {
+        /// `None` if the user may not use the virtual host.
+        permissions: Option<&'a Permissions>,
+        /// `None` if the user may use all keys of all topic exchanges.
+        topics: Option<&'a Topics>,
+    },
+    /// A client with a token.
+    Token { grants: &'a Grants, vhost: &'a str },
+}
+
+impl Rights<'_> {
+    pub const NONE: Self = Self::User { permissions: None, topics: None };
+
+    /// Returns true if the user may use the virtual host.
+    fn are_any(self) -> bool {
+        match self {
+            Self::User { permissions, .. } => permissions.is_some(),
+            Self::Token { grants, vhost } => grants.opens(vhost),
+        }
+    }
+
+    fn permit(self, permission: Permission, resource: Resource<'_>) -> bool {
+        match self {
+            Self::User { permissions, .. } => {
+                permissions.is_some_and(|permissions| permissions.grants(permission, resource))
+            }
+            Self::Token { grants, vhost } => grants.permits(permission, vhost, resource),
+        }
+    }
+
+    fn permit_key(self, permission: Permission, exchange: &str, key: &str) -> bool {
+        match self {
+            Self::User { topics, .. } => topics
+                .and_then(|topics| topics.get(exchange))
+                .is_none_or(|topics| topics.grants(permission, key)),
+            Self::Token { grants, vhost } => grants.permits_key(permission, vhost, exchange, key),
+        }
+    }
+
+    /// Returns true if the user may not use all keys of this exchange, if it is a topic exchange.
+    pub fn limit_keys(self, exchange: &str) -> bool {
+        match self {
+            Self::User { topics, .. } => topics.is_some_and(|topics| topics.contains_key(exchange)),
+            Self::Token { grants, vhost } => grants.limits_keys(vhost, exchange),
+        }
+    }
 }
 
 impl UserRecord {
     pub(super) fn identity(&self) -> Identity {
-        Identity { user: self.name.clone(), tags: self.tags.clone() }
+        Identity { user: self.name.clone(), tags: self.tags.clone(), token: None }
     }
 }
 
@@ -109,16 +154,23 @@ pub struct User {
 pub struct Identity {
     pub user: Arc<str>,
     pub tags: Arc<[String]>,
+    /// What the token of the client grants. The catalog need not know such a user. `None` for users of the catalog.
+    pub token: Option<Arc<Grants>>,
 }
 
 impl Identity {
+    /// The identity of a part of the broker itself.
+    pub fn internal(name: &str, tag: &str) -> Self {
+        Self { user: name.into(), tags: [tag.to_owned()].into(), token: None }
+    }
+
     pub fn has_tag(&self, tag: &str) -> bool {
         self.tags.iter().any(|t| t == tag)
     }
 
     /// The identity of a client of the metrics port. It is not a user: the operator decides who can reach the port.
     pub fn metrics_reader() -> Self {
-        Self { user: "".into(), tags: [String::from("monitoring")].into() }
+        Self::internal("", "monitoring")
     }
 }
 
@@ -254,17 +306,42 @@ impl Access {
         *self.users.lock().unwrap_or_else(PoisonError::into_inner) = users;
     }
 
-    /// Checks a login. This may be slow: no shard waits for it.
+    /// Checks a login with the users of the catalog alone. This may be slow: no shard waits for it.
     ///
     /// # Errors
-    /// The user is unknown or the password is wrong; too many logins from the address have failed; or the user for
-    /// anonymous logins does not exist.
+    /// Those of [`Access::admit`] and [`Access::find`].
     pub fn check(&self, login: &Login) -> Result<Identity, LoginRefused> {
-        let Login { credentials, from, at_ms } = login;
-        match credentials {
-            Credentials::Plain { .. } if self.guesses.is_blocked(*from, *at_ms) => {
+        self.admit(login)?;
+        self.find(login).inspect_err(|_| self.note_failure(login))
+    }
+
+    /// Checks that logins from the address are looked at.
+    ///
+    /// # Errors
+    /// Too many have failed.
+    pub fn admit(&self, login: &Login) -> Result<(), LoginRefused> {
+        match login.credentials {
+            Credentials::Plain { .. } if self.guesses.is_blocked(login.from, login.at_ms) => {
                 Err(LoginRefused::TooManyFailures)
             }
+            _ => Ok(()),
+        }
+    }
+
+    /// Counts a login that all backends have refused.
+    pub fn note_failure(&self, login: &Login) {
+        if let Credentials::Plain { .. } = login.credentials {
+            self.guesses.record_failure(login.from, login.at_ms);
+        }
+    }
+
+    /// Looks a client up among the users of the catalog. Calculates the hash of the password.
+    ///
+    /// # Errors
+    /// The user is unknown or the password is wrong, or the user for anonymous logins does not exist.
+    pub fn find(&self, login: &Login) -> Result<Identity, LoginRefused> {
+        let Login { credentials, at_ms, .. } = login;
+        match credentials {
             Credentials::Plain { user, password } => {
                 let users = self.users();
                 let right = match users.get(user) {
@@ -278,10 +355,7 @@ impl Access {
                         None
                     }
                 };
-                right.map(UserRecord::identity).ok_or_else(|| {
-                    self.guesses.record_failure(*from, *at_ms);
-                    LoginRefused::UnknownUserOrPassword
-                })
+                right.map(UserRecord::identity).ok_or(LoginRefused::UnknownUserOrPassword)
             }
             Credentials::Anonymous { user } => {
                 self.users().get(user).map(UserRecord::identity).ok_or(LoginRefused::AnonymousDisabled)

@@ -11,6 +11,8 @@ pub struct Settings {
     pub max_message_size: u64,
     /// The largest accepted frame in bytes (`frame_max`).
     pub frame_max: u32,
+    /// The largest accepted frame before OPEN in bytes (`initial_frame_max`). A token must fit into it.
+    pub initial_frame_max: u32,
     /// The time after which a silent connection is closed, in seconds (`heartbeat`). 0 means never.
     pub heartbeat_s: u32,
     /// The time from accept to OPEN, in milliseconds (`handshake_timeout`).
@@ -84,6 +86,7 @@ impl Default for Settings {
         Self {
             max_message_size: 16 * 1024 * 1024,
             frame_max: 131_072,
+            initial_frame_max: amqp10::frame::INITIAL_MAX_FRAME_SIZE,
             heartbeat_s: 60,
             handshake_timeout_ms: 10_000,
             handshake_max: 4096,

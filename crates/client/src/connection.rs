@@ -89,6 +89,7 @@ impl Connection {
             max_frame_size: options.max_frame_size.max(amqp10::frame::MIN_MAX_FRAME_SIZE),
             channel_max: options.channel_max,
             idle_time_out_ms: u32::try_from(options.idle_time_out.as_millis()).unwrap_or(u32::MAX),
+            initial_max_frame_size: amqp10::frame::INITIAL_MAX_FRAME_SIZE,
             incomplete_bytes_max: usize::MAX,
             session: SessionConfig {
                 incoming_window: options.incoming_window.max(1),

@@ -178,9 +178,8 @@ impl NodeDesk {
     async fn permit_binding(&self, who: &Identity, verb: Verb, binding: &Binding) -> Result<(), DeskError> {
         let Binding { vhost, source, destination, key, .. } = binding;
         let users = self.inner.access.users();
-        let topics = users.rights(&who.user, vhost).topics;
         // Only few users have topic permissions, so the type of the exchange is seldom needed.
-        let is_topic = topics.is_some_and(|topics| topics.contains_key(source))
+        let is_topic = users.rights(who, vhost).limit_keys(source)
             && self.all_exchanges().await?.iter().any(|exchange| {
                 exchange.vhost == *vhost && exchange.name == *source && exchange.kind == ExchangeKind::Topic
             });

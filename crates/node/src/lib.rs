@@ -24,6 +24,7 @@ mod tally;
 
 pub use alarms::{AlarmLimits, Limit, Measured};
 pub use desk::NodeDesk;
+pub use logins::Backends;
 pub use node::{Node, NodeOptions, StartError, StopError, make_shards};
 pub use randomness::random;
 pub use shard::StorageLimits;

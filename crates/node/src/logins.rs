@@ -4,6 +4,9 @@
 //! ```text
 //!   shards, desk ──> Line: a queue per network of clients ──one of each network in turn──> two threads ──> shard, desk
 //! ```
+//!
+//! If `auth_backends` names other backends than the catalog, each login is a task that asks one after the other. The two threads
+//! are then the backend `internal`.
 
 use std::collections::VecDeque;
 use std::io;
@@ -11,10 +14,11 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use amqp10::sasl::Secret;
-use broker::access::{Hashing, Login, PasswordHash, Salt, network};
+use broker::access::{Access, Backend, Hashing, Login, LoginRefused, PasswordHash, Salt, network};
 use broker::ids::ShardId;
 use hashbrown::HashMap;
 use queue::Ticket;
+use tokio::runtime;
 use tokio::sync::oneshot;
 
 use crate::incoming::{Checked, Incoming, Shards};
@@ -23,16 +27,37 @@ use crate::incoming::{Checked, Incoming, Shards};
 /// so logins never take more than two cores and 14 MiB.
 const THREADS: usize = 2;
 
+/// The backends that check logins, in their order (`auth_backends`).
+#[derive(Clone, Debug)]
+pub struct Backends {
+    chain: Vec<Backend>,
+    /// Runs the tasks that ask external backends.
+    runtime: runtime::Handle,
+}
+
+impl Backends {
+    /// Tasks that ask external backends run on `runtime`.
+    pub fn new(chain: Vec<Backend>, runtime: runtime::Handle) -> Self {
+        Self { chain, runtime }
+    }
+}
+
 /// The handle to the threads that check logins.
 #[derive(Clone, Debug)]
 pub(crate) struct Logins {
     line: Arc<Handle>,
+    shards: Shards,
+    access: Arc<Access>,
+    /// `None` if only the catalog is asked.
+    backends: Option<Backends>,
 }
 
 #[derive(Debug)]
 enum Question {
     Shard(ShardId, Ticket, Login),
     Desk(Login, oneshot::Sender<Checked>),
+    /// The part of the catalog in a login that several backends check.
+    Internal(Login, oneshot::Sender<Checked>),
     Hash(NewHash, oneshot::Sender<PasswordHash>),
 }
 
@@ -48,7 +73,7 @@ impl Question {
     /// Returns the network whose turn it takes. New passwords share one of their own.
     fn network(&self) -> IpAddr {
         match self {
-            Self::Shard(_, _, login) | Self::Desk(login, _) => network(login.from),
+            Self::Shard(_, _, login) | Self::Desk(login, _) | Self::Internal(login, _) => network(login.from),
             Self::Hash(..) => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
         }
     }
@@ -135,26 +160,21 @@ impl Logins {
     ///
     /// # Errors
     /// A thread cannot be started.
-    pub fn start(
-        shards: Shards,
-        check: impl Fn(&Login) -> Checked + Send + Sync + 'static,
-    ) -> io::Result<Self> {
-        let (line, check) = (Arc::new(Line::default()), Arc::new(check));
+    pub fn start(shards: Shards, access: Arc<Access>, backends: Option<Backends>) -> io::Result<Self> {
+        let line = Arc::new(Line::default());
         let handle = Arc::new(Handle(line.clone()));
         for number in 0..THREADS {
-            let (line, shards, check) = (line.clone(), shards.clone(), check.clone());
+            let (line, shards, access) = (line.clone(), shards.clone(), access.clone());
             std::thread::Builder::new().name(format!("logins-{number}")).spawn(move || {
                 while let Some(question) = line.next() {
                     match question {
                         Question::Shard(shard, ticket, login) => {
-                            if let Some(to) = shards.get(usize::from(shard)) {
-                                // Sending fails if the shard has ended. Then it needs no answer.
-                                drop(to.send(Incoming::Login(ticket, check(&login))));
-                            }
+                            send(&shards, shard, ticket, access.check(&login));
                         }
                         // The caller has given up, so the login is not checked.
-                        Question::Desk(_, reply) if reply.is_closed() => {}
-                        Question::Desk(login, reply) => drop(reply.send(check(&login))),
+                        Question::Desk(_, reply) | Question::Internal(_, reply) if reply.is_closed() => {}
+                        Question::Desk(login, reply) => drop(reply.send(access.check(&login))),
+                        Question::Internal(login, reply) => drop(reply.send(access.find(&login))),
                         Question::Hash(_, reply) if reply.is_closed() => {}
                         Question::Hash(NewHash { hashing, salt, password }, reply) => {
                             drop(reply.send(hashing.hash(salt, &password)));
@@ -163,12 +183,39 @@ impl Logins {
                 }
             })?;
         }
-        Ok(Self { line: handle })
+        Ok(Self { line: handle, shards, access, backends })
     }
 
     /// Checks the login of a connection. The shard receives the result as [`Incoming::Login`].
     pub fn ask(&self, shard: ShardId, ticket: Ticket, login: Login) {
-        self.line.0.push(Question::Shard(shard, ticket, login));
+        let Some(Backends { runtime, .. }) = &self.backends else {
+            return self.line.0.push(Question::Shard(shard, ticket, login));
+        };
+        let logins = self.clone();
+        runtime.spawn(async move { send(&logins.shards, shard, ticket, logins.ask_all(&login).await) });
+    }
+
+    /// Asks the backends one after the other, until one accepts the login.
+    async fn ask_all(&self, login: &Login) -> Checked {
+        self.access.admit(login)?;
+        let mut refusals = Vec::new();
+        for backend in self.backends.iter().flat_map(|backends| &backends.chain) {
+            let checked = match backend {
+                Backend::Internal => {
+                    let (reply, answer) = oneshot::channel();
+                    self.line.0.push(Question::Internal(login.clone(), reply));
+                    // Without an answer, the node is stopping.
+                    answer.await.unwrap_or_else(|_| Err(LoginRefused::External("the node stops".into())))
+                }
+                Backend::External(backend) => backend.check(login).await,
+            };
+            match checked {
+                Ok(identity) => return Ok(identity),
+                Err(refused) => refusals.push(refused.to_string()),
+            }
+        }
+        self.access.note_failure(login);
+        Err(LoginRefused::External(refusals.join("; ")))
     }
 
     /// Hashes a new password for the desk.
@@ -181,8 +228,21 @@ impl Logins {
     /// Checks a login at the desk.
     pub fn ask_for_desk(&self, login: Login) -> oneshot::Receiver<Checked> {
         let (reply, answer) = oneshot::channel();
-        self.line.0.push(Question::Desk(login, reply));
+        let Some(Backends { runtime, .. }) = &self.backends else {
+            self.line.0.push(Question::Desk(login, reply));
+            return answer;
+        };
+        let logins = self.clone();
+        // If the caller has given up, nobody needs the result.
+        runtime.spawn(async move { drop(reply.send(logins.ask_all(&login).await)) });
         answer
+    }
+}
+
+/// Sends the result of a login to the shard of the connection. Sending fails if the shard has ended; then it needs none.
+fn send(shards: &Shards, shard: ShardId, ticket: Ticket, checked: Checked) {
+    if let Some(to) = shards.get(usize::from(shard)) {
+        drop(to.send(Incoming::Login(ticket, checked)));
     }
 }
 

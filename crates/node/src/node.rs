@@ -27,7 +27,7 @@ use crate::desk::{NodeDesk, Run, Ways};
 use crate::facts::Restored;
 use crate::handshakes::Handshakes;
 use crate::incoming::{Incoming, Shards};
-use crate::logins::Logins;
+use crate::logins::{Backends, Logins};
 use crate::quarantine::{self, DefinitionsLost};
 use crate::questions::OpenQuestions;
 use crate::runtime::{self, Clock, Storage};
@@ -38,6 +38,8 @@ use crate::shard::{Occupancy, Setup, Shard, StorageLimits, Tallies};
 pub struct NodeOptions {
     pub settings: Settings,
     pub access: Access,
+    /// What checks logins; `None` means the users of the catalog alone.
+    pub backends: Option<Backends>,
     /// The number of event loops, each with its own thread. At least 1, at most 255.
     pub shards: usize,
     /// The directory of the log, the packs and the streams. It is created if it does not exist.
@@ -129,6 +131,7 @@ impl Node {
         let NodeOptions {
             settings,
             access,
+            backends,
             shards: count,
             data_dir,
             alarms,
@@ -213,9 +216,7 @@ impl Node {
             Box::new(move |read| send_to(&chunks, read.shard, Incoming::Chunks(read)));
         let stream_reader = stream_reader.spawn(on_chunks).map_err(thread("stream reader"))?;
         let storage = Storage { log, packs, reader, streams, stream_reader };
-        let checker = access.clone();
-        let logins =
-            Logins::start(shards.clone(), move |login| checker.check(login)).map_err(thread("logins"))?;
+        let logins = Logins::start(shards.clone(), access.clone(), backends).map_err(thread("logins"))?;
         let questions = Arc::new(OpenQuestions::default());
         let mut threads = Vec::new();
         for (shard, receiver) in machines.drain(..).zip(receivers) {

@@ -123,6 +123,7 @@ fn no_password_is_in_the_data_directory() {
     let node = Node::start(NodeOptions {
         settings: Settings::default(),
         access,
+        backends: None,
         shards: 2,
         data_dir: data_dir.clone(),
         alarms: AlarmLimits::default(),

@@ -12,6 +12,7 @@
 //! only RabbitMQ has are in `rabbitmq`.
 
 mod keys;
+mod logins;
 mod rabbitmq;
 #[cfg(test)]
 mod tests;
@@ -30,6 +31,8 @@ use broker::settings::Settings;
 use node::{AlarmLimits, Limit, StorageLimits};
 use tls::{LoginFrom, NameKind};
 
+pub use self::logins::BackendName;
+use self::logins::LoginKeys;
 use self::rabbitmq::Known;
 
 /// The largest configuration file, in bytes. A larger one is refused.
@@ -73,6 +76,10 @@ pub struct Config {
     pub loopback_users: Vec<String>,
     /// The algorithm of new passwords.
     pub password_hashing: Hashing,
+    /// Who checks logins, in this order.
+    pub backends: Vec<BackendName>,
+    /// How tokens are read.
+    pub oauth2: identity::oauth2::Options,
     /// The limits above which publishers are stopped.
     pub alarms: AlarmLimits,
     /// Limits on what is stored.
@@ -315,6 +322,7 @@ struct Draft {
     default_permissions: Permissions,
     loopback_users: Vec<String>,
     password_hashing: Hashing,
+    logins: LoginKeys,
     alarms: AlarmLimits,
     /// The second form in which the memory limit can be set (in bytes, where the first is a share of the
     /// memory; for the disk it is the reverse). If it is set, the first form has no effect.
@@ -351,6 +359,7 @@ impl Default for Draft {
             default_permissions: Permissions::ALL,
             loopback_users: vec!["guest".into()],
             password_hashing: Hashing::default(),
+            logins: LoginKeys::default(),
             alarms: AlarmLimits::default(),
             memory_instead: None,
             disk_free_instead: None,
@@ -390,7 +399,11 @@ impl Draft {
             };
             keys.without_effect().map(problem).collect()
         };
-        all.into_iter().flat_map(of).collect()
+        let tokens = self.logins.without_backend().map(|key| Problem {
+            place: key.to_owned(),
+            problem: "it has no effect without auth_backends.N = oauth2".to_owned(),
+        });
+        all.into_iter().flat_map(of).chain(tokens).collect()
     }
 
     fn finish(self) -> Config {
@@ -418,6 +431,8 @@ impl Draft {
             default_permissions: self.default_permissions,
             loopback_users: self.loopback_users,
             password_hashing: self.password_hashing,
+            backends: self.logins.backends(),
+            oauth2: self.logins.oauth2(),
             alarms: AlarmLimits {
                 memory: self.memory_instead.unwrap_or(self.alarms.memory),
                 disk_free: self.disk_free_instead.unwrap_or(self.alarms.disk_free),

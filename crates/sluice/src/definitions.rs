@@ -101,7 +101,7 @@ pub fn read(config: &Config) -> Result<Option<Definitions>, String> {
 /// One is refused, so none is carried out.
 pub async fn load(definitions: Definitions, node: &node::Node) -> Result<(), String> {
     // The operator who has written the configuration may do everything.
-    let who = Identity { user: "load_definitions".into(), tags: [String::from("administrator")].into() };
+    let who = Identity::internal("load_definitions", "administrator");
     let loaded = definitions.import(node.desk(), &who).await;
     loaded.map_err(|failure| format!("load_definitions: {}", failure.reason))
 }

@@ -5,16 +5,18 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use broker::access::{Access, User};
+use broker::access::{Access, Backend, User};
 use broker::settings::SLUICE_VERSION;
 use clap::Args;
-use node::{Node, NodeOptions, StartError};
+use identity::oauth2::OAuth2;
+use node::{Backends, Node, NodeOptions, StartError};
 use tls::Tls;
 use tokio::net::TcpListener;
+use tokio::runtime::Handle;
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::certificates;
-use crate::config::Config;
+use crate::config::{BackendName, Config};
 use crate::definitions;
 use crate::failure::Failure;
 use crate::limits;
@@ -58,7 +60,8 @@ pub fn run(serve: &Serve) -> Result<(), Failure> {
     let listeners = runtime.block_on(Listeners::bind(&config)).map_err(|error| failed(&error))?;
     serve.log_start(&config, &listeners.line(&config), &file_descriptors);
     let has_users = definitions.as_ref().is_some_and(admin::Definitions::has_users);
-    let node = start(&config, &serve.data_dir, !has_users).map_err(|error| failed(&error))?;
+    let backends = backends(&config, runtime.handle()).map_err(|error| failed(&error))?;
+    let node = start(&config, &serve.data_dir, !has_users, backends).map_err(|error| failed(&error))?;
     if let Some(definitions) = definitions {
         // Nobody can connect yet: the listeners do not accept before.
         runtime.block_on(definitions::load(definitions, &node)).map_err(|error| failed(&error))?;
@@ -101,7 +104,32 @@ fn random<const N: usize>() -> Result<[u8; N], StartError> {
         .map_err(|error| StartError::Io { what: "the system gives no random numbers".into(), error })
 }
 
-fn start(config: &Config, data_dir: &Path, with_default_user: bool) -> Result<Node, StartError> {
+/// Returns who checks logins. `None` if only the users of the catalog count.
+fn backends(config: &Config, runtime: &Handle) -> Result<Option<Backends>, String> {
+    if config.backends == [BackendName::Internal] {
+        return Ok(None);
+    }
+    let mut chain = Vec::new();
+    for name in &config.backends {
+        chain.push(match name {
+            BackendName::Internal => Backend::Internal,
+            BackendName::OAuth2 => {
+                let oauth2 = Arc::new(OAuth2::load(config.oauth2.clone())?);
+                let preparing = oauth2.clone();
+                runtime.spawn(async move { preparing.prepare().await });
+                Backend::External(oauth2)
+            }
+        });
+    }
+    Ok(Some(Backends::new(chain, runtime.clone())))
+}
+
+fn start(
+    config: &Config,
+    data_dir: &Path,
+    with_default_user: bool,
+    backends: Option<Backends>,
+) -> Result<Node, StartError> {
     let hashing = config.password_hashing;
     let user = User {
         name: config.default_user.as_str().into(),
@@ -117,6 +145,7 @@ fn start(config: &Config, data_dir: &Path, with_default_user: bool) -> Result<No
             .with_hashing(hashing)
             .remembering(random()?)
             .with_loopback_users(config.loopback_users.iter().map(|name| name.as_str().into())),
+        backends,
         shards: config.shards,
         data_dir: data_dir.to_owned(),
         alarms: config.alarms,

@@ -42,6 +42,7 @@ impl Raw {
             max_frame_size: 128 * 1024,
             channel_max: 0,
             idle_time_out_ms: 0,
+            initial_max_frame_size: amqp10::frame::INITIAL_MAX_FRAME_SIZE,
             incomplete_bytes_max: usize::MAX,
             session: SessionConfig { incoming_window: 1_000_000, handle_max: 1000 },
         };

@@ -58,13 +58,17 @@ impl Subject {
             all_rights().into_iter().map(move |(name, rights)| {
                 let tags = Some(tag).filter(|tag| !tag.is_empty()).into_iter().map(str::to_owned);
                 let user = format!("{tag}-{name}").as_str().into();
-                Self { identity: Identity { user, tags: tags.collect() }, rights, topics: Topics::new() }
+                Self {
+                    identity: Identity { user, tags: tags.collect(), token: None },
+                    rights,
+                    topics: Topics::new(),
+                }
             })
         };
         // Administrators with all permissions, except for keys of exchange x.
         let with_topics = [("keys-none", ["", ""]), ("keys-write", [".*", ""]), ("keys-read", ["", ".*"])];
         let with_topics = with_topics.into_iter().map(|(user, patterns)| Self {
-            identity: Identity { user: user.into(), tags: [String::from("administrator")].into() },
+            identity: Identity::internal(user, "administrator"),
             rights: Some(Permissions::ALL),
             topics: [("x".into(), TopicPermissions::new(patterns, user, "/").unwrap())].into(),
         });
@@ -95,7 +99,7 @@ impl Subject {
             Verb::PublishTopic | Verb::BindTopic => [Resource::Topic { exchange: "x", key: "k" }; 2],
             _ => [Resource::Queue("q"), Resource::Exchange("x")],
         };
-        let rights = Rights { permissions: self.rights.as_ref(), topics: Some(&self.topics) };
+        let rights = Rights::User { permissions: self.rights.as_ref(), topics: Some(&self.topics) };
         permit(&self.identity, rights, "/", verb, &on).is_ok()
     }
 }
@@ -111,7 +115,7 @@ struct Fixture {
 impl Fixture {
     async fn open(name: &str, subjects: &[Subject]) -> Self {
         let root = Subject {
-            identity: Identity { user: ROOT.into(), tags: [String::from("administrator")].into() },
+            identity: Identity::internal(ROOT, "administrator"),
             rights: Some(Permissions::ALL),
             topics: Topics::new(),
         };
@@ -121,6 +125,7 @@ impl Fixture {
             // The test binds a queue for its link, and uses an address of format v1 to do so.
             settings: Settings { permit_address_v1: true, ..Settings::default() },
             access: Access::new(subjects.iter().chain([&root]).map(Subject::user)),
+            backends: None,
             shards: 2,
             data_dir: data_dir.clone(),
             alarms: AlarmLimits::default(),
@@ -760,7 +765,7 @@ async fn a_lost_permission_ends_what_it_was_for() {
     let closed = connection.closed().await.unwrap_err().to_string();
     assert!(closed.contains("vhost 'team' is deleted"), "{closed}");
     let desk = fixture.node.desk();
-    let who = Identity { user: ROOT.into(), tags: [String::from("administrator")].into() };
+    let who = Identity::internal(ROOT, "administrator");
     let overview = desk.overview(&who).await.unwrap();
     assert_eq!((overview.queues, desk.vhosts(&who).await.unwrap().len()), (0, 1), "its queues went with it");
     fixture.close();

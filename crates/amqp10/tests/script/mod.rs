@@ -25,6 +25,7 @@ pub const INCOMPLETE_MAX: usize = 80;
 pub fn config() -> Config {
     Config {
         max_frame_size: 4096,
+        initial_max_frame_size: amqp10::frame::INITIAL_MAX_FRAME_SIZE,
         channel_max: 3,
         idle_time_out_ms: 60_000,
         incomplete_bytes_max: INCOMPLETE_MAX,

@@ -3,8 +3,12 @@
 
 use std::fmt;
 use std::net::IpAddr;
+use std::pin::Pin;
+use std::sync::Arc;
 
 use amqp10::sasl::Secret;
+
+use super::Identity;
 
 /// One login to be checked.
 #[derive(Clone, Debug)]
@@ -14,6 +18,23 @@ pub struct Login {
     pub from: IpAddr,
     /// When the login was requested, in milliseconds since the epoch.
     pub at_ms: u64,
+}
+
+/// One place where logins are checked (`auth_backends`).
+#[derive(Clone, Debug)]
+pub enum Backend {
+    /// The users of the catalog.
+    Internal,
+    External(Arc<dyn ExternalBackend>),
+}
+
+/// The answer of a backend, which may have to ask others over the network.
+pub type Checking<'a> = Pin<Box<dyn Future<Output = Result<Identity, LoginRefused>> + Send + 'a>>;
+
+/// A backend that knows who a client is without the catalog. It may be slow: nobody waits for it but the client.
+pub trait ExternalBackend: fmt::Debug + Send + Sync {
+    /// Checks a login.
+    fn check<'a>(&'a self, login: &'a Login) -> Checking<'a>;
 }
 
 /// The credentials of a client.
@@ -34,7 +55,7 @@ pub enum Credentials {
 }
 
 /// Why a login is refused. The reason is logged and not sent to the peer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LoginRefused {
     UnknownUserOrPassword,
     /// Too many logins from this address have failed. The password was not checked.
@@ -42,11 +63,14 @@ pub enum LoginRefused {
     AnonymousDisabled,
     /// There is no user with the name in the certificate.
     UnknownCertificate,
+    /// The reason of an external backend. It names no secret.
+    External(String),
 }
 
 impl fmt::Display for LoginRefused {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
+            Self::External(why) => why,
             Self::UnknownUserOrPassword => "unknown user or wrong password",
             Self::TooManyFailures => "too many failed logins from its address",
             Self::AnonymousDisabled => "anonymous login is disabled",

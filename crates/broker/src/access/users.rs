@@ -45,9 +45,12 @@ impl Users {
     }
 
     /// Returns what a user may do in a virtual host.
-    pub fn rights(&self, user: &str, vhost: &str) -> Rights<'_> {
-        let Some(user) = self.by_name.get(user) else { return Rights::default() };
-        Rights { permissions: user.permissions.get(vhost), topics: user.topics.get(vhost) }
+    pub fn rights<'a>(&'a self, who: &'a Identity, vhost: &'a str) -> Rights<'a> {
+        if let Some(grants) = &who.token {
+            return Rights::Token { grants, vhost };
+        }
+        let Some(user) = self.by_name.get(&who.user) else { return Rights::NONE };
+        Rights::User { permissions: user.permissions.get(vhost), topics: user.topics.get(vhost) }
     }
 
     /// Decides by the table of verbs whether the user may do this.
@@ -61,7 +64,7 @@ impl Users {
         verb: Verb,
         on: &[Resource<'_>],
     ) -> Result<(), AccessRefused> {
-        permit(identity, self.rights(&identity.user, vhost), vhost, verb, on)
+        permit(identity, self.rights(identity, vhost), vhost, verb, on)
     }
 
     /// Records that there has been a user.

@@ -152,14 +152,9 @@ pub fn permit(
     // If the caller did not name the resource, the verb is refused.
     let resource = |at: usize| on.get(at).copied().unwrap_or(Resource::Connection("?"));
     let named = |at: usize| on.len() > at;
-    let may = |at: usize, permission| {
-        named(at) && rights.permissions.is_some_and(|rights| rights.grants(permission, resource(at)))
-    };
+    let may = |at: usize, permission| named(at) && rights.permit(permission, resource(at));
     let may_use_key = |at: usize, permission| match on.get(at) {
-        Some(Resource::Topic { exchange, key }) => {
-            let topics = rights.topics.and_then(|topics| topics.get(*exchange));
-            topics.is_none_or(|topics| topics.grants(permission, key))
-        }
+        Some(Resource::Topic { exchange, key }) => rights.permit_key(permission, exchange, key),
         _ => false,
     };
     for need in verb.needs() {
@@ -168,7 +163,7 @@ pub fn permit(
             Need::Monitor if !tagged(MONITORS) => return because("Not monitor user"),
             Need::Administrator if !tagged(&[ADMINISTRATOR]) => return because("Not administrator user"),
             Need::VhostOrMonitor if tagged(MONITORS) => {}
-            Need::Vhost | Need::VhostOrMonitor if rights.permissions.is_none() => {
+            Need::Vhost | Need::VhostOrMonitor if !rights.are_any() => {
                 return because(&format!("access to vhost '{vhost}' refused for user '{}'", who.user));
             }
             Need::Right(at, permission) if !may(at, permission) => {
@@ -258,11 +253,11 @@ mod tests {
     const ALL: Permissions = Permissions::ALL;
 
     fn who(tags: &[&str]) -> Identity {
-        Identity { user: "u".into(), tags: tags.iter().map(|t| (*t).to_owned()).collect() }
+        Identity { user: "u".into(), tags: tags.iter().map(|t| (*t).to_owned()).collect(), token: None }
     }
 
     fn of(permissions: Option<&Permissions>) -> Rights<'_> {
-        Rights { permissions, topics: None }
+        Rights::User { permissions, topics: None }
     }
 
     /// The resources on which these tests use a verb.
@@ -391,7 +386,7 @@ ExplainConnection v administrator monitoring";
     fn topic_permissions_limit_the_keys_of_their_exchange() {
         let permissions = TopicPermissions::new(["^w", "^r"], "u", "/").unwrap();
         let topics = Topics::from([("x".into(), permissions)]);
-        let rights = Rights { permissions: Some(&ALL), topics: Some(&topics) };
+        let rights = Rights::User { permissions: Some(&ALL), topics: Some(&topics) };
         let ask =
             |verb, exchange, key| permit(&who(&[]), rights, "/", verb, &[Resource::Topic { exchange, key }]);
         assert_eq!(ask(Verb::PublishTopic, "x", "w.1"), Ok(()));

@@ -70,6 +70,11 @@ impl<P: Publication> Intake<P> {
         self.account.note_queue(queue, cx.settings);
     }
 
+    /// Forgets what the publisher may do, because its rights have changed.
+    pub fn forget_permissions(&mut self) {
+        self.allowed = Allowed::default();
+    }
+
     pub fn target(&self) -> &Target {
         &self.target
     }

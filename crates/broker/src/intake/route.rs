@@ -171,8 +171,7 @@ impl Sender<'_> {
 
     fn has_limited_keys(self, exchange: &str, cx: &Cx<'_>) -> bool {
         let Some(identity) = self.identity else { return false };
-        let topics = cx.catalog.users().rights(&identity.user, self.vhost).topics;
-        topics.is_some_and(|topics| topics.contains_key(exchange))
+        cx.catalog.users().rights(identity, self.vhost).limit_keys(exchange)
             && cx.catalog.is_topic(self.vhost, exchange)
     }
 }

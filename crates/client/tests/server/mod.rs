@@ -87,6 +87,7 @@ async fn serve(mut stream: DuplexStream, script: Script) {
         max_frame_size: script.max_frame_size,
         channel_max: 3,
         idle_time_out_ms: 60_000,
+        initial_max_frame_size: amqp10::frame::INITIAL_MAX_FRAME_SIZE,
         incomplete_bytes_max: usize::MAX,
         session: SessionConfig { incoming_window: script.incoming_window, handle_max: 7 },
     };

@@ -1,12 +1,13 @@
 use std::time::Duration;
 
-use broker::access::{Hashing, Permissions, User};
+use broker::access::{Backend, Checking, ExternalBackend, Hashing, LoginRefused, Permissions, User};
 use broker::catalog::{Arguments, Catalog, CatalogError, Destination};
 use broker::ids::ConnectionId;
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 
 use super::*;
+use crate::Backends;
 use crate::facts::Restored;
 use crate::handshakes::Handshakes;
 use crate::incoming::Incoming;
@@ -46,13 +47,12 @@ fn ways(shards: Shards) -> Ways {
 
 /// Returns a desk that has only these shards.
 fn desk(shards: Shards, access: Arc<Access>) -> NodeDesk {
-    let checker = access.clone();
-    let logins = Logins::start(shards.clone(), move |login| checker.check(login)).unwrap();
+    let logins = Logins::start(shards.clone(), access.clone(), None).unwrap();
     NodeDesk::new(ways(shards), Arc::default(), access, logins, run(), Arc::default(), admission())
 }
 
 fn administrator() -> Identity {
-    Identity { user: "guest".into(), tags: [String::from("administrator")].into() }
+    Identity::internal("guest", "administrator")
 }
 
 fn guest() -> User {
@@ -81,23 +81,58 @@ async fn the_reason_of_a_refused_login_is_known() {
 /// The check of this login never ends. The caller gets an answer in time, and other requests are not delayed.
 #[tokio::test(start_paused = true)]
 async fn a_login_that_nobody_checks_is_given_up() {
-    let (go_on, never) = std::sync::mpsc::channel::<()>();
-    let never = std::sync::Mutex::new(never);
-    let check = move |_: &Login| {
-        let _ = never.lock().unwrap().recv();
-        Err(broker::access::LoginRefused::UnknownUserOrPassword)
-    };
-    let logins = Logins::start(Vec::new(), check).unwrap();
-    let access = Arc::new(Access::new([guest()]));
-    let desk =
-        NodeDesk::new(ways(Vec::new()), Arc::default(), access, logins, run(), Arc::default(), admission());
+    let desk = desk_with(vec![Backend::External(Arc::new(Elsewhere { answers: false }))]);
     let password = Secret::new("guest");
     let login = desk.login("guest", &password, [127, 0, 0, 1].into());
     let mut login = std::pin::pin!(login);
     assert!(timeout(LOGIN_DEADLINE - Duration::from_millis(1), &mut login).await.is_err());
     assert_eq!(desk.alarms(&administrator()), Ok(Vec::new()), "others go on");
     assert_eq!(login.await, Err(DeskError::TimedOut));
-    drop(go_on);
+}
+
+/// A backend that knows ann, if it answers.
+#[derive(Debug)]
+struct Elsewhere {
+    answers: bool,
+}
+
+impl ExternalBackend for Elsewhere {
+    fn check<'a>(&'a self, login: &'a Login) -> Checking<'a> {
+        Box::pin(async {
+            match &login.credentials {
+                _ if !self.answers => std::future::pending().await,
+                Credentials::Plain { user, .. } if user == "ann" => {
+                    Ok(Identity::internal("ann", "monitoring"))
+                }
+                _ => Err(LoginRefused::External("elsewhere: not ann".into())),
+            }
+        })
+    }
+}
+
+fn desk_with(chain: Vec<Backend>) -> NodeDesk {
+    let access = Arc::new(Access::new([guest()]));
+    let backends = Backends::new(chain, tokio::runtime::Handle::current());
+    let logins = Logins::start(Vec::new(), access.clone(), Some(backends)).unwrap();
+    NodeDesk::new(ways(Vec::new()), Arc::default(), access, logins, run(), Arc::default(), admission())
+}
+
+#[tokio::test]
+async fn backends_are_asked_in_their_order_until_one_knows_the_client() {
+    let external = Backend::External(Arc::new(Elsewhere { answers: true }));
+    for chain in [vec![Backend::Internal, external.clone()], vec![external, Backend::Internal]] {
+        let desk = desk_with(chain);
+        let ask = async |user: &str| desk.login(user, &Secret::new("guest"), [127, 0, 0, 1].into()).await;
+        for _ in 0..100 {
+            assert_eq!(ask("ann").await.map(|who| who.user), Ok("ann".into()), "not a failed login");
+            assert_eq!(ask("guest").await.map(|who| who.user), Ok("guest".into()));
+        }
+        let Err(DeskError::LoginRefused(why)) = ask("bob").await else { panic!("bob is known") };
+        assert!(
+            why.contains("elsewhere: not ann") && why.contains("unknown user or wrong password"),
+            "{why}"
+        );
+    }
 }
 
 #[tokio::test]

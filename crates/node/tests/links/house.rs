@@ -133,6 +133,7 @@ impl House {
         let session = SessionConfig { incoming_window: 50, handle_max: 255 };
         let config = Config {
             max_frame_size: 128 * 1024,
+            initial_max_frame_size: amqp10::frame::INITIAL_MAX_FRAME_SIZE,
             channel_max: 30,
             idle_time_out_ms: 0,
             incomplete_bytes_max: usize::MAX,

@@ -67,6 +67,7 @@ impl Client {
         let session = SessionConfig { incoming_window: 50, handle_max: 10 };
         let config = Config {
             max_frame_size: 4096,
+            initial_max_frame_size: amqp10::frame::INITIAL_MAX_FRAME_SIZE,
             channel_max: 10,
             idle_time_out_ms: 0,
             incomplete_bytes_max: usize::MAX,

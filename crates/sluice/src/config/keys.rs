@@ -4,12 +4,12 @@ use amqp10::sasl::Secret;
 use broker::pattern::Pattern;
 use node::Limit;
 
-use super::Draft;
 use super::values::{
     SHARDS_MAX, available_cores, boolean, bytes, file, ip, link_credit, listener, log_level, login_name,
     maximum, name_kind, number, or_none, part, password_hashing, port, queue_type, share, text, tls_version,
     verify,
 };
+use super::{Draft, logins};
 
 /// A function that sets a key. Its middle argument is the text that matches the `*` of the key's name.
 type Set = fn(&mut Draft, &str, &str) -> Result<(), String>;
@@ -28,11 +28,17 @@ pub struct Key {
     pub set: Set,
     /// True if the value must never be shown.
     pub secret: bool,
+    /// What the `*` of the name may be, for the example file.
+    #[cfg_attr(not(test), expect(dead_code, reason = "the example file is made by a test"))]
+    pub star: &'static str,
 }
 
 /// The bounds of the frame size, in bytes. A frame must be able to hold an OPEN, and one read buffer must
 /// hold a frame.
 const FRAME_MAX: std::ops::RangeInclusive<u32> = 512..=16 * 1024 * 1024;
+
+/// The bounds of the size of a frame before OPEN, in bytes. Whoever connects can make the broker hold one.
+const INITIAL_FRAME_MAX: std::ops::RangeInclusive<u32> = 8192..=1024 * 1024;
 
 /// The bounds of a credit or a window. With 0, no message would ever move. The upper bound limits the number
 /// of messages that one peer can have outstanding.
@@ -42,12 +48,22 @@ const CREDIT: std::ops::RangeInclusive<u32> = 1..=65_535;
 /// about 12 KiB.
 const HANDSHAKES: std::ops::RangeInclusive<usize> = 1..=1_000_000;
 
-const fn key(name: &'static str, default: &'static str, doc: &'static str, set: Set) -> Key {
-    Key { name, doc, default, set, secret: false }
+pub const fn key(name: &'static str, default: &'static str, doc: &'static str, set: Set) -> Key {
+    Key { name, doc, default, set, secret: false, star: "guest" }
 }
 
-/// All keys, in the order of the example file.
-pub const KEYS: &[Key] = &[
+/// A key with another example for its `*`.
+pub const fn starred(star: &'static str, key: Key) -> Key {
+    Key { star, ..key }
+}
+
+/// Returns all keys, in the order of the example file.
+pub fn all() -> impl Iterator<Item = &'static Key> {
+    KEYS.iter().chain(logins::KEYS)
+}
+
+/// The keys that are in no file of their own.
+const KEYS: &[Key] = &[
     key(
         "listeners.tcp.default",
         "127.0.0.1:5672",
@@ -262,6 +278,12 @@ pub const KEYS: &[Key] = &[
         "The size of the largest accepted frame in bytes, 512 to 16777216.",
         |c, _, v| put(&mut c.settings.frame_max, number(v, FRAME_MAX)),
     ),
+    key(
+        "initial_frame_max",
+        "8192",
+        "The size of the largest accepted frame before a client has opened its connection, 8192 to 1048576. A token must fit into it.",
+        |c, _, v| put(&mut c.settings.initial_frame_max, number(v, INITIAL_FRAME_MAX)),
+    ),
     key("heartbeat", "60", "Seconds after which a silent connection is closed; 0 means never.", |c, _, v| {
         put(&mut c.settings.heartbeat_s, number(v, 0..=65_535))
     }),
@@ -434,7 +456,7 @@ pub const KEYS: &[Key] = &[
 
 /// Returns the key with this name, and the text that matches its `*`.
 pub fn find(name: &str) -> Option<(&'static Key, &str)> {
-    KEYS.iter().find_map(|key| match key.name.strip_suffix('*') {
+    all().find_map(|key| match key.name.strip_suffix('*') {
         Some(prefix) => name.strip_prefix(prefix).map(|part| (key, part)),
         None => (key.name == name).then_some((key, "")),
     })
@@ -447,7 +469,7 @@ pub fn nearest(name: &str) -> Option<&'static str> {
     if name.len() > 64 {
         return None;
     }
-    let near = KEYS.iter().map(|key| (distance(name, key.name), key.name)).min()?;
+    let near = all().map(|key| (distance(name, key.name), key.name)).min()?;
     (near.0 <= 2).then_some(near.1)
 }
 
@@ -459,8 +481,8 @@ pub fn example() -> String {
         "# Configuration of Sluice. Every key is listed with its default.\n\
          # Remove the comment sign before a line to change its key. sluice serve --config FILE reads the file.\n",
     );
-    for key in KEYS {
-        text.push_str(&format!("\n# {}\n# {} = {}\n", key.doc, key.name.replace('*', "guest"), key.default));
+    for key in all() {
+        text.push_str(&format!("\n# {}\n# {} = {}\n", key.doc, key.name.replace('*', key.star), key.default));
     }
     text
 }
@@ -472,7 +494,8 @@ fn set_tag(draft: &mut Draft, tag: &str, value: &str) -> Result<(), String> {
     Ok(())
 }
 
-fn put<T>(place: &mut T, value: Result<T, String>) -> Result<(), String> {
+/// Sets a value that was parsed.
+pub fn put<T>(place: &mut T, value: Result<T, String>) -> Result<(), String> {
     *place = value?;
     Ok(())
 }

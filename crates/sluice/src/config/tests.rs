@@ -23,8 +23,8 @@ fn an_empty_file_gives_the_defaults() {
 /// Setting a key to the default in the table changes nothing.
 #[test]
 fn the_defaults_in_the_table_are_the_defaults() {
-    for key in keys::KEYS {
-        let name = key.name.replace('*', "guest");
+    for key in keys::all() {
+        let name = key.name.replace('*', key.star);
         let config = set(&format!("{name}={}", key.default)).unwrap();
         assert_eq!(format!("{config:?}"), format!("{:?}", Config::default()), "{name}");
         assert_eq!(config.default_pass, Config::default().default_pass, "{name}");

@@ -16,7 +16,8 @@ use super::address::MANAGEMENT;
 use super::outbound::refused_by_queue;
 use super::refusal::{Refused, on_link};
 use super::{Cx, Gate, LinkRole, Waiting, error};
-use crate::access::{self, Resource};
+use crate::PEER;
+use crate::access::{self, Credentials, Identity, LoginRefused, Resource};
 use crate::catalog::{Answer, Binding, CatalogError, Command, Destination};
 use crate::ids::QueueId;
 use crate::reply_to::ReplyTo;
@@ -310,7 +311,40 @@ impl Gate {
                 let reply = Reply::bindings(rows.map(|b| &**b));
                 self.respond(pair, pending, reply);
             }
+            Verb::RenewToken(token) => {
+                let password = token.clone();
+                let user = self.identity.as_ref().map_or(String::new(), |who| who.user.to_string());
+                let login = self.login(Credentials::Plain { user, password }, cx);
+                if let Some(ticket) = self.ticket(Waiting::Management { pair, request: pending }, cx) {
+                    cx.post.logins.push((ticket, login));
+                }
+            }
             Verb::Other => {}
+        }
+    }
+
+    /// Called when new credentials were checked. The connection ends if they do not count (docs/compatibility.md, Security).
+    pub(super) fn finish_renewal(
+        &mut self,
+        pair: u32,
+        pending: Pending,
+        result: Result<Identity, LoginRefused>,
+        cx: &mut Cx<'_>,
+    ) {
+        match &result {
+            Ok(_) => cx.counters.auth_attempts_succeeded += 1,
+            Err(_) => cx.counters.auth_attempts_failed += 1,
+        }
+        let renewed = result.map_err(|refused| {
+            tracing::warn!(target: PEER, connection = %self.name, "new credentials refused: {refused}");
+            "the new credentials are refused".to_owned()
+        });
+        match renewed.and_then(|identity| self.renew(identity, cx)) {
+            Ok(()) => {
+                self.respond(pair, pending, Reply::no_content());
+                self.next_request(pair, cx);
+            }
+            Err(why) => self.fail(error(condition::UNAUTHORIZED_ACCESS, why), cx),
         }
     }
 
@@ -334,7 +368,8 @@ impl Gate {
             Verb::ListBindings { source, destination, .. } => {
                 ask(access::Verb::InspectBindings, &[destination.into(), Resource::Exchange(source)])
             }
-            Verb::Other => Ok(()),
+            // Everybody may renew what is their own.
+            Verb::RenewToken(_) | Verb::Other => Ok(()),
         }
     }
 

@@ -28,10 +28,11 @@ use std::collections::VecDeque;
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use amqp10::frame::FrameError::TooLarge;
 use amqp10::session::OUTPUT_HIGH_WATER;
 use amqp10::{
     AmqpError, Chunk, Connection, DispositionRange, Event, Fault, Flow, Map, Output, Radius, Role,
-    SessionConfig, Symbol, condition,
+    SessionConfig, Symbol, Violation, condition,
 };
 use bytes::Bytes;
 use hashbrown::HashMap;
@@ -187,6 +188,7 @@ impl Gate {
     ) -> Self {
         let config = amqp10::connection::Config {
             max_frame_size: settings.frame_max,
+            initial_max_frame_size: settings.initial_frame_max,
             channel_max: settings.session_max_per_connection.saturating_sub(1),
             idle_time_out_ms: settings.heartbeat_s.saturating_mul(1000),
             incomplete_bytes_max: usize::try_from(settings.connection_unfinished_memory())
@@ -357,6 +359,11 @@ impl Gate {
     /// Reacts to a violation by ending the link, the session or the connection that it affects.
     fn handle_fault(&mut self, fault: &Fault, cx: &mut Cx<'_>) {
         let mut error = fault.violation.to_error();
+        if self.phase == Phase::Handshake && matches!(fault.violation, Violation::Framing(TooLarge { .. })) {
+            error.description.iter_mut().for_each(|why| {
+                *why += "; before OPEN, for instance for a token, initial_frame_max sets the maximum";
+            });
+        }
         let link = fault.session.zip(fault.link).and_then(|(s, l)| self.conn.session(s)?.link(l));
         if let Some((link, description)) = link.zip(error.description.as_mut()) {
             *description += &format!(" on link '{}'", shown(&link.name));
@@ -503,7 +510,10 @@ impl Gate {
     pub fn next_deadline(&self) -> Option<u64> {
         match self.phase {
             Phase::Handshake | Phase::Login | Phase::Refused => Some(self.handshake_deadline_ms),
-            Phase::Open => self.conn.next_deadline(),
+            Phase::Open => match (self.conn.next_deadline(), self.expires_ms()) {
+                (Some(one), Some(other)) => Some(one.min(other)),
+                (one, other) => one.or(other),
+            },
             Phase::Done => None,
         }
     }
@@ -513,6 +523,9 @@ impl Gate {
             Phase::Handshake if cx.now_ms >= self.handshake_deadline_ms => self.time_out_handshake(cx),
             Phase::Login if cx.now_ms >= self.handshake_deadline_ms => self.time_out_login(cx),
             Phase::Refused if cx.now_ms >= self.handshake_deadline_ms => self.report_refusal(),
+            Phase::Open if self.expires_ms().is_some_and(|expires_ms| cx.now_ms >= expires_ms) => {
+                self.fail(error(condition::UNAUTHORIZED_ACCESS, "credential expired"), cx);
+            }
             Phase::Open => {
                 if let Err(fault) = self.conn.handle_timeout(cx.now_ms) {
                     self.handle_fault(&fault, cx);

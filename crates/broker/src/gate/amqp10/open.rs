@@ -55,32 +55,44 @@ impl Gate {
             (sasl::ANONYMOUS, None) => Err(LoginRefused::AnonymousDisabled.to_string()),
             (other, _) => Err(format!("mechanism '{}' is not offered", other.escape_default())),
         };
-        cx.counters.auth_attempts += 1;
         let credentials = match credentials {
             Ok(credentials) => credentials,
-            Err(reason) => return self.refuse_login(&reason, cx),
+            Err(reason) => {
+                cx.counters.auth_attempts += 1;
+                return self.refuse_login(&reason, cx);
+            }
         };
         let (mechanism, name) = match &credentials {
-            Credentials::Plain { user, .. } => (sasl::PLAIN, format!("user '{user}': ")),
+            Credentials::Plain { user, .. } => (sasl::PLAIN, format!("user '{}': ", shown(user))),
             Credentials::Anonymous { .. } => (sasl::ANONYMOUS, String::new()),
-            Credentials::Certificate { user } => (sasl::EXTERNAL, format!("user '{user}': ")),
+            Credentials::Certificate { user } => (sasl::EXTERNAL, format!("user '{}': ", shown(user))),
         };
+        let login = self.login(credentials, cx);
         match self.ticket(Waiting::Login { mechanism, name }, cx) {
             Some(ticket) => {
                 self.phase = Phase::Login;
-                cx.post.logins.push((ticket, Login { credentials, from: self.peer, at_ms: cx.now_ms }));
+                cx.post.logins.push((ticket, login));
             }
             None => self.refuse_login("too many requests in flight on this shard", cx),
         }
     }
 
+    /// Counts a login, and returns it to be checked.
+    pub(super) fn login(&self, credentials: Credentials, cx: &mut Cx<'_>) -> Login {
+        cx.counters.auth_attempts += 1;
+        Login { credentials, from: self.peer, at_ms: cx.now_ms }
+    }
+
     /// Called with the result of a login check. A late result has no effect.
     pub fn handle_login(&mut self, ticket: Ticket, result: Result<Identity, LoginRefused>, cx: &mut Cx<'_>) {
         cx.tickets.remove(ticket.0);
-        let Some(Waiting::Login { mechanism, name }) = self.waiting.remove(&ticket) else { return };
-        if self.phase != Phase::Login {
-            return;
-        }
+        let (mechanism, name) = match self.waiting.remove(&ticket) {
+            Some(Waiting::Login { mechanism, name }) if self.phase == Phase::Login => (mechanism, name),
+            Some(Waiting::Management { pair, request }) => {
+                return self.finish_renewal(pair, request, result, cx);
+            }
+            _ => return,
+        };
         match result {
             Ok(identity) => {
                 cx.counters.auth_attempts_succeeded += 1;

@@ -5,7 +5,7 @@ use amqp10::{Role, condition};
 use super::outbound::Consuming;
 use super::refusal::Refused;
 use super::{Ending, Gate, LinkRole, Phase, error};
-use crate::access::{AccessRefused, Resource, Verb, permit_binding};
+use crate::access::{AccessRefused, Identity, Resource, Verb, permit_binding};
 use crate::cx::Cx;
 use crate::intake::Sender;
 
@@ -59,14 +59,40 @@ impl Gate {
     }
 
     fn recheck_connection(&self, cx: &Cx<'_>) -> Result<(), String> {
-        let user = self.identity.as_ref().map_or("", |identity| &identity.user);
         if !cx.catalog.has_vhost(&self.vhost) {
             return Err(format!("vhost '{}' is deleted", self.vhost));
         }
-        if cx.catalog.users().get(user).is_none() {
+        if let Some(Identity { user, token: None, .. }) = &self.identity
+            && cx.catalog.users().get(user).is_none()
+        {
             return Err(format!("user '{user}' is deleted"));
         }
         self.may(Verb::OpenVhost, &[], cx).map_err(|refused| refused.reason)
+    }
+
+    /// Returns when the token of the client expires, in milliseconds since the epoch.
+    pub(super) fn expires_ms(&self) -> Option<u64> {
+        self.identity.as_ref()?.token.as_ref().map(|token| token.expires_ms)
+    }
+
+    /// Takes the rights of a new token. Ends the links that have lost theirs.
+    ///
+    /// # Errors
+    /// The token is of another user.
+    pub(super) fn renew(&mut self, identity: Identity, cx: &mut Cx<'_>) -> Result<(), String> {
+        if let Some(before) = &self.identity
+            && before.user != identity.user
+        {
+            return Err(format!("the new credentials are not those of user '{}'", before.user));
+        }
+        self.identity = Some(identity);
+        for role in self.sessions.iter_mut().flatten().flat_map(|session| &mut session.links) {
+            if let Some(LinkRole::Intake(intake)) = role {
+                intake.forget_permissions();
+            }
+        }
+        self.recheck_rights(cx);
+        Ok(())
     }
 
     fn may_receive(&self, link: &Consuming, cx: &Cx<'_>) -> Result<(), AccessRefused> {

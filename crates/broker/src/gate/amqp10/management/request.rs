@@ -4,6 +4,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use amqp10::sasl::Secret;
 use amqp10::sections::{self, SectionKind};
 use amqp10::{Map, Properties, Reader, Value, descriptor, encode};
 use base64::Engine as _;
@@ -62,6 +63,8 @@ pub(in crate::gate::amqp10) enum Verb {
         /// The binding key. `None` stands for all keys.
         key: Option<Arc<str>>,
     },
+    /// Replaces the token of the connection by the one in the body.
+    RenewToken(Secret),
     /// The request has been answered already.
     Other,
 }
@@ -150,8 +153,17 @@ fn verb(method: &str, to: &str, body: &Value, vhost: &Arc<str>) -> Result<Verb, 
         (["bindings"], "POST") => bind(body, vhost).map(Verb::Bind),
         (["bindings"], "GET") => list_bindings(query.unwrap_or_default()),
         (["bindings", which], "DELETE") => unbind(which),
+        (["auth", "tokens"], "PUT") => match body {
+            Value::Binary(token) => Ok(Verb::RenewToken(Secret::new(token.to_vec()))),
+            _ => Err(Reply::error(400, "the body must be the token, as binary".into())),
+        },
         (
-            ["queues", _] | ["queues", _, "messages"] | ["exchanges", _] | ["bindings"] | ["bindings", _],
+            ["queues", _]
+            | ["queues", _, "messages"]
+            | ["exchanges", _]
+            | ["bindings"]
+            | ["bindings", _]
+            | ["auth", "tokens"],
             _,
         ) => Err(Reply::error(405, format!("method '{method}' is not allowed for '{path}'"))),
         _ => Err(Reply::error(404, format!("no such path: '{path}'"))),

@@ -1,0 +1,218 @@
+//! OAuth 2: the client logs in with a token, a JWT [RFC 7519], that an identity provider has signed.
+//!
+//! ```text
+//!   token ──signature, by a key of the provider (keys)──> claims ──(claims)──> user, tags, permissions, expiry
+//!                                  |
+//!            files of the operator, and the provider's JWKS over HTTPS (provider)
+//! ```
+//!
+//! The names of the settings, and what they mean, are RabbitMQ's (docs/operations.md, Tokens).
+
+pub mod claims;
+mod keys;
+mod provider;
+mod rich;
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use broker::access::{Checking, Credentials, ExternalBackend, Identity, Login, LoginRefused};
+pub use jsonwebtoken::Algorithm;
+use jsonwebtoken::dangerous::insecure_decode_claims;
+use jsonwebtoken::{Validation, decode, decode_header};
+use serde_json::{Map, Value};
+
+use self::claims::ResourceServer;
+pub use self::keys::algorithm;
+use self::provider::Provider;
+
+/// The longest token in bytes. One in the body of a management request could be larger, but no provider makes such.
+const TOKEN_BYTES_MAX: usize = 64 * 1024;
+
+/// The settings `auth_oauth2.*`.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// The resource servers that this broker is, of which each token must name one.
+    pub resource_servers: Vec<ServerOptions>,
+    /// The identity providers, by name. That of the settings without a name is `""`.
+    pub providers: BTreeMap<String, ProviderOptions>,
+    /// Whether a token must name a resource server in its claim `aud`.
+    pub verify_audience: bool,
+}
+
+/// A resource server, and who signs its tokens.
+#[derive(Clone, Debug)]
+pub struct ServerOptions {
+    pub server: ResourceServer,
+    /// The name of its provider in [`Options::providers`].
+    pub provider: String,
+}
+
+/// An identity provider.
+#[derive(Clone, Debug, Default)]
+pub struct ProviderOptions {
+    /// The URL of the provider, where it says where its keys are (OpenID Connect discovery).
+    pub issuer: Option<String>,
+    /// The path below it; `None` means `.well-known/openid-configuration`.
+    pub discovery_path: Option<String>,
+    /// The URL of its keys (JWKS).
+    pub jwks_uri: Option<String>,
+    /// Keys in files, by their `kid`: PEM, or the secret itself for HS256, HS384 and HS512.
+    pub signing_keys: BTreeMap<String, PathBuf>,
+    /// The `kid` of the key for tokens that name none.
+    pub default_key: Option<String>,
+    /// The algorithms that are accepted. If it is empty: all with a public key.
+    pub algorithms: Vec<Algorithm>,
+    /// The authorities that have signed the certificate of the provider. `None`: those of the system.
+    pub authorities: Option<PathBuf>,
+}
+
+/// Why a token is refused. It never contains a part of the token but the names of keys, algorithms and claims.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TokenError {
+    /// What was sent is not a token, for instance a password.
+    NotAToken,
+    TooLarge,
+    /// The algorithm of the token is not one of those that the key is for.
+    Algorithm(String),
+    /// No key has this name; why it could not be fetched, if it was tried.
+    UnknownKey(String, Option<String>),
+    /// The token names no key, and `default_key` is not set.
+    NoKey,
+    Signature,
+    /// A claim is missing or says that the token is not for this broker, or not now.
+    Claim(&'static str, String),
+}
+
+impl fmt::Display for TokenError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("token: ")?;
+        match self {
+            Self::NotAToken => f.write_str("it is not a JWT"),
+            Self::TooLarge => write!(f, "it is longer than {TOKEN_BYTES_MAX} bytes"),
+            Self::Algorithm(algorithm) => write!(
+                f,
+                "its algorithm {algorithm} is not accepted for its key; auth_oauth2.algorithms sets those that are"
+            ),
+            Self::UnknownKey(id, None) => write!(f, "no key has the kid '{}'", id.escape_default()),
+            Self::UnknownKey(id, Some(why)) => {
+                write!(f, "no key has the kid '{}', and no new keys were fetched: {why}", id.escape_default())
+            }
+            Self::NoKey => f.write_str("it names no key (kid), and auth_oauth2.default_key is not set"),
+            Self::Signature => f.write_str("its signature is wrong"),
+            Self::Claim(claim, why) => write!(f, "claim '{claim}': {why}"),
+        }
+    }
+}
+
+impl std::error::Error for TokenError {}
+
+/// The backend `oauth2`.
+#[derive(Debug)]
+pub struct OAuth2 {
+    servers: Vec<(ResourceServer, Arc<Provider>)>,
+    verify_audience: bool,
+}
+
+impl OAuth2 {
+    /// Reads the files of the settings. No provider is asked yet.
+    ///
+    /// # Errors
+    /// A file cannot be read, or the settings do not fit together; the error names the key.
+    pub fn load(options: Options) -> Result<Self, String> {
+        let mut providers = BTreeMap::new();
+        for (name, options) in options.providers {
+            let provider = Provider::load(&name, options)?;
+            providers.insert(name, Arc::new(provider));
+        }
+        let find = |of: ServerOptions| match providers.get(&of.provider) {
+            Some(provider) => Ok((of.server, provider.clone())),
+            None if of.provider.is_empty() => Err("auth_oauth2.issuer: this key, auth_oauth2.jwks_uri or \
+                                                   auth_oauth2.signing_keys.* must say who signs the tokens"
+                .to_owned()),
+            None => Err(format!("auth_oauth2.oauth_providers.{}: there is no such provider", of.provider)),
+        };
+        let servers: Result<Vec<_>, String> = options.resource_servers.into_iter().map(find).collect();
+        let servers = servers?;
+        match servers.len() {
+            0 => Err("auth_oauth2.resource_server_id: it must be set".to_owned()),
+            1 => Ok(Self { servers, verify_audience: options.verify_audience }),
+            _ if options.verify_audience => Ok(Self { servers, verify_audience: true }),
+            _ => {
+                Err("auth_oauth2.verify_aud: with several resource servers, tokens must name one".to_owned())
+            }
+        }
+    }
+
+    /// Fetches the keys of all providers, so that the first client need not wait for them.
+    pub async fn prepare(&self) {
+        for (_, provider) in &self.servers {
+            provider.prepare().await;
+        }
+    }
+
+    /// Checks a token at a time, in milliseconds since the epoch.
+    ///
+    /// # Errors
+    /// See [`TokenError`].
+    pub async fn check_token(&self, token: &[u8], now_ms: u64) -> Result<Identity, TokenError> {
+        if token.len() > TOKEN_BYTES_MAX {
+            return Err(TokenError::TooLarge);
+        }
+        let header = decode_header(token).map_err(|_| TokenError::NotAToken)?;
+        // The claims are only believed when the signature was checked. Before, they choose the provider.
+        let said: Map<String, Value> = insecure_decode_claims(token).map_err(|_| TokenError::NotAToken)?;
+        let (server, provider) = self.server_for(&said)?;
+        let key = provider.key(header.kid.as_deref()).await?;
+        if !key.algorithms.contains(&header.alg) {
+            return Err(TokenError::Algorithm(format!("{:?}", header.alg)));
+        }
+        let mut validation = Validation::new(header.alg);
+        // The claims are checked by `claims`, because RabbitMQ accepts other forms of them.
+        validation.required_spec_claims.clear();
+        validation.validate_exp = false;
+        validation.validate_aud = false;
+        let claims: Map<String, Value> =
+            decode(token, &key.key, &validation).map_err(|_| TokenError::Signature)?.claims;
+        claims::identity(&claims, server, now_ms)
+    }
+
+    /// Returns the resource server that a token is for, and its provider.
+    fn server_for(
+        &self,
+        claims: &Map<String, Value>,
+    ) -> Result<(&ResourceServer, &Arc<Provider>), TokenError> {
+        let refused = |why: &str| Err(TokenError::Claim("aud", why.to_owned()));
+        if let [(server, provider)] = &self.servers[..]
+            && !self.verify_audience
+        {
+            return Ok((server, provider));
+        }
+        let audiences = claims::audiences(claims)?;
+        let mut named = self.servers.iter().filter(|(server, _)| audiences.contains(&&*server.id));
+        match (named.next(), named.next()) {
+            (Some((server, provider)), None) => Ok((server, provider)),
+            (None, _) => {
+                refused("it does not name auth_oauth2.resource_server_id, so the token is for others")
+            }
+            (Some(_), Some(_)) => refused("it names several resource servers of this broker"),
+        }
+    }
+}
+
+impl ExternalBackend for OAuth2 {
+    fn check<'a>(&'a self, login: &'a Login) -> Checking<'a> {
+        Box::pin(async {
+            let Credentials::Plain { password, .. } = &login.credentials else {
+                return Err(LoginRefused::External("token: the client sent none".to_owned()));
+            };
+            let checked = self.check_token(password.expose(), login.at_ms).await;
+            checked.map_err(|error| LoginRefused::External(error.to_string()))
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests;

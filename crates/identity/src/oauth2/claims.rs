@@ -1,0 +1,306 @@
+//! What the claims of a token say: who the client is, what it may do, and until when. The signature is checked already.
+
+use std::collections::BTreeMap;
+
+use broker::access::{Grants, Identity};
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+use serde_json::{Map, Value};
+
+use super::TokenError;
+use super::rich;
+
+/// By how many seconds the clock of the provider may be ahead.
+const NOT_BEFORE_LEEWAY_S: f64 = 60.0;
+
+/// The last second that a token may be valid, in the year 9999. Later ones are cut to it.
+const EXPIRES_S_MAX: f64 = 253_402_300_799.0;
+
+/// The claims that name the user, if `preferred_username_claims` does not say others, and the user of a token with none.
+const USERNAME_CLAIMS: [&str; 2] = ["sub", "client_id"];
+const UNKNOWN_USER: &str = "unknown";
+
+/// The longest user name in bytes. It is in every log line and listing of the connection.
+const USERNAME_MAX: usize = 255;
+
+/// The prefix of scopes that are tags of the user.
+const TAG: &str = "tag:";
+
+/// How this broker reads tokens that are for one of its resource servers.
+#[derive(Clone, Debug, Default)]
+pub struct ResourceServer {
+    /// The name in the claim `aud` (`resource_server_id`).
+    pub id: String,
+    /// The type in the claim `authorization_details` (`resource_server_type`).
+    pub kind: Option<String>,
+    /// The prefix of scopes that are meant for it (`scope_prefix`). `None` means the id and a dot.
+    pub scope_prefix: Option<String>,
+    /// Other claims that have scopes (`additional_scopes_key`): names, or paths with dots.
+    pub additional_scopes: Vec<String>,
+    /// The claims that name the user (`preferred_username_claims`).
+    pub username_claims: Vec<String>,
+    /// What scopes of the provider mean here (`scope_aliases`).
+    pub aliases: BTreeMap<String, Vec<String>>,
+}
+
+/// Returns whose token this is.
+///
+/// # Errors
+/// A claim is missing, has another form, or says that the token is not valid now.
+pub fn identity(
+    claims: &Map<String, Value>,
+    server: &ResourceServer,
+    now_ms: u64,
+) -> Result<Identity, TokenError> {
+    let now_s = now_ms as f64 / 1000.0;
+    let expires_s = seconds(claims, "exp")?.ok_or_else(|| claim("exp", "it is missing"))?;
+    if expires_s <= now_s {
+        return Err(claim("exp", "the token has expired"));
+    }
+    if seconds(claims, "nbf")?.is_some_and(|from_s| from_s > now_s + NOT_BEFORE_LEEWAY_S) {
+        return Err(claim("nbf", "the token is not valid yet"));
+    }
+    let scopes = scopes(claims, server);
+    let tags = scopes.iter().filter_map(|scope| scope.strip_prefix(TAG)).map(str::to_owned).collect();
+    let expires_ms = (expires_s.min(EXPIRES_S_MAX) * 1000.0) as u64;
+    let grants = Grants::new(scopes.iter().map(String::as_str), expires_ms);
+    Ok(Identity { user: user(claims, server)?.into(), tags, token: Some(grants.into()) })
+}
+
+/// Returns the resource servers that a token is for.
+///
+/// # Errors
+/// The claim `aud` is missing, or neither a text nor a list of texts.
+pub fn audiences(claims: &Map<String, Value>) -> Result<Vec<&str>, TokenError> {
+    match claims.get("aud") {
+        None => Err(claim("aud", "it is missing")),
+        Some(Value::String(one)) => Ok(vec![one]),
+        Some(Value::Array(all)) => {
+            let all: Option<Vec<&str>> = all.iter().map(Value::as_str).collect();
+            all.ok_or_else(|| claim("aud", "it must be a text or a list of texts"))
+        }
+        Some(_) => Err(claim("aud", "it must be a text or a list of texts")),
+    }
+}
+
+fn claim(name: &'static str, why: &str) -> TokenError {
+    TokenError::Claim(name, why.to_owned())
+}
+
+/// Returns a time in seconds since the epoch. Providers write it as an integer, with a fraction, or as a text.
+fn seconds(claims: &Map<String, Value>, name: &'static str) -> Result<Option<f64>, TokenError> {
+    let number = match claims.get(name) {
+        None => return Ok(None),
+        Some(Value::Number(number)) => number.as_f64(),
+        Some(Value::String(text)) => text.parse().ok(),
+        Some(_) => None,
+    };
+    match number {
+        Some(number) if number.is_finite() => Ok(Some(number)),
+        _ => Err(claim(name, "it is not a number")),
+    }
+}
+
+fn user(claims: &Map<String, Value>, server: &ResourceServer) -> Result<String, TokenError> {
+    let preferred = server.username_claims.iter().map(String::as_str);
+    let user = preferred.chain(USERNAME_CLAIMS).find_map(|name| claims.get(name)?.as_str());
+    let user = user.filter(|user| !user.is_empty()).unwrap_or(UNKNOWN_USER);
+    if user.len() > USERNAME_MAX {
+        let why = format!("the user name is longer than {USERNAME_MAX} bytes");
+        return Err(TokenError::Claim("sub", why));
+    }
+    Ok(user.to_owned())
+}
+
+/// Returns the scopes of a token that are meant for this resource server, without their prefix.
+fn scopes(claims: &Map<String, Value>, server: &ResourceServer) -> Vec<String> {
+    let own = format!("{}.", server.id);
+    let prefix = server.scope_prefix.as_deref().unwrap_or(&own);
+    let mut all = Vec::new();
+    if let Some(scope) = claims.get("scope") {
+        add_texts(scope, &mut all);
+    }
+    for key in &server.additional_scopes {
+        let found = claims.get(key).or_else(|| at_path(claims, key));
+        match found {
+            // The scopes of each resource server by its id.
+            Some(Value::Object(by_server)) => {
+                let mut of_server = Vec::new();
+                by_server.get(&server.id).into_iter().for_each(|found| add_texts(found, &mut of_server));
+                all.extend(of_server.into_iter().map(|scope| format!("{prefix}{scope}")));
+            }
+            Some(found) => add_texts(found, &mut all),
+            None => {}
+        }
+    }
+    // The form of Keycloak.
+    let permissions = at_path(claims, "authorization.permissions").and_then(Value::as_array);
+    for permission in permissions.into_iter().flatten() {
+        permission.get("scopes").into_iter().for_each(|found| add_texts(found, &mut all));
+    }
+    let named = all.into_iter().flat_map(|scope| match server.aliases.get(&scope) {
+        Some(meant) => meant.clone(),
+        None => vec![scope],
+    });
+    let own = named.filter_map(|scope| scope.strip_prefix(prefix).map(str::to_owned));
+    let rich = claims.get("authorization_details").into_iter().flat_map(|d| rich::scopes(d, server));
+    own.chain(rich).map(|scope| expand(&scope, claims)).collect()
+}
+
+/// Adds the scopes of a claim: a list of texts, or a text with spaces between them.
+fn add_texts(value: &Value, all: &mut Vec<String>) {
+    let mut add = |text: &str| all.extend(text.split_ascii_whitespace().map(str::to_owned));
+    match value {
+        Value::String(text) => add(text),
+        Value::Array(texts) => texts.iter().filter_map(Value::as_str).for_each(add),
+        _ => {}
+    }
+}
+
+fn at_path<'a>(claims: &'a Map<String, Value>, path: &str) -> Option<&'a Value> {
+    let mut parts = path.split('.');
+    let first = claims.get(parts.next()?)?;
+    parts.try_fold(first, |value, part| value.get(part))
+}
+
+/// Replaces `{claim}` by the text of that claim. Its characters have no meaning in the scope. `{vhost}` stays: it is replaced
+/// when the scope is used.
+fn expand(scope: &str, claims: &Map<String, Value>) -> String {
+    let (mut done, mut rest) = (String::new(), scope);
+    while let Some((before, behind)) = rest.split_once('{') {
+        done.push_str(before);
+        let variable = behind.split_once('}').filter(|(name, _)| *name != "vhost");
+        let found = variable.and_then(|(name, after)| Some((claims.get(name)?.as_str()?, after)));
+        match found {
+            Some((text, after)) => {
+                done.extend(utf8_percent_encode(text, NON_ALPHANUMERIC));
+                rest = after;
+            }
+            None => {
+                done.push('{');
+                rest = behind;
+            }
+        }
+    }
+    done + rest
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    const NOW_MS: u64 = 1_700_000_000_000;
+
+    fn server() -> ResourceServer {
+        ResourceServer { id: "rabbitmq".into(), ..ResourceServer::default() }
+    }
+
+    fn read(claims: &Value, server: &ResourceServer) -> Result<Identity, TokenError> {
+        identity(claims.as_object().unwrap(), server, NOW_MS)
+    }
+
+    fn of(scope: Value) -> Vec<String> {
+        scopes(json!({ "scope": scope }).as_object().unwrap(), &server())
+    }
+
+    #[test]
+    fn a_token_expires_at_any_form_of_its_time() {
+        let expires = |exp: Value| {
+            let who = read(&json!({ "exp": exp, "sub": "ann" }), &server())?;
+            Ok(who.token.unwrap().expires_ms)
+        };
+        let wrong = |why: &str| Err(claim("exp", why));
+        assert_eq!(expires(json!(1_700_000_001)), Ok(1_700_000_001_000));
+        assert_eq!(expires(json!(1_700_000_000.5)), Ok(1_700_000_000_500));
+        assert_eq!(expires(json!(1.7e12)), Ok(253_402_300_799_000));
+        assert_eq!(expires(json!("1700000002")), Ok(1_700_000_002_000));
+        assert_eq!(expires(json!(1_700_000_000)), wrong("the token has expired"));
+        assert_eq!(expires(json!(-1)), wrong("the token has expired"));
+        for bad in [json!("soon"), json!(null), json!([1]), json!("NaN"), json!("inf")] {
+            assert_eq!(expires(bad), wrong("it is not a number"));
+        }
+        assert_eq!(read(&json!({ "sub": "ann" }), &server()), Err(claim("exp", "it is missing")));
+    }
+
+    #[test]
+    fn a_token_counts_a_minute_before_its_time_at_most() {
+        let from = |nbf: u64| read(&json!({ "exp": 1_800_000_000, "nbf": nbf }), &server()).map(|_| ());
+        assert_eq!(from(1_700_000_060), Ok(()));
+        assert_eq!(from(1_700_000_061), Err(claim("nbf", "the token is not valid yet")));
+    }
+
+    #[test]
+    fn the_user_is_the_first_claim_that_names_one() {
+        let named = ResourceServer { username_claims: vec!["email".into(), "user_name".into()], ..server() };
+        let user = |mut claims: Value, server: &ResourceServer| {
+            claims["exp"] = json!(1_800_000_000);
+            read(&claims, server).map(|who| who.user.to_string())
+        };
+        let claims = json!({ "sub": "s", "client_id": "c", "user_name": "u", "email": 5 });
+        assert_eq!(user(claims.clone(), &server()), Ok("s".into()));
+        assert_eq!(user(claims, &named), Ok("u".into()));
+        assert_eq!(user(json!({ "client_id": "c" }), &named), Ok("c".into()));
+        assert_eq!(user(json!({}), &named), Ok("unknown".into()));
+        assert!(user(json!({ "sub": "x".repeat(256) }), &named).is_err());
+    }
+
+    #[test]
+    fn scopes_have_the_prefix_of_the_server() {
+        assert_eq!(of(json!("rabbitmq.read:*/* openid other.write:*/*")), ["read:*/*"]);
+        assert_eq!(
+            of(json!(["rabbitmq.read:*/*", "rabbitmq.tag:monitoring"])),
+            ["read:*/*", "tag:monitoring"]
+        );
+        assert_eq!(of(json!(5)), [""; 0]);
+        let claims = json!({ "exp": 1_800_000_000, "scope": "rabbitmq.tag:administrator rabbitmq.read:v/q" });
+        let who = read(&claims, &server()).unwrap();
+        assert_eq!(*who.tags, ["administrator"]);
+        let unnamed = ResourceServer { scope_prefix: Some(String::new()), ..server() };
+        assert_eq!(scopes(json!({ "scope": "read:v/q" }).as_object().unwrap(), &unnamed), ["read:v/q"]);
+    }
+
+    #[test]
+    fn scopes_are_found_where_providers_write_them() {
+        let server = ResourceServer {
+            additional_scopes: vec!["roles".into(), "realm_access.roles".into(), "dotted.claim".into()],
+            aliases: [("admin".into(), vec!["rabbitmq.tag:administrator".into(), "rabbitmq.read:*".into()])]
+                .into(),
+            ..server()
+        };
+        let of = |claims: Value| scopes(claims.as_object().unwrap(), &server);
+        assert_eq!(
+            of(json!({ "roles": "rabbitmq.read:a admin" })),
+            ["read:a", "tag:administrator", "read:*"]
+        );
+        assert_eq!(
+            of(json!({ "realm_access": { "roles": ["admin", "other"] } })),
+            ["tag:administrator", "read:*"]
+        );
+        assert_eq!(of(json!({ "dotted.claim": ["rabbitmq.read:b"] })), ["read:b"]);
+        assert_eq!(
+            of(json!({ "roles": { "rabbitmq": ["read:c", "write:c"], "else": ["read:d"] } })),
+            ["read:c", "write:c"]
+        );
+        let keycloak = json!({ "authorization": { "permissions": [
+            { "rsid": "1", "rsname": "a", "scopes": ["rabbitmq.read:e"] },
+            { "rsid": "2", "rsname": "b" },
+        ] } });
+        assert_eq!(of(keycloak), ["read:e"]);
+    }
+
+    #[test]
+    fn variables_are_claims_without_meaning() {
+        let claims = json!({ "sub": "a*/b", "n": 5, "vhost": "v" });
+        let expanded = |scope: &str| expand(scope, claims.as_object().unwrap());
+        assert_eq!(expanded("read:{vhost}/{sub}-*"), "read:{vhost}/a%2A%2Fb-*");
+        assert_eq!(expanded("read:{n}/{none}/{"), "read:{n}/{none}/{");
+    }
+
+    #[test]
+    fn an_audience_is_a_text_or_a_list() {
+        let of = |aud: Value| audiences(json!({ "aud": aud }).as_object().unwrap()).map(|all| all.join(" "));
+        assert_eq!((of(json!("a")), of(json!(["a", "b"]))), (Ok("a".into()), Ok("a b".into())));
+        assert!(of(json!(["a", 5])).is_err() && of(json!(null)).is_err() && audiences(&Map::new()).is_err());
+    }
+}
