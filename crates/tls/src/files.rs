@@ -9,12 +9,15 @@ use std::time::SystemTime;
 
 use rustls::crypto::{CryptoProvider, aws_lc_rs};
 use rustls::pki_types::pem::{self, PemObject};
-use rustls::pki_types::{CertificateDer, CertificateRevocationListDer, PrivateKeyDer};
+use rustls::pki_types::{CertificateDer, CertificateRevocationListDer};
 use rustls::server::danger::ClientCertVerifier;
 use rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
 use rustls::{RootCertStore, ServerConfig, SupportedProtocolVersion, version};
 
 use crate::certificates::{Certificate, LoginFrom};
+use crate::depth::{Depth, LimitedDepth};
+use crate::keys::Password;
+use crate::pairs::{ByServerName, Pair};
 
 /// Whether clients must have a certificate (`ssl_options.verify`, `ssl_options.fail_if_no_peer_cert`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -31,13 +34,18 @@ pub enum Verify {
 /// The TLS settings of a listener, with the names of RabbitMQ's `ssl_options`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Options {
-    /// The certificate of the server, followed by those of the authorities up to, but without, the root (`certfile`). PEM.
-    pub certificate: PathBuf,
-    /// The private key (`keyfile`). PEM.
-    pub key: PathBuf,
+    /// What these settings begin with, such as `ssl_options`. Errors name it.
+    pub setting: &'static str,
+    /// The pair for clients that name no server, or one for which no other pair is valid (`certfile`, `keyfile`).
+    pub pair: Pair,
+    /// Further pairs for clients that name a server (`certfile.NAME`, `keyfile.NAME`), the preferred ones first.
+    pub named: Vec<Pair>,
+    /// The password of all keys that are encrypted (`password`).
+    pub password: Option<Password>,
     /// The authorities whose client certificates are accepted (`cacertfile`). PEM.
     pub authorities: Option<PathBuf>,
     pub verify: Verify,
+    pub depth: Depth,
     /// Revoked certificates of clients (`crl_file`). PEM.
     pub revoked: Option<PathBuf>,
     /// True if TLS 1.2 is spoken, and true if TLS 1.3 is (`versions`).
@@ -49,6 +57,12 @@ pub struct Options {
 /// Why certificates cannot be used. Each names the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TlsError(String);
+
+impl TlsError {
+    pub(crate) fn new(what: String) -> Self {
+        Self(what)
+    }
+}
 
 impl fmt::Display for TlsError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -68,7 +82,8 @@ pub struct Tls {
 #[derive(Debug)]
 struct Current {
     config: Arc<ServerConfig>,
-    certificate: Certificate,
+    /// The certificate of each pair, the default pair's first.
+    certificates: Vec<Certificate>,
     /// What the files looked like when they were read.
     seen: Vec<Option<(SystemTime, u64)>>,
     /// Why the files as they are now cannot be used. The ones before are still in use.
@@ -82,8 +97,8 @@ impl Tls {
     /// A file cannot be read, has not what it should have, or they do not belong together.
     pub fn load(options: Options) -> Result<Self, TlsError> {
         let seen = options.look();
-        let (config, certificate) = options.read()?;
-        let current = Mutex::new(Current { config, certificate, seen, problem: None });
+        let (config, certificates) = options.read()?;
+        let current = Mutex::new(Current { config, certificates, seen, problem: None });
         Ok(Self { options, current })
     }
 
@@ -92,9 +107,10 @@ impl Tls {
         self.current().config.clone()
     }
 
-    /// Returns the server's certificate.
-    pub fn certificate(&self) -> Certificate {
-        self.current().certificate.clone()
+    /// Returns the server's certificates and their files, the default pair's first.
+    pub fn certificates(&self) -> Vec<(&Path, Certificate)> {
+        let files = self.options.pairs().map(|pair| pair.certificate.as_path());
+        files.zip(self.current().certificates.clone()).collect()
     }
 
     /// Returns why the files as they are now cannot be used; `None` if they are in use.
@@ -119,8 +135,8 @@ impl Tls {
         let mut current = self.current();
         current.seen = seen;
         match read {
-            Ok((config, certificate)) => {
-                (current.config, current.certificate, current.problem) = (config, certificate, None);
+            Ok((config, certificates)) => {
+                (current.config, current.certificates, current.problem) = (config, certificates, None);
                 Ok(true)
             }
             Err(error) => {
@@ -136,10 +152,13 @@ impl Tls {
 }
 
 impl Options {
+    fn pairs(&self) -> impl Iterator<Item = &Pair> {
+        [&self.pair].into_iter().chain(&self.named)
+    }
+
     fn files(&self) -> impl Iterator<Item = &PathBuf> {
-        [Some(&self.certificate), Some(&self.key), self.authorities.as_ref(), self.revoked.as_ref()]
-            .into_iter()
-            .flatten()
+        let pairs = self.pairs().flat_map(|pair| [&pair.certificate, &pair.key]);
+        pairs.chain(&self.authorities).chain(&self.revoked)
     }
 
     /// Returns when each file was changed, and its length.
@@ -151,12 +170,15 @@ impl Options {
         self.files().map(look).collect()
     }
 
-    fn read(&self) -> Result<(Arc<ServerConfig>, Certificate), TlsError> {
+    fn read(&self) -> Result<(Arc<ServerConfig>, Vec<Certificate>), TlsError> {
         let provider = Arc::new(aws_lc_rs::default_provider());
-        let chain = certificates(&self.certificate)?;
-        let certificate = chain.first().and_then(|der| Certificate::parse(der));
-        let certificate =
-            certificate.ok_or_else(|| wrong(&self.certificate, "the first certificate cannot be parsed"))?;
+        let (default, certificate) = self.pair.read(self, false, &provider)?;
+        let (mut named, mut certificates) = (Vec::new(), vec![certificate]);
+        for pair in &self.named {
+            let (pair, certificate) = pair.read(self, true, &provider)?;
+            named.push(Arc::new(pair));
+            certificates.push(certificate);
+        }
         let versions: Vec<&'static SupportedProtocolVersion> =
             [(self.tls13, &version::TLS13), (self.tls12, &version::TLS12)]
                 .into_iter()
@@ -169,13 +191,8 @@ impl Options {
             Some(verifier) => builder.with_client_cert_verifier(verifier),
             None => builder.with_no_client_auth(),
         };
-        let config = builder.with_single_cert(chain, private_key(&self.key)?);
-        let mut config = config.map_err(|error| {
-            let (certificate, key) = (self.certificate.display(), self.key.display());
-            TlsError(format!(
-                "the certificate {certificate} and the key {key} cannot be used together: {error}"
-            ))
-        })?;
+        let pairs = Arc::new(ByServerName { default: Arc::new(default), named });
+        let mut config = builder.with_cert_resolver(pairs);
         if self.verify == Verify::None {
             // A client that comes again skips the costly part of the handshake. The keys of the tickets change every few hours.
             config.ticketer = aws_lc_rs::Ticketer::new()
@@ -186,7 +203,7 @@ impl Options {
             config.session_storage = Arc::new(NoServerSessionStorage {});
             config.send_tls13_tickets = 0;
         }
-        Ok((Arc::new(config), certificate))
+        Ok((Arc::new(config), certificates))
     }
 
     fn verifier(
@@ -197,30 +214,40 @@ impl Options {
             return Ok(None);
         }
         let Some(path) = &self.authorities else {
-            return Err(TlsError(
-                "verify_peer needs ssl_options.cacertfile: the authorities of the clients".to_owned(),
-            ));
+            let setting = self.setting;
+            return Err(TlsError(format!(
+                "verify_peer needs {setting}.cacertfile: the authorities of the clients"
+            )));
         };
         let mut roots = RootCertStore::empty();
         for authority in certificates(path)? {
             roots.add(authority).map_err(|error| wrong(path, error))?;
         }
-        let mut builder = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider.clone());
-        if let Some(path) = &self.revoked {
-            let lists = CertificateRevocationListDer::pem_file_iter(path).and_then(|lists| lists.collect());
-            let lists: Vec<CertificateRevocationListDer<'static>> =
-                lists.map_err(|error| pem_error(path, &error))?;
-            if lists.is_empty() {
-                return Err(wrong(path, "there is no X509 CRL in it"));
-            }
+        let roots = Arc::new(roots);
+        let lists = self.revoked.as_deref().map(revocation_lists).transpose()?.unwrap_or_default();
+        let mut builder = WebPkiClientVerifier::builder_with_provider(roots.clone(), provider.clone());
+        if !lists.is_empty() {
             // An authority without a list has revoked nothing.
-            builder = builder.with_crls(lists).allow_unknown_revocation_status();
+            builder = builder.with_crls(lists.clone()).allow_unknown_revocation_status();
         }
         if self.verify == Verify::Optional {
             builder = builder.allow_unauthenticated();
         }
-        builder.build().map(Some).map_err(|error| wrong(self.revoked.as_ref().unwrap_or(path), error))
+        let lists_or_roots = self.revoked.as_ref().unwrap_or(path);
+        let inner = builder.build().map_err(|error| wrong(lists_or_roots, error))?;
+        let algorithms = provider.signature_verification_algorithms;
+        let limited = LimitedDepth::new(inner, roots, &lists, algorithms, self.depth);
+        Ok(Some(Arc::new(limited.map_err(|error| wrong(lists_or_roots, error))?)))
     }
+}
+
+fn revocation_lists(path: &Path) -> Result<Vec<CertificateRevocationListDer<'static>>, TlsError> {
+    let read = CertificateRevocationListDer::pem_file_iter(path).and_then(|lists| lists.collect());
+    let lists: Vec<_> = read.map_err(|error| pem_error(path, &error))?;
+    if lists.is_empty() {
+        return Err(wrong(path, "there is no X509 CRL in it"));
+    }
+    Ok(lists)
 }
 
 pub(crate) fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
@@ -232,25 +259,7 @@ pub(crate) fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, 
     Ok(all)
 }
 
-pub(crate) fn private_key(path: &Path) -> Result<PrivateKeyDer<'static>, TlsError> {
-    match PrivateKeyDer::from_pem_file(path) {
-        Ok(key) => Ok(key),
-        Err(pem::Error::NoItemsFound) => {
-            let is_encrypted = fs::read_to_string(path).is_ok_and(|text| text.contains("ENCRYPTED"));
-            Err(wrong(
-                path,
-                if is_encrypted {
-                    "encrypted keys cannot be read yet"
-                } else {
-                    "there is no PRIVATE KEY in it"
-                },
-            ))
-        }
-        Err(error) => Err(pem_error(path, &error)),
-    }
-}
-
-fn pem_error(path: &Path, error: &pem::Error) -> TlsError {
+pub(crate) fn pem_error(path: &Path, error: &pem::Error) -> TlsError {
     match error {
         pem::Error::Io(error) => TlsError(format!("cannot read {}: {error}", path.display())),
         other => wrong(path, other),

@@ -508,7 +508,7 @@ mod tests {
         assert_eq!(tls.reload(false), Ok(false), "it is reported once");
         files.renew("second");
         assert_eq!(tls.reload(false), Ok(true));
-        assert_eq!((tls.problem(), tls.certificate().subject), (None, "CN=second".to_owned()));
+        assert_eq!((tls.problem(), tls.certificates()[0].1.subject.as_str()), (None, "CN=second"));
         assert!(!Arc::ptr_eq(&tls.config(), &before));
     }
 }

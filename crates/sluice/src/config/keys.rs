@@ -1,5 +1,7 @@
 //! The table of all keys: name, description, default, and parser.
 
+use std::path::PathBuf;
+
 use amqp10::sasl::Secret;
 use broker::pattern::Pattern;
 use node::Limit;
@@ -7,8 +9,8 @@ use node::Limit;
 use super::Draft;
 use super::values::{
     SHARDS_MAX, available_cores, boolean, bytes, file, ip, link_credit, listener, log_level, login_name,
-    maximum, name_kind, number, or_none, part, password_hashing, port, queue_type, share, text, tls_version,
-    verify,
+    maximum, name_kind, number, or_none, pair_name, part, password, password_hashing, port, queue_type,
+    share, text, tls_version, verify,
 };
 
 /// A function that sets a key. Its middle argument is the text that matches the `*` of the key's name.
@@ -46,6 +48,11 @@ const fn key(name: &'static str, default: &'static str, doc: &'static str, set: 
     Key { name, doc, default, set, secret: false }
 }
 
+/// A password, which is never shown. By default there is none.
+const fn password_of(name: &'static str, doc: &'static str, set: Set) -> Key {
+    Key { secret: true, ..key(name, "", doc, set) }
+}
+
 /// All keys, in the order of the example file.
 pub const KEYS: &[Key] = &[
     key(
@@ -75,6 +82,23 @@ pub const KEYS: &[Key] = &[
     key("ssl_options.keyfile", "", "The file of the private key, in PEM.", |c, _, v| {
         put(&mut c.ssl.key, file(v))
     }),
+    password_of(
+        "ssl_options.password",
+        "The password of the private keys, if they are encrypted.",
+        |c, _, v| put(&mut c.ssl.password, password(v)),
+    ),
+    key(
+        "ssl_options.certfile.*",
+        "",
+        "The file of a further certificate. A client that asks for a server name for which it is valid gets it.",
+        |c, name, v| put(&mut named_pair(c, name)?.0, file(v)),
+    ),
+    key(
+        "ssl_options.keyfile.*",
+        "",
+        "The file of its private key. Both keys end with the same name.",
+        |c, name, v| put(&mut named_pair(c, name)?.1, file(v)),
+    ),
     key(
         "ssl_options.cacertfile",
         "",
@@ -92,6 +116,12 @@ pub const KEYS: &[Key] = &[
         "false",
         "Whether a client that sends no certificate is refused, if one is asked for.",
         |c, _, v| put(&mut c.ssl.required, boolean(v)),
+    ),
+    key(
+        "ssl_options.depth",
+        "10",
+        "How many authorities may be between a client's certificate and a trusted authority.",
+        |c, _, v| put(&mut c.ssl.depth, number(v, 0..=u8::MAX).map(tls::Depth)),
     ),
     key("ssl_options.crl_file", "", "The file of revoked client certificates (CRLs), in PEM.", |c, _, v| {
         put(&mut c.ssl.revoked, file(v))
@@ -141,6 +171,9 @@ pub const KEYS: &[Key] = &[
     key("management.ssl.keyfile", "", "The file of its private key.", |c, _, v| {
         put(&mut c.management_ssl.key, file(v))
     }),
+    password_of("management.ssl.password", "The password of that key, if it is encrypted.", |c, _, v| {
+        put(&mut c.management_ssl.password, password(v))
+    }),
     key("prometheus.ssl.ip", "127.0.0.1", "The IP address of the metrics over HTTPS.", |c, _, v| {
         put(&mut c.prometheus_tls.0, ip(v))
     }),
@@ -158,6 +191,9 @@ pub const KEYS: &[Key] = &[
     ),
     key("prometheus.ssl.keyfile", "", "The file of its private key.", |c, _, v| {
         put(&mut c.prometheus_ssl.key, file(v))
+    }),
+    password_of("prometheus.ssl.password", "The password of that key, if it is encrypted.", |c, _, v| {
+        put(&mut c.prometheus_ssl.password, password(v))
     }),
     key("management.tcp.ip", "127.0.0.1", "The IP address of the management HTTP API.", |c, _, v| {
         put(&mut c.management.0, ip(v))
@@ -460,9 +496,23 @@ pub fn example() -> String {
          # Remove the comment sign before a line to change its key. sluice serve --config FILE reads the file.\n",
     );
     for key in KEYS {
-        text.push_str(&format!("\n# {}\n# {} = {}\n", key.doc, key.name.replace('*', "guest"), key.default));
+        // The default of a user says that it is guest. Other names mean nothing.
+        let part = if key.name == "loopback_users.*" { "guest" } else { "1" };
+        text.push_str(&format!("\n# {}\n# {} = {}\n", key.doc, key.name.replace('*', part), key.default));
     }
     text
+}
+
+/// Returns the certificate and the key of the pair with this name.
+fn named_pair<'a>(
+    draft: &'a mut Draft,
+    name: &str,
+) -> Result<&'a mut (Option<PathBuf>, Option<PathBuf>), String> {
+    let named = &mut draft.ssl.named;
+    if !named.contains_key(name) && named.len() == tls::NAMED_PAIRS_MAX {
+        return Err(format!("at most {} further certificates are possible", tls::NAMED_PAIRS_MAX));
+    }
+    Ok(named.entry(pair_name(name)?).or_default())
 }
 
 fn set_tag(draft: &mut Draft, tag: &str, value: &str) -> Result<(), String> {
