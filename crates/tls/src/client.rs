@@ -6,8 +6,9 @@ use std::sync::Arc;
 use rustls::crypto::aws_lc_rs;
 use rustls::{ClientConfig, RootCertStore};
 
-use crate::files::{TlsError, certificates, wrong};
+use crate::error::{TlsError, wrong};
 use crate::keys::private_key;
+use crate::pairs::certificates;
 
 /// The TLS settings of a client.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

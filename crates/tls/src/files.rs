@@ -1,23 +1,23 @@
 //! The certificates and keys of a listener. They are read from files, checked as a whole, and read again when the files
 //! change: new connections use the new ones, open connections notice nothing.
 
-use std::fmt;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 
 use rustls::crypto::{CryptoProvider, aws_lc_rs};
-use rustls::pki_types::pem::{self, PemObject};
-use rustls::pki_types::{CertificateDer, CertificateRevocationListDer};
+use rustls::pki_types::CertificateRevocationListDer;
+use rustls::pki_types::pem::PemObject;
 use rustls::server::danger::ClientCertVerifier;
 use rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
 use rustls::{RootCertStore, ServerConfig, SupportedProtocolVersion, version};
 
 use crate::certificates::{Certificate, LoginFrom};
 use crate::depth::{Depth, LimitedDepth};
+use crate::error::{TlsError, pem_error, wrong};
 use crate::keys::Password;
-use crate::pairs::{ByServerName, Pair};
+use crate::pairs::{ByServerName, Pair, certificates};
 
 /// Whether clients must have a certificate (`ssl_options.verify`, `ssl_options.fail_if_no_peer_cert`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -53,24 +53,6 @@ pub struct Options {
     pub tls13: bool,
     pub login_from: LoginFrom,
 }
-
-/// Why certificates cannot be used. Each names the file.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TlsError(String);
-
-impl TlsError {
-    pub(crate) fn new(what: String) -> Self {
-        Self(what)
-    }
-}
-
-impl fmt::Display for TlsError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for TlsError {}
 
 /// The certificates of a listener, as last read.
 #[derive(Debug)]
@@ -172,10 +154,12 @@ impl Options {
 
     fn read(&self) -> Result<(Arc<ServerConfig>, Vec<Certificate>), TlsError> {
         let provider = Arc::new(aws_lc_rs::default_provider());
-        let (default, certificate) = self.pair.read(self, false, &provider)?;
+        let setting = format!("{}.password", self.setting);
+        let password = self.password.as_ref();
+        let (default, certificate) = self.pair.read(password, &setting, &provider)?;
         let (mut named, mut certificates) = (Vec::new(), vec![certificate]);
         for pair in &self.named {
-            let (pair, certificate) = pair.read(self, true, &provider)?;
+            let (pair, certificate) = pair.read_named(password, &setting, &provider)?;
             named.push(Arc::new(pair));
             certificates.push(certificate);
         }
@@ -186,7 +170,7 @@ impl Options {
                 .collect();
         let builder = ServerConfig::builder_with_provider(provider.clone()).with_protocol_versions(&versions);
         let builder =
-            builder.map_err(|error| TlsError(format!("the TLS versions cannot be used: {error}")))?;
+            builder.map_err(|error| TlsError::new(format!("the TLS versions cannot be used: {error}")))?;
         let builder = match self.verifier(&provider)? {
             Some(verifier) => builder.with_client_cert_verifier(verifier),
             None => builder.with_no_client_auth(),
@@ -196,7 +180,7 @@ impl Options {
         if self.verify == Verify::None {
             // A client that comes again skips the costly part of the handshake. The keys of the tickets change every few hours.
             config.ticketer = aws_lc_rs::Ticketer::new()
-                .map_err(|error| TlsError(format!("no keys for session tickets: {error}")))?;
+                .map_err(|error| TlsError::new(format!("no keys for session tickets: {error}")))?;
             config.send_tls13_tickets = 1;
         } else {
             // The part that is skipped would check whether the client's certificate is still valid.
@@ -215,7 +199,7 @@ impl Options {
         }
         let Some(path) = &self.authorities else {
             let setting = self.setting;
-            return Err(TlsError(format!(
+            return Err(TlsError::new(format!(
                 "verify_peer needs {setting}.cacertfile: the authorities of the clients"
             )));
         };
@@ -248,24 +232,4 @@ fn revocation_lists(path: &Path) -> Result<Vec<CertificateRevocationListDer<'sta
         return Err(wrong(path, "there is no X509 CRL in it"));
     }
     Ok(lists)
-}
-
-pub(crate) fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
-    let read = CertificateDer::pem_file_iter(path).and_then(|all| all.collect::<Result<Vec<_>, _>>());
-    let all = read.map_err(|error| pem_error(path, &error))?;
-    if all.is_empty() {
-        return Err(wrong(path, "there is no CERTIFICATE in it"));
-    }
-    Ok(all)
-}
-
-pub(crate) fn pem_error(path: &Path, error: &pem::Error) -> TlsError {
-    match error {
-        pem::Error::Io(error) => TlsError(format!("cannot read {}: {error}", path.display())),
-        other => wrong(path, other),
-    }
-}
-
-pub(crate) fn wrong(path: &Path, why: impl fmt::Display) -> TlsError {
-    TlsError(format!("{}: {why}", path.display()))
 }

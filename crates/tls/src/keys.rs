@@ -11,7 +11,7 @@ use rustls::pki_types::pem::{self, PemObject};
 use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
 use x509_parser::pem::Pem;
 
-use crate::files::{TlsError, pem_error, wrong};
+use crate::error::{TlsError, pem_error, wrong};
 
 /// The most rounds of PBKDF2 that a key file may ask for: some seconds of work. OpenSSL writes 2,048, and advice for
 /// passwords of people ends at about a million. A file that asks for more is refused.
@@ -127,7 +127,7 @@ fn check_work(derivation: &Kdf) -> Result<(), Refusal> {
     let is_allowed = match derivation {
         Kdf::Pbkdf2(wanted) => (1..=PBKDF2_ROUNDS_MAX).contains(&wanted.iteration_count),
         Kdf::Scrypt(wanted) => {
-            let cost = u64::from(wanted.cost_parameter);
+            let cost = wanted.cost_parameter;
             // RFC 7914, 2. The library expects a power of two, and this much memory.
             if !cost.is_power_of_two() {
                 return Err(Refusal::Unknown);

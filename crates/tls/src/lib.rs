@@ -5,6 +5,7 @@
 mod certificates;
 mod client;
 mod depth;
+mod error;
 mod files;
 mod keys;
 mod pairs;
@@ -15,7 +16,8 @@ mod testing;
 pub use certificates::{Certificate, LoginFrom, Name, NameKind};
 pub use client::ClientOptions;
 pub use depth::Depth;
-pub use files::{Options, Tls, TlsError, Verify};
+pub use error::TlsError;
+pub use files::{Options, Tls, Verify};
 pub use keys::Password;
 pub use pairs::{NAMED_PAIRS_MAX, Pair};
 pub use rustls::{ClientConfig, ServerConfig};

@@ -1,17 +1,18 @@
 //! Certificates with their keys, and which of them a client gets.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use rustls::client::verify_server_name;
 use rustls::crypto::CryptoProvider;
-use rustls::pki_types::ServerName;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::server::{ClientHello, ParsedCertificate, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
 
 use crate::certificates::{Certificate, Name};
-use crate::files::{Options, TlsError, certificates, wrong};
-use crate::keys::private_key;
+use crate::error::{TlsError, pem_error, wrong};
+use crate::keys::{Password, private_key};
 
 /// The most further pairs of a listener. Each handshake may compare its name with all of them, which takes some microseconds
 /// for each.
@@ -27,27 +28,21 @@ pub struct Pair {
 }
 
 impl Pair {
-    /// Reads the files. `named` is true for a further pair, which must be valid for some name.
+    /// Reads the files. `setting` names the password of the key.
     ///
     /// # Errors
     /// A file cannot be read, has not what it should have, or they do not belong together.
     pub(crate) fn read(
         &self,
-        options: &Options,
-        named: bool,
+        password: Option<&Password>,
+        setting: &str,
         provider: &CryptoProvider,
     ) -> Result<(CertifiedKey, Certificate), TlsError> {
         let chain = certificates(&self.certificate)?;
         let certificate = chain.first().and_then(|der| Certificate::parse(der));
         let certificate =
             certificate.ok_or_else(|| wrong(&self.certificate, "the first certificate cannot be parsed"))?;
-        let is_host = |name: &Name| matches!(name, Name::Dns(_));
-        if named && !certificate.alternative_names.iter().any(is_host) {
-            let why = "no client would get this certificate, because it has no DNS name (subjectAltName)";
-            return Err(wrong(&self.certificate, why));
-        }
-        let setting = format!("{}.password", options.setting);
-        let key = private_key(&self.key, options.password.as_ref(), Some(&setting))?;
+        let key = private_key(&self.key, password, Some(setting))?;
         let pair = CertifiedKey::from_der(chain, key, provider).map_err(|error| {
             let (certificate, key) = (self.certificate.display(), self.key.display());
             TlsError::new(format!(
@@ -56,6 +51,37 @@ impl Pair {
         })?;
         Ok((pair, certificate))
     }
+
+    /// Reads the files of a further pair, which must be valid for some name.
+    ///
+    /// # Errors
+    /// Those of [`Pair::read`], or no client would get the certificate.
+    pub(crate) fn read_named(
+        &self,
+        password: Option<&Password>,
+        setting: &str,
+        provider: &CryptoProvider,
+    ) -> Result<(CertifiedKey, Certificate), TlsError> {
+        let (pair, certificate) = self.read(password, setting, provider)?;
+        if !certificate.alternative_names.iter().any(|name| matches!(name, Name::Dns(_))) {
+            let why = "no client would get this certificate, because it has no DNS name (subjectAltName)";
+            return Err(wrong(&self.certificate, why));
+        }
+        Ok((pair, certificate))
+    }
+}
+
+/// Reads the certificates of a file.
+///
+/// # Errors
+/// The file cannot be read, or has none.
+pub(crate) fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
+    let read = CertificateDer::pem_file_iter(path).and_then(|all| all.collect::<Result<Vec<_>, _>>());
+    let all = read.map_err(|error| pem_error(path, &error))?;
+    if all.is_empty() {
+        return Err(wrong(path, "there is no CERTIFICATE in it"));
+    }
+    Ok(all)
 }
 
 /// Gives each client the certificate for the name that it asks for.
