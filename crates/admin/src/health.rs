@@ -58,14 +58,16 @@ pub fn certificate_expiration<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Fail
     let latest = latest.filter(|_| count >= 0).ok_or_else(wrong)?;
     let mut bad = Vec::new();
     for tls in call.ports.certificates() {
-        let (certificate, problem) = (tls.certificate(), tls.problem());
-        if certificate.not_after <= latest || problem.is_some() {
-            bad.push(json!({
-                "certfile": tls.options().certificate.display().to_string(),
-                "subject": certificate.subject,
-                "not_after": certificate.not_after,
-                "problem": problem.map(|problem| problem.to_string()),
-            }));
+        let problem = tls.problem().map(|problem| problem.to_string());
+        for (file, certificate) in tls.certificates() {
+            if certificate.not_after <= latest || problem.is_some() {
+                bad.push(json!({
+                    "certfile": file.display().to_string(),
+                    "subject": certificate.subject,
+                    "not_after": certificate.not_after,
+                    "problem": problem,
+                }));
+            }
         }
     }
     if bad.is_empty() {

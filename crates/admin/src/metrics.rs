@@ -1,6 +1,7 @@
 //! `/metrics` and `/metrics/per-object`: the broker's counters under RabbitMQ's names (docs/compatibility.md,
 //! Metrics).
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use axum::extract::State;
@@ -91,17 +92,25 @@ fn certificates(page: &mut Exposition, all: &[Arc<Tls>]) {
     if all.is_empty() {
         return;
     }
-    let file = |tls: &Tls| tls.options().certificate.display().to_string();
+    // Listeners with other settings may have the same certificates, and a sample must not occur twice.
+    let mut files = BTreeMap::new();
+    for tls in all {
+        for (file, certificate) in tls.certificates() {
+            let not_after = u64::try_from(certificate.not_after).unwrap_or(0);
+            let (first, has_problem) = files.entry(file.display().to_string()).or_insert((not_after, false));
+            *first = not_after.min(*first);
+            *has_problem |= tls.problem().is_some();
+        }
+    }
     let help = "When the certificate of a TLS listener expires, in seconds since the epoch";
     let mut family = page.own_family(Kind::Gauge, "tls_certificate_not_after_seconds", help);
-    for tls in all {
-        let not_after = u64::try_from(tls.certificate().not_after).unwrap_or(0);
-        family.sample(&[("file", &file(tls))], not_after);
+    for (file, (not_after, _)) in &files {
+        family.sample(&[("file", file)], *not_after);
     }
     let help = "1 if the files of a TLS listener have changed and cannot be used";
     let mut family = page.own_family(Kind::Gauge, "tls_certificate_problem", help);
-    for tls in all {
-        family.sample(&[("file", &file(tls))], u64::from(tls.problem().is_some()));
+    for (file, (_, has_problem)) in &files {
+        family.sample(&[("file", file)], u64::from(*has_problem));
     }
 }
 

@@ -1,6 +1,5 @@
 //! The certificates of the TLS listeners. They are read at the start, and again when their files change or on SIGHUP.
 
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -41,13 +40,18 @@ pub async fn reload(all: Vec<Arc<Tls>>) -> std::io::Result<()> {
             () = tokio::time::sleep(LOOK_INTERVAL) => false,
         };
         for tls in &all {
-            let file = Path::display(&tls.options().certificate);
-            match tls.reload(anyway) {
-                Ok(true) => tracing::info!("the certificate {file} was read again: new connections use it"),
+            let files: Vec<_> =
+                tls.certificates().iter().map(|(file, _)| file.display().to_string()).collect();
+            let files = files.join(", ");
+            // Decrypting a key takes time on purpose, and other tasks share this thread.
+            let reading = tls.clone();
+            let read = tokio::task::spawn_blocking(move || reading.reload(anyway)).await;
+            match read.map_err(std::io::Error::other)? {
+                Ok(true) => tracing::info!("the certificate {files} was read again: new connections use it"),
                 Ok(false) => {}
                 Err(error) => {
                     tracing::error!(
-                        "the changed certificate {file} cannot be used, the one before stays in use: {error}"
+                        "the changed certificate {files} cannot be used, the one before stays in use: {error}"
                     );
                 }
             }

@@ -18,7 +18,7 @@ mod rabbitmq;
 mod tests;
 mod values;
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::fs::File;
 use std::io::Read;
@@ -258,9 +258,13 @@ enum TlsVersion {
 struct TlsKeys {
     certificate: Option<PathBuf>,
     key: Option<PathBuf>,
+    /// The certificates and keys of further pairs, by the names that the operator chose.
+    named: BTreeMap<String, (Option<PathBuf>, Option<PathBuf>)>,
+    password: Option<tls::Password>,
     authorities: Option<PathBuf>,
     verify: bool,
     required: bool,
+    depth: tls::Depth,
     revoked: Option<PathBuf>,
     versions: Vec<TlsVersion>,
 }
@@ -268,29 +272,46 @@ struct TlsKeys {
 impl TlsKeys {
     /// Returns the keys, behind their prefix, that have no effect, and the key that each of them needs. Somebody would rely on
     /// them.
-    fn without_effect(&self) -> impl Iterator<Item = (&'static str, &'static str)> {
+    fn without_effect(&self) -> impl Iterator<Item = (String, String)> {
         let (certificate, key) = (self.certificate.is_some(), self.key.is_some());
-        [
+        let of_one = [
             (certificate && !key, "certfile", "keyfile"),
             (key && !certificate, "keyfile", "certfile"),
+            (self.password.is_some() && !key, "password", "keyfile"),
             (self.required && !self.verify, "fail_if_no_peer_cert", "verify = verify_peer"),
             (self.revoked.is_some() && !self.verify, "crl_file", "verify = verify_peer"),
-        ]
-        .into_iter()
-        .filter_map(|(is_so, key, needs)| is_so.then_some((key, needs)))
+        ];
+        let of_one = of_one.into_iter().filter(|(is_so, ..)| *is_so);
+        let of_one = of_one.map(|(_, key, needs)| (key.to_owned(), needs.to_owned()));
+        let of_named = self.named.iter().filter_map(move |(name, pair)| {
+            let (has, needs) = match pair {
+                (Some(_), None) => ("certfile", format!("keyfile.{name}")),
+                (None, Some(_)) => ("keyfile", format!("certfile.{name}")),
+                (Some(_), Some(_)) if !certificate => ("certfile", "certfile".to_owned()),
+                _ => return None,
+            };
+            Some((format!("{has}.{name}"), needs))
+        });
+        of_one.chain(of_named)
     }
 
-    fn options(&self) -> Option<tls::Options> {
+    fn options(&self, setting: &'static str) -> Option<tls::Options> {
         let speaks = |version| self.versions.is_empty() || self.versions.contains(&version);
+        let pair = |certificate: &Option<PathBuf>, key: &Option<PathBuf>| {
+            Some(tls::Pair { certificate: certificate.clone()?, key: key.clone()? })
+        };
         Some(tls::Options {
-            certificate: self.certificate.clone()?,
-            key: self.key.clone()?,
+            setting,
+            pair: pair(&self.certificate, &self.key)?,
+            named: self.named.values().filter_map(|(certificate, key)| pair(certificate, key)).collect(),
+            password: self.password.clone(),
             authorities: self.authorities.clone(),
             verify: match (self.verify, self.required) {
                 (false, _) => tls::Verify::None,
                 (true, false) => tls::Verify::Optional,
                 (true, true) => tls::Verify::Required,
             },
+            depth: self.depth,
             revoked: self.revoked.clone(),
             tls12: speaks(TlsVersion::Tls12),
             tls13: speaks(TlsVersion::Tls13),
@@ -393,7 +414,7 @@ impl Draft {
             ("prometheus.ssl", &self.prometheus_ssl),
         ];
         let of = |(prefix, keys): (&str, &TlsKeys)| -> Vec<Problem> {
-            let problem = |(key, needs)| Problem {
+            let problem = |(key, needs): (String, String)| Problem {
                 place: format!("{prefix}.{key}"),
                 problem: format!("it has no effect without {prefix}.{needs}"),
             };
@@ -413,15 +434,16 @@ impl Draft {
             LoginName::Alternative => LoginFrom::AlternativeName(self.login_san.0, self.login_san.1),
         };
         let address = |(ip, port): (IpAddr, Option<u16>)| port.map(|port| SocketAddr::new(ip, port));
+        let shared = self.ssl.options("ssl_options");
         Config {
             settings: self.settings,
             amqp_listeners: self.amqp_listeners,
             tls_listeners: self.tls_listeners,
             management_tls: address(self.management_tls),
             prometheus_tls: address(self.prometheus_tls),
-            management_certificates: self.management_ssl.options().or_else(|| self.ssl.options()),
-            prometheus_certificates: self.prometheus_ssl.options().or_else(|| self.ssl.options()),
-            tls: self.ssl.options().map(|options| tls::Options { login_from, ..options }),
+            management_certificates: self.management_ssl.options("management.ssl").or_else(|| shared.clone()),
+            prometheus_certificates: self.prometheus_ssl.options("prometheus.ssl").or_else(|| shared.clone()),
+            tls: shared.map(|options| tls::Options { login_from, ..options }),
             management: address(self.management),
             prometheus: address(self.prometheus),
             shards: self.shards,

@@ -4,6 +4,7 @@
 
 mod broker;
 
+use std::io::{Read as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
@@ -11,9 +12,10 @@ use std::time::Duration;
 use broker::verb::{Did, finish, sluice};
 use broker::{Broker, Directory, Starting};
 use client::{Connection, Options, ReceiverOptions, SenderOptions};
-use rcgen::{BasicConstraints, CertificateParams, DistinguishedName, DnType, IsCa, Issuer, KeyPair};
+use rcgen::{BasicConstraints, CertificateParams, DistinguishedName, DnType, IsCa, Issuer, KeyPair, SanType};
 use serde_json::json;
 use tls::ClientOptions;
+use tokio_rustls::rustls::ClientConnection;
 
 /// An authority that signs certificates into files of a directory.
 struct Authority {
@@ -37,6 +39,29 @@ impl Authority {
         let made = params(common_name, file).signed_by(&key, &self.issuer).unwrap();
         std::fs::write(self.folder.join(format!("{file}.pem")), made.pem()).unwrap();
         std::fs::write(self.folder.join(format!("{file}.key")), key.serialize_pem()).unwrap();
+    }
+
+    /// Writes `file.pem` for a key that exists already, with these DNS names.
+    fn certify(&self, file: &str, key: &Path, names: &[&str]) {
+        let key = KeyPair::from_pem(&std::fs::read_to_string(key).unwrap()).unwrap();
+        let mut params = params(file, file);
+        params.subject_alt_names =
+            names.iter().map(|name| SanType::DnsName((*name).try_into().unwrap())).collect();
+        let made = params.signed_by(&key, &self.issuer).unwrap();
+        std::fs::write(self.folder.join(format!("{file}.pem")), made.pem()).unwrap();
+    }
+
+    /// Writes `file.pem` and `file.key` of a client, whose chain has an authority in between.
+    fn sign_indirectly(&self, file: &str, common_name: &str) {
+        let mut between = params("between", "between");
+        between.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        let key = KeyPair::generate().unwrap();
+        let made = between.signed_by(&key, &self.issuer).unwrap();
+        let between = Authority { folder: self.folder.clone(), issuer: Issuer::new(between, key) };
+        between.sign(file, common_name);
+        let path = self.folder.join(format!("{file}.pem"));
+        let chain = std::fs::read_to_string(&path).unwrap() + &made.pem();
+        std::fs::write(path, chain).unwrap();
     }
 
     fn path(&self, file: &str) -> String {
@@ -215,13 +240,167 @@ async fn certificates_change_without_a_connection_lost() {
         let session = connection.session().await.unwrap();
         session.sender(Some("/exchanges/amq.fanout"), SenderOptions::default()).await.unwrap();
     }
-    broker.hang_up();
     let read_again = || directory.logged().matches("was read again").count();
     let count = read_again();
+    broker.hang_up();
     while read_again() == count {
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
     open().await.unwrap();
+}
+
+/// A key of nobody, plain or as OpenSSL encrypts it with the password `secret`.
+fn known_key(file: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../tls/testdata").join(file)
+}
+
+/// Returns the subject of the certificate that a client gets which asks for this name.
+fn server_of(port: u64, authority: &Authority, name: &str) -> Result<String, String> {
+    let tls = ClientOptions { authorities: Some(authority.path("ca.pem").into()), identity: None };
+    let mut client = ClientConnection::new(tls.load().unwrap(), name.to_owned().try_into().unwrap()).unwrap();
+    let mut socket = std::net::TcpStream::connect(("127.0.0.1", u16::try_from(port).unwrap())).unwrap();
+    while client.is_handshaking() {
+        client.complete_io(&mut socket).map_err(|error| error.to_string())?;
+    }
+    let certificate = client.peer_certificates().and_then(|all| tls::Certificate::parse(all.first()?));
+    Ok(certificate.unwrap().subject)
+}
+
+fn wait_for(directory: &Directory, words: &str) {
+    while !directory.logged().contains(words) {
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+#[test]
+fn an_encrypted_key_is_read_with_its_password() {
+    let directory = Directory::new("tls");
+    let authority = Authority::make(directory.path(), "ca");
+    let key = directory.path().join("server.key");
+    authority.certify("server", &known_key("plain.pem"), &["localhost"]);
+    std::fs::copy(known_key("scrypt.pem"), &key).unwrap();
+    let with =
+        |password: &str| [&authority.settings()[..], &[format!("ssl_options.password={password}")]].concat();
+    let refused = |settings: &[String], says: &str| {
+        let mut words = vec!["serve".to_owned(), "--data-dir".to_owned(), authority.path("data")];
+        let more = ["listeners.tcp.default=none", "management.tcp.port=none", "prometheus.tcp.port=none"];
+        let sets = settings.iter().cloned().chain(more.map(str::to_owned));
+        sets.for_each(|set| words.extend(["--set".to_owned(), set]));
+        let did = sluice(&words.iter().map(String::as_str).collect::<Vec<_>>());
+        assert_eq!(did.code, 1, "{did:?}");
+        assert!(did.err.contains("server.key: ") && did.err.contains(says), "{did:?}");
+        assert!(!did.err.contains("a-wrong-one"), "{did:?}");
+    };
+    refused(&authority.settings(), "its password is needed: set ssl_options.password");
+    refused(&with("a-wrong-one"), "the password of ssl_options.password does not fit the key");
+
+    let broker = start(&directory, &with("secret"));
+    let port = port(&broker, "amqp/ssl");
+    assert_eq!(server_of(port, &authority, "localhost").as_deref(), Ok("CN=server,O=ours"));
+    std::fs::copy(known_key("old.pem"), &key).unwrap();
+    wait_for(&directory, "cannot be used, the one before stays in use");
+    let (status, answer) = broker.get("/api/health/checks/certificate-expiration/1/days");
+    let problem = answer["expired"][0]["problem"].as_str().unwrap_or_default();
+    assert!(status == 503 && problem.contains("openssl pkcs8 -topk8"), "{answer}");
+    std::fs::copy(known_key("pbkdf2.pem"), &key).unwrap();
+    wait_for(&directory, "was read again");
+    assert_eq!(server_of(port, &authority, "localhost").as_deref(), Ok("CN=server,O=ours"));
+    assert!(!directory.logged().contains("secret"), "{}", directory.logged());
+}
+
+#[test]
+fn a_changed_key_with_another_password_is_not_used() {
+    let directory = Directory::new("tls");
+    let authority = Authority::make(directory.path(), "ca");
+    let key = directory.path().join("server.key");
+    authority.certify("server", &known_key("plain.pem"), &["localhost"]);
+    std::fs::copy(known_key("plain.pem"), &key).unwrap();
+    let settings = [&authority.settings()[..], &["ssl_options.password=a-wrong-one".to_owned()]].concat();
+    let broker = start(&directory, &settings);
+    std::fs::copy(known_key("pbkdf2.pem"), &key).unwrap();
+    wait_for(&directory, "the password of ssl_options.password does not fit the key");
+    assert_eq!(broker.get("/api/health/checks/certificate-expiration/1/days").0, 503);
+    let port = port(&broker, "amqp/ssl");
+    assert_eq!(server_of(port, &authority, "localhost").as_deref(), Ok("CN=server,O=ours"));
+    assert!(!directory.logged().contains("a-wrong-one"), "{}", directory.logged());
+}
+
+#[test]
+fn the_name_that_a_client_asks_for_picks_the_certificate() {
+    let directory = Directory::new("tls");
+    let authority = Authority::make(directory.path(), "ca");
+    authority.sign("server", "server");
+    std::fs::copy(known_key("plain.pem"), directory.path().join("b.key")).unwrap();
+    authority.certify("b", &known_key("plain.pem"), &["b.test", "*.b.test"]);
+    let mut settings = authority.settings();
+    let pair = [("certfile", "b.pem"), ("keyfile", "b.key")];
+    settings.extend(pair.map(|(key, file)| format!("ssl_options.{key}.for-b={}", authority.path(file))));
+    settings.push("prometheus.tcp.port=0".to_owned());
+    let broker = start(&directory, &settings);
+    for protocol in ["amqp/ssl", "https"] {
+        let port = port(&broker, protocol);
+        for (asked, got) in [("localhost", "server"), ("b.test", "b"), ("x.b.test", "b")] {
+            let expected = format!("CN={got},O=ours");
+            assert_eq!(server_of(port, &authority, asked), Ok(expected), "{protocol} {asked}");
+        }
+        let refused = server_of(port, &authority, "x.y.b.test").unwrap_err();
+        assert!(refused.contains("localhost"), "the default pair: {refused}");
+    }
+    let (_, answer) = broker.get("/api/health/checks/certificate-expiration/9999/years");
+    let rows: Vec<_> = answer["expired"].as_array().unwrap().iter().map(|row| &row["subject"]).collect();
+    assert_eq!(rows, ["CN=server,O=ours", "CN=b,O=ours"]);
+    let address = ("127.0.0.1", u16::try_from(port(&broker, "http/prometheus")).unwrap());
+    let mut socket = std::net::TcpStream::connect(address).unwrap();
+    write!(socket, "GET /metrics HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n").unwrap();
+    let mut metrics = String::new();
+    socket.read_to_string(&mut metrics).unwrap();
+    for file in ["server.pem", "b.pem"] {
+        let file = authority.path(file);
+        let sample = format!("sluice_tls_certificate_not_after_seconds{{file=\"{file}\"}} ");
+        assert_eq!(metrics.matches(&sample).count(), 1, "{sample} in {metrics}");
+    }
+
+    authority.certify("b", &known_key("plain.pem"), &["new.test"]);
+    wait_for(&directory, "was read again");
+    assert_eq!(server_of(port(&broker, "amqp/ssl"), &authority, "new.test").as_deref(), Ok("CN=b,O=ours"));
+    authority.sign("b", "other");
+    std::fs::copy(known_key("plain.pem"), directory.path().join("b.key")).unwrap();
+    wait_for(&directory, "b.key cannot be used together");
+    assert_eq!(server_of(port(&broker, "amqp/ssl"), &authority, "new.test").as_deref(), Ok("CN=b,O=ours"));
+}
+
+#[tokio::test]
+async fn the_depth_of_client_certificates_is_limited() {
+    let directory = Directory::new("tls");
+    let authority = Authority::make(directory.path(), "ca");
+    authority.sign("server", "server");
+    authority.sign("near", "guest");
+    authority.sign_indirectly("far", "guest");
+    let mut settings = authority.settings();
+    settings.push(format!("ssl_options.cacertfile={}", authority.path("ca.pem")));
+    let more = ["ssl_options.verify=verify_peer", "ssl_cert_login_from=common_name"];
+    settings.extend(more.map(str::to_owned));
+    for depth in [None, Some("ssl_options.depth=1"), Some("ssl_options.depth=0")] {
+        let settings: Vec<String> = settings.iter().cloned().chain(depth.map(str::to_owned)).collect();
+        let broker = start(&directory, &settings);
+        let port = port(&broker, "amqp/ssl");
+        let open = async |who: &str| {
+            let pair = (authority.path(&format!("{who}.pem")), authority.path(&format!("{who}.key")));
+            let identity = Some((pair.0.into(), pair.1.into()));
+            let tls = ClientOptions { authorities: Some(authority.path("ca.pem").into()), identity };
+            let url = format!("amqps://localhost:{port}").parse().unwrap();
+            Connection::open(&url, Options { tls: Some(tls.load().unwrap()), ..Options::default() }).await
+        };
+        open("near").await.unwrap().close().await.unwrap();
+        let says = "more than 0 authorities are between it and a trusted one (ssl_options.depth)";
+        match depth {
+            Some("ssl_options.depth=0") => {
+                assert!(open("far").await.is_err());
+                assert!(directory.logged().contains(says), "{}", directory.logged());
+            }
+            _ => open("far").await.unwrap().close().await.unwrap(),
+        }
+    }
 }
 
 #[test]
@@ -267,5 +446,11 @@ fn a_start_without_sound_certificates_says_what_is_wrong() {
         with(&[verify(), file("cacertfile", "ca.pem"), file("crl_file", "server.pem")]),
         &["server.pem: there is no X509 CRL in it"],
     );
+    says(
+        with(&[file("certfile.b", "other.pem"), file("keyfile.b", "server.key")]),
+        &["other.pem", "server.key", "cannot be used together"],
+    );
+    let half = with(&[file("certfile.b", "other.pem")]);
+    assert!(half.code != 0 && half.err.contains("no effect without ssl_options.keyfile.b"), "{half:?}");
     says(run(&["management.ssl.port=0".to_owned()]), &["management.ssl.port needs a certificate"]);
 }

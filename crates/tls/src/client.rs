@@ -6,7 +6,9 @@ use std::sync::Arc;
 use rustls::crypto::aws_lc_rs;
 use rustls::{ClientConfig, RootCertStore};
 
-use crate::files::{TlsError, certificates, private_key, wrong};
+use crate::error::{TlsError, wrong};
+use crate::keys::private_key;
+use crate::pairs::certificates;
 
 /// The TLS settings of a client.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -40,7 +42,7 @@ impl ClientOptions {
         let builder = builder.map_err(|error| wrong(Path::new("TLS"), error))?.with_root_certificates(roots);
         let config = match &self.identity {
             Some((certificate, key)) => builder
-                .with_client_auth_cert(certificates(certificate)?, private_key(key)?)
+                .with_client_auth_cert(certificates(certificate)?, private_key(key, None, None)?)
                 .map_err(|error| wrong(certificate, error))?,
             None => builder.with_no_client_auth(),
         };

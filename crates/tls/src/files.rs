@@ -1,20 +1,23 @@
 //! The certificates and keys of a listener. They are read from files, checked as a whole, and read again when the files
 //! change: new connections use the new ones, open connections notice nothing.
 
-use std::fmt;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 
 use rustls::crypto::{CryptoProvider, aws_lc_rs};
-use rustls::pki_types::pem::{self, PemObject};
-use rustls::pki_types::{CertificateDer, CertificateRevocationListDer, PrivateKeyDer};
+use rustls::pki_types::CertificateRevocationListDer;
+use rustls::pki_types::pem::PemObject;
 use rustls::server::danger::ClientCertVerifier;
 use rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
 use rustls::{RootCertStore, ServerConfig, SupportedProtocolVersion, version};
 
 use crate::certificates::{Certificate, LoginFrom};
+use crate::depth::{Depth, LimitedDepth};
+use crate::error::{TlsError, pem_error, wrong};
+use crate::keys::Password;
+use crate::pairs::{ByServerName, Pair, certificates};
 
 /// Whether clients must have a certificate (`ssl_options.verify`, `ssl_options.fail_if_no_peer_cert`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -31,13 +34,18 @@ pub enum Verify {
 /// The TLS settings of a listener, with the names of RabbitMQ's `ssl_options`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Options {
-    /// The certificate of the server, followed by those of the authorities up to, but without, the root (`certfile`). PEM.
-    pub certificate: PathBuf,
-    /// The private key (`keyfile`). PEM.
-    pub key: PathBuf,
+    /// What these settings begin with, such as `ssl_options`. Errors name it.
+    pub setting: &'static str,
+    /// The pair for clients that name no server, or one for which no other pair is valid (`certfile`, `keyfile`).
+    pub pair: Pair,
+    /// Further pairs for clients that name a server (`certfile.NAME`, `keyfile.NAME`), the preferred ones first.
+    pub named: Vec<Pair>,
+    /// The password of all keys that are encrypted (`password`).
+    pub password: Option<Password>,
     /// The authorities whose client certificates are accepted (`cacertfile`). PEM.
     pub authorities: Option<PathBuf>,
     pub verify: Verify,
+    pub depth: Depth,
     /// Revoked certificates of clients (`crl_file`). PEM.
     pub revoked: Option<PathBuf>,
     /// True if TLS 1.2 is spoken, and true if TLS 1.3 is (`versions`).
@@ -45,18 +53,6 @@ pub struct Options {
     pub tls13: bool,
     pub login_from: LoginFrom,
 }
-
-/// Why certificates cannot be used. Each names the file.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TlsError(String);
-
-impl fmt::Display for TlsError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for TlsError {}
 
 /// The certificates of a listener, as last read.
 #[derive(Debug)]
@@ -68,7 +64,8 @@ pub struct Tls {
 #[derive(Debug)]
 struct Current {
     config: Arc<ServerConfig>,
-    certificate: Certificate,
+    /// The certificate of each pair, the default pair's first.
+    certificates: Vec<Certificate>,
     /// What the files looked like when they were read.
     seen: Vec<Option<(SystemTime, u64)>>,
     /// Why the files as they are now cannot be used. The ones before are still in use.
@@ -82,8 +79,8 @@ impl Tls {
     /// A file cannot be read, has not what it should have, or they do not belong together.
     pub fn load(options: Options) -> Result<Self, TlsError> {
         let seen = options.look();
-        let (config, certificate) = options.read()?;
-        let current = Mutex::new(Current { config, certificate, seen, problem: None });
+        let (config, certificates) = options.read()?;
+        let current = Mutex::new(Current { config, certificates, seen, problem: None });
         Ok(Self { options, current })
     }
 
@@ -92,9 +89,10 @@ impl Tls {
         self.current().config.clone()
     }
 
-    /// Returns the server's certificate.
-    pub fn certificate(&self) -> Certificate {
-        self.current().certificate.clone()
+    /// Returns the server's certificates and their files, the default pair's first.
+    pub fn certificates(&self) -> Vec<(&Path, Certificate)> {
+        let files = self.options.pairs().map(|pair| pair.certificate.as_path());
+        files.zip(self.current().certificates.clone()).collect()
     }
 
     /// Returns why the files as they are now cannot be used; `None` if they are in use.
@@ -119,8 +117,8 @@ impl Tls {
         let mut current = self.current();
         current.seen = seen;
         match read {
-            Ok((config, certificate)) => {
-                (current.config, current.certificate, current.problem) = (config, certificate, None);
+            Ok((config, certificates)) => {
+                (current.config, current.certificates, current.problem) = (config, certificates, None);
                 Ok(true)
             }
             Err(error) => {
@@ -136,10 +134,13 @@ impl Tls {
 }
 
 impl Options {
+    fn pairs(&self) -> impl Iterator<Item = &Pair> {
+        [&self.pair].into_iter().chain(&self.named)
+    }
+
     fn files(&self) -> impl Iterator<Item = &PathBuf> {
-        [Some(&self.certificate), Some(&self.key), self.authorities.as_ref(), self.revoked.as_ref()]
-            .into_iter()
-            .flatten()
+        let pairs = self.pairs().flat_map(|pair| [&pair.certificate, &pair.key]);
+        pairs.chain(&self.authorities).chain(&self.revoked)
     }
 
     /// Returns when each file was changed, and its length.
@@ -151,12 +152,17 @@ impl Options {
         self.files().map(look).collect()
     }
 
-    fn read(&self) -> Result<(Arc<ServerConfig>, Certificate), TlsError> {
+    fn read(&self) -> Result<(Arc<ServerConfig>, Vec<Certificate>), TlsError> {
         let provider = Arc::new(aws_lc_rs::default_provider());
-        let chain = certificates(&self.certificate)?;
-        let certificate = chain.first().and_then(|der| Certificate::parse(der));
-        let certificate =
-            certificate.ok_or_else(|| wrong(&self.certificate, "the first certificate cannot be parsed"))?;
+        let setting = format!("{}.password", self.setting);
+        let password = self.password.as_ref();
+        let (default, certificate) = self.pair.read(password, &setting, &provider)?;
+        let (mut named, mut certificates) = (Vec::new(), vec![certificate]);
+        for pair in &self.named {
+            let (pair, certificate) = pair.read_named(password, &setting, &provider)?;
+            named.push(Arc::new(pair));
+            certificates.push(certificate);
+        }
         let versions: Vec<&'static SupportedProtocolVersion> =
             [(self.tls13, &version::TLS13), (self.tls12, &version::TLS12)]
                 .into_iter()
@@ -164,29 +170,24 @@ impl Options {
                 .collect();
         let builder = ServerConfig::builder_with_provider(provider.clone()).with_protocol_versions(&versions);
         let builder =
-            builder.map_err(|error| TlsError(format!("the TLS versions cannot be used: {error}")))?;
+            builder.map_err(|error| TlsError::new(format!("the TLS versions cannot be used: {error}")))?;
         let builder = match self.verifier(&provider)? {
             Some(verifier) => builder.with_client_cert_verifier(verifier),
             None => builder.with_no_client_auth(),
         };
-        let config = builder.with_single_cert(chain, private_key(&self.key)?);
-        let mut config = config.map_err(|error| {
-            let (certificate, key) = (self.certificate.display(), self.key.display());
-            TlsError(format!(
-                "the certificate {certificate} and the key {key} cannot be used together: {error}"
-            ))
-        })?;
+        let pairs = Arc::new(ByServerName { default: Arc::new(default), named });
+        let mut config = builder.with_cert_resolver(pairs);
         if self.verify == Verify::None {
             // A client that comes again skips the costly part of the handshake. The keys of the tickets change every few hours.
             config.ticketer = aws_lc_rs::Ticketer::new()
-                .map_err(|error| TlsError(format!("no keys for session tickets: {error}")))?;
+                .map_err(|error| TlsError::new(format!("no keys for session tickets: {error}")))?;
             config.send_tls13_tickets = 1;
         } else {
             // The part that is skipped would check whether the client's certificate is still valid.
             config.session_storage = Arc::new(NoServerSessionStorage {});
             config.send_tls13_tickets = 0;
         }
-        Ok((Arc::new(config), certificate))
+        Ok((Arc::new(config), certificates))
     }
 
     fn verifier(
@@ -197,66 +198,38 @@ impl Options {
             return Ok(None);
         }
         let Some(path) = &self.authorities else {
-            return Err(TlsError(
-                "verify_peer needs ssl_options.cacertfile: the authorities of the clients".to_owned(),
-            ));
+            let setting = self.setting;
+            return Err(TlsError::new(format!(
+                "verify_peer needs {setting}.cacertfile: the authorities of the clients"
+            )));
         };
         let mut roots = RootCertStore::empty();
         for authority in certificates(path)? {
             roots.add(authority).map_err(|error| wrong(path, error))?;
         }
-        let mut builder = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider.clone());
-        if let Some(path) = &self.revoked {
-            let lists = CertificateRevocationListDer::pem_file_iter(path).and_then(|lists| lists.collect());
-            let lists: Vec<CertificateRevocationListDer<'static>> =
-                lists.map_err(|error| pem_error(path, &error))?;
-            if lists.is_empty() {
-                return Err(wrong(path, "there is no X509 CRL in it"));
-            }
+        let roots = Arc::new(roots);
+        let lists = self.revoked.as_deref().map(revocation_lists).transpose()?.unwrap_or_default();
+        let mut builder = WebPkiClientVerifier::builder_with_provider(roots.clone(), provider.clone());
+        if !lists.is_empty() {
             // An authority without a list has revoked nothing.
-            builder = builder.with_crls(lists).allow_unknown_revocation_status();
+            builder = builder.with_crls(lists.clone()).allow_unknown_revocation_status();
         }
         if self.verify == Verify::Optional {
             builder = builder.allow_unauthenticated();
         }
-        builder.build().map(Some).map_err(|error| wrong(self.revoked.as_ref().unwrap_or(path), error))
+        let lists_or_roots = self.revoked.as_ref().unwrap_or(path);
+        let inner = builder.build().map_err(|error| wrong(lists_or_roots, error))?;
+        let algorithms = provider.signature_verification_algorithms;
+        let limited = LimitedDepth::new(inner, roots, &lists, algorithms, self.depth);
+        Ok(Some(Arc::new(limited.map_err(|error| wrong(lists_or_roots, error))?)))
     }
 }
 
-pub(crate) fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
-    let read = CertificateDer::pem_file_iter(path).and_then(|all| all.collect::<Result<Vec<_>, _>>());
-    let all = read.map_err(|error| pem_error(path, &error))?;
-    if all.is_empty() {
-        return Err(wrong(path, "there is no CERTIFICATE in it"));
+fn revocation_lists(path: &Path) -> Result<Vec<CertificateRevocationListDer<'static>>, TlsError> {
+    let read = CertificateRevocationListDer::pem_file_iter(path).and_then(|lists| lists.collect());
+    let lists: Vec<_> = read.map_err(|error| pem_error(path, &error))?;
+    if lists.is_empty() {
+        return Err(wrong(path, "there is no X509 CRL in it"));
     }
-    Ok(all)
-}
-
-pub(crate) fn private_key(path: &Path) -> Result<PrivateKeyDer<'static>, TlsError> {
-    match PrivateKeyDer::from_pem_file(path) {
-        Ok(key) => Ok(key),
-        Err(pem::Error::NoItemsFound) => {
-            let is_encrypted = fs::read_to_string(path).is_ok_and(|text| text.contains("ENCRYPTED"));
-            Err(wrong(
-                path,
-                if is_encrypted {
-                    "encrypted keys cannot be read yet"
-                } else {
-                    "there is no PRIVATE KEY in it"
-                },
-            ))
-        }
-        Err(error) => Err(pem_error(path, &error)),
-    }
-}
-
-fn pem_error(path: &Path, error: &pem::Error) -> TlsError {
-    match error {
-        pem::Error::Io(error) => TlsError(format!("cannot read {}: {error}", path.display())),
-        other => wrong(path, other),
-    }
-}
-
-pub(crate) fn wrong(path: &Path, why: impl fmt::Display) -> TlsError {
-    TlsError(format!("{}: {why}", path.display()))
+    Ok(lists)
 }

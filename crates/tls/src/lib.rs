@@ -4,13 +4,21 @@
 
 mod certificates;
 mod client;
+mod depth;
+mod error;
 mod files;
+mod keys;
+mod pairs;
 mod session;
 #[cfg(test)]
 mod testing;
 
 pub use certificates::{Certificate, LoginFrom, Name, NameKind};
 pub use client::ClientOptions;
-pub use files::{Options, Tls, TlsError, Verify};
+pub use depth::Depth;
+pub use error::TlsError;
+pub use files::{Options, Tls, Verify};
+pub use keys::Password;
+pub use pairs::{NAMED_PAIRS_MAX, Pair};
 pub use rustls::{ClientConfig, ServerConfig};
 pub use session::{Received, Session};

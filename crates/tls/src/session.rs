@@ -8,10 +8,11 @@
 //! A session without traffic keeps no buffers.
 
 use std::io::IoSlice;
+use std::sync::Arc;
 
-use rustls::Error;
 use rustls::server::UnbufferedServerConnection;
 use rustls::unbuffered::{ConnectionState, UnbufferedStatus, WriteTraffic};
+use rustls::{Error, ServerConfig, SupportedCipherSuite};
 
 use crate::certificates::{Certificate, LoginFrom};
 use crate::files::Tls;
@@ -29,6 +30,11 @@ const JOIN_BELOW: usize = 4 * 1024;
 /// in several records. rustls has a lower bound of its own for most messages.
 const UNREAD_MAX: usize = 128 * 1024;
 
+/// The keys of TLS 1.2 cannot be changed, and rustls encrypts at most this suite's `confidentiality_limit` of records with them
+/// (2^24 with AES-GCM). When so many records are left, the session asks for its end. They carry at least 128 MiB: what the
+/// gate has already put out, and why the connection ends.
+const RECORDS_RESERVED: u64 = 1 << 16;
+
 /// The server's side of a TLS connection.
 pub struct Session {
     tls: UnbufferedServerConnection,
@@ -40,6 +46,10 @@ pub struct Session {
     unsent: Vec<u8>,
     sent: usize,
     is_established: bool,
+    /// The number of records that [`Session::encrypt`] has made.
+    encrypted_records: u64,
+    /// True if [`Session::poll_used_up`] has returned true.
+    is_used_up: bool,
     /// True if the peer sends nothing any more.
     is_closed: bool,
     /// True if the peer was told that nothing more follows.
@@ -63,8 +73,11 @@ impl Session {
     /// # Errors
     /// The configuration cannot be used.
     pub fn new(listener: &Tls) -> Result<Self, Error> {
-        let tls = UnbufferedServerConnection::new(listener.config())?;
-        let login_from = listener.options().login_from;
+        Self::with(listener.config(), listener.options().login_from)
+    }
+
+    fn with(config: Arc<ServerConfig>, login_from: LoginFrom) -> Result<Self, Error> {
+        let tls = UnbufferedServerConnection::new(config)?;
         let (unread, unsent) = (Vec::new(), Vec::new());
         Ok(Self {
             tls,
@@ -73,6 +86,8 @@ impl Session {
             unsent,
             sent: 0,
             is_established: false,
+            encrypted_records: 0,
+            is_used_up: false,
             is_closed: false,
             has_closed: false,
             has_failed: false,
@@ -239,11 +254,24 @@ impl Session {
                     return Ok(done);
                 }
                 encrypt_piece(&mut traffic, &rest[..piece], out)?;
+                self.encrypted_records += 1;
                 done += piece;
                 rest = &rest[piece..];
             }
         }
         Ok(done)
+    }
+
+    /// Returns true once, when the keys can encrypt few more records. The connection should end with a reason now: the last
+    /// call of [`Session::encrypt`] that these keys allow is followed by an error.
+    pub fn poll_used_up(&mut self) -> bool {
+        // TLS 1.3 changes its keys.
+        let Some(SupportedCipherSuite::Tls12(suite)) = self.tls.negotiated_cipher_suite() else {
+            return false;
+        };
+        let limit = suite.common.confidentiality_limit;
+        let is_near = self.encrypted_records >= limit - RECORDS_RESERVED.min(limit / 2);
+        is_near && !std::mem::replace(&mut self.is_used_up, true)
     }
 
     /// Tells the peer that nothing more will follow. Returns true if this makes bytes to write: it does so once.
@@ -314,10 +342,10 @@ fn encode(to: &mut Vec<u8>, encode: impl FnOnce(&mut [u8]) -> Option<usize>, roo
 #[cfg(test)]
 mod tests {
     use std::io::{Read as _, Write as _};
-    use std::sync::Arc;
 
-    use rustls::ClientConnection;
+    use rustls::crypto::{CipherSuiteCommon, aws_lc_rs};
     use rustls::pki_types::ServerName;
+    use rustls::{CipherSuite, ClientConnection, Tls12CipherSuite};
 
     use super::*;
     use crate::testing::{Files, server};
@@ -495,6 +523,53 @@ mod tests {
         assert_eq!(session.unsent().first(), Some(&21), "a record of type alert");
     }
 
+    /// Returns a configuration with one cipher suite, of TLS 1.2, that has this limit.
+    fn limited(tls: &Tls, limit: u64) -> Arc<ServerConfig> {
+        let mut provider = aws_lc_rs::default_provider();
+        let found = provider.cipher_suites.iter().find_map(|suite| match suite {
+            SupportedCipherSuite::Tls12(suite)
+                if suite.common.suite == CipherSuite::TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256 =>
+            {
+                Some(*suite)
+            }
+            _ => None,
+        });
+        let suite = found.unwrap();
+        let common = CipherSuiteCommon { confidentiality_limit: limit, ..suite.common };
+        let suite: &'static _ = Box::leak(Box::new(Tls12CipherSuite { common, ..*suite }));
+        provider.cipher_suites = vec![SupportedCipherSuite::Tls12(suite)];
+        let limited = ServerConfig::builder_with_provider(provider.into())
+            .with_protocol_versions(&[&rustls::version::TLS12]);
+        let resolver = tls.config().cert_resolver.clone();
+        Arc::new(limited.unwrap().with_no_client_auth().with_cert_resolver(resolver))
+    }
+
+    #[test]
+    fn a_session_asks_for_its_end_before_its_keys_are_used_up() {
+        let files = Files::make("used-up");
+        let (tls, mut client) = (server(&files), client_of(&files));
+        let mut session = Session::with(limited(&tls, 100), LoginFrom::default()).unwrap();
+        talk(&mut client, &mut session, 1000);
+        assert_eq!(session.protocol().unwrap().0, "tlsv1.2");
+        let asked = (0..60).filter(|_| {
+            encrypt(&mut session, vec![b"x"]);
+            session.poll_used_up()
+        });
+        assert_eq!(asked.collect::<Vec<_>>(), [49], "after 50 records, and once");
+        assert_eq!(talk(&mut client, &mut session, 1000).1, [b'x'; 60]);
+        // Its own finish was a record, too.
+        encrypt(&mut session, vec![b"y"; 1]);
+        let mut ends = || session.encrypt(&[IoSlice::new(b"z")], &mut Vec::with_capacity(100)).is_err();
+        let ends = (0..100).find(|_| ends());
+        assert_eq!(ends, Some(38), "99 records of data");
+
+        // TLS 1.3 is not concerned.
+        let (mut client, mut session) = (client_of(&files), Session::new(&tls).unwrap());
+        talk(&mut client, &mut session, 1000);
+        session.encrypted_records = u64::MAX;
+        assert!(!session.poll_used_up());
+    }
+
     #[test]
     fn a_session_belongs_to_the_certificates_that_it_began_with() {
         let files = Files::make("reload");
@@ -508,7 +583,7 @@ mod tests {
         assert_eq!(tls.reload(false), Ok(false), "it is reported once");
         files.renew("second");
         assert_eq!(tls.reload(false), Ok(true));
-        assert_eq!((tls.problem(), tls.certificate().subject), (None, "CN=second".to_owned()));
+        assert_eq!((tls.problem(), tls.certificates()[0].1.subject.as_str()), (None, "CN=second"));
         assert!(!Arc::ptr_eq(&tls.config(), &before));
     }
 }

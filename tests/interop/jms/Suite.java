@@ -44,6 +44,7 @@ public final class Suite {
         CHECKS.put("wrong_password_is_refused", Suite::wrongPasswordIsRefused);
         CHECKS.put("tls_with_a_password", Suite::tlsWithAPassword);
         CHECKS.put("tls_with_a_certificate", Suite::tlsWithACertificate);
+        CHECKS.put("a_virtual_host_of_its_own", Suite::virtualHostOfItsOwn);
         CHECKS.put("declare_over_http", Suite::declareOverHttp);
         CHECKS.put("send_and_receive_10000_of_mixed_sizes", Suite::sendAndReceiveMixedSizes);
         CHECKS.put("release_redelivers", Suite::releaseRedelivers);
@@ -102,6 +103,27 @@ public final class Suite {
 
     static void wrongPasswordIsRefused() {
         refused(JMSSecurityException.class, "authenticate", () -> Client.login("guest", "wrong"));
+    }
+
+    /** A virtual host is named in OPEN, with the prefix that RabbitMQ asks for. */
+    static void virtualHostOfItsOwn() throws Exception {
+        Client.http(201, "PUT", "vhosts/team", "{}");
+        Client.http(201, "PUT", "users/anna", "{\"password\": \"secret\", \"tags\": \"\"}");
+        String all = "{\"configure\": \".*\", \"write\": \".*\", \"read\": \".*\"}";
+        Client.http(201, "PUT", "permissions/team/anna", all);
+        Client.http(201, "PUT", "permissions/team/guest", all); // who declares the queue
+        String type = "{\"durable\": true, \"arguments\": {\"x-queue-type\": \""
+                + System.getenv("SLUICE_QUEUE_TYPE") + "\"}}";
+        Client.http(201, "PUT", "queues/team/shared-name", type);
+        try (Client ours = Client.login("anna", "secret", "amqp.vhost=vhost:team"); Client other = Client.connect()) {
+            other.onQueue("shared-name", "elsewhere");
+            ours.send("/queues/shared-name", "a", "b");
+            expect(Client.drain(ours.consumer("shared-name")), List.of("a", "b"));
+            expect(Client.drain(other.consumer("shared-name")), List.of("elsewhere"));
+        }
+        refused(JMSException.class, "vhost 'absent' not found",
+                () -> Client.login("guest", "guest", "amqp.vhost=vhost:absent"));
+        refused(JMSSecurityException.class, "access to vhost '/' refused", () -> Client.login("anna", "secret"));
     }
 
     static void declareOverHttp() throws Exception {

@@ -17,6 +17,14 @@ export function overTls(certificate) {
     return { host, port, transport: 'tls', servername: 'localhost', ca: [file('ca.pem')], ...own };
 }
 
+/** Sends one request to the management API, as guest. */
+export async function http(status, method, path, body) {
+    const answer = await fetch(`http://${process.env.SLUICE_HTTP}/api/${path}`, {
+        method, body: JSON.stringify(body), headers: { authorization: `Basic ${btoa('guest:guest')}` },
+    });
+    assert.equal(answer.status, status, `${method} ${path}: ${await answer.text()}`);
+}
+
 export const SETTLED = 1;
 /** The type of the queues that checks declare, streams excepted. */
 export const QUEUE_TYPE = process.env.SLUICE_QUEUE_TYPE;

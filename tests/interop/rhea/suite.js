@@ -4,7 +4,7 @@ import assert from 'node:assert/strict';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { crc32 } from 'node:zlib';
 import rhea from 'rhea';
-import { Client, GUEST, overTls, QUEUE_TYPE, Sender, SETTLED } from './client.js';
+import { Client, GUEST, http, overTls, QUEUE_TYPE, Sender, SETTLED } from './client.js';
 
 const MESSAGES = 10_000;
 const bodies = messages => messages.map(message => message.body);
@@ -49,6 +49,25 @@ const checks = {
 
     async wrong_password_is_refused() {
         await assert.rejects(Client.connect({ username: 'guest', password: 'wrong' }), /[Aa]uth|disconnected/);
+    },
+
+    /** A virtual host is named in OPEN, with the prefix that RabbitMQ asks for. */
+    async a_virtual_host_of_its_own() {
+        await http(201, 'PUT', 'vhosts/team', {});
+        await http(201, 'PUT', 'users/anna', { password: 'secret', tags: '' });
+        await http(201, 'PUT', 'permissions/team/anna', { configure: '.*', write: '.*', read: '.*' });
+        const anna = { username: 'anna', password: 'secret' };
+        const ours = await Client.connect({ ...anna, hostname: 'vhost:team' });
+        const other = await Client.connect();
+        await other.onQueue('shared-name', 'elsewhere');
+        await ours.onQueue('shared-name', 'a', 'b');
+        assert.deepEqual(bodies(await (await ours.consumer('shared-name')).drain()), ['a', 'b']);
+        assert.deepEqual(bodies(await (await other.consumer('shared-name')).drain()), ['elsewhere']);
+        await Promise.all([ours.close(), other.close()]);
+        // The broker answers with OPEN, and then tells why the connection ends.
+        const refused = async options => (await Client.connect(options)).connection.failure;
+        await assert.rejects(refused({ ...GUEST, hostname: 'vhost:absent' }), /vhost 'absent' not found/);
+        await assert.rejects(refused(anna), /access to vhost '\/' refused/);
     },
 
     async declare_over_management() {

@@ -53,7 +53,8 @@ impl Encrypted {
         std::fs::write(&key, made.signing_key.serialize_pem()).unwrap();
         let trust = tls::ClientOptions { authorities: Some(certificate.clone()), identity: None };
         let connector = TlsConnector::from(trust.load().unwrap());
-        let options = tls::Options { certificate, key, tls12: true, tls13: true, ..tls::Options::default() };
+        let pair = tls::Pair { certificate, key };
+        let options = tls::Options { pair, tls12: true, tls13: true, ..tls::Options::default() };
         let tls = Tls::load(options).unwrap();
         std::fs::remove_dir_all(folder).unwrap();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();

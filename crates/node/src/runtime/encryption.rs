@@ -218,7 +218,7 @@ pub(super) fn write_encrypted(
                 bytes += taken;
             }
             Ok(_) => return end(bytes, End::Failed),
-            // Such as the keys of TLS 1.2, which are used up after many records and cannot be changed.
+            // Such as the keys of TLS 1.2, if the peer did not read the reason that it was sent.
             Err(error) => {
                 let peer = write.peer_addr().ok();
                 tracing::warn!(target: PEER, ?peer, "TLS: {error}");

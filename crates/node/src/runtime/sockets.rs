@@ -48,6 +48,10 @@ const WRITES_MAX: usize = 1024 * 1024;
 /// side.
 const LINGER: Duration = Duration::from_secs(3);
 
+/// Why a connection ends whose keys are used up.
+const USED_UP: &str = "the keys of TLS 1.2 with this cipher suite are used up after 16 million records, and cannot be \
+                       changed; connect again, or use TLS 1.3";
+
 /// The writing side of a connection.
 pub(super) struct Socket {
     write: OwnedWriteHalf,
@@ -71,6 +75,11 @@ impl Socket {
     /// Returns true if the socket is full.
     pub fn is_blocked(&self) -> bool {
         self.blocked.get()
+    }
+
+    /// Returns true once, when few more records can be encrypted.
+    fn is_used_up(&self) -> bool {
+        self.tls.borrow_mut().as_deref_mut().is_some_and(tls::Session::poll_used_up)
     }
 }
 
@@ -326,6 +335,9 @@ fn write(host: &Rc<Host>, shard: &mut Shard, key: usize, socket: &Rc<Socket>) ->
     let empty = matches!(end, End::Written | End::Early);
     if end == End::Failed {
         cut(host, shard, key, socket);
+    } else if !done && socket.is_used_up() {
+        shard.close(key, USED_UP);
+        host.wake.notify_one();
     } else if done && empty && socket.done.get().is_none() {
         socket.done.set(Some(Instant::now()));
         drop(socket2::SockRef::from(socket.write.as_ref()).shutdown(std::net::Shutdown::Write));

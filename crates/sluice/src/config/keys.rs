@@ -1,13 +1,15 @@
 //! The table of all keys: name, description, default, and parser.
 
+use std::path::PathBuf;
+
 use amqp10::sasl::Secret;
 use broker::pattern::Pattern;
 use node::Limit;
 
 use super::values::{
     SHARDS_MAX, available_cores, boolean, bytes, file, ip, link_credit, listener, log_level, login_name,
-    maximum, name_kind, number, or_none, part, password_hashing, port, queue_type, share, text, tls_version,
-    verify,
+    maximum, name_kind, number, or_none, pair_name, part, password, password_hashing, port, queue_type,
+    share, text, tls_version, verify,
 };
 use super::{Draft, logins};
 
@@ -49,7 +51,7 @@ const CREDIT: std::ops::RangeInclusive<u32> = 1..=65_535;
 const HANDSHAKES: std::ops::RangeInclusive<usize> = 1..=1_000_000;
 
 pub const fn key(name: &'static str, default: &'static str, doc: &'static str, set: Set) -> Key {
-    Key { name, doc, default, set, secret: false, star: "guest" }
+    Key { name, doc, default, set, secret: false, star: "1" }
 }
 
 /// A key with another example for its `*`.
@@ -60,6 +62,11 @@ pub const fn starred(star: &'static str, key: Key) -> Key {
 /// Returns all keys, in the order of the example file.
 pub fn all() -> impl Iterator<Item = &'static Key> {
     KEYS.iter().chain(logins::KEYS)
+}
+
+/// A password, which is never shown. By default there is none.
+const fn password_of(name: &'static str, doc: &'static str, set: Set) -> Key {
+    Key { secret: true, ..key(name, "", doc, set) }
 }
 
 /// The keys that are in no file of their own.
@@ -91,6 +98,23 @@ const KEYS: &[Key] = &[
     key("ssl_options.keyfile", "", "The file of the private key, in PEM.", |c, _, v| {
         put(&mut c.ssl.key, file(v))
     }),
+    password_of(
+        "ssl_options.password",
+        "The password of the private keys, if they are encrypted.",
+        |c, _, v| put(&mut c.ssl.password, password(v)),
+    ),
+    key(
+        "ssl_options.certfile.*",
+        "",
+        "The file of a further certificate. A client that asks for a server name for which it is valid gets it.",
+        |c, name, v| put(&mut named_pair(c, name)?.0, file(v)),
+    ),
+    key(
+        "ssl_options.keyfile.*",
+        "",
+        "The file of its private key. Both keys end with the same name.",
+        |c, name, v| put(&mut named_pair(c, name)?.1, file(v)),
+    ),
     key(
         "ssl_options.cacertfile",
         "",
@@ -108,6 +132,12 @@ const KEYS: &[Key] = &[
         "false",
         "Whether a client that sends no certificate is refused, if one is asked for.",
         |c, _, v| put(&mut c.ssl.required, boolean(v)),
+    ),
+    key(
+        "ssl_options.depth",
+        "10",
+        "How many authorities may be between a client's certificate and a trusted authority.",
+        |c, _, v| put(&mut c.ssl.depth, number(v, 0..=u8::MAX).map(tls::Depth)),
     ),
     key("ssl_options.crl_file", "", "The file of revoked client certificates (CRLs), in PEM.", |c, _, v| {
         put(&mut c.ssl.revoked, file(v))
@@ -157,6 +187,9 @@ const KEYS: &[Key] = &[
     key("management.ssl.keyfile", "", "The file of its private key.", |c, _, v| {
         put(&mut c.management_ssl.key, file(v))
     }),
+    password_of("management.ssl.password", "The password of that key, if it is encrypted.", |c, _, v| {
+        put(&mut c.management_ssl.password, password(v))
+    }),
     key("prometheus.ssl.ip", "127.0.0.1", "The IP address of the metrics over HTTPS.", |c, _, v| {
         put(&mut c.prometheus_tls.0, ip(v))
     }),
@@ -174,6 +207,9 @@ const KEYS: &[Key] = &[
     ),
     key("prometheus.ssl.keyfile", "", "The file of its private key.", |c, _, v| {
         put(&mut c.prometheus_ssl.key, file(v))
+    }),
+    password_of("prometheus.ssl.password", "The password of that key, if it is encrypted.", |c, _, v| {
+        put(&mut c.prometheus_ssl.password, password(v))
     }),
     key("management.tcp.ip", "127.0.0.1", "The IP address of the management HTTP API.", |c, _, v| {
         put(&mut c.management.0, ip(v))
@@ -246,14 +282,22 @@ const KEYS: &[Key] = &[
         "Users who may connect from this machine only: one name, or none.",
         |c, _, v| put(&mut c.loopback_users, or_none(v, text).map(|user| user.into_iter().collect())),
     ),
-    key("loopback_users.*", "true", "Whether this user may connect from this machine only.", |c, user, v| {
-        let (user, only) = (text(user)?, boolean(v)?);
-        c.loopback_users.retain(|known| *known != user);
-        if only {
-            c.loopback_users.push(user);
-        }
-        Ok(())
-    }),
+    starred(
+        "guest",
+        key(
+            "loopback_users.*",
+            "true",
+            "Whether this user may connect from this machine only.",
+            |c, user, v| {
+                let (user, only) = (text(user)?, boolean(v)?);
+                c.loopback_users.retain(|known| *known != user);
+                if only {
+                    c.loopback_users.push(user);
+                }
+                Ok(())
+            },
+        ),
+    ),
     key(
         "password_hashing",
         "argon2id",
@@ -485,6 +529,18 @@ pub fn example() -> String {
         text.push_str(&format!("\n# {}\n# {} = {}\n", key.doc, key.name.replace('*', key.star), key.default));
     }
     text
+}
+
+/// Returns the certificate and the key of the pair with this name.
+fn named_pair<'a>(
+    draft: &'a mut Draft,
+    name: &str,
+) -> Result<&'a mut (Option<PathBuf>, Option<PathBuf>), String> {
+    let named = &mut draft.ssl.named;
+    if !named.contains_key(name) && named.len() == tls::NAMED_PAIRS_MAX {
+        return Err(format!("at most {} further certificates are possible", tls::NAMED_PAIRS_MAX));
+    }
+    Ok(named.entry(pair_name(name)?).or_default())
 }
 
 fn set_tag(draft: &mut Draft, tag: &str, value: &str) -> Result<(), String> {

@@ -30,7 +30,6 @@ const fn guard(pattern: &'static str, harmless: &'static str, without: &'static 
 const NO_TLS: &str = "there is no TLS for it, so connections would not be encrypted";
 const TLS_LISTENER: &str = "the only listener for clients with TLS is listeners.ssl.default";
 const TLS_OPTIONS: &str = "the TLS of Sluice has no such setting";
-const KEY_PASSWORD: &str = "encrypted keys cannot be read yet";
 const LISTENER: &str = "the only listener for clients is listeners.tcp.default";
 const LOGINS: &str = "only the keys in sluice.conf.example decide who may log in, and how";
 const PROXY: &str = "the broker would take the proxy's address for the address of each client";
@@ -46,7 +45,6 @@ const GUARDS: &[Guard] = &[
     guard("listeners.ssl.*", "", TLS_LISTENER),
     guard("listeners.*", "", LISTENER),
     guard("ssl_options", "none", TLS_OPTIONS),
-    guard("ssl_options.password", "", KEY_PASSWORD),
     guard("ssl_options.*", "", TLS_OPTIONS),
     guard("*.ssl.*", "", NO_TLS),
     guard("*.listeners.ssl", "none", NO_TLS),

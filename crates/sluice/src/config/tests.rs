@@ -142,7 +142,7 @@ fn refusals_name_their_place() {
 
 #[test]
 fn all_problems_are_reported_at_once() {
-    let text = "a = 1\nshards = 3\nb.c = 2\n\nheartbeat = x\nnothing\nssl_options.depth = 2\n";
+    let text = "a = 1\nshards = 3\nb.c = 2\n\nheartbeat = x\nnothing\nssl_options.dhfile = /d\n";
     let refused = Config::parse(text, "f", &["d=1".into()]).unwrap_err().to_string();
     let places: Vec<&str> = refused.lines().map(|line| line.split(": ").next().unwrap()).collect();
     assert_eq!(places, ["f:1", "f:3", "f:5", "f:6", "f:7", "--set d"], "{refused}");
@@ -309,16 +309,24 @@ fn tls_is_set_with_rabbitmqs_keys() {
          ssl_options.cacertfile = /ca\nssl_options.verify = verify_peer\nssl_options.versions.1 = tlsv1.3\n\
          ssl_cert_login_from = subject_alternative_name\nssl_cert_login_san_type = email\n\
          ssl_options.honor_cipher_order = true\nmanagement.ssl.port = 15671\nprometheus.ssl.certfile = /p\n\
-         prometheus.ssl.keyfile = /q\n",
+         prometheus.ssl.keyfile = /q\nssl_options.depth = 2\nssl_options.password = secret\n\
+         ssl_options.keyfile.b.c = /bk\nssl_options.certfile.b.c = /bc\nssl_options.certfile.a = /ac\n\
+         ssl_options.keyfile.a = /ak\n",
     )
     .unwrap();
     assert_eq!(config.tls_listeners, ["0.0.0.0:5671".parse().unwrap()]);
+    assert!(!format!("{config:?}").contains("secret"));
     let options = config.tls.unwrap();
+    let named: Vec<_> = options.named.iter().map(|pair| pair.certificate.to_str().unwrap()).collect();
+    assert_eq!((named, options.depth), (vec!["/ac", "/bc"], tls::Depth(2)));
+    assert_eq!(options.password, Some(tls::Password::new("secret")));
     assert_eq!((options.verify, options.tls12, options.tls13), (tls::Verify::Optional, false, true));
     assert_eq!(options.login_from, tls::LoginFrom::AlternativeName(tls::NameKind::Email, 0));
     assert_eq!(config.management_tls, Some("127.0.0.1:15671".parse().unwrap()));
-    assert_eq!(config.management_certificates.unwrap().certificate, options.certificate);
-    assert_eq!(config.prometheus_certificates.unwrap().certificate, std::path::Path::new("/p"));
+    assert_eq!(config.management_certificates.unwrap().pair, options.pair);
+    let prometheus = config.prometheus_certificates.unwrap();
+    assert_eq!(prometheus.pair.certificate, std::path::Path::new("/p"));
+    assert_eq!((prometheus.setting, prometheus.password), ("prometheus.ssl", None));
     assert_eq!(config.prometheus_tls, None);
     assert_eq!(config.warnings.len(), 1, "honor_cipher_order has no effect");
     for (wrong, why) in [
@@ -326,12 +334,33 @@ fn tls_is_set_with_rabbitmqs_keys() {
         ("ssl_options.crl_file = /r", "ssl_options.verify = verify_peer"),
         ("management.ssl.certfile = /c", "management.ssl.keyfile"),
         ("prometheus.ssl.keyfile = /k", "prometheus.ssl.certfile"),
+        ("ssl_options.password = secret", "ssl_options.keyfile"),
+        ("management.ssl.password = secret", "management.ssl.keyfile"),
+        ("ssl_options.certfile.a = /c", "ssl_options.keyfile.a"),
+        ("ssl_options.keyfile.a = /k", "ssl_options.certfile.a"),
+        ("ssl_options.certfile.a = /c\nssl_options.keyfile.a = /k", "ssl_options.certfile"),
     ] {
         let said = parse(wrong).unwrap_err().to_string();
         assert!(said.contains(&format!("it has no effect without {why}")), "{said}");
+        assert!(!said.contains("secret"), "{said}");
     }
-    for wrong in ["ssl_options.versions.1 = tlsv1.1", "ssl_options.verify = yes", "ssl_options.password = x"]
-    {
+    for wrong in [
+        "ssl_options.versions.1 = tlsv1.1",
+        "ssl_options.verify = yes",
+        "ssl_options.depth = 256",
+        "ssl_options.certfile. = /c",
+        "ssl_options.certfile.a/b = /c",
+    ] {
         assert!(parse(wrong).is_err(), "{wrong}");
     }
+    let said = parse("ssl_options.password = 'se\tcret'").unwrap_err().to_string();
+    assert!(said.contains("'ssl_options.password' cannot be '***'"), "{said}");
+    let pairs = |count| {
+        let pair = |n| format!("ssl_options.certfile.{n} = /c\nssl_options.keyfile.{n} = /k\n");
+        let all: String = (0..count).map(pair).collect();
+        parse(&format!("ssl_options.certfile = /c\nssl_options.keyfile = /k\n{all}"))
+    };
+    assert!(pairs(tls::NAMED_PAIRS_MAX).is_ok());
+    let said = pairs(tls::NAMED_PAIRS_MAX + 1).unwrap_err().to_string();
+    assert!(said.contains("at most 64 further certificates"), "{said}");
 }

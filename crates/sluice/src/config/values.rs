@@ -8,7 +8,7 @@ use std::str::FromStr;
 
 use broker::access::{Hashing, Maximum};
 use broker::settings::{LinkCredit, QueueType};
-use tls::NameKind;
+use tls::{NameKind, Password};
 
 use super::{LoginName, TlsVersion};
 
@@ -154,6 +154,29 @@ pub fn listener(value: &str) -> Result<SocketAddr, String> {
 /// Parses the path of a file. An empty one is none.
 pub fn file(value: &str) -> Result<Option<PathBuf>, String> {
     Ok((!value.is_empty()).then(|| value.into()))
+}
+
+/// Parses the password of a private key. An empty one is none.
+///
+/// # Errors
+/// A message that says what is needed.
+pub fn password(value: &str) -> Result<Option<Password>, String> {
+    if value.is_empty() {
+        return Ok(None);
+    }
+    text(value).map(|password| Some(Password::new(password)))
+}
+
+/// Parses the name that an operator gives to a certificate and its key.
+///
+/// # Errors
+/// A message that says what is needed.
+pub fn pair_name(name: &str) -> Result<String, String> {
+    let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
+    if name.is_empty() || name.len() > 255 || !name.bytes().all(fits) {
+        return Err("a name of 1 to 255 letters, digits, '.', '_' or '-' is needed behind it".into());
+    }
+    Ok(name.to_owned())
 }
 
 /// Parses `verify_peer` or `verify_none`. Returns true for the first.

@@ -2,6 +2,7 @@
 
 use std::error::Error;
 use std::fmt::Debug;
+use std::sync::Arc;
 
 use fe2o3_amqp::connection::ConnectionHandle;
 use fe2o3_amqp::link::delivery::Delivery;
@@ -17,6 +18,10 @@ use serde_amqp::described::Described;
 use serde_amqp::descriptor::Descriptor;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::rustls::pki_types::pem::PemObject;
+use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 
 pub type Checked<T = ()> = Result<T, Box<dyn Error>>;
 
@@ -39,6 +44,31 @@ impl Client {
         }
         let mut connection =
             builder.open(format!("amqp://{}", std::env::var("SLUICE_AMQP")?).as_str()).await?;
+        let session = Session::begin(&mut connection).await?;
+        Ok(Self { connection, session, links: 0 })
+    }
+
+    /// Connects with TLS, and shows the certificate of guest if it `is_certified`. The stream is made here, as the client's
+    /// documentation shows. With such a stream the client has no EXTERNAL, so the login is a password.
+    pub async fn over_tls(is_certified: bool) -> Checked<Self> {
+        let (address, folder) = (std::env::var("SLUICE_AMQPS")?, std::env::var("SLUICE_TLS")?);
+        let mut authorities = RootCertStore::empty();
+        for authority in CertificateDer::pem_file_iter(format!("{folder}/ca.pem"))? {
+            authorities.add(authority?)?;
+        }
+        let config = ClientConfig::builder().with_root_certificates(authorities);
+        let config = if is_certified {
+            let chain =
+                CertificateDer::pem_file_iter(format!("{folder}/client.pem"))?.collect::<Result<_, _>>()?;
+            config
+                .with_client_auth_cert(chain, PrivateKeyDer::from_pem_file(format!("{folder}/client.key"))?)?
+        } else {
+            config.with_no_client_auth()
+        };
+        let stream = TcpStream::connect(&address).await?;
+        let stream = TlsConnector::from(Arc::new(config)).connect("localhost".try_into()?, stream).await?;
+        let builder = Connection::builder().container_id("interop").sasl_profile(guest("guest"));
+        let mut connection = builder.open_with_stream(stream).await?;
         let session = Session::begin(&mut connection).await?;
         Ok(Self { connection, session, links: 0 })
     }

@@ -35,6 +35,22 @@ async fn connect_with_anonymous() -> Checked {
     Client::connect_with(SaslProfile::Anonymous, None).await?.close().await
 }
 
+async fn tls_with_a_password() -> Checked {
+    let mut client = Client::over_tls(false).await?;
+    let bodies = [10, 1000, 50_000, 300_000].map(|size| "x".repeat(size));
+    client.on_queue("over-tls", &bodies.each_ref().map(String::as_str)).await?;
+    expect(drain(&mut client, "over-tls").await?, bodies.to_vec())?;
+    client.close().await
+}
+
+async fn tls_with_a_certificate() -> Checked {
+    let mut client = Client::over_tls(true).await?;
+    client.on_queue("of-a-certificate", &["a"]).await?;
+    let connections = http(200, "GET", "connections", "").await?;
+    expect(connections.contains(r#""peer_cert_subject":"CN=guest""#), true)?;
+    client.close().await
+}
+
 async fn wrong_password_is_refused() -> Checked {
     match Client::connect_with(guest("wrong"), None).await {
         Ok(_) => Err("was not refused".into()),
@@ -364,6 +380,8 @@ async fn main() {
         connect_with_plain,
         connect_with_anonymous,
         wrong_password_is_refused,
+        tls_with_a_password,
+        tls_with_a_certificate,
         declare_over_http,
         send_and_receive_10000_of_mixed_sizes,
         release_redelivers,
