@@ -14,6 +14,7 @@ mod incoming;
 mod logins;
 mod marks;
 mod node;
+pub mod proxy;
 pub mod quarantine;
 pub mod questions;
 mod randomness;
