@@ -27,4 +27,5 @@ pub use alarms::{AlarmLimits, Limit, Measured};
 pub use desk::NodeDesk;
 pub use node::{Node, NodeOptions, StartError, StopError, make_shards};
 pub use randomness::random;
+pub use runtime::Listening;
 pub use shard::StorageLimits;

@@ -17,7 +17,7 @@ mod rabbitmq;
 mod tests;
 mod values;
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::fs::File;
 use std::io::Read;
@@ -27,6 +27,7 @@ use std::path::{Path, PathBuf};
 use amqp10::sasl::Secret;
 use broker::access::{Hashing, Permissions};
 use broker::settings::Settings;
+use node::proxy::{Network, Proxies};
 use node::{AlarmLimits, Limit, StorageLimits};
 use tls::{LoginFrom, NameKind};
 
@@ -47,7 +48,13 @@ pub struct Config {
     pub amqp_listeners: Vec<SocketAddr>,
     /// The addresses where AMQP clients connect with TLS.
     pub tls_listeners: Vec<SocketAddr>,
-    /// The certificates of those listeners; `None` if they are not set.
+    /// The path of the Unix domain socket for AMQP clients.
+    pub unix_listener: Option<String>,
+    /// The permissions of its file.
+    pub unix_mode: u32,
+    /// The proxies that AMQP clients connect over; `None` without the PROXY protocol.
+    pub proxies: Option<Proxies>,
+    /// The certificates of the listeners with TLS; `None` if they are not set.
     pub tls: Option<tls::Options>,
     /// The address of the management API over HTTPS, and its certificates.
     pub management_tls: Option<SocketAddr>,
@@ -300,6 +307,11 @@ struct Draft {
     management: (IpAddr, Option<u16>),
     prometheus: (IpAddr, Option<u16>),
     tls_listeners: Vec<SocketAddr>,
+    unix_listener: Option<String>,
+    unix_mode: u32,
+    proxy_protocol: bool,
+    /// The trusted proxies, by the `N` of their keys.
+    trusted_proxies: BTreeMap<String, Network>,
     management_tls: (IpAddr, Option<u16>),
     prometheus_tls: (IpAddr, Option<u16>),
     ssl: TlsKeys,
@@ -337,6 +349,10 @@ impl Default for Draft {
             management: (loopback, Some(15672)),
             prometheus: (loopback, Some(15692)),
             tls_listeners: Vec::new(),
+            unix_listener: None,
+            unix_mode: 0o600,
+            proxy_protocol: false,
+            trusted_proxies: BTreeMap::new(),
             management_tls: (loopback, None),
             prometheus_tls: (loopback, None),
             ssl: TlsKeys::default(),
@@ -390,7 +406,17 @@ impl Draft {
             };
             keys.without_effect().map(problem).collect()
         };
-        all.into_iter().flat_map(of).collect()
+        let mut problems: Vec<Problem> = all.into_iter().flat_map(of).collect();
+        if self.proxy_protocol && self.trusted_proxies.is_empty() {
+            problems.push(Problem {
+                place: "proxy_protocol".to_owned(),
+                problem:
+                    "nobody could connect: set proxy_protocol.trusted.1 to the address of the proxy, or to \
+                          its network"
+                        .to_owned(),
+            });
+        }
+        problems
     }
 
     fn finish(self) -> Config {
@@ -404,6 +430,9 @@ impl Draft {
             settings: self.settings,
             amqp_listeners: self.amqp_listeners,
             tls_listeners: self.tls_listeners,
+            unix_listener: self.unix_listener,
+            unix_mode: self.unix_mode,
+            proxies: self.proxy_protocol.then(|| self.trusted_proxies.into_values().collect()),
             management_tls: address(self.management_tls),
             prometheus_tls: address(self.prometheus_tls),
             management_certificates: self.management_ssl.options().or_else(|| self.ssl.options()),

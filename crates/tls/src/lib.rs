@@ -12,5 +12,5 @@ mod testing;
 pub use certificates::{Certificate, LoginFrom, Name, NameKind};
 pub use client::ClientOptions;
 pub use files::{Options, Tls, TlsError, Verify};
-pub use rustls::{ClientConfig, ServerConfig};
+pub use rustls::{ClientConfig, Error, ServerConfig};
 pub use session::{Received, Session};

@@ -31,10 +31,9 @@ const NO_TLS: &str = "there is no TLS for it, so connections would not be encryp
 const TLS_LISTENER: &str = "the only listener for clients with TLS is listeners.ssl.default";
 const TLS_OPTIONS: &str = "the TLS of Sluice has no such setting";
 const KEY_PASSWORD: &str = "encrypted keys cannot be read yet";
-const LISTENER: &str = "the only listener for clients is listeners.tcp.default";
+const LISTENER: &str = "the only listeners for clients are listeners.tcp.default, listeners.ssl.default and listeners.unix.default";
 const LOGINS: &str =
     "only default_user, loopback_users and anonymous_login_user decide who may log in, and how";
-const PROXY: &str = "the broker would take the proxy's address for the address of each client";
 const PERMISSIONS: &str =
     "only default_permissions.configure, .write and .read set the permissions of default_user";
 const TAGS: &str = "only the tags in sluice.conf.example exist";
@@ -67,7 +66,6 @@ const GUARDS: &[Guard] = &[
     guard("definitions.local.path", "", DEFINITIONS),
     guard("definitions.import_backend", "", DEFINITIONS),
     guard("definitions.https.*", "", DEFINITIONS),
-    guard("proxy_protocol", "false", PROXY),
 ];
 
 /// Keys that match a pattern of [`GUARDS`] but do not protect anything.
@@ -227,7 +225,6 @@ mod tests {
             ("auth_mechanisms.1", "PLAIN"),
             ("auth_ldap.servers.1", "h"),
             ("auth_oauth2.issuer", "h"),
-            ("proxy_protocol", "true"),
             ("default_permissions.write", "^$"),
             ("prometheus.authentication.enabled", "true"),
             ("management.load_definitions", "/etc/rabbitmq/definitions.json"),
@@ -241,7 +238,6 @@ mod tests {
         }
         for (key, value) in [
             ("auth_backends.1", "internal"),
-            ("proxy_protocol", "false"),
             ("default_permissions.read", ".*"),
             ("listeners.ssl", "none"),
             ("ssl_options", "none"),
