@@ -238,13 +238,13 @@ impl Admission {
 
 /// Tells the shard of an evicted connection to close it.
 pub(crate) fn evict(shards: &Shards, evicted: Evicted) {
+    tracing::warn!(target: PEER, "the oldest connection that had not logged in was closed for a new one");
     if let Some((shard, key)) = evicted.at
         && let Some(shard) = shards.get(usize::from(shard))
     {
         // Sending fails if the shard has ended. Then it has no connections.
         drop(shard.send(Incoming::Evict { key, handshake: evicted.number }));
     }
-    tracing::warn!(target: PEER, "the oldest connection that had not logged in was closed for a new one");
 }
 
 const DESCRIPTORS: &str = "/proc/self/fd";
