@@ -407,15 +407,20 @@ impl Draft {
             keys.without_effect().map(problem).collect()
         };
         let mut problems: Vec<Problem> = all.into_iter().flat_map(of).collect();
-        if self.proxy_protocol && self.trusted_proxies.is_empty() {
-            problems.push(Problem {
-                place: "proxy_protocol".to_owned(),
-                problem:
-                    "nobody could connect: set proxy_protocol.trusted.1 to the address of the proxy, or to \
-                          its network"
-                        .to_owned(),
-            });
-        }
+        let of_proxies = match (self.proxy_protocol, self.trusted_proxies.is_empty()) {
+            (true, true) => Some((
+                "proxy_protocol",
+                "nobody could connect: set proxy_protocol.trusted.1 to the address of the proxy, or to its network",
+            )),
+            // Somebody would rely on it that only the proxies may connect.
+            (false, false) => {
+                Some(("proxy_protocol.trusted", "it has no effect without proxy_protocol = true"))
+            }
+            _ => None,
+        };
+        problems.extend(
+            of_proxies.map(|(place, problem)| Problem { place: place.into(), problem: problem.into() }),
+        );
         problems
     }
 

@@ -95,18 +95,13 @@ impl fmt::Display for NetworkError {
 impl std::error::Error for NetworkError {}
 
 /// The proxies that are trusted.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Proxies(Vec<Network>);
 
 impl Proxies {
     /// Returns true if a connection from this address must start with a header.
     pub fn contains(&self, address: IpAddr) -> bool {
         self.0.iter().any(|network| network.contains(address))
-    }
-
-    /// Returns true if no proxy is trusted.
-    pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
     }
 }
 

@@ -131,24 +131,25 @@ pub(super) fn serve(
         is_encrypted: tls.is_some(),
         tls: RefCell::new(tls),
     });
-    let reader = tokio::task::spawn_local(begin(host.clone(), key, read, socket.clone(), reading));
+    let reader = tokio::task::spawn_local(read_all(host.clone(), key, read, socket.clone(), reading));
     socket.reader.set(Some(reader.abort_handle()));
     host.sockets.borrow_mut().insert(key, socket);
     Ok(())
 }
 
-/// The reading task of a connection.
-async fn begin(host: Rc<Host>, key: usize, mut read: OwnedReadHalf, socket: Rc<Socket>, reading: Reading) {
-    if let Reading::Header(proxy) = reading {
-        match read_header(&mut read).await {
-            Ok(header) => introduce(&host, key, &socket, header, proxy),
-            Err(missing) => {
-                warn_of_header(&mut host.shard.borrow_mut(), key, &missing);
-                return close(&host, key);
-            }
-        }
+/// Reads the header of the proxy at this address. Returns false if there is none.
+async fn take_header(
+    host: &Rc<Host>,
+    key: usize,
+    read: &mut OwnedReadHalf,
+    socket: &Socket,
+    proxy: IpAddr,
+) -> bool {
+    match read_header(read).await {
+        Ok(header) => introduce(host, key, socket, header, proxy),
+        Err(missing) => warn_of_header(&mut host.shard.borrow_mut(), key, &missing),
     }
-    read_all(host, key, read, socket).await;
+    !socket.awaits_header.get()
 }
 
 /// Called with the header of a proxy. From now on, the client counts in all limits, and its address is in all names.
@@ -181,9 +182,20 @@ fn close(host: &Rc<Host>, key: usize) {
     host.wake.notify_one();
 }
 
-/// Reads until the peer closes its side. Pauses while too much output is unread by the peer, and while the login is checked.
-/// Ends when the connection moves to another shard.
-async fn read_all(host: Rc<Host>, key: usize, mut read: OwnedReadHalf, mut socket: Rc<Socket>) {
+/// The reading task of a connection. It reads until the peer closes its side. It pauses while too much output
+/// is unread by the peer, and while the login is checked. It ends when the connection moves to another shard.
+async fn read_all(
+    host: Rc<Host>,
+    key: usize,
+    mut read: OwnedReadHalf,
+    mut socket: Rc<Socket>,
+    reading: Reading,
+) {
+    if let Reading::Header(proxy) = reading
+        && !take_header(&host, key, &mut read, &socket, proxy).await
+    {
+        return close(&host, key);
+    }
     loop {
         while !host.shard.borrow().takes_input(key) {
             socket.written.notified().await;

@@ -349,7 +349,12 @@ fn proxies_are_trusted_by_address() {
     {
         assert_eq!(proxies.contains(address.parse().unwrap()), is_trusted, "{address}");
     }
-    assert_eq!(set("proxy_protocol.trusted.1=10.0.0.1").unwrap().proxies, None);
+    assert_eq!(
+        set("proxy_protocol.trusted.1=10.0.0.1").unwrap_err(),
+        "proxy_protocol.trusted: it has no effect without proxy_protocol = true"
+    );
+    let off = parse("proxy_protocol.trusted.1 = 10.0.0.1\nproxy_protocol.trusted.1 =\n").unwrap();
+    assert_eq!(off.proxies, None, "an empty value takes the address away");
     assert_eq!(
         set("proxy_protocol=true").unwrap_err(),
         "proxy_protocol: nobody could connect: set proxy_protocol.trusted.1 to the address of the proxy, or to its network"
