@@ -51,7 +51,11 @@ fn no_connection(name: &str) -> Failure {
 
 fn to_json(row: &ConnectionRow) -> Value {
     let (peer, here) = row.name.split_once(" -> ").unwrap_or((&row.name, ""));
-    let ((peer_host, peer_port), (host, port)) = (host_and_port(peer), host_and_port(here));
+    let ((peer_host, peer_port), (host, port)) = match here.starts_with("unix:") {
+        // A Unix domain socket has a path and no port, and its clients have no address of their own.
+        true => ((here, Value::Null), (here, Value::Null)),
+        false => (host_and_port(peer), host_and_port(here)),
+    };
     let ProtocolRow::Amqp10(of_protocol) = &row.protocol;
     let mut shown = json!({
         "name": *row.name,

@@ -228,7 +228,7 @@ pub struct Overview {
     pub consumers: u64,
     pub messages_ready: u64,
     pub messages_unacknowledged: u64,
-    /// The listeners: protocol, IP address and port.
+    /// The listeners: protocol, IP address and port. A Unix domain socket has `unix:` and its path, and port 0.
     pub listeners: Vec<(String, String, u16)>,
     pub counters: crate::counters::Counters,
     /// The longest time from the proposal of an entry of a Raft group to its commit, in milliseconds, during the last

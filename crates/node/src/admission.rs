@@ -67,7 +67,6 @@ pub(crate) struct Admission {
     handshakes: Arc<Handshakes>,
     shards: Shards,
     paused: AtomicBool,
-    evicted: AtomicU64,
 }
 
 impl Admission {
@@ -93,7 +92,6 @@ impl Admission {
             handshakes,
             shards,
             paused: AtomicBool::new(false),
-            evicted: AtomicU64::new(0),
         };
         admission.count(Instant::now());
         if let Some(limit) = limit {
@@ -178,7 +176,7 @@ impl Admission {
             let graced = Instant::now().checked_sub(HANDSHAKE_GRACE);
             match graced.and_then(|began| self.handshakes.evict_oldest(began)) {
                 Some(evicted) => {
-                    self.evict(evicted);
+                    evict(&self.shards, evicted);
                     self.wait_for_change(room).await;
                 }
                 None if self.handshakes.is_empty() => {
@@ -199,33 +197,22 @@ impl Admission {
         }
     }
 
-    /// Admits a connection. Returns the shard that will serve it.
-    pub fn begin(&self, from: IpAddr) -> (Handshake, ShardId) {
+    /// Admits a connection. Returns the shard that will serve it. The address is `None` if a proxy will say it.
+    pub fn begin(&self, from: Option<IpAddr>) -> (Handshake, ShardId) {
         let (handshake, evicted) = self.handshakes.begin(from, Instant::now());
         if let Some(evicted) = evicted {
-            self.evict(evicted);
+            evict(&self.shards, evicted);
         }
         (handshake, self.occupancy.assign())
     }
 
     /// Returns the number of connections that were closed before they logged in, to make room for others.
     pub fn evicted(&self) -> u64 {
-        self.evicted.load(Relaxed)
+        self.handshakes.evicted()
     }
 
     pub fn is_paused(&self) -> bool {
         self.paused.load(Relaxed)
-    }
-
-    fn evict(&self, evicted: Evicted) {
-        self.evicted.fetch_add(1, Relaxed);
-        if let Some((shard, key)) = evicted.at
-            && let Some(shard) = self.shards.get(usize::from(shard))
-        {
-            // Sending fails if the shard has ended. Then it has no connections.
-            drop(shard.send(Incoming::Evict { key, handshake: evicted.number }));
-        }
-        tracing::warn!(target: PEER, "the oldest connection that had not logged in was closed for a new one");
     }
 
     fn pause(&self) {
@@ -246,6 +233,17 @@ impl Admission {
     fn resume(&self, room: u64) {
         self.paused.store(false, Relaxed);
         tracing::info!(target: PEER, room, "accepting AMQP connections resumes");
+    }
+}
+
+/// Tells the shard of an evicted connection to close it.
+pub(crate) fn evict(shards: &Shards, evicted: Evicted) {
+    tracing::warn!(target: PEER, "the oldest connection that had not logged in was closed for a new one");
+    if let Some((shard, key)) = evicted.at
+        && let Some(shard) = shards.get(usize::from(shard))
+    {
+        // Sending fails if the shard has ended. Then it has no connections.
+        drop(shard.send(Incoming::Evict { key, handshake: evicted.number }));
     }
 }
 

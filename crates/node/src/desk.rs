@@ -5,7 +5,7 @@ mod ask;
 mod explain;
 mod quorum;
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -130,8 +130,8 @@ impl NodeDesk {
         Self { inner: Arc::new(inner) }
     }
 
-    pub(crate) fn add_listener(&self, protocol: &str, address: SocketAddr) {
-        let row = (protocol.to_owned(), address.ip().to_string(), address.port());
+    pub(crate) fn add_listener(&self, protocol: &str, address: String, port: u16) {
+        let row = (protocol.to_owned(), address, port);
         self.inner.listeners.lock().unwrap_or_else(PoisonError::into_inner).push(row);
     }
 

@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
@@ -16,6 +17,8 @@ pub(crate) struct Handshakes {
     max: usize,
     per_address_max: usize,
     table: Mutex<Table>,
+    /// The number of connections that were evicted.
+    evicted: AtomicU64,
 }
 
 #[derive(Debug, Default)]
@@ -28,7 +31,8 @@ struct Table {
 
 #[derive(Debug)]
 struct Open {
-    from: IpAddr,
+    /// The address of the client. `None` until a proxy has said it.
+    from: Option<IpAddr>,
     since: Instant,
     /// The shard that serves the connection, and the key of the connection there. `None` before a shard
     /// serves it.
@@ -52,24 +56,20 @@ pub(crate) struct Handshake {
 
 impl Handshakes {
     pub fn new(max: usize, per_address_max: usize) -> Arc<Self> {
-        Arc::new(Self { max, per_address_max, table: Mutex::default() })
+        Arc::new(Self { max, per_address_max, table: Mutex::default(), evicted: AtomicU64::new(0) })
     }
 
-    /// Adds a connection. Also returns the connection that is evicted for it.
-    pub fn begin(self: &Arc<Self>, from: IpAddr, now: Instant) -> (Handshake, Option<Evicted>) {
-        let from = network(from);
+    /// Adds a connection. Also returns the connection that is evicted for it. A connection of a proxy has no address yet: it
+    /// counts in total only, until [`Handshake::set_from`] is called.
+    pub fn begin(self: &Arc<Self>, from: Option<IpAddr>, now: Instant) -> (Handshake, Option<Evicted>) {
         let mut table = self.table();
-        let of_address = table.by_address.get(&from);
-        let leaving = match of_address.filter(|numbers| numbers.len() >= self.per_address_max) {
-            Some(numbers) => numbers.first().copied(),
-            None if table.open.len() >= self.max => table.oldest(),
-            None => None,
-        };
-        let evicted = leaving.and_then(|number| table.remove(number));
         table.next += 1;
         let number = table.next;
-        table.open.insert(number, Open { from, since: now, at: None });
-        table.by_address.entry(from).or_default().insert(number);
+        let all_are_taken = table.open.len() >= self.max;
+        table.open.insert(number, Open { from: None, since: now, at: None });
+        let of_address = from.and_then(|from| table.count(number, from, self.per_address_max));
+        let leaving = of_address.or_else(|| all_are_taken.then(|| table.oldest()).flatten());
+        let evicted = leaving.and_then(|number| self.evict(&mut table, number));
         (Handshake { all: self.clone(), number }, evicted)
     }
 
@@ -81,11 +81,22 @@ impl Handshakes {
             return None;
         }
         let number = *number;
-        table.remove(number)
+        self.evict(&mut table, number)
+    }
+
+    /// Returns the number of connections that were evicted.
+    pub fn evicted(&self) -> u64 {
+        self.evicted.load(Relaxed)
     }
 
     pub fn is_empty(&self) -> bool {
         self.table().open.is_empty()
+    }
+
+    fn evict(&self, table: &mut Table, number: u64) -> Option<Evicted> {
+        let evicted = table.remove(number)?;
+        self.evicted.fetch_add(1, Relaxed);
+        Some(evicted)
     }
 
     fn table(&self) -> MutexGuard<'_, Table> {
@@ -98,9 +109,21 @@ impl Table {
         self.open.first_key_value().map(|(number, _)| *number)
     }
 
+    /// Counts a connection for its address. If the address has more than `max`, returns the oldest of them.
+    fn count(&mut self, number: u64, from: IpAddr, max: usize) -> Option<u64> {
+        let from = network(from);
+        let open = self.open.get_mut(&number)?;
+        open.from = Some(from);
+        let numbers = self.by_address.entry(from).or_default();
+        numbers.insert(number);
+        numbers.first().copied().filter(|_| numbers.len() > max)
+    }
+
     fn remove(&mut self, number: u64) -> Option<Evicted> {
         let Open { from, at, .. } = self.open.remove(&number)?;
-        if let Some(numbers) = self.by_address.get_mut(&from) {
+        if let Some(from) = from
+            && let Some(numbers) = self.by_address.get_mut(&from)
+        {
             numbers.remove(&number);
             if numbers.is_empty() {
                 self.by_address.remove(&from);
@@ -122,6 +145,14 @@ impl Handshake {
         let open = table.open.get_mut(&self.number);
         open.map(|open| open.at = Some((shard, key))).is_some()
     }
+
+    /// Counts the connection for the address of its client, once. Returns the connection that is evicted for it. That may be
+    /// this one, if it is the oldest of its address.
+    pub fn set_from(&self, from: IpAddr) -> Option<Evicted> {
+        let mut table = self.all.table();
+        let leaving = table.count(self.number, from, self.all.per_address_max)?;
+        self.all.evict(&mut table, leaving)
+    }
 }
 
 impl Drop for Handshake {
@@ -135,7 +166,7 @@ mod tests {
     use super::*;
 
     fn begin(all: &Arc<Handshakes>, from: u8) -> (Handshake, Option<Evicted>) {
-        all.begin([10, 0, 0, from].into(), Instant::now())
+        all.begin(Some([10, 0, 0, from].into()), Instant::now())
     }
 
     #[test]
@@ -157,6 +188,35 @@ mod tests {
         assert_eq!(all.evict_oldest(since), None, "it may still log in");
         assert_eq!(all.evict_oldest(Instant::now()), Some(Evicted { number: c.number(), at: None }));
         drop((a, b, c, d, e));
+        assert!(all.is_empty());
+        assert!(all.table().by_address.is_empty());
+        assert_eq!(all.evicted(), 3);
+    }
+
+    #[test]
+    fn clients_of_a_proxy_count_for_their_own_addresses() {
+        let all = Handshakes::new(5, 2);
+        let of_proxy = || all.begin(None, Instant::now());
+        let opened: Vec<_> = (0..5).map(|_| of_proxy()).collect();
+        assert!(opened.iter().all(|(_, evicted)| evicted.is_none()), "no address has more than two");
+        let [a, b, c, d, e] = opened.try_into().unwrap();
+        let evicted = |(handshake, _): &(Handshake, _), from| handshake.set_from([10, 0, 0, from].into());
+        assert!(a.0.serve_at(1, 7));
+        assert_eq!([evicted(&b, 1), evicted(&c, 1), evicted(&d, 2)], [None, None, None]);
+        assert_eq!(
+            evicted(&e, 1),
+            Some(Evicted { number: b.0.number(), at: None }),
+            "the oldest of its address"
+        );
+        assert_eq!(evicted(&b, 1), None, "it is gone");
+        assert_eq!(
+            evicted(&a, 1),
+            Some(Evicted { number: a.0.number(), at: Some((1, 7)) }),
+            "older than both"
+        );
+        let more: Vec<_> = (0..3).map(|_| of_proxy()).collect();
+        assert_eq!(more[2].1, Some(Evicted { number: c.0.number(), at: None }), "of all");
+        drop((a, b, c, d, e, more));
         assert!(all.is_empty());
         assert!(all.table().by_address.is_empty());
     }

@@ -25,8 +25,7 @@ pub(crate) enum Incoming {
     Chunks(ChunksRead),
     /// The pack with this number is mostly dead and should be emptied.
     Sparse(u64),
-    /// A new connection. It speaks TLS if there are certificates for it.
-    Accepted(std::net::TcpStream, Handshake, Option<Arc<tls::Tls>>),
+    Accepted(Accepted),
     /// Close the connection with this key to make room for another, if it is still this handshake.
     Evict {
         key: usize,
@@ -44,6 +43,22 @@ pub(crate) enum Incoming {
     Blocked(bool),
     /// Close every connection with this reason, and end.
     Stop(String),
+}
+
+/// A new connection.
+pub(crate) struct Accepted {
+    /// The socket. One of a Unix domain socket is here too; `runtime::accept` says why it may be.
+    pub stream: std::net::TcpStream,
+    pub handshake: Handshake,
+    pub way: Way,
+}
+
+/// How a new connection has come.
+pub(crate) enum Way {
+    /// Over TCP. It speaks TLS if there are certificates for it, and starts with a header if a proxy has opened it.
+    Tcp { tls: Option<Arc<tls::Tls>>, is_proxied: bool },
+    /// Over the Unix domain socket of this path. The number is that of the connection among those of the listener.
+    Unix { path: Arc<str>, number: u64 },
 }
 
 /// The channel to each shard, by its number.

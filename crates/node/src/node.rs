@@ -30,7 +30,7 @@ use crate::incoming::{Incoming, Shards};
 use crate::logins::{Backends, Logins};
 use crate::quarantine::{self, DefinitionsLost};
 use crate::questions::OpenQuestions;
-use crate::runtime::{self, Clock, Storage};
+use crate::runtime::{self, Clock, Listening, Storage};
 use crate::shard::{Occupancy, Setup, Shard, StorageLimits, Tallies};
 
 /// The options with which a node is started.
@@ -259,32 +259,35 @@ impl Node {
 
     /// Accepts AMQP connections until the returned future is dropped.
     pub fn listen(&self, listener: tokio::net::TcpListener) -> impl Future<Output = ()> + Send + 'static {
-        self.listen_with(listener, None)
+        self.listen_with(listener, Listening::default())
     }
 
-    /// Like [`Node::listen`], with TLS.
-    pub fn listen_tls(
+    /// Like [`Node::listen`], with TLS or behind proxies.
+    pub fn listen_with(
         &self,
         listener: tokio::net::TcpListener,
-        tls: Arc<tls::Tls>,
-    ) -> impl Future<Output = ()> + Send + 'static {
-        self.listen_with(listener, Some(tls))
-    }
-
-    fn listen_with(
-        &self,
-        listener: tokio::net::TcpListener,
-        tls: Option<Arc<tls::Tls>>,
+        listening: Listening,
     ) -> impl Future<Output = ()> + Send + 'static {
         if let Ok(address) = listener.local_addr() {
-            self.desk.add_listener(if tls.is_some() { "amqp/ssl" } else { "amqp" }, address);
+            self.add_listener(if listening.tls.is_some() { "amqp/ssl" } else { "amqp" }, address);
         }
-        runtime::accept_all(listener, tls, self.shards.clone(), self.admission.clone())
+        runtime::accept_all(listener, listening, self.shards.clone(), self.admission.clone())
+    }
+
+    /// Accepts AMQP connections over the Unix domain socket of this path until the returned future is dropped. A client
+    /// counts as being on this machine.
+    pub fn listen_unix(
+        &self,
+        listener: tokio::net::UnixListener,
+        path: &str,
+    ) -> impl Future<Output = ()> + Send + 'static {
+        self.desk.add_listener("amqp", format!("unix:{path}"), 0);
+        runtime::accept_all_unix(listener, path.into(), self.shards.clone(), self.admission.clone())
     }
 
     /// Adds another listener to the overview.
     pub fn add_listener(&self, protocol: &'static str, address: SocketAddr) {
-        self.desk.add_listener(protocol, address);
+        self.desk.add_listener(protocol, address.ip().to_string(), address.port());
     }
 
     /// Stops the publishers, then every connection, then the log, which is marked as cleanly closed. Call it

@@ -8,7 +8,9 @@
 //!
 //! A turn is one iteration of a shard's event loop. No borrow of a shard is held across an await.
 
+mod accept;
 mod encryption;
+mod header;
 mod sockets;
 mod write;
 
@@ -30,9 +32,11 @@ use wal::{
     StreamReaderHandle, StreamsHandle, WriterHandle,
 };
 
+pub use self::accept::Listening;
+use self::accept::accept;
+pub(crate) use self::accept::{accept_all, accept_all_unix};
 use self::encryption::Encryption;
-pub(crate) use self::sockets::accept_all;
-use self::sockets::{Socket, accept, evict, serve, write_dirty, write_large};
+use self::sockets::{Reading, Socket, evict, serve, write_dirty, write_large};
 use crate::incoming::{Incoming, Shards};
 use crate::logins::Logins;
 use crate::questions::OpenQuestions;
@@ -264,9 +268,9 @@ fn receive(host: &Rc<Host>, message: Incoming) {
         Incoming::Question(number, question) => shard.handle_question(number, question),
         Incoming::GiveUp(number) => shard.give_up(number),
         Incoming::Blocked(blocked) => shard.set_blocked(blocked),
-        Incoming::Accepted(stream, handshake, tls) => {
+        Incoming::Accepted(accepted) => {
             drop(shard);
-            if let Err(error) = accept(host, stream, handshake, tls) {
+            if let Err(error) = accept(host, accepted) {
                 host.shard.borrow().uncount();
                 tracing::info!(target: PEER, "a connection closed before it was served: {error}");
             }
@@ -278,7 +282,7 @@ fn receive(host: &Rc<Host>, message: Incoming) {
         Incoming::Moved(moved, stream, tls) => {
             let key = shard.adopt(*moved);
             drop(shard);
-            if let Err(error) = serve(host, key, stream, None, tls) {
+            if let Err(error) = serve(host, key, stream, None, tls, Reading::Input) {
                 host.shard.borrow_mut().disconnect(key);
                 tracing::error!("a connection was lost while it moved between shards: {error}");
             }

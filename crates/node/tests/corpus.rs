@@ -1,5 +1,7 @@
-//! Replays the inputs that the fuzz target has saved.
+//! Replays the inputs that the fuzz targets have saved.
 
+#[path = "../../../fuzz/checks/proxy_headers.rs"]
+mod proxy_headers;
 #[path = "../../../fuzz/checks/quorum_entries.rs"]
 mod quorum_entries;
 #[path = "../../../fuzz/checks/replay.rs"]
@@ -10,4 +12,9 @@ use replay::replay;
 #[test]
 fn quorum_entries_corpus() {
     replay("quorum_entries", quorum_entries::check);
+}
+
+#[test]
+fn proxy_headers_corpus() {
+    replay("proxy_headers", proxy_headers::check);
 }

@@ -1,7 +1,7 @@
 //! Guessing passwords over many connections to several shards. All connections of one address share one
 //! limit.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use amqp10::frame::SASL_HEADER;
@@ -17,10 +17,26 @@ use node::{StorageLimits, make_shards};
 
 const SHARDS: u8 = 2;
 
+const LOCAL: &str = "127.0.0.1:5672";
+
 /// Tries a login on a new connection. Returns true if it succeeds.
 fn is_let_in(access: &Access, shard: &mut Shard, from: &str, password: &str) -> bool {
-    let from: IpAddr = from.parse().unwrap();
-    let key = shard.connect(SocketAddr::new(from, 4711), "127.0.0.1:5672".parse().unwrap());
+    let key = shard.connect(peer(from), LOCAL.parse().unwrap());
+    is_login_right(access, shard, key, password)
+}
+
+/// Like [`is_let_in`], over a proxy.
+fn is_let_in_over_proxy(access: &Access, shard: &mut Shard, from: &str, password: &str) -> bool {
+    let key = shard.connect(peer("10.0.0.1"), LOCAL.parse().unwrap());
+    shard.set_peer(key, peer(from), "198.51.100.1:5672".parse().unwrap());
+    is_login_right(access, shard, key, password)
+}
+
+fn peer(from: &str) -> SocketAddr {
+    SocketAddr::new(from.parse().unwrap(), 4711)
+}
+
+fn is_login_right(access: &Access, shard: &mut Shard, key: usize, password: &str) -> bool {
     let mut init = SaslInit::new(Symbol::from_static("PLAIN"));
     init.initial_response = Some(Secret::new(Bytes::from(format!("\0u\0{password}"))));
     let mut login = BytesMut::from(&SASL_HEADER[..]);
@@ -34,8 +50,7 @@ fn is_let_in(access: &Access, shard: &mut Shard, from: &str, password: &str) -> 
     phase == Phase::Handshake
 }
 
-#[test]
-fn an_address_guesses_no_faster_over_many_connections() {
+fn access() -> Access {
     let user = User {
         name: "u".into(),
         hash: Hashing::Sha256.hash([1; 16], &Secret::new("right")),
@@ -43,7 +58,12 @@ fn an_address_guesses_no_faster_over_many_connections() {
         loopback_only: false,
         permissions: [("/".into(), Permissions::ALL)].into_iter().collect(),
     };
-    let (settings, access) = (Arc::new(Settings::default()), Arc::new(Access::new([user])));
+    Access::new([user])
+}
+
+#[test]
+fn an_address_guesses_no_faster_over_many_connections() {
+    let (settings, access) = (Arc::new(Settings::default()), Arc::new(access()));
     let limits = StorageLimits::default();
     let mut shards = make_shards(Restored::default(), SHARDS, &settings, &access, limits, 1_000);
     let [a, b] = shards.as_mut_slice() else { panic!("two shards") };
@@ -63,4 +83,18 @@ fn an_address_guesses_no_faster_over_many_connections() {
         is_let_in(&access, a, "127.0.0.1", "right") && is_let_in(&access, b, "127.0.0.1", "right"),
         "after a second one more try is allowed"
     );
+}
+
+#[test]
+fn a_guesser_behind_a_proxy_stops_no_other_client_of_the_proxy() {
+    let (settings, access) = (Arc::new(Settings::default()), Arc::new(access()));
+    let limits = StorageLimits::default();
+    let mut shards = make_shards(Restored::default(), 1, &settings, &access, limits, 1_000);
+    let shard = &mut shards[0];
+    for n in 0..100 {
+        assert!(!is_let_in_over_proxy(&access, shard, "203.0.113.9", &format!("guess {n}")));
+    }
+    assert!(!is_let_in_over_proxy(&access, shard, "203.0.113.9", "right"));
+    assert!((0..8).any(|n| is_let_in_over_proxy(&access, shard, &format!("192.0.2.{n}"), "right")));
+    assert!(is_let_in(&access, shard, "10.0.0.1", "right"), "nor the proxy itself");
 }

@@ -28,6 +28,7 @@ use std::path::{Path, PathBuf};
 use amqp10::sasl::Secret;
 use broker::access::{Hashing, Permissions};
 use broker::settings::Settings;
+use node::proxy::{Network, Proxies};
 use node::{AlarmLimits, Limit, StorageLimits};
 use tls::{LoginFrom, NameKind};
 
@@ -50,7 +51,13 @@ pub struct Config {
     pub amqp_listeners: Vec<SocketAddr>,
     /// The addresses where AMQP clients connect with TLS.
     pub tls_listeners: Vec<SocketAddr>,
-    /// The certificates of those listeners; `None` if they are not set.
+    /// The path of the Unix domain socket for AMQP clients.
+    pub unix_listener: Option<String>,
+    /// The permissions of its file.
+    pub unix_mode: u32,
+    /// The proxies that AMQP clients connect over; `None` without the PROXY protocol.
+    pub proxies: Option<Proxies>,
+    /// The certificates of the listeners with TLS; `None` if they are not set.
     pub tls: Option<tls::Options>,
     /// The address of the management API over HTTPS, and its certificates.
     pub management_tls: Option<SocketAddr>,
@@ -328,6 +335,11 @@ struct Draft {
     management: (IpAddr, Option<u16>),
     prometheus: (IpAddr, Option<u16>),
     tls_listeners: Vec<SocketAddr>,
+    unix_listener: Option<String>,
+    unix_mode: u32,
+    proxy_protocol: bool,
+    /// The trusted proxies, by the `N` of their keys.
+    trusted_proxies: BTreeMap<String, Network>,
     management_tls: (IpAddr, Option<u16>),
     prometheus_tls: (IpAddr, Option<u16>),
     ssl: TlsKeys,
@@ -366,6 +378,10 @@ impl Default for Draft {
             management: (loopback, Some(15672)),
             prometheus: (loopback, Some(15692)),
             tls_listeners: Vec::new(),
+            unix_listener: None,
+            unix_mode: 0o600,
+            proxy_protocol: false,
+            trusted_proxies: BTreeMap::new(),
             management_tls: (loopback, None),
             prometheus_tls: (loopback, None),
             ssl: TlsKeys::default(),
@@ -424,7 +440,22 @@ impl Draft {
             place: key.to_owned(),
             problem: "it has no effect without auth_backends.N = oauth2".to_owned(),
         });
-        all.into_iter().flat_map(of).chain(tokens).collect()
+        let mut problems: Vec<Problem> = all.into_iter().flat_map(of).chain(tokens).collect();
+        let of_proxies = match (self.proxy_protocol, self.trusted_proxies.is_empty()) {
+            (true, true) => Some((
+                "proxy_protocol",
+                "nobody could connect: set proxy_protocol.trusted.1 to the address of the proxy, or to its network",
+            )),
+            // Somebody would rely on it that only the proxies may connect.
+            (false, false) => {
+                Some(("proxy_protocol.trusted", "it has no effect without proxy_protocol = true"))
+            }
+            _ => None,
+        };
+        problems.extend(
+            of_proxies.map(|(place, problem)| Problem { place: place.into(), problem: problem.into() }),
+        );
+        problems
     }
 
     fn finish(self) -> Config {
@@ -439,6 +470,9 @@ impl Draft {
             settings: self.settings,
             amqp_listeners: self.amqp_listeners,
             tls_listeners: self.tls_listeners,
+            unix_listener: self.unix_listener,
+            unix_mode: self.unix_mode,
+            proxies: self.proxy_protocol.then(|| self.trusted_proxies.into_values().collect()),
             management_tls: address(self.management_tls),
             prometheus_tls: address(self.prometheus_tls),
             management_certificates: self.management_ssl.options("management.ssl").or_else(|| shared.clone()),

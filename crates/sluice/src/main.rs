@@ -25,6 +25,7 @@ mod send;
 mod serve;
 mod status;
 mod trust;
+mod unix_socket;
 
 use std::io::Write as _;
 use std::process::ExitCode;

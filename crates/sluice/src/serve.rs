@@ -9,9 +9,9 @@ use broker::access::{Access, Backend, User};
 use broker::settings::SLUICE_VERSION;
 use clap::Args;
 use identity::oauth2::OAuth2;
-use node::{Backends, Node, NodeOptions, StartError};
+use node::{Backends, Listening, Node, NodeOptions, StartError};
 use tls::Tls;
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, UnixListener};
 use tokio::runtime::Handle;
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -21,6 +21,7 @@ use crate::definitions;
 use crate::failure::Failure;
 use crate::limits;
 use crate::log;
+use crate::unix_socket::{self, SocketFile};
 
 /// The most HTTP ports: the management API and the metrics, each with and without TLS.
 const HTTP_PORTS: u64 = 4;
@@ -172,9 +173,17 @@ struct HttpPort {
     is_metrics: bool,
 }
 
+/// A Unix domain socket: its path, its listener, and its file.
+struct UnixSocket {
+    path: String,
+    listener: UnixListener,
+    file: SocketFile,
+}
+
 /// The sockets that the broker listens on.
 struct Listeners {
-    amqp: Vec<(TcpListener, Option<Arc<Tls>>)>,
+    amqp: Vec<(TcpListener, Listening)>,
+    unix: Option<UnixSocket>,
     http: Vec<HttpPort>,
     /// All certificates.
     certificates: Vec<Arc<Tls>>,
@@ -188,13 +197,16 @@ impl Listeners {
             TcpListener::bind(address).await.map_err(failed)
         }
         let (mut amqp, mut http, mut certificates) = (Vec::new(), Vec::new(), Vec::new());
+        let proxies = config.proxies.clone().map(Arc::new);
         for address in &config.amqp_listeners {
-            amqp.push((bind(*address, "listeners.tcp.default").await?, None));
+            let listening = Listening { tls: None, proxies: proxies.clone() };
+            amqp.push((bind(*address, "listeners.tcp.default").await?, listening));
         }
         for address in &config.tls_listeners {
             let setting = "listeners.ssl.default";
             let tls = certificates::load(config.tls.as_ref(), setting, &mut certificates)?;
-            amqp.push((bind(*address, setting).await?, Some(tls)));
+            let listening = Listening { tls: Some(tls), proxies: proxies.clone() };
+            amqp.push((bind(*address, setting).await?, listening));
         }
         let plain = [
             ("http", config.management, "management.tcp.port", false),
@@ -218,23 +230,32 @@ impl Listeners {
                 http.push(HttpPort { protocol, listener, tls: Some(tls), is_metrics });
             }
         }
-        Ok(Self { amqp, http, certificates })
+        // The last one, so that no other listener can fail when a file has been replaced.
+        let unix = match &config.unix_listener {
+            Some(path) => {
+                let (listener, file) = unix_socket::listen_on(path, config.unix_mode).await?;
+                Some(UnixSocket { path: path.clone(), listener, file })
+            }
+            None => None,
+        };
+        Ok(Self { amqp, unix, http, certificates })
     }
 
     /// Returns one line for people: the URLs of the listeners.
     fn line(&self, config: &Config) -> String {
         let address =
             |listener: &TcpListener| listener.local_addr().map(|a| a.to_string()).unwrap_or_default();
-        let amqp = self.amqp.iter().map(|(listener, tls)| {
-            let scheme = if tls.is_some() { "amqps" } else { "amqp" };
+        let amqp = self.amqp.iter().map(|(listener, listening)| {
+            let scheme = if listening.tls.is_some() { "amqps" } else { "amqp" };
             format!("{scheme}://{}@{}", config.default_user, address(listener))
         });
+        let unix = self.unix.iter().map(|socket| format!("unix:{}", socket.path));
         let http = self.http.iter().map(|port| {
             let scheme = if port.tls.is_some() { "https" } else { "http" };
             let path = if port.is_metrics { "metrics" } else { "api" };
             format!("{scheme}://{}/{path}", address(&port.listener))
         });
-        amqp.chain(http).collect::<Vec<_>>().join("  ")
+        amqp.chain(unix).chain(http).collect::<Vec<_>>().join("  ")
     }
 }
 
@@ -243,13 +264,15 @@ async fn serve_until_told(node: &Node, config: &Config, listeners: Listeners) ->
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
     let line = listeners.line(config);
-    let Listeners { amqp, http, certificates } = listeners;
-    for (listener, tls) in amqp {
-        match tls {
-            Some(tls) => drop(tokio::spawn(node.listen_tls(listener, tls))),
-            None => drop(tokio::spawn(node.listen(listener))),
-        }
+    let Listeners { amqp, unix, http, certificates } = listeners;
+    for (listener, listening) in amqp {
+        tokio::spawn(node.listen_with(listener, listening));
     }
+    // The file is removed at the end of this function.
+    let _file = unix.map(|UnixSocket { path, listener, file }| {
+        tokio::spawn(node.listen_unix(listener, &path));
+        file
+    });
     let ports = admin::Ports::new(limits::http_connections() as usize)
         .with_certificates(certificates.clone())
         .skipping_unknown(config.skip_unknown_definitions);

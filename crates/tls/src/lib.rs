@@ -20,5 +20,5 @@ pub use error::TlsError;
 pub use files::{Options, Tls, Verify};
 pub use keys::Password;
 pub use pairs::{NAMED_PAIRS_MAX, Pair};
-pub use rustls::{ClientConfig, ServerConfig};
+pub use rustls::{ClientConfig, Error, ServerConfig};
 pub use session::{Received, Session};

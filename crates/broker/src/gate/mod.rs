@@ -139,7 +139,12 @@ impl Gate {
         each!(self, gate => gate.id)
     }
 
-    /// Returns the name that people see: `address:port -> address:port`.
+    /// Called when a proxy has said who its client is, before any other input.
+    pub fn set_peer(&mut self, peer: IpAddr, name: Arc<str>) {
+        amqp10_or!(self, gate => gate.set_peer(peer, name), drop(name))
+    }
+
+    /// Returns the name that people see: `address:port -> address:port`, or `unix:path#number -> unix:path`.
     pub fn name(&self) -> &Arc<str> {
         each!(self, gate => &gate.name)
     }

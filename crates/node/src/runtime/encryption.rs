@@ -179,15 +179,18 @@ fn note_secured(shard: &mut Shard, key: usize, session: &tls::Session) {
 
 /// Encrypts a connection's output and writes it until the socket is full. If the connection is `done`, the peer is told that
 /// nothing follows.
+///
+/// # Errors
+/// The session cannot encrypt.
 pub(super) fn write_encrypted(
     host: &Host,
     write: &OwnedWriteHalf,
     tls: &Tls,
     output: &mut Output,
     done: bool,
-) -> Sent {
+) -> Result<Sent, tls::Error> {
     let mut bytes = 0;
-    let end = |bytes, end| Sent { bytes, end };
+    let end = |bytes, end| Ok(Sent { bytes, end });
     let mut tls = tls.borrow_mut();
     let Some(session) = tls.as_deref_mut() else { return end(0, End::Failed) };
     loop {
@@ -212,19 +215,13 @@ pub(super) fn write_encrypted(
         encrypted.reserve(ENCRYPTED_BYTES);
         let mut slices = [io::IoSlice::new(&[]); SLICES];
         let n = output.slices(&mut slices);
-        match session.encrypt(&slices[..n], &mut encrypted) {
-            Ok(taken) if taken > 0 => {
-                output.advance(taken);
-                bytes += taken;
-            }
-            Ok(_) => return end(bytes, End::Failed),
-            // Such as the keys of TLS 1.2, if the peer did not read the reason that it was sent.
-            Err(error) => {
-                let peer = write.peer_addr().ok();
-                tracing::warn!(target: PEER, ?peer, "TLS: {error}");
-                return end(bytes, End::Failed);
-            }
+        // An error is, for example, that the keys of TLS 1.2 are used up, and the peer did not read the reason that it was sent.
+        let taken = session.encrypt(&slices[..n], &mut encrypted)?;
+        if taken == 0 {
+            return end(bytes, End::Failed);
         }
+        output.advance(taken);
+        bytes += taken;
         let mut from = 0;
         while from < encrypted.len() {
             match try_write(write, &[io::IoSlice::new(&encrypted[from..])]) {

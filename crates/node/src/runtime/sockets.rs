@@ -4,9 +4,9 @@
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
 use std::io;
+use std::net::IpAddr;
 use std::pin::pin;
 use std::rc::{Rc, Weak};
-use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
@@ -21,10 +21,12 @@ use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 
 use super::encryption::{read_encrypted, write_encrypted};
+use super::header::{client, read_header};
 use super::write::{End, Sent, write_plain};
-use super::{Host, Incoming, Shards, turn};
-use crate::admission::Admission;
+use super::{Host, Incoming, turn};
+use crate::admission;
 use crate::handshakes::Handshake;
+use crate::proxy::Header;
 use crate::shard::{READ_MAX, Shard};
 
 /// The most reads that one turn processes. Without this bound, the input of thousands of connections would be
@@ -66,9 +68,19 @@ pub(super) struct Socket {
     done: Cell<Option<Instant>>,
     /// The connection's place among those that have not logged in. `None` once the client has logged in.
     handshake: RefCell<Option<Handshake>>,
+    /// True until the proxy has said who its client is.
+    awaits_header: Cell<bool>,
     /// True if the connection speaks TLS.
     is_encrypted: bool,
     tls: RefCell<Option<Box<tls::Session>>>,
+}
+
+/// What is read from a connection first.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Reading {
+    /// The header of the proxy at this address.
+    Header(IpAddr),
+    Input,
 }
 
 impl Socket {
@@ -81,27 +93,6 @@ impl Socket {
     fn is_used_up(&self) -> bool {
         self.tls.borrow_mut().as_deref_mut().is_some_and(tls::Session::poll_used_up)
     }
-}
-
-pub(super) fn accept(
-    host: &Rc<Host>,
-    stream: std::net::TcpStream,
-    handshake: Handshake,
-    tls: Option<Arc<tls::Tls>>,
-) -> io::Result<()> {
-    stream.set_nonblocking(true)?;
-    stream.set_nodelay(true)?;
-    let (peer, local) = (stream.peer_addr()?, stream.local_addr()?);
-    let tls = tls.map(|tls| tls::Session::new(&tls).map(Box::new)).transpose().map_err(io::Error::other)?;
-    let (key, shard) = {
-        let mut shard = host.shard.borrow_mut();
-        (shard.connect(peer, local), shard.id())
-    };
-    if !handshake.serve_at(shard, key) {
-        host.shard.borrow_mut().disconnect(key);
-        return Ok(());
-    }
-    serve(host, key, stream, Some(handshake), tls)
 }
 
 /// Closes a connection that has not logged in, to make room for another.
@@ -134,6 +125,7 @@ pub(super) fn serve(
     stream: std::net::TcpStream,
     handshake: Option<Handshake>,
     tls: Option<Box<tls::Session>>,
+    reading: Reading,
 ) -> io::Result<()> {
     let (read, write) = TcpStream::from_std(stream)?.into_split();
     let socket = Rc::new(Socket {
@@ -144,18 +136,75 @@ pub(super) fn serve(
         is_queued: Cell::new(false),
         done: Cell::new(None),
         handshake: RefCell::new(handshake),
+        awaits_header: Cell::new(matches!(reading, Reading::Header(_))),
         is_encrypted: tls.is_some(),
         tls: RefCell::new(tls),
     });
-    let reader = tokio::task::spawn_local(read_all(host.clone(), key, read, socket.clone()));
+    let reader = tokio::task::spawn_local(read_all(host.clone(), key, read, socket.clone(), reading));
     socket.reader.set(Some(reader.abort_handle()));
     host.sockets.borrow_mut().insert(key, socket);
     Ok(())
 }
 
+/// Reads the header of the proxy at this address. Returns false if there is none.
+async fn take_header(
+    host: &Rc<Host>,
+    key: usize,
+    read: &mut OwnedReadHalf,
+    socket: &Socket,
+    proxy: IpAddr,
+) -> bool {
+    match read_header(read).await {
+        Ok(header) => introduce(host, key, socket, header, proxy),
+        Err(missing) => warn_of_header(&mut host.shard.borrow_mut(), key, &missing),
+    }
+    !socket.awaits_header.get()
+}
+
+/// Called with the header of a proxy. From now on, the client counts in all limits, and its address is in all names.
+fn introduce(host: &Rc<Host>, key: usize, socket: &Socket, header: Header, proxy: IpAddr) {
+    socket.awaits_header.set(false);
+    let from = match header {
+        Header::Own => proxy,
+        Header::Proxied { peer, local } => {
+            let peer = client(peer, proxy);
+            host.shard.borrow_mut().set_peer(key, peer, local);
+            peer.ip()
+        }
+    };
+    let evicted = socket.handshake.borrow().as_ref().and_then(|handshake| handshake.set_from(from));
+    if let Some(evicted) = evicted {
+        admission::evict(&host.shards, evicted);
+    }
+}
+
+/// Logs why a connection whose proxy has sent no header is closed.
+fn warn_of_header(shard: &mut Shard, key: usize, why: &dyn std::fmt::Display) {
+    let name = shard.conn(key).map(|conn| conn.gate.name().clone()).unwrap_or_default();
+    tracing::warn!(target: PEER, connection = %name, "no valid header of the PROXY protocol: {why}");
+}
+
+/// Called when a connection has ended.
+fn close(host: &Rc<Host>, key: usize) {
+    host.sockets.borrow_mut().remove(&key);
+    host.shard.borrow_mut().disconnect(key);
+    host.wake.notify_one();
+}
+
 /// The reading task of a connection. It reads until the peer closes its side. It pauses while too much output
 /// is unread by the peer, and while the login is checked. It ends when the connection moves to another shard.
-async fn read_all(host: Rc<Host>, key: usize, mut read: OwnedReadHalf, mut socket: Rc<Socket>) {
+async fn read_all(
+    host: Rc<Host>,
+    key: usize,
+    mut read: OwnedReadHalf,
+    mut socket: Rc<Socket>,
+    reading: Reading,
+) {
+    if let Reading::Header(proxy) = reading
+        && !take_header(&host, key, &mut read, &socket, proxy).await
+    {
+        return close(&host, key);
+    }
     loop {
         while !host.shard.borrow().takes_input(key) {
             socket.written.notified().await;
@@ -194,9 +243,7 @@ async fn read_all(host: Rc<Host>, key: usize, mut read: OwnedReadHalf, mut socke
             };
         }
     }
-    host.sockets.borrow_mut().remove(&key);
-    host.shard.borrow_mut().disconnect(key);
-    host.wake.notify_one();
+    close(&host, key);
 }
 
 /// Reads into the shard's read buffer. A new buffer is used if frames still refer to the last one.
@@ -311,12 +358,27 @@ fn write(host: &Rc<Host>, shard: &mut Shard, key: usize, socket: &Rc<Socket>) ->
     let now_ms = shard.now_ms();
     let Some(conn) = shard.conn(key) else { return Written::default() };
     let done = conn.gate.phase() == Phase::Done;
+    if done && socket.awaits_header.get() {
+        // Nobody but the proxy is there, and it does not speak AMQP.
+        warn_of_header(
+            shard,
+            key,
+            &"it did not arrive within handshake_timeout, or before the broker stopped",
+        );
+        cut(host, shard, key, socket);
+        return Written::default();
+    }
     let output = conn.gate.output();
-    let Sent { bytes: written, end } = match (socket.blocked.get(), socket.is_encrypted) {
-        (true, _) => Sent { bytes: 0, end: End::Full },
+    let sent = match (socket.blocked.get(), socket.is_encrypted) {
+        (true, _) => Ok(Sent { bytes: 0, end: End::Full }),
         (false, true) => write_encrypted(host, &socket.write, &socket.tls, output, done),
-        (false, false) => write_plain(&socket.write, output),
+        (false, false) => Ok(write_plain(&socket.write, output)),
     };
+    let Sent { bytes: written, end } = sent.unwrap_or_else(|error| {
+        tracing::warn!(target: PEER, connection = %conn.gate.name(), "TLS: {error}");
+        Sent { bytes: 0, end: End::Failed }
+    });
+    let output = conn.gate.output();
     if end == End::Full && !socket.blocked.replace(true) {
         tokio::task::spawn_local(unblock(host.clone(), key, socket.clone()));
     }
@@ -363,33 +425,5 @@ async fn linger(host: Rc<Host>, key: usize, socket: Weak<Socket>) {
     let same = host.sockets.borrow().get(&key).is_some_and(|s| Rc::ptr_eq(s, &socket));
     if same {
         cut(&host, &mut host.shard.borrow_mut(), key, &socket);
-    }
-}
-
-/// Accepts connections while descriptors are free, and gives each to the shard with the fewest connections.
-pub(crate) async fn accept_all(
-    listener: tokio::net::TcpListener,
-    tls: Option<Arc<tls::Tls>>,
-    shards: Shards,
-    admission: Arc<Admission>,
-) {
-    loop {
-        match listener.accept().await {
-            Ok((stream, peer)) => {
-                // While this waits, the new connection holds one of the reserved descriptors. It is accepted
-                // first, so that old connections are closed only for a connection that is really there.
-                admission.wait_for_room().await;
-                if let Ok(stream) = stream.into_std() {
-                    let (handshake, shard) = admission.begin(peer.ip());
-                    drop(shards[usize::from(shard)].send(Incoming::Accepted(stream, handshake, tls.clone())));
-                }
-            }
-            Err(error) => {
-                // The cause may be a lack of memory, for example. Existing connections continue, and the
-                // condition may pass.
-                tracing::error!(target: PEER, "cannot accept connections: {error}");
-                tokio::time::sleep(Duration::from_millis(100)).await;
-            }
-        }
     }
 }

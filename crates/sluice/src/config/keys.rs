@@ -8,8 +8,8 @@ use node::Limit;
 
 use super::values::{
     SHARDS_MAX, available_cores, boolean, bytes, file, ip, link_credit, listener, log_level, login_name,
-    maximum, name_kind, number, or_none, pair_name, part, password, password_hashing, port, queue_type,
-    share, text, tls_version, verify,
+    maximum, mode, name_kind, network, number, or_none, pair_name, part, password, password_hashing, port,
+    queue_type, share, socket_path, text, tls_version, verify,
 };
 use super::{Draft, logins};
 
@@ -86,6 +86,35 @@ const KEYS: &[Key] = &[
         "The address for AMQP clients with TLS: ip:port, a port of the loopback address, or none. The usual port is 5671.",
         |c, _, v| {
             c.tls_listeners = or_none(v, listener)?.into_iter().collect();
+            Ok(())
+        },
+    ),
+    key(
+        "listeners.unix.default",
+        "none",
+        "The path of a Unix domain socket for AMQP clients on this machine, or none. The file is made at the start and removed at the stop.",
+        |c, _, v| put(&mut c.unix_listener, or_none(v, socket_path)),
+    ),
+    key(
+        "listeners.unix.mode",
+        "0600",
+        "The permissions of that file, in octal: who may write to it may connect.",
+        |c, _, v| put(&mut c.unix_mode, mode(v)),
+    ),
+    key(
+        "proxy_protocol",
+        "false",
+        "Whether AMQP clients connect over proxies that send a header of the PROXY protocol (version 1 or 2). Then only the proxies of proxy_protocol.trusted.N may connect, with TLS and without.",
+        |c, _, v| put(&mut c.proxy_protocol, boolean(v)),
+    ),
+    key(
+        "proxy_protocol.trusted.*",
+        "",
+        "The address of a proxy, or a network of proxies: 10.0.0.5 or 10.0.0.0/8. Any name may stand for N.",
+        |c, name, v| {
+            let (name, proxy) = (text(name)?, network(v)?);
+            c.trusted_proxies.remove(&name);
+            c.trusted_proxies.extend(proxy.map(|proxy| (name, proxy)));
             Ok(())
         },
     ),

@@ -30,9 +30,8 @@ const fn guard(pattern: &'static str, harmless: &'static str, without: &'static 
 const NO_TLS: &str = "there is no TLS for it, so connections would not be encrypted";
 const TLS_LISTENER: &str = "the only listener for clients with TLS is listeners.ssl.default";
 const TLS_OPTIONS: &str = "the TLS of Sluice has no such setting";
-const LISTENER: &str = "the only listener for clients is listeners.tcp.default";
+const LISTENER: &str = "the only listeners for clients are listeners.tcp.default, listeners.ssl.default and listeners.unix.default";
 const LOGINS: &str = "only the keys in sluice.conf.example decide who may log in, and how";
-const PROXY: &str = "the broker would take the proxy's address for the address of each client";
 const PERMISSIONS: &str =
     "only default_permissions.configure, .write and .read set the permissions of default_user";
 const TAGS: &str = "only the tags in sluice.conf.example exist";
@@ -63,7 +62,6 @@ const GUARDS: &[Guard] = &[
     guard("definitions.local.path", "", DEFINITIONS),
     guard("definitions.import_backend", "", DEFINITIONS),
     guard("definitions.https.*", "", DEFINITIONS),
-    guard("proxy_protocol", "false", PROXY),
 ];
 
 /// Keys that match a pattern of [`GUARDS`] but do not protect anything.
@@ -220,7 +218,6 @@ mod tests {
             ("auth_mechanisms.1", "PLAIN"),
             ("auth_ldap.servers.1", "h"),
             ("auth_oauth2.proxy", "h"),
-            ("proxy_protocol", "true"),
             ("default_permissions.write", "^$"),
             ("prometheus.authentication.enabled", "true"),
             ("management.load_definitions", "/etc/rabbitmq/definitions.json"),
@@ -233,7 +230,6 @@ mod tests {
             assert!(matches!(find(key, value), Some(Known::Guard(_))), "{key}");
         }
         for (key, value) in [
-            ("proxy_protocol", "false"),
             ("default_permissions.read", ".*"),
             ("listeners.ssl", "none"),
             ("ssl_options", "none"),

@@ -154,7 +154,7 @@ fn all_problems_are_reported_at_once() {
 fn a_file_of_rabbitmq_starts_with_a_warning() {
     let config = parse(
         "listeners.tcp.default = 5672\nlog.file.level = info\nheartbeat = 30\nlog.console = true\n\
-         cluster_formation.peer_discovery_backend = dns\nproxy_protocol = false\n",
+         cluster_formation.peer_discovery_backend = dns\nchannel_max = 9\n",
     )
     .unwrap();
     assert_eq!(config.settings.heartbeat_s, 30);
@@ -162,7 +162,7 @@ fn a_file_of_rabbitmq_starts_with_a_warning() {
         config.warnings,
         [
             "sluice.conf: keys of RabbitMQ that have no effect here: log.file.level (line 2), log.console (line 4), \
-          cluster_formation.peer_discovery_backend (line 5), proxy_protocol (line 6)"
+          cluster_formation.peer_discovery_backend (line 5), channel_max (line 6)"
         ]
     );
     // A key on the command line is meant for this broker. So a key without effect is an error there.
@@ -363,4 +363,53 @@ fn tls_is_set_with_rabbitmqs_keys() {
     assert!(pairs(tls::NAMED_PAIRS_MAX).is_ok());
     let said = pairs(tls::NAMED_PAIRS_MAX + 1).unwrap_err().to_string();
     assert!(said.contains("at most 64 further certificates"), "{said}");
+}
+
+#[test]
+fn proxies_are_trusted_by_address() {
+    let config = parse(
+        "proxy_protocol = true\nproxy_protocol.trusted.1 = 10.0.0.0/8\nproxy_protocol.trusted.lb = 192.0.2.7\n\
+         proxy_protocol.trusted.2 = ::1\nproxy_protocol.trusted.1 = 172.16.0.0/12\n",
+    )
+    .unwrap();
+    let proxies = config.proxies.unwrap();
+    for (address, is_trusted) in
+        [("172.16.0.1", true), ("192.0.2.7", true), ("::1", true), ("10.0.0.1", false), ("192.0.2.8", false)]
+    {
+        assert_eq!(proxies.contains(address.parse().unwrap()), is_trusted, "{address}");
+    }
+    assert_eq!(
+        set("proxy_protocol.trusted.1=10.0.0.1").unwrap_err(),
+        "proxy_protocol.trusted: it has no effect without proxy_protocol = true"
+    );
+    let off = parse("proxy_protocol.trusted.1 = 10.0.0.1\nproxy_protocol.trusted.1 =\n").unwrap();
+    assert_eq!(off.proxies, None, "an empty value takes the address away");
+    assert_eq!(
+        set("proxy_protocol=true").unwrap_err(),
+        "proxy_protocol: nobody could connect: set proxy_protocol.trusted.1 to the address of the proxy, or to its network"
+    );
+    assert_eq!(
+        parse("proxy_protocol.trusted.1 = 10.0.0.5/8").unwrap_err(),
+        "sluice.conf:1: 'proxy_protocol.trusted.1' cannot be '10.0.0.5/8': \
+         the address has bits outside the network: 10.0.0.0/8 is needed"
+    );
+    assert!(set("proxy_protocol.trusted.1=proxy.example").is_err());
+    assert!(set("proxy_protocol.trusted.=10.0.0.1").is_err());
+}
+
+#[test]
+fn a_unix_socket_has_a_path_and_permissions() {
+    let config =
+        parse("listeners.unix.default = /run/sluice/amqp.sock\nlisteners.unix.mode = 0660\n").unwrap();
+    assert_eq!(config.unix_listener.as_deref(), Some("/run/sluice/amqp.sock"));
+    assert_eq!(config.unix_mode, 0o660);
+    assert_eq!(set("listeners.unix.default=none").unwrap().unix_listener, None);
+    let long = format!("listeners.unix.default=/{}", "x".repeat(107));
+    for wrong in ["listeners.unix.default=amqp.sock", "listeners.unix.default=", &long] {
+        assert!(set(wrong).unwrap_err().contains("an absolute path of at most 107 bytes is needed, or none"));
+    }
+    for wrong in ["66", "0680", "1777", "+660", "00660", ""] {
+        assert!(set(&format!("listeners.unix.mode={wrong}")).is_err(), "{wrong}");
+    }
+    assert_eq!(set("listeners.unix.mode=660").unwrap().unix_mode, 0o660);
 }

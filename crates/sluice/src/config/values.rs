@@ -8,12 +8,16 @@ use std::str::FromStr;
 
 use broker::access::{Hashing, Maximum};
 use broker::settings::{LinkCredit, QueueType};
+use node::proxy::{Network, NetworkError};
 use tls::{NameKind, Password};
 
 use super::{LoginName, TlsVersion};
 
 /// The most event loops.
 pub const SHARDS_MAX: usize = 256;
+
+/// The longest path of a Unix domain socket, in bytes. Linux has no room for a longer one and its end.
+const SOCKET_PATH_BYTES_MAX: usize = 107;
 
 /// The number of threads that this process can run at once, at most [`SHARDS_MAX`]; 1 if unknown.
 pub fn available_cores() -> usize {
@@ -149,6 +153,39 @@ pub fn listener(value: &str) -> Result<SocketAddr, String> {
         return Ok(SocketAddr::new(Ipv4Addr::LOCALHOST.into(), port));
     }
     value.parse().map_err(|_| "a port from 0 to 65535 or ip:port is needed".into())
+}
+
+/// Parses the path of a Unix domain socket.
+///
+/// # Errors
+/// A message that says what is needed.
+pub fn socket_path(value: &str) -> Result<String, String> {
+    let is_path = value.starts_with('/') && !value.contains(char::is_control);
+    if !is_path || value.len() > SOCKET_PATH_BYTES_MAX {
+        return Err(format!("an absolute path of at most {SOCKET_PATH_BYTES_MAX} bytes is needed"));
+    }
+    Ok(value.into())
+}
+
+/// Parses the permissions of a file, in octal.
+///
+/// # Errors
+/// A message that says what is needed.
+pub fn mode(value: &str) -> Result<u32, String> {
+    let is_octal = (3..=4).contains(&value.len()) && value.bytes().all(|b| matches!(b, b'0'..=b'7'));
+    let mode = u32::from_str_radix(value, 8).ok().filter(|mode| is_octal && *mode <= 0o777);
+    mode.ok_or_else(|| "permissions in octal are needed, such as 0600 or 0660".into())
+}
+
+/// Parses an address or a network; nothing is none.
+///
+/// # Errors
+/// A message that says what is needed.
+pub fn network(value: &str) -> Result<Option<Network>, String> {
+    if value.is_empty() {
+        return Ok(None);
+    }
+    value.parse().map(Some).map_err(|error: NetworkError| error.to_string())
 }
 
 /// Parses the path of a file. An empty one is none.

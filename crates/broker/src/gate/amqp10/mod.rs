@@ -141,8 +141,9 @@ pub struct Gate {
     pub(super) id: ConnectionId,
     /// The key of the connection in the shard's table of connections.
     key: usize,
+    /// The address that counts for limits and for `loopback_users`. A client of a Unix domain socket has a loopback address.
     peer: IpAddr,
-    /// The name that people see: `address:port -> address:port`.
+    /// The name that people see.
     pub(super) name: Arc<str>,
     conn: Connection,
     pub(super) phase: Phase,
@@ -225,6 +226,10 @@ impl Gate {
             output_max: (OUTPUT_HIGH_WATER + ANSWERS_MAX)
                 .saturating_add(usize::try_from(settings.max_message_size).unwrap_or(usize::MAX)),
         }
+    }
+
+    pub fn set_peer(&mut self, peer: IpAddr, name: Arc<str>) {
+        (self.peer, self.name) = (peer, name);
     }
 
     /// Returns the sans-IO connection. The caller writes its output and splits its input.

@@ -1,6 +1,7 @@
 //! The life of connections: opening, login, closing, and deadlines.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
 
 use broker::PEER;
 use broker::access::{Identity, Login, LoginRefused};
@@ -14,11 +15,23 @@ use crate::shard::Shard;
 impl Shard {
     /// Adds a connection that [`super::Occupancy`] counts already. Returns its key.
     pub fn connect(&mut self, peer: SocketAddr, local: SocketAddr) -> usize {
-        let key = self.connections.open(self.here, &self.metadata, peer, local);
+        self.connect_named(peer.ip(), name(peer, local))
+    }
+
+    /// Like [`Self::connect`], for a connection with another name. Limits and rights are those of the address.
+    pub fn connect_named(&mut self, peer: IpAddr, name: Arc<str>) -> usize {
+        let key = self.connections.open(self.here, &self.metadata, peer, name);
         self.counters.connections_opened += 1;
         self.counters.connections += 1;
         self.touch(key);
         key
+    }
+
+    /// Called when a proxy has said who its client is, before any other input of the connection.
+    pub fn set_peer(&mut self, key: usize, peer: SocketAddr, local: SocketAddr) {
+        if let Some(conn) = self.connections.get_mut(key) {
+            conn.gate.set_peer(peer.ip(), name(peer, local));
+        }
     }
 
     /// Returns the logins that connections ask for. They are checked elsewhere, and [`Shard::handle_login`]
@@ -154,4 +167,9 @@ impl Shard {
             }
         }
     }
+}
+
+/// Returns the name of a connection between two addresses.
+fn name(peer: SocketAddr, local: SocketAddr) -> Arc<str> {
+    format!("{peer} -> {local}").into()
 }

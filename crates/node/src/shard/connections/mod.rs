@@ -13,7 +13,7 @@ mod occupancy;
 mod unfinished;
 
 use std::hash::RandomState;
-use std::net::SocketAddr;
+use std::net::IpAddr;
 use std::num::NonZeroU64;
 use std::sync::Arc;
 
@@ -225,12 +225,11 @@ impl Connections {
     }
 
     /// Adds a connection. Returns its key.
-    fn open(&mut self, here: Here, metadata: &Metadata, peer: SocketAddr, local: SocketAddr) -> usize {
+    fn open(&mut self, here: Here, metadata: &Metadata, peer: IpAddr, name: Arc<str>) -> usize {
         let id = ConnectionId(self.draw(here.id));
-        let name: Arc<str> = format!("{peer} -> {local}").into();
         let entry = self.conns.vacant_entry();
         let key = entry.key();
-        let mut gate = Gate::new(id, key, peer.ip(), name, metadata.settings(), here.now_ms);
+        let mut gate = Gate::new(id, key, peer, name, metadata.settings(), here.now_ms);
         gate.set_blocked(self.blocked);
         entry.insert(Conn {
             gate,
