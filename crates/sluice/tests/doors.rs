@@ -418,8 +418,13 @@ async fn walk_routes(fixture: &Fixture, subjects: &[Subject], walked: &mut BTree
                 assert_eq!(outcome, expected, "{shown}");
                 let by_tag = verbs.iter().filter(|verb| verb.is_by_tag()).all(|verb| subject.may(*verb));
                 assert!(by_tag || status == 401, "{shown}");
-                if outcome == Outcome::Done && route.action == Action::CloseConnection {
-                    drop(watched.closed().await);
+                match route.action {
+                    Action::CloseConnection if outcome == Outcome::Done => drop(watched.closed().await),
+                    // Whoever adds a virtual host may do everything in it, and would see more than the table says.
+                    Action::PutVhost if outcome == Outcome::Done => {
+                        fixture.prepare("DELETE", "/api/vhosts/new", "").await;
+                    }
+                    _ => {}
                 }
             }
         }
@@ -696,7 +701,6 @@ async fn a_lost_permission_ends_what_it_was_for() {
         ("/api/vhosts/team", "{}"),
         ("/api/users/dora", r#"{"password":"dora","tags":""}"#),
         ("/api/permissions/team/dora", r#"{"configure":".*","write":".*","read":".*"}"#),
-        ("/api/permissions/team/root", r#"{"configure":".*","write":".*","read":".*"}"#),
         ("/api/queues/team/a", "{}"),
         ("/api/queues/team/b", "{}"),
     ] {

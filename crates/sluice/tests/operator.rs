@@ -280,8 +280,13 @@ fn users_are_managed_in_a_shell() {
     assert!(topics.ends_with("anna  team   amq.topic  ^{username}  .*"), "{topics}");
     verb("permission clear-topic anna amq.topic -p team").done();
     let shown = verb("permission list -p team").done();
+    let expected = "\
+USER   VHOST  CONFIGURE  WRITE  READ
+anna   team   ^anna\\.    \"\"     .*
+guest  team   .*         .*     .*";
+    assert_eq!(shown, expected, "guest has added the virtual host");
+    let shown = verb("user permissions anna").done();
     assert_eq!(shown, "USER  VHOST  CONFIGURE  WRITE  READ\nanna  team   ^anna\\.    \"\"     .*");
-    assert_eq!(verb("user permissions anna").done(), shown);
 
     // A change of the tags keeps the password, and a change of the password keeps the tags.
     verb("user set-tags anna monitoring management").done();
@@ -297,6 +302,7 @@ fn users_are_managed_in_a_shell() {
     verb("permission clear anna -p team").done();
     verb("user delete anna bob").done();
     verb("user delete anna").refused(1, &["no user 'anna'"]);
+    verb("permission clear guest -p team").done();
     verb("delete queue anna.q -p team").refused(1, &["in vhost 'team' refused for user 'guest'"]);
     verb("permission set guest .* .* .* -p team").done();
     verb("delete queue anna.q -p team").done();

@@ -281,7 +281,8 @@ fn read_vhost(definitions: &mut Definitions, entry: Entry, _: Reading<'_>) -> Re
         add_limits(&mut patch, limits)?;
     }
     let shown = shown("vhosts", &fields);
-    definitions.push(line, &shown, Command::Account(AccountChange::SetVhost { name: name.into(), patch }));
+    let set = AccountChange::SetVhost { name: name.into(), patch, creator: None };
+    definitions.push(line, &shown, Command::Account(set));
     Ok(())
 }
 
@@ -368,7 +369,7 @@ fn read_parameter(definitions: &mut Definitions, entry: Entry, _: Reading<'_>) -
         };
         let mut patch = VhostPatch::default();
         add_limits(&mut patch, limits)?;
-        let set = AccountChange::SetVhost { name: vhost.into(), patch };
+        let set = AccountChange::SetVhost { name: vhost.into(), patch, creator: None };
         definitions.push(line, &shown, Command::Account(set));
         return Ok(());
     }

@@ -61,6 +61,9 @@ async fn permissions_are_set_shown_and_cleared() {
             "guest",
             r#"
             PUT /api/vhosts/team {} -> 201
+            GET /api/vhosts/team/permissions -> 200 [{"user":"guest","vhost":"team","configure":".*","write":".*","read":".*"}]
+            DELETE /api/permissions/team/guest -> 204
+            PUT /api/vhosts/team {} -> 204
             GET /api/vhosts/team/permissions -> 200 []
             GET /api/vhosts/absent/permissions -> 404 {"error":"object_not_found","reason":"no vhost 'absent'"}
             GET /api/vhosts?columns=name -> 200 [{"name":"/"},{"name":"team"}]
@@ -138,7 +141,6 @@ async fn virtual_hosts_have_settings_and_limits() {
             PUT /api/vhost-limits/absent/max-queues {"value":1} -> 404 {"error":"object_not_found","reason":"no vhost 'absent'"}
             PUT /api/vhost-limits/team/max-cats {"value":1} -> 400 {"error":"bad_request","reason":"'max-cats' is not a limit of a vhost: there are max-connections and max-queues"}
             PUT /api/vhost-limits/team/max-queues {"value":"1"} -> 400 {"error":"bad_request","reason":"'value' is not a whole number below 4294967296"}
-            PUT /api/permissions/team/guest {"configure":".*","write":".*","read":".*"} -> 201
             PUT /api/queues/team/a -> 201
             PUT /api/queues/team/a -> 204
             PUT /api/queues/team/b -> 400 {"error":"bad_request","reason":"cannot declare queue 'b': queue limit in vhost 'team' (1) is reached"}

@@ -118,8 +118,6 @@ async fn what_rabbitmq_exports_moves_over_and_is_exported_again() {
 async fn an_import_into_a_vhost_changes_nothing_else() {
     let server = Server::start().await;
     server.check("guest", "PUT /api/vhosts/copy -> 201").await;
-    let all = r#"{"configure":".*","write":".*","read":".*"}"#;
-    server.check("guest", &format!("PUT /api/permissions/copy/guest {all} -> 201")).await;
     let answer = server.ask(Some("guest"), "POST", "/api/definitions/copy", FROM_RABBITMQ).await;
     assert_eq!(answer.status, 204, "{}", answer.body);
     let names = async |path: &str| -> Vec<String> {

@@ -11,7 +11,7 @@
 //!   7 set policy        vhost, name, operator, pattern, priority long, apply-to, definition
 //!   8 clear policy      vhost, name, operator
 //!   9 set vhost         name, description, tags list, default queue type, protected, max-connections long,
-//!                       max-queues long; each may be null
+//!                       max-queues long, creator; each may be null
 //!  10 delete vhost      name
 //!  11 set user          name, algorithm, hash binary, tags list
 //!  12 delete user       name
@@ -72,8 +72,8 @@ pub fn encode_command(command: &Command, out: &mut BytesMut) {
         Command::ClearPolicy { vhost, name, operator } => {
             ListWriter::new(8).text(vhost).text(name).boolean(*operator)
         }
-        Command::Account(AccountChange::SetVhost { name, patch }) => {
-            ListWriter::new(9).text(name).vhost_patch(patch)
+        Command::Account(AccountChange::SetVhost { name, patch, creator }) => {
+            ListWriter::new(9).text(name).vhost_patch(patch).optional_text(creator.as_deref())
         }
         Command::Account(AccountChange::CloseVhost { name }) => ListWriter::new(17).text(name),
         Command::Account(AccountChange::SetUserLimits { user, max_connections, max_channels }) => {
@@ -157,7 +157,11 @@ fn decode_nested(sent: &[u8], is_top: bool) -> Option<Command> {
             definition: fields.arguments(7)?,
         }),
         8 => Command::ClearPolicy { vhost: text(1)?, name: text(2)?, operator: boolean(3)? },
-        9 => Command::Account(AccountChange::SetVhost { name: text(1)?, patch: fields.vhost_patch(2)? }),
+        9 => Command::Account(AccountChange::SetVhost {
+            name: text(1)?,
+            patch: fields.vhost_patch(2)?,
+            creator: fields.optional_text(8)?,
+        }),
         10 => Command::Account(AccountChange::DeleteVhost { name: text(1)? }),
         11 => Command::Account(AccountChange::SetUser {
             name: text(1)?,
@@ -310,6 +314,7 @@ mod tests {
             }),
             (names(), any::<Option<bool>>(), any::<[Option<Option<u32>>; 2]>()).prop_map(
                 |((name, text, tag), protected, [max_connections, max_queues])| {
+                    let creator = max_queues.map(|_| text.as_str().into());
                     let patch = VhostPatch {
                         description: protected.map(|_| text.into()),
                         tags: max_queues.map(|_| [tag].into()),
@@ -318,7 +323,7 @@ mod tests {
                         max_connections,
                         max_queues,
                     };
-                    Command::Account(AccountChange::SetVhost { name: name.into(), patch })
+                    Command::Account(AccountChange::SetVhost { name: name.into(), patch, creator })
                 }
             ),
             (names(), any::<[bool; 3]>()).prop_map(|((vhost, component, name), [global, sets, batch])| {

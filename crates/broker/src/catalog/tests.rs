@@ -577,9 +577,36 @@ fn deleting_a_virtual_host_needs_no_queues_and_clears_permissions() {
 }
 
 #[test]
+fn whoever_adds_a_virtual_host_may_do_everything_in_it() {
+    let mut catalog = Catalog::default();
+    let user = |name: &str| AccountChange::SetUser {
+        name: name.into(),
+        hash: Hashing::Sha256.of_nobody(),
+        tags: [].into(),
+    };
+    run(&mut catalog, Command::Account(user("ann")));
+    run(&mut catalog, Command::Account(user("bob")));
+    let add = |creator: &str| {
+        let (patch, creator) = (VhostPatch::default(), Some(creator.into()));
+        Command::Account(AccountChange::SetVhost { name: "v".into(), patch, creator })
+    };
+    let of = |catalog: &Catalog, user| catalog.users().get(user).unwrap().permissions.get("v").cloned();
+    run(&mut catalog, add("ann"));
+    assert_eq!(of(&catalog, "ann"), Some(Permissions::ALL));
+    run(&mut catalog, add("bob"));
+    assert_eq!(of(&catalog, "bob"), None, "it was there already");
+    let mut other = Catalog::default();
+    run(&mut other, add("stranger"));
+    assert!(other.has_vhost("v") && other.users().get("stranger").is_none());
+}
+
+#[test]
 fn a_virtual_host_has_a_default_type_and_limits() {
     let mut catalog = Catalog::default();
-    let set = |patch: VhostPatch| Command::Account(AccountChange::SetVhost { name: "v".into(), patch });
+    let set = |patch| {
+        let creator = None;
+        Command::Account(AccountChange::SetVhost { name: "v".into(), patch, creator })
+    };
     let declare = |name: &str| Command::DeclareQueue(DeclareQueue::new("v", name, Arguments::new()));
     let patch = VhostPatch {
         default_queue_type: Some(Some(QueueType::Quorum)),
@@ -641,7 +668,7 @@ fn a_virtual_host_that_is_being_deleted_cannot_be_used() {
     let close = || Command::Account(AccountChange::CloseVhost { name: "v".into() });
     let protect = |protected| {
         let patch = VhostPatch { protected: Some(protected), ..VhostPatch::default() };
-        Command::Account(AccountChange::SetVhost { name: "v".into(), patch })
+        Command::Account(AccountChange::SetVhost { name: "v".into(), patch, creator: None })
     };
     run(&mut catalog, protect(true));
     let refused = decide(&catalog, close()).unwrap_err();

@@ -14,10 +14,12 @@ const TAGS_MAX: usize = 32;
 /// A change of users, their permissions, or virtual hosts.
 #[derive(Clone, Debug, PartialEq)]
 pub enum AccountChange {
-    /// Adds a virtual host, or changes the settings of an existing one.
+    /// Adds a virtual host, or changes the settings of an existing one. The creator of a new one gets all permissions in it.
     SetVhost {
         name: Arc<str>,
         patch: VhostPatch,
+        /// Without effect if there is no such user.
+        creator: Option<Arc<str>>,
     },
     /// Begins to delete a virtual host: nobody can use it any more.
     CloseVhost {
@@ -71,14 +73,14 @@ pub enum AccountChange {
 impl AccountChange {
     /// Adds a virtual host with default settings.
     pub fn add_vhost(name: impl Into<Arc<str>>) -> Self {
-        Self::SetVhost { name: name.into(), patch: VhostPatch::default() }
+        Self::SetVhost { name: name.into(), patch: VhostPatch::default(), creator: None }
     }
 }
 
 impl Catalog {
     pub(super) fn change_account(&self, change: AccountChange) -> Result<Decision, CatalogError> {
         match change {
-            AccountChange::SetVhost { name, patch } => self.set_vhost(name, patch),
+            AccountChange::SetVhost { name, patch, creator } => self.set_vhost(name, patch, creator),
             AccountChange::CloseVhost { name } => self.close_vhost(name),
             AccountChange::SetUserLimits { user, max_connections, max_channels } => {
                 self.set_user_limits(user, max_connections, max_channels)
@@ -99,7 +101,12 @@ impl Catalog {
         }
     }
 
-    fn set_vhost(&self, name: Arc<str>, patch: VhostPatch) -> Result<Decision, CatalogError> {
+    fn set_vhost(
+        &self,
+        name: Arc<str>,
+        patch: VhostPatch,
+        creator: Option<Arc<str>>,
+    ) -> Result<Decision, CatalogError> {
         check_name("vhost", &name)?;
         check_text("description", patch.description.as_deref().unwrap_or_default())?;
         check_tags(&format!("vhost '{name}'"), patch.tags.as_deref().unwrap_or_default())?;
@@ -120,7 +127,10 @@ impl Catalog {
         let before = known.map_or_else(VhostSettings::default, |known| (**known).clone());
         let settings = patch.applied_to(&before);
         if settings != before {
-            changes.push(Change::VhostSet { name, settings: Arc::new(settings) });
+            changes.push(Change::VhostSet { name: name.clone(), settings: Arc::new(settings) });
+        }
+        if let Some(user) = creator.filter(|user| created && self.users().get(user).is_some()) {
+            changes.push(Change::PermissionsSet { user, vhost: name, permissions: Permissions::ALL });
         }
         Ok(Decision { changes, answer: Answer::Set { created } })
     }
