@@ -191,6 +191,7 @@ fn bodies(route: &Route) -> Vec<(&'static str, &'static [Verb])> {
         Action::PutExchange => vec![("{}", &all[..2]), (r#"{"arguments":{"alternate-exchange":"y"}}"#, all)],
         Action::PutUser => vec![(r#"{"password":"p","tags":""}"#, all)],
         Action::DeleteUsers => vec![(r#"{"users":["old"]}"#, all)],
+        Action::HashPassword => vec![(r#"{"password":"p"}"#, all)],
         Action::PutParameter | Action::PutGlobalParameter => vec![(r#"{"value":1}"#, all)],
         Action::PutVhostLimit | Action::PutUserLimit => vec![(r#"{"value":100000}"#, all)],
         Action::PutTopicPermissions => vec![(r#"{"exchange":"x","write":"","read":"^a"}"#, all)],
@@ -227,6 +228,7 @@ async fn prepare(fixture: &Fixture, action: Action) {
         | Action::ListUsersWithoutPermissions
         | Action::GetUser
         | Action::PutUser
+        | Action::HashPassword
         | Action::PermissionsOfUser
         | Action::PermissionsInVhost
         | Action::ListPermissions
@@ -351,6 +353,7 @@ fn path(route: &Route, connection: &str) -> String {
     };
     let filled = [
         ("{user}", user),
+        ("{password}", "p"),
         ("{position}", "1"),
         ("{component}", "shovel"),
         ("{within}", "1"),

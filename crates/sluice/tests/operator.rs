@@ -7,6 +7,8 @@ mod broker;
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use broker::verb::{finish, sluice};
 use broker::{Broker, Directory, Starting, serve};
 use client::{Connection, Credit, Options, ReceiverOptions, SenderOptions};
@@ -262,6 +264,9 @@ fn users_are_managed_in_a_shell() {
     with_password("user add bob", "\n").refused(2, &["standard input", "the password is empty"]);
     verb("user add bob --password-file /absent").refused(2, &["/absent"]);
     verb("user add bob --no-password").done();
+    let hash = with_password("user hash-password", "se cret\n").done();
+    let hash = String::from_utf8(STANDARD.decode(hash).unwrap()).unwrap();
+    assert!(hash.starts_with("$argon2id$"), "{hash}");
 
     let anna = |words: &str| {
         let url = broker.http_url().replace("guest:guest@", "anna:se%20cret@");

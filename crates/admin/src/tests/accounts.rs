@@ -30,6 +30,31 @@ async fn users_are_created_changed_and_deleted() {
 }
 
 #[tokio::test]
+async fn a_password_is_hashed_and_the_hash_makes_a_user() {
+    let server = Server::start().await;
+    let of_path = server.ask(Some("guest"), "GET", "/api/auth/hash_password/pass%20w%2Ford", "").await;
+    let of_body =
+        server.ask(Some("guest"), "POST", "/api/auth/hash_password", r#"{"password":"pass w/ord"}"#).await;
+    assert_eq!((of_path.status, &of_path.body), (200, &of_body.body));
+    let hash = of_path.body.strip_prefix(r#"{"ok":""#).and_then(|rest| rest.strip_suffix(r#""}"#)).unwrap();
+    let user = format!(r#"{{"password_hash":"{hash}","tags":""}}"#);
+    server.check("guest", &format!("PUT /api/users/u {user} -> 201")).await;
+    server
+        .check(
+            "guest",
+            r#"
+            POST /api/auth/hash_password {"password":""} -> 400 {"error":"bad_request","reason":"'password' is empty"}
+            POST /api/auth/hash_password {} -> 400 {"error":"bad_request","reason":"'password' is missing"}
+            GET /api/auth/hash_password// -> 400 {"error":"bad_request","reason":"'password' is empty"}
+            "#,
+        )
+        .await;
+    server
+        .check("monitor", r#"GET /api/auth/hash_password/p -> 401 {"error":"not_authorised","reason":"Not administrator user"}"#)
+        .await;
+}
+
+#[tokio::test]
 async fn a_wrong_user_is_refused_and_changes_nothing() {
     let server = Server::start().await;
     server
