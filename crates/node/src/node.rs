@@ -11,7 +11,7 @@ use std::sync::atomic::AtomicU64;
 use std::thread::JoinHandle;
 use std::time::Instant;
 
-use broker::access::Access;
+use broker::access::{Access, Login};
 use broker::ids::{QueueId, ShardId};
 use broker::placements::Placements;
 use broker::settings::Settings;
@@ -30,6 +30,7 @@ use crate::incoming::{Incoming, Shards};
 use crate::logins::Logins;
 use crate::quarantine::{self, DefinitionsLost};
 use crate::questions::OpenQuestions;
+use crate::renewal::renew_hash;
 use crate::runtime::{self, Clock, Storage};
 use crate::shard::{Occupancy, Setup, Shard, StorageLimits, Tallies};
 
@@ -213,9 +214,15 @@ impl Node {
             Box::new(move |read| send_to(&chunks, read.shard, Incoming::Chunks(read)));
         let stream_reader = stream_reader.spawn(on_chunks).map_err(thread("stream reader"))?;
         let storage = Storage { log, packs, reader, streams, stream_reader };
-        let checker = access.clone();
-        let logins =
-            Logins::start(shards.clone(), move |login| checker.check(login)).map_err(thread("logins"))?;
+        let (checker, to) = (access.clone(), shards.clone());
+        let check = move |login: &Login| {
+            let checked = checker.check(login);
+            if checked.is_ok() {
+                renew_hash(&checker, login, &to);
+            }
+            checked
+        };
+        let logins = Logins::start(shards.clone(), check).map_err(thread("logins"))?;
         let questions = Arc::new(OpenQuestions::default());
         let mut threads = Vec::new();
         for (shard, receiver) in machines.drain(..).zip(receivers) {

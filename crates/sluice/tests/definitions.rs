@@ -103,6 +103,35 @@ fn users_of_rabbitmq_log_in_with_their_old_passwords() {
 }
 
 #[test]
+fn an_md5_hash_is_replaced_at_the_first_login() {
+    let directory = Directory::new("definitions");
+    let path = directory.path().join("in.json").to_str().unwrap().to_owned();
+    let mut old = definitions();
+    // MD5 of the same salt and password as HASH.
+    old["users"][0]["password_hash"] = json!("kI3GChNpte2FApYFXScl+0dIluk=");
+    old["users"][0]["hashing_algorithm"] = json!("rabbit_password_hashing_md5");
+    std::fs::write(&path, old.to_string()).unwrap();
+    let broker = start(&directory, &path);
+    let user = |broker: &Broker| -> Value {
+        let users: Vec<Value> =
+            serde_json::from_str(&as_ops(broker, &["user", "list", "--json"]).done()).unwrap();
+        users[0].clone()
+    };
+    as_ops(&broker, &["send", "/exchanges/x/order.1", "one tea"]).done();
+    // Changes are carried out in their order, so the hash is replaced before this one is answered.
+    as_ops(&broker, &["vhost", "add", "other"]).done();
+    let renewed = user(&broker);
+    assert_eq!(renewed["hashing_algorithm"], "argon2id");
+    assert_eq!(renewed["tags"], json!(["administrator"]));
+    assert!(directory.logged().contains("the rabbit_password_hashing_md5 hash of user 'ops' is replaced"));
+    // Nothing replaces it once more, and it survives a restart.
+    assert!(broker.terminate().success());
+    let broker = Broker::start(&directory);
+    assert_eq!(as_ops(&broker, &["recv", "orders", "--count", "1"]).done(), "one tea");
+    assert_eq!(user(&broker)["password_hash"], renewed["password_hash"]);
+}
+
+#[test]
 fn wrong_definitions_stop_the_start_with_their_line() {
     let directory = Directory::new("definitions");
     let path = directory.path().join("in.json");

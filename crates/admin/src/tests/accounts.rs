@@ -68,7 +68,7 @@ async fn a_wrong_user_is_refused_and_changes_nothing() {
             PUT /api/users/u {"password":"","tags":""} -> 400 {"error":"bad_request","reason":"'password' is empty"}
             PUT /api/users/u {"password":"p","password_hash":"aaaa","tags":""} -> 400 {"error":"bad_request","reason":"both_password_and_password_hash_are_provided"}
             PUT /api/users/u {"password_hash":"aaaa","tags":""} -> 400 {"error":"bad_request","reason":"'password_hash' is not a hash of rabbit_password_hashing_sha256 in Base64"}
-            PUT /api/users/u {"password_hash":"aaaa","hashing_algorithm":"rot13","tags":""} -> 400 {"error":"bad_request","reason":"'hashing_algorithm' is none of rabbit_password_hashing_sha256, rabbit_password_hashing_sha512, argon2id"}
+            PUT /api/users/u {"password_hash":"aaaa","hashing_algorithm":"rot13","tags":""} -> 400 {"error":"bad_request","reason":"'hashing_algorithm' is none of rabbit_password_hashing_md5, rabbit_password_hashing_sha256, rabbit_password_hashing_sha512, argon2id"}
             POST /api/users/bulk-delete {"users":"guest"} -> 400 {"error":"bad_request","reason":"'users' is not a list of names"}
             POST /api/users/bulk-delete {"users":["guest",1]} -> 400 {"error":"bad_request","reason":"'users' is not a list of names"}
             GET /api/users/u -> 404 {"error":"object_not_found","reason":"no user 'u'"}

@@ -113,6 +113,7 @@ impl Claims {
             Command::Account(
                 AccountChange::SetUser { name, .. }
                 | AccountChange::DeleteUser { name }
+                | AccountChange::RenewHash { user: name, .. }
                 | AccountChange::SetUserLimits { user: name, .. },
             ) => {
                 claims.add_exclusive(Thing::User(name.clone()));

@@ -1,7 +1,7 @@
 //! Tests of the catalog as a machine: the effect of policies on existing objects, and the stored encoding of every
 //! change.
 
-use crate::access::{Hashing, Permissions};
+use crate::access::{Hashing, Permissions, UserRecord};
 use crate::pattern::Pattern;
 use amqp10::sasl::Secret;
 use std::sync::Arc;
@@ -574,6 +574,35 @@ fn deleting_a_virtual_host_needs_no_queues_and_clears_permissions() {
         decide(&catalog, Command::Account(AccountChange::add_vhost(""))),
         Err(CatalogError::Invalid { .. })
     ));
+}
+
+#[test]
+fn a_renewed_hash_changes_nothing_else_and_brings_no_old_password_back() {
+    let mut catalog = Catalog::default();
+    let hash = |hashing: Hashing, password| hashing.hash([1; 16], &Secret::new(password));
+    let set = |hash, tag: &str| {
+        let tags = [tag.to_owned()].into();
+        Command::Account(AccountChange::SetUser { name: "u".into(), hash, tags })
+    };
+    run(&mut catalog, set(hash(Hashing::Md5, "old"), "management"));
+    let grant =
+        AccountChange::SetPermissions { user: "u".into(), vhost: "/".into(), permissions: Permissions::ALL };
+    run(&mut catalog, Command::Account(grant));
+    let renew = || {
+        let (outdated, hash) = (hash(Hashing::Md5, "old"), hash(Hashing::Sha512, "old"));
+        Command::Account(AccountChange::RenewHash { user: "u".into(), outdated, hash })
+    };
+    let before = catalog.users().get("u").unwrap().clone();
+    run(&mut catalog, renew());
+    let after = catalog.users().get("u").unwrap().clone();
+    assert_eq!(after.hash, hash(Hashing::Sha512, "old"));
+    assert_eq!(UserRecord { hash: before.hash.clone(), ..after }, before);
+    // Another login was checked before the change.
+    assert!(decide(&catalog, renew()).unwrap().changes.is_empty());
+    run(&mut catalog, set(hash(Hashing::Md5, "new"), "management"));
+    assert!(decide(&catalog, renew()).unwrap().changes.is_empty(), "the password was changed");
+    run(&mut catalog, Command::Account(AccountChange::DeleteUser { name: "u".into() }));
+    assert!(decide(&catalog, renew()).unwrap().changes.is_empty(), "the user was deleted");
 }
 
 #[test]

@@ -228,6 +228,7 @@ pub fn password_hashing(value: &str) -> Result<Hashing, String> {
         "argon2id" => Ok(Hashing::Argon2id),
         "sha256" => Ok(Hashing::Sha256),
         "sha512" => Ok(Hashing::Sha512),
+        "md5" => Err("MD5 is only read from definitions: argon2id, sha256 or sha512 is needed".into()),
         _ => Err("argon2id, sha256 or sha512 is needed".into()),
     }
 }

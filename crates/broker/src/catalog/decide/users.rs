@@ -35,6 +35,13 @@ pub enum AccountChange {
         hash: PasswordHash,
         tags: Arc<[String]>,
     },
+    /// Replaces the hash of a password by another of the same password. Has no effect if the password was changed meanwhile, or
+    /// the user deleted.
+    RenewHash {
+        user: Arc<str>,
+        outdated: PasswordHash,
+        hash: PasswordHash,
+    },
     /// Changes limits of a user. `None` leaves one as it is.
     SetUserLimits {
         user: Arc<str>,
@@ -87,6 +94,7 @@ impl Catalog {
             }
             AccountChange::DeleteVhost { name } => self.delete_vhost(name),
             AccountChange::SetUser { name, hash, tags } => self.set_user(name, hash, tags),
+            AccountChange::RenewHash { user, outdated, hash } => Ok(self.renew_hash(&user, &outdated, hash)),
             AccountChange::DeleteUser { name } => Ok(self.delete_user(name)),
             AccountChange::SetPermissions { user, vhost, permissions } => {
                 self.set_permissions(user, vhost, permissions)
@@ -182,6 +190,15 @@ impl Catalog {
         check_tags(&format!("user '{name}'"), &tags)?;
         let created = self.users().get(&name).is_none();
         Ok(set(created, Change::UserSet { name, hash, tags }))
+    }
+
+    fn renew_hash(&self, user: &str, outdated: &PasswordHash, hash: PasswordHash) -> Decision {
+        match self.users().get(user).filter(|known| known.hash == *outdated) {
+            Some(UserRecord { name, tags, .. }) => {
+                changed(vec![Change::UserSet { name: name.clone(), hash, tags: tags.clone() }])
+            }
+            None => unchanged(),
+        }
     }
 
     fn set_user_limits(
