@@ -110,6 +110,11 @@ struct Fixture {
 
 impl Fixture {
     async fn open(name: &str, subjects: &[Subject]) -> Self {
+        // The test binds a queue for its link, and uses an address of format v1 to do so.
+        Self::open_with(name, subjects, Settings { permit_address_v1: true, ..Settings::default() }).await
+    }
+
+    async fn open_with(name: &str, subjects: &[Subject], settings: Settings) -> Self {
         let root = Subject {
             identity: Identity { user: ROOT.into(), tags: [String::from("administrator")].into() },
             rights: Some(Permissions::ALL),
@@ -118,8 +123,7 @@ impl Fixture {
         let data_dir = std::path::Path::new(env!("CARGO_TARGET_TMPDIR"))
             .join(format!("doors-{name}-{}", std::process::id()));
         let node = Node::start(NodeOptions {
-            // The test binds a queue for its link, and uses an address of format v1 to do so.
-            settings: Settings { permit_address_v1: true, ..Settings::default() },
+            settings,
             access: Access::new(subjects.iter().chain([&root]).map(Subject::user)),
             shards: 2,
             data_dir: data_dir.clone(),
@@ -815,5 +819,24 @@ async fn connections_and_sessions_are_limited() {
     assert!(refused.contains(reason), "{refused}");
     second.close().await.unwrap();
     fixture.connect(ROOT).await.unwrap().close().await.unwrap();
+    fixture.close();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_sessions_of_the_node_are_limited() {
+    let settings = Settings { session_max: Some(2), ..Settings::default() };
+    let fixture = Fixture::open_with("sessions", &[], settings).await;
+    let (first, second) = (fixture.connect(ROOT).await.unwrap(), fixture.connect(ROOT).await.unwrap());
+    let _sessions = [first.session().await.unwrap(), second.session().await.unwrap()];
+    let refused = match second.session().await {
+        Ok(third) => third.closed().await.to_string(),
+        Err(refused) => refused.to_string(),
+    };
+    let reason =
+        "number of channels opened on node 'sluice@localhost' has reached the maximum allowed limit of 2";
+    assert!(refused.contains("amqp:resource-limit-exceeded") && refused.contains(reason), "{refused}");
+    first.close().await.unwrap();
+    let session = second.session().await.unwrap();
+    session.end().await.unwrap();
     fixture.close();
 }

@@ -334,6 +334,12 @@ pub const KEYS: &[Key] = &[
         "The most open connections of the node: a number, or infinity.",
         |c, _, v| put(&mut c.settings.connection_max, maximum(v)),
     ),
+    key(
+        "channel_max_per_node",
+        "infinity",
+        "The most sessions of all connections together: a number, or infinity.",
+        |c, _, v| put(&mut c.settings.session_max, maximum(v)),
+    ),
     key("vhost_max", "infinity", "The most virtual hosts: a number, or infinity.", |c, _, v| {
         put(&mut c.settings.declare_rules.vhosts_max, maximum(v))
     }),

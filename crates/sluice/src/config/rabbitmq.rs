@@ -93,7 +93,6 @@ const OTHERS: &[&str] = &[
     "background_gc_target_interval",
     "channel_interceptor.*",
     "channel_max",
-    "channel_max_per_node",
     "classic_queue.default_version",
     "cluster_formation.*",
     "cluster_keepalive_interval",
