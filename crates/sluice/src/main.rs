@@ -11,6 +11,7 @@ mod declare;
 mod definitions;
 mod explain;
 mod failure;
+mod first_user;
 mod http;
 mod limits;
 mod list;

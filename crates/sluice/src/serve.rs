@@ -17,6 +17,7 @@ use crate::certificates;
 use crate::config::Config;
 use crate::definitions;
 use crate::failure::Failure;
+use crate::first_user;
 use crate::limits;
 use crate::log;
 
@@ -62,6 +63,9 @@ pub fn run(serve: &Serve) -> Result<(), Failure> {
     if let Some(definitions) = definitions {
         // Nobody can connect yet: the listeners do not accept before.
         runtime.block_on(definitions::load(definitions, &node)).map_err(|error| failed(&error))?;
+    }
+    if let Some(warning) = first_user::warning(&listeners.logins(), &config.loopback_users, &node) {
+        tracing::warn!("{warning}");
     }
     runtime.spawn(report(limiter.clone()));
     let stopped = runtime.block_on(serve_until_told(&node, &config, listeners));
@@ -190,6 +194,13 @@ impl Listeners {
             }
         }
         Ok(Self { amqp, http, certificates })
+    }
+
+    /// Returns the addresses at which users log in: all but those of the metrics.
+    fn logins(&self) -> Vec<SocketAddr> {
+        let amqp = self.amqp.iter().map(|(listener, _)| listener);
+        let http = self.http.iter().filter(|port| !port.is_metrics).map(|port| &port.listener);
+        amqp.chain(http).filter_map(|listener| listener.local_addr().ok()).collect()
     }
 
     /// Returns one line for people: the URLs of the listeners.

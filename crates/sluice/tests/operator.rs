@@ -4,7 +4,7 @@
 
 mod broker;
 
-use std::io::{Read as _, Write as _};
+use std::io::{BufRead as _, Read as _, Write as _};
 use std::net::TcpStream;
 
 use base64::Engine as _;
@@ -244,6 +244,28 @@ fn an_error_at_start_names_the_setting() {
     let line = refused.err.lines().last().unwrap();
     assert!(line.starts_with("sluice: ") && line.contains(&below.display().to_string()), "{line}");
     assert!(line.contains("--data-dir"), "{line}");
+}
+
+#[test]
+fn a_first_user_whom_everybody_knows_is_warned_of() {
+    let directory = Directory::new("operator");
+    let run = |sets: &[&str]| {
+        let mut command = serve(&directory.path().join("data"));
+        for set in sets {
+            command.args(["--set", set]);
+        }
+        let log = std::fs::File::create(directory.path().join("stderr")).unwrap();
+        let mut child = command.stdout(std::process::Stdio::piped()).stderr(log).spawn().unwrap();
+        let mut lines = std::io::BufReader::new(child.stdout.take().unwrap()).lines();
+        assert!(lines.any(|line| line.unwrap() == "Server startup complete"));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        directory.logged().contains("other machines can log in as user 'guest' with the password 'guest'")
+    };
+    let open = "listeners.tcp.default=0.0.0.0:0";
+    assert!(run(&[open, "loopback_users=none"]));
+    assert!(!run(&[open]), "only this machine can log in");
+    assert!(!run(&["loopback_users=none"]), "only this machine can connect");
 }
 
 #[test]
