@@ -35,6 +35,11 @@ use self::rabbitmq::Known;
 /// The largest configuration file, in bytes. A larger one is refused.
 const FILE_BYTES_MAX: u64 = 1024 * 1024;
 
+/// The keys that name definitions.
+const LOAD_DEFINITIONS: &str = "load_definitions";
+const LOCAL_DEFINITIONS: &str = "definitions.local.path";
+const IMPORT_BACKEND: &str = "definitions.import_backend";
+
 /// The most problems of one configuration that are shown. A file that is not a configuration file has more.
 const PROBLEMS_SHOWN_MAX: usize = 50;
 
@@ -79,8 +84,12 @@ pub struct Config {
     pub storage: StorageLimits,
     /// True if the broker starts even if definitions may have been lost.
     pub accept_lost_definitions: bool,
-    /// The file of definitions that are carried out at each start.
+    /// The file of definitions that are carried out at each start, or a directory of such files.
     pub load_definitions: Option<PathBuf>,
+    /// The key that names it.
+    pub definitions_key: &'static str,
+    /// True if definitions that have not changed since they were carried out are skipped at the start.
+    pub skip_unchanged_definitions: bool,
     /// True if exchanges of unknown types are left out of definitions.
     pub skip_unknown_definitions: bool,
     /// The log level as a tracing filter spells it: `trace`, `debug`, `info`, `warn`, `error` or `off`.
@@ -323,6 +332,10 @@ struct Draft {
     storage: StorageLimits,
     accept_lost_definitions: bool,
     load_definitions: Option<PathBuf>,
+    /// True if `definitions.import_backend` says that `local_definitions` count.
+    has_local_definitions: bool,
+    local_definitions: Option<PathBuf>,
+    skip_unchanged_definitions: bool,
     skip_unknown_definitions: bool,
     log_level: &'static str,
     warnings: Vec<String>,
@@ -357,6 +370,9 @@ impl Default for Draft {
             storage: StorageLimits::default(),
             accept_lost_definitions: false,
             load_definitions: None,
+            has_local_definitions: false,
+            local_definitions: None,
+            skip_unchanged_definitions: false,
             skip_unknown_definitions: false,
             log_level: "info",
             warnings: Vec::new(),
@@ -390,7 +406,27 @@ impl Draft {
             };
             keys.without_effect().map(problem).collect()
         };
-        all.into_iter().flat_map(of).collect()
+        all.into_iter().flat_map(of).chain(self.definitions_problem()).collect()
+    }
+
+    /// Returns what is wrong between the keys that name definitions. Ignoring one of them would start a broker without the users
+    /// of the definitions.
+    fn definitions_problem(&self) -> Option<Problem> {
+        let problem = |place: &str, problem: String| Some(Problem { place: place.to_owned(), problem });
+        match (self.has_local_definitions, &self.local_definitions, &self.load_definitions) {
+            (true, None, _) => {
+                problem(IMPORT_BACKEND, format!("it has no effect without {LOCAL_DEFINITIONS}"))
+            }
+            (false, Some(_), _) => problem(
+                LOCAL_DEFINITIONS,
+                format!("it has no effect without {IMPORT_BACKEND} = local_filesystem"),
+            ),
+            (true, Some(local), Some(load)) if local != load => problem(
+                LOCAL_DEFINITIONS,
+                format!("{LOAD_DEFINITIONS} names other definitions: only one of the keys is possible"),
+            ),
+            _ => None,
+        }
     }
 
     fn finish(self) -> Config {
@@ -424,7 +460,13 @@ impl Draft {
             },
             storage: self.storage,
             accept_lost_definitions: self.accept_lost_definitions,
-            load_definitions: self.load_definitions,
+            definitions_key: if self.load_definitions.is_some() {
+                LOAD_DEFINITIONS
+            } else {
+                LOCAL_DEFINITIONS
+            },
+            load_definitions: self.load_definitions.or(self.local_definitions),
+            skip_unchanged_definitions: self.skip_unchanged_definitions,
             skip_unknown_definitions: self.skip_unknown_definitions,
             log_level: self.log_level,
             warnings: self.warnings,

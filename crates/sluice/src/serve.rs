@@ -55,14 +55,15 @@ pub fn run(serve: &Serve) -> Result<(), Failure> {
         .map_err(|error| failed(&error))?;
     // The ports are bound first, because a broker that cannot listen must not touch the data of one that
     // does.
-    let definitions = definitions::read(&config).map_err(|error| failed(&error))?;
+    let of_definitions = |error: String| failed(&format!("{}: {error}", config.definitions_key));
+    let definitions = definitions::read(&config).map_err(of_definitions)?;
     let listeners = runtime.block_on(Listeners::bind(&config)).map_err(|error| failed(&error))?;
     serve.log_start(&config, &listeners.line(&config), &file_descriptors);
     let has_users = definitions.as_ref().is_some_and(admin::Definitions::has_users);
     let node = start(&config, &serve.data_dir, !has_users).map_err(|error| failed(&error))?;
     if let Some(definitions) = definitions {
         // Nobody can connect yet: the listeners do not accept before.
-        runtime.block_on(definitions::load(definitions, &node)).map_err(|error| failed(&error))?;
+        runtime.block_on(definitions::load(definitions, &config, &node)).map_err(of_definitions)?;
     }
     if let Some(warning) = first_user::warning(&listeners.logins(), &config.loopback_users, &node) {
         tracing::warn!("{warning}");

@@ -6,7 +6,7 @@ use node::Limit;
 
 use super::Draft;
 use super::values::{
-    SHARDS_MAX, available_cores, boolean, bytes, file, ip, link_credit, listener, log_level, login_name,
+    SHARDS_MAX, available_cores, boolean, bytes, file, import_backend, ip, link_credit, listener, log_level, login_name,
     maximum, name_kind, number, or_none, part, password_hashing, port, queue_type, share, text, tls_version,
     verify,
 };
@@ -181,8 +181,23 @@ pub const KEYS: &[Key] = &[
     key(
         "load_definitions",
         "",
-        "A file of definitions, as RabbitMQ or sluice definitions export writes it, that is carried out at each start. If it has users, default_user is not created.",
+        "A file of definitions, as RabbitMQ or sluice definitions export writes it, that is carried out at each start, or a directory of such files *.json. If it has users, default_user is not created.",
         |c, _, v| put(&mut c.load_definitions, file(v)),
+    ),
+    key(
+        "definitions.import_backend",
+        "none",
+        "local_filesystem, if definitions.local.path is used instead of load_definitions, or none.",
+        |c, _, v| put(&mut c.has_local_definitions, import_backend(v)),
+    ),
+    key("definitions.local.path", "", "The same as load_definitions.", |c, _, v| {
+        put(&mut c.local_definitions, file(v))
+    }),
+    key(
+        "definitions.skip_if_unchanged",
+        "false",
+        "Whether a start skips definitions that have not changed since they were carried out.",
+        |c, _, v| put(&mut c.skip_unchanged_definitions, boolean(v)),
     ),
     key(
         "definitions.skip_unknown",

@@ -335,3 +335,33 @@ fn tls_is_set_with_rabbitmqs_keys() {
         assert!(parse(wrong).is_err(), "{wrong}");
     }
 }
+
+#[test]
+fn definitions_come_from_one_place() {
+    let path = |text: &str| {
+        let config = Config::parse(text, "c", &[]).map_err(|error| error.to_string())?;
+        Ok::<_, String>((config.load_definitions, config.definitions_key))
+    };
+    assert_eq!(path("load_definitions = /d"), Ok((Some("/d".into()), "load_definitions")));
+    let backend = "definitions.import_backend = local_filesystem\n";
+    let local = "definitions.local.path = /d\n";
+    assert_eq!(path(&format!("{backend}{local}")), Ok((Some("/d".into()), "definitions.local.path")));
+    assert!(path(&format!("{backend}{local}load_definitions = /d")).is_ok(), "both name the same");
+    for (text, problem) in [
+        (
+            format!("{backend}{local}load_definitions = /e"),
+            "definitions.local.path: load_definitions names other definitions: only one of the keys is possible",
+        ),
+        (backend.to_owned(), "definitions.import_backend: it has no effect without definitions.local.path"),
+        (
+            local.to_owned(),
+            "definitions.local.path: it has no effect without definitions.import_backend = local_filesystem",
+        ),
+        (
+            "definitions.import_backend = https".to_owned(),
+            "c:1: 'definitions.import_backend' cannot be 'https': local_filesystem or none is needed: definitions are read from files only",
+        ),
+    ] {
+        assert_eq!(path(&text), Err(problem.to_owned()));
+    }
+}

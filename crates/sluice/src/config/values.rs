@@ -156,6 +156,18 @@ pub fn file(value: &str) -> Result<Option<PathBuf>, String> {
     Ok((!value.is_empty()).then(|| value.into()))
 }
 
+/// Parses `local_filesystem` or `none`. Returns true for the first.
+///
+/// # Errors
+/// A message that says what is needed.
+pub fn import_backend(value: &str) -> Result<bool, String> {
+    match value {
+        "local_filesystem" => Ok(true),
+        "none" => Ok(false),
+        _ => Err("local_filesystem or none is needed: definitions are read from files only".into()),
+    }
+}
+
 /// Parses `verify_peer` or `verify_none`. Returns true for the first.
 pub fn verify(value: &str) -> Result<bool, String> {
     match value {
