@@ -11,6 +11,7 @@
 //! the file. All keys are in the table `keys::KEYS`, from which `sluice.conf.example` is generated. Keys that
 //! only RabbitMQ has are in `rabbitmq`.
 
+mod defaults;
 mod keys;
 mod rabbitmq;
 #[cfg(test)]
@@ -30,6 +31,7 @@ use broker::settings::Settings;
 use node::{AlarmLimits, Limit, StorageLimits};
 use tls::{LoginFrom, NameKind};
 
+use self::defaults::Defaults;
 use self::rabbitmq::Known;
 
 /// The largest configuration file, in bytes. A larger one is refused.
@@ -74,6 +76,8 @@ pub struct Config {
     pub default_tags: Vec<String>,
     /// The permissions of `default_user` in `default_vhost`.
     pub default_permissions: Permissions,
+    /// What new virtual hosts get.
+    pub defaults: Defaults,
     /// Users who may connect from this machine only.
     pub loopback_users: Vec<String>,
     /// The algorithm of new passwords.
@@ -322,6 +326,7 @@ struct Draft {
     default_pass: Secret,
     default_tags: Vec<String>,
     default_permissions: Permissions,
+    defaults: Defaults,
     loopback_users: Vec<String>,
     password_hashing: Hashing,
     alarms: AlarmLimits,
@@ -362,6 +367,7 @@ impl Default for Draft {
             default_pass: Secret::new("guest"),
             default_tags: vec!["administrator".into()],
             default_permissions: Permissions::ALL,
+            defaults: Defaults::default(),
             loopback_users: vec!["guest".into()],
             password_hashing: Hashing::default(),
             alarms: AlarmLimits::default(),
@@ -452,6 +458,7 @@ impl Draft {
             default_pass: self.default_pass,
             default_tags: self.default_tags,
             default_permissions: self.default_permissions,
+            defaults: self.defaults,
             loopback_users: self.loopback_users,
             password_hashing: self.password_hashing,
             alarms: AlarmLimits {

@@ -108,6 +108,12 @@ fn random<const N: usize>() -> Result<[u8; N], StartError> {
 
 fn start(config: &Config, data_dir: &Path, with_default_user: bool) -> Result<Node, StartError> {
     let hashing = config.password_hashing;
+    let mut settings = config.settings.clone();
+    let defaults = config.defaults.of_vhosts(|password| match password {
+        Some(password) => Ok::<_, StartError>(hashing.hash(random()?, password)),
+        None => Ok(hashing.of_nobody()),
+    });
+    settings.declare_rules.vhost_defaults = Arc::new(defaults?);
     let user = User {
         name: config.default_user.as_str().into(),
         hash: hashing.hash(random()?, &config.default_pass),
@@ -117,7 +123,7 @@ fn start(config: &Config, data_dir: &Path, with_default_user: bool) -> Result<No
             .into(),
     };
     Node::start(NodeOptions {
-        settings: config.settings.clone(),
+        settings,
         access: Access::new(with_default_user.then_some(user))
             .with_hashing(hashing)
             .remembering(random()?)

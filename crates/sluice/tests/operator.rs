@@ -269,6 +269,36 @@ fn a_first_user_whom_everybody_knows_is_warned_of() {
 }
 
 #[test]
+fn new_virtual_hosts_get_what_the_configuration_says() {
+    let directory = Directory::new("operator");
+    let sets = [
+        "default_limits.vhosts.1.pattern=^team",
+        "default_limits.vhosts.1.max_queues=7",
+        "default_users.probe.vhost_pattern=^team",
+        "default_users.probe.password=known",
+        "default_users.probe.tags=management",
+        "default_users.probe.write=",
+    ];
+    let broker = Starting::spawn(&directory, &sets).finish();
+    let probe = |broker: &Broker, words: &[&str]| {
+        let url = broker.http_url().replace("guest:guest@", "probe:known@");
+        broker.verb(&[words, &["--url", &url]].concat())
+    };
+    probe(&broker, &["list", "queues"]).refused(1, &["the login of user 'probe' is refused"]);
+    broker.verb(&["vhost", "add", "team-a"]).done();
+    broker.verb(&["vhost", "add", "other"]).done();
+    let limits = broker.verb(&["limit", "list"]).done();
+    assert!(limits.contains("team-a  max-queues=7") && !limits.contains("other"), "{limits}");
+    let shown = broker.verb(&["user", "permissions", "probe"]).done();
+    assert_eq!(shown, "USER   VHOST   CONFIGURE  WRITE  READ\nprobe  team-a  .*         \"\"     .*");
+    // They are the virtual host's own: another configuration does not change them.
+    assert!(broker.terminate().success());
+    let broker = Broker::start(&directory);
+    probe(&broker, &["declare", "queue", "q", "-p", "team-a"]).done();
+    assert!(broker.verb(&["limit", "list"]).done().contains("max-queues=7"));
+}
+
+#[test]
 fn users_are_managed_in_a_shell() {
     let directory = Directory::new("operator");
     let broker = Broker::start(&directory);

@@ -103,8 +103,11 @@ impl Claims {
             Command::Account(AccountChange::SetVhost { name, creator, .. }) => {
                 claims.add_vhost(name, catalog);
                 if catalog.vhost_settings(name).is_none() {
-                    // The creator gets permissions.
-                    creator.iter().for_each(|user| claims.add_exclusive(Thing::User(user.clone())));
+                    // The creator and the users of the configuration get permissions.
+                    let of_configuration = catalog.rules.vhost_defaults.users(name).map(|user| &user.name);
+                    for user in creator.iter().chain(of_configuration) {
+                        claims.add_exclusive(Thing::User(user.clone()));
+                    }
                 }
             }
             Command::Account(AccountChange::CloseVhost { name } | AccountChange::DeleteVhost { name }) => {

@@ -630,6 +630,50 @@ fn whoever_adds_a_virtual_host_may_do_everything_in_it() {
 }
 
 #[test]
+fn a_new_virtual_host_gets_what_the_configuration_says() {
+    let hash = |password| Hashing::Sha256.hash([1; 16], &Secret::new(password));
+    let limits = |vhosts, max_queues| DefaultLimits {
+        vhosts: Pattern::new(vhosts).unwrap(),
+        max_connections: Some(5),
+        max_queues,
+    };
+    let user = |name: &str, vhosts| DefaultUser {
+        name: name.into(),
+        vhosts: Pattern::new(vhosts).unwrap(),
+        hash: hash("of the configuration"),
+        tags: [String::from("monitoring")].into(),
+        permissions: Permissions::NONE,
+    };
+    let vhost_defaults = Arc::new(VhostDefaults {
+        limits: vec![limits("^team", Some(1)), limits("^te|^/$", Some(2))],
+        users: vec![user("probe", ".*"), user("ann", "^team")],
+    });
+    let mut catalog = Catalog::default();
+    catalog.set_rules(DeclareRules { vhost_defaults, ..DeclareRules::default() });
+    // The first start counts for the virtual host that is there from the start.
+    let changes = catalog.begin_users(&Access::default());
+    assert!(changes.iter().all(|change| catalog.is_durable(change)));
+    assert_eq!(catalog.vhost_settings("/").unwrap().max_queues, Some(2));
+    assert!(catalog.begin_users(&Access::default()).is_empty(), "there is a user now");
+    let set = AccountChange::SetUser { name: "ann".into(), hash: hash("hers"), tags: [].into() };
+    run(&mut catalog, Command::Account(set));
+
+    let patch = VhostPatch { max_connections: Some(None), ..VhostPatch::default() };
+    let add = AccountChange::SetVhost { name: "team-a".into(), patch, creator: Some("ann".into()) };
+    run(&mut catalog, Command::Account(add));
+    let settings = catalog.vhost_settings("team-a").unwrap();
+    assert_eq!((settings.max_queues, settings.max_connections), (Some(1), None), "the request counts");
+    let of = |user: &str| catalog.users().get(user).unwrap();
+    assert_eq!(of("probe").permissions.get("team-a"), Some(&Permissions::NONE));
+    assert_eq!((&*of("probe").tags[0], &of("probe").hash), ("monitoring", &hash("of the configuration")));
+    assert_eq!((of("ann").tags.len(), &of("ann").hash), (0, &hash("hers")), "a user who exists stays");
+    assert_eq!(of("ann").permissions.get("team-a"), Some(&Permissions::ALL), "the creator");
+    run(&mut catalog, Command::Account(AccountChange::add_vhost("other")));
+    assert_eq!(**catalog.vhost_settings("other").unwrap(), VhostSettings::default());
+    assert!(!catalog.users().get("ann").unwrap().permissions.contains_key("other"));
+}
+
+#[test]
 fn a_virtual_host_has_a_default_type_and_limits() {
     let mut catalog = Catalog::default();
     let set = |patch| {

@@ -6,9 +6,9 @@ use node::Limit;
 
 use super::Draft;
 use super::values::{
-    SHARDS_MAX, available_cores, boolean, bytes, file, import_backend, ip, link_credit, listener, log_level, login_name,
-    maximum, name_kind, number, or_none, part, password_hashing, port, queue_type, share, text, tls_version,
-    verify,
+    SHARDS_MAX, available_cores, boolean, bytes, file, import_backend, ip, link_credit, listener, log_level,
+    login_name, maximum, name_kind, number, or_none, part, password_hashing, port, queue_type, share, text,
+    tls_version, verify,
 };
 
 /// A function that sets a key. Its middle argument is the text that matches the `*` of the key's name.
@@ -25,6 +25,9 @@ pub struct Key {
     /// The default, as written in a file. Setting a key to its default changes nothing.
     #[cfg_attr(not(test), expect(dead_code, reason = "the example file is made by a test"))]
     pub default: &'static str,
+    /// For keys without a default, the name and the value that the example file shows; otherwise empty.
+    #[cfg_attr(not(test), expect(dead_code, reason = "the example file is made by a test"))]
+    pub sample: &'static str,
     pub set: Set,
     /// True if the value must never be shown.
     pub secret: bool,
@@ -43,7 +46,7 @@ const CREDIT: std::ops::RangeInclusive<u32> = 1..=65_535;
 const HANDSHAKES: std::ops::RangeInclusive<usize> = 1..=1_000_000;
 
 const fn key(name: &'static str, default: &'static str, doc: &'static str, set: Set) -> Key {
-    Key { name, doc, default, set, secret: false }
+    Key { name, doc, default, sample: "", set, secret: false }
 }
 
 /// All keys, in the order of the example file.
@@ -239,6 +242,25 @@ pub const KEYS: &[Key] = &[
         "The virtual host of default_user, and of clients that do not name one.",
         |c, _, v| put(&mut c.settings.default_vhost, text(v)),
     ),
+    Key {
+        sample: "default_limits.vhosts.1.max_queues = 100",
+        ..key(
+            "default_limits.vhosts.*",
+            "",
+            "A limit of new virtual hosts: max_connections or max_queues, -1 for none. The name may be any. With pattern, a regular expression, the limits of this name are only for virtual hosts that it matches; of several names the first counts.",
+            |c, part, v| c.defaults.set_limit(part, v),
+        )
+    },
+    Key {
+        sample: "default_users.monitor.tags = monitoring",
+        secret: true,
+        ..key(
+            "default_users.*",
+            "",
+            "A user who gets permissions in new virtual hosts, and is created with the first of them: vhost_pattern, password, tags (with commas between), configure, write and read.",
+            |c, part, v| c.defaults.set_user(part, v),
+        )
+    },
     key(
         "loopback_users",
         "guest",
@@ -472,7 +494,7 @@ pub fn nearest(name: &str) -> Option<&'static str> {
     (near.0 <= 2).then_some(near.1)
 }
 
-/// Returns the content of `sluice.conf.example`: every key with its description and its default, commented
+/// Returns the content of `sluice.conf.example`: every key with its description and its default or a sample, commented
 /// out.
 #[cfg(test)]
 pub fn example() -> String {
@@ -481,7 +503,11 @@ pub fn example() -> String {
          # Remove the comment sign before a line to change its key. sluice serve --config FILE reads the file.\n",
     );
     for key in KEYS {
-        text.push_str(&format!("\n# {}\n# {} = {}\n", key.doc, key.name.replace('*', "guest"), key.default));
+        let line = match key.sample {
+            "" => format!("{} = {}", key.name.replace('*', "guest"), key.default),
+            sample => sample.to_owned(),
+        };
+        text.push_str(&format!("\n# {}\n# {line}\n", key.doc));
     }
     text
 }

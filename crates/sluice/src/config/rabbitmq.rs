@@ -100,12 +100,10 @@ const OTHERS: &[&str] = &[
     "connection_max",
     "consumer_disconnected_timeout",
     "consumer_max_per_channel",
-    // This key rejects weak passwords when users are created. Sluice reads only one password from its
-    // configuration, `default_pass`, and the author of this file chooses it.
+    // This key rejects weak passwords when users are created. Administrators choose those, and the author of this
+    // file those of the configuration.
     "credential_validator.*",
-    "default_limits.*",
     "default_policies.*",
-    "default_users.*",
     "default_worker_pool_size",
     "definitions.*",
     "delegate_count",

@@ -133,9 +133,13 @@ impl Catalog {
         }
         let created = known.is_none();
         let before = known.map_or_else(VhostSettings::default, |known| (**known).clone());
-        let settings = patch.applied_to(&before);
+        let base = if created { self.rules.vhost_defaults.settings(&name) } else { before.clone() };
+        let settings = patch.applied_to(&base);
         if settings != before {
             changes.push(Change::VhostSet { name: name.clone(), settings: Arc::new(settings) });
+        }
+        if created {
+            changes.extend(self.default_users(&name));
         }
         if let Some(user) = creator.filter(|user| created && self.users().get(user).is_some()) {
             changes.push(Change::PermissionsSet { user, vhost: name, permissions: Permissions::ALL });
