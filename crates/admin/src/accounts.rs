@@ -1,4 +1,4 @@
-//! `/api/users`, `/api/permissions`, `/api/user-limits`.
+//! `/api/users`, `/api/permissions`, `/api/user-limits`, `/api/auth/hash_password`.
 
 use std::sync::Arc;
 
@@ -50,6 +50,18 @@ pub async fn delete_users<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure>
         call.desk.change_account(&call.who, AccountChange::DeleteUser { name: name.into() }).await?;
     }
     Ok(Reply::NoContent)
+}
+
+/// Hashes a password with the configured algorithm, for definitions that are written by hand. Nothing is stored. The password is
+/// in the body, or in the path, where proxies and shells may keep it.
+pub async fn hash_password<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+    let password = match call.optional_param(0) {
+        Some(password) => Some(not_empty(password.to_owned())?),
+        None => given_password(&call.fields)?,
+    };
+    let password = password.ok_or_else(|| Failure::bad_request("'password' is missing"))?;
+    let hash = call.desk.hash_password(&call.who, Some(password)).await?;
+    Ok(Reply::Json(json!({ "ok": STANDARD.encode(hash.expose()) })))
 }
 
 /// The permissions of all users, or of one, or in one virtual host.
@@ -159,11 +171,15 @@ fn given_password(fields: &Map<String, Value>) -> Result<Option<Secret>, Failure
     if !fields.contains_key("password") {
         return Ok(None);
     }
-    match json::text(fields, "password", "")? {
-        // An empty password is mostly a variable that was not set.
-        empty if empty.is_empty() => Err(Failure::bad_request("'password' is empty")),
-        password => Ok(Some(Secret::new(password))),
+    not_empty(json::text(fields, "password", "")?).map(Some)
+}
+
+/// Refuses an empty password, which is mostly a variable that was not set.
+fn not_empty(password: String) -> Result<Secret, Failure> {
+    if password.is_empty() {
+        return Err(Failure::bad_request("'password' is empty"));
     }
+    Ok(Secret::new(password))
 }
 
 /// Reads `password_hash` and `hashing_algorithm`. An empty hash counts as none: the user cannot log in with a password, as in

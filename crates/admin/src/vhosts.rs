@@ -40,9 +40,10 @@ pub async fn require<D: Desk>(call: &Call<'_, D>, vhost: &str) -> Result<Arc<Vho
     }
 }
 
-/// Adds a virtual host, or changes what the body names.
+/// Adds a virtual host, or changes what the body names. Whoever adds it gets all permissions in it, as in RabbitMQ.
 pub async fn put<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
-    set(call, AccountChange::SetVhost { name: call.param(0).into(), patch: patch(&call.fields)? }).await
+    let (name, patch) = (call.param(0).into(), patch(&call.fields)?);
+    set(call, AccountChange::SetVhost { name, patch, creator: Some(call.who.user.clone()) }).await
 }
 
 pub async fn delete<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
@@ -100,7 +101,8 @@ pub fn limits_map(limits: [(&str, Maximum); 2]) -> Value {
 async fn change_known<D: Desk>(call: &Call<'_, D>, patch: VhostPatch) -> Result<Reply, Failure> {
     let name = call.param(0);
     require(call, name).await?;
-    call.desk.change_account(&call.who, AccountChange::SetVhost { name: name.into(), patch }).await?;
+    let change = AccountChange::SetVhost { name: name.into(), patch, creator: None };
+    call.desk.change_account(&call.who, change).await?;
     Ok(Reply::NoContent)
 }
 

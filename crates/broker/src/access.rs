@@ -5,6 +5,7 @@ mod guesses;
 mod login;
 mod password;
 mod remembered;
+mod renewal;
 mod seats;
 mod topics;
 mod users;
@@ -23,7 +24,10 @@ pub use self::login::{Backend, Checking, Credentials, ExternalBackend, Login, Lo
 pub use self::password::{Hashing, PasswordHash, Salt};
 pub use self::remembered::RememberKey;
 use self::remembered::Remembered;
-pub use self::seats::{ConnectionLimits, Full, Maximum, Seat, Seats, UserLimits};
+pub use self::renewal::Renewal;
+pub use self::seats::{
+    ConnectionLimits, Full, Maximum, Seat, Seats, SessionLimits, SessionsFull, UserLimits,
+};
 pub use self::topics::{TOPICS_MAX, TopicPermissions, Topics};
 pub use self::users::{UserRecord, Users};
 pub use self::verbs::{Need, Verb, permit, permit_binding, permit_exchange, permit_queue};

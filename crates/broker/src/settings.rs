@@ -25,6 +25,8 @@ pub struct Settings {
     pub handshake_max_per_address: usize,
     /// The most open connections of the node (`max_connections`).
     pub connection_max: Maximum,
+    /// The most sessions of all connections of the node (`channel_max_per_node`).
+    pub session_max: Maximum,
     /// The maximum number of sessions of one connection (`session_max_per_connection`).
     pub session_max_per_connection: u16,
     /// The maximum number of links of one session (`link_max_per_session`).
@@ -92,6 +94,7 @@ impl Default for Settings {
             handshake_max: 4096,
             handshake_max_per_address: 2048,
             connection_max: None,
+            session_max: None,
             session_max_per_connection: 64,
             link_max_per_session: 256,
             max_link_credit: 170,

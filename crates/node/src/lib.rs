@@ -19,6 +19,7 @@ pub mod quarantine;
 pub mod questions;
 mod randomness;
 mod read_buffers;
+mod renewal;
 mod runtime;
 pub mod shard;
 mod tally;

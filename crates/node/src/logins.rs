@@ -22,6 +22,7 @@ use tokio::runtime;
 use tokio::sync::oneshot;
 
 use crate::incoming::{Checked, Incoming, Shards};
+use crate::renewal::renew_hash;
 
 /// The number of logins that are checked at the same time. Each check may take [7 MiB](broker::access::Hashing) and a core,
 /// so logins never take more than two cores and 14 MiB.
@@ -166,15 +167,22 @@ impl Logins {
         for number in 0..THREADS {
             let (line, shards, access) = (line.clone(), shards.clone(), access.clone());
             std::thread::Builder::new().name(format!("logins-{number}")).spawn(move || {
+                let renewing = |login: &Login, checked: Checked| {
+                    checked.inspect(|_| renew_hash(&access, login, &shards))
+                };
                 while let Some(question) = line.next() {
                     match question {
                         Question::Shard(shard, ticket, login) => {
-                            send(&shards, shard, ticket, access.check(&login));
+                            send(&shards, shard, ticket, renewing(&login, access.check(&login)));
                         }
                         // The caller has given up, so the login is not checked.
                         Question::Desk(_, reply) | Question::Internal(_, reply) if reply.is_closed() => {}
-                        Question::Desk(login, reply) => drop(reply.send(access.check(&login))),
-                        Question::Internal(login, reply) => drop(reply.send(access.find(&login))),
+                        Question::Desk(login, reply) => {
+                            drop(reply.send(renewing(&login, access.check(&login))))
+                        }
+                        Question::Internal(login, reply) => {
+                            drop(reply.send(renewing(&login, access.find(&login))))
+                        }
                         Question::Hash(_, reply) if reply.is_closed() => {}
                         Question::Hash(NewHash { hashing, salt, password }, reply) => {
                             drop(reply.send(hashing.hash(salt, &password)));

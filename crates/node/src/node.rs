@@ -155,6 +155,7 @@ impl Node {
         restored.finish();
         report(&recovery, &restored);
         close_damaged(&mut log, &mut restored, &recovery, &data_dir, accept_lost_definitions)?;
+        restored.catalog.set_rules(settings.declare_rules.clone());
         begin_users(&mut log, &mut restored, &access, &data_dir)?;
         // A pack or stream that the catalog does not know may belong to a damaged record.
         let keep_unknown = !recovery.damage.is_empty() || restored.has_damaged();

@@ -150,6 +150,7 @@ fn changes(catalog: &mut Catalog) -> Vec<Change> {
                 max_connections: Some(Some(7)),
                 max_queues: None,
             },
+            creator: None,
         }),
         Command::Account(AccountChange::add_vhost("gone")),
         user("kept"),

@@ -55,6 +55,12 @@ enum OfUser {
         #[arg(required = true)]
         names: Vec<String>,
     },
+    /// Print the hash of a password, for definitions; it is asked for, or read from standard input
+    #[command(alias = "hash_password")]
+    HashPassword {
+        #[command(flatten)]
+        password: PasswordFrom,
+    },
     /// List the users
     #[command(alias = "list_users")]
     List,
@@ -197,7 +203,7 @@ async fn about_user(user: &User) -> Result<(), Failure> {
         OfUser::Add { name, tags, no_password, password } => {
             let mut fields = json!({ "tags": tags });
             if !*no_password {
-                fields["password"] = password.read(name)?.into();
+                fields["password"] = password.read(&for_user(name))?.into();
             }
             let words = format!("create user '{name}'");
             // PUT alone would change a user who exists.
@@ -209,7 +215,7 @@ async fn about_user(user: &User) -> Result<(), Failure> {
             print(&format!("user '{name}' is created\n"))
         }
         OfUser::ChangePassword { name, password } => {
-            let password = password.read(name)?;
+            let password = password.read(&for_user(name))?;
             change_user(
                 api,
                 &format!("change the password of user '{name}'"),
@@ -236,6 +242,15 @@ async fn about_user(user: &User) -> Result<(), Failure> {
                 print(&format!("user '{name}' is deleted\n"))?;
             }
             Ok(())
+        }
+        OfUser::HashPassword { password } => {
+            let fields = json!({ "password": password.read("Password to hash")? });
+            let path = "/api/auth/hash_password";
+            let (_, answer) = api.ask("hash a password", Method::POST, path, Some(&fields)).await?;
+            print(&match *json {
+                true => format!("{answer:#}\n"),
+                false => format!("{}\n", answer["ok"].as_str().unwrap_or_default()),
+            })
         }
         OfUser::List => list(api, "list the users", "/api/users", USERS, *json).await,
         OfUser::Permissions { name } => {
@@ -393,6 +408,10 @@ async fn about_limit(limit: &Limit) -> Result<(), Failure> {
             list(api, "list the limits of users", "/api/user-limits", USER_LIMITS, *json).await
         }
     }
+}
+
+fn for_user(name: &str) -> String {
+    format!("Password for user '{name}'")
 }
 
 fn of_user(name: &str) -> String {

@@ -11,6 +11,7 @@
 //! the file. All keys are in the table `keys::KEYS`, from which `sluice.conf.example` is generated. Keys that
 //! only RabbitMQ has are in `rabbitmq`.
 
+mod defaults;
 mod keys;
 mod logins;
 mod rabbitmq;
@@ -32,12 +33,18 @@ use node::proxy::{Network, Proxies};
 use node::{AlarmLimits, Limit, StorageLimits};
 use tls::{LoginFrom, NameKind};
 
+use self::defaults::Defaults;
 pub use self::logins::BackendName;
 use self::logins::LoginKeys;
 use self::rabbitmq::Known;
 
 /// The largest configuration file, in bytes. A larger one is refused.
 const FILE_BYTES_MAX: u64 = 1024 * 1024;
+
+/// The keys that name definitions.
+const LOAD_DEFINITIONS: &str = "load_definitions";
+const LOCAL_DEFINITIONS: &str = "definitions.local.path";
+const IMPORT_BACKEND: &str = "definitions.import_backend";
 
 /// The most problems of one configuration that are shown. A file that is not a configuration file has more.
 const PROBLEMS_SHOWN_MAX: usize = 50;
@@ -79,6 +86,8 @@ pub struct Config {
     pub default_tags: Vec<String>,
     /// The permissions of `default_user` in `default_vhost`.
     pub default_permissions: Permissions,
+    /// What new virtual hosts get.
+    pub defaults: Defaults,
     /// Users who may connect from this machine only.
     pub loopback_users: Vec<String>,
     /// The algorithm of new passwords.
@@ -93,8 +102,12 @@ pub struct Config {
     pub storage: StorageLimits,
     /// True if the broker starts even if definitions may have been lost.
     pub accept_lost_definitions: bool,
-    /// The file of definitions that are carried out at each start.
+    /// The file of definitions that are carried out at each start, or a directory of such files.
     pub load_definitions: Option<PathBuf>,
+    /// The key that names it.
+    pub definitions_key: &'static str,
+    /// True if definitions that have not changed since they were carried out are skipped at the start.
+    pub skip_unchanged_definitions: bool,
     /// True if exchanges of unknown types are left out of definitions.
     pub skip_unknown_definitions: bool,
     /// The log level as a tracing filter spells it: `trace`, `debug`, `info`, `warn`, `error` or `off`.
@@ -353,6 +366,7 @@ struct Draft {
     default_pass: Secret,
     default_tags: Vec<String>,
     default_permissions: Permissions,
+    defaults: Defaults,
     loopback_users: Vec<String>,
     password_hashing: Hashing,
     logins: LoginKeys,
@@ -364,6 +378,10 @@ struct Draft {
     storage: StorageLimits,
     accept_lost_definitions: bool,
     load_definitions: Option<PathBuf>,
+    /// True if `definitions.import_backend` says that `local_definitions` count.
+    has_local_definitions: bool,
+    local_definitions: Option<PathBuf>,
+    skip_unchanged_definitions: bool,
     skip_unknown_definitions: bool,
     log_level: &'static str,
     warnings: Vec<String>,
@@ -394,6 +412,7 @@ impl Default for Draft {
             default_pass: Secret::new("guest"),
             default_tags: vec!["administrator".into()],
             default_permissions: Permissions::ALL,
+            defaults: Defaults::default(),
             loopback_users: vec!["guest".into()],
             password_hashing: Hashing::default(),
             logins: LoginKeys::default(),
@@ -403,6 +422,9 @@ impl Default for Draft {
             storage: StorageLimits::default(),
             accept_lost_definitions: false,
             load_definitions: None,
+            has_local_definitions: false,
+            local_definitions: None,
+            skip_unchanged_definitions: false,
             skip_unknown_definitions: false,
             log_level: "info",
             warnings: Vec::new(),
@@ -455,7 +477,28 @@ impl Draft {
         problems.extend(
             of_proxies.map(|(place, problem)| Problem { place: place.into(), problem: problem.into() }),
         );
+        problems.extend(self.definitions_problem());
         problems
+    }
+
+    /// Returns what is wrong between the keys that name definitions. Ignoring one of them would start a broker without the users
+    /// of the definitions.
+    fn definitions_problem(&self) -> Option<Problem> {
+        let problem = |place: &str, problem: String| Some(Problem { place: place.to_owned(), problem });
+        match (self.has_local_definitions, &self.local_definitions, &self.load_definitions) {
+            (true, None, _) => {
+                problem(IMPORT_BACKEND, format!("it has no effect without {LOCAL_DEFINITIONS}"))
+            }
+            (false, Some(_), _) => problem(
+                LOCAL_DEFINITIONS,
+                format!("it has no effect without {IMPORT_BACKEND} = local_filesystem"),
+            ),
+            (true, Some(local), Some(load)) if local != load => problem(
+                LOCAL_DEFINITIONS,
+                format!("{LOAD_DEFINITIONS} names other definitions: only one of the keys is possible"),
+            ),
+            _ => None,
+        }
     }
 
     fn finish(self) -> Config {
@@ -485,6 +528,7 @@ impl Draft {
             default_pass: self.default_pass,
             default_tags: self.default_tags,
             default_permissions: self.default_permissions,
+            defaults: self.defaults,
             loopback_users: self.loopback_users,
             password_hashing: self.password_hashing,
             backends: self.logins.backends(),
@@ -495,7 +539,13 @@ impl Draft {
             },
             storage: self.storage,
             accept_lost_definitions: self.accept_lost_definitions,
-            load_definitions: self.load_definitions,
+            definitions_key: if self.load_definitions.is_some() {
+                LOAD_DEFINITIONS
+            } else {
+                LOCAL_DEFINITIONS
+            },
+            load_definitions: self.load_definitions.or(self.local_definitions),
+            skip_unchanged_definitions: self.skip_unchanged_definitions,
             skip_unknown_definitions: self.skip_unknown_definitions,
             log_level: self.log_level,
             warnings: self.warnings,

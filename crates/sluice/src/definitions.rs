@@ -83,25 +83,63 @@ fn write(file: &Path, text: &str) -> std::io::Result<()> {
     file.write_all(text.as_bytes())
 }
 
-/// Reads the file of `load_definitions`, if it is set.
+/// Reads what `load_definitions` names, if it is set: a file, or the files `*.json` of a directory in the order of their names.
 ///
 /// # Errors
-/// The file cannot be read, or some of it cannot be carried out.
+/// A file cannot be read, or some of it cannot be carried out. Every wrong file is named.
 pub fn read(config: &Config) -> Result<Option<Definitions>, String> {
     let Some(path) = &config.load_definitions else { return Ok(None) };
-    let named = |why: &dyn std::fmt::Display| format!("load_definitions: {}: {why}", path.display());
-    let text = std::fs::read_to_string(path).map_err(|error| named(&error))?;
+    let named = |path: &Path, why: &dyn std::fmt::Display| format!("{}: {why}", path.display());
     let reading = Reading { vhost: None, skip_unknown: config.skip_unknown_definitions };
-    Definitions::parse(&text, reading).map(Some).map_err(|problems| named(&problems))
+    let is_directory = std::fs::metadata(path).map_err(|error| named(path, &error))?.is_dir();
+    if !is_directory {
+        let text = std::fs::read_to_string(path).map_err(|error| named(path, &error))?;
+        return Definitions::parse(&text, reading).map(Some).map_err(|problems| named(path, &problems));
+    }
+    let files = json_files(path).map_err(|error| named(path, &error))?;
+    if files.is_empty() {
+        return Err(named(path, &"the directory has no file *.json"));
+    }
+    let (mut definitions, mut problems) = (Definitions::default(), Vec::new());
+    for file in files {
+        let name = file.file_name().unwrap_or_default().to_string_lossy();
+        match std::fs::read_to_string(&file) {
+            Ok(text) => {
+                let read = definitions.add_file(&name, &text, reading);
+                problems.extend(read.err().map(|wrong| named(&file, &wrong)));
+            }
+            Err(error) => problems.push(named(&file, &error)),
+        }
+    }
+    if problems.is_empty() { Ok(Some(definitions)) } else { Err(problems.join("; ")) }
+}
+
+/// Returns the files `*.json` of a directory, in the order of their names. Hidden files are left out: editors write them.
+fn json_files(directory: &Path) -> std::io::Result<Vec<PathBuf>> {
+    let mut files = Vec::new();
+    for entry in std::fs::read_dir(directory)? {
+        let path = entry?.path();
+        let is_hidden = path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"."));
+        if !is_hidden && path.extension().is_some_and(|end| end == "json") {
+            files.push(path);
+        }
+    }
+    files.sort();
+    Ok(files)
 }
 
 /// Carries out definitions that were read at the start.
 ///
 /// # Errors
 /// One is refused, so none is carried out.
-pub async fn load(definitions: Definitions, node: &node::Node) -> Result<(), String> {
+pub async fn load(definitions: Definitions, config: &Config, node: &node::Node) -> Result<(), String> {
     // The operator who has written the configuration may do everything.
     let who = Identity::internal("load_definitions", "administrator");
-    let loaded = definitions.import(node.desk(), &who).await;
-    loaded.map_err(|failure| format!("load_definitions: {}", failure.reason))
+    // What was lost is carried out again, even if nothing else has changed.
+    let skip = config.skip_unchanged_definitions && !config.accept_lost_definitions;
+    let loaded = definitions.import_at_start(node.desk(), &who, skip).await;
+    if !loaded.map_err(|failure| failure.reason)? {
+        tracing::info!("the definitions have not changed since they were carried out: they are skipped");
+    }
+    Ok(())
 }

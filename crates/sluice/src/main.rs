@@ -11,6 +11,7 @@ mod declare;
 mod definitions;
 mod explain;
 mod failure;
+mod first_user;
 mod http;
 mod limits;
 mod list;
@@ -185,6 +186,8 @@ mod tests {
             "user set-tags u",
             "user set_user_tags u administrator monitoring",
             "user delete u v",
+            "user hash-password",
+            "user hash_password --password-file f",
             "user list --json",
             "user permissions u",
             "vhost add v",
@@ -245,6 +248,7 @@ mod tests {
             "quorum status",
             "quorum add-member q",
             "user add u secret",
+            "user hash-password secret",
             "user add u --no-password --password-file f",
             "user delete",
             "vhost",

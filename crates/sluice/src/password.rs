@@ -20,11 +20,12 @@ pub struct PasswordFrom {
 }
 
 impl PasswordFrom {
-    /// Reads the password: from the file, or at the terminal, or from standard input if that is not a terminal.
+    /// Reads the password: from the file, or at the terminal, which shows the prompt, or from standard input if that is not a
+    /// terminal.
     ///
     /// # Errors
     /// There is no password, or it cannot be read, or the two that were typed differ.
-    pub fn read(&self, user: &str) -> Result<String, Failure> {
+    pub fn read(&self, prompt: &str) -> Result<String, Failure> {
         match &self.password_file {
             Some(path) if path.as_os_str() != "-" => {
                 let named =
@@ -32,7 +33,7 @@ impl PasswordFrom {
                 let file = File::open(path).map_err(|error| named(&error))?;
                 first_line(BufReader::new(file)).map_err(|why| named(&why))
             }
-            None if std::io::stdin().is_terminal() => typed(user).map_err(Failure::usage),
+            None if std::io::stdin().is_terminal() => typed(prompt).map_err(Failure::usage),
             _ => first_line(std::io::stdin().lock())
                 .map_err(|why| Failure::usage(format!("standard input: {why}"))),
         }
@@ -54,11 +55,11 @@ fn first_line(input: impl BufRead) -> Result<String, String> {
 }
 
 /// Asks twice, and shows nothing of what is typed.
-fn typed(user: &str) -> Result<String, String> {
+fn typed(prompt: &str) -> Result<String, String> {
     let ask = |prompt: String| {
         rpassword::prompt_password(prompt).map_err(|error| format!("cannot read the password: {error}"))
     };
-    let first = ask(format!("Password for user '{user}': "))?;
+    let first = ask(format!("{prompt}: "))?;
     if first.is_empty() {
         return Err("the password is empty".to_owned());
     }

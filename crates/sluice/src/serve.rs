@@ -19,6 +19,7 @@ use crate::certificates;
 use crate::config::{BackendName, Config};
 use crate::definitions;
 use crate::failure::Failure;
+use crate::first_user;
 use crate::limits;
 use crate::log;
 use crate::unix_socket::{self, SocketFile};
@@ -57,7 +58,8 @@ pub fn run(serve: &Serve) -> Result<(), Failure> {
         .map_err(|error| failed(&error))?;
     // The ports are bound first, because a broker that cannot listen must not touch the data of one that
     // does.
-    let definitions = definitions::read(&config).map_err(|error| failed(&error))?;
+    let of_definitions = |error: String| failed(&format!("{}: {error}", config.definitions_key));
+    let definitions = definitions::read(&config).map_err(of_definitions)?;
     let listeners = runtime.block_on(Listeners::bind(&config)).map_err(|error| failed(&error))?;
     serve.log_start(&config, &listeners.line(&config), &file_descriptors);
     let has_users = definitions.as_ref().is_some_and(admin::Definitions::has_users);
@@ -65,7 +67,10 @@ pub fn run(serve: &Serve) -> Result<(), Failure> {
     let node = start(&config, &serve.data_dir, !has_users, backends).map_err(|error| failed(&error))?;
     if let Some(definitions) = definitions {
         // Nobody can connect yet: the listeners do not accept before.
-        runtime.block_on(definitions::load(definitions, &node)).map_err(|error| failed(&error))?;
+        runtime.block_on(definitions::load(definitions, &config, &node)).map_err(of_definitions)?;
+    }
+    if let Some(warning) = first_user::warning(&listeners.logins(), &config.loopback_users, &node) {
+        tracing::warn!("{warning}");
     }
     runtime.spawn(report(limiter.clone()));
     let stopped = runtime.block_on(serve_until_told(&node, &config, listeners));
@@ -132,6 +137,12 @@ fn start(
     backends: Option<Backends>,
 ) -> Result<Node, StartError> {
     let hashing = config.password_hashing;
+    let mut settings = config.settings.clone();
+    let defaults = config.defaults.of_vhosts(|password| match password {
+        Some(password) => Ok::<_, StartError>(hashing.hash(random()?, password)),
+        None => Ok(hashing.of_nobody()),
+    });
+    settings.declare_rules.vhost_defaults = Arc::new(defaults?);
     let user = User {
         name: config.default_user.as_str().into(),
         hash: hashing.hash(random()?, &config.default_pass),
@@ -141,7 +152,7 @@ fn start(
             .into(),
     };
     Node::start(NodeOptions {
-        settings: config.settings.clone(),
+        settings,
         access: Access::new(with_default_user.then_some(user))
             .with_hashing(hashing)
             .remembering(random()?)
@@ -239,6 +250,13 @@ impl Listeners {
             None => None,
         };
         Ok(Self { amqp, unix, http, certificates })
+    }
+
+    /// Returns the addresses at which users log in: all but those of the metrics.
+    fn logins(&self) -> Vec<SocketAddr> {
+        let amqp = self.amqp.iter().map(|(listener, _)| listener);
+        let http = self.http.iter().filter(|port| !port.is_metrics).map(|port| &port.listener);
+        amqp.chain(http).filter_map(|listener| listener.local_addr().ok()).collect()
     }
 
     /// Returns one line for people: the URLs of the listeners.

@@ -103,6 +103,93 @@ fn users_of_rabbitmq_log_in_with_their_old_passwords() {
 }
 
 #[test]
+fn an_md5_hash_is_replaced_at_the_first_login() {
+    let directory = Directory::new("definitions");
+    let path = directory.path().join("in.json").to_str().unwrap().to_owned();
+    let mut old = definitions();
+    // MD5 of the same salt and password as HASH.
+    old["users"][0]["password_hash"] = json!("kI3GChNpte2FApYFXScl+0dIluk=");
+    old["users"][0]["hashing_algorithm"] = json!("rabbit_password_hashing_md5");
+    std::fs::write(&path, old.to_string()).unwrap();
+    let broker = start(&directory, &path);
+    let user = |broker: &Broker| -> Value {
+        let users: Vec<Value> =
+            serde_json::from_str(&as_ops(broker, &["user", "list", "--json"]).done()).unwrap();
+        users[0].clone()
+    };
+    as_ops(&broker, &["send", "/exchanges/x/order.1", "one tea"]).done();
+    // Changes are carried out in their order, so the hash is replaced before this one is answered.
+    as_ops(&broker, &["vhost", "add", "other"]).done();
+    let renewed = user(&broker);
+    assert_eq!(renewed["hashing_algorithm"], "argon2id");
+    assert_eq!(renewed["tags"], json!(["administrator"]));
+    assert!(directory.logged().contains("the rabbit_password_hashing_md5 hash of user 'ops' is replaced"));
+    // Nothing replaces it once more, and it survives a restart.
+    assert!(broker.terminate().success());
+    let broker = Broker::start(&directory);
+    assert_eq!(as_ops(&broker, &["recv", "orders", "--count", "1"]).done(), "one tea");
+    assert_eq!(user(&broker)["password_hash"], renewed["password_hash"]);
+}
+
+#[test]
+fn a_directory_is_carried_out_in_the_order_of_its_files_and_skipped_while_unchanged() {
+    let directory = Directory::new("definitions");
+    let files = directory.path().join("definitions.d");
+    std::fs::create_dir(&files).unwrap();
+    let write = |name: &str, text: &str| std::fs::write(files.join(name), text).unwrap();
+    let all = definitions();
+    let part = |sections: &[&str]| {
+        let sections = sections.iter().map(|name| ((*name).to_owned(), all[*name].clone()));
+        Value::Object(sections.collect()).to_string()
+    };
+    // The second file needs the first.
+    write("20-queues.json", &part(&["queues", "exchanges", "bindings"]));
+    write("10-users.json", &part(&["vhosts", "users", "permissions"]));
+    write(".swap.json", "of an editor");
+    write("README", "not definitions");
+    let local = format!("definitions.local.path={}", files.display());
+    let sets = ["definitions.import_backend=local_filesystem", &local, "definitions.skip_if_unchanged=true"];
+    let start = || Starting::spawn(&directory, &sets);
+    let queues = |broker: &Broker| {
+        let words = ["list", "queues", "-p", "shop", "--json"];
+        let rows: Vec<Value> = serde_json::from_str(&as_ops(broker, &words).done()).unwrap();
+        rows.iter().map(|row| row["name"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    let broker = start().finish();
+    as_ops(&broker, &["send", "/exchanges/x/order.1", "one tea"]).done();
+    as_ops(&broker, &["delete", "queue", "orders", "-p", "shop"]).done();
+    assert!(broker.terminate().success());
+
+    let broker = start().finish();
+    assert_eq!(queues(&broker), [""; 0], "the definitions are not carried out again");
+    assert!(directory.logged().contains("the definitions have not changed since they were carried out"));
+    assert!(broker.terminate().success());
+
+    write("30-more.json", r#"{"queues":[{"name":"late","vhost":"shop"}]}"#);
+    let broker = start().finish();
+    assert_eq!(queues(&broker), ["late", "orders"]);
+    // After another import, those of the start are no longer the last ones.
+    let other = directory.path().join("other.json");
+    std::fs::write(&other, "{}").unwrap();
+    as_ops(&broker, &["delete", "queue", "orders", "-p", "shop"]).done();
+    as_ops(&broker, &["definitions", "import", other.to_str().unwrap()]).done();
+    assert!(broker.terminate().success());
+    let broker = start().finish();
+    assert_eq!(queues(&broker), ["late", "orders"]);
+    assert!(broker.terminate().success());
+
+    write("30-more.json", "{\"queues\":[\n{\"name\":\"later\",\"vhost\":\"absent\"}]}");
+    write("40-wrong.json", "{");
+    start().try_finish().err().expect("a file is wrong");
+    assert!(directory.logged().contains("40-wrong.json: line 1: not a JSON object"));
+    std::fs::remove_file(files.join("40-wrong.json")).unwrap();
+    start().try_finish().err().expect("an entry is wrong");
+    let reason =
+        "definitions.local.path: 30-more.json: line 2: queue 'later' in vhost 'absent': no vhost 'absent'";
+    assert!(directory.logged().contains(reason));
+}
+
+#[test]
 fn wrong_definitions_stop_the_start_with_their_line() {
     let directory = Directory::new("definitions");
     let path = directory.path().join("in.json");

@@ -4,9 +4,11 @@
 
 mod broker;
 
-use std::io::{Read as _, Write as _};
+use std::io::{BufRead as _, Read as _, Write as _};
 use std::net::TcpStream;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use broker::verb::{finish, sluice};
 use broker::{Broker, Directory, Starting, serve};
 use client::{Connection, Credit, Options, ReceiverOptions, SenderOptions};
@@ -245,6 +247,58 @@ fn an_error_at_start_names_the_setting() {
 }
 
 #[test]
+fn a_first_user_whom_everybody_knows_is_warned_of() {
+    let directory = Directory::new("operator");
+    let run = |sets: &[&str]| {
+        let mut command = serve(&directory.path().join("data"));
+        for set in sets {
+            command.args(["--set", set]);
+        }
+        let log = std::fs::File::create(directory.path().join("stderr")).unwrap();
+        let mut child = command.stdout(std::process::Stdio::piped()).stderr(log).spawn().unwrap();
+        let mut lines = std::io::BufReader::new(child.stdout.take().unwrap()).lines();
+        assert!(lines.any(|line| line.unwrap() == "Server startup complete"));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        directory.logged().contains("other machines can log in as user 'guest' with the password 'guest'")
+    };
+    let open = "listeners.tcp.default=0.0.0.0:0";
+    assert!(run(&[open, "loopback_users=none"]));
+    assert!(!run(&[open]), "only this machine can log in");
+    assert!(!run(&["loopback_users=none"]), "only this machine can connect");
+}
+
+#[test]
+fn new_virtual_hosts_get_what_the_configuration_says() {
+    let directory = Directory::new("operator");
+    let sets = [
+        "default_limits.vhosts.1.pattern=^team",
+        "default_limits.vhosts.1.max_queues=7",
+        "default_users.probe.vhost_pattern=^team",
+        "default_users.probe.password=known",
+        "default_users.probe.tags=management",
+        "default_users.probe.write=",
+    ];
+    let broker = Starting::spawn(&directory, &sets).finish();
+    let probe = |broker: &Broker, words: &[&str]| {
+        let url = broker.http_url().replace("guest:guest@", "probe:known@");
+        broker.verb(&[words, &["--url", &url]].concat())
+    };
+    probe(&broker, &["list", "queues"]).refused(1, &["the login of user 'probe' is refused"]);
+    broker.verb(&["vhost", "add", "team-a"]).done();
+    broker.verb(&["vhost", "add", "other"]).done();
+    let limits = broker.verb(&["limit", "list"]).done();
+    assert!(limits.contains("team-a  max-queues=7") && !limits.contains("other"), "{limits}");
+    let shown = broker.verb(&["user", "permissions", "probe"]).done();
+    assert_eq!(shown, "USER   VHOST   CONFIGURE  WRITE  READ\nprobe  team-a  .*         \"\"     .*");
+    // They are the virtual host's own: another configuration does not change them.
+    assert!(broker.terminate().success());
+    let broker = Broker::start(&directory);
+    probe(&broker, &["declare", "queue", "q", "-p", "team-a"]).done();
+    assert!(broker.verb(&["limit", "list"]).done().contains("max-queues=7"));
+}
+
+#[test]
 fn users_are_managed_in_a_shell() {
     let directory = Directory::new("operator");
     let broker = Broker::start(&directory);
@@ -262,6 +316,9 @@ fn users_are_managed_in_a_shell() {
     with_password("user add bob", "\n").refused(2, &["standard input", "the password is empty"]);
     verb("user add bob --password-file /absent").refused(2, &["/absent"]);
     verb("user add bob --no-password").done();
+    let hash = with_password("user hash-password", "se cret\n").done();
+    let hash = String::from_utf8(STANDARD.decode(hash).unwrap()).unwrap();
+    assert!(hash.starts_with("$argon2id$"), "{hash}");
 
     let anna = |words: &str| {
         let url = broker.http_url().replace("guest:guest@", "anna:se%20cret@");
@@ -280,8 +337,13 @@ fn users_are_managed_in_a_shell() {
     assert!(topics.ends_with("anna  team   amq.topic  ^{username}  .*"), "{topics}");
     verb("permission clear-topic anna amq.topic -p team").done();
     let shown = verb("permission list -p team").done();
+    let expected = "\
+USER   VHOST  CONFIGURE  WRITE  READ
+anna   team   ^anna\\.    \"\"     .*
+guest  team   .*         .*     .*";
+    assert_eq!(shown, expected, "guest has added the virtual host");
+    let shown = verb("user permissions anna").done();
     assert_eq!(shown, "USER  VHOST  CONFIGURE  WRITE  READ\nanna  team   ^anna\\.    \"\"     .*");
-    assert_eq!(verb("user permissions anna").done(), shown);
 
     // A change of the tags keeps the password, and a change of the password keeps the tags.
     verb("user set-tags anna monitoring management").done();
@@ -297,6 +359,7 @@ fn users_are_managed_in_a_shell() {
     verb("permission clear anna -p team").done();
     verb("user delete anna bob").done();
     verb("user delete anna").refused(1, &["no user 'anna'"]);
+    verb("permission clear guest -p team").done();
     verb("delete queue anna.q -p team").refused(1, &["in vhost 'team' refused for user 'guest'"]);
     verb("permission set guest .* .* .* -p team").done();
     verb("delete queue anna.q -p team").done();

@@ -37,7 +37,8 @@ pub const FILE_SIZE: u64 = 8 << 20;
 /// * 3: changes of users and virtual hosts (docs/decisions/0026).
 /// * 4: record kind 10 of the broker (docs/decisions/0030).
 /// * 5: users whose passwords are not hashed with SHA-256 (docs/decisions/0026).
-/// * 6: permissions and policies with patterns that were refused before, and topic permissions (docs/decisions/0026).
+/// * 6: permissions and policies with patterns that were refused before, topic permissions, and users whose
+///   passwords are hashed with MD5 (docs/decisions/0026).
 pub const LOG_VERSION: u32 = 6;
 
 /// The version of packs; see [`LOG_VERSION`].

@@ -7,7 +7,7 @@ use broker::catalog::{Destination, Exchange, Parameters, QueueRecord};
 use broker::desk::{Contents, Desk};
 use serde_json::{Map, Value, json};
 
-use super::{OPERATOR_POLICY, VHOST_LIMITS};
+use super::{OPERATOR_POLICY, VHOST_LIMITS, unchanged};
 use crate::call::Call;
 use crate::reply::{Failure, Reply};
 use crate::{accounts, bindings, exchanges, json, policies, topics, vhosts};
@@ -188,7 +188,7 @@ fn topics_json(users: &Users) -> Value {
 }
 
 fn global_json(parameters: &Parameters) -> Value {
-    let global = parameters.iter().filter(|(key, _)| key.vhost.is_none());
+    let global = parameters.iter().filter(|(key, _)| key.vhost.is_none() && !unchanged::is_hash(&key.name));
     let row = |(key, value): (&broker::catalog::ParameterKey, &std::sync::Arc<str>)| {
         let value: Value = serde_json::from_str(value).unwrap_or(Value::Null);
         json!({ "name": *key.name, "value": value })

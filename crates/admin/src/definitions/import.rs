@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::sync::Arc;
 
 use broker::access::{Hashing, Identity, Permissions, TopicPermissions};
 use broker::catalog::{
@@ -12,6 +13,7 @@ use broker::desk::{Desk, DeskError};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
+use super::unchanged::{self, Hasher};
 use super::{OPERATOR_POLICY, VHOST_LIMITS};
 use crate::call::Call;
 use crate::reply::{Failure, Reply};
@@ -72,6 +74,9 @@ pub struct Definitions {
     commands: Vec<Command>,
     /// The line and the name of the entry of each command.
     entries: Vec<(usize, String)>,
+    /// The name of each file, and the number of entries before it. Texts without a name are not among them.
+    files: Vec<(usize, String)>,
+    hasher: Hasher,
     warnings: Vec<String>,
     /// Exchanges that are left out because their type is unknown here.
     skipped: Vec<(String, String)>,
@@ -100,10 +105,28 @@ impl Definitions {
     /// # Errors
     /// The text is not JSON, or some of its entries cannot be carried out by this broker.
     pub fn parse(text: &str, reading: Reading<'_>) -> Result<Self, Problems> {
+        let mut definitions = Self::default();
+        definitions.read(text, reading)?;
+        Ok(definitions)
+    }
+
+    /// Reads a further file, whose definitions are carried out after those before it.
+    ///
+    /// # Errors
+    /// Those of [`Self::parse`]. Some of the file may have been read, so the definitions must not be imported any more.
+    pub fn add_file(&mut self, name: &str, text: &str, reading: Reading<'_>) -> Result<(), Problems> {
+        self.files.push((self.entries.len(), name.to_owned()));
+        let before = self.warnings.len();
+        self.read(text, reading)?;
+        self.warnings[before..].iter_mut().for_each(|warning| *warning = format!("{name}: {warning}"));
+        Ok(())
+    }
+
+    fn read(&mut self, text: &str, reading: Reading<'_>) -> Result<(), Problems> {
         let one = |line, what: String| Problems(vec![Problem { line, what }]);
         let sections: BTreeMap<String, &RawValue> = serde_json::from_str(text)
             .map_err(|error| one(error.line(), format!("not a JSON object: {error}")))?;
-        let mut definitions = Self::default();
+        self.hasher.add(text);
         let mut problems = Vec::new();
         let line_of = |raw: &RawValue| {
             let offset = raw.get().as_ptr() as usize - text.as_ptr() as usize;
@@ -118,7 +141,7 @@ impl Definitions {
         for (name, read) in SECTIONS {
             let Some(raw) = sections.get(*name) else { continue };
             if reading.vhost.is_some() && OF_THE_NODE.contains(name) {
-                definitions.warnings.push(format!(
+                self.warnings.push(format!(
                     "line {}: '{name}' is left out: the import is into one vhost",
                     line_of(raw)
                 ));
@@ -147,12 +170,12 @@ impl Definitions {
                     fields.insert("vhost".to_owned(), vhost.into());
                 }
                 let shown = shown(name, &fields);
-                if let Err(failure) = read(&mut definitions, Entry { line, fields }, reading) {
+                if let Err(failure) = read(self, Entry { line, fields }, reading) {
                     problem(format!("{shown}: {}", failure.reason));
                 }
             }
         }
-        if problems.is_empty() { Ok(definitions) } else { Err(Problems(problems)) }
+        if problems.is_empty() { Ok(()) } else { Err(Problems(problems)) }
     }
 
     /// Returns true if there are users among the definitions.
@@ -168,14 +191,48 @@ impl Definitions {
     /// Carries the definitions out.
     ///
     /// # Errors
-    /// One is refused, so none is carried out. The reason names its line.
+    /// One is refused, so none is carried out. The reason names its line, and its file if there are several.
     pub async fn import<D: Desk>(self, desk: &D, who: &Identity) -> Result<(), Failure> {
-        let Self { commands, entries, warnings, .. } = self;
+        self.carry_out(desk, who, None).await
+    }
+
+    /// Carries the definitions of a start out, and stores their hash for the next start. With `skip_if_unchanged`, does nothing and
+    /// returns false if they are the ones that were carried out last.
+    ///
+    /// # Errors
+    /// Those of [`Self::import`].
+    pub async fn import_at_start<D: Desk>(
+        self,
+        desk: &D,
+        who: &Identity,
+        skip_if_unchanged: bool,
+    ) -> Result<bool, Failure> {
+        let hash = self.hasher.value();
+        if skip_if_unchanged && desk.parameters(who).await?.get(&unchanged::key()) == Some(&hash) {
+            return Ok(false);
+        }
+        self.carry_out(desk, who, Some(hash)).await?;
+        Ok(true)
+    }
+
+    async fn carry_out<D: Desk>(
+        self,
+        desk: &D,
+        who: &Identity,
+        hash: Option<Arc<str>>,
+    ) -> Result<(), Failure> {
+        let Self { mut commands, entries, files, warnings, .. } = self;
+        commands.push(unchanged::command(hash));
         match desk.import(who, commands).await {
             Ok(()) => {}
             Err(DeskError::Catalog(CatalogError::InBatch { at, error })) => {
-                let (line, shown) = entries.get(at).map_or((0, ""), |(line, shown)| (*line, shown));
-                return Err(Failure::bad_request(format!("line {line}: {shown}: {error}")));
+                // The last command belongs to no entry.
+                let Some((line, shown)) = entries.get(at) else {
+                    return Err(Failure::bad_request(error.to_string()));
+                };
+                let file = files.iter().rev().find(|(before, _)| *before <= at);
+                let file = file.map_or(String::new(), |(_, name)| format!("{name}: "));
+                return Err(Failure::bad_request(format!("{file}line {line}: {shown}: {error}")));
             }
             Err(error) => return Err(error.into()),
         }
@@ -281,7 +338,8 @@ fn read_vhost(definitions: &mut Definitions, entry: Entry, _: Reading<'_>) -> Re
         add_limits(&mut patch, limits)?;
     }
     let shown = shown("vhosts", &fields);
-    definitions.push(line, &shown, Command::Account(AccountChange::SetVhost { name: name.into(), patch }));
+    let set = AccountChange::SetVhost { name: name.into(), patch, creator: None };
+    definitions.push(line, &shown, Command::Account(set));
     Ok(())
 }
 
@@ -368,7 +426,7 @@ fn read_parameter(definitions: &mut Definitions, entry: Entry, _: Reading<'_>) -
         };
         let mut patch = VhostPatch::default();
         add_limits(&mut patch, limits)?;
-        let set = AccountChange::SetVhost { name: vhost.into(), patch };
+        let set = AccountChange::SetVhost { name: vhost.into(), patch, creator: None };
         definitions.push(line, &shown, Command::Account(set));
         return Ok(());
     }
@@ -381,6 +439,9 @@ fn read_parameter(definitions: &mut Definitions, entry: Entry, _: Reading<'_>) -
 fn read_global_parameter(definitions: &mut Definitions, entry: Entry, _: Reading<'_>) -> Result<(), Failure> {
     let Entry { line, fields } = entry;
     let name = required(&fields, "name")?;
+    if unchanged::is_hash(&name) {
+        return Ok(());
+    }
     let shown = shown("global_parameters", &fields);
     if !GLOBAL_WITHOUT_WARNING.contains(&name.as_str()) {
         definitions.warnings.push(format!("{shown} is kept, but has no effect"));

@@ -2,6 +2,7 @@
 
 mod export;
 mod import;
+mod unchanged;
 
 pub use export::{get, get_of_vhost};
 pub use import::{Definitions, Problem, Problems, Reading, post, post_to_vhost};

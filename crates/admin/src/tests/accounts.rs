@@ -30,6 +30,31 @@ async fn users_are_created_changed_and_deleted() {
 }
 
 #[tokio::test]
+async fn a_password_is_hashed_and_the_hash_makes_a_user() {
+    let server = Server::start().await;
+    let of_path = server.ask(Some("guest"), "GET", "/api/auth/hash_password/pass%20w%2Ford", "").await;
+    let of_body =
+        server.ask(Some("guest"), "POST", "/api/auth/hash_password", r#"{"password":"pass w/ord"}"#).await;
+    assert_eq!((of_path.status, &of_path.body), (200, &of_body.body));
+    let hash = of_path.body.strip_prefix(r#"{"ok":""#).and_then(|rest| rest.strip_suffix(r#""}"#)).unwrap();
+    let user = format!(r#"{{"password_hash":"{hash}","tags":""}}"#);
+    server.check("guest", &format!("PUT /api/users/u {user} -> 201")).await;
+    server
+        .check(
+            "guest",
+            r#"
+            POST /api/auth/hash_password {"password":""} -> 400 {"error":"bad_request","reason":"'password' is empty"}
+            POST /api/auth/hash_password {} -> 400 {"error":"bad_request","reason":"'password' is missing"}
+            GET /api/auth/hash_password// -> 400 {"error":"bad_request","reason":"'password' is empty"}
+            "#,
+        )
+        .await;
+    server
+        .check("monitor", r#"GET /api/auth/hash_password/p -> 401 {"error":"not_authorised","reason":"Not administrator user"}"#)
+        .await;
+}
+
+#[tokio::test]
 async fn a_wrong_user_is_refused_and_changes_nothing() {
     let server = Server::start().await;
     server
@@ -43,7 +68,7 @@ async fn a_wrong_user_is_refused_and_changes_nothing() {
             PUT /api/users/u {"password":"","tags":""} -> 400 {"error":"bad_request","reason":"'password' is empty"}
             PUT /api/users/u {"password":"p","password_hash":"aaaa","tags":""} -> 400 {"error":"bad_request","reason":"both_password_and_password_hash_are_provided"}
             PUT /api/users/u {"password_hash":"aaaa","tags":""} -> 400 {"error":"bad_request","reason":"'password_hash' is not a hash of rabbit_password_hashing_sha256 in Base64"}
-            PUT /api/users/u {"password_hash":"aaaa","hashing_algorithm":"rot13","tags":""} -> 400 {"error":"bad_request","reason":"'hashing_algorithm' is none of rabbit_password_hashing_sha256, rabbit_password_hashing_sha512, argon2id"}
+            PUT /api/users/u {"password_hash":"aaaa","hashing_algorithm":"rot13","tags":""} -> 400 {"error":"bad_request","reason":"'hashing_algorithm' is none of rabbit_password_hashing_md5, rabbit_password_hashing_sha256, rabbit_password_hashing_sha512, argon2id"}
             POST /api/users/bulk-delete {"users":"guest"} -> 400 {"error":"bad_request","reason":"'users' is not a list of names"}
             POST /api/users/bulk-delete {"users":["guest",1]} -> 400 {"error":"bad_request","reason":"'users' is not a list of names"}
             GET /api/users/u -> 404 {"error":"object_not_found","reason":"no user 'u'"}
@@ -61,6 +86,9 @@ async fn permissions_are_set_shown_and_cleared() {
             "guest",
             r#"
             PUT /api/vhosts/team {} -> 201
+            GET /api/vhosts/team/permissions -> 200 [{"user":"guest","vhost":"team","configure":".*","write":".*","read":".*"}]
+            DELETE /api/permissions/team/guest -> 204
+            PUT /api/vhosts/team {} -> 204
             GET /api/vhosts/team/permissions -> 200 []
             GET /api/vhosts/absent/permissions -> 404 {"error":"object_not_found","reason":"no vhost 'absent'"}
             GET /api/vhosts?columns=name -> 200 [{"name":"/"},{"name":"team"}]
@@ -138,7 +166,6 @@ async fn virtual_hosts_have_settings_and_limits() {
             PUT /api/vhost-limits/absent/max-queues {"value":1} -> 404 {"error":"object_not_found","reason":"no vhost 'absent'"}
             PUT /api/vhost-limits/team/max-cats {"value":1} -> 400 {"error":"bad_request","reason":"'max-cats' is not a limit of a vhost: there are max-connections and max-queues"}
             PUT /api/vhost-limits/team/max-queues {"value":"1"} -> 400 {"error":"bad_request","reason":"'value' is not a whole number below 4294967296"}
-            PUT /api/permissions/team/guest {"configure":".*","write":".*","read":".*"} -> 201
             PUT /api/queues/team/a -> 201
             PUT /api/queues/team/a -> 204
             PUT /api/queues/team/b -> 400 {"error":"bad_request","reason":"cannot declare queue 'b': queue limit in vhost 'team' (1) is reached"}

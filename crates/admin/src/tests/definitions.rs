@@ -1,6 +1,11 @@
 //! Definitions: what is imported is exported again, and what is wrong is imported not at all.
 
+use broker::access::Identity;
+use broker::desk::Desk as _;
+
+use super::desk::FakeDesk;
 use super::http::Server;
+use crate::{Definitions, Reading};
 
 /// As RabbitMQ 4.3 writes it, with a shovel, federation, and a user of its own.
 const FROM_RABBITMQ: &str = r#"{
@@ -118,8 +123,6 @@ async fn what_rabbitmq_exports_moves_over_and_is_exported_again() {
 async fn an_import_into_a_vhost_changes_nothing_else() {
     let server = Server::start().await;
     server.check("guest", "PUT /api/vhosts/copy -> 201").await;
-    let all = r#"{"configure":".*","write":".*","read":".*"}"#;
-    server.check("guest", &format!("PUT /api/permissions/copy/guest {all} -> 201")).await;
     let answer = server.ask(Some("guest"), "POST", "/api/definitions/copy", FROM_RABBITMQ).await;
     assert_eq!(answer.status, 204, "{}", answer.body);
     let names = async |path: &str| -> Vec<String> {
@@ -174,6 +177,54 @@ async fn wrong_definitions_change_nothing_and_say_where() {
             .await
             .contains("only its hash")
     );
+}
+
+#[tokio::test]
+async fn several_files_are_one_import_that_names_the_wrong_file() {
+    let desk = FakeDesk::new();
+    let who = Identity::internal("guest", "administrator");
+    let of = |queue: &str| {
+        let mut definitions = Definitions::default();
+        let reading = Reading { skip_unknown: true, ..Reading::default() };
+        let first = r#"{"vhosts":[{"name":"v"}],"exchanges":[{"name":"x","vhost":"v","type":"x-odd"}]}"#;
+        definitions.add_file("1.json", first, reading).unwrap();
+        definitions.add_file("2.json", &format!("{{\"queues\":[\n{queue}]}}"), reading).unwrap();
+        let bound = r#"{"bindings":[{"source":"x","vhost":"v","destination":"q"}]}"#;
+        definitions.add_file("3.json", bound, reading).unwrap();
+        definitions
+    };
+    let wrong = of(r#"{"name":"q","vhost":"w"}"#);
+    let warnings = wrong.warnings();
+    assert!(warnings[0].starts_with("1.json: exchange 'x'"), "{warnings:?}");
+    assert!(warnings[1].starts_with("3.json: binding from 'x' to 'q'"), "{warnings:?}");
+    let refused = wrong.import_at_start(&desk, &who, false).await.unwrap_err();
+    assert_eq!(refused.reason, "2.json: line 2: queue 'q' in vhost 'w': no vhost 'w'");
+    assert_eq!(desk.vhosts(&who).await.unwrap().len(), 1);
+
+    let right = r#"{"name":"q","vhost":"v"}"#;
+    assert!(of(right).import_at_start(&desk, &who, true).await.unwrap());
+    assert!(!of(right).import_at_start(&desk, &who, true).await.unwrap(), "unchanged");
+    assert!(of(right).import_at_start(&desk, &who, false).await.unwrap(), "not asked for");
+    assert!(of(r#"{"name":"r","vhost":"v"}"#).import_at_start(&desk, &who, true).await.unwrap());
+    assert!(of(right).import_at_start(&desk, &who, true).await.unwrap(), "others were carried out since");
+    // An import over HTTP is the last one then.
+    Definitions::parse("{}", Reading::default()).unwrap().import(&desk, &who).await.unwrap();
+    assert!(desk.parameters(&who).await.unwrap().is_empty());
+    assert!(of(right).import_at_start(&desk, &who, true).await.unwrap());
+}
+
+#[tokio::test]
+async fn the_hash_of_an_import_is_not_exported() {
+    let server = Server::start().await;
+    let hash = r#"{"global_parameters":[{"name":"imported_definition_hash_value","value":"00"},{"name":"g","value":1}]}"#;
+    let answer = server.ask(Some("guest"), "POST", "/api/definitions", hash).await;
+    assert_eq!(answer.status, 204, "{}", answer.body);
+    server.check("guest", r#"GET /api/global-parameters -> 200 [{"name":"g","value":1}]"#).await;
+    server
+        .check("guest", r#"PUT /api/global-parameters/imported_definition_hash_value {"value":"00"} -> 201"#)
+        .await;
+    let exported = server.ask(Some("guest"), "GET", "/api/definitions", "").await.body;
+    assert!(!exported.contains("imported_definition_hash_value"), "{exported}");
 }
 
 #[tokio::test]

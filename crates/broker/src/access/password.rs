@@ -1,8 +1,8 @@
-//! Password hashes: RabbitMQ's salted SHA-256 and SHA-512, and Argon2id (RFC 9106).
+//! Password hashes: RabbitMQ's salted SHA-256 and SHA-512, MD5 of old versions of RabbitMQ, and Argon2id (RFC 9106).
 //!
 //! ```text
-//!   sha256, sha512   salt, 4 bytes | digest of the salt and the password
-//!   argon2id         $argon2id$v=19$m=MEMORY,t=PASSES,p=1$SALT$DIGEST      (text; memory in KiB; Base64 without padding)
+//!   md5, sha256, sha512   salt, 4 bytes | digest of the salt and the password
+//!   argon2id              $argon2id$v=19$m=MEMORY,t=PASSES,p=1$SALT$DIGEST      (text; memory in KiB; Base64 without padding)
 //! ```
 
 use std::fmt;
@@ -12,6 +12,7 @@ use amqp10::sasl::Secret;
 use argon2::{Algorithm, Argon2, Params, Version};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD_NO_PAD;
+use md5::Md5;
 use sha2::{Digest, Sha256, Sha512};
 
 /// The bytes of RabbitMQ's salt.
@@ -39,6 +40,9 @@ const ENCODED_MAX: usize = 256;
 /// An algorithm for password hashes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Hashing {
+    /// The hash of users from RabbitMQ 3.5 and older. No new password gets one, and it is replaced at the next login
+    /// ([`super::Renewal`]).
+    Md5,
     /// RabbitMQ's default. It is fast, so weak passwords can be found from stolen hashes by trying.
     Sha256,
     Sha512,
@@ -47,11 +51,12 @@ pub enum Hashing {
 }
 
 impl Hashing {
-    pub const ALL: [Self; 3] = [Self::Sha256, Self::Sha512, Self::Argon2id];
+    pub const ALL: [Self; 4] = [Self::Md5, Self::Sha256, Self::Sha512, Self::Argon2id];
 
-    /// Returns the name of the algorithm in records and definitions. SHA-256 and SHA-512 have RabbitMQ's names.
+    /// Returns the name of the algorithm in records and definitions. Those that RabbitMQ has, have RabbitMQ's names.
     pub fn name(self) -> &'static str {
         match self {
+            Self::Md5 => "rabbit_password_hashing_md5",
             Self::Sha256 => "rabbit_password_hashing_sha256",
             Self::Sha512 => "rabbit_password_hashing_sha512",
             Self::Argon2id => "argon2id",
@@ -63,11 +68,17 @@ impl Hashing {
         Self::ALL.into_iter().find(|hashing| hashing.name() == name)
     }
 
+    /// Returns true if hashes of this algorithm are replaced at the next login.
+    pub fn is_outdated(self) -> bool {
+        self == Self::Md5
+    }
+
     /// Hashes a password. Each hash needs a salt of its own; RabbitMQ's algorithms use only its first four bytes. Argon2id takes
     /// some 10 ms and 7 MiB.
     pub fn hash(self, salt: Salt, password: &Secret) -> PasswordHash {
         let short = [salt[0], salt[1], salt[2], salt[3]];
         let bytes = match self {
+            Self::Md5 => salted::<Md5>(short, password),
             Self::Sha256 => salted::<Sha256>(short, password),
             Self::Sha512 => salted::<Sha512>(short, password),
             Self::Argon2id => Argon { salt: salt.into(), ..Argon::default() }.encoded(password),
@@ -78,6 +89,7 @@ impl Hashing {
     /// Returns a hash that belongs to no known password. Its check takes as long as that of any other with this algorithm.
     pub fn of_nobody(self) -> PasswordHash {
         let bytes = match self {
+            Self::Md5 => vec![0; SALT_BYTES + 16],
             Self::Sha256 => vec![0; SALT_BYTES + 32],
             Self::Sha512 => vec![0; SALT_BYTES + 64],
             Self::Argon2id => Argon::default().encode(),
@@ -97,6 +109,7 @@ impl PasswordHash {
     /// Reads a stored hash. Returns `None` if its form is wrong, or if a check would need too much memory or time.
     pub fn from_bytes(hashing: Hashing, bytes: &[u8]) -> Option<Self> {
         let is_valid = match hashing {
+            Hashing::Md5 => bytes.len() == SALT_BYTES + 16,
             Hashing::Sha256 => bytes.len() == SALT_BYTES + 32,
             Hashing::Sha512 => bytes.len() == SALT_BYTES + 64,
             Hashing::Argon2id => Argon::parse(bytes).is_some(),
@@ -123,6 +136,7 @@ impl PasswordHash {
         let salt =
             || Some([*self.bytes.first()?, *self.bytes.get(1)?, *self.bytes.get(2)?, *self.bytes.get(3)?]);
         let other = match self.hashing {
+            Hashing::Md5 => salt().map(|salt| salted::<Md5>(salt, password)),
             Hashing::Sha256 => salt().map(|salt| salted::<Sha256>(salt, password)),
             Hashing::Sha512 => salt().map(|salt| salted::<Sha512>(salt, password)),
             Hashing::Argon2id => Argon::parse(&self.bytes).map(|argon| argon.encoded(password)),
@@ -218,6 +232,9 @@ mod tests {
         assert_eq!(PasswordHash::from_bytes(Hashing::Sha256, hash.expose()), Some(hash.clone()));
         assert_eq!(PasswordHash::from_bytes(Hashing::Sha256, &hash.expose()[1..]), None);
         assert_eq!(format!("{hash:?}"), "***");
+        // The same salt and password with MD5, calculated by another program.
+        let hash = Hashing::Md5.hash(salt, &password);
+        assert_eq!(STANDARD.encode(hash.expose()), "kI3GChNpte2FApYFXScl+0dIluk=");
     }
 
     #[test]
@@ -236,7 +253,7 @@ mod tests {
             assert!(!nobody.is_of(&right) && !nobody.is_of(&Secret::new("")));
             assert_eq!(PasswordHash::from_bytes(hashing, nobody.expose()), Some(nobody.clone()));
         }
-        assert_eq!(Hashing::from_name("rabbit_password_hashing_md5"), None);
+        assert_eq!(Hashing::from_name("rabbit_password_hashing_none"), None);
     }
 
     /// Made with the reference implementation: `echo -n password | argon2 somesalt -id -t 2 -k 65536 -p 1 -l 32`.

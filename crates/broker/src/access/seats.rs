@@ -26,11 +26,25 @@ pub struct ConnectionLimits {
     pub user: Maximum,
 }
 
+/// The most sessions of all connections together, for both.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SessionLimits {
+    pub node: Maximum,
+    pub user: Maximum,
+}
+
 /// The limit that a connection would exceed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Full {
     Node(u32),
     Vhost(u32),
+    User(u32),
+}
+
+/// The limit that a session would exceed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SessionsFull {
+    Node(u32),
     User(u32),
 }
 
@@ -41,6 +55,7 @@ pub struct Seats(Arc<Mutex<Counts>>);
 #[derive(Debug, Default)]
 struct Counts {
     node: u32,
+    sessions: u32,
     vhosts: HashMap<Arc<str>, u32>,
     users: HashMap<Arc<str>, OfUser>,
 }
@@ -93,21 +108,26 @@ impl Seat {
     /// Counts a session that begins.
     ///
     /// # Errors
-    /// The limit, if the user has that many already. The session is counted all the same, until it ends.
-    pub fn begin_session(&mut self, max: Maximum) -> Result<(), u32> {
+    /// The first limit that the session exceeds. It is counted all the same, until it ends.
+    pub fn begin_session(&mut self, limits: SessionLimits) -> Result<(), SessionsFull> {
         self.sessions += 1;
         let mut counts = self.seats.counts();
+        counts.sessions += 1;
+        let of_node = counts.sessions - 1;
         let Some(user) = counts.users.get_mut(&self.user) else { return Ok(()) };
-        let before = user.sessions;
         user.sessions += 1;
-        exceeded(before, max).map_or(Ok(()), Err)
+        let of_user = user.sessions - 1;
+        exceeded(of_user, limits.user).map_or(Ok(()), |max| Err(SessionsFull::User(max)))?;
+        exceeded(of_node, limits.node).map_or(Ok(()), |max| Err(SessionsFull::Node(max)))
     }
 
     /// Called when a session has ended.
     pub fn end_session(&mut self) {
         if let Some(left) = self.sessions.checked_sub(1) {
             self.sessions = left;
-            if let Some(user) = self.seats.counts().users.get_mut(&self.user) {
+            let mut counts = self.seats.counts();
+            counts.sessions -= 1;
+            if let Some(user) = counts.users.get_mut(&self.user) {
                 user.sessions -= 1;
             }
         }
@@ -118,6 +138,7 @@ impl Drop for Seat {
     fn drop(&mut self) {
         let mut counts = self.seats.counts();
         counts.node -= 1;
+        counts.sessions -= self.sessions;
         if let Some(vhost) = counts.vhosts.get_mut(&self.vhost) {
             *vhost -= 1;
             if *vhost == 0 {
@@ -170,14 +191,32 @@ mod tests {
     fn the_sessions_of_a_user_are_counted_over_connections() {
         let seats = Seats::default();
         let take = || seats.take(&"v".into(), &"ann".into(), ConnectionLimits::default()).unwrap();
+        let limits = SessionLimits { user: Some(2), ..SessionLimits::default() };
         let (mut first, mut second) = (take(), take());
-        assert_eq!(first.begin_session(Some(2)), Ok(()));
-        assert_eq!(second.begin_session(Some(2)), Ok(()));
-        assert_eq!(second.begin_session(Some(2)), Err(2));
+        assert_eq!(first.begin_session(limits), Ok(()));
+        assert_eq!(second.begin_session(limits), Ok(()));
+        assert_eq!(second.begin_session(limits), Err(SessionsFull::User(2)));
         second.end_session();
         drop(first);
-        assert_eq!(second.begin_session(Some(2)), Ok(()));
+        assert_eq!(second.begin_session(limits), Ok(()));
         drop(second);
         assert!(seats.counts().users.is_empty() && seats.counts().vhosts.is_empty());
+    }
+
+    #[test]
+    fn the_sessions_of_the_node_are_counted_over_users() {
+        let seats = Seats::default();
+        let take = |user: &str| seats.take(&"v".into(), &user.into(), ConnectionLimits::default()).unwrap();
+        let limits = SessionLimits { node: Some(2), user: Some(2) };
+        let (mut ann, mut bob) = (take("ann"), take("bob"));
+        assert_eq!(ann.begin_session(limits), Ok(()));
+        assert_eq!(bob.begin_session(limits), Ok(()));
+        assert_eq!(bob.begin_session(limits), Err(SessionsFull::Node(2)));
+        bob.end_session();
+        assert_eq!(ann.begin_session(limits), Err(SessionsFull::Node(2)));
+        drop(ann);
+        assert_eq!(bob.begin_session(limits), Ok(()));
+        drop(bob);
+        assert_eq!(seats.counts().sessions, 0);
     }
 }

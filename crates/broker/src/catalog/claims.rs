@@ -100,18 +100,23 @@ impl Claims {
             }
             Command::SetPolicy(set) => claims.add_exclusive(Thing::Vhost(set.vhost.clone())),
             Command::ClearPolicy { vhost, .. } => claims.add_exclusive(Thing::Vhost(vhost.clone())),
-            Command::Account(
-                AccountChange::SetVhost { name, .. }
-                | AccountChange::CloseVhost { name }
-                | AccountChange::DeleteVhost { name },
-            ) => {
-                claims.add_exclusive(Thing::Vhost(name.clone()));
-                claims.count("vhosts", catalog.rules.vhosts_max.is_some());
-                claims.count("exchanges", catalog.rules.exchanges_max.is_some());
+            Command::Account(AccountChange::SetVhost { name, creator, .. }) => {
+                claims.add_vhost(name, catalog);
+                if catalog.vhost_settings(name).is_none() {
+                    // The creator and the users of the configuration get permissions.
+                    let of_configuration = catalog.rules.vhost_defaults.users(name).map(|user| &user.name);
+                    for user in creator.iter().chain(of_configuration) {
+                        claims.add_exclusive(Thing::User(user.clone()));
+                    }
+                }
+            }
+            Command::Account(AccountChange::CloseVhost { name } | AccountChange::DeleteVhost { name }) => {
+                claims.add_vhost(name, catalog);
             }
             Command::Account(
                 AccountChange::SetUser { name, .. }
                 | AccountChange::DeleteUser { name }
+                | AccountChange::RenewHash { user: name, .. }
                 | AccountChange::SetUserLimits { user: name, .. },
             ) => {
                 claims.add_exclusive(Thing::User(name.clone()));
@@ -188,6 +193,13 @@ impl Claims {
         if let Some(vhost) = vhost {
             self.add_exclusive(Thing::Topology(vhost));
         }
+    }
+
+    /// Claims a virtual host, and the numbers that change with it.
+    fn add_vhost(&mut self, name: &Arc<str>, catalog: &Catalog) {
+        self.add_exclusive(Thing::Vhost(name.clone()));
+        self.count("vhosts", catalog.rules.vhosts_max.is_some());
+        self.count("exchanges", catalog.rules.exchanges_max.is_some());
     }
 
     /// Claims the numbers of queues that are limited.

@@ -42,7 +42,7 @@ pub use policy::{ApplyTo, Policy, merged_definition};
 pub use route::{RouteTarget, RouteTargets, Routed};
 pub use sent::{decode_command, encode_command};
 pub use stored::{decode_change, encode_change};
-pub use vhost::{VhostPatch, VhostSettings};
+pub use vhost::{DefaultLimits, DefaultUser, VhostDefaults, VhostPatch, VhostSettings};
 
 use self::places::Places;
 use self::policy::Subject;
@@ -328,9 +328,11 @@ pub struct Catalog {
     rules: DeclareRules,
 }
 
-/// The operator's rules for declarations of queues. They are settings, not changes, so they are never stored.
-#[derive(Clone, Copy, Debug)]
+/// The operator's rules for what is declared. They are settings, not changes, so they are never stored.
+#[derive(Clone, Debug)]
 pub struct DeclareRules {
+    /// What a new virtual host gets.
+    pub vhost_defaults: Arc<VhostDefaults>,
     /// The type of a new queue whose declaration names none (`default_queue_type`). Queues that are exclusive, deleted
     /// automatically or not durable are classic in any case, because no other type can be.
     pub default_type: queue::QueueType,
@@ -348,6 +350,7 @@ pub struct DeclareRules {
 impl Default for DeclareRules {
     fn default() -> Self {
         Self {
+            vhost_defaults: Arc::default(),
             default_type: queue::QueueType::Classic,
             relaxed_redeclaration: false,
             queues_max: None,
@@ -419,7 +422,8 @@ impl Catalog {
         &self.users
     }
 
-    /// Adds the first users of a node if there has never been a user. Returns the changes that were applied.
+    /// Adds the first users of a node, and what its first virtual hosts get from the configuration, if there has never been a user.
+    /// Returns the changes that were applied.
     pub fn begin_users(&mut self, access: &Access) -> Vec<Change> {
         let mut changes = Vec::new();
         if self.users.have_begun() {
@@ -443,6 +447,40 @@ impl Catalog {
             }
         }
         changes.iter().for_each(|change| self.apply(change));
+        let mut vhosts: Vec<_> = self.vhosts.keys().cloned().collect();
+        vhosts.sort();
+        for vhost in vhosts {
+            let of_vhost = self.vhost_defaults(&vhost);
+            of_vhost.iter().for_each(|change| self.apply(change));
+            changes.extend(of_vhost);
+        }
+        changes
+    }
+
+    /// Returns the changes that give a virtual host without settings what a new one gets from the configuration.
+    fn vhost_defaults(&self, vhost: &Arc<str>) -> Vec<Change> {
+        let is_unset = |vhost: &Vhost| *vhost.settings == VhostSettings::default();
+        let settings = self.rules.vhost_defaults.settings(vhost);
+        let mut changes = Vec::new();
+        if settings != VhostSettings::default() && self.vhosts.get(vhost).is_some_and(is_unset) {
+            changes.push(Change::VhostSet { name: vhost.clone(), settings: Arc::new(settings) });
+        }
+        changes.extend(self.default_users(vhost));
+        changes
+    }
+
+    /// Returns the changes that give the users of the configuration their permissions in a new virtual host, and create those who
+    /// do not exist.
+    fn default_users(&self, vhost: &Arc<str>) -> Vec<Change> {
+        let mut changes = Vec::new();
+        for DefaultUser { name, hash, tags, permissions, .. } in self.rules.vhost_defaults.users(vhost) {
+            if self.users.get(name).is_none() {
+                let (name, hash, tags) = (name.clone(), hash.clone(), tags.clone());
+                changes.push(Change::UserSet { name, hash, tags });
+            }
+            let (user, vhost, permissions) = (name.clone(), vhost.clone(), permissions.clone());
+            changes.push(Change::PermissionsSet { user, vhost, permissions });
+        }
         changes
     }
 

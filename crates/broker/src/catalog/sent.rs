@@ -11,7 +11,7 @@
 //!   7 set policy        vhost, name, operator, pattern, priority long, apply-to, definition
 //!   8 clear policy      vhost, name, operator
 //!   9 set vhost         name, description, tags list, default queue type, protected, max-connections long,
-//!                       max-queues long; each may be null
+//!                       max-queues long, creator; each may be null
 //!  10 delete vhost      name
 //!  11 set user          name, algorithm, hash binary, tags list
 //!  12 delete user       name
@@ -21,6 +21,7 @@
 //!  19 batch             list of binaries, each a command
 //!  20 set parameter     vhost or null, component, name, value
 //!  21 clear parameter   vhost or null, component, name
+//!  22 renew hash        user, algorithm, hash binary, algorithm, hash binary
 //!  18 set user limits   user, max-connections long, max-channels long; each may be null
 //!  15 set topic permissions    user, vhost, exchange, write, read
 //!  16 clear topic permissions  user, vhost, exchange or null
@@ -72,8 +73,8 @@ pub fn encode_command(command: &Command, out: &mut BytesMut) {
         Command::ClearPolicy { vhost, name, operator } => {
             ListWriter::new(8).text(vhost).text(name).boolean(*operator)
         }
-        Command::Account(AccountChange::SetVhost { name, patch }) => {
-            ListWriter::new(9).text(name).vhost_patch(patch)
+        Command::Account(AccountChange::SetVhost { name, patch, creator }) => {
+            ListWriter::new(9).text(name).vhost_patch(patch).optional_text(creator.as_deref())
         }
         Command::Account(AccountChange::CloseVhost { name }) => ListWriter::new(17).text(name),
         Command::Account(AccountChange::SetUserLimits { user, max_connections, max_channels }) => {
@@ -82,6 +83,9 @@ pub fn encode_command(command: &Command, out: &mut BytesMut) {
         Command::Account(AccountChange::DeleteVhost { name }) => ListWriter::new(10).text(name),
         Command::Account(AccountChange::SetUser { name, hash, tags }) => {
             ListWriter::new(11).text(name).hash(hash).texts(tags)
+        }
+        Command::Account(AccountChange::RenewHash { user, outdated, hash }) => {
+            ListWriter::new(22).text(user).hash(outdated).hash(hash)
         }
         Command::Account(AccountChange::DeleteUser { name }) => ListWriter::new(12).text(name),
         Command::Account(AccountChange::SetPermissions { user, vhost, permissions }) => {
@@ -157,7 +161,11 @@ fn decode_nested(sent: &[u8], is_top: bool) -> Option<Command> {
             definition: fields.arguments(7)?,
         }),
         8 => Command::ClearPolicy { vhost: text(1)?, name: text(2)?, operator: boolean(3)? },
-        9 => Command::Account(AccountChange::SetVhost { name: text(1)?, patch: fields.vhost_patch(2)? }),
+        9 => Command::Account(AccountChange::SetVhost {
+            name: text(1)?,
+            patch: fields.vhost_patch(2)?,
+            creator: fields.optional_text(8)?,
+        }),
         10 => Command::Account(AccountChange::DeleteVhost { name: text(1)? }),
         11 => Command::Account(AccountChange::SetUser {
             name: text(1)?,
@@ -185,6 +193,11 @@ fn decode_nested(sent: &[u8], is_top: bool) -> Option<Command> {
         }
         20 => Command::SetParameter { key: fields.parameter_key(1)?, value: text(4)? },
         21 => Command::ClearParameter { key: fields.parameter_key(1)? },
+        22 => Command::Account(AccountChange::RenewHash {
+            user: text(1)?,
+            outdated: fields.hash(2)?,
+            hash: fields.hash(4)?,
+        }),
         17 => Command::Account(AccountChange::CloseVhost { name: text(1)? }),
         18 => Command::Account(AccountChange::SetUserLimits {
             user: text(1)?,
@@ -310,6 +323,7 @@ mod tests {
             }),
             (names(), any::<Option<bool>>(), any::<[Option<Option<u32>>; 2]>()).prop_map(
                 |((name, text, tag), protected, [max_connections, max_queues])| {
+                    let creator = max_queues.map(|_| text.as_str().into());
                     let patch = VhostPatch {
                         description: protected.map(|_| text.into()),
                         tags: max_queues.map(|_| [tag].into()),
@@ -318,7 +332,7 @@ mod tests {
                         max_connections,
                         max_queues,
                     };
-                    Command::Account(AccountChange::SetVhost { name: name.into(), patch })
+                    Command::Account(AccountChange::SetVhost { name: name.into(), patch, creator })
                 }
             ),
             (names(), any::<[bool; 3]>()).prop_map(|((vhost, component, name), [global, sets, batch])| {
@@ -344,6 +358,11 @@ mod tests {
                     Command::Account(AccountChange::SetUser { name: name.into(), hash, tags: tags.into() })
                 }
             ),
+            (".{0,8}", any::<[u8; 16]>()).prop_map(|(user, salt)| {
+                let of = |hashing: Hashing| hashing.hash(salt, &amqp10::sasl::Secret::new(user.clone()));
+                let (outdated, hash) = (of(Hashing::Md5), of(Hashing::Sha512));
+                Command::Account(AccountChange::RenewHash { user: user.into(), outdated, hash })
+            }),
             ".{0,8}".prop_map(|name| Command::Account(AccountChange::DeleteUser { name: name.into() })),
             (names(), flags()).prop_map(move |((user, vhost, _), [configure, write, read, _])| {
                 let permissions =
@@ -400,7 +419,7 @@ mod tests {
 
         /// Tests lists whose items are of any type.
         #[test]
-        fn no_list_breaks_the_decoder(kind in 0..20_u8, mut items in prop::collection::vec(value(), 0..9)) {
+        fn no_list_breaks_the_decoder(kind in 0..24_u8, mut items in prop::collection::vec(value(), 0..9)) {
             items.insert(0, Value::Ubyte(kind));
             let mut bytes = BytesMut::new();
             encode::put_value(&mut bytes, &Value::List(items));

@@ -29,6 +29,7 @@
 //!  20 user limits set   user, max-connections long, max-channels long
 //!  21 parameter set     vhost or null, component, name, value
 //!  22 parameter cleared vhost or null, component, name
+//!  12                  with MD5
 //!  14                  with other patterns than `.*` and the empty one
 //!   8                  with look-aheads in the pattern
 //! ```

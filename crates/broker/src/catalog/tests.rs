@@ -1,7 +1,7 @@
 //! Tests of the catalog as a machine: the effect of policies on existing objects, and the stored encoding of every
 //! change.
 
-use crate::access::{Hashing, Permissions};
+use crate::access::{Hashing, Permissions, UserRecord};
 use crate::pattern::Pattern;
 use amqp10::sasl::Secret;
 use std::sync::Arc;
@@ -577,9 +577,109 @@ fn deleting_a_virtual_host_needs_no_queues_and_clears_permissions() {
 }
 
 #[test]
+fn a_renewed_hash_changes_nothing_else_and_brings_no_old_password_back() {
+    let mut catalog = Catalog::default();
+    let hash = |hashing: Hashing, password| hashing.hash([1; 16], &Secret::new(password));
+    let set = |hash, tag: &str| {
+        let tags = [tag.to_owned()].into();
+        Command::Account(AccountChange::SetUser { name: "u".into(), hash, tags })
+    };
+    run(&mut catalog, set(hash(Hashing::Md5, "old"), "management"));
+    let grant =
+        AccountChange::SetPermissions { user: "u".into(), vhost: "/".into(), permissions: Permissions::ALL };
+    run(&mut catalog, Command::Account(grant));
+    let renew = || {
+        let (outdated, hash) = (hash(Hashing::Md5, "old"), hash(Hashing::Sha512, "old"));
+        Command::Account(AccountChange::RenewHash { user: "u".into(), outdated, hash })
+    };
+    let before = catalog.users().get("u").unwrap().clone();
+    run(&mut catalog, renew());
+    let after = catalog.users().get("u").unwrap().clone();
+    assert_eq!(after.hash, hash(Hashing::Sha512, "old"));
+    assert_eq!(UserRecord { hash: before.hash.clone(), ..after }, before);
+    // Another login was checked before the change.
+    assert!(decide(&catalog, renew()).unwrap().changes.is_empty());
+    run(&mut catalog, set(hash(Hashing::Md5, "new"), "management"));
+    assert!(decide(&catalog, renew()).unwrap().changes.is_empty(), "the password was changed");
+    run(&mut catalog, Command::Account(AccountChange::DeleteUser { name: "u".into() }));
+    assert!(decide(&catalog, renew()).unwrap().changes.is_empty(), "the user was deleted");
+}
+
+#[test]
+fn whoever_adds_a_virtual_host_may_do_everything_in_it() {
+    let mut catalog = Catalog::default();
+    let user = |name: &str| AccountChange::SetUser {
+        name: name.into(),
+        hash: Hashing::Sha256.of_nobody(),
+        tags: [].into(),
+    };
+    run(&mut catalog, Command::Account(user("ann")));
+    run(&mut catalog, Command::Account(user("bob")));
+    let add = |creator: &str| {
+        let (patch, creator) = (VhostPatch::default(), Some(creator.into()));
+        Command::Account(AccountChange::SetVhost { name: "v".into(), patch, creator })
+    };
+    let of = |catalog: &Catalog, user| catalog.users().get(user).unwrap().permissions.get("v").cloned();
+    run(&mut catalog, add("ann"));
+    assert_eq!(of(&catalog, "ann"), Some(Permissions::ALL));
+    run(&mut catalog, add("bob"));
+    assert_eq!(of(&catalog, "bob"), None, "it was there already");
+    let mut other = Catalog::default();
+    run(&mut other, add("stranger"));
+    assert!(other.has_vhost("v") && other.users().get("stranger").is_none());
+}
+
+#[test]
+fn a_new_virtual_host_gets_what_the_configuration_says() {
+    let hash = |password| Hashing::Sha256.hash([1; 16], &Secret::new(password));
+    let limits = |vhosts, max_queues| DefaultLimits {
+        vhosts: Pattern::new(vhosts).unwrap(),
+        max_connections: Some(5),
+        max_queues,
+    };
+    let user = |name: &str, vhosts| DefaultUser {
+        name: name.into(),
+        vhosts: Pattern::new(vhosts).unwrap(),
+        hash: hash("of the configuration"),
+        tags: [String::from("monitoring")].into(),
+        permissions: Permissions::NONE,
+    };
+    let vhost_defaults = Arc::new(VhostDefaults {
+        limits: vec![limits("^team", Some(1)), limits("^te|^/$", Some(2))],
+        users: vec![user("probe", ".*"), user("ann", "^team")],
+    });
+    let mut catalog = Catalog::default();
+    catalog.set_rules(DeclareRules { vhost_defaults, ..DeclareRules::default() });
+    // The first start counts for the virtual host that is there from the start.
+    let changes = catalog.begin_users(&Access::default());
+    assert!(changes.iter().all(|change| catalog.is_durable(change)));
+    assert_eq!(catalog.vhost_settings("/").unwrap().max_queues, Some(2));
+    assert!(catalog.begin_users(&Access::default()).is_empty(), "there is a user now");
+    let set = AccountChange::SetUser { name: "ann".into(), hash: hash("hers"), tags: [].into() };
+    run(&mut catalog, Command::Account(set));
+
+    let patch = VhostPatch { max_connections: Some(None), ..VhostPatch::default() };
+    let add = AccountChange::SetVhost { name: "team-a".into(), patch, creator: Some("ann".into()) };
+    run(&mut catalog, Command::Account(add));
+    let settings = catalog.vhost_settings("team-a").unwrap();
+    assert_eq!((settings.max_queues, settings.max_connections), (Some(1), None), "the request counts");
+    let of = |user: &str| catalog.users().get(user).unwrap();
+    assert_eq!(of("probe").permissions.get("team-a"), Some(&Permissions::NONE));
+    assert_eq!((&*of("probe").tags[0], &of("probe").hash), ("monitoring", &hash("of the configuration")));
+    assert_eq!((of("ann").tags.len(), &of("ann").hash), (0, &hash("hers")), "a user who exists stays");
+    assert_eq!(of("ann").permissions.get("team-a"), Some(&Permissions::ALL), "the creator");
+    run(&mut catalog, Command::Account(AccountChange::add_vhost("other")));
+    assert_eq!(**catalog.vhost_settings("other").unwrap(), VhostSettings::default());
+    assert!(!catalog.users().get("ann").unwrap().permissions.contains_key("other"));
+}
+
+#[test]
 fn a_virtual_host_has_a_default_type_and_limits() {
     let mut catalog = Catalog::default();
-    let set = |patch: VhostPatch| Command::Account(AccountChange::SetVhost { name: "v".into(), patch });
+    let set = |patch| {
+        let creator = None;
+        Command::Account(AccountChange::SetVhost { name: "v".into(), patch, creator })
+    };
     let declare = |name: &str| Command::DeclareQueue(DeclareQueue::new("v", name, Arguments::new()));
     let patch = VhostPatch {
         default_queue_type: Some(Some(QueueType::Quorum)),
@@ -641,7 +741,7 @@ fn a_virtual_host_that_is_being_deleted_cannot_be_used() {
     let close = || Command::Account(AccountChange::CloseVhost { name: "v".into() });
     let protect = |protected| {
         let patch = VhostPatch { protected: Some(protected), ..VhostPatch::default() };
-        Command::Account(AccountChange::SetVhost { name: "v".into(), patch })
+        Command::Account(AccountChange::SetVhost { name: "v".into(), patch, creator: None })
     };
     run(&mut catalog, protect(true));
     let refused = decide(&catalog, close()).unwrap_err();

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use queue::QueueType;
 
-use crate::access::Maximum;
+use crate::access::{Maximum, PasswordHash, Permissions};
+use crate::pattern::Pattern;
 
 /// The settings of a virtual host.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -47,5 +48,49 @@ impl VhostPatch {
             max_queues: self.max_queues.unwrap_or(settings.max_queues),
             deleting: settings.deleting,
         }
+    }
+}
+
+/// What a new virtual host gets from the configuration. It is not stored as such: a virtual host keeps what it got.
+#[derive(Clone, Debug, Default)]
+pub struct VhostDefaults {
+    /// The limits (`default_limits.vhosts.*`). The first that match the name of the virtual host count.
+    pub limits: Vec<DefaultLimits>,
+    /// The users who get permissions (`default_users.*`).
+    pub users: Vec<DefaultUser>,
+}
+
+/// The limits of virtual hosts with certain names.
+#[derive(Clone, Debug)]
+pub struct DefaultLimits {
+    pub vhosts: Pattern,
+    pub max_connections: Maximum,
+    pub max_queues: Maximum,
+}
+
+/// A user who gets permissions in new virtual hosts with certain names. The user is created if there is none.
+#[derive(Clone, Debug)]
+pub struct DefaultUser {
+    pub name: Arc<str>,
+    pub vhosts: Pattern,
+    pub hash: PasswordHash,
+    pub tags: Arc<[String]>,
+    pub permissions: Permissions,
+}
+
+impl VhostDefaults {
+    /// Returns the settings that a new virtual host of this name begins with.
+    pub(super) fn settings(&self, vhost: &str) -> VhostSettings {
+        let limits = self.limits.iter().find(|limits| limits.vhosts.is_match(vhost));
+        VhostSettings {
+            max_connections: limits.and_then(|limits| limits.max_connections),
+            max_queues: limits.and_then(|limits| limits.max_queues),
+            ..VhostSettings::default()
+        }
+    }
+
+    /// Returns the users who get permissions in a new virtual host of this name.
+    pub(super) fn users(&self, vhost: &str) -> impl Iterator<Item = &DefaultUser> {
+        self.users.iter().filter(move |user| user.vhosts.is_match(vhost))
     }
 }

@@ -7,9 +7,9 @@ use broker::pattern::Pattern;
 use node::Limit;
 
 use super::values::{
-    SHARDS_MAX, available_cores, boolean, bytes, file, ip, link_credit, listener, log_level, login_name,
-    maximum, mode, name_kind, network, number, or_none, pair_name, part, password, password_hashing, port,
-    queue_type, share, socket_path, text, tls_version, verify,
+    SHARDS_MAX, available_cores, boolean, bytes, file, import_backend, ip, link_credit, listener, log_level,
+    login_name, maximum, mode, name_kind, network, number, or_none, pair_name, part, password,
+    password_hashing, port, queue_type, share, socket_path, text, tls_version, verify,
 };
 use super::{Draft, logins};
 
@@ -27,6 +27,9 @@ pub struct Key {
     /// The default, as written in a file. Setting a key to its default changes nothing.
     #[cfg_attr(not(test), expect(dead_code, reason = "the example file is made by a test"))]
     pub default: &'static str,
+    /// For keys without a default, the name and the value that the example file shows; otherwise empty.
+    #[cfg_attr(not(test), expect(dead_code, reason = "the example file is made by a test"))]
+    pub sample: &'static str,
     pub set: Set,
     /// True if the value must never be shown.
     pub secret: bool,
@@ -51,7 +54,7 @@ const CREDIT: std::ops::RangeInclusive<u32> = 1..=65_535;
 const HANDSHAKES: std::ops::RangeInclusive<usize> = 1..=1_000_000;
 
 pub const fn key(name: &'static str, default: &'static str, doc: &'static str, set: Set) -> Key {
-    Key { name, doc, default, set, secret: false, star: "1" }
+    Key { name, doc, default, sample: "", set, secret: false, star: "1" }
 }
 
 /// A key with another example for its `*`.
@@ -262,8 +265,23 @@ const KEYS: &[Key] = &[
     key(
         "load_definitions",
         "",
-        "A file of definitions, as RabbitMQ or sluice definitions export writes it, that is carried out at each start. If it has users, default_user is not created.",
+        "A file of definitions, as RabbitMQ or sluice definitions export writes it, that is carried out at each start, or a directory of such files *.json. If it has users, default_user is not created.",
         |c, _, v| put(&mut c.load_definitions, file(v)),
+    ),
+    key(
+        "definitions.import_backend",
+        "none",
+        "local_filesystem, if definitions.local.path is used instead of load_definitions, or none.",
+        |c, _, v| put(&mut c.has_local_definitions, import_backend(v)),
+    ),
+    key("definitions.local.path", "", "The same as load_definitions.", |c, _, v| {
+        put(&mut c.local_definitions, file(v))
+    }),
+    key(
+        "definitions.skip_if_unchanged",
+        "false",
+        "Whether a start skips definitions that have not changed since they were carried out.",
+        |c, _, v| put(&mut c.skip_unchanged_definitions, boolean(v)),
     ),
     key(
         "definitions.skip_unknown",
@@ -305,6 +323,25 @@ const KEYS: &[Key] = &[
         "The virtual host of default_user, and of clients that do not name one.",
         |c, _, v| put(&mut c.settings.default_vhost, text(v)),
     ),
+    Key {
+        sample: "default_limits.vhosts.1.max_queues = 100",
+        ..key(
+            "default_limits.vhosts.*",
+            "",
+            "A limit of new virtual hosts: max_connections or max_queues, -1 for none. The name may be any. With pattern, a regular expression, the limits of this name are only for virtual hosts that it matches; of several names the first counts.",
+            |c, part, v| c.defaults.set_limit(part, v),
+        )
+    },
+    Key {
+        sample: "default_users.monitor.tags = monitoring",
+        secret: true,
+        ..key(
+            "default_users.*",
+            "",
+            "A user who gets permissions in new virtual hosts, and is created with the first of them: vhost_pattern, password, tags (with commas between), configure, write and read.",
+            |c, part, v| c.defaults.set_user(part, v),
+        )
+    },
     key(
         "loopback_users",
         "guest",
@@ -429,6 +466,12 @@ const KEYS: &[Key] = &[
         "The most open connections of the node: a number, or infinity.",
         |c, _, v| put(&mut c.settings.connection_max, maximum(v)),
     ),
+    key(
+        "channel_max_per_node",
+        "infinity",
+        "The most sessions of all connections together: a number, or infinity.",
+        |c, _, v| put(&mut c.settings.session_max, maximum(v)),
+    ),
     key("vhost_max", "infinity", "The most virtual hosts: a number, or infinity.", |c, _, v| {
         put(&mut c.settings.declare_rules.vhosts_max, maximum(v))
     }),
@@ -546,7 +589,7 @@ pub fn nearest(name: &str) -> Option<&'static str> {
     (near.0 <= 2).then_some(near.1)
 }
 
-/// Returns the content of `sluice.conf.example`: every key with its description and its default, commented
+/// Returns the content of `sluice.conf.example`: every key with its description and its default or a sample, commented
 /// out.
 #[cfg(test)]
 pub fn example() -> String {
@@ -555,7 +598,11 @@ pub fn example() -> String {
          # Remove the comment sign before a line to change its key. sluice serve --config FILE reads the file.\n",
     );
     for key in all() {
-        text.push_str(&format!("\n# {}\n# {} = {}\n", key.doc, key.name.replace('*', key.star), key.default));
+        let line = match key.sample {
+            "" => format!("{} = {}", key.name.replace('*', key.star), key.default),
+            sample => sample.to_owned(),
+        };
+        text.push_str(&format!("\n# {}\n# {line}\n", key.doc));
     }
     text
 }

@@ -59,8 +59,6 @@ const GUARDS: &[Guard] = &[
     guard("default_user_tags.administrator", "true", TAGS),
     guard("default_user_tags.*", "false", TAGS),
     guard("management.load_definitions", "", DEFINITIONS),
-    guard("definitions.local.path", "", DEFINITIONS),
-    guard("definitions.import_backend", "", DEFINITIONS),
     guard("definitions.https.*", "", DEFINITIONS),
 ];
 
@@ -87,7 +85,6 @@ const OTHERS: &[&str] = &[
     "background_gc_target_interval",
     "channel_interceptor.*",
     "channel_max",
-    "channel_max_per_node",
     "classic_queue.default_version",
     "cluster_formation.*",
     "cluster_keepalive_interval",
@@ -97,12 +94,10 @@ const OTHERS: &[&str] = &[
     "connection_max",
     "consumer_disconnected_timeout",
     "consumer_max_per_channel",
-    // This key rejects weak passwords when users are created. Sluice reads only one password from its
-    // configuration, `default_pass`, and the author of this file chooses it.
+    // This key rejects weak passwords when users are created. Administrators choose those, and the author of this
+    // file those of the configuration.
     "credential_validator.*",
-    "default_limits.*",
     "default_policies.*",
-    "default_users.*",
     "default_worker_pool_size",
     "definitions.*",
     "delegate_count",
@@ -221,8 +216,6 @@ mod tests {
             ("default_permissions.write", "^$"),
             ("prometheus.authentication.enabled", "true"),
             ("management.load_definitions", "/etc/rabbitmq/definitions.json"),
-            ("definitions.local.path", "/etc/rabbitmq/definitions.d"),
-            ("definitions.import_backend", "https"),
             ("definitions.https.url", "https://h/definitions.json"),
             ("default_user_tags.administrator", "false"),
             ("default_user_tags.monitoring", "true"),
@@ -247,7 +240,7 @@ mod tests {
             "collect_statistics",
             "collect_statistics_interval",
             "cluster_formation.k8s.host",
-            "definitions.skip_if_unchanged",
+            "definitions.hashing.algorithm",
             "management.rates_mode",
             "mqtt.listeners.tcp.default",
             "tcp_listen_options.backlog",

@@ -216,6 +216,18 @@ pub fn pair_name(name: &str) -> Result<String, String> {
     Ok(name.to_owned())
 }
 
+/// Parses `local_filesystem` or `none`. Returns true for the first.
+///
+/// # Errors
+/// A message that says what is needed.
+pub fn import_backend(value: &str) -> Result<bool, String> {
+    match value {
+        "local_filesystem" => Ok(true),
+        "none" => Ok(false),
+        _ => Err("local_filesystem or none is needed: definitions are read from files only".into()),
+    }
+}
+
 /// Parses `verify_peer` or `verify_none`. Returns true for the first.
 pub fn verify(value: &str) -> Result<bool, String> {
     match value {
@@ -288,6 +300,7 @@ pub fn password_hashing(value: &str) -> Result<Hashing, String> {
         "argon2id" => Ok(Hashing::Argon2id),
         "sha256" => Ok(Hashing::Sha256),
         "sha512" => Ok(Hashing::Sha512),
+        "md5" => Err("MD5 is only read from definitions: argon2id, sha256 or sha512 is needed".into()),
         _ => Err("argon2id, sha256 or sha512 is needed".into()),
     }
 }

@@ -14,10 +14,12 @@ const TAGS_MAX: usize = 32;
 /// A change of users, their permissions, or virtual hosts.
 #[derive(Clone, Debug, PartialEq)]
 pub enum AccountChange {
-    /// Adds a virtual host, or changes the settings of an existing one.
+    /// Adds a virtual host, or changes the settings of an existing one. The creator of a new one gets all permissions in it.
     SetVhost {
         name: Arc<str>,
         patch: VhostPatch,
+        /// Without effect if there is no such user.
+        creator: Option<Arc<str>>,
     },
     /// Begins to delete a virtual host: nobody can use it any more.
     CloseVhost {
@@ -32,6 +34,13 @@ pub enum AccountChange {
         name: Arc<str>,
         hash: PasswordHash,
         tags: Arc<[String]>,
+    },
+    /// Replaces the hash of a password by another of the same password. Has no effect if the password was changed meanwhile, or
+    /// the user deleted.
+    RenewHash {
+        user: Arc<str>,
+        outdated: PasswordHash,
+        hash: PasswordHash,
     },
     /// Changes limits of a user. `None` leaves one as it is.
     SetUserLimits {
@@ -71,20 +80,21 @@ pub enum AccountChange {
 impl AccountChange {
     /// Adds a virtual host with default settings.
     pub fn add_vhost(name: impl Into<Arc<str>>) -> Self {
-        Self::SetVhost { name: name.into(), patch: VhostPatch::default() }
+        Self::SetVhost { name: name.into(), patch: VhostPatch::default(), creator: None }
     }
 }
 
 impl Catalog {
     pub(super) fn change_account(&self, change: AccountChange) -> Result<Decision, CatalogError> {
         match change {
-            AccountChange::SetVhost { name, patch } => self.set_vhost(name, patch),
+            AccountChange::SetVhost { name, patch, creator } => self.set_vhost(name, patch, creator),
             AccountChange::CloseVhost { name } => self.close_vhost(name),
             AccountChange::SetUserLimits { user, max_connections, max_channels } => {
                 self.set_user_limits(user, max_connections, max_channels)
             }
             AccountChange::DeleteVhost { name } => self.delete_vhost(name),
             AccountChange::SetUser { name, hash, tags } => self.set_user(name, hash, tags),
+            AccountChange::RenewHash { user, outdated, hash } => Ok(self.renew_hash(&user, &outdated, hash)),
             AccountChange::DeleteUser { name } => Ok(self.delete_user(name)),
             AccountChange::SetPermissions { user, vhost, permissions } => {
                 self.set_permissions(user, vhost, permissions)
@@ -99,7 +109,12 @@ impl Catalog {
         }
     }
 
-    fn set_vhost(&self, name: Arc<str>, patch: VhostPatch) -> Result<Decision, CatalogError> {
+    fn set_vhost(
+        &self,
+        name: Arc<str>,
+        patch: VhostPatch,
+        creator: Option<Arc<str>>,
+    ) -> Result<Decision, CatalogError> {
         check_name("vhost", &name)?;
         check_text("description", patch.description.as_deref().unwrap_or_default())?;
         check_tags(&format!("vhost '{name}'"), patch.tags.as_deref().unwrap_or_default())?;
@@ -118,9 +133,16 @@ impl Catalog {
         }
         let created = known.is_none();
         let before = known.map_or_else(VhostSettings::default, |known| (**known).clone());
-        let settings = patch.applied_to(&before);
+        let base = if created { self.rules.vhost_defaults.settings(&name) } else { before.clone() };
+        let settings = patch.applied_to(&base);
         if settings != before {
-            changes.push(Change::VhostSet { name, settings: Arc::new(settings) });
+            changes.push(Change::VhostSet { name: name.clone(), settings: Arc::new(settings) });
+        }
+        if created {
+            changes.extend(self.default_users(&name));
+        }
+        if let Some(user) = creator.filter(|user| created && self.users().get(user).is_some()) {
+            changes.push(Change::PermissionsSet { user, vhost: name, permissions: Permissions::ALL });
         }
         Ok(Decision { changes, answer: Answer::Set { created } })
     }
@@ -172,6 +194,15 @@ impl Catalog {
         check_tags(&format!("user '{name}'"), &tags)?;
         let created = self.users().get(&name).is_none();
         Ok(set(created, Change::UserSet { name, hash, tags }))
+    }
+
+    fn renew_hash(&self, user: &str, outdated: &PasswordHash, hash: PasswordHash) -> Decision {
+        match self.users().get(user).filter(|known| known.hash == *outdated) {
+            Some(UserRecord { name, tags, .. }) => {
+                changed(vec![Change::UserSet { name: name.clone(), hash, tags: tags.clone() }])
+            }
+            None => unchanged(),
+        }
     }
 
     fn set_user_limits(

@@ -181,9 +181,10 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         1 => place.clone().prop_map(|(vhost, name)| {
             Command::ClearPolicy { vhost: vhost.into(), name: name.into(), operator: false }
         }),
-        1 => prop::option::of(0_u32..4).prop_map(|max_queues| {
+        1 => (prop::option::of(0_u32..4), place.clone(), any::<bool>()).prop_map(|(max_queues, place, is_new)| {
+            let (name, creator) = (if is_new { "w" } else { "v" }.into(), Some(place.1.into()));
             let patch = VhostPatch { max_queues: Some(max_queues), ..VhostPatch::default() };
-            Command::Account(AccountChange::SetVhost { name: "v".into(), patch })
+            Command::Account(AccountChange::SetVhost { name, patch, creator })
         }),
         1 => Just(Command::Account(AccountChange::DeleteVhost { name: "v".into() })),
         1 => place.clone().prop_map(|(_, name)| set_user(name)),

@@ -8,7 +8,10 @@ use queue::Ticket;
 use super::ends::HeldAnswer;
 use super::{Client, Cx, Gate, Phase, Waiting, error, shown, shown_error};
 use crate::PEER;
-use crate::access::{ConnectionLimits, Credentials, Full, Identity, Login, LoginRefused, Seat, Verb};
+use crate::access::{
+    ConnectionLimits, Credentials, Full, Identity, Login, LoginRefused, Seat, SessionLimits, SessionsFull,
+    Verb,
+};
 use crate::settings::SLUICE_VERSION;
 
 /// The hostname in OPEN names a virtual host in this form. Any other hostname means the default virtual host.
@@ -196,9 +199,20 @@ impl Gate {
     pub(super) fn count_session(&mut self, cx: &Cx<'_>) -> Result<(), AmqpError> {
         let (Some(seat), Some(identity)) = (&mut self.seat, &self.identity) else { return Ok(()) };
         let user = &identity.user;
-        let max = cx.catalog.users().get(user).and_then(|user| user.limits.max_channels);
-        seat.begin_session(max).map_err(|max| {
-            let reason = format!("session refused for user '{user}': user channel limit ({max}) is reached");
+        let limits = SessionLimits {
+            node: cx.settings.session_max,
+            user: cx.catalog.users().get(user).and_then(|user| user.limits.max_channels),
+        };
+        seat.begin_session(limits).map_err(|full| {
+            let reason = match full {
+                SessionsFull::Node(max) => format!(
+                    "number of channels opened on node '{}' has reached the maximum allowed limit of {max}",
+                    cx.settings.node_name
+                ),
+                SessionsFull::User(max) => {
+                    format!("session refused for user '{user}': user channel limit ({max}) is reached")
+                }
+            };
             error(condition::RESOURCE_LIMIT_EXCEEDED, reason)
         })
     }

@@ -41,7 +41,7 @@ impl Metadata {
         mut catalog: Catalog,
         placements: Placements,
     ) -> Self {
-        catalog.set_rules(settings.declare_rules);
+        catalog.set_rules(settings.declare_rules.clone());
         let decider = (here == DECIDER).then(|| Decider::new(shards, &catalog));
         Self { settings, access, catalog, placements, decider, histories: Histories::default() }
     }

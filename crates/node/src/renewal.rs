@@ -1,0 +1,25 @@
+//! Replaces outdated password hashes.
+
+use broker::PEER;
+use broker::access::{Access, Login, Renewal};
+use broker::catalog::{AccountChange, Command};
+use broker::ids::DECIDER;
+use broker::mail::Mail;
+
+use crate::incoming::{Incoming, Shards};
+use crate::randomness::random;
+
+/// Called on a thread that checks logins, after a login was right. Proposes a new hash if that of the user is outdated. Nobody
+/// waits for the change: if it fails, the next login proposes it again.
+pub(crate) fn renew_hash(access: &Access, login: &Login, shards: &Shards) {
+    let Some(Renewal { user, outdated, password }) = access.renewal(login) else { return };
+    let Ok(salt) = random() else { return };
+    let (old, new) = (outdated.hashing().name(), access.hashing());
+    tracing::info!(target: PEER, "the {old} hash of user '{user}' is replaced by {}", new.name());
+    let hash = new.hash(salt, password);
+    let command = Command::Account(AccountChange::RenewHash { user, outdated, hash });
+    if let Some(decider) = shards.get(usize::from(DECIDER)) {
+        // Sending fails if the node stops.
+        drop(decider.send(Incoming::Mail(vec![Mail::Propose { ticket: None, from: DECIDER, command }])));
+    }
+}

@@ -1,0 +1,171 @@
+//! The keys of what a new virtual host gets: `default_limits.vhosts.ID.*` and `default_users.NAME.*`.
+
+use std::collections::BTreeMap;
+
+use amqp10::sasl::Secret;
+use broker::access::{Maximum, PasswordHash, Permissions};
+use broker::catalog::{DefaultLimits, DefaultUser, VhostDefaults};
+use broker::pattern::Pattern;
+
+use super::values::{maximum, text};
+
+/// What was set for new virtual hosts. Its `Debug` output shows no password.
+#[derive(Clone, Debug, Default)]
+pub struct Defaults {
+    /// By id, whose order says which limits count if several match. It is RabbitMQ's: `10` is before `2`.
+    limits: BTreeMap<String, DefaultLimits>,
+    users: BTreeMap<String, UserKeys>,
+}
+
+#[derive(Clone, Debug)]
+struct UserKeys {
+    vhosts: Pattern,
+    /// A user without a password cannot log in with one.
+    password: Option<Secret>,
+    tags: Vec<String>,
+    permissions: Permissions,
+}
+
+impl Default for UserKeys {
+    fn default() -> Self {
+        Self { vhosts: Pattern::Everything, password: None, tags: Vec::new(), permissions: Permissions::ALL }
+    }
+}
+
+impl Defaults {
+    /// Sets a key of `default_limits.vhosts`. `part` is what follows.
+    ///
+    /// # Errors
+    /// A message that says what is needed.
+    pub fn set_limit(&mut self, part: &str, value: &str) -> Result<(), String> {
+        let (id, key) = named(part)?;
+        let none = || DefaultLimits { vhosts: Pattern::Everything, max_connections: None, max_queues: None };
+        let limits = self.limits.entry(id.to_owned()).or_insert_with(none);
+        match key {
+            "pattern" => limits.vhosts = Pattern::new(value)?,
+            "max_connections" => limits.max_connections = limit(value)?,
+            "max_queues" => limits.max_queues = limit(value)?,
+            _ => return Err("the key must end with pattern, max_connections or max_queues".into()),
+        }
+        Ok(())
+    }
+
+    /// Sets a key of `default_users`. `part` is what follows.
+    ///
+    /// # Errors
+    /// A message that says what is needed.
+    pub fn set_user(&mut self, part: &str, value: &str) -> Result<(), String> {
+        let (name, key) = named(part)?;
+        let user = self.users.entry(name.to_owned()).or_default();
+        match key {
+            "vhost_pattern" => user.vhosts = Pattern::new(value)?,
+            "password" => user.password = Some(Secret::new(text(value)?)),
+            "tags" => user.tags = value.split(',').map(|tag| text(tag.trim())).collect::<Result<_, _>>()?,
+            "configure" => user.permissions.configure = Pattern::of_permission(value)?,
+            "write" => user.permissions.write = Pattern::of_permission(value)?,
+            "read" => user.permissions.read = Pattern::of_permission(value)?,
+            _ => {
+                return Err(
+                    "the key must end with vhost_pattern, password, tags, configure, write or read".into()
+                );
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns what new virtual hosts get. `hash` makes the hash of a password.
+    ///
+    /// # Errors
+    /// The errors of `hash`.
+    pub fn of_vhosts<E>(
+        &self,
+        hash: impl Fn(Option<&Secret>) -> Result<PasswordHash, E>,
+    ) -> Result<VhostDefaults, E> {
+        let user = |(name, keys): (&String, &UserKeys)| {
+            Ok(DefaultUser {
+                name: name.as_str().into(),
+                vhosts: keys.vhosts.clone(),
+                hash: hash(keys.password.as_ref())?,
+                tags: keys.tags.as_slice().into(),
+                permissions: keys.permissions.clone(),
+            })
+        };
+        let users: Result<Vec<_>, E> = self.users.iter().map(user).collect();
+        Ok(VhostDefaults { limits: self.limits.values().cloned().collect(), users: users? })
+    }
+}
+
+/// Splits the part of a key into the name that the operator has chosen, which may have dots, and the last word.
+fn named(part: &str) -> Result<(&str, &str), String> {
+    let (name, key) =
+        part.rsplit_once('.').ok_or("the key needs a name and what is set, with a dot between")?;
+    text(name)?;
+    Ok((name, key))
+}
+
+/// Parses a limit. RabbitMQ writes -1 for none.
+fn limit(value: &str) -> Result<Maximum, String> {
+    if value == "-1" { Ok(None) } else { maximum(value) }
+}
+
+#[cfg(test)]
+mod tests {
+    use broker::access::Hashing;
+
+    use super::*;
+
+    #[test]
+    fn limits_and_users_are_set_key_by_key() {
+        let mut defaults = Defaults::default();
+        for (key, value) in [
+            ("2.max_queues", "20"),
+            ("10.pattern", "^team"),
+            ("10.max_queues", "10"),
+            ("10.max_connections", "-1"),
+        ] {
+            defaults.set_limit(key, value).unwrap();
+        }
+        for (key, value) in [
+            ("a.b.vhost_pattern", "^team"),
+            ("a.b.tags", "management, policymaker"),
+            ("a.b.password", "secret"),
+            ("a.b.configure", ""),
+            ("probe.read", "^q"),
+        ] {
+            defaults.set_user(key, value).unwrap();
+        }
+        assert!(!format!("{defaults:?}").contains("secret"));
+        let hashed = |password: Option<&Secret>| match password {
+            Some(password) => Ok::<_, ()>(Hashing::Sha256.hash([1; 16], password)),
+            None => Ok(Hashing::Sha256.of_nobody()),
+        };
+        let VhostDefaults { limits, users } = defaults.of_vhosts(hashed).unwrap();
+        let limits: Vec<_> =
+            limits.iter().map(|l| (l.vhosts.as_str(), l.max_queues, l.max_connections)).collect();
+        assert_eq!(limits, [("^team", Some(10), None), (".*", Some(20), None)]);
+        assert_eq!((&*users[0].name, users[0].permissions.patterns()), ("a.b", ["", ".*", ".*"]));
+        assert_eq!(*users[0].tags, ["management", "policymaker"]);
+        assert!(users[0].hash.is_of(&Secret::new("secret")));
+        assert!(users[1].hash.is_of_nobody());
+        assert_eq!((users[1].vhosts.as_str(), users[1].permissions.patterns()), (".*", [".*", ".*", "^q"]));
+    }
+
+    #[test]
+    fn what_is_no_limit_and_no_user_is_refused() {
+        let mut defaults = Defaults::default();
+        for (key, value) in [
+            ("max_queues", "1"),
+            (".max_queues", "1"),
+            ("1.max_cats", "1"),
+            ("1.pattern", "("),
+            ("1.max_queues", "-2"),
+        ] {
+            assert!(defaults.set_limit(key, value).is_err(), "{key} {value}");
+        }
+        for (key, value) in
+            [("u", "1"), ("u.name", "1"), ("u.password", ""), ("u.tags", "a,,b"), ("u.read", "(")]
+        {
+            assert!(defaults.set_user(key, value).is_err(), "{key} {value}");
+        }
+    }
+}
