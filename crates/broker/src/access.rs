@@ -5,6 +5,7 @@ mod guesses;
 mod login;
 mod password;
 mod remembered;
+mod remote;
 mod renewal;
 mod seats;
 mod topics;
@@ -24,6 +25,7 @@ pub use self::login::{Backend, Checking, Credentials, ExternalBackend, Login, Lo
 pub use self::password::{Hashing, PasswordHash, Salt};
 pub use self::remembered::RememberKey;
 use self::remembered::Remembered;
+pub use self::remote::{About, Answering, Authorizer, Question, Remote};
 pub use self::renewal::Renewal;
 pub use self::seats::{
     ConnectionLimits, Full, Maximum, Seat, Seats, SessionLimits, SessionsFull, UserLimits,
@@ -96,34 +98,45 @@ pub enum Rights<'a> {
     },
     /// A client with a token.
     Token { grants: &'a Grants, vhost: &'a str },
+    /// A client whose permissions somebody else decides.
+    Remote { remote: &'a Remote, vhost: &'a str },
 }
+
+/// Whether something is allowed, or the question that must be asked to know it.
+type Asked = Result<bool, Box<Question>>;
 
 impl Rights<'_> {
     pub const NONE: Self = Self::User { permissions: None, topics: None };
 
     /// Returns true if the user may use the virtual host.
-    fn are_any(self) -> bool {
+    fn are_any(self) -> Asked {
         match self {
-            Self::User { permissions, .. } => permissions.is_some(),
-            Self::Token { grants, vhost } => grants.opens(vhost),
+            Self::User { permissions, .. } => Ok(permissions.is_some()),
+            Self::Token { grants, vhost } => Ok(grants.opens(vhost)),
+            Self::Remote { remote, vhost } => remote.knows(vhost, About::Vhost),
         }
     }
 
-    fn permit(self, permission: Permission, resource: Resource<'_>) -> bool {
+    fn permit(self, permission: Permission, resource: Resource<'_>) -> Asked {
         match self {
             Self::User { permissions, .. } => {
-                permissions.is_some_and(|permissions| permissions.grants(permission, resource))
+                Ok(permissions.is_some_and(|permissions| permissions.grants(permission, resource)))
             }
-            Self::Token { grants, vhost } => grants.permits(permission, vhost, resource),
+            Self::Token { grants, vhost } => Ok(grants.permits(permission, vhost, resource)),
+            Self::Remote { remote, vhost } => remote.knows_resource(vhost, permission, resource),
         }
     }
 
-    fn permit_key(self, permission: Permission, exchange: &str, key: &str) -> bool {
+    fn permit_key(self, permission: Permission, exchange: &str, key: &str) -> Asked {
         match self {
-            Self::User { topics, .. } => topics
+            Self::User { topics, .. } => Ok(topics
                 .and_then(|topics| topics.get(exchange))
-                .is_none_or(|topics| topics.grants(permission, key)),
-            Self::Token { grants, vhost } => grants.permits_key(permission, vhost, exchange, key),
+                .is_none_or(|topics| topics.grants(permission, key))),
+            Self::Token { grants, vhost } => Ok(grants.permits_key(permission, vhost, exchange, key)),
+            Self::Remote { remote, vhost } => {
+                let (exchange, key) = (exchange.to_owned(), key.to_owned());
+                remote.knows(vhost, About::Key { exchange, key, permission })
+            }
         }
     }
 
@@ -132,13 +145,14 @@ impl Rights<'_> {
         match self {
             Self::User { topics, .. } => topics.is_some_and(|topics| topics.contains_key(exchange)),
             Self::Token { grants, vhost } => grants.limits_keys(vhost, exchange),
+            Self::Remote { .. } => true,
         }
     }
 }
 
 impl UserRecord {
     pub(super) fn identity(&self) -> Identity {
-        Identity { user: self.name.clone(), tags: self.tags.clone(), token: None }
+        Identity { user: self.name.clone(), tags: self.tags.clone(), token: None, remote: None }
     }
 }
 
@@ -154,10 +168,12 @@ pub struct User {
 }
 
 /// An authenticated user.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct Identity {
     pub user: Arc<str>,
     pub tags: Arc<[String]>,
+    /// Who decides the permissions, if neither the catalog nor a token does. The catalog need not know such a user.
+    pub remote: Option<Arc<Remote>>,
     /// What the token of the client grants. The catalog need not know such a user. `None` for users of the catalog.
     pub token: Option<Arc<Grants>>,
 }
@@ -165,7 +181,18 @@ pub struct Identity {
 impl Identity {
     /// The identity of a part of the broker itself.
     pub fn internal(name: &str, tag: &str) -> Self {
-        Self { user: name.into(), tags: [tag.to_owned()].into(), token: None }
+        Self { user: name.into(), tags: [tag.to_owned()].into(), token: None, remote: None }
+    }
+
+    /// The identity of a user whose permissions somebody else decides.
+    pub fn remote(user: Arc<str>, tags: Arc<[String]>, authorizer: Arc<dyn Authorizer>) -> Self {
+        let remote = Remote::new(authorizer, user.clone());
+        Self { user, tags, token: None, remote: Some(Arc::new(remote)) }
+    }
+
+    /// Returns true if the catalog must know the user.
+    pub fn is_of_catalog(&self) -> bool {
+        self.token.is_none() && self.remote.is_none()
     }
 
     pub fn has_tag(&self, tag: &str) -> bool {
@@ -178,8 +205,18 @@ impl Identity {
     }
 }
 
+impl PartialEq for Identity {
+    fn eq(&self, other: &Self) -> bool {
+        let remote = |who: &Self| who.remote.as_ref().map(Arc::as_ptr);
+        (&self.user, &self.tags, &self.token, remote(self))
+            == (&other.user, &other.tags, &other.token, remote(other))
+    }
+}
+
+impl Eq for Identity {}
+
 /// A permission that a user can have on a resource.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Permission {
     Configure,
     Write,
@@ -233,6 +270,20 @@ impl<'a> Resource<'a> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AccessRefused {
     pub reason: String,
+    /// The question that must be asked to know it, if it is not known yet. Then this is no refusal.
+    pub question: Option<Box<Question>>,
+}
+
+impl AccessRefused {
+    fn because(reason: impl Into<String>) -> Self {
+        Self { reason: reason.into(), question: None }
+    }
+}
+
+impl From<Box<Question>> for AccessRefused {
+    fn from(question: Box<Question>) -> Self {
+        Self { reason: "it is not known yet whether this is allowed".to_owned(), question: Some(question) }
+    }
 }
 
 impl fmt::Display for AccessRefused {
@@ -370,15 +421,25 @@ impl Access {
         }
     }
 
+    /// Returns the identity of a client whom another backend knows, with the permissions in the catalog.
+    ///
+    /// # Errors
+    /// The catalog does not know the user.
+    pub fn of_catalog(&self, who: Identity) -> Result<Identity, LoginRefused> {
+        match self.users().get(&who.user) {
+            Some(user) => Ok(Identity { tags: who.tags, ..user.identity() }),
+            None => Err(LoginRefused::UnknownUserOrPassword),
+        }
+    }
+
     /// Checks whether the user may log in from this address.
     ///
     /// # Errors
     /// The user may log in from this machine only, and the address is not a loopback address.
     pub fn check_origin(&self, identity: &Identity, peer: IpAddr) -> Result<(), AccessRefused> {
         if self.loopback_users.contains(&identity.user) && !peer.to_canonical().is_loopback() {
-            return Err(AccessRefused {
-                reason: format!("user '{}' can only connect via localhost", identity.user),
-            });
+            let reason = format!("user '{}' can only connect via localhost", identity.user);
+            return Err(AccessRefused::because(reason));
         }
         Ok(())
     }
@@ -417,11 +478,9 @@ fn refused(
         Resource::Topic { exchange, .. } => format!("exchange '{exchange}' in "),
         _ => String::new(),
     };
-    AccessRefused {
-        reason: format!(
-            "{verb} access to {kind} '{name}' in {within}vhost '{vhost}' refused for user '{user}'"
-        ),
-    }
+    AccessRefused::because(format!(
+        "{verb} access to {kind} '{name}' in {within}vhost '{vhost}' refused for user '{user}'"
+    ))
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use message::Message;
 use queue::{Arrival, ConsumerId, Effect, Publish, PublisherId, RejectReason, Request, Ticket, Verdict};
 
-use crate::access::Login;
+use crate::access::{Login, Question, Remote};
 use crate::catalog::{Answer, CatalogError, Change, Command, Exchange, RouteTarget, history_length};
 use crate::ids::{QueueId, ShardId};
 use crate::reply_to::ReplyTo;
@@ -159,6 +159,8 @@ pub struct Post {
     pub proposals: Vec<(Option<Ticket>, Command)>,
     /// Logins to be checked outside the shard. At most one for each connection that has not logged in.
     pub logins: Vec<(Ticket, Login)>,
+    /// Questions about permissions that somebody else decides. At most one for each connection and each management pair.
+    pub permissions: Vec<(Ticket, Arc<Remote>, Box<Question>)>,
     /// Messages to be kept, by exchange: at most twice the length of each history.
     pub remembered: Vec<(Arc<Exchange>, Vec<Message>)>,
 }

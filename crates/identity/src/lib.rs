@@ -4,4 +4,6 @@
 //! over the network never delays anybody but the client that logs in.
 #![forbid(unsafe_code)]
 
+pub mod cache;
+pub mod http;
 pub mod oauth2;

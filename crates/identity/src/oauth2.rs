@@ -203,8 +203,8 @@ impl OAuth2 {
 }
 
 impl ExternalBackend for OAuth2 {
-    fn check<'a>(&'a self, login: &'a Login) -> Checking<'a> {
-        Box::pin(async {
+    fn check<'a>(self: Arc<Self>, login: &'a Login) -> Checking<'a> {
+        Box::pin(async move {
             let Credentials::Plain { password, .. } = &login.credentials else {
                 return Err(LoginRefused::External("token: the client sent none".to_owned()));
             };

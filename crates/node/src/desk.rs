@@ -3,6 +3,7 @@
 
 mod ask;
 mod explain;
+mod permit;
 mod quorum;
 
 use std::net::IpAddr;
@@ -11,12 +12,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use amqp10::sasl::Secret;
 use broker::access::{
-    Access, Credentials, Identity, Login, PasswordHash, Resource, Users, Verb, permit_binding,
-    permit_exchange, permit_queue,
+    Access, Credentials, Identity, Login, PasswordHash, Resource, Users, Verb, permit_exchange, permit_queue,
 };
 use broker::catalog::{
-    AccountChange, Answer, Binding, Command, DeclareExchange, DeclareQueue, Exchange, ExchangeKind,
-    ParameterKey, Parameters, Policy, QueueRecord, SetPolicy,
+    AccountChange, Answer, Binding, Command, DeclareExchange, DeclareQueue, Exchange, ParameterKey,
+    Parameters, Policy, QueueRecord, SetPolicy,
 };
 use broker::counters::Counters;
 use broker::desk::{
@@ -135,17 +135,6 @@ impl NodeDesk {
         self.inner.listeners.lock().unwrap_or_else(PoisonError::into_inner).push(row);
     }
 
-    /// Checks that the user has a permission.
-    fn permit(&self, who: &Identity, vhost: &str, verb: Verb, on: &[Resource<'_>]) -> Result<(), DeskError> {
-        let permitted = self.inner.access.permit(who, vhost, verb, on);
-        permitted.map_err(|refused| DeskError::AccessRefused(refused.reason))
-    }
-
-    /// Checks that the user may read something in this virtual host, if one is named.
-    fn permit_list(&self, who: &Identity, vhost: Option<&str>, verb: Verb) -> Result<(), DeskError> {
-        vhost.map_or(Ok(()), |vhost| self.permit(who, vhost, verb, &[]))
-    }
-
     fn row(&self, record: &QueueRecord, numbers: QueueNumbers) -> QueueRow {
         QueueRow::new(record, numbers, self.inner.node.clone())
     }
@@ -156,9 +145,9 @@ impl NodeDesk {
         who: &Identity,
         vhost: Option<&str>,
     ) -> Result<Vec<Arc<QueueRecord>>, DeskError> {
-        self.permit_list(who, vhost, Verb::ReadQueue)?;
+        self.permit_list(who, vhost, Verb::ReadQueue).await?;
         let mut records = self.all_queues(vhost).await?;
-        records.retain(|q| self.permit(who, &q.vhost, Verb::ReadQueue, &[]).is_ok());
+        self.keep_visible(who, Verb::ReadQueue, &mut records, |q| &q.vhost).await;
         Ok(records)
     }
 
@@ -173,18 +162,6 @@ impl NodeDesk {
         records.sort_unstable_by(|a, b| by_name(a, b).then(b.id.incarnation().cmp(&a.id.incarnation())));
         records.dedup_by(|a, b| by_name(a, b).is_eq());
         Ok(records)
-    }
-
-    async fn permit_binding(&self, who: &Identity, verb: Verb, binding: &Binding) -> Result<(), DeskError> {
-        let Binding { vhost, source, destination, key, .. } = binding;
-        let users = self.inner.access.users();
-        // Only few users have topic permissions, so the type of the exchange is seldom needed.
-        let is_topic = users.rights(who, vhost).limit_keys(source)
-            && self.all_exchanges().await?.iter().any(|exchange| {
-                exchange.vhost == *vhost && exchange.name == *source && exchange.kind == ExchangeKind::Topic
-            });
-        let topic = is_topic.then_some(&**key);
-        permit_binding(verb, destination.into(), source, topic, |verb, on| self.permit(who, vhost, verb, on))
     }
 
     async fn with_numbers(&self, records: &[Arc<QueueRecord>]) -> Result<Vec<QueueRow>, DeskError> {
@@ -233,10 +210,6 @@ impl NodeDesk {
         // A binding may appear twice if its queue or exchange was declared again while the parts were read.
         all.dedup();
         Ok(all)
-    }
-
-    fn permit_connection(&self, who: &Identity, row: &ConnectionRow) -> Result<(), DeskError> {
-        self.permit(who, &row.vhost, Verb::ReadConnection, &[Resource::Connection(&row.user)])
     }
 }
 
@@ -309,7 +282,7 @@ impl Desk for NodeDesk {
     }
 
     async fn overview(&self, who: &Identity) -> Result<Overview, DeskError> {
-        self.permit(who, "", Verb::ReadOverview, &[])?;
+        self.permit(who, "", Verb::ReadOverview, &[]).await?;
         let settings = &self.inner.settings;
         let mut overview = Overview {
             product: settings.compat_product.clone(),
@@ -378,7 +351,7 @@ impl Desk for NodeDesk {
         for ids in ids.chunks(PLACES_PER_PART) {
             records.extend(self.records(Question::ById(ids.to_vec())).await?);
         }
-        records.retain(|q| self.permit(who, &q.vhost, Verb::ReadQueue, &[]).is_ok());
+        self.keep_visible(who, Verb::ReadQueue, &mut records, |q| &q.vhost).await;
         Ok(records)
     }
 
@@ -387,12 +360,14 @@ impl Desk for NodeDesk {
         who: &Identity,
         records: &[Arc<QueueRecord>],
     ) -> Result<Vec<QueueRow>, DeskError> {
-        records.iter().try_for_each(|q| self.permit(who, &q.vhost, Verb::ReadQueue, &[]))?;
+        for record in records {
+            self.permit(who, &record.vhost, Verb::ReadQueue, &[]).await?;
+        }
         self.with_numbers(records).await
     }
 
     async fn queue(&self, who: &Identity, vhost: &str, name: &str) -> Result<QueueRow, DeskError> {
-        self.permit(who, vhost, Verb::ReadQueue, &[])?;
+        self.permit(who, vhost, Verb::ReadQueue, &[]).await?;
         let record = self.record(DEADLINE, vhost, name).await?;
         let report = self.reports(std::slice::from_ref(&record)).await?.remove(0);
         Ok(self.row(&record, report))
@@ -400,7 +375,8 @@ impl Desk for NodeDesk {
 
     async fn declare_queue(&self, who: &Identity, spec: QueueSpec) -> Result<bool, DeskError> {
         let QueueSpec { vhost, name, durable, auto_delete, arguments } = spec;
-        permit_queue(&name, &arguments, |verb, on| self.permit(who, &vhost, verb, on))?;
+        let ask = || permit_queue(&name, &arguments, |verb, on| self.known(who, &vhost, verb, on));
+        self.decide(who, ask).await?;
         let declare = DeclareQueue { durable, auto_delete, ..DeclareQueue::new(vhost, name, arguments) };
         Ok(changed(self.change(Command::DeclareQueue(declare)).await?))
     }
@@ -413,13 +389,13 @@ impl Desk for NodeDesk {
         if_unused: bool,
         if_empty: bool,
     ) -> Result<u64, DeskError> {
-        self.permit(who, vhost, Verb::DeleteQueue, &[Resource::Queue(name)])?;
+        self.permit(who, vhost, Verb::DeleteQueue, &[Resource::Queue(name)]).await?;
         let record = self.record(CHANGE_DEADLINE, vhost, name).await?;
         self.count(record, Request::Delete { ticket: NO_TICKET, if_unused, if_empty }).await
     }
 
     async fn purge_queue(&self, who: &Identity, vhost: &str, name: &str) -> Result<u64, DeskError> {
-        self.permit(who, vhost, Verb::PurgeQueue, &[Resource::Queue(name)])?;
+        self.permit(who, vhost, Verb::PurgeQueue, &[Resource::Queue(name)]).await?;
         let record = self.record(CHANGE_DEADLINE, vhost, name).await?;
         self.count(record, Request::Purge { ticket: NO_TICKET }).await
     }
@@ -432,7 +408,7 @@ impl Desk for NodeDesk {
         start: Start,
         count: u32,
     ) -> Result<Vec<BrowsedRow>, DeskError> {
-        self.permit(who, vhost, Verb::Get, &[Resource::Queue(name)])?;
+        self.permit(who, vhost, Verb::Get, &[Resource::Queue(name)]).await?;
         let record = self.record(CHANGE_DEADLINE, vhost, name).await?;
         if !record.is_stream() {
             return Err(DeskError::no_stream(&record));
@@ -451,17 +427,17 @@ impl Desk for NodeDesk {
         name: &str,
         position: u64,
     ) -> Result<PeekedRow, DeskError> {
-        self.permit(who, vhost, Verb::Get, &[Resource::Queue(name)])?;
+        self.permit(who, vhost, Verb::Get, &[Resource::Queue(name)]).await?;
         self.peeked(vhost, name, position).await
     }
 
     async fn checkpoint(&self, who: &Identity, vhost: &str, name: &str) -> Result<u64, DeskError> {
-        self.permit(who, "", Verb::MaintainGroups, &[])?;
+        self.permit(who, "", Verb::MaintainGroups, &[]).await?;
         self.checkpointed(vhost, name).await
     }
 
     async fn reclaim_memory(&self, who: &Identity, vhost: &str, name: &str) -> Result<Reclaimed, DeskError> {
-        self.permit(who, "", Verb::MaintainGroups, &[])?;
+        self.permit(who, "", Verb::MaintainGroups, &[]).await?;
         self.reclaimed(vhost, name).await
     }
 
@@ -473,36 +449,36 @@ impl Desk for NodeDesk {
         node: &str,
         change: MemberChange,
     ) -> Result<(), DeskError> {
-        self.permit(who, "", Verb::MaintainGroups, &[])?;
+        self.permit(who, "", Verb::MaintainGroups, &[]).await?;
         self.member_changed(vhost, name, node, change).await
     }
 
     fn grow(&self, who: &Identity, node: &str) -> Result<(), DeskError> {
-        self.permit(who, "", Verb::MaintainGroups, &[])?;
+        self.permit_by_tag(who, Verb::MaintainGroups)?;
         self.grown(node)
     }
 
     async fn shrink(&self, who: &Identity, node: &str) -> Result<(), DeskError> {
-        self.permit(who, "", Verb::MaintainGroups, &[])?;
+        self.permit(who, "", Verb::MaintainGroups, &[]).await?;
         self.shrunk(node).await
     }
 
     fn rebalance(&self, who: &Identity) -> Result<(), DeskError> {
         // The leaders of all groups are on the only node, so they are balanced.
-        self.permit(who, "", Verb::MaintainGroups, &[])
+        self.permit_by_tag(who, Verb::MaintainGroups)
     }
 
     async fn vhosts(&self, who: &Identity) -> Result<Vec<NamedVhost>, DeskError> {
         let Reply::Vhosts(mut all) = self.ask(DECIDER.into(), Question::Vhosts).await? else {
             return Err(other_answer());
         };
-        all.retain(|(name, _)| self.permit(who, name, Verb::ReadVhost, &[]).is_ok());
+        self.keep_visible(who, Verb::ReadVhost, &mut all, |(name, _)| name).await;
         all.sort_by(|a, b| a.0.cmp(&b.0));
         Ok(all)
     }
 
     async fn parameters(&self, who: &Identity) -> Result<Parameters, DeskError> {
-        self.permit(who, "", Verb::Administer, &[])?;
+        self.permit(who, "", Verb::Administer, &[]).await?;
         match self.ask(DECIDER.into(), Question::Parameters).await? {
             Reply::Parameters(parameters) => Ok(parameters),
             _ => Err(other_answer()),
@@ -510,7 +486,7 @@ impl Desk for NodeDesk {
     }
 
     async fn contents(&self, who: &Identity, vhost: Option<&str>) -> Result<Contents, DeskError> {
-        self.permit(who, "", Verb::Administer, &[])?;
+        self.permit(who, "", Verb::Administer, &[]).await?;
         let mut contents = Contents {
             policies: self.all_policies(false).await?,
             operator_policies: self.all_policies(true).await?,
@@ -523,7 +499,7 @@ impl Desk for NodeDesk {
     }
 
     async fn import(&self, who: &Identity, commands: Vec<Command>) -> Result<(), DeskError> {
-        self.permit(who, "", Verb::Administer, &[])?;
+        self.permit(who, "", Verb::Administer, &[]).await?;
         self.change(Command::Batch(commands)).await.map(|_| ())
     }
 
@@ -533,7 +509,7 @@ impl Desk for NodeDesk {
         key: ParameterKey,
         value: Option<Arc<str>>,
     ) -> Result<bool, DeskError> {
-        self.permit(who, "", Verb::Administer, &[])?;
+        self.permit(who, "", Verb::Administer, &[]).await?;
         let command = match value {
             Some(value) => Command::SetParameter { key, value },
             None => Command::ClearParameter { key },
@@ -542,7 +518,7 @@ impl Desk for NodeDesk {
     }
 
     async fn delete_vhost(&self, who: &Identity, name: &str) -> Result<bool, DeskError> {
-        self.permit(who, "", Verb::Administer, &[])?;
+        self.permit(who, "", Verb::Administer, &[]).await?;
         let name: Arc<str> = name.into();
         let close = AccountChange::CloseVhost { name: name.clone() };
         if !changed(self.change(Command::Account(close)).await?) {
@@ -553,18 +529,17 @@ impl Desk for NodeDesk {
     }
 
     async fn exchanges(&self, who: &Identity, vhost: Option<&str>) -> Result<Vec<Arc<Exchange>>, DeskError> {
-        self.permit_list(who, vhost, Verb::ReadExchange)?;
+        self.permit_list(who, vhost, Verb::ReadExchange).await?;
         let mut all = self.all_exchanges().await?;
-        all.retain(|x| {
-            vhost.is_none_or(|v| *x.vhost == *v)
-                && self.permit(who, &x.vhost, Verb::ReadExchange, &[]).is_ok()
-        });
+        all.retain(|x| vhost.is_none_or(|v| *x.vhost == *v));
+        self.keep_visible(who, Verb::ReadExchange, &mut all, |x| &x.vhost).await;
         Ok(all)
     }
 
     async fn declare_exchange(&self, who: &Identity, spec: ExchangeSpec) -> Result<bool, DeskError> {
         let ExchangeSpec { vhost, name, kind, durable, auto_delete, internal, arguments } = spec;
-        permit_exchange(&name, &arguments, |verb, on| self.permit(who, &vhost, verb, on))?;
+        let ask = || permit_exchange(&name, &arguments, |verb, on| self.known(who, &vhost, verb, on));
+        self.decide(who, ask).await?;
         let declare = DeclareExchange { vhost, name, kind, durable, auto_delete, internal, arguments };
         Ok(changed(self.change(Command::DeclareExchange(declare)).await?))
     }
@@ -576,17 +551,16 @@ impl Desk for NodeDesk {
         name: &str,
         if_unused: bool,
     ) -> Result<bool, DeskError> {
-        self.permit(who, vhost, Verb::DeleteExchange, &[Resource::Exchange(name)])?;
+        self.permit(who, vhost, Verb::DeleteExchange, &[Resource::Exchange(name)]).await?;
         let command = Command::DeleteExchange { vhost: vhost.into(), name: name.into(), if_unused };
         Ok(changed(self.change(command).await?))
     }
 
     async fn bindings(&self, who: &Identity, vhost: Option<&str>) -> Result<Vec<Arc<Binding>>, DeskError> {
-        self.permit_list(who, vhost, Verb::ReadBinding)?;
+        self.permit_list(who, vhost, Verb::ReadBinding).await?;
         let mut all = self.all_bindings().await?;
-        all.retain(|b| {
-            vhost.is_none_or(|v| *b.vhost == *v) && self.permit(who, &b.vhost, Verb::ReadBinding, &[]).is_ok()
-        });
+        all.retain(|b| vhost.is_none_or(|v| *b.vhost == *v));
+        self.keep_visible(who, Verb::ReadBinding, &mut all, |b| &b.vhost).await;
         Ok(all)
     }
 
@@ -607,15 +581,16 @@ impl Desk for NodeDesk {
         operator: bool,
     ) -> Result<Vec<Arc<Policy>>, DeskError> {
         let verb = if operator { Verb::ReadOperatorPolicy } else { Verb::ReadPolicy };
-        self.permit_list(who, vhost, verb)?;
+        self.permit_list(who, vhost, verb).await?;
         let mut all = self.all_policies(operator).await?;
-        all.retain(|p| vhost.is_none_or(|v| *p.vhost == *v) && self.permit(who, &p.vhost, verb, &[]).is_ok());
+        all.retain(|p| vhost.is_none_or(|v| *p.vhost == *v));
+        self.keep_visible(who, verb, &mut all, |p| &p.vhost).await;
         Ok(all)
     }
 
     async fn set_policy(&self, who: &Identity, policy: SetPolicy) -> Result<bool, DeskError> {
         let (verb, resource) = set_policy(&policy.name, policy.operator);
-        self.permit(who, &policy.vhost, verb, &[resource])?;
+        self.permit(who, &policy.vhost, verb, &[resource]).await?;
         Ok(changed(self.change(Command::SetPolicy(policy)).await?))
     }
 
@@ -627,13 +602,13 @@ impl Desk for NodeDesk {
         operator: bool,
     ) -> Result<bool, DeskError> {
         let (verb, resource) = set_policy(name, operator);
-        self.permit(who, vhost, verb, &[resource])?;
+        self.permit(who, vhost, verb, &[resource]).await?;
         let command = Command::ClearPolicy { vhost: vhost.into(), name: name.into(), operator };
         Ok(changed(self.change(command).await?))
     }
 
     fn users(&self, who: &Identity) -> Result<Arc<Users>, DeskError> {
-        self.permit(who, "", Verb::Administer, &[])?;
+        self.permit_by_tag(who, Verb::Administer)?;
         Ok(self.inner.access.users())
     }
 
@@ -642,7 +617,7 @@ impl Desk for NodeDesk {
         who: &Identity,
         password: Option<Secret>,
     ) -> Result<PasswordHash, DeskError> {
-        self.permit(who, "", Verb::Administer, &[])?;
+        self.permit(who, "", Verb::Administer, &[]).await?;
         let hashing = self.inner.access.hashing();
         let Some(password) = password else { return Ok(hashing.of_nobody()) };
         let no_salt = |error| DeskError::Impossible(format!("there is no random salt: {error}"));
@@ -653,13 +628,20 @@ impl Desk for NodeDesk {
     }
 
     async fn change_account(&self, who: &Identity, change: AccountChange) -> Result<bool, DeskError> {
-        self.permit(who, "", Verb::Administer, &[])?;
+        self.permit(who, "", Verb::Administer, &[]).await?;
         Ok(changed(self.change(Command::Account(change)).await?))
     }
 
     async fn connections(&self, who: &Identity) -> Result<Vec<ConnectionRow>, DeskError> {
         let mut rows = self.all_connections().await?;
-        rows.retain(|row| self.permit_connection(who, row).is_ok());
+        self.keep_visible(who, Verb::ReadVhost, &mut rows, |row| &row.vhost).await;
+        let mut seen = Vec::new();
+        for row in rows {
+            if self.permit_connection(who, &row).await.is_ok() {
+                seen.push(row);
+            }
+        }
+        let mut rows = seen;
         rows.sort_by(|a, b| a.name.cmp(&b.name));
         Ok(rows)
     }
@@ -667,8 +649,11 @@ impl Desk for NodeDesk {
     async fn connection(&self, who: &Identity, name: &str) -> Result<Option<ConnectionRow>, DeskError> {
         let found = self.all_connections().await?.into_iter().find(|row| *row.name == *name);
         // Without the permission, the answer is the same as for a connection that does not exist.
-        let seen = found.filter(|row| self.permit(who, &row.vhost, Verb::ReadVhost, &[]).is_ok());
-        seen.map(|row| self.permit_connection(who, &row).map(|()| row)).transpose()
+        let Some(row) = found else { return Ok(None) };
+        if self.permit(who, &row.vhost, Verb::ReadVhost, &[]).await.is_err() {
+            return Ok(None);
+        }
+        self.permit_connection(who, &row).await.map(|()| Some(row))
     }
 
     async fn close_connection(&self, who: &Identity, name: &str, reason: &str) -> Result<bool, DeskError> {
@@ -694,7 +679,7 @@ impl Desk for NodeDesk {
         from: usize,
         limit: usize,
     ) -> Result<Vec<(usize, QueueRow)>, DeskError> {
-        self.permit(who, "", Verb::ReadAllQueues, &[])?;
+        self.permit(who, "", Verb::ReadAllQueues, &[]).await?;
         let (mut rows, mut from) = (Vec::new(), Some(from));
         while let Some(place) = from.filter(|_| rows.len() < limit) {
             let Reply::Places(part) = self.ask(DECIDER.into(), Question::Queues { from: place }).await?
@@ -710,7 +695,7 @@ impl Desk for NodeDesk {
     }
 
     fn alarms(&self, who: &Identity) -> Result<Alarms, DeskError> {
-        self.permit(who, "", Verb::ReadAlarms, &[])?;
+        self.permit_by_tag(who, Verb::ReadAlarms)?;
         let measured = *self.inner.measured.lock().unwrap_or_else(PoisonError::into_inner);
         let all = [("memory", measured.memory_alarm), ("disk", measured.disk_alarm)];
         let raised = all.into_iter().filter(|(_, on)| *on);

@@ -35,6 +35,8 @@ pub(crate) enum Incoming {
     Moved(Box<Moved>, std::net::TcpStream, Option<Box<tls::Session>>),
     /// The result of a login that a connection of this shard requested.
     Login(Ticket, Checked),
+    /// The question of a connection of this shard about a permission was asked.
+    Permission(Ticket),
     /// A question of the desk, with its number.
     Question(u64, Question),
     /// Nobody waits for the answer to this question any more.

@@ -14,7 +14,10 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use amqp10::sasl::Secret;
-use broker::access::{Access, Backend, Hashing, Login, LoginRefused, PasswordHash, Salt, network};
+use broker::access::{
+    Access, Backend, Hashing, Login, LoginRefused, PasswordHash, Question as RemoteQuestion, Remote, Salt,
+    network,
+};
 use broker::ids::ShardId;
 use hashbrown::HashMap;
 use queue::Ticket;
@@ -203,6 +206,24 @@ impl Logins {
         runtime.spawn(async move { send(&logins.shards, shard, ticket, logins.ask_all(&login).await) });
     }
 
+    /// Asks somebody else about a permission. The shard receives [`Incoming::Permission`].
+    pub fn ask_permission(
+        &self,
+        shard: ShardId,
+        ticket: Ticket,
+        remote: Arc<Remote>,
+        question: Box<RemoteQuestion>,
+    ) {
+        let Some(Backends { runtime, .. }) = &self.backends else { return };
+        let shards = self.shards.clone();
+        runtime.spawn(async move {
+            remote.ask(&question).await;
+            if let Some(to) = shards.get(usize::from(shard)) {
+                drop(to.send(Incoming::Permission(ticket)));
+            }
+        });
+    }
+
     /// Asks the backends one after the other, until one accepts the login.
     async fn ask_all(&self, login: &Login) -> Checked {
         self.access.admit(login)?;
@@ -215,7 +236,11 @@ impl Logins {
                     // Without an answer, the node is stopping.
                     answer.await.unwrap_or_else(|_| Err(LoginRefused::External("the node stops".into())))
                 }
-                Backend::External(backend) => backend.check(login).await,
+                Backend::External(backend) => backend.clone().check(login).await,
+                Backend::Authentication(backend) => {
+                    let who = backend.clone().check(login).await;
+                    who.and_then(|who| self.access.of_catalog(who))
+                }
             };
             match checked {
                 Ok(identity) => return Ok(identity),

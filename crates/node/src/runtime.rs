@@ -265,6 +265,7 @@ fn receive(host: &Rc<Host>, message: Incoming) {
         Incoming::Chunks(read) => shard.handle_chunks(read),
         Incoming::Sparse(pack) => shard.handle_sparse(pack),
         Incoming::Login(ticket, result) => shard.handle_login(ticket, result),
+        Incoming::Permission(ticket) => shard.handle_permission(ticket),
         Incoming::Question(number, question) => shard.handle_question(number, question),
         Incoming::GiveUp(number) => shard.give_up(number),
         Incoming::Blocked(blocked) => shard.set_blocked(blocked),
@@ -309,6 +310,9 @@ fn turn(host: &Rc<Host>, dirty: &mut Vec<usize>) -> bool {
     }
     for (ticket, login) in shard.poll_logins() {
         host.logins.ask(shard.id(), ticket, login);
+    }
+    for (ticket, remote, question) in shard.poll_questions() {
+        host.logins.ask_permission(shard.id(), ticket, remote, question);
     }
     if let Some(file) = shard.poll_forget() {
         storage.log.forget(file);

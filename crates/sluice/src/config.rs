@@ -14,6 +14,7 @@
 mod defaults;
 mod keys;
 mod logins;
+mod oauth2;
 mod rabbitmq;
 #[cfg(test)]
 mod tests;
@@ -34,8 +35,8 @@ use node::{AlarmLimits, Limit, StorageLimits};
 use tls::{LoginFrom, NameKind};
 
 use self::defaults::Defaults;
-pub use self::logins::BackendName;
 use self::logins::LoginKeys;
+pub use self::logins::{BackendEntry, BackendName, ExternalName};
 use self::rabbitmq::Known;
 
 /// The largest configuration file, in bytes. A larger one is refused.
@@ -93,7 +94,11 @@ pub struct Config {
     /// The algorithm of new passwords.
     pub password_hashing: Hashing,
     /// Who checks logins, in this order.
-    pub backends: Vec<BackendName>,
+    pub backends: Vec<BackendEntry>,
+    /// How the HTTP server is asked that checks logins.
+    pub auth_http: identity::http::Options,
+    /// The backend whose answers are remembered, for how many milliseconds, and whether refusals are.
+    pub auth_cache: (Option<ExternalName>, u64, bool),
     /// How tokens are read.
     pub oauth2: identity::oauth2::Options,
     /// The limits above which publishers are stopped.
@@ -458,11 +463,9 @@ impl Draft {
             };
             keys.without_effect().map(problem).collect()
         };
-        let tokens = self.logins.without_backend().map(|key| Problem {
-            place: key.to_owned(),
-            problem: "it has no effect without auth_backends.N = oauth2".to_owned(),
-        });
-        let mut problems: Vec<Problem> = all.into_iter().flat_map(of).chain(tokens).collect();
+        let logins = self.logins.problems();
+        let logins = logins.into_iter().map(|(place, problem)| Problem { place, problem });
+        let mut problems: Vec<Problem> = all.into_iter().flat_map(of).chain(logins).collect();
         let of_proxies = match (self.proxy_protocol, self.trusted_proxies.is_empty()) {
             (true, true) => Some((
                 "proxy_protocol",
@@ -532,6 +535,8 @@ impl Draft {
             loopback_users: self.loopback_users,
             password_hashing: self.password_hashing,
             backends: self.logins.backends(),
+            auth_http: self.logins.http(),
+            auth_cache: self.logins.cache(),
             oauth2: self.logins.oauth2(),
             alarms: AlarmLimits {
                 memory: self.memory_instead.unwrap_or(self.alarms.memory),

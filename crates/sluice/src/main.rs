@@ -4,6 +4,7 @@
 mod accounts;
 mod allocator;
 mod amqp;
+mod backends;
 mod bench;
 mod certificates;
 mod config;

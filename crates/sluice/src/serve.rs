@@ -5,18 +5,17 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use broker::access::{Access, Backend, User};
+use broker::access::{Access, User};
 use broker::settings::SLUICE_VERSION;
 use clap::Args;
-use identity::oauth2::OAuth2;
 use node::{Backends, Listening, Node, NodeOptions, StartError};
 use tls::Tls;
 use tokio::net::{TcpListener, UnixListener};
-use tokio::runtime::Handle;
 use tokio::signal::unix::{SignalKind, signal};
 
+use crate::backends::backends;
 use crate::certificates;
-use crate::config::{BackendName, Config};
+use crate::config::Config;
 use crate::definitions;
 use crate::failure::Failure;
 use crate::first_user;
@@ -108,26 +107,6 @@ impl Serve {
 fn random<const N: usize>() -> Result<[u8; N], StartError> {
     node::random()
         .map_err(|error| StartError::Io { what: "the system gives no random numbers".into(), error })
-}
-
-/// Returns who checks logins. `None` if only the users of the catalog count.
-fn backends(config: &Config, runtime: &Handle) -> Result<Option<Backends>, String> {
-    if config.backends == [BackendName::Internal] {
-        return Ok(None);
-    }
-    let mut chain = Vec::new();
-    for name in &config.backends {
-        chain.push(match name {
-            BackendName::Internal => Backend::Internal,
-            BackendName::OAuth2 => {
-                let oauth2 = Arc::new(OAuth2::load(config.oauth2.clone())?);
-                let preparing = oauth2.clone();
-                runtime.spawn(async move { preparing.prepare().await });
-                Backend::External(oauth2)
-            }
-        });
-    }
-    Ok(Some(Backends::new(chain, runtime.clone())))
 }
 
 fn start(

@@ -59,7 +59,7 @@ impl Subject {
                 let tags = Some(tag).filter(|tag| !tag.is_empty()).into_iter().map(str::to_owned);
                 let user = format!("{tag}-{name}").as_str().into();
                 Self {
-                    identity: Identity { user, tags: tags.collect(), token: None },
+                    identity: Identity { user, tags: tags.collect(), token: None, remote: None },
                     rights,
                     topics: Topics::new(),
                 }

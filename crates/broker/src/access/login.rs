@@ -25,7 +25,10 @@ pub struct Login {
 pub enum Backend {
     /// The users of the catalog.
     Internal,
+    /// Says who a client is and what it may do.
     External(Arc<dyn ExternalBackend>),
+    /// Says who a client is. The catalog says what it may do, and must know the user.
+    Authentication(Arc<dyn ExternalBackend>),
 }
 
 /// The answer of a backend, which may have to ask others over the network.
@@ -34,7 +37,7 @@ pub type Checking<'a> = Pin<Box<dyn Future<Output = Result<Identity, LoginRefuse
 /// A backend that knows who a client is without the catalog. It may be slow: nobody waits for it but the client.
 pub trait ExternalBackend: fmt::Debug + Send + Sync {
     /// Checks a login.
-    fn check<'a>(&'a self, login: &'a Login) -> Checking<'a>;
+    fn check<'a>(self: Arc<Self>, login: &'a Login) -> Checking<'a>;
 }
 
 /// The credentials of a client.

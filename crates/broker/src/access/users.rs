@@ -49,6 +49,9 @@ impl Users {
         if let Some(grants) = &who.token {
             return Rights::Token { grants, vhost };
         }
+        if let Some(remote) = &who.remote {
+            return Rights::Remote { remote, vhost };
+        }
         let Some(user) = self.by_name.get(&who.user) else { return Rights::NONE };
         Rights::User { permissions: user.permissions.get(vhost), topics: user.topics.get(vhost) }
     }

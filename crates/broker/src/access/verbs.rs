@@ -148,46 +148,64 @@ pub fn permit(
     on: &[Resource<'_>],
 ) -> Result<(), AccessRefused> {
     let tagged = |tags: &[&str]| tags.iter().any(|tag| who.has_tag(tag));
-    let because = |reason: &str| Err(AccessRefused { reason: reason.to_owned() });
     // If the caller did not name the resource, the verb is refused.
     let resource = |at: usize| on.get(at).copied().unwrap_or(Resource::Connection("?"));
     let named = |at: usize| on.len() > at;
-    let may = |at: usize, permission| named(at) && rights.permit(permission, resource(at));
-    let may_use_key = |at: usize, permission| match on.get(at) {
-        Some(Resource::Topic { exchange, key }) => rights.permit_key(permission, exchange, key),
-        _ => false,
+    let may = |at: usize, permission| match named(at) {
+        true => rights.permit(permission, resource(at)),
+        false => Ok(false),
     };
     for need in verb.needs() {
-        match *need {
-            Need::Management if !tagged(MANAGEMENT) => return because("Not management user"),
-            Need::Monitor if !tagged(MONITORS) => return because("Not monitor user"),
-            Need::Administrator if !tagged(&[ADMINISTRATOR]) => return because("Not administrator user"),
-            Need::VhostOrMonitor if tagged(MONITORS) => {}
-            Need::Vhost | Need::VhostOrMonitor if !rights.are_any() => {
-                return because(&format!("access to vhost '{vhost}' refused for user '{}'", who.user));
+        let is_met = match *need {
+            Need::Management => tagged(MANAGEMENT),
+            Need::Monitor => tagged(MONITORS),
+            Need::Administrator => tagged(&[ADMINISTRATOR]),
+            Need::VhostOrMonitor => tagged(MONITORS) || rights.are_any()?,
+            Need::Vhost => rights.are_any()?,
+            Need::Right(at, permission) => may(at, permission)?,
+            Need::AnyRight(at) => {
+                let [one, two, three] = Permission::ALL;
+                may(at, one)? || may(at, two)? || may(at, three)?
             }
-            Need::Right(at, permission) if !may(at, permission) => {
-                return Err(refused(who, vhost, resource(at), permission));
-            }
-            Need::AnyRight(at) if !Permission::ALL.into_iter().any(|permission| may(at, permission)) => {
-                return Err(refused(who, vhost, resource(at), Permission::Read));
-            }
-            Need::Topic(at, permission) if !may_use_key(at, permission) => {
-                return Err(refused(who, vhost, resource(at), permission));
-            }
-            Need::Setter(at, tags) if !named(at) || !tagged(tags) => {
-                return Err(refused(who, vhost, resource(at), Permission::Configure));
-            }
-            Need::Own(at, tags) if !named(at) || !(is_own(who, resource(at)) || tagged(tags)) => {
-                return match verb {
-                    Verb::ExplainConnection => Err(refused(who, vhost, resource(at), Permission::Read)),
-                    _ => because("User not authorised to access object"),
-                };
-            }
-            _ => {}
+            Need::Topic(at, permission) => match on.get(at) {
+                Some(Resource::Topic { exchange, key }) => rights.permit_key(permission, exchange, key)?,
+                _ => false,
+            },
+            Need::Setter(at, tags) => named(at) && tagged(tags),
+            Need::Own(at, tags) => named(at) && (is_own(who, resource(at)) || tagged(tags)),
+        };
+        if !is_met {
+            return Err(refusal(who, vhost, verb, *need, resource));
         }
     }
     Ok(())
+}
+
+/// Returns why a need is not met.
+fn refusal<'a>(
+    who: &Identity,
+    vhost: &str,
+    verb: Verb,
+    need: Need,
+    resource: impl Fn(usize) -> Resource<'a>,
+) -> AccessRefused {
+    match need {
+        Need::Management => AccessRefused::because("Not management user"),
+        Need::Monitor => AccessRefused::because("Not monitor user"),
+        Need::Administrator => AccessRefused::because("Not administrator user"),
+        Need::Vhost | Need::VhostOrMonitor => {
+            AccessRefused::because(format!("access to vhost '{vhost}' refused for user '{}'", who.user))
+        }
+        Need::Right(at, permission) | Need::Topic(at, permission) => {
+            refused(who, vhost, resource(at), permission)
+        }
+        Need::AnyRight(at) => refused(who, vhost, resource(at), Permission::Read),
+        Need::Setter(at, _) => refused(who, vhost, resource(at), Permission::Configure),
+        Need::Own(at, _) if verb == Verb::ExplainConnection => {
+            refused(who, vhost, resource(at), Permission::Read)
+        }
+        Need::Own(..) => AccessRefused::because("User not authorised to access object"),
+    }
 }
 
 /// Asks for every permission that the declaration of a queue with these arguments needs.
@@ -253,7 +271,12 @@ mod tests {
     const ALL: Permissions = Permissions::ALL;
 
     fn who(tags: &[&str]) -> Identity {
-        Identity { user: "u".into(), tags: tags.iter().map(|t| (*t).to_owned()).collect(), token: None }
+        Identity {
+            user: "u".into(),
+            tags: tags.iter().map(|t| (*t).to_owned()).collect(),
+            token: None,
+            remote: None,
+        }
     }
 
     fn of(permissions: Option<&Permissions>) -> Rights<'_> {

@@ -36,6 +36,9 @@ pub enum Phase {
     /// The login has failed, and the client has not been told yet. Its input is ignored.
     Refused,
     Open,
+    /// The connection is open, and somebody is asked whether the client may do what it has sent last. Until then, its input
+    /// is kept.
+    Asking,
     /// The connection is closed when the output is written.
     Done,
 }
@@ -44,6 +47,16 @@ impl Phase {
     /// Returns true if input of the client is handled.
     pub fn listens(self) -> bool {
         matches!(self, Self::Handshake | Self::Open)
+    }
+
+    /// Returns true if input of the client is kept until something is known.
+    pub fn keeps_input(self) -> bool {
+        matches!(self, Self::Login | Self::Asking)
+    }
+
+    /// Returns true if the client has logged in and opened the connection.
+    pub fn is_open(self) -> bool {
+        matches!(self, Self::Open | Self::Asking)
     }
 }
 
@@ -240,6 +253,11 @@ impl Gate {
     /// Called with the result of a login check. A late result has no effect.
     pub fn handle_login(&mut self, ticket: Ticket, result: Result<Identity, LoginRefused>, cx: &mut Cx<'_>) {
         each!(self, gate => gate.handle_login(ticket, result, cx))
+    }
+
+    /// Called when the question of a ticket was asked. A late answer has no effect.
+    pub fn handle_permission(&mut self, ticket: Ticket, cx: &mut Cx<'_>) {
+        amqp10_or!(self, gate => gate.handle_permission(ticket, cx), ())
     }
 
     // ---- its shard ------------------------------------------------------------------------------------------

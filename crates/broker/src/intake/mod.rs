@@ -73,6 +73,7 @@ impl<P: Publication> Intake<P> {
     /// Forgets what the publisher may do, because its rights have changed.
     pub fn forget_permissions(&mut self) {
         self.allowed = Allowed::default();
+        self.target.forget();
     }
 
     pub fn target(&self) -> &Target {

@@ -67,6 +67,13 @@ impl Target {
         }
     }
 
+    /// Forgets the route of the message before, which was allowed.
+    pub(super) fn forget(&mut self) {
+        if let Self::Route { cached, .. } = self {
+            *cached = None;
+        }
+    }
+
     /// Returns the route of the message before, if the catalog has not changed since.
     pub(super) fn known(&self, version: u64) -> Option<(&Arc<Route>, &[RouteTarget])> {
         match self {

@@ -109,13 +109,13 @@ fn unknown(id: &str, why: Option<&str>) -> Result<String, TokenError> {
 #[tokio::test]
 async fn a_token_that_the_provider_signed_is_a_login() {
     let signer = Signer::new("a");
-    let (backend, _) = discovered(&[&signer]);
+    let backend = Arc::new(discovered(&[&signer]).0);
     let login = |password: String| Login {
         credentials: Credentials::Plain { user: "ignored".into(), password: Secret::new(password) },
         from: IpAddr::V4(Ipv4Addr::LOCALHOST),
         at_ms: NOW_MS,
     };
-    let identity = backend.check(&login(signer.sign(&claims()))).await.unwrap();
+    let identity = backend.clone().check(&login(signer.sign(&claims()))).await.unwrap();
     assert_eq!(&*identity.user, "ann");
     assert_eq!(identity.token.unwrap().expires_ms, 1_700_000_060_000);
     let refused = backend.check(&login("a password".into())).await;

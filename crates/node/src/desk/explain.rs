@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use broker::access::{Identity, Resource, Verb};
 use broker::desk::DeskError;
-use broker::explain::{ConnectionFacts, Explanation, Look, Place, QueueFacts, Subject, Wanted};
+use broker::explain::{ConnectionFacts, Explanation, Look, QueueFacts, Subject, Wanted};
 
 use super::NodeDesk;
 use super::ask::{DEADLINE, other_answer};
@@ -24,22 +24,29 @@ impl NodeDesk {
         subject: &Subject,
     ) -> Result<Explanation, DeskError> {
         if let Subject::Queue { vhost, name } = subject {
-            self.permit(who, vhost, Verb::ExplainQueue, &[Resource::Queue(name)])?;
+            self.permit(who, vhost, Verb::ExplainQueue, &[Resource::Queue(name)]).await?;
         }
         let before = self.look(who, subject).await?;
         tokio::time::sleep(LOOK_AGAIN).await;
         let now = self.look(who, subject).await?;
         let mut explanation = now.explain(&before, subject).map_err(DeskError::Catalog)?;
         // The cause may have been found at another user's link. Then the cause is shown, but not the place.
-        let mine = |c: &ConnectionFacts| self.may_see(who, c).is_ok();
-        let seen = |at: &Place| now.connections.iter().any(|c| c.name == at.connection && mine(c));
-        explanation.at = explanation.at.filter(seen);
+        if let Some(at) = &explanation.at {
+            let found = now.connections.iter().find(|c| c.name == at.connection);
+            let is_seen = match found {
+                Some(connection) => self.may_see(who, connection).await.is_ok(),
+                None => false,
+            };
+            if !is_seen {
+                explanation.at = None;
+            }
+        }
         Ok(explanation)
     }
 
-    fn may_see(&self, who: &Identity, connection: &ConnectionFacts) -> Result<(), DeskError> {
+    async fn may_see(&self, who: &Identity, connection: &ConnectionFacts) -> Result<(), DeskError> {
         let resource = Resource::Connection(&connection.user);
-        self.permit(who, &connection.vhost, Verb::ExplainConnection, &[resource])
+        self.permit(who, &connection.vhost, Verb::ExplainConnection, &[resource]).await
     }
 
     /// Collects everything that may stop the subject, as it is now.
@@ -75,9 +82,14 @@ impl NodeDesk {
         if let Subject::Queue { .. } = subject {
             return Ok(look);
         }
-        let refused = look.connections.iter().map(|c| self.may_see(who, c)).find(Result::is_err);
-        look.connections.retain(|c| self.may_see(who, c).is_ok());
-        if let (true, Some(Err(refused))) = (look.connections.is_empty(), refused) {
+        let mut first_refused = None;
+        for connection in std::mem::take(&mut look.connections) {
+            match self.may_see(who, &connection).await {
+                Ok(()) => look.connections.push(connection),
+                Err(refused) => first_refused = first_refused.or(Some(refused)),
+            }
+        }
+        if let (true, Some(refused)) = (look.connections.is_empty(), first_refused) {
             return Err(refused);
         }
         let mut records = Vec::new();

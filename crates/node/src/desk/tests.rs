@@ -97,8 +97,8 @@ struct Elsewhere {
 }
 
 impl ExternalBackend for Elsewhere {
-    fn check<'a>(&'a self, login: &'a Login) -> Checking<'a> {
-        Box::pin(async {
+    fn check<'a>(self: Arc<Self>, login: &'a Login) -> Checking<'a> {
+        Box::pin(async move {
             match &login.credentials {
                 _ if !self.answers => std::future::pending().await,
                 Credentials::Plain { user, .. } if user == "ann" => {

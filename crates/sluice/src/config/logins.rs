@@ -1,15 +1,11 @@
-//! The keys that say who checks logins: `auth_backends.*` and `auth_oauth2.*`.
+//! The keys that say who checks logins: `auth_backends.*`, `auth_http.*` and `auth_cache.*`. Those of tokens are in
+//! [`super::oauth2`].
 
-use std::collections::BTreeMap;
-
-use identity::oauth2::claims::ResourceServer;
-use identity::oauth2::{Algorithm, Options, ProviderOptions, ServerOptions, algorithm};
+use identity::oauth2::Options;
 
 use super::keys::{Key, key, put, starred};
-use super::values::{boolean, file, number, text};
-
-/// The highest number of an entry of a list.
-const INDEX_MAX: u32 = 1000;
+use super::oauth2::OAuth2Keys;
+use super::values::{Numbered, boolean, file, index, number, text, verified};
 
 /// The keys of this file, in the order of the example file.
 pub const KEYS: &[Key] = &[
@@ -18,365 +14,231 @@ pub const KEYS: &[Key] = &[
         key(
             "auth_backends.*",
             "internal",
-            "Who checks logins, in the order of the numbers, until one accepts: internal (the users of this broker) or oauth2 (tokens).",
-            |c, n, v| {
-                let name = match v {
-                    "internal" | "rabbit_auth_backend_internal" => Ok(BackendName::Internal),
-                    "oauth2" | "rabbit_auth_backend_oauth2" => Ok(BackendName::OAuth2),
-                    _ => Err("internal or oauth2 is needed; Sluice has no other backends yet".to_owned()),
-                };
-                let at = index(n).map_err(|why| {
-                    format!("{why}; the same backend both checks who a user is and what the user may do")
-                })?;
-                c.logins.backends.insert(at, name?);
-                Ok(())
-            },
+            "Who checks logins, in the order of the numbers, until one accepts: internal (the users of this broker), oauth2 (tokens), http (a server), or cache (which remembers what another says). With N.authn http and N.authz internal, the server knows the users, and this broker their permissions.",
+            |c, part, v| c.logins.set_backend(part, v),
         ),
     ),
+    key("auth_http.http_method", "get", "How the server is asked: get or post.", |c, _, v| {
+        put(
+            &mut c.logins.http.is_post,
+            match v {
+                "get" => Ok(false),
+                "post" => Ok(true),
+                _ => Err("get or post is needed".to_owned()),
+            },
+        )
+    }),
     key(
-        "auth_oauth2.resource_server_id",
+        "auth_http.user_path",
+        "http://localhost:8000/auth/user",
+        "The URL that is asked whether a login is right. The answer is allow with tags, or deny.",
+        |c, _, v| put(&mut c.logins.http.user_path, text(v)),
+    ),
+    key(
+        "auth_http.vhost_path",
+        "http://localhost:8000/auth/vhost",
+        "The URL that is asked whether the user may use a virtual host.",
+        |c, _, v| put(&mut c.logins.http.vhost_path, text(v)),
+    ),
+    key(
+        "auth_http.resource_path",
+        "http://localhost:8000/auth/resource",
+        "The URL that is asked for a permission on a queue or an exchange.",
+        |c, _, v| put(&mut c.logins.http.resource_path, text(v)),
+    ),
+    key(
+        "auth_http.topic_path",
+        "http://localhost:8000/auth/topic",
+        "The URL that is asked for a permission on a routing key of a topic exchange.",
+        |c, _, v| put(&mut c.logins.http.topic_path, text(v)),
+    ),
+    key(
+        "auth_http.request_timeout",
+        "15000",
+        "Milliseconds that each step of a request to the server may take.",
+        |c, _, v| put(&mut c.logins.http.timeout_ms, number(v, 1..=600_000)),
+    ),
+    key(
+        "auth_http.ssl_options.cacertfile",
         "",
-        "The name of this broker in the claim aud of tokens, and with a dot the prefix of its scopes.",
-        |c, _, v| put(&mut c.logins.server.id, optional(v)),
+        "The file of the authorities that have signed the server's certificate, in PEM. Without it: those that the system trusts.",
+        |c, _, v| put(&mut c.logins.http.authorities, file(v)),
     ),
     key(
-        "auth_oauth2.issuer",
-        "",
-        "The URL (https) of the identity provider, which says below it where its keys are.",
-        |c, _, v| put(&mut c.logins.provider.options.issuer, optional(v)),
-    ),
-    key(
-        "auth_oauth2.discovery_endpoint_path",
-        ".well-known/openid-configuration",
-        "The path below the issuer where it says that.",
-        |c, _, v| put(&mut c.logins.provider.options.discovery_path, discovery_path(v)),
-    ),
-    key(
-        "auth_oauth2.jwks_uri",
-        "",
-        "The URL (https) of the provider's keys, if it is not to be asked where they are.",
-        |c, _, v| put(&mut c.logins.provider.options.jwks_uri, optional(v)),
-    ),
-    key(
-        "auth_oauth2.https.cacertfile",
-        "",
-        "The file of the authorities that have signed the provider's certificate, in PEM. Without it: those that the system trusts.",
-        |c, _, v| put(&mut c.logins.provider.options.authorities, file(v)),
-    ),
-    key(
-        "auth_oauth2.https.peer_verification",
+        "auth_http.ssl_options.verify",
         "verify_peer",
-        "verify_peer: keys are only taken from a server with a valid certificate.",
+        "verify_peer: passwords are only sent to a server with a valid certificate.",
         |_, _, v| verified(v),
     ),
-    starred(
-        "kid",
-        key(
-            "auth_oauth2.signing_keys.*",
-            "",
-            "The file of a key that signs tokens, by its name (kid): a public key in PEM, or a secret for HS256, HS384 and HS512.",
-            |c, kid, v| c.logins.provider.set(&format!("signing_keys.{kid}"), v),
-        ),
+    key(
+        "auth_cache.cached_backend",
+        "",
+        "The backend whose answers cache remembers: http or oauth2.",
+        |c, _, v| {
+            let named = Some(v).filter(|v| !v.is_empty()).map(external).transpose();
+            put(&mut c.logins.cached, named)
+        },
     ),
-    key("auth_oauth2.default_key", "", "The name (kid) of the key for tokens that name none.", |c, _, v| {
-        put(&mut c.logins.provider.options.default_key, optional(v))
+    key("auth_cache.cache_ttl", "15000", "Milliseconds for which cache remembers an answer.", |c, _, v| {
+        put(&mut c.logins.cache_ttl_ms, number(v, 1..=86_400_000))
     }),
-    starred(
-        "1",
-        key(
-            "auth_oauth2.algorithms.*",
-            "",
-            "An algorithm of tokens, such as RS256. Without any: all with a public key, RS, PS, ES and EdDSA.",
-            |c, n, v| c.logins.provider.set(&format!("algorithms.{n}"), v),
-        ),
-    ),
-    key(
-        "auth_oauth2.verify_aud",
-        "true",
-        "Whether tokens must name this broker in their claim aud.",
-        |c, _, v| put(&mut c.logins.trusts_any_audience, boolean(v).map(|verify| !verify)),
-    ),
-    key(
-        "auth_oauth2.scope_prefix",
-        "",
-        "The prefix of scopes that are meant for this broker; '' for none. Without this key: resource_server_id and a dot.",
-        |c, _, v| c.logins.server.set("scope_prefix", v),
-    ),
-    key(
-        "auth_oauth2.additional_scopes_key",
-        "",
-        "Other claims with scopes, with spaces between them; a dot leads into a claim.",
-        |c, _, v| c.logins.server.set("additional_scopes_key", v),
-    ),
-    starred(
-        "1",
-        key(
-            "auth_oauth2.preferred_username_claims.*",
-            "",
-            "A claim that names the user. The first that the token has counts; at last sub and client_id.",
-            |c, n, v| c.logins.server.set(&format!("preferred_username_claims.{n}"), v),
-        ),
-    ),
-    starred(
-        "reader",
-        key(
-            "auth_oauth2.scope_aliases.*",
-            "",
-            "The scopes that a scope of the provider stands for, with spaces between them.",
-            |c, name, v| c.logins.server.set(&format!("scope_aliases.{name}"), v),
-        ),
-    ),
-    key(
-        "auth_oauth2.resource_server_type",
-        "",
-        "The type of this broker in the claim authorization_details.",
-        |c, _, v| c.logins.server.set("resource_server_type", v),
-    ),
-    starred(
-        "name.id",
-        key(
-            "auth_oauth2.resource_servers.*",
-            "",
-            "Another resource server that this broker is: NAME.id, or one of the keys above, or NAME.oauth_provider_id.",
-            |c, rest, v| {
-                let (name, of) =
-                    rest.split_once('.').ok_or("a name and a key are needed, such as NAME.id")?;
-                let mut keys = c.logins.servers.get(name).cloned().unwrap_or_default();
-                keys.set(of, v)?;
-                // An empty value is the default, so that it changes nothing.
-                if !v.is_empty() {
-                    c.logins.servers.insert(name.to_owned(), keys);
-                }
-                Ok(())
-            },
-        ),
-    ),
-    starred(
-        "name.issuer",
-        key(
-            "auth_oauth2.oauth_providers.*",
-            "",
-            "An identity provider with a name, and one of the keys above.",
-            |c, rest, v| {
-                let (name, of) =
-                    rest.split_once('.').ok_or("a name and a key are needed, such as NAME.issuer")?;
-                let mut keys = c.logins.providers.get(name).cloned().unwrap_or_default();
-                keys.set(of, v)?;
-                // An empty value is the default, so that it changes nothing.
-                if !v.is_empty() {
-                    c.logins.providers.insert(name.to_owned(), keys);
-                }
-                Ok(())
-            },
-        ),
-    ),
-    key(
-        "auth_oauth2.default_oauth_provider",
-        "",
-        "The name of the provider of resource servers that name none.",
-        |c, _, v| put(&mut c.logins.default_provider, optional(v)),
-    ),
+    key("auth_cache.cache_refusals", "false", "Whether cache remembers refusals, too.", |c, _, v| {
+        put(&mut c.logins.cache_refusals, boolean(v))
+    }),
 ];
+
+/// An external backend.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ExternalName {
+    OAuth2,
+    Http,
+}
 
 /// A backend in `auth_backends`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BackendName {
     Internal,
-    OAuth2,
+    External(ExternalName),
+    /// What the cached backend says is remembered.
+    Cache,
 }
 
-/// A list of values by their numbers, such as `auth_backends.1`.
-type Numbered<T> = BTreeMap<u32, T>;
+/// An entry of `auth_backends`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BackendEntry {
+    pub name: BackendName,
+    /// True if the backend only says who a client is, and the catalog what it may do.
+    pub is_authentication_only: bool,
+}
+
+const INTERNAL: BackendEntry = BackendEntry { name: BackendName::Internal, is_authentication_only: false };
+
+fn external(value: &str) -> Result<ExternalName, String> {
+    match value {
+        "oauth2" | "rabbit_auth_backend_oauth2" => Ok(ExternalName::OAuth2),
+        "http" | "rabbit_auth_backend_http" => Ok(ExternalName::Http),
+        _ => Err("http or oauth2 is needed".to_owned()),
+    }
+}
+
+fn backend(value: &str) -> Result<BackendName, String> {
+    match value {
+        "internal" | "rabbit_auth_backend_internal" => Ok(BackendName::Internal),
+        "cache" | "rabbit_auth_backend_cache" => Ok(BackendName::Cache),
+        other => external(other).map(BackendName::External).map_err(|_| {
+            "internal, oauth2, http or cache is needed; Sluice has no other backends".to_owned()
+        }),
+    }
+}
+
+/// The keys of one entry of `auth_backends`.
+#[derive(Clone, Copy, Debug, Default)]
+struct Parts {
+    whole: Option<BackendName>,
+    authn: Option<BackendName>,
+    authz: Option<BackendName>,
+}
 
 /// What was read of the keys.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct LoginKeys {
-    backends: Numbered<BackendName>,
-    /// The resource server and the provider of the keys without a name.
-    server: ServerKeys,
-    provider: ProviderKeys,
-    trusts_any_audience: bool,
-    default_provider: Option<String>,
-    servers: BTreeMap<String, ServerKeys>,
-    providers: BTreeMap<String, ProviderKeys>,
+    backends: Numbered<Parts>,
+    http: identity::http::Options,
+    cached: Option<ExternalName>,
+    cache_ttl_ms: u64,
+    cache_refusals: bool,
+    pub(super) oauth2: OAuth2Keys,
 }
 
-/// The keys of a resource server.
-#[derive(Clone, Debug, Default)]
-struct ServerKeys {
-    id: Option<String>,
-    kind: Option<String>,
-    scope_prefix: Option<String>,
-    additional_scopes: Vec<String>,
-    username_claims: Numbered<String>,
-    aliases: BTreeMap<String, Vec<String>>,
-    /// Aliases that have a key for the name and one for the scopes: `scope_aliases.1.alias`, `scope_aliases.1.scope`.
-    numbered_aliases: Numbered<(String, Vec<String>)>,
-    provider: Option<String>,
-}
-
-/// The keys of a provider.
-#[derive(Clone, Debug, Default)]
-struct ProviderKeys {
-    options: ProviderOptions,
-    algorithms: Numbered<Algorithm>,
+impl Default for LoginKeys {
+    fn default() -> Self {
+        Self {
+            backends: Numbered::new(),
+            http: identity::http::Options::default(),
+            cached: None,
+            cache_ttl_ms: 15_000,
+            cache_refusals: false,
+            oauth2: OAuth2Keys::default(),
+        }
+    }
 }
 
 impl LoginKeys {
-    /// Returns the backends in their order.
-    pub fn backends(&self) -> Vec<BackendName> {
-        match self.backends.is_empty() {
-            true => vec![BackendName::Internal],
-            false => self.backends.values().copied().collect(),
-        }
+    fn set_backend(&mut self, part: &str, value: &str) -> Result<(), String> {
+        let (n, part) = part.split_once('.').unwrap_or((part, ""));
+        let entry = self.backends.entry(index(n)?).or_default();
+        let slot = match part {
+            "" => &mut entry.whole,
+            "authn" => &mut entry.authn,
+            "authz" => &mut entry.authz,
+            _ => return Err("the key must end with a number, authn or authz".to_owned()),
+        };
+        *slot = Some(backend(value)?);
+        Ok(())
     }
 
-    /// Returns the key that says something about tokens although no backend reads them.
-    pub fn without_backend(&self) -> Option<&'static str> {
-        let says = self.server.id.is_some() || !self.servers.is_empty();
-        (says && !self.backends().contains(&BackendName::OAuth2)).then_some("auth_oauth2.resource_server_id")
+    /// Returns the backends in their order.
+    pub fn backends(&self) -> Vec<BackendEntry> {
+        let all: Vec<BackendEntry> = self.backends.values().filter_map(|parts| entry(*parts).ok()).collect();
+        if all.is_empty() { vec![INTERNAL] } else { all }
+    }
+
+    /// Returns the keys that do not fit together, and why.
+    pub fn problems(&self) -> Vec<(String, String)> {
+        let mut problems = Vec::new();
+        for (n, parts) in &self.backends {
+            if let Err(why) = entry(*parts) {
+                problems.push((format!("auth_backends.{n}"), why.to_owned()));
+            }
+        }
+        let backends = self.backends();
+        let is_cached = backends.iter().any(|entry| entry.name == BackendName::Cache);
+        let reads_tokens =
+            backends.iter().any(|entry| entry.name == BackendName::External(ExternalName::OAuth2))
+                || is_cached && self.cached == Some(ExternalName::OAuth2);
+        if self.oauth2.is_set() && !reads_tokens {
+            let why = "it has no effect without auth_backends.N = oauth2".to_owned();
+            problems.push(("auth_oauth2.resource_server_id".to_owned(), why));
+        }
+        if is_cached && self.cached.is_none() {
+            let why = "it must say whose answers auth_backends.N = cache remembers".to_owned();
+            problems.push(("auth_cache.cached_backend".to_owned(), why));
+        }
+        problems
     }
 
     /// Returns the settings of OAuth 2.
     pub fn oauth2(&self) -> Options {
-        let provider_of = |server: &ServerKeys| {
-            let named = server.provider.as_ref().or(self.default_provider.as_ref());
-            named.cloned().unwrap_or_default()
-        };
-        let unnamed = self.server.id.as_ref().map(|id| ServerOptions {
-            server: self.server.resource_server(id, &ServerKeys::default()),
-            provider: provider_of(&self.server),
-        });
-        let named = self.servers.iter().map(|(name, keys)| ServerOptions {
-            server: keys.resource_server(keys.id.as_ref().unwrap_or(name), &self.server),
-            provider: provider_of(keys),
-        });
-        let mut providers: BTreeMap<String, ProviderOptions> =
-            self.providers.iter().map(|(name, keys)| (name.clone(), keys.options())).collect();
-        let own = &self.provider.options;
-        if own.issuer.is_some() || own.jwks_uri.is_some() || !own.signing_keys.is_empty() {
-            providers.insert(String::new(), self.provider.options());
+        self.oauth2.options()
+    }
+
+    /// Returns how the HTTP server is asked.
+    pub fn http(&self) -> identity::http::Options {
+        self.http.clone()
+    }
+
+    /// Returns the backend that is cached, for how many milliseconds, and whether refusals are.
+    pub fn cache(&self) -> (Option<ExternalName>, u64, bool) {
+        (self.cached, self.cache_ttl_ms, self.cache_refusals)
+    }
+}
+
+/// Returns the backend that an entry names.
+fn entry(parts: Parts) -> Result<BackendEntry, &'static str> {
+    match parts {
+        Parts { whole: Some(name), authn: None, authz: None } => {
+            Ok(BackendEntry { name, is_authentication_only: false })
         }
-        Options {
-            resource_servers: unnamed.into_iter().chain(named).collect(),
-            providers,
-            verify_audience: !self.trusts_any_audience,
+        Parts { whole: None, authn: Some(authn), authz: Some(authz) } if authn == authz => {
+            Ok(BackendEntry { name: authn, is_authentication_only: false })
         }
-    }
-}
-
-impl ServerKeys {
-    fn set(&mut self, name: &str, value: &str) -> Result<(), String> {
-        match name.split_once('.').map_or((name, ""), |(of, rest)| (of, rest)) {
-            ("id", "") => put(&mut self.id, optional(value)),
-            ("resource_server_type", "") => put(&mut self.kind, optional(value)),
-            ("oauth_provider_id", "") => put(&mut self.provider, optional(value)),
-            ("scope_prefix", "") => {
-                // Two quotes mean that there is no prefix. Nothing at all means the default.
-                let none = value == "''";
-                self.scope_prefix = if none { Some(String::new()) } else { optional(value)? };
-                Ok(())
-            }
-            ("additional_scopes_key", "") => put(&mut self.additional_scopes, Ok(words(value))),
-            ("preferred_username_claims", n) => put_at(&mut self.username_claims, n, optional(value)?),
-            ("scope_aliases", alias) => self.set_alias(alias, value),
-            _ => Err(format!("there is no key '{name}' of a resource server")),
+        Parts { whole: None, authn: Some(name), authz: Some(BackendName::Internal) } => {
+            Ok(BackendEntry { name, is_authentication_only: true })
         }
-    }
-
-    fn set_alias(&mut self, name: &str, value: &str) -> Result<(), String> {
-        let part = name.split_once('.').and_then(|(n, part)| Some((index(n).ok()?, part)));
-        match part {
-            Some((at, "alias")) => self.numbered_aliases.entry(at).or_default().0 = text(value)?,
-            Some((at, "scope")) => self.numbered_aliases.entry(at).or_default().1 = words(value),
-            _ if value.is_empty() => drop(self.aliases.remove(name)),
-            _ => drop(self.aliases.insert(name.to_owned(), words(value))),
+        Parts { whole: None, .. } => {
+            Err("authn and authz are both needed, and authz must be internal or the same backend")
         }
-        Ok(())
-    }
-
-    /// Returns the resource server. What is not set is that of `others`.
-    fn resource_server(&self, id: &str, others: &Self) -> ResourceServer {
-        let aliases = |keys: &Self| {
-            let numbered = keys.numbered_aliases.values().cloned();
-            keys.aliases.clone().into_iter().chain(numbered).collect::<BTreeMap<_, _>>()
-        };
-        let list = |own: Vec<String>, other: Vec<String>| if own.is_empty() { other } else { own };
-        let claims = |keys: &Self| keys.username_claims.values().cloned().collect();
-        ResourceServer {
-            id: id.to_owned(),
-            kind: self.kind.clone().or_else(|| others.kind.clone()),
-            scope_prefix: self.scope_prefix.clone().or_else(|| others.scope_prefix.clone()),
-            additional_scopes: list(self.additional_scopes.clone(), others.additional_scopes.clone()),
-            username_claims: list(claims(self), claims(others)),
-            aliases: Some(aliases(self)).filter(|own| !own.is_empty()).unwrap_or_else(|| aliases(others)),
-        }
-    }
-}
-
-impl ProviderKeys {
-    fn set(&mut self, name: &str, value: &str) -> Result<(), String> {
-        let options = &mut self.options;
-        match name.split_once('.').map_or((name, ""), |(of, rest)| (of, rest)) {
-            ("issuer", "") => put(&mut options.issuer, optional(value)),
-            ("jwks_uri", "") => put(&mut options.jwks_uri, optional(value)),
-            ("discovery_endpoint_path", "") => put(&mut options.discovery_path, discovery_path(value)),
-            ("default_key", "") => put(&mut options.default_key, optional(value)),
-            ("https", "cacertfile") => put(&mut options.authorities, file(value)),
-            ("https", "peer_verification") => verified(value),
-            ("signing_keys", kid) if !kid.is_empty() => {
-                match file(value)? {
-                    Some(path) => drop(options.signing_keys.insert(kid.to_owned(), path)),
-                    None => drop(options.signing_keys.remove(kid)),
-                }
-                Ok(())
-            }
-            ("algorithms", n) => {
-                let named = Some(value).filter(|value| !value.is_empty()).map(algorithm).transpose()?;
-                put_at(&mut self.algorithms, n, named)
-            }
-            // What only a page of the management UI needs.
-            ("token_endpoint" | "authorization_endpoint" | "end_session_endpoint", "") => Ok(()),
-            _ => Err(format!("there is no key '{name}' of a provider")),
-        }
-    }
-
-    fn options(&self) -> ProviderOptions {
-        ProviderOptions { algorithms: self.algorithms.values().copied().collect(), ..self.options.clone() }
-    }
-}
-
-/// Sets an entry of a list, or removes it.
-fn put_at<T>(list: &mut Numbered<T>, n: &str, value: Option<T>) -> Result<(), String> {
-    let at = index(n)?;
-    match value {
-        Some(value) => drop(list.insert(at, value)),
-        None => drop(list.remove(&at)),
-    }
-    Ok(())
-}
-
-fn index(n: &str) -> Result<u32, String> {
-    number(n, 0..=INDEX_MAX).map_err(|need| format!("the key must end with a number: {need}"))
-}
-
-fn optional(value: &str) -> Result<Option<String>, String> {
-    if value.is_empty() { Ok(None) } else { text(value).map(Some) }
-}
-
-fn words(value: &str) -> Vec<String> {
-    value.split_ascii_whitespace().map(str::to_owned).collect()
-}
-
-/// The default path is none, so that setting it changes nothing.
-fn discovery_path(value: &str) -> Result<Option<String>, String> {
-    optional(value).map(|path| path.filter(|path| path != ".well-known/openid-configuration"))
-}
-
-fn verified(value: &str) -> Result<(), String> {
-    match value {
-        "verify_peer" => Ok(()),
-        _ => Err("verify_peer is needed: whoever can change the keys could log in as anybody".to_owned()),
+        _ => Err("the backend is named twice: with and without authn or authz"),
     }
 }
 
@@ -391,75 +253,32 @@ mod tests {
 
     #[test]
     fn backends_have_the_order_of_their_numbers() {
-        assert_eq!(parse("").unwrap().backends, [BackendName::Internal]);
+        let whole = |name| BackendEntry { name, is_authentication_only: false };
+        let [oauth2, http] = [ExternalName::OAuth2, ExternalName::Http].map(BackendName::External);
+        assert_eq!(parse("").unwrap().backends, [INTERNAL]);
         let config = parse(
-            "auth_backends.10 = internal\nauth_backends.2 = oauth2\nauth_oauth2.resource_server_id = r",
-        );
-        assert_eq!(config.unwrap().backends, [BackendName::OAuth2, BackendName::Internal]);
-        assert!(parse("auth_backends.1 = ldap").unwrap_err().contains("internal or oauth2 is needed"));
-        assert!(parse("auth_backends.1.authn = oauth2").unwrap_err().contains("must end with a number"));
-    }
-
-    #[test]
-    fn settings_of_tokens_are_rabbitmqs() {
-        let config = parse(
-            "auth_backends.1 = oauth2
-auth_oauth2.resource_server_id = rabbitmq
-auth_oauth2.issuer = https://one.example
-auth_oauth2.https.cacertfile = /ca.pem
-auth_oauth2.signing_keys.k.1 = /k.pem
-auth_oauth2.algorithms.1 = RS256
-auth_oauth2.algorithms.2 = ES256
-auth_oauth2.preferred_username_claims.2 = email
-auth_oauth2.preferred_username_claims.1 = user_name
-auth_oauth2.additional_scopes_key = roles realm_access.roles
-auth_oauth2.scope_aliases.admin = rabbitmq.tag:administrator rabbitmq.read:*
-auth_oauth2.scope_aliases.1.alias = api://reader
-auth_oauth2.scope_aliases.1.scope = rabbitmq.read:*
-auth_oauth2.resource_servers.dev.scope_prefix = dev-
-auth_oauth2.resource_servers.dev.oauth_provider_id = two
-auth_oauth2.resource_servers.test.id = tests
-auth_oauth2.oauth_providers.two.jwks_uri = https://two.example/jwks
-auth_oauth2.oauth_providers.two.token_endpoint = https://two.example/token
-auth_oauth2.oauth_providers.two.algorithms.1 = PS256
-",
+            "auth_backends.10 = internal\nauth_backends.2 = oauth2\nauth_oauth2.resource_server_id = r\n\
+             auth_backends.3.authn = http\nauth_backends.3.authz = internal\nauth_backends.4 = cache\n\
+             auth_cache.cached_backend = http\nauth_backends.5.authn = http\nauth_backends.5.authz = http",
         )
         .unwrap();
-        let options = config.oauth2;
-        let servers: Vec<(&str, &str)> =
-            options.resource_servers.iter().map(|of| (&*of.server.id, &*of.provider)).collect();
-        assert_eq!(servers, [("rabbitmq", ""), ("dev", "two"), ("tests", "")]);
-        let server = &options.resource_servers[0].server;
-        assert_eq!(server.username_claims, ["user_name", "email"]);
-        assert_eq!(server.additional_scopes, ["roles", "realm_access.roles"]);
-        assert_eq!(server.aliases["admin"], ["rabbitmq.tag:administrator", "rabbitmq.read:*"]);
-        assert_eq!(server.aliases["api://reader"], ["rabbitmq.read:*"]);
-        let dev = &options.resource_servers[1].server;
-        assert_eq!(
-            (dev.scope_prefix.as_deref(), &dev.username_claims),
-            (Some("dev-"), &server.username_claims)
-        );
-        let [one, two] = ["", "two"].map(|name| &options.providers[name]);
-        assert_eq!(one.signing_keys["k.1"], std::path::Path::new("/k.pem"));
-        assert_eq!(
-            (&*one.algorithms, &*two.algorithms),
-            (&[Algorithm::RS256, Algorithm::ES256][..], &[Algorithm::PS256][..])
-        );
-        assert!(options.verify_audience);
-    }
-
-    #[test]
-    fn what_would_make_tokens_unsafe_is_refused() {
-        for (line, why) in [
-            ("auth_oauth2.https.peer_verification = verify_none", "verify_peer is needed"),
-            ("auth_oauth2.oauth_providers.a.https.peer_verification = verify_none", "verify_peer is needed"),
-            ("auth_oauth2.algorithms.1 = none", "one of RS256, "),
-            ("auth_oauth2.resource_servers.a.secret = b", "there is no key 'secret' of a resource server"),
-            ("auth_oauth2.oauth_providers.a.secret = b", "there is no key 'secret' of a provider"),
-            ("auth_oauth2.resource_server_id = a", "auth_backends"),
+        let users = BackendEntry { name: http, is_authentication_only: true };
+        assert_eq!(config.backends, [whole(oauth2), users, whole(BackendName::Cache), whole(http), INTERNAL]);
+        assert_eq!(config.auth_cache, (Some(ExternalName::Http), 15_000, false));
+        for (text, why) in [
+            ("auth_backends.1 = ldap", "internal, oauth2, http or cache is needed"),
+            ("auth_backends.one = http", "must end with a number"),
+            ("auth_backends.1.authx = http", "authn or authz"),
+            ("auth_backends.1.authn = http", "auth_backends.1: authn and authz are both needed"),
+            ("auth_backends.1.authn = internal\nauth_backends.1.authz = http", "authz must be internal"),
+            ("auth_backends.1 = http\nauth_backends.1.authz = http", "named twice"),
+            ("auth_backends.1 = cache", "auth_cache.cached_backend: it must say whose answers"),
+            ("auth_cache.cached_backend = internal", "http or oauth2 is needed"),
+            ("auth_http.ssl_options.verify = verify_none", "verify_peer is needed"),
+            ("auth_http.http_method = put", "get or post is needed"),
         ] {
-            let refused = parse(line).unwrap_err();
-            assert!(refused.contains(why), "{line}: {refused}");
+            let refused = parse(text).unwrap_err();
+            assert!(refused.contains(why), "{text}: {refused}");
         }
     }
 }

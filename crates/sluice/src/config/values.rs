@@ -1,5 +1,6 @@
 //! Parsers of values. On failure, each returns a message that says what is needed.
 
+use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::num::NonZeroUsize;
 use std::ops::RangeInclusive;
@@ -29,6 +30,39 @@ pub fn maximum(value: &str) -> Result<Maximum, String> {
     match value {
         "infinity" => Ok(None),
         number_of => number(number_of, 0..=u32::MAX).map(Some).map_err(|why| format!("infinity or {why}")),
+    }
+}
+
+/// The highest number of an entry of a list.
+const INDEX_MAX: u32 = 1000;
+
+/// A list of values by their numbers, such as `auth_backends.1`.
+pub type Numbered<T> = BTreeMap<u32, T>;
+
+/// Parses the number at the end of a key, of an entry of a list.
+///
+/// # Errors
+/// A message that says what is needed.
+pub fn index(n: &str) -> Result<u32, String> {
+    number(n, 0..=INDEX_MAX).map_err(|need| format!("the key must end with a number: {need}"))
+}
+
+/// Parses text, or nothing.
+///
+/// # Errors
+/// A message that says what is needed.
+pub fn optional(value: &str) -> Result<Option<String>, String> {
+    if value.is_empty() { Ok(None) } else { text(value).map(Some) }
+}
+
+/// Parses `verify_peer` where nothing else is safe.
+///
+/// # Errors
+/// A message that says what is needed.
+pub fn verified(value: &str) -> Result<(), String> {
+    match value {
+        "verify_peer" => Ok(()),
+        _ => Err("verify_peer is needed: whoever can pose as the server could let anybody in".to_owned()),
     }
 }
 

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::address;
+use super::asking::Held;
 use super::dynamic::{Bound, dynamic_node_properties};
 use super::intake::Published;
 use super::node_address::{self, Format, Node};
@@ -11,7 +12,7 @@ use super::refusal::{Refused, not_implemented, on_link};
 use super::replies::wants_replies;
 use super::{Cx, Gate, LinkRole, error, filter, shown};
 use crate::PEER;
-use crate::access::{Resource, Verb};
+use crate::access::{AccessRefused, Resource, Verb};
 use crate::catalog::QueueRecord;
 use crate::counters::Deprecated;
 use crate::intake::{Intake, Target as IntakeTarget};
@@ -32,8 +33,12 @@ impl Gate {
             Role::Sender => self.attach_publisher(session, link, &attach, cx),
             Role::Receiver => self.attach_consumer(session, link, &attach, cx),
         };
-        if let Err(refused) = result {
-            self.refuse(session, link, &attach, refused, cx);
+        match result {
+            Ok(()) => {}
+            Err(Refused::Unknown(question)) => {
+                self.hold(Held::Attach { session, link, attach }, question, cx);
+            }
+            Err(refused) => self.refuse(session, link, &attach, refused, cx),
         }
     }
 
@@ -49,6 +54,8 @@ impl Gate {
     ) {
         match refused {
             Refused::Session(error) => self.end(session, error, cx),
+            // Everything that a link may need was asked before its node was made.
+            Refused::Unknown(question) => self.end(session, AccessRefused::from(question).into(), cx),
             Refused::Link(error) => {
                 let reply = match attach.role {
                     Role::Sender => Attach {

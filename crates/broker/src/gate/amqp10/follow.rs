@@ -3,7 +3,7 @@
 use amqp10::{Attach, Role, TargetArchetype};
 
 use super::node_address::{self, Node};
-use super::{Gate, LinkRole, Phase};
+use super::{Gate, LinkRole};
 use crate::cx::Cx;
 use crate::follow::{home_of_queue, home_of_route};
 use crate::ids::ShardId;
@@ -47,7 +47,7 @@ impl Gate {
     /// Continues with the ATTACH that was held.
     pub fn continue_attach(&mut self, cx: &mut Cx<'_>) {
         if let Some(held) = self.follow.take_held()
-            && self.phase == Phase::Open
+            && self.phase.is_open()
         {
             self.handle_attach(held.session, held.link, held.attach, cx);
         }

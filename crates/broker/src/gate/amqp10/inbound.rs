@@ -9,9 +9,10 @@ use bytes::Bytes;
 use message::Route;
 
 use super::address::Address;
+use super::asking::{Held, HeldDelivery};
 use super::intake::Published;
 use super::{Gate, LinkRole, error, role_in};
-use crate::access::Identity;
+use crate::access::{AccessRefused, Identity, Question};
 use crate::cx::Cx;
 use crate::intake::{self, Arrived, Body, Intake, Refused, Sender, Target};
 
@@ -26,6 +27,8 @@ enum Refusal {
     Detach(Box<AmqpError>, Option<DeliveryState>),
     /// The session ends.
     End(Box<AmqpError>),
+    /// This must be asked first.
+    Unknown(Box<Question>),
 }
 
 impl Gate {
@@ -71,6 +74,10 @@ impl Gate {
                 self.detach(session, link, *error, cx);
             }
             Refusal::End(error) => self.end(session, *error, cx),
+            Refusal::Unknown(question) => {
+                let delivery = HeldDelivery::new(delivery);
+                self.hold(Held::Transfer { session, link, delivery }, question, cx);
+            }
         }
     }
 }
@@ -100,6 +107,10 @@ fn publish(
 fn refusal(refused: Refused, vhost: &str, anywhere: bool, delivery: &Delivery<'_>) -> Refusal {
     let (condition, reason) = match refused {
         Refused::Unroutable => return Refusal::Outcome(DeliveryState::Released),
+        Refused::AccessRefused(AccessRefused { question: Some(question), .. })
+        | Refused::AccessLost(AccessRefused { question: Some(question), .. }) => {
+            return Refusal::Unknown(question);
+        }
         Refused::AccessRefused(refused) => return Refusal::End(Box::new(refused.into())),
         Refused::AccessLost(refused) => {
             return Refusal::Detach(Box::new(refused.into()), Some(DeliveryState::Released));

@@ -222,12 +222,16 @@ impl Gate {
     }
 
     /// Checks the permissions of a request. Then asks the catalog or a queue, or answers at once.
-    fn carry_out(&mut self, pair: u32, pending: Pending, cx: &mut Cx<'_>) {
-        if let Err(refused) = self.permit_request(&pending.verb, cx) {
+    pub(super) fn carry_out(&mut self, pair: u32, pending: Pending, cx: &mut Cx<'_>) {
+        match self.permit_request(&pending.verb, cx) {
+            Ok(()) => {}
             // A missing permission ends the session (docs/compatibility.md, Management over AMQP).
-            let (Refused::Session(error) | Refused::Link(error)) = refused;
-            self.end(pending.session, error, cx);
-            return;
+            Err(Refused::Session(error) | Refused::Link(error)) => {
+                return self.end(pending.session, error, cx);
+            }
+            Err(Refused::Unknown(question)) => {
+                return self.ask(Waiting::Management { pair, request: pending }, question, cx);
+            }
         }
         let vhost = self.vhost.clone();
         match &pending.verb {

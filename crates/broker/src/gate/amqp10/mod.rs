@@ -6,6 +6,7 @@
 //! order.
 
 mod address;
+mod asking;
 mod attach;
 mod dynamic;
 mod ends;
@@ -38,6 +39,7 @@ use bytes::Bytes;
 use hashbrown::HashMap;
 use queue::{DeliveryRef, Effect, Ticket};
 
+use self::asking::Held;
 use self::ends::HeldAnswer;
 use self::follow::HeldAttach;
 use self::intake::Published;
@@ -120,6 +122,8 @@ enum Waiting {
         attach: Box<amqp10::Attach>,
         to: ReplyTo,
     },
+    /// What the client wants is held until it is known whether it may.
+    Permission(Box<Held>),
     /// The answer to a login that is being checked.
     Login {
         mechanism: &'static str,
@@ -282,7 +286,7 @@ impl Gate {
     pub fn takes_input(&self) -> bool {
         match self.phase {
             Phase::Done => true,
-            Phase::Login => false,
+            Phase::Login | Phase::Asking => false,
             Phase::Handshake | Phase::Refused | Phase::Open => self.conn.output_len() < self.output_max,
         }
     }
@@ -475,7 +479,7 @@ impl Gate {
             Some(Waiting::Replies { session, link, attach, to }) => {
                 self.finish_probe((session, link), &attach, to, &effect, cx);
             }
-            Some(Waiting::Making { .. } | Waiting::Login { .. }) | None => {}
+            Some(Waiting::Making { .. } | Waiting::Login { .. } | Waiting::Permission(_)) | None => {}
         }
     }
 
@@ -490,7 +494,7 @@ impl Gate {
                 // FLOW again.
                 flow.into_iter().for_each(|flow| self.handle_flow(session, link, &flow));
             }
-            Some(Waiting::Replies { .. } | Waiting::Login { .. }) | None => {}
+            Some(Waiting::Replies { .. } | Waiting::Login { .. } | Waiting::Permission(_)) | None => {}
         }
     }
 
@@ -515,7 +519,7 @@ impl Gate {
     pub fn next_deadline(&self) -> Option<u64> {
         match self.phase {
             Phase::Handshake | Phase::Login | Phase::Refused => Some(self.handshake_deadline_ms),
-            Phase::Open => match (self.conn.next_deadline(), self.expires_ms()) {
+            Phase::Open | Phase::Asking => match (self.conn.next_deadline(), self.expires_ms()) {
                 (Some(one), Some(other)) => Some(one.min(other)),
                 (one, other) => one.or(other),
             },
@@ -528,10 +532,12 @@ impl Gate {
             Phase::Handshake if cx.now_ms >= self.handshake_deadline_ms => self.time_out_handshake(cx),
             Phase::Login if cx.now_ms >= self.handshake_deadline_ms => self.time_out_login(cx),
             Phase::Refused if cx.now_ms >= self.handshake_deadline_ms => self.report_refusal(),
-            Phase::Open if self.expires_ms().is_some_and(|expires_ms| cx.now_ms >= expires_ms) => {
+            Phase::Open | Phase::Asking
+                if self.expires_ms().is_some_and(|expires_ms| cx.now_ms >= expires_ms) =>
+            {
                 self.fail(error(condition::UNAUTHORIZED_ACCESS, "credential expired"), cx);
             }
-            Phase::Open => {
+            Phase::Open | Phase::Asking => {
                 if let Err(fault) = self.conn.handle_timeout(cx.now_ms) {
                     self.handle_fault(&fault, cx);
                 }

@@ -5,7 +5,9 @@ use amqp10::{AmqpError, ConnectionState, Map, Open, SaslCode, SaslInit, Symbol, 
 
 use queue::Ticket;
 
+use super::asking::Held;
 use super::ends::HeldAnswer;
+use super::refusal::Refused;
 use super::{Client, Cx, Gate, Phase, Waiting, error, shown, shown_error};
 use crate::PEER;
 use crate::access::{
@@ -147,11 +149,12 @@ impl Gate {
     pub(super) fn handle_open(&mut self, open: Open, cx: &mut Cx<'_>) {
         let hostname = open.hostname.as_deref().unwrap_or_default();
         self.vhost = hostname.strip_prefix(VHOST_PREFIX).unwrap_or(&cx.settings.default_vhost).into();
-        self.client = Client { container_id: open.container_id, properties: open.properties };
         match self.check_open(cx) {
             Ok(seat) => self.seat = Some(seat),
-            Err(refused) => return self.fail(refused, cx),
+            Err(Refused::Unknown(question)) => return self.hold(Held::Open(Box::new(open)), question, cx),
+            Err(Refused::Link(error) | Refused::Session(error)) => return self.fail(error, cx),
         }
+        self.client = Client { container_id: open.container_id, properties: open.properties };
         self.conn.open(open_frame(cx));
         self.phase = Phase::Open;
         tracing::info!(
@@ -164,17 +167,17 @@ impl Gate {
         );
     }
 
-    fn check_open(&self, cx: &Cx<'_>) -> Result<Seat, AmqpError> {
+    fn check_open(&self, cx: &Cx<'_>) -> Result<Seat, Refused> {
         let Some(identity) = &self.identity else {
-            return Err(error(condition::UNAUTHORIZED_ACCESS, "login required"));
+            return Err(error(condition::UNAUTHORIZED_ACCESS, "login required").into());
         };
-        cx.access.check_origin(identity, self.peer)?;
+        cx.access.check_origin(identity, self.peer).map_err(AmqpError::from)?;
         if !cx.catalog.has_vhost(&self.vhost) {
             let reason = format!("vhost '{}' not found", self.vhost.escape_default());
-            return Err(error(condition::UNAUTHORIZED_ACCESS, reason));
+            return Err(error(condition::UNAUTHORIZED_ACCESS, reason).into());
         }
         let users = cx.catalog.users();
-        users.permit(identity, &self.vhost, Verb::OpenVhost, &[])?;
+        self.permit(Verb::OpenVhost, &[], cx)?;
         let limits = ConnectionLimits {
             node: cx.settings.connection_max,
             vhost: cx.catalog.vhost_settings(&self.vhost).and_then(|vhost| vhost.max_connections),
@@ -191,7 +194,7 @@ impl Gate {
                     format!("connection refused for user '{user}': user connection limit ({max}) is reached")
                 }
             };
-            error(condition::RESOURCE_LIMIT_EXCEEDED, reason)
+            error(condition::RESOURCE_LIMIT_EXCEEDED, reason).into()
         })
     }
 

@@ -3,11 +3,16 @@
 use amqp10::{AmqpError, Attach, Symbol, condition};
 
 use super::{error, shown};
+use crate::access::Question;
 
-/// The error with which an ATTACH is refused. It ends the link or the session.
+/// Why an ATTACH or a request is not carried out.
 pub(super) enum Refused {
+    /// The error ends the link.
     Link(AmqpError),
+    /// The error ends the session.
     Session(AmqpError),
+    /// This must be asked first ([`crate::access::Remote`]).
+    Unknown(Box<Question>),
 }
 
 impl From<AmqpError> for Refused {

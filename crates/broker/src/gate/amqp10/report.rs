@@ -6,7 +6,7 @@ use amqp10::SenderSettleMode;
 
 use super::address::encode_segment;
 use super::outbound::Consuming;
-use super::{Gate, LinkRole, Phase, Waiting};
+use super::{Gate, LinkRole, Waiting};
 use crate::desk::amqp10_rows::{Amqp10Row, LinkRow, SessionRow};
 use crate::desk::{ConnectionRow, ProtocolRow};
 use crate::explain::{ConnectionFacts, LinkFacts, Place, Role, Wanted};
@@ -20,7 +20,7 @@ impl Gate {
 
     /// Returns a row for listings, or `None` before OPEN.
     pub fn report(&self, node: &Arc<str>, recv_bytes: u64, send_bytes: u64) -> Option<ConnectionRow> {
-        if self.phase != Phase::Open {
+        if !self.phase.is_open() {
             return None;
         }
         Some(ConnectionRow {
@@ -50,7 +50,7 @@ impl Gate {
     /// Returns what may stop the links, or `None` before OPEN. `unwritten_bytes` are the bytes that the socket
     /// has not accepted, `incomplete_bytes` those of an incomplete frame.
     pub fn facts(&self, unwritten_bytes: u64, incomplete_bytes: u64) -> Option<ConnectionFacts> {
-        if self.phase != Phase::Open {
+        if !self.phase.is_open() {
             return None;
         }
         let links = self.conn.sessions().flat_map(|(number, session)| {
@@ -120,6 +120,7 @@ impl Gate {
             Waiting::Making { session: s, link: l, .. } | Waiting::Replies { session: s, link: l, .. } => {
                 (*s, *l) == (session, link)
             }
+            Waiting::Permission(held) => held.is_of_link(session, link),
             Waiting::Management { .. } | Waiting::Login { .. } => false,
         })
     }

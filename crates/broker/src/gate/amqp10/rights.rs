@@ -4,7 +4,7 @@ use amqp10::{Role, condition};
 
 use super::outbound::Consuming;
 use super::refusal::Refused;
-use super::{Ending, Gate, LinkRole, Phase, error};
+use super::{Ending, Gate, LinkRole, error};
 use crate::access::{AccessRefused, Identity, Resource, Verb, permit_binding};
 use crate::cx::Cx;
 use crate::intake::Sender;
@@ -15,7 +15,10 @@ impl Gate {
         if self.identity.is_none() {
             return Err(Refused::Session(error(condition::UNAUTHORIZED_ACCESS, "login required")));
         }
-        self.may(verb, on, cx).map_err(|refused| Refused::Session(refused.into()))
+        self.may(verb, on, cx).map_err(|refused| match refused.question {
+            Some(question) => Refused::Unknown(question),
+            None => Refused::Session(refused.into()),
+        })
     }
 
     /// Checks that the client may send to a queue, or receive from it.
@@ -47,7 +50,7 @@ impl Gate {
     /// Called when the rights of users have changed. Ends the links for which the user has lost the permission, or the
     /// connection if the user may no longer use the virtual host. RabbitMQ keeps such links (docs/compatibility.md, Security).
     pub fn recheck_rights(&mut self, cx: &mut Cx<'_>) {
-        if self.phase != Phase::Open {
+        if !self.phase.is_open() {
             return;
         }
         if let Err(why) = self.recheck_connection(cx) {
@@ -62,12 +65,16 @@ impl Gate {
         if !cx.catalog.has_vhost(&self.vhost) {
             return Err(format!("vhost '{}' is deleted", self.vhost));
         }
-        if let Some(Identity { user, token: None, .. }) = &self.identity
-            && cx.catalog.users().get(user).is_none()
+        if let Some(who) = &self.identity
+            && who.is_of_catalog()
+            && cx.catalog.users().get(&who.user).is_none()
         {
-            return Err(format!("user '{user}' is deleted"));
+            return Err(format!("user '{}' is deleted", who.user));
         }
-        self.may(Verb::OpenVhost, &[], cx).map_err(|refused| refused.reason)
+        match self.may(Verb::OpenVhost, &[], cx) {
+            Err(AccessRefused { question: None, reason }) => Err(reason),
+            _ => Ok(()),
+        }
     }
 
     /// Returns when the token of the client expires, in milliseconds since the epoch.
@@ -116,7 +123,10 @@ impl Gate {
                     // Each request is checked.
                     Some(LinkRole::Requests { .. } | LinkRole::Responses { .. }) | None => Ok(()),
                 };
-                if let Err(refused) = allowed {
+                // What somebody else decides does not change with the catalog.
+                if let Err(refused) = allowed
+                    && refused.question.is_none()
+                {
                     lost.push((session as u16, link as u32, refused));
                 }
             }

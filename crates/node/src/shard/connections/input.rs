@@ -2,7 +2,7 @@
 //! rest arrives.
 
 use amqp10::frame::HEADER_SIZE;
-use broker::gate::{BadFrame, Phase};
+use broker::gate::BadFrame;
 use bytes::{Buf, BytesMut};
 
 use crate::shard::Shard;
@@ -64,7 +64,7 @@ impl Shard {
                 self.gates().with(key, |gate, cx| gate.continue_attach(cx));
                 continue;
             }
-            if conn.gate.phase() == Phase::Login {
+            if conn.gate.phase().keeps_input() {
                 conn.partial.extend_from_slice(input);
                 return;
             }

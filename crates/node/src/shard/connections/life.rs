@@ -4,8 +4,8 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use broker::PEER;
-use broker::access::{Identity, Login, LoginRefused};
-use broker::gate::{Ending, Phase};
+use broker::access::{Identity, Login, LoginRefused, Question, Remote};
+use broker::gate::Ending;
 use broker::mail::TicketOwner;
 use queue::Ticket;
 
@@ -44,9 +44,26 @@ impl Shard {
     pub fn handle_login(&mut self, ticket: Ticket, result: Result<Identity, LoginRefused>) {
         let Some(TicketOwner::Connection(key)) = self.connections.ticket_owner(ticket) else { return };
         self.gates().with(key, |gate, cx| gate.handle_login(ticket, result, cx));
+        self.continue_input(key, ticket);
+    }
+
+    /// Returns the questions that gates have about permissions. They are asked elsewhere, and [`Shard::handle_permission`] is
+    /// called then.
+    pub fn poll_questions(&mut self) -> Vec<(Ticket, Arc<Remote>, Box<Question>)> {
+        std::mem::take(&mut self.mail.post.permissions)
+    }
+
+    /// Called when a question was asked. It is ignored if the connection has closed meanwhile.
+    pub fn handle_permission(&mut self, ticket: Ticket) {
+        let Some(TicketOwner::Connection(key)) = self.connections.ticket_owner(ticket) else { return };
+        self.gates().with(key, |gate, cx| gate.handle_permission(ticket, cx));
+        self.continue_input(key, ticket);
+    }
+
+    /// Continues with the input that arrived while a gate waited for the answer to a ticket.
+    fn continue_input(&mut self, key: usize, ticket: Ticket) {
         self.connections.remove_ticket(ticket);
         let Some(conn) = self.connections.get_mut(key) else { return };
-        // `partial` is the input that arrived while the login was checked.
         let mut unread = std::mem::take(&mut conn.partial);
         self.take_input(key, &mut unread);
         self.count_unfinished(key);
@@ -58,7 +75,7 @@ impl Shard {
 
     /// Returns true if the client has logged in and opened the connection.
     pub fn is_open(&self, key: usize) -> bool {
-        self.connections.conns.get(key).is_some_and(|c| c.gate.phase() == Phase::Open)
+        self.connections.conns.get(key).is_some_and(|c| c.gate.phase().is_open())
     }
 
     /// Called when the socket is closed.

@@ -7,7 +7,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use broker::gate::{Ending, Phase};
+use broker::gate::Ending;
 use bytes::BytesMut;
 
 use broker::ids::ShardId;
@@ -77,7 +77,7 @@ impl Shard {
     pub(in crate::shard) fn count_unfinished(&mut self, key: usize) {
         let Some(conn) = self.connections.conns.get_mut(key) else { return };
         let phase = conn.gate.phase();
-        let bytes = match phase.listens() || phase == Phase::Login {
+        let bytes = match phase.listens() || phase.keeps_input() {
             true => conn.gate.incomplete_bytes() + conn.partial.len() + conn.partial_taken,
             false => {
                 // The rest of the input is ignored.

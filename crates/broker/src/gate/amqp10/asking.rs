@@ -1,0 +1,112 @@
+//! What a client wants and somebody else must allow. It is held until the answer is there, and then handled again: by then the
+//! gate knows the answer ([`crate::access::Remote`]).
+
+use amqp10::{Attach, Chunk, Delivery, Open, ReceiverSettleMode, condition};
+use bytes::Bytes;
+use queue::Ticket;
+
+use super::{Cx, Gate, Phase, Waiting, error};
+use crate::access::Question;
+
+/// What waits for an answer.
+#[derive(Debug)]
+pub(super) enum Held {
+    Open(Box<Open>),
+    Attach { session: u16, link: u32, attach: Box<Attach> },
+    Transfer { session: u16, link: u32, delivery: HeldDelivery },
+}
+
+impl Held {
+    /// Returns true if it is the ATTACH of this link.
+    pub fn is_of_link(&self, session: u16, link: u32) -> bool {
+        matches!(self, Self::Attach { session: s, link: l, .. } if (*s, *l) == (session, link))
+    }
+}
+
+/// A delivery in buffers of its own.
+#[derive(Debug)]
+pub(super) struct HeldDelivery {
+    id: u32,
+    tag: Bytes,
+    message_format: u32,
+    settled: bool,
+    rcv_settle_mode: ReceiverSettleMode,
+    message: Bytes,
+}
+
+impl HeldDelivery {
+    pub fn new(delivery: &Delivery<'_>) -> Self {
+        let owned = |chunk: &Chunk<'_>| match chunk {
+            Chunk::Borrowed(bytes) => Bytes::copy_from_slice(bytes),
+            Chunk::Owned(bytes) => bytes.clone(),
+        };
+        Self {
+            id: delivery.id,
+            tag: owned(&delivery.tag),
+            message_format: delivery.message_format,
+            settled: delivery.settled,
+            rcv_settle_mode: delivery.rcv_settle_mode,
+            message: owned(&delivery.message),
+        }
+    }
+
+    fn into_delivery(self) -> Delivery<'static> {
+        let Self { id, tag, message_format, settled, rcv_settle_mode, message } = self;
+        let (tag, message) = (Chunk::Owned(tag), Chunk::Owned(message));
+        Delivery { id, tag, message_format, settled, rcv_settle_mode, message }
+    }
+}
+
+impl Gate {
+    /// Holds what needs the answer to a question. No input is handled before, so that the order of what the client sends is kept.
+    pub(super) fn hold(&mut self, held: Held, question: Box<Question>, cx: &mut Cx<'_>) {
+        self.phase = match held {
+            Held::Open(_) => Phase::Login,
+            Held::Attach { .. } | Held::Transfer { .. } => Phase::Asking,
+        };
+        self.ask(Waiting::Permission(Box::new(held)), question, cx);
+    }
+
+    /// Has a question asked. What waits for it is handled again then.
+    pub(super) fn ask(&mut self, waiting: Waiting, question: Box<Question>, cx: &mut Cx<'_>) {
+        let remote = self.identity.as_ref().and_then(|who| who.remote.clone());
+        match self.ticket(waiting, cx).zip(remote) {
+            Some((ticket, remote)) => cx.post.permissions.push((ticket, remote, question)),
+            None => {
+                let reason = "too many requests in flight on this shard";
+                self.fail(error(condition::RESOURCE_LIMIT_EXCEEDED, reason), cx);
+            }
+        }
+    }
+
+    /// Called when the question of a ticket was asked. Handles again what waited for it.
+    pub fn handle_permission(&mut self, ticket: Ticket, cx: &mut Cx<'_>) {
+        cx.tickets.remove(ticket.0);
+        let held = match self.waiting.remove(&ticket) {
+            Some(Waiting::Permission(held)) => *held,
+            // A request waits in its pair, which keeps the order of its requests.
+            Some(Waiting::Management { pair, request }) if self.phase.is_open() => {
+                return self.carry_out(pair, request, cx);
+            }
+            _ => return,
+        };
+        match (held, self.phase) {
+            (Held::Open(open), Phase::Login) => {
+                self.phase = Phase::Handshake;
+                self.handle_open(*open, cx);
+            }
+            (Held::Attach { session, link, attach }, Phase::Asking) => {
+                self.phase = Phase::Open;
+                // The session may have ended meanwhile.
+                if self.conn.session(session).and_then(|session| session.link(link)).is_some() {
+                    self.handle_attach(session, link, attach, cx);
+                }
+            }
+            (Held::Transfer { session, link, delivery }, Phase::Asking) => {
+                self.phase = Phase::Open;
+                self.handle_transfer(session, link, &delivery.into_delivery(), cx);
+            }
+            _ => {}
+        }
+    }
+}

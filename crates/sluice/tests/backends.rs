@@ -1,0 +1,250 @@
+//! An HTTP server that checks logins and permissions, as clients and operators see it.
+#![forbid(unsafe_code)]
+
+mod broker;
+
+use std::collections::BTreeMap;
+use std::io::{Read as _, Write as _};
+use std::net::TcpListener;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use broker::{Broker, Directory, Starting};
+use client::management::QueueSpec;
+use client::{Connection, Error, Management, Message, Options, ReceiverOptions, SenderOptions};
+use serde_json::json;
+
+/// A server that knows the users whose password is their name backwards. They may use the virtual host `/`, and there what
+/// begins with their name, the default exchange, and the keys `eu.*` of `amq.topic`.
+struct Server {
+    port: u16,
+    asked: Arc<Mutex<Vec<String>>>,
+    /// While this is true, requests are accepted and not answered.
+    is_stuck: Arc<AtomicBool>,
+}
+
+impl Server {
+    fn start() -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let (asked, is_stuck) = (Arc::<Mutex<Vec<String>>>::default(), Arc::<AtomicBool>::default());
+        let (log, stuck) = (asked.clone(), is_stuck.clone());
+        std::thread::spawn(move || {
+            let mut kept = Vec::new();
+            for stream in listener.incoming() {
+                let mut stream = stream.unwrap();
+                let (mut request, mut byte) = (Vec::new(), [0]);
+                while !request.ends_with(b"\r\n\r\n") && stream.read(&mut byte).unwrap_or(0) > 0 {
+                    request.push(byte[0]);
+                }
+                if stuck.load(Ordering::Relaxed) {
+                    kept.push(stream);
+                    continue;
+                }
+                let answer = answer(&String::from_utf8(request).unwrap(), &log);
+                let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", answer.len());
+                drop(stream.write_all(format!("{head}{answer}").as_bytes()));
+            }
+        });
+        Self { port, asked, is_stuck }
+    }
+
+    fn settings(&self) -> Vec<String> {
+        let path = |name: &str| format!("auth_http.{name}_path=http://127.0.0.1:{}/{name}", self.port);
+        ["user", "vhost", "resource", "topic"].map(path).to_vec()
+    }
+
+    /// Returns how often a path was asked.
+    fn count(&self, path: &str) -> usize {
+        self.asked.lock().unwrap().iter().filter(|asked| asked.starts_with(path)).count()
+    }
+}
+
+fn answer(request: &str, log: &Mutex<Vec<String>>) -> &'static str {
+    let (path, query) = request.split(' ').nth(1).unwrap().split_once('?').unwrap();
+    let decode = |text: &str| percent_encoding::percent_decode_str(text).decode_utf8().unwrap().into_owned();
+    let fields: BTreeMap<&str, String> = query
+        .split('&')
+        .filter_map(|pair| pair.split_once('='))
+        .map(|(name, value)| (name, decode(value)))
+        .collect();
+    let of = |name: &str| fields.get(name).map_or("", String::as_str);
+    log.lock().unwrap().push(format!("{path} {} {}", of("name"), of("permission")));
+    let user = of("username");
+    let is_allowed = match path {
+        "/user" => user.chars().rev().collect::<String>() == of("password"),
+        "/vhost" => of("vhost") == "/",
+        "/resource" => of("name").starts_with(user) || ["amq.default", "amq.topic"].contains(&of("name")),
+        "/topic" => of("name") == "amq.topic" && of("routing_key").starts_with("eu."),
+        _ => false,
+    };
+    match (is_allowed, path, user) {
+        (true, "/user", "ann") => "allow management",
+        (true, ..) => "allow",
+        (false, ..) => "deny",
+    }
+}
+
+fn start(directory: &Directory, settings: &[String], more: &[&str]) -> Broker {
+    let settings: Vec<&str> = settings.iter().map(String::as_str).chain(more.iter().copied()).collect();
+    Starting::spawn(directory, &settings).finish()
+}
+
+async fn connect(broker: &Broker, login: &str) -> Result<Connection, Error> {
+    let url = format!("amqp://{login}@127.0.0.1:{}", broker.amqp_port).parse().unwrap();
+    Connection::open(&url, Options::default()).await
+}
+
+fn message() -> bytes::Bytes {
+    Message::data("m").encode()
+}
+
+#[tokio::test]
+async fn a_server_decides_who_comes_and_what_they_may_do() {
+    let (directory, server) = (Directory::new("backends"), Server::start());
+    let chain = ["auth_backends.1=internal", "auth_backends.2=http"];
+    let broker = start(&directory, &server.settings(), &chain);
+    let connection = connect(&broker, "ann:nna").await.unwrap();
+    assert!(connect(&broker, "ann:ann").await.is_err() && connect(&broker, "guest:guest").await.is_ok());
+    let session = connection.session().await.unwrap();
+    let management = Management::open(&session).await.unwrap();
+    for queue in ["ann.1", "ann.2"] {
+        management.declare_queue(queue, &QueueSpec::default()).await.unwrap();
+    }
+    let receiver = session.receiver(Some("/queues/ann.1"), ReceiverOptions::default()).await.unwrap();
+    // One link for all messages of a target, and one whose messages name theirs.
+    let sender = session.sender(Some("/queues/ann.1"), SenderOptions::default()).await.unwrap();
+    let relay = session.sender(None, SenderOptions::default()).await.unwrap();
+    let to = |address: &str| {
+        let mut message = Message::data("m");
+        message.properties.get_or_insert_default().to = Some(address.into());
+        message.encode()
+    };
+    for _ in 0..3 {
+        sender.send(message()).await.unwrap();
+        relay.send(to("/queues/ann.1")).await.unwrap();
+        relay.send(to("/exchanges/amq.topic/eu.1")).await.unwrap();
+    }
+    for _ in 0..6 {
+        receiver.recv().await.unwrap().accept().unwrap();
+    }
+    // Each question was asked once, however often the answer was needed.
+    assert_eq!((server.count("/resource amq.default write"), server.count("/topic amq.topic write")), (1, 1));
+    assert_eq!(server.count("/resource ann.1 read"), 1);
+
+    // What the server refuses ends a session of its own, with the words of the broker.
+    for (what, words) in [
+        ("queue", "read access to queue 'bob.1' in vhost '/' refused for user 'ann'"),
+        ("exchange", "write access to exchange 'amq.fanout' in vhost '/' refused for user 'ann'"),
+        ("key", "write access to topic 'us.1' in exchange 'amq.topic' in vhost '/' refused for user 'ann'"),
+        ("declare", "configure access to queue 'bob.1' in vhost '/' refused for user 'ann'"),
+    ] {
+        broker.verb(&["declare", "queue", "bob.1"]).done();
+        let session = connection.session().await.unwrap();
+        let refused = match what {
+            "queue" => session.receiver(Some("/queues/bob.1"), ReceiverOptions::default()).await.err(),
+            "exchange" => session.sender(Some("/exchanges/amq.fanout"), SenderOptions::default()).await.err(),
+            "key" => {
+                let relay = session.sender(None, SenderOptions::default()).await.unwrap();
+                relay.send(to("/exchanges/amq.topic/us.1")).await.err()
+            }
+            _ => {
+                let management = Management::open(&session).await.unwrap();
+                management.declare_queue("bob.1", &QueueSpec::default()).await.err()
+            }
+        };
+        let refused = refused.expect(what).to_string();
+        assert!(refused.contains(words), "{what}: {refused}");
+    }
+    broker.verb(&["vhost", "add", "other"]).done();
+    let url = format!("amqp://ann:nna@127.0.0.1:{}/other", broker.amqp_port).parse().unwrap();
+    let refused = Connection::open(&url, Options::default()).await.err().unwrap().to_string();
+    assert!(refused.contains("access to vhost 'other' refused for user 'ann'"), "{refused}");
+
+    // The management API asks the server as well.
+    let http = |login: &str, path: &str| {
+        let url = format!("http://{login}@127.0.0.1:{}{path}", broker.http_port);
+        let output = std::process::Command::new("curl").args(["-s", &url]).output().unwrap();
+        serde_json::from_slice::<serde_json::Value>(&output.stdout).unwrap()
+    };
+    assert_eq!(http("ann:nna", "/api/whoami")["tags"], json!(["management"]));
+    let names: Vec<String> = http("ann:nna", "/api/vhosts")
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|vhost| vhost["name"].as_str().unwrap().to_owned())
+        .collect();
+    assert_eq!(names, ["/"]);
+    assert_eq!(http("bob:bob", "/api/whoami")["reason"], json!("Not management user"));
+}
+
+/// Whoever is in goes on while the server does not answer, and so do users of the catalog.
+#[tokio::test]
+async fn a_server_that_hangs_holds_up_nobody_who_is_in() {
+    let (directory, server) = (Directory::new("backends"), Server::start());
+    let chain = ["auth_backends.1=internal", "auth_backends.2=http", "handshake_timeout=1500"];
+    let broker = start(&directory, &server.settings(), &chain);
+    broker.verb(&["declare", "queue", "ann.1"]).done();
+    let connection = connect(&broker, "ann:nna").await.unwrap();
+    let session = connection.session().await.unwrap();
+    let sender = session.sender(Some("/queues/ann.1"), SenderOptions::default()).await.unwrap();
+    let receiver = session.receiver(Some("/queues/ann.1"), ReceiverOptions::default()).await.unwrap();
+    server.is_stuck.store(true, Ordering::Relaxed);
+    let waiting: Vec<_> = (0..20)
+        .map(|_| {
+            tokio::spawn({
+                let url = format!("amqp://bob:bob@127.0.0.1:{}", broker.amqp_port).parse().unwrap();
+                async move { Connection::open(&url, Options::default()).await.is_ok() }
+            })
+        })
+        .collect();
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    for _ in 0..100 {
+        sender.send(message()).await.unwrap();
+        receiver.recv().await.unwrap().accept().unwrap();
+        connect(&broker, "guest:guest").await.unwrap().close().await.unwrap();
+    }
+    // The catalog changes, which makes the broker look at all links once more.
+    broker.verb(&["user", "add", "new", "--no-password"]).done();
+    sender.send(message()).await.unwrap();
+    for login in waiting {
+        assert!(!login.await.unwrap());
+    }
+    server.is_stuck.store(false, Ordering::Relaxed);
+    connect(&broker, "bob:bob").await.unwrap();
+    assert!(directory.logged().contains("it was not checked within the handshake timeout of 1500 ms"));
+}
+
+#[tokio::test]
+async fn a_server_may_know_the_users_and_the_broker_their_permissions() {
+    let (directory, server) = (Directory::new("backends"), Server::start());
+    let chain = ["auth_backends.1=internal", "auth_backends.2.authn=http", "auth_backends.2.authz=internal"];
+    let broker = start(&directory, &server.settings(), &chain);
+    assert!(connect(&broker, "ann:nna").await.is_err(), "the catalog does not know ann");
+    broker.verb(&["user", "add", "ann", "--no-password"]).done();
+    broker.verb(&["permission", "set", "ann", "", "", "^bob"]).done();
+    broker.verb(&["declare", "queue", "bob.1"]).done();
+    let connection = connect(&broker, "ann:nna").await.unwrap();
+    let session = connection.session().await.unwrap();
+    session.receiver(Some("/queues/bob.1"), ReceiverOptions::default()).await.unwrap();
+    assert!(session.sender(Some("/queues/bob.1"), SenderOptions::default()).await.is_err());
+    assert_eq!(server.count("/resource"), 0);
+}
+
+#[tokio::test]
+async fn answers_may_be_remembered() {
+    let (directory, server) = (Directory::new("backends"), Server::start());
+    let chain = ["auth_backends.1=cache", "auth_cache.cached_backend=http", "auth_cache.cache_ttl=600000"];
+    let broker = start(&directory, &server.settings(), &chain);
+    for _ in 0..2 {
+        let connection = connect(&broker, "ann:nna").await.unwrap();
+        let session = connection.session().await.unwrap();
+        let relay =
+            session.sender(Some("/exchanges/amq.topic/eu.1"), SenderOptions::default()).await.unwrap();
+        relay.send(message()).await.unwrap();
+        assert!(connect(&broker, "ann:x").await.is_err());
+    }
+    assert_eq!(server.count("/vhost"), 1);
+    assert_eq!((server.count("/user"), server.count("/resource")), (1 + 2, 1), "refusals are asked again");
+}
