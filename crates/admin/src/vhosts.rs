@@ -43,7 +43,15 @@ pub async fn require<D: Desk>(call: &Call<'_, D>, vhost: &str) -> Result<Arc<Vho
 /// Adds a virtual host, or changes what the body names. Whoever adds it gets all permissions in it, as in RabbitMQ.
 pub async fn put<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     let (name, patch) = (call.param(0).into(), patch(&call.fields)?);
-    set(call, AccountChange::SetVhost { name, patch, creator: Some(call.who.user.clone()) }).await
+    set(
+        call,
+        AccountChange::SetVhost {
+            name,
+            patch,
+            creator: call.who.is_of_catalog().then(|| call.who.user.clone()),
+        },
+    )
+    .await
 }
 
 pub async fn delete<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {

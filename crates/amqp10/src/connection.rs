@@ -299,6 +299,11 @@ impl Connection {
         }
     }
 
+    /// Counts the silence of the peer from now on. For a caller that has not read what the peer has sent.
+    pub fn forgive_silence(&mut self, now_ms: u64) {
+        self.last_received_ms = now_ms;
+    }
+
     /// Returns the time at which [`Connection::handle_timeout`] has something to do, in milliseconds.
     pub fn next_deadline(&self) -> Option<u64> {
         if !self.open_received || self.state == ConnectionState::Closed {

@@ -12,6 +12,7 @@ mod topics;
 mod users;
 mod verbs;
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -275,7 +276,7 @@ pub struct AccessRefused {
 }
 
 impl AccessRefused {
-    fn because(reason: impl Into<String>) -> Self {
+    pub(crate) fn because(reason: impl Into<String>) -> Self {
         Self { reason: reason.into(), question: None }
     }
 }
@@ -427,7 +428,10 @@ impl Access {
     /// The catalog does not know the user.
     pub fn of_catalog(&self, who: Identity) -> Result<Identity, LoginRefused> {
         match self.users().get(&who.user) {
-            Some(user) => Ok(Identity { tags: who.tags, ..user.identity() }),
+            Some(user) => {
+                let tags: BTreeSet<&String> = user.tags.iter().chain(&*who.tags).collect();
+                Ok(Identity { tags: tags.into_iter().cloned().collect(), ..user.identity() })
+            }
             None => Err(LoginRefused::UnknownUserOrPassword),
         }
     }

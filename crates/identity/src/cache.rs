@@ -71,11 +71,13 @@ impl ExternalBackend for Cache {
             let keyed = self.keyed(login);
             if let Some((until_ms, answer)) = self.known().get(&keyed)
                 && login.at_ms < *until_ms
+                && !is_expired(answer, login.at_ms)
             {
                 return answer.clone();
             }
             let answer = self.backend.clone().check(login).await;
-            if answer.is_ok() || self.keeps_refusals {
+            let is_known = !matches!(answer, Err(LoginRefused::Unavailable(_)));
+            if answer.is_ok() || self.keeps_refusals && is_known {
                 let ttl_ms = u64::try_from(self.ttl.as_millis()).unwrap_or(u64::MAX);
                 let mut known = self.known();
                 if known.len() >= KNOWN_MAX {
@@ -89,6 +91,12 @@ impl ExternalBackend for Cache {
             answer
         })
     }
+}
+
+/// Returns true if the token of the client has expired.
+fn is_expired(answer: &Result<Identity, LoginRefused>, now_ms: u64) -> bool {
+    let token = answer.as_ref().ok().and_then(|who| who.token.as_ref());
+    token.is_some_and(|token| now_ms >= token.expires_ms)
 }
 
 #[cfg(test)]

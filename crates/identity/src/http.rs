@@ -24,7 +24,7 @@ use tls::ClientOptions;
 use tokio::sync::Semaphore;
 use web::{Bounds, Server};
 
-/// The most requests at the same time. Others wait. So a slow server does not make the broker open thousands of connections.
+/// The most requests for logins at the same time, and for permissions. Others wait. So a slow server does not make the broker open thousands of connections.
 const REQUESTS_MAX: usize = 64;
 
 /// The largest answer in bytes: `allow` and some tags.
@@ -77,6 +77,9 @@ impl Place {
             _ => return Err(wrong()),
         };
         let host = uri.host().filter(|host| !host.is_empty()).ok_or_else(wrong)?;
+        if uri.authority().is_some_and(|authority| authority.as_str().contains('@')) {
+            return Err(format!("{setting}: the URL must not have a user and a password"));
+        }
         let host = host.trim_matches(['[', ']']).to_owned();
         let server = Server { host, port: uri.port_u16().unwrap_or(port), tls };
         Ok(Self { url: uri, server })
@@ -106,7 +109,9 @@ pub struct Http {
     topic: Place,
     is_post: bool,
     bounds: Bounds,
-    room: Semaphore,
+    /// The places for logins, and those for clients that are in, who never wait behind strangers.
+    logins: Semaphore,
+    questions: Semaphore,
 }
 
 impl Http {
@@ -128,7 +133,8 @@ impl Http {
                 patience: Duration::from_millis(options.timeout_ms),
                 body_bytes_max: ANSWER_BYTES_MAX,
             },
-            room: Semaphore::new(REQUESTS_MAX),
+            logins: Semaphore::new(REQUESTS_MAX),
+            questions: Semaphore::new(REQUESTS_MAX),
         };
         if http.user.is_open() {
             tracing::warn!(
@@ -140,7 +146,7 @@ impl Http {
     }
 
     /// Asks one of the URLs. The error names no value of `fields`.
-    async fn ask(&self, place: &Place, fields: &[(&str, &str)]) -> Result<Answer, String> {
+    async fn ask(&self, place: &Place, room: &Semaphore, fields: &[(&str, &str)]) -> Result<Answer, String> {
         let failed = |why: &dyn std::fmt::Display| {
             format!(
                 "{}://{}{}: {why}",
@@ -150,7 +156,7 @@ impl Http {
             )
         };
         let request = self.request(place, fields).map_err(|error| failed(&error))?;
-        let _permit = self.room.acquire().await.map_err(|error| failed(&error))?;
+        let _permit = room.acquire().await.map_err(|error| failed(&error))?;
         let (status, body) = place.server.send(request, self.bounds).await.map_err(|error| failed(&error))?;
         if !matches!(status, StatusCode::OK | StatusCode::CREATED) {
             return Err(failed(&format!("the answer is {status}")));
@@ -213,7 +219,7 @@ impl ExternalBackend for Http {
                     user
                 }
             };
-            match self.ask(&self.user, &fields).await {
+            match self.ask(&self.user, &self.logins, &fields).await {
                 Ok(Answer::Allow(tags)) => {
                     let tags: Arc<[String]> = tags.into();
                     let authorizer =
@@ -223,7 +229,7 @@ impl ExternalBackend for Http {
                 Ok(Answer::Deny) => Err(refused("the server refuses the login")),
                 Err(why) => {
                     tracing::error!("the HTTP authentication server cannot be asked: {why}");
-                    Err(refused("the server cannot be asked"))
+                    Err(LoginRefused::Unavailable("http: the server cannot be asked".to_owned()))
                 }
             }
         })
@@ -273,7 +279,7 @@ impl Authorizer for OfLogin {
         };
         fields.push(("tags", &self.tags));
         Box::pin(async move {
-            match self.http.ask(place, &fields).await {
+            match self.http.ask(place, &self.http.questions, &fields).await {
                 Ok(answer) => answer != Answer::Deny,
                 Err(why) => {
                     tracing::error!("the HTTP authentication server cannot be asked: {why}");

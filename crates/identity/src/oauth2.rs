@@ -17,6 +17,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use broker::access::{Checking, Credentials, ExternalBackend, Identity, Login, LoginRefused};
 pub use jsonwebtoken::Algorithm;
@@ -208,8 +209,19 @@ impl ExternalBackend for OAuth2 {
             let Credentials::Plain { password, .. } = &login.credentials else {
                 return Err(LoginRefused::External("token: the client sent none".to_owned()));
             };
-            let checked = self.check_token(password.expose(), login.at_ms).await;
-            checked.map_err(|error| LoginRefused::External(error.to_string()))
+            // The clock of the broker counts from its start, so that it never jumps. Tokens need that of the world.
+            let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+            let now_ms = u64::try_from(now.as_millis()).unwrap_or(u64::MAX);
+            let mut who = self.check_token(password.expose(), now_ms).await.map_err(|error| match error {
+                TokenError::UnknownKey(_, Some(_)) => LoginRefused::Unavailable(error.to_string()),
+                error => LoginRefused::External(error.to_string()),
+            })?;
+            if let Some(token) = who.token.take() {
+                let left_ms = token.expires_ms.saturating_sub(now_ms);
+                let expires_ms = login.at_ms.saturating_add(left_ms);
+                who.token = Some(Arc::new(Arc::unwrap_or_clone(token).expiring_at(expires_ms)));
+            }
+            Ok(who)
         })
     }
 }

@@ -12,6 +12,7 @@ use std::collections::VecDeque;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use amqp10::sasl::Secret;
 use broker::access::{
@@ -22,7 +23,7 @@ use broker::ids::ShardId;
 use hashbrown::HashMap;
 use queue::Ticket;
 use tokio::runtime;
-use tokio::sync::oneshot;
+use tokio::sync::{Semaphore, oneshot};
 
 use crate::incoming::{Checked, Incoming, Shards};
 use crate::renewal::renew_hash;
@@ -31,18 +32,26 @@ use crate::renewal::renew_hash;
 /// so logins never take more than two cores and 14 MiB.
 const THREADS: usize = 2;
 
+/// The most logins that external backends check at the same time, each a task with a name and a password. Further ones are refused at
+/// once. It is more than a server can answer, so that only a flood or an outage reaches it.
+const IN_FLIGHT_MAX: usize = 4096;
+
 /// The backends that check logins, in their order (`auth_backends`).
 #[derive(Clone, Debug)]
 pub struct Backends {
     chain: Vec<Backend>,
     /// Runs the tasks that ask external backends.
     runtime: runtime::Handle,
+    /// How long a login may take.
+    patience: Duration,
+    /// The places for logins in flight.
+    room: Arc<Semaphore>,
 }
 
 impl Backends {
-    /// Tasks that ask external backends run on `runtime`.
-    pub fn new(chain: Vec<Backend>, runtime: runtime::Handle) -> Self {
-        Self { chain, runtime }
+    /// Tasks that ask external backends run on `runtime`. A login that takes longer than `patience` is refused.
+    pub fn new(chain: Vec<Backend>, runtime: runtime::Handle, patience: Duration) -> Self {
+        Self { chain, runtime, patience, room: Arc::new(Semaphore::new(IN_FLIGHT_MAX)) }
     }
 }
 
@@ -184,7 +193,10 @@ impl Logins {
                             drop(reply.send(renewing(&login, access.check(&login))))
                         }
                         Question::Internal(login, reply) => {
-                            drop(reply.send(renewing(&login, access.find(&login))))
+                            drop(reply.send(renewing(
+                                &login,
+                                access.admit(&login).and_then(|()| access.find(&login)),
+                            )))
                         }
                         Question::Hash(_, reply) if reply.is_closed() => {}
                         Question::Hash(NewHash { hashing, salt, password }, reply) => {
@@ -203,7 +215,8 @@ impl Logins {
             return self.line.0.push(Question::Shard(shard, ticket, login));
         };
         let logins = self.clone();
-        runtime.spawn(async move { send(&logins.shards, shard, ticket, logins.ask_all(&login).await) });
+        runtime
+            .spawn(async move { send(&logins.shards, shard, ticket, logins.check_external(&login).await) });
     }
 
     /// Asks somebody else about a permission. The shard receives [`Incoming::Permission`].
@@ -224,17 +237,28 @@ impl Logins {
         });
     }
 
+    /// Checks a login in time.
+    async fn check_external(&self, login: &Login) -> Checked {
+        self.access.admit(login)?;
+        let Some(Backends { patience, room, .. }) = &self.backends else { return self.access.check(login) };
+        let Ok(_place) = room.try_acquire() else {
+            return Err(LoginRefused::Unavailable("too many logins are being checked".into()));
+        };
+        let checked = tokio::time::timeout(*patience, self.ask_all(login)).await;
+        checked
+            .unwrap_or_else(|_| Err(LoginRefused::Unavailable("the backends did not answer in time".into())))
+    }
+
     /// Asks the backends one after the other, until one accepts the login.
     async fn ask_all(&self, login: &Login) -> Checked {
-        self.access.admit(login)?;
-        let mut refusals = Vec::new();
+        let (mut refusals, mut is_known) = (Vec::new(), true);
         for backend in self.backends.iter().flat_map(|backends| &backends.chain) {
             let checked = match backend {
                 Backend::Internal => {
                     let (reply, answer) = oneshot::channel();
                     self.line.0.push(Question::Internal(login.clone(), reply));
                     // Without an answer, the node is stopping.
-                    answer.await.unwrap_or_else(|_| Err(LoginRefused::External("the node stops".into())))
+                    answer.await.unwrap_or_else(|_| Err(LoginRefused::Unavailable("the node stops".into())))
                 }
                 Backend::External(backend) => backend.clone().check(login).await,
                 Backend::Authentication(backend) => {
@@ -244,11 +268,18 @@ impl Logins {
             };
             match checked {
                 Ok(identity) => return Ok(identity),
-                Err(refused) => refusals.push(refused.to_string()),
+                Err(refused) => {
+                    is_known &= !matches!(refused, LoginRefused::Unavailable(_));
+                    refusals.push(refused.to_string());
+                }
             }
         }
+        let why = refusals.join("; ");
+        if !is_known {
+            return Err(LoginRefused::Unavailable(why));
+        }
         self.access.note_failure(login);
-        Err(LoginRefused::External(refusals.join("; ")))
+        Err(LoginRefused::External(why))
     }
 
     /// Hashes a new password for the desk.
@@ -267,7 +298,7 @@ impl Logins {
         };
         let logins = self.clone();
         // If the caller has given up, nobody needs the result.
-        runtime.spawn(async move { drop(reply.send(logins.ask_all(&login).await)) });
+        runtime.spawn(async move { drop(reply.send(logins.check_external(&login).await)) });
         answer
     }
 }

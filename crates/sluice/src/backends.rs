@@ -35,7 +35,8 @@ pub fn backends(config: &Config, runtime: &Handle) -> Result<Option<Backends>, S
             false => Backend::External(backend),
         });
     }
-    Ok(Some(Backends::new(chain, runtime.clone())))
+    let patience = Duration::from_millis(config.settings.handshake_timeout_ms);
+    Ok(Some(Backends::new(chain, runtime.clone(), patience)))
 }
 
 fn external(

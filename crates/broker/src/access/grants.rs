@@ -20,6 +20,9 @@ use super::{Permission, Resource};
 /// The variable that stands for the virtual host.
 const VHOST: &str = "{vhost}";
 
+/// What stands for it in a pattern that was read. No name has this character, so no text that was decoded is taken for the variable.
+const VHOST_READ: &str = "\0";
+
 /// Returns true if `*` in the pattern can stand for characters so that it is the name.
 pub fn matches_wildcard(pattern: &str, name: &str) -> bool {
     Wildcard::parse(pattern).is_some_and(|pattern| pattern.is_match(name, ""))
@@ -37,6 +40,12 @@ impl Grants {
     /// Takes the scopes that are permissions. Others have no meaning here.
     pub fn new<'a>(scopes: impl IntoIterator<Item = &'a str>, expires_ms: u64) -> Self {
         Self { grants: scopes.into_iter().filter_map(Grant::parse).collect(), expires_ms }
+    }
+
+    /// Returns the same, with another time at which it expires.
+    #[must_use]
+    pub fn expiring_at(self, expires_ms: u64) -> Self {
+        Self { expires_ms, ..self }
     }
 
     /// Returns true if the token grants something in this virtual host.
@@ -100,7 +109,10 @@ impl Wildcard {
 
     /// Returns `None` if the text has invalid percent escapes.
     fn parse(text: &str) -> Option<Self> {
-        let decode = |text| Some(percent_decode_str(text).decode_utf8().ok()?.into());
+        let decode = |text: &str| {
+            let text = text.replace(VHOST, VHOST_READ);
+            Some(percent_decode_str(&text).decode_utf8().ok()?.into())
+        };
         let texts: Option<Vec<Box<str>>> = text.split('*').map(decode).collect();
         Some(Self { texts: texts? })
     }
@@ -112,7 +124,7 @@ impl Wildcard {
     /// Takes time in proportion to the product of both lengths at most, and to their sum for usual patterns.
     fn is_match(&self, name: &str, vhost: &str) -> bool {
         fn text<'a>(text: &'a str, vhost: &str) -> Cow<'a, str> {
-            if text.contains(VHOST) { text.replace(VHOST, vhost).into() } else { text.into() }
+            if text.contains(VHOST_READ) { text.replace(VHOST_READ, vhost).into() } else { text.into() }
         }
         let text = |part| text(part, vhost);
         let Some((first, others)) = self.texts.split_first() else { return false };
@@ -160,6 +172,7 @@ mod tests {
             ("%2a", "x", false),
             ("x-{vhost}-*", "x-v-1", true),
             ("x-{vhost}-*", "x-w-1", false),
+            ("x-%7Bvhost%7D", "x-{vhost}", true),
         ] {
             assert_eq!(matches(pattern, name), expected, "{pattern} {name}");
         }

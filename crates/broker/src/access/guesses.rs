@@ -45,7 +45,9 @@ impl Guesses {
 
     /// Records a failed login from this address.
     pub fn record_failure(&self, from: IpAddr, now_ms: u64) {
-        let later = |forgiven_ms: u64| Some(forgiven_ms.max(now_ms) + FAILURE_MS);
+        // Logins that other backends check fail many at the same time. The block must not become longer than by one after the other.
+        let later =
+            |forgiven_ms: u64| Some(forgiven_ms.clamp(now_ms, now_ms + BURST * FAILURE_MS) + FAILURE_MS);
         // `later` always returns `Some`, so the update cannot fail.
         let _ = self.place(from).fetch_update(Ordering::Relaxed, Ordering::Relaxed, later);
     }

@@ -68,12 +68,14 @@ pub enum LoginRefused {
     UnknownCertificate,
     /// The reason of an external backend. It names no secret.
     External(String),
+    /// A backend could not be asked, so that nothing is known about the login.
+    Unavailable(String),
 }
 
 impl fmt::Display for LoginRefused {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::External(why) => why,
+            Self::External(why) | Self::Unavailable(why) => why,
             Self::UnknownUserOrPassword => "unknown user or wrong password",
             Self::TooManyFailures => "too many failed logins from its address",
             Self::AnonymousDisabled => "anonymous login is disabled",

@@ -10,6 +10,10 @@ use crate::access::{AccessRefused, Identity, Resource, Verb};
 use crate::catalog::{Exchange, Letter, RouteTarget, RouteTargets, Routed};
 use crate::cx::Cx;
 
+/// The most routing keys of one message if somebody else decides each of them ([`crate::access::Remote`]): each costs a question,
+/// and together they must fit into the answers that are remembered.
+const REMOTE_KEYS_MAX: usize = 100;
+
 /// The publisher of a message.
 #[derive(Clone, Copy, Debug)]
 pub struct Sender<'a> {
@@ -161,6 +165,14 @@ impl Allowed {
             self.0 = Some(Asked { version, exchange: exchange.clone(), limits_keys });
         }
         if self.0.as_ref().is_none_or(|asked| asked.limits_keys) {
+            let keys = route.keys().len();
+            if keys > REMOTE_KEYS_MAX && sender.identity.is_some_and(|who| who.remote.is_some()) {
+                let why = format!(
+                    "a message to topic exchange '{exchange}' with {keys} routing keys is refused: at most {REMOTE_KEYS_MAX} \
+                     are asked for"
+                );
+                return Err(Refused::AccessRefused(AccessRefused::because(why)));
+            }
             for key in route.keys() {
                 let topic = Resource::Topic { exchange, key };
                 sender.permit(Verb::PublishTopic, topic, cx).map_err(Refused::AccessRefused)?;

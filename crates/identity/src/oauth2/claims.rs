@@ -1,6 +1,6 @@
 //! What the claims of a token say: who the client is, what it may do, and until when. The signature is checked already.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use broker::access::{Grants, Identity};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
@@ -21,6 +21,9 @@ const UNKNOWN_USER: &str = "unknown";
 
 /// The longest user name in bytes. It is in every log line and listing of the connection.
 const USERNAME_MAX: usize = 255;
+
+/// The most scopes of a token that count here. Each check of a permission looks at all of them.
+const SCOPES_MAX: usize = 1000;
 
 /// The prefix of scopes that are tags of the user.
 const TAG: &str = "tag:";
@@ -60,6 +63,9 @@ pub fn identity(
         return Err(claim("nbf", "the token is not valid yet"));
     }
     let scopes = scopes(claims, server);
+    if scopes.len() > SCOPES_MAX {
+        return Err(TokenError::Claim("scope", format!("the token has more than {SCOPES_MAX} scopes")));
+    }
     let tags = scopes.iter().filter_map(|scope| scope.strip_prefix(TAG)).map(str::to_owned).collect();
     let expires_ms = (expires_s.min(EXPIRES_S_MAX) * 1000.0) as u64;
     let grants = Grants::new(scopes.iter().map(String::as_str), expires_ms);
@@ -102,8 +108,8 @@ fn seconds(claims: &Map<String, Value>, name: &'static str) -> Result<Option<f64
 
 fn user(claims: &Map<String, Value>, server: &ResourceServer) -> Result<String, TokenError> {
     let preferred = server.username_claims.iter().map(String::as_str);
-    let user = preferred.chain(USERNAME_CLAIMS).find_map(|name| claims.get(name)?.as_str());
-    let user = user.filter(|user| !user.is_empty()).unwrap_or(UNKNOWN_USER);
+    let text = |name: &str| claims.get(name)?.as_str().filter(|user| !user.is_empty());
+    let user = preferred.chain(USERNAME_CLAIMS).find_map(text).unwrap_or(UNKNOWN_USER);
     if user.len() > USERNAME_MAX {
         let why = format!("the user name is longer than {USERNAME_MAX} bytes");
         return Err(TokenError::Claim("sub", why));
@@ -143,7 +149,8 @@ fn scopes(claims: &Map<String, Value>, server: &ResourceServer) -> Vec<String> {
     });
     let own = named.filter_map(|scope| scope.strip_prefix(prefix).map(str::to_owned));
     let rich = claims.get("authorization_details").into_iter().flat_map(|d| rich::scopes(d, server));
-    own.chain(rich).map(|scope| expand(&scope, claims)).collect()
+    let all: BTreeSet<String> = own.chain(rich).map(|scope| expand(&scope, claims)).collect();
+    all.into_iter().collect()
 }
 
 /// Adds the scopes of a claim: a list of texts, or a text with spaces between them.

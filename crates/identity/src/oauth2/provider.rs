@@ -24,6 +24,9 @@ const DISCOVERY_PATH: &str = ".well-known/openid-configuration";
 /// flood the provider.
 const FETCH_INTERVAL: Duration = Duration::from_secs(60);
 
+/// The shortest time between two attempts while none has succeeded yet: the broker and its provider may start together.
+const FIRST_FETCH_INTERVAL: Duration = Duration::from_secs(5);
+
 /// The age of keys at which they are fetched again, so that a key that the provider has withdrawn does not count for long.
 const KEYS_AGE_MAX: Duration = Duration::from_secs(3600);
 
@@ -218,14 +221,15 @@ impl Provider {
             && is_due(fetched.tried_at, FETCH_INTERVAL)
     }
 
-    /// Fetches the keys, unless they are no longer `wanted` because somebody else has just done so, or they were fetched less
-    /// than a minute ago.
+    /// Fetches the keys, unless they are no longer `wanted` because somebody else has just done so, or the last attempt was too
+    /// short ago.
     async fn fetch(&self, wanted: impl Fn(&Fetched) -> bool) {
         let Some(source) = &self.source else { return };
         let _guard = self.fetching.lock().await;
         {
             let mut fetched = self.fetched();
-            if !wanted(&fetched) || !is_due(fetched.tried_at, FETCH_INTERVAL) {
+            let interval = if fetched.at.is_some() { FETCH_INTERVAL } else { FIRST_FETCH_INTERVAL };
+            if !wanted(&fetched) || !is_due(fetched.tried_at, interval) {
                 return;
             }
             fetched.tried_at = Some(Instant::now());

@@ -112,7 +112,7 @@ impl ExternalBackend for Elsewhere {
 
 fn desk_with(chain: Vec<Backend>) -> NodeDesk {
     let access = Arc::new(Access::new([guest()]));
-    let backends = Backends::new(chain, tokio::runtime::Handle::current());
+    let backends = Backends::new(chain, tokio::runtime::Handle::current(), 2 * LOGIN_DEADLINE);
     let logins = Logins::start(Vec::new(), access.clone(), Some(backends)).unwrap();
     NodeDesk::new(ways(Vec::new()), Arc::default(), access, logins, run(), Arc::default(), admission())
 }

@@ -390,6 +390,10 @@ fn write(host: &Rc<Host>, shard: &mut Shard, key: usize, socket: &Rc<Socket>) ->
     conn.unwritten_bytes = left;
     if written > 0 {
         conn.gate.handle_written(now_ms);
+    }
+    // The reader pauses while much output is unread, and while the gate waits for the answer to a question. The answer may
+    // cause no output.
+    if written > 0 || conn.gate.takes_input() {
         socket.written.notify_one();
     }
     let has_room = written > 0 && !done && conn.gate.has_pending() && !socket.blocked.get();

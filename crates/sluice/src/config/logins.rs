@@ -232,6 +232,13 @@ fn entry(parts: Parts) -> Result<BackendEntry, &'static str> {
         Parts { whole: None, authn: Some(authn), authz: Some(authz) } if authn == authz => {
             Ok(BackendEntry { name: authn, is_authentication_only: false })
         }
+        // The connection would not know when its token expires.
+        Parts { authn: Some(BackendName::External(ExternalName::OAuth2)), whole: None, .. } => {
+            Err("authz must be oauth2, too: the token says what its user may do, and until when")
+        }
+        Parts { whole: None, authn: Some(BackendName::Cache), .. } => {
+            Err("cache must be the backend of both authn and authz")
+        }
         Parts { whole: None, authn: Some(name), authz: Some(BackendName::Internal) } => {
             Ok(BackendEntry { name, is_authentication_only: true })
         }
@@ -272,6 +279,11 @@ mod tests {
             ("auth_backends.1.authn = http", "auth_backends.1: authn and authz are both needed"),
             ("auth_backends.1.authn = internal\nauth_backends.1.authz = http", "authz must be internal"),
             ("auth_backends.1 = http\nauth_backends.1.authz = http", "named twice"),
+            ("auth_backends.1.authn = oauth2\nauth_backends.1.authz = internal", "authz must be oauth2, too"),
+            (
+                "auth_backends.1.authn = cache\nauth_backends.1.authz = internal",
+                "cache must be the backend of both",
+            ),
             ("auth_backends.1 = cache", "auth_cache.cached_backend: it must say whose answers"),
             ("auth_cache.cached_backend = internal", "http or oauth2 is needed"),
             ("auth_http.ssl_options.verify = verify_none", "verify_peer is needed"),

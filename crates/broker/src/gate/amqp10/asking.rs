@@ -21,6 +21,15 @@ impl Held {
     pub fn is_of_link(&self, session: u16, link: u32) -> bool {
         matches!(self, Self::Attach { session: s, link: l, .. } if (*s, *l) == (session, link))
     }
+
+    /// Returns the bytes that it keeps in memory.
+    pub fn bytes(&self) -> usize {
+        match self {
+            Self::Transfer { delivery, .. } => delivery.message.len(),
+            // They are at most one frame each.
+            Self::Open(_) | Self::Attach { .. } => 0,
+        }
+    }
 }
 
 /// A delivery in buffers of its own.
@@ -38,7 +47,8 @@ impl HeldDelivery {
     pub fn new(delivery: &Delivery<'_>) -> Self {
         let owned = |chunk: &Chunk<'_>| match chunk {
             Chunk::Borrowed(bytes) => Bytes::copy_from_slice(bytes),
-            Chunk::Owned(bytes) => bytes.clone(),
+            // A small message would keep the whole read buffer.
+            Chunk::Owned(bytes) => Bytes::copy_from_slice(bytes),
         };
         Self {
             id: delivery.id,
@@ -79,6 +89,23 @@ impl Gate {
         }
     }
 
+    fn resume(&mut self, cx: &Cx<'_>) {
+        self.phase = Phase::Open;
+        // What the client has sent meanwhile was not read.
+        self.conn.forgive_silence(cx.now_ms);
+    }
+
+    /// Returns the bytes of what waits for an answer.
+    pub(super) fn held_bytes(&self) -> usize {
+        if self.phase != Phase::Asking {
+            return 0;
+        }
+        self.waiting
+            .values()
+            .map(|of| if let Waiting::Permission(held) = of { held.bytes() } else { 0 })
+            .sum()
+    }
+
     /// Called when the question of a ticket was asked. Handles again what waited for it.
     pub fn handle_permission(&mut self, ticket: Ticket, cx: &mut Cx<'_>) {
         cx.tickets.remove(ticket.0);
@@ -86,7 +113,8 @@ impl Gate {
             Some(Waiting::Permission(held)) => *held,
             // A request waits in its pair, which keeps the order of its requests.
             Some(Waiting::Management { pair, request }) if self.phase.is_open() => {
-                return self.carry_out(pair, request, cx);
+                self.carry_out(pair, request, cx);
+                return self.next_request(pair, cx);
             }
             _ => return,
         };
@@ -96,14 +124,14 @@ impl Gate {
                 self.handle_open(*open, cx);
             }
             (Held::Attach { session, link, attach }, Phase::Asking) => {
-                self.phase = Phase::Open;
+                self.resume(cx);
                 // The session may have ended meanwhile.
                 if self.conn.session(session).and_then(|session| session.link(link)).is_some() {
                     self.handle_attach(session, link, attach, cx);
                 }
             }
             (Held::Transfer { session, link, delivery }, Phase::Asking) => {
-                self.phase = Phase::Open;
+                self.resume(cx);
                 self.handle_transfer(session, link, &delivery.into_delivery(), cx);
             }
             _ => {}

@@ -207,7 +207,7 @@ impl Gate {
     }
 
     /// Carries out the waiting requests, one after the other.
-    fn next_request(&mut self, pair: u32, cx: &mut Cx<'_>) {
+    pub(super) fn next_request(&mut self, pair: u32, cx: &mut Cx<'_>) {
         while self.may_respond(pair)
             && let Some(p) = self.pairs.get_mut(pair as usize).filter(|p| !p.busy)
             && let Some(parsed) = p.backlog.pop_front()
@@ -226,6 +226,8 @@ impl Gate {
         match self.permit_request(&pending.verb, cx) {
             Ok(()) => {}
             // A missing permission ends the session (docs/compatibility.md, Management over AMQP).
+            // If the pair has ended meanwhile, its session may have, too.
+            Err(_) if pair == NO_PAIR => return,
             Err(Refused::Session(error) | Refused::Link(error)) => {
                 return self.end(pending.session, error, cx);
             }

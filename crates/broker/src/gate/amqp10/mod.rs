@@ -266,7 +266,7 @@ impl Gate {
     }
 
     pub fn incomplete_bytes(&mut self) -> usize {
-        self.conn.incomplete_bytes()
+        self.conn.incomplete_bytes() + self.held_bytes()
     }
 
     pub fn frame_len(&self, input: &[u8]) -> Result<Option<usize>, BadFrame> {
@@ -530,6 +530,10 @@ impl Gate {
     pub fn handle_timeout(&mut self, cx: &mut Cx<'_>) {
         match self.phase {
             Phase::Handshake if cx.now_ms >= self.handshake_deadline_ms => self.time_out_handshake(cx),
+            // The login was right, and OPEN waits for an answer.
+            Phase::Login if cx.now_ms >= self.handshake_deadline_ms && self.identity.is_some() => {
+                self.time_out_handshake(cx);
+            }
             Phase::Login if cx.now_ms >= self.handshake_deadline_ms => self.time_out_login(cx),
             Phase::Refused if cx.now_ms >= self.handshake_deadline_ms => self.report_refusal(),
             Phase::Open | Phase::Asking
@@ -538,6 +542,9 @@ impl Gate {
                 self.fail(error(condition::UNAUTHORIZED_ACCESS, "credential expired"), cx);
             }
             Phase::Open | Phase::Asking => {
+                if self.phase == Phase::Asking {
+                    self.conn.forgive_silence(cx.now_ms);
+                }
                 if let Err(fault) = self.conn.handle_timeout(cx.now_ms) {
                     self.handle_fault(&fault, cx);
                 }

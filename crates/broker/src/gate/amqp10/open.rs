@@ -172,6 +172,9 @@ impl Gate {
             return Err(error(condition::UNAUTHORIZED_ACCESS, "login required").into());
         };
         cx.access.check_origin(identity, self.peer).map_err(AmqpError::from)?;
+        if self.expires_ms().is_some_and(|expires_ms| cx.now_ms >= expires_ms) {
+            return Err(error(condition::UNAUTHORIZED_ACCESS, "credential expired").into());
+        }
         if !cx.catalog.has_vhost(&self.vhost) {
             let reason = format!("vhost '{}' not found", self.vhost.escape_default());
             return Err(error(condition::UNAUTHORIZED_ACCESS, reason).into());
@@ -222,7 +225,9 @@ impl Gate {
 
     /// Sends OPEN if it has not been sent, so that a CLOSE with the error can follow.
     pub(super) fn send_open_if_needed(&mut self, cx: &Cx<'_>) {
-        if self.phase == Phase::Handshake && self.conn.state() == ConnectionState::Opening {
+        if matches!(self.phase, Phase::Handshake | Phase::Login)
+            && self.conn.state() == ConnectionState::Opening
+        {
             self.conn.open(open_frame(cx));
         }
     }

@@ -92,6 +92,10 @@ impl Gate {
         {
             return Err(format!("the new credentials are not those of user '{}'", before.user));
         }
+        // Every link would have to be asked for again before it may go on.
+        if identity.remote.is_some() {
+            return Err("a login that an HTTP server has checked cannot be renewed".to_owned());
+        }
         self.identity = Some(identity);
         for role in self.sessions.iter_mut().flatten().flat_map(|session| &mut session.links) {
             if let Some(LinkRole::Intake(intake)) = role {
