@@ -111,7 +111,6 @@ public final class Suite {
         Client.http(201, "PUT", "users/anna", "{\"password\": \"secret\", \"tags\": \"\"}");
         String all = "{\"configure\": \".*\", \"write\": \".*\", \"read\": \".*\"}";
         Client.http(201, "PUT", "permissions/team/anna", all);
-        Client.http(201, "PUT", "permissions/team/guest", all); // who declares the queue
         String type = "{\"durable\": true, \"arguments\": {\"x-queue-type\": \""
                 + System.getenv("SLUICE_QUEUE_TYPE") + "\"}}";
         Client.http(201, "PUT", "queues/team/shared-name", type);
