@@ -13,11 +13,17 @@
 # the broker's certificate (ca.pem) and a certificate of the user guest (client.pem, client.key). It runs named checks. It ends with `NAME: N passed, M
 # failed`, and its exit code is not zero if a check failed. SLUICE_QUEUE_TYPE is the type of the queues that its checks
 # declare. Each suite runs with classic queues and again with quorum queues, except those of RabbitMQ's own clients.
+#
+# `tokens` starts an OpenID provider (oidc/provider.js), whose tokens a new broker accepts, and runs the suites with the
+# URL of the provider in SLUICE_ISSUER. They then run their checks of tokens instead of the others. All run at the same time,
+# because they mostly wait for tokens to expire.
 set -uo pipefail
 root=$(cd "$(dirname "$0")/../.." && pwd)
 here=$root/tests/interop
 cache=$root/.cache
-all=(proton go-amqp rhea jms fe2o3 rabbitmq-python rabbitmq-go rabbitmq-java)
+all=(proton go-amqp rhea jms fe2o3 rabbitmq-python rabbitmq-go rabbitmq-java tokens)
+# fe2o3-amqp sends at most 512 bytes before OPEN, so it cannot send a token.
+with_tokens=(proton go-amqp rhea jms rabbitmq-python rabbitmq-go rabbitmq-java)
 
 say() { printf '%s\n' "$*"; }
 
@@ -29,13 +35,14 @@ find_broker() {
     [ -x "$broker" ] || { say "no broker found: cargo build --profile ci -p sluice, or set SLUICE_BIN"; exit 2; }
 }
 
+# Starts a broker, with further arguments.
 start_broker() {
     dir=$(mktemp -d) && touch "$dir/out"
     "$broker" serve --data-dir "$dir/data" --set listeners.tcp.default=127.0.0.1:0 --set management.tcp.ip=127.0.0.1 \
         --set management.tcp.port=0 --set prometheus.tcp.ip=127.0.0.1 --set prometheus.tcp.port=0 \
         --set listeners.ssl.default=127.0.0.1:0 --set "ssl_options.certfile=$SLUICE_TLS/server.pem" \
         --set "ssl_options.keyfile=$SLUICE_TLS/server.key" --set "ssl_options.cacertfile=$SLUICE_TLS/ca.pem" \
-        --set ssl_options.verify=verify_peer --set ssl_cert_login_from=common_name \
+        --set ssl_options.verify=verify_peer --set ssl_cert_login_from=common_name "$@" \
         >"$dir/out" 2>"$dir/log" </dev/null &
     broker_pid=$!
     for _ in $(seq 300); do
@@ -48,6 +55,29 @@ start_broker() {
     SLUICE_HTTP=$(grep -o 'http://[^ ]*/api' "$dir/out" | head -n 1 | sed 's|http://||; s|/api||')
     export SLUICE_AMQP SLUICE_AMQPS SLUICE_HTTP
     [ -n "$SLUICE_AMQP" ] && [ -n "$SLUICE_HTTP" ] || { say "the broker did not start:"; tail -n 20 "$dir/log"; return 1; }
+}
+
+# Starts an OpenID provider with a certificate of the same authority.
+start_provider() {
+    local out=$SLUICE_TLS/provider
+    touch "$out"
+    node "$cache/oidc/provider.js" >"$out" 2>"$out.log" </dev/null &
+    provider_pid=$!
+    for _ in $(seq 300); do
+        grep -q . "$out" && break
+        kill -0 "$provider_pid" 2>/dev/null || break
+        sleep 0.1
+    done
+    SLUICE_ISSUER=$(<"$out") && export SLUICE_ISSUER
+    [ -n "$SLUICE_ISSUER" ] || { say "the provider did not start:"; tail -n 20 "$out.log"; return 1; }
+}
+
+stop_provider() {
+    [ -n "${provider_pid:-}" ] || return 0
+    kill "$provider_pid" 2>/dev/null
+    wait "$provider_pid" 2>/dev/null
+    provider_pid=
+    unset SLUICE_ISSUER
 }
 
 # Makes an authority, and certificates of the broker and of the user guest.
@@ -76,7 +106,7 @@ stop_broker() {
     broker_pid=
     return "$alive"
 }
-trap 'stop_broker 0; rm -rf "${SLUICE_TLS:-}"' EXIT
+trap 'stop_broker 0; stop_provider; rm -rf "${SLUICE_TLS:-}"' EXIT
 trap 'exit 130' INT TERM
 
 # --- the suites: what each needs, how it is installed, how it runs -----------------------------------------------------
@@ -106,11 +136,7 @@ install_rabbitmq-go() { go_build rabbitmq-go; }
 run_rabbitmq-go() { "$cache/rabbitmq-go"; }
 
 needs_rhea() { has node npm; }
-# Node looks for modules beside the script, so a copy of the script runs beside them.
-install_rhea() {
-    mkdir -p "$cache/rhea" && cp "$here"/rhea/{package.json,package-lock.json,client.js,suite.js} "$cache/rhea" &&
-        once rhea/package-lock.json npm ci --silent --no-audit --no-fund --cache "$cache/npm" --prefix "$cache/rhea"
-}
+install_rhea() { npm_install rhea; }
 run_rhea() { node "$cache/rhea/suite.js"; }
 
 needs_jms() { has java javac mvn; }
@@ -142,9 +168,42 @@ needs_fe2o3() { has cargo; }
 install_fe2o3() { cargo build --quiet --locked --manifest-path "$here/fe2o3/Cargo.toml" --target-dir "$cache/fe2o3"; }
 run_fe2o3() { "$cache/fe2o3/debug/interop"; }
 
+needs_tokens() { has node npm; }
+install_tokens() {
+    local name
+    npm_install oidc || return
+    for name in "${with_tokens[@]}"; do
+        "needs_$name" && { install "$name" || return; }
+    done
+    return 0
+}
+run_tokens() {
+    local name status=0 running=()
+    for name in "${with_tokens[@]}"; do
+        "needs_$name" || { say "$name: skipped, $missing is not installed"; continue; }
+        "run_$name" >"$dir/$name" 2>&1 </dev/null & running+=("$name:$!")
+    done
+    for name in "${running[@]}"; do
+        wait "${name#*:}" || status=1
+        cat "$dir/${name%:*}"
+    done
+    return "$status"
+}
+
 # --- the run --------------------------------------------------------------------------------------------------------
 
 has() { local tool; for tool in "$@"; do command -v "$tool" >/dev/null || { missing=$tool; return 1; }; done; }
+
+# Installs what a suite needs, once in a run.
+install() {
+    [ -n "${installed[$1]:-}" ] || { "install_$1" && installed[$1]=yes; }
+}
+
+# Node looks for modules beside the script, so copies of the scripts run beside them.
+npm_install() {
+    mkdir -p "$cache/$1" && cp "$here/$1"/*.{js,json} "$cache/$1" &&
+        once "$1/package-lock.json" npm ci --silent --no-audit --no-fund --cache "$cache/npm" --prefix "$cache/$1"
+}
 
 go_build() {
     (cd "$here/$1" && GOPATH=$cache/go GOMODCACHE=$cache/go/mod GOCACHE=$cache/go/build GOFLAGS=-modcacherw \
@@ -175,13 +234,22 @@ suite() {
     local name=$1 status alive
     say "=== $name"
     "needs_$name" || { say "$name: skipped, $missing is not installed"; [ "${CI:-}" = true ] && return 1; return 2; }
-    "install_$name" || { say "$name: could not be installed"; return 1; }
+    install "$name" || { say "$name: could not be installed"; return 1; }
     [ -z "$install_only" ] || return 0
-    local types=(classic quorum); [[ $name != rabbitmq-* ]] || types=(classic)
+    local types=(classic quorum) settings=()
+    case $name in
+        rabbitmq-*) types=(classic);;
+        tokens)
+            types=(classic)
+            start_provider || return 1
+            settings=(--set auth_backends.1=oauth2 --set auth_backends.2=internal
+                --set auth_oauth2.resource_server_id=rabbitmq --set "auth_oauth2.issuer=$SLUICE_ISSUER"
+                --set "auth_oauth2.https.cacertfile=$SLUICE_TLS/ca.pem");;
+    esac
     for SLUICE_QUEUE_TYPE in "${types[@]}"; do
         export SLUICE_QUEUE_TYPE
         say "--- $SLUICE_QUEUE_TYPE queues"
-        start_broker || return 1
+        start_broker "${settings[@]}" || return 1
         "run_$name"; status=$?
         stop_broker "$status"; alive=$?
         [ "$alive" = 0 ] || say "$name: the broker died"
@@ -197,10 +265,12 @@ done
 [ -n "$install_only" ] || { find_broker && make_certificates >/dev/null 2>&1; } ||
     { say "no certificates: is openssl installed?"; exit 2; }
 mkdir -p "$cache"
+declare -A installed=()
 failed=() skipped=()
 for name in "${names[@]}"; do
-    suite "$name"
-    case $? in 0) ;; 2) skipped+=("$name");; *) failed+=("$name");; esac
+    suite "$name"; status=$?
+    stop_provider
+    case $status in 0) ;; 2) skipped+=("$name");; *) failed+=("$name");; esac
 done
 [ ${#skipped[@]} = 0 ] || say "skipped: ${skipped[*]}"
 [ ${#failed[@]} = 0 ] || { say "failed: ${failed[*]}"; exit 1; }

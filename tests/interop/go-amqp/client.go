@@ -39,18 +39,26 @@ func connectWith(ctx context.Context, sasl amqp.SASLType, options amqp.ConnOptio
 	return &client{ctx: ctx, conn: conn, session: must(conn.NewSession(ctx, nil))}
 }
 
-// overTLS connects with TLS, and shows a certificate if one is named.
-func overTLS(ctx context.Context, sasl amqp.SASLType, certificate string) *client {
-	folder := os.Getenv("SLUICE_TLS")
+// authority returns the authority of the broker's certificate.
+func authority() *x509.CertPool {
 	roots := x509.NewCertPool()
-	roots.AppendCertsFromPEM(must(os.ReadFile(folder + "/ca.pem")))
-	config := &tls.Config{RootCAs: roots, ServerName: "localhost"}
+	roots.AppendCertsFromPEM(must(os.ReadFile(os.Getenv("SLUICE_TLS") + "/ca.pem")))
+	return roots
+}
+
+// dialTLS connects with TLS, and shows a certificate if one is named.
+func dialTLS(ctx context.Context, sasl amqp.SASLType, certificate string) (*amqp.Conn, error) {
+	config := &tls.Config{RootCAs: authority(), ServerName: "localhost"}
 	if certificate != "" {
-		pair := must(tls.LoadX509KeyPair(folder+"/"+certificate+".pem", folder+"/"+certificate+".key"))
-		config.Certificates = []tls.Certificate{pair}
+		file := os.Getenv("SLUICE_TLS") + "/" + certificate
+		config.Certificates = []tls.Certificate{must(tls.LoadX509KeyPair(file+".pem", file+".key"))}
 	}
 	options := &amqp.ConnOptions{SASLType: sasl, TLSConfig: config}
-	conn := must(amqp.Dial(ctx, "amqps://"+os.Getenv("SLUICE_AMQPS"), options))
+	return amqp.Dial(ctx, "amqps://"+os.Getenv("SLUICE_AMQPS"), options)
+}
+
+func overTLS(ctx context.Context, sasl amqp.SASLType, certificate string) *client {
+	conn := must(dialTLS(ctx, sasl, certificate))
 	return &client{ctx: ctx, conn: conn, session: must(conn.NewSession(ctx, nil))}
 }
 

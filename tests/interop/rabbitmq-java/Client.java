@@ -9,11 +9,13 @@ import com.rabbitmq.client.amqp.Publisher;
 import com.rabbitmq.client.amqp.impl.AmqpEnvironmentBuilder;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.Map;
 import java.util.concurrent.BlockingQueue;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.LinkedBlockingQueue;
 import java.util.concurrent.TimeUnit;
 import java.util.function.UnaryOperator;
+import javax.net.ssl.SSLContext;
 
 /** A connection, its management, and what the checks do with it. */
 final class Client implements AutoCloseable {
@@ -34,6 +36,18 @@ final class Client implements AutoCloseable {
         return new Client(ENVIRONMENT.connectionBuilder()
                 .host(address[0]).port(Integer.parseInt(address[1])).username("guest").password(password)
                 .recovery().activated(false).connectionBuilder().build());
+    }
+
+    /** Connects with TLS, and with tokens that the library gets from a provider. */
+    static Client overTls(SSLContext trusting, String tokenEndpoint, Map<String, String> parameters) {
+        String[] address = System.getenv("SLUICE_AMQPS").split(":");
+        var builder = ENVIRONMENT.connectionBuilder().host("localhost").port(Integer.parseInt(address[1]))
+                .recovery().activated(false).connectionBuilder()
+                .tls().sslContext(trusting).connection();
+        var tokens = builder.oauth2().tokenEndpointUri(tokenEndpoint).clientId("interop").clientSecret("secret")
+                .grantType("client_credentials").shared(false).tls().sslContext(trusting).oauth2();
+        parameters.forEach(tokens::parameter);
+        return new Client(builder.build());
     }
 
     static Client connect() {

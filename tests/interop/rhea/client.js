@@ -9,10 +9,12 @@ const PATIENCE_MS = 30_000; // a guard against hanging, not a measure
 const [host, port] = process.env.SLUICE_AMQP.split(':');
 
 export const GUEST = { username: 'guest', password: 'guest' };
+export const file = name => readFileSync(`${process.env.SLUICE_TLS}/${name}`);
+export const bodies = messages => messages.map(message => message.body);
+
 /** The options of a connection with TLS, which shows a certificate if one is named. */
 export function overTls(certificate) {
     const [host, port] = process.env.SLUICE_AMQPS.split(':');
-    const file = name => readFileSync(`${process.env.SLUICE_TLS}/${name}`);
     const own = certificate ? { cert: file(`${certificate}.pem`), key: file(`${certificate}.key`) } : {};
     return { host, port, transport: 'tls', servername: 'localhost', ca: [file('ca.pem')], ...own };
 }
@@ -98,6 +100,11 @@ export class Client {
     async close() {
         this.connection.close();
         await guarded(this.connection, resolve => this.connection.once('connection_close', resolve));
+    }
+
+    /** Is rejected with the error when the broker closes the connection. */
+    closed() {
+        return guarded(this.connection, () => {});
     }
 
     sender(target, options = {}) {

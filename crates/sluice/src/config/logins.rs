@@ -166,14 +166,15 @@ impl Default for LoginKeys {
 impl LoginKeys {
     fn set_backend(&mut self, part: &str, value: &str) -> Result<(), String> {
         let (n, part) = part.split_once('.').unwrap_or((part, ""));
-        let entry = self.backends.entry(index(n)?).or_default();
-        let slot = match part {
-            "" => &mut entry.whole,
-            "authn" => &mut entry.authn,
-            "authz" => &mut entry.authz,
+        let slot: fn(&mut Parts) -> &mut Option<BackendName> = match part {
+            "" => |parts| &mut parts.whole,
+            "authn" => |parts| &mut parts.authn,
+            "authz" => |parts| &mut parts.authz,
             _ => return Err("the key must end with a number, authn or authz".to_owned()),
         };
-        *slot = Some(backend(value)?);
+        // A wrong value leaves no entry behind, which would be reported as incomplete.
+        let (at, name) = (index(n)?, backend(value)?);
+        *slot(self.backends.entry(at).or_default()) = Some(name);
         Ok(())
     }
 
@@ -272,6 +273,7 @@ mod tests {
         let users = BackendEntry { name: http, is_authentication_only: true };
         assert_eq!(config.backends, [whole(oauth2), users, whole(BackendName::Cache), whole(http), INTERNAL]);
         assert_eq!(config.auth_cache, (Some(ExternalName::Http), 15_000, false));
+        assert!(!parse("auth_backends.1 = ldap").unwrap_err().contains("authn"), "one problem is told once");
         for (text, why) in [
             ("auth_backends.1 = ldap", "internal, oauth2, http or cache is needed"),
             ("auth_backends.one = http", "must end with a number"),
