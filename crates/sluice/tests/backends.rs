@@ -10,9 +10,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use amqp10::{Map, Symbol, Value};
 use broker::{Broker, Directory, Starting};
 use client::management::QueueSpec;
-use client::{Connection, Error, Management, Message, Options, ReceiverOptions, SenderOptions};
+use client::{Connection, Error, Management, Message, Options, ReceiverOptions, SenderOptions, Settle};
 use serde_json::json;
 
 /// A server that knows the users whose password is their name backwards. They may use the virtual host `/`, and there what
@@ -179,6 +180,71 @@ async fn a_server_decides_who_comes_and_what_they_may_do() {
     assert_eq!(http("bob:bob", "/api/whoami")["reason"], json!("Not management user"));
 }
 
+/// Nothing is due to the client when a settled message was allowed. Its connection is read all the same.
+#[tokio::test]
+async fn messages_without_an_answer_go_on() {
+    let (directory, server) = (Directory::new("backends"), Server::start());
+    let chain = ["auth_backends.1=internal", "auth_backends.2=http", "heartbeat=0"];
+    let broker = start(&directory, &server.settings(), &chain);
+    let connection = connect(&broker, "ann:nna").await.unwrap();
+    let session = connection.session().await.unwrap();
+    let options = SenderOptions { settle: Settle::Settled, ..SenderOptions::default() };
+    let sender = session.sender(None, options).await.unwrap();
+    for number in 0..20 {
+        let message = Message::data("m").to(format!("/exchanges/amq.topic/eu.{number}"));
+        sender.send(message.encode()).await.unwrap();
+    }
+    while server.count("/topic") < 20 {
+        let closed = tokio::time::timeout(Duration::from_millis(10), sender.closed()).await;
+        assert!(closed.is_err(), "{closed:?}");
+    }
+    // A message whose keys would need too many questions is refused before the first.
+    let mut message = Message::data("m").to("/exchanges/amq.topic/eu.0");
+    let keys = (0..100).map(|number| Value::from(format!("eu.x{number}"))).collect();
+    message
+        .message_annotations
+        .get_or_insert_default()
+        .insert(Symbol::from_static("x-cc"), Value::List(keys));
+    sender.send(message.encode()).await.unwrap();
+    let refused = sender.closed().await.to_string();
+    assert!(refused.contains("with 101 routing keys is refused: at most 100 are asked for"), "{refused}");
+    assert_eq!(server.count("/topic"), 20);
+}
+
+/// Requests that wait behind one that is held, and then answered at once, are carried out.
+#[tokio::test]
+async fn requests_behind_a_held_one_go_on() {
+    let (directory, server) = (Directory::new("backends"), Server::start());
+    let chain = ["auth_backends.1=internal", "auth_backends.2=http"];
+    let broker = start(&directory, &server.settings(), &chain);
+    let connection = connect(&broker, "ann:nna").await.unwrap();
+    let session = connection.session().await.unwrap();
+    let mut properties = Map::new();
+    properties.insert(Symbol::from_static("paired"), Value::from(true));
+    let sender = SenderOptions {
+        name: Some("pair".into()),
+        settle: Settle::Settled,
+        properties: Some(properties.clone()),
+        ..SenderOptions::default()
+    };
+    let receiver = ReceiverOptions {
+        name: Some("pair".into()),
+        properties: Some(properties),
+        ..ReceiverOptions::default()
+    };
+    let receiver = session.receiver(Some("/management"), receiver).await.unwrap();
+    let sender = session.sender(Some("/management"), sender).await.unwrap();
+    for number in 0..4_u64 {
+        let request = Message::value(Value::Null).message_id(number).to(format!("/queues/ann.{number}"));
+        sender.send(request.subject("GET").reply_to("$me").encode()).await.unwrap();
+    }
+    for number in 0..4_u64 {
+        let response = Message::decode(&receiver.recv().await.unwrap().message).unwrap().properties.unwrap();
+        assert_eq!(response.correlation_id, Some(Value::Ulong(number)));
+        assert_eq!(response.subject.as_deref(), Some("404"));
+    }
+}
+
 /// Whoever is in goes on while the server does not answer, and so do users of the catalog.
 #[tokio::test]
 async fn a_server_that_hangs_holds_up_nobody_who_is_in() {
@@ -191,7 +257,8 @@ async fn a_server_that_hangs_holds_up_nobody_who_is_in() {
     let sender = session.sender(Some("/queues/ann.1"), SenderOptions::default()).await.unwrap();
     let receiver = session.receiver(Some("/queues/ann.1"), ReceiverOptions::default()).await.unwrap();
     server.is_stuck.store(true, Ordering::Relaxed);
-    let waiting: Vec<_> = (0..20)
+    // More than the wrong passwords for which an address is blocked.
+    let waiting: Vec<_> = (0..80)
         .map(|_| {
             tokio::spawn({
                 let url = format!("amqp://bob:bob@127.0.0.1:{}", broker.amqp_port).parse().unwrap();

@@ -278,11 +278,11 @@ mod tests {
         let of = |claims: Value| scopes(claims.as_object().unwrap(), &server);
         assert_eq!(
             of(json!({ "roles": "rabbitmq.read:a admin" })),
-            ["read:a", "tag:administrator", "read:*"]
+            ["read:*", "read:a", "tag:administrator"]
         );
         assert_eq!(
             of(json!({ "realm_access": { "roles": ["admin", "other"] } })),
-            ["tag:administrator", "read:*"]
+            ["read:*", "tag:administrator"]
         );
         assert_eq!(of(json!({ "dotted.claim": ["rabbitmq.read:b"] })), ["read:b"]);
         assert_eq!(
