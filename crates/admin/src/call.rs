@@ -18,8 +18,8 @@ use crate::query::Query;
 use crate::reply::{Failure, Reply, respond};
 use crate::routes::{Action, Found, Method, find};
 use crate::{
-    accounts, auth, bindings, browse, connections, definitions, exchanges, explain, health, json, overview,
-    parameters, policies, queues, quorum, topics, vhosts,
+    accounts, attempts, auth, bindings, browse, connections, definitions, exchanges, explain, health, json,
+    overview, parameters, policies, queues, quorum, topics, vhosts,
 };
 
 /// The largest request body, in bytes. A larger one is refused, as in RabbitMQ.
@@ -163,6 +163,9 @@ async fn dispatch<D: Desk>(action: Action, call: &Call<'_, D>) -> Result<Reply, 
         Action::DeleteUser => accounts::delete_user(call).await,
         Action::DeleteUsers => accounts::delete_users(call).await,
         Action::HashPassword => accounts::hash_password(call).await,
+        Action::ListAuthAttempts => attempts::list(call, false).await,
+        Action::ListAuthAttemptsBySource => attempts::list(call, true).await,
+        Action::ResetAuthAttempts => attempts::reset(call).await,
         Action::PermissionsOfUser => accounts::permissions_of_user(call),
         Action::PermissionsInVhost => accounts::permissions_in_vhost(call).await,
         Action::ListPermissions => accounts::list_permissions(call),

@@ -10,6 +10,7 @@
 #![forbid(unsafe_code)]
 
 mod accounts;
+mod attempts;
 mod auth;
 mod bindings;
 mod browse;

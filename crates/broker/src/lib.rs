@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 pub mod access;
+pub mod audit;
 pub mod catalog;
 pub mod counters;
 pub mod credit_budget;

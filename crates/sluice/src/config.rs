@@ -110,6 +110,8 @@ pub struct Config {
     pub skip_unchanged_definitions: bool,
     /// True if exchanges of unknown types are left out of definitions.
     pub skip_unknown_definitions: bool,
+    /// True if logins are counted by their source.
+    pub tracks_login_sources: bool,
     /// The log level as a tracing filter spells it: `trace`, `debug`, `info`, `warn`, `error` or `off`.
     pub log_level: &'static str,
     /// Warnings for the log: keys of the file that have no effect, or that occur twice.
@@ -383,6 +385,7 @@ struct Draft {
     local_definitions: Option<PathBuf>,
     skip_unchanged_definitions: bool,
     skip_unknown_definitions: bool,
+    tracks_login_sources: bool,
     log_level: &'static str,
     warnings: Vec<String>,
 }
@@ -426,6 +429,7 @@ impl Default for Draft {
             local_definitions: None,
             skip_unchanged_definitions: false,
             skip_unknown_definitions: false,
+            tracks_login_sources: false,
             log_level: "info",
             warnings: Vec::new(),
         }
@@ -547,6 +551,7 @@ impl Draft {
             load_definitions: self.load_definitions.or(self.local_definitions),
             skip_unchanged_definitions: self.skip_unchanged_definitions,
             skip_unknown_definitions: self.skip_unknown_definitions,
+            tracks_login_sources: self.tracks_login_sources,
             log_level: self.log_level,
             warnings: self.warnings,
         }

@@ -155,6 +155,7 @@ fn start(
         settings,
         access: Access::new(with_default_user.then_some(user))
             .with_hashing(hashing)
+            .tracking_sources(config.tracks_login_sources)
             .remembering(random()?)
             .with_loopback_users(config.loopback_users.iter().map(|name| name.as_str().into())),
         backends,

@@ -371,6 +371,12 @@ const KEYS: &[Key] = &[
         |c, _, v| put(&mut c.password_hashing, password_hashing(v)),
     ),
     key(
+        "track_auth_attempt_source",
+        "false",
+        "Whether logins are counted by address and user, too, for /api/auth/attempts/NODE/source and the metrics.",
+        |c, _, v| put(&mut c.tracks_login_sources, boolean(v)),
+    ),
+    key(
         "anonymous_login_user",
         "guest",
         "The user as which clients without credentials log in, or none to refuse such clients.",

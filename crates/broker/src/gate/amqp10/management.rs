@@ -331,10 +331,8 @@ impl Gate {
         result: Result<Identity, LoginRefused>,
         cx: &mut Cx<'_>,
     ) {
-        match &result {
-            Ok(_) => cx.counters.auth_attempts_succeeded += 1,
-            Err(_) => cx.counters.auth_attempts_failed += 1,
-        }
+        let user = self.identity.as_ref().map(|who| who.user.clone()).unwrap_or_default();
+        self.count_login(&user, result.is_ok(), cx);
         let renewed = result.map_err(|refused| {
             tracing::warn!(target: PEER, connection = %self.name, "new credentials refused: {refused}");
             "the new credentials are refused".to_owned()

@@ -46,6 +46,7 @@ use self::outbound::Consuming;
 use self::replies::Replies;
 use super::{BadFrame, Ending, Phase};
 use crate::access::{AccessRefused, Identity, Seat};
+use crate::audit::cut;
 use crate::catalog::{Answer, CatalogError, DEFAULT_VHOST};
 use crate::cx::Cx;
 use crate::follow::Follow;
@@ -123,8 +124,8 @@ enum Waiting {
     /// The answer to a login that is being checked.
     Login {
         mechanism: &'static str,
-        /// The beginning of the log line for a refusal.
-        name: String,
+        /// The name that the client has sent, or that of its certificate or of the user for anonymous logins.
+        user: Box<str>,
     },
 }
 
@@ -556,12 +557,9 @@ fn parts(place: u64) -> (u16, u32) {
     ((place >> 32) as u16, place as u32)
 }
 
-/// The maximum number of characters of a client's name that are repeated to the client and in the log.
-const SHOWN_MAX: usize = 256;
-
 /// Formats a name of the client for an error.
 fn shown(name: &str) -> String {
-    name.chars().take(SHOWN_MAX).collect::<String>().escape_default().to_string()
+    cut(name).escape_default().to_string()
 }
 
 /// Formats an error of the client for the log.
