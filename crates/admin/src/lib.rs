@@ -11,6 +11,7 @@
 
 mod accounts;
 mod attempts;
+mod audit;
 mod auth;
 mod bindings;
 mod browse;

@@ -21,6 +21,7 @@ pub mod input;
 pub mod intake;
 pub mod mail;
 mod named;
+pub mod names;
 pub mod outlet;
 pub mod own_queues;
 pub mod pattern;

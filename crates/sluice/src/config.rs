@@ -114,6 +114,8 @@ pub struct Config {
     pub tracks_login_sources: bool,
     /// The log level as a tracing filter spells it: `trace`, `debug`, `info`, `warn`, `error` or `off`.
     pub log_level: &'static str,
+    /// The level of audit lines, likewise.
+    pub user_log_level: &'static str,
     /// Warnings for the log: keys of the file that have no effect, or that occur twice.
     pub warnings: Vec<String>,
 }
@@ -387,6 +389,8 @@ struct Draft {
     skip_unknown_definitions: bool,
     tracks_login_sources: bool,
     log_level: &'static str,
+    /// `None` if it is that of all other lines.
+    user_log_level: Option<&'static str>,
     warnings: Vec<String>,
 }
 
@@ -431,6 +435,7 @@ impl Default for Draft {
             skip_unknown_definitions: false,
             tracks_login_sources: false,
             log_level: "info",
+            user_log_level: None,
             warnings: Vec::new(),
         }
     }
@@ -553,6 +558,7 @@ impl Draft {
             skip_unknown_definitions: self.skip_unknown_definitions,
             tracks_login_sources: self.tracks_login_sources,
             log_level: self.log_level,
+            user_log_level: self.user_log_level.unwrap_or(self.log_level),
             warnings: self.warnings,
         }
     }

@@ -49,7 +49,7 @@ pub fn run(serve: &Serve) -> Result<(), Failure> {
     let failed = |error: &dyn std::fmt::Display| Failure::failed(error.to_string());
     let config = Config::load(serve.config.as_deref(), &serve.sets)
         .map_err(|error| Failure::usage(error.to_string()))?;
-    let limiter = log::start(config.log_level);
+    let limiter = log::start(config.log_level, config.user_log_level);
     let file_descriptors = limits::raise_file_descriptors();
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(1)

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::audit::cut;
 use crate::counters::{AuthAttempts, Protocol};
+use crate::names::cut;
 
 /// The number of sources with their own counts, so that names and addresses that a guesser makes up take at most 1 MB.
 /// The logins of further sources are counted in one row for each protocol.

@@ -574,6 +574,12 @@ const KEYS: &[Key] = &[
         "The lowest level that is logged: trace, debug, info, warning, error, critical or none.",
         |c, _, v| put(&mut c.log_level, log_level(v)),
     ),
+    key(
+        "log.user.level",
+        "",
+        "The lowest level of the lines that say who logged in or changed something, if it is not that of log.level.",
+        |c, _, v| put(&mut c.user_log_level, if v.is_empty() { Ok(None) } else { log_level(v).map(Some) }),
+    ),
 ];
 
 /// Returns the key with this name, and the text that matches its `*`.

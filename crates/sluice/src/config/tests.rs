@@ -42,6 +42,9 @@ fn every_form_of_a_line_is_read() {
     .unwrap();
     assert_eq!(config.amqp_listeners, ["0.0.0.0:5673".parse().unwrap()]);
     assert_eq!((config.shards, config.settings.heartbeat_s, config.log_level), (3, 2, "warn"));
+    assert_eq!(config.user_log_level, "warn", "that of all lines");
+    let both = parse("log.user.level = debug\nlog.level = error").unwrap();
+    assert_eq!((both.log_level, both.user_log_level), ("error", "debug"));
     assert_eq!(config.default_user, "adm#in");
     assert_eq!(config.default_pass.expose(), b"a # b");
     assert_eq!(config.management, Some("[::1]:15672".parse().unwrap()));

@@ -12,8 +12,9 @@ use crate::access::{
     ConnectionLimits, Credentials, Full, Identity, Login, LoginRefused, Seat, SessionLimits, SessionsFull,
     Verb,
 };
-use crate::audit::cut;
+use crate::audit::Actor;
 use crate::counters::Protocol;
+use crate::names::cut;
 use crate::settings::SLUICE_VERSION;
 
 /// The hostname in OPEN names a virtual host in this form. Any other hostname means the default virtual host.
@@ -64,7 +65,7 @@ impl Gate {
             Ok(credentials) => credentials,
             Err(reason) => {
                 cx.counters.auth_attempts.all += 1;
-                return self.refuse_login("", &reason, cx);
+                return self.refuse_login(init.mechanism.as_str(), "", &reason, cx);
             }
         };
         let (mechanism, user) = match &credentials {
@@ -79,7 +80,7 @@ impl Gate {
                 self.phase = Phase::Login;
                 cx.post.logins.push((ticket, login));
             }
-            None => self.refuse_login(&user, "too many requests in flight on this shard", cx),
+            None => self.refuse_login(mechanism, &user, "too many requests in flight on this shard", cx),
         }
     }
 
@@ -111,33 +112,32 @@ impl Gate {
                 self.count_login(&identity.user, true, cx);
                 self.identity = Some(identity);
                 self.mechanism = mechanism;
+                self.actor().logged_in();
                 self.phase = Phase::Handshake;
                 self.conn.sasl_outcome(SaslCode::Ok);
             }
-            Err(refused) => self.refuse_login(&user, &refused.to_string(), cx),
+            Err(refused) => self.refuse_login(mechanism, &user, &refused.to_string(), cx),
         }
     }
 
-    fn refuse_login(&mut self, user: &str, reason: &str, cx: &mut Cx<'_>) {
+    fn refuse_login(&mut self, mechanism: &str, user: &str, reason: &str, cx: &mut Cx<'_>) {
         self.count_login(user, false, cx);
-        tracing::warn!(target: PEER, connection = %self.name, user, "login refused: {reason}");
+        Actor { user, mechanism, ..self.actor() }.login_refused(reason);
         self.phase = Phase::Refused;
         self.handshake_deadline_ms = self.handshake_deadline_ms.min(cx.now_ms + REFUSAL_DELAY_MS);
     }
 
     /// Called when the login was not checked in time. The client may try again [5.3.3.6].
     pub(super) fn time_out_login(&mut self, cx: &mut Cx<'_>) {
-        let ms = cx.settings.handshake_timeout_ms;
-        let user = self.waiting.values().find_map(|waiting| match waiting {
-            Waiting::Login { user, .. } => Some(user.clone()),
+        let login = self.waiting.values().find_map(|waiting| match waiting {
+            Waiting::Login { mechanism, user } => Some((*mechanism, user.clone())),
             _ => None,
         });
-        self.count_login(user.as_deref().unwrap_or_default(), false, cx);
-        tracing::warn!(
-            target: PEER,
-            connection = %self.name,
-            "login refused: it was not checked within the handshake timeout of {ms} ms"
-        );
+        let (mechanism, user) = login.unwrap_or_default();
+        self.count_login(&user, false, cx);
+        let ms = cx.settings.handshake_timeout_ms;
+        let reason = format!("it was not checked within the handshake timeout of {ms} ms");
+        Actor { user: &user, mechanism, ..self.actor() }.login_refused(&reason);
         self.conn.sasl_outcome(SaslCode::SysTemp);
         self.phase = Phase::Done;
     }
