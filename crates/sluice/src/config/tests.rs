@@ -449,3 +449,37 @@ fn definitions_come_from_one_place() {
         assert_eq!(path(&text), Err(problem.to_owned()));
     }
 }
+
+#[test]
+fn no_value_of_a_secret_key_is_shown() {
+    const MARKER: &str = "Zq0-marker";
+    let secret: Vec<_> = keys::all().filter(|key| key.secret).collect();
+    assert!(secret.len() >= 5);
+    let mut refused = 0;
+    for key in secret {
+        for part in ["x.password", "x.pasword", "password", "x"] {
+            let name = key.name.replace('*', part);
+            for bad in [
+                MARKER.to_owned(),
+                format!("{MARKER}\u{0}"),
+                format!("'{MARKER}"),
+                format!("'{MARKER}' more"),
+                format!("{MARKER} = {MARKER}"),
+                MARKER.repeat(10_000),
+            ] {
+                for read in [
+                    parse(&format!("{name} = {bad}")),
+                    parse(&format!("{name} {bad}")),
+                    parse(&format!("{name}x = {bad}")),
+                    set(&format!("{name}={bad}")),
+                    set(&format!("{name} {bad}")),
+                ] {
+                    refused += usize::from(read.is_err());
+                    let shown = read.map_or_else(|why| why, |config| format!("{config:?}"));
+                    assert!(!shown.contains(MARKER), "{name}: {shown:?}");
+                }
+            }
+        }
+    }
+    assert!(refused > 100, "{refused}");
+}
