@@ -1,49 +1,88 @@
 //! Authentication, and the permissions that depend on a user's tags. All other permissions are checked by the
 //! desk, the front end of management requests. Both use [`broker::access`].
 
-use std::net::IpAddr;
+use std::net::SocketAddr;
 
 use amqp10::sasl::Secret;
 use axum::http::{HeaderMap, header};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use broker::PEER;
 use broker::access::{self, Identity, Rights, Verb};
-use broker::desk::Desk;
+use broker::audit::Actor;
+use broker::counters::Protocol;
+use broker::desk::{Desk, DeskError};
 
 use crate::reply::Failure;
 
 /// The longest `Authorization` header that is accepted, in bytes. It may have a token.
 const AUTHORIZATION_MAX: usize = 16 * 1024;
 
+const BASIC: &str = "Basic";
+const BEARER: &str = "Bearer";
+
+/// Who sends a request.
+#[derive(Debug)]
+pub struct Sender {
+    pub who: Identity,
+    /// The scheme of the credentials.
+    scheme: &'static str,
+    peer: String,
+}
+
+impl Sender {
+    #[cfg(test)]
+    pub fn for_test(who: Identity) -> Self {
+        Self { who, scheme: BASIC, peer: String::new() }
+    }
+
+    /// Returns the sender for audit lines.
+    pub fn actor(&self) -> Actor<'_> {
+        Actor { user: &self.who.user, peer: &self.peer, protocol: Protocol::Http, mechanism: self.scheme }
+    }
+}
+
 /// Checks the credentials, a password (Basic) or a token (Bearer), and the peer's address. Nothing else authenticates a request.
 ///
 /// # Errors
 /// 401 with a challenge; 503 if the credentials were not checked in time.
-pub async fn authenticate<D: Desk>(desk: &D, headers: &HeaderMap, peer: IpAddr) -> Result<Identity, Failure> {
-    let (user, password) = credentials(headers).ok_or_else(Failure::not_authenticated)?;
-    let who = desk.login(&user, &password, peer).await.map_err(|error| {
-        tracing::warn!(target: PEER, %peer, user, ?error, "HTTP access denied");
-        Failure::from(error)
-    })?;
-    Ok(who)
+pub async fn authenticate<D: Desk>(
+    desk: &D,
+    headers: &HeaderMap,
+    peer: SocketAddr,
+) -> Result<Sender, Failure> {
+    let (scheme, user, password) = credentials(headers).ok_or_else(Failure::not_authenticated)?;
+    let address = SocketAddr::new(peer.ip().to_canonical(), peer.port()).to_string();
+    match desk.login(&user, &password, peer.ip()).await {
+        Ok(who) => {
+            let sender = Sender { who, scheme, peer: address };
+            sender.actor().logged_in();
+            Ok(sender)
+        }
+        Err(error) => {
+            let actor = Actor { user: &user, peer: &address, protocol: Protocol::Http, mechanism: scheme };
+            actor.login_refused(match &error {
+                DeskError::LoginRefused(why) => why,
+                _ => "it was not checked in time",
+            });
+            Err(error.into())
+        }
+    }
 }
 
 /// Checks the verbs of a route that depend on the user's tags. The desk checks the others.
 ///
 /// # Errors
 /// 401 without a challenge: the user is known but lacks the tag.
-pub fn permit(who: &Identity, verbs: &[Verb], peer: IpAddr) -> Result<(), Failure> {
+pub fn permit(who: &Identity, verbs: &[Verb]) -> Result<(), Failure> {
     for verb in verbs.iter().filter(|verb| verb.is_by_tag()) {
-        access::permit(who, Rights::NONE, "", *verb, &[]).map_err(|refused| {
-            tracing::warn!(target: PEER, %peer, user = %who.user, "HTTP access denied: {refused}");
-            Failure::not_authorised(refused.reason)
-        })?;
+        access::permit(who, Rights::NONE, "", *verb, &[])
+            .map_err(|refused| Failure::not_authorised(refused.reason))?;
     }
     Ok(())
 }
 
-fn credentials(headers: &HeaderMap) -> Option<(String, Secret)> {
+/// Returns the scheme, the user and the password.
+fn credentials(headers: &HeaderMap) -> Option<(&'static str, String, Secret)> {
     let header = headers.get(header::AUTHORIZATION)?.as_bytes();
     if header.len() > AUTHORIZATION_MAX {
         return None;
@@ -52,7 +91,7 @@ fn credentials(headers: &HeaderMap) -> Option<(String, Secret)> {
         && scheme.eq_ignore_ascii_case(b"Bearer ")
     {
         // The token names the user.
-        return Some((String::new(), Secret::new(token.trim_ascii().to_vec())));
+        return Some((BEARER, String::new(), Secret::new(token.trim_ascii().to_vec())));
     }
     let (scheme, encoded) = header.split_at_checked(6)?;
     if !scheme.eq_ignore_ascii_case(b"Basic ") {
@@ -61,5 +100,5 @@ fn credentials(headers: &HeaderMap) -> Option<(String, Secret)> {
     let decoded = STANDARD.decode(encoded.trim_ascii()).ok()?;
     let colon = decoded.iter().position(|b| *b == b':')?;
     let user = String::from_utf8(decoded[..colon].to_vec()).ok()?;
-    Some((user, Secret::new(decoded[colon + 1..].to_vec())))
+    Some((BASIC, user, Secret::new(decoded[colon + 1..].to_vec())))
 }

@@ -12,14 +12,15 @@ use broker::access::Identity;
 use broker::desk::Desk;
 use serde_json::{Map, Value};
 
+use crate::audit::Line;
 use crate::budget::{Budget, Held};
 use crate::ports::Ports;
 use crate::query::Query;
 use crate::reply::{Failure, Reply, respond};
-use crate::routes::{Action, Found, Method, find};
+use crate::routes::{Action, Found, Method, Route, find};
 use crate::{
-    accounts, auth, bindings, browse, connections, definitions, exchanges, explain, health, json, overview,
-    parameters, policies, queues, quorum, topics, vhosts,
+    accounts, attempts, auth, bindings, browse, connections, definitions, exchanges, explain, health, json,
+    overview, parameters, policies, queues, quorum, topics, vhosts,
 };
 
 /// The largest request body, in bytes. A larger one is refused, as in RabbitMQ.
@@ -48,7 +49,7 @@ pub struct Call<'a, D> {
     pub body: Vec<u8>,
     /// The value of the header `X-Reason`.
     pub reason: Option<String>,
-    params: Vec<String>,
+    params: &'a [String],
 }
 
 impl<D> Call<'_, D> {
@@ -98,8 +99,25 @@ async fn answer<D: Desk>(
     if route.action == Action::Index {
         return Ok(overview::index());
     }
-    let who = auth::authenticate(desk, &head.headers, peer.ip()).await?;
-    auth::permit(&who, route.verbs, peer.ip())?;
+    let sender = auth::authenticate(desk, &head.headers, peer).await?;
+    let (who, line) = (sender.who.clone(), Line::new(&sender, route, &params));
+    let result = carry_out(desk, ports, who, route, &params, in_vhost, Request::from_parts(head, body)).await;
+    line.write(&result);
+    result
+}
+
+/// Carries out a request of a user. `in_vhost` says whether the first of `params` is a virtual host.
+async fn carry_out<D: Desk>(
+    desk: &D,
+    ports: &Ports,
+    who: Identity,
+    route: &Route,
+    params: &[String],
+    in_vhost: bool,
+    request: Request,
+) -> Result<Reply, Failure> {
+    auth::permit(&who, route.verbs)?;
+    let (head, body) = request.into_parts();
     // The memory counts for the fields as well, until the request has been carried out.
     let mut held = ports.bodies().hold();
     let (fields, body) = if route.has_body() {
@@ -163,6 +181,9 @@ async fn dispatch<D: Desk>(action: Action, call: &Call<'_, D>) -> Result<Reply, 
         Action::DeleteUser => accounts::delete_user(call).await,
         Action::DeleteUsers => accounts::delete_users(call).await,
         Action::HashPassword => accounts::hash_password(call).await,
+        Action::ListAuthAttempts => attempts::list(call, false).await,
+        Action::ListAuthAttemptsBySource => attempts::list(call, true).await,
+        Action::ResetAuthAttempts => attempts::reset(call).await,
         Action::PermissionsOfUser => accounts::permissions_of_user(call),
         Action::PermissionsInVhost => accounts::permissions_in_vhost(call).await,
         Action::ListPermissions => accounts::list_permissions(call),

@@ -10,6 +10,8 @@
 #![forbid(unsafe_code)]
 
 mod accounts;
+mod attempts;
+mod audit;
 mod auth;
 mod bindings;
 mod browse;

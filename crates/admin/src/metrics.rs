@@ -13,6 +13,7 @@ use broker::desk::{Alarms, BudgetRow, Desk, DeskError, GroupRow, Overview, Queue
 
 use tls::Tls;
 
+use crate::attempts::{self, BySource};
 use crate::call::Source;
 use crate::exposition::{CONTENT_TYPE, Exposition, Kind};
 use crate::pages::{self, PAGE_BYTES};
@@ -42,6 +43,7 @@ const AT_LEAST_ONCE: (&str, &str) = ("dead_letter_strategy", "at_least_once");
 pub async fn aggregated<D: Desk>(State(source): State<Source<D>>) -> Response {
     match overview_page(&source, &Identity::metrics_reader()).await {
         Ok((mut page, overview)) => {
+            attempts::sums(&mut page, &overview);
             let (ready, unacked) = (overview.messages_ready, overview.messages_unacknowledged);
             for (name, help, value) in [
                 ("queue_messages_ready", "Messages ready to be delivered to consumers", ready),
@@ -62,19 +64,23 @@ pub async fn aggregated<D: Desk>(State(source): State<Source<D>>) -> Response {
 
 /// Serves the same metrics with rows per queue instead of sums over queues.
 pub async fn per_object<D: Desk>(State(source): State<Source<D>>) -> Response {
-    let who = Identity::metrics_reader();
-    match overview_page(&source, &who).await {
-        Ok((page, _)) => {
-            let desk = source.desk;
-            match pages::body(PerQueue { desk, who, page, measure: 0, from: 0, shown: 0, has_groups: false })
-                .await
-            {
-                Ok(body) => ([(header::CONTENT_TYPE, CONTENT_TYPE)], body).into_response(),
-                Err(failure) => respond(Err(Failure::unavailable(failure.reason))),
-            }
-        }
-        Err(error) => respond(Err(Failure::from(error))),
+    let rows = match object_rows(source).await {
+        Ok(rows) => rows,
+        Err(error) => return respond(Err(Failure::from(error))),
+    };
+    match pages::body(rows).await {
+        Ok(body) => ([(header::CONTENT_TYPE, CONTENT_TYPE)], body).into_response(),
+        Err(failure) => respond(Err(Failure::unavailable(failure.reason))),
     }
+}
+
+async fn object_rows<D: Desk>(source: Source<D>) -> Result<PerQueue<D>, DeskError> {
+    let who = Identity::metrics_reader();
+    let (mut page, overview) = overview_page(&source, &who).await?;
+    attempts::by_protocol(&mut page, &overview);
+    let sources = BySource::new(source.desk.auth_attempts(&who, &overview.node, true).await?);
+    let desk = source.desk;
+    Ok(PerQueue { desk, who, page, sources, measure: 0, from: 0, shown: 0, has_groups: false })
 }
 
 /// Returns the part that both pages share, and the overview it was made from.
@@ -120,6 +126,8 @@ struct PerQueue<D> {
     desk: D,
     who: Identity,
     page: Exposition,
+    /// The rows of sources of logins, which come first.
+    sources: BySource,
     /// The index of the current measure in [`MEASURES`].
     measure: usize,
     /// The next queue to request from the desk.
@@ -132,6 +140,9 @@ struct PerQueue<D> {
 
 impl<D: Desk> pages::Source for PerQueue<D> {
     async fn next_page(mut self) -> Result<(String, Option<Self>), Failure> {
+        if !self.sources.add_to(&mut self.page) {
+            return Ok((std::mem::take(&mut self.page).into_text(), Some(self)));
+        }
         while let Some((kind, name, help, figure)) = MEASURES.get(self.measure) {
             if !matches!(figure, Figure::Queue(_)) && !self.has_groups {
                 self.measure += 1;
@@ -306,13 +317,6 @@ fn node(page: &mut Exposition, overview: &Overview, alarms: &Alarms) {
         ("queues_declared_total", "Queues declared", c.queues_declared),
         ("queues_created_total", "Queues created", c.queues_created),
         ("queues_deleted_total", "Queues deleted", c.queues_deleted),
-        ("auth_attempts_total", "Authentication attempts", c.auth_attempts),
-        (
-            "auth_attempts_succeeded_total",
-            "Authentication attempts that succeeded",
-            c.auth_attempts_succeeded,
-        ),
-        ("auth_attempts_failed_total", "Authentication attempts that failed", c.auth_attempts_failed),
     ];
     for (name, help, value) in counters {
         page.family(Kind::Counter, name, help).sample(&[], value);

@@ -77,8 +77,8 @@ async fn the_peer_address_is_checked() {
     let headers = [("authorization".parse().unwrap(), "Basic Z3Vlc3Q6Z3Vlc3Q=".parse().unwrap())];
     let headers = headers.into_iter().collect();
     let from = async |peer: &str| crate::auth::authenticate(&desk, &headers, peer.parse().unwrap()).await;
-    assert_eq!(&*from("::ffff:127.0.0.1").await.unwrap().user, "guest");
-    assert_eq!(from("10.0.0.1").await.unwrap_err().status, 401);
+    assert_eq!(&*from("[::ffff:127.0.0.1]:1").await.unwrap().who.user, "guest");
+    assert_eq!(from("10.0.0.1:1").await.unwrap_err().status, 401);
 }
 
 #[tokio::test]

@@ -8,6 +8,7 @@ mod remembered;
 mod remote;
 mod renewal;
 mod seats;
+mod sources;
 mod topics;
 mod users;
 mod verbs;
@@ -31,6 +32,7 @@ pub use self::renewal::Renewal;
 pub use self::seats::{
     ConnectionLimits, Full, Maximum, Seat, Seats, SessionLimits, SessionsFull, UserLimits,
 };
+pub use self::sources::{Source, Sources};
 pub use self::topics::{TOPICS_MAX, TopicPermissions, Topics};
 pub use self::users::{UserRecord, Users};
 pub use self::verbs::{Need, Verb, permit, permit_binding, permit_exchange, permit_queue};
@@ -305,6 +307,7 @@ pub struct Access {
     /// The algorithm of new passwords (`password_hashing`).
     hashing: Hashing,
     seats: Seats,
+    sources: Sources,
 }
 
 impl Access {
@@ -326,6 +329,18 @@ impl Access {
     pub fn with_hashing(mut self, hashing: Hashing) -> Self {
         self.hashing = hashing;
         self
+    }
+
+    /// Counts logins by their source, if `tracks` is true (`track_auth_attempt_source`).
+    #[must_use]
+    pub fn tracking_sources(mut self, tracks: bool) -> Self {
+        self.sources = Sources::new(tracks);
+        self
+    }
+
+    /// Returns the counts of logins by source.
+    pub fn sources(&self) -> &Sources {
+        &self.sources
     }
 
     /// Returns the open connections of the node.

@@ -38,9 +38,8 @@ pub struct Counters {
     pub raft_bytes: u64,
     /// The number of replies that were dropped because their link had no credit or did not exist.
     pub replies_dropped: u64,
-    pub auth_attempts: u64,
-    pub auth_attempts_succeeded: u64,
-    pub auth_attempts_failed: u64,
+    /// Logins over AMQP.
+    pub auth_attempts: AuthAttempts,
     pub connections_opened: u64,
     pub connections_closed: u64,
     /// The number of channels that were opened. RabbitMQ counts sessions of AMQP 1.0 as channels, too.
@@ -55,6 +54,56 @@ pub struct Counters {
     pub connections: u64,
     pub publishers: u64,
     pub consumers: u64,
+}
+
+/// The protocols over which clients log in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Protocol {
+    Amqp10,
+    Http,
+}
+
+impl Protocol {
+    /// Returns RabbitMQ's name.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Amqp10 => "amqp10",
+            Self::Http => "http",
+        }
+    }
+}
+
+/// The number of logins: over one protocol, or from one source.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct AuthAttempts {
+    /// All of them. A login whose client left before it was checked neither succeeded nor failed.
+    pub all: u64,
+    pub succeeded: u64,
+    pub failed: u64,
+}
+
+impl AuthAttempts {
+    pub fn add(&mut self, other: Self) {
+        let Self { all, succeeded, failed } = other;
+        self.all += all;
+        self.succeeded += succeeded;
+        self.failed += failed;
+    }
+
+    /// Counts a login and its result.
+    pub fn count(&mut self, succeeded: bool) {
+        self.all += 1;
+        *if succeeded { &mut self.succeeded } else { &mut self.failed } += 1;
+    }
+
+    /// Returns the number of logins after an `earlier` time. A login that was being checked at that time counts as one after it.
+    #[must_use]
+    pub fn since(self, earlier: Self) -> Self {
+        let succeeded = self.succeeded.saturating_sub(earlier.succeeded);
+        let failed = self.failed.saturating_sub(earlier.failed);
+        let all = self.all.saturating_sub(earlier.all).max(succeeded + failed);
+        Self { all, succeeded, failed }
+    }
 }
 
 /// Features that clients should no longer use, by RabbitMQ's names.
@@ -189,8 +238,6 @@ impl Counters {
             raft_bytes,
             replies_dropped,
             auth_attempts,
-            auth_attempts_succeeded,
-            auth_attempts_failed,
             connections_opened,
             connections_closed,
             channels_opened,
@@ -202,7 +249,7 @@ impl Counters {
             publishers,
             consumers,
         } = other;
-        let pairs: [(&mut u64, &u64); 23] = [
+        let pairs: [(&mut u64, &u64); 20] = [
             (&mut self.received, received),
             (&mut self.received_confirm, received_confirm),
             (&mut self.routed, routed),
@@ -214,9 +261,6 @@ impl Counters {
             (&mut self.raft_entries, raft_entries),
             (&mut self.raft_bytes, raft_bytes),
             (&mut self.replies_dropped, replies_dropped),
-            (&mut self.auth_attempts, auth_attempts),
-            (&mut self.auth_attempts_succeeded, auth_attempts_succeeded),
-            (&mut self.auth_attempts_failed, auth_attempts_failed),
             (&mut self.connections_opened, connections_opened),
             (&mut self.connections_closed, connections_closed),
             (&mut self.channels_opened, channels_opened),
@@ -228,6 +272,7 @@ impl Counters {
             (&mut self.consumers, consumers),
         ];
         pairs.into_iter().for_each(|(sum, more)| *sum += more);
+        self.auth_attempts.add(*auth_attempts);
         self.deprecated.add(deprecated);
         self.dead_letters_classic.add(dead_letters_classic);
         self.dead_letters_quorum.add(dead_letters_quorum);
@@ -236,5 +281,21 @@ impl Counters {
         self.from_quorum.add(from_quorum);
         self.from_streams.add(from_streams);
         self.from_volatile.add(from_volatile);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn attempts_are_counted_from_a_time_on() {
+        let attempts = |all, succeeded, failed| AuthAttempts { all, succeeded, failed };
+        assert_eq!(attempts(9, 5, 3).since(attempts(4, 2, 2)), attempts(5, 3, 1));
+        // This one was being checked at that time.
+        assert_eq!(attempts(4, 2, 2).since(attempts(4, 2, 1)), attempts(1, 0, 1));
+        let mut counted = AuthAttempts::default();
+        [true, false, true].into_iter().for_each(|succeeded| counted.count(succeeded));
+        assert_eq!(counted, attempts(3, 2, 1));
     }
 }

@@ -20,6 +20,7 @@ use crate::catalog::{
     AccountChange, Arguments, Binding, CatalogError, Command, Exchange, ParameterKey, Parameters, Policy,
     QueueRecord, SetPolicy, VhostSettings,
 };
+use crate::counters::{AuthAttempts, Counters, Protocol};
 use crate::explain::{Explanation, Subject};
 use crate::ids::QueueId;
 use crate::secured::Secured;
@@ -48,6 +49,11 @@ impl DeskError {
         Self::Refused(format!(
             "queue '{name}' in vhost '{vhost}' is a {kind} queue: only the messages of a stream can be browsed"
         ))
+    }
+
+    /// Returns the answer to a request for a node that does not exist.
+    pub fn no_node(node: &str) -> Self {
+        Self::Catalog(CatalogError::NotFound { reason: format!("no node '{node}'") })
     }
 
     /// Returns the refusal to treat a queue as a quorum queue. `name` is that of a queue in `vhost`, whose type is `kind`.
@@ -230,7 +236,10 @@ pub struct Overview {
     pub messages_unacknowledged: u64,
     /// The listeners: protocol, IP address and port. A Unix domain socket has `unix:` and its path, and port 0.
     pub listeners: Vec<(String, String, u16)>,
-    pub counters: crate::counters::Counters,
+    /// The sum over the shards.
+    pub counters: Counters,
+    /// Logins over HTTP, which no shard sees.
+    pub http_logins: AuthAttempts,
     /// The longest time from the proposal of an entry of a Raft group to its commit, in milliseconds, during the last
     /// seconds.
     pub commit_latency_ms: u64,
@@ -243,6 +252,22 @@ pub struct Overview {
     /// storage and operators.
     pub accepting_paused: bool,
     pub uptime_ms: u64,
+}
+
+impl Overview {
+    /// Returns the number of logins over each protocol since the start.
+    pub fn auth_attempts(&self) -> [(Protocol, AuthAttempts); 2] {
+        [(Protocol::Amqp10, self.counters.auth_attempts), (Protocol::Http, self.http_logins)]
+    }
+}
+
+/// The number of logins over one protocol, or from one source, since it was last reset.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AttemptsRow {
+    pub protocol: Protocol,
+    /// The address and the user, if the row is for one source. Both are empty in the row for all sources above the maximum.
+    pub source: Option<(String, Arc<str>)>,
+    pub attempts: AuthAttempts,
 }
 
 /// The active alarms: (`memory` or `disk`, node).
@@ -525,6 +550,27 @@ pub trait Desk: Clone + Send + Sync + 'static {
         who: &Identity,
         password: Option<Secret>,
     ) -> impl Future<Output = Result<PasswordHash, DeskError>> + Send;
+
+    /// Returns the number of logins over each protocol, or from each source.
+    ///
+    /// # Errors
+    /// There is no node of this name, or the user may not see them.
+    fn auth_attempts(
+        &self,
+        who: &Identity,
+        node: &str,
+        by_source: bool,
+    ) -> impl Future<Output = Result<Vec<AttemptsRow>, DeskError>> + Send;
+
+    /// Lets [`Desk::auth_attempts`] begin with 0 again, and forgets all sources.
+    ///
+    /// # Errors
+    /// There is no node of this name, or the user may not do this.
+    fn reset_auth_attempts(
+        &self,
+        who: &Identity,
+        node: &str,
+    ) -> impl Future<Output = Result<(), DeskError>> + Send;
 
     /// Changes a user, permissions or a virtual host. Returns true if something was created or deleted, false if it existed
     /// before or there was nothing to delete.

@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 pub mod access;
+pub mod audit;
 pub mod catalog;
 pub mod counters;
 pub mod credit_budget;
@@ -20,6 +21,7 @@ pub mod input;
 pub mod intake;
 pub mod mail;
 mod named;
+pub mod names;
 pub mod outlet;
 pub mod own_queues;
 pub mod pattern;

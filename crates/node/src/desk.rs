@@ -2,12 +2,12 @@
 //! combines their answers.
 
 mod ask;
+mod attempts;
 mod explain;
 mod permit;
 mod quorum;
 
 use std::net::IpAddr;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use amqp10::sasl::Secret;
@@ -18,10 +18,10 @@ use broker::catalog::{
     AccountChange, Answer, Binding, Command, DeclareExchange, DeclareQueue, Exchange, ParameterKey,
     Parameters, Policy, QueueRecord, SetPolicy,
 };
-use broker::counters::Counters;
+use broker::counters::Protocol;
 use broker::desk::{
-    Alarms, BrowsedRow, BudgetRow, ConnectionRow, Contents, Desk, DeskError, ExchangeSpec, MemberChange,
-    NamedVhost, Overview, PeekedRow, QueueNumbers, QueueRow, QueueSpec, Reclaimed, Start,
+    Alarms, AttemptsRow, BrowsedRow, BudgetRow, ConnectionRow, Contents, Desk, DeskError, ExchangeSpec,
+    MemberChange, NamedVhost, Overview, PeekedRow, QueueNumbers, QueueRow, QueueSpec, Reclaimed, Start,
 };
 use broker::explain::{Explanation, Subject};
 use broker::ids::{DECIDER, QueueId};
@@ -31,6 +31,7 @@ use message::DeliveryHeads;
 use queue::{Delivery, Effect, Replay, Request};
 
 use self::ask::{CHANGE_DEADLINE, DEADLINE, LOGIN_DEADLINE, NO_TICKET, other_answer, refused};
+use self::attempts::Attempts;
 use crate::admission::Admission;
 use crate::alarms::Measured;
 use crate::incoming::Shards;
@@ -76,28 +77,6 @@ struct Inner {
     checker: Logins,
     admission: Arc<Admission>,
     identity: wal::Identity,
-}
-
-/// The counts of logins over HTTP, which no shard sees. Each HTTP request logs in once.
-#[derive(Debug, Default)]
-struct Attempts {
-    succeeded: AtomicU64,
-    failed: AtomicU64,
-}
-
-impl Attempts {
-    fn note(&self, succeeded: bool) {
-        let count = if succeeded { &self.succeeded } else { &self.failed };
-        count.fetch_add(1, Ordering::Relaxed);
-    }
-
-    fn add_to(&self, counters: &mut Counters) {
-        let (succeeded, failed) =
-            (self.succeeded.load(Ordering::Relaxed), self.failed.load(Ordering::Relaxed));
-        counters.auth_attempts += succeeded + failed;
-        counters.auth_attempts_succeeded += succeeded;
-        counters.auth_attempts_failed += failed;
-    }
 }
 
 impl NodeDesk {
@@ -268,13 +247,16 @@ impl Desk for NodeDesk {
         let credentials = Credentials::Plain { user: user.to_owned(), password: password.clone() };
         let login = Login { credentials, from: peer, at_ms: self.inner.clock.now_ms() };
         let answer = tokio::time::timeout(LOGIN_DEADLINE, self.inner.checker.ask_for_desk(login)).await;
-        let checked = answer.ok().and_then(Result::ok);
-        self.inner.logins.note(checked.as_ref().is_some_and(Result::is_ok));
-        let login = checked.ok_or(DeskError::TimedOut)?;
-        let identity = login.map_err(|refused| DeskError::LoginRefused(refused.to_string()))?;
-        let origin = self.inner.access.check_origin(&identity, peer);
-        origin.map_err(|refused| DeskError::LoginRefused(refused.reason))?;
-        Ok(identity)
+        let checked = answer.ok().and_then(Result::ok).ok_or(DeskError::TimedOut);
+        let checked = checked.and_then(|login| {
+            let identity = login.map_err(|refused| DeskError::LoginRefused(refused.to_string()))?;
+            let origin = self.inner.access.check_origin(&identity, peer);
+            origin.map_err(|refused| DeskError::LoginRefused(refused.reason)).map(|()| identity)
+        });
+        self.inner.logins.count(checked.is_ok());
+        let user = checked.as_ref().map_or(user, |identity| &identity.user);
+        self.inner.access.sources().count(Protocol::Http, peer, user, checked.is_ok());
+        checked
     }
 
     fn default_queue_type(&self) -> queue::QueueType {
@@ -311,7 +293,7 @@ impl Desk for NodeDesk {
             overview.commit_latency_ms = overview.commit_latency_ms.max(totals.commit_latency_ms);
             BudgetRow::add_all(&mut overview.budgets, totals.budgets);
         }
-        self.inner.logins.add_to(&mut overview.counters);
+        overview.http_logins = self.inner.logins.over_http();
         overview.handshakes_evicted = self.inner.admission.evicted();
         overview.accepting_paused = self.inner.admission.is_paused();
         overview.connections = overview.counters.connections;
@@ -625,6 +607,23 @@ impl Desk for NodeDesk {
         let hashed = self.inner.checker.hash(NewHash { hashing, salt, password });
         let answer = tokio::time::timeout(LOGIN_DEADLINE, hashed).await;
         answer.ok().and_then(Result::ok).ok_or(DeskError::TimedOut)
+    }
+
+    async fn auth_attempts(
+        &self,
+        who: &Identity,
+        node: &str,
+        by_source: bool,
+    ) -> Result<Vec<AttemptsRow>, DeskError> {
+        self.permit_by_tag(who, Verb::ReadNodes)?;
+        self.require_node(node)?;
+        if by_source { Ok(self.attempts_by_source()) } else { self.attempts_by_protocol().await }
+    }
+
+    async fn reset_auth_attempts(&self, who: &Identity, node: &str) -> Result<(), DeskError> {
+        self.permit_by_tag(who, Verb::Administer)?;
+        self.require_node(node)?;
+        self.forget_attempts().await
     }
 
     async fn change_account(&self, who: &Identity, change: AccountChange) -> Result<bool, DeskError> {

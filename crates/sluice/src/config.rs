@@ -115,8 +115,12 @@ pub struct Config {
     pub skip_unchanged_definitions: bool,
     /// True if exchanges of unknown types are left out of definitions.
     pub skip_unknown_definitions: bool,
+    /// True if logins are counted by their source.
+    pub tracks_login_sources: bool,
     /// The log level as a tracing filter spells it: `trace`, `debug`, `info`, `warn`, `error` or `off`.
     pub log_level: &'static str,
+    /// The level of audit lines, likewise.
+    pub user_log_level: &'static str,
     /// Warnings for the log: keys of the file that have no effect, or that occur twice.
     pub warnings: Vec<String>,
 }
@@ -388,7 +392,10 @@ struct Draft {
     local_definitions: Option<PathBuf>,
     skip_unchanged_definitions: bool,
     skip_unknown_definitions: bool,
+    tracks_login_sources: bool,
     log_level: &'static str,
+    /// `None` if it is that of all other lines.
+    user_log_level: Option<&'static str>,
     warnings: Vec<String>,
 }
 
@@ -431,7 +438,9 @@ impl Default for Draft {
             local_definitions: None,
             skip_unchanged_definitions: false,
             skip_unknown_definitions: false,
+            tracks_login_sources: false,
             log_level: "info",
+            user_log_level: None,
             warnings: Vec::new(),
         }
     }
@@ -552,7 +561,9 @@ impl Draft {
             load_definitions: self.load_definitions.or(self.local_definitions),
             skip_unchanged_definitions: self.skip_unchanged_definitions,
             skip_unknown_definitions: self.skip_unknown_definitions,
+            tracks_login_sources: self.tracks_login_sources,
             log_level: self.log_level,
+            user_log_level: self.user_log_level.unwrap_or(self.log_level),
             warnings: self.warnings,
         }
     }

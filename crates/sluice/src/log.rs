@@ -1,6 +1,7 @@
 //! The broker's log, written to standard error.
 //!
-//! Lines that a peer can cause as often as it likes have the target [`PEER`]. For each place in the code, the
+//! Lines that a peer can cause as often as it likes have the target [`PEER`]. Audit lines have the target [`USER`], whose
+//! level is a setting of its own; those that a peer can cause have the name [`PEER`]. For each place in the code, the
 //! first [`LINES_AT_ONCE`] such lines of a period are written. The others are counted, and the count is
 //! logged every [`PERIOD`]. This way no peer can fill the disk with log lines or bury the other lines.
 
@@ -10,6 +11,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use broker::PEER;
+use broker::audit::USER;
 use tracing::callsite::Identifier;
 use tracing::field::{Field, Visit};
 use tracing::{Event, Level, Subscriber};
@@ -24,8 +26,8 @@ pub const PERIOD: Duration = Duration::from_secs(10);
 /// close or fail together.
 const LINES_AT_ONCE: u64 = 10;
 
-/// Starts the log. The caller calls [`Limiter::report`] once per [`PERIOD`].
-pub fn start(level: &str) -> Limiter {
+/// Starts the log: audit lines of one level and all others of another. The caller calls [`Limiter::report`] once per [`PERIOD`].
+pub fn start(level: &str, user_level: &str) -> Limiter {
     let limiter = Limiter::default();
     let lines = fmt::layer()
         .with_writer(std::io::stderr)
@@ -33,8 +35,12 @@ pub fn start(level: &str) -> Limiter {
         // An error would be logged to the stream that has just failed, which would panic. So the broker
         // continues without its log.
         .log_internal_errors(false);
-    tracing_subscriber::registry().with(lines).with(limiter.clone()).with(EnvFilter::new(level)).init();
+    tracing_subscriber::registry().with(lines).with(limiter.clone()).with(filter(level, user_level)).init();
     limiter
+}
+
+fn filter(level: &str, user_level: &str) -> EnvFilter {
+    EnvFilter::new(format!("{level},{USER}={user_level}"))
 }
 
 /// Suppresses excess lines that peers cause, and counts them.
@@ -47,6 +53,8 @@ pub struct Limiter {
 #[derive(Debug)]
 struct Place {
     level: Level,
+    /// True if it writes audit lines.
+    is_audit: bool,
     /// The number of lines from this place in this period.
     lines: u64,
     /// The text of the first suppressed line.
@@ -57,6 +65,7 @@ struct Place {
 #[derive(Debug, PartialEq, Eq)]
 struct LeftOut {
     level: Level,
+    is_audit: bool,
     lines: u64,
     example: String,
 }
@@ -64,14 +73,14 @@ struct LeftOut {
 impl Limiter {
     /// Starts a new period. Logs how many lines were suppressed in the last one.
     pub fn report(&self) {
-        for LeftOut { level, lines, example } in self.take() {
-            // `tracing` needs the level as a constant.
-            if level == Level::ERROR {
-                tracing::error!("{lines} more lines like: {example}");
-            } else if level == Level::WARN {
-                tracing::warn!("{lines} more lines like: {example}");
-            } else {
-                tracing::info!("{lines} more lines like: {example}");
+        for LeftOut { level, is_audit, lines, example } in self.take() {
+            // `tracing` needs level and target as constants.
+            match (level, is_audit) {
+                (Level::ERROR, _) => tracing::error!("{lines} more lines like: {example}"),
+                (Level::WARN, false) => tracing::warn!("{lines} more lines like: {example}"),
+                (Level::WARN, true) => tracing::warn!(target: USER, "{lines} more lines like: {example}"),
+                (_, false) => tracing::info!("{lines} more lines like: {example}"),
+                (_, true) => tracing::info!(target: USER, "{lines} more lines like: {example}"),
             }
         }
     }
@@ -83,6 +92,7 @@ impl Limiter {
             .filter(|place| place.lines > LINES_AT_ONCE)
             .map(|place| LeftOut {
                 level: place.level,
+                is_audit: place.is_audit,
                 lines: place.lines - LINES_AT_ONCE,
                 example: place.example,
             })
@@ -97,6 +107,7 @@ impl Limiter {
         let mut places = self.places.lock().unwrap_or_else(PoisonError::into_inner);
         let place = places.entry(metadata.callsite()).or_insert_with(|| Place {
             level: *metadata.level(),
+            is_audit: metadata.target() == USER,
             lines: 0,
             example: String::new(),
         });
@@ -110,7 +121,8 @@ impl Limiter {
 
 impl<S: Subscriber> Layer<S> for Limiter {
     fn event_enabled(&self, event: &Event<'_>, _: Context<'_, S>) -> bool {
-        event.metadata().target() != PEER || self.count(event)
+        let metadata = event.metadata();
+        (metadata.target() != PEER && metadata.name() != PEER) || self.count(event)
     }
 }
 
@@ -121,6 +133,7 @@ impl Visit for Words<'_> {
     fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
         let written = match field.name() {
             "message" => write!(self.0, "{value:?}"),
+            name if self.0.is_empty() => write!(self.0, "{name}={value:?}"),
             name => write!(self.0, " {name}={value:?}"),
         };
         // Writing to a string cannot fail.
@@ -130,6 +143,9 @@ impl Visit for Words<'_> {
 
 #[cfg(test)]
 mod tests {
+    use broker::audit::{Actor, Rate};
+    use broker::counters::Protocol;
+
     use super::*;
 
     fn line(who: u64) {
@@ -150,6 +166,7 @@ mod tests {
         assert_eq!(written.take(), 101);
         let left_out = LeftOut {
             level: Level::WARN,
+            is_audit: false,
             lines: 20,
             example: format!("login refused who={}", LINES_AT_ONCE + 1),
         };
@@ -159,6 +176,50 @@ mod tests {
         assert_eq!(written.take(), 1);
         limiter.report();
         assert_eq!(written.take(), 0, "nothing was left out");
+    }
+
+    fn actor() -> Actor<'static> {
+        Actor { user: "ann", peer: "192.0.2.1:5", protocol: Protocol::Http, mechanism: "Basic" }
+    }
+
+    #[test]
+    fn audit_lines_that_peers_can_cause_are_counted_and_those_of_administrators_are_all_written() {
+        let limiter = Limiter::default();
+        let written = Written::default();
+        let subscriber = tracing_subscriber::registry().with(written.clone()).with(limiter.clone());
+        let _scope = subscriber.set_default();
+        (0..LINES_AT_ONCE + 20).for_each(|_| actor().login_refused("unknown user or wrong password"));
+        assert_eq!(written.take(), LINES_AT_ONCE);
+        (0..LINES_AT_ONCE + 3).for_each(|_| actor().changed("DELETE x", "name=q", Rate::Limited));
+        assert_eq!(written.take(), LINES_AT_ONCE);
+        (0..LINES_AT_ONCE + 20).for_each(|_| actor().changed("DELETE x", "name=q", Rate::Every));
+        assert_eq!(written.take(), LINES_AT_ONCE + 20);
+        let left_out = limiter.take();
+        assert_eq!((left_out.len(), left_out[0].lines, left_out[0].is_audit), (2, 20, true));
+        assert_eq!(
+            left_out[0].example,
+            "what=\"login\" result=\"refused\" user=\"ann\" peer=\"192.0.2.1:5\" protocol=\"http\" mechanism=\"Basic\" \
+             reason=\"unknown user or wrong password\""
+        );
+    }
+
+    #[test]
+    fn audit_lines_have_a_level_of_their_own() {
+        let count = |level, user_level| {
+            let written = Written::default();
+            let subscriber =
+                tracing_subscriber::registry().with(written.clone()).with(filter(level, user_level));
+            let _scope = subscriber.set_default();
+            tracing::info!("stopping");
+            let others = written.take();
+            actor().login_refused("why");
+            actor().changed("DELETE x", "name=q", Rate::Every);
+            (others, written.take())
+        };
+        assert_eq!(count("info", "info"), (1, 2));
+        assert_eq!(count("error", "info"), (0, 2));
+        assert_eq!(count("off", "warn"), (0, 1));
+        assert_eq!(count("trace", "off"), (1, 0));
     }
 
     /// Counts the lines that would be written.

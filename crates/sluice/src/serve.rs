@@ -48,7 +48,7 @@ pub fn run(serve: &Serve) -> Result<(), Failure> {
     let failed = |error: &dyn std::fmt::Display| Failure::failed(error.to_string());
     let config = Config::load(serve.config.as_deref(), &serve.sets)
         .map_err(|error| Failure::usage(error.to_string()))?;
-    let limiter = log::start(config.log_level);
+    let limiter = log::start(config.log_level, config.user_log_level);
     let file_descriptors = limits::raise_file_descriptors();
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(1)
@@ -134,6 +134,7 @@ fn start(
         settings,
         access: Access::new(with_default_user.then_some(user))
             .with_hashing(hashing)
+            .tracking_sources(config.tracks_login_sources)
             .remembering(random()?)
             .with_loopback_users(config.loopback_users.iter().map(|name| name.as_str().into())),
         backends,

@@ -128,7 +128,7 @@ impl Fixture {
             .join(format!("doors-{name}-{}", std::process::id()));
         let node = Node::start(NodeOptions {
             settings,
-            access: Access::new(subjects.iter().chain([&root]).map(Subject::user)),
+            access: Access::new(subjects.iter().chain([&root]).map(Subject::user)).tracking_sources(true),
             backends: None,
             shards: 2,
             data_dir: data_dir.clone(),
@@ -238,6 +238,9 @@ async fn prepare(fixture: &Fixture, action: Action) {
         | Action::GetUser
         | Action::PutUser
         | Action::HashPassword
+        | Action::ListAuthAttempts
+        | Action::ListAuthAttemptsBySource
+        | Action::ResetAuthAttempts
         | Action::PermissionsOfUser
         | Action::PermissionsInVhost
         | Action::ListPermissions

@@ -1,5 +1,8 @@
 //! Users, permissions and virtual hosts.
 
+use broker::counters::{AuthAttempts, Protocol};
+use broker::desk::AttemptsRow;
+
 use super::http::Server;
 
 #[tokio::test]
@@ -201,6 +204,45 @@ async fn users_have_limits() {
             PUT /api/user-limits/absent/max-channels {"value":0} -> 404 {"error":"object_not_found","reason":"no user 'absent'"}
             PUT /api/user-limits/app/max-queues {"value":0} -> 400 {"error":"bad_request","reason":"'max-queues' is not a limit of a user: there are max-connections and max-channels"}
             GET /api/user-limits/absent -> 404 {"error":"object_not_found","reason":"no user 'absent'"}
+            "#,
+        )
+        .await;
+}
+
+#[tokio::test]
+async fn logins_are_counted() {
+    let server = Server::start().await;
+    let attempts = AuthAttempts { all: 3, succeeded: 1, failed: 1 };
+    let row = |protocol, source: Option<(&str, &str)>| AttemptsRow {
+        protocol,
+        source: source.map(|(address, user)| (address.to_owned(), user.into())),
+        attempts,
+    };
+    server.desk.state().attempts = vec![
+        row(Protocol::Amqp10, None),
+        row(Protocol::Http, None),
+        row(Protocol::Http, Some(("192.0.2.1", "ann"))),
+    ];
+    server
+        .check(
+            "monitor",
+            r#"
+            GET /api/auth/attempts/n@h -> 200 [{"protocol":"amqp10","auth_attempts":3,"auth_attempts_failed":1,"auth_attempts_succeeded":1},{"protocol":"http","auth_attempts":3,"auth_attempts_failed":1,"auth_attempts_succeeded":1}]
+            GET /api/auth/attempts/n%40h/source -> 200 [{"protocol":"http","auth_attempts":3,"auth_attempts_failed":1,"auth_attempts_succeeded":1,"remote_address":"192.0.2.1","username":"ann"}]
+            GET /api/auth/attempts/nope -> 404 {"error":"object_not_found","reason":"no node 'nope'"}
+            GET /api/auth/attempts/nope/source -> 404 {"error":"object_not_found","reason":"no node 'nope'"}
+            DELETE /api/auth/attempts/n@h -> 401 {"error":"not_authorised","reason":"Not administrator user"}
+            "#,
+        )
+        .await;
+    server
+        .check(
+            "guest",
+            r#"
+            DELETE /api/auth/attempts/nope/source -> 404 {"error":..
+            DELETE /api/auth/attempts/n@h/source -> 204
+            GET /api/auth/attempts/n@h -> 200 []
+            DELETE /api/auth/attempts/n@h -> 204
             "#,
         )
         .await;

@@ -13,7 +13,7 @@ use broker::catalog::{
     AccountChange, Answer, Binding, Catalog, CatalogError, Command, DeclareExchange, DeclareQueue, Exchange,
     ParameterKey, Parameters, Policy, QueueRecord, SetPolicy,
 };
-use broker::counters::{Counters, Deliveries};
+use broker::counters::{AuthAttempts, Counters, Deliveries};
 use broker::desk::*;
 use broker::explain::{ConnectionFacts, Explanation, Look, QueueFacts, Subject};
 use broker::ids::QueueId;
@@ -45,6 +45,8 @@ pub struct State {
     pub rows: usize,
     /// For each change of a group: the node, and what was to be done.
     pub changes: Vec<(String, MemberChange)>,
+    /// The logins by protocol and by source.
+    pub attempts: Vec<AttemptsRow>,
 }
 
 #[derive(Clone)]
@@ -177,6 +179,7 @@ impl Desk for FakeDesk {
             messages_ready: state.ready.values().sum(),
             counters: Counters {
                 received: 7,
+                auth_attempts: AuthAttempts { all: 6, succeeded: 3, failed: 2 },
                 raft_entries: 5,
                 raft_bytes: 600,
                 from_classic: Deliveries { manual_ack: 4, auto_ack: 1, ..Default::default() },
@@ -184,6 +187,7 @@ impl Desk for FakeDesk {
                 ..Default::default()
             },
             listeners,
+            http_logins: AuthAttempts { all: 5, succeeded: 4, failed: 1 },
             handshakes_evicted: 4,
             commit_latency_ms: 1_250,
             budgets: vec![
@@ -538,6 +542,31 @@ impl Desk for FakeDesk {
             Some(password) => Hashing::Sha256.hash([2; 16], &password),
             None => Hashing::Sha256.of_nobody(),
         })
+    }
+
+    async fn auth_attempts(
+        &self,
+        who: &Identity,
+        node: &str,
+        by_source: bool,
+    ) -> Result<Vec<AttemptsRow>, DeskError> {
+        let state = self.state();
+        state.permit(who, "", Verb::ReadNodes, &[])?;
+        if node != "n@h" {
+            return Err(DeskError::no_node(node));
+        }
+        let all = state.attempts.iter();
+        Ok(all.filter(|row| row.source.is_some() == by_source).cloned().collect())
+    }
+
+    async fn reset_auth_attempts(&self, who: &Identity, node: &str) -> Result<(), DeskError> {
+        let mut state = self.state();
+        state.permit(who, "", Verb::Administer, &[])?;
+        if node != "n@h" {
+            return Err(DeskError::no_node(node));
+        }
+        state.attempts.clear();
+        Ok(())
     }
 
     async fn change_account(&self, who: &Identity, change: AccountChange) -> Result<bool, DeskError> {

@@ -2,7 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use broker::desk::GroupRow;
+use broker::counters::{AuthAttempts, Protocol};
+use broker::desk::{AttemptsRow, GroupRow};
 
 use super::http::{Server, request};
 
@@ -31,6 +32,9 @@ async fn metrics_are_summed_over_queues() {
         "rabbitmq_global_messages_dead_lettered_maxlen_total{queue_type=\"rabbit_classic_queue\",dead_letter_strategy=\"at_most_once\"} 0",
         "rabbitmq_global_messages_dead_lettered_maxlen_total{queue_type=\"rabbit_volatile_queue\",dead_letter_strategy=\"disabled\"} 0",
         "rabbitmq_connections_opened_total 0",
+        "rabbitmq_auth_attempts_total 11",
+        "rabbitmq_auth_attempts_succeeded_total 7",
+        "rabbitmq_auth_attempts_failed_total 3",
         "sluice_http_connections_evicted_total 0",
         "sluice_http_connections_refused_total 0",
         "rabbitmq_raft_entries{ra_system=\"quorum_queues\"} 5",
@@ -72,6 +76,40 @@ async fn rows_per_queue() {
     ] {
         assert!(page.lines().any(|l| l == line), "{line}\n{page}");
     }
+}
+
+#[tokio::test]
+async fn logins_per_protocol_and_source() {
+    let server = Server::start().await;
+    let page = read(&server, "/metrics/per-object").await;
+    for line in [
+        "rabbitmq_auth_attempts_total{protocol=\"amqp10\"} 6",
+        "rabbitmq_auth_attempts_failed_total{protocol=\"amqp10\"} 2",
+        "rabbitmq_auth_attempts_succeeded_total{protocol=\"http\"} 4",
+    ] {
+        assert!(page.lines().any(|l| l == line), "{line}\n{page}");
+    }
+    assert!(!page.contains("detailed"), "no source was counted\n{page}");
+    // Enough for several pages.
+    let row = |number: u64| AttemptsRow {
+        protocol: Protocol::Http,
+        source: Some((format!("192.0.2.{number}"), "ann".into())),
+        attempts: AuthAttempts { all: number, succeeded: 1, failed: number - 1 },
+    };
+    server.desk.state().attempts = (1..=200).map(row).collect();
+    let page = read(&server, "/metrics/per-object").await;
+    for number in 1..=200 {
+        let labels = format!("{{remote_address=\"192.0.2.{number}\",username=\"ann\",protocol=\"http\"}}");
+        for line in [
+            format!("rabbitmq_auth_attempts_detailed_total{labels} {number}"),
+            format!("rabbitmq_auth_attempts_detailed_succeeded_total{labels} 1"),
+            format!("rabbitmq_auth_attempts_detailed_failed_total{labels} {}", number - 1),
+        ] {
+            assert_eq!(page.lines().filter(|l| *l == line).count(), 1, "{line}\n{page}");
+        }
+    }
+    assert_eq!(page.matches("# TYPE rabbitmq_auth_attempts_detailed").count(), 3);
+    assert!(page.contains("rabbitmq_queue_messages_ready"), "queues come after them");
 }
 
 #[tokio::test]

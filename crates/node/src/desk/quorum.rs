@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use broker::catalog::{CatalogError, QueueRecord};
+use broker::catalog::QueueRecord;
 use broker::desk::{DeskError, MemberChange, PeekedRow, Reclaimed};
 use broker::ids::DECIDER;
 use bytes::BytesMut;
@@ -92,10 +92,7 @@ impl NodeDesk {
     }
 
     pub(super) fn grown(&self, node: &str) -> Result<(), DeskError> {
-        if node == &*self.inner.node {
-            return Ok(());
-        }
-        Err(DeskError::Catalog(CatalogError::NotFound { reason: format!("no node '{node}'") }))
+        self.require_node(node)
     }
 
     pub(super) async fn shrunk(&self, node: &str) -> Result<(), DeskError> {

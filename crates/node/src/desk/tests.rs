@@ -2,6 +2,7 @@ use std::time::Duration;
 
 use broker::access::{Backend, Checking, ExternalBackend, Hashing, LoginRefused, Permissions, User};
 use broker::catalog::{Arguments, Catalog, CatalogError, Destination};
+use broker::counters::AuthAttempts;
 use broker::ids::ConnectionId;
 use tokio::sync::mpsc;
 use tokio::time::timeout;
@@ -136,15 +137,55 @@ async fn backends_are_asked_in_their_order_until_one_knows_the_client() {
 }
 
 #[tokio::test]
-async fn logins_at_the_desk_are_attempts_like_others() {
-    let desk = desk(Vec::new(), Arc::new(Access::new([guest()])));
-    for password in ["guest", "wrong", "guest"] {
-        let _ = desk.login("guest", &Secret::new(password), [127, 0, 0, 1].into()).await;
+async fn logins_are_counted_by_protocol_and_by_source() {
+    let guest_at_home = User { loopback_only: true, ..guest() };
+    let desk = desk(Vec::new(), Arc::new(Access::new([guest_at_home]).tracking_sources(true)));
+    for (user, password, from) in [
+        ("guest", "guest", [127, 0, 0, 1]),
+        ("guest", "wrong", [127, 0, 0, 1]),
+        ("guest", "guest", [127, 0, 0, 1]),
+        ("guest", "guest", [192, 0, 2, 1]),
+    ] {
+        let _ = desk.login(user, &Secret::new(password), from.into()).await;
     }
-    let mut counters = Counters { auth_attempts: 1, auth_attempts_succeeded: 1, ..Counters::default() };
-    desk.inner.logins.add_to(&mut counters);
-    let counts = (counters.auth_attempts, counters.auth_attempts_succeeded, counters.auth_attempts_failed);
-    assert_eq!(counts, (4, 3, 1));
+    let who = administrator();
+    let node = desk.inner.node.to_string();
+    let attempts = |all, succeeded, failed| AuthAttempts { all, succeeded, failed };
+    let row = |protocol, address: Option<&str>, attempts| AttemptsRow {
+        protocol,
+        source: address.map(|address| (address.to_owned(), "guest".into())),
+        attempts,
+    };
+    let rows = desk.auth_attempts(&who, &node, false).await.unwrap();
+    let none = AuthAttempts::default();
+    assert_eq!(
+        rows,
+        [row(Protocol::Amqp10, None, none), row(Protocol::Http, None, attempts(4, 2, 2))],
+        "a user who may not come from there has failed"
+    );
+    let rows = desk.auth_attempts(&who, &node, true).await.unwrap();
+    assert_eq!(
+        rows,
+        [
+            row(Protocol::Http, Some("127.0.0.1"), attempts(3, 2, 1)),
+            row(Protocol::Http, Some("192.0.2.1"), attempts(1, 0, 1)),
+        ]
+    );
+
+    // A reset does not change the metrics, which only grow.
+    desk.reset_auth_attempts(&who, &node).await.unwrap();
+    assert_eq!(desk.inner.logins.over_http(), attempts(4, 2, 2));
+    let _ = desk.login("guest", &Secret::new("guest"), [127, 0, 0, 1].into()).await;
+    let rows = desk.auth_attempts(&who, &node, false).await.unwrap();
+    assert_eq!(rows[1], row(Protocol::Http, None, attempts(1, 1, 0)));
+    assert_eq!(desk.auth_attempts(&who, &node, true).await.unwrap().len(), 1);
+
+    // Monitoring users see the numbers. Only administrators reset them.
+    let monitor = Identity::internal("m", "monitoring");
+    assert!(desk.auth_attempts(&monitor, &node, true).await.is_ok());
+    assert!(matches!(desk.reset_auth_attempts(&monitor, &node).await, Err(DeskError::AccessRefused(_))));
+    let other = desk.auth_attempts(&who, "other@h", false).await;
+    assert_eq!(other, Err(DeskError::no_node("other@h")));
 }
 
 /// A purge may take longer than a second, because a stalled disk blocks its shard. It used to be refused

@@ -62,8 +62,8 @@ fn other_connections_continue_while_a_login_is_checked() {
     house.logins_stopped = false;
     house.settle();
     assert_eq!(phase(&mut house, key), Some(Phase::Open), "input that arrived meanwhile is handled");
-    let attempts = &house.shards[0].counters;
-    assert_eq!((attempts.auth_attempts, attempts.auth_attempts_succeeded), (3, 3));
+    let attempts = &house.shards[0].counters.auth_attempts;
+    assert_eq!((attempts.all, attempts.succeeded), (3, 3));
 }
 
 /// The next login and the next permission check use the changed users. The connection stays open until the user is deleted.

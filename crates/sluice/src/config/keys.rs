@@ -371,6 +371,12 @@ const KEYS: &[Key] = &[
         |c, _, v| put(&mut c.password_hashing, password_hashing(v)),
     ),
     key(
+        "track_auth_attempt_source",
+        "false",
+        "Whether logins are counted by address and user, too, for /api/auth/attempts/NODE/source and the metrics.",
+        |c, _, v| put(&mut c.tracks_login_sources, boolean(v)),
+    ),
+    key(
         "anonymous_login_user",
         "guest",
         "The user as which clients without credentials log in, or none to refuse such clients.",
@@ -567,6 +573,12 @@ const KEYS: &[Key] = &[
         "info",
         "The lowest level that is logged: trace, debug, info, warning, error, critical or none.",
         |c, _, v| put(&mut c.log_level, log_level(v)),
+    ),
+    key(
+        "log.user.level",
+        "",
+        "The lowest level of the lines that say who logged in or changed something, if it is not that of log.level.",
+        |c, _, v| put(&mut c.user_log_level, if v.is_empty() { Ok(None) } else { log_level(v).map(Some) }),
     ),
 ];
 

@@ -42,6 +42,9 @@ fn every_form_of_a_line_is_read() {
     .unwrap();
     assert_eq!(config.amqp_listeners, ["0.0.0.0:5673".parse().unwrap()]);
     assert_eq!((config.shards, config.settings.heartbeat_s, config.log_level), (3, 2, "warn"));
+    assert_eq!(config.user_log_level, "warn", "that of all lines");
+    let both = parse("log.user.level = debug\nlog.level = error").unwrap();
+    assert_eq!((both.log_level, both.user_log_level), ("error", "debug"));
     assert_eq!(config.default_user, "adm#in");
     assert_eq!(config.default_pass.expose(), b"a # b");
     assert_eq!(config.management, Some("[::1]:15672".parse().unwrap()));
@@ -445,4 +448,38 @@ fn definitions_come_from_one_place() {
     ] {
         assert_eq!(path(&text), Err(problem.to_owned()));
     }
+}
+
+#[test]
+fn no_value_of_a_secret_key_is_shown() {
+    const MARKER: &str = "Zq0-marker";
+    let secret: Vec<_> = keys::all().filter(|key| key.secret).collect();
+    assert!(secret.len() >= 5);
+    let mut refused = 0;
+    for key in secret {
+        for part in ["x.password", "x.pasword", "password", "x"] {
+            let name = key.name.replace('*', part);
+            for bad in [
+                MARKER.to_owned(),
+                format!("{MARKER}\u{0}"),
+                format!("'{MARKER}"),
+                format!("'{MARKER}' more"),
+                format!("{MARKER} = {MARKER}"),
+                MARKER.repeat(10_000),
+            ] {
+                for read in [
+                    parse(&format!("{name} = {bad}")),
+                    parse(&format!("{name} {bad}")),
+                    parse(&format!("{name}x = {bad}")),
+                    set(&format!("{name}={bad}")),
+                    set(&format!("{name} {bad}")),
+                ] {
+                    refused += usize::from(read.is_err());
+                    let shown = read.map_or_else(|why| why, |config| format!("{config:?}"));
+                    assert!(!shown.contains(MARKER), "{name}: {shown:?}");
+                }
+            }
+        }
+    }
+    assert!(refused > 100, "{refused}");
 }

@@ -4,6 +4,8 @@ use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 use std::process::{Command, Stdio};
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use serde_json::Value;
 
 use super::{Broker, PROGRAM};
@@ -67,18 +69,8 @@ impl Broker {
 
     /// Sends one request to the management API. Returns the status and the JSON body.
     pub fn ask(&self, method: &str, path: &str, body: &str) -> (u16, Value) {
-        let mut socket = TcpStream::connect(("127.0.0.1", self.http_port)).unwrap();
-        let length = body.len();
-        let login = "Authorization: Basic Z3Vlc3Q6Z3Vlc3Q=";
-        write!(
-            socket,
-            "{method} {path} HTTP/1.1\r\nHost: h\r\nConnection: close\r\n{login}\r\nContent-Length: {length}\r\n\r\n{body}"
-        )
-        .unwrap();
-        let mut answer = String::new();
-        socket.read_to_string(&mut answer).unwrap();
-        let (head, body) = answer.split_once("\r\n\r\n").unwrap();
-        let status = head.split(' ').nth(1).unwrap().parse().unwrap();
+        let (status, answer) = ask_as(self.http_port, &basic("guest", "guest"), method, path, body);
+        let (_, body) = answer.split_once("\r\n\r\n").unwrap();
         (status, serde_json::from_str(body).unwrap_or_default())
     }
 
@@ -92,4 +84,24 @@ impl Broker {
 pub fn sluice(words: &[&str]) -> Did {
     let mut command = Command::new(PROGRAM);
     finish(command.args(words).env_remove("SLUICE_URL").env_remove("SLUICE_HTTP_URL"), b"")
+}
+
+/// Returns the `Authorization` header of a user.
+pub fn basic(user: &str, password: &str) -> String {
+    format!("Basic {}", STANDARD.encode(format!("{user}:{password}")))
+}
+
+/// Sends one request to a port. Returns the status, and the whole answer.
+pub fn ask_as(port: u16, authorization: &str, method: &str, path: &str, body: &str) -> (u16, String) {
+    let mut socket = TcpStream::connect(("127.0.0.1", port)).unwrap();
+    let length = body.len();
+    write!(
+        socket,
+        "{method} {path} HTTP/1.1\r\nHost: h\r\nConnection: close\r\nAuthorization: {authorization}\r\n\
+         Content-Length: {length}\r\n\r\n{body}"
+    )
+    .unwrap();
+    let mut answer = String::new();
+    socket.read_to_string(&mut answer).unwrap();
+    (answer.split(' ').nth(1).unwrap().parse().unwrap(), answer)
 }

@@ -30,13 +30,17 @@ impl Gate {
         if self.phase == Phase::Done {
             return;
         }
-        tracing::warn!(
-            target: PEER,
-            connection = %self.name,
-            condition = error.condition.as_str(),
-            "closing: {}",
-            error.description.as_deref().unwrap_or("no reason given")
-        );
+        if error.condition == condition::UNAUTHORIZED_ACCESS {
+            self.refused("connection", "", &error);
+        } else {
+            tracing::warn!(
+                target: PEER,
+                connection = %self.name,
+                condition = error.condition.as_str(),
+                "closing: {}",
+                error.description.as_deref().unwrap_or("no reason given")
+            );
+        }
         self.send_open_if_needed(cx);
         self.drop_all_sessions(true, cx);
         self.conn.close(Some(error), false);
@@ -120,14 +124,18 @@ impl Gate {
 
     /// Ends a session with an error.
     pub(super) fn end(&mut self, session: u16, error: AmqpError, cx: &mut Cx<'_>) {
-        tracing::warn!(
-            target: PEER,
-            connection = %self.name,
-            session,
-            condition = error.condition.as_str(),
-            "ending session: {}",
-            error.description.as_deref().unwrap_or("no reason given")
-        );
+        if error.condition == condition::UNAUTHORIZED_ACCESS {
+            self.refused("session", &format!(" session={session}"), &error);
+        } else {
+            tracing::warn!(
+                target: PEER,
+                connection = %self.name,
+                session,
+                condition = error.condition.as_str(),
+                "ending session: {}",
+                error.description.as_deref().unwrap_or("no reason given")
+            );
+        }
         self.flush_session(session);
         self.drop_session(session, true, cx);
         // No frame may follow the broker's END [2.5.5].
@@ -185,15 +193,19 @@ impl Gate {
 
     /// Detaches a link with an error.
     pub(super) fn detach(&mut self, session: u16, link: u32, error: AmqpError, cx: &mut Cx<'_>) {
-        tracing::info!(
-            target: PEER,
-            connection = %self.name,
-            session,
-            link,
-            condition = error.condition.as_str(),
-            "detaching link: {}",
-            error.description.as_deref().unwrap_or("no reason given")
-        );
+        if error.condition == condition::UNAUTHORIZED_ACCESS {
+            self.refused("link", &format!(" session={session} link={link}"), &error);
+        } else {
+            tracing::info!(
+                target: PEER,
+                connection = %self.name,
+                session,
+                link,
+                condition = error.condition.as_str(),
+                "detaching link: {}",
+                error.description.as_deref().unwrap_or("no reason given")
+            );
+        }
         // The outcomes of the link's deliveries that are known already are sent first.
         self.flush_session(session);
         self.drop_link(session, link, true, cx);

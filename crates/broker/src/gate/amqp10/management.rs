@@ -16,7 +16,6 @@ use super::address::MANAGEMENT;
 use super::outbound::refused_by_queue;
 use super::refusal::{Refused, on_link};
 use super::{Cx, Gate, LinkRole, Waiting, error};
-use crate::PEER;
 use crate::access::{self, Credentials, Identity, LoginRefused, Resource};
 use crate::catalog::{Answer, Binding, CatalogError, Command, Destination};
 use crate::ids::QueueId;
@@ -337,15 +336,16 @@ impl Gate {
         result: Result<Identity, LoginRefused>,
         cx: &mut Cx<'_>,
     ) {
-        match &result {
-            Ok(_) => cx.counters.auth_attempts_succeeded += 1,
-            Err(_) => cx.counters.auth_attempts_failed += 1,
-        }
-        let renewed = result.map_err(|refused| {
-            tracing::warn!(target: PEER, connection = %self.name, "new credentials refused: {refused}");
-            "the new credentials are refused".to_owned()
-        });
-        match renewed.and_then(|identity| self.renew(identity, cx)) {
+        let user = self.identity.as_ref().map(|who| who.user.clone()).unwrap_or_default();
+        self.count_login(&user, result.is_ok(), cx);
+        let renewed = match result {
+            Ok(identity) => self.renew(identity, cx).inspect(|()| self.actor().logged_in()),
+            Err(refused) => {
+                self.actor().login_refused(&refused.to_string());
+                Err("the new credentials are refused".to_owned())
+            }
+        };
+        match renewed {
             Ok(()) => {
                 self.respond(pair, pending, Reply::no_content());
                 self.next_request(pair, cx);
@@ -407,7 +407,14 @@ impl Gate {
         cx: &mut Cx<'_>,
     ) {
         let reply = match effect {
-            Effect::Done { messages, .. } => Reply::message_count(messages),
+            Effect::Done { messages, .. } => {
+                match &pending.verb {
+                    Verb::DeleteQueue { name } => self.deleted("DELETE /queues/{name}", name),
+                    Verb::PurgeQueue { name } => self.deleted("DELETE /queues/{name}/messages", name),
+                    _ => {}
+                }
+                Reply::message_count(messages)
+            }
             Effect::Report { report, .. } => {
                 let Verb::GetQueue { name } = &pending.verb else { return };
                 match cx.catalog.queue(&self.vhost, name) {
@@ -464,6 +471,10 @@ impl Gate {
                     self.ask_queue(pair, pending, record.id, |ticket| Request::Report { ticket }, cx);
                     return;
                 }
+            }
+            Ok(Answer::Done { changed: true }) if let Verb::DeleteExchange { name } = &pending.verb => {
+                self.deleted("DELETE /exchanges/{name}", name);
+                Reply::no_content()
             }
             Ok(Answer::Done { .. } | Answer::Set { .. }) => Reply::no_content(),
             Err(refused) => Reply::from_error(&refused),

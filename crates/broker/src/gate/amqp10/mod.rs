@@ -55,6 +55,7 @@ use crate::ids::ConnectionId;
 use crate::input::Input;
 use crate::intake::Intake;
 use crate::mail::{GateAddress, TicketOwner};
+use crate::names::cut;
 use crate::own_queues::OwnQueues;
 use crate::reply_to::ReplyTo;
 use crate::secured::Secured;
@@ -127,8 +128,8 @@ enum Waiting {
     /// The answer to a login that is being checked.
     Login {
         mechanism: &'static str,
-        /// The beginning of the log line for a refusal.
-        name: String,
+        /// The name that the client has sent, or that of its certificate or of the user for anonymous logins.
+        user: Box<str>,
     },
 }
 
@@ -569,12 +570,9 @@ fn parts(place: u64) -> (u16, u32) {
     ((place >> 32) as u16, place as u32)
 }
 
-/// The maximum number of characters of a client's name that are repeated to the client and in the log.
-const SHOWN_MAX: usize = 256;
-
 /// Formats a name of the client for an error.
 fn shown(name: &str) -> String {
-    name.chars().take(SHOWN_MAX).collect::<String>().escape_default().to_string()
+    cut(name).escape_default().to_string()
 }
 
 /// Formats an error of the client for the log.

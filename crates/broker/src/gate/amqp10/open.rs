@@ -14,6 +14,9 @@ use crate::access::{
     ConnectionLimits, Credentials, Full, Identity, Login, LoginRefused, Seat, SessionLimits, SessionsFull,
     Verb,
 };
+use crate::audit::Actor;
+use crate::counters::Protocol;
+use crate::names::cut;
 use crate::settings::SLUICE_VERSION;
 
 /// The hostname in OPEN names a virtual host in this form. Any other hostname means the default virtual host.
@@ -63,36 +66,44 @@ impl Gate {
         let credentials = match credentials {
             Ok(credentials) => credentials,
             Err(reason) => {
-                cx.counters.auth_attempts += 1;
-                return self.refuse_login(&reason, cx);
+                cx.counters.auth_attempts.all += 1;
+                return self.refuse_login(init.mechanism.as_str(), "", &reason, cx);
             }
         };
-        let (mechanism, name) = match &credentials {
-            Credentials::Plain { user, .. } => (sasl::PLAIN, format!("user '{}': ", shown(user))),
-            Credentials::Anonymous { .. } => (sasl::ANONYMOUS, String::new()),
-            Credentials::Certificate { user } => (sasl::EXTERNAL, format!("user '{}': ", shown(user))),
+        let (mechanism, user) = match &credentials {
+            Credentials::Plain { user, .. } => (sasl::PLAIN, user),
+            Credentials::Anonymous { user } => (sasl::ANONYMOUS, user),
+            Credentials::Certificate { user } => (sasl::EXTERNAL, user),
         };
+        let user: Box<str> = cut(user).into();
         let login = self.login(credentials, cx);
-        match self.ticket(Waiting::Login { mechanism, name }, cx) {
+        match self.ticket(Waiting::Login { mechanism, user: user.clone() }, cx) {
             Some(ticket) => {
                 self.phase = Phase::Login;
                 cx.post.logins.push((ticket, login));
             }
-            None => self.refuse_login("too many requests in flight on this shard", cx),
+            None => self.refuse_login(mechanism, &user, "too many requests in flight on this shard", cx),
         }
     }
 
     /// Counts a login, and returns it to be checked.
     pub(super) fn login(&self, credentials: Credentials, cx: &mut Cx<'_>) -> Login {
-        cx.counters.auth_attempts += 1;
+        cx.counters.auth_attempts.all += 1;
         Login { credentials, from: self.peer, at_ms: cx.now_ms }
+    }
+
+    /// Counts the result of a login.
+    pub(super) fn count_login(&self, user: &str, succeeded: bool, cx: &mut Cx<'_>) {
+        let attempts = &mut cx.counters.auth_attempts;
+        *if succeeded { &mut attempts.succeeded } else { &mut attempts.failed } += 1;
+        cx.access.sources().count(Protocol::Amqp10, self.peer, user, succeeded);
     }
 
     /// Called with the result of a login check. A late result has no effect.
     pub fn handle_login(&mut self, ticket: Ticket, result: Result<Identity, LoginRefused>, cx: &mut Cx<'_>) {
         cx.tickets.remove(ticket.0);
-        let (mechanism, name) = match self.waiting.remove(&ticket) {
-            Some(Waiting::Login { mechanism, name }) if self.phase == Phase::Login => (mechanism, name),
+        let (mechanism, user) = match self.waiting.remove(&ticket) {
+            Some(Waiting::Login { mechanism, user }) if self.phase == Phase::Login => (mechanism, user),
             Some(Waiting::Management { pair, request }) => {
                 return self.finish_renewal(pair, request, result, cx);
             }
@@ -100,32 +111,35 @@ impl Gate {
         };
         match result {
             Ok(identity) => {
-                cx.counters.auth_attempts_succeeded += 1;
+                self.count_login(&identity.user, true, cx);
                 self.identity = Some(identity);
                 self.mechanism = mechanism;
+                self.actor().logged_in();
                 self.phase = Phase::Handshake;
                 self.conn.sasl_outcome(SaslCode::Ok);
             }
-            Err(refused) => self.refuse_login(&format!("{name}{refused}"), cx),
+            Err(refused) => self.refuse_login(mechanism, &user, &refused.to_string(), cx),
         }
     }
 
-    fn refuse_login(&mut self, reason: &str, cx: &mut Cx<'_>) {
-        cx.counters.auth_attempts_failed += 1;
-        tracing::warn!(target: PEER, connection = %self.name, "login refused: {reason}");
+    fn refuse_login(&mut self, mechanism: &str, user: &str, reason: &str, cx: &mut Cx<'_>) {
+        self.count_login(user, false, cx);
+        Actor { user, mechanism, ..self.actor() }.login_refused(reason);
         self.phase = Phase::Refused;
         self.handshake_deadline_ms = self.handshake_deadline_ms.min(cx.now_ms + REFUSAL_DELAY_MS);
     }
 
     /// Called when the login was not checked in time. The client may try again [5.3.3.6].
     pub(super) fn time_out_login(&mut self, cx: &mut Cx<'_>) {
+        let login = self.waiting.values().find_map(|waiting| match waiting {
+            Waiting::Login { mechanism, user } => Some((*mechanism, user.clone())),
+            _ => None,
+        });
+        let (mechanism, user) = login.unwrap_or_default();
+        self.count_login(&user, false, cx);
         let ms = cx.settings.handshake_timeout_ms;
-        cx.counters.auth_attempts_failed += 1;
-        tracing::warn!(
-            target: PEER,
-            connection = %self.name,
-            "login refused: it was not checked within the handshake timeout of {ms} ms"
-        );
+        let reason = format!("it was not checked within the handshake timeout of {ms} ms");
+        Actor { user: &user, mechanism, ..self.actor() }.login_refused(&reason);
         self.conn.sasl_outcome(SaslCode::SysTemp);
         self.phase = Phase::Done;
     }

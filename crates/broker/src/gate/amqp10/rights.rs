@@ -1,13 +1,16 @@
 //! What the user of a connection may do, now and after the rights have changed.
 
-use amqp10::{Role, condition};
+use amqp10::{AmqpError, Role, condition};
 
 use super::outbound::Consuming;
 use super::refusal::Refused;
 use super::{Ending, Gate, LinkRole, error};
 use crate::access::{AccessRefused, Identity, Resource, Verb, permit_binding};
+use crate::audit::{Actor, Rate};
+use crate::counters::Protocol;
 use crate::cx::Cx;
 use crate::intake::Sender;
+use crate::names::cut;
 
 impl Gate {
     /// Checks by the table of verbs that the client may do this.
@@ -19,6 +22,29 @@ impl Gate {
             Some(question) => Refused::Unknown(question),
             None => Refused::Session(refused.into()),
         })
+    }
+
+    /// Returns the client for audit lines.
+    pub(super) fn actor(&self) -> Actor<'_> {
+        Actor {
+            user: self.identity.as_ref().map_or("", |who| &who.user),
+            // The name of a connection is the address of the client, and that of the listener.
+            peer: self.name.split_once(" -> ").map_or(&*self.name, |(peer, _)| peer),
+            protocol: Protocol::Amqp10,
+            mechanism: self.mechanism,
+        }
+    }
+
+    /// Writes that the client has done what it may not do, and that therefore the connection, a session or a link ends.
+    pub(super) fn refused(&self, ended: &str, place: &str, why: &AmqpError) {
+        let on = format!("vhost={}{place}", cut(&self.vhost));
+        self.actor().refused(ended, &on, why.description.as_deref().unwrap_or_default());
+    }
+
+    /// Writes that a request to management has deleted something or the messages in it.
+    pub(super) fn deleted(&self, what: &str, name: &str) {
+        let rate = self.identity.as_ref().map_or(Rate::Limited, Rate::of);
+        self.actor().changed(what, &format!("vhost={} name={}", cut(&self.vhost), cut(name)), rate);
     }
 
     /// Checks that the client may send to a queue, or receive from it.

@@ -1,0 +1,119 @@
+//! `/api/auth/attempts` and the metrics of logins: how many there were, by protocol or by source.
+
+use broker::counters::AuthAttempts;
+use broker::desk::{AttemptsRow, Desk, Overview};
+use serde_json::{Value, json};
+
+use crate::call::Call;
+use crate::exposition::{Exposition, Kind};
+use crate::pages::PAGE_BYTES;
+use crate::reply::{Failure, Reply};
+use crate::shape;
+
+pub async fn list<D: Desk>(call: &Call<'_, D>, by_source: bool) -> Result<Reply, Failure> {
+    let rows = call.desk.auth_attempts(&call.who, call.param(0), by_source).await?;
+    let order: &[&str] = if by_source { &["remote_address", "username", "protocol"] } else { &["protocol"] };
+    Ok(Reply::Json(shape::list(rows.iter().map(to_json).collect(), &call.query, order)?))
+}
+
+/// Resets the counts by protocol and those by source together, as RabbitMQ does.
+pub async fn reset<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+    call.desk.reset_auth_attempts(&call.who, call.param(0)).await?;
+    Ok(Reply::NoContent)
+}
+
+fn to_json(AttemptsRow { protocol, source, attempts }: &AttemptsRow) -> Value {
+    let mut row = json!({
+        "protocol": protocol.as_str(),
+        "auth_attempts": attempts.all,
+        "auth_attempts_failed": attempts.failed,
+        "auth_attempts_succeeded": attempts.succeeded,
+    });
+    if let Some((address, user)) = source {
+        row["remote_address"] = json!(address);
+        row["username"] = json!(**user);
+    }
+    row
+}
+
+/// A metric of logins: its name, the name for one source, help, and how to read it.
+type Figure = (&'static str, &'static str, &'static str, fn(&AuthAttempts) -> u64);
+
+const FIGURES: &[Figure] = &[
+    ("auth_attempts_total", "auth_attempts_detailed_total", "Authentication attempts", |a| a.all),
+    (
+        "auth_attempts_succeeded_total",
+        "auth_attempts_detailed_succeeded_total",
+        "Authentication attempts that succeeded",
+        |a| a.succeeded,
+    ),
+    (
+        "auth_attempts_failed_total",
+        "auth_attempts_detailed_failed_total",
+        "Authentication attempts that failed",
+        |a| a.failed,
+    ),
+];
+
+/// Adds the sums over all protocols to a page of metrics.
+pub fn sums(page: &mut Exposition, overview: &Overview) {
+    let mut sum = AuthAttempts::default();
+    overview.auth_attempts().into_iter().for_each(|(_, attempts)| sum.add(attempts));
+    for (name, _, help, of) in FIGURES {
+        page.family(Kind::Counter, name, help).sample(&[], of(&sum));
+    }
+}
+
+/// Adds a row for each protocol to a page of metrics.
+pub fn by_protocol(page: &mut Exposition, overview: &Overview) {
+    for (name, _, help, of) in FIGURES {
+        let mut family = page.family(Kind::Counter, name, help);
+        for (protocol, attempts) in overview.auth_attempts() {
+            family.sample(&[("protocol", protocol.as_str())], of(&attempts));
+        }
+    }
+}
+
+/// Generates the metrics of each source, page by page: sources may have long names.
+#[derive(Debug)]
+pub struct BySource {
+    rows: Vec<AttemptsRow>,
+    /// The index of the next figure in [`FIGURES`], and its next row.
+    figure: usize,
+    from: usize,
+}
+
+impl BySource {
+    pub fn new(rows: Vec<AttemptsRow>) -> Self {
+        Self { rows, figure: 0, from: 0 }
+    }
+
+    /// Adds rows to a page until it is full. Returns true if all rows are on it or on an earlier one.
+    pub fn add_to(&mut self, page: &mut Exposition) -> bool {
+        if self.rows.is_empty() {
+            return true;
+        }
+        while let Some((_, name, help, of)) = FIGURES.get(self.figure) {
+            if page.len() >= PAGE_BYTES {
+                return false;
+            }
+            let mut family = match self.from {
+                0 => page.family(Kind::Counter, name, &format!("{help}, by source")),
+                _ => page.same_family(name),
+            };
+            while let Some(AttemptsRow { protocol, source, attempts }) = self.rows.get(self.from)
+                && family.page_len() < PAGE_BYTES
+            {
+                let (address, user) = source.as_ref().map_or(("", ""), |(address, user)| (address, user));
+                let labels =
+                    [("remote_address", address), ("username", user), ("protocol", protocol.as_str())];
+                family.sample(&labels, of(attempts));
+                self.from += 1;
+            }
+            if self.from == self.rows.len() {
+                (self.figure, self.from) = (self.figure + 1, 0);
+            }
+        }
+        true
+    }
+}

@@ -1,0 +1,108 @@
+//! Audit lines of the log: who did what, from where, and whether it was allowed. Everything that writes such a line calls
+//! [`Actor`], so that all lines have the same fields (docs/operations.md, Who did what).
+//!
+//! No field has a secret. A name that a client sends is cut, and `tracing` quotes it and escapes control characters.
+
+use crate::PEER;
+use crate::access::Identity;
+use crate::counters::Protocol;
+use crate::names::{NAME_CHARS_MAX, cut, cut_to};
+
+/// The `tracing` target of audit lines, which is RabbitMQ's name for this category of the log. `log.user.level` sets its level.
+///
+/// An event of this target whose name is [`PEER`] can be caused by a peer at any rate. The program limits the rate of such
+/// lines, as it does for the target [`PEER`].
+pub const USER: &str = "user";
+
+/// The maximum number of characters of a reason, which may repeat several names.
+const REASON_CHARS_MAX: usize = 4 * NAME_CHARS_MAX;
+
+/// Who does something.
+#[derive(Clone, Copy, Debug)]
+pub struct Actor<'a> {
+    /// The user. For a login that is refused, the name that the client sent.
+    pub user: &'a str,
+    /// The address of the client.
+    pub peer: &'a str,
+    pub protocol: Protocol,
+    /// The mechanism of the login: that of SASL, or the scheme of HTTP authentication.
+    pub mechanism: &'a str,
+}
+
+/// How many lines about changes are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rate {
+    /// All of them.
+    Every,
+    /// The first ones of a period. The others are counted.
+    Limited,
+}
+
+impl Rate {
+    /// Returns the rate for the changes of a user. Every change of an administrator is written. Other users could fill the disk.
+    pub fn of(who: &Identity) -> Self {
+        if who.has_tag("administrator") { Self::Every } else { Self::Limited }
+    }
+}
+
+/// Writes one line. A place in the code is limited apart from others, so each kind of line has its own.
+macro_rules! line {
+    ($level:ident, $name:expr, $actor:expr, $what:expr, $on:expr, $result:literal, $reason:expr) => {
+        tracing::$level!(
+            name: $name,
+            target: USER,
+            what = $what,
+            result = $result,
+            user = cut($actor.user),
+            peer = $actor.peer,
+            protocol = $actor.protocol.as_str(),
+            mechanism = cut($actor.mechanism),
+            on = $on,
+            reason = $reason,
+        )
+    };
+}
+
+impl Actor<'_> {
+    /// Writes that a client has logged in. Over HTTP each request logs in, so such lines are for debugging.
+    pub fn logged_in(self) {
+        let (what, on, reason) = ("login", None::<&str>, None::<&str>);
+        match self.protocol {
+            Protocol::Amqp10 => line!(info, PEER, self, what, on, "allowed", reason),
+            Protocol::Http => line!(debug, PEER, self, what, on, "allowed", reason),
+        }
+    }
+
+    /// Writes that a login is refused.
+    pub fn login_refused(self, reason: &str) {
+        line!(warn, PEER, self, "login", None::<&str>, "refused", Some(cut_to(reason, REASON_CHARS_MAX)));
+    }
+
+    /// Writes that something was changed.
+    pub fn changed(self, what: &str, on: &str, rate: Rate) {
+        let reason = None::<&str>;
+        match rate {
+            Rate::Every => line!(info, "change", self, what, Some(on), "allowed", reason),
+            Rate::Limited => line!(info, PEER, self, what, Some(on), "allowed", reason),
+        }
+    }
+
+    /// Writes that a client left before the answer, so that nobody knows here whether something was changed.
+    pub fn left(self, what: &str, on: &str, rate: Rate) {
+        let reason = Some("the client left before the answer");
+        match rate {
+            Rate::Every => line!(info, "change", self, what, Some(on), "unknown", reason),
+            Rate::Limited => line!(info, PEER, self, what, Some(on), "unknown", reason),
+        }
+    }
+
+    /// Writes that a change was permitted but not carried out.
+    pub fn failed(self, what: &str, on: &str, reason: &str) {
+        line!(info, PEER, self, what, Some(on), "failed", Some(cut_to(reason, REASON_CHARS_MAX)));
+    }
+
+    /// Writes that the user may not do this.
+    pub fn refused(self, what: &str, on: &str, reason: &str) {
+        line!(warn, PEER, self, what, Some(on), "refused", Some(cut_to(reason, REASON_CHARS_MAX)));
+    }
+}

@@ -1,0 +1,82 @@
+//! How many logins there were. Shards count those over AMQP, and the desk those over HTTP.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use broker::counters::{AuthAttempts, Protocol};
+use broker::desk::{AttemptsRow, DeskError};
+
+use super::NodeDesk;
+use super::ask::other_answer;
+use crate::questions::{Question, Reply};
+
+/// The logins over HTTP, and how many logins there were at the last reset. Each HTTP request logs in once.
+#[derive(Debug, Default)]
+pub(super) struct Attempts {
+    succeeded: AtomicU64,
+    failed: AtomicU64,
+    /// The counters of metrics only grow, so a reset remembers their values.
+    at_reset: Mutex<[AuthAttempts; 2]>,
+}
+
+impl Attempts {
+    /// Counts a login over HTTP.
+    pub(super) fn count(&self, succeeded: bool) {
+        let count = if succeeded { &self.succeeded } else { &self.failed };
+        count.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Returns the number of logins over HTTP.
+    pub(super) fn over_http(&self) -> AuthAttempts {
+        let (succeeded, failed) =
+            (self.succeeded.load(Ordering::Relaxed), self.failed.load(Ordering::Relaxed));
+        AuthAttempts { all: succeeded + failed, succeeded, failed }
+    }
+}
+
+impl NodeDesk {
+    /// Checks that a request is for this node.
+    pub(super) fn require_node(&self, node: &str) -> Result<(), DeskError> {
+        if *self.inner.node == *node { Ok(()) } else { Err(DeskError::no_node(node)) }
+    }
+
+    pub(super) async fn attempts_by_protocol(&self) -> Result<Vec<AttemptsRow>, DeskError> {
+        let now = self.attempts().await?;
+        let at_reset = *self.inner.logins.at_reset.lock().unwrap_or_else(PoisonError::into_inner);
+        let rows = [Protocol::Amqp10, Protocol::Http].into_iter().zip(now.into_iter().zip(at_reset));
+        Ok(rows
+            .map(|(protocol, (now, reset))| {
+                let attempts = AuthAttempts::since(now, reset);
+                AttemptsRow { protocol, source: None, attempts }
+            })
+            .collect())
+    }
+
+    pub(super) fn attempts_by_source(&self) -> Vec<AttemptsRow> {
+        let rows = self.inner.access.sources().rows().into_iter();
+        rows.map(|(source, attempts)| {
+            let address = source.address.map_or_else(String::new, |address| address.to_string());
+            AttemptsRow { protocol: source.protocol, source: Some((address, source.user)), attempts }
+        })
+        .collect()
+    }
+
+    pub(super) async fn forget_attempts(&self) -> Result<(), DeskError> {
+        let now = self.attempts().await?;
+        *self.inner.logins.at_reset.lock().unwrap_or_else(PoisonError::into_inner) = now;
+        self.inner.access.sources().clear();
+        Ok(())
+    }
+
+    /// Returns the number of logins over AMQP and over HTTP since the start.
+    async fn attempts(&self) -> Result<[AuthAttempts; 2], DeskError> {
+        let mut over_amqp = AuthAttempts::default();
+        for shard in 0..self.inner.shards.len() {
+            let Reply::Totals(totals) = self.ask(shard, Question::Totals).await? else {
+                return Err(other_answer());
+            };
+            over_amqp.add(totals.counters.auth_attempts);
+        }
+        Ok([over_amqp, self.inner.logins.over_http()])
+    }
+}
