@@ -1,7 +1,7 @@
 //! What a client wants and somebody else must allow. It is held until the answer is there, and then handled again: by then the
 //! gate knows the answer ([`crate::access::Remote`]).
 
-use amqp10::{Attach, Chunk, Delivery, Open, ReceiverSettleMode, condition};
+use amqp10::{Attach, Chunk, Delivery, Open, condition};
 use bytes::Bytes;
 use queue::Ticket;
 
@@ -13,7 +13,7 @@ use crate::access::Question;
 pub(super) enum Held {
     Open(Box<Open>),
     Attach { session: u16, link: u32, attach: Box<Attach> },
-    Transfer { session: u16, link: u32, delivery: HeldDelivery },
+    Transfer { session: u16, link: u32, delivery: Box<Delivery<'static>> },
 }
 
 impl Held {
@@ -32,39 +32,17 @@ impl Held {
     }
 }
 
-/// A delivery in buffers of its own.
-#[derive(Debug)]
-pub(super) struct HeldDelivery {
-    id: u32,
-    tag: Bytes,
-    message_format: u32,
-    settled: bool,
-    rcv_settle_mode: ReceiverSettleMode,
-    message: Bytes,
-}
-
-impl HeldDelivery {
-    pub fn new(delivery: &Delivery<'_>) -> Self {
-        let owned = |chunk: &Chunk<'_>| match chunk {
-            Chunk::Borrowed(bytes) => Bytes::copy_from_slice(bytes),
-            // A small message would keep the whole read buffer.
-            Chunk::Owned(bytes) => Bytes::copy_from_slice(bytes),
-        };
-        Self {
-            id: delivery.id,
-            tag: owned(&delivery.tag),
-            message_format: delivery.message_format,
-            settled: delivery.settled,
-            rcv_settle_mode: delivery.rcv_settle_mode,
-            message: owned(&delivery.message),
-        }
-    }
-
-    fn into_delivery(self) -> Delivery<'static> {
-        let Self { id, tag, message_format, settled, rcv_settle_mode, message } = self;
-        let (tag, message) = (Chunk::Owned(tag), Chunk::Owned(message));
-        Delivery { id, tag, message_format, settled, rcv_settle_mode, message }
-    }
+/// Returns a delivery in buffers of its own: a small message would keep the whole buffer that it was read into.
+pub(super) fn copy_of(delivery: &Delivery<'_>) -> Box<Delivery<'static>> {
+    let copy = |chunk: &[u8]| Chunk::Owned(Bytes::copy_from_slice(chunk));
+    Box::new(Delivery {
+        id: delivery.id,
+        tag: copy(&delivery.tag),
+        message_format: delivery.message_format,
+        settled: delivery.settled,
+        rcv_settle_mode: delivery.rcv_settle_mode,
+        message: copy(&delivery.message),
+    })
 }
 
 impl Gate {
@@ -132,7 +110,7 @@ impl Gate {
             }
             (Held::Transfer { session, link, delivery }, Phase::Asking) => {
                 self.resume(cx);
-                self.handle_transfer(session, link, &delivery.into_delivery(), cx);
+                self.handle_transfer(session, link, &delivery, cx);
             }
             _ => {}
         }

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use message::Route;
 
 use super::address::Address;
-use super::asking::{Held, HeldDelivery};
+use super::asking::{Held, copy_of};
 use super::intake::Published;
 use super::{Gate, LinkRole, error, role_in};
 use crate::access::{AccessRefused, Identity, Question};
@@ -75,7 +75,7 @@ impl Gate {
             }
             Refusal::End(error) => self.end(session, *error, cx),
             Refusal::Unknown(question) => {
-                let delivery = HeldDelivery::new(delivery);
+                let delivery = copy_of(delivery);
                 self.hold(Held::Transfer { session, link, delivery }, question, cx);
             }
         }
