@@ -17,6 +17,7 @@ mod pending;
 mod places;
 mod policy;
 mod route;
+mod rules;
 mod sent;
 mod stored;
 #[cfg(test)]
@@ -40,6 +41,7 @@ pub use pending::{Committed, Offered, Pending};
 pub use places::QueueIds;
 pub use policy::{ApplyTo, Policy, merged_definition};
 pub use route::{RouteTarget, RouteTargets, Routed};
+pub use rules::DeclareRules;
 pub use sent::{decode_command, encode_command};
 pub use stored::{decode_change, encode_change};
 pub use vhost::{DefaultLimits, DefaultUser, VhostDefaults, VhostPatch, VhostSettings};
@@ -47,9 +49,7 @@ pub use vhost::{DefaultLimits, DefaultUser, VhostDefaults, VhostPatch, VhostSett
 use self::places::Places;
 use self::policy::Subject;
 pub use crate::access::DEFAULT_EXCHANGE_ALIAS;
-use crate::access::{
-    Access, Maximum, PasswordHash, Permissions, Resource, TopicPermissions, UserLimits, Users,
-};
+use crate::access::{PasswordHash, Permissions, Resource, TopicPermissions, UserLimits, Users};
 use crate::ids::{ConnectionId, QueueId};
 
 /// The virtual host that exists from the start.
@@ -328,38 +328,6 @@ pub struct Catalog {
     rules: DeclareRules,
 }
 
-/// The operator's rules for what is declared. They are settings, not changes, so they are never stored.
-#[derive(Clone, Debug)]
-pub struct DeclareRules {
-    /// What a new virtual host gets.
-    pub vhost_defaults: Arc<VhostDefaults>,
-    /// The type of a new queue whose declaration names none (`default_queue_type`). Queues that are exclusive, deleted
-    /// automatically or not durable are classic in any case, because no other type can be.
-    pub default_type: queue::QueueType,
-    /// True if a declaration of a quorum queue that exists may differ in properties that only classic queues have
-    /// (`quorum_queue.property_equivalence.relaxed_checks_on_redeclaration`). So clients that were written for a classic queue
-    /// need no change.
-    pub relaxed_redeclaration: bool,
-    /// The most queues (`cluster_queue_limit`), exchanges (`cluster_exchange_limit`) and virtual hosts
-    /// (`vhost_max`) of the node.
-    pub queues_max: Maximum,
-    pub exchanges_max: Maximum,
-    pub vhosts_max: Maximum,
-}
-
-impl Default for DeclareRules {
-    fn default() -> Self {
-        Self {
-            vhost_defaults: Arc::default(),
-            default_type: queue::QueueType::Classic,
-            relaxed_redeclaration: false,
-            queues_max: None,
-            exchanges_max: None,
-            vhosts_max: None,
-        }
-    }
-}
-
 impl Default for Catalog {
     fn default() -> Self {
         let mut catalog = Self {
@@ -420,68 +388,6 @@ impl Catalog {
     /// Returns the users. The `Arc` may be kept.
     pub fn users(&self) -> &Arc<Users> {
         &self.users
-    }
-
-    /// Adds the first users of a node, and what its first virtual hosts get from the configuration, if there has never been a user.
-    /// Returns the changes that were applied.
-    pub fn begin_users(&mut self, access: &Access) -> Vec<Change> {
-        let mut changes = Vec::new();
-        if self.users.have_begun() {
-            return changes;
-        }
-        let first = access.users();
-        let mut first: Vec<_> = first.iter().collect();
-        first.sort_by(|a, b| a.name.cmp(&b.name));
-        for user in first {
-            let (name, tags) = (user.name.clone(), user.tags.clone());
-            changes.push(Change::UserSet { name: name.clone(), hash: user.hash.clone(), tags });
-            let mut permissions: Vec<_> = user.permissions.iter().collect();
-            permissions.sort_by_key(|(vhost, _)| *vhost);
-            for (vhost, permissions) in permissions {
-                let added = Change::VhostAdded { name: vhost.clone() };
-                if !self.vhosts.contains_key(vhost) && !changes.contains(&added) {
-                    changes.push(added);
-                }
-                let (user, vhost, permissions) = (name.clone(), vhost.clone(), permissions.clone());
-                changes.push(Change::PermissionsSet { user, vhost, permissions });
-            }
-        }
-        changes.iter().for_each(|change| self.apply(change));
-        let mut vhosts: Vec<_> = self.vhosts.keys().cloned().collect();
-        vhosts.sort();
-        for vhost in vhosts {
-            let of_vhost = self.vhost_defaults(&vhost);
-            of_vhost.iter().for_each(|change| self.apply(change));
-            changes.extend(of_vhost);
-        }
-        changes
-    }
-
-    /// Returns the changes that give a virtual host without settings what a new one gets from the configuration.
-    fn vhost_defaults(&self, vhost: &Arc<str>) -> Vec<Change> {
-        let is_unset = |vhost: &Vhost| *vhost.settings == VhostSettings::default();
-        let settings = self.rules.vhost_defaults.settings(vhost);
-        let mut changes = Vec::new();
-        if settings != VhostSettings::default() && self.vhosts.get(vhost).is_some_and(is_unset) {
-            changes.push(Change::VhostSet { name: vhost.clone(), settings: Arc::new(settings) });
-        }
-        changes.extend(self.default_users(vhost));
-        changes
-    }
-
-    /// Returns the changes that give the users of the configuration their permissions in a new virtual host, and create those who
-    /// do not exist.
-    fn default_users(&self, vhost: &Arc<str>) -> Vec<Change> {
-        let mut changes = Vec::new();
-        for DefaultUser { name, hash, tags, permissions, .. } in self.rules.vhost_defaults.users(vhost) {
-            if self.users.get(name).is_none() {
-                let (name, hash, tags) = (name.clone(), hash.clone(), tags.clone());
-                changes.push(Change::UserSet { name, hash, tags });
-            }
-            let (user, vhost, permissions) = (name.clone(), vhost.clone(), permissions.clone());
-            changes.push(Change::PermissionsSet { user, vhost, permissions });
-        }
-        changes
     }
 
     /// Returns true if the exchange exists and is of type topic.

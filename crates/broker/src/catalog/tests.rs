@@ -10,6 +10,7 @@ use amqp10::Value;
 use bytes::BytesMut;
 
 use super::*;
+use crate::access::Access;
 use crate::reply_to::ReplyTo;
 
 fn decide(catalog: &Catalog, command: Command) -> Result<Decision, CatalogError> {
