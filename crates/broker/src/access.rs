@@ -25,8 +25,8 @@ use self::guesses::Guesses;
 pub use self::guesses::network;
 pub use self::login::{Backend, Checking, Credentials, ExternalBackend, Login, LoginRefused};
 pub use self::password::{Hashing, PasswordHash, Salt};
-pub use self::remembered::RememberKey;
 use self::remembered::Remembered;
+pub use self::remembered::{Keyed, RememberKey, keyed};
 pub use self::remote::{About, Answering, Authorizer, Question, Remote};
 pub use self::renewal::Renewal;
 pub use self::seats::{

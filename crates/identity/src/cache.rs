@@ -6,13 +6,12 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use broker::access::{Checking, Credentials, ExternalBackend, Identity, Login, LoginRefused, RememberKey};
-use sha2::{Digest as _, Sha256};
+use broker::access::{
+    Checking, Credentials, ExternalBackend, Identity, Keyed, Login, LoginRefused, RememberKey, keyed,
+};
 
 /// The most logins that are remembered. Beyond it, all are asked again.
 const KNOWN_MAX: usize = 10_000;
-
-type Keyed = [u8; 32];
 
 /// The answers, and the time until which each counts, in milliseconds since the epoch.
 type Answers = HashMap<Keyed, (u64, Result<Identity, LoginRefused>)>;
@@ -48,16 +47,12 @@ impl Cache {
 
     fn keyed(&self, login: &Login) -> Keyed {
         let (kind, user, password) = match &login.credentials {
-            Credentials::Plain { user, password } => (0, user, password.expose()),
-            Credentials::Anonymous { user } => (1, user, &[][..]),
-            Credentials::Certificate { user } => (2, user, &[][..]),
+            Credentials::Plain { user, password } => (b"plain".as_slice(), user, password.expose()),
+            Credentials::Anonymous { user } => (b"anonymous".as_slice(), user, &[][..]),
+            Credentials::Certificate { user } => (b"certificate".as_slice(), user, &[][..]),
         };
-        let mut digest = Sha256::new().chain_update(self.key).chain_update([kind]);
-        // The length says where each part ends. The address counts, because permissions may depend on it.
-        for part in [user.as_bytes(), password, login.from.to_string().as_bytes()] {
-            digest = digest.chain_update((part.len() as u64).to_be_bytes()).chain_update(part);
-        }
-        digest.chain_update(self.key).finalize().into()
+        // The address counts, because permissions may depend on it.
+        keyed(&self.key, [kind, user.as_bytes(), password, login.from.to_string().as_bytes()])
     }
 
     fn known(&self) -> MutexGuard<'_, Answers> {

@@ -22,7 +22,17 @@ const KNOWN_MAX: usize = 10_000;
 /// The random key of a process, which is never written. Without it, the keyed hashes cannot be searched for passwords.
 pub type RememberKey = [u8; 32];
 
-type Keyed = [u8; 32];
+/// A keyed hash of a login.
+pub type Keyed = [u8; 32];
+
+/// Returns the hash of these parts of a login. The length says where each part ends.
+pub fn keyed<const N: usize>(key: &RememberKey, parts: [&[u8]; N]) -> Keyed {
+    let mut digest = Sha256::new().chain_update(key);
+    for part in parts {
+        digest = digest.chain_update((part.len() as u64).to_be_bytes()).chain_update(part);
+    }
+    digest.chain_update(key).finalize().into()
+}
 
 /// The logins that were checked lately. By default, nothing is remembered.
 #[derive(Default)]
@@ -66,13 +76,7 @@ impl Remembered {
     }
 
     fn keyed(&self, user: &str, hash: &PasswordHash, password: &Secret) -> Option<Keyed> {
-        let key = self.key?;
-        let mut digest = Sha256::new().chain_update(key);
-        // The length says where each part ends.
-        for part in [user.as_bytes(), hash.expose(), password.expose()] {
-            digest = digest.chain_update((part.len() as u64).to_be_bytes()).chain_update(part);
-        }
-        Some(digest.chain_update(key).finalize().into())
+        Some(keyed(&self.key?, [user.as_bytes(), hash.expose(), password.expose()]))
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<Keyed, u64>> {
