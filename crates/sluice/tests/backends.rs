@@ -211,7 +211,7 @@ async fn messages_without_an_answer_go_on() {
     assert_eq!(server.count("/topic"), 20);
 }
 
-/// Requests that wait behind one that is held, and then answered at once, are carried out.
+/// A request that is held may be answered at once when it goes on. The requests behind it go on, too.
 #[tokio::test]
 async fn requests_behind_a_held_one_go_on() {
     let (directory, server) = (Directory::new("backends"), Server::start());

@@ -75,10 +75,10 @@ impl NodeDesk {
         all: &mut Vec<T>,
         vhost_of: impl Fn(&T) -> &str,
     ) {
-        let mut visible: BTreeSet<String> = all.iter().map(|row| vhost_of(row).to_owned()).collect();
-        for vhost in visible.clone() {
-            if self.permit(who, &vhost, verb, &[]).await.is_err() {
-                visible.remove(&vhost);
+        let mut visible = BTreeSet::new();
+        for vhost in all.iter().map(&vhost_of).collect::<BTreeSet<_>>() {
+            if self.permit(who, vhost, verb, &[]).await.is_ok() {
+                visible.insert(vhost.to_owned());
             }
         }
         all.retain(|row| visible.contains(vhost_of(row)));
