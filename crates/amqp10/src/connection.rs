@@ -17,13 +17,13 @@ mod channels;
 mod event;
 mod handshake;
 
-use crate::chunk::Chunk;
 use crate::frame::{self, FrameKind, HEADER_SIZE, INITIAL_MAX_FRAME_SIZE};
-use crate::output::Output;
 use crate::performative::put_frame;
 use crate::session::{Session, SessionConfig};
 use crate::violation::Violation;
 use crate::{AmqpError, Close, Performative, Transfer};
+use buffers::Chunk;
+use buffers::Output;
 
 pub use self::event::{Event, Fault};
 

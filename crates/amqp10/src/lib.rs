@@ -8,7 +8,6 @@
 //! mechanism that needs cryptography.
 #![forbid(unsafe_code)]
 
-pub mod chunk;
 pub mod connection;
 pub mod credit;
 pub mod decode;
@@ -18,7 +17,6 @@ pub mod encode;
 pub mod frame;
 pub mod generated;
 pub mod link;
-pub mod output;
 mod parts;
 pub mod performative;
 pub mod sasl;
@@ -29,14 +27,14 @@ pub mod types;
 pub mod unsettled;
 pub mod violation;
 
-pub use chunk::Chunk;
+// They are part of this interface.
+pub use buffers::{Chunk, Output};
 pub use connection::{Connection, ConnectionState, Event, Fault};
 pub use decode::{DecodeError, Reader};
 pub use disposition::DispositionRange;
 pub use encode::Encode;
 pub use generated::*;
 pub use link::{Delivery, Link};
-pub use output::Output;
 pub use performative::{
     DeliveryState, Performative, SaslFrame, TargetArchetype, Transfer, TransferHead, put_disposition_frame,
     put_flow_frame, put_frame, put_frame_within, put_sasl_frame, put_transfer_frame,

@@ -14,11 +14,11 @@
 
 use bytes::Bytes;
 
-use crate::chunk::Chunk;
 use crate::credit::{ReceiverCredit, SenderCredit};
 use crate::parts::Parts;
 use crate::violation::Violation;
 use crate::{DeliveryState, ReceiverSettleMode, SenderSettleMode, Transfer};
+use buffers::Chunk;
 
 /// Our end of a link, sending or receiving, with its credit.
 #[derive(Debug)]

@@ -13,9 +13,7 @@ mod outgoing;
 
 use std::collections::VecDeque;
 
-use crate::chunk::Chunk;
 use crate::link::{End, Link, LinkState, Progress};
-use crate::output::Output;
 use crate::performative::{put_disposition_frame, put_flow_frame, put_frame};
 use crate::unsettled::{Run, Unsettled};
 use crate::violation::Violation;
@@ -23,6 +21,8 @@ use crate::{
     AmqpError, Attach, Begin, DeliveryState, Detach, Disposition, End as EndPerformative, Flow, Performative,
     Role, Transfer, serial,
 };
+use buffers::Chunk;
+use buffers::Output;
 
 use self::outgoing::Pending;
 pub use self::outgoing::{OUTPUT_HIGH_WATER, Outgoing, Part, Tag};

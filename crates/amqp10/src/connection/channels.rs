@@ -1,13 +1,13 @@
 //! Sessions by channel [2.5.1, 2.5.2]. Calls for sessions and links pass through here.
 
 use super::{Connection, Event, Fault};
-use crate::chunk::Chunk;
 use crate::link::Progress;
-use crate::output::Output;
 use crate::session::{Outgoing, Session, SessionEvent, SessionState};
 use crate::unsettled::Run;
 use crate::violation::Violation;
 use crate::{AmqpError, Attach, Begin, DeliveryState, Map, Performative, Role, Transfer};
+use buffers::Chunk;
+use buffers::Output;
 
 impl Connection {
     pub(super) fn handle_begin<'a>(

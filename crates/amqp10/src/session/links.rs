@@ -3,10 +3,10 @@
 use super::{Session, SessionEvent, SessionFault};
 use crate::credit::SenderCredit;
 use crate::link::{End, Link, LinkState, Receiving};
-use crate::output::Output;
 use crate::performative::{put_frame, put_frame_within};
 use crate::violation::Violation;
 use crate::{AmqpError, Attach, Detach, Role};
+use buffers::Output;
 
 impl Session {
     pub(super) fn handle_attach(

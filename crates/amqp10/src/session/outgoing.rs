@@ -6,11 +6,11 @@ use bytes::Bytes;
 use super::Session;
 use crate::credit::SenderCredit;
 use crate::link::{End, Link, LinkState};
-use crate::output::Output;
 use crate::performative::{
     TAG_MAX, TransferHead, put_flow_frame, put_transfer_frame, transfer_frame_overhead_max,
 };
 use crate::{Flow, Map};
+use buffers::Output;
 
 /// If more bytes than this of output are unwritten, deliveries wait in the session instead of the output.
 /// There they can still be dropped when their link is detached.

@@ -10,7 +10,7 @@ pub mod line;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use ::amqp10::Output;
+use buffers::Output;
 use bytes::Bytes;
 use message::Message;
 use queue::{ConsumerId, DeliveryRef, Effect, Ticket, Verdict};

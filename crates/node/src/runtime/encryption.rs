@@ -5,9 +5,9 @@ use std::cell::{Cell, RefCell};
 use std::io;
 use std::rc::Rc;
 
-use amqp10::Output;
 use broker::PEER;
 use broker::secured::{PeerCertificate, Secured};
+use buffers::Output;
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::sync::Notify;
 

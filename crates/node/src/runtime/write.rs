@@ -2,7 +2,7 @@
 
 use std::io;
 
-use amqp10::Output;
+use buffers::Output;
 use tokio::net::tcp::OwnedWriteHalf;
 
 /// The most slices in one vectored write.

@@ -533,7 +533,7 @@ pub fn message(body: &[u8]) -> Bytes {
 }
 
 /// Takes all bytes of an output.
-pub fn take(output: &mut amqp10::Output, into: &mut Vec<u8>) {
+pub fn take(output: &mut buffers::Output, into: &mut Vec<u8>) {
     while !output.is_empty() {
         let mut slices = [std::io::IoSlice::new(&[]); 16];
         let n = output.slices(&mut slices);

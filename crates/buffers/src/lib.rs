@@ -1,0 +1,10 @@
+//! Buffers between a socket and the code of a protocol: output that waits to be written, and pieces of input. They know
+//! no protocol.
+
+#![forbid(unsafe_code)]
+
+mod chunk;
+mod output;
+
+pub use chunk::Chunk;
+pub use output::Output;
