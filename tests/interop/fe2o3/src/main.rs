@@ -47,6 +47,7 @@ async fn tls_with_a_certificate() -> Checked {
     let mut client = Client::over_tls(true).await?;
     client.on_queue("of-a-certificate", &["a"]).await?;
     let connections = http(200, "GET", "connections", "").await?;
+    expect(connections.contains(r#""auth_mechanism":"EXTERNAL""#), true)?;
     expect(connections.contains(r#""peer_cert_subject":"CN=guest""#), true)?;
     client.close().await
 }
