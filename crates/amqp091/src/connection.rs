@@ -1,25 +1,34 @@
 //! One end of a connection, without sockets. Frames go in; events and bytes come out.
 //!
 //! ```text
-//!  server: Header --protocol header--> Start --start-ok--> Secure --(secure-ok--> Secure) tune()--> Tune --tune-ok--> Open
-//!  client: the same states; each is entered when the server's method arrives, and the answer to it is sent
-//!          Open --open, open-ok--> Opened
-//!          any --close sent-------> Closing --close-ok received--> Closed
-//!          any --close received---> Ending --close_ok()----------> Closed
+//!  server: Header --protocol header--> Start --start-ok--> Secure --tune()--> Tune --tune-ok--> Open --open_ok()--> Opened
+//!  client:                             Start --start-----> Secure --tune-----------------------> Open --open-ok---> Opened
+//!
+//!          any --close sent------> Closing --close-ok received--> Closed
+//!          any --close received--> Ending --close_ok()----------> Closed
 //! ```
 //!
 //! How to drive it: pass what was read to [`Connection::handle_input`] until it handles nothing more. Pass a large frame
-//! to [`Connection::handle_frame`], in a buffer of its own. Act on the events that they return. Write the bytes in
-//! [`Connection::output`]. Call [`Connection::handle_timeout`] at [`Connection::next_deadline`].
+//! to [`Connection::handle_frame`], in a buffer of its own. Act on the events that they return. If they return a fault,
+//! call [`Connection::fail`]. Write the bytes in [`Connection::output`]. Call [`Connection::handle_timeout`] at
+//! [`Connection::next_deadline`].
+//!
+//! The frames are told apart in `input`. The handshake and the other methods of the class connection are in `handshake`,
+//! channels in `channels`, methods with content in `content` and `assembly`, and what is sent on channels in `sending`.
 
+mod assembly;
+mod channels;
 mod content;
 mod event;
+mod handshake;
+mod input;
+mod sending;
 
 use buffers::Output;
-use bytes::Bytes;
 
-use crate::generated::{BasicDeliver, ConnectionStartOk, Method, ReplyCode};
-use crate::table::Table;
+use self::channels::Channels;
+use crate::frame;
+use crate::violation::Violation;
 
 pub use self::content::Content;
 pub use self::event::{Event, Fault};
@@ -48,7 +57,7 @@ pub struct Config {
 /// The limits that both sides agreed on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tuned {
-    /// The highest channel number.
+    /// The highest channel number. 0 means no limit.
     pub channel_max: u16,
     /// The largest frame, in bytes. 0 means no limit.
     pub frame_max: u32,
@@ -65,230 +74,156 @@ pub enum State {
     Start,
     /// Server: the login is not complete. Client: waits for secure or tune.
     Secure,
-    /// Waits for tune-ok.
+    /// Server: waits for tune-ok.
     Tune,
     /// Server: waits for open, or for [`Connection::open_ok`]. Client: waits for open-ok.
     Open,
+    /// Channels can be opened.
     Opened,
     /// We sent close. Everything but close and close-ok is ignored.
     Closing,
-    /// The peer sent close, and [`Connection::close_ok`] is due. Its input is ignored.
+    /// The peer sent close, and [`Connection::close_ok`] is due. The peer's input is ignored.
     Ending,
+    /// Nothing is sent, and input is ignored.
     Closed,
+}
+
+impl State {
+    /// Returns true if one side has sent close.
+    fn is_stopping(self) -> bool {
+        matches!(self, Self::Closing | Self::Ending | Self::Closed)
+    }
 }
 
 /// Our end of a connection, as server or as client.
 #[derive(Debug)]
 pub struct Connection {
+    server: bool,
     state: State,
+    config: Config,
+    tuned: Tuned,
+    /// The largest frame that we accept now, in bytes, with its tolerance.
+    frame_len_max: usize,
+    /// The client has asked for a virtual host.
+    open_received: bool,
+    last_received_ms: u64,
+    last_sent_ms: u64,
+    channels: Channels,
     output: Output,
 }
 
-#[expect(unused_variables, clippy::unimplemented)]
 impl Connection {
+    /// Creates the server's end. `now_ms` is the present time, in milliseconds since any start.
     pub fn server(config: Config, now_ms: u64) -> Self {
-        Self { state: State::Header, output: Output::default() }
+        Self::new(true, State::Header, config, now_ms)
     }
 
     /// Creates the client's end. The protocol header is put in the output at once.
     pub fn client(config: Config, now_ms: u64) -> Self {
-        Self { state: State::Start, output: Output::default() }
+        let mut connection = Self::new(false, State::Start, config, now_ms);
+        connection.output.buffer().extend_from_slice(&frame::PROTOCOL_HEADER);
+        connection
     }
 
+    fn new(server: bool, state: State, config: Config, now_ms: u64) -> Self {
+        let Config { channel_max, frame_max, heartbeat_s, .. } = config;
+        Self {
+            server,
+            state,
+            config,
+            tuned: Tuned { channel_max, frame_max, heartbeat_s },
+            frame_len_max: frame_len_max(config.initial_frame_max),
+            open_received: false,
+            last_received_ms: now_ms,
+            last_sent_ms: now_ms,
+            channels: Channels::default(),
+            output: Output::default(),
+        }
+    }
+
+    /// Returns the state of the connection.
     pub fn state(&self) -> State {
         self.state
     }
 
+    /// Returns the bytes to write.
     pub fn output(&mut self) -> &mut Output {
         &mut self.output
     }
 
+    /// Returns the number of bytes to write.
     pub fn output_len(&self) -> usize {
         self.output.len()
     }
 
     /// Returns the limits that both sides agreed on. Before that, our own.
     pub fn tuned(&self) -> Tuned {
-        unimplemented!()
-    }
-
-    pub fn channel_is_open(&self, channel: u16) -> bool {
-        unimplemented!()
+        self.tuned
     }
 
     /// Returns the bytes of memory that incomplete contents take, over all channels.
     pub fn incomplete_bytes(&self) -> usize {
-        unimplemented!()
-    }
-
-    // ---- input ----------------------------------------------------------------------------------------------
-
-    /// Returns the length of the frame (or protocol header) at the start of `input`, in bytes. Returns `None` if `input`
-    /// is too short to tell.
-    ///
-    /// # Errors
-    /// The frame is larger than agreed.
-    pub fn frame_len(&self, input: &[u8]) -> Result<Option<usize>, Fault> {
-        unimplemented!()
-    }
-
-    /// Handles what is at the start of `input`: one frame, or a method with its whole content if all its frames are in
-    /// `input` and each is shorter than `large` bytes. Returns the number of bytes handled, and what they mean. The
-    /// number is 0 if the first frame is incomplete or large.
-    pub fn handle_input<'a>(
-        &mut self,
-        input: &'a [u8],
-        large: usize,
-        now_ms: u64,
-    ) -> (usize, Result<Option<Event<'a>>, Fault>) {
-        unimplemented!()
-    }
-
-    /// Handles one whole frame or protocol header, in a buffer that may be retained.
-    pub fn handle_frame<'a>(&mut self, frame: &'a Bytes, now_ms: u64) -> Result<Option<Event<'a>>, Fault> {
-        unimplemented!()
-    }
-
-    /// Consumes the heartbeats at the start of `input`. Returns their length in bytes. If our own heartbeat is due soon,
-    /// sends it as well, because this saves a separate wakeup.
-    pub fn handle_heartbeats(&mut self, input: &[u8], now_ms: u64) -> usize {
-        unimplemented!()
-    }
-
-    // ---- server ---------------------------------------------------------------------------------------------
-
-    /// Server: begins the login. `mechanisms` are separated by spaces. Called after [`Event::HeaderExchanged`].
-    pub fn start(&mut self, mechanisms: &str, server_properties: Table<'_>) {
-        unimplemented!()
-    }
-
-    /// Server: sends a challenge of the mechanism.
-    pub fn secure(&mut self, challenge: &[u8]) {
-        unimplemented!()
-    }
-
-    /// Server: the login has succeeded. Offers the limits of the configuration.
-    pub fn tune(&mut self) {
-        unimplemented!()
-    }
-
-    /// Server: the virtual host is open.
-    pub fn open_ok(&mut self) {
-        unimplemented!()
-    }
-
-    /// Server: tells the client that its messages are not read. Only for clients with the capability
-    /// `connection.blocked`.
-    pub fn blocked(&mut self, reason: &str) {
-        unimplemented!()
-    }
-
-    pub fn unblocked(&mut self) {
-        unimplemented!()
-    }
-
-    pub fn update_secret_ok(&mut self) {
-        unimplemented!()
-    }
-
-    // ---- client ---------------------------------------------------------------------------------------------
-
-    pub fn start_ok(&mut self, start_ok: &ConnectionStartOk<'_>) {
-        unimplemented!()
-    }
-
-    pub fn secure_ok(&mut self, response: &[u8]) {
-        unimplemented!()
-    }
-
-    pub fn open(&mut self, vhost: &str) {
-        unimplemented!()
-    }
-
-    /// Client: opens a channel. Returns false, and does nothing, if the number is in use or above channel-max.
-    pub fn open_channel(&mut self, channel: u16) -> bool {
-        unimplemented!()
-    }
-
-    pub fn update_secret(&mut self, secret: &[u8], reason: &str) {
-        unimplemented!()
-    }
-
-    // ---- both -----------------------------------------------------------------------------------------------
-
-    /// Sends a method without content. Sends nothing if the channel is not open.
-    pub fn send(&mut self, channel: u16, method: &Method<'_>) {
-        unimplemented!()
-    }
-
-    /// Sends a method with content, in frames of at most the negotiated size. Sends nothing if the channel is not open.
-    /// `properties` is the encoded property list. The body is `payload` from the byte `from` on; large parts of it are
-    /// shared, not copied.
-    pub fn send_content(
-        &mut self,
-        channel: u16,
-        method: &Method<'_>,
-        properties: &[u8],
-        payload: &Bytes,
-        from: usize,
-    ) {
-        unimplemented!()
-    }
-
-    /// Does the same as [`Connection::send_content`] for `basic.deliver`, the most frequent method.
-    pub fn send_deliver(
-        &mut self,
-        channel: u16,
-        deliver: &BasicDeliver<'_>,
-        properties: &[u8],
-        payload: &Bytes,
-        from: usize,
-    ) {
-        unimplemented!()
-    }
-
-    /// Answers the peer's close of a channel.
-    pub fn channel_close_ok(&mut self, channel: u16) {
-        unimplemented!()
-    }
-
-    /// Closes a channel or the connection because of an error, and ignores what the peer sends on it until it has answered.
-    /// The text is preceded by the name of the code. If the connection is closing already, it is closed at once, because
-    /// nothing that can be read follows.
-    pub fn fail(&mut self, fault: &Fault) {
-        unimplemented!()
-    }
-
-    /// Closes a channel, not because of a method.
-    pub fn close_channel(&mut self, channel: u16, code: ReplyCode, text: &str) {
-        unimplemented!()
-    }
-
-    /// Closes the connection, not because of a method.
-    pub fn close(&mut self, code: ReplyCode, text: &str) {
-        unimplemented!()
-    }
-
-    /// Answers the peer's close of the connection.
-    pub fn close_ok(&mut self) {
-        unimplemented!()
+        self.channels.incomplete_bytes()
     }
 
     // ---- time -----------------------------------------------------------------------------------------------
 
     /// Called when something was written to the socket.
     pub fn handle_written(&mut self, now_ms: u64) {
-        unimplemented!()
+        self.last_sent_ms = now_ms;
     }
 
     /// Counts the silence of the peer from now on. For a caller that has not read what the peer has sent.
     pub fn forgive_silence(&mut self, now_ms: u64) {
-        unimplemented!()
+        self.last_received_ms = now_ms;
+    }
+
+    /// Consumes the heartbeats at the start of `input`. Returns their length in bytes. If our own heartbeat is due soon,
+    /// sends it as well, because this saves a separate wakeup.
+    pub fn handle_heartbeats(&mut self, input: &[u8], now_ms: u64) -> usize {
+        let (frames, _) = input.as_chunks::<{ frame::OVERHEAD }>();
+        let heartbeats = frames.iter().take_while(|frame| **frame == frame::HEARTBEAT).count();
+        if heartbeats == 0 || self.state != State::Opened {
+            return 0;
+        }
+        self.last_received_ms = now_ms;
+        self.put_heartbeat_after(self.send_interval_ms() / 4 * 3, now_ms);
+        heartbeats * frame::OVERHEAD
+    }
+
+    /// Returns the longest time without a frame to the peer, in milliseconds: half of the heartbeat interval.
+    fn send_interval_ms(&self) -> u64 {
+        u64::from(self.tuned.heartbeat_s) * 1000 / 2
+    }
+
+    /// Returns the time without a frame from the peer after which the connection ends, in milliseconds: two heartbeat
+    /// intervals.
+    fn silence_max_ms(&self) -> u64 {
+        u64::from(self.tuned.heartbeat_s) * 1000 * 2
+    }
+
+    /// Sends a heartbeat if there are heartbeats and nothing was sent for `silence_ms`.
+    fn put_heartbeat_after(&mut self, silence_ms: u64, now_ms: u64) {
+        if self.tuned.heartbeat_s > 0 && now_ms >= self.last_sent_ms + silence_ms {
+            self.output.buffer().extend_from_slice(&frame::HEARTBEAT);
+            self.last_sent_ms = now_ms;
+        }
+    }
+
+    /// Returns true if the interval is agreed and the connection is not closed.
+    fn has_heartbeats(&self) -> bool {
+        let agreed = !matches!(self.state, State::Header | State::Start | State::Secure | State::Tune);
+        agreed && self.state != State::Closed && self.tuned.heartbeat_s > 0
     }
 
     /// Returns the time at which [`Connection::handle_timeout`] has something to do, in milliseconds.
     pub fn next_deadline(&self) -> Option<u64> {
-        unimplemented!()
+        if !self.has_heartbeats() {
+            return None;
+        }
+        let silence = self.last_received_ms + self.silence_max_ms();
+        let heartbeat = (!self.state.is_stopping()).then(|| self.last_sent_ms + self.send_interval_ms());
+        Some(heartbeat.map_or(silence, |heartbeat| heartbeat.min(silence)))
     }
 
     /// Sends a heartbeat if one is due.
@@ -296,6 +231,22 @@ impl Connection {
     /// # Errors
     /// Nothing was received from the peer for two heartbeat intervals.
     pub fn handle_timeout(&mut self, now_ms: u64) -> Result<(), Fault> {
-        unimplemented!()
+        if !self.has_heartbeats() {
+            return Ok(());
+        }
+        if now_ms >= self.last_received_ms + self.silence_max_ms() {
+            let timeout_s = self.tuned.heartbeat_s;
+            return Err(Fault::connection(Violation::MissedHeartbeats { timeout_s }));
+        }
+        if !self.state.is_stopping() {
+            self.put_heartbeat_after(self.send_interval_ms(), now_ms);
+        }
+        Ok(())
     }
+}
+
+/// Returns the length of the largest frame that is accepted if the limit is `max` bytes, in bytes. 0 means no limit.
+fn frame_len_max(max: u32) -> usize {
+    let max = if max == 0 { u32::MAX } else { max };
+    max.saturating_add(frame::SIZE_TOLERANCE) as usize
 }

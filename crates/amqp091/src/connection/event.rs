@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 
 use super::Content;
+use crate::arguments::SHORTSTR_MAX;
 use crate::generated::{ConnectionStart, ConnectionStartOk, ConnectionUpdateSecret, Method, ReplyCode};
 use crate::secret::Secret;
 use crate::violation::Violation;
@@ -75,11 +76,13 @@ pub struct Fault {
 
 impl Fault {
     /// Creates the fault for a broken rule. `channel` is where it was broken. It ends if the reply code ends channels only.
-    /// `failed` is the class and the method of the method that failed.
+    /// `failed` is the class and the number of the method that failed.
     pub(super) fn new(channel: u16, violation: Violation, failed: (u16, u16)) -> Self {
         let code = violation.reply_code();
         let (class_id, method_id) = match violation {
-            Violation::Arguments { class, method, .. } => (class, method),
+            Violation::Arguments { class, method, .. } | Violation::UnknownMethod { class, method } => {
+                (class, method)
+            }
             _ => failed,
         };
         let channel = (channel != 0 && !code.ends_connection()).then_some(channel);
@@ -89,5 +92,33 @@ impl Fault {
     /// Creates the fault for a broken rule that ends the connection and is not the fault of a method.
     pub(super) fn connection(violation: Violation) -> Self {
         Self::new(0, violation, (0, 0))
+    }
+}
+
+/// What a reply text ends with if it was too long.
+const CUT: &str = "...";
+
+/// Returns the text that the peer gets: the name of the code, and the explanation. As in RabbitMQ, a text that is too long
+/// for a short string ends with three dots.
+pub(super) fn reply_text(code: ReplyCode, explanation: &str) -> String {
+    let mut text = format!("{} - {explanation}", code.name());
+    if text.len() > SHORTSTR_MAX {
+        text.truncate(text.floor_char_boundary(SHORTSTR_MAX - CUT.len()));
+        text += CUT;
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_reply_text_is_cut_between_characters() {
+        assert_eq!(reply_text(ReplyCode::NotFound, "no queue 'q'"), "NOT_FOUND - no queue 'q'");
+        let text = reply_text(ReplyCode::NotFound, &"ä".repeat(200));
+        assert_eq!((text.len(), &text[250..]), (255, "ä..."));
+        let text = reply_text(ReplyCode::NotFound, &format!("x{}", "ä".repeat(200)));
+        assert_eq!((text.len(), &text[249..]), (254, "ä..."));
     }
 }

@@ -1,0 +1,125 @@
+//! Assembles the content of a method from its frames. Only contents that do not lie together in one read come here.
+//!
+//! The buffer grows with the frames that arrive, never at once to the size that the peer announces. So a peer that announces
+//! much and sends little costs little.
+
+use buffers::Chunk;
+use bytes::Bytes;
+
+use super::channels::Channel;
+use super::content::{Content, Head};
+use super::input::Payload;
+use super::{Connection, Event, Fault};
+use crate::generated::BasicPublish;
+use crate::violation::Violation;
+
+/// The class of all methods with content.
+const CLASS: u16 = BasicPublish::CLASS_ID;
+
+/// An incomplete content.
+#[derive(Debug)]
+pub(super) struct Partial {
+    method_id: u16,
+    /// The arguments of the method, the properties, and the part of the body that has arrived.
+    buffer: Vec<u8>,
+    arguments_len: usize,
+    /// The length of the properties, and the number of bytes of the body that are missing. `None` before the header.
+    header: Option<(usize, u64)>,
+}
+
+impl Partial {
+    /// Returns the bytes of memory that the content takes.
+    pub fn bytes(&self) -> usize {
+        size_of::<Self>() + self.buffer.capacity()
+    }
+
+    /// Appends a part. `missing` is how many bytes will follow it. The memory at most doubles, and is no more than the whole
+    /// content needs.
+    fn push(&mut self, part: &[u8], missing: u64) {
+        if self.buffer.capacity() - self.buffer.len() < part.len() {
+            let whole = usize::try_from(missing).unwrap_or(usize::MAX).saturating_add(part.len());
+            self.buffer.reserve_exact(part.len().max(self.buffer.len()).min(whole));
+        }
+        self.buffer.extend_from_slice(part);
+    }
+
+    fn into_content(self, properties_len: usize) -> Content<'static> {
+        let Self { method_id, buffer, arguments_len, .. } = self;
+        let buffer = Bytes::from(buffer);
+        let payload_at = arguments_len + properties_len;
+        Content {
+            properties: Chunk::Owned(buffer.slice(arguments_len..payload_at)),
+            payload: Chunk::Owned(buffer.slice(payload_at..)),
+            head: Head::Kept { method_id, buffer, arguments_len },
+        }
+    }
+}
+
+impl Connection {
+    /// Called for a method whose content follows. The arguments are correct.
+    pub(super) fn begin_content(
+        &mut self,
+        channel: u16,
+        method_id: u16,
+        arguments: &[u8],
+    ) -> Result<(), Violation> {
+        let (buffer, arguments_len) = (arguments.to_vec(), arguments.len());
+        self.keep(channel, Partial { method_id, buffer, arguments_len, header: None })
+    }
+
+    /// Handles a frame on a channel whose content is incomplete.
+    pub(super) fn handle_part<'a>(
+        &mut self,
+        channel: u16,
+        payload: Payload<'_>,
+    ) -> Result<Option<Event<'a>>, Fault> {
+        let Channel::Content(partial) = self.channels.set(channel, Channel::Open) else { return Ok(None) };
+        let failed = (CLASS, partial.method_id);
+        self.add_part(channel, *partial, payload).map_err(|violation| Fault::new(channel, violation, failed))
+    }
+
+    /// Adds a frame to a content that was taken from its channel.
+    fn add_part<'a>(
+        &mut self,
+        channel: u16,
+        mut partial: Partial,
+        payload: Payload<'_>,
+    ) -> Result<Option<Event<'a>>, Violation> {
+        let (properties_len, missing) = match (partial.header, payload) {
+            (None, Payload::Header { class: CLASS, weight: 0, body_size, properties }) => {
+                let max = self.config.max_message_size;
+                if body_size > max {
+                    return Err(Violation::MessageSize { size: body_size, max });
+                }
+                partial.push(properties, 0);
+                (properties.len(), body_size)
+            }
+            (None, Payload::Header { class, weight: 0, .. }) => {
+                return Err(Violation::ExpectedHeader { class: CLASS, got: Some(class) });
+            }
+            (None, _) => return Err(Violation::ExpectedHeader { class: CLASS, got: None }),
+            (Some((properties_len, missing)), Payload::Body(body)) => {
+                let missing = missing.checked_sub(body.len() as u64).ok_or(Violation::BodyTooLarge)?;
+                partial.push(body, missing);
+                (properties_len, missing)
+            }
+            (Some(_), _) => return Err(Violation::ExpectedBody),
+        };
+        if missing == 0 {
+            let content = partial.into_content(properties_len);
+            return Ok(Some(Event::Content { channel, content }));
+        }
+        partial.header = Some((properties_len, missing));
+        self.keep(channel, partial).map(|()| None)
+    }
+
+    /// Keeps an incomplete content until its next frame arrives. Its channel must be open.
+    fn keep(&mut self, channel: u16, partial: Partial) -> Result<(), Violation> {
+        self.channels.set(channel, Channel::Content(Box::new(partial)));
+        let max = self.config.incomplete_bytes_max;
+        if self.channels.incomplete_bytes() > max {
+            return Err(Violation::IncompleteContents { max });
+        }
+        Ok(())
+    }
+}
