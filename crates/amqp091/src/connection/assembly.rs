@@ -64,7 +64,7 @@ impl Connection {
         arguments: &[u8],
     ) -> Result<(), Violation> {
         let (buffer, arguments_len) = (arguments.to_vec(), arguments.len());
-        self.keep(channel, Partial { method_id, buffer, arguments_len, header: None })
+        self.keep(channel, Box::new(Partial { method_id, buffer, arguments_len, header: None }))
     }
 
     /// Handles a frame on a channel whose content is incomplete.
@@ -75,14 +75,14 @@ impl Connection {
     ) -> Result<Option<Event<'a>>, Fault> {
         let Channel::Content(partial) = self.channels.set(channel, Channel::Open) else { return Ok(None) };
         let failed = (CLASS, partial.method_id);
-        self.add_part(channel, *partial, payload).map_err(|violation| Fault::new(channel, violation, failed))
+        self.add_part(channel, partial, payload).map_err(|violation| Fault::new(channel, violation, failed))
     }
 
     /// Adds a frame to a content that was taken from its channel.
     fn add_part<'a>(
         &mut self,
         channel: u16,
-        mut partial: Partial,
+        mut partial: Box<Partial>,
         payload: Payload<'_>,
     ) -> Result<Option<Event<'a>>, Violation> {
         let (properties_len, missing) = match (partial.header, payload) {
@@ -114,8 +114,8 @@ impl Connection {
     }
 
     /// Keeps an incomplete content until its next frame arrives. Its channel must be open.
-    fn keep(&mut self, channel: u16, partial: Partial) -> Result<(), Violation> {
-        self.channels.set(channel, Channel::Content(Box::new(partial)));
+    fn keep(&mut self, channel: u16, partial: Box<Partial>) -> Result<(), Violation> {
+        self.channels.set(channel, Channel::Content(partial));
         let max = self.config.incomplete_bytes_max;
         if self.channels.incomplete_bytes() > max {
             return Err(Violation::IncompleteContents { max });

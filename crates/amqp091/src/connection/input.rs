@@ -1,8 +1,8 @@
 //! Tells the frames of the peer apart.
 //!
 //! A method and its content that lie together in the input, with the body in one frame, are handled at once and without a
-//! copy ([`Connection::whole_content`]). This is the path of nearly all messages. Everything else is handled frame by
-//! frame, and only there are rules checked whose violation is a fault.
+//! copy ([`Connection::frequent`]). This is the path of nearly all messages. Everything else is handled frame by frame.
+//! If a frame breaks a rule, only that second path says which one.
 
 use bytes::Bytes;
 
@@ -12,8 +12,8 @@ use super::{Connection, Event, Fault, State};
 use crate::arguments::Reader;
 use crate::frame::{Excerpt, FrameHeader, HEADER_SIZE, OVERHEAD, PROTOCOL_HEADER_SIZE, PROTOCOL_NAME};
 use crate::generated::{
-    BasicDeliver, BasicGetOk, BasicPublish, BasicReturn, FRAME_BODY, FRAME_END, FRAME_HEADER,
-    FRAME_HEARTBEAT, FRAME_METHOD,
+    BasicAck, BasicDeliver, BasicGetOk, BasicPublish, BasicReturn, FRAME_BODY, FRAME_END, FRAME_HEADER,
+    FRAME_HEARTBEAT, FRAME_METHOD, Method,
 };
 use crate::violation::Violation;
 use buffers::Chunk;
@@ -72,7 +72,7 @@ impl Connection {
     fn frame_too_large(&self, header: FrameHeader) -> Fault {
         let FrameHeader { kind, size, .. } = header;
         // Without the tolerance, and in bytes of payload, as RabbitMQ says it.
-        let max = (self.frame_len_max - 2 * OVERHEAD) as u32;
+        let max = self.frame_len_max.saturating_sub(2 * OVERHEAD) as u32;
         Fault::connection(Violation::FrameTooLarge { kind, size, max })
     }
 
@@ -100,7 +100,7 @@ impl Connection {
         large: usize,
         now_ms: u64,
     ) -> (usize, Result<Option<Event<'a>>, Fault>) {
-        if let Some((used, event)) = self.whole_content(input, large) {
+        if let Some((used, event)) = self.frequent(input, large) {
             self.last_received_ms = now_ms;
             return (used, Ok(Some(event)));
         }
@@ -136,17 +136,25 @@ impl Connection {
         self.handle_bytes(frame, now_ms)
     }
 
-    /// Returns the method and its content at the start of `input`, and their length in bytes. Returns `None` if the
-    /// content is not there as a whole, its body is in several frames, or any rule is broken.
+    /// Returns what is most frequent, if it is at the start of `input`: an acknowledgement, or a method with its whole
+    /// content. Also returns its length in bytes. Returns `None` if the content is not there as a whole, its body is in
+    /// several frames, or any rule is broken.
     #[inline]
-    fn whole_content<'a>(&self, input: &'a [u8], large: usize) -> Option<(usize, Event<'a>)> {
+    fn frequent<'a>(&self, input: &'a [u8], large: usize) -> Option<(usize, Event<'a>)> {
         let (header, method, rest) = self.frame(FRAME_METHOD, input, large)?;
         let channel = header.channel;
         let (ids, arguments) = method.split_first_chunk::<4>()?;
-        let head = self.content_head(u32::from_be_bytes(*ids), arguments)?;
+        let ids = u32::from_be_bytes(*ids);
         if self.state != State::Opened || !matches!(self.channels.get(channel), Channel::Open) {
             return None;
         }
+        if ids == ids_of(BasicAck::METHOD_ID) {
+            let reader = &mut Reader::new(arguments);
+            let ack = BasicAck::read(reader).and_then(|ack| reader.finish(ack)).ok()?;
+            let event = Event::Method { channel, method: Method::BasicAck(ack) };
+            return Some((input.len() - rest.len(), event));
+        }
+        let head = self.content_head(ids, arguments)?;
 
         let (header, payload, mut rest) = self.frame(FRAME_HEADER, rest, large)?;
         let (class_and_weight, after) = payload.split_first_chunk::<4>()?;
