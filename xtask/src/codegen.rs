@@ -12,6 +12,8 @@ use std::process::{Command, Stdio};
 
 use roxmltree::{Document, Node};
 
+pub mod amqp091;
+
 /// The documents, in the order of the standard.
 const DOCUMENTS: [&str; 4] = ["transport", "messaging", "transactions", "security"];
 

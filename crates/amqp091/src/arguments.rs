@@ -1,0 +1,139 @@
+//! The arguments of methods: big-endian numbers, short and long strings, and tables.
+
+use std::fmt;
+
+use bytes::{BufMut, BytesMut};
+
+use crate::secret::Secret;
+use crate::table::Table;
+
+/// The longest short string, in bytes. Its length is one octet.
+pub const SHORTSTR_MAX: usize = 255;
+
+/// What is wrong with the arguments of a method.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ArgumentError {
+    /// The frame ends within an argument.
+    CutOff,
+    /// A short string is not UTF-8.
+    NotUtf8,
+    /// A field table is malformed.
+    Table,
+    /// Bytes follow the last argument.
+    TrailingBytes,
+}
+
+impl fmt::Display for ArgumentError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::CutOff => "the frame ends within an argument",
+            Self::NotUtf8 => "a short string is not UTF-8",
+            Self::Table => "malformed field table",
+            Self::TrailingBytes => "bytes follow the last argument",
+        })
+    }
+}
+
+/// Reads arguments in their order. What it returns is borrowed from the frame.
+#[derive(Debug)]
+pub(crate) struct Reader<'a> {
+    rest: &'a [u8],
+}
+
+impl<'a> Reader<'a> {
+    #[inline]
+    pub fn new(arguments: &'a [u8]) -> Self {
+        Self { rest: arguments }
+    }
+
+    #[inline]
+    fn array<const N: usize>(&mut self) -> Result<[u8; N], ArgumentError> {
+        let (first, rest) = self.rest.split_first_chunk().ok_or(ArgumentError::CutOff)?;
+        self.rest = rest;
+        Ok(*first)
+    }
+
+    #[inline]
+    fn take(&mut self, len: usize) -> Result<&'a [u8], ArgumentError> {
+        let (first, rest) = self.rest.split_at_checked(len).ok_or(ArgumentError::CutOff)?;
+        self.rest = rest;
+        Ok(first)
+    }
+
+    #[inline]
+    pub fn octet(&mut self) -> Result<u8, ArgumentError> {
+        self.array().map(u8::from_be_bytes)
+    }
+
+    #[inline]
+    pub fn short(&mut self) -> Result<u16, ArgumentError> {
+        self.array().map(u16::from_be_bytes)
+    }
+
+    #[inline]
+    pub fn long(&mut self) -> Result<u32, ArgumentError> {
+        self.array().map(u32::from_be_bytes)
+    }
+
+    #[inline]
+    pub fn longlong(&mut self) -> Result<u64, ArgumentError> {
+        self.array().map(u64::from_be_bytes)
+    }
+
+    #[inline]
+    pub fn shortstr(&mut self) -> Result<&'a str, ArgumentError> {
+        let len = self.octet()?;
+        let bytes = self.take(usize::from(len))?;
+        std::str::from_utf8(bytes).map_err(|_| ArgumentError::NotUtf8)
+    }
+
+    #[inline]
+    pub fn longstr(&mut self) -> Result<&'a [u8], ArgumentError> {
+        let len = self.long()?;
+        self.take(len as usize)
+    }
+
+    #[inline]
+    pub fn secret(&mut self) -> Result<Secret<'a>, ArgumentError> {
+        self.longstr().map(Secret::new)
+    }
+
+    #[inline]
+    pub fn table(&mut self) -> Result<Table<'a>, ArgumentError> {
+        Table::parse(self.longstr()?).map_err(|_| ArgumentError::Table)
+    }
+
+    /// Returns `method` if nothing is left to read.
+    #[inline]
+    pub fn finish<T>(&self, method: T) -> Result<T, ArgumentError> {
+        if self.rest.is_empty() { Ok(method) } else { Err(ArgumentError::TrailingBytes) }
+    }
+}
+
+/// Returns the longest start of `text` that fits a short string and ends between two characters.
+pub(crate) fn cut_to_shortstr(text: &str) -> &str {
+    &text[..text.floor_char_boundary(SHORTSTR_MAX)]
+}
+
+/// Appends a short string. It is cut off after [`SHORTSTR_MAX`] bytes, between two characters.
+#[inline]
+pub(crate) fn put_shortstr(out: &mut BytesMut, text: &str) {
+    let text = if text.len() > SHORTSTR_MAX { cut_to_shortstr(text) } else { text };
+    out.put_u8(text.len() as u8);
+    out.put_slice(text.as_bytes());
+}
+
+/// Appends a long string.
+pub(crate) fn put_longstr(out: &mut BytesMut, bytes: &[u8]) {
+    debug_assert!(
+        u32::try_from(bytes.len()).is_ok(),
+        "a long string is bounded by the frame that carries it"
+    );
+    out.put_u32(bytes.len() as u32);
+    out.put_slice(bytes);
+}
+
+/// Appends a table with its length.
+pub(crate) fn put_table(out: &mut BytesMut, table: Table<'_>) {
+    put_longstr(out, table.as_bytes());
+}
