@@ -25,6 +25,7 @@ pub mod names;
 pub mod outlet;
 pub mod own_queues;
 pub mod pattern;
+pub mod peer;
 pub mod placements;
 pub mod reply_to;
 pub mod secured;

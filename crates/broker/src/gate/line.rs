@@ -28,11 +28,12 @@ use super::{BadFrame, Ending, Output, Phase};
 use crate::access::{Credentials, Identity, Login, LoginRefused, Resource, Verb};
 use crate::catalog::{Answer, CatalogError, Command, DeclareQueue, QueueRecord};
 use crate::cx::Cx;
-use crate::ids::{ConnectionId, QueueId};
-use crate::intake::{Arrived, Body, Intake, Refused, Sender, Target, may_publish, scan};
-use crate::mail::{GateAddress, TicketOwner};
+use crate::ids::QueueId;
+use crate::intake::{Arrived, Body, Intake, Refused, Target, may_publish, scan};
+use crate::mail::GateAddress;
 use crate::outlet::{Holder, Outlet, PeerEvent, Wanted};
 use crate::own_queues::OwnQueues;
+use crate::peer::Peer;
 
 /// The first line of a connection.
 pub const HEADER: &[u8] = b"LINE 1\r\n";
@@ -51,12 +52,8 @@ enum Role {
 /// One connection of a client that speaks the line protocol.
 #[derive(Debug)]
 pub struct Gate {
-    pub(super) id: ConnectionId,
-    key: usize,
-    pub(super) name: Arc<str>,
+    pub(super) peer: Peer,
     pub(super) phase: Phase,
-    pub(super) identity: Option<Identity>,
-    pub(super) vhost: Arc<str>,
     pub(super) output: Output,
     roles: BTreeMap<u64, Role>,
     /// The holder for which each fetch in flight was made.
@@ -74,10 +71,10 @@ macro_rules! say {
 }
 
 impl Gate {
-    pub fn new(id: ConnectionId, key: usize, name: Arc<str>) -> Self {
+    pub fn new(peer: Peer) -> Self {
         let (phase, output, own) = (Phase::Handshake, Output::default(), OwnQueues::default());
         let (roles, fetches) = (BTreeMap::new(), BTreeMap::new());
-        Self { id, key, name, phase, identity: None, vhost: "".into(), output, roles, fetches, own }
+        Self { peer, phase, output, roles, fetches, own }
     }
 
     /// The length of an incomplete line is unknown. It lacks at least one byte.
@@ -105,7 +102,7 @@ impl Gate {
         cx.tickets.remove(ticket.0);
         match result {
             Ok(identity) => {
-                (self.identity, self.phase) = (Some(identity), Phase::Open);
+                (self.peer.identity, self.phase) = (Some(identity), Phase::Open);
                 say!(self.output, "OK");
             }
             Err(refused) => self.end_connection(Ending::Operator, &refused.to_string(), cx),
@@ -121,7 +118,7 @@ impl Gate {
         while let Some((&place, _)) = self.roles.first_key_value() {
             self.close(place, cx);
         }
-        self.own.delete_all(self.key, cx);
+        self.own.delete_all(self.peer.key, cx);
         self.phase = Phase::Done;
     }
 
@@ -129,7 +126,7 @@ impl Gate {
         let words: Vec<&str> = line.split(' ').collect();
         let word = |at: usize| words.get(at).copied().unwrap_or_default();
         let number = |at: usize| word(at).parse::<u64>().map_err(|_| format!("no number {at} in {line}"));
-        let at = GateAddress { connection: self.key, place: number(1).unwrap_or(0) };
+        let at = GateAddress { connection: self.peer.key, place: number(1).unwrap_or(0) };
         match (words[0], self.phase) {
             ("LINE", _) => {}
             ("LOGIN", _) => {
@@ -137,12 +134,12 @@ impl Gate {
                 let (credentials, from) = (Credentials::Anonymous { user }, Ipv4Addr::LOCALHOST.into());
                 let ticket = self.ticket(cx)?;
                 cx.post.logins.push((ticket, Login { credentials, from, at_ms: cx.now_ms }));
-                (self.vhost, self.phase) = (word(1).into(), Phase::Login);
+                (self.peer.vhost, self.phase) = (word(1).into(), Phase::Login);
             }
             ("DECLARE" | "OWN", Phase::Open) => {
                 let exclusive = words[0] == "OWN";
-                let connection = exclusive.then_some(self.id);
-                let declare = DeclareQueue::new(self.vhost.clone(), word(1), Default::default());
+                let connection = exclusive.then_some(self.peer.id);
+                let declare = DeclareQueue::new(self.peer.vhost.clone(), word(1), Default::default());
                 let declare = DeclareQueue { exclusive, connection, ..declare };
                 let ticket = self.ticket(cx)?;
                 cx.post.propose(Some(ticket), Command::DeclareQueue(declare));
@@ -151,7 +148,7 @@ impl Gate {
             ("OPEN", Phase::Open) => {
                 let name = words.get(2).copied();
                 let watched = name.map(|name| self.queue(name, cx)).transpose()?;
-                let sender = Sender { vhost: &self.vhost, identity: self.identity.as_ref() };
+                let sender = self.peer.sender();
                 may_publish(sender, &"".into(), cx).map_err(|refused| format!("{refused:?}"))?;
                 let target = name.map_or(Target::Anywhere, Target::to_queue);
                 let mut intake = Intake::open(at, target, cx).ok_or("no place")?;
@@ -214,19 +211,19 @@ impl Gate {
     }
 
     fn queue(&self, name: &str, cx: &Cx<'_>) -> Done<Arc<QueueRecord>> {
-        cx.catalog.queue(&self.vhost, name).ok_or_else(|| format!("no queue {name}"))
+        cx.catalog.queue(&self.peer.vhost, name).ok_or_else(|| format!("no queue {name}"))
     }
 
     fn readable(&self, name: &str, cx: &Cx<'_>) -> Done<Arc<QueueRecord>> {
-        let identity = self.identity.as_ref().ok_or("login required")?;
+        let identity = self.peer.identity.as_ref().ok_or("login required")?;
         let allowed =
-            cx.catalog.users().permit(identity, &self.vhost, Verb::Consume, &[Resource::Queue(name)]);
+            cx.catalog.users().permit(identity, &self.peer.vhost, Verb::Consume, &[Resource::Queue(name)]);
         allowed.map_err(|refused| refused.reason)?;
         self.queue(name, cx)
     }
 
     fn ticket(&self, cx: &mut Cx<'_>) -> Done<Ticket> {
-        Ok(Ticket(cx.tickets.insert(TicketOwner::Connection(self.key)).ok_or("no place")?))
+        self.peer.ticket(cx).ok_or_else(|| "no place".to_owned())
     }
 
     fn publish(&mut self, p: u64, tag: u64, own: Option<Arc<Route>>, body: &str, cx: &mut Cx<'_>) -> Done {
@@ -236,7 +233,7 @@ impl Gate {
         *credit = credit.checked_sub(1).ok_or("no credit")?;
         let bytes = Bytes::from([&BODY[..], &[length], body.as_bytes()].concat());
         let found = &scan(Body::Owned(&bytes), true, cx).map_err(|bad| bad.to_string())?;
-        let sender = Sender { vhost: &self.vhost, identity: self.identity.as_ref() };
+        let sender = self.peer.sender();
         match intake.publish(sender, Arrived { body: Body::Owned(&bytes), found }, own, tag, cx) {
             Err(Refused::Unroutable) => say!(self.output, "DONE {p} {tag} {tag} Released"),
             Err(refused) => return Err(format!("{refused:?}")),

@@ -7,7 +7,6 @@ pub mod amqp10;
 #[cfg(debug_assertions)]
 pub mod line;
 
-use std::net::IpAddr;
 use std::sync::Arc;
 
 use buffers::Output;
@@ -16,14 +15,15 @@ use message::Message;
 use queue::{ConsumerId, DeliveryRef, Effect, Ticket, Verdict};
 
 use crate::access::{Identity, LoginRefused};
+
 use crate::catalog::{Answer, CatalogError};
 use crate::cx::Cx;
 use crate::desk::ConnectionRow;
 use crate::explain::{ConnectionFacts, Wanted};
-use crate::ids::{ConnectionId, QueueId, ShardId};
+use crate::ids::{QueueId, ShardId};
 use crate::mail::GateAddress;
+use crate::peer::Peer;
 use crate::reply_to::ReplyTo;
-use crate::secured::Secured;
 use crate::settings::Settings;
 
 /// The state of a connection.
@@ -112,17 +112,20 @@ macro_rules! amqp10_or {
 }
 
 impl Gate {
-    /// Creates the gate of a new connection, whose protocol is not known yet. `key` is the key of the connection on the
-    /// shard.
-    pub fn new(
-        id: ConnectionId,
-        key: usize,
-        peer: IpAddr,
-        name: Arc<str>,
-        settings: &Settings,
-        now_ms: u64,
-    ) -> Self {
-        Self::Amqp10(amqp10::Gate::new(id, key, peer, name, settings, now_ms))
+    /// Creates the gate of a new connection, whose protocol is not known yet.
+    pub fn new(peer: Peer, settings: &Settings) -> Self {
+        Self::Amqp10(amqp10::Gate::new(peer, settings))
+    }
+
+    /// Returns the client at the other end.
+    pub fn peer(&self) -> &Peer {
+        each!(self, gate => &gate.peer)
+    }
+
+    /// Returns the client at the other end, to be changed before it has sent anything, or when the connection has moved to
+    /// another shard.
+    pub fn peer_mut(&mut self) -> &mut Peer {
+        each!(self, gate => &mut gate.peer)
     }
 
     /// Returns the gate of AMQP 1.0, if that is the protocol.
@@ -144,41 +147,12 @@ impl Gate {
             && gate.is_new()
             && input.starts_with(line::HEADER)
         {
-            *self = Self::Line(gate.to_line());
+            *self = Self::Line(line::Gate::new(gate.peer.take()));
         }
-    }
-
-    pub fn id(&self) -> ConnectionId {
-        each!(self, gate => gate.id)
-    }
-
-    /// Called when a proxy has said who its client is, before any other input.
-    pub fn set_peer(&mut self, peer: IpAddr, name: Arc<str>) {
-        amqp10_or!(self, gate => gate.set_peer(peer, name), drop(name))
-    }
-
-    /// Returns the name that people see: `address:port -> address:port`, or `unix:path#number -> unix:path`.
-    pub fn name(&self) -> &Arc<str> {
-        each!(self, gate => &gate.name)
     }
 
     pub fn phase(&self) -> Phase {
         each!(self, gate => gate.phase)
-    }
-
-    /// Called when the TLS handshake of the connection is complete, before any other input.
-    pub fn set_secured(&mut self, secured: Secured) {
-        amqp10_or!(self, gate => gate.secured = Some(Arc::new(secured)), drop(secured))
-    }
-
-    /// Returns the user who has logged in.
-    pub fn identity(&self) -> Option<&Identity> {
-        each!(self, gate => gate.identity.as_ref())
-    }
-
-    /// Returns the virtual host that the connection is open to.
-    pub fn vhost(&self) -> &str {
-        each!(self, gate => &gate.vhost)
     }
 
     // ---- the socket -----------------------------------------------------------------------------------------
@@ -266,11 +240,6 @@ impl Gate {
     /// or here.
     pub fn moves_to(&self) -> Option<ShardId> {
         amqp10_or!(self, gate => gate.moves_to(), None)
-    }
-
-    /// Called when the connection has moved to another shard, where `key` is its key.
-    pub fn set_key(&mut self, key: usize) {
-        amqp10_or!(self, gate => gate.set_key(key), ())
     }
 
     /// Called when the connection is on its final shard.

@@ -4,6 +4,7 @@
 use std::cell::{Cell, RefCell};
 use std::io;
 use std::rc::Rc;
+use std::sync::Arc;
 
 use broker::PEER;
 use broker::secured::{PeerCertificate, Secured};
@@ -155,7 +156,7 @@ fn receive(
             Ok(n)
         }
         Err(error) => {
-            let name = shard.conn(key).map(|conn| conn.gate.name().clone()).unwrap_or_default();
+            let name = shard.conn(key).map(|conn| conn.gate.peer().name.clone()).unwrap_or_default();
             tracing::warn!(target: PEER, connection = %name, "TLS: {error}");
             // The peer learns why from an alert. The connection ends whether the alert can be written or not.
             let _ = try_write(write, &[io::IoSlice::new(session.unsent())]);
@@ -174,7 +175,7 @@ fn note_secured(shard: &mut Shard, key: usize, session: &tls::Session) {
         not_after: certificate.not_after,
         user,
     });
-    conn.gate.set_secured(Secured { protocol, cipher, peer });
+    conn.gate.peer_mut().secured = Some(Arc::new(Secured { protocol, cipher, peer }));
 }
 
 /// Encrypts a connection's output and writes it until the socket is full. If the connection is `done`, the peer is told that

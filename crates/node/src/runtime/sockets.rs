@@ -180,7 +180,7 @@ fn introduce(host: &Rc<Host>, key: usize, socket: &Socket, header: Header, proxy
 
 /// Logs why a connection whose proxy has sent no header is closed.
 fn warn_of_header(shard: &mut Shard, key: usize, why: &dyn std::fmt::Display) {
-    let name = shard.conn(key).map(|conn| conn.gate.name().clone()).unwrap_or_default();
+    let name = shard.conn(key).map(|conn| conn.gate.peer().name.clone()).unwrap_or_default();
     tracing::warn!(target: PEER, connection = %name, "no valid header of the PROXY protocol: {why}");
 }
 
@@ -375,7 +375,7 @@ fn write(host: &Rc<Host>, shard: &mut Shard, key: usize, socket: &Rc<Socket>) ->
         (false, false) => Ok(write_plain(&socket.write, output)),
     };
     let Sent { bytes: written, end } = sent.unwrap_or_else(|error| {
-        tracing::warn!(target: PEER, connection = %conn.gate.name(), "TLS: {error}");
+        tracing::warn!(target: PEER, connection = %conn.gate.peer().name, "TLS: {error}");
         Sent { bytes: 0, end: End::Failed }
     });
     let output = conn.gate.output();

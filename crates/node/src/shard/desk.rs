@@ -270,9 +270,9 @@ impl Shard {
     ) -> Result<bool, AccessRefused> {
         let Some(key) = self.connections.named(name) else { return Ok(false) };
         let Some(conn) = self.connections.get(key) else { return Ok(false) };
-        let owner = conn.gate.identity().map_or("", |owner| &owner.user);
+        let owner = conn.gate.peer().identity.as_ref().map_or("", |owner| &owner.user);
         let resource = [Resource::Connection(owner)];
-        self.catalog().users().permit(who, conn.gate.vhost(), Verb::CloseConnection, &resource)?;
+        self.catalog().users().permit(who, &conn.gate.peer().vhost, Verb::CloseConnection, &resource)?;
         self.close(key, reason);
         Ok(true)
     }

@@ -64,7 +64,7 @@ impl House {
 
     fn connection(&mut self, peer: usize) -> Subject {
         let (shard, key) = (self.peers[peer].shard, self.peers[peer].key);
-        let name = self.shards[shard].conn(key).expect("it is open").gate.name().to_string();
+        let name = self.shards[shard].conn(key).expect("it is open").gate.peer().name.to_string();
         Subject::Connection { name }
     }
 }

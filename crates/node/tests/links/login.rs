@@ -167,5 +167,5 @@ fn a_client_that_names_no_virtual_host_gets_the_default_one() {
     house.logins_stopped = false;
     house.settle();
     assert_eq!(phase(&mut house, key), Some(Phase::Open));
-    assert_eq!(house.shards[0].conn(key).unwrap().gate.vhost(), "shop");
+    assert_eq!(&*house.shards[0].conn(key).unwrap().gate.peer().vhost, "shop");
 }

@@ -57,7 +57,7 @@ impl Gate {
 
     /// Has a question asked. What waits for it is handled again then.
     pub(super) fn ask(&mut self, waiting: Waiting, question: Box<Question>, cx: &mut Cx<'_>) {
-        let remote = self.identity.as_ref().and_then(|who| who.remote.clone());
+        let remote = self.peer.identity.as_ref().and_then(|who| who.remote.clone());
         match self.ticket(waiting, cx).zip(remote) {
             Some((ticket, remote)) => cx.post.permissions.push((ticket, remote, question)),
             None => {

@@ -139,7 +139,7 @@ impl Gate {
         }
         let (node, format) = node_address::of_target(address, cx.settings.permit_address_v1)
             .map_err(|bad| error(condition::INVALID_FIELD, bad.to_string()))?;
-        let vhost = self.vhost.clone();
+        let vhost = self.peer.vhost.clone();
         let (exchange, key, watched) = match node {
             Node::Queue { name, .. } if let Some(to) = ReplyTo::parse(&name) => {
                 self.permit_role(Role::Sender, &name, cx)?;
@@ -218,7 +218,7 @@ impl Gate {
         if cx.counters.deprecated.count(Deprecated::AmqpAddressV1) {
             tracing::warn!(
                 target: PEER,
-                connection = %self.name,
+                connection = %self.peer.name,
                 link = shown(&attach.name),
                 address = shown(address),
                 "an address of the deprecated format v1 is in use: use /queues/:queue and \
@@ -231,8 +231,8 @@ impl Gate {
     /// Finds a queue of this virtual host. It may be exclusive to another connection: such queues receive replies, so
     /// everybody who knows the name may publish to them (docs/compatibility.md, Addresses).
     fn known_queue(&self, name: &str, cx: &Cx<'_>) -> Result<Arc<QueueRecord>, Refused> {
-        let record = cx.catalog.queue(&self.vhost, name).ok_or_else(|| {
-            error(condition::NOT_FOUND, format!("no queue '{name}' in vhost '{}'", self.vhost))
+        let record = cx.catalog.queue(&self.peer.vhost, name).ok_or_else(|| {
+            error(condition::NOT_FOUND, format!("no queue '{name}' in vhost '{}'", self.peer.vhost))
         })?;
         Ok(record.clone())
     }
@@ -240,7 +240,7 @@ impl Gate {
     /// Finds a queue of this virtual host to consume from. It must not be exclusive to another connection.
     fn usable_queue(&self, name: &str, cx: &Cx<'_>) -> Result<Arc<QueueRecord>, Refused> {
         let record = self.known_queue(name, cx)?;
-        match record.locked_to(Some(self.id)) {
+        match record.locked_to(Some(self.peer.id)) {
             Some(locked) => Err(error(condition::RESOURCE_LOCKED, locked.to_string()).into()),
             None => Ok(record),
         }
@@ -284,8 +284,8 @@ impl Gate {
         let (queue, declare) = match node {
             Node::Queue { name, declare } => (name, declare),
             Node::Exchange { exchange, key } => {
-                if cx.catalog.exchange(&self.vhost, &exchange).is_none() {
-                    return Err(no_exchange(&exchange, &self.vhost).into());
+                if cx.catalog.exchange(&self.peer.vhost, &exchange).is_none() {
+                    return Err(no_exchange(&exchange, &self.peer.vhost).into());
                 }
                 let bind = Bound { exchange: exchange.into(), key: key.unwrap_or_default().into() };
                 return self.make_own_queue((session, link), attach, "amq.gen", Some(bind), cx);
@@ -295,7 +295,7 @@ impl Gate {
         if let Some(to) = ReplyTo::parse(&queue) {
             return self.probe_replies(session, link, attach, to, cx);
         }
-        if declare && cx.catalog.queue(&self.vhost, &queue).is_none() {
+        if declare && cx.catalog.queue(&self.peer.vhost, &queue).is_none() {
             return self.make_named_queue((session, link), attach, queue, cx);
         }
         let record = self.usable_queue(&queue, cx)?;
@@ -329,7 +329,7 @@ impl Gate {
             }
         }
         for filter in &left_out {
-            let (connection, link) = (&self.name, shown(&attach.name));
+            let (connection, link) = (&self.peer.name, shown(&attach.name));
             tracing::warn!(target: PEER, %connection, link, queue = %record.name, "{filter}");
         }
         let priority = attach.properties.as_ref().and_then(|p| match p.get("rabbitmq:priority") {

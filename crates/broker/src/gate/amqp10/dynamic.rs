@@ -72,7 +72,7 @@ impl Gate {
         cx: &mut Cx<'_>,
     ) -> Result<(), Refused> {
         *cx.unique += 1;
-        let random = format!("{:x}.{:x}", self.id.0, *cx.unique);
+        let random = format!("{:x}.{:x}", self.peer.id.0, *cx.unique);
         let (container, name) = (&self.client.container_id, &attach.name);
         let queue = if container.len() + name.len() < DYNAMIC_NAME_IDS_MAX {
             format!("{prefix}-{container}-{name}-{random}")
@@ -87,9 +87,9 @@ impl Gate {
         }
         let command = Command::DeclareQueue(DeclareQueue {
             exclusive: true,
-            connection: Some(self.id),
+            connection: Some(self.peer.id),
             internal: true,
-            ..DeclareQueue::new(self.vhost.clone(), queue, Arguments::new())
+            ..DeclareQueue::new(self.peer.vhost.clone(), queue, Arguments::new())
         });
         self.make((session, link), Box::new(attach.clone()), Step::Own { bind }, command, cx)
     }
@@ -106,7 +106,8 @@ impl Gate {
         let mut arguments = Arguments::new();
         arguments.insert("x-queue-type".into(), Value::String("classic".into()));
         let name: Arc<str> = name.into();
-        let command = Command::DeclareQueue(DeclareQueue::new(self.vhost.clone(), name.clone(), arguments));
+        let command =
+            Command::DeclareQueue(DeclareQueue::new(self.peer.vhost.clone(), name.clone(), arguments));
         self.make(at, Box::new(attach.clone()), Step::Named { name }, command, cx)
     }
 
@@ -177,7 +178,7 @@ impl Gate {
         };
         let is_with_link = self.role_of(session, link).is_some();
         match queue {
-            Some(queue) if result.is_err() || !waits => self.own.delete(queue.id, self.key, cx),
+            Some(queue) if result.is_err() || !waits => self.own.delete(queue.id, self.peer.key, cx),
             Some(queue) if is_with_link => {
                 self.own.forget(queue.id);
                 // A receiver gets such a queue without an address, or by an address of format v1.
@@ -225,7 +226,7 @@ impl Gate {
     ) -> Result<(), Refused> {
         let Bound { exchange, key } = bound.clone();
         let binding = Binding {
-            vhost: self.vhost.clone(),
+            vhost: self.peer.vhost.clone(),
             source: exchange,
             destination: Destination::Queue(queue.name.clone()),
             key,
@@ -244,7 +245,7 @@ impl Gate {
         refused: Option<CatalogError>,
         cx: &mut Cx<'_>,
     ) {
-        match refused.filter(|_| cx.catalog.queue(&self.vhost, name).is_none()) {
+        match refused.filter(|_| cx.catalog.queue(&self.peer.vhost, name).is_none()) {
             None => self.handle_attach(session, link, attach, cx),
             Some(refused) => {
                 let error = error(condition::PRECONDITION_FAILED, refused.to_string());

@@ -5,7 +5,6 @@ use amqp10::{AmqpError, Attach, Role, condition};
 
 use super::{Ending, Gate, LinkRole, Phase, error, shown_error};
 use crate::PEER;
-use crate::access::Seat;
 use crate::cx::Cx;
 
 /// An answer that leaves when the queues of the ended object are deleted. See [`crate::own_queues`].
@@ -31,11 +30,11 @@ impl Gate {
             return;
         }
         if error.condition == condition::UNAUTHORIZED_ACCESS {
-            self.refused("connection", "", &error);
+            self.peer.refused("connection", "", error.description.as_deref().unwrap_or_default());
         } else {
             tracing::warn!(
                 target: PEER,
-                connection = %self.name,
+                connection = %self.peer.name,
                 condition = error.condition.as_str(),
                 "closing: {}",
                 error.description.as_deref().unwrap_or("no reason given")
@@ -44,14 +43,14 @@ impl Gate {
         self.send_open_if_needed(cx);
         self.drop_all_sessions(true, cx);
         self.conn.close(Some(error), false);
-        self.own.delete_all(self.key, cx);
+        self.own.delete_all(self.peer.key, cx);
         self.phase = Phase::Done;
     }
 
     /// Called when the socket is closed, or when the connection must end without an error for the client.
     pub fn handle_disconnect(&mut self, cx: &mut Cx<'_>) {
         self.drop_all_sessions(true, cx);
-        self.own.delete_all(self.key, cx);
+        self.own.delete_all(self.peer.key, cx);
         self.waiting.clear();
         self.own.give_up();
         self.phase = Phase::Done;
@@ -84,7 +83,7 @@ impl Gate {
         cx: &mut Cx<'_>,
     ) {
         if let Some(error) = error {
-            tracing::info!(target: PEER, connection = %self.name, session, "client ended the session: {}", shown_error(error));
+            tracing::info!(target: PEER, connection = %self.peer.name, session, "client ended the session: {}", shown_error(error));
         }
         if answered {
             return;
@@ -125,11 +124,15 @@ impl Gate {
     /// Ends a session with an error.
     pub(super) fn end(&mut self, session: u16, error: AmqpError, cx: &mut Cx<'_>) {
         if error.condition == condition::UNAUTHORIZED_ACCESS {
-            self.refused("session", &format!(" session={session}"), &error);
+            self.peer.refused(
+                "session",
+                &format!(" session={session}"),
+                error.description.as_deref().unwrap_or_default(),
+            );
         } else {
             tracing::warn!(
                 target: PEER,
-                connection = %self.name,
+                connection = %self.peer.name,
                 session,
                 condition = error.condition.as_str(),
                 "ending session: {}",
@@ -146,7 +149,7 @@ impl Gate {
     pub(super) fn drop_session(&mut self, session: u16, failed: bool, cx: &mut Cx<'_>) {
         let Some(slot) = self.sessions.get_mut(usize::from(session)) else { return };
         let Some(gone) = slot.take() else { return };
-        self.seat.iter_mut().for_each(Seat::end_session);
+        self.peer.end_session();
         for role in gone.links.into_iter().flatten() {
             self.drop_role(session, role, failed, cx);
         }
@@ -157,7 +160,7 @@ impl Gate {
         for session in 0..self.sessions.len() {
             self.drop_session(session as u16, failed, cx);
         }
-        self.seat = None;
+        self.peer.leave();
     }
 
     // ---- links --------------------------------------------------------------------------------------------
@@ -171,14 +174,17 @@ impl Gate {
     fn drop_role(&mut self, session: u16, role: LinkRole, failed: bool, cx: &mut Cx<'_>) {
         match role {
             LinkRole::Intake(intake) => {
-                intake.close(cx).into_iter().for_each(|queue| self.own.delete(queue, self.key, cx));
+                intake.close(cx).into_iter().for_each(|queue| self.own.delete(queue, self.peer.key, cx));
             }
             LinkRole::Outlet(link) => {
                 let mut outlet = link.outlet;
                 for asked in outlet.take_unanswered() {
                     self.put_settlement(session, &asked);
                 }
-                outlet.close(failed, cx).into_iter().for_each(|queue| self.own.delete(queue, self.key, cx));
+                outlet
+                    .close(failed, cx)
+                    .into_iter()
+                    .for_each(|queue| self.own.delete(queue, self.peer.key, cx));
             }
             LinkRole::Replies(replies) => {
                 cx.consumers.remove(replies.to.outlet.0);
@@ -194,11 +200,15 @@ impl Gate {
     /// Detaches a link with an error.
     pub(super) fn detach(&mut self, session: u16, link: u32, error: AmqpError, cx: &mut Cx<'_>) {
         if error.condition == condition::UNAUTHORIZED_ACCESS {
-            self.refused("link", &format!(" session={session} link={link}"), &error);
+            self.peer.refused(
+                "link",
+                &format!(" session={session} link={link}"),
+                error.description.as_deref().unwrap_or_default(),
+            );
         } else {
             tracing::info!(
                 target: PEER,
-                connection = %self.name,
+                connection = %self.peer.name,
                 session,
                 link,
                 condition = error.condition.as_str(),
@@ -216,7 +226,7 @@ impl Gate {
     /// until the response has left: client libraries fail every call in flight when a link ends.
     pub(super) fn detach_from_deleted(&mut self, session: u16, link: u32, queue: &str, cx: &mut Cx<'_>) {
         if !self.waiting.values().any(|waiting| waiting.deletes(queue)) {
-            let reason = format!("queue '{queue}' in vhost '{}' was deleted", self.vhost);
+            let reason = format!("queue '{queue}' in vhost '{}' was deleted", self.peer.vhost);
             self.detach(session, link, error(condition::RESOURCE_DELETED, reason), cx);
         }
     }

@@ -39,11 +39,6 @@ impl Gate {
         self.follow.moves_to()
     }
 
-    /// Called when the connection has moved to another shard, where `key` is its key.
-    pub fn set_key(&mut self, key: usize) {
-        self.key = key;
-    }
-
     /// Continues with the ATTACH that was held.
     pub fn continue_attach(&mut self, cx: &mut Cx<'_>) {
         if let Some(held) = self.follow.take_held()
@@ -71,9 +66,9 @@ impl Gate {
         };
         let (node, _) = node_address::of_target(address?, cx.settings.permit_address_v1).ok()?;
         match node {
-            Node::Queue { name, .. } => home_of_queue(cx.catalog, cx.placements, &self.vhost, &name),
+            Node::Queue { name, .. } => home_of_queue(cx.catalog, cx.placements, &self.peer.vhost, &name),
             Node::Exchange { exchange, key } => {
-                home_of_route(cx.catalog, cx.placements, &self.vhost, &exchange, &key?)
+                home_of_route(cx.catalog, cx.placements, &self.peer.vhost, &exchange, &key?)
             }
         }
     }

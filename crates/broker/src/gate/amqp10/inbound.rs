@@ -39,11 +39,10 @@ impl Gate {
         delivery: &Delivery<'_>,
         cx: &mut Cx<'_>,
     ) {
-        let Gate { sessions, vhost, identity, .. } = self;
+        let Gate { sessions, peer, .. } = self;
         match role_in(sessions, session, link) {
             Some(LinkRole::Intake(intake)) => {
-                let sender = Sender { vhost, identity: identity.as_ref() };
-                let published = publish(intake, sender, delivery, cx);
+                let published = publish(intake, peer.sender(), delivery, cx);
                 self.touch(session, link);
                 if let Err(refusal) = published {
                     self.refuse_delivery(session, link, delivery, refusal, cx);

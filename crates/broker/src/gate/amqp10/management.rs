@@ -192,7 +192,7 @@ impl Gate {
             return;
         }
         self.touch(session, link);
-        let parsed = match request::parse(&delivery.message, &self.vhost) {
+        let parsed = match request::parse(&delivery.message, &self.peer.vhost) {
             Ok(parsed) => parsed,
             Err(reason) => {
                 self.end(session, error(condition::DECODE_ERROR, reason), cx);
@@ -234,7 +234,7 @@ impl Gate {
                 return self.ask(Waiting::Management { pair, request: pending }, question, cx);
             }
         }
-        let vhost = self.vhost.clone();
+        let vhost = self.peer.vhost.clone();
         match &pending.verb {
             Verb::GetQueue { name } => match cx.catalog.queue(&vhost, name) {
                 None if let Some(to) = ReplyTo::parse(name) => {
@@ -252,7 +252,7 @@ impl Gate {
             },
             Verb::DeclareQueue(declare) => {
                 let mut declare = declare.clone();
-                declare.connection = Some(self.id);
+                declare.connection = Some(self.peer.id);
                 self.propose(pair, pending, Command::DeclareQueue(declare), cx);
             }
             Verb::DeleteQueue { name } | Verb::PurgeQueue { name } => {
@@ -264,7 +264,7 @@ impl Gate {
                         self.respond(pair, pending, reply);
                     }
                     None => self.respond(pair, pending, Reply::message_count(0)),
-                    Some(record) if let Some(locked) = record.locked_to(Some(self.id)) => {
+                    Some(record) if let Some(locked) = record.locked_to(Some(self.peer.id)) => {
                         self.respond(pair, pending, Reply::from_error(&locked));
                     }
                     Some(record) => {
@@ -293,7 +293,7 @@ impl Gate {
             Verb::Bind(Binding { destination: Destination::Queue(name), .. })
             | Verb::Unbind { destination: Destination::Queue(name), .. }
                 if let Some(locked) =
-                    cx.catalog.queue(&vhost, name).and_then(|q| q.locked_to(Some(self.id))) =>
+                    cx.catalog.queue(&vhost, name).and_then(|q| q.locked_to(Some(self.peer.id))) =>
             {
                 self.respond(pair, pending, Reply::from_error(&locked));
             }
@@ -318,8 +318,8 @@ impl Gate {
             }
             Verb::RenewToken(token) => {
                 let password = token.clone();
-                let user = self.identity.as_ref().map_or(String::new(), |who| who.user.to_string());
-                let login = self.login(Credentials::Plain { user, password }, cx);
+                let user = self.peer.identity.as_ref().map_or(String::new(), |who| who.user.to_string());
+                let login = self.peer.login(Credentials::Plain { user, password }, cx);
                 if let Some(ticket) = self.ticket(Waiting::Management { pair, request: pending }, cx) {
                     cx.post.logins.push((ticket, login));
                 }
@@ -336,12 +336,12 @@ impl Gate {
         result: Result<Identity, LoginRefused>,
         cx: &mut Cx<'_>,
     ) {
-        let user = self.identity.as_ref().map(|who| who.user.clone()).unwrap_or_default();
-        self.count_login(&user, result.is_ok(), cx);
+        let user = self.peer.identity.as_ref().map(|who| who.user.clone()).unwrap_or_default();
+        self.peer.count_login(&user, result.is_ok(), cx);
         let renewed = match result {
-            Ok(identity) => self.renew(identity, cx).inspect(|()| self.actor().logged_in()),
+            Ok(identity) => self.renew(identity, cx).inspect(|()| self.peer.actor().logged_in()),
             Err(refused) => {
-                self.actor().login_refused(&refused.to_string());
+                self.peer.actor().login_refused(&refused.to_string());
                 Err("the new credentials are refused".to_owned())
             }
         };
@@ -409,29 +409,29 @@ impl Gate {
         let reply = match effect {
             Effect::Done { messages, .. } => {
                 match &pending.verb {
-                    Verb::DeleteQueue { name } => self.deleted("DELETE /queues/{name}", name),
-                    Verb::PurgeQueue { name } => self.deleted("DELETE /queues/{name}/messages", name),
+                    Verb::DeleteQueue { name } => self.peer.deleted("DELETE /queues/{name}", name),
+                    Verb::PurgeQueue { name } => self.peer.deleted("DELETE /queues/{name}/messages", name),
                     _ => {}
                 }
                 Reply::message_count(messages)
             }
             Effect::Report { report, .. } => {
                 let Verb::GetQueue { name } = &pending.verb else { return };
-                match cx.catalog.queue(&self.vhost, name) {
+                match cx.catalog.queue(&self.peer.vhost, name) {
                     Some(record) => Reply::queue(200, &record, &report, cx.settings),
                     None if ReplyTo::parse(name).is_some() => {
-                        Reply::volatile_queue(&self.vhost, name, cx.settings)
+                        Reply::volatile_queue(&self.peer.vhost, name, cx.settings)
                     }
-                    None => Reply::not_found(&self.vhost, name),
+                    None => Reply::not_found(&self.peer.vhost, name),
                 }
             }
             Effect::Refused { why, .. } => match (&pending.verb, why) {
                 (Verb::DeleteQueue { .. }, Refusal::NotFound) => Reply::message_count(0),
                 (Verb::GetQueue { name } | Verb::PurgeQueue { name }, Refusal::NotFound) => {
-                    Reply::not_found(&self.vhost, name)
+                    Reply::not_found(&self.peer.vhost, name)
                 }
                 (Verb::GetQueue { name } | Verb::PurgeQueue { name } | Verb::DeleteQueue { name }, why) => {
-                    Reply::error(400, refused_by_queue(why, name, &self.vhost).1)
+                    Reply::error(400, refused_by_queue(why, name, &self.peer.vhost).1)
                 }
                 _ => return,
             },
@@ -458,7 +458,7 @@ impl Gate {
     ) {
         let reply = match result {
             Ok(Answer::Queue { record, created }) => {
-                if created && record.exclusive == Some(self.id) {
+                if created && record.exclusive == Some(self.peer.id) {
                     self.own.add(record.id);
                 }
                 if created {
@@ -473,7 +473,7 @@ impl Gate {
                 }
             }
             Ok(Answer::Done { changed: true }) if let Verb::DeleteExchange { name } = &pending.verb => {
-                self.deleted("DELETE /exchanges/{name}", name);
+                self.peer.deleted("DELETE /exchanges/{name}", name);
                 Reply::no_content()
             }
             Ok(Answer::Done { .. } | Answer::Set { .. }) => Reply::no_content(),

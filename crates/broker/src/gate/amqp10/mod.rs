@@ -26,8 +26,6 @@ mod report;
 mod rights;
 
 use std::collections::VecDeque;
-use std::net::IpAddr;
-use std::sync::Arc;
 
 use amqp10::frame::FrameError::TooLarge;
 use amqp10::session::OUTPUT_HIGH_WATER;
@@ -47,18 +45,17 @@ use self::management::Pair;
 use self::outbound::Consuming;
 use self::replies::Replies;
 use super::{BadFrame, Ending, Phase};
-use crate::access::{AccessRefused, Identity, Seat};
-use crate::catalog::{Answer, CatalogError, DEFAULT_VHOST};
+use crate::access::AccessRefused;
+use crate::catalog::{Answer, CatalogError};
 use crate::cx::Cx;
 use crate::follow::Follow;
-use crate::ids::ConnectionId;
 use crate::input::Input;
 use crate::intake::Intake;
-use crate::mail::{GateAddress, TicketOwner};
+use crate::mail::GateAddress;
 use crate::names::cut;
 use crate::own_queues::OwnQueues;
+use crate::peer::Peer;
 use crate::reply_to::ReplyTo;
-use crate::secured::Secured;
 use crate::settings::Settings;
 
 pub use address::{Address, BadAddress, queue_address};
@@ -143,27 +140,12 @@ impl Waiting {
 /// One connection of an AMQP 1.0 client.
 #[derive(Debug)]
 pub struct Gate {
-    pub(super) id: ConnectionId,
-    /// The key of the connection in the shard's table of connections.
-    key: usize,
-    /// The address that counts for limits and for `loopback_users`. A client of a Unix domain socket has a loopback address.
-    peer: IpAddr,
-    /// The name that people see.
-    pub(super) name: Arc<str>,
+    pub(super) peer: Peer,
     conn: Connection,
     pub(super) phase: Phase,
     /// The time at which the handshake ends: when no OPEN has arrived, or when the client receives the
     /// refusal of its login.
     handshake_deadline_ms: u64,
-    connected_at_ms: u64,
-    pub(super) identity: Option<Identity>,
-    /// The place among the open connections, from OPEN to the end.
-    seat: Option<Seat>,
-    /// The SASL mechanism of the accepted login.
-    mechanism: &'static str,
-    pub(super) vhost: Arc<str>,
-    /// What TLS says about the connection, if it speaks TLS.
-    pub(super) secured: Option<Arc<Secured>>,
     client: Client,
     sessions: Vec<Option<Box<Session>>>,
     pairs: slab::Slab<Pair>,
@@ -184,14 +166,7 @@ pub struct Gate {
 }
 
 impl Gate {
-    pub fn new(
-        id: ConnectionId,
-        key: usize,
-        peer: IpAddr,
-        name: Arc<str>,
-        settings: &Settings,
-        now_ms: u64,
-    ) -> Self {
+    pub fn new(peer: Peer, settings: &Settings) -> Self {
         let config = amqp10::connection::Config {
             max_frame_size: settings.frame_max,
             initial_max_frame_size: settings.initial_frame_max,
@@ -205,19 +180,10 @@ impl Gate {
             },
         };
         Self {
-            id,
-            key,
+            conn: Connection::server(config, peer.connected_at_ms),
+            handshake_deadline_ms: peer.connected_at_ms + settings.handshake_timeout_ms,
             peer,
-            name,
-            conn: Connection::server(config, now_ms),
             phase: Phase::Handshake,
-            handshake_deadline_ms: now_ms + settings.handshake_timeout_ms,
-            connected_at_ms: now_ms,
-            identity: None,
-            seat: None,
-            mechanism: "",
-            vhost: DEFAULT_VHOST.into(),
-            secured: None,
             client: Client::default(),
             sessions: Vec::new(),
             pairs: slab::Slab::new(),
@@ -233,10 +199,6 @@ impl Gate {
         }
     }
 
-    pub fn set_peer(&mut self, peer: IpAddr, name: Arc<str>) {
-        (self.peer, self.name) = (peer, name);
-    }
-
     /// Returns the sans-IO connection. The caller writes its output and splits its input.
     pub fn connection(&mut self) -> &mut Connection {
         &mut self.conn
@@ -246,12 +208,6 @@ impl Gate {
     #[cfg(debug_assertions)]
     pub(super) fn is_new(&self) -> bool {
         self.conn.state() == amqp10::ConnectionState::Header
-    }
-
-    /// Returns a gate of the line protocol, which is for tests, for the same connection.
-    #[cfg(debug_assertions)]
-    pub(super) fn to_line(&self) -> super::line::Gate {
-        super::line::Gate::new(self.id, self.key, self.name.clone())
     }
 
     pub fn output(&mut self) -> &mut Output {
@@ -404,8 +360,8 @@ impl Gate {
         }
         self.sessions[at] = Some(Box::default());
         self.conn.begin(Some(session), !self.blocked);
-        if let Err(refused) = self.count_session(cx) {
-            self.end(session, refused, cx);
+        if let Err(full) = self.peer.begin_session(cx) {
+            self.end(session, error(condition::RESOURCE_LIMIT_EXCEEDED, full), cx);
         }
     }
 
@@ -426,7 +382,7 @@ impl Gate {
 
     /// Returns the address of a link of this connection in mail.
     fn address(&self, session: u16, link: u32) -> GateAddress {
-        GateAddress { connection: self.key, place: place(session, link) }
+        GateAddress { connection: self.peer.key, place: place(session, link) }
     }
 
     fn set_role(&mut self, session: u16, link: u32, role: LinkRole) {
@@ -509,7 +465,7 @@ impl Gate {
 
     /// Creates a ticket whose answer returns to this connection.
     fn ticket(&mut self, waiting: Waiting, cx: &mut Cx<'_>) -> Option<Ticket> {
-        let ticket = Ticket(cx.tickets.insert(TicketOwner::Connection(self.key))?);
+        let ticket = self.peer.ticket(cx)?;
         self.waiting.insert(ticket, waiting);
         Some(ticket)
     }
@@ -520,7 +476,7 @@ impl Gate {
     pub fn next_deadline(&self) -> Option<u64> {
         match self.phase {
             Phase::Handshake | Phase::Login | Phase::Refused => Some(self.handshake_deadline_ms),
-            Phase::Open | Phase::Asking => match (self.conn.next_deadline(), self.expires_ms()) {
+            Phase::Open | Phase::Asking => match (self.conn.next_deadline(), self.peer.expires_ms()) {
                 (Some(one), Some(other)) => Some(one.min(other)),
                 (one, other) => one.or(other),
             },
@@ -532,14 +488,12 @@ impl Gate {
         match self.phase {
             Phase::Handshake if cx.now_ms >= self.handshake_deadline_ms => self.time_out_handshake(cx),
             // The login was right, and OPEN waits for an answer.
-            Phase::Login if cx.now_ms >= self.handshake_deadline_ms && self.identity.is_some() => {
+            Phase::Login if cx.now_ms >= self.handshake_deadline_ms && self.peer.identity.is_some() => {
                 self.time_out_handshake(cx);
             }
             Phase::Login if cx.now_ms >= self.handshake_deadline_ms => self.time_out_login(cx),
             Phase::Refused if cx.now_ms >= self.handshake_deadline_ms => self.report_refusal(),
-            Phase::Open | Phase::Asking
-                if self.expires_ms().is_some_and(|expires_ms| cx.now_ms >= expires_ms) =>
-            {
+            Phase::Open | Phase::Asking if self.peer.is_expired(cx.now_ms) => {
                 self.fail(error(condition::UNAUTHORIZED_ACCESS, "credential expired"), cx);
             }
             Phase::Open | Phase::Asking => {

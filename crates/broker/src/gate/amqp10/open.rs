@@ -7,25 +7,15 @@ use queue::Ticket;
 
 use super::asking::Held;
 use super::ends::HeldAnswer;
-use super::refusal::Refused;
 use super::{Client, Cx, Gate, Phase, Waiting, error, shown, shown_error};
 use crate::PEER;
-use crate::access::{
-    ConnectionLimits, Credentials, Full, Identity, Login, LoginRefused, Seat, SessionLimits, SessionsFull,
-    Verb,
-};
-use crate::audit::Actor;
-use crate::counters::Protocol;
+use crate::access::{AccessRefused, Credentials, Identity, LoginRefused};
 use crate::names::cut;
+use crate::peer::{OpenRefused, REFUSAL_DELAY_MS};
 use crate::settings::SLUICE_VERSION;
 
 /// The hostname in OPEN names a virtual host in this form. Any other hostname means the default virtual host.
 const VHOST_PREFIX: &str = "vhost:";
-
-/// The delay before a refused login is reported, in milliseconds. It makes guessing passwords slow, and RabbitMQ waits
-/// as long. The delay ends with the handshake timeout, so that a guesser cannot keep a connection longer than a silent
-/// client. `access::guesses` bounds guessing over many connections.
-const REFUSAL_DELAY_MS: u64 = 3000;
 
 impl Gate {
     pub(super) fn offer_mechanisms(&mut self, cx: &mut Cx<'_>) {
@@ -33,18 +23,13 @@ impl Gate {
             return;
         }
         let mut mechanisms = vec![Symbol::from_static(sasl::PLAIN)];
-        if self.certificate_user().is_some() {
+        if self.peer.certificate_user().is_some() {
             mechanisms.push(Symbol::from_static(sasl::EXTERNAL));
         }
         if cx.settings.anonymous_login_user.is_some() {
             mechanisms.push(Symbol::from_static(sasl::ANONYMOUS));
         }
         self.conn.sasl_mechanisms(mechanisms);
-    }
-
-    /// Returns the user whom the client's certificate names.
-    fn certificate_user(&self) -> Option<&str> {
-        self.secured.as_ref()?.peer.as_ref()?.user.as_deref()
     }
 
     /// Starts a login check. No more input is handled before the result arrives.
@@ -56,7 +41,7 @@ impl Gate {
                 .map(|plain| Credentials::Plain { user: plain.user, password: plain.password })
                 .map_err(|malformed| format!("malformed PLAIN response: {malformed}")),
             (sasl::ANONYMOUS, Some(user)) => Ok(Credentials::Anonymous { user }),
-            (sasl::EXTERNAL, _) => match self.certificate_user() {
+            (sasl::EXTERNAL, _) => match self.peer.certificate_user() {
                 Some(user) => Ok(Credentials::Certificate { user: user.to_owned() }),
                 None => Err("EXTERNAL needs TLS and a client certificate that names a user".to_owned()),
             },
@@ -76,7 +61,7 @@ impl Gate {
             Credentials::Certificate { user } => (sasl::EXTERNAL, user),
         };
         let user: Box<str> = cut(user).into();
-        let login = self.login(credentials, cx);
+        let login = self.peer.login(credentials, cx);
         match self.ticket(Waiting::Login { mechanism, user: user.clone() }, cx) {
             Some(ticket) => {
                 self.phase = Phase::Login;
@@ -84,19 +69,6 @@ impl Gate {
             }
             None => self.refuse_login(mechanism, &user, "too many requests in flight on this shard", cx),
         }
-    }
-
-    /// Counts a login, and returns it to be checked.
-    pub(super) fn login(&self, credentials: Credentials, cx: &mut Cx<'_>) -> Login {
-        cx.counters.auth_attempts.all += 1;
-        Login { credentials, from: self.peer, at_ms: cx.now_ms }
-    }
-
-    /// Counts the result of a login.
-    pub(super) fn count_login(&self, user: &str, succeeded: bool, cx: &mut Cx<'_>) {
-        let attempts = &mut cx.counters.auth_attempts;
-        *if succeeded { &mut attempts.succeeded } else { &mut attempts.failed } += 1;
-        cx.access.sources().count(Protocol::Amqp10, self.peer, user, succeeded);
     }
 
     /// Called with the result of a login check. A late result has no effect.
@@ -111,10 +83,7 @@ impl Gate {
         };
         match result {
             Ok(identity) => {
-                self.count_login(&identity.user, true, cx);
-                self.identity = Some(identity);
-                self.mechanism = mechanism;
-                self.actor().logged_in();
+                self.peer.log_in(identity, mechanism, cx);
                 self.phase = Phase::Handshake;
                 self.conn.sasl_outcome(SaslCode::Ok);
             }
@@ -123,8 +92,7 @@ impl Gate {
     }
 
     fn refuse_login(&mut self, mechanism: &str, user: &str, reason: &str, cx: &mut Cx<'_>) {
-        self.count_login(user, false, cx);
-        Actor { user, mechanism, ..self.actor() }.login_refused(reason);
+        self.peer.refuse_login(mechanism, user, reason, cx);
         self.phase = Phase::Refused;
         self.handshake_deadline_ms = self.handshake_deadline_ms.min(cx.now_ms + REFUSAL_DELAY_MS);
     }
@@ -136,10 +104,9 @@ impl Gate {
             _ => None,
         });
         let (mechanism, user) = login.unwrap_or_default();
-        self.count_login(&user, false, cx);
         let ms = cx.settings.handshake_timeout_ms;
         let reason = format!("it was not checked within the handshake timeout of {ms} ms");
-        Actor { user: &user, mechanism, ..self.actor() }.login_refused(&reason);
+        self.peer.refuse_login(mechanism, &user, &reason, cx);
         self.conn.sasl_outcome(SaslCode::SysTemp);
         self.phase = Phase::Done;
     }
@@ -162,79 +129,30 @@ impl Gate {
 
     pub(super) fn handle_open(&mut self, open: Open, cx: &mut Cx<'_>) {
         let hostname = open.hostname.as_deref().unwrap_or_default();
-        self.vhost = hostname.strip_prefix(VHOST_PREFIX).unwrap_or(&cx.settings.default_vhost).into();
-        match self.check_open(cx) {
-            Ok(seat) => self.seat = Some(seat),
-            Err(Refused::Unknown(question)) => return self.hold(Held::Open(Box::new(open)), question, cx),
-            Err(Refused::Link(error) | Refused::Session(error)) => return self.fail(error, cx),
+        self.peer.vhost = hostname.strip_prefix(VHOST_PREFIX).unwrap_or(&cx.settings.default_vhost).into();
+        match self.peer.open(cx) {
+            Ok(()) => {}
+            Err(OpenRefused::Denied(AccessRefused { question: Some(question), .. })) => {
+                return self.hold(Held::Open(Box::new(open)), question, cx);
+            }
+            Err(OpenRefused::Denied(refused) | OpenRefused::NoVhost(refused)) => {
+                return self.fail(refused.into(), cx);
+            }
+            Err(OpenRefused::Full(reason)) => {
+                return self.fail(error(condition::RESOURCE_LIMIT_EXCEEDED, reason), cx);
+            }
         }
         self.client = Client { container_id: open.container_id, properties: open.properties };
         self.conn.open(open_frame(cx));
         self.phase = Phase::Open;
         tracing::info!(
             target: PEER,
-            connection = %self.name,
-            user = %self.identity.as_ref().map_or("", |i| &i.user),
-            vhost = shown(&self.vhost),
+            connection = %self.peer.name,
+            user = %self.peer.identity.as_ref().map_or("", |i| &i.user),
+            vhost = shown(&self.peer.vhost),
             container = shown(&self.client.container_id),
             "connection open"
         );
-    }
-
-    fn check_open(&self, cx: &Cx<'_>) -> Result<Seat, Refused> {
-        let Some(identity) = &self.identity else {
-            return Err(error(condition::UNAUTHORIZED_ACCESS, "login required").into());
-        };
-        cx.access.check_origin(identity, self.peer).map_err(AmqpError::from)?;
-        if self.expires_ms().is_some_and(|expires_ms| cx.now_ms >= expires_ms) {
-            return Err(error(condition::UNAUTHORIZED_ACCESS, "credential expired").into());
-        }
-        if !cx.catalog.has_vhost(&self.vhost) {
-            let reason = format!("vhost '{}' not found", self.vhost.escape_default());
-            return Err(error(condition::UNAUTHORIZED_ACCESS, reason).into());
-        }
-        let users = cx.catalog.users();
-        self.permit(Verb::OpenVhost, &[], cx)?;
-        let limits = ConnectionLimits {
-            node: cx.settings.connection_max,
-            vhost: cx.catalog.vhost_settings(&self.vhost).and_then(|vhost| vhost.max_connections),
-            user: users.get(&identity.user).and_then(|user| user.limits.max_connections),
-        };
-        let (vhost, user) = (&self.vhost, &identity.user);
-        cx.access.seats().take(vhost, user, limits).map_err(|full| {
-            let reason = match full {
-                Full::Node(max) => format!("node connection limit ({max}) is reached"),
-                Full::Vhost(max) => format!(
-                    "access to vhost '{vhost}' refused for user '{user}': connection limit ({max}) is reached"
-                ),
-                Full::User(max) => {
-                    format!("connection refused for user '{user}': user connection limit ({max}) is reached")
-                }
-            };
-            error(condition::RESOURCE_LIMIT_EXCEEDED, reason).into()
-        })
-    }
-
-    /// Counts a session that begins.
-    pub(super) fn count_session(&mut self, cx: &Cx<'_>) -> Result<(), AmqpError> {
-        let (Some(seat), Some(identity)) = (&mut self.seat, &self.identity) else { return Ok(()) };
-        let user = &identity.user;
-        let limits = SessionLimits {
-            node: cx.settings.session_max,
-            user: cx.catalog.users().get(user).and_then(|user| user.limits.max_channels),
-        };
-        seat.begin_session(limits).map_err(|full| {
-            let reason = match full {
-                SessionsFull::Node(max) => format!(
-                    "number of channels opened on node '{}' has reached the maximum allowed limit of {max}",
-                    cx.settings.node_name
-                ),
-                SessionsFull::User(max) => {
-                    format!("session refused for user '{user}': user channel limit ({max}) is reached")
-                }
-            };
-            error(condition::RESOURCE_LIMIT_EXCEEDED, reason)
-        })
     }
 
     /// Sends OPEN if it has not been sent, so that a CLOSE with the error can follow.
@@ -248,13 +166,13 @@ impl Gate {
 
     pub(super) fn handle_close(&mut self, error: Option<&AmqpError>, cx: &mut Cx<'_>) {
         if let Some(error) = error {
-            tracing::info!(target: PEER, connection = %self.name, "client closed the connection: {}", shown_error(error));
+            tracing::info!(target: PEER, connection = %self.peer.name, "client closed the connection: {}", shown_error(error));
         }
         if self.phase == Phase::Done {
             return;
         }
         self.drop_all_sessions(true, cx);
-        self.own.delete_all(self.key, cx);
+        self.own.delete_all(self.peer.key, cx);
         // Exclusive and dynamic queues are deleted before CLOSE is answered. See [`crate::own_queues`].
         self.answer_after_deletions(HeldAnswer::Close, 0, cx);
     }

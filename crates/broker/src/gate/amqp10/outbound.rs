@@ -123,7 +123,7 @@ impl Gate {
                 self.accept_consumer(session, link, &attach, &address, modes, cx);
             }
             Some(PeerEvent::Refused(why)) => {
-                let (condition, reason) = refused_by_queue(why, &outlet.queue_name, &self.vhost);
+                let (condition, reason) = refused_by_queue(why, &outlet.queue_name, &self.peer.vhost);
                 let refusal = error(condition, reason);
                 if let Some(attach) = attach.take() {
                     self.drop_link(session, link, true, cx);
@@ -136,7 +136,8 @@ impl Gate {
                 return self.detach_from_deleted(session, link, &queue, cx);
             }
             Some(PeerEvent::Gone(GoneReason::Damaged)) => {
-                let (condition, reason) = refused_by_queue(Refusal::Damaged, &outlet.queue_name, &self.vhost);
+                let (condition, reason) =
+                    refused_by_queue(Refusal::Damaged, &outlet.queue_name, &self.peer.vhost);
                 return self.detach(session, link, error(condition, reason), cx);
             }
             Some(PeerEvent::Revoked { numbers, first }) => {
@@ -159,10 +160,10 @@ impl Gate {
             let ids = (run.first_id, run.last_id);
             self.conn.disposition(session, Role::Sender, ids, false, &DeliveryState::Released);
         }
-        let Gate { sessions, name, .. } = self;
+        let Gate { sessions, peer, .. } = self;
         if let Some(LinkRole::Outlet(link)) = role_in(sessions, session, link) {
             let outlet = &mut link.outlet;
-            let (connection, queue) = (&**name, &*outlet.queue_name);
+            let (connection, queue) = (&*peer.name, &*outlet.queue_name);
             let deliveries: u64 = numbers.iter().map(|span| span.last - span.first + 1).sum();
             match is_first {
                 true => tracing::warn!(
@@ -214,7 +215,7 @@ impl Gate {
         if let Some(max) = max
             && (head.len() + bare.len()) as u64 > max
         {
-            let (name, vhost) = (outlet.queue_name.clone(), self.vhost.clone());
+            let (name, vhost) = (outlet.queue_name.clone(), self.peer.vhost.clone());
             let reason = format!(
                 "a message of queue '{name}' in vhost '{vhost}' is larger than the link's max-message-size of {max} bytes"
             );

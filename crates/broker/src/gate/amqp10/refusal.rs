@@ -3,7 +3,7 @@
 use amqp10::{AmqpError, Attach, Symbol, condition};
 
 use super::{error, shown};
-use crate::access::Question;
+use crate::access::{AccessRefused, Question};
 
 /// Why an ATTACH or a request is not carried out.
 pub(super) enum Refused {
@@ -18,6 +18,15 @@ pub(super) enum Refused {
 impl From<AmqpError> for Refused {
     fn from(error: AmqpError) -> Self {
         Self::Link(error)
+    }
+}
+
+impl From<AccessRefused> for Refused {
+    fn from(refused: AccessRefused) -> Self {
+        match refused.question {
+            Some(question) => Self::Unknown(question),
+            None => Self::Session(refused.into()),
+        }
     }
 }
 

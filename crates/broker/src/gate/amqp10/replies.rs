@@ -91,7 +91,7 @@ impl Gate {
                 "too many requests in flight on this shard",
             ))
         })?;
-        cx.post.probe(&self.vhost, to, ticket);
+        cx.post.probe(&self.peer.vhost, to, ticket);
         Ok(())
     }
 
@@ -107,7 +107,7 @@ impl Gate {
         if !self.awaits_reply(session, link, attach) {
             return;
         }
-        let (name, vhost) = (to.name(), &self.vhost);
+        let (name, vhost) = (to.name(), &self.peer.vhost);
         let result = match (effect, attach.role) {
             (Effect::Report { .. }, Role::Sender) => self.attach_responder(session, link, attach, &name, cx),
             (Effect::Report { .. }, Role::Receiver) => {
@@ -142,7 +142,7 @@ impl Gate {
 
     /// Returns true if the link at this place takes the replies to this name.
     pub fn takes_replies(&self, at: u64, vhost: &str, to: ReplyTo) -> bool {
-        *self.vhost == *vhost && matches!(self.role_at(at), Some(LinkRole::Replies(r)) if r.to == to)
+        *self.peer.vhost == *vhost && matches!(self.role_at(at), Some(LinkRole::Replies(r)) if r.to == to)
     }
 
     /// Delivers a reply now or drops it. The publisher receives an accepting receipt in both cases.

@@ -24,12 +24,12 @@ impl Gate {
             return None;
         }
         Some(ConnectionRow {
-            name: self.name.clone(),
-            user: self.identity.as_ref()?.user.clone(),
-            auth_mechanism: self.mechanism,
-            vhost: self.vhost.clone(),
-            secured: self.secured.clone(),
-            connected_at_ms: self.connected_at_ms,
+            name: self.peer.name.clone(),
+            user: self.peer.identity.as_ref()?.user.clone(),
+            auth_mechanism: self.peer.mechanism,
+            vhost: self.peer.vhost.clone(),
+            secured: self.peer.secured.clone(),
+            connected_at_ms: self.peer.connected_at_ms,
             recv_bytes,
             send_bytes,
             node: node.clone(),
@@ -70,7 +70,7 @@ impl Gate {
                 let (delivery_count, credit) = counts(link);
                 Some(LinkFacts {
                     place: Place {
-                        connection: self.name.clone(),
+                        connection: self.peer.name.clone(),
                         session: number,
                         handle,
                         name: link.name.clone(),
@@ -90,9 +90,9 @@ impl Gate {
             })
         });
         Some(ConnectionFacts {
-            name: self.name.clone(),
-            user: self.identity.as_ref()?.user.clone(),
-            vhost: self.vhost.clone(),
+            name: self.peer.name.clone(),
+            user: self.peer.identity.as_ref()?.user.clone(),
+            vhost: self.peer.vhost.clone(),
             blocked: self.blocked,
             unwritten_bytes,
             links: links.collect(),
@@ -102,8 +102,8 @@ impl Gate {
     /// Returns true if the connection matters for the explanation.
     pub fn is_wanted(&self, wanted: &Wanted) -> bool {
         match wanted {
-            Wanted::Connection(name) => *self.name == **name,
-            Wanted::Link { vhost: Some(vhost), .. } if *self.vhost != **vhost => false,
+            Wanted::Connection(name) => *self.peer.name == **name,
+            Wanted::Link { vhost: Some(vhost), .. } if *self.peer.vhost != **vhost => false,
             Wanted::Link { name, .. } => {
                 self.conn.sessions().any(|(_, s)| s.links().any(|(_, link)| link.name == *name))
             }

@@ -30,7 +30,8 @@ impl Shard {
     /// Called when a proxy has said who its client is, before any other input of the connection.
     pub fn set_peer(&mut self, key: usize, peer: SocketAddr, local: SocketAddr) {
         if let Some(conn) = self.connections.get_mut(key) {
-            conn.gate.set_peer(peer.ip(), name(peer, local));
+            let client = conn.gate.peer_mut();
+            (client.address, client.name) = (peer.ip(), name(peer, local));
         }
     }
 
@@ -85,7 +86,7 @@ impl Shard {
             let mut conn = self.connections.conns.remove(key);
             self.connections.deadlines.forget(key, &mut conn.noted_ms);
             self.connections.sessions -= conn.sessions;
-            tracing::info!(target: PEER, connection = %conn.gate.name(), "connection gone");
+            tracing::info!(target: PEER, connection = %conn.gate.peer().name, "connection gone");
             self.uncount_unfinished(key, conn.unfinished);
             self.counters.connections_closed += 1;
             self.counters.connections -= 1;

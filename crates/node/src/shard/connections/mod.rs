@@ -24,6 +24,7 @@ use broker::gate::Gate;
 use broker::ids::{ConnectionId, QueueId, Registry, ShardId};
 use broker::input::Input;
 use broker::mail::{GateAddress, PublisherAddress, TicketOwner};
+use broker::peer::Peer;
 use broker::watchers::Watchers;
 use bytes::BytesMut;
 use message::DeliveryHeads;
@@ -221,7 +222,7 @@ impl Connections {
 
     /// Returns the key of the connection of this name.
     pub fn named(&self, name: &str) -> Option<usize> {
-        self.conns.iter().find(|(_, conn)| &**conn.gate.name() == name).map(|(key, _)| key)
+        self.conns.iter().find(|(_, conn)| *conn.gate.peer().name == *name).map(|(key, _)| key)
     }
 
     /// Adds a connection. Returns its key.
@@ -229,7 +230,7 @@ impl Connections {
         let id = ConnectionId(self.draw(here.id));
         let entry = self.conns.vacant_entry();
         let key = entry.key();
-        let mut gate = Gate::new(id, key, peer, name, metadata.settings(), here.now_ms);
+        let mut gate = Gate::new(Peer::new(id, key, peer, name, here.now_ms), metadata.settings());
         gate.set_blocked(self.blocked);
         entry.insert(Conn {
             gate,

@@ -51,7 +51,7 @@ impl Shard {
         let Moved { mut conn, mut unread } = moved;
         let entry = self.connections.conns.vacant_entry();
         let key = entry.key();
-        conn.gate.set_key(key);
+        conn.gate.peer_mut().key = key;
         conn.gate.set_blocked(self.connections.blocked);
         conn.dirty = false;
         // Reader memory that is still in use stays with the old shard.

@@ -196,7 +196,7 @@ impl Shard {
             Some(TicketOwner::Connection(key)) => {
                 if let Ok(Answer::Queue { record, created: true }) = &result
                     && let Some(owner) = record.exclusive
-                    && self.connections.get(key).is_none_or(|c| c.gate.id() != owner)
+                    && self.connections.get(key).is_none_or(|c| c.gate.peer().id != owner)
                 {
                     // The connection of the exclusive queue has closed in the meantime, so the queue is
                     // deleted.

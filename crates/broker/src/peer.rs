@@ -1,0 +1,301 @@
+//! The client at the other end of a connection: who it is, where it comes from, and what it may do. Every gate has one, and
+//! translates its errors for the client.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use queue::Ticket;
+
+use crate::access::{
+    AccessRefused, ConnectionLimits, Credentials, Full, Identity, Login, Resource, Seat, SessionLimits,
+    SessionsFull, Verb, permit_binding,
+};
+use crate::audit::{Actor, Rate};
+use crate::catalog::DEFAULT_VHOST;
+use crate::counters::Protocol;
+use crate::cx::Cx;
+use crate::ids::ConnectionId;
+use crate::intake::Sender;
+use crate::mail::TicketOwner;
+use crate::names::cut;
+use crate::secured::Secured;
+
+/// The delay before a refused login is reported, in milliseconds. It makes guessing passwords slow, and RabbitMQ waits
+/// as long. The delay ends with the handshake timeout, so that a guesser cannot keep a connection longer than a silent
+/// client. `access::guesses` bounds guessing over many connections.
+pub const REFUSAL_DELAY_MS: u64 = 3000;
+
+/// A client.
+#[derive(Debug)]
+pub struct Peer {
+    pub id: ConnectionId,
+    /// The key of the connection in the shard's table of connections.
+    pub key: usize,
+    /// The address that counts for limits and for `loopback_users`. A client of a Unix domain socket has a loopback address.
+    pub address: IpAddr,
+    /// The name that people see.
+    pub name: Arc<str>,
+    pub protocol: Protocol,
+    pub connected_at_ms: u64,
+    /// The user who has logged in.
+    pub identity: Option<Identity>,
+    /// The SASL mechanism of the accepted login.
+    pub mechanism: &'static str,
+    /// The virtual host that the connection is open to.
+    pub vhost: Arc<str>,
+    /// What TLS says about the connection, if it speaks TLS.
+    pub secured: Option<Arc<Secured>>,
+    /// The place among the open connections, from the opening to the end.
+    seat: Option<Seat>,
+}
+
+/// Why a client may not open its connection.
+#[derive(Debug)]
+pub enum OpenRefused {
+    /// There is no virtual host of this name.
+    NoVhost(AccessRefused),
+    /// The client may not use the virtual host, or not from its address, or its token has expired. The reason may also be a
+    /// question that must be asked first.
+    Denied(AccessRefused),
+    /// There are as many connections as allowed.
+    Full(String),
+}
+
+impl Peer {
+    pub fn new(id: ConnectionId, key: usize, address: IpAddr, name: Arc<str>, now_ms: u64) -> Self {
+        Self {
+            id,
+            key,
+            address,
+            name,
+            protocol: Protocol::Amqp10,
+            connected_at_ms: now_ms,
+            identity: None,
+            mechanism: "",
+            vhost: DEFAULT_VHOST.into(),
+            secured: None,
+            seat: None,
+        }
+    }
+
+    /// Takes the client out of a gate that is replaced by that of another protocol.
+    pub fn take(&mut self) -> Self {
+        let rest = Self::new(self.id, self.key, self.address, "".into(), self.connected_at_ms);
+        std::mem::replace(self, rest)
+    }
+
+    /// Returns the publisher of the client's messages.
+    pub fn sender(&self) -> Sender<'_> {
+        Sender { vhost: &self.vhost, identity: self.identity.as_ref() }
+    }
+
+    /// Creates a ticket whose answer returns to this connection. Returns `None` if too many requests of the shard are in
+    /// flight.
+    pub fn ticket(&self, cx: &mut Cx<'_>) -> Option<Ticket> {
+        cx.tickets.insert(TicketOwner::Connection(self.key)).map(Ticket)
+    }
+
+    // ---- login ------------------------------------------------------------------------------------------------
+
+    /// Returns the user whom the client's certificate names.
+    pub fn certificate_user(&self) -> Option<&str> {
+        self.secured.as_ref()?.peer.as_ref()?.user.as_deref()
+    }
+
+    /// Counts a login, and returns it to be checked.
+    pub fn login(&self, credentials: Credentials, cx: &mut Cx<'_>) -> Login {
+        cx.counters.auth_attempts.all += 1;
+        Login { credentials, from: self.address, at_ms: cx.now_ms }
+    }
+
+    /// Counts the result of a login.
+    pub fn count_login(&self, user: &str, succeeded: bool, cx: &mut Cx<'_>) {
+        let attempts = &mut cx.counters.auth_attempts;
+        *if succeeded { &mut attempts.succeeded } else { &mut attempts.failed } += 1;
+        cx.access.sources().count(self.protocol, self.address, user, succeeded);
+    }
+
+    /// Called when a login was accepted.
+    pub fn log_in(&mut self, identity: Identity, mechanism: &'static str, cx: &mut Cx<'_>) {
+        self.count_login(&identity.user, true, cx);
+        self.identity = Some(identity);
+        self.mechanism = mechanism;
+        self.actor().logged_in();
+    }
+
+    /// Called when a login was refused.
+    pub fn refuse_login(&self, mechanism: &str, user: &str, reason: &str, cx: &mut Cx<'_>) {
+        self.count_login(user, false, cx);
+        Actor { user, mechanism, ..self.actor() }.login_refused(reason);
+    }
+
+    /// Returns when the token of the client expires, in milliseconds since the epoch.
+    pub fn expires_ms(&self) -> Option<u64> {
+        self.identity.as_ref()?.token.as_ref().map(|token| token.expires_ms)
+    }
+
+    /// Returns true if the token of the client has expired.
+    pub fn is_expired(&self, now_ms: u64) -> bool {
+        self.expires_ms().is_some_and(|expires_ms| now_ms >= expires_ms)
+    }
+
+    /// Replaces the identity by that of a new token. The caller checks again what the client uses.
+    ///
+    /// # Errors
+    /// The new identity is another user, or cannot be renewed.
+    pub fn renew(&mut self, identity: Identity) -> Result<(), String> {
+        if let Some(before) = &self.identity
+            && before.user != identity.user
+        {
+            return Err(format!("the new credentials are not those of user '{}'", before.user));
+        }
+        // Every link would have to be asked for again before it may go on.
+        if identity.remote.is_some() {
+            return Err("a login that an HTTP server has checked cannot be renewed".to_owned());
+        }
+        self.identity = Some(identity);
+        Ok(())
+    }
+
+    // ---- places -----------------------------------------------------------------------------------------------
+
+    /// Opens the connection to the virtual host [`Peer::vhost`], and takes a place among the open connections.
+    ///
+    /// # Errors
+    /// The client may not, or not now.
+    pub fn open(&mut self, cx: &Cx<'_>) -> Result<(), OpenRefused> {
+        let because = |reason: String| OpenRefused::Denied(AccessRefused::because(reason));
+        let Some(identity) = &self.identity else { return Err(because("login required".to_owned())) };
+        cx.access.check_origin(identity, self.address).map_err(OpenRefused::Denied)?;
+        if self.is_expired(cx.now_ms) {
+            return Err(because("credential expired".to_owned()));
+        }
+        if !cx.catalog.has_vhost(&self.vhost) {
+            let reason = format!("vhost '{}' not found", self.vhost.escape_default());
+            return Err(OpenRefused::NoVhost(AccessRefused::because(reason)));
+        }
+        self.permit(Verb::OpenVhost, &[], cx).map_err(OpenRefused::Denied)?;
+        let limits = ConnectionLimits {
+            node: cx.settings.connection_max,
+            vhost: cx.catalog.vhost_settings(&self.vhost).and_then(|vhost| vhost.max_connections),
+            user: cx.catalog.users().get(&identity.user).and_then(|user| user.limits.max_connections),
+        };
+        let (vhost, user) = (&self.vhost, &identity.user);
+        let seat = cx.access.seats().take(vhost, user, limits).map_err(|full| {
+            OpenRefused::Full(match full {
+                Full::Node(max) => format!("node connection limit ({max}) is reached"),
+                Full::Vhost(max) => format!(
+                    "access to vhost '{vhost}' refused for user '{user}': connection limit ({max}) is reached"
+                ),
+                Full::User(max) => {
+                    format!("connection refused for user '{user}': user connection limit ({max}) is reached")
+                }
+            })
+        })?;
+        self.seat = Some(seat);
+        Ok(())
+    }
+
+    /// Gives up the place among the open connections.
+    pub fn leave(&mut self) {
+        self.seat = None;
+    }
+
+    /// Counts a session or channel that begins.
+    ///
+    /// # Errors
+    /// The reason for which it must end: there are as many as allowed.
+    pub fn begin_session(&mut self, cx: &Cx<'_>) -> Result<(), String> {
+        let (Some(seat), Some(identity)) = (&mut self.seat, &self.identity) else { return Ok(()) };
+        let user = &identity.user;
+        let limits = SessionLimits {
+            node: cx.settings.session_max,
+            user: cx.catalog.users().get(user).and_then(|user| user.limits.max_channels),
+        };
+        seat.begin_session(limits).map_err(|full| match full {
+            SessionsFull::Node(max) => format!(
+                "number of channels opened on node '{}' has reached the maximum allowed limit of {max}",
+                cx.settings.node_name
+            ),
+            SessionsFull::User(max) => {
+                format!("session refused for user '{user}': user channel limit ({max}) is reached")
+            }
+        })
+    }
+
+    /// Counts a session or channel that has ended.
+    pub fn end_session(&mut self) {
+        self.seat.iter_mut().for_each(Seat::end_session);
+    }
+
+    // ---- permissions ------------------------------------------------------------------------------------------
+
+    /// Checks by the table of verbs that the client may do this.
+    ///
+    /// # Errors
+    /// The client may not, or it must be asked first.
+    pub fn permit(&self, verb: Verb, on: &[Resource<'_>], cx: &Cx<'_>) -> Result<(), AccessRefused> {
+        let Some(identity) = &self.identity else { return Err(AccessRefused::because("login required")) };
+        cx.catalog.users().permit(identity, &self.vhost, verb, on)
+    }
+
+    /// Checks that the client may make a binding, or remove it, which `verb` says.
+    ///
+    /// # Errors
+    /// As [`Peer::permit`].
+    pub fn permit_binding(
+        &self,
+        verb: Verb,
+        destination: Resource<'_>,
+        source: &str,
+        key: &str,
+        cx: &Cx<'_>,
+    ) -> Result<(), AccessRefused> {
+        let topic = cx.catalog.is_topic(&self.vhost, source).then_some(key);
+        permit_binding(verb, destination, source, topic, |verb, on| self.permit(verb, on, cx))
+    }
+
+    /// Checks that the connection may stay open after the rights of users, or the virtual hosts, have changed.
+    ///
+    /// # Errors
+    /// The reason for which it must end.
+    pub fn recheck(&self, cx: &Cx<'_>) -> Result<(), String> {
+        if !cx.catalog.has_vhost(&self.vhost) {
+            return Err(format!("vhost '{}' is deleted", self.vhost));
+        }
+        if let Some(who) = &self.identity
+            && who.is_of_catalog()
+            && cx.catalog.users().get(&who.user).is_none()
+        {
+            return Err(format!("user '{}' is deleted", who.user));
+        }
+        match self.permit(Verb::OpenVhost, &[], cx) {
+            Err(AccessRefused { question: None, reason }) => Err(reason),
+            _ => Ok(()),
+        }
+    }
+
+    // ---- the audit log ----------------------------------------------------------------------------------------
+
+    /// Returns the client for audit lines.
+    pub fn actor(&self) -> Actor<'_> {
+        Actor {
+            user: self.identity.as_ref().map_or("", |who| &who.user),
+            // The name of a connection is the address of the client, and that of the listener.
+            peer: self.name.split_once(" -> ").map_or(&*self.name, |(peer, _)| peer),
+            protocol: self.protocol,
+            mechanism: self.mechanism,
+        }
+    }
+
+    /// Writes that the client has deleted something or the messages in it.
+    pub fn deleted(&self, what: &str, name: &str) {
+        let rate = self.identity.as_ref().map_or(Rate::Limited, Rate::of);
+        self.actor().changed(what, &format!("vhost={} name={}", cut(&self.vhost), cut(name)), rate);
+    }
+
+    /// Writes that the client has done what it may not do, and what ends for that reason.
+    pub fn refused(&self, ended: &str, place: &str, why: &str) {
+        self.actor().refused(ended, &format!("vhost={}{place}", cut(&self.vhost)), why);
+    }
+}
