@@ -5,6 +5,7 @@ use std::fmt;
 use bytes::{BufMut, BytesMut};
 
 use crate::secret::Secret;
+use crate::syntax::{Cursor, SyntaxError};
 use crate::table::Table;
 
 /// The longest short string, in bytes. Its length is one octet.
@@ -13,84 +14,68 @@ pub const SHORTSTR_MAX: usize = 255;
 /// What is wrong with the arguments of a method.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ArgumentError {
-    /// The frame ends within an argument.
-    CutOff,
+    /// The frame ends within an argument, or bytes follow the last one.
+    Syntax(SyntaxError),
     /// A short string is not UTF-8.
     NotUtf8,
     /// A field table is malformed.
-    Table,
-    /// Bytes follow the last argument.
-    TrailingBytes,
+    Table(SyntaxError),
+}
+
+impl From<SyntaxError> for ArgumentError {
+    fn from(error: SyntaxError) -> Self {
+        Self::Syntax(error)
+    }
 }
 
 impl fmt::Display for ArgumentError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::CutOff => "the frame ends within an argument",
-            Self::NotUtf8 => "a short string is not UTF-8",
-            Self::Table => "malformed field table",
-            Self::TrailingBytes => "bytes follow the last argument",
-        })
+        match self {
+            Self::Syntax(error) => write!(f, "{error}"),
+            Self::NotUtf8 => f.write_str("a short string is not UTF-8"),
+            Self::Table(error) => write!(f, "malformed field table: {error}"),
+        }
     }
 }
 
 /// Reads arguments in their order. What it returns is borrowed from the frame.
 #[derive(Debug)]
-pub(crate) struct Reader<'a> {
-    rest: &'a [u8],
-}
+pub(crate) struct Reader<'a>(Cursor<'a>);
 
 impl<'a> Reader<'a> {
     #[inline]
     pub fn new(arguments: &'a [u8]) -> Self {
-        Self { rest: arguments }
-    }
-
-    #[inline]
-    fn array<const N: usize>(&mut self) -> Result<[u8; N], ArgumentError> {
-        let (first, rest) = self.rest.split_first_chunk().ok_or(ArgumentError::CutOff)?;
-        self.rest = rest;
-        Ok(*first)
-    }
-
-    #[inline]
-    fn take(&mut self, len: usize) -> Result<&'a [u8], ArgumentError> {
-        let (first, rest) = self.rest.split_at_checked(len).ok_or(ArgumentError::CutOff)?;
-        self.rest = rest;
-        Ok(first)
+        Self(Cursor::new(arguments))
     }
 
     #[inline]
     pub fn octet(&mut self) -> Result<u8, ArgumentError> {
-        self.array().map(u8::from_be_bytes)
+        Ok(self.0.octet()?)
     }
 
     #[inline]
     pub fn short(&mut self) -> Result<u16, ArgumentError> {
-        self.array().map(u16::from_be_bytes)
+        Ok(u16::from_be_bytes(self.0.array()?))
     }
 
     #[inline]
     pub fn long(&mut self) -> Result<u32, ArgumentError> {
-        self.array().map(u32::from_be_bytes)
+        Ok(u32::from_be_bytes(self.0.array()?))
     }
 
     #[inline]
     pub fn longlong(&mut self) -> Result<u64, ArgumentError> {
-        self.array().map(u64::from_be_bytes)
+        Ok(self.0.longlong()?)
     }
 
     #[inline]
     pub fn shortstr(&mut self) -> Result<&'a str, ArgumentError> {
-        let len = self.octet()?;
-        let bytes = self.take(usize::from(len))?;
-        std::str::from_utf8(bytes).map_err(|_| ArgumentError::NotUtf8)
+        std::str::from_utf8(self.0.short_string()?).map_err(|_| ArgumentError::NotUtf8)
     }
 
     #[inline]
     pub fn longstr(&mut self) -> Result<&'a [u8], ArgumentError> {
-        let len = self.long()?;
-        self.take(len as usize)
+        Ok(self.0.long_string()?)
     }
 
     #[inline]
@@ -100,13 +85,14 @@ impl<'a> Reader<'a> {
 
     #[inline]
     pub fn table(&mut self) -> Result<Table<'a>, ArgumentError> {
-        Table::parse(self.longstr()?).map_err(|_| ArgumentError::Table)
+        Table::parse(self.longstr()?).map_err(ArgumentError::Table)
     }
 
     /// Returns `method` if nothing is left to read.
     #[inline]
     pub fn finish<T>(&self, method: T) -> Result<T, ArgumentError> {
-        if self.rest.is_empty() { Ok(method) } else { Err(ArgumentError::TrailingBytes) }
+        self.0.finish()?;
+        Ok(method)
     }
 }
 

@@ -104,6 +104,8 @@ pub struct Connection {
     tuned: Tuned,
     /// The largest frame that we accept now, in bytes, with its tolerance.
     frame_len_max: usize,
+    /// A challenge was sent, and the response has not arrived.
+    challenged: bool,
     /// The client has asked for a virtual host.
     open_received: bool,
     last_received_ms: u64,
@@ -133,6 +135,7 @@ impl Connection {
             config,
             tuned: Tuned { channel_max, frame_max, heartbeat_s },
             frame_len_max: frame_len_max(config.initial_frame_max),
+            challenged: false,
             open_received: false,
             last_received_ms: now_ms,
             last_sent_ms: now_ms,

@@ -14,6 +14,7 @@ pub mod connection;
 pub mod frame;
 pub mod generated;
 mod properties;
+pub mod sasl;
 mod secret;
 mod syntax;
 pub mod table;

@@ -4,7 +4,7 @@ mod wire;
 
 use amqp091::{
     BasicPublish, ChannelClose, ChannelCloseOk, Config, Connection, ConnectionClose, ConnectionCloseOk,
-    Event, Fault, Method, QueueDeclare, State, Tuned,
+    Event, Fault, Method, QueueDeclare, State, Table, Tuned,
 };
 use bytes::{Bytes, BytesMut};
 use wire::{CONFIG, Socket, connected, shake_hands, shown, written};
@@ -120,19 +120,26 @@ fn each_violation_has_its_code_text_and_radius() {
             "arguments cut off",
             frame(METHOD, 1, b"\x00\x3c\x00\x50\x00"),
             502,
-            "malformed arguments of basic.ack: the frame ends within an argument",
+            "malformed arguments of basic.ack: the bytes end within a value",
         ),
         (
             "bytes after the arguments",
             frame(METHOD, 1, b"\x00\x5a\x00\x0a\x00"),
             502,
-            "malformed arguments of tx.select: bytes follow the last argument",
+            "malformed arguments of tx.select: 1 bytes after the last value",
         ),
         (
             "malformed arguments on channel 0",
             frame(METHOD, 0, b"\x00\x0a\x00\x28\xff"),
             502,
-            "malformed arguments of connection.open: the frame ends within an argument",
+            "malformed arguments of connection.open: the bytes end within a value",
+        ),
+        (
+            "a malformed table",
+            frame(METHOD, 1, b"\x00\x32\x00\x0a\x00\x00\x01q\x00\x00\x00\x00\x03\x01a?"),
+            502,
+            "malformed arguments of queue.declare: malformed field table: a field table has a value of the \
+             unknown type '?'",
         ),
         ("a method of the server", method(1, amqp091::BasicDeliver::default()), 503, "unimplemented method"),
         ("an answer of the server", method(1, amqp091::ChannelOpenOk), 503, "unimplemented method"),
@@ -545,4 +552,56 @@ fn an_assembled_content_is_one_buffer() {
         other => panic!("{other:?}"),
     });
     assert_eq!(seen, 1);
+}
+
+#[test]
+fn a_response_needs_a_challenge() {
+    let (mut server, mut socket) = (Connection::server(CONFIG, 0), Socket::default());
+    let secure_ok = || method(0, amqp091::ConnectionSecureOk::default());
+    let input = [b"AMQP\x00\x00\x09\x01".to_vec(), method(0, amqp091::ConnectionStartOk::default())];
+    socket.read(&mut server, &input.concat(), &mut |_, event| assert!(event.is_ok()));
+    server.secure(b"1");
+    let mut events = Vec::new();
+    let input = [secure_ok(), secure_ok()].concat();
+    socket.read(&mut server, &input, &mut |_, event| events.push(shown(&event)));
+    assert_eq!(events[0], "Ok(SecureOk(***))");
+    assert!(events[1].contains("unexpected method in connection state securing"), "{events:?}");
+}
+
+/// What the gate decides late has no effect on a connection that has ended in the meantime.
+#[test]
+fn nothing_is_sent_after_the_end() {
+    let (_, mut server, _) = connected(CONFIG, CONFIG, &[1]);
+    server.close("bye");
+    written(&mut server);
+    let all = |server: &mut Connection| {
+        server.start("PLAIN", Table::EMPTY);
+        server.secure(b"");
+        server.tune();
+        server.open_ok();
+        server.blocked("");
+        server.unblocked();
+        server.update_secret_ok();
+        server.send(1, &amqp091::TxSelectOk.into());
+        server.send_content(1, &amqp091::BasicGetOk::default().into(), b"\x00\x00", &Bytes::new(), 0);
+        server.send_deliver(1, &amqp091::BasicDeliver::default(), b"\x00\x00", &Bytes::new(), 0);
+        server.channel_close_ok(1);
+        server.close_channel(1, "");
+        server.close("");
+        written(server)
+    };
+    assert_eq!((all(&mut server), server.state()), (vec![], State::Closing));
+
+    let (_, mut server, _) = connected(CONFIG, CONFIG, &[1]);
+    let input = [method(0, ConnectionClose::default()), publish(1)].concat();
+    let mut events = 0;
+    Socket::default().read(&mut server, &input, &mut |_, event| {
+        assert!(matches!(event, Ok(Event::Close { code: 0, text: "", .. })), "{event:?}");
+        events += 1;
+    });
+    assert_eq!((events, all(&mut server), server.state()), (1, vec![], State::Ending));
+    server.close_ok();
+    assert_eq!((all(&mut server), server.state()), (method(0, ConnectionCloseOk), State::Closed));
+    server.close_ok();
+    assert_eq!(written(&mut server), []);
 }

@@ -69,7 +69,10 @@ impl Connection {
                 self.state = State::Secure;
                 Event::StartOk(start_ok)
             }
-            (Method::ConnectionSecureOk(ConnectionSecureOk { response }), State::Secure) => {
+            (Method::ConnectionSecureOk(ConnectionSecureOk { response }), State::Secure)
+                if self.challenged =>
+            {
+                self.challenged = false;
                 Event::SecureOk(response)
             }
             (Method::ConnectionTuneOk(tune_ok), State::Tune) => {
@@ -208,7 +211,8 @@ impl Connection {
 
     /// Server: sends a challenge of the mechanism.
     pub fn secure(&mut self, challenge: &[u8]) {
-        self.put_method_in(State::Secure, &Method::ConnectionSecure(ConnectionSecure { challenge }));
+        self.challenged |=
+            self.put_method_in(State::Secure, &Method::ConnectionSecure(ConnectionSecure { challenge }));
     }
 
     /// Server: the login has succeeded. Offers the limits of the configuration.
