@@ -1,0 +1,11 @@
+//! Replays the inputs that the fuzz target has saved.
+
+#[path = "../../../fuzz/checks/amqp091_frames.rs"]
+mod amqp091_frames;
+#[path = "../../../fuzz/checks/replay.rs"]
+mod replay;
+
+#[test]
+fn amqp091_frames_corpus() {
+    replay::replay("amqp091_frames", amqp091_frames::check);
+}
