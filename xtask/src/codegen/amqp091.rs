@@ -11,10 +11,9 @@ use serde_json::Value;
 
 use super::{camel, shout};
 
-/// Arguments that the specification reserves, as `class.method.argument`. `*` stands for every class and method. They
-/// have no field: they are skipped when a method is read, and zero or empty when it is written.
-const RESERVED: [&str; 7] = [
-    "*.ticket",
+/// Arguments that the specification reserves, as `class.method.argument`. They have no field: they are skipped when a
+/// method is read, and zero or empty when it is written.
+const RESERVED: [&str; 6] = [
     "connection.open.capabilities",
     "connection.open.insist",
     "connection.open-ok.known-hosts",
@@ -23,7 +22,10 @@ const RESERVED: [&str; 7] = [
     "basic.get-empty.cluster-id",
 ];
 
-/// The only method whose ticket is not reserved.
+/// The name of an argument that is reserved in every method but one.
+const TICKET: &str = "ticket";
+
+/// The only ticket that is not reserved.
 const GIVES_TICKET: &str = "access.request-ok.ticket";
 
 /// Arguments whose octets may be passwords and must not be printed.
@@ -136,8 +138,7 @@ fn argument(spec: &Value, method: &str, argument: &Value) -> Result<Argument, Bo
         "table" => Kind::Table,
         other => return Err(format!("{path} has the unknown type {other}").into()),
     };
-    let ticket = name == "ticket" && path != GIVES_TICKET;
-    let reserved = ticket || RESERVED.contains(&path.as_str());
+    let reserved = RESERVED.contains(&path.as_str()) || name == TICKET && path != GIVES_TICKET;
     Ok(Argument { name, kind, reserved })
 }
 
@@ -215,13 +216,28 @@ fn structure(out: &mut String, method: &Method) -> Result<(), Box<dyn Error>> {
         }
         writeln!(out, "}}\n")?;
     }
-    let reader = if arguments.is_empty() { "_" } else { "reader" };
-    let lifetime = if method.borrows() { "'a" } else { "'_" };
     writeln!(out, "impl{generics} {rust}{generics} {{")?;
     writeln!(out, "/// The number of the class.\npub const CLASS_ID: u16 = {class_id};")?;
     writeln!(out, "/// The number of the method in its class.\npub const METHOD_ID: u16 = {method_id};")?;
     writeln!(out, "/// The name, as the specification and error texts write it.")?;
     writeln!(out, "pub const NAME: &'static str = {name:?};\n")?;
+    reader(out, method)?;
+    writer(out, method)?;
+    writeln!(out, "}}\n")?;
+    writeln!(
+        out,
+        "impl{generics} From<{rust}{generics}> for Method<{}> {{",
+        if method.borrows() { "'a" } else { "'_" }
+    )?;
+    writeln!(out, "fn from(method: {rust}{generics}) -> Self {{ Self::{rust}(method) }} }}\n")?;
+    Ok(())
+}
+
+/// Writes the function that reads the arguments. Bits in a row share octets.
+fn reader(out: &mut String, method: &Method) -> Result<(), Box<dyn Error>> {
+    let Method { name, arguments, .. } = method;
+    let reader = if arguments.is_empty() { "_" } else { "reader" };
+    let lifetime = if method.borrows() { "'a" } else { "'_" };
     writeln!(out, "/// Reads the arguments.\n#[inline]")?;
     writeln!(out, "pub(crate) fn read({reader}: &mut Reader<{lifetime}>) -> Result<Self, ArgumentError> {{")?;
     let mut bit = 0;
@@ -249,11 +265,18 @@ fn structure(out: &mut String, method: &Method) -> Result<(), Box<dyn Error>> {
         }
         bit += 1;
     }
-    let names: Vec<String> = fields.iter().map(|f| f.field()).collect();
-    match fields.is_empty() {
+    let fields = arguments.iter().filter(|a| !a.reserved);
+    let names: Vec<String> = fields.map(Argument::field).collect();
+    match names.is_empty() {
         true => writeln!(out, "Ok(Self) }}\n")?,
         false => writeln!(out, "Ok(Self {{ {} }}) }}\n", names.join(", "))?,
     }
+    Ok(())
+}
+
+/// Writes the function that appends the method.
+fn writer(out: &mut String, method: &Method) -> Result<(), Box<dyn Error>> {
+    let Method { class_id, method_id, arguments, .. } = method;
     writeln!(
         out,
         "/// Appends the class, the method and the arguments: the payload of a method frame. A short string"
@@ -290,13 +313,7 @@ fn structure(out: &mut String, method: &Method) -> Result<(), Box<dyn Error>> {
             Kind::Table => writeln!(out, "put_table(out, {});", value("Table::EMPTY"))?,
         }
     }
-    writeln!(out, "}} }}\n")?;
-    writeln!(
-        out,
-        "impl{generics} From<{rust}{generics}> for Method<{}> {{",
-        if method.borrows() { "'a" } else { "'_" }
-    )?;
-    writeln!(out, "fn from(method: {rust}{generics}) -> Self {{ Self::{rust}(method) }} }}\n")?;
+    writeln!(out, "}}")?;
     Ok(())
 }
 
