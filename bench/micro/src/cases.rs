@@ -22,7 +22,7 @@ use wal::{
     StreamLimits, StreamReader, Streams,
 };
 
-use crate::walk;
+use crate::{amqp091, walk};
 
 /// One step of a message's way through the broker.
 pub struct Case {
@@ -35,6 +35,11 @@ pub struct Case {
 /// The steps in the order of a message's way, and then the whole way.
 pub const CASES: &[Case] = &[
     Case { name: "transfer-decode", what: "frame header and TRANSFER", prepare: transfer_decode },
+    Case {
+        name: "publish-decode",
+        what: "basic.publish, content header and 12 B body of AMQP 0.9.1",
+        prepare: amqp091::publish_decode,
+    },
     Case {
         name: "section-scan",
         what: "message with header, properties and a 12 B body",
@@ -57,6 +62,13 @@ pub const CASES: &[Case] = &[
     Case { name: "stream-read", what: "64 KiB in chunks of 100 x 100 B", prepare: stream_read },
     Case { name: "log-append", what: "one record of about 180 B, 64 per batch", prepare: log_append },
     Case { name: "transfer-encode", what: "delivery head, TRANSFER and payload", prepare: transfer_encode },
+    Case {
+        name: "deliver-encode",
+        what: "basic.deliver, content header and 12 B body of AMQP 0.9.1",
+        prepare: amqp091::deliver_encode,
+    },
+    Case { name: "publish-encode", what: "a client's basic.publish", prepare: amqp091::publish_encode },
+    Case { name: "deliver-decode", what: "a client reads basic.deliver", prepare: amqp091::deliver_decode },
     Case { name: "walk", what: "the whole walk through a shard and a classic queue", prepare: walk::classic },
     Case { name: "walk-waiting", what: "the same, of messages that wait for credit", prepare: walk::waiting },
     Case { name: "walk-stream", what: "the whole walk through a shard and a stream", prepare: walk::stream },

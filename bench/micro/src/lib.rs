@@ -4,6 +4,7 @@
 //! which runs the program under callgrind with two numbers of operations and divides the difference.
 //! `table.toml` holds the results.
 
+mod amqp091;
 mod cases;
 mod counting;
 mod walk;
