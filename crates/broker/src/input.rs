@@ -76,6 +76,17 @@ fn copy(bytes: &[u8], buffer: &mut BytesMut) -> Bytes {
     buffer.split().freeze()
 }
 
+/// Returns one copy of both parts of a message that will be retained.
+pub(crate) fn copy_of_parts([first, second]: [&[u8]; 2], buffer: &mut BytesMut) -> Bytes {
+    let len = first.len() + second.len();
+    if buffer.capacity() - buffer.len() < len {
+        buffer.reserve(CAPACITY.max(len));
+    }
+    buffer.extend_from_slice(first);
+    buffer.extend_from_slice(second);
+    buffer.split().freeze()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -178,7 +178,7 @@ impl Message {
             None => {}
         }
         match self.ttl_ms() {
-            Some(ttl_ms) => head.uint(ttl_ms),
+            Some(ttl_ms) => head.uint(u32::try_from(ttl_ms).unwrap_or(u32::MAX)),
             None if fields > 2 => head.byte(NULL),
             None => {}
         }
@@ -271,7 +271,7 @@ fn death_value(death: &Death) -> Value {
     let mut map = Map::new();
     let mut put = |key: &'static str, value: Value| map.insert(Symbol::from_static(key), value);
     if let Some(ttl) = death.ttl_ms {
-        put("ttl", Value::Uint(ttl));
+        put("ttl", u32::try_from(ttl).map_or(Value::Ulong(ttl), Value::Uint));
     }
     put("queue", Value::String(death.queue.to_string()));
     put("reason", Value::Symbol(Symbol::from_static(death.reason.as_str())));
@@ -338,7 +338,7 @@ mod tests {
     #[test]
     fn headers_contain_every_known_field() {
         for priority in [None, Some(0), Some(9)] {
-            for ttl_ms in [None, Some(0), Some(0xff), Some(0x100), Some(u32::MAX)] {
+            for ttl_ms in [None, Some(0), Some(0xff), Some(0x100), Some(u64::from(u32::MAX))] {
                 for (durable, count) in [(false, 0), (true, 0xff), (true, 0x100), (false, u32::MAX)] {
                     let parts = Parts {
                         wire: Bytes::from_static(b"\x00\x53\x77\x40"),
@@ -352,7 +352,7 @@ mod tests {
                     let expected = Header {
                         durable: Some(durable),
                         priority,
-                        ttl: ttl_ms,
+                        ttl: ttl_ms.map(|ttl_ms: u64| ttl_ms as u32),
                         first_acquirer: Some(count == 0),
                         delivery_count: Some(count),
                     };

@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 mod annotations;
+mod convert;
 mod deaths;
 mod delivery;
 mod envelope;
@@ -16,9 +17,10 @@ mod stored;
 mod stream;
 
 pub use annotations::{Annotations, AnnotationsError};
+pub use convert::{Additions, Basic, BasicError, ExpirationError, amqp10_value};
 pub use deaths::{Death, DeathReason, Deaths};
 pub use delivery::DeliveryHeads;
-pub use envelope::{Message, Parts, Route};
+pub use envelope::{Format, Message, Parts, Route};
 pub use filter::{
     Dialect, FIELDS_MAX, FieldError, FieldFilter, Filter, Position, SQL_CHARS_MAX, SQL_TOKENS_MAX, Scope,
     ScopeValues, SqlError, SqlFilter, SqlProblem,

@@ -48,6 +48,7 @@ fn message(body: &'static [u8]) -> Message {
         bare_at: 0,
         application_properties_at: 0,
         body_at: 0,
+        format: message::Format::Amqp10,
         durable: true,
         durable_header: true,
         priority: Some(7),

@@ -184,7 +184,7 @@ impl Entry {
     }
 
     /// Returns the message's own time to live, if the message is in memory.
-    pub fn ttl_ms(&self) -> Option<u32> {
+    pub fn ttl_ms(&self) -> Option<u64> {
         self.message()?.ttl_ms()
     }
 
@@ -232,7 +232,7 @@ impl Entry {
     /// not in memory. Then [`Ages`](crate::Ages) of its run apply.
     pub fn expires_ms(&self, queue_ttl_ms: Option<u64>) -> Option<u64> {
         let Body::InMemory { message, at_ms } = &self.body else { return None };
-        let own = message.ttl_ms().map(u64::from);
+        let own = message.ttl_ms();
         let ttl = own.into_iter().chain(queue_ttl_ms).min()?;
         Some(at_ms.saturating_add(ttl))
     }
