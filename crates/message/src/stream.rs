@@ -60,7 +60,7 @@ pub struct EntryWriter {
 }
 
 impl EntryWriter {
-    /// Appends the message as one entry of a stream.
+    /// Appends the message as one entry of a stream. The message must be in AMQP 1.0: see [`Message::in_amqp10`].
     pub fn put(&mut self, message: &Message, out: &mut BytesMut) {
         if !self.shared.as_ref().is_some_and(|shared| shared.covers(message)) {
             return self.put_with_new_head(message, out);

@@ -41,6 +41,14 @@ pub enum Arrived<'a> {
     Amqp091(&'a Basic<'a>),
 }
 
+impl<'a> Arrived<'a> {
+    /// Returns a message in the format of AMQP 1.0. `found` are its sections, as [`scan`] has found them.
+    #[inline(always)]
+    pub fn with_sections(body: Body<'a>, found: &'a Sections) -> Self {
+        Self::Amqp10 { body, found }
+    }
+}
+
 /// Counts a message that has arrived. [`scan`] does this for messages of AMQP 1.0.
 #[inline(always)]
 pub fn count_received(wants_receipt: bool, cx: &mut Cx<'_>) {

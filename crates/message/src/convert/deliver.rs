@@ -5,7 +5,8 @@ use std::borrow::Cow;
 use amqp091::{KEY_BYTES_MAX, Properties, Table, TableWriter, Value};
 use bytes::{Bytes, BytesMut};
 
-use super::{from_amqp10, name, values};
+use super::from_amqp10::{self, Annotated};
+use super::{name, values};
 use crate::deaths::{Death, Deaths};
 use crate::{Format, Message};
 
@@ -62,6 +63,22 @@ fn put_with_additions(message: &Message, additions: &Additions, out: &mut BytesM
     // A death takes the time to live away.
     let expiration = properties.expiration.filter(|_| message.ttl_ms().is_some());
     Properties { expiration, ..properties }.put_with_headers(out, |out| headers.put(out));
+}
+
+/// See [`Message::with_headers`].
+pub(super) fn with_annotations(message: &Message, annotations: &[u8]) -> Message {
+    let properties = Properties::view(message.property_list()).unwrap_or_default();
+    let mut headers = Headers::default();
+    // What annotations say about properties is ignored: only the publisher sets these.
+    Annotated::read(annotations, &mut headers);
+    headers.add_entries(properties.headers.unwrap_or_default());
+    let mut wire = BytesMut::with_capacity(message.wire().len() + annotations.len());
+    properties.put_with_headers(&mut wire, |out| headers.put(out));
+    let payload_at = wire.len() as u32;
+    wire.extend_from_slice(message.body());
+    let mut annotated = message.clone();
+    annotated.set_wire(wire.freeze(), &[0, payload_at, payload_at]);
+    annotated
 }
 
 /// The headers of a message, in any order. Of several with the same name, the first one counts.

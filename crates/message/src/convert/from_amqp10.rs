@@ -52,7 +52,7 @@ pub(super) fn put_properties(message: &Message, additions: Option<&Additions>, o
     if let Some(additions) = additions {
         headers.add(additions, message.deaths());
     }
-    let basic = Annotated::read(message, &mut headers);
+    let basic = Annotated::read(message.annotations(), &mut headers);
     let fields = Fields::read(message.properties());
     let (mut message_text, mut correlation_text) = (Text::default(), Text::default());
     let correlation_id =
@@ -89,7 +89,7 @@ pub(super) fn put_properties(message: &Message, additions: Option<&Additions>, o
 
 /// What the annotations say about properties of AMQP 0.9.1. The message was in this protocol before.
 #[derive(Default)]
-struct Annotated<'a> {
+pub(super) struct Annotated<'a> {
     delivery_mode: Option<u8>,
     priority: Option<u8>,
     expiration: Option<&'a [u8]>,
@@ -97,13 +97,13 @@ struct Annotated<'a> {
 }
 
 impl<'a> Annotated<'a> {
-    /// Reads the annotations, and adds all others to the headers.
-    fn read(message: &'a Message, headers: &mut Headers<'a>) -> Self {
+    /// Reads the pairs of an annotations section, and adds all others to the headers.
+    pub fn read(section: &'a [u8], headers: &mut Headers<'a>) -> Self {
         let mut basic = Self::default();
-        if message.annotations().is_empty() {
+        if section.is_empty() {
             return basic;
         }
-        for (name, encoded) in map_pairs(message.annotations()).into_iter().flatten().flatten() {
+        for (name, encoded) in map_pairs(section).into_iter().flatten().flatten() {
             match name {
                 name::X_CC => headers.add_amqp10(name::CC, encoded),
                 name::TYPE => basic.message_type = short_string(encoded),

@@ -10,6 +10,8 @@
 mod arrived;
 mod deliver;
 mod from_amqp10;
+#[cfg(test)]
+mod tests;
 mod to_amqp10;
 mod values;
 
@@ -43,6 +45,17 @@ impl Message {
             Format::Amqp091 => Cow::Borrowed(self),
             Format::Amqp10 => Cow::Owned(from_amqp10::converted(self)),
         }
+    }
+
+    /// Returns the most bytes that a message of AMQP 0.9.1 has in AMQP 1.0, without header and route.
+    pub(crate) fn bytes_in_amqp10_max(&self) -> u64 {
+        to_amqp10::bytes_max(self.property_list().len(), self.body().len()) as u64
+    }
+
+    /// Returns the message, which is in AMQP 0.9.1, with the pairs of an annotations section as headers. They replace
+    /// headers of the same names.
+    pub(crate) fn with_headers(&self, annotations: &[u8]) -> Self {
+        deliver::with_annotations(self, annotations)
     }
 }
 

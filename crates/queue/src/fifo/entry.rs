@@ -123,7 +123,7 @@ pub fn stored_bytes(message: &Message) -> u64 {
 }
 
 /// The approximate memory of a message besides its bytes: its entry, and other data in the same buffer.
-pub(super) const MEMORY_OVERHEAD: u64 = size_of::<Entry>() as u64 + 64;
+const MEMORY_OVERHEAD: u64 = size_of::<Entry>() as u64 + 64;
 
 impl Entry {
     /// Returns the entry of a message that has just arrived.
@@ -222,7 +222,7 @@ impl Entry {
             },
             priority: self.priority(),
             annotations: match &self.body {
-                Body::InMemory { message, .. } => Blocks::of(message.annotations().len()),
+                Body::InMemory { message, .. } => Blocks::of(message.annotations_len()),
                 Body::OnDisk { annotations, .. } => *annotations,
             },
         })
@@ -256,7 +256,7 @@ impl Entry {
 
     /// Returns the approximate memory that turning the entry into a [`Reference`] would free, in bytes.
     pub fn memory_bytes(&self) -> u64 {
-        if self.is_in_memory() { MEMORY_OVERHEAD + self.len() } else { 0 }
+        self.message().map_or(0, |message| MEMORY_OVERHEAD + message.bytes_in_memory())
     }
 
     /// Marks a delivery that ended without success. Returns true if the marks changed.

@@ -236,6 +236,8 @@ impl Stream {
             out.receipts.push(publisher, seq, verdict, false);
             return;
         }
+        // A stream has messages of one format, so that every reader of its bytes can parse them.
+        let message = &*message.in_amqp10();
         if self.filling.is_full_for(message) {
             // The time of the closed chunk is set when it is handed to the disk, together with that of the
             // later chunks.

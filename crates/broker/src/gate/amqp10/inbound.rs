@@ -97,7 +97,7 @@ fn publish(
     let found = scanned.as_ref().map_err(|e| undecodable(delivery, e))?;
     check_user_id(found, sender.identity, delivery)?;
     let own = own_route(intake.target(), found, delivery)?;
-    let arrived = Arrived::Amqp10 { body, found };
+    let arrived = Arrived::with_sections(body, found);
     intake.publish(sender, arrived, own, Published::new(delivery), cx).map_err(|refused| {
         refusal(refused, sender.vhost, matches!(intake.target(), Target::Anywhere), delivery)
     })

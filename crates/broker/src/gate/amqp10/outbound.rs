@@ -193,7 +193,7 @@ impl Gate {
         lent: DeliveryRef<'_>,
         cx: &mut Cx<'_>,
     ) -> bool {
-        let DeliveryRef { number, seq, message, delivery_count, redelivered, .. } = lent;
+        let DeliveryRef { number, seq, delivery_count, redelivered, .. } = lent;
         let Gate { sessions, conn, without_room, .. } = self;
         let Some(LinkRole::Outlet(consuming)) = role_in(sessions, session, link) else { return true };
         let outlet = &mut consuming.outlet;
@@ -206,6 +206,7 @@ impl Gate {
         outlet.handle_delivery();
         let (settled, max) = (outlet.settled, outlet.message_bytes_max);
         let offset = outlet.reads_stream().then_some(seq);
+        let message = &*lent.message.in_amqp10();
         let head = cx.heads.head(message, delivery_count, redelivered, offset);
         let (of, from) = message.bare_in();
         let bare = Part { of, from };
