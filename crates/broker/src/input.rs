@@ -107,4 +107,15 @@ mod tests {
         assert_eq!((&other[..], &cut[..]), (&b"another"[..], &read[100..149]));
         assert_eq!(cut.as_ptr().addr() - other.as_ptr().addr(), other.len());
     }
+
+    #[test]
+    fn the_parts_of_a_message_are_copied_together() {
+        let mut buffer = BytesMut::new();
+        let mut copy = |parts| copy_of_parts(parts, &mut buffer);
+        let (first, second) = (copy([b"head", b"body"]), copy([b"", b"more"]));
+        assert_eq!((&first[..], &second[..]), (&b"headbody"[..], &b"more"[..]));
+        assert_eq!(second.as_ptr().addr() - first.as_ptr().addr(), 8, "they share a buffer");
+        let large = vec![7; 2 * CAPACITY];
+        assert_eq!(copy([&large, b"x"]).len(), large.len() + 1);
+    }
 }

@@ -83,12 +83,12 @@ pub enum Format {
 /// | format | `wire` | `bare_at` | `application_properties_at` | `body_at` |
 /// |---|---|---|---|---|
 /// | AMQP 1.0 | message-annotations section, if any; bare message; footer | start of the bare message | start of that section | start of the body |
-/// | AMQP 0.9.1 | encoded property list, payload | 0 | equal to `body_at` | start of the payload |
+/// | AMQP 0.9.1 | encoded property list, payload | start of the payload | the same | the same |
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Parts {
     pub format: Format,
     pub wire: Bytes,
-    /// The length of the message-annotations section. The bare message starts here.
+    /// Where the bare message starts.
     pub bare_at: u32,
     /// Where the application-properties section starts; equal to `body_at` if there is none.
     pub application_properties_at: u32,
@@ -293,10 +293,8 @@ impl Message {
 
     /// The size of the message in bytes, which limits in bytes (`x-max-length-bytes`) count. As in RabbitMQ, it is the
     /// size of the bare message of AMQP 1.0, and of the payload of AMQP 0.9.1.
-    #[inline]
     pub fn len(&self) -> u64 {
-        let at = if self.flags & AMQP091 == 0 { self.bare_at } else { self.body_at };
-        (self.wire.len() - at as usize) as u64
+        (self.wire.len() - self.bare_at as usize) as u64
     }
 
     /// The number of bytes of the message in memory: all of its sections, or its properties and its payload.

@@ -110,7 +110,7 @@ impl Message {
             && application_properties_at <= body_at
             && body_at as usize <= stored.len();
         let is_amqp091 = flags & AMQP091 != 0;
-        if !ascending || is_amqp091 != (format == Format::Amqp091) || is_amqp091 && bare_at != 0 {
+        if !ascending || is_amqp091 != (format == Format::Amqp091) || is_amqp091 && bare_at != body_at {
             return Err(StoredError::Malformed);
         }
         let parts = Parts {

@@ -179,7 +179,7 @@ impl<'a> Basic<'a> {
         Parts {
             format: Format::Amqp091,
             wire,
-            bare_at: 0,
+            bare_at: payload_at,
             application_properties_at: payload_at,
             body_at: payload_at,
             durable: self.durable,
@@ -350,7 +350,7 @@ mod tests {
         assert_eq!((basic.user_id(), basic.reply_to()), (Some(&b"me"[..]), Some(&b"answers"[..])));
         let parts = basic.parts([&list[..], b"hi"].concat().into());
         assert_eq!((parts.durable, parts.priority, parts.ttl_ms), (true, Some(9), Some(1000)));
-        assert_eq!((parts.bare_at, parts.body_at as usize), (0, list.len()));
+        assert_eq!((parts.bare_at as usize, parts.body_at as usize), (list.len(), list.len()));
         let transient = [0x10, 0, 1];
         assert!(!Basic::borrowed(&transient, b"").unwrap().is_durable());
         assert!(!Basic::borrowed(&[0, 0], b"").unwrap().is_durable());

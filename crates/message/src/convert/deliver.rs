@@ -77,7 +77,7 @@ pub(super) fn with_annotations(message: &Message, annotations: &[u8]) -> Message
     let payload_at = wire.len() as u32;
     wire.extend_from_slice(message.body());
     let mut annotated = message.clone();
-    annotated.set_wire(wire.freeze(), &[0, payload_at, payload_at]);
+    annotated.set_wire(wire.freeze(), &[payload_at; 3]);
     annotated
 }
 

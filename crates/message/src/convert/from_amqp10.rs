@@ -32,7 +32,7 @@ pub(super) fn converted(message: &Message) -> Message {
     let parts = Parts {
         format: Format::Amqp091,
         wire: wire.freeze(),
-        bare_at: 0,
+        bare_at: payload_at,
         application_properties_at: payload_at,
         body_at: payload_at,
         ..message.parts()

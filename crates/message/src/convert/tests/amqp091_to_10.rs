@@ -250,7 +250,7 @@ fn sections_are_where_the_message_says() {
             found.application_properties.map_or(body_at, |range| range.start),
             application_properties_at
         );
-        assert_eq!(converted.wire().len() as u64 <= message.bytes_in_amqp10_max(), true);
+        assert!(converted.wire().len() as u64 <= message.bytes_in_amqp10_max());
     }
 }
 
