@@ -1,8 +1,8 @@
 //! The envelope: a message as the broker stores it, whichever protocol it arrived with.
 //!
 //! The bytes of the message stay unchanged: the broker stores and sends the bytes that arrived. The envelope
-//! adds the positions of the sections, the route, and the deaths of the message. Filters decide whether a
-//! message matches. Absent here: sending, storage and time.
+//! adds the positions of the sections, the route, and the deaths of the message. A consumer of another protocol gets a
+//! converted copy. Filters decide whether a message matches. Absent here: sending, storage and time.
 
 #![forbid(unsafe_code)]
 
