@@ -27,7 +27,7 @@ use crate::envelope::{
 const FORMAT: u8 = 1;
 
 /// The format of a message of AMQP 0.9.1.
-const FORMAT_AMQP091: u8 = 2;
+const FORMAT_AMQP091: u8 = FORMAT + 1;
 
 /// The number of bytes before the route.
 const HEAD: usize = 8 + 16;
@@ -60,11 +60,10 @@ impl Message {
         let deaths = self.deaths().map(encode_deaths);
         let deaths_len = deaths.as_ref().map_or(0, |deaths| deaths.len() as u32);
         let mut head = [0; HEAD];
-        let format = if flags & AMQP091 == 0 { FORMAT } else { FORMAT_AMQP091 };
-        head[..4].copy_from_slice(&[format, flags, priority, (ttl_ms >> 32) as u8]);
-        for (at, number) in
-            (4..).step_by(4).zip([ttl_ms as u32, bare_at, application_properties_at, body_at, deaths_len])
-        {
+        // Of the eight bytes of the time to live, the first three are 0. They are overwritten.
+        head[..8].copy_from_slice(&ttl_ms.to_be_bytes());
+        head[..3].copy_from_slice(&[FORMAT + u8::from(flags & AMQP091 != 0), flags, priority]);
+        for (at, number) in (8..).step_by(4).zip([bare_at, application_properties_at, body_at, deaths_len]) {
             head[at..at + 4].copy_from_slice(&number.to_be_bytes());
         }
         out.extend_from_slice(&head);

@@ -165,6 +165,15 @@ impl Entry {
         }
     }
 
+    /// Returns the size of the message with everything that limits in bytes do not count. Of a message on the disk, this
+    /// is not known, and the result is that of [`Entry::len`].
+    fn whole_len(&self) -> u64 {
+        match &self.body {
+            Body::InMemory { message, .. } => message.bytes_in_memory(),
+            Body::OnDisk { bytes, .. } => u64::from(*bytes),
+        }
+    }
+
     /// Returns the size of a delivery of the message in bytes, if it is in memory.
     pub fn delivery_bytes(&self) -> Option<u64> {
         Some(self.message()?.delivery_bytes(self.delivery_count, self.redelivered))
@@ -256,7 +265,7 @@ impl Entry {
 
     /// Returns the approximate memory that turning the entry into a [`Reference`] would free, in bytes.
     pub fn memory_bytes(&self) -> u64 {
-        self.message().map_or(0, |message| MEMORY_OVERHEAD + message.bytes_in_memory())
+        if self.is_in_memory() { MEMORY_OVERHEAD + self.whole_len() } else { 0 }
     }
 
     /// Marks a delivery that ended without success. Returns true if the marks changed.
