@@ -6,7 +6,7 @@ use std::process::Command;
 use crate::tidy::root;
 
 /// The sections of docs/compatibility.md that other texts point to, in their order.
-const SECTIONS: [&str; 21] = [
+const SECTIONS: [&str; 22] = [
     "Connections",
     "Sessions and links",
     "Addresses",
@@ -15,6 +15,7 @@ const SECTIONS: [&str; 21] = [
     "Credit",
     "Dynamic nodes",
     "Message annotations",
+    "Conversion of messages",
     "Stream filters",
     "Management over AMQP",
     "Error conditions",

@@ -11,7 +11,9 @@ use amqp10::{
 };
 use broker::catalog::{Binding, Catalog, Command, DEFAULT_VHOST, DeclareQueue, Destination, Letter};
 use bytes::{Bytes, BytesMut};
-use message::{DeliveryHeads, Dialect, FieldFilter, Filter, Message, Parts, Position, Route, SqlFilter};
+use message::{
+    Additions, Basic, DeliveryHeads, Dialect, FieldFilter, Filter, Message, Parts, Position, Route, SqlFilter,
+};
 use queue::{
     Attach, Carrier, Chunk, Config, ConsumerId, ConsumerTimeout, Deliver, DeliveryRef, Effect, Fifo,
     Follower, Mode, Outcome, Publish, PublisherId, Put, Readers, ReadersOutput, Request, Retained, Stream,
@@ -69,6 +71,21 @@ pub const CASES: &[Case] = &[
     },
     Case { name: "publish-encode", what: "a client's basic.publish", prepare: amqp091::publish_encode },
     Case { name: "deliver-decode", what: "a client reads basic.deliver", prepare: amqp091::deliver_decode },
+    Case {
+        name: "amqp091-arrive",
+        what: "check of a message of AMQP 0.9.1: three properties, two headers, 12 B body",
+        prepare: amqp091_arrive,
+    },
+    Case {
+        name: "amqp091-to-10",
+        what: "the same message for a consumer of AMQP 1.0",
+        prepare: amqp091_to_10,
+    },
+    Case {
+        name: "amqp10-to-091",
+        what: "the message in AMQP 1.0 for a consumer of AMQP 0.9.1, without its payload",
+        prepare: amqp10_to_091,
+    },
     Case { name: "walk", what: "the whole walk through a shard and a classic queue", prepare: walk::classic },
     Case { name: "walk-waiting", what: "the same, of messages that wait for credit", prepare: walk::waiting },
     Case { name: "walk-stream", what: "the whole walk through a shard and a stream", prepare: walk::stream },
@@ -138,6 +155,59 @@ fn transfer_encode() -> Box<dyn FnMut() -> u64> {
         output.buffer().extend_from_slice(head);
         output.put_payload(wire, bare_at, wire.len());
         (output.len() - before) as u64
+    })
+}
+
+/// The properties of a message of AMQP 0.9.1: content-type, delivery-mode and message-id, and two headers.
+fn basic_list() -> BytesMut {
+    let mut list = BytesMut::new();
+    let properties = ::amqp091::Properties {
+        content_type: Some(b"text/plain"),
+        delivery_mode: Some(2),
+        message_id: Some(b"order-4711"),
+        ..::amqp091::Properties::default()
+    };
+    properties.put_with_headers(&mut list, |out| {
+        let mut headers = ::amqp091::TableWriter::new(out);
+        headers.put("region", &::amqp091::Value::LongString(b"eu-west"));
+        headers.put("x-retries", &::amqp091::Value::I32(3));
+        Some(())
+    });
+    list
+}
+
+fn basic_message() -> Message {
+    let list = basic_list();
+    let basic = Basic::borrowed(&list, b"xxxxxxxxxxxx").expect("valid properties");
+    let wire = [&list[..], b"xxxxxxxxxxxx"].concat();
+    Message::new(basic.parts(wire.into()), Arc::new(Route::simple("", "bench-classic")))
+}
+
+fn amqp091_arrive() -> Box<dyn FnMut() -> u64> {
+    let list = basic_list();
+    Box::new(move || {
+        assert!(black_box(Basic::borrowed(black_box(&list), b"xxxxxxxxxxxx")).is_ok());
+        0
+    })
+}
+
+fn amqp091_to_10() -> Box<dyn FnMut() -> u64> {
+    let message = basic_message();
+    Box::new(move || {
+        let converted = black_box(&message).in_amqp10();
+        black_box(&converted).bare_in().0.len() as u64
+    })
+}
+
+fn amqp10_to_091() -> Box<dyn FnMut() -> u64> {
+    let message = basic_message().in_amqp10().into_owned();
+    let mut out = BytesMut::new();
+    Box::new(move || {
+        out.clear();
+        black_box(&message).put_amqp091_properties(&Additions::default(), &mut out);
+        let (payload, from) = message.amqp091_payload();
+        assert_eq!(black_box(payload.len() - from), 12);
+        out.len() as u64
     })
 }
 

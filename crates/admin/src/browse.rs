@@ -2,7 +2,7 @@
 //! `/api/queues/{vhost}/{name}/peek/{position}` does this for one ready message of another queue.
 //!
 //! A row is a message. It has the field names of RabbitMQ's `POST /get`, its offset, and all sections but the
-//! body as [`crate::message_to_json`] shows them. The next page starts at the offset of the last row plus
+//! body as [`crate::message_to_json`] shows them. A message of AMQP 0.9.1 has the properties that RabbitMQ shows. The next page starts at the offset of the last row plus
 //! one.
 
 use std::fmt::Write as _;
@@ -10,7 +10,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use broker::desk::{BrowsedRow, Desk, PeekedRow, Start};
+use broker::desk::{BrowsedRow, Desk, PeekedRow, ShownMessage, Start};
 use broker::stream_offset::parse_offset;
 use client::Message;
 use serde_json::{Map as Object, Value};
@@ -61,7 +61,13 @@ fn peeked_to_json(position: u64, row: &PeekedRow, truncate: usize) -> Value {
     object.insert("redelivered".into(), row.redelivered.into());
     object.insert("delivery_count".into(), row.delivery_count.into());
     object.insert("acquired_count".into(), row.acquired_count.into());
-    put_message(&mut object, &row.message, truncate);
+    match &row.message {
+        ShownMessage::Amqp10(encoded) => put_message(&mut object, encoded, truncate),
+        ShownMessage::Amqp091 { properties, payload } => {
+            put_payload(&mut object, payload, truncate);
+            object.insert("properties".into(), shown::basic_properties(properties));
+        }
+    }
     Value::Object(object)
 }
 

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 
 use amqp10::{Map, Value as Amqp};
+use amqp091::{Array, Properties, Table, Value as Field};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use client::{Body, Message};
@@ -107,6 +108,60 @@ fn sequence(lists: &[Vec<Amqp>]) -> Value {
     json!(lists.iter().flatten().map(amqp_to_json).collect::<Vec<_>>())
 }
 
+/// Returns the property list of a message of AMQP 0.9.1 as RabbitMQ's HTTP API shows it: the properties that are set, by
+/// name.
+pub fn basic_properties(list: &[u8]) -> Value {
+    // The list was checked when the message arrived.
+    let properties = Properties::view(list).unwrap_or_default();
+    present([
+        ("content_type", properties.content_type.map(octets)),
+        ("content_encoding", properties.content_encoding.map(octets)),
+        ("headers", properties.headers.map(table)),
+        ("delivery_mode", properties.delivery_mode.map(Value::from)),
+        ("priority", properties.priority.map(Value::from)),
+        ("correlation_id", properties.correlation_id.map(octets)),
+        ("reply_to", properties.reply_to.map(octets)),
+        ("expiration", properties.expiration.map(octets)),
+        ("message_id", properties.message_id.map(octets)),
+        ("timestamp", properties.timestamp.map(Value::from)),
+        ("type", properties.message_type.map(octets)),
+        ("user_id", properties.user_id.map(octets)),
+        ("app_id", properties.app_id.map(octets)),
+        ("cluster_id", properties.cluster_id.map(octets)),
+    ])
+}
+
+fn table(table: Table<'_>) -> Value {
+    Value::Object(table.iter().map(|(name, value)| (name.to_owned(), field(value))).collect())
+}
+
+fn field(value: Field<'_>) -> Value {
+    match value {
+        Field::Bool(value) => value.into(),
+        Field::I8(value) => value.into(),
+        Field::U8(value) => value.into(),
+        Field::I16(value) => value.into(),
+        Field::U16(value) => value.into(),
+        Field::I32(value) => value.into(),
+        Field::U32(value) => value.into(),
+        Field::I64(value) => value.into(),
+        // Numbers that JSON does not have are null.
+        Field::F32(value) => value.into(),
+        Field::F64(value) => value.into(),
+        Field::Decimal { scale, value } => (f64::from(value) / 10f64.powi(scale.into())).into(),
+        Field::LongString(bytes) | Field::Binary(bytes) => octets(bytes),
+        Field::Timestamp(seconds) => seconds.into(),
+        Field::Table(nested) => table(nested),
+        Field::Array(array) => Array::iter(array).map(field).collect(),
+        Field::Void => Value::Null,
+    }
+}
+
+/// Returns octets as text if they are UTF-8, else in base64.
+fn octets(octets: &[u8]) -> Value {
+    std::str::from_utf8(octets).map_or_else(|_| STANDARD.encode(octets).into(), Value::from)
+}
+
 #[cfg(test)]
 mod tests {
     use bytes::Bytes;
@@ -129,6 +184,32 @@ mod tests {
             assert_eq!(body(&message), plain);
             assert_eq!(object(&message).to_string(), json);
         }
+    }
+
+    #[test]
+    fn properties_are_shown_as_rabbitmq_shows_them() {
+        let mut headers = bytes::BytesMut::new();
+        let mut writer = amqp091::TableWriter::new(&mut headers);
+        writer.put("s", &Field::LongString(b"text"));
+        writer.put("b", &Field::LongString(b"\xff"));
+        writer.put("d", &Field::Decimal { scale: 2, value: 314 });
+        writer.put("v", &Field::Void);
+        let mut array = writer.array("a");
+        array.put(&Field::I64(1));
+        array.table().put("k", &Field::Bool(true));
+        drop(array);
+        drop(writer);
+        let properties = Properties {
+            headers: Some(Table::from_entries(&headers[4..])),
+            delivery_mode: Some(2),
+            timestamp: Some(7),
+            message_type: Some(b"t"),
+            ..Properties::default()
+        };
+        let mut list = bytes::BytesMut::new();
+        properties.put(&mut list);
+        let expected = r#"{"headers":{"s":"text","b":"/w==","d":3.14,"v":null,"a":[1,{"k":true}]},"delivery_mode":2,"timestamp":7,"type":"t"}"#;
+        assert_eq!(basic_properties(&list).to_string(), expected);
     }
 
     #[test]

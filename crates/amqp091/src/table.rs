@@ -44,7 +44,26 @@ impl<'a> Table<'a> {
     /// # Errors
     /// See [`SyntaxError`].
     pub fn parse(entries: &'a [u8]) -> Result<Self, SyntaxError> {
-        check_table(entries, 1)?;
+        Self::parse_each(entries, |_, _| {})
+    }
+
+    /// Checks encoded entries completely, and passes each of them to `visit`. If a later entry is invalid, the earlier
+    /// ones were passed.
+    ///
+    /// # Errors
+    /// See [`SyntaxError`].
+    #[inline]
+    pub fn parse_each(
+        entries: &'a [u8],
+        mut visit: impl FnMut(&'a str, Value<'a>),
+    ) -> Result<Self, SyntaxError> {
+        let mut cursor = Cursor::new(entries);
+        while !cursor.rest.is_empty() {
+            let name = read_name(&mut cursor)?;
+            let value = read_value(&mut cursor)?;
+            check_nested(value, 1)?;
+            visit(name, value);
+        }
         Ok(Self(entries))
     }
 
@@ -408,11 +427,22 @@ fn read_value<'a>(cursor: &mut Cursor<'a>) -> Result<Value<'a>, SyntaxError> {
     })
 }
 
+/// Checks what is in a table or an array. `depth` is the nesting of the value that contains it.
+#[inline]
+fn check_nested(value: Value<'_>, depth: u32) -> Result<(), SyntaxError> {
+    match value {
+        Value::Table(_) | Value::Array(_) if depth == MAX_NESTING => Err(SyntaxError::TooDeep),
+        Value::Table(table) => check_table(table.0, depth + 1),
+        Value::Array(array) => check_array(array.0, depth + 1),
+        _ => Ok(()),
+    }
+}
+
 fn check_table(entries: &[u8], depth: u32) -> Result<(), SyntaxError> {
     let mut cursor = Cursor::new(entries);
     while !cursor.rest.is_empty() {
         read_name(&mut cursor)?;
-        check_value(&mut cursor, depth)?;
+        check_nested(read_value(&mut cursor)?, depth)?;
     }
     Ok(())
 }
@@ -420,19 +450,9 @@ fn check_table(entries: &[u8], depth: u32) -> Result<(), SyntaxError> {
 fn check_array(items: &[u8], depth: u32) -> Result<(), SyntaxError> {
     let mut cursor = Cursor::new(items);
     while !cursor.rest.is_empty() {
-        check_value(&mut cursor, depth)?;
+        check_nested(read_value(&mut cursor)?, depth)?;
     }
     Ok(())
-}
-
-#[inline]
-fn check_value(cursor: &mut Cursor<'_>, depth: u32) -> Result<(), SyntaxError> {
-    match read_value(cursor)? {
-        Value::Table(_) | Value::Array(_) if depth == MAX_NESTING => Err(SyntaxError::TooDeep),
-        Value::Table(table) => check_table(table.0, depth + 1),
-        Value::Array(array) => check_array(array.0, depth + 1),
-        _ => Ok(()),
-    }
 }
 
 #[cfg(test)]

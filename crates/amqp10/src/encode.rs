@@ -145,6 +145,27 @@ pub fn put_map(out: &mut BytesMut, map: &Map) {
     end_compound(out, start, map.len().saturating_mul(2));
 }
 
+/// Appends a map. `fill` appends its keys and values, and returns the number of pairs.
+#[inline]
+pub fn put_map_with(out: &mut BytesMut, fill: impl FnOnce(&mut BytesMut) -> usize) {
+    let start = begin_compound(out, 0xc1);
+    let pairs = fill(out);
+    end_compound(out, start, pairs.saturating_mul(2));
+}
+
+/// Appends a list. `fill` appends its items, and returns their number.
+#[inline]
+pub fn put_list_with(out: &mut BytesMut, fill: impl FnOnce(&mut BytesMut) -> usize) {
+    let start = begin_compound(out, 0xc0);
+    match fill(out) {
+        0 => {
+            out.truncate(start);
+            out.put_u8(0x45);
+        }
+        items => end_compound(out, start, items),
+    }
+}
+
 /// Appends `0x00` and a numeric descriptor. The caller must append the described value.
 #[inline]
 pub fn put_descriptor(out: &mut BytesMut, code: u64) {

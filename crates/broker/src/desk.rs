@@ -14,7 +14,7 @@ use bytes::Bytes;
 pub use queue::Start;
 
 use self::amqp10_rows::Amqp10Row;
-pub use self::quorum::{GroupRow, MemberChange, PeekedRow, Reclaimed};
+pub use self::quorum::{GroupRow, MemberChange, PeekedRow, Reclaimed, ShownMessage};
 use crate::access::{Identity, PasswordHash, Users};
 use crate::catalog::{
     AccountChange, Arguments, Binding, CatalogError, Command, Exchange, ParameterKey, Parameters, Policy,

@@ -76,6 +76,17 @@ fn copy(bytes: &[u8], buffer: &mut BytesMut) -> Bytes {
     buffer.split().freeze()
 }
 
+/// Returns one copy of both parts of a message that will be retained.
+pub(crate) fn copy_of_parts([first, second]: [&[u8]; 2], buffer: &mut BytesMut) -> Bytes {
+    let len = first.len() + second.len();
+    if buffer.capacity() - buffer.len() < len {
+        buffer.reserve(CAPACITY.max(len));
+    }
+    buffer.extend_from_slice(first);
+    buffer.extend_from_slice(second);
+    buffer.split().freeze()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -95,5 +106,16 @@ mod tests {
         let (other, cut) = (copy(b"another"), copy(&read[100..cut]));
         assert_eq!((&other[..], &cut[..]), (&b"another"[..], &read[100..149]));
         assert_eq!(cut.as_ptr().addr() - other.as_ptr().addr(), other.len());
+    }
+
+    #[test]
+    fn the_parts_of_a_message_are_copied_together() {
+        let mut buffer = BytesMut::new();
+        let mut copy = |parts| copy_of_parts(parts, &mut buffer);
+        let (first, second) = (copy([b"head", b"body"]), copy([b"", b"more"]));
+        assert_eq!((&first[..], &second[..]), (&b"headbody"[..], &b"more"[..]));
+        assert_eq!(second.as_ptr().addr() - first.as_ptr().addr(), 8, "they share a buffer");
+        let large = vec![7; 2 * CAPACITY];
+        assert_eq!(copy([&large, b"x"]).len(), large.len() + 1);
     }
 }

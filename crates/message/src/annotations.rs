@@ -5,7 +5,7 @@ use amqp10::sections::{ANNOTATION_PREFIX, map_pairs};
 use amqp10::{Map, Reader, Value, descriptor};
 use bytes::{BufMut, Bytes, BytesMut};
 
-use crate::envelope::Message;
+use crate::envelope::{Format, Message};
 
 /// An encoded message-annotations section [3.2.3] with at least one pair. Cloning shares the bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -85,14 +85,27 @@ impl Message {
     /// merged into them. A message whose own annotations are larger has no room for any. The result does not
     /// depend on whether earlier annotations are already merged into the message or into `annotations`.
     pub fn has_room_for(&self, annotations: &Annotations) -> bool {
-        let own = self.annotations();
+        let message = self.in_amqp10();
+        let own = message.annotations();
         let fits = |len: usize| len <= Annotations::BYTES_MAX;
         fits(own.len()) && (fits(own.len() + annotations.len()) || fits(merged(&[own, &annotations.0]).len()))
     }
 
+    /// Returns the size of the publisher's annotations in bytes. Of a message of AMQP 0.9.1, it is the size of all its
+    /// properties, because converting a message for its size would cost too much.
+    pub fn annotations_len(&self) -> usize {
+        match self.format() {
+            Format::Amqp10 => self.annotations().len(),
+            Format::Amqp091 => self.property_list().len(),
+        }
+    }
+
     /// Merges these annotations into those of the message. If both have a key, the value from `annotations`
-    /// is used. Copies the message's bytes.
+    /// is used. A message of AMQP 0.9.1 gets them as headers. Copies the message's bytes.
     pub fn annotated(&self, annotations: &Annotations) -> Self {
+        if self.format() == Format::Amqp091 {
+            return self.with_headers(&annotations.0);
+        }
         let section = merged(&[self.annotations(), &annotations.0]);
         let (bare_at, application_properties_at, body_at) = self.offsets();
         let shift = |at: u32| at - bare_at + section.len() as u32;

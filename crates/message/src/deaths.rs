@@ -37,7 +37,7 @@ pub struct Death {
     pub exchange: Arc<str>,
     pub keys: Vec<Arc<str>>,
     /// The time to live that the message had before this death, in milliseconds.
-    pub ttl_ms: Option<u32>,
+    pub ttl_ms: Option<u64>,
 }
 
 /// All deaths of one message, most recent first.

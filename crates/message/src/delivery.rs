@@ -6,7 +6,7 @@ use amqp10::{Array, Map, Symbol, Value, descriptor};
 use bytes::{BufMut, BytesMut};
 
 use crate::deaths::{Death, Deaths};
-use crate::envelope::{Message, SharedHead};
+use crate::envelope::{Format, Message, SharedHead};
 
 /// Annotations that only the broker sets. If the publisher set them, they are dropped.
 const BROKER_ANNOTATIONS: &[&str] = &["x-exchange", "x-routing-key"];
@@ -86,6 +86,7 @@ impl OffsetForm {
 
 impl DeliveryHeads {
     /// Returns header and annotations for one delivery. The caller sends the bare message after it.
+    /// The message must be in AMQP 1.0: see [`Message::in_amqp10`].
     /// `delivery_count` is the number of failed deliveries so far. `redelivered` is true if a consumer has
     /// received the message before. `stream_offset` is its offset if it is from a stream.
     pub fn head(
@@ -125,6 +126,9 @@ impl Message {
     /// Returns the size of a delivery in bytes: header, annotations, bare message and footer. The arguments
     /// are those of [`DeliveryHeads::head`].
     pub fn delivery_bytes(&self, delivery_count: u32, redelivered: bool) -> u64 {
+        if self.format() == Format::Amqp091 {
+            return self.in_amqp10().delivery_bytes(delivery_count, redelivered);
+        }
         let mut head = BytesMut::new();
         self.put_delivery_head(delivery_count, redelivered, None, &mut head);
         self.len() + head.len() as u64
@@ -133,8 +137,11 @@ impl Message {
     /// Returns true if [`Message::delivery_bytes`] is at most `max_bytes`. Encodes the head only if an
     /// estimate does not decide.
     pub fn fits(&self, max_bytes: u64, delivery_count: u32, redelivered: bool) -> bool {
-        let annotations = self.route().annotations().len() + self.annotations().len();
-        let most = self.len() + (HEADER_MAX + ANNOTATIONS_START + annotations) as u64;
+        let sections = match self.format() {
+            Format::Amqp10 => self.bytes_in_memory(),
+            Format::Amqp091 => self.bytes_in_amqp10_max(),
+        };
+        let most = sections + (HEADER_MAX + ANNOTATIONS_START + self.route().annotations().len()) as u64;
         match self.deaths() {
             _ if self.len() > max_bytes => false,
             None if most <= max_bytes => true,
@@ -178,7 +185,7 @@ impl Message {
             None => {}
         }
         match self.ttl_ms() {
-            Some(ttl_ms) => head.uint(ttl_ms),
+            Some(ttl_ms) => head.uint(u32::try_from(ttl_ms).unwrap_or(u32::MAX)),
             None if fields > 2 => head.byte(NULL),
             None => {}
         }
@@ -271,7 +278,7 @@ fn death_value(death: &Death) -> Value {
     let mut map = Map::new();
     let mut put = |key: &'static str, value: Value| map.insert(Symbol::from_static(key), value);
     if let Some(ttl) = death.ttl_ms {
-        put("ttl", Value::Uint(ttl));
+        put("ttl", u32::try_from(ttl).map_or(Value::Ulong(ttl), Value::Uint));
     }
     put("queue", Value::String(death.queue.to_string()));
     put("reason", Value::Symbol(Symbol::from_static(death.reason.as_str())));
@@ -338,7 +345,7 @@ mod tests {
     #[test]
     fn headers_contain_every_known_field() {
         for priority in [None, Some(0), Some(9)] {
-            for ttl_ms in [None, Some(0), Some(0xff), Some(0x100), Some(u32::MAX)] {
+            for ttl_ms in [None, Some(0), Some(0xff), Some(0x100), Some(u64::from(u32::MAX))] {
                 for (durable, count) in [(false, 0), (true, 0xff), (true, 0x100), (false, u32::MAX)] {
                     let parts = Parts {
                         wire: Bytes::from_static(b"\x00\x53\x77\x40"),
@@ -352,7 +359,7 @@ mod tests {
                     let expected = Header {
                         durable: Some(durable),
                         priority,
-                        ttl: ttl_ms,
+                        ttl: ttl_ms.map(|ttl_ms: u64| ttl_ms as u32),
                         first_acquirer: Some(count == 0),
                         delivery_count: Some(count),
                     };

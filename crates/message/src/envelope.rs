@@ -68,12 +68,27 @@ impl Route {
     }
 }
 
+/// The message format in which the publisher wrote a message. The broker stores the message in this format.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Format {
+    /// Sections of AMQP 1.0.
+    #[default]
+    Amqp10,
+    /// A property list and a payload of AMQP 0.9.1.
+    Amqp091,
+}
+
 /// The parts of a message.
+///
+/// | format | `wire` | `bare_at` | `application_properties_at` | `body_at` |
+/// |---|---|---|---|---|
+/// | AMQP 1.0 | message-annotations section, if any; bare message; footer | start of the bare message | start of that section | start of the body |
+/// | AMQP 0.9.1 | encoded property list, payload | start of the payload | the same | the same |
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Parts {
-    /// The encoded message-annotations section, if any, followed by the bare message and footer.
+    pub format: Format,
     pub wire: Bytes,
-    /// The length of the message-annotations section. The bare message starts here.
+    /// Where the bare message starts.
     pub bare_at: u32,
     /// Where the application-properties section starts; equal to `body_at` if there is none.
     pub application_properties_at: u32,
@@ -84,8 +99,8 @@ pub struct Parts {
     /// True if the sender's header has `durable=true`. Receivers see this value.
     pub durable_header: bool,
     pub priority: Option<u8>,
-    /// The sender's time to live, in milliseconds.
-    pub ttl_ms: Option<u32>,
+    /// The sender's time to live, in milliseconds. At most [`Message::TTL_MS_MAX`].
+    pub ttl_ms: Option<u64>,
 }
 
 /// A message and what the broker knows about it. Cloning shares the bytes.
@@ -94,10 +109,10 @@ pub struct Message {
     wire: Bytes,
     route: Arc<Route>,
     deaths: Option<Box<Deaths>>,
+    ttl_ms: u64,
     bare_at: u32,
     application_properties_at: u32,
     body_at: u32,
-    ttl_ms: u32,
     priority: u8,
     flags: u8,
 }
@@ -111,7 +126,7 @@ pub(crate) struct SharedHead {
     route: Arc<Route>,
     flags: u8,
     priority: u8,
-    ttl_ms: u32,
+    ttl_ms: u64,
 }
 
 impl SharedHead {
@@ -136,11 +151,17 @@ pub(crate) const DURABLE: u8 = 1;
 pub(crate) const DURABLE_HEADER: u8 = 1 << 1;
 pub(crate) const HAS_PRIORITY: u8 = 1 << 2;
 pub(crate) const HAS_TTL: u8 = 1 << 3;
+/// The message is in [`Format::Amqp091`].
+pub(crate) const AMQP091: u8 = 1 << 4;
 
 /// The flags that the sender set and that receivers see.
 const SENDER_FLAGS: u8 = DURABLE_HEADER | HAS_PRIORITY | HAS_TTL;
 
 impl Message {
+    /// The longest time to live, in milliseconds: ten years, as in RabbitMQ. AMQP 1.0 cannot express more than 50 days,
+    /// AMQP 0.9.1 can. The stored form has 40 bits for it.
+    pub const TTL_MS_MAX: u64 = 315_360_000_000;
+
     /// Replaces the bytes of the message. `places` says where the bare message, the application-properties
     /// and the body begin in them. Nothing else changes.
     pub(crate) fn set_wire(&mut self, wire: Bytes, places: &[u32; 3]) {
@@ -156,7 +177,8 @@ impl Message {
         debug_assert!(parts.body_at as usize <= parts.wire.len());
         let flag = |on: bool, bit: u8| if on { bit } else { 0 };
         Self {
-            flags: flag(parts.durable, DURABLE)
+            flags: flag(parts.format == Format::Amqp091, AMQP091)
+                | flag(parts.durable, DURABLE)
                 | flag(parts.durable_header, DURABLE_HEADER)
                 | flag(parts.priority.is_some(), HAS_PRIORITY)
                 | flag(parts.ttl_ms.is_some(), HAS_TTL),
@@ -174,6 +196,7 @@ impl Message {
     /// Returns the parts of the message.
     pub fn parts(&self) -> Parts {
         Parts {
+            format: self.format(),
             wire: self.wire.clone(),
             bare_at: self.bare_at,
             application_properties_at: self.application_properties_at,
@@ -185,18 +208,27 @@ impl Message {
         }
     }
 
-    /// Returns the bare message and footer. They are bit-identical from sender to receiver.
+    /// Returns the format in which the message is stored.
+    #[inline(always)]
+    pub fn format(&self) -> Format {
+        if self.flags & AMQP091 == 0 { Format::Amqp10 } else { Format::Amqp091 }
+    }
+
+    /// Returns the bare message and footer. They are bit-identical from sender to receiver. The message must be in
+    /// AMQP 1.0: see [`Message::in_amqp10`].
     pub fn bare(&self) -> Bytes {
+        self.debug_assert_amqp10();
         self.wire.slice(self.bare_at as usize..)
     }
 
     /// Returns the buffer and the offset at which the bare message begins in it. It ends with the buffer.
-    /// Unlike [`Message::bare`], this does not create another reference to the buffer.
+    /// Unlike [`Message::bare`], this does not create another reference to the buffer. The message must be in AMQP 1.0.
     pub fn bare_in(&self) -> (&Bytes, usize) {
+        self.debug_assert_amqp10();
         (&self.wire, self.bare_at as usize)
     }
 
-    /// Returns all bytes: annotations, bare message and footer.
+    /// Returns all bytes: annotations, bare message and footer, or property list and payload.
     pub(crate) fn wire(&self) -> &Bytes {
         &self.wire
     }
@@ -207,42 +239,67 @@ impl Message {
     }
 
     /// Returns flags, priority and time to live as they are stored. An absent value is 0.
-    pub(crate) fn terms(&self) -> (u8, u8, u32) {
+    pub(crate) fn terms(&self) -> (u8, u8, u64) {
         (self.flags, self.priority, self.ttl_ms)
     }
 
     /// Returns true if receivers see nothing besides the route: the message has no annotations and no deaths.
     pub(crate) fn is_plain(&self) -> bool {
+        self.debug_assert_amqp10();
         self.bare_at == 0 && self.deaths.is_none()
     }
 
     pub(crate) fn bare_slice(&self) -> &[u8] {
+        self.debug_assert_amqp10();
         &self.wire[self.bare_at as usize..]
     }
 
-    /// Returns the encoded message-annotations section as the sender wrote it. Empty if there is none.
+    /// Checks that the sections of AMQP 1.0 may be read from the message.
+    #[inline(always)]
+    fn debug_assert_amqp10(&self) {
+        debug_assert_eq!(self.format(), Format::Amqp10);
+    }
+
+    /// Returns the encoded message-annotations section as the sender wrote it. Empty if there is none. The message must
+    /// be in AMQP 1.0, here and in the next two functions.
     pub fn annotations(&self) -> &[u8] {
+        self.debug_assert_amqp10();
         &self.wire[..self.bare_at as usize]
     }
 
     /// Returns the encoded properties section. Empty if there is none.
     pub fn properties(&self) -> &[u8] {
+        self.debug_assert_amqp10();
         &self.wire[self.bare_at as usize..self.application_properties_at as usize]
     }
 
     /// Returns the encoded application-properties section. Empty if there is none.
     pub fn application_properties(&self) -> &[u8] {
+        self.debug_assert_amqp10();
         &self.wire[self.application_properties_at as usize..self.body_at as usize]
     }
 
-    /// Returns the encoded body sections and footer.
+    /// Returns the encoded body sections and footer of AMQP 1.0, or the payload of AMQP 0.9.1.
     pub fn body(&self) -> &[u8] {
         &self.wire[self.body_at as usize..]
     }
 
-    /// The size of the bare message in bytes. Limits in bytes (`x-max-length-bytes`) count this size.
+    /// Returns the encoded property list of AMQP 0.9.1. The message must be in this format: see
+    /// [`Message::in_amqp091`].
+    pub fn property_list(&self) -> &[u8] {
+        debug_assert_eq!(self.format(), Format::Amqp091);
+        &self.wire[..self.body_at as usize]
+    }
+
+    /// The size of the message in bytes, which limits in bytes (`x-max-length-bytes`) count. As in RabbitMQ, it is the
+    /// size of the bare message of AMQP 1.0, and of the payload of AMQP 0.9.1.
     pub fn len(&self) -> u64 {
         (self.wire.len() - self.bare_at as usize) as u64
+    }
+
+    /// The number of bytes of the message in memory: all of its sections, or its properties and its payload.
+    pub fn bytes_in_memory(&self) -> u64 {
+        self.wire.len() as u64
     }
 
     pub fn is_empty(&self) -> bool {
@@ -264,7 +321,7 @@ impl Message {
     }
 
     /// Returns the sender's time to live in milliseconds.
-    pub fn ttl_ms(&self) -> Option<u32> {
+    pub fn ttl_ms(&self) -> Option<u64> {
         (self.flags & HAS_TTL != 0).then_some(self.ttl_ms)
     }
 
@@ -311,6 +368,7 @@ mod tests {
     #[test]
     fn parts_come_back() {
         let parts = Parts {
+            format: Format::Amqp10,
             wire: Bytes::from_static(b"annoPROPappBODY"),
             bare_at: 4,
             application_properties_at: 8,

@@ -5,7 +5,7 @@ use std::ops::Range;
 use amqp10::sections::Sections;
 use bytes::Bytes;
 
-use crate::Parts;
+use crate::{Format, Parts};
 
 /// The bytes of the received message to retain, and the positions of the sections in them.
 #[derive(Clone, Debug)]
@@ -51,7 +51,17 @@ impl Trimmed {
     pub fn into_parts(self, wire: Bytes) -> Parts {
         debug_assert_eq!(wire.len(), self.range.len());
         let Self { bare_at, application_properties_at, body_at, durable, durable_header, .. } = self;
-        let Self { priority, ttl_ms, .. } = self;
-        Parts { wire, bare_at, application_properties_at, body_at, durable, durable_header, priority, ttl_ms }
+        let (format, priority, ttl_ms) = (Format::Amqp10, self.priority, self.ttl_ms.map(u64::from));
+        Parts {
+            format,
+            wire,
+            bare_at,
+            application_properties_at,
+            body_at,
+            durable,
+            durable_header,
+            priority,
+            ttl_ms,
+        }
     }
 }

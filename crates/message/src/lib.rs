@@ -1,12 +1,13 @@
 //! The envelope: a message as the broker stores it, whichever protocol it arrived with.
 //!
 //! The bytes of the message stay unchanged: the broker stores and sends the bytes that arrived. The envelope
-//! adds the positions of the sections, the route, and the deaths of the message. Filters decide whether a
-//! message matches. Absent here: sending, storage and time.
+//! adds the positions of the sections, the route, and the deaths of the message. A consumer of another protocol gets a
+//! converted copy. Filters decide whether a message matches. Absent here: sending, storage and time.
 
 #![forbid(unsafe_code)]
 
 mod annotations;
+mod convert;
 mod deaths;
 mod delivery;
 mod envelope;
@@ -16,9 +17,10 @@ mod stored;
 mod stream;
 
 pub use annotations::{Annotations, AnnotationsError};
+pub use convert::{Additions, Basic, BasicError, ExpirationError, amqp10_value};
 pub use deaths::{Death, DeathReason, Deaths};
 pub use delivery::DeliveryHeads;
-pub use envelope::{Message, Parts, Route};
+pub use envelope::{Format, Message, Parts, Route};
 pub use filter::{
     Dialect, FIELDS_MAX, FieldError, FieldFilter, Filter, Position, SQL_CHARS_MAX, SQL_TOKENS_MAX, Scope,
     ScopeValues, SqlError, SqlFilter, SqlProblem,

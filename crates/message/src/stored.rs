@@ -1,12 +1,15 @@
 //! The stored form of a message: a small head, followed by the bytes as they arrived.
 //!
 //! ```text
-//! | format u8 = 1 | flags u8 | priority u8 | 0 u8 | ttl u32 |                     format 1, since 0.1
+//! | format u8 | flags u8 | priority u8 | ttl u40 |                                format 1, since 0.1
 //! | bare_at u32 | application_properties_at u32 | body_at u32 | deaths u32 |       numbers are big-endian
 //! | keys u16 | exchange length u16 | exchange | key length u16 | key | ... |
 //! | deaths: an AMQP list, `deaths` bytes: position of the first, array of maps, delivery-count unless 0 |
 //! | wire ...                                                                      to the end
 //! ```
+//!
+//! A message of AMQP 0.9.1 has format 2, and a flag bit says so, too. Versions that do not know such messages refuse the
+//! format. Everything else is the same in both formats.
 
 use std::fmt;
 use std::sync::Arc;
@@ -16,9 +19,15 @@ use bytes::{Buf, BufMut, Bytes, BytesMut};
 
 use crate::deaths::{Death, DeathReason, Deaths};
 use crate::delivery::deaths_value;
-use crate::envelope::{DURABLE, DURABLE_HEADER, HAS_PRIORITY, HAS_TTL, Message, Parts, Route};
+use crate::envelope::{
+    AMQP091, DURABLE, DURABLE_HEADER, Format, HAS_PRIORITY, HAS_TTL, Message, Parts, Route,
+};
 
+/// The format of a message of AMQP 1.0.
 const FORMAT: u8 = 1;
+
+/// The format of a message of AMQP 0.9.1.
+const FORMAT_AMQP091: u8 = FORMAT + 1;
 
 /// The number of bytes before the route.
 const HEAD: usize = 8 + 16;
@@ -51,10 +60,10 @@ impl Message {
         let deaths = self.deaths().map(encode_deaths);
         let deaths_len = deaths.as_ref().map_or(0, |deaths| deaths.len() as u32);
         let mut head = [0; HEAD];
-        head[..4].copy_from_slice(&[FORMAT, flags, priority, 0]);
-        for (at, number) in
-            (4..).step_by(4).zip([ttl_ms, bare_at, application_properties_at, body_at, deaths_len])
-        {
+        // Of the eight bytes of the time to live, the first three are 0. They are overwritten.
+        head[..8].copy_from_slice(&ttl_ms.to_be_bytes());
+        head[..3].copy_from_slice(&[FORMAT + u8::from(flags & AMQP091 != 0), flags, priority]);
+        for (at, number) in (8..).step_by(4).zip([bare_at, application_properties_at, body_at, deaths_len]) {
             head[at..at + 4].copy_from_slice(&number.to_be_bytes());
         }
         out.extend_from_slice(&head);
@@ -76,17 +85,18 @@ impl Message {
     /// See [`StoredError`].
     pub fn from_stored(mut stored: Bytes, last: &mut LastRoute) -> Result<Self, StoredError> {
         let format = *stored.first().ok_or(StoredError::Malformed)?;
-        if format != FORMAT {
-            return Err(StoredError::Format(format));
-        }
+        let format = match format {
+            FORMAT => Format::Amqp10,
+            FORMAT_AMQP091 => Format::Amqp091,
+            newer => return Err(StoredError::Format(newer)),
+        };
         if stored.len() < HEAD + 2 {
             return Err(StoredError::Malformed);
         }
         stored.advance(1);
         let flags = stored.get_u8();
         let priority = stored.get_u8();
-        stored.advance(1);
-        let ttl_ms = stored.get_u32();
+        let ttl_ms = u64::from(stored.get_u8()) << 32 | u64::from(stored.get_u32());
         let (bare_at, application_properties_at, body_at) =
             (stored.get_u32(), stored.get_u32(), stored.get_u32());
         let deaths_len = stored.get_u32() as usize;
@@ -98,10 +108,12 @@ impl Message {
         let ascending = bare_at <= application_properties_at
             && application_properties_at <= body_at
             && body_at as usize <= stored.len();
-        if !ascending {
+        let is_amqp091 = flags & AMQP091 != 0;
+        if !ascending || is_amqp091 != (format == Format::Amqp091) || is_amqp091 && bare_at != body_at {
             return Err(StoredError::Malformed);
         }
         let parts = Parts {
+            format,
             wire: stored,
             bare_at,
             application_properties_at,
@@ -182,14 +194,19 @@ fn take_text(stored: &mut Bytes) -> Result<Arc<str>, StoredError> {
 
 fn read_deaths(stored: &[u8]) -> Option<Deaths> {
     let value = Reader::new(stored).read_value().ok()?;
-    let [first_from_end, Value::Array(deaths), more @ ..] = value.as_list()? else { return None };
+    let [first_from_end, deaths, more @ ..] = value.as_list()? else { return None };
     let delivery_count = match more {
         [] => 0,
         [Value::Uint(count)] => *count,
         _ => return None,
     };
-    let deaths = deaths.items().iter().map(|d| read_death(d.as_map()?)).collect::<Option<Vec<_>>>()?;
-    Some(Deaths::restore(deaths, first_from_end.as_u64()? as usize, delivery_count))
+    Some(Deaths::restore(read_death_array(deaths)?, first_from_end.as_u64()? as usize, delivery_count))
+}
+
+/// Reads the deaths of a message from an array of maps, as in the annotation `x-opt-deaths`.
+pub(crate) fn read_death_array(array: &Value) -> Option<Vec<Death>> {
+    let Value::Array(deaths) = array else { return None };
+    deaths.items().iter().map(|death| read_death(death.as_map()?)).collect()
 }
 
 fn read_death(map: &Map) -> Option<Death> {
@@ -213,7 +230,7 @@ fn read_death(map: &Map) -> Option<Death> {
         last_ms: time("last-time")?,
         exchange: text("exchange")?,
         keys,
-        ttl_ms: map.get("ttl").and_then(Value::as_u64).and_then(|ttl| u32::try_from(ttl).ok()),
+        ttl_ms: map.get("ttl").and_then(Value::as_u64),
     })
 }
 
@@ -234,6 +251,7 @@ mod tests {
 
     fn example() -> Message {
         let parts = Parts {
+            format: Format::Amqp10,
             wire: Bytes::from_static(b"AAPPPPbody"),
             bare_at: 2,
             application_properties_at: 6,
@@ -303,10 +321,10 @@ mod tests {
     #[test]
     fn a_newer_format_is_refused() {
         let mut bytes = stored(&example()).to_vec();
-        bytes[0] = 2;
+        bytes[0] = 3;
         assert_eq!(
             Message::from_stored(bytes.into(), &mut LastRoute::default()),
-            Err(StoredError::Format(2))
+            Err(StoredError::Format(3))
         );
     }
 

@@ -16,7 +16,7 @@ use amqp10::sections::{map_content, map_pairs, scan, scan_bare};
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 
 use crate::StoredError;
-use crate::envelope::{Message, Parts, Route, SharedHead};
+use crate::envelope::{Format, Message, Parts, Route, SharedHead};
 
 /// The annotation with which a publisher sets the value for stream filters (docs/compatibility.md, Stream
 /// filters).
@@ -60,7 +60,7 @@ pub struct EntryWriter {
 }
 
 impl EntryWriter {
-    /// Appends the message as one entry of a stream.
+    /// Appends the message as one entry of a stream. The message must be in AMQP 1.0: see [`Message::in_amqp10`].
     pub fn put(&mut self, message: &Message, out: &mut BytesMut) {
         if !self.shared.as_ref().is_some_and(|shared| shared.covers(message)) {
             return self.put_with_new_head(message, out);
@@ -207,6 +207,7 @@ impl Entries {
         }
         let body_at = sections.body.start - start;
         let parts = Parts {
+            format: Format::Amqp10,
             wire: entry.slice(start as usize..),
             bare_at: sections.bare.start - start,
             application_properties_at: sections
@@ -216,7 +217,7 @@ impl Entries {
             durable: true,
             durable_header: header.and_then(|h| h.durable).unwrap_or(false),
             priority: header.and_then(|h| h.priority),
-            ttl_ms: header.and_then(|h| h.ttl),
+            ttl_ms: header.and_then(|h| h.ttl).map(u64::from),
         };
         self.message = Some(Message::new(parts, route));
         Some(())
@@ -310,7 +311,7 @@ mod tests {
     fn entry_headers_have_only_lasting_fields() {
         for durable in [false, true] {
             for priority in [None, Some(0), Some(9)] {
-                for ttl_ms in [None, Some(0), Some(300), Some(u32::MAX)] {
+                for ttl_ms in [None, Some(0), Some(300), Some(u64::from(u32::MAX))] {
                     let parts = Parts {
                         wire: Bytes::from_static(PLAIN),
                         durable_header: durable,
@@ -323,7 +324,8 @@ mod tests {
                     let header = scan(&data[HEAD..data.len() / 2]).unwrap().header;
                     let has_header = durable || priority.is_some() || ttl_ms.is_some();
                     let durable = Some(durable);
-                    let expected = Header { durable, priority, ttl: ttl_ms, ..Header::default() };
+                    let ttl = ttl_ms.map(|ttl_ms| ttl_ms as u32);
+                    let expected = Header { durable, priority, ttl, ..Header::default() };
                     assert_eq!(header, has_header.then_some(expected));
                     let fields = if has_header { data[HEAD + 5] } else { 0 };
                     assert_eq!(fields == 3, ttl_ms.is_some(), "nothing but nulls is left off");

@@ -26,8 +26,8 @@ use broker::desk::{
 use broker::explain::{Explanation, Subject};
 use broker::ids::{DECIDER, QueueId};
 use broker::settings::{SLUICE_VERSION, Settings};
-use bytes::BytesMut;
-use message::DeliveryHeads;
+use bytes::{Bytes, BytesMut};
+use message::{DeliveryHeads, Message};
 use queue::{Delivery, Effect, Replay, Request};
 
 use self::ask::{CHANGE_DEADLINE, DEADLINE, LOGIN_DEADLINE, NO_TICKET, other_answer, refused};
@@ -194,17 +194,23 @@ impl NodeDesk {
 
 fn browsed(delivery: Delivery) -> BrowsedRow {
     let Delivery { seq, message, .. } = delivery;
-    let bare = message.bare();
-    let mut encoded = BytesMut::with_capacity(bare.len() + HEAD_BYTES);
-    encoded.extend_from_slice(DeliveryHeads::default().head(&message, 0, false, Some(seq)));
-    encoded.extend_from_slice(&bare);
     let route = message.route();
     BrowsedRow {
         offset: seq,
         exchange: route.exchange().clone(),
         routing_key: route.keys().first().cloned().unwrap_or_default(),
-        message: encoded.freeze(),
+        // A stream has messages of AMQP 1.0 only.
+        message: encoded(&message, 0, false, Some(seq)),
     }
+}
+
+/// Returns a message of AMQP 1.0 as a consumer gets it.
+fn encoded(message: &Message, delivery_count: u32, redelivered: bool, offset: Option<u64>) -> Bytes {
+    let bare = message.bare();
+    let mut encoded = BytesMut::with_capacity(bare.len() + HEAD_BYTES);
+    encoded.extend_from_slice(DeliveryHeads::default().head(message, delivery_count, redelivered, offset));
+    encoded.extend_from_slice(&bare);
+    encoded.freeze()
 }
 
 fn by_name(a: &Arc<QueueRecord>, b: &Arc<QueueRecord>) -> std::cmp::Ordering {

@@ -14,7 +14,7 @@ use broker::catalog::{
 };
 use broker::pattern::Pattern;
 use bytes::Bytes;
-use message::{Annotations, Death, DeathReason, Message, Parts, Route};
+use message::{Annotations, Basic, Death, DeathReason, Format, LastRoute, Message, Parts, Route};
 use node::entries;
 use node::facts::{Restored, push_change, push_fact, push_group, push_noted};
 use node::quarantine::quarantine;
@@ -48,6 +48,7 @@ fn message(body: &'static [u8]) -> Message {
         bare_at: 0,
         application_properties_at: 0,
         body_at: 0,
+        format: Format::Amqp10,
         durable: true,
         durable_header: true,
         priority: Some(7),
@@ -56,8 +57,8 @@ fn message(body: &'static [u8]) -> Message {
     Message::new(parts, Arc::new(Route::new("orders", vec!["a.b".into(), "copy".into()])))
 }
 
-fn dead(body: &'static [u8]) -> Message {
-    let death = Death {
+fn death() -> Death {
+    Death {
         queue: "first".into(),
         reason: DeathReason::Rejected,
         count: 1,
@@ -66,8 +67,11 @@ fn dead(body: &'static [u8]) -> Message {
         exchange: "orders".into(),
         keys: vec!["a.b".into()],
         ttl_ms: None,
-    };
-    message(body).with_death(death, 2)
+    }
+}
+
+fn dead(body: &'static [u8]) -> Message {
+    message(body).with_death(death(), 2)
 }
 
 /// Returns the changes that make a small topology.
@@ -358,6 +362,38 @@ fn opens(version: u32, written: &BTreeMap<String, Vec<u8>>) {
     };
     assert_eq!((delivery_count, redelivered), (4, true));
     assert_eq!(*three, dead(b"\x00\x53\x75\xa0\x05three"));
+}
+
+/// The property list of a message of AMQP 0.9.1: content-type, one header, delivery-mode and expiration.
+const PROPERTIES: &[u8] = b"\xb1\x00\x0atext/plain\0\0\0\x07\x01aI\0\0\0\x01\x02\x0a9999999999";
+
+/// Tests the stored form of a message of AMQP 0.9.1. It is the same in the log, in runs, and in the entries of a group.
+#[test]
+fn messages_of_amqp091_are_versioned() {
+    let basic = Basic::borrowed(PROPERTIES, b"hello").expect("valid properties");
+    let route = Arc::new(Route::new("orders", vec!["a.b".into(), "copy".into()]));
+    let message = Message::new(basic.parts([PROPERTIES, b"hello"].concat().into()), route);
+    let dead = message.clone().with_death(death(), 2);
+    let mut written = BTreeMap::new();
+    for (name, message) in [("alive", &message), ("dead", &dead)] {
+        let mut stored = Vec::new();
+        message.put_stored_head(&mut stored);
+        stored.extend_from_slice(message.stored_tail());
+        written.insert(name, stored);
+    }
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("golden/amqp091");
+    if std::env::var_os("UPDATE_GOLDEN").is_some() {
+        std::fs::create_dir_all(&folder).expect("a folder");
+        written.iter().for_each(|(name, stored)| std::fs::write(folder.join(name), stored).expect("a file"));
+    }
+    for (name, message) in [("alive", &message), ("dead", &dead)] {
+        let stored = std::fs::read(folder.join(name)).expect("a file");
+        assert_eq!(written[name], stored, "{name} is not what this version writes");
+        let read = Message::from_stored(stored.into(), &mut LastRoute::default()).expect("a message");
+        assert_eq!((&read, read.format()), (message, Format::Amqp091));
+        assert_eq!((read.property_list(), read.body()), (PROPERTIES, &b"hello"[..]));
+        assert_eq!(read.ttl_ms(), (name == "alive").then_some(9_999_999_999));
+    }
 }
 
 /// A contradictory record was not written by the broker, and its meaning is unknown. So the queue is closed,

@@ -198,8 +198,8 @@ pub struct Ages {
 
 impl Ages {
     /// Adds a message. The calls are roughly in order of arrival.
-    pub(crate) fn add(this: Option<Self>, at_ms: u64, ttl_ms: Option<u32>) -> Self {
-        let end_ms = ttl_ms.map(|ttl| at_ms.saturating_add(u64::from(ttl)));
+    pub(crate) fn add(this: Option<Self>, at_ms: u64, ttl_ms: Option<u64>) -> Self {
+        let end_ms = ttl_ms.map(|ttl| at_ms.saturating_add(ttl));
         let Some(ages) = this else {
             return Self {
                 first_arrival_ms: at_ms,

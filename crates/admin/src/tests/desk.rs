@@ -327,7 +327,7 @@ impl Desk for FakeDesk {
             delivery_count,
             acquired_count,
             redelivered,
-            message,
+            message: ShownMessage::Amqp10(message),
         })
     }
 

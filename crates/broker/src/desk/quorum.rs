@@ -44,8 +44,19 @@ pub struct PeekedRow {
     pub delivery_count: u32,
     pub acquired_count: u32,
     pub redelivered: bool,
-    /// The whole message, encoded as it is for a consumer.
-    pub message: Bytes,
+    pub message: ShownMessage,
+}
+
+/// A whole message, encoded as it is for a consumer that speaks the protocol of the publisher.
+#[derive(Clone, Debug)]
+pub enum ShownMessage {
+    /// The sections of AMQP 1.0.
+    Amqp10(Bytes),
+    Amqp091 {
+        /// The encoded property list.
+        properties: Bytes,
+        payload: Bytes,
+    },
 }
 
 /// The result of reclaiming the memory of a queue.

@@ -234,7 +234,8 @@ impl Gate {
         let bytes = Bytes::from([&BODY[..], &[length], body.as_bytes()].concat());
         let found = &scan(Body::Owned(&bytes), true, cx).map_err(|bad| bad.to_string())?;
         let sender = self.peer.sender();
-        match intake.publish(sender, Arrived { body: Body::Owned(&bytes), found }, own, tag, cx) {
+        let arrived = Arrived::Amqp10 { body: Body::Owned(&bytes), found };
+        match intake.publish(sender, arrived, own, tag, cx) {
             Err(Refused::Unroutable) => say!(self.output, "DONE {p} {tag} {tag} Released"),
             Err(refused) => return Err(format!("{refused:?}")),
             Ok(()) => {}
@@ -270,8 +271,7 @@ impl Gate {
     }
 
     fn show(&mut self, place: u64, lent: DeliveryRef<'_>) {
-        let (bytes, from) = lent.message.bare_in();
-        let body = String::from_utf8_lossy(&bytes[from + BODY.len() + 1..]);
+        let body = String::from_utf8_lossy(&lent.message.body()[BODY.len() + 1..]);
         say!(self.output, "MSG {place} {} {} {body}", lent.number, u8::from(lent.redelivered));
     }
 

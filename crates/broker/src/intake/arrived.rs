@@ -4,10 +4,11 @@ use std::ops::Deref;
 
 use amqp10::sections::{self, SectionError, Sections};
 use bytes::Bytes;
+use message::Basic;
 
 use crate::cx::Cx;
 
-/// The bytes of a message in the broker's format, which is the message format of AMQP 1.0.
+/// The bytes of a message in the format of AMQP 1.0.
 #[derive(Clone, Copy, Debug)]
 pub enum Body<'a> {
     /// The bytes are in the read buffer. They must be copied to be retained.
@@ -27,13 +28,32 @@ impl Deref for Body<'_> {
     }
 }
 
-/// A message whose sections have been found.
+/// A message that was checked. Gates whose protocol has no message format of its own use that of AMQP 1.0.
 #[derive(Clone, Copy, Debug)]
-pub struct Arrived<'a> {
-    pub body: Body<'a>,
-    /// The sections of the message, as [`scan`] has found them. It is a reference, because the value is large
-    /// and moving it costs as much as routing.
-    pub found: &'a Sections,
+pub enum Arrived<'a> {
+    Amqp10 {
+        body: Body<'a>,
+        /// The sections of the message, as [`scan`] has found them. It is a reference, because the value is large
+        /// and moving it costs as much as routing.
+        found: &'a Sections,
+    },
+    /// A message of AMQP 0.9.1. It is a reference for the same reason.
+    Amqp091(&'a Basic<'a>),
+}
+
+impl<'a> Arrived<'a> {
+    /// Returns a message in the format of AMQP 1.0. `found` are its sections, as [`scan`] has found them.
+    #[inline(always)]
+    pub fn with_sections(body: Body<'a>, found: &'a Sections) -> Self {
+        Self::Amqp10 { body, found }
+    }
+}
+
+/// Counts a message that has arrived. [`scan`] does this for messages of AMQP 1.0.
+#[inline(always)]
+pub fn count_received(wants_receipt: bool, cx: &mut Cx<'_>) {
+    cx.counters.received += 1;
+    cx.counters.received_confirm += u64::from(wants_receipt);
 }
 
 /// Counts a message that has arrived, and finds its sections.
@@ -42,7 +62,6 @@ pub struct Arrived<'a> {
 /// The bytes are not a message. They are counted all the same.
 #[inline(always)]
 pub fn scan(body: Body<'_>, wants_receipt: bool, cx: &mut Cx<'_>) -> Result<Sections, SectionError> {
-    cx.counters.received += 1;
-    cx.counters.received_confirm += u64::from(wants_receipt);
+    count_received(wants_receipt, cx);
     sections::scan(&body)
 }

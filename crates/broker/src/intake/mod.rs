@@ -17,19 +17,20 @@ mod route;
 
 use std::sync::Arc;
 
-use message::{Message, Route};
+use bytes::Bytes;
+use message::{Basic, Message, Route};
 use queue::{Publish, PublisherId, Request, Verdict};
 
 use self::account::Account;
 pub use self::account::{Publication, Run};
-pub use self::arrived::{Arrived, Body, scan};
+pub use self::arrived::{Arrived, Body, count_received, scan};
 use self::route::Allowed;
 pub use self::route::{Refused, Sender, Target, may_publish};
 use crate::catalog::{QueueRecord, RouteTarget};
 use crate::cx::Cx;
 use crate::explain;
 use crate::ids::QueueId;
-use crate::input::{COPY_MAX, copy_of};
+use crate::input::{COPY_MAX, copy_of, copy_of_parts};
 use crate::mail::{GateAddress, PublisherAddress};
 
 /// One publisher. Call [`Intake::close`] when the publisher ends.
@@ -113,7 +114,8 @@ impl<P: Publication> Intake<P> {
     }
 
     /// Sends a message to the queues of its route. `own` is the route that the message itself names, or `None` if the
-    /// message takes the route of the target.
+    /// message takes the route of the target. A message with keys that receivers do not see ([`Basic::bcc`]) always has
+    /// a route of its own, which does not contain them.
     ///
     /// # Errors
     /// The message is sent to no queue, and gets no receipt.
@@ -144,13 +146,25 @@ impl<P: Publication> Intake<P> {
             return Err(Refused::Unroutable);
         }
         cx.counters.routed += 1;
-        let trimmed = message::trim(arrived.found, cx.settings.durable_by_default);
+        let (body, found) = match arrived {
+            Arrived::Amqp10 { body, found } => (body, found),
+            Arrived::Amqp091(basic) => {
+                let (bytes, left) = (basic.len() as u32, targets.len() as u32);
+                let seq = self.account.push(publication, bytes, left, basic.is_durable(), cx.now_ms);
+                let pipelines = self.account.pipelines(cx.settings.max_link_credit, cx.now_ms);
+                let message = Message::new(basic.parts(wire_of(basic, cx)), route);
+                let publish = Publish { publisher: self.publisher, seq, message, pipelines };
+                send(cx, sender.vhost, publish, targets);
+                return Ok(());
+            }
+        };
+        let trimmed = message::trim(found, cx.settings.durable_by_default);
         let range = trimmed.range.clone();
         let (bytes, left, durable) = (range.len() as u32, targets.len() as u32, trimmed.durable);
         let seq = self.account.push(publication, bytes, left, durable, cx.now_ms);
         let pipelines = self.account.pipelines(cx.settings.max_link_credit, cx.now_ms);
         let publisher = self.publisher;
-        match (arrived.body, targets) {
+        match (body, targets) {
             // Most messages are small and go to one queue. They are built in place, with no branch after it.
             (body, [RouteTarget::Queue(queue)]) if range.len() <= COPY_MAX => {
                 let message = Message::new(
@@ -172,7 +186,16 @@ impl<P: Publication> Intake<P> {
     }
 }
 
+/// Returns the bytes of a message of AMQP 0.9.1 in a buffer that may be retained.
+fn wire_of(basic: &Basic<'_>, cx: &mut Cx<'_>) -> Bytes {
+    match basic.whole() {
+        Some(whole) if basic.len() > COPY_MAX => whole.clone(),
+        _ => copy_of_parts([basic.list(), basic.payload()], cx.batch_buffer),
+    }
+}
+
 /// Sends a message to every target of its route.
+#[inline]
 fn send(cx: &mut Cx<'_>, vhost: &Arc<str>, publish: Publish, targets: &[RouteTarget]) {
     let Some((last, others)) = targets.split_last() else { return };
     for target in others {

@@ -105,12 +105,29 @@ impl Target {
         };
         let is_fixed = !matches!(self, Self::Anywhere);
         // If the exchange is known to be allowed, it is the key that is not.
-        allowed.check(sender, &route, cx).map_err(|refused| match refused {
+        let hidden = arrived.hidden_keys();
+        debug_assert!(hidden.is_empty() || takes_own, "a route with hidden keys is never remembered");
+        allowed.check(sender, &route, hidden, cx).map_err(|refused| match refused {
             Refused::AccessRefused(why) if is_fixed && !allowed.knows(&route, cx) => Refused::AccessLost(why),
             refused => refused,
         })?;
-        let (random, body) = (cx.draw(), arrived.body);
-        let letter = Letter::arrived(route.keys(), arrived.found, &body, random);
+        let with_hidden;
+        let keys = match hidden {
+            [] => route.keys(),
+            hidden => {
+                with_hidden = [route.keys(), hidden].concat();
+                &with_hidden
+            }
+        };
+        let random = cx.draw();
+        let body;
+        let letter = match arrived {
+            Arrived::Amqp10 { body: bytes, found } => {
+                body = bytes;
+                Letter::arrived(keys, found, &body, random)
+            }
+            Arrived::Amqp091(basic) => Letter::of_properties(keys, basic.list(), random),
+        };
         let routed = cx.catalog.route(sender.vhost, route.exchange(), &letter);
         let routed = routed.ok_or_else(|| Refused::NoExchange(route.exchange().clone()))?;
         if let Self::Route { cached, .. } = self
@@ -157,7 +174,14 @@ impl Allowed {
     }
 
     /// Checks that the sender may publish to the exchange of the route, and with its keys.
-    fn check(&mut self, sender: Sender<'_>, route: &Route, cx: &Cx<'_>) -> Result<(), Refused> {
+    /// `hidden` are further keys.
+    fn check(
+        &mut self,
+        sender: Sender<'_>,
+        route: &Route,
+        hidden: &[Arc<str>],
+        cx: &Cx<'_>,
+    ) -> Result<(), Refused> {
         let exchange = route.exchange();
         if !self.knows(route, cx) {
             may_publish(sender, exchange, cx)?;
@@ -165,7 +189,7 @@ impl Allowed {
             self.0 = Some(Asked { version, exchange: exchange.clone(), limits_keys });
         }
         if self.0.as_ref().is_none_or(|asked| asked.limits_keys) {
-            let keys = route.keys().len();
+            let keys = route.keys().len() + hidden.len();
             if keys > REMOTE_KEYS_MAX && sender.identity.is_some_and(|who| who.remote.is_some()) {
                 let why = format!(
                     "a message to topic exchange '{exchange}' with {keys} routing keys is refused: at most {REMOTE_KEYS_MAX} \
@@ -173,12 +197,22 @@ impl Allowed {
                 );
                 return Err(Refused::AccessRefused(AccessRefused::because(why)));
             }
-            for key in route.keys() {
+            for key in route.keys().iter().chain(hidden) {
                 let topic = Resource::Topic { exchange, key };
                 sender.permit(Verb::PublishTopic, topic, cx).map_err(Refused::AccessRefused)?;
             }
         }
         Ok(())
+    }
+}
+
+impl Arrived<'_> {
+    /// Returns the keys of the message that are not in the route that it carries.
+    fn hidden_keys(&self) -> &[Arc<str>] {
+        match self {
+            Self::Amqp10 { .. } => &[],
+            Self::Amqp091(basic) => basic.bcc(),
+        }
     }
 }
 
@@ -218,8 +252,14 @@ pub(super) fn remember(
     if exchanges.is_empty() {
         return;
     }
-    let trimmed = message::trim(arrived.found, cx.settings.durable_by_default);
-    let wire = Bytes::copy_from_slice(&arrived.body[trimmed.range.clone()]);
-    let message = Message::new(trimmed.into_parts(wire), route.clone());
+    let parts = match arrived {
+        Arrived::Amqp10 { body, found } => {
+            let trimmed = message::trim(found, cx.settings.durable_by_default);
+            let wire = Bytes::copy_from_slice(&body[trimmed.range.clone()]);
+            trimmed.into_parts(wire)
+        }
+        Arrived::Amqp091(basic) => basic.parts([basic.list(), basic.payload()].concat().into()),
+    };
+    let message = Message::new(parts, route.clone());
     exchanges.iter().for_each(|exchange| cx.post.remember(exchange, message.clone()));
 }

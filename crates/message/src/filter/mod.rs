@@ -43,6 +43,7 @@ impl Filter {
     ///
     /// `now_ms`: milliseconds since the Unix epoch.
     pub fn matches(&self, message: &Message, position: Position, now_ms: u64) -> bool {
+        let message = &*message.in_amqp10();
         match self {
             Self::Fields(filter) => filter.matches(message),
             Self::Sql(filter) => filter.matches(message, position, now_ms),

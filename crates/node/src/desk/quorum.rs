@@ -3,14 +3,14 @@
 use std::sync::Arc;
 
 use broker::catalog::QueueRecord;
-use broker::desk::{DeskError, MemberChange, PeekedRow, Reclaimed};
+use broker::desk::{DeskError, MemberChange, PeekedRow, Reclaimed, ShownMessage};
 use broker::ids::DECIDER;
 use bytes::BytesMut;
-use message::DeliveryHeads;
+use message::{Additions, Format};
 use queue::{PEEK_POSITION_MAX, Peeked, PeekedMessage};
 
 use super::ask::{CHANGE_DEADLINE, other_answer, refused_for};
-use super::{HEAD_BYTES, NodeDesk};
+use super::{NodeDesk, encoded};
 use crate::questions::{Question, Reply};
 
 impl NodeDesk {
@@ -143,10 +143,6 @@ impl NodeDesk {
 
 fn peeked_row(peeked: PeekedMessage) -> PeekedRow {
     let PeekedMessage { seq, message, delivery_count, acquired_count, redelivered } = peeked;
-    let bare = message.bare();
-    let mut encoded = BytesMut::with_capacity(bare.len() + HEAD_BYTES);
-    encoded.extend_from_slice(DeliveryHeads::default().head(&message, delivery_count, redelivered, None));
-    encoded.extend_from_slice(&bare);
     let route = message.route();
     PeekedRow {
         seq,
@@ -155,6 +151,16 @@ fn peeked_row(peeked: PeekedMessage) -> PeekedRow {
         delivery_count,
         acquired_count,
         redelivered,
-        message: encoded.freeze(),
+        message: match message.format() {
+            Format::Amqp10 => ShownMessage::Amqp10(encoded(&message, delivery_count, redelivered, None)),
+            Format::Amqp091 => {
+                let (delivery_count, acquired_count) = (Some(delivery_count), Some(acquired_count));
+                let additions = Additions { delivery_count, acquired_count, ..Additions::default() };
+                let mut properties = BytesMut::new();
+                message.put_amqp091_properties(&additions, &mut properties);
+                let (payload, from) = message.amqp091_payload();
+                ShownMessage::Amqp091 { properties: properties.freeze(), payload: payload.slice(from..) }
+            }
+        },
     }
 }

@@ -123,7 +123,7 @@ pub fn stored_bytes(message: &Message) -> u64 {
 }
 
 /// The approximate memory of a message besides its bytes: its entry, and other data in the same buffer.
-pub(super) const MEMORY_OVERHEAD: u64 = size_of::<Entry>() as u64 + 64;
+const MEMORY_OVERHEAD: u64 = size_of::<Entry>() as u64 + 64;
 
 impl Entry {
     /// Returns the entry of a message that has just arrived.
@@ -165,6 +165,15 @@ impl Entry {
         }
     }
 
+    /// Returns the size of the message with everything that limits in bytes do not count. Of a message on the disk, this
+    /// is not known, and the result is that of [`Entry::len`].
+    fn whole_len(&self) -> u64 {
+        match &self.body {
+            Body::InMemory { message, .. } => message.bytes_in_memory(),
+            Body::OnDisk { bytes, .. } => u64::from(*bytes),
+        }
+    }
+
     /// Returns the size of a delivery of the message in bytes, if it is in memory.
     pub fn delivery_bytes(&self) -> Option<u64> {
         Some(self.message()?.delivery_bytes(self.delivery_count, self.redelivered))
@@ -184,7 +193,7 @@ impl Entry {
     }
 
     /// Returns the message's own time to live, if the message is in memory.
-    pub fn ttl_ms(&self) -> Option<u32> {
+    pub fn ttl_ms(&self) -> Option<u64> {
         self.message()?.ttl_ms()
     }
 
@@ -222,7 +231,7 @@ impl Entry {
             },
             priority: self.priority(),
             annotations: match &self.body {
-                Body::InMemory { message, .. } => Blocks::of(message.annotations().len()),
+                Body::InMemory { message, .. } => Blocks::of(message.annotations_len()),
                 Body::OnDisk { annotations, .. } => *annotations,
             },
         })
@@ -232,7 +241,7 @@ impl Entry {
     /// not in memory. Then [`Ages`](crate::Ages) of its run apply.
     pub fn expires_ms(&self, queue_ttl_ms: Option<u64>) -> Option<u64> {
         let Body::InMemory { message, at_ms } = &self.body else { return None };
-        let own = message.ttl_ms().map(u64::from);
+        let own = message.ttl_ms();
         let ttl = own.into_iter().chain(queue_ttl_ms).min()?;
         Some(at_ms.saturating_add(ttl))
     }
@@ -256,7 +265,7 @@ impl Entry {
 
     /// Returns the approximate memory that turning the entry into a [`Reference`] would free, in bytes.
     pub fn memory_bytes(&self) -> u64 {
-        if self.is_in_memory() { MEMORY_OVERHEAD + self.len() } else { 0 }
+        if self.is_in_memory() { MEMORY_OVERHEAD + self.whole_len() } else { 0 }
     }
 
     /// Marks a delivery that ended without success. Returns true if the marks changed.

@@ -3,7 +3,7 @@
 //! A run of ready messages replaces them in the level. Here, every message keeps its own place as a reference of a few
 //! bytes, and only its body is freed.
 
-use super::entry::{Entry, MEMORY_OVERHEAD, Spot};
+use super::entry::{Entry, Spot};
 use super::paging::{Places, RUN_BYTES_MIN, Writing};
 use super::{Fifo, Output};
 use crate::{Ages, Fact, Seqs, Stored};
@@ -13,9 +13,8 @@ use crate::{Ages, Fact, Seqs, Stored};
 pub(super) struct Held {
     messages: u64,
     bytes: u64,
-    /// The part of them that is in runs.
-    stored_messages: u64,
-    stored_bytes: u64,
+    /// The approximate memory of those that are in no run.
+    pageable_bytes: u64,
 }
 
 impl Held {
@@ -28,29 +27,24 @@ impl Held {
     }
 
     pub fn add(&mut self, entry: &Entry) {
-        let bytes = entry.len();
         self.messages += 1;
-        self.bytes += bytes;
-        if entry.spot.is_some() {
-            self.stored_messages += 1;
-            self.stored_bytes += bytes;
+        self.bytes += entry.len();
+        if entry.spot.is_none() {
+            self.pageable_bytes += entry.memory_bytes();
         }
     }
 
     pub fn remove(&mut self, entry: &Entry) {
-        let bytes = entry.len();
         self.messages -= 1;
-        self.bytes -= bytes;
-        if entry.spot.is_some() {
-            self.stored_messages -= 1;
-            self.stored_bytes -= bytes;
+        self.bytes -= entry.len();
+        if entry.spot.is_none() {
+            self.pageable_bytes -= entry.memory_bytes();
         }
     }
 
     /// Returns the approximate memory that paging them out would free, in bytes.
     pub fn pageable_bytes(&self) -> u64 {
-        let messages = self.messages - self.stored_messages;
-        messages * MEMORY_OVERHEAD + self.bytes - self.stored_bytes
+        self.pageable_bytes
     }
 }
 
@@ -134,8 +128,7 @@ impl Fifo {
             for entry in unsettled.entries_mut().filter(unplaced) {
                 set_spot(entry);
                 if entry.spot.is_some() {
-                    self.held.stored_messages += 1;
-                    self.held.stored_bytes += entry.len();
+                    self.held.pageable_bytes -= entry.memory_bytes();
                     entry.free_body();
                     any = true;
                 }

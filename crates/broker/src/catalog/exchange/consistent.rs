@@ -13,13 +13,14 @@ use std::sync::Arc;
 
 use super::super::{Arguments, Binding, CatalogError, Destination};
 use super::hash::{Fnv, jump};
-use super::letter::Facts;
+use super::letter::{CORRELATION_ID, CREATION_TIME, Facts, MESSAGE_ID};
 
 const HASH_HEADER: &str = "hash-header";
 const HASH_PROPERTY: &str = "hash-property";
 
 /// Properties that may be hashed, and their index in the section [3.2.4].
-const PROPERTIES: &[(&str, u32)] = &[("message_id", 0), ("correlation_id", 5), ("timestamp", 9)];
+const PROPERTIES: &[(&str, u32)] =
+    &[("message_id", MESSAGE_ID), ("correlation_id", CORRELATION_ID), ("timestamp", CREATION_TIME)];
 
 /// The maximum weight of one binding: the total number of buckets must stay small enough for the hash to spread
 /// evenly.

@@ -5,18 +5,22 @@ use std::sync::Arc;
 
 use amqp10::sections::{self, Sections};
 use amqp10::{Reader, Value};
+use amqp091::{Properties, Value as Field};
 use hashbrown::HashMap;
-use message::Message;
+use message::{Format, Message, amqp10_value};
 
 use super::hash;
 
-/// A message as exchanges see it. Each section is encoded with its descriptor, or empty.
+/// A message as exchanges see it. Each section is encoded with its descriptor, or empty. A message of AMQP 0.9.1 has a
+/// property list and no sections.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Letter<'a> {
     pub keys: &'a [Arc<str>],
     pub annotations: &'a [u8],
     pub properties: &'a [u8],
     pub application_properties: &'a [u8],
+    /// The encoded property list of a message of AMQP 0.9.1. `None` for a message of AMQP 1.0.
+    pub property_list: Option<&'a [u8]>,
     /// A random number that differs from message to message. It is the only source of randomness here, so a
     /// seed decides everything.
     pub random: u64,
@@ -33,17 +37,27 @@ impl<'a> Letter<'a> {
             annotations: section(&found.message_annotations),
             properties: section(&found.properties),
             application_properties: section(&found.application_properties),
+            property_list: None,
             random,
         }
     }
 
+    /// Describes a message of AMQP 0.9.1 that has just arrived.
+    pub fn of_properties(keys: &'a [Arc<str>], list: &'a [u8], random: u64) -> Self {
+        Self { keys, property_list: Some(list), random, ..Self::default() }
+    }
+
     /// Describes a message of the broker, with the route that it carries.
     pub fn of_message(message: &'a Message, random: u64) -> Self {
+        if message.format() == Format::Amqp091 {
+            return Self::of_properties(message.route().keys(), message.property_list(), random);
+        }
         Self {
             keys: message.route().keys(),
             annotations: message.annotations(),
             properties: message.properties(),
             application_properties: message.application_properties(),
+            property_list: None,
             random,
         }
     }
@@ -53,8 +67,15 @@ impl<'a> Letter<'a> {
 /// message passes.
 pub(in super::super) struct Facts<'a> {
     pub letter: Letter<'a>,
-    headers: OnceCell<HashMap<&'a str, &'a [u8]>>,
+    headers: OnceCell<HashMap<&'a str, Header<'a>>>,
     draws: Cell<u64>,
+}
+
+/// A header of a message, as its protocol encodes it.
+#[derive(Clone, Copy, Debug)]
+enum Header<'a> {
+    Amqp10(&'a [u8]),
+    Amqp091(Field<'a>),
 }
 
 impl<'a> Facts<'a> {
@@ -62,25 +83,48 @@ impl<'a> Facts<'a> {
         Self { letter, headers: OnceCell::new(), draws: Cell::new(0) }
     }
 
-    /// Returns an application-property, or a message annotation if there is none of that name. If a name
-    /// occurs twice, the first counts. The first call costs one walk over both sections.
+    /// Returns an application-property, or a message annotation if there is none of that name. A message of AMQP 0.9.1
+    /// has headers instead. If a name occurs twice, the first counts. The first call costs one walk over all of them.
     pub(super) fn header(&self, name: &str) -> Option<Plain<'a>> {
-        let headers = self.headers.get_or_init(|| {
-            let mut all = HashMap::new();
-            for section in [self.letter.application_properties, self.letter.annotations] {
-                let pairs = sections::map_pairs(section).into_iter().flatten();
-                for (key, value) in pairs.flatten() {
-                    all.entry(key).or_insert(value);
-                }
+        let headers = self.headers.get_or_init(|| match self.letter.property_list {
+            Some(list) => {
+                let mut all = HashMap::new();
+                let headers = properties(list).headers.unwrap_or_default();
+                headers.iter().for_each(|(key, value)| _ = all.entry(key).or_insert(Header::Amqp091(value)));
+                all
             }
-            all
+            None => self.annotated(),
         });
-        Plain::read(headers.get(name)?)
+        match headers.get(name)? {
+            Header::Amqp10(encoded) => Plain::read(encoded),
+            Header::Amqp091(value) => Some(Plain::of_field(*value)),
+        }
     }
 
-    /// Returns the field with this index of the properties.
+    /// Returns the application-properties and the message annotations by name.
+    fn annotated(&self) -> HashMap<&'a str, Header<'a>> {
+        let mut all = HashMap::new();
+        for section in [self.letter.application_properties, self.letter.annotations] {
+            let pairs = sections::map_pairs(section).into_iter().flatten();
+            for (key, value) in pairs.flatten() {
+                all.entry(key).or_insert(Header::Amqp10(value));
+            }
+        }
+        all
+    }
+
+    /// Returns the field with this index of the properties. In AMQP 0.9.1, it is the property with the same meaning.
     pub(super) fn property(&self, index: u32) -> Option<Plain<'a>> {
-        Plain::read(sections::property_field(self.letter.properties, index).ok()??)
+        let Some(list) = self.letter.property_list else {
+            return Plain::read(sections::property_field(self.letter.properties, index).ok()??);
+        };
+        let properties = properties(list);
+        match index {
+            MESSAGE_ID => properties.message_id.map(Plain::Octets),
+            CORRELATION_ID => properties.correlation_id.map(Plain::Octets),
+            CREATION_TIME => properties.timestamp.map(|seconds| Plain::of_field(Field::Timestamp(seconds))),
+            _ => None,
+        }
     }
 
     /// Returns a number below `n`, a different one with each call. Returns 0 if `n` is 0.
@@ -89,6 +133,16 @@ impl<'a> Facts<'a> {
         let mixed = hash::mix(self.letter.random.wrapping_add(draw.wrapping_mul(0x9e37_79b9_7f4a_7c15)));
         ((u128::from(mixed) * n as u128) >> 64) as usize
     }
+}
+
+/// The index of fields in the properties section [3.2.4].
+pub(super) const MESSAGE_ID: u32 = 0;
+pub(super) const CORRELATION_ID: u32 = 5;
+pub(super) const CREATION_TIME: u32 = 9;
+
+/// Reads a property list that was checked when the message arrived.
+fn properties(list: &[u8]) -> Properties<'_> {
+    Properties::view(list).unwrap_or_default()
 }
 
 /// A value as exchanges compare it. Numbers are compared by value, whatever their width; strings, symbols
@@ -117,6 +171,16 @@ impl<'a> Plain<'a> {
             }
         };
         octets.map(Self::Octets)
+    }
+
+    /// Converts a value of AMQP 0.9.1.
+    fn of_field(value: Field<'a>) -> Self {
+        match value {
+            Field::LongString(octets) | Field::Binary(octets) => Self::Octets(octets),
+            // A decimal has no form in AMQP 1.0. It is equal to nothing, but it is present.
+            other => amqp10_value(other)
+                .map_or(Self::Other(Value::Null), |value| Self::scalar(&value).unwrap_or(Self::Other(value))),
+        }
     }
 
     pub fn of(value: &'a Value) -> Self {

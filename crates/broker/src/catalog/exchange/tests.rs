@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use amqp10::encode::{put_descriptor, put_value};
 use amqp10::{Map, Symbol, Value, descriptor};
+use amqp091::Value as Field;
 use bytes::BytesMut;
 use proptest::prelude::*;
 
@@ -266,6 +267,67 @@ fn consistent_hash_uses_a_header_or_a_property() {
     let on_id = [("hash-property", Value::from("message_id"))];
     assert!(hashed(&on_id, &|i| id(Value::String(format!("m{i}"))), false) > 5);
     assert_eq!(hashed(&on_id, &|_| id(Value::Null), false), 1);
+}
+
+/// Returns a property list of AMQP 0.9.1 with these headers.
+fn basic(change: impl FnOnce(&mut amqp091::Properties<'_>), headers: &[(&str, Field<'_>)]) -> BytesMut {
+    let (mut list, mut properties) = (BytesMut::new(), amqp091::Properties::default());
+    change(&mut properties);
+    properties.put_with_headers(&mut list, |out| {
+        let mut table = amqp091::TableWriter::new(out);
+        headers.iter().for_each(|(name, value)| table.put(name, value));
+        Some(())
+    });
+    list
+}
+
+#[test]
+fn headers_of_amqp091_are_compared() {
+    let reached = |arguments: &[(&str, Value)], headers: &[(&str, Field<'_>)]| {
+        let mut x = table(ExchangeKind::Headers, &[]);
+        x.bind(binding("q", "", arguments));
+        let list = basic(|_| {}, headers);
+        !routed(&x, Letter::of_properties(&[], &list, 0)).is_empty()
+    };
+    for (wanted, header) in [
+        (Value::from("s"), Field::LongString(b"s")),
+        (Value::Int(7), Field::I64(7)),
+        (Value::Boolean(true), Field::Bool(true)),
+        (Value::Double(1.5), Field::F32(1.5)),
+        (Value::Timestamp(7_000), Field::Timestamp(7)),
+        (Value::Null, Field::Table(amqp091::Table::EMPTY)),
+        (Value::Null, Field::Decimal { scale: 1, value: 2 }),
+        (Value::List(Vec::new()), Field::Array(amqp091::Array::EMPTY)),
+    ] {
+        assert!(reached(&[("h", wanted.clone())], &[("h", header)]), "{wanted:?}");
+        assert!(!reached(&[("h", wanted.clone())], &[("other", header)]), "{wanted:?}");
+        assert!(!reached(&[("h", Value::from("else"))], &[("h", header)]), "{wanted:?}");
+    }
+    let x = [("x-h", Field::I32(1))];
+    let with = |x_match: &str| [("x-match", Value::from(x_match)), ("x-h", Value::Int(1))];
+    assert!(reached(&with("any-with-x"), &x) && reached(&with("all-with-x"), &x));
+    assert!(!reached(&with("any"), &x));
+}
+
+#[test]
+fn consistent_hash_uses_the_properties_of_amqp091() {
+    let destinations = |on: (&str, &str), list: &dyn Fn(u64) -> BytesMut| {
+        let mut x = table(ExchangeKind::ConsistentHash, &[(on.0, on.1.into())]);
+        (0..10).for_each(|q| x.bind(binding(&format!("q{q}"), "10", &[])));
+        let of = |n| routed(&x, Letter::of_properties(&[], &list(n), 0)).concat();
+        (0..50).map(of).collect::<std::collections::BTreeSet<_>>().len()
+    };
+    let id = |n: u64| n.to_be_bytes();
+    assert!(destinations(("hash-header", "h"), &|n| basic(|_| {}, &[("h", Field::I64(n as i64))])) > 5);
+    assert_eq!(destinations(("hash-header", "h"), &|_| basic(|_| {}, &[])), 1);
+    let with_id = |n: u64| {
+        let mut list = BytesMut::new();
+        amqp091::Properties { message_id: Some(&id(n)), ..Default::default() }.put(&mut list);
+        list
+    };
+    assert!(destinations(("hash-property", "message_id"), &with_id) > 5);
+    assert_eq!(destinations(("hash-property", "correlation_id"), &with_id), 1);
+    assert!(destinations(("hash-property", "timestamp"), &|n| basic(|p| p.timestamp = Some(n), &[])) > 5);
 }
 
 #[test]

@@ -96,7 +96,8 @@ fn publish(
     let found = scanned.as_ref().map_err(|e| undecodable(delivery, e))?;
     check_user_id(found, sender.identity, delivery)?;
     let own = own_route(intake.target(), found, delivery)?;
-    intake.publish(sender, Arrived { body, found }, own, Published::new(delivery), cx).map_err(|refused| {
+    let arrived = Arrived::with_sections(body, found);
+    intake.publish(sender, arrived, own, Published::new(delivery), cx).map_err(|refused| {
         refusal(refused, sender.vhost, matches!(intake.target(), Target::Anywhere), delivery)
     })
 }

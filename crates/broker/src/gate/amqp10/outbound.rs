@@ -6,7 +6,7 @@ use amqp10::{
     Attach, Connection, DeliveryState, Flow, Map, Modified, Outgoing, Part, Role, Symbol, Tag, Value,
     condition,
 };
-use message::{Annotations, AnnotationsError};
+use message::{Annotations, AnnotationsError, Format};
 use queue::{ConsumerId, DeliveryRef, Effect, GoneReason, Outcome, Refusal, Span};
 
 use super::address::queue_address;
@@ -195,6 +195,9 @@ impl Gate {
         cx: &mut Cx<'_>,
     ) -> bool {
         let DeliveryRef { number, seq, message, delivery_count, redelivered, .. } = lent;
+        if message.format() != Format::Amqp10 {
+            return self.deliver_converted(session, link, lent, cx);
+        }
         let Gate { sessions, conn, without_room, .. } = self;
         let Some(LinkRole::Outlet(consuming)) = role_in(sessions, session, link) else { return true };
         let outlet = &mut consuming.outlet;
@@ -240,6 +243,13 @@ impl Gate {
         outlet.note_sent(redelivered, cx.counters);
         self.touch(session, link);
         true
+    }
+
+    /// Sends a delivery of a message of another protocol.
+    #[inline(never)]
+    fn deliver_converted(&mut self, session: u16, link: u32, lent: DeliveryRef<'_>, cx: &mut Cx<'_>) -> bool {
+        let message = &lent.message.in_amqp10();
+        self.deliver(session, link, DeliveryRef { message, ..lent }, cx)
     }
 
     /// Handles the client's outcome for deliveries (docs/compatibility.md, Consuming).

@@ -159,6 +159,7 @@ impl Gate {
             return Verdict::Accepted;
         }
         let max = replies.max_message_size;
+        let message = &*message.in_amqp10();
         let head = cx.heads.head(message, 0, false, None);
         let (of, from) = message.bare_in();
         let bare = Part { of, from };

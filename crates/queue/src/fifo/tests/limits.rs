@@ -1,7 +1,11 @@
 //! Tests expiry, length limits, and the end of the queue itself.
 
+use std::sync::Arc;
+
+use message::{Basic, Message, Route};
+
 use super::transcript::{Page, config, dead_letters, with};
-use crate::{Arrival, Overflow};
+use crate::{Arrival, Config, Overflow, Publish, PublisherId, Request};
 
 #[test]
 fn the_lower_time_to_live_counts() {
@@ -207,4 +211,29 @@ fn an_unused_queue_expires() {
     assert_eq!(q.fifo.next_deadline(), Some(5150));
     q.timeout(5150).is("deleted Expired");
     q.publish("b").is("2 released");
+}
+
+/// Returns a request that publishes a message of AMQP 0.9.1 with this payload and a content-type.
+fn publish_basic(seq: u64, payload: &[u8]) -> Request {
+    let list = b"\x80\x00\x0atext/plain";
+    let basic = Basic::borrowed(list, payload).expect("valid properties");
+    let wire = [&list[..], payload].concat();
+    let message = Message::new(basic.parts(wire.into()), Arc::new(Route::simple("", "q")));
+    Request::Publish(Publish { publisher: PublisherId(1), seq, message, pipelines: false })
+}
+
+#[test]
+fn limits_count_the_payload_and_memory_the_properties_too() {
+    let limit = |config: &mut Config| {
+        config.max_length_bytes = Some(4);
+        config.overflow = Overflow::RejectPublish;
+    };
+    let mut q = Page::new(with(limit));
+    q.send(publish_basic(1, b"1234")).is("1 ok");
+    assert_eq!(q.fifo.report().ready_bytes, 4);
+    q.send(publish_basic(2, b"5")).is("2 full");
+    let before = q.fifo.pageable_bytes();
+    let mut plain = Page::new(config());
+    plain.publish("1234");
+    assert_eq!(before - plain.fifo.pageable_bytes(), 13);
 }

@@ -161,7 +161,7 @@ impl Model {
     pub fn publish(&mut self, publish: u64, message: &Message, now_ms: u64) {
         let (message, len) = (message.clone(), message.len());
         let level = message.priority().unwrap_or(0).min(self.config.max_priority.unwrap_or(0));
-        let ttl_ms = message.ttl_ms().map(u64::from).into_iter().chain(self.config.message_ttl_ms).min();
+        let ttl_ms = message.ttl_ms().into_iter().chain(self.config.message_ttl_ms).min();
         let dies_ms = ttl_ms.map(|ttl_ms| now_ms + ttl_ms);
         let reason = DeathReason::MaxLength;
         let (place, count, again, notes) = (Place::Ready, 0, false, Notes::new());

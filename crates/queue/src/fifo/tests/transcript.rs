@@ -30,7 +30,7 @@ pub fn message(text: &str) -> Message {
     let end = text.find(['!', '^', '~']).unwrap_or(text.len());
     let number = |mark: char| {
         let (_, rest) = text.split_once(mark)?;
-        rest.split(['!', '^', '~']).next()?.parse::<u32>().ok()
+        rest.split(['!', '^', '~']).next()?.parse::<u64>().ok()
     };
     let parts = Parts {
         wire: text.as_bytes()[..end].to_vec().into(),

@@ -13,7 +13,7 @@ use crate::{
     Receipt, Request, Requester, StreamConfig, Ticket, Verdict,
 };
 use bytes::Bytes;
-use message::{Message, Parts, Route};
+use message::{Basic, Format, Message, Parts, Route};
 
 /// The bound on new chunks in memory, in bytes.
 const TAIL_BYTES: usize = 3 * CHUNK_BYTES;
@@ -696,4 +696,27 @@ fn an_idle_reader_frees_a_chunk_that_has_left_the_tail() {
     world.grant(1, 10_000, false);
     world.settle();
     assert!(world.got[&1].offsets.iter().copied().eq(0..1002), "it continues at its position");
+}
+
+/// A reader of a stream need not know the protocol of the publisher.
+#[test]
+fn a_stream_has_messages_of_one_format() {
+    let mut world = World::new();
+    // The headers are {x-stream-filter-value: "eu"}.
+    let list = b"\x20\x00\0\0\0\x1d\x15x-stream-filter-valueS\0\0\0\x02eu";
+    let basic = Basic::borrowed(list, b"hi").expect("valid properties");
+    let wire = [&list[..], b"hi"].concat();
+    let message = Message::new(basic.parts(wire.into()), Arc::new(Route::simple("x", "k")));
+    world.send_to_stream(Request::Publish(Publish {
+        publisher: PublisherId(1),
+        seq: 1,
+        message,
+        pipelines: false,
+    }));
+    world.settle();
+    let chunk = &world.disk.chunks[0];
+    assert_eq!(chunk.values.as_ref().expect("a value").values, ["eu".into()]);
+    let mut entries = message::Entries::new(chunk.data.clone());
+    let read = entries.message().expect("an entry").expect("a message");
+    assert_eq!((read.format(), read.body()), (Format::Amqp10, &b"\x00\x53\x75\xa0\x02hi"[..]));
 }

@@ -1,0 +1,191 @@
+//! The properties and the payload that a consumer of AMQP 0.9.1 gets.
+
+use std::borrow::Cow;
+
+use amqp091::{KEY_BYTES_MAX, Properties, Table, TableWriter, Value};
+use bytes::{Bytes, BytesMut};
+
+use super::from_amqp10::{self, Annotated};
+use super::{name, values};
+use crate::deaths::{Death, Deaths};
+use crate::{Format, Message};
+
+/// What a delivery adds to the headers of a message.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Additions {
+    /// The header `x-delivery-count`: the number of failed deliveries so far. Only quorum queues add it.
+    pub delivery_count: Option<u32>,
+    /// The header `x-acquired-count`: how often consumers have received the message so far. Only quorum queues add it.
+    pub acquired_count: Option<u32>,
+    /// The header `x-stream-offset`: the offset of the message in its stream.
+    pub stream_offset: Option<u64>,
+}
+
+impl Additions {
+    fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+impl Message {
+    /// Appends the property list that a consumer of AMQP 0.9.1 gets. If nothing is added to a message of AMQP 0.9.1, it is
+    /// the publisher's, bit by bit.
+    ///
+    /// The headers about deaths replace headers of the same names, and so do those of `additions`.
+    pub fn put_amqp091_properties(&self, additions: &Additions, out: &mut BytesMut) {
+        match self.format() {
+            Format::Amqp091 if additions.is_empty() && self.deaths().is_none() => {
+                out.extend_from_slice(self.property_list());
+            }
+            Format::Amqp091 => put_with_additions(self, additions, out),
+            Format::Amqp10 => from_amqp10::put_properties(self, Some(additions), out),
+        }
+    }
+
+    /// Returns the payload that a consumer of AMQP 0.9.1 gets: a buffer, and the offset at which the payload begins in it.
+    /// It ends with the buffer. The payload is copied only if the body of a message of AMQP 1.0 has several data sections.
+    #[inline]
+    pub fn amqp091_payload(&self) -> (Cow<'_, Bytes>, usize) {
+        match self.format() {
+            Format::Amqp091 => (Cow::Borrowed(self.wire()), self.offsets().2 as usize),
+            Format::Amqp10 => from_amqp10::payload(self),
+        }
+    }
+}
+
+#[inline(never)]
+fn put_with_additions(message: &Message, additions: &Additions, out: &mut BytesMut) {
+    // The list was checked when the message arrived.
+    let properties = Properties::view(message.property_list()).unwrap_or_default();
+    let mut headers = Headers::default();
+    headers.add(additions, message.deaths());
+    headers.add_entries(properties.headers.unwrap_or_default());
+    // A death takes the time to live away.
+    let expiration = properties.expiration.filter(|_| message.ttl_ms().is_some());
+    Properties { expiration, ..properties }.put_with_headers(out, |out| headers.put(out));
+}
+
+/// See [`Message::with_headers`].
+pub(super) fn with_annotations(message: &Message, annotations: &[u8]) -> Message {
+    let properties = Properties::view(message.property_list()).unwrap_or_default();
+    let mut headers = Headers::default();
+    // What annotations say about properties is ignored: only the publisher sets these.
+    Annotated::read(annotations, &mut headers);
+    headers.add_entries(properties.headers.unwrap_or_default());
+    let mut wire = BytesMut::with_capacity(message.wire().len() + annotations.len());
+    properties.put_with_headers(&mut wire, |out| headers.put(out));
+    let payload_at = wire.len() as u32;
+    wire.extend_from_slice(message.body());
+    let mut annotated = message.clone();
+    annotated.set_wire(wire.freeze(), &[payload_at; 3]);
+    annotated
+}
+
+/// The headers of a message, in any order. Of several with the same name, the first one counts.
+#[derive(Default)]
+pub(super) struct Headers<'a>(Vec<(&'a str, Header<'a>)>);
+
+/// The value of a header.
+enum Header<'a> {
+    Value(Value<'a>),
+    /// A whole entry of a table as AMQP 0.9.1 encodes it.
+    Entry(&'a [u8]),
+    /// A value as AMQP 1.0 encodes it.
+    Amqp10(&'a [u8]),
+    Deaths(Cow<'a, Deaths>),
+}
+
+impl<'a> Headers<'a> {
+    /// Adds the headers of a delivery, and those about deaths.
+    pub fn add(&mut self, additions: &Additions, deaths: Option<&'a Deaths>) {
+        let Additions { delivery_count, acquired_count, stream_offset } = *additions;
+        let numbers = [
+            ("x-delivery-count", delivery_count.map(i64::from)),
+            ("x-acquired-count", acquired_count.map(i64::from)),
+            // An offset is far smaller than 2^63.
+            ("x-stream-offset", stream_offset.map(|offset| offset as i64)),
+        ];
+        for (name, number) in numbers {
+            number.into_iter().for_each(|number| self.add_value(name, Value::I64(number)));
+        }
+        let Some(deaths) = deaths else { return };
+        self.0.push((name::DEATH, Header::Deaths(Cow::Borrowed(deaths))));
+        let names = [
+            ["x-first-death-queue", "x-first-death-reason", "x-first-death-exchange"],
+            ["x-last-death-queue", "x-last-death-reason", "x-last-death-exchange"],
+        ];
+        for (names, death) in names.into_iter().zip([deaths.first(), deaths.last()]) {
+            let Some(death) = death else { continue };
+            for (name, text) in
+                names.into_iter().zip([&*death.queue, death.reason.as_str(), &*death.exchange])
+            {
+                self.add_value(name, Value::LongString(text.as_bytes()));
+            }
+        }
+    }
+
+    /// Adds the entries of a table.
+    fn add_entries(&mut self, table: Table<'a>) {
+        let mut entries = table.iter();
+        let mut before = entries.rest();
+        while let Some((name, _)) = entries.next() {
+            let after = entries.rest();
+            self.0.push((name, Header::Entry(&before[..before.len() - after.len()])));
+            before = after;
+        }
+    }
+
+    pub fn add_value(&mut self, name: &'a str, value: Value<'a>) {
+        self.0.push((name, Header::Value(value)));
+    }
+
+    /// Adds a value as AMQP 1.0 encodes it. Leaves it out if the name is too long for AMQP 0.9.1.
+    pub fn add_amqp10(&mut self, name: &'a str, encoded: &'a [u8]) {
+        if name.len() <= KEY_BYTES_MAX {
+            self.0.push((name, Header::Amqp10(encoded)));
+        }
+    }
+
+    /// Adds the deaths that a message of AMQP 1.0 has as an annotation.
+    pub fn add_deaths(&mut self, deaths: Deaths) {
+        self.0.push((name::DEATH, Header::Deaths(Cow::Owned(deaths))));
+    }
+
+    /// Appends a table with the headers, in the order of their names, as in RabbitMQ. Appends nothing and returns `None`
+    /// if there are none.
+    pub fn put(mut self, out: &mut BytesMut) -> Option<()> {
+        if self.0.is_empty() {
+            return None;
+        }
+        self.0.sort_by_key(|(name, _)| *name);
+        self.0.dedup_by(|later, first| later.0 == first.0);
+        let mut table = TableWriter::new(out);
+        for (name, header) in &self.0 {
+            match header {
+                Header::Value(value) => table.put(name, value),
+                Header::Entry(entry) => table.put_entries(entry),
+                Header::Amqp10(encoded) => values::put_amqp091_entry(&mut table, name, encoded),
+                Header::Deaths(deaths) => {
+                    let mut array = table.array(name);
+                    deaths.iter().for_each(|death| put_death(&mut array.table(), death));
+                }
+            }
+        }
+        Some(())
+    }
+}
+
+/// Appends one entry of `x-death`.
+fn put_death(table: &mut TableWriter<'_>, death: &Death) {
+    if let Some(ttl_ms) = death.ttl_ms {
+        table.put("original-expiration", &Value::LongString(ttl_ms.to_string().as_bytes()));
+    }
+    // Counts are far smaller than 2^63.
+    table.put("count", &Value::I64(death.count as i64));
+    table.put("reason", &Value::LongString(death.reason.as_str().as_bytes()));
+    table.put("queue", &Value::LongString(death.queue.as_bytes()));
+    table.put("time", &Value::Timestamp(death.first_ms / 1_000));
+    table.put("exchange", &Value::LongString(death.exchange.as_bytes()));
+    let mut keys = table.array("routing-keys");
+    death.keys.iter().for_each(|key| keys.put(&Value::LongString(key.as_bytes())));
+}
