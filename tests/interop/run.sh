@@ -29,7 +29,7 @@ here=$root/tests/interop
 cache=$root/.cache
 all=(proton go-amqp rhea jms fe2o3 rabbitmq-python rabbitmq-go rabbitmq-java tokens)
 # Clients of AMQP 0.9.1. `all` is to have them, as "${amqp091[@]}", when the broker speaks this protocol.
-amqp091=(pika amqplib)
+amqp091=(pika amqplib amqp091-go)
 # fe2o3-amqp sends at most 512 bytes before OPEN, so it cannot send a token.
 with_tokens=(proton go-amqp rhea jms rabbitmq-python rabbitmq-go rabbitmq-java)
 
@@ -147,6 +147,10 @@ run_amqplib() { node "$cache/amqplib/suite.js"; }
 needs_go-amqp() { has go; }
 install_go-amqp() { go_build go-amqp; }
 run_go-amqp() { "$cache/go-amqp"; }
+
+needs_amqp091-go() { has go; }
+install_amqp091-go() { go_build amqp091-go; }
+run_amqp091-go() { "$cache/amqp091-go"; }
 
 needs_rabbitmq-go() { has go; }
 install_rabbitmq-go() { go_build rabbitmq-go; }

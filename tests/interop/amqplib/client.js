@@ -17,7 +17,8 @@ const open = new Set();
 /** Rejects if nothing happens for too long. */
 export async function soon(promise, what) {
     const clock = new AbortController();
-    const late = sleep(PATIENCE_MS, null, { signal: clock.signal }).then(() => { throw new Error(`no ${what}`); }, () => {});
+    const late = sleep(PATIENCE_MS, null, { signal: clock.signal })
+        .then(() => { throw new Error(`no ${what}`); }, () => {});
     try {
         return await Promise.race([promise, late]);
     } finally {

@@ -4,12 +4,14 @@ import assert from 'node:assert/strict';
 import { setTimeout as sleep } from 'node:timers/promises';
 import amqp from 'amqplib';
 import {
-    AMQPS, channel, closeAll, confirming, connect, Consumer, event, get, onQueue, overTls, QUORUM, refused, soon, text, url,
+    AMQPS, channel, closeAll, confirming, connect, Consumer, event, get, onQueue, overTls, QUORUM, refused, soon, text,
+    url,
 } from './client.js';
 
 const deepValues = {
-    string: 'grüße', yes: true, no: false, nothing: null, list: [1, 'two', null, [true], { deep: 'x' }], table: { a: { b: {} } },
-    buffer: Buffer.from([0, 255, 1]), byte: -1, short: -300, int: 70_000, long: 2 ** 40, negative: -(2 ** 40), half: 0.5,
+    string: 'grüße', yes: true, no: false, nothing: null, list: [1, 'two', null, [true], { deep: 'x' }],
+    table: { a: { b: {} } }, buffer: Buffer.from([0, 255, 1]), byte: -1, short: -300, int: 70_000, long: 2 ** 40,
+    negative: -(2 ** 40), half: 0.5,
 };
 
 const checks = {
@@ -60,7 +62,8 @@ const checks = {
     async queues_are_declared_with_options() {
         const on = await channel();
         const options = {
-            messageTtl: 60_000, expires: 600_000, deadLetterExchange: 'amq.fanout', deadLetterRoutingKey: 'dead', maxLength: 100 };
+            messageTtl: 60_000, expires: 600_000, deadLetterExchange: 'amq.fanout', deadLetterRoutingKey: 'dead',
+            maxLength: 100 };
         const declared = await onQueue(on, 'optional', [], options);
         assert.deepEqual(declared, { queue: 'optional', messageCount: 0, consumerCount: 0 });
         await onQueue(on, 'optional', [], options);
@@ -84,8 +87,9 @@ const checks = {
         await onQueue(on, 'typed');
         const as = (type, value) => ({ '!': type, value });
         const tagged = {
-            i8: as('int8', -5), i16: as('int16', -500), i32: as('int32', 5), i64: as('int64', 7), u8: as('uint8', 200),
-            u16: as('uint16', 60_000), u32: as('uint32', 4_000_000_000), float: as('float', 0.25), double: as('double', 0.1),
+            i8: as('int8', -5), i16: as('int16', -500), i32: as('int32', 5), i64: as('int64', 7),
+            u8: as('uint8', 200), u16: as('uint16', 60_000), u32: as('uint32', 4_000_000_000),
+            float: as('float', 0.25), double: as('double', 0.1),
             time: as('timestamp', 1_700_000_000), decimal: as('decimal', { places: 2, digits: 314 }),
         };
         on.sendToQueue('typed', Buffer.from('a'), { headers: { ...deepValues, ...tagged }, timestamp: 1_700_000_000 });
@@ -97,7 +101,8 @@ const checks = {
         const { time, decimal, ...found } = headers;
         const { time: wantedTime, decimal: wantedDecimal, ...wanted } = { ...deepValues, ...plain };
         assert.deepEqual({ ...found }, wanted);
-        assert.deepEqual([time.value ?? time, decimal.value ?? decimal, timestamp], [wantedTime, wantedDecimal, 1_700_000_000]);
+        assert.deepEqual([time.value ?? time, decimal.value ?? decimal, timestamp],
+            [wantedTime, wantedDecimal, 1_700_000_000]);
     },
 
     async options_become_properties() {
@@ -137,9 +142,13 @@ const checks = {
     async returns_come_before_the_confirm() {
         const on = await confirming();
         const order = [];
-        on.on('return', message => order.push(`returned ${text(message)} ${message.fields.replyCode} ${message.fields.routingKey}`));
+        on.on('return', message => {
+            const { replyCode, routingKey } = message.fields;
+            order.push(`returned ${text(message)} ${replyCode} ${routingKey}`);
+        });
         for (const body of ['a', 'b']) {
-            on.publish('amq.direct', 'nobody', Buffer.from(body), { mandatory: true }, () => order.push(`confirmed ${body}`));
+            on.publish('amq.direct', 'nobody', Buffer.from(body), { mandatory: true },
+                () => order.push(`confirmed ${body}`));
         }
         await on.waitForConfirms();
         const of = body => order.filter(line => line.split(' ')[1] === body);
@@ -226,7 +235,8 @@ const checks = {
         await on.bindExchange('second', 'first', 'to.#');
         await on.bindQueue('routed', 'second', '', { 'x-match': 'any', colour: 'red', size: 5 });
         await on.bindQueue('routed', 'lost', '');
-        for (const [key, headers] of [['to.a', { colour: 'red' }], ['to.b', { colour: 'blue' }], ['x', {}], ['to', { size: 5 }]]) {
+        const sent = [['to.a', { colour: 'red' }], ['to.b', { colour: 'blue' }], ['x', {}], ['to', { size: 5 }]];
+        for (const [key, headers] of sent) {
             on.publish('first', key, Buffer.from(key), { headers });
         }
         await on.waitForConfirms();
@@ -244,12 +254,14 @@ const checks = {
         await onQueue(server, 'additions');
         await server.consume('additions', message => {
             const sum = text(message).split('+').map(Number).reduce((a, b) => a + b);
-            server.sendToQueue(message.properties.replyTo, Buffer.from(`${sum}`), { correlationId: message.properties.correlationId });
+            const { replyTo, correlationId } = message.properties;
+            server.sendToQueue(replyTo, Buffer.from(`${sum}`), { correlationId });
             server.ack(message);
         });
         const replies = await Consumer.on(client, 'amq.rabbitmq.reply-to', { noAck: true });
         for (let number = 0; number < 50; number++) {
-            client.sendToQueue('additions', Buffer.from(`${number}+1`), { replyTo: 'amq.rabbitmq.reply-to', correlationId: `${number}` });
+            const options = { replyTo: 'amq.rabbitmq.reply-to', correlationId: `${number}` };
+            client.sendToQueue('additions', Buffer.from(`${number}+1`), options);
         }
         const got = await replies.take(50);
         assert.deepEqual(got.map(message => [message.properties.correlationId, text(message)]),
@@ -262,7 +274,8 @@ const checks = {
         await on.prefetch(10);
         const consumer = await Consumer.on(on, 'stream', { arguments: { 'x-stream-offset': 1 } });
         const got = await consumer.take(2);
-        assert.deepEqual(got.map(message => [text(message), message.properties.headers['x-stream-offset']]), [['b', 1], ['c', 2]]);
+        const offsets = got.map(message => [text(message), message.properties.headers['x-stream-offset']]);
+        assert.deepEqual(offsets, [['b', 1], ['c', 2]]);
         got.forEach(message => on.ack(message));
     },
 
