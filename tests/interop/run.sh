@@ -29,7 +29,7 @@ here=$root/tests/interop
 cache=$root/.cache
 all=(proton go-amqp rhea jms fe2o3 rabbitmq-python rabbitmq-go rabbitmq-java tokens)
 # Clients of AMQP 0.9.1. `all` is to have them, as "${amqp091[@]}", when the broker speaks this protocol.
-amqp091=(pika amqplib amqp091-go)
+amqp091=(pika amqplib amqp091-go lapin)
 # fe2o3-amqp sends at most 512 bytes before OPEN, so it cannot send a token.
 with_tokens=(proton go-amqp rhea jms rabbitmq-python rabbitmq-go rabbitmq-java)
 
@@ -186,8 +186,12 @@ install_rabbitmq-java() { maven_fetch rabbitmq-java && java_compile rabbitmq-jav
 run_rabbitmq-java() { java -cp "$cache/rabbitmq-java/lib/*:$cache/rabbitmq-java/classes" Suite; }
 
 needs_fe2o3() { has cargo; }
-install_fe2o3() { cargo build --quiet --locked --manifest-path "$here/fe2o3/Cargo.toml" --target-dir "$cache/fe2o3"; }
+install_fe2o3() { cargo_build fe2o3; }
 run_fe2o3() { "$cache/fe2o3/debug/interop"; }
+
+needs_lapin() { has cargo; }
+install_lapin() { cargo_build lapin; }
+run_lapin() { "$cache/lapin/debug/interop"; }
 
 needs_tokens() { has node npm; }
 install_tokens() {
@@ -236,6 +240,12 @@ npm_install() {
 go_build() {
     (cd "$here/$1" && GOPATH=$cache/go GOMODCACHE=$cache/go/mod GOCACHE=$cache/go/build GOFLAGS=-modcacherw \
         go build -o "$cache/$1" .)
+}
+
+# The variables of a caller who builds the broker without shared libraries are not for a suite.
+cargo_build() {
+    env -u CARGO_BUILD_TARGET -u RUSTFLAGS \
+        cargo build --quiet --locked --manifest-path "$here/$1/Cargo.toml" --target-dir "$cache/$1"
 }
 
 maven_fetch() {
