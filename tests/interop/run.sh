@@ -29,7 +29,7 @@ here=$root/tests/interop
 cache=$root/.cache
 all=(proton go-amqp rhea jms fe2o3 rabbitmq-python rabbitmq-go rabbitmq-java tokens)
 # Clients of AMQP 0.9.1. `all` is to have them, as "${amqp091[@]}", when the broker speaks this protocol.
-amqp091=(pika amqplib amqp091-go lapin)
+amqp091=(pika amqplib amqp091-go lapin amqp-java)
 # fe2o3-amqp sends at most 512 bytes before OPEN, so it cannot send a token.
 with_tokens=(proton go-amqp rhea jms rabbitmq-python rabbitmq-go rabbitmq-java)
 
@@ -184,6 +184,10 @@ readme_java() {
 needs_rabbitmq-java() { has java javac mvn; }
 install_rabbitmq-java() { maven_fetch rabbitmq-java && java_compile rabbitmq-java; }
 run_rabbitmq-java() { java -cp "$cache/rabbitmq-java/lib/*:$cache/rabbitmq-java/classes" Suite; }
+
+needs_amqp-java() { has java javac mvn; }
+install_amqp-java() { maven_fetch amqp-java && java_compile amqp-java; }
+run_amqp-java() { java -cp "$cache/amqp-java/lib/*:$cache/amqp-java/classes" Suite; }
 
 needs_fe2o3() { has cargo; }
 install_fe2o3() { cargo_build fe2o3; }
