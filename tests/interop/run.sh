@@ -29,7 +29,7 @@ here=$root/tests/interop
 cache=$root/.cache
 all=(proton go-amqp rhea jms fe2o3 rabbitmq-python rabbitmq-go rabbitmq-java tokens)
 # Clients of AMQP 0.9.1. `all` is to have them, as "${amqp091[@]}", when the broker speaks this protocol.
-amqp091=(pika amqplib amqp091-go lapin amqp-java)
+amqp091=(pika amqplib amqp091-go lapin amqp-java celery)
 # fe2o3-amqp sends at most 512 bytes before OPEN, so it cannot send a token.
 with_tokens=(proton go-amqp rhea jms rabbitmq-python rabbitmq-go rabbitmq-java)
 
@@ -139,6 +139,10 @@ run_rabbitmq-python() { python_run rabbitmq-python; }
 needs_pika() { has python3; }
 install_pika() { pip_install pika; }
 run_pika() { python_run pika; }
+
+needs_celery() { has python3; }
+install_celery() { pip_install celery; }
+run_celery() { python_run celery; }
 
 needs_amqplib() { has node npm; }
 install_amqplib() { npm_install amqplib; }

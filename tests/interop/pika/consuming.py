@@ -1,5 +1,7 @@
 """Checks of consumers: prefetch, settlement, cancellation, priorities."""
 
+import os
+
 from client import channel, channels, Consumer, count, declare, empty, ended, expect, get, put, QUORUM, refused, until
 
 
@@ -48,6 +50,25 @@ def prefetch_is_of_each_consumer():
         third = Consumer(on, "of-each")  # no limit
         third.take(3)
         ended(540, "NOT_IMPLEMENTED - prefetch_size!=0 (100)", lambda: on.basic_qos(prefetch_size=100))
+
+
+def prefetch_of_a_channel():
+    if QUORUM or os.environ.get("SLUICE_AGAINST") == "rabbitmq":
+        return "quorum queues have no such limit, and RabbitMQ 4.3 does not by default"
+    with channel() as on:
+        put(on, "one-limit", *"abcdef")
+        on.basic_qos(prefetch_count=3, global_qos=True)
+        first = Consumer(on, "one-limit")
+        got = first.take(3)
+        second = Consumer(on, "one-limit")
+        second.nothing()
+        first.nothing()
+        first.ack(got[0])
+        until(lambda: on.connection.process_data_events(time_limit=0.05) or first.arrived or second.arrived, "the next")
+        expect(len(first.arrived) + len(second.arrived), 1)
+        on.basic_qos(prefetch_count=5, global_qos=True)  # it changes for the consumers that there are
+        until(lambda: on.connection.process_data_events(time_limit=0.05)
+              or len(first.arrived) + len(second.arrived) == 3, "two more")
 
 
 def acknowledging_all():
@@ -234,8 +255,8 @@ def consumers_of_closed_connections_return_messages():
 
 
 CHECKS = [
-    get_and_settle, prefetch_bounds_what_is_not_acknowledged, prefetch_is_of_each_consumer, acknowledging_all,
-    nack_requeues, quorum_queues_count_deliveries, reject_requeues_or_discards, recover_redelivers,
+    get_and_settle, prefetch_bounds_what_is_not_acknowledged, prefetch_is_of_each_consumer, prefetch_of_a_channel,
+    acknowledging_all, nack_requeues, quorum_queues_count_deliveries, reject_requeues_or_discards, recover_redelivers,
     unknown_tags_are_refused, automatic_acknowledgement, cancelling_keeps_the_deliveries,
     deleting_a_queue_cancels_its_consumers, exclusive_consumers, consumers_have_priorities,
     messages_go_round_between_consumers, a_single_active_consumer, consumers_of_closed_connections_return_messages,
