@@ -29,7 +29,7 @@ here=$root/tests/interop
 cache=$root/.cache
 all=(proton go-amqp rhea jms fe2o3 rabbitmq-python rabbitmq-go rabbitmq-java tokens)
 # Clients of AMQP 0.9.1. `all` is to have them, as "${amqp091[@]}", when the broker speaks this protocol.
-amqp091=(pika amqplib amqp091-go lapin amqp-java celery)
+amqp091=(pika amqplib amqp091-go lapin amqp-java celery crossing)
 # fe2o3-amqp sends at most 512 bytes before OPEN, so it cannot send a token.
 with_tokens=(proton go-amqp rhea jms rabbitmq-python rabbitmq-go rabbitmq-java)
 
@@ -143,6 +143,10 @@ run_pika() { python_run pika; }
 needs_celery() { has python3; }
 install_celery() { pip_install celery; }
 run_celery() { python_run celery; }
+
+needs_crossing() { has python3; }
+install_crossing() { pip_install crossing; }
+run_crossing() { python_run crossing; }
 
 needs_amqplib() { has node npm; }
 install_amqplib() { npm_install amqplib; }

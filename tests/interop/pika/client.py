@@ -79,12 +79,17 @@ def put(on, queue, *bodies, **arguments):
 
 
 def get(on, queue, auto_ack=True):
-    """Waits until the queue has a message, and returns the method, the properties and the body."""
+    """Waits until the queue has a message, and returns the method, the properties and the body as a text."""
+    method, properties, body = get_bytes(on, queue, auto_ack)
+    return method, properties, body.decode()
+
+
+def get_bytes(on, queue, auto_ack=True):
     deadline = time.monotonic() + PATIENCE
     while time.monotonic() < deadline:
         method, properties, body = on.basic_get(queue, auto_ack)
         if method:
-            return method, properties, body.decode()
+            return method, properties, body
         time.sleep(0.005)
     raise AssertionError(f"no message in {queue}")
 
