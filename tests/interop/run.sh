@@ -1,7 +1,8 @@
 #!/bin/bash
 # Runs real clients against the broker. Each suite gets a newly started broker.
 #
-#   tests/interop/run.sh [NAME]...            all suites, or the named ones; `amqp091` names all of that list
+#   tests/interop/run.sh [NAME]...            all suites, or the named ones; `amqp091` and `amqp091-more`
+#                                             name all of these lists
 #   tests/interop/run.sh --install [NAME]...  only installs what they need
 #   tests/interop/run.sh --against BROKER NAME...
 #                                             runs suites against a broker that is running already. SLUICE_AMQP and
@@ -30,6 +31,9 @@ cache=$root/.cache
 all=(proton go-amqp rhea jms fe2o3 rabbitmq-python rabbitmq-go rabbitmq-java tokens)
 # Clients of AMQP 0.9.1. `all` is to have them, as "${amqp091[@]}", when the broker speaks this protocol.
 amqp091=(pika amqplib amqp091-go lapin amqp-java celery crossing)
+# Further clients of AMQP 0.9.1, for `make interop` but not for `make test`, which has no time for them. Those in C, Ruby
+# and PHP need packages of the system: librabbitmq-dev, ruby-bunny and php-amqplib with php-cli, as Debian names them.
+amqp091_more=(aio-pika spring-amqp perftest rabbitmq-c bunny php-amqplib)
 # fe2o3-amqp sends at most 512 bytes before OPEN, so it cannot send a token.
 with_tokens=(proton go-amqp rhea jms rabbitmq-python rabbitmq-go rabbitmq-java)
 
@@ -148,6 +152,10 @@ needs_crossing() { has python3; }
 install_crossing() { pip_install crossing; }
 run_crossing() { python_run crossing; }
 
+needs_aio-pika() { has python3; }
+install_aio-pika() { pip_install aio-pika; }
+run_aio-pika() { python_run aio-pika; }
+
 needs_amqplib() { has node npm; }
 install_amqplib() { npm_install amqplib; }
 run_amqplib() { node "$cache/amqplib/suite.js"; }
@@ -196,6 +204,28 @@ run_rabbitmq-java() { java -cp "$cache/rabbitmq-java/lib/*:$cache/rabbitmq-java/
 needs_amqp-java() { has java javac mvn; }
 install_amqp-java() { maven_fetch amqp-java && java_compile amqp-java; }
 run_amqp-java() { java -cp "$cache/amqp-java/lib/*:$cache/amqp-java/classes" Suite; }
+
+needs_spring-amqp() { has java javac mvn; }
+install_spring-amqp() { maven_fetch spring-amqp && java_compile spring-amqp; }
+run_spring-amqp() { java -cp "$cache/spring-amqp/lib/*:$cache/spring-amqp/classes" Suite; }
+
+needs_perftest() { has java mvn; }
+install_perftest() { maven_fetch perftest; }
+run_perftest() { "$here/perftest/suite.sh" "$cache/perftest/lib"; }
+
+needs_rabbitmq-c() { has cc && { [ -e /usr/include/amqp.h ] || { missing=librabbitmq-dev; return 1; }; }; }
+install_rabbitmq-c() { cc -std=gnu11 -Wall -Wextra -O1 -o "$cache/rabbitmq-c" "$here/rabbitmq-c/suite.c" -lrabbitmq; }
+run_rabbitmq-c() { "$cache/rabbitmq-c"; }
+
+needs_bunny() { has ruby && { ruby -e 'require "bunny"' 2>/dev/null || { missing=ruby-bunny; return 1; }; }; }
+install_bunny() { :; }
+run_bunny() { ruby "$here/bunny/suite.rb"; }
+
+needs_php-amqplib() {
+    has php && { [ -e /usr/share/php/PhpAmqpLib/autoload.php ] || { missing=php-amqplib; return 1; }; }
+}
+install_php-amqplib() { :; }
+run_php-amqplib() { php "$here/php-amqplib/suite.php"; }
 
 needs_fe2o3() { has cargo; }
 install_fe2o3() { cargo_build fe2o3; }
@@ -288,7 +318,7 @@ suite() {
     [ -z "$install_only" ] || return 0
     local types=(classic quorum) settings=()
     case $name in
-        rabbitmq-*) types=(classic);;
+        rabbitmq-python|rabbitmq-go|rabbitmq-java) types=(classic);;
         tokens)
             types=(classic)
             start_provider || return 1
@@ -315,10 +345,14 @@ install_only=; [ "${1:-}" != --install ] || { install_only=yes; shift; }
 export SLUICE_AGAINST=; [ "${1:-}" != --against ] || { SLUICE_AGAINST=${2:?the name of a broker}; shift 2; }
 names=(); [ $# -gt 0 ] || names=("${all[@]}")
 for name; do
-    if [ "$name" = amqp091 ]; then names+=("${amqp091[@]}"); else names+=("$name"); fi
+    case $name in
+        amqp091) names+=("${amqp091[@]}");;
+        amqp091-more) names+=("${amqp091_more[@]}");;
+        *) names+=("$name");;
+    esac
 done
 for name in "${names[@]}"; do
-    declare -F "run_$name" >/dev/null || { say "unknown suite $name; there are: ${all[*]} ${amqp091[*]}"; exit 2; }
+    declare -F "run_$name" >/dev/null || { say "unknown suite $name; there are: ${all[*]} ${amqp091[*]} ${amqp091_more[*]}"; exit 2; }
     [ -z "$SLUICE_AGAINST" ] || [ "$name" != tokens ] || { say "tokens needs a broker of its own"; exit 2; }
 done
 if [ -n "$SLUICE_AGAINST" ]; then

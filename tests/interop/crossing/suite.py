@@ -16,7 +16,7 @@ from proton import (
 from sides import new, old
 
 expect, QUORUM = old.expect, old.QUORUM
-BY_RABBITMQ = os.environ.get("SLUICE_AGAINST") == "rabbitmq"
+BY_RABBITMQ = old.BY_RABBITMQ
 ID = uuid.UUID("550e8400-e29b-41d4-a716-446655440000")
 MOMENT = datetime.datetime(2024, 2, 29, 12, 30, 15, tzinfo=datetime.timezone.utc)
 

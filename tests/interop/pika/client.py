@@ -15,6 +15,8 @@ HOST, PORT = os.environ["SLUICE_AMQP"].split(":")
 QUEUE_TYPE = os.environ["SLUICE_QUEUE_TYPE"]
 QUORUM = QUEUE_TYPE == "quorum"
 AMQPS = os.environ.get("SLUICE_AMQPS")
+# RabbitMQ 4.3 has, or permits, less than Sluice in a few places.
+BY_RABBITMQ = os.environ.get("SLUICE_AGAINST") == "rabbitmq"
 PATIENCE = 30  # seconds; a guard against hanging, not a measure
 QUIET = 0.15  # seconds in which a message that must not arrive would arrive
 PERSISTENT = pika.BasicProperties(delivery_mode=2)

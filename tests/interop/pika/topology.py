@@ -57,6 +57,8 @@ def a_classic_queue_keeps_its_flags():
         on = refused(on, 406, "inequivalent arg 'x-queue-type' for queue 'flags' in vhost '/': received "
                               "'quorum' but current is 'classic'", lambda: on.queue_declare(
                                   "flags", durable=True, arguments={"x-queue-type": "quorum"}))
+        on = refused(on, 406, "quorum", lambda: on.queue_declare(
+            "", durable=True, arguments={"x-queue-type": "quorum"}))  # the broker names no quorum queue
         for flags in ({"auto_delete": True}, {"exclusive": True}, {}):
             on = refused(on, 406, "invalid property", lambda: on.queue_declare(
                 "never", durable=flags != {}, arguments={"x-queue-type": "quorum"}, **flags))
@@ -274,6 +276,16 @@ def internal_exchanges_take_no_publishes():
                 lambda: on.basic_publish("internal", "", "b"))
 
 
+def transient_queues():
+    with channel() as on:
+        on.queue_declare("transient")
+        on.basic_publish("", "transient", "a")
+        expect(get(on, "transient")[2], "a")
+    with channel() as on:
+        expect(on.queue_declare("transient", passive=True).method.message_count, 0)
+        on.queue_delete("transient")
+
+
 def exchanges_are_deleted_if_unused():
     with channel() as on:
         declare(on, "user")
@@ -283,7 +295,8 @@ def exchanges_are_deleted_if_unused():
         on.queue_unbind("user", "used", "k")
         on.exchange_delete("used", if_unused=True)
         on = refused(on, 404, "no exchange 'used'", lambda: on.exchange_declare("used", passive=True))
-        refused(on, 406, "invalid exchange type 'square'", lambda: on.exchange_declare("used", "square"))
+        for kind in ("square", "x-delayed-message"):
+            on = refused(on, 406, f"exchange type '{kind}'", lambda: on.exchange_declare("used", kind))
 
 
 def queues_are_deleted_if_unused_or_empty():
@@ -335,6 +348,6 @@ CHECKS = [
     exclusive_queues_are_of_one_connection, queues_are_deleted_after_their_last_consumer,
     exchanges_are_deleted_after_their_last_binding, direct_exchanges, topic_exchanges, fanout_exchanges,
     headers_exchanges, exchanges_bound_to_exchanges, alternate_exchanges, internal_exchanges_take_no_publishes,
-    exchanges_are_deleted_if_unused, queues_are_deleted_if_unused_or_empty,
+    transient_queues, exchanges_are_deleted_if_unused, queues_are_deleted_if_unused_or_empty,
     deleting_tells_how_many_messages_were_there, deleting_a_queue_deletes_its_bindings,
 ]
