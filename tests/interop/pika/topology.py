@@ -135,6 +135,8 @@ def queues_are_deleted_after_their_last_consumer():
         one.cancel()
         expect(count(on, "brief"), 0)
         two.channel.close()
+        # Nobody waits for the deletion.
+        until(lambda: is_gone("brief"), "the queue is gone with its last consumer")
         refused(on, 404, "no queue 'brief'", lambda: on.queue_declare("brief", passive=True))
 
 
