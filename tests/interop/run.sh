@@ -1,8 +1,15 @@
 #!/bin/bash
-# Runs real AMQP 1.0 clients against the broker. Each suite gets a newly started broker.
+# Runs real clients against the broker. Each suite gets a newly started broker.
 #
-#   tests/interop/run.sh [NAME]...            all suites, or the named ones
+#   tests/interop/run.sh [NAME]...            all suites, or the named ones; `amqp091` and `amqp091-more`
+#                                             name all of these lists
 #   tests/interop/run.sh --install [NAME]...  only installs what they need
+#   tests/interop/run.sh --against BROKER NAME...
+#                                             runs suites against a broker that is running already. SLUICE_AMQP and
+#                                             SLUICE_HTTP say where, SLUICE_AMQPS and SLUICE_TLS too if it has TLS.
+#                                             **Deletes everything** in its virtual host / before each run. The suites
+#                                             get the BROKER's name, for example rabbitmq, in SLUICE_AGAINST, and leave
+#                                             out the few checks in which Sluice deliberately does more.
 #
 # SLUICE_BIN names the broker (default: the newest build of the profiles ci and release). SLUICE_LOG_LINES is the number
 # of log lines to show when a suite fails (default: 20). Everything that a suite needs is installed below ./.cache with
@@ -22,6 +29,11 @@ root=$(cd "$(dirname "$0")/../.." && pwd)
 here=$root/tests/interop
 cache=$root/.cache
 all=(proton go-amqp rhea jms fe2o3 rabbitmq-python rabbitmq-go rabbitmq-java tokens)
+# Clients of AMQP 0.9.1. `all` is to have them, as "${amqp091[@]}", when the broker speaks this protocol.
+amqp091=(pika amqplib amqp091-go lapin amqp-java celery crossing)
+# Further clients of AMQP 0.9.1, for `make interop` but not for `make test`, which has no time for them. Those in C, Ruby
+# and PHP need packages of the system: librabbitmq-dev, ruby-bunny and php-amqplib with php-cli, as Debian names them.
+amqp091_more=(aio-pika spring-amqp perftest rabbitmq-c bunny php-amqplib)
 # fe2o3-amqp sends at most 512 bytes before OPEN, so it cannot send a token.
 with_tokens=(proton go-amqp rhea jms rabbitmq-python rabbitmq-go rabbitmq-java)
 
@@ -57,6 +69,15 @@ start_broker() {
     [ -n "$SLUICE_AMQP" ] && [ -n "$SLUICE_HTTP" ] || { say "the broker did not start:"; tail -n 20 "$dir/log"; return 1; }
 }
 
+# Empties the virtual host / of a broker that is running already.
+empty_broker() {
+    local ask=(curl --silent --show-error --fail --user guest:guest --header content-type:application/json)
+    "${ask[@]}" --request DELETE "http://$SLUICE_HTTP/api/vhosts/%2F" &&
+        "${ask[@]}" --request PUT "http://$SLUICE_HTTP/api/vhosts/%2F" &&
+        "${ask[@]}" --request PUT --data '{"configure": ".*", "write": ".*", "read": ".*"}' \
+            "http://$SLUICE_HTTP/api/permissions/%2F/guest"
+}
+
 # Starts an OpenID provider with a certificate of the same authority.
 start_provider() {
     local out=$SLUICE_TLS/provider
@@ -83,7 +104,7 @@ stop_provider() {
 # Makes an authority, and certificates of the broker and of the user guest.
 make_certificates() {
     local new=(-newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes)
-    SLUICE_TLS=$(mktemp -d) && export SLUICE_TLS && cd "$SLUICE_TLS" || return
+    certificates=$(mktemp -d) && export SLUICE_TLS=$certificates && cd "$certificates" || return
     openssl req -x509 "${new[@]}" -days 30 -subj "/CN=authority" -keyout ca.key -out ca.pem \
         -addext basicConstraints=critical,CA:TRUE
     for name in server client; do
@@ -106,30 +127,46 @@ stop_broker() {
     broker_pid=
     return "$alive"
 }
-trap 'stop_broker 0; stop_provider; rm -rf "${SLUICE_TLS:-}"' EXIT
+trap 'stop_broker 0; stop_provider; rm -rf "${certificates:-}"' EXIT
 trap 'exit 130' INT TERM
 
 # --- the suites: what each needs, how it is installed, how it runs -----------------------------------------------------
 
 needs_proton() { has python3; }
-install_proton() {
-    [ -x "$cache/proton/bin/python" ] || python3 -m venv "$cache/proton" || return
-    once proton/requirements.txt "$cache/proton/bin/pip" install --quiet --disable-pip-version-check \
-        --cache-dir "$cache/pip" -r "$here/proton/requirements.txt"
-}
-run_proton() { "$cache/proton/bin/python" "$here/proton/suite.py"; }
+install_proton() { pip_install proton; }
+run_proton() { python_run proton; }
 
 needs_rabbitmq-python() { has python3; }
-install_rabbitmq-python() {
-    [ -x "$cache/rabbitmq-python/bin/python" ] || python3 -m venv "$cache/rabbitmq-python" || return
-    once rabbitmq-python/requirements.txt "$cache/rabbitmq-python/bin/pip" install --quiet --disable-pip-version-check \
-        --cache-dir "$cache/pip" -r "$here/rabbitmq-python/requirements.txt"
-}
-run_rabbitmq-python() { "$cache/rabbitmq-python/bin/python" "$here/rabbitmq-python/suite.py"; }
+install_rabbitmq-python() { pip_install rabbitmq-python; }
+run_rabbitmq-python() { python_run rabbitmq-python; }
+
+needs_pika() { has python3; }
+install_pika() { pip_install pika; }
+run_pika() { python_run pika; }
+
+needs_celery() { has python3; }
+install_celery() { pip_install celery; }
+run_celery() { python_run celery; }
+
+needs_crossing() { has python3; }
+install_crossing() { pip_install crossing; }
+run_crossing() { python_run crossing; }
+
+needs_aio-pika() { has python3; }
+install_aio-pika() { pip_install aio-pika; }
+run_aio-pika() { python_run aio-pika; }
+
+needs_amqplib() { has node npm; }
+install_amqplib() { npm_install amqplib; }
+run_amqplib() { node "$cache/amqplib/suite.js"; }
 
 needs_go-amqp() { has go; }
 install_go-amqp() { go_build go-amqp; }
 run_go-amqp() { "$cache/go-amqp"; }
+
+needs_amqp091-go() { has go; }
+install_amqp091-go() { go_build amqp091-go; }
+run_amqp091-go() { "$cache/amqp091-go"; }
 
 needs_rabbitmq-go() { has go; }
 install_rabbitmq-go() { go_build rabbitmq-go; }
@@ -164,9 +201,39 @@ needs_rabbitmq-java() { has java javac mvn; }
 install_rabbitmq-java() { maven_fetch rabbitmq-java && java_compile rabbitmq-java; }
 run_rabbitmq-java() { java -cp "$cache/rabbitmq-java/lib/*:$cache/rabbitmq-java/classes" Suite; }
 
+needs_amqp-java() { has java javac mvn; }
+install_amqp-java() { maven_fetch amqp-java && java_compile amqp-java; }
+run_amqp-java() { java -cp "$cache/amqp-java/lib/*:$cache/amqp-java/classes" Suite; }
+
+needs_spring-amqp() { has java javac mvn; }
+install_spring-amqp() { maven_fetch spring-amqp && java_compile spring-amqp; }
+run_spring-amqp() { java -cp "$cache/spring-amqp/lib/*:$cache/spring-amqp/classes" Suite; }
+
+needs_perftest() { has java mvn; }
+install_perftest() { maven_fetch perftest; }
+run_perftest() { "$here/perftest/suite.sh" "$cache/perftest/lib"; }
+
+needs_rabbitmq-c() { has cc && { [ -e /usr/include/amqp.h ] || { missing=librabbitmq-dev; return 1; }; }; }
+install_rabbitmq-c() { cc -std=gnu11 -Wall -Wextra -O1 -o "$cache/rabbitmq-c" "$here/rabbitmq-c/suite.c" -lrabbitmq; }
+run_rabbitmq-c() { "$cache/rabbitmq-c"; }
+
+needs_bunny() { has ruby && { ruby -e 'require "bunny"' 2>/dev/null || { missing=ruby-bunny; return 1; }; }; }
+install_bunny() { :; }
+run_bunny() { ruby "$here/bunny/suite.rb"; }
+
+needs_php-amqplib() {
+    has php && { [ -e /usr/share/php/PhpAmqpLib/autoload.php ] || { missing=php-amqplib; return 1; }; }
+}
+install_php-amqplib() { :; }
+run_php-amqplib() { php "$here/php-amqplib/suite.php"; }
+
 needs_fe2o3() { has cargo; }
-install_fe2o3() { cargo build --quiet --locked --manifest-path "$here/fe2o3/Cargo.toml" --target-dir "$cache/fe2o3"; }
+install_fe2o3() { cargo_build fe2o3; }
 run_fe2o3() { "$cache/fe2o3/debug/interop"; }
+
+needs_lapin() { has cargo; }
+install_lapin() { cargo_build lapin; }
+run_lapin() { "$cache/lapin/debug/interop"; }
 
 needs_tokens() { has node npm; }
 install_tokens() {
@@ -199,6 +266,13 @@ install() {
     [ -n "${installed[$1]:-}" ] || { "install_$1" && installed[$1]=yes; }
 }
 
+pip_install() {
+    [ -x "$cache/$1/bin/python" ] || python3 -m venv "$cache/$1" || return
+    once "$1/requirements.txt" "$cache/$1/bin/pip" install --quiet --disable-pip-version-check \
+        --cache-dir "$cache/pip" -r "$here/$1/requirements.txt"
+}
+python_run() { "$cache/$1/bin/python" "$here/$1/suite.py"; }
+
 # Node looks for modules beside the script, so copies of the scripts run beside them.
 npm_install() {
     mkdir -p "$cache/$1" && cp "$here/$1"/*.{js,json} "$cache/$1" &&
@@ -208,6 +282,12 @@ npm_install() {
 go_build() {
     (cd "$here/$1" && GOPATH=$cache/go GOMODCACHE=$cache/go/mod GOCACHE=$cache/go/build GOFLAGS=-modcacherw \
         go build -o "$cache/$1" .)
+}
+
+# The variables of a caller who builds the broker without shared libraries are not for a suite.
+cargo_build() {
+    env -u CARGO_BUILD_TARGET -u RUSTFLAGS \
+        cargo build --quiet --locked --manifest-path "$here/$1/Cargo.toml" --target-dir "$cache/$1"
 }
 
 maven_fetch() {
@@ -238,7 +318,7 @@ suite() {
     [ -z "$install_only" ] || return 0
     local types=(classic quorum) settings=()
     case $name in
-        rabbitmq-*) types=(classic);;
+        rabbitmq-python|rabbitmq-go|rabbitmq-java) types=(classic);;
         tokens)
             types=(classic)
             start_provider || return 1
@@ -249,6 +329,10 @@ suite() {
     for SLUICE_QUEUE_TYPE in "${types[@]}"; do
         export SLUICE_QUEUE_TYPE
         say "--- $SLUICE_QUEUE_TYPE queues"
+        if [ -n "$SLUICE_AGAINST" ]; then
+            empty_broker && "run_$name" || return 1
+            continue
+        fi
         start_broker "${settings[@]}" || return 1
         "run_$name"; status=$?
         stop_broker "$status"; alive=$?
@@ -258,12 +342,24 @@ suite() {
 }
 
 install_only=; [ "${1:-}" != --install ] || { install_only=yes; shift; }
-names=("$@"); [ $# -gt 0 ] || names=("${all[@]}")
-for name in "${names[@]}"; do
-    declare -F "run_$name" >/dev/null || { say "unknown suite $name; there are: ${all[*]}"; exit 2; }
+export SLUICE_AGAINST=; [ "${1:-}" != --against ] || { SLUICE_AGAINST=${2:?the name of a broker}; shift 2; }
+names=(); [ $# -gt 0 ] || names=("${all[@]}")
+for name; do
+    case $name in
+        amqp091) names+=("${amqp091[@]}");;
+        amqp091-more) names+=("${amqp091_more[@]}");;
+        *) names+=("$name");;
+    esac
 done
-[ -n "$install_only" ] || { find_broker && make_certificates >/dev/null 2>&1; } ||
-    { say "no certificates: is openssl installed?"; exit 2; }
+for name in "${names[@]}"; do
+    declare -F "run_$name" >/dev/null || { say "unknown suite $name; there are: ${all[*]} ${amqp091[*]} ${amqp091_more[*]}"; exit 2; }
+    [ -z "$SLUICE_AGAINST" ] || [ "$name" != tokens ] || { say "tokens needs a broker of its own"; exit 2; }
+done
+if [ -n "$SLUICE_AGAINST" ]; then
+    : "${SLUICE_AMQP:?host:port of the broker}" "${SLUICE_HTTP:?host:port of its management API}"
+elif [ -z "$install_only" ]; then
+    find_broker && make_certificates >/dev/null 2>&1 || { say "no certificates: is openssl installed?"; exit 2; }
+fi
 mkdir -p "$cache"
 declare -A installed=()
 failed=() skipped=()
