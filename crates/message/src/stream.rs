@@ -8,6 +8,7 @@
 //! has the lasting fields that the sender set: durable, priority and time to live. The annotations begin with
 //! the exchange and the routing key of the message.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use amqp10::Reader;
@@ -32,6 +33,16 @@ const HEADS_MAX: usize = HEAD + 16 + 12;
 const BATCH: u32 = 1 << 31;
 
 impl Message {
+    /// Returns a converted copy of the message if it is not in the format of streams. Every reader of a stream's bytes must
+    /// be able to parse them.
+    #[inline(always)]
+    pub fn converted_for_stream(&self) -> Option<Self> {
+        match self.in_amqp10() {
+            Cow::Borrowed(_) => None,
+            Cow::Owned(converted) => Some(converted),
+        }
+    }
+
     /// Returns the most bytes that [`EntryWriter::put`] appends, not counting deaths.
     pub fn stream_entry_bytes(&self) -> usize {
         HEADS_MAX + self.route().annotations().len() + self.annotations().len() + self.bare_slice().len()
@@ -60,7 +71,8 @@ pub struct EntryWriter {
 }
 
 impl EntryWriter {
-    /// Appends the message as one entry of a stream. The message must be in AMQP 1.0: see [`Message::in_amqp10`].
+    /// Appends the message as one entry of a stream. The message must be in the format of streams:
+    /// see [`Message::converted_for_stream`].
     pub fn put(&mut self, message: &Message, out: &mut BytesMut) {
         if !self.shared.as_ref().is_some_and(|shared| shared.covers(message)) {
             return self.put_with_new_head(message, out);

@@ -3,7 +3,6 @@
 
 use std::collections::VecDeque;
 
-use message::Format;
 use ranges::{Range, Ranges};
 
 use super::chunk::Filling;
@@ -232,9 +231,7 @@ impl Stream {
 
     fn take(&mut self, publish: &Publish, out: &mut StreamOutput) {
         let &Publish { publisher, seq, ref message, .. } = publish;
-        // A stream has messages of one format, so that every reader of its bytes can parse them.
-        if message.format() != Format::Amqp10 {
-            let message = message.in_amqp10().into_owned();
+        if let Some(message) = message.converted_for_stream() {
             return self.take(&Publish { message, ..*publish }, out);
         }
         if self.failed {

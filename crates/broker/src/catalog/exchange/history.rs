@@ -75,11 +75,11 @@ impl Histories {
         if let Some(deaths) = message.deaths() {
             copy = copy.with_deaths(deaths.clone());
         }
-        history.bytes += message.len();
+        history.bytes += message.bytes_in_memory();
         history.messages.push_back(copy);
         while history.messages.len() > history_length(exchange) || history.bytes > BYTES_MAX {
             let Some(oldest) = history.messages.pop_front() else { return };
-            history.bytes -= oldest.len();
+            history.bytes -= oldest.bytes_in_memory();
         }
     }
 

@@ -201,7 +201,7 @@ proptest! {
     fn messages_return_as_they_were(
         texts in proptest::array::uniform6(proptest::option::of("[a-z]{1,20}")),
         numbers: (bool, Option<u8>, Option<u32>, Option<u32>),
-        headers in vec(("(x-)?[a-w]{1,5}", any::<i32>()), 0..20),
+        headers in vec(("(x-)?[d-w]{1,5}", any::<i32>()), 0..20),
         payload in vec(any::<u8>(), 0..300),
     ) {
         let [message_id, correlation_id, reply_to, app_id, message_type, content_type] =

@@ -213,7 +213,7 @@ fn an_unused_queue_expires() {
     q.publish("b").is("2 released");
 }
 
-/// Returns a request that publishes a message of AMQP 0.9.1 with this payload and a content-type.
+/// Returns a request that publishes a message with this payload and a property outside of it.
 fn publish_basic(seq: u64, payload: &[u8]) -> Request {
     let list = b"\x80\x00\x0atext/plain";
     let basic = Basic::borrowed(list, payload).expect("valid properties");
