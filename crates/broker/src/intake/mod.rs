@@ -130,9 +130,9 @@ impl<P: Publication> Intake<P> {
     ) -> Result<(), Refused> {
         // Most messages take the route of the message before.
         let fresh;
-        let (route, targets) = match (own, self.target.known(cx.catalog.version())) {
-            (None, Some((route, targets))) => (route.clone(), targets),
-            (own, _) => {
+        let (route, targets) = match self.target.known(own.as_ref(), cx.catalog.version()) {
+            Some((route, targets)) => (route.clone(), targets),
+            None => {
                 let (route, routed) = self.target.find(sender, arrived, own, &mut self.allowed, cx)?;
                 fresh = routed;
                 route::remember(&fresh.histories, arrived, &route, cx);

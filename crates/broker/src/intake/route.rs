@@ -35,6 +35,11 @@ pub enum Target {
     Exchange(Arc<str>),
     /// Each message names its exchange, and its publisher is authorized for each message.
     Anywhere,
+    /// Each message names its route. Messages in a row that share one are routed, and their publisher authorized, once.
+    Named {
+        /// The route of the message before, its targets, and the version of the catalog for which they were found.
+        cached: Option<(Arc<Route>, u64, RouteTargets)>,
+    },
 }
 
 /// Why a message is not sent. Each gate has one table that maps these to the errors of its protocol.
@@ -73,15 +78,27 @@ impl Target {
 
     /// Forgets the route of the message before, which was allowed.
     pub(super) fn forget(&mut self) {
-        if let Self::Route { cached, .. } = self {
-            *cached = None;
+        match self {
+            Self::Route { cached, .. } => *cached = None,
+            Self::Named { cached } => *cached = None,
+            Self::Exchange(_) | Self::Anywhere => {}
         }
     }
 
-    /// Returns the route of the message before, if the catalog has not changed since.
-    pub(super) fn known(&self, version: u64) -> Option<(&Arc<Route>, &[RouteTarget])> {
-        match self {
-            Self::Route { route, cached: Some((cached, targets)) } if *cached == version => {
+    /// Returns the route of the message before, if this message takes it, too, and the catalog has not changed since.
+    /// `own` is the route that the message itself names.
+    pub(super) fn known(
+        &self,
+        own: Option<&Arc<Route>>,
+        version: u64,
+    ) -> Option<(&Arc<Route>, &[RouteTarget])> {
+        match (self, own) {
+            (Self::Route { route, cached: Some((cached, targets)) }, None) if *cached == version => {
+                Some((route, targets))
+            }
+            (Self::Named { cached: Some((route, cached, targets)) }, Some(own))
+                if *cached == version && Arc::ptr_eq(route, own) =>
+            {
                 Some((route, targets))
             }
             _ => None,
@@ -101,9 +118,11 @@ impl Target {
         let route = match (&*self, own) {
             (_, Some(own)) => own,
             (Self::Route { route, .. }, None) => route.clone(),
-            (Self::Exchange(_) | Self::Anywhere, None) => return Err(Refused::Unroutable),
+            (Self::Exchange(_) | Self::Anywhere | Self::Named { .. }, None) => {
+                return Err(Refused::Unroutable);
+            }
         };
-        let is_fixed = !matches!(self, Self::Anywhere);
+        let is_fixed = !matches!(self, Self::Anywhere | Self::Named { .. });
         // If the exchange is known to be allowed, it is the key that is not.
         let hidden = arrived.hidden_keys();
         debug_assert!(hidden.is_empty() || takes_own, "a route with hidden keys is never remembered");
@@ -130,10 +149,15 @@ impl Target {
         };
         let routed = cx.catalog.route(sender.vhost, route.exchange(), &letter);
         let routed = routed.ok_or_else(|| Refused::NoExchange(route.exchange().clone()))?;
-        if let Self::Route { cached, .. } = self
-            && !takes_own
-        {
-            *cached = routed.by_key_alone.then(|| (cx.catalog.version(), routed.targets.clone()));
+        let version = cx.catalog.version();
+        match self {
+            Self::Route { cached, .. } if !takes_own => {
+                *cached = routed.by_key_alone.then(|| (version, routed.targets.clone()));
+            }
+            Self::Named { cached } => {
+                *cached = routed.by_key_alone.then(|| (route.clone(), version, routed.targets.clone()));
+            }
+            Self::Route { .. } | Self::Exchange(_) | Self::Anywhere => {}
         }
         Ok((route, routed))
     }
@@ -146,7 +170,7 @@ impl Target {
         let exchange = match self {
             Self::Route { route, .. } => route.exchange(),
             Self::Exchange(exchange) => exchange,
-            Self::Anywhere => return Ok(()),
+            Self::Anywhere | Self::Named { .. } => return Ok(()),
         };
         sender.permit(Verb::Publish, Resource::Exchange(exchange), cx)
     }
