@@ -4,6 +4,8 @@
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
+use message::Message;
+
 use super::Arguments;
 
 use super::error::CatalogError;
@@ -166,8 +168,8 @@ pub fn queue_config(
                     _ => return Err(invalid(key, "at-most-once or at-least-once is needed")),
                 };
             }
-            "x-message-ttl" => config.message_ttl_ms = Some(number(0..=TIMER_MS_MAX)?),
-            "x-expires" => config.expires_ms = Some(number(1..=TIMER_MS_MAX)?),
+            "x-message-ttl" => config.message_ttl_ms = Some(number(0..=Message::TTL_MS_MAX)?),
+            "x-expires" => config.expires_ms = Some(number(1..=Message::TTL_MS_MAX)?),
             "x-max-length" => config.max_length = Some(number(0..=u64::MAX)?),
             "x-max-length-bytes" => config.max_length_bytes = Some(number(0..=u64::MAX)?),
             "x-overflow" => {
@@ -249,8 +251,8 @@ mod tests {
         for (key, number, bounds) in [
             ("x-max-priority", 300, "from 1 to 255"),
             ("x-max-priority", 0, "from 1 to 255"),
-            ("x-message-ttl", u64::from(u32::MAX) + 1, "from 0 to 4294967295"),
-            ("x-expires", 0, "from 1 to 4294967295"),
+            ("x-message-ttl", Message::TTL_MS_MAX + 1, "from 0 to 315360000000"),
+            ("x-expires", 0, "from 1 to 315360000000"),
         ] {
             let refused = config(&[(key, Value::Ulong(number))]).unwrap_err();
             let expected =

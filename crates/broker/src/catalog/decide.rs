@@ -190,7 +190,7 @@ impl Catalog {
                     continue;
                 }
                 if old != new && !same_argument(key, old, new) {
-                    return Err(differs(key, shown(key, new), shown(key, old)));
+                    return Err(differs(key, shown(key, new, old), shown(key, old, new)));
                 }
             }
             return Ok(Decision {
@@ -200,14 +200,15 @@ impl Catalog {
         }
         if name.starts_with(RESERVED_PREFIX) && !internal {
             return Err(CatalogError::Forbidden {
-                reason: format!("queue name '{name}' starts with the reserved prefix '{RESERVED_PREFIX}'"),
+                reason: format!("queue name '{name}' contains reserved prefix '{RESERVED_PREFIX}*'"),
             });
         }
-        if !durable && !exclusive {
-            return Err(CatalogError::PreconditionFailed {
+        if !durable && !exclusive && !self.rules.permit_transient {
+            return Err(CatalogError::Denied {
                 reason: format!(
-                    "queue '{name}' in vhost '{vhost}' is neither durable nor exclusive: transient \
-                     non-exclusive queues are not supported"
+                    "queue '{name}' in vhost '{vhost}' is neither durable nor exclusive: Feature \
+                     `transient_nonexcl_queues` is deprecated, and the setting \
+                     deprecated_features.permit.transient_nonexcl_queues denies it"
                 ),
             });
         }
@@ -316,19 +317,46 @@ fn quoted(value: impl std::fmt::Display) -> String {
     format!("'{value}'")
 }
 
-/// Formats an argument for an error message. A queue without a declared type is shown as classic.
-fn shown(key: &str, value: Option<&amqp10::Value>) -> String {
+/// Formats an argument for an error message, as RabbitMQ does. `other` is the argument that it differs from. A queue without a
+/// declared type is shown as classic.
+fn shown(key: &str, value: Option<&amqp10::Value>, other: Option<&amqp10::Value>) -> String {
+    use amqp10::Value;
+    let Some(value) = value else {
+        return if key == QUEUE_TYPE { quoted("classic") } else { "none".into() };
+    };
+    let text = match (value, value.as_str(), value.as_u64(), value.as_i64()) {
+        (Value::Boolean(v), ..) => quoted(v),
+        (_, Some(text), ..) => quoted(text),
+        (_, _, Some(number), _) => quoted(number),
+        (.., Some(number)) => quoted(number),
+        _ => quoted(value),
+    };
+    match other {
+        None if key != QUEUE_TYPE => format!("the value {text} of type '{}'", type_name(value)),
+        _ => text,
+    }
+}
+
+/// Returns RabbitMQ's name of a value's type.
+fn type_name(value: &amqp10::Value) -> &'static str {
     use amqp10::Value;
     match value {
-        None if key == QUEUE_TYPE => quoted("classic"),
-        None => "none".into(),
-        Some(Value::Boolean(v)) => quoted(v),
-        Some(value) => match (value.as_str(), value.as_u64(), value.as_i64()) {
-            (Some(text), ..) => quoted(text),
-            (_, Some(number), _) => quoted(number),
-            (.., Some(number)) => quoted(number),
-            _ => quoted(value),
-        },
+        Value::Null => "void",
+        Value::Boolean(_) => "bool",
+        Value::Byte(_) => "byte",
+        Value::Ubyte(_) => "unsignedbyte",
+        Value::Short(_) => "short",
+        Value::Ushort(_) => "unsignedshort",
+        Value::Int(_) => "signedint",
+        Value::Uint(_) => "unsignedint",
+        Value::Long(_) | Value::Ulong(_) => "long",
+        Value::Float(_) => "float",
+        Value::Double(_) => "double",
+        Value::Timestamp(_) => "timestamp",
+        Value::Binary(_) => "binary",
+        Value::Map(_) => "table",
+        Value::List(_) | Value::Array(_) => "array",
+        _ => "longstr",
     }
 }
 

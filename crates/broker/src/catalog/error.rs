@@ -13,6 +13,8 @@ pub enum CatalogError {
     Inequivalent { reason: String },
     /// Clients may not use this name, or may not perform this operation.
     Forbidden { reason: String },
+    /// The setting of a deprecated feature denies this.
+    Denied { reason: String },
     /// The queue is exclusive to another connection.
     Locked { reason: String },
     /// The request is invalid.
@@ -32,6 +34,7 @@ impl fmt::Display for CatalogError {
             | Self::PreconditionFailed { reason }
             | Self::Inequivalent { reason }
             | Self::Forbidden { reason }
+            | Self::Denied { reason }
             | Self::Locked { reason }
             | Self::Invalid { reason }
             | Self::LimitReached { reason }

@@ -32,6 +32,9 @@ use crate::pattern::Pattern;
 /// The longest time to which a timer may be set, in milliseconds, as in arguments.
 const TIMER_MS_MAX: i64 = u32::MAX as i64;
 
+/// The longest time to live of a message or of an unused queue, in milliseconds.
+const EXPIRY_MS_MAX: i64 = message::Message::TTL_MS_MAX as i64;
+
 /// A policy or an operator policy.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Policy {
@@ -128,8 +131,8 @@ enum Merge {
 /// All keys. Keys for other queue types are accepted, because one policy may be for several types, and those of federation,
 /// because definitions from RabbitMQ have them. They have no effect here.
 const KEYS: &[(&str, Kind, Merge)] = &[
-    ("expires", Kind::Number(1, TIMER_MS_MAX), Merge::Min),
-    ("message-ttl", Kind::Number(0, TIMER_MS_MAX), Merge::Min),
+    ("expires", Kind::Number(1, EXPIRY_MS_MAX), Merge::Min),
+    ("message-ttl", Kind::Number(0, EXPIRY_MS_MAX), Merge::Min),
     ("max-length", Kind::Number(0, i64::MAX), Merge::Min),
     ("max-length-bytes", Kind::Number(0, i64::MAX), Merge::Min),
     ("overflow", Kind::OneOf(&["drop-head", "reject-publish", "reject-publish-dlx"]), Merge::Operator),
@@ -493,7 +496,7 @@ mod tests {
         );
         assert_eq!(
             check(false, "expires", Value::Int(0)).unwrap_err(),
-            "Validation failed: 'expires' needs a whole number from 1 to 4294967295"
+            "Validation failed: 'expires' needs a whole number from 1 to 315360000000"
         );
         assert!(check(false, "overflow", "sometimes".into()).is_err());
         for locator in ["client-local", "balanced", "random", "least-leaders", "min-masters"] {

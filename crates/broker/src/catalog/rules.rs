@@ -17,6 +17,8 @@ pub struct DeclareRules {
     /// (`quorum_queue.property_equivalence.relaxed_checks_on_redeclaration`). So clients that were written for a classic queue
     /// need no change.
     pub relaxed_redeclaration: bool,
+    /// True if queues may be neither durable nor exclusive (`deprecated_features.permit.transient_nonexcl_queues`).
+    pub permit_transient: bool,
     /// The most queues (`cluster_queue_limit`), exchanges (`cluster_exchange_limit`) and virtual hosts
     /// (`vhost_max`) of the node.
     pub queues_max: Maximum,
@@ -30,6 +32,7 @@ impl Default for DeclareRules {
             vhost_defaults: Arc::default(),
             default_type: queue::QueueType::Classic,
             relaxed_redeclaration: false,
+            permit_transient: true,
             queues_max: None,
             exchanges_max: None,
             vhosts_max: None,

@@ -87,7 +87,8 @@ impl Catalog {
                 let (got, current) = (&exchange.arguments, &known.arguments);
                 let key = got.keys().chain(current.keys()).find(|k| got.get(k) != current.get(k));
                 let key = key.map_or("arguments", |k| k);
-                differs(key, shown(key, got.get(key)), shown(key, current.get(key)))
+                let (got, current) = (got.get(key), current.get(key));
+                differs(key, shown(key, got, current), shown(key, current, got))
             } else {
                 return Ok(Decision { changes: Vec::new(), answer: Answer::Done { changed: false } });
             });
@@ -102,7 +103,7 @@ impl Catalog {
         if exchange.name.starts_with(RESERVED_PREFIX) {
             return Err(CatalogError::Forbidden {
                 reason: format!(
-                    "exchange name '{}' starts with the reserved prefix '{RESERVED_PREFIX}'",
+                    "exchange name '{}' contains reserved prefix '{RESERVED_PREFIX}*'",
                     exchange.name
                 ),
             });
@@ -121,7 +122,7 @@ impl Catalog {
         check_name("exchange", name)?;
         if name.starts_with(RESERVED_PREFIX) {
             return Err(CatalogError::Forbidden {
-                reason: format!("exchange name '{name}' starts with the reserved prefix '{RESERVED_PREFIX}'"),
+                reason: format!("exchange name '{name}' contains reserved prefix '{RESERVED_PREFIX}*'"),
             });
         }
         let Some(table) = self.vhosts.get(vhost).and_then(|v| v.exchanges.get(name)) else {
