@@ -35,8 +35,11 @@ pub async fn close<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
 
 pub async fn sessions<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     let row = require_connection(call).await?;
-    let ProtocolRow::Amqp10(row) = &row.protocol;
-    let rows = row.sessions.iter().map(session).collect();
+    let rows = match &row.protocol {
+        ProtocolRow::Amqp10(row) => row.sessions.iter().map(session).collect(),
+        // RabbitMQ answers with an empty list, too.
+        ProtocolRow::Amqp091(_) => Vec::new(),
+    };
     Ok(Reply::Json(shape::list(rows, &call.query, &["channel_number"])?))
 }
 
@@ -56,31 +59,48 @@ fn to_json(row: &ConnectionRow) -> Value {
         true => ((here, Value::Null), (here, Value::Null)),
         false => (host_and_port(peer), host_and_port(here)),
     };
-    let ProtocolRow::Amqp10(of_protocol) = &row.protocol;
     let mut shown = json!({
         "name": *row.name,
         "node": *row.node,
         "type": "network",
-        "protocol": "AMQP 1-0",
         "state": "running",
         "user": *row.user,
         "auth_mechanism": row.auth_mechanism,
         "vhost": *row.vhost,
-        "container_id": of_protocol.container_id,
-        "client_properties": from_amqp(&of_protocol.client_properties.clone().unwrap_or_default().into()),
         "peer_host": peer_host,
         "peer_port": peer_port,
         "host": host,
         "port": port,
         "ssl": row.secured.is_some(),
-        "channels": of_protocol.sessions.len(),
-        "channel_max": of_protocol.channel_max,
-        "frame_max": of_protocol.frame_max,
         "connected_at": row.connected_at_ms,
         "recv_oct": row.recv_bytes,
         "send_oct": row.send_bytes,
-        "sessions": of_protocol.sessions.iter().map(session).collect::<Value>(),
     });
+    match &row.protocol {
+        ProtocolRow::Amqp10(row) => {
+            shown["protocol"] = "AMQP 1-0".into();
+            shown["container_id"] = row.container_id.as_str().into();
+            shown["client_properties"] = from_amqp(&row.client_properties.clone().unwrap_or_default().into());
+            shown["channels"] = row.sessions.len().into();
+            shown["channel_max"] = row.channel_max.into();
+            shown["frame_max"] = row.frame_max.into();
+            shown["sessions"] = row.sessions.iter().map(session).collect::<Value>();
+        }
+        ProtocolRow::Amqp091(row) => {
+            shown["protocol"] = "AMQP 0-9-1".into();
+            shown["client_properties"] = from_amqp(&row.client_properties.clone().into());
+            shown["channels"] = row.channels.len().into();
+            shown["channel_max"] = row.channel_max.into();
+            shown["frame_max"] = row.frame_max.into();
+            shown["timeout"] = row.heartbeat_s.into();
+            shown["state"] = match (row.is_blocked, row.is_held_back) {
+                (true, _) => "blocked",
+                (false, true) => "flow",
+                (false, false) => "running",
+            }
+            .into();
+        }
+    }
     if let Some(secured) = &row.secured {
         shown["ssl_protocol"] = secured.protocol.into();
         shown["ssl_cipher"] = secured.cipher.into();

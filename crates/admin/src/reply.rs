@@ -89,6 +89,7 @@ impl From<DeskError> for Failure {
                 | CatalogError::Inequivalent { reason }
                 | CatalogError::Locked { reason }
                 | CatalogError::LimitReached { reason }
+                | CatalogError::Denied { reason }
                 | CatalogError::Invalid { reason },
             )
             | DeskError::Refused(reason) => Self::bad_request(reason),

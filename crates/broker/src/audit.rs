@@ -68,7 +68,7 @@ impl Actor<'_> {
     pub fn logged_in(self) {
         let (what, on, reason) = ("login", None::<&str>, None::<&str>);
         match self.protocol {
-            Protocol::Amqp10 => line!(info, PEER, self, what, on, "allowed", reason),
+            Protocol::Amqp10 | Protocol::Amqp091 => line!(info, PEER, self, what, on, "allowed", reason),
             Protocol::Http => line!(debug, PEER, self, what, on, "allowed", reason),
         }
     }

@@ -38,8 +38,10 @@ pub struct Counters {
     pub raft_bytes: u64,
     /// The number of replies that were dropped because their link had no credit or did not exist.
     pub replies_dropped: u64,
-    /// Logins over AMQP.
-    pub auth_attempts: AuthAttempts,
+    /// Logins over AMQP 1.0 and over AMQP 0.9.1.
+    pub auth_attempts: [AuthAttempts; 2],
+    /// The number of channels and sessions that have ended.
+    pub channels_closed: u64,
     pub connections_opened: u64,
     pub connections_closed: u64,
     /// The number of channels that were opened. RabbitMQ counts sessions of AMQP 1.0 as channels, too.
@@ -60,6 +62,7 @@ pub struct Counters {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Protocol {
     Amqp10,
+    Amqp091,
     Http,
 }
 
@@ -68,6 +71,7 @@ impl Protocol {
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Amqp10 => "amqp10",
+            Self::Amqp091 => "amqp091",
             Self::Http => "http",
         }
     }
@@ -197,6 +201,15 @@ impl DeadLetters {
 }
 
 impl Counters {
+    /// Returns the logins over a protocol; `None` for HTTP, whose logins are counted elsewhere.
+    pub fn attempts_over(&mut self, protocol: Protocol) -> Option<&mut AuthAttempts> {
+        match protocol {
+            Protocol::Amqp10 => Some(&mut self.auth_attempts[0]),
+            Protocol::Amqp091 => Some(&mut self.auth_attempts[1]),
+            Protocol::Http => None,
+        }
+    }
+
     /// Returns the counters for dead letters of queues of this type. `keeps` says that they are kept until all targets have
     /// taken them.
     pub fn dead_letters_of(&mut self, of: QueueType, keeps: bool) -> &mut DeadLetters {
@@ -238,6 +251,7 @@ impl Counters {
             raft_bytes,
             replies_dropped,
             auth_attempts,
+            channels_closed,
             connections_opened,
             connections_closed,
             channels_opened,
@@ -249,7 +263,7 @@ impl Counters {
             publishers,
             consumers,
         } = other;
-        let pairs: [(&mut u64, &u64); 20] = [
+        let pairs: [(&mut u64, &u64); 21] = [
             (&mut self.received, received),
             (&mut self.received_confirm, received_confirm),
             (&mut self.routed, routed),
@@ -264,6 +278,7 @@ impl Counters {
             (&mut self.connections_opened, connections_opened),
             (&mut self.connections_closed, connections_closed),
             (&mut self.channels_opened, channels_opened),
+            (&mut self.channels_closed, channels_closed),
             (&mut self.queues_declared, queues_declared),
             (&mut self.queues_created, queues_created),
             (&mut self.queues_deleted, queues_deleted),
@@ -272,7 +287,7 @@ impl Counters {
             (&mut self.consumers, consumers),
         ];
         pairs.into_iter().for_each(|(sum, more)| *sum += more);
-        self.auth_attempts.add(*auth_attempts);
+        self.auth_attempts.iter_mut().zip(auth_attempts).for_each(|(sum, more)| sum.add(*more));
         self.deprecated.add(deprecated);
         self.dead_letters_classic.add(dead_letters_classic);
         self.dead_letters_quorum.add(dead_letters_quorum);

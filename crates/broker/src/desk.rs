@@ -2,6 +2,7 @@
 //!
 //! `node` implements it with mail to the shards. Requests are bounded in rows and time. `admin` serves it over HTTP.
 
+pub mod amqp091_rows;
 pub mod amqp10_rows;
 mod quorum;
 
@@ -14,6 +15,7 @@ use bytes::Bytes;
 pub use queue::Start;
 
 use self::amqp10_rows::Amqp10Row;
+use self::amqp091_rows::Amqp091Row;
 pub use self::quorum::{GroupRow, MemberChange, PeekedRow, Reclaimed, ShownMessage};
 use crate::access::{Identity, PasswordHash, Users};
 use crate::catalog::{
@@ -188,6 +190,7 @@ pub struct ConnectionRow {
 #[derive(Clone, Debug)]
 pub enum ProtocolRow {
     Amqp10(Amqp10Row),
+    Amqp091(Amqp091Row),
 }
 
 /// One kind of memory that clients can make the node use.
@@ -256,8 +259,9 @@ pub struct Overview {
 
 impl Overview {
     /// Returns the number of logins over each protocol since the start.
-    pub fn auth_attempts(&self) -> [(Protocol, AuthAttempts); 2] {
-        [(Protocol::Amqp10, self.counters.auth_attempts), (Protocol::Http, self.http_logins)]
+    pub fn auth_attempts(&self) -> [(Protocol, AuthAttempts); 3] {
+        let [amqp10, amqp091] = self.counters.auth_attempts;
+        [(Protocol::Amqp10, amqp10), (Protocol::Amqp091, amqp091), (Protocol::Http, self.http_logins)]
     }
 }
 

@@ -104,14 +104,20 @@ impl Peer {
 
     /// Counts a login, and returns it to be checked.
     pub fn login(&self, credentials: Credentials, cx: &mut Cx<'_>) -> Login {
-        cx.counters.auth_attempts.all += 1;
+        self.count_attempt(cx);
         Login { credentials, from: self.address, at_ms: cx.now_ms }
+    }
+
+    /// Counts a login.
+    pub fn count_attempt(&self, cx: &mut Cx<'_>) {
+        cx.counters.attempts_over(self.protocol).into_iter().for_each(|attempts| attempts.all += 1);
     }
 
     /// Counts the result of a login.
     pub fn count_login(&self, user: &str, succeeded: bool, cx: &mut Cx<'_>) {
-        let attempts = &mut cx.counters.auth_attempts;
-        *if succeeded { &mut attempts.succeeded } else { &mut attempts.failed } += 1;
+        if let Some(attempts) = cx.counters.attempts_over(self.protocol) {
+            *if succeeded { &mut attempts.succeeded } else { &mut attempts.failed } += 1;
+        }
         cx.access.sources().count(self.protocol, self.address, user, succeeded);
     }
 

@@ -29,6 +29,10 @@ pub struct Settings {
     pub session_max: Maximum,
     /// The maximum number of sessions of one connection (`session_max_per_connection`).
     pub session_max_per_connection: u16,
+    /// The highest channel number of AMQP 0.9.1 connections (`channel_max`). 0 means no limit.
+    pub channel_max: u16,
+    /// The most consumers of a channel (`consumer_max_per_channel`).
+    pub consumer_max_per_channel: Maximum,
     /// The maximum number of links of one session (`link_max_per_session`).
     pub link_max_per_session: u32,
     /// The link credit granted to a publisher (`amqp10.max_link_credit`).
@@ -96,6 +100,8 @@ impl Default for Settings {
             connection_max: None,
             session_max: None,
             session_max_per_connection: 64,
+            channel_max: 2047,
+            consumer_max_per_channel: None,
             link_max_per_session: 256,
             max_link_credit: 170,
             link_credit: LinkCredit::Auto,

@@ -40,7 +40,11 @@ async fn logins_over_both_protocols_are_counted() {
     };
     let path = "/api/auth/attempts/sluice@localhost";
     // Each of these requests logs in itself.
-    let rows = json!([row("amqp10", None, [2, 1, 1]), row("http", None, [1, 0, 1])]);
+    let rows = json!([
+        row("amqp091", None, [0, 0, 0]),
+        row("amqp10", None, [2, 1, 1]),
+        row("http", None, [1, 0, 1])
+    ]);
     assert_eq!(broker.get(path), (200, rows));
     let rows = json!([
         row("amqp10", Some("ann"), [1, 1, 0]),
@@ -49,7 +53,11 @@ async fn logins_over_both_protocols_are_counted() {
     ]);
     assert_eq!(broker.get(&format!("{path}/source")), (200, rows));
     assert_eq!(broker.ask("DELETE", path, "").0, 204);
-    let rows = json!([row("amqp10", None, [0, 0, 0]), row("http", None, [1, 0, 1])]);
+    let rows = json!([
+        row("amqp091", None, [0, 0, 0]),
+        row("amqp10", None, [0, 0, 0]),
+        row("http", None, [1, 0, 1])
+    ]);
     assert_eq!(broker.get(path), (200, rows));
 }
 

@@ -179,7 +179,7 @@ impl Desk for FakeDesk {
             messages_ready: state.ready.values().sum(),
             counters: Counters {
                 received: 7,
-                auth_attempts: AuthAttempts { all: 6, succeeded: 3, failed: 2 },
+                auth_attempts: [AuthAttempts { all: 6, succeeded: 3, failed: 2 }, AuthAttempts::default()],
                 raft_entries: 5,
                 raft_bytes: 600,
                 from_classic: Deliveries { manual_ack: 4, auto_ack: 1, ..Default::default() },

@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use amqp10::sasl::Secret;
+use amqp10::sasl::{Secret, parse_plain};
 
 use super::Identity;
 
@@ -55,6 +55,18 @@ pub enum Credentials {
     Certificate {
         user: String,
     },
+}
+
+impl Credentials {
+    /// Reads a response of the mechanism PLAIN, which several protocols have.
+    ///
+    /// # Errors
+    /// Says why the response is malformed.
+    pub fn parse_plain(response: &[u8]) -> Result<Self, String> {
+        let plain =
+            parse_plain(response).map_err(|malformed| format!("malformed PLAIN response: {malformed}"))?;
+        Ok(Self::Plain { user: plain.user, password: plain.password })
+    }
 }
 
 /// Why a login is refused. The reason is logged and not sent to the peer.

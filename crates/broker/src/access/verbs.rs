@@ -88,6 +88,8 @@ verbs! {
     PurgeQueue => [Right(0, Read)];
     /// Reads one queue and its statistics over AMQP.
     InspectQueue => [AnyRight(0)];
+    /// Asks whether an exchange exists, over AMQP 0.9.1.
+    InspectExchange => [AnyRight(0)];
     DeclareExchange => [Right(0, Configure)];
     /// Declares an exchange (the first) with an alternate exchange (the second).
     AlternateTo => [Right(0, Read), Right(1, Write)];
@@ -301,7 +303,9 @@ mod tests {
             | Verb::ReadOperatorPolicy
             | Verb::MaintainGroups
             | Verb::Administer => &[],
-            Verb::Publish | Verb::DeclareExchange | Verb::DeleteExchange => &[Exchange("x")],
+            Verb::Publish | Verb::InspectExchange | Verb::DeclareExchange | Verb::DeleteExchange => {
+                &[Exchange("x")]
+            }
             Verb::Consume
             | Verb::Get
             | Verb::DeclareQueue
@@ -363,6 +367,7 @@ DeadLetterTo -
 DeleteQueue c
 PurgeQueue r
 InspectQueue cwr
+InspectExchange cwr
 DeclareExchange c
 AlternateTo -
 DeleteExchange c

@@ -3,6 +3,7 @@
 //! A shard calls [`Gate`], which is an enum, so that calls are not dispatched at run time. A gate reads frames, uses
 //! the components beside this module (`intake`, `outlet`, `follow`, `own_queues`), and writes frames.
 
+pub mod amqp091;
 pub mod amqp10;
 #[cfg(debug_assertions)]
 pub mod line;
@@ -77,14 +78,11 @@ pub struct BadFrame;
 
 /// One connection, as the gate of its protocol.
 #[derive(Debug)]
-#[cfg_attr(
-    debug_assertions,
-    expect(clippy::large_enum_variant, reason = "nearly all connections are the large one")
-)]
 pub enum Gate {
     /// The gate of AMQP 1.0. It is also used before the protocol header has arrived, because AMQP 1.0 answers
     /// an unknown header.
     Amqp10(amqp10::Gate),
+    Amqp091(amqp091::Gate),
     #[cfg(debug_assertions)]
     Line(line::Gate),
 }
@@ -94,17 +92,19 @@ macro_rules! each {
     ($self:expr, $gate:ident => $body:expr) => {
         match $self {
             Gate::Amqp10($gate) => $body,
+            Gate::Amqp091($gate) => $body,
             #[cfg(debug_assertions)]
             Gate::Line($gate) => $body,
         }
     };
 }
 
-/// Calls a method that only AMQP 1.0 has so far. For other gates, the value is the last argument.
-macro_rules! amqp10_or {
+/// Calls a method that all gates but the one for tests have. For that one, the value is the last argument.
+macro_rules! product_or {
     ($self:expr, $gate:ident => $body:expr, $other:expr) => {
         match $self {
             Gate::Amqp10($gate) => $body,
+            Gate::Amqp091($gate) => $body,
             #[cfg(debug_assertions)]
             Gate::Line(_) => $other,
         }
@@ -132,16 +132,21 @@ impl Gate {
     pub fn amqp10(&mut self) -> Option<&mut amqp10::Gate> {
         match self {
             Self::Amqp10(gate) => Some(gate),
+            Self::Amqp091(_) => None,
             #[cfg(debug_assertions)]
             Self::Line(_) => None,
         }
     }
 
-    /// Chooses the protocol by the first bytes of the connection, before they are handled. Release builds
-    /// have only AMQP 1.0.
+    /// Chooses the protocol by the first bytes of the connection, before they are handled.
     #[inline]
-    #[cfg_attr(not(debug_assertions), expect(unused_variables, reason = "there is no choice"))]
-    fn choose(&mut self, input: &[u8]) {
+    fn choose(&mut self, input: &[u8], settings: &Settings) {
+        if let Self::Amqp10(gate) = self
+            && gate.is_new()
+            && amqp091::is_header(input)
+        {
+            *self = Self::Amqp091(amqp091::Gate::new(gate.peer.take(), settings));
+        }
         #[cfg(debug_assertions)]
         if let Self::Amqp10(gate) = self
             && gate.is_new()
@@ -159,12 +164,12 @@ impl Gate {
 
     /// Returns true if the socket is to be read.
     pub fn takes_input(&self) -> bool {
-        amqp10_or!(self, gate => gate.takes_input(), true)
+        product_or!(self, gate => gate.takes_input(), true)
     }
 
     /// Handles the frames at the start of `input` that only show that the peer is alive. Returns their length in bytes.
     pub fn handle_heartbeats(&mut self, input: &[u8], now_ms: u64) -> usize {
-        amqp10_or!(self, gate => gate.handle_heartbeats(input, now_ms), 0)
+        product_or!(self, gate => gate.handle_heartbeats(input, now_ms), 0)
     }
 
     /// Handles the whole frames at the start of `input` that are shorter than `large` bytes, as long as the phase
@@ -172,13 +177,13 @@ impl Gate {
     /// frame, unless input is not handled any more.
     #[inline]
     pub fn handle_input<'a>(&mut self, input: &'a [u8], large: usize, cx: &mut Cx<'a>) -> usize {
-        self.choose(input);
+        self.choose(input, cx.settings);
         each!(self, gate => gate.handle_input(input, large, cx))
     }
 
     /// Handles one whole frame or protocol header, in a buffer that may be retained.
     pub fn handle_frame(&mut self, frame: Bytes, cx: &mut Cx<'_>) {
-        self.choose(&frame);
+        self.choose(&frame, cx.settings);
         each!(self, gate => gate.handle_frame(frame, cx))
     }
 
@@ -192,18 +197,19 @@ impl Gate {
 
     /// Ends the connection because no frame starts like `input`.
     pub fn handle_bad_frame(&mut self, input: &[u8], cx: &mut Cx<'_>) {
-        amqp10_or!(self, gate => gate.handle_bad_frame(input, cx), ())
+        product_or!(self, gate => gate.handle_bad_frame(input, cx), ())
     }
 
     /// Returns the number of bytes of incomplete deliveries.
     pub fn incomplete_bytes(&mut self) -> usize {
-        amqp10_or!(self, gate => gate.incomplete_bytes(), 0)
+        product_or!(self, gate => gate.incomplete_bytes(), 0)
     }
 
     /// Returns the bytes to write.
     pub fn output(&mut self) -> &mut Output {
         match self {
             Self::Amqp10(gate) => gate.output(),
+            Self::Amqp091(gate) => gate.output(),
             #[cfg(debug_assertions)]
             Self::Line(gate) => &mut gate.output,
         }
@@ -211,12 +217,12 @@ impl Gate {
 
     /// Called when some of the output was written.
     pub fn handle_written(&mut self, now_ms: u64) {
-        amqp10_or!(self, gate => gate.handle_written(now_ms), ())
+        product_or!(self, gate => gate.handle_written(now_ms), ())
     }
 
     /// Returns true if something waits for the client to read.
     pub fn has_pending(&self) -> bool {
-        amqp10_or!(self, gate => gate.has_pending(), false)
+        product_or!(self, gate => gate.has_pending(), false)
     }
 
     /// Writes the frames that result from the turn (iteration of the shard's event loop).
@@ -231,39 +237,39 @@ impl Gate {
 
     /// Called when the question of a ticket was asked. A late answer has no effect.
     pub fn handle_permission(&mut self, ticket: Ticket, cx: &mut Cx<'_>) {
-        amqp10_or!(self, gate => gate.handle_permission(ticket, cx), ())
+        product_or!(self, gate => gate.handle_permission(ticket, cx), ())
     }
 
     // ---- its shard ------------------------------------------------------------------------------------------
 
-    /// Returns the shard to which the connection is to move. It takes no input until [`Gate::continue_attach`] is called, there
+    /// Returns the shard to which the connection is to move. It takes no input until [`Gate::continue_held`] is called, there
     /// or here.
     pub fn moves_to(&self) -> Option<ShardId> {
-        amqp10_or!(self, gate => gate.moves_to(), None)
+        product_or!(self, gate => gate.moves_to(), None)
     }
 
     /// Called when the connection is on its final shard.
-    pub fn continue_attach(&mut self, cx: &mut Cx<'_>) {
-        amqp10_or!(self, gate => gate.continue_attach(cx), ())
+    pub fn continue_held(&mut self, cx: &mut Cx<'_>) {
+        product_or!(self, gate => gate.continue_held(cx), ())
     }
 
     /// Stops or resumes publishing.
     pub fn set_blocked(&mut self, blocked: bool) {
-        amqp10_or!(self, gate => gate.set_blocked(blocked), ())
+        product_or!(self, gate => gate.set_blocked(blocked), ())
     }
 
     /// Called when the rights of users, or the virtual hosts, have changed.
     pub fn recheck_rights(&mut self, cx: &mut Cx<'_>) {
-        amqp10_or!(self, gate => gate.recheck_rights(cx), ())
+        product_or!(self, gate => gate.recheck_rights(cx), ())
     }
 
     /// Returns when [`Gate::handle_timeout`] has something to do.
     pub fn next_deadline(&self) -> Option<u64> {
-        amqp10_or!(self, gate => gate.next_deadline(), None)
+        product_or!(self, gate => gate.next_deadline(), None)
     }
 
     pub fn handle_timeout(&mut self, cx: &mut Cx<'_>) {
-        amqp10_or!(self, gate => gate.handle_timeout(cx), ())
+        product_or!(self, gate => gate.handle_timeout(cx), ())
     }
 
     /// Called when the socket is closed.
@@ -319,39 +325,39 @@ impl Gate {
 
     /// Returns true if the consumer at this place takes the replies to this name.
     pub fn takes_replies(&self, at: GateAddress, vhost: &str, to: ReplyTo) -> bool {
-        amqp10_or!(self, gate => gate.takes_replies(at.place, vhost, to), false)
+        product_or!(self, gate => gate.takes_replies(at.place, vhost, to), false)
     }
 
     /// Delivers a reply now or drops it. The publisher receives an accepting receipt in both cases.
     pub fn handle_reply(&mut self, at: GateAddress, message: &Message, cx: &mut Cx<'_>) -> Verdict {
-        amqp10_or!(self, gate => gate.handle_reply(at.place, message, cx), Verdict::Accepted)
+        product_or!(self, gate => gate.handle_reply(at.place, message, cx), Verdict::Accepted)
     }
 
     // ---- people -----------------------------------------------------------------------------------------------
 
     /// Returns the number of open sessions.
     pub fn session_count(&self) -> usize {
-        amqp10_or!(self, gate => gate.session_count(), 0)
+        product_or!(self, gate => gate.session_count(), 0)
     }
 
     /// Returns a row for listings, or `None` before the connection is open.
     pub fn report(&self, node: &Arc<str>, recv_bytes: u64, send_bytes: u64) -> Option<ConnectionRow> {
-        amqp10_or!(self, gate => gate.report(node, recv_bytes, send_bytes), None)
+        product_or!(self, gate => gate.report(node, recv_bytes, send_bytes), None)
     }
 
     /// Returns what may stop the links, or `None` before the connection is open. `unwritten_bytes` are the bytes that
     /// the socket has not accepted, `incomplete_bytes` those of an incomplete frame.
     pub fn facts(&self, unwritten_bytes: u64, incomplete_bytes: u64) -> Option<ConnectionFacts> {
-        amqp10_or!(self, gate => gate.facts(unwritten_bytes, incomplete_bytes), None)
+        product_or!(self, gate => gate.facts(unwritten_bytes, incomplete_bytes), None)
     }
 
     /// Returns true if the connection matters for the explanation.
     pub fn is_wanted(&self, wanted: &Wanted) -> bool {
-        amqp10_or!(self, gate => gate.is_wanted(wanted), false)
+        product_or!(self, gate => gate.is_wanted(wanted), false)
     }
 
     /// Calls `each` for every consumer of the connection that reads a stream.
     pub fn stream_consumers(&self, mut each: impl FnMut(QueueId, ConsumerId)) {
-        amqp10_or!(self, gate => gate.stream_consumers().for_each(|(queue, consumer)| each(queue, consumer)), ())
+        product_or!(self, gate => gate.stream_consumers().for_each(|(queue, consumer)| each(queue, consumer)), ())
     }
 }

@@ -16,7 +16,7 @@ pub(super) struct Attempts {
     succeeded: AtomicU64,
     failed: AtomicU64,
     /// The counters of metrics only grow, so a reset remembers their values.
-    at_reset: Mutex<[AuthAttempts; 2]>,
+    at_reset: Mutex<[AuthAttempts; 3]>,
 }
 
 impl Attempts {
@@ -43,7 +43,9 @@ impl NodeDesk {
     pub(super) async fn attempts_by_protocol(&self) -> Result<Vec<AttemptsRow>, DeskError> {
         let now = self.attempts().await?;
         let at_reset = *self.inner.logins.at_reset.lock().unwrap_or_else(PoisonError::into_inner);
-        let rows = [Protocol::Amqp10, Protocol::Http].into_iter().zip(now.into_iter().zip(at_reset));
+        let rows = [Protocol::Amqp10, Protocol::Amqp091, Protocol::Http]
+            .into_iter()
+            .zip(now.into_iter().zip(at_reset));
         Ok(rows
             .map(|(protocol, (now, reset))| {
                 let attempts = AuthAttempts::since(now, reset);
@@ -68,15 +70,16 @@ impl NodeDesk {
         Ok(())
     }
 
-    /// Returns the number of logins over AMQP and over HTTP since the start.
-    async fn attempts(&self) -> Result<[AuthAttempts; 2], DeskError> {
-        let mut over_amqp = AuthAttempts::default();
+    /// Returns the number of logins since the start over AMQP 1.0, over AMQP 0.9.1, and over HTTP.
+    async fn attempts(&self) -> Result<[AuthAttempts; 3], DeskError> {
+        let mut over_amqp = [AuthAttempts::default(); 2];
         for shard in 0..self.inner.shards.len() {
             let Reply::Totals(totals) = self.ask(shard, Question::Totals).await? else {
                 return Err(other_answer());
             };
-            over_amqp.add(totals.counters.auth_attempts);
+            over_amqp.iter_mut().zip(totals.counters.auth_attempts).for_each(|(sum, more)| sum.add(more));
         }
-        Ok([over_amqp, self.inner.logins.over_http()])
+        let [amqp10, amqp091] = over_amqp;
+        Ok([amqp10, amqp091, self.inner.logins.over_http()])
     }
 }

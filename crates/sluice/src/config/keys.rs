@@ -427,6 +427,12 @@ const KEYS: &[Key] = &[
         "The most sessions of one connection, up to 65535.",
         |c, _, v| put(&mut c.settings.session_max_per_connection, number(v, 1..=u16::MAX)),
     ),
+    key(
+        "channel_max",
+        "2047",
+        "The highest channel number of an AMQP 0.9.1 connection. 0 means no limit.",
+        |c, _, v| put(&mut c.settings.channel_max, number(v, 0..=u16::MAX)),
+    ),
     key("link_max_per_session", "256", "The most links of one session.", |c, _, v| {
         put(&mut c.settings.link_max_per_session, number(v, 1..=u32::MAX))
     }),
@@ -473,9 +479,15 @@ const KEYS: &[Key] = &[
         |c, _, v| put(&mut c.settings.connection_max, maximum(v)),
     ),
     key(
+        "consumer_max_per_channel",
+        "infinity",
+        "The most consumers of a channel of AMQP 0.9.1: a number, or infinity.",
+        |c, _, v| put(&mut c.settings.consumer_max_per_channel, maximum(v)),
+    ),
+    key(
         "channel_max_per_node",
         "infinity",
-        "The most sessions of all connections together: a number, or infinity.",
+        "The most sessions and channels of all connections together: a number, or infinity.",
         |c, _, v| put(&mut c.settings.session_max, maximum(v)),
     ),
     key("vhost_max", "infinity", "The most virtual hosts: a number, or infinity.", |c, _, v| {
@@ -516,6 +528,12 @@ const KEYS: &[Key] = &[
         "false",
         "Whether AMQP 1.0 clients may use addresses of format v1: /queue/Q, /exchange/X/K, /topic/K, /amq/queue/Q, Q.",
         |c, _, v| put(&mut c.settings.permit_address_v1, boolean(v)),
+    ),
+    key(
+        "deprecated_features.permit.transient_nonexcl_queues",
+        "true",
+        "Whether queues may be neither durable nor exclusive. RabbitMQ 4.3 denies them by default.",
+        |c, _, v| put(&mut c.settings.declare_rules.permit_transient, boolean(v)),
     ),
     key(
         "classic_queue.backlog_memory",

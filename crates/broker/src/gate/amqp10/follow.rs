@@ -33,14 +33,14 @@ impl Gate {
         self.handle_attach(held.session, held.link, held.attach, cx);
     }
 
-    /// Returns the shard to which the connection is to move. Until [`Gate::continue_attach`] is called, here or there, it takes
+    /// Returns the shard to which the connection is to move. Until [`Gate::continue_held`] is called, here or there, it takes
     /// no frames.
     pub fn moves_to(&self) -> Option<ShardId> {
         self.follow.moves_to()
     }
 
     /// Continues with the ATTACH that was held.
-    pub fn continue_attach(&mut self, cx: &mut Cx<'_>) {
+    pub fn continue_held(&mut self, cx: &mut Cx<'_>) {
         if let Some(held) = self.follow.take_held()
             && self.phase.is_open()
         {

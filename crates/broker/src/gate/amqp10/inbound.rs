@@ -164,7 +164,7 @@ fn own_route(
         return Ok(None);
     }
     let extra_keys = extra_keys(found, bytes).map_err(|error| match target {
-        Target::Anywhere => Refusal::from_anonymous(error, delivery),
+        Target::Anywhere | Target::Named { .. } => Refusal::from_anonymous(error, delivery),
         Target::Route { .. } | Target::Exchange(_) => {
             Refusal::Detach(Box::new(error), Some(DeliveryState::Released))
         }
@@ -183,7 +183,7 @@ fn own_route(
             }
             (exchange.clone(), vec![subject.into()])
         }
-        Target::Anywhere => anonymous_route(found, bytes, delivery)?,
+        Target::Anywhere | Target::Named { .. } => anonymous_route(found, bytes, delivery)?,
     };
     keys.extend(extra_keys);
     Ok(Some(Arc::new(Route::new(exchange, keys))))

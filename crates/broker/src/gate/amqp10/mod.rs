@@ -205,7 +205,6 @@ impl Gate {
     }
 
     /// Returns true if nothing has arrived from the client.
-    #[cfg(debug_assertions)]
     pub(super) fn is_new(&self) -> bool {
         self.conn.state() == amqp10::ConnectionState::Header
     }

@@ -1,6 +1,6 @@
 //! Login and OPEN (docs/compatibility.md, Connections).
 
-use amqp10::sasl::{self, parse_plain};
+use amqp10::sasl;
 use amqp10::{AmqpError, ConnectionState, Map, Open, SaslCode, SaslInit, Symbol, Value, condition};
 
 use queue::Ticket;
@@ -37,9 +37,7 @@ impl Gate {
         let response = init.initial_response.as_ref().map_or(&[][..], |r| r.expose());
         let anonymous = cx.settings.anonymous_login_user.clone();
         let credentials = match (init.mechanism.as_str(), anonymous) {
-            (sasl::PLAIN, _) => parse_plain(response)
-                .map(|plain| Credentials::Plain { user: plain.user, password: plain.password })
-                .map_err(|malformed| format!("malformed PLAIN response: {malformed}")),
+            (sasl::PLAIN, _) => Credentials::parse_plain(response),
             (sasl::ANONYMOUS, Some(user)) => Ok(Credentials::Anonymous { user }),
             (sasl::EXTERNAL, _) => match self.peer.certificate_user() {
                 Some(user) => Ok(Credentials::Certificate { user: user.to_owned() }),
@@ -51,7 +49,7 @@ impl Gate {
         let credentials = match credentials {
             Ok(credentials) => credentials,
             Err(reason) => {
-                cx.counters.auth_attempts.all += 1;
+                self.peer.count_attempt(cx);
                 return self.refuse_login(init.mechanism.as_str(), "", &reason, cx);
             }
         };

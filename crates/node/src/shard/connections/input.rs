@@ -61,7 +61,7 @@ impl Shard {
                     conn.partial.extend_from_slice(input);
                     return;
                 }
-                self.gates().with(key, |gate, cx| gate.continue_attach(cx));
+                self.gates().with(key, |gate, cx| gate.continue_held(cx));
                 continue;
             }
             if conn.gate.phase().keeps_input() {

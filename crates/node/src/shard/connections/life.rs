@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use broker::PEER;
 use broker::access::{Identity, Login, LoginRefused, Question, Remote};
-use broker::gate::Ending;
+use broker::cx::Cx;
+use broker::gate::{Ending, Gate};
 use broker::mail::TicketOwner;
 use queue::Ticket;
 
@@ -44,8 +45,7 @@ impl Shard {
     /// Handles the result of a login. It is ignored if the connection has closed meanwhile.
     pub fn handle_login(&mut self, ticket: Ticket, result: Result<Identity, LoginRefused>) {
         let Some(TicketOwner::Connection(key)) = self.connections.ticket_owner(ticket) else { return };
-        self.gates().with(key, |gate, cx| gate.handle_login(ticket, result, cx));
-        self.continue_input(key, ticket);
+        self.pass_answer(key, ticket, |gate, cx| gate.handle_login(ticket, result, cx));
     }
 
     /// Returns the questions that gates have about permissions. They are asked elsewhere, and [`Shard::handle_permission`] is
@@ -57,14 +57,20 @@ impl Shard {
     /// Called when a question was asked. It is ignored if the connection has closed meanwhile.
     pub fn handle_permission(&mut self, ticket: Ticket) {
         let Some(TicketOwner::Connection(key)) = self.connections.ticket_owner(ticket) else { return };
-        self.gates().with(key, |gate, cx| gate.handle_permission(ticket, cx));
-        self.continue_input(key, ticket);
+        self.pass_answer(key, ticket, |gate, cx| gate.handle_permission(ticket, cx));
     }
 
-    /// Continues with the input that arrived while a gate waited for the answer to a ticket.
-    fn continue_input(&mut self, key: usize, ticket: Ticket) {
+    /// Passes the answer to a ticket to its gate. Continues with the input that arrived while the gate waited for it.
+    pub(in crate::shard) fn pass_answer(
+        &mut self,
+        key: usize,
+        ticket: Ticket,
+        pass: impl FnOnce(&mut Gate, &mut Cx<'_>),
+    ) {
+        let kept = self.connections.get_mut(key).is_some_and(|conn| conn.gate.phase().keeps_input());
+        self.gates().with(key, |gate, cx| pass(gate, cx));
         self.connections.remove_ticket(ticket);
-        let Some(conn) = self.connections.get_mut(key) else { return };
+        let Some(conn) = self.connections.get_mut(key).filter(|_| kept) else { return };
         let mut unread = std::mem::take(&mut conn.partial);
         self.take_input(key, &mut unread);
         self.count_unfinished(key);

@@ -59,7 +59,7 @@ impl Shard {
         entry.insert(conn);
         self.touch(key);
         self.counters.connections += 1;
-        self.gates().with(key, |gate, cx| gate.continue_attach(cx));
+        self.gates().with(key, |gate, cx| gate.continue_held(cx));
         self.take_input(key, &mut unread);
         self.count_unfinished(key);
         if let Some(why) = self.connections.ending() {
@@ -75,7 +75,7 @@ impl Shard {
         }
         let Some(conn) = self.connections.conns.get_mut(key) else { return };
         let mut unread = std::mem::take(&mut conn.partial);
-        self.gates().with(key, |gate, cx| gate.continue_attach(cx));
+        self.gates().with(key, |gate, cx| gate.continue_held(cx));
         self.take_input(key, &mut unread);
         self.count_unfinished(key);
     }

@@ -202,8 +202,7 @@ impl Shard {
                     // deleted.
                     self.delete_orphan(record.id);
                 }
-                self.gates().with(key, |gate, cx| gate.handle_answer(ticket, result, cx));
-                self.connections.remove_ticket(ticket);
+                self.pass_answer(key, ticket, |gate, cx| gate.handle_answer(ticket, result, cx));
             }
             Some(TicketOwner::Desk) => self.desk_answer(ticket, Reply::Changed(result)),
             Some(TicketOwner::Shard) => {

@@ -91,8 +91,7 @@ impl Shard {
             }
             Recipient::Ticket(ticket) => match self.connections.ticket_owner(ticket) {
                 Some(TicketOwner::Connection(key)) => {
-                    self.gates().with(key, |gate, cx| gate.handle_ticket(ticket, effect, cx));
-                    self.connections.remove_ticket(ticket);
+                    self.pass_answer(key, ticket, |gate, cx| gate.handle_ticket(ticket, effect, cx));
                 }
                 Some(TicketOwner::Desk) => self.desk_answer(ticket, Reply::Effect(Box::new(effect))),
                 Some(TicketOwner::Shard) => self.connections.remove_ticket(ticket),

@@ -346,7 +346,9 @@ impl Reply {
     pub fn from_error(refused: &CatalogError) -> Self {
         let status = match refused {
             CatalogError::PreconditionFailed { .. } | CatalogError::Inequivalent { .. } => 409,
-            CatalogError::Forbidden { .. } | CatalogError::LimitReached { .. } => 403,
+            CatalogError::Forbidden { .. }
+            | CatalogError::Denied { .. }
+            | CatalogError::LimitReached { .. } => 403,
             // No request of AMQP is a batch.
             CatalogError::InBatch { .. } => 400,
             CatalogError::Busy { .. } => 503,

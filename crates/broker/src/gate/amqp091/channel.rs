@@ -1,0 +1,117 @@
+//! The state of a channel.
+
+use std::sync::Arc;
+
+use hashbrown::HashMap;
+use message::Route;
+use slab::Slab;
+
+use super::confirms::{Confirms, Published};
+use super::replies::Replies;
+use super::tx::Tx;
+use super::unsettled::Unsettled;
+use crate::ids::QueueId;
+use crate::intake::Intake;
+use crate::outlet::{Holder, Outlet};
+
+/// A channel.
+#[derive(Debug, Default)]
+pub(super) struct Channel {
+    /// The publisher, from the first message on.
+    pub publisher: Option<Box<Publisher>>,
+    /// The confirms that the client receives. `None` if it has not asked for any.
+    pub confirms: Option<Box<Confirms>>,
+    pub tx: Option<Box<Tx>>,
+    /// The consumers, and the holders of messages that `basic.get` has returned. The keys are part of places.
+    pub roles: Slab<Role>,
+    pub tags: HashMap<Arc<str>, u32>,
+    pub holders: HashMap<QueueId, u32>,
+    /// The consumer of direct replies.
+    pub replies: Option<Box<Replies>>,
+    pub unsettled: Unsettled,
+    /// The delivery tag of the last delivery.
+    pub last_tag: u64,
+    /// Settlements that are not sent to the queue yet: the next ones may join them.
+    pub settling: Option<Settling>,
+    /// The number of unsettled deliveries that each new consumer may have. 0 means any number.
+    pub prefetch: u16,
+    /// The number of unsettled deliveries that all consumers together may have. 0 means any number.
+    pub shared_prefetch: u16,
+    /// The queue that was declared last. An empty name stands for it.
+    pub last_queue: Option<Arc<str>>,
+    /// The number of the last consumer tag that was generated.
+    pub generated: u64,
+}
+
+/// The publisher of a channel.
+#[derive(Debug)]
+pub(super) struct Publisher {
+    pub intake: Intake<Published>,
+    /// The number of messages that may arrive before the queues have to catch up.
+    pub credit: u32,
+    /// The route of the last message: the next one often takes the same.
+    pub route: Arc<Route>,
+}
+
+/// What deliveries on the channel belong to.
+#[derive(Debug)]
+pub(super) enum Role {
+    Consumer(Box<Consumer>),
+    Holder { queue: QueueId, holder: Holder, unsettled: u32 },
+}
+
+/// A consumer.
+#[derive(Debug)]
+pub(super) struct Consumer {
+    pub outlet: Outlet<()>,
+    pub tag: Arc<str>,
+    /// The number of unsettled deliveries that it may have. 0 means any number.
+    pub prefetch: u16,
+    pub unsettled: u32,
+    /// True if the client waits for `basic.consume-ok`.
+    pub wants_answer: bool,
+    /// True if no more deliveries follow: the client or the broker has cancelled it. It stays until its deliveries are
+    /// settled.
+    pub is_cancelled: bool,
+}
+
+/// Accepted deliveries of one role, whose numbers are consecutive.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Settling {
+    pub place: u32,
+    pub first: u64,
+    pub last: u64,
+}
+
+impl Channel {
+    /// Returns the number of deliveries that a consumer may still receive. `unsettled` are those of the whole channel.
+    pub fn room(&self, consumer: &Consumer) -> u32 {
+        if consumer.outlet.settled {
+            return u32::MAX;
+        }
+        let left = |max: u16, used: u32| match max {
+            0 => u32::MAX,
+            max => u32::from(max).saturating_sub(used),
+        };
+        left(consumer.prefetch, consumer.unsettled).min(left(self.shared_prefetch, self.unsettled.len()))
+    }
+
+    /// Returns a consumer tag that is not in use.
+    pub fn new_tag(&mut self, unique: u64) -> Arc<str> {
+        self.generated += 1;
+        format!("amq.ctag-{unique:016x}.{}", self.generated).into()
+    }
+
+    /// Removes a role. The caller has removed its unsettled deliveries, or nobody will settle them.
+    pub fn remove(&mut self, place: u32) -> Option<Role> {
+        let role = self.roles.try_remove(place as usize)?;
+        match &role {
+            Role::Consumer(consumer) if self.tags.get(&consumer.tag) == Some(&place) => {
+                self.tags.remove(&consumer.tag);
+            }
+            Role::Consumer(_) => {}
+            Role::Holder { queue, .. } => _ = self.holders.remove(queue),
+        }
+        Some(role)
+    }
+}

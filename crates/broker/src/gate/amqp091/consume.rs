@@ -1,0 +1,366 @@
+//! Consumers: `basic.consume`, `basic.deliver`, `basic.cancel` and `basic.qos`. [`crate::outlet`] does what every consumer
+//! needs, in every protocol.
+
+use amqp091::{
+    BasicCancel, BasicCancelOk, BasicConsume, BasicConsumeOk, BasicDeliver, BasicQos, BasicQosOk, Method,
+    ReplyCode,
+};
+use message::Additions;
+use queue::{ConsumerId, DeliveryRef, Effect, GoneReason, Mode};
+
+use super::arguments::ConsumerArguments;
+use super::channel::{Consumer, Role};
+use super::held::Held;
+use super::replies::REPLY_TO;
+use super::{Gate, OUTPUT_HIGH_WATER, REPLIES, Refused, channel_in, refusal};
+use crate::PEER;
+use crate::access::{Resource, Verb};
+use crate::cx::Cx;
+use crate::follow::home_of_queue;
+use crate::ids::QueueId;
+use crate::outlet::{Outlet, PeerEvent, Wanted};
+
+/// The class and the number of `basic.consume`.
+const CONSUME: (u16, u16) = (BasicConsume::CLASS_ID, BasicConsume::METHOD_ID);
+
+impl Gate {
+    /// Handles `basic.consume`, or holds it if the connection is to move to another shard first.
+    pub(super) fn consume_or_follow(&mut self, channel: u16, consume: &BasicConsume<'_>, cx: &mut Cx<'_>) {
+        if self.follow.is_undecided() {
+            if !self.is_unknown() {
+                self.follow.stay();
+            } else if let Some(home) =
+                home_of_queue(cx.catalog, cx.placements, &self.peer.vhost, consume.queue)
+            {
+                let held = Held::method(channel, &Method::BasicConsume(*consume));
+                if let Some(held) = self.follow.decide(held, home, cx.shard) {
+                    self.handle_held(held, cx);
+                }
+                return;
+            }
+        }
+        self.settle_now(channel, cx);
+        if let Err(refused) = self.consume(channel, consume, cx) {
+            self.refuse(channel, &Method::BasicConsume(*consume), refused, cx);
+        }
+    }
+
+    fn consume(&mut self, channel: u16, consume: &BasicConsume<'_>, cx: &mut Cx<'_>) -> Result<(), Refused> {
+        if consume.queue == REPLY_TO {
+            return self.consume_replies(channel, consume, cx);
+        }
+        let name = self.queue_name(channel, consume.queue)?;
+        self.permit(Verb::Consume, &[Resource::Queue(&name)], cx)?;
+        let unique = self.peer.id.0;
+        let max = cx.settings.consumer_max_per_channel.map_or(usize::MAX, |max| max as usize);
+        let Some(state) = self.channel(channel) else { return Ok(()) };
+        let tag = match consume.consumer_tag {
+            "" => state.new_tag(unique),
+            tag if state.tags.contains_key(tag) => {
+                let text = format!("attempt to reuse consumer tag '{}'", tag.escape_default());
+                return Err(Refused::new(ReplyCode::NotAllowed, text));
+            }
+            tag => tag.into(),
+        };
+        if state.tags.len() >= max {
+            let text = format!("reached maximum ({max}) of consumers per channel");
+            return Err(Refused::new(ReplyCode::NotAllowed, text));
+        }
+        let record = self.queue_of(&name, cx)?;
+        let vhost = &self.peer.vhost;
+        let arguments = ConsumerArguments::read(consume.arguments, cx.now_ms)?;
+        let Some(state) = channel_in(&mut self.channels, channel) else { return Ok(()) };
+        let mode = match record.is_stream() {
+            true if consume.no_ack => {
+                let text = format!(
+                    "consuming from stream queue '{name}' in vhost '{vhost}' requires manual acknowledgement"
+                );
+                return Err(refusal::not_implemented(&text));
+            }
+            true if state.prefetch == 0 && state.shared_prefetch == 0 => {
+                let text = format!(
+                    "consumer prefetch count is not set for stream queue '{name}' in vhost '{vhost}'"
+                );
+                return Err(refusal::precondition_failed(text));
+            }
+            true => Mode::Replay(Box::new(arguments.replay)),
+            false => Mode::Take,
+        };
+        if record.is_quorum() && state.shared_prefetch > 0 {
+            let text = format!("queue '{name}' in vhost '{vhost}' does not support global qos");
+            return Err(refusal::not_implemented(&text));
+        }
+        let wanted = Wanted {
+            mode,
+            priority: arguments.priority,
+            exclusive: consume.exclusive,
+            settled: consume.no_ack,
+            message_bytes_max: None,
+            timeout_ms: arguments.timeout_ms,
+            left_out: None,
+        };
+        let place = state.roles.vacant_key() as u32;
+        let prefetch = state.prefetch;
+        let at = self.address(channel, place);
+        let outlet = Outlet::open(at, &record, wanted, cx).ok_or_else(refusal::busy)?;
+        let Some(state) = self.channel(channel) else { return Ok(()) };
+        let wants_answer = !consume.nowait;
+        state.tags.insert(tag.clone(), place);
+        let consumer = Consumer { outlet, tag, prefetch, unsettled: 0, wants_answer, is_cancelled: false };
+        state.roles.insert(Role::Consumer(Box::new(consumer)));
+        self.touch(channel, place);
+        Ok(())
+    }
+
+    pub(super) fn cancel(
+        &mut self,
+        channel: u16,
+        cancel: &BasicCancel<'_>,
+        cx: &mut Cx<'_>,
+    ) -> Result<(), Refused> {
+        let Some(state) = self.channel(channel) else { return Ok(()) };
+        let place = state.tags.get(cancel.consumer_tag).copied();
+        if place == Some(REPLIES) {
+            state.tags.remove(cancel.consumer_tag);
+            state.replies.take().into_iter().for_each(|replies| replies.close(cx));
+        } else if let Some(place) = place
+            && let Some(Role::Consumer(consumer)) = state.roles.get_mut(place as usize)
+        {
+            state.tags.remove(&consumer.tag);
+            consumer.is_cancelled = true;
+            consumer.outlet.cancel(cx);
+            if consumer.unsettled == 0 {
+                self.drop_settled(channel, place, cx);
+            }
+        }
+        if !cancel.nowait {
+            let consumer_tag = cancel.consumer_tag;
+            self.conn.send(channel, &Method::BasicCancelOk(BasicCancelOk { consumer_tag }));
+        }
+        Ok(())
+    }
+
+    /// Cancels a consumer from the broker's side, and tells the client if it understands this. Its unsettled deliveries
+    /// can still be settled.
+    pub(super) fn cancel_by_broker(&mut self, channel: u16, place: u32, cx: &mut Cx<'_>) {
+        let Self { channels, conn, client, .. } = self;
+        let Some(state) = channel_in(channels, channel) else { return };
+        let Some(Role::Consumer(consumer)) = state.roles.get_mut(place as usize) else { return };
+        if std::mem::replace(&mut consumer.is_cancelled, true) {
+            return;
+        }
+        state.tags.remove(&consumer.tag);
+        if client.is_told_of_cancel {
+            let consumer_tag = &consumer.tag;
+            conn.send(channel, &Method::BasicCancel(BasicCancel { consumer_tag, nowait: true }));
+        }
+        consumer.outlet.cancel(cx);
+        if consumer.unsettled == 0 {
+            self.drop_settled(channel, place, cx);
+        }
+    }
+
+    /// Releases a consumer that has no unsettled deliveries.
+    fn drop_settled(&mut self, channel: u16, place: u32, cx: &mut Cx<'_>) {
+        if let Some(Role::Consumer(consumer)) = self.channel(channel).and_then(|state| state.remove(place)) {
+            consumer.outlet.close(false, cx);
+        }
+    }
+
+    pub(super) fn qos(&mut self, channel: u16, qos: &BasicQos) -> Result<(), Refused> {
+        if qos.prefetch_size != 0 {
+            return Err(refusal::not_implemented(&format!("prefetch_size!=0 ({})", qos.prefetch_size)));
+        }
+        let Some(state) = self.channel(channel) else { return Ok(()) };
+        if qos.global {
+            if let Some(Role::Consumer(consumer)) = state
+                .roles
+                .iter()
+                .map(|(_, role)| role)
+                .find(|role| matches!(role, Role::Consumer(consumer) if consumer.outlet.reads_quorum()))
+            {
+                let (name, vhost) = (consumer.outlet.queue_name.clone(), &self.peer.vhost);
+                let text = format!("queue '{name}' in vhost '{vhost}' does not support global qos");
+                return Err(refusal::not_implemented(&text));
+            }
+            state.shared_prefetch = qos.prefetch_count;
+            // The consumers may have more room now, or less.
+            let places: Vec<usize> = state.roles.iter().map(|(place, _)| place).collect();
+            for place in places {
+                if let Some(Role::Consumer(consumer)) = self.role(channel, place as u32) {
+                    consumer.outlet.handle_flow(false, false);
+                    self.touch(channel, place as u32);
+                }
+            }
+        } else {
+            state.prefetch = qos.prefetch_count;
+        }
+        self.conn.send(channel, &Method::BasicQosOk(BasicQosOk));
+        Ok(())
+    }
+
+    // ---- from queues ----------------------------------------------------------------------------------------
+
+    pub(super) fn handle_consumer_effect(
+        &mut self,
+        channel: u16,
+        place: u32,
+        effect: &Effect,
+        cx: &mut Cx<'_>,
+    ) {
+        let Self { channels, conn, .. } = self;
+        let Some(state) = channel_in(channels, channel) else { return };
+        let Some(Role::Consumer(consumer)) = state.roles.get(place as usize) else { return };
+        let room = state.room(consumer);
+        let Some(Role::Consumer(consumer)) = state.roles.get_mut(place as usize) else { return };
+        match consumer.outlet.handle_effect(effect, || room) {
+            Some(PeerEvent::Attached) => {
+                if consumer.wants_answer {
+                    let consumer_tag = &consumer.tag;
+                    conn.send(channel, &Method::BasicConsumeOk(BasicConsumeOk { consumer_tag }));
+                }
+                // The client has cancelled it before the queue knew it.
+                if consumer.is_cancelled {
+                    consumer.outlet.cancel(cx);
+                }
+            }
+            Some(PeerEvent::Refused(why)) => {
+                let refused = refusal::by_queue(why, &consumer.outlet.queue_name, &self.peer.vhost);
+                self.drop_place(channel, place, cx);
+                return self.refuse_method(channel, CONSUME, refused, cx);
+            }
+            Some(PeerEvent::Gone(GoneReason::QueueDeleted | GoneReason::Damaged)) => {
+                return self.cancel_by_broker(channel, place, cx);
+            }
+            Some(PeerEvent::Revoked { numbers, .. }) => {
+                let deliveries: u64 = numbers.iter().map(|span| span.last - span.first + 1).sum();
+                tracing::warn!(
+                    target: PEER, connection = %self.peer.name, queue = %consumer.outlet.queue_name, deliveries,
+                    "a consumer holds deliveries for longer than its consumer timeout: they have returned to the queue, \
+                     and the consumer is cancelled"
+                );
+                return self.cancel_by_broker(channel, place, cx);
+            }
+            // The client is told nothing in these cases, and asks for no answers.
+            Some(
+                PeerEvent::Gone(GoneReason::Cancelled | GoneReason::Detached)
+                | PeerEvent::Active { .. }
+                | PeerEvent::Credit(_)
+                | PeerEvent::Settled(()),
+            )
+            | None => {}
+        }
+        self.touch(channel, place);
+    }
+
+    /// Sends a delivery. Returns false if it comes from a stream and there is no room for it. It must then be offered
+    /// again.
+    pub(super) fn deliver(
+        &mut self,
+        channel: u16,
+        place: u32,
+        lent: DeliveryRef<'_>,
+        cx: &mut Cx<'_>,
+    ) -> bool {
+        let Self { channels, conn, without_room, properties, .. } = self;
+        let Some(state) = channel_in(channels, channel) else { return true };
+        let has_room = state.shared_prefetch == 0 || state.unsettled.len() < u32::from(state.shared_prefetch);
+        let Some(Role::Consumer(consumer)) = state.roles.get_mut(place as usize) else { return true };
+        let outlet = &mut consumer.outlet;
+        if outlet.reads_stream() && conn.output_len() >= OUTPUT_HIGH_WATER {
+            if outlet.wait_for_room() {
+                without_room.push_back((channel, place));
+            }
+            return false;
+        }
+        outlet.handle_delivery();
+        // Another consumer has used the room that the channel's consumers share.
+        if !outlet.settled && !has_room {
+            outlet.give_back(lent.number, cx);
+            return true;
+        }
+        state.last_tag += 1;
+        let message = lent.message;
+        properties.clear();
+        message.put_amqp091_properties(
+            &additions(&lent, outlet.reads_quorum(), outlet.reads_stream()),
+            properties,
+        );
+        let deliver = BasicDeliver {
+            consumer_tag: &consumer.tag,
+            delivery_tag: state.last_tag,
+            redelivered: lent.redelivered,
+            exchange: message.route().exchange(),
+            routing_key: message.route().key(),
+        };
+        let (payload, from) = message.amqp091_payload();
+        conn.send_deliver(channel, &deliver, properties, &payload, from);
+        outlet.note_sent(lent.redelivered, cx.counters);
+        if !outlet.settled {
+            consumer.unsettled += 1;
+            state.unsettled.push(state.last_tag, place, lent.number);
+        }
+        self.touch(channel, place);
+        true
+    }
+
+    /// Requests as many messages from the queue as the client and the settings allow.
+    pub(super) fn grant_queue_credit(&mut self, channel: u16, place: u32, cx: &mut Cx<'_>) {
+        let Self { channels, conn, without_room, .. } = self;
+        let Some(state) = channel_in(channels, channel) else { return };
+        let Some(Role::Consumer(consumer)) = state.roles.get(place as usize) else { return };
+        let room = state.room(consumer);
+        let is_full = conn.output_len() >= OUTPUT_HIGH_WATER;
+        let Some(Role::Consumer(consumer)) = state.roles.get_mut(place as usize) else { return };
+        if consumer.is_cancelled {
+            return;
+        }
+        if is_full && !without_room.contains(&(channel, place)) {
+            without_room.push_back((channel, place));
+        }
+        consumer.outlet.poll_grant(room, is_full, cx);
+    }
+
+    /// Continues the consumers that wait until the client has read what it was sent.
+    pub(super) fn resume_reading(&mut self, cx: &mut Cx<'_>) {
+        if self.conn.output_len() >= OUTPUT_HIGH_WATER {
+            return;
+        }
+        for (channel, place) in std::mem::take(&mut self.without_room) {
+            if let Some(Role::Consumer(consumer)) = self.role(channel, place) {
+                consumer.outlet.resume(cx);
+                self.touch(channel, place);
+            }
+        }
+    }
+
+    /// Returns the consumers of this connection that read streams.
+    pub fn stream_consumers(&self) -> impl Iterator<Item = (QueueId, ConsumerId)> {
+        let roles = self.channels.iter().flatten().flat_map(|channel| channel.roles.iter());
+        roles.filter_map(|(_, role)| match role {
+            Role::Consumer(consumer) if consumer.outlet.reads_stream() => {
+                Some((consumer.outlet.queue, consumer.outlet.consumer))
+            }
+            Role::Consumer(_) | Role::Holder { .. } => None,
+        })
+    }
+
+    /// Returns true if no other component of this shard knows the connection.
+    pub(super) fn is_unknown(&self) -> bool {
+        let is_unused = |channel: &super::Channel| {
+            channel.publisher.is_none() && channel.roles.is_empty() && channel.replies.is_none()
+        };
+        self.waiting.is_empty()
+            && self.own.is_idle()
+            && self.channels.iter().flatten().all(|channel| is_unused(channel))
+    }
+}
+
+/// Returns what the broker adds to the properties of a delivery.
+pub(super) fn additions(lent: &DeliveryRef<'_>, is_quorum: bool, is_stream: bool) -> Additions {
+    Additions {
+        delivery_count: (is_quorum && lent.redelivered).then_some(lent.delivery_count),
+        acquired_count: None,
+        stream_offset: is_stream.then_some(lent.seq),
+    }
+}

@@ -1,0 +1,159 @@
+//! How connections and channels end: by the client, by the broker, or because the socket is closed. Their resources are
+//! released in one place. The answer to the client's close waits until the exclusive queues are deleted.
+
+use amqp091::{Fault, ReplyCode};
+
+use super::channel::Role;
+use super::{Gate, Phase, refusal};
+use crate::PEER;
+use crate::cx::Cx;
+use crate::gate::Ending;
+use crate::names::cut;
+
+/// The answer that leaves when the exclusive queues are deleted: that to `connection.close`. See [`crate::own_queues`].
+#[derive(Clone, Copy, Debug)]
+pub(super) struct HeldAnswer;
+
+impl Gate {
+    // ---- connections --------------------------------------------------------------------------------------
+
+    /// Ends a channel, or the connection, with an error.
+    pub(super) fn fail(&mut self, fault: Fault, cx: &mut Cx<'_>) {
+        if self.phase == Phase::Done {
+            return;
+        }
+        let place = fault.channel.map_or_else(String::new, |channel| format!(" channel={channel}"));
+        if fault.code == ReplyCode::AccessRefused {
+            self.peer.refused(
+                if fault.channel.is_some() { "channel" } else { "connection" },
+                &place,
+                &fault.text,
+            );
+        } else {
+            tracing::warn!(
+                target: PEER,
+                connection = %self.peer.name,
+                code = fault.code.number(),
+                "closing{place}: {} - {}",
+                fault.code.name(),
+                fault.text
+            );
+        }
+        match fault.channel {
+            Some(channel) => {
+                // The confirms that are known already are sent first.
+                self.flush_confirms(channel);
+                self.drop_channel(channel, cx);
+                self.conn.fail(&fault);
+            }
+            None => {
+                self.drop_all_channels(cx);
+                self.conn.fail(&fault);
+                self.own.delete_all(self.peer.key, cx);
+                self.phase = Phase::Done;
+            }
+        }
+    }
+
+    /// Called when the socket is closed, or when the connection must end without an error for the client.
+    pub fn handle_disconnect(&mut self, cx: &mut Cx<'_>) {
+        self.drop_all_channels(cx);
+        self.own.delete_all(self.peer.key, cx);
+        self.waiting.clear();
+        self.own.give_up();
+        self.phase = Phase::Done;
+    }
+
+    /// Ends the connection from the broker's side.
+    pub fn end_connection(&mut self, ending: Ending, why: &str, cx: &mut Cx<'_>) {
+        if !self.phase.is_open() {
+            return self.handle_disconnect(cx);
+        }
+        let fault = match ending {
+            Ending::TooMuchMemory => refusal::connection(ReplyCode::ResourceError, why),
+            Ending::NodeStops | Ending::Operator => refusal::connection(ReplyCode::ConnectionForced, why),
+        };
+        self.fail(fault, cx);
+    }
+
+    pub(super) fn handle_close(&mut self, code: u16, text: &str, cx: &mut Cx<'_>) {
+        if code != ReplyCode::ReplySuccess.number() {
+            let text = cut(text).escape_default();
+            tracing::info!(target: PEER, connection = %self.peer.name, code, "client closed the connection: {text}");
+        }
+        if self.phase == Phase::Done {
+            return;
+        }
+        self.drop_all_channels(cx);
+        self.own.delete_all(self.peer.key, cx);
+        // A client that hears that its connection has ended may declare a queue of the same name at once.
+        if let Some(HeldAnswer) = self.own.hold(HeldAnswer, 0, |_| false) {
+            self.answer_close();
+        }
+    }
+
+    fn answer_close(&mut self) {
+        self.conn.close_ok();
+        self.phase = Phase::Done;
+    }
+
+    /// Called when a deletion is done. It may be the last one that the answer waited for.
+    pub(super) fn deletion_done(&mut self) {
+        if !self.own.poll_answers().is_empty() {
+            self.answer_close();
+        }
+    }
+
+    // ---- channels -----------------------------------------------------------------------------------------
+
+    pub(super) fn handle_channel_close(&mut self, channel: u16, code: u16, text: &str, cx: &mut Cx<'_>) {
+        if code != ReplyCode::ReplySuccess.number() {
+            let text = cut(text).escape_default();
+            tracing::info!(
+                target: PEER, connection = %self.peer.name, channel, code,
+                "client closed the channel: {text}"
+            );
+        }
+        self.drop_channel(channel, cx);
+        self.conn.channel_close_ok(channel);
+    }
+
+    /// Releases what a channel has. Its unsettled deliveries return to their queues.
+    fn drop_channel(&mut self, channel: u16, cx: &mut Cx<'_>) {
+        self.settle_now(channel, cx);
+        let Some(gone) = self.channels.get_mut(usize::from(channel)).and_then(Option::take) else { return };
+        cx.counters.channels_closed += 1;
+        self.peer.end_session();
+        for (_, role) in gone.roles {
+            drop_role(role, cx);
+        }
+        if let Some(publisher) = gone.publisher {
+            publisher.intake.close(cx);
+        }
+        if let Some(replies) = gone.replies {
+            replies.close(cx);
+        }
+    }
+
+    fn drop_all_channels(&mut self, cx: &mut Cx<'_>) {
+        for channel in 0..self.channels.len() {
+            self.drop_channel(channel as u16, cx);
+        }
+        self.peer.leave();
+    }
+
+    /// Releases a role. Its unsettled deliveries return to its queue.
+    pub(super) fn drop_place(&mut self, channel: u16, place: u32, cx: &mut Cx<'_>) {
+        if let Some(role) = self.channel(channel).and_then(|channel| channel.remove(place)) {
+            drop_role(role, cx);
+        }
+    }
+}
+
+fn drop_role(role: Role, cx: &mut Cx<'_>) {
+    // RabbitMQ counts a delivery as failed if its channel ends before it is settled.
+    match role {
+        Role::Consumer(consumer) => _ = consumer.outlet.close(true, cx),
+        Role::Holder { holder, .. } => holder.close(true, cx),
+    }
+}

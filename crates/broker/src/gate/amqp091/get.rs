@@ -1,0 +1,103 @@
+//! `basic.get`: one message without a consumer.
+
+use std::sync::Arc;
+
+use amqp091::{BasicGet, BasicGetEmpty, BasicGetOk, Method};
+use queue::Effect;
+
+use super::channel::Role;
+use super::consume::additions;
+use super::{Gate, Refused, Waiting, channel_in, refusal};
+use crate::access::{Resource, Verb};
+use crate::catalog::CatalogError;
+use crate::cx::Cx;
+use crate::outlet::Holder;
+
+impl Gate {
+    pub(super) fn get(&mut self, channel: u16, get: &BasicGet<'_>, cx: &mut Cx<'_>) -> Result<(), Refused> {
+        let name = self.queue_name(channel, get.queue)?;
+        self.permit(Verb::Consume, &[Resource::Queue(&name)], cx)?;
+        let record = self.queue_of(&name, cx)?;
+        let vhost = &self.peer.vhost;
+        if record.is_stream() {
+            return Err(refusal::not_implemented(&format!(
+                "basic.get not supported by stream queues queue '{name}' in vhost '{vhost}'"
+            )));
+        }
+        if record.is_quorum() && record.config.single_active_consumer {
+            return Err(CatalogError::locked(vhost, &name).into());
+        }
+        let known = self.channel(channel).and_then(|state| state.holders.get(&record.id).copied());
+        let place = match known {
+            Some(place) => place,
+            None => {
+                let Some(state) = channel_in(&mut self.channels, channel) else { return Ok(()) };
+                let place = state.roles.vacant_key() as u32;
+                let at = self.address(channel, place);
+                let holder = Holder::open(at, record.id, cx).ok_or_else(refusal::busy)?;
+                let Some(state) = self.channel(channel) else { return Ok(()) };
+                state.holders.insert(record.id, place);
+                state.roles.insert(Role::Holder { queue: record.id, holder, unsettled: 0 }) as u32
+            }
+        };
+        let ticket =
+            self.wait(Waiting::Fetch { channel, holder: place, queue: name, settled: get.no_ack }, cx)?;
+        if let Some(Role::Holder { holder, .. }) = self.role(channel, place) {
+            holder.fetch(1, get.no_ack, ticket, cx);
+        }
+        Ok(())
+    }
+
+    /// Called when the queue has answered.
+    pub(super) fn finish_get(
+        &mut self,
+        channel: u16,
+        (place, queue, settled): (u32, &Arc<str>, bool),
+        effect: &Effect,
+        cx: &mut Cx<'_>,
+    ) {
+        let failed = (BasicGet::CLASS_ID, BasicGet::METHOD_ID);
+        let (deliveries, ready) = match effect {
+            Effect::Fetched { deliveries, ready, .. } => (deliveries, *ready),
+            Effect::Refused { why, .. } => {
+                self.drop_place(channel, place, cx);
+                let refused = refusal::by_queue(*why, queue, &self.peer.vhost);
+                return self.refuse_method(channel, failed, refused, cx);
+            }
+            _ => {
+                self.drop_place(channel, place, cx);
+                let refused = refusal::not_found("queue", queue, &self.peer.vhost);
+                return self.refuse_method(channel, failed, refused, cx);
+            }
+        };
+        let Self { channels, conn, properties, .. } = self;
+        let Some(state) = channel_in(channels, channel) else { return };
+        let Some(Role::Holder { unsettled, queue: id, .. }) = state.roles.get_mut(place as usize) else {
+            return;
+        };
+        let Some(delivery) = deliveries.first() else {
+            return conn.send(channel, &Method::BasicGetEmpty(BasicGetEmpty));
+        };
+        state.last_tag += 1;
+        let is_quorum = cx.catalog.queue_by_id(*id).is_some_and(|record| record.is_quorum());
+        if !settled {
+            *unsettled += 1;
+            state.unsettled.push(state.last_tag, place, delivery.number);
+        }
+        let message = &delivery.message;
+        properties.clear();
+        message.put_amqp091_properties(&additions(&delivery.lend(), is_quorum, false), properties);
+        let get_ok = BasicGetOk {
+            delivery_tag: state.last_tag,
+            redelivered: delivery.redelivered,
+            exchange: message.route().exchange(),
+            routing_key: message.route().key(),
+            message_count: u32::try_from(ready).unwrap_or(u32::MAX),
+        };
+        let (payload, from) = message.amqp091_payload();
+        conn.send_content(channel, &Method::BasicGetOk(get_ok), properties, &payload, from);
+        let counts = if is_quorum { &mut cx.counters.from_quorum } else { &mut cx.counters.from_classic };
+        counts.redelivered += u64::from(delivery.redelivered);
+        *if settled { &mut counts.auto_ack } else { &mut counts.manual_ack } += 1;
+    }
+}

@@ -1,0 +1,173 @@
+//! What a client wants and somebody else must allow, or what decides on which shard the connection stays. It is held until
+//! then, and handled again.
+
+use amqp091::{Method, ReplyCode};
+use bytes::{BufMut, Bytes, BytesMut};
+use queue::Ticket;
+
+use super::publish::Arriving;
+use super::{Gate, Phase, Refused, Waiting, refusal};
+use crate::access::Question;
+use crate::cx::Cx;
+use crate::ids::ShardId;
+
+/// What waits.
+#[derive(Debug)]
+pub(super) enum Held {
+    Open(Box<str>),
+    Method { channel: u16, encoded: Bytes },
+    Publish(HeldMessage),
+}
+
+/// A message in a buffer of its own: the encoded method `basic.publish`, the property list, the payload.
+#[derive(Debug)]
+pub(super) struct HeldMessage {
+    pub channel: u16,
+    method_len: usize,
+    properties_len: usize,
+    buffer: Bytes,
+}
+
+impl HeldMessage {
+    /// Copies a message: a small one would keep the whole buffer that it was read into.
+    pub fn new(channel: u16, arriving: &Arriving<'_>) -> Self {
+        let Arriving { publish, properties, payload, .. } = arriving;
+        let mut buffer = BytesMut::with_capacity(64 + properties.len() + payload.len());
+        publish.put(&mut buffer);
+        let method_len = buffer.len();
+        buffer.put_slice(properties);
+        buffer.put_slice(payload);
+        Self { channel, method_len, properties_len: properties.len(), buffer: buffer.freeze() }
+    }
+
+    /// Returns the message.
+    ///
+    /// # Errors
+    /// The encoded method cannot be read, which would be a mistake in this program.
+    pub fn arriving(&self) -> Result<Arriving<'_>, Refused> {
+        let assembled = self.buffer.slice(self.method_len..);
+        let (method, rest) = self.buffer.split_at(self.method_len);
+        let (properties, payload) = rest.split_at(self.properties_len);
+        match decode(method)? {
+            Method::BasicPublish(publish) => {
+                Ok(Arriving { publish, properties, payload, assembled: Some(assembled) })
+            }
+            _ => Err(refusal::unimplemented_method()),
+        }
+    }
+
+    /// Returns the bytes that it keeps in memory.
+    pub fn len(&self) -> usize {
+        self.buffer.len()
+    }
+}
+
+impl Held {
+    pub fn method(channel: u16, method: &Method<'_>) -> Self {
+        let mut encoded = BytesMut::new();
+        method.put(&mut encoded);
+        Self::Method { channel, encoded: encoded.freeze() }
+    }
+
+    /// Returns the bytes that it keeps in memory.
+    fn bytes(&self) -> usize {
+        match self {
+            Self::Publish(message) => message.len(),
+            // They are at most one frame each.
+            Self::Open(_) | Self::Method { .. } => 0,
+        }
+    }
+}
+
+impl Gate {
+    /// Holds what needs the answer to a question. No input is handled before, so that the order of what the client sends is kept.
+    pub(super) fn hold(&mut self, held: Held, question: Box<Question>, cx: &mut Cx<'_>) {
+        let is_open = matches!(held, Held::Open(_));
+        let remote = self.peer.identity.as_ref().and_then(|who| who.remote.clone());
+        match (self.wait(Waiting::Permission(Box::new(held)), cx), remote) {
+            (Ok(ticket), Some(remote)) => {
+                if is_open {
+                    self.phase = Phase::Login;
+                }
+                cx.post.permissions.push((ticket, remote, question));
+            }
+            _ => {
+                let text = "too many requests in flight on this shard";
+                self.fail(refusal::connection(ReplyCode::ResourceError, text), cx);
+            }
+        }
+    }
+
+    /// Called when the question of a ticket was asked. Handles again what waited for it.
+    pub fn handle_permission(&mut self, ticket: Ticket, cx: &mut Cx<'_>) {
+        cx.tickets.remove(ticket.0);
+        let Some(Waiting::Permission(held)) = self.waiting.remove(&ticket) else { return };
+        match (*held, self.phase) {
+            (Held::Open(vhost), Phase::Login) => {
+                self.phase = Phase::Handshake;
+                self.handle_open(&vhost, cx);
+            }
+            (held, Phase::Asking) => {
+                self.resume(cx);
+                self.handle_held(held, cx);
+            }
+            _ => {}
+        }
+    }
+
+    /// Returns the shard to which the connection is to move. Until [`Gate::continue_held`] is called, here or there, it takes
+    /// no frames.
+    pub fn moves_to(&self) -> Option<ShardId> {
+        self.follow.moves_to()
+    }
+
+    /// Continues with the method that was held until the connection is on its final shard.
+    pub fn continue_held(&mut self, cx: &mut Cx<'_>) {
+        if let Some(held) = self.follow.take_held()
+            && self.phase.is_open()
+        {
+            self.handle_held(held, cx);
+        }
+    }
+
+    /// Handles again what was held. Its channel may have ended meanwhile.
+    pub(super) fn handle_held(&mut self, held: Held, cx: &mut Cx<'_>) {
+        match held {
+            Held::Open(_) => {}
+            Held::Method { channel, encoded } => match decode(&encoded) {
+                Ok(method) if self.conn.channel_is_open(channel) => self.handle_method(channel, &method, cx),
+                Ok(_) => {}
+                Err(refused) => self.refuse_method(channel, (0, 0), refused, cx),
+            },
+            Held::Publish(message) => match message.arriving() {
+                Ok(arriving) if self.conn.channel_is_open(message.channel) => {
+                    self.handle_publish(message.channel, &arriving, cx);
+                }
+                Ok(_) => {}
+                Err(refused) => self.refuse_method(message.channel, (0, 0), refused, cx),
+            },
+        }
+    }
+
+    /// Returns the bytes of what waits.
+    pub(super) fn held_bytes(&self) -> usize {
+        let held = self.waiting.values().map(|of| match of {
+            Waiting::Permission(held) => held.bytes(),
+            _ => 0,
+        });
+        let buffered =
+            self.channels.iter().flatten().filter_map(|channel| channel.tx.as_ref()).map(|tx| tx.bytes());
+        held.sum::<usize>() + buffered.sum::<usize>()
+    }
+}
+
+/// Reads a method that was encoded to be held.
+fn decode(encoded: &[u8]) -> Result<Method<'_>, Refused> {
+    let parsed = encoded.split_first_chunk::<4>().map(|([c0, c1, m0, m1], arguments)| {
+        Method::parse(u16::from_be_bytes([*c0, *c1]), u16::from_be_bytes([*m0, *m1]), arguments)
+    });
+    match parsed {
+        Some(Ok(method)) => Ok(method),
+        _ => Err(Refused::new(ReplyCode::InternalError, "a method that was held cannot be read")),
+    }
+}

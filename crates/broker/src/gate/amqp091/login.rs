@@ -1,0 +1,271 @@
+//! Login and opening of the connection (docs/compatibility.md, AMQP 0.9.1).
+
+use amqp10::Map;
+use amqp10::sasl::Secret;
+use amqp091::sasl::AMQPLAIN;
+use amqp091::{ConnectionStartOk, ConnectionUpdateSecret, ReplyCode, State, Table, TableWriter, Value, sasl};
+use bytes::{Bytes, BytesMut};
+use queue::Ticket;
+
+use super::held::Held;
+use super::{Gate, Phase, Waiting, refusal};
+use crate::PEER;
+use crate::access::{AccessRefused, Credentials, Identity, LoginRefused};
+use crate::cx::Cx;
+use crate::names::cut;
+use crate::peer::{OpenRefused, REFUSAL_DELAY_MS};
+use crate::settings::SLUICE_VERSION;
+
+const PLAIN: &str = "PLAIN";
+const EXTERNAL: &str = "EXTERNAL";
+const ANONYMOUS: &str = "ANONYMOUS";
+
+/// The extensions of RabbitMQ that this gate has, as the server's capabilities.
+const CAPABILITIES: [&str; 9] = [
+    "publisher_confirms",
+    "exchange_exchange_bindings",
+    "basic.nack",
+    "consumer_cancel_notify",
+    "connection.blocked",
+    "consumer_priorities",
+    "authentication_failure_close",
+    "per_consumer_qos",
+    "direct_reply_to",
+];
+
+/// The program at the other end.
+#[derive(Debug, Default)]
+pub(super) struct Client {
+    /// The client's properties, in the form that people are shown.
+    pub properties: Map,
+    /// True if the client takes `basic.cancel` from the broker.
+    pub is_told_of_cancel: bool,
+    /// True if the client takes `connection.blocked`.
+    pub is_told_of_blocking: bool,
+    /// True if the client wants to know why its login was refused.
+    is_told_of_refusal: bool,
+}
+
+impl Client {
+    fn new(properties: Table<'_>) -> Self {
+        let capabilities = match properties.get("capabilities") {
+            Some(Value::Table(capabilities)) => capabilities,
+            _ => Table::EMPTY,
+        };
+        let has = |name: &str| matches!(capabilities.get(name), Some(Value::Bool(true)));
+        Self {
+            properties: properties
+                .iter()
+                .filter_map(|(key, value)| Some((key.to_owned(), message::amqp10_value(value)?)))
+                .collect(),
+            is_told_of_cancel: has("consumer_cancel_notify"),
+            is_told_of_blocking: has("connection.blocked"),
+            is_told_of_refusal: has("authentication_failure_close"),
+        }
+    }
+}
+
+impl Gate {
+    pub(super) fn offer_mechanisms(&mut self, cx: &Cx<'_>) {
+        let mut mechanisms = vec![PLAIN, AMQPLAIN];
+        if self.peer.certificate_user().is_some() {
+            mechanisms.push(EXTERNAL);
+        }
+        if cx.settings.anonymous_login_user.is_some() {
+            mechanisms.push(ANONYMOUS);
+        }
+        let properties = server_properties(cx);
+        self.conn.start(&mechanisms.join(" "), Table::from_entries(&properties[4..]));
+    }
+
+    /// Starts a login check. No more input is handled before the result arrives.
+    pub(super) fn handle_start_ok(&mut self, start_ok: &ConnectionStartOk<'_>, cx: &mut Cx<'_>) {
+        self.client = Client::new(start_ok.client_properties);
+        let (mechanism, credentials) = self.credentials(start_ok, cx);
+        let credentials = match credentials {
+            Ok(credentials) => credentials,
+            Err(reason) => {
+                self.peer.count_attempt(cx);
+                return self.refuse_login(mechanism, "", &reason, cx);
+            }
+        };
+        let user: Box<str> = match &credentials {
+            Credentials::Plain { user, .. }
+            | Credentials::Anonymous { user }
+            | Credentials::Certificate { user } => cut(user).into(),
+        };
+        let login = self.peer.login(credentials, cx);
+        match self.wait(Waiting::Login { mechanism, user: user.clone() }, cx) {
+            Ok(ticket) => {
+                self.phase = Phase::Login;
+                cx.post.logins.push((ticket, login));
+            }
+            Err(_) => self.refuse_login(mechanism, &user, "too many requests in flight on this shard", cx),
+        }
+    }
+
+    /// Returns the mechanism, and what the client logs in with, or why that is wrong.
+    fn credentials(
+        &self,
+        start_ok: &ConnectionStartOk<'_>,
+        cx: &Cx<'_>,
+    ) -> (&'static str, Result<Credentials, String>) {
+        let response = start_ok.response.expose();
+        match (start_ok.mechanism, cx.settings.anonymous_login_user.clone()) {
+            (PLAIN, _) => (PLAIN, Credentials::parse_plain(response)),
+            (AMQPLAIN, _) => {
+                let parsed = sasl::parse_amqplain(response).map_err(|malformed| malformed.to_string());
+                (
+                    AMQPLAIN,
+                    parsed.map(|login| Credentials::Plain {
+                        user: login.user.to_owned(),
+                        password: Secret::new(Bytes::copy_from_slice(login.password.expose())),
+                    }),
+                )
+            }
+            (EXTERNAL, _) => (
+                EXTERNAL,
+                match self.peer.certificate_user() {
+                    Some(user) => Ok(Credentials::Certificate { user: user.to_owned() }),
+                    None => Err("EXTERNAL needs TLS and a client certificate that names a user".to_owned()),
+                },
+            ),
+            (ANONYMOUS, Some(user)) => (ANONYMOUS, Ok(Credentials::Anonymous { user })),
+            (ANONYMOUS, None) => (ANONYMOUS, Err(LoginRefused::AnonymousDisabled.to_string())),
+            (other, _) => ("", Err(format!("mechanism '{}' is not offered", cut(other).escape_default()))),
+        }
+    }
+
+    /// Called with the result of a login check. A late result has no effect.
+    pub fn handle_login(&mut self, ticket: Ticket, result: Result<Identity, LoginRefused>, cx: &mut Cx<'_>) {
+        cx.tickets.remove(ticket.0);
+        let (mechanism, user) = match self.waiting.remove(&ticket) {
+            Some(Waiting::Login { mechanism, user }) if self.phase == Phase::Login => (mechanism, user),
+            Some(Waiting::Renewal) => return self.finish_renewal(result, cx),
+            _ => return,
+        };
+        match result {
+            Ok(identity) => {
+                self.peer.log_in(identity, mechanism, cx);
+                self.phase = Phase::Handshake;
+                self.conn.tune();
+            }
+            Err(refused) => self.refuse_login(mechanism, &user, &refused.to_string(), cx),
+        }
+    }
+
+    fn refuse_login(&mut self, mechanism: &'static str, user: &str, reason: &str, cx: &mut Cx<'_>) {
+        self.peer.refuse_login(mechanism, user, reason, cx);
+        self.peer.mechanism = mechanism;
+        self.phase = Phase::Refused;
+        self.handshake_deadline_ms = self.handshake_deadline_ms.min(cx.now_ms + REFUSAL_DELAY_MS);
+    }
+
+    /// Called some time after the login was refused.
+    pub(super) fn report_refusal(&mut self) {
+        if self.client.is_told_of_refusal {
+            let text = format!(
+                "Login was refused using authentication mechanism {}. For details see the broker logfile.",
+                self.peer.mechanism
+            );
+            self.conn.fail(&refusal::connection(ReplyCode::AccessRefused, text));
+        }
+        self.phase = Phase::Done;
+    }
+
+    /// Called when the connection was not opened in time.
+    pub(super) fn time_out_handshake(&mut self, cx: &mut Cx<'_>) {
+        let ms = cx.settings.handshake_timeout_ms;
+        let login = self.waiting.values().find_map(|waiting| match waiting {
+            Waiting::Login { mechanism, user } => Some((*mechanism, user.clone())),
+            _ => None,
+        });
+        match login {
+            Some((mechanism, user)) => {
+                let reason = format!("it was not checked within the handshake timeout of {ms} ms");
+                self.peer.refuse_login(mechanism, &user, &reason, cx);
+            }
+            None => tracing::warn!(
+                target: PEER, connection = %self.peer.name,
+                "closing: the connection was not opened within the handshake timeout of {ms} ms"
+            ),
+        }
+        self.handle_disconnect(cx);
+    }
+
+    pub(super) fn handle_open(&mut self, vhost: &str, cx: &mut Cx<'_>) {
+        self.peer.vhost = vhost.into();
+        let refused = match self.peer.open(cx) {
+            Ok(()) => {
+                self.conn.open_ok();
+                self.phase = Phase::Open;
+                tracing::info!(
+                    target: PEER,
+                    connection = %self.peer.name,
+                    user = %self.peer.identity.as_ref().map_or("", |i| &i.user),
+                    vhost = %cut(&self.peer.vhost).escape_default(),
+                    "connection open"
+                );
+                return;
+            }
+            Err(OpenRefused::Denied(AccessRefused { question: Some(question), .. })) => {
+                return self.hold(Held::Open(vhost.into()), question, cx);
+            }
+            // RabbitMQ's words, for which clients look.
+            Err(OpenRefused::NoVhost(_)) => format!("vhost {} not found", vhost.escape_default()),
+            Err(OpenRefused::Denied(refused)) => refused.reason,
+            Err(OpenRefused::Full(reason)) => reason,
+        };
+        self.fail(refusal::connection(ReplyCode::NotAllowed, refused), cx);
+    }
+
+    /// Starts the check of a new token (`connection.update-secret`).
+    pub(super) fn handle_update_secret(&mut self, update: &ConnectionUpdateSecret<'_>, cx: &mut Cx<'_>) {
+        let user = self.peer.identity.as_ref().map_or(String::new(), |who| who.user.to_string());
+        let password = Secret::new(Bytes::copy_from_slice(update.new_secret.expose()));
+        let login = self.peer.login(Credentials::Plain { user, password }, cx);
+        match self.wait(Waiting::Renewal, cx) {
+            Ok(ticket) => cx.post.logins.push((ticket, login)),
+            Err(refused) => {
+                let failed = (ConnectionUpdateSecret::CLASS_ID, ConnectionUpdateSecret::METHOD_ID);
+                self.refuse_method(0, failed, refused, cx);
+            }
+        }
+    }
+
+    /// Called when a new token was checked. The connection ends if it does not count.
+    fn finish_renewal(&mut self, result: Result<Identity, LoginRefused>, cx: &mut Cx<'_>) {
+        self.resume(cx);
+        let user = self.peer.identity.as_ref().map(|who| who.user.clone()).unwrap_or_default();
+        self.peer.count_login(&user, result.is_ok(), cx);
+        let renewed = match result {
+            Ok(identity) => self.renew(identity, cx).inspect(|()| self.peer.actor().logged_in()),
+            Err(refused) => {
+                self.peer.actor().login_refused(&refused.to_string());
+                Err("the new credentials are refused".to_owned())
+            }
+        };
+        match renewed {
+            Ok(()) if self.conn.state() == State::Opened => self.conn.update_secret_ok(),
+            Ok(()) => {}
+            Err(why) => self.fail(refusal::connection(ReplyCode::NotAllowed, why), cx),
+        }
+    }
+}
+
+/// Returns what the broker says about itself, as a table with its length.
+fn server_properties(cx: &Cx<'_>) -> BytesMut {
+    let mut table = BytesMut::new();
+    let mut properties = TableWriter::new(&mut table);
+    let mut put = |key: &str, value: &str| properties.put(key, &Value::LongString(value.as_bytes()));
+    put("product", &cx.settings.compat_product);
+    put("version", &cx.settings.compat_version);
+    put("sluice_version", SLUICE_VERSION);
+    put("cluster_name", &cx.settings.cluster_name);
+    put("platform", "Rust");
+    let mut capabilities = properties.table("capabilities");
+    CAPABILITIES.iter().for_each(|name| capabilities.put(name, &Value::Bool(true)));
+    drop(capabilities);
+    drop(properties);
+    table
+}

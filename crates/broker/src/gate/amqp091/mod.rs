@@ -1,0 +1,510 @@
+//! The AMQP 0.9.1 gate: translates between the methods of a connection and the contract (`docs/contract.md`).
+//!
+//! There is one [`Gate`] per connection. Requests to queues and to the catalog leave as mail in the [`Cx`], and the answers
+//! arrive at its `handle_*` methods. [`Gate::flush`] writes what results from a turn (iteration of the shard's event loop):
+//! confirms, settlements and grants.
+//!
+//! The methods of a channel take effect in their order. A method that waits for an answer of the catalog or of a queue
+//! holds up the input of its connection until then ([`Phase::Asking`]).
+
+mod arguments;
+mod channel;
+mod confirms;
+mod consume;
+mod ends;
+mod exchanges;
+mod flush;
+mod get;
+mod held;
+mod login;
+mod publish;
+mod queues;
+mod refusal;
+mod replies;
+mod report;
+mod rights;
+mod settle;
+mod tx;
+mod unsettled;
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use amqp091::{Config, Connection, Event, Fault, Method, Output};
+use bytes::{Bytes, BytesMut};
+use hashbrown::HashMap;
+use queue::{DeliveryRef, Effect, Ticket};
+
+use self::channel::{Channel, Role};
+use self::ends::HeldAnswer;
+use self::held::Held;
+use self::login::Client;
+use self::queues::QueueStep;
+use self::refusal::Refused;
+use super::{BadFrame, Phase};
+use crate::catalog::{Answer, CatalogError};
+use crate::counters::Protocol;
+use crate::cx::Cx;
+use crate::follow::Follow;
+use crate::input::Input;
+use crate::mail::GateAddress;
+use crate::own_queues::OwnQueues;
+use crate::peer::Peer;
+use crate::settings::Settings;
+
+/// The protocol header of AMQP 0.9.1 and those of its predecessors start with these bytes. The headers of AMQP 1.0 are
+/// told apart by [`is_header`].
+const HEADER: &[u8; 4] = b"AMQP";
+
+/// If this many bytes of output are unwritten, no more messages are requested from queues.
+const OUTPUT_HIGH_WATER: usize = 256 * 1024;
+
+/// The bytes of answers that a client may leave unread, in addition to the bytes of deliveries. Above them, its socket
+/// is not read until it reads.
+const ANSWERS_MAX: usize = 1024 * 1024;
+
+/// Stands for the publisher of a channel in the places of [`place`]. The other numbers are those of its roles.
+const PUBLISHER: u32 = u32::MAX;
+
+/// Stands for the consumer of direct replies of a channel.
+const REPLIES: u32 = u32::MAX - 1;
+
+/// The request for whose answer a ticket waits.
+#[derive(Debug)]
+enum Waiting {
+    Login {
+        mechanism: &'static str,
+        /// The name that the client has sent, or that of its certificate or of the user for anonymous logins.
+        user: Box<str>,
+    },
+    /// The check of a new secret (`connection.update-secret`).
+    Renewal,
+    /// What the client wants is held until it is known whether it may.
+    Permission(Box<Held>),
+    /// The answer to a method about a queue.
+    Queue { channel: u16, step: QueueStep },
+    /// The catalog's answer to a method, which is then answered by this one. `None` if the client wants no answer.
+    Command { channel: u16, failed: (u16, u16), answer: Option<Method<'static>> },
+    /// The answer to `basic.get`, for the holder at this place.
+    Fetch { channel: u16, holder: u32, queue: Arc<str>, settled: bool },
+}
+
+/// One connection of an AMQP 0.9.1 client.
+#[derive(Debug)]
+pub struct Gate {
+    pub(super) peer: Peer,
+    conn: Connection,
+    pub(super) phase: Phase,
+    /// The time at which the handshake ends: when the connection is not open, or when the client receives the refusal of
+    /// its login.
+    handshake_deadline_ms: u64,
+    client: Client,
+    channels: Vec<Option<Box<Channel>>>,
+    waiting: HashMap<Ticket, Waiting>,
+    /// The exclusive queues of the connection, and the answers that wait for their deletion.
+    own: OwnQueues<HeldAnswer>,
+    /// The channels and roles that have something to do at the end of the turn.
+    touched: Vec<(u16, u32)>,
+    /// The consumers that wait until the client has read what it was sent.
+    without_room: VecDeque<(u16, u32)>,
+    follow: Follow<Held>,
+    /// A buffer for the property list of a delivery. It is reused.
+    properties: BytesMut,
+    /// True if publishing is stopped, by an alarm or because the node is stopping.
+    blocked: bool,
+    /// True if the client was told that publishing is stopped.
+    knows_blocked: bool,
+    /// True if a channel has used up its credit for publishing. The socket is not read until the queues catch up.
+    has_debt: bool,
+    /// If at least this number of bytes is unwritten, no input is taken.
+    output_max: usize,
+}
+
+/// Returns true if this is the start of a connection that this gate serves or refuses: the headers of AMQP 0.9.1, 0.9 and
+/// 0.8. The third byte of the header of AMQP 1.0 is its major version.
+pub fn is_header(input: &[u8]) -> bool {
+    input.len() >= 8 && input.starts_with(HEADER) && input[4..8] != [input[4], 1, 0, 0]
+}
+
+impl Gate {
+    pub fn new(mut peer: Peer, settings: &Settings) -> Self {
+        peer.protocol = Protocol::Amqp091;
+        let config = Config {
+            channel_max: settings.channel_max,
+            frame_max: settings.frame_max,
+            initial_frame_max: settings.initial_frame_max,
+            heartbeat_s: u16::try_from(settings.heartbeat_s).unwrap_or(u16::MAX),
+            max_message_size: settings.max_message_size,
+            incomplete_bytes_max: usize::try_from(settings.connection_unfinished_memory())
+                .unwrap_or(usize::MAX),
+        };
+        Self {
+            conn: Connection::server(config, peer.connected_at_ms),
+            phase: Phase::Handshake,
+            handshake_deadline_ms: peer.connected_at_ms + settings.handshake_timeout_ms,
+            peer,
+            client: Client::default(),
+            channels: Vec::new(),
+            waiting: HashMap::new(),
+            own: OwnQueues::default(),
+            touched: Vec::new(),
+            without_room: VecDeque::new(),
+            follow: Follow::default(),
+            properties: BytesMut::new(),
+            blocked: false,
+            knows_blocked: false,
+            has_debt: false,
+            output_max: (OUTPUT_HIGH_WATER + ANSWERS_MAX)
+                .saturating_add(usize::try_from(settings.max_message_size).unwrap_or(usize::MAX)),
+        }
+    }
+
+    pub fn output(&mut self) -> &mut Output {
+        self.conn.output()
+    }
+
+    pub fn handle_written(&mut self, now_ms: u64) {
+        self.conn.handle_written(now_ms);
+    }
+
+    pub fn handle_heartbeats(&mut self, input: &[u8], now_ms: u64) -> usize {
+        self.conn.handle_heartbeats(input, now_ms)
+    }
+
+    pub fn incomplete_bytes(&self) -> usize {
+        self.conn.incomplete_bytes() + self.held_bytes()
+    }
+
+    pub fn frame_len(&self, input: &[u8]) -> Result<Option<usize>, BadFrame> {
+        self.conn.frame_len(input).map_err(|_| BadFrame)
+    }
+
+    pub fn handle_bad_frame(&mut self, input: &[u8], cx: &mut Cx<'_>) {
+        if let Err(fault) = self.conn.frame_len(input) {
+            self.handle_fault(fault, cx);
+        }
+    }
+
+    // ---- from the socket --------------------------------------------------------------------------------
+
+    /// Returns true if the socket is to be read. It is not read while a publisher is ahead of its queues, and while an
+    /// alarm stops a client that has published. A connection that is done is read until its end.
+    pub fn takes_input(&self) -> bool {
+        match self.phase {
+            Phase::Done => true,
+            Phase::Login | Phase::Asking => false,
+            Phase::Handshake | Phase::Refused => self.conn.output_len() < self.output_max,
+            Phase::Open => self.conn.output_len() < self.output_max && !self.has_debt && !self.is_stopped(),
+        }
+    }
+
+    /// Handles the whole frames at the start of `input` that are shorter than `large` bytes, as long as the phase
+    /// allows input. Returns their length in bytes. The rest starts with a large or incomplete frame, unless input is
+    /// not handled any more.
+    pub fn handle_input<'a>(&mut self, input: &'a [u8], large: usize, cx: &mut Cx<'a>) -> usize {
+        // Each message is copied by itself, because its parts are in several frames.
+        cx.input = Input::default();
+        let mut rest = input;
+        while self.phase.listens() && self.follow.moves_to().is_none() {
+            let (used, result) = self.conn.handle_input(rest, large, cx.now_ms);
+            rest = &rest[used..];
+            match result {
+                Ok(Some(event)) => self.handle_event(event, cx),
+                Ok(None) if used == 0 => break,
+                Ok(None) => {}
+                Err(fault) => self.handle_fault(fault, cx),
+            }
+        }
+        input.len() - rest.len()
+    }
+
+    /// Handles one whole frame or protocol header, in a buffer that may be retained.
+    pub fn handle_frame(&mut self, frame: Bytes, cx: &mut Cx<'_>) {
+        if !self.phase.listens() {
+            return;
+        }
+        match self.conn.handle_frame(&frame, cx.now_ms) {
+            Ok(Some(event)) => self.handle_event(event, cx),
+            Ok(None) => {}
+            Err(fault) => self.handle_fault(fault, cx),
+        }
+    }
+
+    fn handle_event(&mut self, event: Event<'_>, cx: &mut Cx<'_>) {
+        match event {
+            Event::Content { channel, content } => self.publish_or_follow(channel, &content, cx),
+            Event::Method { channel, method } => self.handle_method(channel, &method, cx),
+            Event::HeaderExchanged => self.offer_mechanisms(cx),
+            Event::BadHeader => self.phase = Phase::Done,
+            Event::StartOk(start_ok) => self.handle_start_ok(&start_ok, cx),
+            Event::Tuned => {}
+            Event::Open(vhost) => self.handle_open(vhost, cx),
+            Event::UpdateSecret(update) => self.handle_update_secret(&update, cx),
+            Event::Close { code, text, .. } => self.handle_close(code, text, cx),
+            Event::Closed => self.phase = Phase::Done,
+            Event::ChannelOpened(channel) => self.handle_channel_opened(channel, cx),
+            Event::ChannelClose { channel, code, text, .. } => {
+                self.handle_channel_close(channel, code, text, cx)
+            }
+            Event::ChannelClosed(_) => {}
+            // No mechanism has a challenge, and the others are for clients.
+            Event::SecureOk(_)
+            | Event::Start(_)
+            | Event::Secure(_)
+            | Event::Opened
+            | Event::UpdateSecretOk
+            | Event::Blocked(_)
+            | Event::Unblocked => {}
+        }
+    }
+
+    fn handle_method(&mut self, channel: u16, method: &Method<'_>, cx: &mut Cx<'_>) {
+        let result = match method {
+            Method::BasicAck(ack) => self.ack(channel, *ack, cx),
+            Method::BasicNack(nack) => self.nack(channel, *nack, cx),
+            Method::BasicReject(reject) => self.reject(channel, *reject, cx),
+            Method::BasicConsume(consume) => return self.consume_or_follow(channel, consume, cx),
+            other => {
+                self.settle_now(channel, cx);
+                self.carry_out(channel, other, cx)
+            }
+        };
+        if let Err(refused) = result {
+            self.refuse(channel, method, refused, cx);
+        }
+    }
+
+    /// Carries out a method that is not among the most frequent ones.
+    fn carry_out(&mut self, channel: u16, method: &Method<'_>, cx: &mut Cx<'_>) -> Result<(), Refused> {
+        match method {
+            Method::BasicGet(get) => self.get(channel, get, cx),
+            Method::BasicQos(qos) => self.qos(channel, qos),
+            Method::BasicCancel(cancel) => self.cancel(channel, cancel, cx),
+            Method::BasicRecover(recover) => self.recover(channel, recover.requeue, true, cx),
+            Method::BasicRecoverAsync(recover) => self.recover(channel, recover.requeue, false, cx),
+            Method::BasicCancelOk(_) => Ok(()),
+            Method::ConfirmSelect(select) => self.select_confirms(channel, select.nowait),
+            Method::TxSelect(_) => self.select_tx(channel),
+            Method::TxCommit(_) => self.commit(channel, cx),
+            Method::TxRollback(_) => self.roll_back(channel),
+            Method::ExchangeDeclare(declare) => self.declare_exchange(channel, declare, cx),
+            Method::ExchangeDelete(delete) => self.delete_exchange(channel, delete, cx),
+            Method::ExchangeBind(bind) => self.bind_exchange(channel, bind, cx),
+            Method::ExchangeUnbind(unbind) => self.unbind_exchange(channel, unbind, cx),
+            Method::QueueDeclare(declare) => self.declare_queue(channel, declare, cx),
+            Method::QueueBind(bind) => self.bind_queue(channel, bind, cx),
+            Method::QueueUnbind(unbind) => self.unbind_queue(channel, unbind, cx),
+            Method::QueuePurge(purge) => self.purge_queue(channel, purge, cx),
+            Method::QueueDelete(delete) => self.delete_queue(channel, delete, cx),
+            Method::ChannelFlow(flow) if flow.active => {
+                self.conn.send(channel, &Method::ChannelFlowOk(amqp091::ChannelFlowOk { active: true }));
+                Ok(())
+            }
+            Method::ChannelFlow(_) => Err(refusal::not_implemented("active=false")),
+            Method::ChannelFlowOk(_) => Ok(()),
+            // RabbitMQ has no realms, and grants every request.
+            Method::AccessRequest(_) => {
+                self.conn.send(channel, &Method::AccessRequestOk(amqp091::AccessRequestOk { ticket: 1 }));
+                Ok(())
+            }
+            _ => Err(refusal::unimplemented_method()),
+        }
+    }
+
+    /// Ends the channel or the connection because the client has broken a rule of the protocol.
+    fn handle_fault(&mut self, mut fault: Fault, cx: &mut Cx<'_>) {
+        if self.phase == Phase::Handshake && fault.code == amqp091::ReplyCode::FrameError {
+            fault.text.to_mut().push_str(
+                "; before the connection is open, for instance for a token, initial_frame_max sets the maximum",
+            );
+        }
+        self.fail(fault, cx);
+    }
+
+    // ---- channels ---------------------------------------------------------------------------------------
+
+    fn channel(&mut self, channel: u16) -> Option<&mut Channel> {
+        channel_in(&mut self.channels, channel)
+    }
+
+    fn role(&mut self, channel: u16, place: u32) -> Option<&mut Role> {
+        self.channel(channel)?.roles.get_mut(place as usize)
+    }
+
+    fn handle_channel_opened(&mut self, channel: u16, cx: &mut Cx<'_>) {
+        cx.counters.channels_opened += 1;
+        let at = usize::from(channel);
+        if self.channels.len() <= at {
+            self.channels.resize_with(at + 1, || None);
+        }
+        self.channels[at] = Some(Box::default());
+        if let Err(full) = self.peer.begin_session(cx) {
+            // RabbitMQ ends the connection, too.
+            self.fail(refusal::connection(amqp091::ReplyCode::NotAllowed, full), cx);
+        }
+    }
+
+    /// Returns the address of a role of this connection in mail.
+    fn address(&self, channel: u16, place: u32) -> GateAddress {
+        GateAddress { connection: self.peer.key, place: self::place(channel, place) }
+    }
+
+    /// Notes that a role has something to do at the end of the turn (iteration of the shard's event loop).
+    fn touch(&mut self, channel: u16, place: u32) {
+        if self.touched.last() != Some(&(channel, place)) {
+            self.touched.push((channel, place));
+        }
+    }
+
+    // ---- from queues and the catalog ------------------------------------------------------------------------
+
+    /// Handles an effect of a queue; see [`super::Gate::handle_effect`].
+    pub fn handle_effect(&mut self, at: u64, effect: Effect, cx: &mut Cx<'_>) {
+        let (channel, place) = parts(at);
+        match &effect {
+            Effect::Delivery(delivery) => _ = self.deliver(channel, place, delivery.lend(), cx),
+            effect => self.handle_consumer_effect(channel, place, effect, cx),
+        }
+    }
+
+    /// Offers a delivery to a consumer; see [`super::Gate::handle_delivery`].
+    pub fn handle_delivery(&mut self, at: u64, lent: DeliveryRef<'_>, cx: &mut Cx<'_>) -> bool {
+        let (channel, place) = parts(at);
+        self.deliver(channel, place, lent, cx)
+    }
+
+    /// Handles a queue's answer to a ticket of this connection.
+    pub fn handle_ticket(&mut self, ticket: Ticket, effect: Effect, cx: &mut Cx<'_>) {
+        cx.tickets.remove(ticket.0);
+        if self.own.handle_ticket(ticket) {
+            return self.deletion_done();
+        }
+        let waiting = self.waiting.remove(&ticket);
+        self.resume(cx);
+        match waiting {
+            Some(Waiting::Queue { channel, step }) => self.finish_queue_step(channel, step, &effect, cx),
+            Some(Waiting::Fetch { channel, holder, queue, settled }) => {
+                self.finish_get(channel, (holder, &queue, settled), &effect, cx);
+            }
+            Some(
+                Waiting::Login { .. } | Waiting::Renewal | Waiting::Permission(_) | Waiting::Command { .. },
+            )
+            | None => {}
+        }
+    }
+
+    /// Handles the catalog's answer to a ticket of this connection.
+    pub fn handle_answer(&mut self, ticket: Ticket, result: Result<Answer, CatalogError>, cx: &mut Cx<'_>) {
+        cx.tickets.remove(ticket.0);
+        let waiting = self.waiting.remove(&ticket);
+        self.resume(cx);
+        match (waiting, result) {
+            (Some(Waiting::Queue { channel, step }), result) => {
+                self.finish_declaration(channel, step, result, cx)
+            }
+            (Some(Waiting::Command { channel, answer, .. }), Ok(_)) => {
+                answer.iter().for_each(|answer| self.conn.send(channel, answer));
+            }
+            (Some(Waiting::Command { channel, failed, .. }), Err(error)) => {
+                self.refuse_method(channel, failed, error.into(), cx);
+            }
+            _ => {}
+        }
+    }
+
+    /// Called when the queue was deleted to which a publisher sends. In this protocol, publishers send to exchanges.
+    pub fn handle_target_gone(&mut self, _at: u64, _queue: &str, _cx: &mut Cx<'_>) {}
+
+    /// Waits for an answer: to a ticket whose request is posted by the caller. Until then, input is kept, so that the order
+    /// of the methods is kept.
+    fn wait(&mut self, waiting: Waiting, cx: &mut Cx<'_>) -> Result<Ticket, Refused> {
+        let ticket = self.peer.ticket(cx).ok_or_else(refusal::busy)?;
+        self.waiting.insert(ticket, waiting);
+        if self.phase == Phase::Open {
+            self.phase = Phase::Asking;
+        }
+        Ok(ticket)
+    }
+
+    /// Takes input again, when the answer is there.
+    fn resume(&mut self, cx: &Cx<'_>) {
+        if self.phase == Phase::Asking {
+            self.phase = Phase::Open;
+            // What the client has sent meanwhile was not read.
+            self.conn.forgive_silence(cx.now_ms);
+        }
+    }
+
+    // ---- time -----------------------------------------------------------------------------------------------
+
+    /// Returns when [`Gate::handle_timeout`] has something to do.
+    pub fn next_deadline(&self) -> Option<u64> {
+        match self.phase {
+            Phase::Handshake | Phase::Login | Phase::Refused => Some(self.handshake_deadline_ms),
+            Phase::Open | Phase::Asking => match (self.conn.next_deadline(), self.peer.expires_ms()) {
+                (Some(one), Some(other)) => Some(one.min(other)),
+                (one, other) => one.or(other),
+            },
+            Phase::Done => None,
+        }
+    }
+
+    pub fn handle_timeout(&mut self, cx: &mut Cx<'_>) {
+        let is_due = cx.now_ms >= self.handshake_deadline_ms;
+        match self.phase {
+            Phase::Handshake | Phase::Login if is_due => self.time_out_handshake(cx),
+            Phase::Refused if is_due => self.report_refusal(),
+            Phase::Open | Phase::Asking if self.peer.is_expired(cx.now_ms) => {
+                // RabbitMQ's words.
+                let text = "credential expired";
+                self.fail(refusal::connection(amqp091::ReplyCode::ConnectionForced, text), cx);
+            }
+            Phase::Open | Phase::Asking => {
+                // A client that is not read cannot show that it is alive.
+                if self.phase == Phase::Asking || self.has_debt || self.is_stopped() {
+                    self.conn.forgive_silence(cx.now_ms);
+                }
+                if let Err(fault) = self.conn.handle_timeout(cx.now_ms) {
+                    self.handle_fault(fault, cx);
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Returns a channel. For callers that need other parts of the gate at the same time.
+fn channel_in(channels: &mut [Option<Box<Channel>>], channel: u16) -> Option<&mut Channel> {
+    channels.get_mut(usize::from(channel))?.as_deref_mut()
+}
+
+/// Returns the place of a role as one number.
+fn place(channel: u16, place: u32) -> u64 {
+    u64::from(channel) << 32 | u64::from(place)
+}
+
+/// Returns the channel and the role that [`place`] has combined.
+fn parts(place: u64) -> (u16, u32) {
+    ((place >> 32) as u16, place as u32)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_header_tells_the_protocols_apart() {
+        for (header, is_ours) in [
+            (*b"AMQP\0\0\x09\x01", true),
+            (*b"AMQP\x01\x01\x00\x09", true),
+            (*b"AMQP\x01\x01\x08\x00", true),
+            (*b"AMQP\0\x01\0\0", false),
+            (*b"AMQP\x03\x01\0\0", false),
+            (*b"AMQP\x02\x01\0\0", false),
+            (*b"GET / HT", false),
+        ] {
+            assert_eq!(is_header(&header), is_ours, "{header:?}");
+        }
+        assert!(!is_header(b"AMQP\0\0\x09"), "the header is incomplete");
+    }
+}

@@ -1,0 +1,221 @@
+//! Publishing: `basic.publish` and `basic.return`. [`crate::intake`] does what every publisher needs, in every protocol.
+
+use std::sync::Arc;
+
+use amqp091::{BasicPublish, BasicReturn, Content, Method, ReplyCode};
+use bytes::Bytes;
+use message::{Basic, Route};
+
+use super::channel::{Channel, Publisher};
+use super::confirms::Published;
+use super::held::{Held, HeldMessage};
+use super::replies::REPLY_TO;
+use super::{Gate, PUBLISHER, Refused, channel_in, refusal};
+use crate::access::Identity;
+use crate::catalog::CatalogError;
+use crate::cx::Cx;
+use crate::follow::home_of_route;
+use crate::intake::{self, Arrived, Intake, Target};
+
+/// A message of the client, with all its parts.
+#[derive(Debug)]
+pub(super) struct Arriving<'a> {
+    pub publish: BasicPublish<'a>,
+    /// The encoded property list.
+    pub properties: &'a [u8],
+    pub payload: &'a [u8],
+    /// Properties and payload, if they are in one buffer that may be retained.
+    pub assembled: Option<Bytes>,
+}
+
+impl<'a> Arriving<'a> {
+    /// Returns `None` if the method is not `basic.publish`.
+    pub fn new(content: &'a Content<'_>) -> Option<Self> {
+        let (properties, payload) = (&content.properties[..], &content.payload[..]);
+        Some(Self { publish: content.publish()?, properties, payload, assembled: content.assembled() })
+    }
+}
+
+impl Gate {
+    /// Handles a message, or holds it if the connection is to move to another shard first.
+    pub(super) fn publish_or_follow(&mut self, channel: u16, content: &Content<'_>, cx: &mut Cx<'_>) {
+        let Some(arriving) = Arriving::new(content) else {
+            let refused = refusal::unimplemented_method();
+            return self.refuse_method(channel, (BasicPublish::CLASS_ID, 0), refused, cx);
+        };
+        if self.follow.is_undecided() {
+            let BasicPublish { exchange, routing_key, .. } = arriving.publish;
+            if !self.is_unknown() {
+                self.follow.stay();
+            } else if let Some(home) =
+                home_of_route(cx.catalog, cx.placements, &self.peer.vhost, exchange, routing_key)
+            {
+                let held = Held::Publish(HeldMessage::new(channel, &arriving));
+                if let Some(held) = self.follow.decide(held, home, cx.shard) {
+                    self.handle_held(held, cx);
+                }
+                return;
+            }
+        }
+        self.handle_publish(channel, &arriving, cx);
+    }
+
+    pub(super) fn handle_publish(&mut self, channel: u16, arriving: &Arriving<'_>, cx: &mut Cx<'_>) {
+        if let Some(tx) = self.channel(channel).and_then(|channel| channel.tx.as_mut()) {
+            tx.publish(HeldMessage::new(channel, arriving));
+            return self.bound_tx(cx);
+        }
+        let published = match self.channel(channel).and_then(|channel| channel.confirms.as_mut()) {
+            Some(confirms) => Published::Confirmed(confirms.publish()),
+            None => Published::Unconfirmed,
+        };
+        self.publish(channel, arriving, published, cx);
+    }
+
+    /// Publishes a message. It is answered as `published` says.
+    pub(super) fn publish(
+        &mut self,
+        channel: u16,
+        arriving: &Arriving<'_>,
+        published: Published,
+        cx: &mut Cx<'_>,
+    ) {
+        let failed = (BasicPublish::CLASS_ID, BasicPublish::METHOD_ID);
+        match self.try_publish(channel, arriving, published, cx) {
+            Ok(true) => {}
+            Ok(false) if published == Published::Committed => self.committed_nowhere(channel, cx),
+            Ok(false) => {}
+            Err(Refused::Unknown(question)) => {
+                // It is counted again when it is handled again.
+                if let Published::Confirmed(_) = published
+                    && let Some(confirms) =
+                        self.channel(channel).and_then(|channel| channel.confirms.as_mut())
+                {
+                    confirms.take_back();
+                }
+                self.hold(Held::Publish(HeldMessage::new(channel, arriving)), question, cx);
+            }
+            Err(refused) => self.refuse_method(channel, failed, refused, cx),
+        }
+    }
+
+    /// Returns false if the message reaches no queue. Then it has its answer already.
+    fn try_publish(
+        &mut self,
+        channel: u16,
+        arriving: &Arriving<'_>,
+        published: Published,
+        cx: &mut Cx<'_>,
+    ) -> Result<bool, Refused> {
+        let Arriving { publish, properties, payload, ref assembled } = *arriving;
+        if publish.immediate {
+            return Err(refusal::not_implemented("immediate=true"));
+        }
+        let address = self.address(channel, PUBLISHER);
+        let Self { channels, peer, conn, has_debt, touched, .. } = self;
+        let Some(state) = channel_in(channels, channel) else { return Ok(true) };
+        let wants_receipt = published != Published::Unconfirmed;
+        intake::count_received(wants_receipt, cx);
+        let basic = match assembled {
+            Some(whole) => Basic::owned(whole, properties.len()),
+            None => Basic::borrowed(properties, payload),
+        };
+        let mut basic = basic.map_err(|bad| refusal::of_message(&bad))?;
+        check_user_id(basic.user_id(), peer.identity.as_ref())?;
+        if basic.reply_to() == Some(REPLY_TO.as_bytes()) {
+            let Some(replies) = &state.replies else {
+                return Err(refusal::precondition_failed("fast reply consumer does not exist"));
+            };
+            basic.set_reply_to(&replies.to.name()).map_err(|bad| refusal::of_message(&bad.into()))?;
+        }
+        if state.publisher.is_none() {
+            let intake =
+                Intake::open(address, Target::Named { cached: None }, cx).ok_or_else(refusal::busy)?;
+            let route = Arc::new(Route::simple(publish.exchange, publish.routing_key));
+            state.publisher =
+                Some(Box::new(Publisher { intake, credit: cx.settings.max_link_credit, route }));
+        }
+        let Channel { publisher, confirms, .. } = state;
+        let Some(publisher) = publisher else { return Ok(true) };
+        let route = publisher.route_of(&publish, &basic);
+        publisher.credit = publisher.credit.saturating_sub(1);
+        *has_debt |= publisher.credit == 0;
+        if touched.last() != Some(&(channel, PUBLISHER)) {
+            touched.push((channel, PUBLISHER));
+        }
+        let refused = match publisher.intake.publish(
+            peer.sender(),
+            Arrived::Amqp091(&basic),
+            Some(route),
+            published,
+            cx,
+        ) {
+            Ok(()) => return Ok(true),
+            Err(refused) => refused,
+        };
+        match refused {
+            intake::Refused::Unroutable => {
+                if publish.mandatory {
+                    let returned = BasicReturn {
+                        reply_code: ReplyCode::NoRoute.number(),
+                        reply_text: ReplyCode::NoRoute.name(),
+                        exchange: publish.exchange,
+                        routing_key: publish.routing_key,
+                    };
+                    let payload = Bytes::copy_from_slice(payload);
+                    conn.send_content(channel, &Method::BasicReturn(returned), properties, &payload, 0);
+                }
+                if let (Published::Confirmed(number), Some(confirms)) = (published, confirms) {
+                    confirms.note_ack(number);
+                }
+                Ok(false)
+            }
+            intake::Refused::NoExchange(exchange) => {
+                Err(CatalogError::no_exchange(&peer.vhost, &exchange).into())
+            }
+            intake::Refused::Internal(exchange) => Err(Refused::new(
+                ReplyCode::AccessRefused,
+                format!("cannot publish to internal exchange '{exchange}' in vhost '{}'", peer.vhost),
+            )),
+            intake::Refused::AccessRefused(refused) | intake::Refused::AccessLost(refused) => {
+                Err(refused.into())
+            }
+        }
+    }
+}
+
+impl Publisher {
+    /// Returns the route of a message. Most messages take that of the message before, which is shared. A message with keys
+    /// that receivers do not see has a route of its own, without them (see [`Intake::publish`]).
+    fn route_of(&mut self, publish: &BasicPublish<'_>, basic: &Basic<'_>) -> Arc<Route> {
+        let is_same = |route: &Route| {
+            **route.exchange() == *publish.exchange
+                && route.key() == publish.routing_key
+                && route.keys().len() == 1
+        };
+        let has_more = !basic.cc().is_empty() || !basic.bcc().is_empty();
+        match (has_more, is_same(&self.route)) {
+            (false, true) => {}
+            (false, false) => self.route = Arc::new(Route::simple(publish.exchange, publish.routing_key)),
+            (true, _) => {
+                let mut keys = vec![Arc::from(publish.routing_key)];
+                keys.extend(basic.cc().iter().cloned());
+                return Arc::new(Route::new(publish.exchange, keys));
+            }
+        }
+        self.route.clone()
+    }
+}
+
+/// Checks that the property `user-id` is absent or names the user.
+fn check_user_id(claimed: Option<&[u8]>, identity: Option<&Identity>) -> Result<(), Refused> {
+    let (Some(claimed), Some(identity)) = (claimed, identity) else { return Ok(()) };
+    if claimed == identity.user.as_bytes() || identity.has_tag("impersonator") {
+        return Ok(());
+    }
+    Err(refusal::precondition_failed(format!(
+        "user_id property set to '{}' but authenticated user was '{}'",
+        String::from_utf8_lossy(claimed).escape_default(),
+        identity.user
+    )))
+}

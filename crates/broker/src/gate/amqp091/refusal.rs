@@ -1,0 +1,145 @@
+//! Why a method is not carried out, as the errors of this protocol. The texts are RabbitMQ's, because clients look for them.
+
+use amqp091::{Fault, Method, ReplyCode};
+use message::BasicError;
+use queue::Refusal;
+
+use super::{Gate, Held};
+use crate::access::{AccessRefused, Question};
+use crate::catalog::CatalogError;
+use crate::cx::Cx;
+
+/// Why a method is not carried out.
+#[derive(Debug)]
+pub(super) enum Refused {
+    /// The code says whether the channel or the connection ends.
+    Fault { code: ReplyCode, text: String },
+    /// This must be asked first ([`crate::access::Remote`]).
+    Unknown(Box<Question>),
+}
+
+impl Refused {
+    pub fn new(code: ReplyCode, text: impl Into<String>) -> Self {
+        Self::Fault { code, text: text.into() }
+    }
+}
+
+pub(super) fn not_implemented(what: &str) -> Refused {
+    Refused::new(ReplyCode::NotImplemented, what)
+}
+
+pub(super) fn precondition_failed(why: impl Into<String>) -> Refused {
+    Refused::new(ReplyCode::PreconditionFailed, why)
+}
+
+pub(super) fn not_found(what: &str, name: &str, vhost: &str) -> Refused {
+    Refused::new(ReplyCode::NotFound, format!("no {what} '{name}' in vhost '{vhost}'"))
+}
+
+/// Maps an error in the properties of a message.
+pub(super) fn of_message(bad: &BasicError) -> Refused {
+    match bad {
+        BasicError::Syntax(error) => Refused::new(ReplyCode::SyntaxError, error.to_string()),
+        other => precondition_failed(other.to_string()),
+    }
+}
+
+/// A method that only servers send.
+pub(super) fn unimplemented_method() -> Refused {
+    Refused::new(ReplyCode::CommandInvalid, "unimplemented method")
+}
+
+pub(super) fn busy() -> Refused {
+    Refused::new(ReplyCode::ResourceError, "too many requests in flight on this shard")
+}
+
+/// Returns a fault that ends the connection and is not that of a method.
+pub(super) fn connection(code: ReplyCode, text: impl Into<String>) -> Fault {
+    Fault { channel: None, code, text: text.into().into(), class_id: 0, method_id: 0 }
+}
+
+impl From<AccessRefused> for Refused {
+    fn from(refused: AccessRefused) -> Self {
+        match refused.question {
+            Some(question) => Self::Unknown(question),
+            None => Self::new(ReplyCode::AccessRefused, refused.reason),
+        }
+    }
+}
+
+impl From<CatalogError> for Refused {
+    fn from(error: CatalogError) -> Self {
+        let code = match &error {
+            CatalogError::NotFound { .. } => ReplyCode::NotFound,
+            CatalogError::PreconditionFailed { .. }
+            | CatalogError::Inequivalent { .. }
+            | CatalogError::Invalid { .. }
+            | CatalogError::LimitReached { .. }
+            // Gates send no batches.
+            | CatalogError::InBatch { .. } => ReplyCode::PreconditionFailed,
+            CatalogError::Forbidden { .. } => ReplyCode::AccessRefused,
+            CatalogError::Denied { .. } => ReplyCode::InternalError,
+            CatalogError::Locked { .. } => ReplyCode::ResourceLocked,
+            CatalogError::Busy { .. } => ReplyCode::ResourceError,
+        };
+        Self::new(code, error.to_string())
+    }
+}
+
+/// Maps a queue's refusal of what the client wants from it.
+pub(super) fn by_queue(why: Refusal, queue: &str, vhost: &str) -> Refused {
+    let (code, text) = match why {
+        Refusal::NotFound => return not_found("queue", queue, vhost),
+        Refusal::ExclusiveConsumer => {
+            (ReplyCode::AccessRefused, format!("queue '{queue}' in vhost '{vhost}' in exclusive use"))
+        }
+        Refusal::LockedQueue => return CatalogError::locked(vhost, queue).into(),
+        Refusal::InUse => {
+            (ReplyCode::PreconditionFailed, format!("queue '{queue}' in vhost '{vhost}' in use"))
+        }
+        Refusal::NotEmpty => {
+            (ReplyCode::PreconditionFailed, format!("queue '{queue}' in vhost '{vhost}' not empty"))
+        }
+        Refusal::NotSupported => (
+            ReplyCode::NotImplemented,
+            format!("queue '{queue}' in vhost '{vhost}' has a type that does not support this"),
+        ),
+        Refusal::Unavailable => (
+            ReplyCode::InternalError,
+            format!("queue '{queue}' in vhost '{vhost}' cannot be opened: the disk has failed"),
+        ),
+        Refusal::Damaged => {
+            (ReplyCode::InternalError, format!("queue '{queue}' in vhost '{vhost}' is damaged on the disk"))
+        }
+    };
+    Refused::new(code, text)
+}
+
+impl Gate {
+    /// Ends the channel or the connection because a method is refused. If that is not known yet, the method is held.
+    pub(super) fn refuse(&mut self, channel: u16, method: &Method<'_>, refused: Refused, cx: &mut Cx<'_>) {
+        match refused {
+            Refused::Unknown(question) => self.hold(Held::method(channel, method), question, cx),
+            refused => self.refuse_method(channel, (method.class_id(), method.method_id()), refused, cx),
+        }
+    }
+
+    /// Does the same for a method that cannot be held. `failed` is its class and its number.
+    pub(super) fn refuse_method(
+        &mut self,
+        channel: u16,
+        failed: (u16, u16),
+        refused: Refused,
+        cx: &mut Cx<'_>,
+    ) {
+        let (code, text) = match refused {
+            Refused::Fault { code, text } => (code, text),
+            // Everything that may be unknown is asked for before the first answer of a queue or of the catalog.
+            Refused::Unknown(_) => {
+                (ReplyCode::AccessRefused, "the permission has changed meanwhile".to_owned())
+            }
+        };
+        let channel = (!code.ends_connection()).then_some(channel);
+        self.fail(Fault { channel, code, text: text.into(), class_id: failed.0, method_id: failed.1 }, cx);
+    }
+}
