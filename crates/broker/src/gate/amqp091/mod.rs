@@ -120,10 +120,10 @@ pub struct Gate {
     output_max: usize,
 }
 
-/// Returns true if this is the start of a connection that this gate serves or refuses: the headers of AMQP 0.9.1, 0.9 and
-/// 0.8. The third byte of the header of AMQP 1.0 is its major version.
+/// Returns true if this is the start of a connection that this gate serves or refuses: the headers of AMQP 0.9.1 start with
+/// two zeros after the name, those of 0.9 and 0.8 with two ones. In AMQP 1.0, the second number is always the major version.
 pub fn is_header(input: &[u8]) -> bool {
-    input.len() >= 8 && input.starts_with(HEADER) && input[4..8] != [input[4], 1, 0, 0]
+    input.len() >= 8 && input.starts_with(HEADER) && matches!(input[4..6], [0, 0] | [1, 1])
 }
 
 impl Gate {
@@ -501,6 +501,7 @@ mod tests {
             (*b"AMQP\0\x01\0\0", false),
             (*b"AMQP\x03\x01\0\0", false),
             (*b"AMQP\x02\x01\0\0", false),
+            (*b"AMQP\x03\x02\0\0", false),
             (*b"GET / HT", false),
         ] {
             assert_eq!(is_header(&header), is_ours, "{header:?}");
