@@ -506,7 +506,7 @@ const ASKS: &[(Ask, &[Verb])] = &[
     (Ask::OwnSource, &[Verb::DeclareQueue, Verb::Consume]),
     (Ask::OwnTarget, &[Verb::DeclareQueue, Verb::Publish]),
     (Ask::OwnBoundSource, &[Verb::DeclareQueue, Verb::Consume, Verb::Bind, Verb::BindTopic]),
-    (Ask::GetQueue, &[Verb::InspectQueue]),
+    (Ask::GetQueue, &[Verb::Inspect]),
     (Ask::PutQueue, &[Verb::DeclareQueue]),
     (Ask::PutQueueWithDeadLetters, &[Verb::DeclareQueue, Verb::DeadLetterTo]),
     (Ask::DeleteQueue, &[Verb::DeleteQueue]),

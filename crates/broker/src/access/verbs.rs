@@ -86,10 +86,8 @@ verbs! {
     DeadLetterTo => [Right(0, Read), Right(1, Write)];
     DeleteQueue => [Right(0, Configure)];
     PurgeQueue => [Right(0, Read)];
-    /// Reads one queue and its statistics over AMQP.
-    InspectQueue => [AnyRight(0)];
-    /// Asks whether an exchange exists, over AMQP 0.9.1.
-    InspectExchange => [AnyRight(0)];
+    /// Reads one queue and its statistics over AMQP, or asks whether an exchange exists.
+    Inspect => [AnyRight(0)];
     DeclareExchange => [Right(0, Configure)];
     /// Declares an exchange (the first) with an alternate exchange (the second).
     AlternateTo => [Right(0, Read), Right(1, Write)];
@@ -303,15 +301,13 @@ mod tests {
             | Verb::ReadOperatorPolicy
             | Verb::MaintainGroups
             | Verb::Administer => &[],
-            Verb::Publish | Verb::InspectExchange | Verb::DeclareExchange | Verb::DeleteExchange => {
-                &[Exchange("x")]
-            }
+            Verb::Publish | Verb::DeclareExchange | Verb::DeleteExchange => &[Exchange("x")],
             Verb::Consume
             | Verb::Get
             | Verb::DeclareQueue
             | Verb::DeleteQueue
             | Verb::PurgeQueue
-            | Verb::InspectQueue
+            | Verb::Inspect
             | Verb::ExplainQueue => &[Queue("q")],
             Verb::DeadLetterTo | Verb::Bind | Verb::Unbind | Verb::InspectBindings => {
                 &[Queue("q"), Exchange("x")]
@@ -366,8 +362,7 @@ DeclareQueue c
 DeadLetterTo -
 DeleteQueue c
 PurgeQueue r
-InspectQueue cwr
-InspectExchange cwr
+Inspect cwr
 DeclareExchange c
 AlternateTo -
 DeleteExchange c

@@ -24,7 +24,7 @@ impl Gate {
         let vhost = self.peer.vhost.clone();
         let answer = (!declare.nowait).then_some(Method::ExchangeDeclareOk(ExchangeDeclareOk));
         if declare.passive {
-            self.permit(Verb::InspectExchange, &[Resource::Exchange(&name)], cx)?;
+            self.permit(Verb::Inspect, &[Resource::Exchange(&name)], cx)?;
             if cx.catalog.exchange(&vhost, &name).is_none() {
                 return Err(CatalogError::no_exchange(&vhost, &name).into());
             }

@@ -127,7 +127,7 @@ impl Gate {
         cx: &mut Cx<'_>,
     ) -> Result<(), Refused> {
         let name = self.queue_name(channel, name)?;
-        self.permit(Verb::InspectQueue, &[Resource::Queue(&name)], cx)?;
+        self.permit(Verb::Inspect, &[Resource::Queue(&name)], cx)?;
         if let Some(to) = ReplyTo::parse(&name) {
             let ticket =
                 self.wait(Waiting::Queue { channel, step: QueueStep::Probed { name, wants_answer } }, cx)?;

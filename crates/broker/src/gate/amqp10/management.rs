@@ -359,7 +359,7 @@ impl Gate {
         let ask = |verb, on: &[Resource<'_>]| self.permit(verb, on, cx);
         let one = |verb, resource| ask(verb, &[resource]);
         match verb {
-            Verb::GetQueue { name } => one(access::Verb::InspectQueue, Resource::Queue(name)),
+            Verb::GetQueue { name } => one(access::Verb::Inspect, Resource::Queue(name)),
             Verb::DeclareQueue(declare) => access::permit_queue(&declare.name, &declare.arguments, ask),
             Verb::DeleteQueue { name } => one(access::Verb::DeleteQueue, Resource::Queue(name)),
             Verb::PurgeQueue { name } => one(access::Verb::PurgeQueue, Resource::Queue(name)),
