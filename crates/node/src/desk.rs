@@ -4,6 +4,7 @@
 mod ask;
 mod attempts;
 mod explain;
+mod messages;
 mod permit;
 mod quorum;
 
@@ -26,12 +27,11 @@ use broker::desk::{
 use broker::explain::{Explanation, Subject};
 use broker::ids::{DECIDER, QueueId};
 use broker::settings::{SLUICE_VERSION, Settings};
-use bytes::{Bytes, BytesMut};
-use message::{DeliveryHeads, Message};
-use queue::{Delivery, Effect, Replay, Request};
+use queue::{Effect, Replay, Request};
 
 use self::ask::{CHANGE_DEADLINE, DEADLINE, LOGIN_DEADLINE, NO_TICKET, other_answer, refused};
 use self::attempts::Attempts;
+use self::messages::browsed;
 use crate::admission::Admission;
 use crate::alarms::Measured;
 use crate::incoming::Shards;
@@ -39,9 +39,6 @@ use crate::logins::{Logins, NewHash};
 use crate::questions::{OpenQuestions, PLACES_PER_PART, Question, Reply};
 use crate::randomness::random;
 use crate::runtime::Clock;
-
-/// The usual size of a message's header and annotations, in bytes.
-const HEAD_BYTES: usize = 128;
 
 /// The desk of a node. See the module.
 #[derive(Clone, Debug)]
@@ -190,27 +187,6 @@ impl NodeDesk {
         all.dedup();
         Ok(all)
     }
-}
-
-fn browsed(delivery: Delivery) -> BrowsedRow {
-    let Delivery { seq, message, .. } = delivery;
-    let route = message.route();
-    BrowsedRow {
-        offset: seq,
-        exchange: route.exchange().clone(),
-        routing_key: route.keys().first().cloned().unwrap_or_default(),
-        // A stream has messages of AMQP 1.0 only.
-        message: encoded(&message, 0, false, Some(seq)),
-    }
-}
-
-/// Returns a message of AMQP 1.0 as a consumer gets it.
-fn encoded(message: &Message, delivery_count: u32, redelivered: bool, offset: Option<u64>) -> Bytes {
-    let bare = message.bare();
-    let mut encoded = BytesMut::with_capacity(bare.len() + HEAD_BYTES);
-    encoded.extend_from_slice(DeliveryHeads::default().head(message, delivery_count, redelivered, offset));
-    encoded.extend_from_slice(&bare);
-    encoded.freeze()
 }
 
 fn by_name(a: &Arc<QueueRecord>, b: &Arc<QueueRecord>) -> std::cmp::Ordering {

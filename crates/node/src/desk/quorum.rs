@@ -3,14 +3,13 @@
 use std::sync::Arc;
 
 use broker::catalog::QueueRecord;
-use broker::desk::{DeskError, MemberChange, PeekedRow, Reclaimed, ShownMessage};
+use broker::desk::{DeskError, MemberChange, PeekedRow, Reclaimed};
 use broker::ids::DECIDER;
-use bytes::BytesMut;
-use message::{Additions, Format};
-use queue::{PEEK_POSITION_MAX, Peeked, PeekedMessage};
+use queue::{PEEK_POSITION_MAX, Peeked};
 
+use super::NodeDesk;
 use super::ask::{CHANGE_DEADLINE, other_answer, refused_for};
-use super::{NodeDesk, encoded};
+use super::messages::peeked_row;
 use crate::questions::{Question, Reply};
 
 impl NodeDesk {
@@ -138,29 +137,5 @@ impl NodeDesk {
             Reply::Homes(homes) => Ok(homes.into_iter().next().flatten().map(usize::from)),
             _ => Err(other_answer()),
         }
-    }
-}
-
-fn peeked_row(peeked: PeekedMessage) -> PeekedRow {
-    let PeekedMessage { seq, message, delivery_count, acquired_count, redelivered } = peeked;
-    let route = message.route();
-    PeekedRow {
-        seq,
-        exchange: route.exchange().clone(),
-        routing_key: route.keys().first().cloned().unwrap_or_default(),
-        delivery_count,
-        acquired_count,
-        redelivered,
-        message: match message.format() {
-            Format::Amqp10 => ShownMessage::Amqp10(encoded(&message, delivery_count, redelivered, None)),
-            Format::Amqp091 => {
-                let (delivery_count, acquired_count) = (Some(delivery_count), Some(acquired_count));
-                let additions = Additions { delivery_count, acquired_count, ..Additions::default() };
-                let mut properties = BytesMut::new();
-                message.put_amqp091_properties(&additions, &mut properties);
-                let (payload, from) = message.amqp091_payload();
-                ShownMessage::Amqp091 { properties: properties.freeze(), payload: payload.slice(from..) }
-            }
-        },
     }
 }
