@@ -1,10 +1,12 @@
 //! How connections and channels end: by the client, by the broker, or because the socket is closed. Their resources are
 //! released in one place. The answer to the client's close waits until the exclusive queues are deleted.
 
-use amqp091::{Fault, ReplyCode};
+use amqp091::{Fault, Method, ReplyCode};
 
 use super::channel::Role;
-use super::{Gate, Phase, refusal};
+use super::held::Held;
+use super::refusal::{self, Refused};
+use super::{Gate, Phase};
 use crate::PEER;
 use crate::cx::Cx;
 use crate::gate::Ending;
@@ -53,6 +55,33 @@ impl Gate {
                 self.phase = Phase::Done;
             }
         }
+    }
+
+    /// Ends the channel or the connection because a method is refused. If that is not known yet, the method is held.
+    pub(super) fn refuse(&mut self, channel: u16, method: &Method<'_>, refused: Refused, cx: &mut Cx<'_>) {
+        match refused {
+            Refused::Unknown(question) => self.hold(Held::method(channel, method), question, cx),
+            refused => self.refuse_method(channel, (method.class_id(), method.method_id()), refused, cx),
+        }
+    }
+
+    /// Does the same for a method that cannot be held. `failed` is its class and its number.
+    pub(super) fn refuse_method(
+        &mut self,
+        channel: u16,
+        failed: (u16, u16),
+        refused: Refused,
+        cx: &mut Cx<'_>,
+    ) {
+        let (code, text) = match refused {
+            Refused::Fault { code, text } => (code, text),
+            // Everything that may be unknown is asked for before the first answer of a queue or of the catalog.
+            Refused::Unknown(_) => {
+                (ReplyCode::AccessRefused, "the permission has changed meanwhile".to_owned())
+            }
+        };
+        let channel = (!code.ends_connection()).then_some(channel);
+        self.fail(Fault { channel, code, text: text.into(), class_id: failed.0, method_id: failed.1 }, cx);
     }
 
     /// Called when the socket is closed, or when the connection must end without an error for the client.

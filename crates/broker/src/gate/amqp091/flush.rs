@@ -8,7 +8,7 @@ use super::{Cx, Gate, PUBLISHER};
 const LOW: &str = "low on memory or disk";
 
 impl Gate {
-    /// Stops or resumes publishing. Consuming continues, as long as the client does not publish (docs/compatibility.md, AMQP
+    /// Stops or resumes publishing. Consuming continues, as long as the client does not publish (docs/from-rabbitmq.md, AMQP
     /// 0.9.1).
     pub fn set_blocked(&mut self, blocked: bool) {
         self.blocked = blocked;

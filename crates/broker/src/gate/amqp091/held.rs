@@ -1,15 +1,33 @@
 //! What a client wants and somebody else must allow, or what decides on which shard the connection stays. It is held until
 //! then, and handled again.
 
-use amqp091::{Method, ReplyCode};
+use amqp091::{BasicPublish, Content, Method, ReplyCode};
 use bytes::{BufMut, Bytes, BytesMut};
 use queue::Ticket;
 
-use super::publish::Arriving;
 use super::{Gate, Phase, Refused, Waiting, refusal};
 use crate::access::Question;
 use crate::cx::Cx;
 use crate::ids::ShardId;
+
+/// A message of the client, with all its parts.
+#[derive(Debug)]
+pub(super) struct Arriving<'a> {
+    pub publish: BasicPublish<'a>,
+    /// The encoded property list.
+    pub properties: &'a [u8],
+    pub payload: &'a [u8],
+    /// Properties and payload, if they are in one buffer that may be retained.
+    pub assembled: Option<Bytes>,
+}
+
+impl<'a> Arriving<'a> {
+    /// Returns `None` if the method is not `basic.publish`.
+    pub fn new(content: &'a Content<'_>) -> Option<Self> {
+        let (properties, payload) = (&content.properties[..], &content.payload[..]);
+        Some(Self { publish: content.publish()?, properties, payload, assembled: content.assembled() })
+    }
+}
 
 /// What waits.
 #[derive(Debug)]

@@ -1,4 +1,4 @@
-//! Login and opening of the connection (docs/compatibility.md, AMQP 0.9.1).
+//! Login and opening of the connection (docs/from-rabbitmq.md, AMQP 0.9.1).
 
 use amqp10::Map;
 use amqp10::sasl::Secret;

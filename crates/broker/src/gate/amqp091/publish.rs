@@ -8,7 +8,7 @@ use message::{Basic, Route};
 
 use super::channel::{Channel, Publisher};
 use super::confirms::Published;
-use super::held::{Held, HeldMessage};
+use super::held::{Arriving, Held, HeldMessage};
 use super::replies::REPLY_TO;
 use super::{Gate, PUBLISHER, Refused, channel_in, refusal};
 use crate::access::Identity;
@@ -16,25 +16,6 @@ use crate::catalog::CatalogError;
 use crate::cx::Cx;
 use crate::follow::home_of_route;
 use crate::intake::{self, Arrived, Intake, Target};
-
-/// A message of the client, with all its parts.
-#[derive(Debug)]
-pub(super) struct Arriving<'a> {
-    pub publish: BasicPublish<'a>,
-    /// The encoded property list.
-    pub properties: &'a [u8],
-    pub payload: &'a [u8],
-    /// Properties and payload, if they are in one buffer that may be retained.
-    pub assembled: Option<Bytes>,
-}
-
-impl<'a> Arriving<'a> {
-    /// Returns `None` if the method is not `basic.publish`.
-    pub fn new(content: &'a Content<'_>) -> Option<Self> {
-        let (properties, payload) = (&content.properties[..], &content.payload[..]);
-        Some(Self { publish: content.publish()?, properties, payload, assembled: content.assembled() })
-    }
-}
 
 impl Gate {
     /// Handles a message, or holds it if the connection is to move to another shard first.

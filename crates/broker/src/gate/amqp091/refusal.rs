@@ -1,13 +1,11 @@
 //! Why a method is not carried out, as the errors of this protocol. The texts are RabbitMQ's, because clients look for them.
 
-use amqp091::{Fault, Method, ReplyCode};
+use amqp091::{Fault, ReplyCode};
 use message::BasicError;
 use queue::Refusal;
 
-use super::{Gate, Held};
 use crate::access::{AccessRefused, Question};
 use crate::catalog::CatalogError;
-use crate::cx::Cx;
 
 /// Why a method is not carried out.
 #[derive(Debug)]
@@ -113,33 +111,4 @@ pub(super) fn by_queue(why: Refusal, queue: &str, vhost: &str) -> Refused {
         }
     };
     Refused::new(code, text)
-}
-
-impl Gate {
-    /// Ends the channel or the connection because a method is refused. If that is not known yet, the method is held.
-    pub(super) fn refuse(&mut self, channel: u16, method: &Method<'_>, refused: Refused, cx: &mut Cx<'_>) {
-        match refused {
-            Refused::Unknown(question) => self.hold(Held::method(channel, method), question, cx),
-            refused => self.refuse_method(channel, (method.class_id(), method.method_id()), refused, cx),
-        }
-    }
-
-    /// Does the same for a method that cannot be held. `failed` is its class and its number.
-    pub(super) fn refuse_method(
-        &mut self,
-        channel: u16,
-        failed: (u16, u16),
-        refused: Refused,
-        cx: &mut Cx<'_>,
-    ) {
-        let (code, text) = match refused {
-            Refused::Fault { code, text } => (code, text),
-            // Everything that may be unknown is asked for before the first answer of a queue or of the catalog.
-            Refused::Unknown(_) => {
-                (ReplyCode::AccessRefused, "the permission has changed meanwhile".to_owned())
-            }
-        };
-        let channel = (!code.ends_connection()).then_some(channel);
-        self.fail(Fault { channel, code, text: text.into(), class_id: failed.0, method_id: failed.1 }, cx);
-    }
 }

@@ -1,5 +1,5 @@
 //! Direct reply-to: a consumer of the name [`REPLY_TO`] receives the replies to the messages of its channel, without a
-//! queue (docs/compatibility.md, Direct reply-to). Nothing waits and nothing is stored.
+//! queue (docs/from-rabbitmq.md, AMQP 0.9.1). Nothing waits and nothing is stored.
 
 use std::hash::BuildHasher as _;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Transactions: messages and settlements wait for `tx.commit`. RabbitMQ promises no more than this (docs/compatibility.md,
+//! Transactions: messages and settlements wait for `tx.commit`. RabbitMQ promises no more than this (docs/from-rabbitmq.md,
 //! AMQP 0.9.1): a transaction that concerns several queues is not atomic.
 
 use amqp091::{ConfirmSelectOk, Method, ReplyCode, TxCommit, TxCommitOk, TxRollbackOk, TxSelectOk};
