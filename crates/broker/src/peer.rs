@@ -4,11 +4,12 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use amqp10::sasl::{self, Secret};
 use queue::Ticket;
 
 use crate::access::{
-    AccessRefused, ConnectionLimits, Credentials, Full, Identity, Login, Resource, Seat, SessionLimits,
-    SessionsFull, Verb, permit_binding,
+    AccessRefused, ConnectionLimits, Credentials, Full, Identity, Login, LoginRefused, Resource, Seat,
+    SessionLimits, SessionsFull, Verb, permit_binding,
 };
 use crate::audit::{Actor, Rate};
 use crate::catalog::DEFAULT_VHOST;
@@ -19,11 +20,12 @@ use crate::intake::Sender;
 use crate::mail::TicketOwner;
 use crate::names::cut;
 use crate::secured::Secured;
+use crate::settings::Settings;
 
 /// The delay before a refused login is reported, in milliseconds. It makes guessing passwords slow, and RabbitMQ waits
 /// as long. The delay ends with the handshake timeout, so that a guesser cannot keep a connection longer than a silent
 /// client. `access::guesses` bounds guessing over many connections.
-pub const REFUSAL_DELAY_MS: u64 = 3000;
+const REFUSAL_DELAY_MS: u64 = 3000;
 
 /// A client.
 #[derive(Debug)]
@@ -37,6 +39,8 @@ pub struct Peer {
     pub name: Arc<str>,
     pub protocol: Protocol,
     pub connected_at_ms: u64,
+    /// When the handshake ends: the connection is not open, or the client is told that its login was refused.
+    pub handshake_deadline_ms: u64,
     /// The user who has logged in.
     pub identity: Option<Identity>,
     /// The SASL mechanism of the accepted login.
@@ -62,7 +66,15 @@ pub enum OpenRefused {
 }
 
 impl Peer {
-    pub fn new(id: ConnectionId, key: usize, address: IpAddr, name: Arc<str>, now_ms: u64) -> Self {
+    /// Creates the client of a new connection, which speaks AMQP 1.0 until its first bytes say otherwise.
+    pub fn new(
+        id: ConnectionId,
+        key: usize,
+        address: IpAddr,
+        name: Arc<str>,
+        settings: &Settings,
+        now_ms: u64,
+    ) -> Self {
         Self {
             id,
             key,
@@ -70,6 +82,7 @@ impl Peer {
             name,
             protocol: Protocol::Amqp10,
             connected_at_ms: now_ms,
+            handshake_deadline_ms: now_ms + settings.handshake_timeout_ms,
             identity: None,
             mechanism: "",
             vhost: DEFAULT_VHOST.into(),
@@ -78,10 +91,23 @@ impl Peer {
         }
     }
 
-    /// Takes the client out of a gate that is replaced by that of another protocol.
-    pub fn take(&mut self) -> Self {
-        let rest = Self::new(self.id, self.key, self.address, "".into(), self.connected_at_ms);
-        std::mem::replace(self, rest)
+    /// Returns the client for the gate of another protocol. It has not logged in.
+    pub fn speaking(&self, protocol: Protocol) -> Self {
+        let Self { id, key, address, connected_at_ms, handshake_deadline_ms, .. } = *self;
+        Self {
+            id,
+            key,
+            address,
+            name: self.name.clone(),
+            protocol,
+            connected_at_ms,
+            handshake_deadline_ms,
+            identity: None,
+            mechanism: "",
+            vhost: DEFAULT_VHOST.into(),
+            secured: self.secured.clone(),
+            seat: None,
+        }
     }
 
     /// Returns the publisher of the client's messages.
@@ -97,8 +123,38 @@ impl Peer {
 
     // ---- login ------------------------------------------------------------------------------------------------
 
+    /// Returns the SASL mechanisms that the client may use, of those that all protocols have.
+    pub fn mechanisms(&self, cx: &Cx<'_>) -> Vec<&'static str> {
+        let mut mechanisms = vec![sasl::PLAIN];
+        mechanisms.extend(self.certificate_user().map(|_| sasl::EXTERNAL));
+        mechanisms.extend(cx.settings.anonymous_login_user.as_ref().map(|_| sasl::ANONYMOUS));
+        mechanisms
+    }
+
+    /// Reads the client's response. Returns it with the name of the mechanism.
+    ///
+    /// # Errors
+    /// Says what is wrong with the response, or that the mechanism is not offered.
+    pub fn credentials(
+        &self,
+        mechanism: &str,
+        response: &[u8],
+        cx: &Cx<'_>,
+    ) -> Result<(&'static str, Credentials), String> {
+        match (mechanism, cx.settings.anonymous_login_user.clone()) {
+            (sasl::PLAIN, _) => Ok((sasl::PLAIN, Credentials::parse_plain(response)?)),
+            (sasl::ANONYMOUS, Some(user)) => Ok((sasl::ANONYMOUS, Credentials::Anonymous { user })),
+            (sasl::ANONYMOUS, None) => Err(LoginRefused::AnonymousDisabled.to_string()),
+            (sasl::EXTERNAL, _) => match self.certificate_user() {
+                Some(user) => Ok((sasl::EXTERNAL, Credentials::Certificate { user: user.to_owned() })),
+                None => Err("EXTERNAL needs TLS and a client certificate that names a user".to_owned()),
+            },
+            (other, _) => Err(format!("mechanism '{}' is not offered", other.escape_default())),
+        }
+    }
+
     /// Returns the user whom the client's certificate names.
-    pub fn certificate_user(&self) -> Option<&str> {
+    fn certificate_user(&self) -> Option<&str> {
         self.secured.as_ref()?.peer.as_ref()?.user.as_deref()
     }
 
@@ -106,6 +162,12 @@ impl Peer {
     pub fn login(&self, credentials: Credentials, cx: &mut Cx<'_>) -> Login {
         self.count_attempt(cx);
         Login { credentials, from: self.address, at_ms: cx.now_ms }
+    }
+
+    /// Counts a login with a new token of a client that has logged in, and returns it to be checked.
+    pub fn login_again(&self, token: Secret, cx: &mut Cx<'_>) -> Login {
+        let user = self.identity.as_ref().map_or(String::new(), |who| who.user.to_string());
+        self.login(Credentials::Plain { user, password: token }, cx)
     }
 
     /// Counts a login.
@@ -129,10 +191,11 @@ impl Peer {
         self.actor().logged_in();
     }
 
-    /// Called when a login was refused.
-    pub fn refuse_login(&self, mechanism: &str, user: &str, reason: &str, cx: &mut Cx<'_>) {
+    /// Called when a login was refused. The client is told at [`Peer::handshake_deadline_ms`].
+    pub fn refuse_login(&mut self, mechanism: &str, user: &str, reason: &str, cx: &mut Cx<'_>) {
         self.count_login(user, false, cx);
         Actor { user, mechanism, ..self.actor() }.login_refused(reason);
+        self.handshake_deadline_ms = self.handshake_deadline_ms.min(cx.now_ms + REFUSAL_DELAY_MS);
     }
 
     /// Returns when the token of the client expires, in milliseconds since the epoch.
@@ -145,21 +208,27 @@ impl Peer {
         self.expires_ms().is_some_and(|expires_ms| now_ms >= expires_ms)
     }
 
-    /// Replaces the identity by that of a new token. The caller checks again what the client uses.
+    /// Called when new credentials of a client that has logged in were checked. Takes the rights of a new token. The caller
+    /// checks again what the client uses.
     ///
     /// # Errors
-    /// The new identity is another user, or cannot be renewed.
-    pub fn renew(&mut self, identity: Identity) -> Result<(), String> {
-        if let Some(before) = &self.identity
-            && before.user != identity.user
-        {
-            return Err(format!("the new credentials are not those of user '{}'", before.user));
+    /// The new credentials do not count. The connection must end for this reason.
+    pub fn renew(&mut self, result: Result<Identity, LoginRefused>, cx: &mut Cx<'_>) -> Result<(), String> {
+        let user = self.identity.as_ref().map(|who| who.user.clone()).unwrap_or_default();
+        self.count_login(&user, result.is_ok(), cx);
+        let identity = result.map_err(|refused| {
+            self.actor().login_refused(&refused.to_string());
+            "the new credentials are refused".to_owned()
+        })?;
+        if self.identity.is_some() && user != identity.user {
+            return Err(format!("the new credentials are not those of user '{user}'"));
         }
         // Every link would have to be asked for again before it may go on.
         if identity.remote.is_some() {
             return Err("a login that an HTTP server has checked cannot be renewed".to_owned());
         }
         self.identity = Some(identity);
+        self.actor().logged_in();
         Ok(())
     }
 

@@ -58,6 +58,13 @@ pub enum Credentials {
 }
 
 impl Credentials {
+    /// Returns the name of the user who logs in.
+    pub fn user(&self) -> &str {
+        match self {
+            Self::Plain { user, .. } | Self::Anonymous { user } | Self::Certificate { user } => user,
+        }
+    }
+
     /// Reads a response of the mechanism PLAIN, which several protocols have.
     ///
     /// # Errors

@@ -13,12 +13,8 @@ use crate::PEER;
 use crate::access::{AccessRefused, Credentials, Identity, LoginRefused};
 use crate::cx::Cx;
 use crate::names::cut;
-use crate::peer::{OpenRefused, REFUSAL_DELAY_MS};
+use crate::peer::OpenRefused;
 use crate::settings::SLUICE_VERSION;
-
-const PLAIN: &str = "PLAIN";
-const EXTERNAL: &str = "EXTERNAL";
-const ANONYMOUS: &str = "ANONYMOUS";
 
 /// The extensions of RabbitMQ that this gate has, as the server's capabilities.
 const CAPABILITIES: [&str; 9] = [
@@ -67,13 +63,9 @@ impl Client {
 
 impl Gate {
     pub(super) fn offer_mechanisms(&mut self, cx: &Cx<'_>) {
-        let mut mechanisms = vec![PLAIN, AMQPLAIN];
-        if self.peer.certificate_user().is_some() {
-            mechanisms.push(EXTERNAL);
-        }
-        if cx.settings.anonymous_login_user.is_some() {
-            mechanisms.push(ANONYMOUS);
-        }
+        let mut mechanisms = self.peer.mechanisms(cx);
+        // Clients take the first one that they know.
+        mechanisms.insert(1, AMQPLAIN);
         let properties = server_properties(cx);
         self.conn.start(&mechanisms.join(" "), Table::from_entries(&properties[4..]));
     }
@@ -81,19 +73,19 @@ impl Gate {
     /// Starts a login check. No more input is handled before the result arrives.
     pub(super) fn handle_start_ok(&mut self, start_ok: &ConnectionStartOk<'_>, cx: &mut Cx<'_>) {
         self.client = Client::new(start_ok.client_properties);
-        let (mechanism, credentials) = self.credentials(start_ok, cx);
-        let credentials = match credentials {
+        let response = start_ok.response.expose();
+        let credentials = match start_ok.mechanism {
+            AMQPLAIN => amqplain(response).map(|credentials| (AMQPLAIN, credentials)),
+            other => self.peer.credentials(cut(other), response, cx),
+        };
+        let (mechanism, credentials) = match credentials {
             Ok(credentials) => credentials,
             Err(reason) => {
                 self.peer.count_attempt(cx);
-                return self.refuse_login(mechanism, "", &reason, cx);
+                return self.refuse_login("", "", &reason, cx);
             }
         };
-        let user: Box<str> = match &credentials {
-            Credentials::Plain { user, .. }
-            | Credentials::Anonymous { user }
-            | Credentials::Certificate { user } => cut(user).into(),
-        };
+        let user: Box<str> = cut(credentials.user()).into();
         let login = self.peer.login(credentials, cx);
         match self.wait(Waiting::Login { mechanism, user: user.clone() }, cx) {
             Ok(ticket) => {
@@ -101,38 +93,6 @@ impl Gate {
                 cx.post.logins.push((ticket, login));
             }
             Err(_) => self.refuse_login(mechanism, &user, "too many requests in flight on this shard", cx),
-        }
-    }
-
-    /// Returns the mechanism, and what the client logs in with, or why that is wrong.
-    fn credentials(
-        &self,
-        start_ok: &ConnectionStartOk<'_>,
-        cx: &Cx<'_>,
-    ) -> (&'static str, Result<Credentials, String>) {
-        let response = start_ok.response.expose();
-        match (start_ok.mechanism, cx.settings.anonymous_login_user.clone()) {
-            (PLAIN, _) => (PLAIN, Credentials::parse_plain(response)),
-            (AMQPLAIN, _) => {
-                let parsed = sasl::parse_amqplain(response).map_err(|malformed| malformed.to_string());
-                (
-                    AMQPLAIN,
-                    parsed.map(|login| Credentials::Plain {
-                        user: login.user.to_owned(),
-                        password: Secret::new(Bytes::copy_from_slice(login.password.expose())),
-                    }),
-                )
-            }
-            (EXTERNAL, _) => (
-                EXTERNAL,
-                match self.peer.certificate_user() {
-                    Some(user) => Ok(Credentials::Certificate { user: user.to_owned() }),
-                    None => Err("EXTERNAL needs TLS and a client certificate that names a user".to_owned()),
-                },
-            ),
-            (ANONYMOUS, Some(user)) => (ANONYMOUS, Ok(Credentials::Anonymous { user })),
-            (ANONYMOUS, None) => (ANONYMOUS, Err(LoginRefused::AnonymousDisabled.to_string())),
-            (other, _) => ("", Err(format!("mechanism '{}' is not offered", cut(other).escape_default()))),
         }
     }
 
@@ -158,7 +118,6 @@ impl Gate {
         self.peer.refuse_login(mechanism, user, reason, cx);
         self.peer.mechanism = mechanism;
         self.phase = Phase::Refused;
-        self.handshake_deadline_ms = self.handshake_deadline_ms.min(cx.now_ms + REFUSAL_DELAY_MS);
     }
 
     /// Called some time after the login was refused.
@@ -221,9 +180,8 @@ impl Gate {
 
     /// Starts the check of a new token (`connection.update-secret`).
     pub(super) fn handle_update_secret(&mut self, update: &ConnectionUpdateSecret<'_>, cx: &mut Cx<'_>) {
-        let user = self.peer.identity.as_ref().map_or(String::new(), |who| who.user.to_string());
-        let password = Secret::new(Bytes::copy_from_slice(update.new_secret.expose()));
-        let login = self.peer.login(Credentials::Plain { user, password }, cx);
+        let token = Secret::new(Bytes::copy_from_slice(update.new_secret.expose()));
+        let login = self.peer.login_again(token, cx);
         match self.wait(Waiting::Renewal, cx) {
             Ok(ticket) => cx.post.logins.push((ticket, login)),
             Err(refused) => {
@@ -236,21 +194,24 @@ impl Gate {
     /// Called when a new token was checked. The connection ends if it does not count.
     fn finish_renewal(&mut self, result: Result<Identity, LoginRefused>, cx: &mut Cx<'_>) {
         self.resume(cx);
-        let user = self.peer.identity.as_ref().map(|who| who.user.clone()).unwrap_or_default();
-        self.peer.count_login(&user, result.is_ok(), cx);
-        let renewed = match result {
-            Ok(identity) => self.renew(identity, cx).inspect(|()| self.peer.actor().logged_in()),
-            Err(refused) => {
-                self.peer.actor().login_refused(&refused.to_string());
-                Err("the new credentials are refused".to_owned())
+        match self.peer.renew(result, cx) {
+            Ok(()) => {
+                self.handle_renewal(cx);
+                // The connection ends if the new token does not allow its virtual host.
+                if self.conn.state() == State::Opened {
+                    self.conn.update_secret_ok();
+                }
             }
-        };
-        match renewed {
-            Ok(()) if self.conn.state() == State::Opened => self.conn.update_secret_ok(),
-            Ok(()) => {}
             Err(why) => self.fail(refusal::connection(ReplyCode::NotAllowed, why), cx),
         }
     }
+}
+
+/// Reads a response of AMQPLAIN.
+fn amqplain(response: &[u8]) -> Result<Credentials, String> {
+    let login = sasl::parse_amqplain(response).map_err(|malformed| malformed.to_string())?;
+    let password = Secret::new(Bytes::copy_from_slice(login.password.expose()));
+    Ok(Credentials::Plain { user: login.user.to_owned(), password })
 }
 
 /// Returns what the broker says about itself, as a table with its length.

@@ -2,7 +2,7 @@
 
 use super::channel::Role;
 use super::{Gate, Refused};
-use crate::access::{AccessRefused, Identity, Resource, Verb};
+use crate::access::{AccessRefused, Resource, Verb};
 use crate::cx::Cx;
 use crate::gate::Ending;
 
@@ -27,17 +27,12 @@ impl Gate {
         }
     }
 
-    /// Takes the rights of a new token. Cancels the consumers that have lost theirs.
-    ///
-    /// # Errors
-    /// The token is of another user.
-    pub(super) fn renew(&mut self, identity: Identity, cx: &mut Cx<'_>) -> Result<(), String> {
-        self.peer.renew(identity)?;
+    /// Called when the client has the rights of a new token. Cancels the consumers that have lost theirs.
+    pub(super) fn handle_renewal(&mut self, cx: &mut Cx<'_>) {
         for channel in self.channels.iter_mut().flatten() {
             channel.publisher.iter_mut().for_each(|publisher| publisher.intake.forget_permissions());
         }
         self.recheck_rights(cx);
-        Ok(())
     }
 
     fn lost_consumers(&self, cx: &Cx<'_>) -> Vec<(u16, u32, AccessRefused)> {

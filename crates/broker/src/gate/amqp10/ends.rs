@@ -150,7 +150,6 @@ impl Gate {
         let Some(slot) = self.sessions.get_mut(usize::from(session)) else { return };
         let Some(gone) = slot.take() else { return };
         self.peer.end_session();
-        cx.counters.channels_closed += 1;
         for role in gone.links.into_iter().flatten() {
             self.drop_role(session, role, failed, cx);
         }

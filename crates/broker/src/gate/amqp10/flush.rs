@@ -18,6 +18,11 @@ impl Gate {
         }
     }
 
+    /// Returns true if publishing is stopped.
+    pub fn is_blocked(&self) -> bool {
+        self.blocked
+    }
+
     /// Returns true if [`Gate::flush`] has something to do.
     pub fn is_touched(&self) -> bool {
         !self.touched.is_empty()

@@ -16,7 +16,7 @@ use super::address::MANAGEMENT;
 use super::outbound::refused_by_queue;
 use super::refusal::{Refused, on_link};
 use super::{Cx, Gate, LinkRole, Waiting, error};
-use crate::access::{self, Credentials, Identity, LoginRefused, Resource};
+use crate::access::{self, Identity, LoginRefused, Resource};
 use crate::catalog::{Answer, Binding, CatalogError, Command, Destination};
 use crate::ids::QueueId;
 use crate::reply_to::ReplyTo;
@@ -317,9 +317,7 @@ impl Gate {
                 self.respond(pair, pending, reply);
             }
             Verb::RenewToken(token) => {
-                let password = token.clone();
-                let user = self.peer.identity.as_ref().map_or(String::new(), |who| who.user.to_string());
-                let login = self.peer.login(Credentials::Plain { user, password }, cx);
+                let login = self.peer.login_again(token.clone(), cx);
                 if let Some(ticket) = self.ticket(Waiting::Management { pair, request: pending }, cx) {
                     cx.post.logins.push((ticket, login));
                 }
@@ -336,17 +334,9 @@ impl Gate {
         result: Result<Identity, LoginRefused>,
         cx: &mut Cx<'_>,
     ) {
-        let user = self.peer.identity.as_ref().map(|who| who.user.clone()).unwrap_or_default();
-        self.peer.count_login(&user, result.is_ok(), cx);
-        let renewed = match result {
-            Ok(identity) => self.renew(identity, cx).inspect(|()| self.peer.actor().logged_in()),
-            Err(refused) => {
-                self.peer.actor().login_refused(&refused.to_string());
-                Err("the new credentials are refused".to_owned())
-            }
-        };
-        match renewed {
+        match self.peer.renew(result, cx) {
             Ok(()) => {
+                self.handle_renewal(cx);
                 self.respond(pair, pending, Reply::no_content());
                 self.next_request(pair, cx);
             }

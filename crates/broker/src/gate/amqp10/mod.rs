@@ -143,9 +143,6 @@ pub struct Gate {
     pub(super) peer: Peer,
     conn: Connection,
     pub(super) phase: Phase,
-    /// The time at which the handshake ends: when no OPEN has arrived, or when the client receives the
-    /// refusal of its login.
-    handshake_deadline_ms: u64,
     client: Client,
     sessions: Vec<Option<Box<Session>>>,
     pairs: slab::Slab<Pair>,
@@ -181,7 +178,6 @@ impl Gate {
         };
         Self {
             conn: Connection::server(config, peer.connected_at_ms),
-            handshake_deadline_ms: peer.connected_at_ms + settings.handshake_timeout_ms,
             peer,
             phase: Phase::Handshake,
             client: Client::default(),
@@ -473,25 +469,18 @@ impl Gate {
 
     /// Returns when [`Gate::handle_timeout`] has something to do.
     pub fn next_deadline(&self) -> Option<u64> {
-        match self.phase {
-            Phase::Handshake | Phase::Login | Phase::Refused => Some(self.handshake_deadline_ms),
-            Phase::Open | Phase::Asking => match (self.conn.next_deadline(), self.peer.expires_ms()) {
-                (Some(one), Some(other)) => Some(one.min(other)),
-                (one, other) => one.or(other),
-            },
-            Phase::Done => None,
-        }
+        self.phase.next_deadline(&self.peer, self.conn.next_deadline())
     }
 
     pub fn handle_timeout(&mut self, cx: &mut Cx<'_>) {
         match self.phase {
-            Phase::Handshake if cx.now_ms >= self.handshake_deadline_ms => self.time_out_handshake(cx),
+            Phase::Handshake if cx.now_ms >= self.peer.handshake_deadline_ms => self.time_out_handshake(cx),
             // The login was right, and OPEN waits for an answer.
-            Phase::Login if cx.now_ms >= self.handshake_deadline_ms && self.peer.identity.is_some() => {
+            Phase::Login if cx.now_ms >= self.peer.handshake_deadline_ms && self.peer.identity.is_some() => {
                 self.time_out_handshake(cx);
             }
-            Phase::Login if cx.now_ms >= self.handshake_deadline_ms => self.time_out_login(cx),
-            Phase::Refused if cx.now_ms >= self.handshake_deadline_ms => self.report_refusal(),
+            Phase::Login if cx.now_ms >= self.peer.handshake_deadline_ms => self.time_out_login(cx),
+            Phase::Refused if cx.now_ms >= self.peer.handshake_deadline_ms => self.report_refusal(),
             Phase::Open | Phase::Asking if self.peer.is_expired(cx.now_ms) => {
                 self.fail(error(condition::UNAUTHORIZED_ACCESS, "credential expired"), cx);
             }

@@ -1,6 +1,5 @@
 //! Login and OPEN (docs/compatibility.md, Connections).
 
-use amqp10::sasl;
 use amqp10::{AmqpError, ConnectionState, Map, Open, SaslCode, SaslInit, Symbol, Value, condition};
 
 use queue::Ticket;
@@ -9,9 +8,9 @@ use super::asking::Held;
 use super::ends::HeldAnswer;
 use super::{Client, Cx, Gate, Phase, Waiting, error, shown, shown_error};
 use crate::PEER;
-use crate::access::{AccessRefused, Credentials, Identity, LoginRefused};
+use crate::access::{AccessRefused, Identity, LoginRefused};
 use crate::names::cut;
-use crate::peer::{OpenRefused, REFUSAL_DELAY_MS};
+use crate::peer::OpenRefused;
 use crate::settings::SLUICE_VERSION;
 
 /// The hostname in OPEN names a virtual host in this form. Any other hostname means the default virtual host.
@@ -22,43 +21,21 @@ impl Gate {
         if self.conn.state() != ConnectionState::Sasl {
             return;
         }
-        let mut mechanisms = vec![Symbol::from_static(sasl::PLAIN)];
-        if self.peer.certificate_user().is_some() {
-            mechanisms.push(Symbol::from_static(sasl::EXTERNAL));
-        }
-        if cx.settings.anonymous_login_user.is_some() {
-            mechanisms.push(Symbol::from_static(sasl::ANONYMOUS));
-        }
+        let mechanisms = self.peer.mechanisms(cx).into_iter().map(Symbol::from_static).collect();
         self.conn.sasl_mechanisms(mechanisms);
     }
 
     /// Starts a login check. No more input is handled before the result arrives.
     pub(super) fn handle_sasl_init(&mut self, init: &SaslInit, cx: &mut Cx<'_>) {
         let response = init.initial_response.as_ref().map_or(&[][..], |r| r.expose());
-        let anonymous = cx.settings.anonymous_login_user.clone();
-        let credentials = match (init.mechanism.as_str(), anonymous) {
-            (sasl::PLAIN, _) => Credentials::parse_plain(response),
-            (sasl::ANONYMOUS, Some(user)) => Ok(Credentials::Anonymous { user }),
-            (sasl::EXTERNAL, _) => match self.peer.certificate_user() {
-                Some(user) => Ok(Credentials::Certificate { user: user.to_owned() }),
-                None => Err("EXTERNAL needs TLS and a client certificate that names a user".to_owned()),
-            },
-            (sasl::ANONYMOUS, None) => Err(LoginRefused::AnonymousDisabled.to_string()),
-            (other, _) => Err(format!("mechanism '{}' is not offered", other.escape_default())),
-        };
-        let credentials = match credentials {
+        let (mechanism, credentials) = match self.peer.credentials(init.mechanism.as_str(), response, cx) {
             Ok(credentials) => credentials,
             Err(reason) => {
                 self.peer.count_attempt(cx);
                 return self.refuse_login(init.mechanism.as_str(), "", &reason, cx);
             }
         };
-        let (mechanism, user) = match &credentials {
-            Credentials::Plain { user, .. } => (sasl::PLAIN, user),
-            Credentials::Anonymous { user } => (sasl::ANONYMOUS, user),
-            Credentials::Certificate { user } => (sasl::EXTERNAL, user),
-        };
-        let user: Box<str> = cut(user).into();
+        let user: Box<str> = cut(credentials.user()).into();
         let login = self.peer.login(credentials, cx);
         match self.ticket(Waiting::Login { mechanism, user: user.clone() }, cx) {
             Some(ticket) => {
@@ -92,7 +69,6 @@ impl Gate {
     fn refuse_login(&mut self, mechanism: &str, user: &str, reason: &str, cx: &mut Cx<'_>) {
         self.peer.refuse_login(mechanism, user, reason, cx);
         self.phase = Phase::Refused;
-        self.handshake_deadline_ms = self.handshake_deadline_ms.min(cx.now_ms + REFUSAL_DELAY_MS);
     }
 
     /// Called when the login was not checked in time. The client may try again [5.3.3.6].

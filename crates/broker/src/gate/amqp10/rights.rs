@@ -5,7 +5,7 @@ use amqp10::Role;
 use super::outbound::Consuming;
 use super::refusal::Refused;
 use super::{Ending, Gate, LinkRole};
-use crate::access::{AccessRefused, Identity, Resource, Verb};
+use crate::access::{AccessRefused, Resource, Verb};
 use crate::cx::Cx;
 
 impl Gate {
@@ -48,19 +48,14 @@ impl Gate {
         }
     }
 
-    /// Takes the rights of a new token. Ends the links that have lost theirs.
-    ///
-    /// # Errors
-    /// The token is of another user.
-    pub(super) fn renew(&mut self, identity: Identity, cx: &mut Cx<'_>) -> Result<(), String> {
-        self.peer.renew(identity)?;
+    /// Called when the client has the rights of a new token. Ends the links that have lost theirs.
+    pub(super) fn handle_renewal(&mut self, cx: &mut Cx<'_>) {
         for role in self.sessions.iter_mut().flatten().flat_map(|session| &mut session.links) {
             if let Some(LinkRole::Intake(intake)) = role {
                 intake.forget_permissions();
             }
         }
         self.recheck_rights(cx);
-        Ok(())
     }
 
     fn may_receive(&self, link: &Consuming, cx: &Cx<'_>) -> Result<(), AccessRefused> {

@@ -230,7 +230,8 @@ impl Connections {
         let id = ConnectionId(self.draw(here.id));
         let entry = self.conns.vacant_entry();
         let key = entry.key();
-        let mut gate = Gate::new(Peer::new(id, key, peer, name, here.now_ms), metadata.settings());
+        let mut gate =
+            Gate::new(Peer::new(id, key, peer, name, metadata.settings(), here.now_ms), metadata.settings());
         gate.set_blocked(self.blocked);
         entry.insert(Conn {
             gate,
