@@ -40,8 +40,6 @@ pub struct Counters {
     pub replies_dropped: u64,
     /// Logins over AMQP 1.0 and over AMQP 0.9.1.
     pub auth_attempts: [AuthAttempts; 2],
-    /// The number of channels and sessions that have ended.
-    pub channels_closed: u64,
     pub connections_opened: u64,
     pub connections_closed: u64,
     /// The number of channels that were opened. RabbitMQ counts sessions of AMQP 1.0 as channels, too.
@@ -251,7 +249,6 @@ impl Counters {
             raft_bytes,
             replies_dropped,
             auth_attempts,
-            channels_closed,
             connections_opened,
             connections_closed,
             channels_opened,
@@ -263,7 +260,7 @@ impl Counters {
             publishers,
             consumers,
         } = other;
-        let pairs: [(&mut u64, &u64); 21] = [
+        let pairs: [(&mut u64, &u64); 20] = [
             (&mut self.received, received),
             (&mut self.received_confirm, received_confirm),
             (&mut self.routed, routed),
@@ -278,7 +275,6 @@ impl Counters {
             (&mut self.connections_opened, connections_opened),
             (&mut self.connections_closed, connections_closed),
             (&mut self.channels_opened, channels_opened),
-            (&mut self.channels_closed, channels_closed),
             (&mut self.queues_declared, queues_declared),
             (&mut self.queues_created, queues_created),
             (&mut self.queues_deleted, queues_deleted),

@@ -18,6 +18,7 @@ use queue::{ConsumerId, DeliveryRef, Effect, Ticket, Verdict};
 use crate::access::{Identity, LoginRefused};
 
 use crate::catalog::{Answer, CatalogError};
+use crate::counters::Protocol;
 use crate::cx::Cx;
 use crate::desk::ConnectionRow;
 use crate::explain::{ConnectionFacts, Wanted};
@@ -58,6 +59,15 @@ impl Phase {
     /// Returns true if the client has logged in and opened the connection.
     pub fn is_open(self) -> bool {
         matches!(self, Self::Open | Self::Asking)
+    }
+
+    /// Returns when a connection in this phase has something to do. `of_protocol` is when its protocol has.
+    fn next_deadline(self, peer: &Peer, of_protocol: Option<u64>) -> Option<u64> {
+        match self {
+            Self::Handshake | Self::Login | Self::Refused => Some(peer.handshake_deadline_ms),
+            Self::Open | Self::Asking => of_protocol.into_iter().chain(peer.expires_ms()).min(),
+            Self::Done => None,
+        }
     }
 }
 
@@ -145,14 +155,16 @@ impl Gate {
             && gate.is_new()
             && amqp091::is_header(input)
         {
-            *self = Self::Amqp091(amqp091::Gate::new(gate.peer.take(), settings));
+            let mut other = amqp091::Gate::new(gate.peer.speaking(Protocol::Amqp091), settings);
+            other.set_blocked(gate.is_blocked());
+            *self = Self::Amqp091(other);
         }
         #[cfg(debug_assertions)]
         if let Self::Amqp10(gate) = self
             && gate.is_new()
             && input.starts_with(line::HEADER)
         {
-            *self = Self::Line(line::Gate::new(gate.peer.take()));
+            *self = Self::Line(line::Gate::new(gate.peer.speaking(Protocol::Amqp10)));
         }
     }
 

@@ -96,10 +96,10 @@ impl Channel {
         left(consumer.prefetch, consumer.unsettled).min(left(self.shared_prefetch, self.unsettled.len()))
     }
 
-    /// Returns a consumer tag that is not in use.
-    pub fn new_tag(&mut self, unique: u64) -> Arc<str> {
+    /// Returns a consumer tag that no other consumer of the node has. `unique` is the id of the connection.
+    pub fn new_tag(&mut self, unique: u64, channel: u16) -> Arc<str> {
         self.generated += 1;
-        format!("amq.ctag-{unique:016x}.{}", self.generated).into()
+        format!("amq.ctag-{unique:016x}.{channel}.{}", self.generated).into()
     }
 
     /// Removes a role. The caller has removed its unsettled deliveries, or nobody will settle them.

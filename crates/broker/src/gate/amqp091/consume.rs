@@ -55,7 +55,7 @@ impl Gate {
         let max = cx.settings.consumer_max_per_channel.map_or(usize::MAX, |max| max as usize);
         let Some(state) = self.channel(channel) else { return Ok(()) };
         let tag = match consume.consumer_tag {
-            "" => state.new_tag(unique),
+            "" => state.new_tag(unique, channel),
             tag if state.tags.contains_key(tag) => {
                 let text = format!("attempt to reuse consumer tag '{}'", tag.escape_default());
                 return Err(Refused::new(ReplyCode::NotAllowed, text));
@@ -315,7 +315,7 @@ impl Gate {
         if consumer.is_cancelled {
             return;
         }
-        if is_full && !without_room.contains(&(channel, place)) {
+        if is_full && consumer.outlet.wait_for_room() {
             without_room.push_back((channel, place));
         }
         consumer.outlet.poll_grant(room, is_full, cx);

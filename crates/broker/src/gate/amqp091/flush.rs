@@ -87,11 +87,16 @@ impl Gate {
         };
         if let Some(grant) = publisher.intake.poll_grant(publisher.credit, cx) {
             publisher.credit = grant;
-            if self.has_debt {
-                let mut publishers =
-                    self.channels.iter().flatten().filter_map(|channel| channel.publisher.as_ref());
-                self.has_debt = publishers.any(|publisher| publisher.credit == 0);
-            }
+            self.look_for_debt();
+        }
+    }
+
+    /// Called when a channel may have been the last one without credit.
+    pub(super) fn look_for_debt(&mut self) {
+        if self.has_debt {
+            let mut publishers =
+                self.channels.iter().flatten().filter_map(|channel| channel.publisher.as_ref());
+            self.has_debt = publishers.any(|publisher| publisher.credit == 0);
         }
     }
 }

@@ -5,6 +5,7 @@ use amqp091::{BasicPublish, Content, Method, ReplyCode};
 use bytes::{BufMut, Bytes, BytesMut};
 use queue::Ticket;
 
+use super::confirms::Published;
 use super::{Gate, Phase, Refused, Waiting, refusal};
 use crate::access::Question;
 use crate::cx::Cx;
@@ -33,8 +34,13 @@ impl<'a> Arriving<'a> {
 #[derive(Debug)]
 pub(super) enum Held {
     Open(Box<str>),
-    Method { channel: u16, encoded: Bytes },
+    Method {
+        channel: u16,
+        encoded: Bytes,
+    },
     Publish(HeldMessage),
+    /// A message of a transaction that is being committed.
+    Commit(HeldMessage),
 }
 
 /// A message in a buffer of its own: the encoded method `basic.publish`, the property list, the payload.
@@ -90,7 +96,7 @@ impl Held {
     /// Returns the bytes that it keeps in memory.
     fn bytes(&self) -> usize {
         match self {
-            Self::Publish(message) => message.len(),
+            Self::Publish(message) | Self::Commit(message) => message.len(),
             // They are at most one frame each.
             Self::Open(_) | Self::Method { .. } => 0,
         }
@@ -125,7 +131,8 @@ impl Gate {
                 self.phase = Phase::Handshake;
                 self.handle_open(&vhost, cx);
             }
-            (held, Phase::Asking) => {
+            // A commit may have several questions.
+            (held, phase) if phase.is_open() => {
                 self.resume(cx);
                 self.handle_held(held, cx);
             }
@@ -157,25 +164,35 @@ impl Gate {
                 Ok(_) => {}
                 Err(refused) => self.refuse_method(channel, (0, 0), refused, cx),
             },
-            Held::Publish(message) => match message.arriving() {
-                Ok(arriving) if self.conn.channel_is_open(message.channel) => {
-                    self.handle_publish(message.channel, &arriving, cx);
-                }
-                Ok(_) => {}
-                Err(refused) => self.refuse_method(message.channel, (0, 0), refused, cx),
-            },
+            Held::Publish(message) => self.handle_held_message(&message, false, cx),
+            Held::Commit(message) => self.handle_held_message(&message, true, cx),
         }
     }
 
-    /// Returns the bytes of what waits.
+    fn handle_held_message(&mut self, message: &HeldMessage, is_committed: bool, cx: &mut Cx<'_>) {
+        match message.arriving() {
+            Ok(_) if !self.conn.channel_is_open(message.channel) => {}
+            Ok(arriving) if is_committed => {
+                self.publish(message.channel, &arriving, Published::Committed, cx)
+            }
+            Ok(arriving) => self.handle_publish(message.channel, &arriving, cx),
+            Err(refused) => self.refuse_method(message.channel, (0, 0), refused, cx),
+        }
+    }
+
+    /// Returns the bytes of what waits for answers and for commits.
     pub(super) fn held_bytes(&self) -> usize {
-        let held = self.waiting.values().map(|of| match of {
+        let waiting = self.waiting.values().map(|of| match of {
             Waiting::Permission(held) => held.bytes(),
             _ => 0,
         });
-        let buffered =
-            self.channels.iter().flatten().filter_map(|channel| channel.tx.as_ref()).map(|tx| tx.bytes());
-        held.sum::<usize>() + buffered.sum::<usize>()
+        let mut bytes = if self.phase == Phase::Asking { waiting.sum() } else { 0 };
+        // This is asked with each read.
+        if self.has_tx {
+            let transactions = self.channels.iter().flatten().filter_map(|channel| channel.tx.as_ref());
+            bytes += transactions.map(|tx| tx.bytes()).sum::<usize>();
+        }
+        bytes
     }
 }
 

@@ -43,7 +43,6 @@ use self::queues::QueueStep;
 use self::refusal::Refused;
 use super::{BadFrame, Phase};
 use crate::catalog::{Answer, CatalogError};
-use crate::counters::Protocol;
 use crate::cx::Cx;
 use crate::follow::Follow;
 use crate::input::Input;
@@ -95,9 +94,6 @@ pub struct Gate {
     pub(super) peer: Peer,
     conn: Connection,
     pub(super) phase: Phase,
-    /// The time at which the handshake ends: when the connection is not open, or when the client receives the refusal of
-    /// its login.
-    handshake_deadline_ms: u64,
     client: Client,
     channels: Vec<Option<Box<Channel>>>,
     waiting: HashMap<Ticket, Waiting>,
@@ -114,6 +110,8 @@ pub struct Gate {
     blocked: bool,
     /// True if the client was told that publishing is stopped.
     knows_blocked: bool,
+    /// True if a channel has had transactions.
+    has_tx: bool,
     /// True if a channel has used up its credit for publishing. The socket is not read until the queues catch up.
     has_debt: bool,
     /// If at least this number of bytes is unwritten, no input is taken.
@@ -127,8 +125,7 @@ pub fn is_header(input: &[u8]) -> bool {
 }
 
 impl Gate {
-    pub fn new(mut peer: Peer, settings: &Settings) -> Self {
-        peer.protocol = Protocol::Amqp091;
+    pub fn new(peer: Peer, settings: &Settings) -> Self {
         let config = Config {
             channel_max: settings.channel_max,
             frame_max: settings.frame_max,
@@ -141,7 +138,6 @@ impl Gate {
         Self {
             conn: Connection::server(config, peer.connected_at_ms),
             phase: Phase::Handshake,
-            handshake_deadline_ms: peer.connected_at_ms + settings.handshake_timeout_ms,
             peer,
             client: Client::default(),
             channels: Vec::new(),
@@ -153,6 +149,7 @@ impl Gate {
             properties: BytesMut::new(),
             blocked: false,
             knows_blocked: false,
+            has_tx: false,
             has_debt: false,
             output_max: (OUTPUT_HIGH_WATER + ANSWERS_MAX)
                 .saturating_add(usize::try_from(settings.max_message_size).unwrap_or(usize::MAX)),
@@ -439,18 +436,11 @@ impl Gate {
 
     /// Returns when [`Gate::handle_timeout`] has something to do.
     pub fn next_deadline(&self) -> Option<u64> {
-        match self.phase {
-            Phase::Handshake | Phase::Login | Phase::Refused => Some(self.handshake_deadline_ms),
-            Phase::Open | Phase::Asking => match (self.conn.next_deadline(), self.peer.expires_ms()) {
-                (Some(one), Some(other)) => Some(one.min(other)),
-                (one, other) => one.or(other),
-            },
-            Phase::Done => None,
-        }
+        self.phase.next_deadline(&self.peer, self.conn.next_deadline())
     }
 
     pub fn handle_timeout(&mut self, cx: &mut Cx<'_>) {
-        let is_due = cx.now_ms >= self.handshake_deadline_ms;
+        let is_due = cx.now_ms >= self.peer.handshake_deadline_ms;
         match self.phase {
             Phase::Handshake | Phase::Login if is_due => self.time_out_handshake(cx),
             Phase::Refused if is_due => self.report_refusal(),

@@ -74,7 +74,12 @@ impl Gate {
                 {
                     confirms.take_back();
                 }
-                self.hold(Held::Publish(HeldMessage::new(channel, arriving)), question, cx);
+                let message = HeldMessage::new(channel, arriving);
+                let held = match published {
+                    Published::Committed => Held::Commit(message),
+                    Published::Confirmed(_) | Published::Unconfirmed => Held::Publish(message),
+                };
+                self.hold(held, question, cx);
             }
             Err(refused) => self.refuse_method(channel, failed, refused, cx),
         }

@@ -46,7 +46,7 @@ impl Gate {
             return Err(refusal::precondition_failed("reply consumer already set"));
         }
         let tag = match consume.consumer_tag {
-            "" => state.new_tag(unique),
+            "" => state.new_tag(unique, channel),
             tag if state.tags.contains_key(tag) => {
                 let text = format!("attempt to reuse consumer tag '{}'", tag.escape_default());
                 return Err(Refused::new(amqp091::ReplyCode::NotAllowed, text));

@@ -66,6 +66,7 @@ impl Gate {
             return Err(refusal::precondition_failed("cannot switch from confirm to tx mode"));
         }
         state.tx.get_or_insert_with(Box::<Tx>::default);
+        self.has_tx = true;
         self.conn.send(channel, &Method::TxSelectOk(TxSelectOk));
         Ok(())
     }

@@ -1,0 +1,168 @@
+//! AMQP 0.9.1 as a client that does unusual things sees it. What usual clients see is in `tests/interop`.
+
+mod broker;
+
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
+use std::time::Duration;
+
+use amqp091::{
+    BasicPublish, Config, ConfirmSelect, Connection, ConnectionStartOk, Event, Method, QueueDeclare, Secret,
+    Table, TableWriter, Value,
+};
+use bytes::{Bytes, BytesMut};
+
+use self::broker::{Broker, Directory, Starting};
+
+/// Longer than any answer takes. A test that waits for this long has failed.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A connection of a client.
+struct Client {
+    conn: Connection,
+    stream: TcpStream,
+    input: Vec<u8>,
+}
+
+impl Client {
+    /// Opens a connection. The client wants to know when it is blocked.
+    fn open(broker: &Broker) -> Self {
+        let config = Config {
+            channel_max: 0,
+            frame_max: 0,
+            initial_frame_max: 8192,
+            heartbeat_s: 0,
+            max_message_size: 1 << 20,
+            incomplete_bytes_max: 1 << 20,
+        };
+        let stream = TcpStream::connect(("127.0.0.1", broker.amqp_port)).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        let mut client = Self { conn: Connection::client(config, 0), stream, input: Vec::new() };
+        client.wait_for("open");
+        client
+    }
+
+    /// Writes what was put in the output.
+    fn flush(&mut self) {
+        let output = self.conn.output();
+        while !output.is_empty() {
+            let mut slices = [std::io::IoSlice::new(&[])];
+            let n = output.slices(&mut slices);
+            let written = self.stream.write(&slices[..n][0]).unwrap();
+            output.advance(written);
+        }
+    }
+
+    /// Reads until something of this name arrives: a method, or `open` for the connection.
+    fn wait_for(&mut self, name: &str) {
+        loop {
+            self.flush();
+            while let Some(arrived) = self.next_event() {
+                assert!(!arrived.ends_with(".close"), "{arrived} instead of {name}");
+                if arrived == name {
+                    return;
+                }
+            }
+            self.flush();
+            let mut more = [0; 4096];
+            let n = self.stream.read(&mut more).unwrap_or_else(|error| panic!("waiting for {name}: {error}"));
+            assert!(n > 0, "the broker closed the socket instead of {name}");
+            self.input.extend_from_slice(&more[..n]);
+        }
+    }
+
+    /// Handles the next event that has arrived. Returns its name.
+    fn next_event(&mut self) -> Option<&'static str> {
+        let input = std::mem::take(&mut self.input);
+        let (used, event) = self.conn.handle_input(&input, usize::MAX, 0);
+        let name = match event.unwrap() {
+            None => (used > 0).then_some("nothing"),
+            Some(Event::Start(_)) => {
+                let mut table = BytesMut::new();
+                let mut properties = TableWriter::new(&mut table);
+                properties.table("capabilities").put("connection.blocked", &Value::Bool(true));
+                drop(properties);
+                self.conn.start_ok(ConnectionStartOk {
+                    client_properties: Table::from_entries(&table[4..]),
+                    mechanism: "PLAIN",
+                    response: Secret::new(b"\0guest\0guest"),
+                    locale: "en_US",
+                });
+                Some("connection.start")
+            }
+            Some(Event::Tuned) => {
+                self.conn.open("/");
+                Some("connection.tune")
+            }
+            Some(Event::Opened) => Some("open"),
+            Some(Event::Blocked(_)) => Some("connection.blocked"),
+            Some(Event::Close { .. }) => Some("connection.close"),
+            Some(Event::ChannelOpened(_)) => Some("channel.open-ok"),
+            Some(Event::ChannelClose { .. }) => Some("channel.close"),
+            Some(Event::ChannelClosed(_)) => Some("channel.close-ok"),
+            Some(Event::Method { method, .. }) => Some(method.name()),
+            Some(other) => panic!("unexpected: {other:?}"),
+        };
+        self.input = input[used..].to_vec();
+        name
+    }
+
+    fn open_channel(&mut self, channel: u16) {
+        assert!(self.conn.open_channel(channel));
+        self.wait_for("channel.open-ok");
+    }
+
+    fn declare(&mut self, channel: u16, queue: &str) {
+        self.conn.send(
+            channel,
+            &Method::QueueDeclare(QueueDeclare { queue, durable: true, ..QueueDeclare::default() }),
+        );
+        self.wait_for("queue.declare-ok");
+    }
+
+    /// Puts messages in the output.
+    fn publish(&mut self, channel: u16, queue: &str, messages: usize) {
+        for _ in 0..messages {
+            let publish = BasicPublish { routing_key: queue, ..BasicPublish::default() };
+            // No properties: the flags alone.
+            let payload = Bytes::from_static(b"x");
+            self.conn.send_content(channel, &Method::BasicPublish(publish), &[0, 0], &payload, 0);
+        }
+    }
+}
+
+/// A channel that has published more than its credit allows is closed, with its last messages in the same write. The other
+/// channels of its connection must still be read.
+#[test]
+fn a_closed_channel_leaves_no_debt() {
+    let directory = Directory::new("debt");
+    let broker = Broker::start(&directory);
+    let mut client = Client::open(&broker);
+    client.open_channel(1);
+    client.declare(1, "q");
+    client.open_channel(2);
+    client.publish(1, "q", 1000);
+    client.conn.close_channel(1, "done");
+    client.wait_for("channel.close-ok");
+    client.declare(2, "q");
+    broker.terminate();
+}
+
+/// An alarm also stops a client that connects while it lasts. The client is told so with its first message.
+#[test]
+fn an_alarm_stops_new_connections() {
+    let directory = Directory::new("alarm");
+    let broker = Starting::spawn(&directory, &["disk_free_limit.absolute=1000TB", "shards=1"]).finish();
+    let mut client = Client::open(&broker);
+    client.open_channel(1);
+    client.declare(1, "q");
+    client.conn.send(1, &Method::ConfirmSelect(ConfirmSelect { nowait: false }));
+    client.wait_for("confirm.select-ok");
+    client.publish(1, "q", 1);
+    client.wait_for("connection.blocked");
+    // A client that does not publish is not stopped.
+    let mut other = Client::open(&broker);
+    other.open_channel(1);
+    other.declare(1, "q");
+    broker.terminate();
+}
