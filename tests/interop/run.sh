@@ -28,9 +28,9 @@ set -uo pipefail
 root=$(cd "$(dirname "$0")/../.." && pwd)
 here=$root/tests/interop
 cache=$root/.cache
-all=(proton go-amqp rhea jms fe2o3 rabbitmq-python rabbitmq-go rabbitmq-java tokens)
-# Clients of AMQP 0.9.1. `all` is to have them, as "${amqp091[@]}", when the broker speaks this protocol.
+# Clients of AMQP 0.9.1.
 amqp091=(pika amqplib amqp091-go lapin amqp-java celery crossing)
+all=(proton go-amqp rhea jms fe2o3 rabbitmq-python rabbitmq-go rabbitmq-java tokens "${amqp091[@]}")
 # Further clients of AMQP 0.9.1, for `make interop` but not for `make test`, which has no time for them. Those in C, Ruby
 # and PHP need packages of the system: librabbitmq-dev, ruby-bunny and php-amqplib with php-cli, as Debian names them.
 amqp091_more=(aio-pika spring-amqp perftest rabbitmq-c bunny php-amqplib)
@@ -271,7 +271,7 @@ pip_install() {
     once "$1/requirements.txt" "$cache/$1/bin/pip" install --quiet --disable-pip-version-check \
         --cache-dir "$cache/pip" -r "$here/$1/requirements.txt"
 }
-python_run() { "$cache/$1/bin/python" "$here/$1/suite.py"; }
+python_run() { PYTHONPATH=$here "$cache/$1/bin/python" "$here/$1/suite.py"; }
 
 # Node looks for modules beside the script, so copies of the scripts run beside them.
 npm_install() {

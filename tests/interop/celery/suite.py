@@ -9,7 +9,6 @@ import subprocess
 import sys
 import tempfile
 import time
-import traceback
 import urllib.error
 import urllib.parse
 import urllib.request
@@ -17,6 +16,7 @@ import urllib.request
 from celery import chain, group
 from celery.exceptions import TaskRevokedError
 
+import checks
 from jobs import add, app, dies_once, fails, never_lucky, now, QUORUM, sleeps, third_time_lucky
 
 PATIENCE = 30  # seconds; a guard against hanging, not a measure
@@ -217,26 +217,10 @@ CHECKS = [
 ]
 
 
-def main():
-    """Runs every check, or those named on the command line. A check that does not apply returns the reason."""
-    chosen = [check for check in CHECKS if check.__name__ in sys.argv[1:] or not sys.argv[1:]]
-    failed = skipped = 0
-    with worker("first", "jobs", "--concurrency", "2"):
-        for check in chosen:
-            began = time.monotonic()
-            try:
-                reason = check()
-                took = f"({time.monotonic() - began:.1f} s)" if time.monotonic() - began > 1 else ""
-                print("skip" if reason else "ok  ", check.__name__, reason or took, flush=True)
-                skipped += bool(reason)
-            except Exception:  # any error is a failed check
-                failed += 1
-                print("FAIL", check.__name__, traceback.format_exc(), flush=True)
-    if failed:
-        for log in sorted(LOGS.iterdir()):
-            print(f"--- last lines of the worker {log.name}", *log.read_text().splitlines()[-20:], sep="\n")
-    print(f"celery: {len(chosen) - failed - skipped} passed, {failed} failed")
-    sys.exit(failed > 0)
+def show_logs():
+    for log in sorted(LOGS.iterdir()):
+        print(f"--- last lines of the worker {log.name}", *log.read_text().splitlines()[-20:], sep="\n")
 
 
-main()
+with worker("first", "jobs", "--concurrency", "2"):
+    checks.run("celery", CHECKS, show_logs)

@@ -1,14 +1,13 @@
 """The checks that all suites share, with Qpid Proton for Python."""
 
 import collections
-import sys
 import time
-import traceback
 import zlib
 
 from proton import Delivery, Link, Message, ProtonException, Timeout, symbol, timestamp, ulong
 from proton.reactor import AtMostOnce, Filter, LinkOption
 
+import checks
 import tokens
 from client import (
     asked, bodies, connect, Consumer, expect, Inbox, Management, offsets, on_queue, on_stream, over_tls, QUEUE_TYPE,
@@ -467,20 +466,5 @@ CHECKS = [
 ]
 
 
-def main():
-    """Runs every check, or those named on the command line. With a provider, these are the checks of tokens."""
-    checks = tokens.CHECKS if tokens.ISSUER else CHECKS
-    chosen = [check for check in checks if check.__name__ in sys.argv[1:] or not sys.argv[1:]]
-    failed = 0
-    for check in chosen:
-        try:
-            check()
-            print("ok  ", check.__name__, flush=True)
-        except Exception:  # any error is a failed check
-            failed += 1
-            print("FAIL", check.__name__, traceback.format_exc(), flush=True)
-    print(f"proton: {len(chosen) - failed} passed, {failed} failed")
-    sys.exit(failed > 0)
-
-
-main()
+# With a provider, only tokens are checked.
+checks.run("proton", tokens.CHECKS if tokens.ISSUER else CHECKS)
