@@ -1,6 +1,6 @@
 //! `/api/auth/attempts` and the metrics of logins: how many there were, by protocol or by source.
 
-use broker::counters::AuthAttempts;
+use broker::counters::{AuthAttempts, Protocol};
 use broker::desk::{AttemptsRow, Desk, Overview};
 use serde_json::{Value, json};
 
@@ -57,8 +57,7 @@ const FIGURES: &[Figure] = &[
 
 /// Adds the sums over all protocols to a page of metrics.
 pub fn sums(page: &mut Exposition, overview: &Overview) {
-    let mut sum = AuthAttempts::default();
-    overview.auth_attempts().into_iter().for_each(|(_, attempts)| sum.add(attempts));
+    let sum = overview.counters.traffic().auth_attempts;
     for (name, _, help, of) in FIGURES {
         page.family(Kind::Counter, name, help).sample(&[], of(&sum));
     }
@@ -68,8 +67,9 @@ pub fn sums(page: &mut Exposition, overview: &Overview) {
 pub fn by_protocol(page: &mut Exposition, overview: &Overview) {
     for (name, _, help, of) in FIGURES {
         let mut family = page.family(Kind::Counter, name, help);
-        for (protocol, attempts) in overview.auth_attempts() {
-            family.sample(&[("protocol", protocol.as_str())], of(&attempts));
+        for protocol in Protocol::ALL {
+            let attempts = &overview.counters.over(protocol).auth_attempts;
+            family.sample(&[("protocol", protocol.as_str())], of(attempts));
         }
     }
 }

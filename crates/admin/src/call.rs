@@ -19,8 +19,8 @@ use crate::query::Query;
 use crate::reply::{Failure, Reply, respond};
 use crate::routes::{Action, Found, Method, Route, find};
 use crate::{
-    accounts, attempts, auth, bindings, browse, connections, definitions, exchanges, explain, health, json,
-    overview, parameters, policies, queues, quorum, topics, vhosts,
+    accounts, attempts, auth, bindings, browse, channels, connections, definitions, exchanges, explain,
+    health, json, overview, parameters, policies, queues, quorum, topics, vhosts,
 };
 
 /// The largest request body, in bytes. A larger one is refused, as in RabbitMQ.
@@ -232,6 +232,13 @@ async fn dispatch<D: Desk>(action: Action, call: &Call<'_, D>) -> Result<Reply, 
         Action::GetConnection => connections::get(call).await,
         Action::CloseConnection => connections::close(call).await,
         Action::ListSessions => connections::sessions(call).await,
+        Action::ListConnectionsInVhost => connections::in_vhost(call).await,
+        Action::ListConnectionsOfUser => connections::of_user(call).await,
+        Action::CloseConnectionsOfUser => connections::close_of_user(call).await,
+        Action::ListChannels | Action::ListChannelsInVhost => channels::list(call).await,
+        Action::ListChannelsOfConnection => channels::of_connection(call).await,
+        Action::GetChannel => channels::get(call).await,
+        Action::ListConsumers | Action::ListConsumersInVhost => channels::consumers(call).await,
         Action::ExplainLink => explain::link(call).await,
         Action::ExplainLinkOfVhost => explain::link_of_vhost(call).await,
         Action::ExplainQueue => explain::queue(call).await,

@@ -2,13 +2,12 @@
 
 use broker::desk::amqp10_rows::{LinkRow, SessionRow};
 use broker::desk::{ConnectionRow, Desk, ProtocolRow};
-use percent_encoding::percent_decode_str;
 use serde_json::{Value, json};
 
 use crate::call::Call;
 use crate::json::from_amqp;
 use crate::reply::{Failure, Reply};
-use crate::shape;
+use crate::{shape, vhosts};
 
 /// The reason that the peer receives if the request has no `X-Reason`.
 const CLOSE_REASON: &str = "Closed via management API";
@@ -18,6 +17,46 @@ pub async fn list<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     let rows = call.desk.connections(&call.who).await?;
     let rows = rows.iter().map(to_json).collect();
     Ok(Reply::Json(shape::list(rows, &call.query, &["vhost", "name"])?))
+}
+
+/// Lists the connections to one virtual host.
+pub async fn in_vhost<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+    let rows = visible(call, Some(call.param(0))).await?;
+    Ok(Reply::Json(shape::list(rows.iter().map(to_json).collect(), &call.query, &["name"])?))
+}
+
+/// Lists the connections of one user.
+pub async fn of_user<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+    let mut rows = visible(call, None).await?;
+    rows.retain(|row| *row.user == *call.param(0));
+    Ok(Reply::Json(shape::list(rows.iter().map(to_json).collect(), &call.query, &["vhost", "name"])?))
+}
+
+/// Closes the connections of one user. Succeeds if there are none.
+pub async fn close_of_user<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+    let mut rows = visible(call, None).await?;
+    rows.retain(|row| *row.user == *call.param(0));
+    let reason = call.reason.as_deref().unwrap_or(CLOSE_REASON);
+    for row in rows {
+        call.desk.close_connection(&call.who, &row.name, reason).await?;
+    }
+    Ok(Reply::NoContent)
+}
+
+/// Returns the connections that the user may see, of one virtual host or of all.
+///
+/// # Errors
+/// 404 if there is no such virtual host.
+pub async fn visible<D: Desk>(
+    call: &Call<'_, D>,
+    vhost: Option<&str>,
+) -> Result<Vec<ConnectionRow>, Failure> {
+    let mut rows = call.desk.connections(&call.who).await?;
+    if let Some(vhost) = vhost {
+        vhosts::require(call, vhost).await?;
+        rows.retain(|row| *row.vhost == *vhost);
+    }
+    Ok(rows)
 }
 
 pub async fn get<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
@@ -43,7 +82,11 @@ pub async fn sessions<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     Ok(Reply::Json(shape::list(rows, &call.query, &["channel_number"])?))
 }
 
-async fn require_connection<D: Desk>(call: &Call<'_, D>) -> Result<ConnectionRow, Failure> {
+/// Returns the connection that the request names.
+///
+/// # Errors
+/// 404 if there is none, or if the user may not see it.
+pub async fn require_connection<D: Desk>(call: &Call<'_, D>) -> Result<ConnectionRow, Failure> {
     let name = call.param(0);
     call.desk.connection(&call.who, name).await?.ok_or_else(|| no_connection(name))
 }
@@ -53,12 +96,7 @@ fn no_connection(name: &str) -> Failure {
 }
 
 fn to_json(row: &ConnectionRow) -> Value {
-    let (peer, here) = row.name.split_once(" -> ").unwrap_or((&row.name, ""));
-    let ((peer_host, peer_port), (host, port)) = match here.starts_with("unix:") {
-        // A Unix domain socket has a path and no port, and its clients have no address of their own.
-        true => ((here, Value::Null), (here, Value::Null)),
-        false => (host_and_port(peer), host_and_port(here)),
-    };
+    let ((peer_host, peer_port), (host, port)) = addresses(&row.name);
     let mut shown = json!({
         "name": *row.name,
         "node": *row.node,
@@ -114,7 +152,20 @@ fn to_json(row: &ConnectionRow) -> Value {
     shown
 }
 
-fn host_and_port(address: &str) -> (&str, Value) {
+/// An address as it is shown: the host, and the port or null.
+type Address<'a> = (&'a str, Value);
+
+/// Returns the addresses of the peer and of the broker from the name of a connection.
+pub fn addresses(name: &str) -> (Address<'_>, Address<'_>) {
+    let (peer, here) = name.split_once(" -> ").unwrap_or((name, ""));
+    match here.starts_with("unix:") {
+        // A Unix domain socket has a path and no port, and its clients have no address of their own.
+        true => ((here, Value::Null), (here, Value::Null)),
+        false => (host_and_port(peer), host_and_port(here)),
+    }
+}
+
+fn host_and_port(address: &str) -> Address<'_> {
     match address.rsplit_once(':') {
         Some((host, port)) => {
             (host.trim_matches(['[', ']']), port.parse::<u16>().map_or(Value::Null, Value::from))
@@ -155,12 +206,11 @@ fn incoming_link(row: &LinkRow) -> Value {
 }
 
 fn outgoing_link(row: &LinkRow) -> Value {
-    let queue = row.source_address.as_deref().and_then(|a| a.strip_prefix("/queues/"));
     json!({
         "handle": row.handle,
         "link_name": row.name,
         "source_address": row.source_address,
-        "queue_name": queue.map(|q| percent_decode_str(q).decode_utf8_lossy().into_owned()),
+        "queue_name": row.consumer.as_ref().map(|consumer| &*consumer.queue),
         "send_settled": row.snd_settle_mode == "settled",
         "max_message_size": row.max_message_size,
         "delivery_count": row.delivery_count,

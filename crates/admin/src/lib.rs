@@ -17,6 +17,7 @@ mod bindings;
 mod browse;
 mod budget;
 mod call;
+mod channels;
 mod connections;
 mod definitions;
 mod exchanges;

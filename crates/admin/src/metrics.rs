@@ -8,7 +8,7 @@ use axum::extract::State;
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
 use broker::access::Identity;
-use broker::counters::{DeadLetters, Deliveries, Deprecated};
+use broker::counters::{DeadLetters, Deliveries, Deprecated, Protocol, Traffic};
 use broker::desk::{Alarms, BudgetRow, Desk, DeskError, GroupRow, Overview, QueueRow};
 
 use tls::Tls;
@@ -29,7 +29,6 @@ const QUEUE_ROWS_MAX: usize = 10_000;
 const BATCH_ROWS: std::ops::RangeInclusive<usize> = 16..=256;
 const ROW_BYTES: usize = 80;
 
-const PROTOCOL: (&str, &str) = ("protocol", "amqp10");
 const CLASSIC: (&str, &str) = ("queue_type", "rabbit_classic_queue");
 const QUORUM: (&str, &str) = ("queue_type", "rabbit_quorum_queue");
 const STREAM: (&str, &str) = ("queue_type", "rabbit_stream_queue");
@@ -218,6 +217,41 @@ fn common(overview: &Overview, alarms: &Alarms, http: Counts) -> Exposition {
     page
 }
 
+/// The protocols that carry messages.
+const MESSAGING: [Protocol; 2] = [Protocol::Amqp10, Protocol::Amqp091];
+
+/// A figure of each protocol: kind, name, help, and how to read it.
+type ByProtocol = (Kind, &'static str, &'static str, fn(&Traffic) -> u64);
+
+const TRAFFIC: &[ByProtocol] = {
+    use Kind::{Counter, Gauge};
+    &[
+        (Counter, "global_messages_received_total", "Messages received from publishers", |t| t.received),
+        (
+            Counter,
+            "global_messages_received_confirm_total",
+            "Messages received from publishers expecting confirmations",
+            |t| t.received_confirm,
+        ),
+        (Counter, "global_messages_routed_total", "Messages routed to queues or streams", |t| t.routed),
+        (Counter, "global_messages_unroutable_dropped_total", "Messages dropped as unroutable", |t| {
+            t.unroutable_dropped
+        }),
+        (
+            Counter,
+            "global_messages_unroutable_returned_total",
+            "Messages returned to the publisher as unroutable",
+            |t| t.unroutable_returned,
+        ),
+        (Counter, "global_messages_confirmed_total", "Messages confirmed to publishers", |t| t.confirmed),
+        (Counter, "global_messages_get_empty_total", "Empty queues found by polling clients", |t| {
+            t.get_empty
+        }),
+        (Gauge, "global_publishers", "Current number of publishers", |t| t.publishers),
+        (Gauge, "global_consumers", "Current number of consumers", |t| t.consumers),
+    ]
+};
+
 /// A counter for each type of queue: name, help, and how to read it.
 type ByType = (&'static str, &'static str, fn(&Deliveries) -> u64);
 
@@ -227,43 +261,39 @@ const DELIVERIES: &[ByType] = &[
         d.manual_ack
     }),
     ("delivered_consume_auto_ack", "Messages delivered settled", |d| d.auto_ack),
+    ("delivered_get_manual_ack", "Messages fetched unsettled, for clients to acknowledge", |d| {
+        d.get_manual_ack
+    }),
+    ("delivered_get_auto_ack", "Messages fetched settled", |d| d.get_auto_ack),
     ("redelivered", "Messages redelivered to consumers", |d| d.redelivered),
     ("acknowledged", "Messages acknowledged by consumers", |d| d.acknowledged),
 ];
 
 fn global(page: &mut Exposition, overview: &Overview) {
     let c = &overview.counters;
-    let by_protocol = [
-        ("received", "Messages received from publishers", c.received),
-        ("received_confirm", "Messages received from publishers expecting confirmations", c.received_confirm),
-        ("routed", "Messages routed to queues or streams", c.routed),
-        ("unroutable_dropped", "Messages dropped as unroutable", c.unroutable_dropped),
-        ("unroutable_returned", "Messages returned to the publisher as unroutable", c.unroutable_returned),
-        ("confirmed", "Messages confirmed to publishers", c.confirmed),
-    ];
-    for (name, help, value) in by_protocol {
-        page.family(Kind::Counter, &format!("global_messages_{name}_total"), help).sample(&[PROTOCOL], value);
-    }
-    for (name, help, value) in [
-        ("global_publishers", "Current number of publishers", c.publishers),
-        ("global_consumers", "Current number of consumers", c.consumers),
-    ] {
-        page.family(Kind::Gauge, name, help).sample(&[PROTOCOL], value);
+    let traffic = MESSAGING.map(|protocol| (("protocol", protocol.as_str()), c.over(protocol)));
+    for (kind, name, help, of) in TRAFFIC {
+        let mut family = page.family(*kind, name, help);
+        for (protocol, traffic) in &traffic {
+            family.sample(&[*protocol], of(traffic));
+        }
     }
     for (name, help, of) in DELIVERIES {
         let mut family = page.family(Kind::Counter, &format!("global_messages_{name}_total"), help);
-        for (queue_type, deliveries) in [
-            (CLASSIC, c.from_classic),
-            (QUORUM, c.from_quorum),
-            (STREAM, c.from_streams),
-            (VOLATILE, c.from_volatile),
-        ] {
-            family.sample(&[PROTOCOL, queue_type], of(&deliveries));
+        for (protocol, traffic) in &traffic {
+            for (queue_type, deliveries) in [
+                (CLASSIC, traffic.from_classic),
+                (QUORUM, traffic.from_quorum),
+                (STREAM, traffic.from_streams),
+                (VOLATILE, traffic.from_volatile),
+            ] {
+                family.sample(&[*protocol, queue_type], of(&deliveries));
+            }
         }
     }
     let never_written = "Durable messages settled before they were written to disk";
     page.own_family(Kind::Counter, "global_messages_never_written_total", never_written)
-        .sample(&[PROTOCOL, CLASSIC], c.never_written);
+        .sample(&[CLASSIC], c.never_written);
     // Expired, rejected and dropped messages by type of queue. A direct reply whose link has no credit is
     // dropped. It counts as `maxlen`, as in RabbitMQ.
     let sources = [
@@ -321,13 +351,13 @@ fn node(page: &mut Exposition, overview: &Overview, alarms: &Alarms) {
     for (name, help, value) in counters {
         page.family(Kind::Counter, name, help).sample(&[], value);
     }
-    let address_v1 = c.deprecated.of(Deprecated::AmqpAddressV1);
     let evicted = "Connections closed before they logged in, to make room for others";
-    for (name, help, value) in [
-        ("handshakes_evicted_total", evicted, overview.handshakes_evicted),
-        ("amqp_address_v1_links_total", "Links to addresses of the deprecated format v1", address_v1),
-    ] {
-        page.own_family(Kind::Counter, name, help).sample(&[], value);
+    page.own_family(Kind::Counter, "handshakes_evicted_total", evicted)
+        .sample(&[], overview.handshakes_evicted);
+    let uses = "Uses of features that clients should no longer use";
+    let mut family = page.own_family(Kind::Counter, "deprecated_feature_uses_total", uses);
+    for feature in Deprecated::ALL {
+        family.sample(&[("feature", feature.as_str())], c.deprecated.of(feature));
     }
     let gauges = [
         ("connections", "Connections currently open", overview.connections),

@@ -80,7 +80,8 @@ fn to_json<D: Desk>(call: &Call<'_, D>, o: &Overview) -> Value {
         })
         .collect();
     let c = &o.counters;
-    let d = c.deliveries();
+    let t = c.traffic();
+    let d = t.deliveries();
     json!({
         "management_version": o.product_version,
         "rates_mode": "none",
@@ -94,12 +95,15 @@ fn to_json<D: Desk>(call: &Call<'_, D>, o: &Overview) -> Value {
         "default_queue_type": call.desk.default_queue_type().name(),
         "exchange_types": kinds,
         "message_stats": {
-            "publish": c.received,
-            "confirm": c.confirmed,
-            "drop_unroutable": c.unroutable_dropped,
-            "return_unroutable": c.unroutable_returned,
+            "publish": t.received,
+            "confirm": t.confirmed,
+            "drop_unroutable": t.unroutable_dropped,
+            "return_unroutable": t.unroutable_returned,
             "deliver": d.manual_ack,
             "deliver_no_ack": d.auto_ack,
+            "get": d.get_manual_ack,
+            "get_no_ack": d.get_auto_ack,
+            "get_empty": t.get_empty,
             "deliver_get": d.sent(),
             "redeliver": d.redelivered,
             "ack": d.acknowledged,

@@ -2,6 +2,7 @@
 
 mod accounts;
 mod browse;
+mod channels;
 mod crowd;
 mod definitions;
 mod desk;
@@ -11,10 +12,10 @@ mod policies;
 mod quorum;
 
 use broker::desk::amqp10_rows::{Amqp10Row, LinkRow, SessionRow};
-use broker::desk::{ConnectionRow, ProtocolRow};
+use broker::desk::{ConnectionRow, ConsumerRow, ProtocolRow};
 
 use self::http::{Server, raw, request};
-use broker::explain::{ConnectionFacts, LinkFacts, Place, Role};
+use broker::explain::{ConnectionFacts, LinkFacts, Place, Role, SessionFacts};
 
 use crate::routes::{Action, ROUTES, Route};
 
@@ -383,6 +384,17 @@ fn connection(name: &str, user: &str) -> ConnectionRow {
         credit: 166,
         unsettled: 2,
         consumer_timeout: false,
+        consumer: (!incoming).then(|| ConsumerRow {
+            tag: format!("l{handle}").into(),
+            queue: "a/b".into(),
+            settled: false,
+            exclusive: false,
+            priority: 0,
+            active: None,
+            prefetch: 166,
+            unsettled: 2,
+            arguments: amqp10::Map::default(),
+        }),
     };
     ConnectionRow {
         name: name.into(),
@@ -426,6 +438,10 @@ async fn connections() {
             GET /api/connections?columns=name -> 200 [{"name":"10.0.0.1:1 -> 10.0.0.2:5672"},{"name":"[::1]:2 -> [::1]:5672"}]
             GET /api/connections/10.0.0.1:1%20-%3E%2010.0.0.2:5672 -> 200 {"name":"10.0.0.1:1 -> 10.0.0.2:5672","node":"n@h","type":"network","state":"running","user":"guest","auth_mechanism":"PLAIN","vhost":"/","peer_host":"10.0.0.1","peer_port":1,"host":"10.0.0.2","port":5672,"ssl":false,"connected_at":1,"recv_oct":2,"send_oct":3,"protocol":"AMQP 1-0","container_id":"c","client_properties":{"product":"p"},"channels":1,"channel_max":63,"frame_max":131072,"sessions":[{"channel_number":0,"handle_max":255,"next_incoming_id":1,"incoming_window":400,"next_outgoing_id":2,"remote_incoming_window":2048,"outgoing_unsettled_deliveries":3,"outgoing_pending_deliveries":4,"incoming_links":[{"handle":0,"link_name":"l0","target_address":"/exchanges/x/k","snd_settle_mode":"mixed","max_message_size":16,"delivery_count":4,"credit":166,"unconfirmed_messages":2}],"outgoing_links":[{"handle":1,"link_name":"l1","source_address":"/queues/a%2Fb","queue_name":"a/b","send_settled":false,"max_message_size":16,"delivery_count":4,"credit":166,"unsettled_deliveries":2,"consumer_timeout":false}]}]}
             GET /api/connections/10.0.0.1:1%20-%3E%2010.0.0.2:5672/sessions -> 200 [{"channel_number":0,"handle_max":255,"next_incoming_id":1,"incoming_window":400,"next_outgoing_id":2,"remote_incoming_window":2048,"outgoing_unsettled_deliveries":3,"outgoing_pending_deliveries":4,"incoming_links":[{"handle":0,"link_name":"l0","target_address":"/exchanges/x/k","snd_settle_mode":"mixed","max_message_size":16,"delivery_count":4,"credit":166,"unconfirmed_messages":2}],"outgoing_links":[{"handle":1,"link_name":"l1","source_address":"/queues/a%2Fb","queue_name":"a/b","send_settled":false,"max_message_size":16,"delivery_count":4,"credit":166,"unsettled_deliveries":2,"consumer_timeout":false}]}]
+            GET /api/connections/username/own?columns=user -> 200 [{"user":"own"}]
+            GET /api/connections/username/nobody -> 200 []
+            GET /api/vhosts/%2F/connections?columns=user -> 200 [{"user":"guest"},{"user":"own"}]
+            GET /api/vhosts/nope/connections -> 404 {"error":"object_not_found",..
             GET /api/connections/nope -> 404 {"error":"object_not_found","reason":"no connection 'nope'"}
             GET /api/connections/nope/sessions -> 404 {"error":"object_not_found","reason":"no connection 'nope'"}
             DELETE /api/connections/nope -> 404 {"error":"object_not_found","reason":"no connection 'nope'"}
@@ -465,7 +481,7 @@ async fn overview_and_nodes() {
             "guest",
             r#"
             GET /api/whoami -> 200 {"name":"guest","tags":["administrator"],"is_internal_user":true}
-            GET /api/overview?columns=product_name,product_version,rabbitmq_version,sluice_version,cluster_name,node,message_stats.publish,object_totals.queues -> 200 {"product_name":"RabbitMQ","product_version":"4.3.6","rabbitmq_version":"4.3.6","sluice_version":"0.1.0","cluster_name":"c","node":"n@h","message_stats":{"publish":7},"object_totals":{"queues":0}}
+            GET /api/overview?columns=product_name,product_version,rabbitmq_version,sluice_version,cluster_name,node,message_stats.publish,object_totals.queues -> 200 {"product_name":"RabbitMQ","product_version":"4.3.6","rabbitmq_version":"4.3.6","sluice_version":"0.1.0","cluster_name":"c","node":"n@h","message_stats":{"publish":9},"object_totals":{"queues":0}}
             GET /api/overview?columns=listeners -> 200 {"listeners":[{"node":"n@h","protocol":"amqp","ip_address":"127.0.0.1","port":5672}]}
             GET /api/vhosts -> 200 [{"name":"/","description":"","tags":[],"default_queue_type":"classic","protected_from_deletion":false,"limits":{},"metadata":{"description":"","tags":[],"default_queue_type":"classic"},"tracing":false,"deleting":false}]
             GET /api/vhosts/%2F?columns=name -> 200 {"name":"/"}
@@ -527,9 +543,7 @@ async fn explanations() {
         answered: true,
         credit: 3,
         delivery_count: 4,
-        incoming_window: 5,
-        remote_incoming_window: 6,
-        pending: 0,
+        session: Some(SessionFacts { incoming_window: 5, remote_incoming_window: 6, pending: 0 }),
         incomplete_bytes: 7,
     };
     server.desk.state().facts = vec![ConnectionFacts {
@@ -537,6 +551,7 @@ async fn explanations() {
         user: "guest".into(),
         vhost: "/".into(),
         blocked: false,
+        held_back: false,
         unwritten_bytes: 0,
         links: vec![link],
     }];

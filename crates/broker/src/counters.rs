@@ -3,26 +3,11 @@
 use message::DeathReason;
 use queue::QueueType;
 
-/// The counters of one shard, or the sum over shards. All of them only grow, except the last three.
+/// The counters of one shard, or the sum over shards. All of them only grow, except the current numbers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
-    /// The number of messages that publishers sent.
-    pub received: u64,
-    /// The number of received messages whose publisher wants a receipt.
-    pub received_confirm: u64,
-    /// The number of messages that reached at least one queue.
-    pub routed: u64,
-    /// The number of receipts that were sent to publishers.
-    pub confirmed: u64,
-    /// The number of settled messages that reached no queue.
-    pub unroutable_dropped: u64,
-    /// The number of unsettled messages that reached no queue and were released.
-    pub unroutable_returned: u64,
-    pub from_classic: Deliveries,
-    pub from_quorum: Deliveries,
-    pub from_streams: Deliveries,
-    /// Direct replies that were sent to their requesters.
-    pub from_volatile: Deliveries,
+    /// What passed over each protocol, in the order of [`Protocol::ALL`].
+    over: [Traffic; Protocol::ALL.len()],
     /// The number of durable messages that were settled or dropped before they were written.
     pub never_written: u64,
     /// Dead letters of classic queues.
@@ -38,8 +23,6 @@ pub struct Counters {
     pub raft_bytes: u64,
     /// The number of replies that were dropped because their link had no credit or did not exist.
     pub replies_dropped: u64,
-    /// Logins over AMQP 1.0 and over AMQP 0.9.1.
-    pub auth_attempts: [AuthAttempts; 2],
     pub connections_opened: u64,
     pub connections_closed: u64,
     /// The number of channels that were opened. RabbitMQ counts sessions of AMQP 1.0 as channels, too.
@@ -50,13 +33,40 @@ pub struct Counters {
     /// The number of declarations that created a queue.
     pub queues_created: u64,
     pub queues_deleted: u64,
-    /// The current number of connections. The next two fields are current numbers, too.
+    /// The current number of connections.
     pub connections: u64,
+}
+
+/// What passed over one protocol.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Traffic {
+    pub auth_attempts: AuthAttempts,
+    /// The number of messages that publishers sent.
+    pub received: u64,
+    /// The number of received messages whose publisher wants a receipt.
+    pub received_confirm: u64,
+    /// The number of messages that reached at least one queue.
+    pub routed: u64,
+    /// The number of receipts that were sent to publishers.
+    pub confirmed: u64,
+    /// The number of messages that reached no queue and were dropped.
+    pub unroutable_dropped: u64,
+    /// The number of messages that reached no queue and went back to their publishers.
+    pub unroutable_returned: u64,
+    pub from_classic: Deliveries,
+    pub from_quorum: Deliveries,
+    pub from_streams: Deliveries,
+    /// Direct replies that were sent to their requesters.
+    pub from_volatile: Deliveries,
+    /// The number of times that a client asked an empty queue for a message.
+    pub get_empty: u64,
+    /// The current number of publishers.
     pub publishers: u64,
+    /// The current number of consumers.
     pub consumers: u64,
 }
 
-/// The protocols over which clients log in.
+/// The protocols over which clients come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Protocol {
     Amqp10,
@@ -65,6 +75,8 @@ pub enum Protocol {
 }
 
 impl Protocol {
+    pub const ALL: [Self; 3] = [Self::Amqp10, Self::Amqp091, Self::Http];
+
     /// Returns RabbitMQ's name.
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -111,35 +123,45 @@ impl AuthAttempts {
 /// Features that clients should no longer use, by RabbitMQ's names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Deprecated {
-    /// `amqp_address_v1`: a link to an address of format v1.
+    /// A link to an address of format v1.
     AmqpAddressV1,
+    /// `basic.qos` with a limit for the whole channel.
+    GlobalQos,
+    /// The declaration of a queue that is neither durable nor exclusive.
+    TransientNonexclQueues,
+}
+
+impl Deprecated {
+    pub const ALL: [Self; 3] = [Self::AmqpAddressV1, Self::GlobalQos, Self::TransientNonexclQueues];
+
+    /// Returns RabbitMQ's name.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::AmqpAddressV1 => "amqp_address_v1",
+            Self::GlobalQos => "global_qos",
+            Self::TransientNonexclQueues => "transient_nonexcl_queues",
+        }
+    }
 }
 
 /// The number of times that each [`Deprecated`] feature was used.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct DeprecatedUses {
-    amqp_address_v1: u64,
-}
+pub struct DeprecatedUses([u64; Deprecated::ALL.len()]);
 
 impl DeprecatedUses {
     /// Counts one use. Returns true if it was the first.
     pub fn count(&mut self, feature: Deprecated) -> bool {
-        let uses = match feature {
-            Deprecated::AmqpAddressV1 => &mut self.amqp_address_v1,
-        };
+        let uses = &mut self.0[feature as usize];
         *uses += 1;
         *uses == 1
     }
 
     pub fn of(&self, feature: Deprecated) -> u64 {
-        match feature {
-            Deprecated::AmqpAddressV1 => self.amqp_address_v1,
-        }
+        self.0[feature as usize]
     }
 
     fn add(&mut self, other: &Self) {
-        let Self { amqp_address_v1 } = other;
-        self.amqp_address_v1 += amqp_address_v1;
+        self.0.iter_mut().zip(other.0).for_each(|(sum, more)| *sum += more);
     }
 }
 
@@ -150,21 +172,27 @@ pub struct Deliveries {
     pub manual_ack: u64,
     /// The number of messages that were settled when they were sent.
     pub auto_ack: u64,
-    /// The number of messages, sent in either way, that had been delivered before.
+    /// As `manual_ack` and `auto_ack`, of messages that a client fetched one by one.
+    pub get_manual_ack: u64,
+    pub get_auto_ack: u64,
+    /// The number of messages, sent in any way, that had been delivered before.
     pub redelivered: u64,
     /// The number of messages that consumers settled as accepted.
     pub acknowledged: u64,
 }
 
 impl Deliveries {
+    /// Returns the number of all that were sent.
     pub fn sent(&self) -> u64 {
-        self.manual_ack + self.auto_ack
+        self.manual_ack + self.auto_ack + self.get_manual_ack + self.get_auto_ack
     }
 
     fn add(&mut self, other: &Self) {
-        let Self { manual_ack, auto_ack, redelivered, acknowledged } = other;
+        let Self { manual_ack, auto_ack, get_manual_ack, get_auto_ack, redelivered, acknowledged } = other;
         self.manual_ack += manual_ack;
         self.auto_ack += auto_ack;
+        self.get_manual_ack += get_manual_ack;
+        self.get_auto_ack += get_auto_ack;
         self.redelivered += redelivered;
         self.acknowledged += acknowledged;
     }
@@ -198,14 +226,83 @@ impl DeadLetters {
     }
 }
 
-impl Counters {
-    /// Returns the logins over a protocol; `None` for HTTP, whose logins are counted elsewhere.
-    pub fn attempts_over(&mut self, protocol: Protocol) -> Option<&mut AuthAttempts> {
-        match protocol {
-            Protocol::Amqp10 => Some(&mut self.auth_attempts[0]),
-            Protocol::Amqp091 => Some(&mut self.auth_attempts[1]),
-            Protocol::Http => None,
+impl Traffic {
+    /// Returns the counters for deliveries from queues of this type.
+    #[inline]
+    pub fn from(&mut self, queue_type: QueueType) -> &mut Deliveries {
+        match queue_type {
+            QueueType::Classic => &mut self.from_classic,
+            QueueType::Quorum => &mut self.from_quorum,
+            QueueType::Stream => &mut self.from_streams,
         }
+    }
+
+    /// Counts a message that reached no queue, and that went back to its publisher or was dropped.
+    pub fn count_unroutable(&mut self, is_returned: bool) {
+        *if is_returned { &mut self.unroutable_returned } else { &mut self.unroutable_dropped } += 1;
+    }
+
+    /// Returns the sum over queues of all types.
+    pub fn deliveries(&self) -> Deliveries {
+        let mut sum = self.from_classic;
+        sum.add(&self.from_quorum);
+        sum.add(&self.from_streams);
+        sum.add(&self.from_volatile);
+        sum
+    }
+
+    fn add(&mut self, other: &Self) {
+        let Self {
+            auth_attempts,
+            received,
+            received_confirm,
+            routed,
+            confirmed,
+            unroutable_dropped,
+            unroutable_returned,
+            from_classic,
+            from_quorum,
+            from_streams,
+            from_volatile,
+            get_empty,
+            publishers,
+            consumers,
+        } = other;
+        self.auth_attempts.add(*auth_attempts);
+        self.received += received;
+        self.received_confirm += received_confirm;
+        self.routed += routed;
+        self.confirmed += confirmed;
+        self.unroutable_dropped += unroutable_dropped;
+        self.unroutable_returned += unroutable_returned;
+        self.from_classic.add(from_classic);
+        self.from_quorum.add(from_quorum);
+        self.from_streams.add(from_streams);
+        self.from_volatile.add(from_volatile);
+        self.get_empty += get_empty;
+        self.publishers += publishers;
+        self.consumers += consumers;
+    }
+}
+
+impl Counters {
+    /// Returns what passed over one protocol.
+    #[inline]
+    pub fn over(&self, protocol: Protocol) -> &Traffic {
+        &self.over[protocol as usize]
+    }
+
+    /// Returns the counters of what passes over one protocol.
+    #[inline]
+    pub fn over_mut(&mut self, protocol: Protocol) -> &mut Traffic {
+        &mut self.over[protocol as usize]
+    }
+
+    /// Returns the sum over all protocols.
+    pub fn traffic(&self) -> Traffic {
+        let mut sum = Traffic::default();
+        self.over.iter().for_each(|traffic| sum.add(traffic));
+        sum
     }
 
     /// Returns the counters for dead letters of queues of this type. `keeps` says that they are kept until all targets have
@@ -218,28 +315,10 @@ impl Counters {
         }
     }
 
-    /// Returns the sum over queues of all types.
-    pub fn deliveries(&self) -> Deliveries {
-        let mut sum = self.from_classic;
-        sum.add(&self.from_quorum);
-        sum.add(&self.from_streams);
-        sum.add(&self.from_volatile);
-        sum
-    }
-
     /// Adds the counters of another shard.
     pub fn add(&mut self, other: &Self) {
         let Self {
-            received,
-            received_confirm,
-            routed,
-            confirmed,
-            unroutable_dropped,
-            unroutable_returned,
-            from_classic,
-            from_quorum,
-            from_streams,
-            from_volatile,
+            over,
             never_written,
             dead_letters_classic,
             dead_letters_quorum,
@@ -248,7 +327,6 @@ impl Counters {
             raft_entries,
             raft_bytes,
             replies_dropped,
-            auth_attempts,
             connections_opened,
             connections_closed,
             channels_opened,
@@ -257,41 +335,24 @@ impl Counters {
             queues_created,
             queues_deleted,
             connections,
-            publishers,
-            consumers,
         } = other;
-        let pairs: [(&mut u64, &u64); 20] = [
-            (&mut self.received, received),
-            (&mut self.received_confirm, received_confirm),
-            (&mut self.routed, routed),
-            (&mut self.confirmed, confirmed),
-            (&mut self.unroutable_dropped, unroutable_dropped),
-            (&mut self.unroutable_returned, unroutable_returned),
-            (&mut self.never_written, never_written),
-            (&mut self.dead_letters_confirmed, dead_letters_confirmed),
-            (&mut self.raft_entries, raft_entries),
-            (&mut self.raft_bytes, raft_bytes),
-            (&mut self.replies_dropped, replies_dropped),
-            (&mut self.connections_opened, connections_opened),
-            (&mut self.connections_closed, connections_closed),
-            (&mut self.channels_opened, channels_opened),
-            (&mut self.queues_declared, queues_declared),
-            (&mut self.queues_created, queues_created),
-            (&mut self.queues_deleted, queues_deleted),
-            (&mut self.connections, connections),
-            (&mut self.publishers, publishers),
-            (&mut self.consumers, consumers),
-        ];
-        pairs.into_iter().for_each(|(sum, more)| *sum += more);
-        self.auth_attempts.iter_mut().zip(auth_attempts).for_each(|(sum, more)| sum.add(*more));
-        self.deprecated.add(deprecated);
+        self.over.iter_mut().zip(over).for_each(|(sum, more)| sum.add(more));
+        self.never_written += never_written;
         self.dead_letters_classic.add(dead_letters_classic);
         self.dead_letters_quorum.add(dead_letters_quorum);
         self.dead_letters_kept.add(dead_letters_kept);
-        self.from_classic.add(from_classic);
-        self.from_quorum.add(from_quorum);
-        self.from_streams.add(from_streams);
-        self.from_volatile.add(from_volatile);
+        self.dead_letters_confirmed += dead_letters_confirmed;
+        self.raft_entries += raft_entries;
+        self.raft_bytes += raft_bytes;
+        self.replies_dropped += replies_dropped;
+        self.connections_opened += connections_opened;
+        self.connections_closed += connections_closed;
+        self.channels_opened += channels_opened;
+        self.deprecated.add(deprecated);
+        self.queues_declared += queues_declared;
+        self.queues_created += queues_created;
+        self.queues_deleted += queues_deleted;
+        self.connections += connections;
     }
 }
 

@@ -10,6 +10,7 @@ use std::future::Future;
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use amqp10::Map;
 use amqp10::sasl::Secret;
 use bytes::Bytes;
 pub use queue::Start;
@@ -186,6 +187,26 @@ pub struct ConnectionRow {
     pub protocol: ProtocolRow,
 }
 
+/// A consumer of a queue.
+#[derive(Clone, Debug)]
+pub struct ConsumerRow {
+    /// Its name in its protocol: the consumer tag, or the name of the link.
+    pub tag: Arc<str>,
+    pub queue: Arc<str>,
+    /// True if deliveries are settled when they are sent.
+    pub settled: bool,
+    /// True if the queue accepts no other consumer.
+    pub exclusive: bool,
+    pub priority: i32,
+    /// Whether this is the queue's single active consumer. `None` unless the queue has one.
+    pub active: Option<bool>,
+    /// The number of unsettled deliveries that it may have. 0 means any number.
+    pub prefetch: u32,
+    pub unsettled: u32,
+    /// The arguments that the client has given, in a protocol that has them.
+    pub arguments: Map,
+}
+
 /// Fields that only connections of one protocol have.
 #[derive(Clone, Debug)]
 pub enum ProtocolRow {
@@ -239,10 +260,8 @@ pub struct Overview {
     pub messages_unacknowledged: u64,
     /// The listeners: protocol, IP address and port. A Unix domain socket has `unix:` and its path, and port 0.
     pub listeners: Vec<(String, String, u16)>,
-    /// The sum over the shards.
+    /// The sum over the shards, with the logins over HTTP, which no shard sees.
     pub counters: Counters,
-    /// Logins over HTTP, which no shard sees.
-    pub http_logins: AuthAttempts,
     /// The longest time from the proposal of an entry of a Raft group to its commit, in milliseconds, during the last
     /// seconds.
     pub commit_latency_ms: u64,
@@ -255,14 +274,6 @@ pub struct Overview {
     /// storage and operators.
     pub accepting_paused: bool,
     pub uptime_ms: u64,
-}
-
-impl Overview {
-    /// Returns the number of logins over each protocol since the start.
-    pub fn auth_attempts(&self) -> [(Protocol, AuthAttempts); 3] {
-        let [amqp10, amqp091] = self.counters.auth_attempts;
-        [(Protocol::Amqp10, amqp10), (Protocol::Amqp091, amqp091), (Protocol::Http, self.http_logins)]
-    }
 }
 
 /// The number of logins over one protocol, or from one source, since it was last reset.

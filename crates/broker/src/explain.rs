@@ -38,6 +38,8 @@ pub enum Cause {
     WaitingForCommit,
     /// Messages of the link have no receipt from a queue yet, and do not wait for memory or the log.
     WaitingForReceipts,
+    /// Another channel of the connection publishes faster than its queues take the messages, so the connection is not read.
+    HeldBack,
     /// Deliveries wait for the client to open its session window.
     ClientWindowClosed,
     /// The next message is larger than the client accepts. No consumer that accepts it has credit.
@@ -84,7 +86,7 @@ pub enum Cause {
 }
 
 impl Cause {
-    pub const ALL: [Self; 30] = [
+    pub const ALL: [Self; 31] = [
         Self::LogFailed,
         Self::QueueDamaged,
         Self::SocketNotRead,
@@ -94,6 +96,7 @@ impl Cause {
         Self::WaitingForLog,
         Self::WaitingForCommit,
         Self::WaitingForReceipts,
+        Self::HeldBack,
         Self::ClientWindowClosed,
         Self::MessageTooLarge,
         Self::ConsumerTimedOut,
@@ -129,6 +132,7 @@ impl Cause {
             Self::WaitingForLog => "waiting_for_log",
             Self::WaitingForCommit => "waiting_for_commit",
             Self::WaitingForReceipts => "waiting_for_receipts",
+            Self::HeldBack => "held_back",
             Self::ClientWindowClosed => "client_window_closed",
             Self::MessageTooLarge => "message_too_large",
             Self::ConsumerTimedOut => "consumer_timed_out",
@@ -169,6 +173,9 @@ impl Cause {
             Self::WaitingForLog => "the log has not written the messages that wait for their receipts",
             Self::WaitingForCommit => "the log has not synced the messages of the quorum queue",
             Self::WaitingForReceipts => "a queue has not given its receipts yet",
+            Self::HeldBack => {
+                "another channel of the connection is ahead of its queues: the connection is not read until they catch up"
+            }
             Self::ClientWindowClosed => "the client has closed its session's window",
             Self::MessageTooLarge => "the next message is larger than the client takes (max-message-size)",
             Self::ConsumerTimedOut => {
@@ -223,7 +230,8 @@ pub struct Place {
     pub name: String,
 }
 
-/// What is known about a link and the session and connection that it uses.
+/// What is known about a link and the session and connection that it uses. In AMQP 0.9.1, each consumer of a channel is a
+/// link, and so is its publisher.
 #[derive(Clone, Debug)]
 pub struct LinkFacts {
     pub place: Place,
@@ -232,13 +240,27 @@ pub struct LinkFacts {
     pub answered: bool,
     pub credit: u32,
     pub delivery_count: u32,
+    /// The session of the link, in a protocol that has sessions.
+    pub session: Option<SessionFacts>,
+    /// The bytes of deliveries and frames that have not arrived completely.
+    pub incomplete_bytes: u64,
+}
+
+/// What is known about a session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SessionFacts {
     /// The number of transfer frames that the client may send, and the number that the broker may send [2.5.6].
     pub incoming_window: u32,
     pub remote_incoming_window: u32,
-    /// The number of deliveries of the session that wait for the client's window or socket.
+    /// The number of deliveries that wait for the client's window or socket.
     pub pending: u64,
-    /// The bytes of deliveries and frames that have not arrived completely.
-    pub incomplete_bytes: u64,
+}
+
+impl LinkFacts {
+    /// Returns true if deliveries wait until the client opens its session's window.
+    fn waits_for_window(&self) -> bool {
+        self.session.is_some_and(|session| session.pending > 0 && session.remote_incoming_window == 0)
+    }
 }
 
 /// The purpose of a link.
@@ -277,6 +299,8 @@ pub struct ConnectionFacts {
     pub vhost: Arc<str>,
     /// True if the windows of the connection's publishers are closed.
     pub blocked: bool,
+    /// True if the connection is not read, because one of its channels is ahead of the queues to which it publishes.
+    pub held_back: bool,
     /// The number of bytes that the socket has not accepted.
     pub unwritten_bytes: u64,
     pub links: Vec<LinkFacts>,
@@ -415,6 +439,7 @@ fn link_cause(at: &LinkInPlace<'_>, log: LogFacts) -> Cause {
             // The queue is not known, or its group has just begun to elect its leader.
             () if *unconfirmed > 0 && log.groups_held > 0 => Cause::WaitingForCommit,
             () if *unconfirmed > 0 => Cause::WaitingForReceipts,
+            () if connection.held_back => Cause::HeldBack,
             () if link.incomplete_bytes > 0 => Cause::DeliveryIncomplete,
             () if queue.is_some_and(|q| q.full) => Cause::QueueFull,
             () if link.credit > 0 => Cause::ClientSilent,
@@ -423,7 +448,7 @@ fn link_cause(at: &LinkInPlace<'_>, log: LogFacts) -> Cause {
         Role::Consuming {
             consumer, unsettled, unsettled_max, message_bytes_max, revoked, standing, ..
         } => {
-            if link.pending > 0 && link.remote_incoming_window == 0 {
+            if link.waits_for_window() {
                 return Cause::ClientWindowClosed;
             }
             let report = queue.map(|q| &q.report);
@@ -436,6 +461,10 @@ fn link_cause(at: &LinkInPlace<'_>, log: LogFacts) -> Cause {
                 () if active.is_some_and(|active| active != *consumer) => Cause::InactiveConsumer,
                 () if *revoked > 0 => Cause::ConsumerTimedOut,
                 () if too_large => Cause::MessageTooLarge,
+                // Its settlements may have been sent, but not read.
+                () if connection.held_back && (unsettled >= unsettled_max || link.credit == 0) => {
+                    Cause::HeldBack
+                }
                 () if unsettled >= unsettled_max => Cause::UnsettledLimit,
                 () if link.credit == 0 => Cause::NoCredit,
                 () if report.is_some_and(|r| r.reading) || *standing == Some(Standing::Reading) => {
@@ -445,7 +474,7 @@ fn link_cause(at: &LinkInPlace<'_>, log: LogFacts) -> Cause {
             }
         }
         Role::Replies => match () {
-            () if link.pending > 0 && link.remote_incoming_window == 0 => Cause::ClientWindowClosed,
+            () if link.waits_for_window() => Cause::ClientWindowClosed,
             () if link.credit == 0 => Cause::NoCredit,
             () => Cause::QueueEmpty,
         },
@@ -522,10 +551,14 @@ fn connection_numbers(connection: &ConnectionFacts, numbers: &mut Vec<(&'static 
 }
 
 fn link_numbers(link: &LinkFacts, numbers: &mut Vec<(&'static str, u64)>) {
+    if let Some(SessionFacts { incoming_window, remote_incoming_window, pending }) = link.session {
+        numbers.extend([
+            ("session_incoming_window", u64::from(incoming_window)),
+            ("session_remote_incoming_window", u64::from(remote_incoming_window)),
+            ("session_pending", pending),
+        ]);
+    }
     numbers.extend([
-        ("session_incoming_window", u64::from(link.incoming_window)),
-        ("session_remote_incoming_window", u64::from(link.remote_incoming_window)),
-        ("session_pending", link.pending),
         ("session_incomplete_bytes", link.incomplete_bytes),
         ("link_credit", u64::from(link.credit)),
         ("link_delivery_count", u64::from(link.delivery_count)),

@@ -172,14 +172,13 @@ impl Peer {
 
     /// Counts a login.
     pub fn count_attempt(&self, cx: &mut Cx<'_>) {
-        cx.counters.attempts_over(self.protocol).into_iter().for_each(|attempts| attempts.all += 1);
+        cx.counters.over_mut(self.protocol).auth_attempts.all += 1;
     }
 
     /// Counts the result of a login.
     pub fn count_login(&self, user: &str, succeeded: bool, cx: &mut Cx<'_>) {
-        if let Some(attempts) = cx.counters.attempts_over(self.protocol) {
-            *if succeeded { &mut attempts.succeeded } else { &mut attempts.failed } += 1;
-        }
+        let attempts = &mut cx.counters.over_mut(self.protocol).auth_attempts;
+        *if succeeded { &mut attempts.succeeded } else { &mut attempts.failed } += 1;
         cx.access.sources().count(self.protocol, self.address, user, succeeded);
     }
 

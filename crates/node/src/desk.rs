@@ -275,11 +275,11 @@ impl Desk for NodeDesk {
             overview.commit_latency_ms = overview.commit_latency_ms.max(totals.commit_latency_ms);
             BudgetRow::add_all(&mut overview.budgets, totals.budgets);
         }
-        overview.http_logins = self.inner.logins.over_http();
+        overview.counters.over_mut(Protocol::Http).auth_attempts = self.inner.logins.over_http();
         overview.handshakes_evicted = self.inner.admission.evicted();
         overview.accepting_paused = self.inner.admission.is_paused();
         overview.connections = overview.counters.connections;
-        overview.consumers = overview.counters.consumers;
+        overview.consumers = overview.counters.traffic().consumers;
         Ok(overview)
     }
 

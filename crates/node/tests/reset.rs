@@ -30,7 +30,8 @@ fn counts(world: &World) -> [u64; 4] {
     for shard in &world.shards {
         let totals = shard.totals();
         let counters = &totals.counters;
-        let of_shard = [counters.connections, totals.sessions, counters.consumers, counters.publishers];
+        let traffic = counters.traffic();
+        let of_shard = [counters.connections, totals.sessions, traffic.consumers, traffic.publishers];
         sums.iter_mut().zip(of_shard).for_each(|(sum, n)| *sum += n);
     }
     sums

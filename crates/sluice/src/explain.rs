@@ -101,7 +101,7 @@ fn shown(answer: &Value) -> String {
     // Writing to a string cannot fail.
     if at.is_object() {
         let (link, connection) = (word(&at["link"]), word(&at["connection"]));
-        let _ = writeln!(text, "at link '{link}' of {connection} (session {})", at["session"]);
+        let _ = writeln!(text, "at link '{link}' of {connection} (channel {})", at["session"]);
     }
     for note in answer["notes"].as_array().into_iter().flatten() {
         let _ = writeln!(text, "{}", word(note));
@@ -129,7 +129,7 @@ mod tests {
         });
         let expected = "\
 no_credit: the client has granted no credit
-at link 'l\\u{1b}' of a -> b (session 0)
+at link 'l\\u{1b}' of a -> b (channel 0)
 filter 'f' is left out
   link_credit                    0
   queue_ready                    12

@@ -35,6 +35,13 @@ enum What {
     Bindings,
     #[value(alias = "connection")]
     Connections,
+    /// Channels of AMQP 0.9.1
+    #[value(alias = "channel")]
+    Channels,
+    /// Consumers over both protocols
+    #[value(alias = "consumer")]
+    Consumers,
+    /// Links of AMQP 1.0
     #[value(alias = "link")]
     Links,
 }
@@ -49,9 +56,11 @@ pub fn run(list: &List) -> Result<(), Failure> {
         What::Exchanges => ("list exchanges", "/api/exchanges"),
         What::Bindings => ("list bindings", "/api/bindings"),
         What::Connections => ("list connections", "/api/connections"),
+        What::Channels => ("list channels", "/api/channels"),
+        What::Consumers => ("list consumers", "/api/consumers"),
         What::Links => ("list links", "/api/connections"),
     };
-    let of_node = matches!(list.what, What::Connections | What::Links);
+    let of_node = matches!(list.what, What::Connections | What::Channels | What::Links);
     let path = match &list.vhost {
         Some(vhost) if !of_node => format!("{path}/{}", segment(vhost)),
         _ => path.to_owned(),
@@ -73,7 +82,7 @@ pub fn run(list: &List) -> Result<(), Failure> {
     })
 }
 
-/// A column of a table: its heading, and the field that it shows.
+/// A column of a table: its heading, and the field that it shows. A field in an object is given as a JSON pointer.
 pub type Column = (&'static str, &'static str);
 
 impl What {
@@ -109,10 +118,34 @@ impl What {
                 ("NAME", "name"),
                 ("USER", "user"),
                 ("VHOST", "vhost"),
+                ("PROTOCOL", "protocol"),
                 ("CONTAINER", "container_id"),
-                ("SESSIONS", "channels"),
+                ("CHANNELS", "channels"),
                 ("RECEIVED", "recv_oct"),
                 ("SENT", "send_oct"),
+            ],
+            Self::Channels => &[
+                ("NAME", "name"),
+                ("USER", "user"),
+                ("VHOST", "vhost"),
+                ("STATE", "state"),
+                ("CONFIRM", "confirm"),
+                ("TRANSACTIONAL", "transactional"),
+                ("CONSUMERS", "consumer_count"),
+                ("PREFETCH", "prefetch_count"),
+                ("UNCONFIRMED", "messages_unconfirmed"),
+                ("UNACKNOWLEDGED", "messages_unacknowledged"),
+            ],
+            Self::Consumers => &[
+                ("TAG", "consumer_tag"),
+                ("QUEUE", "/queue/name"),
+                ("CHANNEL", "/channel_details/name"),
+                ("STATUS", "activity_status"),
+                ("ACKS", "ack_required"),
+                ("EXCLUSIVE", "exclusive"),
+                ("PREFETCH", "prefetch_count"),
+                ("UNACKNOWLEDGED", "messages_unacknowledged"),
+                ("ARGUMENTS", "arguments"),
             ],
             Self::Links => &[
                 ("NAME", "link_name"),
@@ -156,17 +189,26 @@ fn links(connection: &Value) -> Vec<Value> {
     links.collect()
 }
 
+fn field_of<'a>(row: &'a Value, field: &str) -> &'a Value {
+    match field.starts_with('/') {
+        true => row.pointer(field).unwrap_or(&Value::Null),
+        false => &row[field],
+    }
+}
+
 /// Renders rows as a table. Columns are two spaces apart; numbers are right-aligned.
 pub fn table(columns: &[Column], rows: &[Value]) -> String {
-    let cells: Vec<Vec<String>> =
-        rows.iter().map(|row| columns.iter().map(|(_, field)| cell(&row[field])).collect()).collect();
+    let cells: Vec<Vec<String>> = rows
+        .iter()
+        .map(|row| columns.iter().map(|(_, field)| cell(field_of(row, field))).collect())
+        .collect();
     let width = |i: usize| {
         let heading = columns[i].0.len();
         cells.iter().map(|row| row[i].chars().count()).fold(heading, usize::max)
     };
     let widths: Vec<usize> = (0..columns.len()).map(width).collect();
     let right: Vec<bool> =
-        columns.iter().map(|(_, field)| rows.iter().any(|row| row[field].is_number())).collect();
+        columns.iter().map(|(_, field)| rows.iter().any(|row| field_of(row, field).is_number())).collect();
     let mut text = String::new();
     let headings: Vec<String> = columns.iter().map(|(heading, _)| (*heading).to_owned()).collect();
     for row in std::iter::once(&headings).chain(&cells) {

@@ -7,8 +7,8 @@ use std::net::TcpStream;
 use std::time::Duration;
 
 use amqp091::{
-    BasicPublish, Config, ConfirmSelect, Connection, ConnectionStartOk, Event, Method, QueueDeclare, Secret,
-    Table, TableWriter, Value,
+    BasicConsume, BasicGet, BasicPublish, BasicQos, Config, ConfirmSelect, Connection, ConnectionStartOk,
+    Event, Method, QueueDeclare, Secret, Table, TableWriter, Value,
 };
 use bytes::{Bytes, BytesMut};
 
@@ -101,6 +101,9 @@ impl Client {
             Some(Event::ChannelClose { .. }) => Some("channel.close"),
             Some(Event::ChannelClosed(_)) => Some("channel.close-ok"),
             Some(Event::Method { method, .. }) => Some(method.name()),
+            Some(Event::Content { content, .. }) => {
+                Some(if content.get_ok().is_some() { "basic.get-ok" } else { "basic.deliver" })
+            }
             Some(other) => panic!("unexpected: {other:?}"),
         };
         self.input = input[used..].to_vec();
@@ -164,5 +167,46 @@ fn an_alarm_stops_new_connections() {
     let mut other = Client::open(&broker);
     other.open_channel(1);
     other.declare(1, "q");
+    broker.terminate();
+}
+
+/// Consumers and publishers of channels are seen, counted and explained as the links of AMQP 1.0 are.
+#[test]
+fn channels_are_seen_and_explained() {
+    let directory = Directory::new("seen");
+    let broker = Broker::start(&directory);
+    let mut client = Client::open(&broker);
+    client.open_channel(1);
+    client.declare(1, "q");
+    client.conn.send(1, &Method::BasicQos(BasicQos { prefetch_size: 0, prefetch_count: 1, global: false }));
+    client.wait_for("basic.qos-ok");
+    client.publish(1, "q", 3);
+    client.conn.send(1, &Method::BasicGet(BasicGet { queue: "q", no_ack: true }));
+    client.wait_for("basic.get-ok");
+    let consume = BasicConsume { queue: "q", consumer_tag: "eager", ..BasicConsume::default() };
+    client.conn.send(1, &Method::BasicConsume(consume));
+    client.wait_for("basic.consume-ok");
+    client.wait_for("basic.deliver");
+
+    let (_, consumers) = broker.get("/api/consumers");
+    assert_eq!(consumers[0]["consumer_tag"], "eager");
+    assert_eq!(
+        (&consumers[0]["prefetch_count"], &consumers[0]["messages_unacknowledged"]),
+        (&1.into(), &1.into())
+    );
+    let (_, channels) = broker.get("/api/channels");
+    assert_eq!((&channels[0]["number"], &channels[0]["consumer_count"]), (&1.into(), &1.into()));
+    let (_, explained) = broker.get("/api/explain/links/eager");
+    assert_eq!(explained["cause"], "unsettled_limit", "{explained}");
+    let (_, explained) = broker.get("/api/explain/queues/%2F/q");
+    assert_eq!((&explained["cause"], &explained["at"]["link"]), (&"unsettled_limit".into(), &"eager".into()));
+    let (_, explained) = broker.get("/api/explain/links/channel%201");
+    assert_eq!(explained["cause"], "client_silent", "{explained}");
+    let (_, overview) = broker.get("/api/overview");
+    let stats = &overview["message_stats"];
+    assert_eq!(
+        (&stats["publish"], &stats["get_no_ack"], &stats["deliver"]),
+        (&3.into(), &1.into(), &1.into())
+    );
     broker.terminate();
 }

@@ -13,7 +13,7 @@ use broker::catalog::{
     AccountChange, Answer, Binding, Catalog, CatalogError, Command, DeclareExchange, DeclareQueue, Exchange,
     ParameterKey, Parameters, Policy, QueueRecord, SetPolicy,
 };
-use broker::counters::{AuthAttempts, Counters, Deliveries};
+use broker::counters::{AuthAttempts, Counters, Deliveries, Protocol, Traffic};
 use broker::desk::*;
 use broker::explain::{ConnectionFacts, Explanation, Look, QueueFacts, Subject};
 use broker::ids::QueueId;
@@ -177,17 +177,8 @@ impl Desk for FakeDesk {
             connections: state.connections.len() as u64,
             queues: state.catalog.queues().count() as u64,
             messages_ready: state.ready.values().sum(),
-            counters: Counters {
-                received: 7,
-                auth_attempts: [AuthAttempts { all: 6, succeeded: 3, failed: 2 }, AuthAttempts::default()],
-                raft_entries: 5,
-                raft_bytes: 600,
-                from_classic: Deliveries { manual_ack: 4, auto_ack: 1, ..Default::default() },
-                from_streams: Deliveries { manual_ack: 3, ..Default::default() },
-                ..Default::default()
-            },
+            counters: counters(),
             listeners,
-            http_logins: AuthAttempts { all: 5, succeeded: 4, failed: 1 },
             handshakes_evicted: 4,
             commit_latency_ms: 1_250,
             budgets: vec![
@@ -637,4 +628,24 @@ impl Desk for FakeDesk {
         state.permit(who, "", Verb::ReadAlarms, &[])?;
         Ok(state.alarms.clone())
     }
+}
+
+fn counters() -> Counters {
+    let mut counters = Counters::default();
+    (counters.raft_entries, counters.raft_bytes) = (5, 600);
+    *counters.over_mut(Protocol::Amqp10) = Traffic {
+        received: 7,
+        auth_attempts: AuthAttempts { all: 6, succeeded: 3, failed: 2 },
+        from_classic: Deliveries { manual_ack: 4, auto_ack: 1, ..Default::default() },
+        from_streams: Deliveries { manual_ack: 3, ..Default::default() },
+        ..Default::default()
+    };
+    *counters.over_mut(Protocol::Amqp091) = Traffic {
+        received: 2,
+        from_classic: Deliveries { get_auto_ack: 1, ..Default::default() },
+        get_empty: 1,
+        ..Default::default()
+    };
+    counters.over_mut(Protocol::Http).auth_attempts = AuthAttempts { all: 5, succeeded: 4, failed: 1 };
+    counters
 }

@@ -1,6 +1,6 @@
 //! The rows for AMQP 0.9.1 connections.
 
-use std::sync::Arc;
+use crate::desk::ConsumerRow;
 
 /// The fields of [`crate::desk::ConnectionRow`] that only AMQP 0.9.1 has.
 #[derive(Clone, Debug)]
@@ -26,6 +26,9 @@ pub struct ChannelRow {
     /// True if the client receives confirms.
     pub confirms: bool,
     pub transactional: bool,
+    /// The number of messages, and of settlements, that wait for the commit of the transaction.
+    pub uncommitted: u64,
+    pub uncommitted_settlements: u64,
     /// The number of messages without a confirm.
     pub unconfirmed: u64,
     /// The number of deliveries that are not settled.
@@ -35,15 +38,4 @@ pub struct ChannelRow {
     /// The number of unsettled deliveries that all consumers together may have. 0 means any number.
     pub shared_prefetch: u16,
     pub consumers: Vec<ConsumerRow>,
-}
-
-/// A consumer of a channel.
-#[derive(Clone, Debug)]
-pub struct ConsumerRow {
-    pub tag: Arc<str>,
-    pub queue: Arc<str>,
-    /// True if deliveries are settled when they are sent.
-    pub no_ack: bool,
-    pub prefetch: u16,
-    pub unsettled: u32,
 }

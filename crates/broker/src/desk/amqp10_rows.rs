@@ -1,5 +1,7 @@
 //! The rows for AMQP 1.0 connections.
 
+use crate::desk::ConsumerRow;
+
 /// The fields of [`crate::desk::ConnectionRow`] that only AMQP 1.0 has.
 #[derive(Clone, Debug)]
 pub struct Amqp10Row {
@@ -29,6 +31,8 @@ pub struct LinkRow {
     /// True if the link gets nothing until its client has settled deliveries that the queue has taken back after the
     /// consumer timeout.
     pub consumer_timeout: bool,
+    /// What is known of the consumer, if the link takes from a queue.
+    pub consumer: Option<ConsumerRow>,
 }
 
 /// A session of a connection.

@@ -8,10 +8,21 @@ use crate::catalog::CatalogError;
 const LOG: LogFacts = LogFacts { failed: false, receipts_held: 0, groups_held: 0, memory_receipts_held: 0 };
 const QUEUE: QueueId = QueueId::new(1, 0);
 const ME: u64 = 7;
+const SESSION: SessionFacts = SessionFacts { incoming_window: 400, remote_incoming_window: 5000, pending: 0 };
+/// Two deliveries wait for a window that is closed.
+const SHUT: SessionFacts = SessionFacts { remote_incoming_window: 0, pending: 2, ..SESSION };
 
 fn connection() -> ConnectionFacts {
     let (name, user, vhost) = ("c".into(), "u".into(), "/".into());
-    ConnectionFacts { name, user, vhost, blocked: false, unwritten_bytes: 0, links: Vec::new() }
+    ConnectionFacts {
+        name,
+        user,
+        vhost,
+        blocked: false,
+        held_back: false,
+        unwritten_bytes: 0,
+        links: Vec::new(),
+    }
 }
 
 fn link(role: Role) -> LinkFacts {
@@ -21,9 +32,7 @@ fn link(role: Role) -> LinkFacts {
         answered: true,
         credit: 10,
         delivery_count: 0,
-        incoming_window: 400,
-        remote_incoming_window: 5000,
-        pending: 0,
+        session: Some(SESSION),
         incomplete_bytes: 0,
     }
 }
@@ -97,6 +106,9 @@ fn the_cause_at_a_publishing_link() {
     let groups = LogFacts { groups_held: 1, ..LOG };
     assert_eq!(at(&publishing(3), ready(1), groups, full), Cause::WaitingForCommit);
     assert_eq!(at(&publishing(3), ready(1), LOG, full), Cause::WaitingForReceipts);
+    let ahead = |c: &mut ConnectionFacts, q: &mut QueueFacts| (c.held_back, q.full) = (true, true);
+    assert_eq!(at(&publishing(3), ready(1), LOG, ahead), Cause::WaitingForReceipts);
+    assert_eq!(at(&partial, ready(1), held, ahead), Cause::HeldBack);
     assert_eq!(at(&partial, ready(1), held, full), Cause::DeliveryIncomplete);
     assert_eq!(at(&publishing(0), ready(1), held, full), Cause::QueueFull);
     assert_eq!(at(&publishing(0), ready(1), held, as_is), Cause::ClientSilent);
@@ -105,7 +117,7 @@ fn the_cause_at_a_publishing_link() {
 
 #[test]
 fn the_cause_at_a_consuming_link() {
-    let shut = LinkFacts { pending: 2, remote_incoming_window: 0, credit: 0, ..consuming(100) };
+    let shut = LinkFacts { session: Some(SHUT), credit: 0, ..consuming(100) };
     let no_credit = LinkFacts { credit: 0, ..consuming(0) };
     let waits = Report { active_consumer: Some(ME + 1), ..ready(1) };
     let stuck = |c: &mut ConnectionFacts, _: &mut QueueFacts| c.unwritten_bytes = 1;
@@ -118,6 +130,12 @@ fn the_cause_at_a_consuming_link() {
     );
     assert_eq!(at(&shut, ready(0), LOG, other), Cause::ClientWindowClosed);
     assert_eq!(at(&no_credit, ready(0), LOG, other), Cause::QueueEmpty);
+    // What the client has sent is not read, its settlements included.
+    let ahead = |c: &mut ConnectionFacts, _: &mut QueueFacts| c.held_back = true;
+    let at_limit = LinkFacts { session: None, ..consuming(100) };
+    assert_eq!(at(&at_limit, ready(1), LOG, ahead), Cause::HeldBack);
+    assert_eq!(at(&at_limit, ready(0), LOG, ahead), Cause::QueueEmpty);
+    assert_eq!(at(&consuming(0), ready(1), LOG, ahead), Cause::Nothing);
     assert_eq!(
         at(&no_credit, Report { unsettled: 1, leaving: 1, ..ready(0) }, LOG, other),
         Cause::AllUnsettled
@@ -207,7 +225,8 @@ fn the_cause_at_a_stream() {
 fn the_cause_at_a_link_without_a_queue() {
     let as_is = |_: &mut ConnectionFacts, _: &mut QueueFacts| {};
     let replies = |credit, pending, remote_incoming_window| {
-        let link = LinkFacts { credit, pending, remote_incoming_window, ..link(Role::Replies) };
+        let session = Some(SessionFacts { pending, remote_incoming_window, ..SESSION });
+        let link = LinkFacts { credit, session, ..link(Role::Replies) };
         at(&link, ready(0), LOG, as_is)
     };
     assert_eq!(replies(0, 1, 0), Cause::ClientWindowClosed);

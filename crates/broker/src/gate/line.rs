@@ -27,6 +27,7 @@ use queue::{DeliveryRef, Effect, GoneReason, Mode, Outcome, Ticket, Verdict};
 use super::{BadFrame, Ending, Output, Phase};
 use crate::access::{Credentials, Identity, Login, LoginRefused, Resource, Verb};
 use crate::catalog::{Answer, CatalogError, Command, DeclareQueue, QueueRecord};
+use crate::counters::Protocol;
 use crate::cx::Cx;
 use crate::ids::QueueId;
 use crate::intake::{Arrived, Body, Intake, Refused, Target, may_publish, scan};
@@ -151,7 +152,7 @@ impl Gate {
                 let sender = self.peer.sender();
                 may_publish(sender, &"".into(), cx).map_err(|refused| format!("{refused:?}"))?;
                 let target = name.map_or(Target::Anywhere, Target::to_queue);
-                let mut intake = Intake::open(at, target, cx).ok_or("no place")?;
+                let mut intake = Intake::open(at, Protocol::Amqp10, target, cx).ok_or("no place")?;
                 watched.iter().for_each(|queue| intake.watch(queue, cx));
                 self.roles.insert(at.place, Role::Publisher(intake, 0));
             }
@@ -166,7 +167,7 @@ impl Gate {
                 let timeout_ms = None;
                 let wanted =
                     Wanted { mode, priority, exclusive, settled, message_bytes_max, timeout_ms, left_out };
-                let outlet = Outlet::open(at, &record, wanted, cx).ok_or("no place")?;
+                let outlet = Outlet::open(at, Protocol::Amqp10, &record, wanted, cx).ok_or("no place")?;
                 self.roles.insert(at.place, Role::Consumer(outlet, 0));
             }
             ("GET", Phase::Open) => {
@@ -175,7 +176,7 @@ impl Gate {
                 let holder = match self.roles.remove(&at.place) {
                     Some(Role::Holder(holder)) => holder,
                     Some(Role::Publisher(..) | Role::Consumer(..)) => return Err("not a holder".into()),
-                    None => Holder::open(at, record.id, cx).ok_or("no place")?,
+                    None => Holder::open(at, Protocol::Amqp10, &record, cx).ok_or("no place")?,
                 };
                 holder.fetch(n as u32, false, ticket, cx);
                 self.roles.insert(at.place, Role::Holder(holder));
@@ -265,14 +266,14 @@ impl Gate {
             return true;
         };
         *credit = left;
-        outlet.note_sent(lent.redelivered, cx.counters);
+        outlet.note_sent(lent.redelivered(), cx.counters);
         self.show(place, lent);
         true
     }
 
     fn show(&mut self, place: u64, lent: DeliveryRef<'_>) {
         let body = String::from_utf8_lossy(&lent.message.body()[BODY.len() + 1..]);
-        say!(self.output, "MSG {place} {} {} {body}", lent.number, u8::from(lent.redelivered));
+        say!(self.output, "MSG {place} {} {} {body}", lent.number, u8::from(lent.redelivered()));
     }
 
     pub fn handle_effect(&mut self, place: u64, effect: Effect, cx: &mut Cx<'_>) {

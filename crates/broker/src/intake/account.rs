@@ -138,6 +138,11 @@ impl<P> Account<P> {
         self.adaptive.iter_mut().for_each(|adaptive| adaptive.release(budget));
     }
 
+    /// Returns the number of messages so far.
+    pub fn published(&self) -> u64 {
+        self.next_seq
+    }
+
     /// Returns the number of messages without a receipt.
     pub fn unconfirmed(&self) -> u32 {
         self.unconfirmed

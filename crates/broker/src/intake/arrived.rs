@@ -6,6 +6,7 @@ use amqp10::sections::{self, SectionError, Sections};
 use bytes::Bytes;
 use message::Basic;
 
+use crate::counters::Protocol;
 use crate::cx::Cx;
 
 /// The bytes of a message in the format of AMQP 1.0.
@@ -51,9 +52,10 @@ impl<'a> Arrived<'a> {
 
 /// Counts a message that has arrived. [`scan`] does this for messages of AMQP 1.0.
 #[inline(always)]
-pub fn count_received(wants_receipt: bool, cx: &mut Cx<'_>) {
-    cx.counters.received += 1;
-    cx.counters.received_confirm += u64::from(wants_receipt);
+pub fn count_received(protocol: Protocol, wants_receipt: bool, cx: &mut Cx<'_>) {
+    let counters = cx.counters.over_mut(protocol);
+    counters.received += 1;
+    counters.received_confirm += u64::from(wants_receipt);
 }
 
 /// Counts a message that has arrived, and finds its sections.
@@ -62,6 +64,6 @@ pub fn count_received(wants_receipt: bool, cx: &mut Cx<'_>) {
 /// The bytes are not a message. They are counted all the same.
 #[inline(always)]
 pub fn scan(body: Body<'_>, wants_receipt: bool, cx: &mut Cx<'_>) -> Result<Sections, SectionError> {
-    count_received(wants_receipt, cx);
+    count_received(Protocol::Amqp10, wants_receipt, cx);
     sections::scan(&body)
 }

@@ -27,6 +27,7 @@ pub use self::arrived::{Arrived, Body, count_received, scan};
 use self::route::Allowed;
 pub use self::route::{Refused, Sender, Target, may_publish};
 use crate::catalog::{QueueRecord, RouteTarget};
+use crate::counters::Protocol;
 use crate::cx::Cx;
 use crate::explain;
 use crate::ids::QueueId;
@@ -37,6 +38,7 @@ use crate::mail::{GateAddress, PublisherAddress};
 #[derive(Debug)]
 pub struct Intake<P> {
     publisher: PublisherId,
+    protocol: Protocol,
     target: Target,
     allowed: Allowed,
     /// The queue whose deletion ends the publisher.
@@ -48,11 +50,12 @@ pub struct Intake<P> {
 
 impl<P: Publication> Intake<P> {
     /// Registers a publisher. Returns `None` if the shard cannot register any more.
-    pub fn open(at: GateAddress, target: Target, cx: &mut Cx<'_>) -> Option<Self> {
+    pub fn open(at: GateAddress, protocol: Protocol, target: Target, cx: &mut Cx<'_>) -> Option<Self> {
         let publisher = cx.publishers.insert(PublisherAddress::Gate(at))?;
-        cx.counters.publishers += 1;
+        cx.counters.over_mut(protocol).publishers += 1;
         let (publisher, account) = (PublisherId(publisher), Account::new(cx.settings));
-        Some(Self { publisher, target, allowed: Allowed::default(), watched: None, owned: None, account })
+        let allowed = Allowed::default();
+        Some(Self { publisher, protocol, target, allowed, watched: None, owned: None, account })
     }
 
     /// Ends the publisher. Later receipts are ignored. Returns the queue that is to be deleted with it.
@@ -60,7 +63,7 @@ impl<P: Publication> Intake<P> {
         self.account.release(cx.budget);
         cx.publishers.remove(self.publisher.0);
         self.watched.into_iter().for_each(|queue| cx.watchers.remove(queue, self.publisher));
-        cx.counters.publishers -= 1;
+        cx.counters.over_mut(self.protocol).publishers -= 1;
         self.owned
     }
 
@@ -91,6 +94,11 @@ impl<P: Publication> Intake<P> {
         self.account.unconfirmed()
     }
 
+    /// Returns the number of messages that were sent to queues so far. It wraps around.
+    pub fn delivery_count(&self) -> u32 {
+        self.account.published() as u32
+    }
+
     /// Returns what `sluice explain` shows of the publisher.
     pub fn facts(&self) -> explain::Role {
         explain::Role::Publishing { queue: self.target.queue().cloned(), unconfirmed: self.unconfirmed() }
@@ -110,7 +118,8 @@ impl<P: Publication> Intake<P> {
         cx: &mut Cx<'_>,
         tell: impl FnMut(Run<P>),
     ) {
-        cx.counters.confirmed += self.account.handle_receipts(range, verdict, cx.now_ms, cx.budget, tell);
+        let confirmed = self.account.handle_receipts(range, verdict, cx.now_ms, cx.budget, tell);
+        cx.counters.over_mut(self.protocol).confirmed += confirmed;
     }
 
     /// Sends a message to the queues of its route. `own` is the route that the message itself names, or `None` if the
@@ -118,7 +127,8 @@ impl<P: Publication> Intake<P> {
     /// a route of its own, which does not contain them.
     ///
     /// # Errors
-    /// The message is sent to no queue, and gets no receipt.
+    /// The message is sent to no queue, and gets no receipt. The gate counts those without a route, because it knows whether
+    /// they go back to their publisher.
     #[inline]
     pub fn publish(
         &mut self,
@@ -140,12 +150,9 @@ impl<P: Publication> Intake<P> {
             }
         };
         if targets.is_empty() {
-            let wants_receipt = publication.wants_receipt();
-            cx.counters.unroutable_returned += u64::from(wants_receipt);
-            cx.counters.unroutable_dropped += u64::from(!wants_receipt);
             return Err(Refused::Unroutable);
         }
-        cx.counters.routed += 1;
+        cx.counters.over_mut(self.protocol).routed += 1;
         let (body, found) = match arrived {
             Arrived::Amqp10 { body, found } => (body, found),
             Arrived::Amqp091(basic) => {

@@ -45,6 +45,11 @@ impl Bridge {
         Self { batch_max: batch_max.max(1), ..Self::default() }
     }
 
+    /// Returns the number of deliveries that have arrived from the queue.
+    pub fn delivery_count(&self) -> u32 {
+        self.queue_count
+    }
+
     /// Called when the peer has granted credit or asked for a report.
     pub fn handle_flow(&mut self, drain: bool, echo: bool) {
         self.peer_changed = true;

@@ -1,7 +1,9 @@
 //! Messages that are fetched on request, without a consumer.
 
-use queue::{ConsumerId, Outcome, Request, Ticket};
+use queue::{ConsumerId, DeliveryRef, Outcome, QueueType, Request, Ticket};
 
+use crate::catalog::QueueRecord;
+use crate::counters::Protocol;
 use crate::cx::Cx;
 use crate::ids::QueueId;
 use crate::mail::GateAddress;
@@ -12,12 +14,15 @@ use crate::mail::GateAddress;
 pub struct Holder {
     id: ConsumerId,
     queue: QueueId,
+    queue_type: QueueType,
+    protocol: Protocol,
 }
 
 impl Holder {
     /// Registers a holder. Returns `None` if the shard cannot register any more.
-    pub fn open(at: GateAddress, queue: QueueId, cx: &mut Cx<'_>) -> Option<Self> {
-        Some(Self { id: ConsumerId(cx.consumers.insert(at)?), queue })
+    pub fn open(at: GateAddress, protocol: Protocol, record: &QueueRecord, cx: &mut Cx<'_>) -> Option<Self> {
+        let (queue, queue_type) = (record.id, record.config.queue_type());
+        Some(Self { id: ConsumerId(cx.consumers.insert(at)?), queue, queue_type, protocol })
     }
 
     /// Asks for up to `n` messages. They arrive as [`queue::Effect::Fetched`] with this ticket.
@@ -25,9 +30,29 @@ impl Holder {
         cx.post.request(self.queue, Request::Fetch { ticket, holder: self.id, n, settled });
     }
 
+    /// Returns true if the messages come from a quorum queue.
+    pub fn reads_quorum(&self) -> bool {
+        self.queue_type == QueueType::Quorum
+    }
+
+    /// Called when a message was sent to the client.
+    pub fn note_sent(&self, lent: &DeliveryRef<'_>, settled: bool, cx: &mut Cx<'_>) {
+        let counts = cx.counters.over_mut(self.protocol).from(self.queue_type);
+        counts.redelivered += u64::from(lent.redelivered());
+        *if settled { &mut counts.get_auto_ack } else { &mut counts.get_manual_ack } += 1;
+    }
+
+    /// Called when the queue was found to be empty.
+    pub fn note_empty(&self, cx: &mut Cx<'_>) {
+        cx.counters.over_mut(self.protocol).get_empty += 1;
+    }
+
     /// Settles the deliveries `first..=last` with the peer's outcome. With `answer`, [`queue::Effect::Settled`]
     /// follows.
     pub fn settle(&self, (first, last): (u64, u64), outcome: Outcome, answer: bool, cx: &mut Cx<'_>) {
+        if outcome == Outcome::Accepted {
+            cx.counters.over_mut(self.protocol).from(self.queue_type).acknowledged += last - first + 1;
+        }
         let settle = Request::Settle { consumer: self.id, first, last, outcome, answer };
         cx.post.request(self.queue, settle);
     }

@@ -25,8 +25,9 @@ pub use self::bridge::CreditReport;
 use self::bridge::{Batch, Bridge};
 pub use self::holder::Holder;
 use crate::catalog::QueueRecord;
-use crate::counters::{Counters, Deliveries};
+use crate::counters::{Counters, Deliveries, Protocol};
 use crate::cx::Cx;
+use crate::desk::ConsumerRow;
 use crate::explain;
 use crate::ids::QueueId;
 use crate::mail::GateAddress;
@@ -62,7 +63,12 @@ pub struct Outlet<A> {
     pub queue_name: Arc<str>,
     /// True if deliveries are settled as they are sent.
     pub settled: bool,
+    priority: i32,
+    exclusive: bool,
+    /// Whether this is the single active consumer. `None` unless the queue has one.
+    active: Option<bool>,
     queue_type: QueueType,
+    protocol: Protocol,
     /// The queue that is deleted with the consumer.
     pub owned: Option<QueueId>,
     /// The largest delivery that the peer accepts, in bytes.
@@ -136,9 +142,15 @@ pub enum PeerEvent<A> {
 
 impl<A> Outlet<A> {
     /// Registers a consumer and asks the queue to accept it. Returns `None` if the shard cannot register any more.
-    pub fn open(at: GateAddress, record: &QueueRecord, wanted: Wanted, cx: &mut Cx<'_>) -> Option<Self> {
+    pub fn open(
+        at: GateAddress,
+        protocol: Protocol,
+        record: &QueueRecord,
+        wanted: Wanted,
+        cx: &mut Cx<'_>,
+    ) -> Option<Self> {
         let consumer = ConsumerId(cx.consumers.insert(at)?);
-        cx.counters.consumers += 1;
+        cx.counters.over_mut(protocol).consumers += 1;
         let Wanted { mode, priority, exclusive, settled, message_bytes_max, timeout_ms, left_out } = wanted;
         let delivery_count = 0;
         let timeout =
@@ -159,7 +171,11 @@ impl<A> Outlet<A> {
             queue: record.id,
             queue_name: record.name.clone(),
             settled,
+            priority,
+            exclusive,
+            active: None,
             queue_type: record.config.queue_type(),
+            protocol,
             owned: None,
             message_bytes_max,
             attach_state: AttachState::Asking,
@@ -183,7 +199,7 @@ impl<A> Outlet<A> {
         if !self.is_gone() {
             cx.post.request(self.queue, Request::Detach { consumer: self.consumer, failed });
         }
-        cx.counters.consumers -= 1;
+        cx.counters.over_mut(self.protocol).consumers -= 1;
         self.owned
     }
 
@@ -208,6 +224,27 @@ impl<A> Outlet<A> {
     /// Returns true if the queue does not know the consumer any more.
     pub fn is_gone(&self) -> bool {
         self.attach_state == AttachState::Gone
+    }
+
+    /// Returns the number of deliveries that have arrived from the queue. It wraps around.
+    pub fn delivery_count(&self) -> u32 {
+        self.bridge.delivery_count()
+    }
+
+    /// Returns what listings show of the consumer. `tag` is its name in its protocol, and `prefetch` the number of
+    /// unsettled deliveries that it may have.
+    pub fn row(&self, tag: &str, prefetch: u32) -> ConsumerRow {
+        ConsumerRow {
+            tag: tag.into(),
+            queue: self.queue_name.clone(),
+            settled: self.settled,
+            exclusive: self.exclusive,
+            priority: self.priority,
+            active: self.active,
+            prefetch,
+            unsettled: self.unsettled,
+            arguments: Default::default(),
+        }
     }
 
     /// Returns what `sluice explain` shows of the consumer.
@@ -395,11 +432,7 @@ impl<A> Outlet<A> {
 
     /// Returns the counters for the deliveries of this consumer.
     fn counts<'a>(&self, counters: &'a mut Counters) -> &'a mut Deliveries {
-        match self.queue_type {
-            QueueType::Classic => &mut counters.from_classic,
-            QueueType::Quorum => &mut counters.from_quorum,
-            QueueType::Stream => &mut counters.from_streams,
-        }
+        counters.over_mut(self.protocol).from(self.queue_type)
     }
 
     // ---- effects ------------------------------------------------------------------------------------------
@@ -431,7 +464,10 @@ impl<A> Outlet<A> {
                 }
                 Some(PeerEvent::Gone(reason))
             }
-            Effect::Active { active, available, .. } => Some(PeerEvent::Active { active, available }),
+            Effect::Active { active, available, .. } => {
+                self.active = Some(active);
+                Some(PeerEvent::Active { active, available })
+            }
             Effect::Settled { first, last, .. } => {
                 self.unsettled = self.unsettled.saturating_sub((last - first + 1) as u32);
                 let at =

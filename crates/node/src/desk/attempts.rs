@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use broker::counters::{AuthAttempts, Protocol};
+use broker::counters::{AuthAttempts, Counters, Protocol};
 use broker::desk::{AttemptsRow, DeskError};
 
 use super::NodeDesk;
@@ -43,9 +43,7 @@ impl NodeDesk {
     pub(super) async fn attempts_by_protocol(&self) -> Result<Vec<AttemptsRow>, DeskError> {
         let now = self.attempts().await?;
         let at_reset = *self.inner.logins.at_reset.lock().unwrap_or_else(PoisonError::into_inner);
-        let rows = [Protocol::Amqp10, Protocol::Amqp091, Protocol::Http]
-            .into_iter()
-            .zip(now.into_iter().zip(at_reset));
+        let rows = Protocol::ALL.into_iter().zip(now.into_iter().zip(at_reset));
         Ok(rows
             .map(|(protocol, (now, reset))| {
                 let attempts = AuthAttempts::since(now, reset);
@@ -70,16 +68,16 @@ impl NodeDesk {
         Ok(())
     }
 
-    /// Returns the number of logins since the start over AMQP 1.0, over AMQP 0.9.1, and over HTTP.
-    async fn attempts(&self) -> Result<[AuthAttempts; 3], DeskError> {
-        let mut over_amqp = [AuthAttempts::default(); 2];
+    /// Returns the number of logins since the start over each protocol.
+    async fn attempts(&self) -> Result<[AuthAttempts; Protocol::ALL.len()], DeskError> {
+        let mut counters = Counters::default();
         for shard in 0..self.inner.shards.len() {
             let Reply::Totals(totals) = self.ask(shard, Question::Totals).await? else {
                 return Err(other_answer());
             };
-            over_amqp.iter_mut().zip(totals.counters.auth_attempts).for_each(|(sum, more)| sum.add(more));
+            counters.add(&totals.counters);
         }
-        let [amqp10, amqp091] = over_amqp;
-        Ok([amqp10, amqp091, self.inner.logins.over_http()])
+        counters.over_mut(Protocol::Http).auth_attempts = self.inner.logins.over_http();
+        Ok(Protocol::ALL.map(|protocol| counters.over(protocol).auth_attempts))
     }
 }

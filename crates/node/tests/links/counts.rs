@@ -38,6 +38,6 @@ fn deliveries_are_counted_by_the_type_of_their_queue() {
         let link = house.reader(peer, address);
         house.grant(peer, link, 9);
     }
-    let counters = &house.shards[0].counters;
-    assert_eq!((counters.from_classic.sent(), counters.from_streams.sent()), (2, 3));
+    let traffic = house.shards[0].counters.traffic();
+    assert_eq!((traffic.from_classic.sent(), traffic.from_streams.sent()), (2, 3));
 }

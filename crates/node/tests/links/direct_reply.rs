@@ -25,7 +25,7 @@ fn a_reply_finds_its_way_to_another_shard() {
     house.send(answers, out, b"two");
     assert_eq!(house.peers[asks].got, [(link, "one".into()), (link, "two".into())]);
     assert_eq!(house.peers[answers].outcomes, [ACCEPTED; 2]);
-    assert_eq!(house.shards[1].counters.from_volatile.auto_ack, 2);
+    assert_eq!(house.shards[1].counters.traffic().from_volatile.auto_ack, 2);
 }
 
 #[test]

@@ -436,8 +436,8 @@ pub struct Delivery {
     pub message: Message,
     /// The number of failed deliveries before this one.
     pub delivery_count: u32,
-    /// True if the message was delivered before.
-    pub redelivered: bool,
+    /// The number of deliveries before this one, failed or not. Only quorum queues count beyond 1.
+    pub acquired_count: u32,
 }
 
 /// Receives deliveries while a machine works. They come before all effects of the call.
@@ -462,21 +462,26 @@ pub struct DeliveryRef<'a> {
     pub seq: u64,
     pub message: &'a Message,
     pub delivery_count: u32,
-    pub redelivered: bool,
+    pub acquired_count: u32,
 }
 
 impl DeliveryRef<'_> {
+    /// Returns true if the message was delivered before.
+    pub fn redelivered(&self) -> bool {
+        self.acquired_count > 0
+    }
+
     /// Returns a copy that owns its message.
     pub fn to_delivery(&self) -> Delivery {
-        let Self { consumer, number, seq, message, delivery_count, redelivered } = *self;
-        Delivery { consumer, number, seq, message: message.clone(), delivery_count, redelivered }
+        let Self { consumer, number, seq, message, delivery_count, acquired_count } = *self;
+        Delivery { consumer, number, seq, message: message.clone(), delivery_count, acquired_count }
     }
 }
 
 impl Delivery {
     pub fn lend(&self) -> DeliveryRef<'_> {
-        let Self { consumer, number, seq, ref message, delivery_count, redelivered } = *self;
-        DeliveryRef { consumer, number, seq, message, delivery_count, redelivered }
+        let Self { consumer, number, seq, ref message, delivery_count, acquired_count } = *self;
+        DeliveryRef { consumer, number, seq, message, delivery_count, acquired_count }
     }
 }
 

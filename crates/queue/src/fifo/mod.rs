@@ -35,6 +35,7 @@ use std::sync::Arc;
 
 use message::Message;
 
+use acquired::Acquired;
 use consumers::{Consumer, Consumers, Slot, Standing};
 use dead_letter::Leaving;
 pub use dead_letter::{DEAD_LETTER_RETRY_MS, LEAVING_MAX};
@@ -500,7 +501,7 @@ impl Fifo {
         let consumer = self.consumers.get(slot);
         consumer.grant.spend();
         let settled = consumer.settled;
-        let lent = lend(consumer, &entry);
+        let lent = lend(consumer, &entry, &self.journal.acquired);
         if self.journal.annotated.is_empty() {
             offer(lent, out, deliver);
         } else {
@@ -542,7 +543,7 @@ impl Fifo {
         while fetch.deliveries.len() < n as usize
             && let Some(entry) = self.take_head(now_ms, out)
         {
-            let delivery = lend(self.consumers.get(slot), &entry).to_delivery();
+            let delivery = lend(self.consumers.get(slot), &entry, &self.journal.acquired).to_delivery();
             let message = self.journal.shown(&entry).unwrap_or(delivery.message);
             fetch.deliveries.push(Delivery { message, ..delivery });
             self.hold(slot, entry, settled);
@@ -692,9 +693,10 @@ fn offer(lent: DeliveryRef<'_>, out: &mut Output, deliver: &mut dyn Deliver) {
 }
 
 /// Returns the delivery of a message that is about to be held for a consumer.
-fn lend<'a>(consumer: &Consumer, entry: &'a Entry) -> DeliveryRef<'a> {
+fn lend<'a>(consumer: &Consumer, entry: &'a Entry, acquired: &Acquired) -> DeliveryRef<'a> {
     let message = entry.message().expect("a head is in memory when it is taken");
     let Entry { seq, delivery_count, redelivered, .. } = *entry;
+    let acquired_count = if redelivered { acquired.count(entry) } else { 0 };
     let number = consumer.unsettled.next_number();
-    DeliveryRef { consumer: consumer.id, number, seq, message, delivery_count, redelivered }
+    DeliveryRef { consumer: consumer.id, number, seq, message, delivery_count, acquired_count }
 }

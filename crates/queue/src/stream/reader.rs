@@ -141,7 +141,7 @@ impl Reader {
                 let Some(message) = self.entries.last() else { return Served::Damaged };
                 let (number, seq) = (self.number + 1, self.at - 1);
                 let lent =
-                    DeliveryRef { consumer, number, seq, message, delivery_count: 0, redelivered: false };
+                    DeliveryRef { consumer, number, seq, message, delivery_count: 0, acquired_count: 0 };
                 self.refused = !deliver.deliver(lent);
                 self.waits_for_room = self.refused;
                 if !self.refused {
@@ -186,7 +186,7 @@ impl Reader {
                 continue;
             }
             let number = self.number + 1;
-            let lent = DeliveryRef { consumer, number, seq, message, delivery_count: 0, redelivered: false };
+            let lent = DeliveryRef { consumer, number, seq, message, delivery_count: 0, acquired_count: 0 };
             let full = match &mut self.browsed {
                 None if !deliver.deliver(lent) => {
                     (self.refused, self.waits_for_room) = (true, true);

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use amqp10::Value as CatalogValue;
+use amqp10::{Map, Value as CatalogValue};
 use amqp091::{Table, Value};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -34,6 +34,11 @@ pub(super) fn arguments(table: Table<'_>) -> Result<Arguments, Refused> {
         arguments.insert(key.to_owned(), value);
     }
     Ok(arguments)
+}
+
+/// Returns a table in the form that people are shown, without the values that have none.
+pub(super) fn shown(table: Table<'_>) -> Map {
+    table.iter().filter_map(|(key, value)| Some((key.to_owned(), message::amqp10_value(value)?))).collect()
 }
 
 /// Returns a name without line breaks. RabbitMQ removes them, because some clients read names from files.

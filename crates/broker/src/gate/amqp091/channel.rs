@@ -65,6 +65,8 @@ pub(super) enum Role {
 pub(super) struct Consumer {
     pub outlet: Outlet<()>,
     pub tag: Arc<str>,
+    /// The entries of the table of arguments, for people.
+    pub arguments: Box<[u8]>,
     /// The number of unsettled deliveries that it may have. 0 means any number.
     pub prefetch: u16,
     pub unsettled: u32,

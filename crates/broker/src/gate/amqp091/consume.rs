@@ -15,6 +15,7 @@ use super::replies::REPLY_TO;
 use super::{Gate, OUTPUT_HIGH_WATER, REPLIES, Refused, channel_in, refusal};
 use crate::PEER;
 use crate::access::{Resource, Verb};
+use crate::counters::{Deprecated, Protocol};
 use crate::cx::Cx;
 use crate::follow::home_of_queue;
 use crate::ids::QueueId;
@@ -102,11 +103,13 @@ impl Gate {
         let place = state.roles.vacant_key() as u32;
         let prefetch = state.prefetch;
         let at = self.address(channel, place);
-        let outlet = Outlet::open(at, &record, wanted, cx).ok_or_else(refusal::busy)?;
+        let outlet = Outlet::open(at, Protocol::Amqp091, &record, wanted, cx).ok_or_else(refusal::busy)?;
         let Some(state) = self.channel(channel) else { return Ok(()) };
         let wants_answer = !consume.nowait;
         state.tags.insert(tag.clone(), place);
-        let consumer = Consumer { outlet, tag, prefetch, unsettled: 0, wants_answer, is_cancelled: false };
+        let arguments = consume.arguments.as_bytes().into();
+        let (unsettled, is_cancelled) = (0, false);
+        let consumer = Consumer { outlet, tag, arguments, prefetch, unsettled, wants_answer, is_cancelled };
         state.roles.insert(Role::Consumer(Box::new(consumer)));
         self.touch(channel, place);
         Ok(())
@@ -167,7 +170,7 @@ impl Gate {
         }
     }
 
-    pub(super) fn qos(&mut self, channel: u16, qos: &BasicQos) -> Result<(), Refused> {
+    pub(super) fn qos(&mut self, channel: u16, qos: &BasicQos, cx: &mut Cx<'_>) -> Result<(), Refused> {
         if qos.prefetch_size != 0 {
             return Err(refusal::not_implemented(&format!("prefetch_size!=0 ({})", qos.prefetch_size)));
         }
@@ -183,6 +186,7 @@ impl Gate {
                 let text = format!("queue '{name}' in vhost '{vhost}' does not support global qos");
                 return Err(refusal::not_implemented(&text));
             }
+            cx.counters.deprecated.count(Deprecated::GlobalQos);
             state.shared_prefetch = qos.prefetch_count;
             // The consumers may have more room now, or less.
             let places: Vec<usize> = state.roles.iter().map(|(place, _)| place).collect();
@@ -289,13 +293,13 @@ impl Gate {
         let deliver = BasicDeliver {
             consumer_tag: &consumer.tag,
             delivery_tag: state.last_tag,
-            redelivered: lent.redelivered,
+            redelivered: lent.redelivered(),
             exchange: message.route().exchange(),
             routing_key: message.route().key(),
         };
         let (payload, from) = message.amqp091_payload();
         conn.send_deliver(channel, &deliver, properties, &payload, from);
-        outlet.note_sent(lent.redelivered, cx.counters);
+        outlet.note_sent(lent.redelivered(), cx.counters);
         if !outlet.settled {
             consumer.unsettled += 1;
             state.unsettled.push(state.last_tag, place, lent.number);
@@ -359,8 +363,8 @@ impl Gate {
 /// Returns what the broker adds to the properties of a delivery.
 pub(super) fn additions(lent: &DeliveryRef<'_>, is_quorum: bool, is_stream: bool) -> Additions {
     Additions {
-        delivery_count: (is_quorum && lent.redelivered).then_some(lent.delivery_count),
-        acquired_count: None,
+        delivery_count: (is_quorum && lent.redelivered()).then_some(lent.delivery_count),
+        acquired_count: (is_quorum && lent.redelivered()).then_some(lent.acquired_count),
         stream_offset: is_stream.then_some(lent.seq),
     }
 }

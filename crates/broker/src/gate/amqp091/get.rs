@@ -10,6 +10,7 @@ use super::consume::additions;
 use super::{Gate, Refused, Waiting, channel_in, refusal};
 use crate::access::{Resource, Verb};
 use crate::catalog::CatalogError;
+use crate::counters::Protocol;
 use crate::cx::Cx;
 use crate::outlet::Holder;
 
@@ -34,7 +35,7 @@ impl Gate {
                 let Some(state) = channel_in(&mut self.channels, channel) else { return Ok(()) };
                 let place = state.roles.vacant_key() as u32;
                 let at = self.address(channel, place);
-                let holder = Holder::open(at, record.id, cx).ok_or_else(refusal::busy)?;
+                let holder = Holder::open(at, Protocol::Amqp091, &record, cx).ok_or_else(refusal::busy)?;
                 let Some(state) = self.channel(channel) else { return Ok(()) };
                 state.holders.insert(record.id, place);
                 state.roles.insert(Role::Holder { queue: record.id, holder, unsettled: 0 }) as u32
@@ -72,32 +73,31 @@ impl Gate {
         };
         let Self { channels, conn, properties, .. } = self;
         let Some(state) = channel_in(channels, channel) else { return };
-        let Some(Role::Holder { unsettled, queue: id, .. }) = state.roles.get_mut(place as usize) else {
+        let Some(Role::Holder { unsettled, holder, .. }) = state.roles.get_mut(place as usize) else {
             return;
         };
         let Some(delivery) = deliveries.first() else {
+            holder.note_empty(cx);
             return conn.send(channel, &Method::BasicGetEmpty(BasicGetEmpty));
         };
         state.last_tag += 1;
-        let is_quorum = cx.catalog.queue_by_id(*id).is_some_and(|record| record.is_quorum());
         if !settled {
             *unsettled += 1;
             state.unsettled.push(state.last_tag, place, delivery.number);
         }
+        let lent = delivery.lend();
+        holder.note_sent(&lent, settled, cx);
         let message = &delivery.message;
         properties.clear();
-        message.put_amqp091_properties(&additions(&delivery.lend(), is_quorum, false), properties);
+        message.put_amqp091_properties(&additions(&lent, holder.reads_quorum(), false), properties);
         let get_ok = BasicGetOk {
             delivery_tag: state.last_tag,
-            redelivered: delivery.redelivered,
+            redelivered: lent.redelivered(),
             exchange: message.route().exchange(),
             routing_key: message.route().key(),
             message_count: u32::try_from(ready).unwrap_or(u32::MAX),
         };
         let (payload, from) = message.amqp091_payload();
         conn.send_content(channel, &Method::BasicGetOk(get_ok), properties, &payload, from);
-        let counts = if is_quorum { &mut cx.counters.from_quorum } else { &mut cx.counters.from_classic };
-        counts.redelivered += u64::from(delivery.redelivered);
-        *if settled { &mut counts.auto_ack } else { &mut counts.manual_ack } += 1;
     }
 }

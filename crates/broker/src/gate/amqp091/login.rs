@@ -7,6 +7,7 @@ use amqp091::{ConnectionStartOk, ConnectionUpdateSecret, ReplyCode, State, Table
 use bytes::{Bytes, BytesMut};
 use queue::Ticket;
 
+use super::arguments::shown;
 use super::held::Held;
 use super::{Gate, Phase, Waiting, refusal};
 use crate::PEER;
@@ -50,10 +51,7 @@ impl Client {
         };
         let has = |name: &str| matches!(capabilities.get(name), Some(Value::Bool(true)));
         Self {
-            properties: properties
-                .iter()
-                .filter_map(|(key, value)| Some((key.to_owned(), message::amqp10_value(value)?)))
-                .collect(),
+            properties: shown(properties),
             is_told_of_cancel: has("consumer_cancel_notify"),
             is_told_of_blocking: has("connection.blocked"),
             is_told_of_refusal: has("authentication_failure_close"),

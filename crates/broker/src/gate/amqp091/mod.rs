@@ -275,7 +275,7 @@ impl Gate {
     fn carry_out(&mut self, channel: u16, method: &Method<'_>, cx: &mut Cx<'_>) -> Result<(), Refused> {
         match method {
             Method::BasicGet(get) => self.get(channel, get, cx),
-            Method::BasicQos(qos) => self.qos(channel, qos),
+            Method::BasicQos(qos) => self.qos(channel, qos, cx),
             Method::BasicCancel(cancel) => self.cancel(channel, cancel, cx),
             Method::BasicRecover(recover) => self.recover(channel, recover.requeue, true, cx),
             Method::BasicRecoverAsync(recover) => self.recover(channel, recover.requeue, false, cx),

@@ -13,6 +13,7 @@ use super::replies::REPLY_TO;
 use super::{Gate, PUBLISHER, Refused, channel_in, refusal};
 use crate::access::Identity;
 use crate::catalog::CatalogError;
+use crate::counters::Protocol;
 use crate::cx::Cx;
 use crate::follow::home_of_route;
 use crate::intake::{self, Arrived, Intake, Target};
@@ -101,7 +102,7 @@ impl Gate {
         let Self { channels, peer, conn, has_debt, touched, .. } = self;
         let Some(state) = channel_in(channels, channel) else { return Ok(true) };
         let wants_receipt = published != Published::Unconfirmed;
-        intake::count_received(wants_receipt, cx);
+        intake::count_received(Protocol::Amqp091, wants_receipt, cx);
         let basic = match assembled {
             Some(whole) => Basic::owned(whole, properties.len()),
             None => Basic::borrowed(properties, payload),
@@ -115,8 +116,8 @@ impl Gate {
             basic.set_reply_to(&replies.to.name()).map_err(|bad| refusal::of_message(&bad.into()))?;
         }
         if state.publisher.is_none() {
-            let intake =
-                Intake::open(address, Target::Named { cached: None }, cx).ok_or_else(refusal::busy)?;
+            let intake = Intake::open(address, Protocol::Amqp091, Target::Named { cached: None }, cx)
+                .ok_or_else(refusal::busy)?;
             let route = Arc::new(Route::simple(publish.exchange, publish.routing_key));
             state.publisher =
                 Some(Box::new(Publisher { intake, credit: cx.settings.max_link_credit, route }));
@@ -141,6 +142,8 @@ impl Gate {
         };
         match refused {
             intake::Refused::Unroutable => {
+                let counters = cx.counters.over_mut(Protocol::Amqp091);
+                counters.count_unroutable(publish.mandatory);
                 if publish.mandatory {
                     let returned = BasicReturn {
                         reply_code: ReplyCode::NoRoute.number(),
@@ -153,6 +156,7 @@ impl Gate {
                 }
                 if let (Published::Confirmed(number), Some(confirms)) = (published, confirms) {
                     confirms.note_ack(number);
+                    counters.confirmed += 1;
                 }
                 Ok(false)
             }

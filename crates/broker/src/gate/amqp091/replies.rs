@@ -9,6 +9,7 @@ use message::{Additions, Message};
 use queue::{ConsumerId, Verdict};
 
 use super::{Gate, OUTPUT_HIGH_WATER, REPLIES, Refused, channel_in, parts, refusal};
+use crate::counters::Protocol;
 use crate::cx::Cx;
 use crate::reply_to::ReplyTo;
 
@@ -23,9 +24,13 @@ pub(super) struct Replies {
 }
 
 impl Replies {
+    pub fn tag(&self) -> &str {
+        &self.tag
+    }
+
     pub fn close(self, cx: &mut Cx<'_>) {
         cx.consumers.remove(self.to.outlet.0);
-        cx.counters.consumers -= 1;
+        cx.counters.over_mut(Protocol::Amqp091).consumers -= 1;
     }
 }
 
@@ -54,7 +59,7 @@ impl Gate {
             tag => tag.into(),
         };
         let outlet = cx.consumers.insert(at).ok_or_else(refusal::busy)?;
-        cx.counters.consumers += 1;
+        cx.counters.over_mut(Protocol::Amqp091).consumers += 1;
         let to = ReplyTo { outlet: ConsumerId(outlet), key: cx.reply_keys.hash_one(outlet) };
         state.tags.insert(tag.clone(), REPLIES);
         if !consume.nowait {
@@ -94,7 +99,7 @@ impl Gate {
         };
         let (payload, from) = message.amqp091_payload();
         conn.send_deliver(channel, &deliver, properties, &payload, from);
-        cx.counters.from_volatile.auto_ack += 1;
+        cx.counters.over_mut(Protocol::Amqp091).from_volatile.auto_ack += 1;
         Verdict::Accepted
     }
 }

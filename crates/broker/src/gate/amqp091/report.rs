@@ -2,11 +2,13 @@
 
 use std::sync::Arc;
 
-use super::Gate;
-use super::channel::{Channel, Role};
-use crate::desk::amqp091_rows::{Amqp091Row, ChannelRow, ConsumerRow};
-use crate::desk::{ConnectionRow, ProtocolRow};
-use crate::explain::{ConnectionFacts, Wanted};
+use amqp091::Table;
+
+use super::channel::{Channel, Consumer, Publisher, Role};
+use super::{Gate, PUBLISHER, REPLIES, arguments};
+use crate::desk::amqp091_rows::{Amqp091Row, ChannelRow};
+use crate::desk::{ConnectionRow, ConsumerRow, ProtocolRow};
+use crate::explain::{self, ConnectionFacts, LinkFacts, Place, Wanted};
 
 impl Gate {
     /// Returns the number of open channels.
@@ -38,10 +40,8 @@ impl Gate {
                 is_blocked: self.is_stopped(),
                 is_held_back: self.has_debt,
                 channels: self
-                    .channels
-                    .iter()
-                    .enumerate()
-                    .filter_map(|(number, channel)| Some(channel_row(number as u16, channel.as_ref()?)))
+                    .numbered_channels()
+                    .map(|(number, channel)| channel_row(number, channel))
                     .collect(),
             }),
         })
@@ -49,31 +49,114 @@ impl Gate {
 
     /// Returns what may stop the links, or `None` before the connection is open. See
     /// [`crate::gate::Gate::facts`].
-    pub fn facts(&self, _unwritten_bytes: u64, _incomplete_bytes: u64) -> Option<ConnectionFacts> {
-        None
+    pub fn facts(&self, unwritten_bytes: u64, incomplete_bytes: u64) -> Option<ConnectionFacts> {
+        if !self.phase.is_open() {
+            return None;
+        }
+        let links = self.numbered_channels().flat_map(|(number, channel)| {
+            let link = move |handle, name: &str, role, answered, credit, delivery_count| {
+                let (connection, name) = (self.peer.name.clone(), name.to_owned());
+                let place = Place { connection, session: number, handle, name };
+                let session = None;
+                LinkFacts { place, role, answered, credit, delivery_count, session, incomplete_bytes: 0 }
+            };
+            let publisher = channel.publisher.as_ref().map(|publisher| {
+                let Publisher { intake, credit, .. } = &**publisher;
+                let name = publisher_name(number);
+                let facts = link(PUBLISHER, &name, intake.facts(), true, *credit, intake.delivery_count());
+                LinkFacts { incomplete_bytes, ..facts }
+            });
+            let consumers = open_consumers(channel).map(move |(place, consumer)| {
+                let outlet = &consumer.outlet;
+                let count = outlet.delivery_count();
+                link(
+                    place,
+                    &consumer.tag,
+                    role(consumer),
+                    outlet.is_answered(),
+                    channel.room(consumer),
+                    count,
+                )
+            });
+            let replies = channel.replies.as_ref().map(|replies| {
+                let (role, room) = (explain::Role::Replies, u32::MAX);
+                link(REPLIES, replies.tag(), role, true, room, 0)
+            });
+            publisher.into_iter().chain(consumers).chain(replies)
+        });
+        Some(ConnectionFacts {
+            name: self.peer.name.clone(),
+            user: self.peer.identity.as_ref()?.user.clone(),
+            vhost: self.peer.vhost.clone(),
+            blocked: self.is_stopped(),
+            held_back: self.has_debt,
+            unwritten_bytes,
+            links: links.collect(),
+        })
     }
 
     /// Returns true if the connection matters for the explanation.
-    pub fn is_wanted(&self, _wanted: &Wanted) -> bool {
-        false
+    pub fn is_wanted(&self, wanted: &Wanted) -> bool {
+        match wanted {
+            Wanted::Connection(name) => *self.peer.name == **name,
+            Wanted::Link { vhost: Some(vhost), .. } if *self.peer.vhost != **vhost => false,
+            Wanted::Link { name, .. } => self.numbered_channels().any(|(number, channel)| {
+                channel.tags.contains_key(name.as_str())
+                    || channel.publisher.is_some() && publisher_name(number) == *name
+            }),
+            Wanted::Consumers(queue) => {
+                let mut channels = self.numbered_channels();
+                channels.any(|(_, channel)| {
+                    open_consumers(channel).any(|(_, consumer)| consumer.outlet.queue == *queue)
+                })
+            }
+        }
+    }
+
+    /// Returns the open channels with their numbers.
+    fn numbered_channels(&self) -> impl Iterator<Item = (u16, &Channel)> {
+        let channels = self.channels.iter().enumerate();
+        channels.filter_map(|(number, channel)| Some((number as u16, &**channel.as_ref()?)))
     }
 }
 
-fn channel_row(number: u16, channel: &Channel) -> ChannelRow {
-    let consumers = channel.roles.iter().filter_map(|(_, role)| match role {
-        Role::Consumer(consumer) if !consumer.is_cancelled => Some(ConsumerRow {
-            tag: consumer.tag.clone(),
-            queue: consumer.outlet.queue_name.clone(),
-            no_ack: consumer.outlet.settled,
-            prefetch: consumer.prefetch,
-            unsettled: consumer.unsettled,
-        }),
+/// Returns the name under which people find the publisher of a channel, which has none in the protocol.
+fn publisher_name(channel: u16) -> String {
+    format!("channel {channel}")
+}
+
+/// Returns the consumers that are not cancelled, with their places.
+fn open_consumers(channel: &Channel) -> impl Iterator<Item = (u32, &Consumer)> {
+    channel.roles.iter().filter_map(|(place, role)| match role {
+        Role::Consumer(consumer) if !consumer.is_cancelled => Some((place as u32, &**consumer)),
         Role::Consumer(_) | Role::Holder { .. } => None,
+    })
+}
+
+/// Returns the role of a consumer, whose limit of unsettled deliveries is its prefetch.
+fn role(consumer: &Consumer) -> explain::Role {
+    let mut role = consumer.outlet.facts();
+    if let explain::Role::Consuming { unsettled_max, .. } = &mut role
+        && consumer.prefetch > 0
+    {
+        *unsettled_max = (*unsettled_max).min(consumer.prefetch.into());
+    }
+    role
+}
+
+fn channel_row(number: u16, channel: &Channel) -> ChannelRow {
+    let consumers = open_consumers(channel).map(|(_, consumer)| ConsumerRow {
+        unsettled: consumer.unsettled,
+        arguments: arguments::shown(Table::from_entries(&consumer.arguments)),
+        ..consumer.outlet.row(&consumer.tag, consumer.prefetch.into())
     });
+    let (uncommitted, uncommitted_settlements) = channel.tx.as_ref().map_or((0, 0), |tx| tx.waiting());
     ChannelRow {
         number,
         confirms: channel.confirms.is_some(),
         transactional: channel.tx.is_some(),
+        uncommitted,
+        uncommitted_settlements,
         unconfirmed: channel.confirms.as_ref().map_or(0, |confirms| confirms.unanswered()),
         unsettled: channel.unsettled.len(),
         prefetch: channel.prefetch,

@@ -41,6 +41,11 @@ impl Tx {
         self.settlements.push(Settlement { tag, multiple, outcome });
     }
 
+    /// Returns the number of messages, and of settlements, that wait for the commit.
+    pub fn waiting(&self) -> (u64, u64) {
+        (self.messages.len() as u64, self.settlements.len() as u64)
+    }
+
     /// Returns the bytes that wait for the commit.
     pub fn bytes(&self) -> usize {
         self.bytes

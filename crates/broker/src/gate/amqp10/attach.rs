@@ -14,7 +14,7 @@ use super::{Cx, Gate, LinkRole, error, filter, shown};
 use crate::PEER;
 use crate::access::{AccessRefused, Resource, Verb};
 use crate::catalog::QueueRecord;
-use crate::counters::Deprecated;
+use crate::counters::{Deprecated, Protocol};
 use crate::intake::{Intake, Target as IntakeTarget};
 use crate::outlet::{Outlet, Wanted};
 use crate::reply_to::ReplyTo;
@@ -180,7 +180,7 @@ impl Gate {
         target: IntakeTarget,
         cx: &mut Cx<'_>,
     ) -> Result<Intake<Published>, Refused> {
-        Intake::open(self.address(session, link), target, cx).ok_or_else(|| {
+        Intake::open(self.address(session, link), Protocol::Amqp10, target, cx).ok_or_else(|| {
             Refused::Link(error(condition::RESOURCE_LIMIT_EXCEEDED, "too many publishers on this shard"))
         })
     }
@@ -223,7 +223,7 @@ impl Gate {
                 address = shown(address),
                 "an address of the deprecated format v1 is in use: use /queues/:queue and \
                  /exchanges/:exchange/:routing-key; further ones are only counted \
-                 (sluice_amqp_address_v1_links_total)"
+                 (sluice_deprecated_feature_uses_total)"
             );
         }
     }
@@ -351,7 +351,8 @@ impl Gate {
             message_bytes_max: attach.max_message_size.filter(|max| *max > 0),
             left_out: (!left_out.is_empty()).then(|| left_out.iter().map(ToString::to_string).collect()),
         };
-        let mut outlet = Outlet::open(self.address(session, link), record, wanted, cx).ok_or_else(|| {
+        let at = self.address(session, link);
+        let mut outlet = Outlet::open(at, Protocol::Amqp10, record, wanted, cx).ok_or_else(|| {
             Refused::Link(error(condition::RESOURCE_LIMIT_EXCEEDED, "too many consumers on this shard"))
         })?;
         outlet.owned = dynamic;

@@ -5,6 +5,7 @@ use amqp10::{AmqpError, Attach, Role, condition};
 
 use super::{Ending, Gate, LinkRole, Phase, error, shown_error};
 use crate::PEER;
+use crate::counters::Protocol;
 use crate::cx::Cx;
 
 /// An answer that leaves when the queues of the ended object are deleted. See [`crate::own_queues`].
@@ -188,7 +189,7 @@ impl Gate {
             }
             LinkRole::Replies(replies) => {
                 cx.consumers.remove(replies.to.outlet.0);
-                cx.counters.consumers -= 1;
+                cx.counters.over_mut(Protocol::Amqp10).consumers -= 1;
             }
             // A management pair needs both of its links. If the client uses the other link again, that link
             // fails.

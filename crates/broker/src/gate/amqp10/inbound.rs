@@ -13,6 +13,7 @@ use super::asking::{Held, copy_of};
 use super::intake::Published;
 use super::{Gate, LinkRole, error, role_in};
 use crate::access::{AccessRefused, Identity, Question};
+use crate::counters::Protocol;
 use crate::cx::Cx;
 use crate::intake::{self, Arrived, Body, Intake, Refused, Sender, Target};
 
@@ -98,6 +99,9 @@ fn publish(
     let own = own_route(intake.target(), found, delivery)?;
     let arrived = Arrived::with_sections(body, found);
     intake.publish(sender, arrived, own, Published::new(delivery), cx).map_err(|refused| {
+        if matches!(refused, Refused::Unroutable) {
+            cx.counters.over_mut(Protocol::Amqp10).count_unroutable(!delivery.settled);
+        }
         refusal(refused, sender.vhost, matches!(intake.target(), Target::Anywhere), delivery)
     })
 }

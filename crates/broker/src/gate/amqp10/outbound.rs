@@ -194,7 +194,8 @@ impl Gate {
         lent: DeliveryRef<'_>,
         cx: &mut Cx<'_>,
     ) -> bool {
-        let DeliveryRef { number, seq, message, delivery_count, redelivered, .. } = lent;
+        let DeliveryRef { number, seq, message, delivery_count, .. } = lent;
+        let redelivered = lent.redelivered();
         if message.format() != Format::Amqp10 {
             return self.deliver_converted(session, link, lent, cx);
         }

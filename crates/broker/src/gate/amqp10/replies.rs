@@ -14,6 +14,7 @@ use queue::{ConsumerId, Effect, Verdict};
 use super::refusal::{Refused, not_implemented, on_link};
 use super::{Cx, Gate, LinkRole, Waiting, error, parts, queue_address};
 use crate::access::{Resource, Verb};
+use crate::counters::Protocol;
 use crate::intake::Target;
 use crate::reply_to::ReplyTo;
 
@@ -67,7 +68,7 @@ impl Gate {
             cx.consumers.remove(outlet);
             return Err(refused);
         }
-        cx.counters.consumers += 1;
+        cx.counters.over_mut(Protocol::Amqp10).consumers += 1;
         let replies = Replies { to, sent: 0, max_message_size: attach.max_message_size.unwrap_or(0) };
         self.set_role(session, link, LinkRole::Replies(Box::new(replies)));
         self.accept_consumer(session, link, attach, &queue_address(&name), (true, false), cx);
@@ -181,7 +182,7 @@ impl Gate {
             cookie: replies.sent,
         };
         if self.conn.send(session, link, &outgoing) {
-            cx.counters.from_volatile.auto_ack += 1;
+            cx.counters.over_mut(Protocol::Amqp10).from_volatile.auto_ack += 1;
         } else {
             cx.counters.replies_dropped += 1;
         }

@@ -9,7 +9,7 @@ use super::outbound::Consuming;
 use super::{Gate, LinkRole, Waiting};
 use crate::desk::amqp10_rows::{Amqp10Row, LinkRow, SessionRow};
 use crate::desk::{ConnectionRow, ProtocolRow};
-use crate::explain::{ConnectionFacts, LinkFacts, Place, Role, Wanted};
+use crate::explain::{ConnectionFacts, LinkFacts, Place, Role, SessionFacts, Wanted};
 use crate::intake::Target;
 
 impl Gate {
@@ -79,9 +79,11 @@ impl Gate {
                     answered,
                     credit,
                     delivery_count,
-                    incoming_window: session.incoming_window(),
-                    remote_incoming_window: session.remote_incoming_window(),
-                    pending: self.pending(number, session),
+                    session: Some(SessionFacts {
+                        incoming_window: session.incoming_window(),
+                        remote_incoming_window: session.remote_incoming_window(),
+                        pending: self.pending(number, session),
+                    }),
                     incomplete_bytes: match incoming {
                         true => incomplete_bytes + session.partial_bytes() as u64,
                         false => 0,
@@ -94,6 +96,7 @@ impl Gate {
             user: self.peer.identity.as_ref()?.user.clone(),
             vhost: self.peer.vhost.clone(),
             blocked: self.blocked,
+            held_back: false,
             unwritten_bytes,
             links: links.collect(),
         })
@@ -195,6 +198,10 @@ fn link_row(handle: u32, link: &amqp10::Link, role: Option<&LinkRole>) -> LinkRo
         credit,
         unsettled,
         consumer_timeout,
+        consumer: match role {
+            Some(LinkRole::Outlet(consuming)) => Some(consuming.outlet.row(&link.name, credit)),
+            _ => None,
+        },
     }
 }
 

@@ -4,6 +4,7 @@
 use std::collections::VecDeque;
 
 use broker::catalog::{Answer, Catalog, CatalogError, Change, Command, Committed, Offered, Pending};
+use broker::counters::Deprecated;
 use broker::ids::{DECIDER, QueueId, ShardId, shard_of};
 use broker::mail::{Mail, TicketOwner};
 use queue::{Request, Ticket};
@@ -121,6 +122,9 @@ impl Shard {
         if let Ok(Answer::Queue { record, created }) = result {
             self.counters.queues_declared += 1;
             self.counters.queues_created += u64::from(created);
+            if !record.durable && record.exclusive.is_none() {
+                self.counters.deprecated.count(Deprecated::TransientNonexclQueues);
+            }
             if !created && record.may_expire() {
                 self.mail.post.request(record.id, Request::Use);
             }

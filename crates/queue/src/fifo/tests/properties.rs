@@ -408,7 +408,7 @@ fn observed(out: &Output) -> Vec<Observed> {
         number: d.number,
         seq: d.seq,
         count: d.delivery_count,
-        again: d.redelivered,
+        again: d.acquired_count > 0,
         notes: notes(d.message.annotations()),
     };
     let mut observed = vec![];
@@ -664,7 +664,7 @@ proptest! {
         }
         for effect in &out.effects {
             if let Effect::Delivery(d) = effect {
-                got.push((d.seq, d.delivery_count, d.redelivered, notes(d.message.annotations())));
+                got.push((d.seq, d.delivery_count, d.acquired_count > 0, notes(d.message.annotations())));
             }
         }
         if run.config.max_priority.is_none() {

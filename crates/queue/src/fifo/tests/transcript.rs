@@ -276,7 +276,7 @@ fn delivery(d: &Delivery) -> String {
     if d.delivery_count > 0 {
         write!(text, " count {}", d.delivery_count).unwrap();
     }
-    if d.redelivered {
+    if d.acquired_count > 0 {
         text += " again";
     }
     text

@@ -1,0 +1,151 @@
+//! `/api/channels` and `/api/consumers`.
+//!
+//! Channels are those of AMQP 0.9.1. Sessions of AMQP 1.0 are at their connection, as in RabbitMQ. Consumers are those of
+//! all protocols: a session and a link of AMQP 1.0 stand for the channel and the consumer tag.
+
+use broker::desk::amqp091_rows::{Amqp091Row, ChannelRow};
+use broker::desk::{ConnectionRow, ConsumerRow, Desk, ProtocolRow};
+use serde_json::{Value, json};
+
+use crate::call::Call;
+use crate::connections::{addresses, require_connection, visible};
+use crate::json::from_amqp;
+use crate::reply::{Failure, Reply};
+use crate::shape;
+
+/// Lists the channels of all virtual hosts, or of the one that the request names.
+pub async fn list<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+    let rows = visible(call, call.optional_param(0)).await?;
+    let rows = rows.iter().flat_map(channels).collect();
+    Ok(Reply::Json(shape::list(rows, &call.query, &["name"])?))
+}
+
+pub async fn of_connection<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+    let row = require_connection(call).await?;
+    Ok(Reply::Json(shape::list(channels(&row), &call.query, &["name"])?))
+}
+
+/// Returns a channel with its consumers.
+pub async fn get<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+    let name = call.param(0);
+    let missing = || Failure::not_found(format!("no channel '{name}'"));
+    let (connection, number) = split_name(name).ok_or_else(missing)?;
+    let row = call.desk.connection(&call.who, connection).await?.ok_or_else(missing)?;
+    let ProtocolRow::Amqp091(ours) = &row.protocol else { return Err(missing()) };
+    let channel = ours.channels.iter().find(|channel| channel.number == number).ok_or_else(missing)?;
+    let mut shown = channel_json(&row, ours, channel);
+    shown["consumer_details"] =
+        channel.consumers.iter().map(|consumer| consumer_json(&row, number, consumer)).collect();
+    Ok(Reply::Json(shape::columns(shown, &call.query)))
+}
+
+/// Lists the consumers of all virtual hosts, or of the one that the request names.
+pub async fn consumers<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+    let rows = visible(call, call.optional_param(0)).await?;
+    let mut shown = Vec::new();
+    for row in &rows {
+        match &row.protocol {
+            ProtocolRow::Amqp091(ours) => shown.extend(ours.channels.iter().flat_map(|channel| {
+                channel.consumers.iter().map(|consumer| consumer_json(row, channel.number, consumer))
+            })),
+            ProtocolRow::Amqp10(ours) => shown.extend(ours.sessions.iter().flat_map(|session| {
+                let consumers = session.links.iter().filter_map(|link| link.consumer.as_ref());
+                consumers.map(|consumer| consumer_json(row, session.channel, consumer))
+            })),
+        }
+    }
+    Ok(Reply::Json(shape::list(shown, &call.query, &["channel_details.name", "consumer_tag"])?))
+}
+
+fn channels(row: &ConnectionRow) -> Vec<Value> {
+    match &row.protocol {
+        ProtocolRow::Amqp091(ours) => {
+            ours.channels.iter().map(|channel| channel_json(row, ours, channel)).collect()
+        }
+        ProtocolRow::Amqp10(_) => Vec::new(),
+    }
+}
+
+/// Returns the name of a channel or session, as RabbitMQ forms it.
+fn channel_name(connection: &str, number: u16) -> String {
+    format!("{connection} ({number})")
+}
+
+/// Returns the connection and the number that [`channel_name`] has combined.
+fn split_name(name: &str) -> Option<(&str, u16)> {
+    let (connection, number) = name.strip_suffix(')')?.rsplit_once(" (")?;
+    Some((connection, number.parse().ok()?))
+}
+
+fn channel_json(row: &ConnectionRow, ours: &Amqp091Row, channel: &ChannelRow) -> Value {
+    let ((peer_host, peer_port), _) = addresses(&row.name);
+    json!({
+        "name": channel_name(&row.name, channel.number),
+        "number": channel.number,
+        "node": *row.node,
+        "user": *row.user,
+        "user_who_performed_action": *row.user,
+        "vhost": *row.vhost,
+        "state": if ours.is_held_back { "flow" } else { "running" },
+        "confirm": channel.confirms,
+        "transactional": channel.transactional,
+        "consumer_count": channel.consumers.len(),
+        "messages_unacknowledged": channel.unsettled,
+        "messages_unconfirmed": channel.unconfirmed,
+        "messages_uncommitted": channel.uncommitted,
+        "acks_uncommitted": channel.uncommitted_settlements,
+        "prefetch_count": channel.prefetch,
+        "global_prefetch_count": channel.shared_prefetch,
+        "connection_details": {
+            "name": *row.name,
+            "peer_host": peer_host,
+            "peer_port": peer_port,
+        },
+    })
+}
+
+fn consumer_json(row: &ConnectionRow, number: u16, consumer: &ConsumerRow) -> Value {
+    let ((peer_host, peer_port), _) = addresses(&row.name);
+    let mut arguments = from_amqp(&consumer.arguments.clone().into());
+    if consumer.priority != 0 {
+        arguments["x-priority"] = consumer.priority.into();
+    }
+    json!({
+        "consumer_tag": *consumer.tag,
+        "queue": { "name": *consumer.queue, "vhost": *row.vhost },
+        "ack_required": !consumer.settled,
+        "active": consumer.active != Some(false),
+        "activity_status": match consumer.active {
+            None => "up",
+            Some(true) => "single_active",
+            Some(false) => "waiting",
+        },
+        "exclusive": consumer.exclusive,
+        "prefetch_count": consumer.prefetch,
+        "messages_unacknowledged": consumer.unsettled,
+        "arguments": arguments,
+        "channel_details": {
+            "name": channel_name(&row.name, number),
+            "number": number,
+            "node": *row.node,
+            "connection_name": *row.name,
+            "peer_host": peer_host,
+            "peer_port": peer_port,
+            "user": *row.user,
+        },
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_name_of_a_channel_has_that_of_its_connection() {
+        let connection = "127.0.0.1:1 -> [::1]:2";
+        assert_eq!(split_name(&channel_name(connection, 7)), Some((connection, 7)));
+        for name in ["", "c", "c (", "c (x)", "c (70000)", "c(1)"] {
+            assert_eq!(split_name(name), None, "{name}");
+        }
+    }
+}
