@@ -1,6 +1,5 @@
 //! Connections and sessions.
 
-use std::io;
 use std::sync::Arc;
 use std::task::Poll;
 
@@ -8,11 +7,9 @@ use amqp10::connection::Config;
 use amqp10::session::SessionConfig;
 use amqp10::{AmqpError, Attach, Connection as Endpoint, Open};
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::TcpStream;
 use tokio::time::Instant;
-use tokio_rustls::TlsConnector;
-use tokio_rustls::rustls::pki_types::ServerName;
 
+use crate::dial::dial;
 use crate::driver;
 use crate::error::Error;
 use crate::link::LinkHandle;
@@ -54,28 +51,12 @@ impl Connection {
     /// answers with CLOSE, `Timeout` after [`Options::handshake_timeout`].
     pub async fn open(url: &Url, options: Options) -> Result<Self, Error> {
         let started = Instant::now();
-        let connecting = TcpStream::connect((url.host.as_str(), url.port));
-        let stream = tokio::time::timeout(options.handshake_timeout, connecting)
-            .await
-            .map_err(|_| Error::Timeout)??;
-        stream.set_nodelay(true)?;
         let mut options = options;
+        let stream = dial(url, options.tls.clone(), options.handshake_timeout).await?;
         options.handshake_timeout = options.handshake_timeout.saturating_sub(started.elapsed());
         if options.hostname.is_none() {
             options.hostname = url.virtual_host.as_ref().map(|name| format!("vhost:{name}"));
         }
-        if !url.tls {
-            return Self::over(stream, url.credentials.clone(), options).await;
-        }
-        let missing = || io::Error::new(io::ErrorKind::InvalidInput, "Options::tls is needed for amqps://");
-        let config = options.tls.clone().ok_or_else(missing)?;
-        let name = ServerName::try_from(url.host.clone())
-            .map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
-        let handshake = TlsConnector::from(config).connect(name, stream);
-        let stream = tokio::time::timeout(options.handshake_timeout, handshake)
-            .await
-            .map_err(|_| Error::Timeout)??;
-        options.handshake_timeout = options.handshake_timeout.saturating_sub(started.elapsed());
         Self::over(stream, url.credentials.clone(), options).await
     }
 

@@ -5,6 +5,7 @@ use std::io;
 use std::sync::Arc;
 
 use amqp10::{AmqpError, SaslCode, Violation};
+use amqp091::Fault;
 
 use crate::checksum::Checksum;
 use crate::url::UrlError;
@@ -24,7 +25,18 @@ pub enum Error {
         scope: Scope,
         error: AmqpError,
     },
-    /// The connection, session or link is closed, by us or by the peer without a reason.
+    /// AMQP 0.9.1: the peer closed the connection, or this channel of it. `text` begins with the name of the code.
+    Refused {
+        channel: Option<u16>,
+        code: u16,
+        text: String,
+    },
+    /// AMQP 0.9.1: the peer violated the protocol.
+    Fault(Fault),
+    /// AMQP 0.9.1: the peer speaks another protocol.
+    Version,
+    /// The connection, session or link is closed, by us or by the peer without a reason. AMQP 0.9.1: also if the peer
+    /// has cancelled a consumer, because its queue is gone.
     Closed,
     /// The peer violated the protocol.
     Protocol(Violation),
@@ -98,6 +110,12 @@ impl fmt::Display for Error {
                 write!(f, "{scope} closed by the peer: {}", error.condition)?;
                 error.description.as_ref().map_or(Ok(()), |text| write!(f, ": {text}"))
             }
+            Self::Refused { channel, text, .. } => {
+                let what = if channel.is_some() { "channel" } else { "connection" };
+                write!(f, "{what} closed by the peer: {text}")
+            }
+            Self::Fault(fault) => write!(f, "the peer violated the protocol: {}", fault.text),
+            Self::Version => f.write_str("the peer does not speak AMQP 0.9.1"),
             Self::Closed => f.write_str("closed"),
             Self::Protocol(violation) => write!(f, "the peer violated the protocol: {violation}"),
             Self::Timeout => f.write_str("the peer did not answer in time"),

@@ -19,10 +19,14 @@
 //!
 //! Back-pressure: a sender waits for the peer's credit, for its session window and for the socket. A receiver
 //! grants credit as its messages are read.
+//!
+//! The module [`amqp091`] is a small client of AMQP 0.9.1. `sluice bench` and tests need one.
 #![forbid(unsafe_code)]
 
+pub mod amqp091;
 mod checksum;
 mod connection;
+mod dial;
 mod driver;
 mod error;
 mod events;

@@ -1,5 +1,5 @@
 //! Simulations from a seed, in one thread: one to three shards, their mail, the real log on a simulated disk, and
-//! clients built from our own endpoints. They include crashes and failing disks.
+//! clients of both protocols, built from our own endpoints. They include crashes and failing disks.
 
 mod world;
 

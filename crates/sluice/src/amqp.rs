@@ -1,12 +1,14 @@
 //! Shared by `send`, `recv` and `bench`: where the broker is, and how an address is written.
 
 use std::io;
+use std::sync::Arc;
 
 use amqp10::Violation;
 use clap::Args;
-use client::{Connection, Error, Options, Url};
+use client::{Connection, Error, Options, Url, amqp091};
 use message::SqlError;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use tls::ClientConfig;
 
 use crate::failure::Failure;
 use crate::trust::Trust;
@@ -40,29 +42,55 @@ impl Broker {
 
     /// Like [`Broker::connect`], with the caller's options.
     pub async fn connect_with(&self, options: Options) -> Result<(Connection, Place), Failure> {
+        let (url, tls) = self.target()?;
+        let hostname = self.vhost.as_ref().map(|vhost| format!("vhost:{vhost}")).or(options.hostname);
+        let options = Options { container_id: "sluice".to_owned(), hostname, tls, ..options };
+        let opened = Connection::open(&url, options).await;
+        opened.map(|connection| (connection, Place::of(&url))).map_err(|error| not_connected(&url, error))
+    }
+
+    /// Opens a connection of AMQP 0.9.1. Fails like [`Broker::connect`].
+    pub async fn connect_091(
+        &self,
+        options: amqp091::Options,
+    ) -> Result<(amqp091::Connection, Place), Failure> {
+        let (url, tls) = self.target()?;
+        let virtual_host = self.vhost.clone().or(options.virtual_host);
+        let options = amqp091::Options { product: "sluice".to_owned(), virtual_host, tls, ..options };
+        let opened = amqp091::Connection::open(&url, options).await;
+        opened.map(|connection| (connection, Place::of(&url))).map_err(|error| not_connected(&url, error))
+    }
+
+    /// Returns the parsed URL, and whom to trust if it is one with TLS.
+    fn target(&self) -> Result<(Url, Option<Arc<ClientConfig>>), Failure> {
         // Do not show the URL: it may contain a password.
         let url: Url = self.url.parse().map_err(|error| Failure::usage(format!("--url: {error}")))?;
-        let place = Place::of(&url);
-        let hostname = self.vhost.as_ref().map(|vhost| format!("vhost:{vhost}")).or(options.hostname);
         let tls = if url.tls { Some(self.trust.load()?) } else { None };
-        let options = Options { container_id: "sluice".to_owned(), hostname, tls, ..options };
-        match Connection::open(&url, options).await {
-            Ok(connection) => Ok((connection, place)),
-            Err(Error::Timeout) => Err(Failure::nobody(&place.0, "no answer in time")),
-            Err(Error::Io(error)) if !was_answered(&error) => Err(Failure::nobody(&place.0, error)),
-            Err(Error::Protocol(Violation::ProtocolHeader(first))) if first.starts_with(b"HTTP") => {
-                Err(Failure::failed(format!(
-                    "cannot connect to {}: this port speaks HTTP; the AMQP port is set by listeners.tcp.default, \
-                     5672 by default",
-                    place.0
-                )))
-            }
-            Err(Error::Login(_)) => {
-                let user = url.credentials.map_or("anonymous".to_owned(), |c| format!("'{}'", c.user));
-                Err(Failure::failed(format!("{} refuses the login of user {user}", place.0)))
-            }
-            Err(error) => Err(Failure::failed(format!("cannot connect to {}: {error}", place.0))),
+        Ok((url, tls))
+    }
+}
+
+/// The code with which a broker refuses a login over AMQP 0.9.1.
+const ACCESS_REFUSED: u16 = 403;
+
+/// Returns the failure for a connection that was not opened.
+fn not_connected(url: &Url, error: Error) -> Failure {
+    let place = Place::of(url);
+    match error {
+        Error::Timeout => Failure::nobody(&place.0, "no answer in time"),
+        Error::Io(error) if !was_answered(&error) => Failure::nobody(&place.0, error),
+        Error::Protocol(Violation::ProtocolHeader(first)) if first.starts_with(b"HTTP") => {
+            Failure::failed(format!(
+                "cannot connect to {}: this port speaks HTTP; the AMQP port is set by listeners.tcp.default, \
+                 5672 by default",
+                place.0
+            ))
         }
+        Error::Login(_) | Error::Refused { code: ACCESS_REFUSED, .. } => {
+            let user = url.credentials.as_ref().map_or("anonymous".to_owned(), |c| format!("'{}'", c.user));
+            Failure::failed(format!("{} refuses the login of user {user}", place.0))
+        }
+        error => Failure::failed(format!("cannot connect to {}: {error}", place.0)),
     }
 }
 

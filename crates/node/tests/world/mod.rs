@@ -4,6 +4,8 @@
 #[path = "../asks/mod.rs"]
 mod asks;
 mod client;
+mod peer091;
+mod peer10;
 mod streams;
 
 use std::cell::Cell;
@@ -479,6 +481,7 @@ impl World {
             let address = if of_dead { DEAD_ADDRESS } else { ADDRESS };
             Client::consumer(1 + self.random.below(300) as u32, address, self.now_ms)
         };
+        let client = client.in_any_protocol(&mut self.random, self.now_ms);
         self.place_on(shard, client, None);
     }
 
@@ -530,7 +533,7 @@ impl World {
         let i = self.random.below(self.clients.len() as u64) as usize;
         let mut placed = self.clients.remove(i);
         let story = story_of(&mut self.story, &mut self.streams, &placed);
-        placed.client.act(story, &mut self.random, self.now_ms);
+        placed.client.act(story, &mut self.random);
         placed.client.take_output(&mut placed.up);
         if placed.moving.is_some() {
             self.adopt(&mut placed);
@@ -733,7 +736,8 @@ impl World {
         self.disk.heal();
         self.packs_disk.heal();
         self.leave();
-        let mut client = Client::consumer(100, ADDRESS, self.now_ms);
+        let client = Client::consumer(100, ADDRESS, self.now_ms);
+        let mut client = client.in_any_protocol(&mut self.random, self.now_ms);
         client.fickle = false;
         self.place_on(0, client, None);
         if self.story.has_dead_letters {
@@ -746,7 +750,7 @@ impl World {
         for _ in 0..DRAIN_STEPS_MAX {
             self.step_broker();
             for placed in &mut self.clients {
-                placed.client.act(&mut self.story, &mut self.random, self.now_ms);
+                placed.client.act(&mut self.story, &mut self.random);
             }
             self.exchange_bytes();
             let now = self.clients.iter().map(|placed| placed.client.got.len()).sum();

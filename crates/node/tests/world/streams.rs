@@ -315,7 +315,7 @@ impl World {
         } else {
             Client::reader(&address(stream), start(&mut self.random, story), self.now_ms)
         };
-        (client, stream)
+        (client.in_any_protocol(&mut self.random, self.now_ms), stream)
     }
 
     /// Ends all trouble, and waits until every publisher of a stream has one receipt for each of its
@@ -347,13 +347,14 @@ impl World {
                 continue;
             }
             let client = Client::reader(&address(stream), Value::String("first".into()), self.now_ms);
+            let client = client.in_any_protocol(&mut self.random, self.now_ms);
             self.place(client, Some(stream));
             let (mut quiet, mut seen) = (0, 0);
             while quiet < 2000 {
                 self.step_broker();
                 let Some(streams) = &mut self.streams else { return };
                 let placed = &mut self.clients[0];
-                placed.client.act(&mut streams.stories[stream], &mut self.random, self.now_ms);
+                placed.client.act(&mut streams.stories[stream], &mut self.random);
                 self.exchange_bytes();
                 let now = self.clients[0].client.got.len();
                 quiet = if now == seen { quiet + 1 } else { 0 };

@@ -51,10 +51,15 @@ impl Pacer {
         Ok(Self { timer, start_ns, rate })
     }
 
+    /// Returns when message `n` is due, in nanoseconds.
+    pub fn due_ns(&self, n: u64) -> u64 {
+        let after = u128::from(n) * u128::from(SECOND_NS) / u128::from(self.rate);
+        self.start_ns + after as u64
+    }
+
     /// Waits until message `n` is due, and returns that time in nanoseconds.
     pub async fn due(&self, n: u64) -> std::io::Result<u64> {
-        let after = u128::from(n) * u128::from(SECOND_NS) / u128::from(self.rate);
-        let due_ns = self.start_ns + after as u64;
+        let due_ns = self.due_ns(n);
         while now_ns() < due_ns {
             self.sleep_until(due_ns).await?;
         }

@@ -4,13 +4,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use client::{Connection, Session};
-use tokio::task::JoinSet;
+use tokio::sync::watch;
+use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::Instant;
 
 use super::clock::{cpu_ns, now_ns};
 use super::load::histogram;
 use super::report::{Idle, Report, thousands};
-use super::{Bench, say};
+use super::{Bench, Protocol, say};
 use crate::amqp::block_on;
 use crate::failure::Failure;
 
@@ -42,11 +43,35 @@ pub fn run(bench: Bench) -> Result<Report, Failure> {
     report.ok_or_else(|| Failure::failed("nothing was measured"))
 }
 
-/// An open connection. Its sessions end when they are dropped.
+/// An open connection.
 struct Open {
-    connection: Connection,
-    _sessions: Vec<Session>,
+    held: Held,
     took_ns: u64,
+}
+
+enum Held {
+    /// The sessions end when they are dropped.
+    Amqp10 { connection: Connection, _sessions: Vec<Session> },
+    /// A task that serves the connection until the run stops.
+    Amqp091(JoinHandle<()>),
+}
+
+impl Held {
+    fn is_lost(&self) -> bool {
+        match self {
+            Self::Amqp10 { connection, .. } => connection.error().is_some(),
+            Self::Amqp091(task) => task.is_finished(),
+        }
+    }
+
+    /// Closes the connection. Those of AMQP 0.9.1 close by themselves, because the run stops.
+    async fn close(self) {
+        // The connections are already counted, so the way in which they end does not change the result.
+        match self {
+            Self::Amqp10 { connection, .. } => drop(connection.close().await),
+            Self::Amqp091(task) => drop(task.await),
+        }
+    }
 }
 
 async fn hold(bench: &Arc<Bench>) -> Result<Idle, Failure> {
@@ -55,10 +80,11 @@ async fn hold(bench: &Arc<Bench>) -> Result<Idle, Failure> {
     let mut latencies = histogram()?;
     let mut told = start;
     let mut left = bench.connections.unwrap_or(CONNECTIONS);
+    let (stop, stopped) = watch::channel(false);
     loop {
         while left > 0 && opening.len() < AT_ONCE {
             left -= 1;
-            opening.spawn(open_one(Arc::clone(bench)));
+            opening.spawn(open_one(Arc::clone(bench), stopped.clone()));
         }
         let Some(opened) = opening.join_next().await else { break };
         let opened: Open = opened.map_err(|e| Failure::failed(e.to_string()))??;
@@ -78,21 +104,47 @@ async fn hold(bench: &Arc<Bench>) -> Result<Idle, Failure> {
         _ = tokio::signal::ctrl_c() => {}
     }
     let held = start.elapsed().saturating_sub(took);
-    let lost = open.iter().filter(|o| o.connection.error().is_some()).count();
+    let lost = open.iter().filter(|o| o.held.is_lost()).count();
     let idle = Idle { opened: open.len(), latencies, took, held, lost, cpu_ns: cpu_ns() - cpu };
-    let closing: JoinSet<_> = open.into_iter().map(|o| o.connection.close()).collect();
-    // The connections are already counted, so the way in which they end does not change the result.
+    stop.send_replace(true);
+    let closing: JoinSet<_> = open.into_iter().map(|o| o.held.close()).collect();
     drop(tokio::time::timeout(CLOSE, closing.join_all()).await);
     Ok(idle)
 }
 
-async fn open_one(bench: Arc<Bench>) -> Result<Open, Failure> {
+async fn open_one(bench: Arc<Bench>, stopped: watch::Receiver<bool>) -> Result<Open, Failure> {
     let began_ns = now_ns();
+    let held = match bench.protocol {
+        Protocol::Amqp10 => open_10(&bench).await?,
+        Protocol::Amqp091 => open_091(&bench, stopped).await?,
+    };
+    Ok(Open { held, took_ns: now_ns() - began_ns })
+}
+
+async fn open_10(bench: &Bench) -> Result<Held, Failure> {
     let (connection, place) = bench.connect().await?;
     let mut sessions = Vec::new();
     for _ in 0..bench.sessions() {
         let session = connection.session().await;
         sessions.push(session.map_err(|e| place.failed("begin", "a session", &e))?);
     }
-    Ok(Open { connection, _sessions: sessions, took_ns: now_ns() - began_ns })
+    Ok(Held::Amqp10 { connection, _sessions: sessions })
+}
+
+async fn open_091(bench: &Bench, mut stopped: watch::Receiver<bool>) -> Result<Held, Failure> {
+    let (mut connection, place) = bench.connect_091().await?;
+    for channel in 1..=bench.sessions() {
+        let channel = u16::try_from(channel).unwrap_or(u16::MAX);
+        let opened = connection.open_channel(channel).await;
+        opened.map_err(|e| place.failed("open", "a channel", &e))?;
+    }
+    Ok(Held::Amqp091(tokio::spawn(async move {
+        tokio::select! {
+            // The connection is lost.
+            _ = connection.closed() => return,
+            // An error means that the run has ended.
+            _ = stopped.wait_for(|stopped| *stopped) => {}
+        }
+        drop(connection.close().await);
+    })))
 }

@@ -11,18 +11,18 @@ use client::{Connection, Credit, Error, Outcome, ReceiverOptions, SenderOptions,
 use hdrhistogram::Histogram;
 use tokio::sync::{mpsc, watch};
 
-use super::Bench;
 use super::clock::{Pacer, SECOND_NS, now_ns};
 use super::load::Run;
 use super::stamp::{Stamper, sent_ns};
 use super::tally::Tally;
+use super::{Bench, Protocol};
 use crate::failure::Failure;
 
 /// The most unread outcomes of one sender. This suffices for any credit that brokers grant in practice.
 const OUTCOMES_MAX: usize = 8192;
 
 /// The time that a connection may take to close.
-const CLOSE: Duration = Duration::from_secs(2);
+pub(super) const CLOSE: Duration = Duration::from_secs(2);
 
 /// The phase of a run, set by the coordinator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,6 +64,13 @@ pub struct Place {
 impl Place {
     /// Runs an endpoint until the coordinator stops it or the connection fails.
     pub async fn live(self: Rc<Self>, role: Role) {
+        match self.bench().protocol {
+            Protocol::Amqp10 => self.live_10(role).await,
+            Protocol::Amqp091 => self.live_091(role).await,
+        }
+    }
+
+    async fn live_10(&self, role: Role) {
         let connected = tokio::select! {
             connected = self.bench().connect() => connected,
             () = self.until(|phase| phase == Phase::Stop) => return,
@@ -88,32 +95,32 @@ impl Place {
         drop(tokio::time::timeout(CLOSE, connection.close()).await);
     }
 
-    fn bench(&self) -> &Bench {
+    pub(super) fn bench(&self) -> &Bench {
         &self.run.bench
     }
 
-    fn tally(&self) -> &Tally {
+    pub(super) fn tally(&self) -> &Tally {
         &self.run.tallies[self.number]
     }
 
-    fn tell(&self, event: Event) {
+    pub(super) fn tell(&self, event: Event) {
         // If the coordinator is gone, nobody needs the event.
         drop(self.events.send(event));
     }
 
-    async fn until(&self, reached: impl Fn(Phase) -> bool) {
+    pub(super) async fn until(&self, reached: impl Fn(Phase) -> bool) {
         // If the coordinator is gone, the run is over.
         drop(self.phase.clone().wait_for(|phase| reached(*phase) || *phase == Phase::Stop).await);
     }
 
-    async fn start(&self) -> u64 {
+    pub(super) async fn start(&self) -> u64 {
         self.tell(Event::Ready);
         self.until(|phase| phase != Phase::Attach).await;
         self.start_ns()
     }
 
     /// When the run began, in nanoseconds; `u64::MAX` if it has not begun.
-    fn start_ns(&self) -> u64 {
+    pub(super) fn start_ns(&self) -> u64 {
         self.run.start_ns.get().copied().unwrap_or(u64::MAX)
     }
 

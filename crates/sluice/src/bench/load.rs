@@ -11,12 +11,13 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::{JoinSet, LocalSet};
 use tokio::time::{Instant, MissedTickBehavior};
 
+use super::amqp091::Declared091;
 use super::clock::{SECOND_NS, cpu_ns, now_ns};
 use super::endpoint::{Event, Phase, Place, Role};
 use super::plan::{Declared, Plan};
 use super::report::{Measured, Report, thousands};
 use super::tally::{Tally, Totals};
-use super::{Bench, DURATION_S, say};
+use super::{Bench, DURATION_S, Protocol, say};
 use crate::amqp::block_on;
 use crate::failure::Failure;
 
@@ -41,15 +42,21 @@ pub fn run(bench: Bench) -> Result<Report, Failure> {
     let plan = Plan::of(&bench);
     let run = Arc::new(Run::new(bench, plan));
     block_on(async {
-        let declared = match run.bench.no_declare {
-            true => None,
-            false => Some(Declared::make(&run.bench, &run.plan).await?),
-        };
-        let result = drive(&run).await;
-        if let Some(declared) = declared {
-            declared.delete().await;
-        }
-        measured = Some(result?);
+        measured = Some(match (run.bench.no_declare, run.bench.protocol) {
+            (true, _) => drive(&run).await?,
+            (false, Protocol::Amqp10) => {
+                let declared = Declared::make(&run.bench, &run.plan).await?;
+                let result = drive(&run).await;
+                declared.delete().await;
+                result?
+            }
+            (false, Protocol::Amqp091) => {
+                let declared = Declared091::make(&run.bench, &run.plan).await?;
+                let result = drive(&run).await;
+                declared.delete().await;
+                result?
+            }
+        });
         Ok(())
     })?;
     let Some(measured) = measured else { return Err(Failure::failed("nothing was measured")) };

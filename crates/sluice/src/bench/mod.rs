@@ -6,6 +6,9 @@
 //! bench works with any AMQP 1.0 broker. It declares queues and exchanges over `/management`; `--no-declare`
 //! skips that.
 //!
+//! With `--protocol amqp091` it works with any AMQP 0.9.1 broker ([`amqp091`]). The time is then a header of the
+//! message, with the same name. Unsettled messages are those in confirm mode, and the consumers acknowledge.
+//!
 //! ```text
 //!   coordinator                          one thread per core, or per pair if there are fewer
 //!     declare, start the threads
@@ -17,6 +20,7 @@
 //!     -- Stop to all ->                  close; histograms come back with the threads
 //! ```
 
+mod amqp091;
 mod clock;
 mod connections;
 mod endpoint;
@@ -30,7 +34,7 @@ use std::io::Write as _;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
-use client::{Connection, Options};
+use client::{Connection, Options, amqp091 as client091};
 
 use crate::amqp::{Broker, Place};
 use crate::failure::Failure;
@@ -43,10 +47,23 @@ const DURATION_S: u32 = 10;
 /// The number of sessions of an idle connection, unless `--sessions` is given.
 const SESSIONS: u32 = 2;
 
+/// The most unconfirmed messages of a sender over AMQP 0.9.1, unless `--unconfirmed` is given. It equals the default
+/// credit of a receiver.
+const UNCONFIRMED: u32 = 200;
+
+/// The address of a queue, unless `--address` is given.
+const ADDRESS: &str = "/queues/{queue}";
+
+/// The address of the exchange of a fan-out, unless `--exchange-address` is given.
+const EXCHANGE_ADDRESS: &str = "/exchanges/{exchange}";
+
 #[derive(Args, Debug)]
 pub struct Bench {
     #[command(flatten)]
     broker: Broker,
+    /// The protocol of all connections
+    #[arg(long, value_enum, default_value_t)]
+    protocol: Protocol,
     /// Who sends to whom
     #[arg(long, value_enum, default_value_t)]
     pattern: Pattern,
@@ -73,14 +90,17 @@ pub struct Bench {
     /// The size of the body in bytes
     #[arg(long, value_name = "BYTES", default_value_t = 12, value_parser = clap::value_parser!(u32).range(0..=268_435_456))]
     size: u32,
-    /// Credit of each receiver
+    /// Credit of each receiver; with amqp091 its prefetch count, at most 65535, which has no effect with --settled
     #[arg(long, value_name = "N", default_value_t = 200, value_parser = clap::value_parser!(u32).range(1..))]
     credit: u32,
+    /// amqp091: the most messages of a sender that wait for their confirm [default: 200]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), conflicts_with = "settled")]
+    unconfirmed: Option<u32>,
     /// Whether the messages are durable
     #[arg(long, value_name = "BOOL", default_value_t = true, action = clap::ArgAction::Set)]
     durable: bool,
     /// Settle messages when they are sent, in both directions: there are no outcomes, and messages may be
-    /// lost
+    /// lost; with amqp091, senders use no confirms and receivers do not acknowledge
     #[arg(long)]
     settled: bool,
     /// The prefix of the names of the queues and the exchange
@@ -89,16 +109,16 @@ pub struct Bench {
     /// Use existing queues and exchanges: declare and delete nothing
     #[arg(long)]
     no_declare: bool,
-    /// The address of a queue
-    #[arg(long, value_name = "TEMPLATE", default_value = "/queues/{queue}")]
-    address: String,
-    /// fan-out: the address from which a message reaches every queue
-    #[arg(long, value_name = "TEMPLATE", default_value = "/exchanges/{exchange}")]
-    exchange_address: String,
+    /// amqp10: the address of a queue [default: /queues/{queue}]
+    #[arg(long, value_name = "TEMPLATE")]
+    address: Option<String>,
+    /// amqp10, fan-out: the address from which a message reaches every queue [default: /exchanges/{exchange}]
+    #[arg(long, value_name = "TEMPLATE")]
+    exchange_address: Option<String>,
     /// connections: the number of connections [default: 1000]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     connections: Option<u32>,
-    /// connections: the number of sessions of each connection [default: 2]
+    /// connections: the number of sessions of each connection; with amqp091 of channels [default: 2]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=256))]
     sessions: Option<u32>,
     /// Seconds after which a connection to a silent broker is closed; the broker is asked for heartbeats of
@@ -108,6 +128,25 @@ pub struct Bench {
     /// Print the result as one JSON object
     #[arg(long)]
     json: bool,
+}
+
+/// What the connections speak.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+enum Protocol {
+    /// AMQP 1.0
+    #[default]
+    Amqp10,
+    /// AMQP 0.9.1
+    Amqp091,
+}
+
+impl Protocol {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Amqp10 => "amqp10",
+            Self::Amqp091 => "amqp091",
+        }
+    }
 }
 
 /// Who sends to whom.
@@ -136,12 +175,17 @@ impl Pattern {
 }
 
 impl Bench {
-    /// The number of sessions of each idle connection.
+    /// The number of sessions, or channels, of each idle connection.
     fn sessions(&self) -> u32 {
         self.sessions.unwrap_or(SESSIONS)
     }
 
-    /// Refuses options that belong to another pattern: they would have no effect.
+    /// The most messages of a sender over AMQP 0.9.1 that wait for their confirm.
+    fn unconfirmed(&self) -> u32 {
+        self.unconfirmed.unwrap_or(UNCONFIRMED)
+    }
+
+    /// Refuses options that belong to another pattern or protocol: they would have no effect.
     fn check(&self) -> Result<(), Failure> {
         use Pattern::{Connections, FanIn, FanOut, Pair};
         let counts: [(&str, Option<u32>, &[Pattern]); 5] = [
@@ -158,12 +202,31 @@ impl Bench {
                 return Err(Failure::usage(format!("{option} belongs to --pattern {of}, not to {pattern}")));
             }
         }
+        let options = [
+            ("--address", self.address.is_some(), Protocol::Amqp10),
+            ("--exchange-address", self.exchange_address.is_some(), Protocol::Amqp10),
+            ("--unconfirmed", self.unconfirmed.is_some(), Protocol::Amqp091),
+        ];
+        for (option, given, protocol) in options {
+            if given && protocol != self.protocol {
+                let (of, given) = (protocol.name(), self.protocol.name());
+                return Err(Failure::usage(format!("{option} belongs to --protocol {of}, not to {given}")));
+            }
+        }
+        if self.protocol == Protocol::Amqp091 && u16::try_from(self.credit).is_err() {
+            return Err(Failure::usage(format!("--credit is at most {} with --protocol amqp091", u16::MAX)));
+        }
         Ok(())
     }
 
     async fn connect(&self) -> Result<(Connection, Place), Failure> {
         let idle_time_out = Duration::from_secs(self.heartbeat.into());
         self.broker.connect_with(Options { idle_time_out, ..Options::default() }).await
+    }
+
+    async fn connect_091(&self) -> Result<(client091::Connection, Place), Failure> {
+        let idle_time_out = Duration::from_secs(self.heartbeat.into());
+        self.broker.connect_091(client091::Options { idle_time_out, ..client091::Options::default() }).await
     }
 }
 

@@ -4,20 +4,20 @@ use client::management::{Binding, ExchangeSpec, QueueSpec};
 use client::{Connection, Error, Management};
 use percent_encoding::utf8_percent_encode;
 
-use super::{Bench, Pattern};
+use super::{ADDRESS, Bench, EXCHANGE_ADDRESS, Pattern, Protocol};
 use crate::amqp::SEGMENT;
 use crate::failure::Failure;
 
 /// The default number of receivers of a fan-out, and of senders of a fan-in.
 const FAN: u32 = 4;
 
-/// The queues of a run, and where each endpoint attaches.
+/// The queues of a run, and where each endpoint attaches. Over AMQP 0.9.1, names are used instead of addresses.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Plan {
     pub queues: Vec<String>,
     /// The name of a fanout exchange that is bound to all the queues.
     pub exchange: Option<String>,
-    /// The address to which each sender sends.
+    /// The address to which each sender sends. Over AMQP 0.9.1: the exchange if there is one, otherwise the queue.
     pub senders: Vec<String>,
     /// The address from which each receiver receives.
     pub receivers: Vec<String>,
@@ -28,7 +28,11 @@ pub struct Plan {
 impl Plan {
     pub fn of(bench: &Bench) -> Self {
         let prefix = bench.queue.as_str();
-        let address = |queue: &String| fill(&bench.address, "{queue}", queue);
+        let template = |given: &Option<String>, default: &str, place: &str, name: &str| match bench.protocol {
+            Protocol::Amqp10 => fill(given.as_deref().unwrap_or(default), place, name),
+            Protocol::Amqp091 => name.to_owned(),
+        };
+        let address = |queue: &String| template(&bench.address, ADDRESS, "{queue}", queue);
         let many = |n: u32| -> Vec<String> { (1..=n).map(|i| format!("{prefix}-{i}")).collect() };
         match bench.pattern {
             Pattern::Pair | Pattern::Connections => {
@@ -50,7 +54,7 @@ impl Plan {
             }
             Pattern::FanOut => {
                 let queues = many(bench.receivers.unwrap_or(FAN));
-                let target = fill(&bench.exchange_address, "{exchange}", prefix);
+                let target = template(&bench.exchange_address, EXCHANGE_ADDRESS, "{exchange}", prefix);
                 Self {
                     exchange: Some(prefix.to_owned()),
                     senders: vec![target; bench.senders.unwrap_or(1) as usize],

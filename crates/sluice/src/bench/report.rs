@@ -5,10 +5,10 @@ use std::time::Duration;
 use hdrhistogram::Histogram;
 use serde_json::{Value, json};
 
-use super::Bench;
 use super::clock::SECOND_NS;
 use super::load::Run;
 use super::tally::Totals;
+use super::{Bench, Protocol};
 
 /// The result that is printed at the end.
 pub struct Report {
@@ -63,7 +63,7 @@ impl Report {
         let complete = accepted && totals.received == expected && totals.sent > 0;
         let Totals { sent, accepted, rejected, released, modified, received, strange, .. } = *totals;
         let json = json!({
-            "pattern": bench.pattern.name(),
+            "pattern": bench.pattern.name(), "protocol": bench.protocol.name(),
             "senders": plan.senders.len(), "receivers": plan.receivers.len(), "queues": plan.queues.len(),
             "size": bench.size, "credit": bench.credit, "durable": bench.durable, "settled": bench.settled,
             "rate_per_sender": bench.rate,
@@ -75,12 +75,13 @@ impl Report {
         });
         let ends = |n: usize, what: &str| format!("{n} {what}{}", if n == 1 { "" } else { "s" });
         let mut text = format!(
-            "{}: {}, {}, {} B, {}{}, credit {}\n\
+            "{}{}: {}, {}, {} B, {}{}, credit {}\n\
              messages  {} sent, {} accepted, {} received in {seconds:.2} s\n\
              rate      {} per second\n\
              latency   {}\n\
              client    {cpu_s:.2} s of CPU{}\n",
             bench.pattern.name(),
+            over(bench.protocol),
             ends(plan.senders.len(), "sender"),
             ends(plan.receivers.len(), "receiver"),
             thousands(bench.size.into()),
@@ -110,20 +111,22 @@ impl Report {
         let per_s = (*opened as f64 / took.as_secs_f64().max(1e-9)).round();
         let cpu_s = *cpu_ns as f64 / SECOND_NS as f64;
         let json = json!({
-            "pattern": bench.pattern.name(),
+            "pattern": bench.pattern.name(), "protocol": bench.protocol.name(),
             "connections": opened, "sessions": bench.sessions(),
             "open_s": rounded(took.as_secs_f64()), "opened_per_s": per_s, "open_us": latency_us(latencies),
             "held_s": rounded(held.as_secs_f64()), "lost": lost, "complete": *lost == 0,
             "client_cpu_s": rounded(cpu_s),
         });
         let text = format!(
-            "connections: {}, {} sessions each\n\
+            "connections{}: {}, {} {} each\n\
              opened    in {:.2} s, {} per second\n\
              latency   {}\n\
              held      for {:.1} s, {lost} lost\n\
              client    {cpu_s:.2} s of CPU\n",
+            over(bench.protocol),
             thousands(*opened as u64),
             bench.sessions(),
+            if bench.protocol == Protocol::Amqp10 { "sessions" } else { "channels" },
             took.as_secs_f64(),
             thousands(per_s as u64),
             latency_line(latencies),
@@ -131,6 +134,14 @@ impl Report {
         );
         let failure = (*lost > 0).then(|| format!("{lost} connections were lost"));
         Self { text, json, failure }
+    }
+}
+
+/// Names the protocol, unless it is the usual one.
+fn over(protocol: Protocol) -> &'static str {
+    match protocol {
+        Protocol::Amqp10 => "",
+        Protocol::Amqp091 => " over AMQP 0.9.1",
     }
 }
 

@@ -3,8 +3,8 @@
 //!
 //! A round has four steps:
 //!
-//! - It fills two classic queues, a quorum queue and two streams. One classic queue and one stream have
-//!   `x-fsync`. It waits until the broker has noted how far the log and the streams were written.
+//! - It fills two classic queues, a quorum queue and two streams, the first half of the messages with AMQP 1.0 and the
+//!   second half with AMQP 0.9.1. One classic queue and one stream have `x-fsync`. It waits until the broker has noted how far the log and the streams were written.
 //! - It kills the broker and makes one fault: see [`fault`].
 //! - It starts the broker. If definitions may be lost, the broker must refuse to start and name the damaged
 //!   file. Then the round starts it with `accept_lost_definitions`.
@@ -32,6 +32,9 @@ mod round;
 #[path = "../kill/traffic.rs"]
 #[allow(dead_code, reason = "this test uses only a part")]
 mod traffic;
+#[path = "../kill/traffic091.rs"]
+#[allow(dead_code, reason = "this test uses only a part")]
+mod traffic091;
 
 use std::io::Write as _;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};

@@ -12,7 +12,7 @@ use crate::broker::{Broker, Directory, Starting};
 use crate::content::{Id, Random};
 use crate::fault::{Fault, copy};
 use crate::reading::read_all;
-use crate::traffic::{connect, drain, publish};
+use crate::traffic::{Protocol, connect, drain, publish};
 
 /// The queues of a round: name, address, type, and whether it has `x-fsync`.
 const QUEUES: [(&str, &str, &str, bool); 5] = [
@@ -67,9 +67,9 @@ impl Round {
         let (data, older) = (directory.path().join("data"), directory.path().join("older"));
         let broker = self.start(directory, &[])?;
         declare(&broker, QUEUES.iter().map(|&(name, _, kind, sync)| (name, kind, sync))).await?;
-        self.fill(&broker, 0, self.messages / 2).await?;
+        self.fill(Protocol::Amqp10, &broker, 0, self.messages / 2).await?;
         copy(&data, &older);
-        self.fill(&broker, self.messages / 2, self.messages).await?;
+        self.fill(Protocol::Amqp091, &broker, self.messages / 2, self.messages).await?;
         declare(&broker, [(LATE, "classic", false)]).await?;
         for _ in 0..NOTED_TRIES {
             if self.is_noted(&data) {
@@ -158,11 +158,17 @@ impl Round {
         Starting::spawn(directory, &sets).try_finish()
     }
 
+    /// Returns the protocol of the clients after the damage, except for consumers of streams.
+    fn protocol(&self) -> Protocol {
+        Protocol::of(self.seed)
+    }
+
     /// Publishes to every queue. Every message must be confirmed.
-    async fn fill(&self, broker: &Broker, from: u64, until: u64) -> Result<(), String> {
+    async fn fill(&self, protocol: Protocol, broker: &Broker, from: u64, until: u64) -> Result<(), String> {
         for (publisher, (name, address, ..)) in QUEUES.into_iter().enumerate() {
             let first = Id { publisher, number: from };
-            let published = publish(broker.amqp_url(), address, self.seed, first, until, || ()).await;
+            let url = broker.amqp_url();
+            let published = publish(protocol, url, address, self.seed, first, until, || ()).await;
             if published.confirmed.len() as u64 != until - from {
                 return Err(format!("filling '{name}': {published:?}"));
             }
@@ -179,7 +185,8 @@ impl Round {
     ) -> Result<u64, String> {
         self.send_more(broker, number, address).await?;
         let last = AtomicBool::new(true);
-        let came = drain(broker.amqp_url(), address.to_owned(), self.seed, &last).await?;
+        let (url, address) = (broker.amqp_url(), address.to_owned());
+        let came = drain(self.protocol(), url, address, self.seed, &last).await?;
         let ids: HashSet<Id> = came.iter().copied().collect();
         if ids.len() != came.len() || came.iter().any(|id| id.publisher != number) {
             return Err("a message was received twice, or from another queue".to_owned());
@@ -214,7 +221,8 @@ impl Round {
         address: &'static str,
     ) -> Result<(), String> {
         let more = Id { publisher, number: self.messages };
-        let published = publish(broker.amqp_url(), address, self.seed, more, self.messages + 1, || ()).await;
+        let (url, until) = (broker.amqp_url(), self.messages + 1);
+        let published = publish(self.protocol(), url, address, self.seed, more, until, || ()).await;
         match published.confirmed[..] {
             [_] => Ok(()),
             _ => Err(format!("it takes no other message: {published:?}")),

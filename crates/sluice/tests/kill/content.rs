@@ -46,15 +46,23 @@ pub fn identify(seed: u64, encoded: &[u8]) -> Result<Id, String> {
     let message = Message::decode(encoded).map_err(|error| format!("a message cannot be read: {error}"))?;
     let Body::Data(sections) = &message.body else { return Err("a message without data".to_owned()) };
     let [octets] = sections.as_slice() else { return Err("a message of several sections".to_owned()) };
+    identify_body(seed, octets, message.header.and_then(|header| header.durable) == Some(true))
+}
+
+/// Finds out which message has this body.
+///
+/// # Errors
+/// The message cannot have been sent.
+pub fn identify_body(seed: u64, octets: &[u8], durable: bool) -> Result<Id, String> {
     let word = |at: usize| octets.get(at..at + 8).and_then(|b| b.try_into().ok()).map(u64::from_be_bytes);
     let (Some(publisher), Some(number)) = (word(0), word(8)) else {
         return Err("a message without number".to_owned());
     };
     let id = Id { publisher: publisher as usize, number };
-    if **octets != *body(seed, id) {
+    if *octets != *body(seed, id) {
         return Err(format!("the body of {id:?} is not what was sent"));
     }
-    if message.header.and_then(|header| header.durable) != Some(true) {
+    if !durable {
         return Err(format!("{id:?} is not durable any more"));
     }
     Ok(id)

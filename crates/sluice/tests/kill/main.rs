@@ -1,8 +1,9 @@
 //! Nothing confirmed is lost: the broker is killed with SIGKILL under load, started again, and drained.
 //!
 //! In a round, publishers send numbered durable messages without waiting for outcomes, each on its own
-//! connection. The broker is killed at a moment that the seed determines. It is started with another number
-//! of shards, the publishers send the rest, and two consumers per queue drain it. Then [`verdict`] compares
+//! connection. Every other publisher speaks AMQP 0.9.1, and the others AMQP 1.0. The broker is killed at a moment
+//! that the seed determines. It is started with another number of shards, the publishers send the rest, and two
+//! consumers per queue drain it, one with each protocol. Then [`verdict`] compares
 //! the messages received with those sent and confirmed. At last the broker is stopped with SIGTERM and
 //! started again: no accepted message may come back.
 //!
@@ -33,6 +34,7 @@ mod reading;
 mod round;
 mod stream;
 mod traffic;
+mod traffic091;
 mod verdict;
 
 use std::io::Write as _;

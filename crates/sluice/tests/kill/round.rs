@@ -16,13 +16,14 @@ use crate::broker::{Broker, Directory, Starting};
 use crate::content::{Id, Random};
 use crate::copies::Copied;
 use crate::moment::Moment;
-use crate::traffic::{Published, connect, consume, drain, publish};
+use crate::traffic::{Protocol, Published, connect, consume, drain, publish};
+use crate::traffic091;
 use crate::verdict::{Came, Figures, Ledger, judge};
 
 const QUEUES: [&str; 2] = ["kill-1", "kill-2"];
 const FANOUT: &str = "kill";
 /// The number of consumers per queue after the kill.
-const DRAINERS: usize = 2;
+const DRAINERS: u64 = 2;
 /// The queue in which messages expire. They reach the first queue as dead letters.
 const SOURCE: &str = "kill-source";
 /// The time to live of messages in that queue, in milliseconds.
@@ -234,6 +235,16 @@ impl Round {
         }
     }
 
+    /// Returns the protocol of the consumer of a queue until the kill, and of the one after a clean stop. With two queues,
+    /// each protocol has one.
+    fn consumer_protocol(&self, queue: usize) -> Protocol {
+        match self.moment {
+            // This consumer leaves messages unsettled, and settles others late.
+            Moment::Copy(_) => Protocol::Amqp10,
+            _ => Protocol::of(self.seed ^ queue as u64),
+        }
+    }
+
     fn queue_names(&self) -> impl Iterator<Item = &'static str> {
         QUEUES.into_iter().take(self.queues)
     }
@@ -294,11 +305,16 @@ impl Round {
         let consumers: Vec<JoinHandle<_>> = self
             .queue_names()
             .filter(|_| self.consumer)
-            .map(|queue| {
+            .enumerate()
+            .map(|(number, queue)| {
                 let (mut counted, url) = (counted.clone(), url.clone());
+                let (protocol, address) = (self.consumer_protocol(number), format!("/queues/{queue}"));
                 tokio::spawn(async move {
                     match counted.wait_for(|count| *count >= backlog).await.map(|_| ()) {
-                        Ok(()) => consume(url, format!("/queues/{queue}"), seed, keeps, lag).await,
+                        Ok(()) => match protocol {
+                            Protocol::Amqp10 => consume(url, address, seed, keeps, lag).await,
+                            Protocol::Amqp091 => traffic091::consume(url, address, seed).await,
+                        },
                         // The publishers ended before the kill.
                         Err(_) => Ok(Vec::new()),
                     }
@@ -320,7 +336,8 @@ impl Round {
                     }
                 };
                 let first = Id { publisher, number: 0 };
-                tokio::spawn(publish(url.clone(), self.address(), self.seed, first, u64::MAX, confirmed))
+                let (protocol, url) = (Protocol::of(publisher as u64), url.clone());
+                tokio::spawn(publish(protocol, url, self.address(), self.seed, first, u64::MAX, confirmed))
             })
             .collect();
         // When all publishers have ended, nobody sends to these channels any more. Then the killer stops waiting
@@ -372,10 +389,10 @@ impl Round {
         let drainers: Vec<Vec<JoinHandle<_>>> = self
             .queue_names()
             .map(|queue| {
-                let drainer = |_| {
+                let drainer = |number| {
                     let (url, seed, last) = (url.clone(), self.seed, Arc::clone(&last));
-                    let address = format!("/queues/{queue}");
-                    tokio::spawn(async move { drain(url, address, seed, &last).await })
+                    let (protocol, address) = (Protocol::of(number), format!("/queues/{queue}"));
+                    tokio::spawn(async move { drain(protocol, url, address, seed, &last).await })
                 };
                 (0..DRAINERS).map(drainer).collect()
             })
@@ -387,7 +404,8 @@ impl Round {
             .map(|(publisher, first)| {
                 let next = Id { publisher, number: first.next };
                 let until = share.max(first.next + REST_MIN);
-                tokio::spawn(publish(url.clone(), self.address(), self.seed, next, until, || ()))
+                let (protocol, url) = (Protocol::of(publisher as u64), url.clone());
+                tokio::spawn(publish(protocol, url, self.address(), self.seed, next, until, || ()))
             })
             .collect();
         let mut rests = Vec::new();
@@ -420,9 +438,10 @@ impl Round {
             return Err(format!("the broker did not stop cleanly: {status}"));
         }
         let broker = self.start(directory, self.shards[0]).finish();
-        for queue in self.queue_names() {
+        for (number, queue) in self.queue_names().enumerate() {
             let none_comes = AtomicBool::new(true);
-            let came = drain(broker.amqp_url(), format!("/queues/{queue}"), self.seed, &none_comes).await?;
+            let (url, address) = (broker.amqp_url(), format!("/queues/{queue}"));
+            let came = drain(self.consumer_protocol(number), url, address, self.seed, &none_comes).await?;
             if !came.is_empty() {
                 return Err(format!("{} accepted messages came back after a clean stop", came.len()));
             }

@@ -24,7 +24,7 @@ use client::{Credit, Error};
 use crate::broker::{Broker, Directory, Starting};
 use crate::content::{Id, Random};
 use crate::reading::{CREDIT, Shown, attach, read_all, take};
-use crate::traffic::{Published, connect, publish};
+use crate::traffic::{Protocol, Published, connect, publish};
 
 const STREAM: &str = "kill-stream";
 const ADDRESS: &str = "/queues/kill-stream";
@@ -106,7 +106,8 @@ impl StreamRound {
         for (publisher, first) in published.iter_mut().enumerate() {
             let id = Id { publisher, number: first.next };
             let until = first.next + REST;
-            let rest = publish(broker.amqp_url(), ADDRESS, self.seed, id, until, || ()).await;
+            let protocol = Protocol::of(publisher as u64);
+            let rest = publish(protocol, broker.amqp_url(), ADDRESS, self.seed, id, until, || ()).await;
             if rest.ended.is_some() || rest.confirmed.len() as u64 != REST {
                 return Err(format!("publishing after the kill failed: {rest:?}"));
             }
@@ -192,7 +193,8 @@ impl StreamRound {
                     }
                 };
                 let first = Id { publisher, number: 0 };
-                tokio::spawn(publish(url.clone(), ADDRESS, self.seed, first, u64::MAX, confirmed))
+                let (protocol, url) = (Protocol::of(publisher as u64), url.clone());
+                tokio::spawn(publish(protocol, url, ADDRESS, self.seed, first, u64::MAX, confirmed))
             })
             .collect();
         // When all publishers have ended, this ends the wait of the killer, which then kills anyway.

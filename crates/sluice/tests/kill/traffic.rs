@@ -1,4 +1,4 @@
-//! Publishers and consumers, each on its own connection.
+//! Publishers and consumers, each on its own connection, with the protocol that the round chooses.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,11 +9,26 @@ use client::{Connection, Credit, Error, Options, Receiver, ReceiverOptions, Send
 use tokio::sync::mpsc;
 
 use crate::content::{Id, identify, message};
+use crate::traffic091;
 
 /// The most messages that a consumer may have in flight.
-const CREDIT: u32 = 500;
+pub const CREDIT: u32 = 500;
 /// The interval at which a consumer without messages checks whether it is done.
-const CHECK_INTERVAL: Duration = Duration::from_millis(20);
+pub const CHECK_INTERVAL: Duration = Duration::from_millis(20);
+
+/// What a publisher or a consumer speaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Protocol {
+    Amqp10,
+    Amqp091,
+}
+
+impl Protocol {
+    /// Returns one of the two for every other number.
+    pub fn of(number: u64) -> Self {
+        if number % 2 == 0 { Self::Amqp10 } else { Self::Amqp091 }
+    }
+}
 
 /// What a publisher did.
 #[derive(Debug, Default)]
@@ -36,6 +51,7 @@ pub async fn connect(url: &str) -> Result<(Connection, Session), Error> {
 /// Sends messages with numbers from `id` up to, but not including, `until`, or until the connection breaks.
 /// Calls `confirmed` for each accepted message.
 pub async fn publish(
+    protocol: Protocol,
     url: String,
     address: &'static str,
     seed: u64,
@@ -43,6 +59,9 @@ pub async fn publish(
     until: u64,
     confirmed: impl Fn() + Send,
 ) -> Published {
+    if protocol == Protocol::Amqp091 {
+        return traffic091::publish(url, address, seed, id, until, confirmed).await;
+    }
     let mut published = Published::default();
     let sender = async {
         let (connection, session) = connect(&url).await?;
@@ -129,7 +148,16 @@ pub async fn consume(
 ///
 /// # Errors
 /// A message that cannot have been sent, or why the connection broke.
-pub async fn drain(url: String, address: String, seed: u64, last: &AtomicBool) -> Result<Vec<Id>, String> {
+pub async fn drain(
+    protocol: Protocol,
+    url: String,
+    address: String,
+    seed: u64,
+    last: &AtomicBool,
+) -> Result<Vec<Id>, String> {
+    if protocol == Protocol::Amqp091 {
+        return traffic091::drain(url, address, seed, last).await;
+    }
     let failed = |error: Error| format!("draining {address}: {error}");
     let (connection, session) = connect(&url).await.map_err(failed)?;
     let options = ReceiverOptions { credit: Credit::Manual, ..ReceiverOptions::default() };
