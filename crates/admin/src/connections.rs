@@ -1,5 +1,6 @@
 //! `/api/connections`, and the sessions and links of connections.
 
+use broker::access::{self, Resource, Rights, Verb};
 use broker::desk::amqp10_rows::{LinkRow, SessionRow};
 use broker::desk::{ConnectionRow, Desk, ProtocolRow};
 use serde_json::{Value, json};
@@ -33,9 +34,15 @@ pub async fn of_user<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
 }
 
 /// Closes the connections of one user. Succeeds if there are none.
+///
+/// # Errors
+/// 401 if they are those of another user, and the caller is no administrator.
 pub async fn close_of_user<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+    let user = call.param(0);
+    access::permit(&call.who, Rights::NONE, "", Verb::CloseConnection, &[Resource::Connection(user)])
+        .map_err(|refused| Failure::not_authorised(refused.reason))?;
     let mut rows = visible(call, None).await?;
-    rows.retain(|row| *row.user == *call.param(0));
+    rows.retain(|row| *row.user == *user);
     let reason = call.reason.as_deref().unwrap_or(CLOSE_REASON);
     for row in rows {
         call.desk.close_connection(&call.who, &row.name, reason).await?;

@@ -4,6 +4,7 @@
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use admin::{Action, ROUTES, Route, To, Whose};
 use amqp10::sasl::Secret;
@@ -150,8 +151,11 @@ impl Fixture {
     }
 
     async fn connect(&self, user: &str) -> Result<Connection, Error> {
-        let url: Url = format!("amqp://{user}:{user}@{}", self.amqp).parse().unwrap();
-        Connection::open(&url, Options::default()).await
+        Connection::open(&self.url(user), Options::default()).await
+    }
+
+    fn url(&self, user: &str) -> Url {
+        format!("amqp://{user}:{user}@{}", self.amqp).parse().unwrap()
     }
 
     async fn ask(&self, user: &str, method: &str, path: &str, body: &str) -> (u16, String) {
@@ -272,6 +276,15 @@ async fn prepare(fixture: &Fixture, action: Action) {
         | Action::Bind(_)
         | Action::GetBinding(_)
         | Action::ListConnections
+        | Action::ListConnectionsInVhost
+        | Action::ListConnectionsOfUser
+        | Action::CloseConnectionsOfUser
+        | Action::ListChannels
+        | Action::ListChannelsInVhost
+        | Action::ListChannelsOfConnection
+        | Action::GetChannel
+        | Action::ListConsumers
+        | Action::ListConsumersInVhost
         | Action::GetConnection
         | Action::ListSessions
         | Action::ExplainLink
@@ -331,7 +344,7 @@ async fn prepare(fixture: &Fixture, action: Action) {
 }
 
 /// The path of a route, with the names of the objects that [`prepare`] has made.
-fn path(route: &Route, connection: &str) -> String {
+fn path(route: &Route, connections: &Connections) -> String {
     let (queue, exchange, policy) = match route.action {
         Action::PutQueue | Action::PutExchange => ("new", "new", "p"),
         Action::DeleteQueue | Action::DeleteExchange => ("old", "old", "p"),
@@ -349,7 +362,8 @@ fn path(route: &Route, connection: &str) -> String {
         p if p.contains("limits") => "max-connections",
         p if p.contains("parameters") => "s",
         p if p.contains("policies") => policy,
-        p if p.contains("connections") => connection,
+        p if p.ends_with("/channels") => &connections.amqp091,
+        p if p.contains("connections") => &connections.amqp10,
         p if p.contains("/links/") => "watched",
         p if p.contains("queues") => queue,
         _ => exchange,
@@ -357,7 +371,12 @@ fn path(route: &Route, connection: &str) -> String {
     let destination = if route.path.contains("/e/{destination}") { "y" } else { "q" };
     let node =
         if route.action == Action::Shrink { "other".to_owned() } else { Settings::default().node_name };
-    let user = if route.action == Action::DeleteUser { "old" } else { "victim" };
+    let user = match route.action {
+        Action::DeleteUser => "old",
+        Action::ListConnectionsOfUser => ROOT,
+        _ => "victim",
+    };
+    let channel = format!("{}%20(1)", connections.amqp091);
     let vhost = match route.action {
         Action::PutVhost => "new",
         Action::DeleteVhost => "old",
@@ -365,6 +384,7 @@ fn path(route: &Route, connection: &str) -> String {
     };
     let filled = [
         ("{user}", user),
+        ("{channel}", &channel),
         ("{password}", "p"),
         ("{position}", "1"),
         ("{component}", "shovel"),
@@ -413,11 +433,11 @@ async fn walk_routes(fixture: &Fixture, subjects: &[Subject], walked: &mut BTree
         for subject in subjects {
             for (body, verbs) in bodies(route) {
                 prepare(fixture, route.action).await;
-                if watched.error().is_some() {
+                if watched.0.error().is_some() {
                     watched = watch(fixture).await;
                 }
-                let connection = name_of_connection(fixture).await;
-                let (method, path) = (route.method.to_string(), path(route, &connection));
+                let connections = names_of_connections(fixture).await;
+                let (method, path) = (route.method.to_string(), path(route, &connections));
                 let (status, answer) = fixture.ask(subject.name(), &method, &path, body).await;
                 let outcome = match status {
                     401 | 404 => Outcome::Refused,
@@ -434,7 +454,7 @@ async fn walk_routes(fixture: &Fixture, subjects: &[Subject], walked: &mut BTree
                 let by_tag = verbs.iter().filter(|verb| verb.is_by_tag()).all(|verb| subject.may(*verb));
                 assert!(by_tag || status == 401, "{shown}");
                 match route.action {
-                    Action::CloseConnection if outcome == Outcome::Done => drop(watched.closed().await),
+                    Action::CloseConnection if outcome == Outcome::Done => drop(watched.0.closed().await),
                     // Whoever adds a virtual host may do everything in it, and would see more than the table says.
                     Action::PutVhost if outcome == Outcome::Done => {
                         fixture.prepare("DELETE", "/api/vhosts/new", "").await;
@@ -455,22 +475,35 @@ async fn fill(fixture: &Fixture) {
     connection.close().await.unwrap();
 }
 
-/// Opens a connection with a link. Some users may see it.
-async fn watch(fixture: &Fixture) -> Connection {
+/// Opens a connection with a link, and one with a channel. Some users may see them.
+async fn watch(fixture: &Fixture) -> (Connection, client::amqp091::Connection) {
     let connection = fixture.connect(ROOT).await.unwrap();
     let session = connection.session().await.unwrap();
     let name = Some("watched".to_owned());
     let receiver =
         session.receiver(Some("/queues/q"), ReceiverOptions { name, ..Default::default() }).await.unwrap();
     std::mem::forget((session, receiver));
-    connection
+    let options = client::amqp091::Options { idle_time_out: Duration::ZERO, ..Default::default() };
+    let mut other = client::amqp091::Connection::open(&fixture.url(ROOT), options).await.unwrap();
+    other.open_channel(1).await.unwrap();
+    (connection, other)
 }
 
-async fn name_of_connection(fixture: &Fixture) -> String {
-    let (_, rows) = fixture.ask(ROOT, "GET", "/api/connections?columns=name", "").await;
+/// The names of the connections of [`watch`], as they are written in paths.
+struct Connections {
+    amqp10: String,
+    amqp091: String,
+}
+
+async fn names_of_connections(fixture: &Fixture) -> Connections {
+    let (_, rows) = fixture.ask(ROOT, "GET", "/api/connections?columns=name,protocol", "").await;
     let rows: serde_json::Value = serde_json::from_str(&rows).unwrap();
-    let name = rows[0]["name"].as_str().unwrap_or("none");
-    name.replace(' ', "%20").replace('>', "%3E")
+    let name = |protocol: &str| {
+        let row = rows.as_array().unwrap().iter().find(|row| row["protocol"] == protocol);
+        let name = row.and_then(|row| row["name"].as_str()).unwrap_or("none");
+        name.replace(' ', "%20").replace('>', "%3E")
+    };
+    Connections { amqp10: name("AMQP 1-0"), amqp091: name("AMQP 0-9-1") }
 }
 
 /// The AMQP 1.0 requests that are tested.

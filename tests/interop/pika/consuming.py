@@ -117,7 +117,6 @@ def quorum_queues_count_deliveries():
             settle(found[-1][0].delivery_tag, requeue=True)
             found.append(consumer.get())
         expect([counts(delivery)[0] or 0 for delivery in found], [0, 0, 1, 2, 2])
-        # Sluice does not count acquisitions yet.
         expect([counts(delivery)[1] or 0 for delivery in found], [0, 1, 2, 3, 4])
         expect([delivery[0].redelivered for delivery in found], [False] + [True] * 4)
 

@@ -87,7 +87,7 @@ async fn channels_and_consumers() {
             GET /api/channels -> 200 []
             GET /api/channels/10.0.0.1:1%20-%3E%2010.0.0.2:5672%20(2) -> 401 {"error":"not_authorised",..
             GET /api/consumers?columns=consumer_tag -> 200 [{"consumer_tag":"l1"}]
-            DELETE /api/connections/username/guest -> 204
+            DELETE /api/connections/username/guest -> 401 {"error":"not_authorised",..
             DELETE /api/connections/username/own -> 204
             GET /api/consumers -> 200 []
             "#,
