@@ -180,525 +180,144 @@ impl Route {
     }
 }
 
-const fn route(method: Method, path: &'static str, action: Action, verbs: &'static [Verb]) -> Route {
-    Route { method, path, action, verbs }
+/// Makes the table of routes. A row is `METHOD "path" => Action(arguments), [verbs];`.
+macro_rules! routes {
+    ($($method:ident $path:literal => $action:ident $(($argument:expr))?, [$($verb:ident),*];)*) => {
+        &[$(Route {
+            method: Method::$method,
+            path: $path,
+            action: Action::$action $(($argument))?,
+            verbs: &[$(Verb::$verb),*],
+        }),*]
+    };
 }
 
 /// All routes.
-pub const ROUTES: &[Route] = {
-    use Method::{Delete, Get, Post, Put};
-    &[
-        route(Get, "/", Action::Index, &[]),
-        route(Get, "/api/overview", Action::Overview, &[Verb::Manage, Verb::ReadOverview]),
-        route(Get, "/api/whoami", Action::Whoami, &[Verb::Manage]),
-        route(Get, "/api/vhosts", Action::ListVhosts, &[Verb::Manage, Verb::ReadVhost]),
-        route(Get, "/api/vhosts/{vhost}", Action::GetVhost, &[Verb::Manage, Verb::ReadVhost]),
-        route(Put, "/api/vhosts/{vhost}", Action::PutVhost, &[Verb::Manage, Verb::Administer]),
-        route(Delete, "/api/vhosts/{vhost}", Action::DeleteVhost, &[Verb::Manage, Verb::Administer]),
-        route(
-            Get,
-            "/api/vhosts/{vhost}/permissions",
-            Action::PermissionsInVhost,
-            &[Verb::Manage, Verb::Administer],
-        ),
-        route(Get, "/api/definitions", Action::GetDefinitions, &[Verb::Manage, Verb::Administer]),
-        route(Post, "/api/definitions", Action::PostDefinitions, &[Verb::Manage, Verb::Administer]),
-        route(
-            Get,
-            "/api/definitions/{vhost}",
-            Action::GetDefinitionsOfVhost,
-            &[Verb::Manage, Verb::Administer],
-        ),
-        route(
-            Post,
-            "/api/definitions/{vhost}",
-            Action::PostDefinitionsOfVhost,
-            &[Verb::Manage, Verb::Administer],
-        ),
-        route(Get, "/api/parameters", Action::ListParameters, &[Verb::Manage, Verb::Administer]),
-        route(Get, "/api/parameters/{component}", Action::ListParameters, &[Verb::Manage, Verb::Administer]),
-        route(
-            Get,
-            "/api/parameters/{component}/{vhost}",
-            Action::ListParameters,
-            &[Verb::Manage, Verb::Administer],
-        ),
-        route(
-            Put,
-            "/api/parameters/{component}/{vhost}/{name}",
-            Action::PutParameter,
-            &[Verb::Manage, Verb::Administer],
-        ),
-        route(
-            Delete,
-            "/api/parameters/{component}/{vhost}/{name}",
-            Action::DeleteParameter,
-            &[Verb::Manage, Verb::Administer],
-        ),
-        route(Get, "/api/global-parameters", Action::ListGlobalParameters, &[Verb::Manage, Verb::Administer]),
-        route(
-            Put,
-            "/api/global-parameters/{name}",
-            Action::PutGlobalParameter,
-            &[Verb::Manage, Verb::Administer],
-        ),
-        route(
-            Delete,
-            "/api/global-parameters/{name}",
-            Action::DeleteGlobalParameter,
-            &[Verb::Manage, Verb::Administer],
-        ),
-        route(
-            Post,
-            "/api/vhosts/{vhost}/deletion/protection",
-            Action::ProtectVhost(true),
-            &[Verb::Manage, Verb::Administer],
-        ),
-        route(
-            Delete,
-            "/api/vhosts/{vhost}/deletion/protection",
-            Action::ProtectVhost(false),
-            &[Verb::Manage, Verb::Administer],
-        ),
-        route(Get, "/api/vhost-limits", Action::VhostLimits, &[Verb::Manage, Verb::ReadVhost]),
-        route(Get, "/api/vhost-limits/{vhost}", Action::VhostLimits, &[Verb::Manage, Verb::ReadVhost]),
-        route(
-            Put,
-            "/api/vhost-limits/{vhost}/{name}",
-            Action::PutVhostLimit,
-            &[Verb::Manage, Verb::Administer],
-        ),
-        route(
-            Delete,
-            "/api/vhost-limits/{vhost}/{name}",
-            Action::DeleteVhostLimit,
-            &[Verb::Manage, Verb::Administer],
-        ),
-        route(Get, "/api/user-limits", Action::UserLimits, &[Verb::Manage, Verb::Administer]),
-        route(Get, "/api/user-limits/{user}", Action::UserLimits, &[Verb::Manage, Verb::Administer]),
-        route(Put, "/api/user-limits/{user}/{name}", Action::PutUserLimit, &[Verb::Manage, Verb::Administer]),
-        route(
-            Delete,
-            "/api/user-limits/{user}/{name}",
-            Action::DeleteUserLimit,
-            &[Verb::Manage, Verb::Administer],
-        ),
-        route(Get, "/api/users", Action::ListUsers, &[Verb::Manage, Verb::Administer]),
-        // Before the users: a user of this name must not hide it.
-        route(
-            Get,
-            "/api/users/without-permissions",
-            Action::ListUsersWithoutPermissions,
-            &[Verb::Manage, Verb::Administer],
-        ),
-        route(Post, "/api/users/bulk-delete", Action::DeleteUsers, &[Verb::Manage, Verb::Administer]),
-        route(
-            Get,
-            "/api/auth/hash_password/{password}",
-            Action::HashPassword,
-            &[Verb::Manage, Verb::Administer],
-        ),
-        route(Post, "/api/auth/hash_password", Action::HashPassword, &[Verb::Manage, Verb::Administer]),
-        route(Get, "/api/auth/attempts/{node}", Action::ListAuthAttempts, &[Verb::Manage, Verb::ReadNodes]),
-        route(
-            Get,
-            "/api/auth/attempts/{node}/source",
-            Action::ListAuthAttemptsBySource,
-            &[Verb::Manage, Verb::ReadNodes],
-        ),
-        route(
-            Delete,
-            "/api/auth/attempts/{node}",
-            Action::ResetAuthAttempts,
-            &[Verb::Manage, Verb::Administer],
-        ),
-        route(
-            Delete,
-            "/api/auth/attempts/{node}/source",
-            Action::ResetAuthAttempts,
-            &[Verb::Manage, Verb::Administer],
-        ),
-        route(Get, "/api/users/{user}", Action::GetUser, &[Verb::Manage, Verb::Administer]),
-        route(Put, "/api/users/{user}", Action::PutUser, &[Verb::Manage, Verb::Administer]),
-        route(Delete, "/api/users/{user}", Action::DeleteUser, &[Verb::Manage, Verb::Administer]),
-        route(
-            Get,
-            "/api/users/{user}/permissions",
-            Action::PermissionsOfUser,
-            &[Verb::Manage, Verb::Administer],
-        ),
-        route(
-            Get,
-            "/api/users/{user}/topic-permissions",
-            Action::TopicPermissionsOfUser,
-            &[Verb::Manage, Verb::Administer],
-        ),
-        route(
-            Get,
-            "/api/vhosts/{vhost}/topic-permissions",
-            Action::TopicPermissionsInVhost,
-            &[Verb::Manage, Verb::Administer],
-        ),
-        route(Get, "/api/topic-permissions", Action::ListTopicPermissions, &[Verb::Manage, Verb::Administer]),
-        route(
-            Get,
-            "/api/topic-permissions/{vhost}/{user}",
-            Action::GetTopicPermissions,
-            &[Verb::Manage, Verb::Administer],
-        ),
-        route(
-            Put,
-            "/api/topic-permissions/{vhost}/{user}",
-            Action::PutTopicPermissions,
-            &[Verb::Manage, Verb::Administer],
-        ),
-        route(
-            Delete,
-            "/api/topic-permissions/{vhost}/{user}",
-            Action::DeleteTopicPermissions,
-            &[Verb::Manage, Verb::Administer],
-        ),
-        route(
-            Get,
-            "/api/topic-permissions/{vhost}/{user}/{exchange}",
-            Action::GetTopicPermissions,
-            &[Verb::Manage, Verb::Administer],
-        ),
-        route(
-            Delete,
-            "/api/topic-permissions/{vhost}/{user}/{exchange}",
-            Action::DeleteTopicPermissions,
-            &[Verb::Manage, Verb::Administer],
-        ),
-        route(Get, "/api/permissions", Action::ListPermissions, &[Verb::Manage, Verb::Administer]),
-        route(
-            Get,
-            "/api/permissions/{vhost}/{user}",
-            Action::GetPermissions,
-            &[Verb::Manage, Verb::Administer],
-        ),
-        route(
-            Put,
-            "/api/permissions/{vhost}/{user}",
-            Action::PutPermissions,
-            &[Verb::Manage, Verb::Administer],
-        ),
-        route(
-            Delete,
-            "/api/permissions/{vhost}/{user}",
-            Action::DeletePermissions,
-            &[Verb::Manage, Verb::Administer],
-        ),
-        route(Get, "/api/nodes", Action::ListNodes, &[Verb::Manage, Verb::ReadNodes]),
-        route(Get, "/api/nodes/{node}", Action::GetNode, &[Verb::Manage, Verb::ReadNodes]),
-        route(Get, "/api/queues", Action::ListQueues, &[Verb::Manage, Verb::ReadQueue]),
-        route(Get, "/api/queues/{vhost}", Action::ListQueues, &[Verb::Manage, Verb::ReadQueue]),
-        route(Get, "/api/queues/{vhost}/{name}", Action::GetQueue, &[Verb::Manage, Verb::ReadQueue]),
-        route(
-            Put,
-            "/api/queues/{vhost}/{name}",
-            Action::PutQueue,
-            &[Verb::Manage, Verb::DeclareQueue, Verb::DeadLetterTo],
-        ),
-        route(Delete, "/api/queues/{vhost}/{name}", Action::DeleteQueue, &[Verb::Manage, Verb::DeleteQueue]),
-        route(
-            Delete,
-            "/api/queues/{vhost}/{name}/contents",
-            Action::PurgeQueue,
-            &[Verb::Manage, Verb::PurgeQueue],
-        ),
-        route(Get, "/api/queues/{vhost}/{name}/messages", Action::BrowseQueue, &[Verb::Manage, Verb::Get]),
-        route(
-            Get,
-            "/api/queues/{vhost}/{name}/bindings",
-            Action::QueueBindings,
-            &[Verb::Manage, Verb::ReadQueue, Verb::ReadBinding],
-        ),
-        route(
-            Get,
-            "/api/queues/quorum/{vhost}/{name}/status",
-            Action::QuorumStatus,
-            &[Verb::Manage, Verb::ReadQueue],
-        ),
-        // After the status: a queue in the virtual host `quorum` must not hide it.
-        route(
-            Get,
-            "/api/queues/{vhost}/{name}/peek/{position}",
-            Action::PeekQueue,
-            &[Verb::Manage, Verb::Get],
-        ),
-        route(
-            Post,
-            "/api/queues/quorum/{vhost}/{name}/checkpoint",
-            Action::Checkpoint,
-            &[Verb::Manage, Verb::MaintainGroups],
-        ),
-        route(
-            Post,
-            "/api/queues/quorum/{vhost}/{name}/reclaim-memory",
-            Action::ReclaimMemory,
-            &[Verb::Manage, Verb::MaintainGroups],
-        ),
-        route(
-            Post,
-            "/api/queues/quorum/{vhost}/{name}/replicas/add",
-            Action::ChangeMember(MemberChange::Add),
-            &[Verb::Manage, Verb::MaintainGroups],
-        ),
-        route(
-            Delete,
-            "/api/queues/quorum/{vhost}/{name}/replicas/delete",
-            Action::ChangeMember(MemberChange::Remove),
-            &[Verb::Manage, Verb::MaintainGroups],
-        ),
-        route(
-            Post,
-            "/api/queues/quorum/{vhost}/{name}/leader",
-            Action::ChangeMember(MemberChange::Lead),
-            &[Verb::Manage, Verb::MaintainGroups],
-        ),
-        route(
-            Post,
-            "/api/queues/quorum/replicas/on/{node}/grow",
-            Action::Grow,
-            &[Verb::Manage, Verb::MaintainGroups],
-        ),
-        route(
-            Delete,
-            "/api/queues/quorum/replicas/on/{node}/shrink",
-            Action::Shrink,
-            &[Verb::Manage, Verb::MaintainGroups],
-        ),
-        route(Post, "/api/rebalance/queues", Action::Rebalance, &[Verb::Manage, Verb::MaintainGroups]),
-        route(Get, "/api/exchanges", Action::ListExchanges, &[Verb::Manage, Verb::ReadExchange]),
-        route(Get, "/api/exchanges/{vhost}", Action::ListExchanges, &[Verb::Manage, Verb::ReadExchange]),
-        route(Get, "/api/exchanges/{vhost}/{name}", Action::GetExchange, &[Verb::Manage, Verb::ReadExchange]),
-        route(
-            Put,
-            "/api/exchanges/{vhost}/{name}",
-            Action::PutExchange,
-            &[Verb::Manage, Verb::DeclareExchange, Verb::AlternateTo],
-        ),
-        route(
-            Delete,
-            "/api/exchanges/{vhost}/{name}",
-            Action::DeleteExchange,
-            &[Verb::Manage, Verb::DeleteExchange],
-        ),
-        route(
-            Get,
-            "/api/exchanges/{vhost}/{name}/bindings/source",
-            Action::SourceBindings,
-            &[Verb::Manage, Verb::ReadExchange, Verb::ReadBinding],
-        ),
-        route(
-            Get,
-            "/api/exchanges/{vhost}/{name}/bindings/destination",
-            Action::DestinationBindings,
-            &[Verb::Manage, Verb::ReadExchange, Verb::ReadBinding],
-        ),
-        route(Get, "/api/bindings", Action::ListBindings, &[Verb::Manage, Verb::ReadBinding]),
-        route(Get, "/api/bindings/{vhost}", Action::ListBindings, &[Verb::Manage, Verb::ReadBinding]),
-        route(
-            Get,
-            "/api/bindings/{vhost}/e/{source}/q/{destination}",
-            Action::PairBindings(To::Queue),
-            &[Verb::Manage, Verb::ReadBinding],
-        ),
-        route(
-            Post,
-            "/api/bindings/{vhost}/e/{source}/q/{destination}",
-            Action::Bind(To::Queue),
-            &[Verb::Manage, Verb::Bind, Verb::BindTopic],
-        ),
-        route(
-            Get,
-            "/api/bindings/{vhost}/e/{source}/q/{destination}/{props}",
-            Action::GetBinding(To::Queue),
-            &[Verb::Manage, Verb::ReadBinding],
-        ),
-        route(
-            Delete,
-            "/api/bindings/{vhost}/e/{source}/q/{destination}/{props}",
-            Action::Unbind(To::Queue),
-            &[Verb::Manage, Verb::ReadBinding, Verb::Unbind, Verb::BindTopic],
-        ),
-        route(
-            Get,
-            "/api/bindings/{vhost}/e/{source}/e/{destination}",
-            Action::PairBindings(To::Exchange),
-            &[Verb::Manage, Verb::ReadBinding],
-        ),
-        route(
-            Post,
-            "/api/bindings/{vhost}/e/{source}/e/{destination}",
-            Action::Bind(To::Exchange),
-            &[Verb::Manage, Verb::Bind, Verb::BindTopic],
-        ),
-        route(
-            Get,
-            "/api/bindings/{vhost}/e/{source}/e/{destination}/{props}",
-            Action::GetBinding(To::Exchange),
-            &[Verb::Manage, Verb::ReadBinding],
-        ),
-        route(
-            Delete,
-            "/api/bindings/{vhost}/e/{source}/e/{destination}/{props}",
-            Action::Unbind(To::Exchange),
-            &[Verb::Manage, Verb::ReadBinding, Verb::Unbind, Verb::BindTopic],
-        ),
-        route(Get, "/api/policies", Action::ListPolicies(Whose::Users), &[Verb::Manage, Verb::ReadPolicy]),
-        route(
-            Get,
-            "/api/policies/{vhost}",
-            Action::ListPolicies(Whose::Users),
-            &[Verb::Manage, Verb::ReadPolicy],
-        ),
-        route(
-            Get,
-            "/api/policies/{vhost}/{name}",
-            Action::GetPolicy(Whose::Users),
-            &[Verb::Manage, Verb::ReadPolicy],
-        ),
-        route(
-            Put,
-            "/api/policies/{vhost}/{name}",
-            Action::PutPolicy(Whose::Users),
-            &[Verb::Manage, Verb::SetPolicy],
-        ),
-        route(
-            Delete,
-            "/api/policies/{vhost}/{name}",
-            Action::DeletePolicy(Whose::Users),
-            &[Verb::Manage, Verb::SetPolicy],
-        ),
-        route(
-            Get,
-            "/api/operator-policies",
-            Action::ListPolicies(Whose::Operators),
-            &[Verb::Manage, Verb::ReadOperatorPolicy],
-        ),
-        route(
-            Get,
-            "/api/operator-policies/{vhost}",
-            Action::ListPolicies(Whose::Operators),
-            &[Verb::Manage, Verb::ReadOperatorPolicy],
-        ),
-        route(
-            Get,
-            "/api/operator-policies/{vhost}/{name}",
-            Action::GetPolicy(Whose::Operators),
-            &[Verb::Manage, Verb::ReadOperatorPolicy],
-        ),
-        route(
-            Put,
-            "/api/operator-policies/{vhost}/{name}",
-            Action::PutPolicy(Whose::Operators),
-            &[Verb::Manage, Verb::SetOperatorPolicy],
-        ),
-        route(
-            Delete,
-            "/api/operator-policies/{vhost}/{name}",
-            Action::DeletePolicy(Whose::Operators),
-            &[Verb::Manage, Verb::SetOperatorPolicy],
-        ),
-        route(Get, "/api/connections", Action::ListConnections, &[Verb::Manage, Verb::ReadConnection]),
-        route(
-            Get,
-            "/api/connections/username/{user}",
-            Action::ListConnectionsOfUser,
-            &[Verb::Manage, Verb::ReadConnection],
-        ),
-        route(
-            Delete,
-            "/api/connections/username/{user}",
-            Action::CloseConnectionsOfUser,
-            &[Verb::Manage, Verb::CloseConnection],
-        ),
-        route(Get, "/api/connections/{name}", Action::GetConnection, &[Verb::Manage, Verb::ReadConnection]),
-        route(
-            Delete,
-            "/api/connections/{name}",
-            Action::CloseConnection,
-            &[Verb::Manage, Verb::CloseConnection],
-        ),
-        route(
-            Get,
-            "/api/connections/{name}/sessions",
-            Action::ListSessions,
-            &[Verb::Manage, Verb::ReadConnection],
-        ),
-        route(
-            Get,
-            "/api/connections/{name}/channels",
-            Action::ListChannelsOfConnection,
-            &[Verb::Manage, Verb::ReadConnection],
-        ),
-        route(
-            Get,
-            "/api/vhosts/{vhost}/connections",
-            Action::ListConnectionsInVhost,
-            &[Verb::Manage, Verb::ReadConnection],
-        ),
-        route(Get, "/api/channels", Action::ListChannels, &[Verb::Manage, Verb::ReadConnection]),
-        route(Get, "/api/channels/{channel}", Action::GetChannel, &[Verb::Manage, Verb::ReadConnection]),
-        route(
-            Get,
-            "/api/vhosts/{vhost}/channels",
-            Action::ListChannelsInVhost,
-            &[Verb::Manage, Verb::ReadConnection],
-        ),
-        route(Get, "/api/consumers", Action::ListConsumers, &[Verb::Manage, Verb::ReadConnection]),
-        route(
-            Get,
-            "/api/consumers/{vhost}",
-            Action::ListConsumersInVhost,
-            &[Verb::Manage, Verb::ReadConnection],
-        ),
-        route(
-            Get,
-            "/api/explain/links/{name}",
-            Action::ExplainLink,
-            &[Verb::Manage, Verb::ExplainConnection],
-        ),
-        route(
-            Get,
-            "/api/explain/links/{vhost}/{name}",
-            Action::ExplainLinkOfVhost,
-            &[Verb::Manage, Verb::ExplainConnection],
-        ),
-        route(
-            Get,
-            "/api/explain/queues/{vhost}/{name}",
-            Action::ExplainQueue,
-            &[Verb::Manage, Verb::ExplainQueue],
-        ),
-        route(
-            Get,
-            "/api/explain/connections/{name}",
-            Action::ExplainConnection,
-            &[Verb::Manage, Verb::ExplainConnection],
-        ),
-        route(
-            Get,
-            "/api/health/checks/certificate-expiration/{within}/{unit}",
-            Action::CertificateExpiration,
-            &[Verb::Manage, Verb::ReadAlarms],
-        ),
-        route(Get, "/api/health/checks/alarms", Action::Alarms, &[Verb::Manage, Verb::ReadAlarms]),
-        route(
-            Get,
-            "/api/health/checks/local-alarms",
-            Action::LocalAlarms,
-            &[Verb::Manage, Verb::ReadOverview, Verb::ReadAlarms],
-        ),
-        route(
-            Get,
-            "/api/health/checks/ready-to-serve-clients",
-            Action::Ready,
-            &[Verb::Manage, Verb::ReadOverview],
-        ),
-    ]
+#[rustfmt::skip]
+pub const ROUTES: &[Route] = routes! {
+    Get "/" => Index, [];
+    Get "/api/overview" => Overview, [Manage, ReadOverview];
+    Get "/api/whoami" => Whoami, [Manage];
+    Get "/api/vhosts" => ListVhosts, [Manage, ReadVhost];
+    Get "/api/vhosts/{vhost}" => GetVhost, [Manage, ReadVhost];
+    Put "/api/vhosts/{vhost}" => PutVhost, [Manage, Administer];
+    Delete "/api/vhosts/{vhost}" => DeleteVhost, [Manage, Administer];
+    Get "/api/vhosts/{vhost}/permissions" => PermissionsInVhost, [Manage, Administer];
+    Get "/api/definitions" => GetDefinitions, [Manage, Administer];
+    Post "/api/definitions" => PostDefinitions, [Manage, Administer];
+    Get "/api/definitions/{vhost}" => GetDefinitionsOfVhost, [Manage, Administer];
+    Post "/api/definitions/{vhost}" => PostDefinitionsOfVhost, [Manage, Administer];
+    Get "/api/parameters" => ListParameters, [Manage, Administer];
+    Get "/api/parameters/{component}" => ListParameters, [Manage, Administer];
+    Get "/api/parameters/{component}/{vhost}" => ListParameters, [Manage, Administer];
+    Put "/api/parameters/{component}/{vhost}/{name}" => PutParameter, [Manage, Administer];
+    Delete "/api/parameters/{component}/{vhost}/{name}" => DeleteParameter, [Manage, Administer];
+    Get "/api/global-parameters" => ListGlobalParameters, [Manage, Administer];
+    Put "/api/global-parameters/{name}" => PutGlobalParameter, [Manage, Administer];
+    Delete "/api/global-parameters/{name}" => DeleteGlobalParameter, [Manage, Administer];
+    Post "/api/vhosts/{vhost}/deletion/protection" => ProtectVhost(true), [Manage, Administer];
+    Delete "/api/vhosts/{vhost}/deletion/protection" => ProtectVhost(false), [Manage, Administer];
+    Get "/api/vhost-limits" => VhostLimits, [Manage, ReadVhost];
+    Get "/api/vhost-limits/{vhost}" => VhostLimits, [Manage, ReadVhost];
+    Put "/api/vhost-limits/{vhost}/{name}" => PutVhostLimit, [Manage, Administer];
+    Delete "/api/vhost-limits/{vhost}/{name}" => DeleteVhostLimit, [Manage, Administer];
+    Get "/api/user-limits" => UserLimits, [Manage, Administer];
+    Get "/api/user-limits/{user}" => UserLimits, [Manage, Administer];
+    Put "/api/user-limits/{user}/{name}" => PutUserLimit, [Manage, Administer];
+    Delete "/api/user-limits/{user}/{name}" => DeleteUserLimit, [Manage, Administer];
+    Get "/api/users" => ListUsers, [Manage, Administer];
+    Get "/api/users/without-permissions" => ListUsersWithoutPermissions, [Manage, Administer];
+    Post "/api/users/bulk-delete" => DeleteUsers, [Manage, Administer];
+    Get "/api/auth/hash_password/{password}" => HashPassword, [Manage, Administer];
+    Post "/api/auth/hash_password" => HashPassword, [Manage, Administer];
+    Get "/api/auth/attempts/{node}" => ListAuthAttempts, [Manage, ReadNodes];
+    Get "/api/auth/attempts/{node}/source" => ListAuthAttemptsBySource, [Manage, ReadNodes];
+    Delete "/api/auth/attempts/{node}" => ResetAuthAttempts, [Manage, Administer];
+    Delete "/api/auth/attempts/{node}/source" => ResetAuthAttempts, [Manage, Administer];
+    Get "/api/users/{user}" => GetUser, [Manage, Administer];
+    Put "/api/users/{user}" => PutUser, [Manage, Administer];
+    Delete "/api/users/{user}" => DeleteUser, [Manage, Administer];
+    Get "/api/users/{user}/permissions" => PermissionsOfUser, [Manage, Administer];
+    Get "/api/users/{user}/topic-permissions" => TopicPermissionsOfUser, [Manage, Administer];
+    Get "/api/vhosts/{vhost}/topic-permissions" => TopicPermissionsInVhost, [Manage, Administer];
+    Get "/api/topic-permissions" => ListTopicPermissions, [Manage, Administer];
+    Get "/api/topic-permissions/{vhost}/{user}" => GetTopicPermissions, [Manage, Administer];
+    Put "/api/topic-permissions/{vhost}/{user}" => PutTopicPermissions, [Manage, Administer];
+    Delete "/api/topic-permissions/{vhost}/{user}" => DeleteTopicPermissions, [Manage, Administer];
+    Get "/api/topic-permissions/{vhost}/{user}/{exchange}" => GetTopicPermissions, [Manage, Administer];
+    Delete "/api/topic-permissions/{vhost}/{user}/{exchange}" => DeleteTopicPermissions, [Manage, Administer];
+    Get "/api/permissions" => ListPermissions, [Manage, Administer];
+    Get "/api/permissions/{vhost}/{user}" => GetPermissions, [Manage, Administer];
+    Put "/api/permissions/{vhost}/{user}" => PutPermissions, [Manage, Administer];
+    Delete "/api/permissions/{vhost}/{user}" => DeletePermissions, [Manage, Administer];
+    Get "/api/nodes" => ListNodes, [Manage, ReadNodes];
+    Get "/api/nodes/{node}" => GetNode, [Manage, ReadNodes];
+    Get "/api/queues" => ListQueues, [Manage, ReadQueue];
+    Get "/api/queues/{vhost}" => ListQueues, [Manage, ReadQueue];
+    Get "/api/queues/{vhost}/{name}" => GetQueue, [Manage, ReadQueue];
+    Put "/api/queues/{vhost}/{name}" => PutQueue, [Manage, DeclareQueue, DeadLetterTo];
+    Delete "/api/queues/{vhost}/{name}" => DeleteQueue, [Manage, DeleteQueue];
+    Delete "/api/queues/{vhost}/{name}/contents" => PurgeQueue, [Manage, PurgeQueue];
+    Get "/api/queues/{vhost}/{name}/messages" => BrowseQueue, [Manage, Get];
+    Get "/api/queues/{vhost}/{name}/bindings" => QueueBindings, [Manage, ReadQueue, ReadBinding];
+    Get "/api/queues/quorum/{vhost}/{name}/status" => QuorumStatus, [Manage, ReadQueue];
+    Get "/api/queues/{vhost}/{name}/peek/{position}" => PeekQueue, [Manage, Get];
+    Post "/api/queues/quorum/{vhost}/{name}/checkpoint" => Checkpoint, [Manage, MaintainGroups];
+    Post "/api/queues/quorum/{vhost}/{name}/reclaim-memory" => ReclaimMemory, [Manage, MaintainGroups];
+    Post "/api/queues/quorum/{vhost}/{name}/replicas/add" => ChangeMember(MemberChange::Add), [Manage, MaintainGroups];
+    Delete "/api/queues/quorum/{vhost}/{name}/replicas/delete" => ChangeMember(MemberChange::Remove), [Manage, MaintainGroups];
+    Post "/api/queues/quorum/{vhost}/{name}/leader" => ChangeMember(MemberChange::Lead), [Manage, MaintainGroups];
+    Post "/api/queues/quorum/replicas/on/{node}/grow" => Grow, [Manage, MaintainGroups];
+    Delete "/api/queues/quorum/replicas/on/{node}/shrink" => Shrink, [Manage, MaintainGroups];
+    Post "/api/rebalance/queues" => Rebalance, [Manage, MaintainGroups];
+    Get "/api/exchanges" => ListExchanges, [Manage, ReadExchange];
+    Get "/api/exchanges/{vhost}" => ListExchanges, [Manage, ReadExchange];
+    Get "/api/exchanges/{vhost}/{name}" => GetExchange, [Manage, ReadExchange];
+    Put "/api/exchanges/{vhost}/{name}" => PutExchange, [Manage, DeclareExchange, AlternateTo];
+    Delete "/api/exchanges/{vhost}/{name}" => DeleteExchange, [Manage, DeleteExchange];
+    Get "/api/exchanges/{vhost}/{name}/bindings/source" => SourceBindings, [Manage, ReadExchange, ReadBinding];
+    Get "/api/exchanges/{vhost}/{name}/bindings/destination" => DestinationBindings, [Manage, ReadExchange, ReadBinding];
+    Get "/api/bindings" => ListBindings, [Manage, ReadBinding];
+    Get "/api/bindings/{vhost}" => ListBindings, [Manage, ReadBinding];
+    Get "/api/bindings/{vhost}/e/{source}/q/{destination}" => PairBindings(To::Queue), [Manage, ReadBinding];
+    Post "/api/bindings/{vhost}/e/{source}/q/{destination}" => Bind(To::Queue), [Manage, Bind, BindTopic];
+    Get "/api/bindings/{vhost}/e/{source}/q/{destination}/{props}" => GetBinding(To::Queue), [Manage, ReadBinding];
+    Delete "/api/bindings/{vhost}/e/{source}/q/{destination}/{props}" => Unbind(To::Queue), [Manage, ReadBinding, Unbind, BindTopic];
+    Get "/api/bindings/{vhost}/e/{source}/e/{destination}" => PairBindings(To::Exchange), [Manage, ReadBinding];
+    Post "/api/bindings/{vhost}/e/{source}/e/{destination}" => Bind(To::Exchange), [Manage, Bind, BindTopic];
+    Get "/api/bindings/{vhost}/e/{source}/e/{destination}/{props}" => GetBinding(To::Exchange), [Manage, ReadBinding];
+    Delete "/api/bindings/{vhost}/e/{source}/e/{destination}/{props}" => Unbind(To::Exchange), [Manage, ReadBinding, Unbind, BindTopic];
+    Get "/api/policies" => ListPolicies(Whose::Users), [Manage, ReadPolicy];
+    Get "/api/policies/{vhost}" => ListPolicies(Whose::Users), [Manage, ReadPolicy];
+    Get "/api/policies/{vhost}/{name}" => GetPolicy(Whose::Users), [Manage, ReadPolicy];
+    Put "/api/policies/{vhost}/{name}" => PutPolicy(Whose::Users), [Manage, SetPolicy];
+    Delete "/api/policies/{vhost}/{name}" => DeletePolicy(Whose::Users), [Manage, SetPolicy];
+    Get "/api/operator-policies" => ListPolicies(Whose::Operators), [Manage, ReadOperatorPolicy];
+    Get "/api/operator-policies/{vhost}" => ListPolicies(Whose::Operators), [Manage, ReadOperatorPolicy];
+    Get "/api/operator-policies/{vhost}/{name}" => GetPolicy(Whose::Operators), [Manage, ReadOperatorPolicy];
+    Put "/api/operator-policies/{vhost}/{name}" => PutPolicy(Whose::Operators), [Manage, SetOperatorPolicy];
+    Delete "/api/operator-policies/{vhost}/{name}" => DeletePolicy(Whose::Operators), [Manage, SetOperatorPolicy];
+    Get "/api/connections" => ListConnections, [Manage, ReadConnection];
+    Get "/api/connections/username/{user}" => ListConnectionsOfUser, [Manage, ReadConnection];
+    Delete "/api/connections/username/{user}" => CloseConnectionsOfUser, [Manage, CloseConnection];
+    Get "/api/connections/{name}" => GetConnection, [Manage, ReadConnection];
+    Delete "/api/connections/{name}" => CloseConnection, [Manage, CloseConnection];
+    Get "/api/connections/{name}/sessions" => ListSessions, [Manage, ReadConnection];
+    Get "/api/connections/{name}/channels" => ListChannelsOfConnection, [Manage, ReadConnection];
+    Get "/api/vhosts/{vhost}/connections" => ListConnectionsInVhost, [Manage, ReadConnection];
+    Get "/api/channels" => ListChannels, [Manage, ReadConnection];
+    Get "/api/channels/{channel}" => GetChannel, [Manage, ReadConnection];
+    Get "/api/vhosts/{vhost}/channels" => ListChannelsInVhost, [Manage, ReadConnection];
+    Get "/api/consumers" => ListConsumers, [Manage, ReadConnection];
+    Get "/api/consumers/{vhost}" => ListConsumersInVhost, [Manage, ReadConnection];
+    Get "/api/explain/links/{name}" => ExplainLink, [Manage, ExplainConnection];
+    Get "/api/explain/links/{vhost}/{name}" => ExplainLinkOfVhost, [Manage, ExplainConnection];
+    Get "/api/explain/queues/{vhost}/{name}" => ExplainQueue, [Manage, ExplainQueue];
+    Get "/api/explain/connections/{name}" => ExplainConnection, [Manage, ExplainConnection];
+    Get "/api/health/checks/certificate-expiration/{within}/{unit}" => CertificateExpiration, [Manage, ReadAlarms];
+    Get "/api/health/checks/alarms" => Alarms, [Manage, ReadAlarms];
+    Get "/api/health/checks/local-alarms" => LocalAlarms, [Manage, ReadOverview, ReadAlarms];
+    Get "/api/health/checks/ready-to-serve-clients" => Ready, [Manage, ReadOverview];
 };
 
 /// The result of a lookup.
