@@ -1,5 +1,6 @@
 //! `/api/health/checks`: 200 `{"status":"ok"}`, or 503 with the reason.
 
+use std::collections::BTreeSet;
 use std::time::SystemTime;
 
 use broker::desk::{Alarms, Desk};
@@ -7,6 +8,10 @@ use serde_json::{Value, json};
 
 use crate::call::Call;
 use crate::reply::{Failure, Reply};
+use crate::vhosts;
+
+/// The number of queues whose statistics are asked for at once.
+const QUEUES_AT_ONCE: usize = 500;
 
 const DAY_SECONDS: i64 = 24 * 60 * 60;
 
@@ -39,6 +44,91 @@ pub async fn ready<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
         return Ok(ok());
     }
     Ok(Reply::Unhealthy(json!({ "status": "failed", "reason": "There is no listener for clients" })))
+}
+
+/// Checks that a listener has this port.
+pub async fn port_listener<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+    let port: u16 = call.param(0).parse().map_err(|_| Failure::bad_request("a port number is needed"))?;
+    let listeners = call.desk.overview(&call.who).await?.listeners;
+    if listeners.iter().any(|(.., at)| *at == port) {
+        return Ok(Reply::Json(json!({ "status": "ok", "port": port })));
+    }
+    let ports: Vec<u16> = listeners.iter().map(|(.., port)| *port).collect();
+    Ok(Reply::Unhealthy(json!({
+        "status": "failed",
+        "reason": "No active listener",
+        "missing": port,
+        "ports": ports,
+    })))
+}
+
+/// Checks that there are listeners for all of these protocols, whose names are separated by commas.
+pub async fn protocol_listener<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+    let listeners = call.desk.overview(&call.who).await?.listeners;
+    // A listener of AMQP takes both versions.
+    let names = |wanted: &str| match wanted.to_lowercase().as_str() {
+        "amqp10" | "amqp1.0" | "amqp091" | "amqp0-9-1" => "amqp".to_owned(),
+        other => other.to_owned(),
+    };
+    let is_there = |wanted: &str| listeners.iter().any(|(protocol, ..)| *protocol == names(wanted));
+    let missing: Vec<&str> = call.param(0).split(',').filter(|wanted| !is_there(wanted)).collect();
+    if missing.is_empty() {
+        return Ok(ok());
+    }
+    let protocols: BTreeSet<&str> = listeners.iter().map(|(protocol, ..)| protocol.as_str()).collect();
+    Ok(Reply::Unhealthy(json!({
+        "status": "failed",
+        "reason": "No active listener",
+        "missing": missing,
+        "protocols": protocols,
+    })))
+}
+
+/// Checks that the node accepts another connection (`max_connections`).
+pub async fn below_connection_limit<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+    let overview = call.desk.overview(&call.who).await?;
+    let (current, limit) = (overview.connections, overview.connections_max);
+    let shown = limit.map_or_else(|| "infinity".into(), Value::from);
+    if limit.is_none_or(|limit| current < limit) {
+        return Ok(Reply::Json(json!({ "status": "ok", "current": current, "limit": shown })));
+    }
+    Ok(Reply::Unhealthy(json!({
+        "status": "failed",
+        "reason": "node connection limit is reached",
+        "current": current,
+        "limit": shown,
+    })))
+}
+
+/// Checks that each quorum queue that the user may see has a leader, in all virtual hosts or in the one that the request
+/// names.
+pub async fn elected_leaders<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+    let vhost = call.optional_param(0);
+    if let Some(vhost) = vhost {
+        vhosts::require(call, vhost).await?;
+    }
+    let mut records = call.desk.queue_records(&call.who, vhost).await?;
+    records.retain(|record| record.is_quorum());
+    let mut without = Vec::new();
+    for some in records.chunks(QUEUES_AT_ONCE) {
+        let rows = call.desk.numbered(&call.who, some).await?;
+        let leaderless = rows.iter().filter(|row| !row.group.as_ref().is_some_and(|group| group.leads));
+        without.extend(leaderless.map(|row| json!({ "name": *row.name, "vhost": *row.vhost })));
+    }
+    if without.is_empty() {
+        return Ok(ok());
+    }
+    Ok(Reply::Unhealthy(json!({
+        "status": "failed",
+        "reason": "There are quorum queues without an elected leader",
+        "queues": without,
+    })))
+}
+
+/// Checks that the broker answers. What the check is about cannot fail on a single node.
+pub async fn always<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+    call.desk.overview(&call.who).await?;
+    Ok(ok())
 }
 
 /// Checks that all certificates of the node's listeners stay valid for a time, and that changed ones are in use.

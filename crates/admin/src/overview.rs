@@ -1,9 +1,10 @@
 //! `/`, `/api/overview`, `/api/whoami`, `/api/nodes`.
 
 use broker::catalog::ExchangeKind;
+use broker::counters::Deprecated;
 use broker::desk::{BudgetRow, Desk, Overview};
 use broker::settings::SLUICE_VERSION;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use crate::call::Call;
 use crate::process::Process;
@@ -26,6 +27,51 @@ pub async fn overview<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     Ok(Reply::Json(shape::columns(to_json(call, &overview), &call.query)))
 }
 
+/// Returns the version of RabbitMQ that the broker behaves as.
+pub async fn version<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+    Ok(Reply::Json(call.desk.overview(&call.who).await?.product_version.into()))
+}
+
+pub async fn cluster_name<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+    Ok(Reply::Json(json!({ "name": call.desk.overview(&call.who).await?.cluster_name })))
+}
+
+/// Lists the features that clients should no longer use, or only those that were used since the start.
+pub async fn deprecated_features<D: Desk>(call: &Call<'_, D>, used: bool) -> Result<Reply, Failure> {
+    let uses = call.desk.overview(&call.who).await?.counters.deprecated;
+    let rows = Deprecated::ALL.iter().filter(|feature| !used || uses.of(**feature) > 0);
+    let rows = rows.map(|feature| {
+        json!({
+            "name": feature.as_str(),
+            "deprecation_phase": "permitted_by_default",
+            "state": "permitted",
+            "provided_by": "sluice",
+            "uses": uses.of(*feature),
+        })
+    });
+    Ok(Reply::Json(shape::list(rows.collect(), &call.query, &["name"])?))
+}
+
+/// Returns what the memory of a node is used for, as far as clients can make it grow.
+pub async fn memory<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+    let overview = call.ports.overview(call.desk, &call.who).await?;
+    if overview.node != call.param(0) {
+        return Err(no_node(call.param(0)));
+    }
+    let resident = Process::read().resident_bytes;
+    let used: u64 = overview.budgets.iter().map(|row| row.used).sum();
+    let mut memory: Map<String, Value> =
+        overview.budgets.iter().map(|row| (row.name.to_owned(), row.used.into())).collect();
+    memory.insert("other".into(), resident.map(|resident| resident.saturating_sub(used)).into());
+    memory.insert("total".into(), json!({ "rss": resident }));
+    memory.insert("strategy".into(), "rss".into());
+    Ok(Reply::Json(json!({ "memory": memory })))
+}
+
+fn no_node(node: &str) -> Failure {
+    Failure::not_found(format!("no node '{node}'"))
+}
+
 pub fn whoami<D>(call: &Call<'_, D>) -> Reply {
     let body = json!({ "name": *call.who.user, "tags": *call.who.tags, "is_internal_user": true });
     Reply::Json(shape::columns(body, &call.query))
@@ -39,7 +85,7 @@ pub async fn list_nodes<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
 pub async fn get_node<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     let overview = call.ports.overview(call.desk, &call.who).await?;
     if overview.node != call.param(0) {
-        return Err(Failure::not_found(format!("no node '{}'", call.param(0))));
+        return Err(no_node(call.param(0)));
     }
     Ok(Reply::Json(shape::columns(node(call, &overview)?, &call.query)))
 }

@@ -22,6 +22,24 @@ pub async fn list_global<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> 
     rows(call, |key| key.vhost.is_none(), &["name"]).await
 }
 
+pub async fn get<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+    one(call, key(call)).await
+}
+
+pub async fn get_global<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+    one(call, global_key(call)).await
+}
+
+async fn one<D: Desk>(call: &Call<'_, D>, key: ParameterKey) -> Result<Reply, Failure> {
+    let all = call.desk.parameters(&call.who).await?;
+    let value = all.get(&key).ok_or_else(|| missing(&key))?;
+    Ok(Reply::Json(shape::columns(row(&key, value), &call.query)))
+}
+
+fn missing(key: &ParameterKey) -> Failure {
+    Failure::not_found(format!("no parameter '{}'", key.name))
+}
+
 pub async fn put<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     set(call, key(call)).await
 }
@@ -55,10 +73,9 @@ async fn set<D: Desk>(call: &Call<'_, D>, key: ParameterKey) -> Result<Reply, Fa
 }
 
 async fn clear<D: Desk>(call: &Call<'_, D>, key: ParameterKey) -> Result<Reply, Failure> {
-    let name = key.name.clone();
-    match call.desk.change_parameter(&call.who, key, None).await? {
+    match call.desk.change_parameter(&call.who, key.clone(), None).await? {
         true => Ok(Reply::NoContent),
-        false => Err(Failure::not_found(format!("no parameter '{name}'"))),
+        false => Err(missing(&key)),
     }
 }
 
@@ -68,15 +85,16 @@ async fn rows<D: Desk>(
     sort: &[&str],
 ) -> Result<Reply, Failure> {
     let all = call.desk.parameters(&call.who).await?;
-    let row = |(key, value): (&ParameterKey, &std::sync::Arc<str>)| {
-        let value: Value = serde_json::from_str(value).unwrap_or(Value::Null);
-        match &key.vhost {
-            Some(vhost) => {
-                json!({ "vhost": **vhost, "component": *key.component, "name": *key.name, "value": value })
-            }
-            None => json!({ "name": *key.name, "value": value }),
-        }
-    };
-    let rows = all.iter().filter(|(key, _)| wanted(key)).map(row).collect();
+    let rows = all.iter().filter(|(key, _)| wanted(key)).map(|(key, value)| row(key, value)).collect();
     Ok(Reply::Json(shape::list(rows, &call.query, sort)?))
+}
+
+fn row(key: &ParameterKey, value: &str) -> Value {
+    let value: Value = serde_json::from_str(value).unwrap_or(Value::Null);
+    match &key.vhost {
+        Some(vhost) => {
+            json!({ "vhost": **vhost, "component": *key.component, "name": *key.name, "value": value })
+        }
+        None => json!({ "name": *key.name, "value": value }),
+    }
 }

@@ -139,6 +139,22 @@ pub enum Action {
     ExplainLinkOfVhost,
     ExplainQueue,
     ExplainConnection,
+    Version,
+    ClusterName,
+    Extensions,
+    FeatureFlags,
+    /// The deprecated features: all, or those that are in use (true).
+    DeprecatedFeatures(bool),
+    GetParameter,
+    GetGlobalParameter,
+    StartVhost,
+    MemoryOfNode,
+    PortListener,
+    ProtocolListener,
+    BelowConnectionLimit,
+    ElectedLeaders,
+    /// A check that a single node always passes.
+    AlwaysHealthy,
     Alarms,
     LocalAlarms,
     CertificateExpiration,
@@ -198,6 +214,14 @@ pub const ROUTES: &[Route] = routes! {
     Get "/" => Index, [];
     Get "/api/overview" => Overview, [Manage, ReadOverview];
     Get "/api/whoami" => Whoami, [Manage];
+    Get "/api/version" => Version, [Manage, ReadOverview];
+    Get "/api/cluster-name" => ClusterName, [Manage, ReadOverview];
+    Get "/api/extensions" => Extensions, [Manage];
+    Get "/api/feature-flags" => FeatureFlags, [Manage];
+    Get "/api/deprecated-features" => DeprecatedFeatures(false), [Manage, ReadOverview];
+    Get "/api/deprecated-features/used" => DeprecatedFeatures(true), [Manage, ReadOverview];
+    Get "/api/all-configuration" => GetDefinitions, [Manage, Administer];
+    Post "/api/all-configuration" => PostDefinitions, [Manage, Administer];
     Get "/api/vhosts" => ListVhosts, [Manage, ReadVhost];
     Get "/api/vhosts/{vhost}" => GetVhost, [Manage, ReadVhost];
     Put "/api/vhosts/{vhost}" => PutVhost, [Manage, Administer];
@@ -210,11 +234,14 @@ pub const ROUTES: &[Route] = routes! {
     Get "/api/parameters" => ListParameters, [Manage, Administer];
     Get "/api/parameters/{component}" => ListParameters, [Manage, Administer];
     Get "/api/parameters/{component}/{vhost}" => ListParameters, [Manage, Administer];
+    Get "/api/parameters/{component}/{vhost}/{name}" => GetParameter, [Manage, Administer];
     Put "/api/parameters/{component}/{vhost}/{name}" => PutParameter, [Manage, Administer];
     Delete "/api/parameters/{component}/{vhost}/{name}" => DeleteParameter, [Manage, Administer];
     Get "/api/global-parameters" => ListGlobalParameters, [Manage, Administer];
+    Get "/api/global-parameters/{name}" => GetGlobalParameter, [Manage, Administer];
     Put "/api/global-parameters/{name}" => PutGlobalParameter, [Manage, Administer];
     Delete "/api/global-parameters/{name}" => DeleteGlobalParameter, [Manage, Administer];
+    Post "/api/vhosts/{vhost}/start/{node}" => StartVhost, [Manage, ReadVhost, Administer];
     Post "/api/vhosts/{vhost}/deletion/protection" => ProtectVhost(true), [Manage, Administer];
     Delete "/api/vhosts/{vhost}/deletion/protection" => ProtectVhost(false), [Manage, Administer];
     Get "/api/vhost-limits" => VhostLimits, [Manage, ReadVhost];
@@ -252,6 +279,8 @@ pub const ROUTES: &[Route] = routes! {
     Delete "/api/permissions/{vhost}/{user}" => DeletePermissions, [Manage, Administer];
     Get "/api/nodes" => ListNodes, [Manage, ReadNodes];
     Get "/api/nodes/{node}" => GetNode, [Manage, ReadNodes];
+    Get "/api/nodes/{node}/memory" => MemoryOfNode, [Manage, ReadNodes];
+    Get "/api/queues/detailed" => ListQueues, [Manage, ReadQueue];
     Get "/api/queues" => ListQueues, [Manage, ReadQueue];
     Get "/api/queues/{vhost}" => ListQueues, [Manage, ReadQueue];
     Get "/api/queues/{vhost}/{name}" => GetQueue, [Manage, ReadQueue];
@@ -315,6 +344,17 @@ pub const ROUTES: &[Route] = routes! {
     Get "/api/explain/queues/{vhost}/{name}" => ExplainQueue, [Manage, ExplainQueue];
     Get "/api/explain/connections/{name}" => ExplainConnection, [Manage, ExplainConnection];
     Get "/api/health/checks/certificate-expiration/{within}/{unit}" => CertificateExpiration, [Manage, ReadAlarms];
+    Get "/api/health/checks/port-listener/{port}" => PortListener, [Manage, ReadOverview];
+    Get "/api/health/checks/protocol-listener/{protocols}" => ProtocolListener, [Manage, ReadOverview];
+    Get "/api/health/checks/below-node-connection-limit" => BelowConnectionLimit, [Manage, ReadOverview];
+    Get "/api/health/checks/quorum-queues-without-elected-leaders/all-vhosts" => ElectedLeaders, [Manage, ReadOverview];
+    Get "/api/health/checks/quorum-queues-without-elected-leaders/vhost/{vhost}" => ElectedLeaders, [Manage, ReadOverview, ReadVhost];
+    Get "/api/health/checks/virtual-hosts" => AlwaysHealthy, [Manage, ReadOverview];
+    Get "/api/health/checks/node-is-quorum-critical" => AlwaysHealthy, [Manage, ReadOverview];
+    Get "/api/health/checks/is-in-service" => AlwaysHealthy, [Manage, ReadOverview];
+    Get "/api/health/checks/reached-target-cluster-size" => AlwaysHealthy, [Manage, ReadOverview];
+    Get "/api/health/checks/metadata-store/initialized" => AlwaysHealthy, [Manage, ReadOverview];
+    Get "/api/health/checks/metadata-store/initialized/with-data" => AlwaysHealthy, [Manage, ReadOverview];
     Get "/api/health/checks/alarms" => Alarms, [Manage, ReadAlarms];
     Get "/api/health/checks/local-alarms" => LocalAlarms, [Manage, ReadOverview, ReadAlarms];
     Get "/api/health/checks/ready-to-serve-clients" => Ready, [Manage, ReadOverview];

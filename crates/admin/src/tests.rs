@@ -489,6 +489,16 @@ async fn overview_and_nodes() {
             GET /api/nodes?columns=name,running,node_id,boots -> 200 [{"name":"n@h","running":true,"node_id":"0a","boots":3}]
             GET /api/nodes/n@h?columns=mem_alarm,disk_free_alarm -> 200 {"mem_alarm":false,"disk_free_alarm":false}
             GET /api/nodes/n@h?columns=budgets -> 200 {"budgets":[{"name":"one","used":1,"limit":10},{"name":"two","used":2,"limit":20},{"name":"http_bodies","used":0,"limit":33554432},{"name":"http_answers","used":0,"limit":67108864}]}
+            GET /api/nodes/n@h/memory?columns=x -> 200 {"memory":{"one":1,"two":2,"http_bodies":0,"http_answers":0,"other":..
+            GET /api/nodes/nope/memory -> 404 {"error":"object_not_found","reason":"no node 'nope'"}
+            GET /api/version -> 200 "4.3.6"
+            GET /api/cluster-name -> 200 {"name":"c"}
+            GET /api/extensions -> 200 []
+            GET /api/feature-flags -> 200 []
+            GET /api/deprecated-features?columns=name,state,uses -> 200 [{"name":"amqp_address_v1","state":"permitted","uses":0},{"name":"global_qos","state":"permitted","uses":1},{"name":"transient_nonexcl_queues","state":"permitted","uses":0}]
+            GET /api/deprecated-features/used?columns=name -> 200 [{"name":"global_qos"}]
+            POST /api/vhosts/%2F/start/n@h -> 204
+            POST /api/vhosts/%2F/start/other -> 404 {"error":"object_not_found","reason":"no node 'other'"}
             GET /api/nodes/nope -> 404 {"error":"object_not_found","reason":"no node 'nope'"}
             HEAD /api/whoami -> 200
             "#,
@@ -509,9 +519,24 @@ async fn health_checks() {
         GET /api/health/checks/alarms -> 200 {"status":"ok"}
         GET /api/health/checks/local-alarms -> 200 {"status":"ok"}
         GET /api/health/checks/ready-to-serve-clients -> 200 {"status":"ok"}
+        GET /api/health/checks/virtual-hosts -> 200 {"status":"ok"}
+        GET /api/health/checks/is-in-service -> 200 {"status":"ok"}
+        GET /api/health/checks/node-is-quorum-critical -> 200 {"status":"ok"}
+        GET /api/health/checks/metadata-store/initialized/with-data -> 200 {"status":"ok"}
+        GET /api/health/checks/reached-target-cluster-size -> 200 {"status":"ok"}
+        GET /api/health/checks/port-listener/5672 -> 200 {"status":"ok","port":5672}
+        GET /api/health/checks/port-listener/1 -> 503 {"status":"failed","reason":"No active listener","missing":1,"ports":[5672]}
+        GET /api/health/checks/port-listener/x -> 400 {"error":"bad_request","reason":"a port number is needed"}
+        GET /api/health/checks/protocol-listener/amqp10,amqp091 -> 200 {"status":"ok"}
+        GET /api/health/checks/protocol-listener/mqtt,amqp -> 503 {"status":"failed","reason":"No active listener","missing":["mqtt"],"protocols":["amqp"]}
+        GET /api/health/checks/below-node-connection-limit -> 200 {"status":"ok","current":0,"limit":2}
+        GET /api/health/checks/quorum-queues-without-elected-leaders/all-vhosts -> 200 {"status":"ok"}
+        GET /api/health/checks/quorum-queues-without-elected-leaders/vhost/nope -> 404 {"error":"object_not_found",..
         GET /api/health/checks/nope -> 404 {"error":"object_not_found","reason":"Not Found"}
         "#;
     server.check("own", healthy).await;
+    server.check("own", r#"PUT /api/queues/%2F/r {"arguments":{"x-queue-type":"quorum"}} -> 201"#).await;
+    server.desk.state().connections = vec![connection("a", "own"), connection("b", "own")];
     server.desk.state().alarms = vec![("memory", "other@h".into())];
     server.desk.state().listening = false;
     server
@@ -520,6 +545,8 @@ async fn health_checks() {
             r#"
             GET /api/health/checks/alarms -> 503 {"status":"failed","reason":"There are alarms in effect in the cluster","alarms":[{"node":"other@h","resource":"memory"}]}
             GET /api/health/checks/local-alarms -> 200 {"status":"ok"}
+            GET /api/health/checks/below-node-connection-limit -> 503 {"status":"failed","reason":"node connection limit is reached","current":2,"limit":2}
+            GET /api/health/checks/quorum-queues-without-elected-leaders/vhost/%2F -> 503 {"status":"failed","reason":"There are quorum queues without an elected leader","queues":[{"name":"r","vhost":"/"}]}
             GET /api/health/checks/ready-to-serve-clients -> 503 {"status":"failed","reason":"There is no listener for clients"}
             "#,
         )

@@ -54,6 +54,19 @@ pub async fn put<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     .await
 }
 
+/// Starts a virtual host on a node. All of them always run, so there is nothing to do.
+///
+/// # Errors
+/// 404 if there is no such virtual host or node.
+pub async fn start<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+    require(call, call.param(0)).await?;
+    let node = call.desk.overview(&call.who).await?.node;
+    if node != call.param(1) {
+        return Err(Failure::not_found(format!("no node '{}'", call.param(1))));
+    }
+    Ok(Reply::NoContent)
+}
+
 pub async fn delete<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     let name = call.param(0);
     let deleted = call.desk.delete_vhost(&call.who, name).await?;

@@ -252,6 +252,8 @@ pub struct Overview {
     /// The number of starts on the data directory, including this one.
     pub boots: u64,
     pub connections: u64,
+    /// The most connections that the node accepts (`max_connections`). `None` means any number.
+    pub connections_max: Option<u64>,
     pub sessions: u64,
     pub queues: u64,
     pub exchanges: u64,

@@ -258,6 +258,7 @@ impl Desk for NodeDesk {
             boots: self.inner.identity.boots,
             listeners: self.inner.listeners.lock().unwrap_or_else(PoisonError::into_inner).clone(),
             uptime_ms: self.inner.clock.uptime_ms(),
+            connections_max: settings.connection_max.map(u64::from),
             ..Overview::default()
         };
         let Reply::Counts { queues, exchanges } = self.ask(DECIDER.into(), Question::Counts).await? else {

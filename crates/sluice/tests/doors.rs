@@ -291,6 +291,18 @@ async fn prepare(fixture: &Fixture, action: Action) {
         | Action::ExplainLinkOfVhost
         | Action::ExplainQueue
         | Action::ExplainConnection
+        | Action::Version
+        | Action::ClusterName
+        | Action::Extensions
+        | Action::FeatureFlags
+        | Action::DeprecatedFeatures(_)
+        | Action::StartVhost
+        | Action::MemoryOfNode
+        | Action::PortListener
+        | Action::ProtocolListener
+        | Action::BelowConnectionLimit
+        | Action::ElectedLeaders
+        | Action::AlwaysHealthy
         | Action::Alarms
         | Action::LocalAlarms
         | Action::CertificateExpiration
@@ -299,10 +311,10 @@ async fn prepare(fixture: &Fixture, action: Action) {
         | Action::ListPolicies(_)
         | Action::GetPolicy(_)
         | Action::PutPolicy(_) => {}
-        Action::ListParameters | Action::DeleteParameter => {
+        Action::ListParameters | Action::GetParameter | Action::DeleteParameter => {
             fixture.prepare("PUT", "/api/parameters/shovel/%2F/s", r#"{"value":1}"#).await;
         }
-        Action::ListGlobalParameters | Action::DeleteGlobalParameter => {
+        Action::ListGlobalParameters | Action::GetGlobalParameter | Action::DeleteGlobalParameter => {
             fixture.prepare("PUT", "/api/global-parameters/s", r#"{"value":1}"#).await;
         }
         Action::VhostLimits => {
@@ -344,7 +356,7 @@ async fn prepare(fixture: &Fixture, action: Action) {
 }
 
 /// The path of a route, with the names of the objects that [`prepare`] has made.
-fn path(route: &Route, connections: &Connections) -> String {
+fn path(route: &Route, connections: &Connections, port: u16) -> String {
     let (queue, exchange, policy) = match route.action {
         Action::PutQueue | Action::PutExchange => ("new", "new", "p"),
         Action::DeleteQueue | Action::DeleteExchange => ("old", "old", "p"),
@@ -376,6 +388,7 @@ fn path(route: &Route, connections: &Connections) -> String {
         Action::ListConnectionsOfUser => ROOT,
         _ => "victim",
     };
+    let port = port.to_string();
     let channel = format!("{}%20(1)", connections.amqp091);
     let vhost = match route.action {
         Action::PutVhost => "new",
@@ -385,6 +398,8 @@ fn path(route: &Route, connections: &Connections) -> String {
     let filled = [
         ("{user}", user),
         ("{channel}", &channel),
+        ("{port}", &port),
+        ("{protocols}", "amqp"),
         ("{password}", "p"),
         ("{position}", "1"),
         ("{component}", "shovel"),
@@ -437,12 +452,12 @@ async fn walk_routes(fixture: &Fixture, subjects: &[Subject], walked: &mut BTree
                     watched = watch(fixture).await;
                 }
                 let connections = names_of_connections(fixture).await;
-                let (method, path) = (route.method.to_string(), path(route, &connections));
+                let (method, path) =
+                    (route.method.to_string(), path(route, &connections, fixture.amqp.port()));
                 let (status, answer) = fixture.ask(subject.name(), &method, &path, body).await;
                 let outcome = match status {
                     401 | 404 => Outcome::Refused,
-                    // The browsed stream is empty, so its list is empty also when it is permitted.
-                    _ if answer.trim() == "[]" && route.action != Action::BrowseQueue => Outcome::Refused,
+                    _ if answer.trim() == "[]" && !may_be_empty(route.action) => Outcome::Refused,
                     200..300 => Outcome::Done,
                     // Any other status means that the request was permitted but wrong.
                     _ => panic!("{method} {path} {body} as {subject:?}: {status} {answer}"),
@@ -464,6 +479,13 @@ async fn walk_routes(fixture: &Fixture, subjects: &[Subject], walked: &mut BTree
             }
         }
     }
+}
+
+/// Returns true if the list is empty also when it is permitted: the browsed stream is empty, and the broker has no features
+/// of these kinds, or nobody has used them.
+fn may_be_empty(action: Action) -> bool {
+    use Action::{BrowseQueue, DeprecatedFeatures, Extensions, FeatureFlags};
+    matches!(action, BrowseQueue | Extensions | FeatureFlags | DeprecatedFeatures(true))
 }
 
 /// Sends a message to the quorum queue, so that its group runs and there is something to peek at.

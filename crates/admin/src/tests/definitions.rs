@@ -90,6 +90,8 @@ async fn what_rabbitmq_exports_moves_over_and_is_exported_again() {
             GET /api/permissions/team/anna?columns=configure,read -> 200 {"configure":"^(?!amq\\.).*","read":""}
             GET /api/topic-permissions/team/anna/amq.topic?columns=write -> 200 {"write":"^{username}"}
             GET /api/parameters/shovel -> 200 [{"vhost":"team","component":"shovel","name":"s","value":{"src-queue":"a","dest-queue":"b"}}]
+            GET /api/global-parameters/g -> 200 {"name":"g","value":"v"}
+            GET /api/global-parameters/h -> 404 {"error":"object_not_found",..
             GET /api/global-parameters -> 200 [{"name":"cluster_name","value":"rabbit@h"}]
             "#,
         )
@@ -237,6 +239,8 @@ async fn parameters_are_set_listed_and_cleared() {
             PUT /api/parameters/shovel/%2F/s {"value":{"a":1}} -> 201
             PUT /api/parameters/shovel/%2F/s {"value":{"a":2}} -> 204
             GET /api/parameters/shovel/%2F -> 200 [{"vhost":"/","component":"shovel","name":"s","value":{"a":2}}]
+            GET /api/parameters/shovel/%2F/s -> 200 {"vhost":"/","component":"shovel","name":"s","value":{"a":2}}
+            GET /api/parameters/shovel/%2F/t -> 404 {"error":"object_not_found","reason":"no parameter 't'"}
             GET /api/parameters/other -> 200 []
             PUT /api/parameters/shovel/absent/s {"value":1} -> 404 {"error":"object_not_found","reason":"no vhost 'absent'"}
             PUT /api/parameters/shovel/%2F/s {} -> 400 {"error":"bad_request","reason":"'value' is missing"}

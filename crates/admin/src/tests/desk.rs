@@ -13,7 +13,7 @@ use broker::catalog::{
     AccountChange, Answer, Binding, Catalog, CatalogError, Command, DeclareExchange, DeclareQueue, Exchange,
     ParameterKey, Parameters, Policy, QueueRecord, SetPolicy,
 };
-use broker::counters::{AuthAttempts, Counters, Deliveries, Protocol, Traffic};
+use broker::counters::{AuthAttempts, Counters, Deliveries, Deprecated, Protocol, Traffic};
 use broker::desk::*;
 use broker::explain::{ConnectionFacts, Explanation, Look, QueueFacts, Subject};
 use broker::ids::QueueId;
@@ -175,6 +175,7 @@ impl Desk for FakeDesk {
             node_id: "0a".into(),
             boots: 3,
             connections: state.connections.len() as u64,
+            connections_max: Some(2),
             queues: state.catalog.queues().count() as u64,
             messages_ready: state.ready.values().sum(),
             counters: counters(),
@@ -633,6 +634,7 @@ impl Desk for FakeDesk {
 fn counters() -> Counters {
     let mut counters = Counters::default();
     (counters.raft_entries, counters.raft_bytes) = (5, 600);
+    counters.deprecated.count(Deprecated::GlobalQos);
     *counters.over_mut(Protocol::Amqp10) = Traffic {
         received: 7,
         auth_attempts: AuthAttempts { all: 6, succeeded: 3, failed: 2 },
