@@ -7,8 +7,8 @@ use std::net::TcpStream;
 use std::time::Duration;
 
 use amqp091::{
-    BasicPublish, Config, ConfirmSelect, Connection, ConnectionStartOk, Event, Method, QueueDeclare, Secret,
-    Table, TableWriter, Value,
+    BasicPublish, Config, ConfirmSelect, Connection, ConnectionStartOk, Event,
+    ExchangeDeclare, Method, QueueDeclare, Secret, Table, TableWriter, Value,
 };
 use bytes::{Bytes, BytesMut};
 
@@ -22,6 +22,8 @@ struct Client {
     conn: Connection,
     stream: TcpStream,
     input: Vec<u8>,
+    /// The code and the text with which the broker closed a channel or the connection last.
+    refused: Option<(u16, String)>,
 }
 
 impl Client {
@@ -37,7 +39,8 @@ impl Client {
         };
         let stream = TcpStream::connect(("127.0.0.1", broker.amqp_port)).unwrap();
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
-        let mut client = Self { conn: Connection::client(config, 0), stream, input: Vec::new() };
+        let mut client =
+            Self { conn: Connection::client(config, 0), stream, input: Vec::new(), refused: None };
         client.wait_for("open");
         client
     }
@@ -58,10 +61,10 @@ impl Client {
         loop {
             self.flush();
             while let Some(arrived) = self.next_event() {
-                assert!(!arrived.ends_with(".close"), "{arrived} instead of {name}");
                 if arrived == name {
                     return;
                 }
+                assert!(!arrived.ends_with(".close"), "{arrived} instead of {name}: {:?}", self.refused);
             }
             self.flush();
             let mut more = [0; 4096];
@@ -96,9 +99,15 @@ impl Client {
             }
             Some(Event::Opened) => Some("open"),
             Some(Event::Blocked(_)) => Some("connection.blocked"),
-            Some(Event::Close { .. }) => Some("connection.close"),
+            Some(Event::Close { code, text, .. }) => {
+                self.refused = Some((code, text.to_owned()));
+                Some("connection.close")
+            }
             Some(Event::ChannelOpened(_)) => Some("channel.open-ok"),
-            Some(Event::ChannelClose { .. }) => Some("channel.close"),
+            Some(Event::ChannelClose { code, text, .. }) => {
+                self.refused = Some((code, text.to_owned()));
+                Some("channel.close")
+            }
             Some(Event::ChannelClosed(_)) => Some("channel.close-ok"),
             Some(Event::Method { method, .. }) => Some(method.name()),
             Some(other) => panic!("unexpected: {other:?}"),
@@ -164,5 +173,25 @@ fn an_alarm_stops_new_connections() {
     let mut other = Client::open(&broker);
     other.open_channel(1);
     other.declare(1, "q");
+    broker.terminate();
+}
+
+/// RabbitMQ's federation links declare a fanout exchange instead of one of this type if they get 503. They understand no
+/// other code. All other unknown types get 406.
+#[test]
+fn federation_links_learn_that_their_exchange_type_is_unknown() {
+    let directory = Directory::new("federation");
+    let broker = Broker::start(&directory);
+    for (kind, closed, code, name) in [
+        ("x-federation-upstream", "connection.close", 503, "COMMAND_INVALID"),
+        ("no-such-type", "channel.close", 406, "PRECONDITION_FAILED"),
+    ] {
+        let mut client = Client::open(&broker);
+        client.open_channel(1);
+        let declare = ExchangeDeclare { exchange: "x", kind, durable: true, ..ExchangeDeclare::default() };
+        client.conn.send(1, &Method::ExchangeDeclare(declare));
+        client.wait_for(closed);
+        assert_eq!(client.refused, Some((code, format!("{name} - unknown exchange type '{kind}'"))));
+    }
     broker.terminate();
 }
