@@ -2,7 +2,7 @@
 
 mod broker;
 
-use std::io::{Read as _, Write as _};
+use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::TcpStream;
 use std::time::Duration;
 
@@ -193,5 +193,28 @@ fn federation_links_learn_that_their_exchange_type_is_unknown() {
         client.wait_for(closed);
         assert_eq!(client.refused, Some((code, format!("{name} - unknown exchange type '{kind}'"))));
     }
+    broker.terminate();
+}
+
+/// Some clients report a broken socket instead of the reason if the socket is closed before they have answered
+/// `connection.close`. So the broker waits for the answer, with its own side open.
+#[test]
+fn the_socket_stays_open_until_the_client_has_answered() {
+    let directory = Directory::new("closing");
+    let broker = Broker::start(&directory);
+    let mut client = Client::open(&broker);
+    client.open_channel(1);
+    let declare =
+        ExchangeDeclare { exchange: "x", kind: "x-federation-upstream", ..ExchangeDeclare::default() };
+    client.conn.send(1, &Method::ExchangeDeclare(declare));
+    client.wait_for("connection.close");
+    // The answer is not sent yet, so the broker must not have closed its side.
+    client.stream.set_nonblocking(true).unwrap();
+    let nothing = client.stream.read(&mut [0; 16]).map_err(|error| error.kind());
+    assert_eq!(nothing, Err(ErrorKind::WouldBlock));
+    client.stream.set_nonblocking(false).unwrap();
+    client.conn.close_ok();
+    client.flush();
+    assert_eq!(client.stream.read(&mut [0; 16]).unwrap(), 0, "the broker closes after the answer");
     broker.terminate();
 }
