@@ -7,7 +7,7 @@ use std::net::TcpStream;
 use std::time::Duration;
 
 use amqp091::{
-    BasicPublish, Config, ConfirmSelect, Connection, ConnectionStartOk, Event,
+    BasicCancel, BasicConsume, BasicPublish, Config, ConfirmSelect, Connection, ConnectionStartOk, Event,
     ExchangeDeclare, Method, QueueDeclare, Secret, Table, TableWriter, Value,
 };
 use bytes::{Bytes, BytesMut};
@@ -176,6 +176,25 @@ fn an_alarm_stops_new_connections() {
     broker.terminate();
 }
 
+/// A client may cancel a consumer before it knows that the consumer exists. It still gets both answers, in this order.
+#[test]
+fn a_consumer_that_is_cancelled_at_once_is_answered_twice() {
+    let directory = Directory::new("cancelled");
+    let broker = Broker::start(&directory);
+    let mut client = Client::open(&broker);
+    client.open_channel(1);
+    client.declare(1, "jobs");
+    for round in 0..3 {
+        let tag = format!("consumer-{round}");
+        let consume = BasicConsume { queue: "jobs", consumer_tag: &tag, ..BasicConsume::default() };
+        client.conn.send(1, &Method::BasicConsume(consume));
+        client.conn.send(1, &Method::BasicCancel(BasicCancel { consumer_tag: &tag, nowait: false }));
+        client.wait_for("basic.consume-ok");
+        client.wait_for("basic.cancel-ok");
+    }
+    broker.terminate();
+}
+
 /// RabbitMQ's federation links declare a fanout exchange instead of one of this type if they get 503. They understand no
 /// other code. All other unknown types get 406.
 #[test]
@@ -216,5 +235,31 @@ fn the_socket_stays_open_until_the_client_has_answered() {
     client.conn.close_ok();
     client.flush();
     assert_eq!(client.stream.read(&mut [0; 16]).unwrap(), 0, "the broker closes after the answer");
+    broker.terminate();
+}
+
+/// A program that has cancelled the last consumer of an auto-delete queue may rely on the deletion.
+#[test]
+fn an_auto_delete_queue_is_gone_when_its_last_consumer_is() {
+    let directory = Directory::new("auto-delete");
+    let broker = Broker::start(&directory);
+    let mut client = Client::open(&broker);
+    for channel in 1..10 {
+        client.open_channel(channel);
+        let queue = &format!("brief-{channel}");
+        let declare = QueueDeclare { queue, durable: true, auto_delete: true, ..QueueDeclare::default() };
+        client.conn.send(channel, &Method::QueueDeclare(declare));
+        client.wait_for("queue.declare-ok");
+        let consume = BasicConsume { queue, consumer_tag: "it", ..BasicConsume::default() };
+        client.conn.send(channel, &Method::BasicConsume(consume));
+        client.wait_for("basic.consume-ok");
+        client.conn.send(channel, &Method::BasicCancel(BasicCancel { consumer_tag: "it", nowait: false }));
+        client.wait_for("basic.cancel-ok");
+        let inspect = QueueDeclare { queue, passive: true, ..QueueDeclare::default() };
+        client.conn.send(channel, &Method::QueueDeclare(inspect));
+        client.wait_for("channel.close");
+        assert_eq!(client.refused, Some((404, format!("NOT_FOUND - no queue '{queue}' in vhost '/'"))));
+        client.conn.channel_close_ok(channel);
+    }
     broker.terminate();
 }

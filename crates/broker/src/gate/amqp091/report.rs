@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::Gate;
-use super::channel::{Channel, Role};
+use super::channel::{Cancelled, Channel, Role};
 use crate::desk::amqp091_rows::{Amqp091Row, ChannelRow, ConsumerRow};
 use crate::desk::{ConnectionRow, ProtocolRow};
 use crate::explain::{ConnectionFacts, Wanted};
@@ -61,7 +61,7 @@ impl Gate {
 
 fn channel_row(number: u16, channel: &Channel) -> ChannelRow {
     let consumers = channel.roles.iter().filter_map(|(_, role)| match role {
-        Role::Consumer(consumer) if !consumer.is_cancelled => Some(ConsumerRow {
+        Role::Consumer(consumer) if consumer.cancelled == Cancelled::No => Some(ConsumerRow {
             tag: consumer.tag.clone(),
             queue: consumer.outlet.queue_name.clone(),
             no_ack: consumer.outlet.settled,
