@@ -25,7 +25,7 @@ unit:
 
 interop:
 	cargo build --profile ci -p sluice
-	tests/interop/run.sh
+	tests/interop/run.sh amqp10 amqp091 amqp091-more
 
 kill:
 	tests/kill/run.sh
@@ -38,8 +38,8 @@ hostile:
 	tests/hostile/run.py
 
 # Runs for hours: more than a million seeded runs of the log, the packs and the streams on a false disk, 12,000 runs of
-# shards on top of them, a million steps of flow control, kills, damage, and floods of hostile clients. SLUICE_SEED sets
-# the first seed, so that one part can be run by hand and continued later.
+# shards on top of them, a million steps of flow control, kills, damage, floods of hostile clients, and a move from
+# RabbitMQ, which needs root. SLUICE_SEED sets the first seed, so that one part can be run by hand and continued later.
 soak:
 	SLUICE_SOAK=120 cargo test --profile ci -p wal --test faults --test packs --test stream_faults --test reserve --test damage_anywhere at_random
 	SLUICE_SOAK=1000 cargo test --profile ci -p replica -- nothing_acknowledged_is_lost no_message_makes_a_member_panic
@@ -48,6 +48,7 @@ soak:
 	KILL_ROUNDS=56 KILL_MESSAGES=200000 tests/kill/run.sh
 	DAMAGE_ROUNDS=1000 cargo test --profile ci -p sluice --test damage -- --nocapture
 	cargo build --release -p sluice && tests/hostile/run.py --full
+	tests/migrate/run.sh
 
 # Searches for inputs that break one of fuzz/fuzz_targets: make fuzz TARGET=peers [SECONDS=3600]. Needs cargo-fuzz.
 # Without a sanitizer (there is no unsafe code to watch) the stable compiler suffices, if it is told to accept nightly

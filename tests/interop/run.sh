@@ -1,9 +1,12 @@
 #!/bin/bash
 # Runs real clients against the broker. Each suite gets a newly started broker.
 #
-#   tests/interop/run.sh [NAME]...            all suites, or the named ones; `amqp091` and `amqp091-more`
-#                                             name all of these lists
+#   tests/interop/run.sh [NAME]...            all suites, or the named ones; `amqp10`, `amqp091` and `amqp091-more`
+#                                             name all of these lists. Without a name, it runs the first two
 #   tests/interop/run.sh --install [NAME]...  only installs what they need
+#   tests/interop/run.sh --installed [NAME]...
+#                                             installs nothing, because --install has done so. Only then may two runs
+#                                             share ./.cache at the same time
 #   tests/interop/run.sh --against BROKER NAME...
 #                                             runs suites against a broker that is running already. SLUICE_AMQP and
 #                                             SLUICE_HTTP say where, SLUICE_AMQPS and SLUICE_TLS too if it has TLS.
@@ -30,7 +33,8 @@ here=$root/tests/interop
 cache=$root/.cache
 # Clients of AMQP 0.9.1.
 amqp091=(pika amqplib amqp091-go lapin amqp-java celery crossing)
-all=(proton go-amqp rhea jms fe2o3 rabbitmq-python rabbitmq-go rabbitmq-java tokens "${amqp091[@]}")
+# Clients of AMQP 1.0.
+amqp10=(proton go-amqp rhea jms fe2o3 rabbitmq-python rabbitmq-go rabbitmq-java tokens)
 # Further clients of AMQP 0.9.1, for `make interop` but not for `make test`, which has no time for them. Those in C, Ruby
 # and PHP need packages of the system: librabbitmq-dev, ruby-bunny and php-amqplib with php-cli, as Debian names them.
 amqp091_more=(aio-pika spring-amqp perftest rabbitmq-c bunny php-amqplib)
@@ -309,12 +313,15 @@ once() {
     "$@" && cp "$lock" "$stamp"
 }
 
-# Runs a suite. Returns 0 if it passed, 1 if it failed, 2 if it was skipped.
+# Runs a suite. Returns 0 if it passed, 1 if it failed, 2 if it was skipped. Notes how many seconds each part took.
 suite() {
-    local name=$1 status alive
+    local name=$1 status alive began=$SECONDS
     say "=== $name"
     "needs_$name" || { say "$name: skipped, $missing is not installed"; [ "${CI:-}" = true ] && return 1; return 2; }
-    install "$name" || { say "$name: could not be installed"; return 1; }
+    if [ -z "$installed_before" ]; then
+        install "$name" || { say "$name: could not be installed"; return 1; }
+        took+=("$(printf '%-16s %4d s  installing' "$name" $((SECONDS - began)))")
+    fi
     [ -z "$install_only" ] || return 0
     local types=(classic quorum) settings=()
     case $name in
@@ -329,6 +336,7 @@ suite() {
     for SLUICE_QUEUE_TYPE in "${types[@]}"; do
         export SLUICE_QUEUE_TYPE
         say "--- $SLUICE_QUEUE_TYPE queues"
+        began=$SECONDS
         if [ -n "$SLUICE_AGAINST" ]; then
             empty_broker && "run_$name" || return 1
             continue
@@ -336,23 +344,29 @@ suite() {
         start_broker "${settings[@]}" || return 1
         "run_$name"; status=$?
         stop_broker "$status"; alive=$?
+        took+=("$(printf '%-16s %4d s  %s queues' "$name" $((SECONDS - began)) "$SLUICE_QUEUE_TYPE")")
         [ "$alive" = 0 ] || say "$name: the broker died"
         [ "$status" = 0 ] && [ "$alive" = 0 ] || return 1
     done
 }
 
-install_only=; [ "${1:-}" != --install ] || { install_only=yes; shift; }
+install_only= installed_before=
+case ${1:-} in
+    --install) install_only=yes; shift;;
+    --installed) installed_before=yes; shift;;
+esac
 export SLUICE_AGAINST=; [ "${1:-}" != --against ] || { SLUICE_AGAINST=${2:?the name of a broker}; shift 2; }
-names=(); [ $# -gt 0 ] || names=("${all[@]}")
+names=(); [ $# -gt 0 ] || names=("${amqp10[@]}" "${amqp091[@]}")
 for name; do
     case $name in
+        amqp10) names+=("${amqp10[@]}");;
         amqp091) names+=("${amqp091[@]}");;
         amqp091-more) names+=("${amqp091_more[@]}");;
         *) names+=("$name");;
     esac
 done
 for name in "${names[@]}"; do
-    declare -F "run_$name" >/dev/null || { say "unknown suite $name; there are: ${all[*]} ${amqp091[*]} ${amqp091_more[*]}"; exit 2; }
+    declare -F "run_$name" >/dev/null || { say "unknown suite $name; there are: ${amqp10[*]} ${amqp091[*]} ${amqp091_more[*]}"; exit 2; }
     [ -z "$SLUICE_AGAINST" ] || [ "$name" != tokens ] || { say "tokens needs a broker of its own"; exit 2; }
 done
 if [ -n "$SLUICE_AGAINST" ]; then
@@ -362,11 +376,13 @@ elif [ -z "$install_only" ]; then
 fi
 mkdir -p "$cache"
 declare -A installed=()
-failed=() skipped=()
+failed=() skipped=() took=()
 for name in "${names[@]}"; do
     suite "$name"; status=$?
     stop_provider
     case $status in 0) ;; 2) skipped+=("$name");; *) failed+=("$name");; esac
 done
+say "--- seconds"
+printf "%s\n" "${took[@]}"
 [ ${#skipped[@]} = 0 ] || say "skipped: ${skipped[*]}"
 [ ${#failed[@]} = 0 ] || { say "failed: ${failed[*]}"; exit 1; }

@@ -22,11 +22,6 @@ use crate::names::cut;
 use crate::secured::Secured;
 use crate::settings::Settings;
 
-/// The delay before a refused login is reported, in milliseconds. It makes guessing passwords slow, and RabbitMQ waits
-/// as long. The delay ends with the handshake timeout, so that a guesser cannot keep a connection longer than a silent
-/// client. `access::guesses` bounds guessing over many connections.
-const REFUSAL_DELAY_MS: u64 = 3000;
-
 /// A client.
 #[derive(Debug)]
 pub struct Peer {
@@ -190,11 +185,20 @@ impl Peer {
         self.actor().logged_in();
     }
 
-    /// Called when a login was refused. The client is told at [`Peer::handshake_deadline_ms`].
-    pub fn refuse_login(&mut self, mechanism: &str, user: &str, reason: &str, cx: &mut Cx<'_>) {
+    /// Called when a login was refused. The client is told at [`Peer::handshake_deadline_ms`], after `delay_ms` at the
+    /// latest. The delay makes guessing passwords slow. It ends with the handshake timeout, so that a guesser cannot keep a
+    /// connection longer than a silent client. `access::guesses` bounds guessing over many connections.
+    pub fn refuse_login(
+        &mut self,
+        mechanism: &str,
+        user: &str,
+        reason: &str,
+        delay_ms: u64,
+        cx: &mut Cx<'_>,
+    ) {
         self.count_login(user, false, cx);
         Actor { user, mechanism, ..self.actor() }.login_refused(reason);
-        self.handshake_deadline_ms = self.handshake_deadline_ms.min(cx.now_ms + REFUSAL_DELAY_MS);
+        self.handshake_deadline_ms = self.handshake_deadline_ms.min(cx.now_ms + delay_ms);
     }
 
     /// Returns when the token of the client expires, in milliseconds since the epoch.

@@ -2,13 +2,13 @@
 
 mod broker;
 
-use std::io::{Read as _, Write as _};
+use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::TcpStream;
 use std::time::Duration;
 
 use amqp091::{
-    BasicConsume, BasicGet, BasicPublish, BasicQos, Config, ConfirmSelect, Connection, ConnectionStartOk,
-    Event, Method, QueueDeclare, Secret, Table, TableWriter, Value,
+    BasicCancel, BasicConsume, BasicGet, BasicPublish, BasicQos, Config, ConfirmSelect, Connection,
+    ConnectionStartOk, Event, ExchangeDeclare, Method, QueueDeclare, Secret, Table, TableWriter, Value,
 };
 use bytes::{Bytes, BytesMut};
 
@@ -22,6 +22,8 @@ struct Client {
     conn: Connection,
     stream: TcpStream,
     input: Vec<u8>,
+    /// The code and the text with which the broker closed a channel or the connection last.
+    refused: Option<(u16, String)>,
 }
 
 impl Client {
@@ -37,7 +39,8 @@ impl Client {
         };
         let stream = TcpStream::connect(("127.0.0.1", broker.amqp_port)).unwrap();
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
-        let mut client = Self { conn: Connection::client(config, 0), stream, input: Vec::new() };
+        let mut client =
+            Self { conn: Connection::client(config, 0), stream, input: Vec::new(), refused: None };
         client.wait_for("open");
         client
     }
@@ -58,10 +61,10 @@ impl Client {
         loop {
             self.flush();
             while let Some(arrived) = self.next_event() {
-                assert!(!arrived.ends_with(".close"), "{arrived} instead of {name}");
                 if arrived == name {
                     return;
                 }
+                assert!(!arrived.ends_with(".close"), "{arrived} instead of {name}: {:?}", self.refused);
             }
             self.flush();
             let mut more = [0; 4096];
@@ -96,9 +99,15 @@ impl Client {
             }
             Some(Event::Opened) => Some("open"),
             Some(Event::Blocked(_)) => Some("connection.blocked"),
-            Some(Event::Close { .. }) => Some("connection.close"),
+            Some(Event::Close { code, text, .. }) => {
+                self.refused = Some((code, text.to_owned()));
+                Some("connection.close")
+            }
             Some(Event::ChannelOpened(_)) => Some("channel.open-ok"),
-            Some(Event::ChannelClose { .. }) => Some("channel.close"),
+            Some(Event::ChannelClose { code, text, .. }) => {
+                self.refused = Some((code, text.to_owned()));
+                Some("channel.close")
+            }
             Some(Event::ChannelClosed(_)) => Some("channel.close-ok"),
             Some(Event::Method { method, .. }) => Some(method.name()),
             Some(Event::Content { content, .. }) => {
@@ -208,5 +217,93 @@ fn channels_are_seen_and_explained() {
         (&stats["publish"], &stats["get_no_ack"], &stats["deliver"]),
         (&3.into(), &1.into(), &1.into())
     );
+    broker.terminate();
+}
+
+/// A client may cancel a consumer before it knows that the consumer exists. It still gets both answers, in this order.
+#[test]
+fn a_consumer_that_is_cancelled_at_once_is_answered_twice() {
+    let directory = Directory::new("cancelled");
+    let broker = Broker::start(&directory);
+    let mut client = Client::open(&broker);
+    client.open_channel(1);
+    client.declare(1, "jobs");
+    for round in 0..3 {
+        let tag = format!("consumer-{round}");
+        let consume = BasicConsume { queue: "jobs", consumer_tag: &tag, ..BasicConsume::default() };
+        client.conn.send(1, &Method::BasicConsume(consume));
+        client.conn.send(1, &Method::BasicCancel(BasicCancel { consumer_tag: &tag, nowait: false }));
+        client.wait_for("basic.consume-ok");
+        client.wait_for("basic.cancel-ok");
+    }
+    broker.terminate();
+}
+
+/// RabbitMQ's federation links declare a fanout exchange instead of one of this type if they get 503. They understand no
+/// other code. All other unknown types get 406.
+#[test]
+fn federation_links_learn_that_their_exchange_type_is_unknown() {
+    let directory = Directory::new("federation");
+    let broker = Broker::start(&directory);
+    for (kind, closed, code, name) in [
+        ("x-federation-upstream", "connection.close", 503, "COMMAND_INVALID"),
+        ("no-such-type", "channel.close", 406, "PRECONDITION_FAILED"),
+    ] {
+        let mut client = Client::open(&broker);
+        client.open_channel(1);
+        let declare = ExchangeDeclare { exchange: "x", kind, durable: true, ..ExchangeDeclare::default() };
+        client.conn.send(1, &Method::ExchangeDeclare(declare));
+        client.wait_for(closed);
+        assert_eq!(client.refused, Some((code, format!("{name} - unknown exchange type '{kind}'"))));
+    }
+    broker.terminate();
+}
+
+/// Some clients report a broken socket instead of the reason if the socket is closed before they have answered
+/// `connection.close`. So the broker waits for the answer, with its own side open.
+#[test]
+fn the_socket_stays_open_until_the_client_has_answered() {
+    let directory = Directory::new("closing");
+    let broker = Broker::start(&directory);
+    let mut client = Client::open(&broker);
+    client.open_channel(1);
+    let declare =
+        ExchangeDeclare { exchange: "x", kind: "x-federation-upstream", ..ExchangeDeclare::default() };
+    client.conn.send(1, &Method::ExchangeDeclare(declare));
+    client.wait_for("connection.close");
+    // The answer is not sent yet, so the broker must not have closed its side.
+    client.stream.set_nonblocking(true).unwrap();
+    let nothing = client.stream.read(&mut [0; 16]).map_err(|error| error.kind());
+    assert_eq!(nothing, Err(ErrorKind::WouldBlock));
+    client.stream.set_nonblocking(false).unwrap();
+    client.conn.close_ok();
+    client.flush();
+    assert_eq!(client.stream.read(&mut [0; 16]).unwrap(), 0, "the broker closes after the answer");
+    broker.terminate();
+}
+
+/// A program that has cancelled the last consumer of an auto-delete queue may rely on the deletion.
+#[test]
+fn an_auto_delete_queue_is_gone_when_its_last_consumer_is() {
+    let directory = Directory::new("auto-delete");
+    let broker = Broker::start(&directory);
+    let mut client = Client::open(&broker);
+    for channel in 1..10 {
+        client.open_channel(channel);
+        let queue = &format!("brief-{channel}");
+        let declare = QueueDeclare { queue, durable: true, auto_delete: true, ..QueueDeclare::default() };
+        client.conn.send(channel, &Method::QueueDeclare(declare));
+        client.wait_for("queue.declare-ok");
+        let consume = BasicConsume { queue, consumer_tag: "it", ..BasicConsume::default() };
+        client.conn.send(channel, &Method::BasicConsume(consume));
+        client.wait_for("basic.consume-ok");
+        client.conn.send(channel, &Method::BasicCancel(BasicCancel { consumer_tag: "it", nowait: false }));
+        client.wait_for("basic.cancel-ok");
+        let inspect = QueueDeclare { queue, passive: true, ..QueueDeclare::default() };
+        client.conn.send(channel, &Method::QueueDeclare(inspect));
+        client.wait_for("channel.close");
+        assert_eq!(client.refused, Some((404, format!("NOT_FOUND - no queue '{queue}' in vhost '/'"))));
+        client.conn.channel_close_ok(channel);
+    }
     broker.terminate();
 }

@@ -41,6 +41,8 @@ pub enum Phase {
     /// The connection is open, and somebody is asked whether the client may do what it has sent last. Until then, its input
     /// is kept.
     Asking,
+    /// The client was told why the connection ends, and its answer has not arrived. Its other input is ignored.
+    Closing,
     /// The connection is closed when the output is written.
     Done,
 }
@@ -48,7 +50,7 @@ pub enum Phase {
 impl Phase {
     /// Returns true if input of the client is handled.
     pub fn listens(self) -> bool {
-        matches!(self, Self::Handshake | Self::Open)
+        matches!(self, Self::Handshake | Self::Open | Self::Closing)
     }
 
     /// Returns true if input of the client is kept until something is known.
@@ -66,6 +68,7 @@ impl Phase {
         match self {
             Self::Handshake | Self::Login | Self::Refused => Some(peer.handshake_deadline_ms),
             Self::Open | Self::Asking => of_protocol.into_iter().chain(peer.expires_ms()).min(),
+            Self::Closing => of_protocol,
             Self::Done => None,
         }
     }

@@ -57,7 +57,7 @@ impl Catalog {
         check_arguments(&arguments)?;
         self.check_vhost(&vhost)?;
         let Some(kind) = ExchangeKind::parse(&kind) else {
-            return Err(CatalogError::Invalid { reason: format!("invalid exchange type '{kind}'") });
+            return Err(CatalogError::Invalid { reason: format!("unknown exchange type '{kind}'") });
         };
         if arguments.get(ALTERNATE).is_some_and(|value| value.as_str().is_none()) {
             return Err(CatalogError::PreconditionFailed {

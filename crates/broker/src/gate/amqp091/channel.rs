@@ -72,9 +72,20 @@ pub(super) struct Consumer {
     pub unsettled: u32,
     /// True if the client waits for `basic.consume-ok`.
     pub wants_answer: bool,
-    /// True if no more deliveries follow: the client or the broker has cancelled it. It stays until its deliveries are
-    /// settled.
-    pub is_cancelled: bool,
+    pub cancelled: Cancelled,
+}
+
+/// How far the cancellation of a consumer has come. Either side may cancel it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Cancelled {
+    No,
+    /// The queue was asked to send nothing more, or will be as soon as it knows the consumer. With `wants_answer`, the client
+    /// waits for `basic.cancel-ok`.
+    Asked {
+        wants_answer: bool,
+    },
+    /// The queue sends nothing more. The consumer stays until its deliveries are settled.
+    Done,
 }
 
 /// Accepted deliveries of one role, whose numbers are consecutive.

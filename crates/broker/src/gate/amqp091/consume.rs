@@ -9,7 +9,7 @@ use message::Additions;
 use queue::{ConsumerId, DeliveryRef, Effect, GoneReason, Mode};
 
 use super::arguments::ConsumerArguments;
-use super::channel::{Consumer, Role};
+use super::channel::{Cancelled, Consumer, Role};
 use super::held::Held;
 use super::replies::REPLY_TO;
 use super::{Gate, OUTPUT_HIGH_WATER, REPLIES, Refused, channel_in, refusal};
@@ -108,8 +108,8 @@ impl Gate {
         let wants_answer = !consume.nowait;
         state.tags.insert(tag.clone(), place);
         let arguments = consume.arguments.as_bytes().into();
-        let (unsettled, is_cancelled) = (0, false);
-        let consumer = Consumer { outlet, tag, arguments, prefetch, unsettled, wants_answer, is_cancelled };
+        let (unsettled, cancelled) = (0, Cancelled::No);
+        let consumer = Consumer { outlet, tag, arguments, prefetch, unsettled, wants_answer, cancelled };
         state.roles.insert(Role::Consumer(Box::new(consumer)));
         self.touch(channel, place);
         Ok(())
@@ -130,11 +130,11 @@ impl Gate {
             && let Some(Role::Consumer(consumer)) = state.roles.get_mut(place as usize)
         {
             state.tags.remove(&consumer.tag);
-            consumer.is_cancelled = true;
+            // The answer follows those to `basic.consume` and to Cancel. Then no delivery arrives any more, and an auto-delete
+            // queue is deleted.
+            consumer.cancelled = Cancelled::Asked { wants_answer: !cancel.nowait };
             consumer.outlet.cancel(cx);
-            if consumer.unsettled == 0 {
-                self.drop_settled(channel, place, cx);
-            }
+            return Ok(());
         }
         if !cancel.nowait {
             let consumer_tag = cancel.consumer_tag;
@@ -149,15 +149,31 @@ impl Gate {
         let Self { channels, conn, client, .. } = self;
         let Some(state) = channel_in(channels, channel) else { return };
         let Some(Role::Consumer(consumer)) = state.roles.get_mut(place as usize) else { return };
-        if std::mem::replace(&mut consumer.is_cancelled, true) {
+        if consumer.cancelled != Cancelled::No {
             return;
         }
+        consumer.cancelled = Cancelled::Asked { wants_answer: false };
         state.tags.remove(&consumer.tag);
         if client.is_told_of_cancel {
             let consumer_tag = &consumer.tag;
             conn.send(channel, &Method::BasicCancel(BasicCancel { consumer_tag, nowait: true }));
         }
         consumer.outlet.cancel(cx);
+        if consumer.outlet.is_gone() {
+            self.finish_cancel(channel, place, cx);
+        }
+    }
+
+    /// Called when the queue sends nothing more to a cancelled consumer.
+    fn finish_cancel(&mut self, channel: u16, place: u32, cx: &mut Cx<'_>) {
+        let Self { channels, conn, .. } = self;
+        let Some(state) = channel_in(channels, channel) else { return };
+        let Some(Role::Consumer(consumer)) = state.roles.get_mut(place as usize) else { return };
+        let before = std::mem::replace(&mut consumer.cancelled, Cancelled::Done);
+        if before == (Cancelled::Asked { wants_answer: true }) {
+            let consumer_tag = &consumer.tag;
+            conn.send(channel, &Method::BasicCancelOk(BasicCancelOk { consumer_tag }));
+        }
         if consumer.unsettled == 0 {
             self.drop_settled(channel, place, cx);
         }
@@ -223,8 +239,8 @@ impl Gate {
                     let consumer_tag = &consumer.tag;
                     conn.send(channel, &Method::BasicConsumeOk(BasicConsumeOk { consumer_tag }));
                 }
-                // The client has cancelled it before the queue knew it.
-                if consumer.is_cancelled {
+                // It was cancelled before the queue knew it.
+                if consumer.cancelled != Cancelled::No {
                     consumer.outlet.cancel(cx);
                 }
             }
@@ -232,6 +248,12 @@ impl Gate {
                 let refused = refusal::by_queue(why, &consumer.outlet.queue_name, &self.peer.vhost);
                 self.drop_place(channel, place, cx);
                 return self.refuse_method(channel, CONSUME, refused, cx);
+            }
+            Some(PeerEvent::Gone(reason)) if consumer.cancelled != Cancelled::No => {
+                if reason != GoneReason::Detached {
+                    self.finish_cancel(channel, place, cx);
+                }
+                return;
             }
             Some(PeerEvent::Gone(GoneReason::QueueDeleted | GoneReason::Damaged)) => {
                 return self.cancel_by_broker(channel, place, cx);
@@ -316,7 +338,7 @@ impl Gate {
         let room = state.room(consumer);
         let is_full = conn.output_len() >= OUTPUT_HIGH_WATER;
         let Some(Role::Consumer(consumer)) = state.roles.get_mut(place as usize) else { return };
-        if consumer.is_cancelled {
+        if consumer.cancelled != Cancelled::No {
             return;
         }
         if is_full && consumer.outlet.wait_for_room() {

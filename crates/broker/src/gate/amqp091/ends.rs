@@ -1,7 +1,7 @@
 //! How connections and channels end: by the client, by the broker, or because the socket is closed. Their resources are
 //! released in one place. The answer to the client's close waits until the exclusive queues are deleted.
 
-use amqp091::{Fault, Method, ReplyCode};
+use amqp091::{Fault, Method, ReplyCode, State};
 
 use super::channel::Role;
 use super::held::Held;
@@ -12,6 +12,9 @@ use crate::cx::Cx;
 use crate::gate::Ending;
 use crate::names::cut;
 
+/// The time that a client has for its answer to `connection.close`, in milliseconds. Then its socket is closed without it.
+const CLOSE_OK_MAX_MS: u64 = 3000;
+
 /// The answer that leaves when the exclusive queues are deleted: that to `connection.close`. See [`crate::own_queues`].
 #[derive(Clone, Copy, Debug)]
 pub(super) struct HeldAnswer;
@@ -21,7 +24,7 @@ impl Gate {
 
     /// Ends a channel, or the connection, with an error.
     pub(super) fn fail(&mut self, fault: Fault, cx: &mut Cx<'_>) {
-        if self.phase == Phase::Done {
+        if matches!(self.phase, Phase::Closing | Phase::Done) {
             return;
         }
         let place = fault.channel.map_or_else(String::new, |channel| format!(" channel={channel}"));
@@ -52,8 +55,19 @@ impl Gate {
                 self.drop_all_channels(cx);
                 self.conn.fail(&fault);
                 self.own.delete_all(self.peer.key, cx);
-                self.phase = Phase::Done;
+                self.await_close_ok(cx);
             }
+        }
+    }
+
+    /// Called when the output has an error for the client, unless the state of the connection does not allow one. Waits for
+    /// the client's answer: if the socket were closed before it, some clients would report a broken socket instead of the error.
+    pub(super) fn await_close_ok(&mut self, cx: &Cx<'_>) {
+        if self.conn.state() == State::Closing {
+            self.phase = Phase::Closing;
+            self.close_deadline_ms = cx.now_ms + CLOSE_OK_MAX_MS;
+        } else {
+            self.phase = Phase::Done;
         }
     }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use amqp091::{
     ExchangeBind, ExchangeBindOk, ExchangeDeclare, ExchangeDeclareOk, ExchangeDelete, ExchangeDeleteOk,
-    ExchangeUnbind, ExchangeUnbindOk, Method,
+    ExchangeUnbind, ExchangeUnbindOk, Method, ReplyCode,
 };
 
 use super::arguments::{arguments, without_line_breaks};
@@ -12,6 +12,11 @@ use super::{Gate, Refused};
 use crate::access::{self, Resource, Verb};
 use crate::catalog::{CatalogError, Command, DeclareExchange, Destination};
 use crate::cx::Cx;
+
+/// The type of the exchange that a federation link of RabbitMQ declares on the broker that it reads from. Only RabbitMQ's
+/// plugin has it. A link that is refused with 503 declares a fanout exchange instead, and then checks itself how far a
+/// message has come. It does not understand 406, the code for other unknown types.
+const FEDERATION_UPSTREAM: &str = "x-federation-upstream";
 
 impl Gate {
     pub(super) fn declare_exchange(
@@ -30,6 +35,10 @@ impl Gate {
             }
             answer.iter().for_each(|answer| self.conn.send(channel, answer));
             return Ok(());
+        }
+        if declare.kind == FEDERATION_UPSTREAM {
+            let text = format!("unknown exchange type '{FEDERATION_UPSTREAM}'");
+            return Err(Refused::new(ReplyCode::CommandInvalid, text));
         }
         let arguments = arguments(declare.arguments)?;
         access::permit_exchange(&name, &arguments, |verb, on| self.permit(verb, on, cx))?;

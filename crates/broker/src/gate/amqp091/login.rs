@@ -30,6 +30,16 @@ const CAPABILITIES: [&str; 9] = [
     "direct_reply_to",
 ];
 
+/// Stands for the mechanism of a client whose response to `connection.start` cannot be used.
+const NO_MECHANISM: &str = "";
+
+/// The delay before a refused login is answered, in milliseconds. RabbitMQ answers at once. Some clients, such as
+/// php-amqplib, wait for an answer for 3 s only.
+const REFUSAL_DELAY_MS: u64 = 1000;
+
+/// The delay before the socket is closed without an answer, in milliseconds. RabbitMQ waits as long.
+const SILENT_CLOSE_DELAY_MS: u64 = 3000;
+
 /// The program at the other end.
 #[derive(Debug, Default)]
 pub(super) struct Client {
@@ -40,7 +50,7 @@ pub(super) struct Client {
     /// True if the client takes `connection.blocked`.
     pub is_told_of_blocking: bool,
     /// True if the client wants to know why its login was refused.
-    is_told_of_refusal: bool,
+    wants_reason: bool,
 }
 
 impl Client {
@@ -54,7 +64,7 @@ impl Client {
             properties: shown(properties),
             is_told_of_cancel: has("consumer_cancel_notify"),
             is_told_of_blocking: has("connection.blocked"),
-            is_told_of_refusal: has("authentication_failure_close"),
+            wants_reason: has("authentication_failure_close"),
         }
     }
 }
@@ -80,7 +90,7 @@ impl Gate {
             Ok(credentials) => credentials,
             Err(reason) => {
                 self.peer.count_attempt(cx);
-                return self.refuse_login("", "", &reason, cx);
+                return self.refuse_login(NO_MECHANISM, "", &reason, cx);
             }
         };
         let user: Box<str> = cut(credentials.user()).into();
@@ -113,21 +123,29 @@ impl Gate {
     }
 
     fn refuse_login(&mut self, mechanism: &'static str, user: &str, reason: &str, cx: &mut Cx<'_>) {
-        self.peer.refuse_login(mechanism, user, reason, cx);
         self.peer.mechanism = mechanism;
+        let delay_ms = if self.is_told_of_refusal() { REFUSAL_DELAY_MS } else { SILENT_CLOSE_DELAY_MS };
+        self.peer.refuse_login(mechanism, user, reason, delay_ms, cx);
         self.phase = Phase::Refused;
     }
 
+    /// Returns true if the client receives `connection.close` with the reason. If not, only its socket is closed. As in
+    /// RabbitMQ, this happens to clients that do not ask for the reason, and to those whose response is malformed or whose
+    /// mechanism is not offered.
+    fn is_told_of_refusal(&self) -> bool {
+        self.client.wants_reason && self.peer.mechanism != NO_MECHANISM
+    }
+
     /// Called some time after the login was refused.
-    pub(super) fn report_refusal(&mut self) {
-        if self.client.is_told_of_refusal {
+    pub(super) fn report_refusal(&mut self, cx: &Cx<'_>) {
+        if self.is_told_of_refusal() {
             let text = format!(
                 "Login was refused using authentication mechanism {}. For details see the broker logfile.",
                 self.peer.mechanism
             );
             self.conn.fail(&refusal::connection(ReplyCode::AccessRefused, text));
         }
-        self.phase = Phase::Done;
+        self.await_close_ok(cx);
     }
 
     /// Called when the connection was not opened in time.
@@ -140,7 +158,7 @@ impl Gate {
         match login {
             Some((mechanism, user)) => {
                 let reason = format!("it was not checked within the handshake timeout of {ms} ms");
-                self.peer.refuse_login(mechanism, &user, &reason, cx);
+                self.peer.refuse_login(mechanism, &user, &reason, 0, cx);
             }
             None => tracing::warn!(
                 target: PEER, connection = %self.peer.name,

@@ -114,6 +114,8 @@ pub struct Gate {
     has_tx: bool,
     /// True if a channel has used up its credit for publishing. The socket is not read until the queues catch up.
     has_debt: bool,
+    /// When the socket is closed without the client's answer to `connection.close`, in milliseconds.
+    close_deadline_ms: u64,
     /// If at least this number of bytes is unwritten, no input is taken.
     output_max: usize,
 }
@@ -151,6 +153,7 @@ impl Gate {
             knows_blocked: false,
             has_tx: false,
             has_debt: false,
+            close_deadline_ms: u64::MAX,
             output_max: (OUTPUT_HIGH_WATER + ANSWERS_MAX)
                 .saturating_add(usize::try_from(settings.max_message_size).unwrap_or(usize::MAX)),
         }
@@ -188,7 +191,7 @@ impl Gate {
     /// alarm stops a client that has published. A connection that is done is read until its end.
     pub fn takes_input(&self) -> bool {
         match self.phase {
-            Phase::Done => true,
+            Phase::Closing | Phase::Done => true,
             Phase::Login | Phase::Asking => false,
             Phase::Handshake | Phase::Refused => self.conn.output_len() < self.output_max,
             Phase::Open => self.conn.output_len() < self.output_max && !self.has_debt && !self.is_stopped(),
@@ -310,6 +313,11 @@ impl Gate {
 
     /// Ends the channel or the connection because the client has broken a rule of the protocol.
     fn handle_fault(&mut self, mut fault: Fault, cx: &mut Cx<'_>) {
+        if self.phase == Phase::Closing {
+            // No answer can follow.
+            self.phase = Phase::Done;
+            return;
+        }
         if self.phase == Phase::Handshake && fault.code == amqp091::ReplyCode::FrameError {
             fault.text.to_mut().push_str(
                 "; before the connection is open, for instance for a token, initial_frame_max sets the maximum",
@@ -436,14 +444,19 @@ impl Gate {
 
     /// Returns when [`Gate::handle_timeout`] has something to do.
     pub fn next_deadline(&self) -> Option<u64> {
-        self.phase.next_deadline(&self.peer, self.conn.next_deadline())
+        let of_protocol = match self.phase {
+            Phase::Closing => Some(self.close_deadline_ms),
+            _ => self.conn.next_deadline(),
+        };
+        self.phase.next_deadline(&self.peer, of_protocol)
     }
 
     pub fn handle_timeout(&mut self, cx: &mut Cx<'_>) {
         let is_due = cx.now_ms >= self.peer.handshake_deadline_ms;
         match self.phase {
             Phase::Handshake | Phase::Login if is_due => self.time_out_handshake(cx),
-            Phase::Refused if is_due => self.report_refusal(),
+            Phase::Refused if is_due => self.report_refusal(cx),
+            Phase::Closing if cx.now_ms >= self.close_deadline_ms => self.phase = Phase::Done,
             Phase::Open | Phase::Asking if self.peer.is_expired(cx.now_ms) => {
                 // RabbitMQ's words.
                 let text = "credential expired";

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use amqp091::Table;
 
-use super::channel::{Channel, Consumer, Publisher, Role};
+use super::channel::{Cancelled, Channel, Consumer, Publisher, Role};
 use super::{Gate, PUBLISHER, REPLIES, arguments};
 use crate::desk::amqp091_rows::{Amqp091Row, ChannelRow};
 use crate::desk::{ConnectionRow, ConsumerRow, ProtocolRow};
@@ -128,7 +128,7 @@ fn publisher_name(channel: u16) -> String {
 /// Returns the consumers that are not cancelled, with their places.
 fn open_consumers(channel: &Channel) -> impl Iterator<Item = (u32, &Consumer)> {
     channel.roles.iter().filter_map(|(place, role)| match role {
-        Role::Consumer(consumer) if !consumer.is_cancelled => Some((place as u32, &**consumer)),
+        Role::Consumer(consumer) if consumer.cancelled == Cancelled::No => Some((place as u32, &**consumer)),
         Role::Consumer(_) | Role::Holder { .. } => None,
     })
 }

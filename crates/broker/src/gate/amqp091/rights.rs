@@ -1,6 +1,6 @@
 //! What the user of a connection may do, after the rights have changed.
 
-use super::channel::Role;
+use super::channel::{Cancelled, Role};
 use super::{Gate, Refused};
 use crate::access::{AccessRefused, Resource, Verb};
 use crate::cx::Cx;
@@ -44,7 +44,7 @@ impl Gate {
                 // What somebody else decides does not change with the catalog.
                 if let Err(refused) = self.peer.permit(Verb::Consume, &[queue], cx)
                     && refused.question.is_none()
-                    && !consumer.is_cancelled
+                    && consumer.cancelled == Cancelled::No
                 {
                     lost.push((channel as u16, place as u32, refused));
                 }

@@ -3,7 +3,7 @@
 use amqp091::{BasicAck, BasicNack, BasicRecoverOk, BasicReject, Method};
 use queue::Outcome;
 
-use super::channel::{Channel, Role, Settling};
+use super::channel::{Cancelled, Channel, Role, Settling};
 use super::unsettled::Delivered;
 use super::{Gate, Refused, refusal};
 use crate::cx::Cx;
@@ -153,7 +153,7 @@ fn send(channel: &mut Channel, place: u32, range: (u64, u64), outcome: Outcome, 
             if !consumer.outlet.is_gone() {
                 consumer.outlet.settle(range, outcome, None, cx);
             }
-            (consumer.is_cancelled, consumer.unsettled > 0)
+            (consumer.cancelled == Cancelled::Done, consumer.unsettled > 0)
         }
         Some(Role::Holder { holder, unsettled, .. }) => {
             holder.settle(range, outcome, false, cx);

@@ -237,7 +237,8 @@ impl Gate {
     /// it, so only answers can fill the output up to the bound. A connection that is done is read until its end.
     pub fn takes_input(&self) -> bool {
         match self.phase {
-            Phase::Done => true,
+            // This protocol does not wait for the answer to CLOSE.
+            Phase::Closing | Phase::Done => true,
             Phase::Login | Phase::Asking => false,
             Phase::Handshake | Phase::Refused | Phase::Open => self.conn.output_len() < self.output_max,
         }

@@ -16,6 +16,9 @@ use crate::settings::SLUICE_VERSION;
 /// The hostname in OPEN names a virtual host in this form. Any other hostname means the default virtual host.
 const VHOST_PREFIX: &str = "vhost:";
 
+/// The delay before the outcome of a refused login is sent, in milliseconds. RabbitMQ waits as long.
+const REFUSAL_DELAY_MS: u64 = 3000;
+
 impl Gate {
     pub(super) fn offer_mechanisms(&mut self, cx: &mut Cx<'_>) {
         if self.conn.state() != ConnectionState::Sasl {
@@ -67,7 +70,7 @@ impl Gate {
     }
 
     fn refuse_login(&mut self, mechanism: &str, user: &str, reason: &str, cx: &mut Cx<'_>) {
-        self.peer.refuse_login(mechanism, user, reason, cx);
+        self.peer.refuse_login(mechanism, user, reason, REFUSAL_DELAY_MS, cx);
         self.phase = Phase::Refused;
     }
 
@@ -80,7 +83,7 @@ impl Gate {
         let (mechanism, user) = login.unwrap_or_default();
         let ms = cx.settings.handshake_timeout_ms;
         let reason = format!("it was not checked within the handshake timeout of {ms} ms");
-        self.peer.refuse_login(mechanism, &user, &reason, cx);
+        self.peer.refuse_login(mechanism, &user, &reason, REFUSAL_DELAY_MS, cx);
         self.conn.sasl_outcome(SaslCode::SysTemp);
         self.phase = Phase::Done;
     }

@@ -6,21 +6,23 @@ use broker::catalog::{Command, RouteTarget};
 use broker::dead_letter;
 use broker::ids::{QueueId, shard_of};
 use broker::mail::{DeadLetterWait, Mail, PublisherAddress, Recipient, TicketOwner, recipient};
-use queue::{Arrival, ConsumerId, Effect, Publish, Request};
+use queue::{Arrival, ConsumerId, Effect, GoneReason, Publish, Request};
 
 use super::Forgetting;
 use crate::questions::Reply;
 use crate::shard::Shard;
 
 impl Shard {
-    /// Called when the queue has decided to end. The requester is answered only after the catalog has
-    /// forgotten the queue.
+    /// Called when the queue has decided to end. Whoever asked for its deletion, or has cancelled its last consumer, is
+    /// answered only after the catalog has forgotten the queue.
     pub(in crate::shard) fn delete(&mut self, queue: QueueId, effects: &mut Vec<Effect>) {
         let mut answers = Vec::new();
         for effect in effects.drain(..) {
             match effect {
                 Effect::Deleted { .. } => {}
-                effect @ Effect::Done { .. } => answers.push(Mail::Effect { queue, effect }),
+                effect @ (Effect::Done { .. } | Effect::Gone { reason: GoneReason::Cancelled, .. }) => {
+                    answers.push(Mail::Effect { queue, effect })
+                }
                 effect => self.carry_out(queue, effect),
             }
         }
