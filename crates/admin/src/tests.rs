@@ -255,7 +255,7 @@ async fn exchanges() {
             PUT /api/exchanges/%2F/x {"type":"topic","arguments":{"alternate-exchange":"amq.fanout"}} -> 201
             PUT /api/exchanges/%2F/x {"type":"topic","arguments":{"alternate-exchange":"amq.fanout"}} -> 204
             PUT /api/exchanges/%2F/x {"type":"fanout"} -> 400 {"error":"bad_request","reason":"inequivalent arg 'type' for exchange 'x'..
-            PUT /api/exchanges/%2F/y {"type":"nope"} -> 400 {"error":"bad_request","reason":"invalid exchange type 'nope'"}
+            PUT /api/exchanges/%2F/y {"type":"nope"} -> 400 {"error":"bad_request","reason":"unknown exchange type 'nope'"}
             PUT /api/exchanges/%2F/y {"type":"x-consistent-hash","arguments":{"hash-header":"h","hash-property":"timestamp"}} -> 400 {"error":"bad_request","reason":"invalid arguments for exchange 'y': 'hash-header' and 'hash-property' are mutually exclusive"}
             PUT /api/exchanges/%2F/y {"type":7} -> 400 {"error":"bad_request","reason":"'type' is not a string"}
             PUT /api/exchanges/%2F/amq.default {"type":"direct"} -> 401 {"error":"not_authorised","reason":"operation not permitted on the default exchange"}
@@ -265,7 +265,7 @@ async fn exchanges() {
             DELETE /api/exchanges/%2F/x?if-unused=true -> 400 {"error":"bad_request","reason":"exchange 'x' in vhost '/' in use"}
             DELETE /api/exchanges/%2F/x -> 204
             DELETE /api/exchanges/%2F/x -> 404 {"error":"object_not_found","reason":"no exchange 'x' in vhost '/'"}
-            DELETE /api/exchanges/%2F/amq.topic -> 401 {"error":"not_authorised","reason":"exchange name 'amq.topic' contains reserved prefix 'amq.*'"}
+            DELETE /api/exchanges/%2F/amq.topic -> 401 {"error":"not_authorised","reason":"deletion of system exchange 'amq.topic' in vhost '/' not allowed"}
             "#,
         )
         .await;

@@ -57,7 +57,7 @@ impl Catalog {
         check_arguments(&arguments)?;
         self.check_vhost(&vhost)?;
         let Some(kind) = ExchangeKind::parse(&kind) else {
-            return Err(CatalogError::Invalid { reason: format!("invalid exchange type '{kind}'") });
+            return Err(CatalogError::Invalid { reason: format!("unknown exchange type '{kind}'") });
         };
         if arguments.get(ALTERNATE).is_some_and(|value| value.as_str().is_none()) {
             return Err(CatalogError::PreconditionFailed {
@@ -122,7 +122,7 @@ impl Catalog {
         check_name("exchange", name)?;
         if name.starts_with(RESERVED_PREFIX) {
             return Err(CatalogError::Forbidden {
-                reason: format!("exchange name '{name}' contains reserved prefix '{RESERVED_PREFIX}*'"),
+                reason: format!("deletion of system exchange '{name}' in vhost '{vhost}' not allowed"),
             });
         }
         let Some(table) = self.vhosts.get(vhost).and_then(|v| v.exchanges.get(name)) else {
