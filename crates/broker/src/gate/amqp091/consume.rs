@@ -73,7 +73,7 @@ impl Gate {
         let mode = match record.is_stream() {
             true if consume.no_ack => {
                 let text = format!(
-                    "consuming from stream queue '{name}' in vhost '{vhost}' requires manual acknowledgement"
+                    "automatic acknowledgement not supported by stream queue '{name}' in vhost '{vhost}'"
                 );
                 return Err(refusal::not_implemented(&text));
             }

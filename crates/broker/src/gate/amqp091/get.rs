@@ -2,14 +2,13 @@
 
 use std::sync::Arc;
 
-use amqp091::{BasicGet, BasicGetEmpty, BasicGetOk, Method};
+use amqp091::{BasicGet, BasicGetEmpty, BasicGetOk, Method, ReplyCode};
 use queue::Effect;
 
 use super::channel::Role;
 use super::consume::additions;
 use super::{Gate, Refused, Waiting, channel_in, refusal};
 use crate::access::{Resource, Verb};
-use crate::catalog::CatalogError;
 use crate::cx::Cx;
 use crate::outlet::Holder;
 
@@ -25,7 +24,10 @@ impl Gate {
             )));
         }
         if record.is_quorum() && record.config.single_active_consumer {
-            return Err(CatalogError::locked(vhost, &name).into());
+            let text = format!(
+                "cannot obtain access to locked queue '{name}' in vhost '{vhost}'. basic.get operations are not supported by quorum queues with single active consumer"
+            );
+            return Err(Refused::new(ReplyCode::ResourceLocked, text));
         }
         let known = self.channel(channel).and_then(|state| state.holders.get(&record.id).copied());
         let place = match known {
