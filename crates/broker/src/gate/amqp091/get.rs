@@ -6,7 +6,7 @@ use amqp091::{BasicGet, BasicGetEmpty, BasicGetOk, Method, ReplyCode};
 use queue::Effect;
 
 use super::channel::Role;
-use super::consume::additions;
+use super::consume::{additions, is_redelivered};
 use super::{Gate, Refused, Waiting, channel_in, refusal};
 use crate::access::{Resource, Verb};
 use crate::cx::Cx;
@@ -91,7 +91,7 @@ impl Gate {
         message.put_amqp091_properties(&additions(&delivery.lend(), is_quorum, false), properties);
         let get_ok = BasicGetOk {
             delivery_tag: state.last_tag,
-            redelivered: delivery.redelivered,
+            redelivered: is_redelivered(&delivery.lend()),
             exchange: message.route().exchange(),
             routing_key: message.route().key(),
             message_count: u32::try_from(ready).unwrap_or(u32::MAX),
