@@ -1,14 +1,16 @@
-//! Transcript pages: the frames that clients send, and the frames that the broker must answer. They are
+//! Transcript pages: the frames that clients of both protocols send, and the frames that the broker must answer. They are
 //! executed in milliseconds, against real shards without sockets. `pages/README.md` explains the language.
 #![forbid(unsafe_code)]
 
+mod amqp091;
+mod amqp10;
+mod fields;
 mod page;
-mod receive;
-mod send;
+mod remote;
+mod setup;
 mod storage;
 mod text;
-mod track;
 mod world;
 
-pub use page::{Failure, check};
+pub use page::{Failure, check, check_against};
 pub use world::{Client, Setup, World};

@@ -5,12 +5,12 @@ use std::net::SocketAddr;
 
 use amqp10::Value;
 use broker::catalog::{Arguments, DEFAULT_VHOST, DeclareExchange, Destination};
-use broker::settings::LinkCredit;
 
-use crate::receive::Seen;
-use crate::send;
+use crate::amqp091;
+use crate::fields::Seen;
+use crate::setup::configure;
 use crate::text::{self, Names, Parsed, Token};
-use crate::world::{self, Setup, World};
+use crate::world::{Setup, World};
 
 /// A scene whose result differs from its page.
 #[derive(Debug)]
@@ -25,13 +25,29 @@ pub struct Failure {
 /// # Errors
 /// The scenes that differ from the page.
 pub fn check(page: &str) -> Result<usize, Vec<Failure>> {
+    play(page, None)
+}
+
+/// Plays a page against another broker. Scenes that need more than clients fail.
+///
+/// # Errors
+/// The scenes that differ from the page.
+pub fn check_against(page: &str, broker: SocketAddr) -> Result<usize, Vec<Failure>> {
+    play(page, Some(broker))
+}
+
+fn play(page: &str, against: Option<SocketAddr>) -> Result<usize, Vec<Failure>> {
     let (prelude, scenes) = scenes(page);
     let mut failures = Vec::new();
     for (name, lines) in &scenes {
+        if against.is_some() && prelude.iter().chain(lines).any(|line| !is_of_clients(line)) {
+            continue;
+        }
         // Settings, users and clients of a scene are set up before everything else.
         let (setup, lines): (Vec<_>, Vec<_>) = lines.iter().cloned().partition(|l| is_setup(l));
-        for shards in [1, 2] {
-            let mut stage = Stage { setup: Some(Setup { shards, ..Setup::default() }), ..Stage::default() };
+        for shards in if against.is_some() { 1..=1 } else { 1..=2 } {
+            let setup_of_world = Setup { shards, against, ..Setup::default() };
+            let mut stage = Stage { setup: Some(setup_of_world), ..Stage::default() };
             stage.play(&setup);
             stage.play(&prelude);
             if !stage.failed {
@@ -69,6 +85,17 @@ fn is_setup(line: &str) -> bool {
     matches!(step, "shards" | "set" | "user" | "client")
 }
 
+/// Returns true if a line can be played against another broker.
+fn is_of_clients(line: &str) -> bool {
+    match Line::parse(line) {
+        Line::Step(step) => {
+            let step = step.split(' ').next().unwrap_or_default();
+            matches!(step, "user" | "client" | "time" | "drop" | "forget" | "queue" | "socket" | "shards")
+        }
+        Line::Send(..) | Line::Quiet(..) | Line::Expect(..) => true,
+    }
+}
+
 /// One line of a transcript.
 enum Line<'a> {
     /// `A> frame`: a client sends it.
@@ -102,8 +129,19 @@ struct Options {
     user: String,
     shard: usize,
     peer: SocketAddr,
+    /// The fields of AMQP 1.0's OPEN.
     open: String,
+    /// The fields of AMQP 0.9.1's `connection.start-ok` and `connection.tune-ok`.
+    start_ok: String,
+    tune_ok: String,
 }
+
+/// What a client of AMQP 0.9.1 tells the broker about itself if the page does not say it.
+const START_OK: &str = "client-properties={capabilities: {authentication_failure_close: true, \
+    basic.nack: true, connection.blocked: true, consumer_cancel_notify: true, publisher_confirms: true}}";
+
+/// The limits that a client of AMQP 0.9.1 chooses if the page does not say it. There are no heartbeats.
+const TUNE_OK: &str = "channel-max=2047 frame-max=131072";
 
 #[derive(Default)]
 struct Stage {
@@ -179,6 +217,10 @@ impl Stage {
         let (times, tokens) = times(tokens);
         for n in 1..=times {
             let seen = self.world().clients.get_mut(who).and_then(|c| c.seen.pop_front());
+            // Another broker may close the socket later.
+            if seen.is_none() && name == "closed" && self.world().is_remote() {
+                return;
+            }
             let fits = seen.as_ref().is_some_and(|seen| {
                 seen.name == name && text::tokens_match(&tokens, &seen.tokens, &mut self.names)
             });
@@ -198,15 +240,17 @@ impl Stage {
         let (name, tokens) = words(rest, &self.names)?;
         if !self.world().clients.contains_key(who) {
             self.connect(who);
-            if !matches!(&*name, "header" | "bytes") {
-                self.log_in(who)?;
+            match &*name {
+                "header" | "bytes" => {}
+                name if amqp091::send::is_ours(name, &tokens) => self.log_in_091(who, name)?,
+                _ => self.log_in(who)?,
             }
         }
         let (times, tokens) = times(tokens);
         for _ in 0..times {
             let world = self.world();
             let client = world.clients.get_mut(who).ok_or("no such client")?;
-            let bytes = send::frame(&name, &mut client.track, tokens.clone())?;
+            let bytes = client.encode(&name, tokens.clone())?;
             world.input(who, &bytes);
         }
         Ok(())
@@ -219,7 +263,11 @@ impl Stage {
         self.world().settle();
         let Some(client) = self.world().clients.get_mut(who) else { return Ok(()) };
         let answers: Vec<Seen> = client.seen.drain(before..).collect();
-        let bad = answers.iter().find(|seen| seen.tokens.iter().any(|t| t.key == "error"));
+        let is_bad = |seen: &&Seen| {
+            matches!(&*seen.name, "channel.close" | "connection.close")
+                || seen.tokens.iter().any(|t| t.key == "error")
+        };
+        let bad = answers.iter().find(is_bad);
         bad.map_or(Ok(()), |seen| Err(line_of(who, seen)))
     }
 
@@ -244,11 +292,35 @@ impl Stage {
             .try_for_each(|line| self.quiet(who, line))
     }
 
+    /// Opens a connection of AMQP 0.9.1. Opens channel 1, unless the page does this itself with `next`.
+    fn log_in_091(&mut self, who: &str, next: &str) -> Parsed<()> {
+        let options = self.clients.get(who);
+        let user = options.map_or("guest", |o| &o.user);
+        let or_usual = |given: Option<&str>, usual: &str| match given {
+            Some(given) if !given.is_empty() => given.to_owned(),
+            _ => usual.to_owned(),
+        };
+        let start_ok = or_usual(options.map(|o| &*o.start_ok), START_OK);
+        let tune_ok = or_usual(options.map(|o| &*o.tune_ok), TUNE_OK);
+        let login = format!("mechanism=PLAIN response=\"\\0{user}\\0{user}\" locale=en_US {start_ok}");
+        let lines = [
+            "header 0-9-1",
+            &format!("connection.start-ok {login}"),
+            &format!("connection.tune-ok {tune_ok}"),
+            "connection.open virtual-host=\"/\"",
+        ];
+        lines.iter().try_for_each(|line| self.quiet(who, line))?;
+        if next == "channel.open" { Ok(()) } else { self.quiet(who, "channel.open") }
+    }
+
     fn step(&mut self, line: &str) -> Parsed<()> {
         let (step, rest) = line.split_once(' ').unwrap_or((line, ""));
         if let Some(setup) = self.setup_of_world()
             && configure(setup, step, rest)?
         {
+            return Ok(());
+        }
+        if self.world.as_ref().is_some_and(World::is_remote) && matches!(step, "queue" | "socket") {
             return Ok(());
         }
         let mut tokens = text::tokens(rest)?;
@@ -264,6 +336,8 @@ impl Stage {
                     shard: get("shard").and_then(|v| v.as_u64()).unwrap_or(0) as usize,
                     peer: peer.parse().map_err(|_| "peer=\"ip:port\"")?,
                     open: text("open").unwrap_or_default(),
+                    start_ok: text("start-ok").unwrap_or_default(),
+                    tune_ok: text("tune-ok").unwrap_or_default(),
                 };
                 self.clients.insert(who.to_owned(), options);
                 Ok(())
@@ -318,6 +392,11 @@ impl Stage {
                 self.world().cut(who);
                 Ok(())
             }
+            ("socket", who) => match (self.world().is_read(who)?, &*second) {
+                (true, "read") | (false, "unread") => Ok(()),
+                (true, _) => Err(format!("the socket of {who} is read")),
+                (false, _) => Err(format!("the socket of {who} is not read")),
+            },
             ("alarm", on) => {
                 self.world().alarm(on == "on");
                 Ok(())
@@ -393,50 +472,6 @@ impl Stage {
         }
         Ok(())
     }
-}
-
-/// Applies a setting of the world. Settings must precede everything else.
-fn configure(setup: &mut Setup, step: &str, rest: &str) -> Parsed<bool> {
-    match step {
-        "shards" => setup.shards = rest.trim().parse().map_err(|_| "shards 2")?,
-        "user" => {
-            let tokens = text::tokens(rest)?;
-            let name = tokens.first().ok_or("user name")?.key.clone();
-            let refused = |verb: &str| tokens.iter().any(|t| t.key == verb && t.value.as_str() == Some("no"));
-            let mut user = world::user(&name, world::permissions(|verb| !refused(verb)));
-            if let Some(tag) = tokens.iter().find(|t| t.key == "tag") {
-                user.tags.extend(tag.value.as_str().map(str::to_owned));
-            }
-            if tokens.iter().any(|t| t.key == "nowhere") {
-                user.permissions.clear();
-            }
-            setup.users.push(user);
-        }
-        "set" => {
-            let (key, value) = rest.split_once('=').ok_or("set key=value")?;
-            let number: u32 = value.parse().unwrap_or(0);
-            let s = &mut setup.settings;
-            match key {
-                "max_message_size" => s.max_message_size = number.into(),
-                "max_link_credit" => s.max_link_credit = number,
-                "link_credit" if value == "adaptive" => s.link_credit = LinkCredit::Adaptive,
-                "max_queue_credit" => s.max_queue_credit = number,
-                "max_incoming_window" => s.max_incoming_window = number,
-                "max_unsettled_per_link" => s.max_unsettled_per_link = number,
-                "consumer_timeout" => s.consumer_timeout_ms = number.into(),
-                "session_max_per_connection" => s.session_max_per_connection = number as u16,
-                "link_max_per_session" => s.link_max_per_session = number,
-                "permit_address_v1" => s.permit_address_v1 = value == "true",
-                "durable_by_default" => s.durable_by_default = value == "true",
-                "anonymous_login_user" => {
-                    s.anonymous_login_user = (value != "none").then(|| value.to_owned());
-                }
-                _ => return Err(format!("no such setting: {key}")),
-            }
-        }
-        _ => return Ok(false),
-    }
-    Ok(true)
 }
 
 /// Converts words in arguments of declarations to strings.

@@ -3,7 +3,8 @@
 //!
 //! ```text
 //!   token    key | key=literal | key(token ...)            a bare key is true; key(...) is a map of symbols
-//!   literal  word "string" b"octets" 12 12u 12ul 12i 12ub 12t 1.5 null true [a, b] array[a, b] {key: value}
+//!   literal  word "string" b"octets" null true [a, b] array[a, b] {key: value}
+//!            12 (long) 12ul 12u (uint) 12i 12us 12s (short) 12ub 12b (byte) 12t (timestamp) 1.5 (double) 1.5f
 //!            @descriptor literal | @0x120 literal | @descriptor(token ...)                 a described value
 //!            "x"*1000 repeats; $name stores a value at its first use, and stands for it afterwards
 //! ```
@@ -109,10 +110,11 @@ impl<'a> Text<'a> {
             return self.map().map(Value::Map);
         }
         if self.take("b\"") {
-            return self.quoted().map(|s| Value::Binary(Bytes::from(s)));
+            return self.quoted().map(|octets| Value::Binary(Bytes::from(octets)));
         }
         if self.take("\"") {
-            return self.quoted().map(Value::String);
+            let text = String::from_utf8(self.quoted()?);
+            return text.map(Value::String).map_err(|_| "a text that is no UTF-8: b\"octets\"".into());
         }
         word(self.word())
     }
@@ -147,9 +149,13 @@ impl<'a> Text<'a> {
         }
     }
 
-    fn quoted(&mut self) -> Parsed<String> {
-        let mut text = String::new();
+    /// Parses the rest of a text in quotes. Only the octets of a binary may be no UTF-8.
+    fn quoted(&mut self) -> Parsed<Vec<u8>> {
+        let mut text = Vec::new();
         let mut chars = self.0.char_indices();
+        let put = |text: &mut Vec<u8>, c: char| {
+            text.extend_from_slice(c.encode_utf8(&mut [0; 4]).as_bytes());
+        };
         while let Some((at, c)) = chars.next() {
             match c {
                 '"' => {
@@ -160,20 +166,20 @@ impl<'a> Text<'a> {
                     }
                     return Ok(text);
                 }
-                '\\' => text.push(match chars.next() {
-                    Some((_, 'n')) => '\n',
-                    Some((_, 'r')) => '\r',
-                    Some((_, '0')) => '\0',
+                '\\' => match chars.next() {
+                    Some((_, 'n')) => text.push(b'\n'),
+                    Some((_, 'r')) => text.push(b'\r'),
+                    Some((_, '0')) => text.push(0),
                     Some((at, 'x')) => {
                         chars.by_ref().nth(1);
                         let code =
                             self.0.get(at + 1..at + 3).and_then(|hex| u8::from_str_radix(hex, 16).ok());
-                        code.filter(u8::is_ascii).ok_or("\\x with two hex digits below 80")?.into()
+                        text.push(code.ok_or("\\x with two hex digits")?);
                     }
-                    Some((_, c)) => c,
+                    Some((_, c)) => put(&mut text, c),
                     None => break,
-                }),
-                c => text.push(c),
+                },
+                c => put(&mut text, c),
             }
         }
         Err("a string has no end".into())
@@ -189,14 +195,20 @@ fn word(word: &str) -> Parsed<Value> {
         "" => return Err("a value is missing".into()),
         _ if word.starts_with(|c: char| c.is_ascii_digit()) || word.starts_with('-') => {
             if word.contains('.') {
-                return word.parse().map(Value::Double).map_err(|_| bad());
+                return match word.strip_suffix('f') {
+                    Some(float) => float.parse().map(Value::Float).map_err(|_| bad()),
+                    None => word.parse().map(Value::Double).map_err(|_| bad()),
+                };
             }
             let end = word.rfind(|c: char| c.is_ascii_digit()).map_or(0, |i| i + 1);
             let number: i128 = word[..end].parse().map_err(|_| bad())?;
             let (unsigned, signed) = (number as u64, number as i64);
             match &word[end..] {
                 "" => i64::try_from(number).map_or(Value::Ulong(unsigned), Value::Long),
+                "b" => Value::Byte(number as i8),
                 "ub" => Value::Ubyte(number as u8),
+                "s" => Value::Short(number as i16),
+                "us" => Value::Ushort(number as u16),
                 "u" => Value::Uint(number as u32),
                 "ul" => Value::Ulong(unsigned),
                 "i" => Value::Int(number as i32),
@@ -215,12 +227,16 @@ pub fn show(value: &Value) -> String {
     match value {
         Value::Null => "null".into(),
         Value::Boolean(v) => v.to_string(),
+        Value::Byte(v) => number(v, "b"),
         Value::Ubyte(v) => number(v, "ub"),
+        Value::Short(v) => number(v, "s"),
+        Value::Ushort(v) => number(v, "us"),
         Value::Uint(v) => number(v, "u"),
         Value::Ulong(v) => number(v, "ul"),
         Value::Int(v) => number(v, "i"),
         Value::Long(v) => number(v, ""),
         Value::Timestamp(v) => number(v, "t"),
+        Value::Float(v) => format!("{v:?}f"),
         Value::Double(v) => format!("{v:?}"),
         Value::Symbol(v) => v.to_string(),
         Value::String(v) => match v.chars().next() {

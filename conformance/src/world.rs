@@ -14,16 +14,17 @@ use broker::gate::Phase;
 use broker::ids::ShardId;
 use broker::pattern::Pattern;
 use broker::settings::Settings;
-use bytes::BytesMut;
+use bytes::{Bytes, BytesMut};
 use node::make_shards;
 use node::questions::{Question, Reply};
 use node::shard::Shard;
 use queue::{Effect, Report, Request};
 
-use crate::receive::{self, Seen};
+use crate::fields::Seen;
+use crate::remote::Remote;
 use crate::storage::Storage;
-use crate::text::Parsed;
-use crate::track::Track;
+use crate::text::{Parsed, Token};
+use crate::{amqp10, amqp091};
 
 /// The number of rounds after which the broker is assumed to loop forever.
 const ROUNDS_MAX: usize = 10_000;
@@ -34,11 +35,18 @@ pub struct Setup {
     pub shards: ShardId,
     pub settings: Settings,
     pub users: Vec<User>,
+    /// The address of another broker to which the clients connect.
+    pub against: Option<SocketAddr>,
 }
 
 impl Default for Setup {
     fn default() -> Self {
-        Self { shards: 1, settings: Settings::default(), users: vec![user("guest", Permissions::ALL)] }
+        Self {
+            shards: 1,
+            settings: Settings::default(),
+            users: vec![user("guest", Permissions::ALL)],
+            against: None,
+        }
     }
 }
 
@@ -46,7 +54,7 @@ impl Default for Setup {
 pub fn user(name: &str, permissions: Permissions) -> User {
     User {
         name: name.into(),
-        hash: Hashing::Sha256.hash([1; 16], &amqp10::sasl::Secret::new(name.to_owned())),
+        hash: Hashing::Sha256.hash([1; 16], &::amqp10::sasl::Secret::new(name.to_owned())),
         tags: Vec::new(),
         loopback_only: true,
         permissions: [(DEFAULT_VHOST.into(), permissions)].into_iter().collect(),
@@ -65,12 +73,55 @@ pub struct Client {
     shard: usize,
     key: usize,
     input: Vec<u8>,
+    /// What the client has sent, and the broker does not read yet.
+    unread: BytesMut,
     pub track: Track,
     /// Frames that were received and not yet compared.
     pub seen: VecDeque<Seen>,
     closed: bool,
     /// True if the client's bytes must not be parsed as frames.
     raw: bool,
+}
+
+/// What a client knows about its connection, by its protocol.
+#[derive(Debug)]
+pub enum Track {
+    Amqp10(amqp10::track::Track),
+    Amqp091(amqp091::Track),
+}
+
+impl Client {
+    /// Returns the bytes of one line. The first line of a client decides its protocol.
+    ///
+    /// # Errors
+    /// The line cannot be read.
+    pub fn encode(&mut self, line: &str, tokens: Vec<Token>) -> Parsed<Bytes> {
+        if amqp091::send::is_ours(line, &tokens) && matches!(self.track, Track::Amqp10(_)) {
+            self.track = Track::Amqp091(amqp091::Track::default());
+        }
+        match &mut self.track {
+            Track::Amqp10(track) => amqp10::send::frame(line, track, tokens),
+            Track::Amqp091(track) => amqp091::send::frame(line, track, tokens),
+        }
+    }
+
+    /// Passes to the broker what the client has sent, if its socket is read. Returns true if there was anything.
+    fn feed(&mut self, shards: &mut [Shard]) -> bool {
+        let shard = &mut shards[self.shard];
+        let is_read = !self.unread.is_empty() && shard.takes_input(self.key);
+        if is_read {
+            shard.handle_input(self.key, &mut std::mem::take(&mut self.unread));
+        }
+        is_read
+    }
+
+    /// Describes the next frame that the client has received.
+    fn take(&mut self) -> Option<Seen> {
+        match &mut self.track {
+            Track::Amqp10(track) => amqp10::receive::take(&mut self.input, track),
+            Track::Amqp091(track) => amqp091::receive::take(&mut self.input, track),
+        }
+    }
 }
 
 /// A broker and its clients; see the module.
@@ -80,6 +131,8 @@ pub struct World {
     storage: Storage,
     shards: Vec<Shard>,
     pub clients: BTreeMap<String, Client>,
+    /// Another broker, if the clients are connected to one. Then there are no shards.
+    remote: Option<Remote>,
 }
 
 impl Default for World {
@@ -90,15 +143,19 @@ impl Default for World {
 
 impl World {
     pub fn new(setup: Setup) -> Self {
-        let Setup { shards, settings, users } = setup;
+        let Setup { shards, settings, users, against } = setup;
+        let remote = against.map(|at| Remote::new(at, &users).expect("the other broker can be used"));
         let mut world = Self {
             setup: (Arc::new(settings), Arc::new(Access::new(users)), shards),
             now_ms: 1_000_000,
             storage: Storage::new(),
             shards: Vec::new(),
             clients: BTreeMap::new(),
+            remote,
         };
-        world.start();
+        if world.remote.is_none() {
+            world.start();
+        }
         world
     }
 
@@ -119,6 +176,9 @@ impl World {
 
     pub fn pass(&mut self, ms: u64) {
         self.settle();
+        if self.remote.is_some() {
+            std::thread::sleep(std::time::Duration::from_millis(ms));
+        }
         self.now_ms += ms;
         self.settle();
     }
@@ -126,20 +186,48 @@ impl World {
     // ---- clients ------------------------------------------------------------------------------------------
 
     pub fn connect(&mut self, name: &str, shard: usize, peer: SocketAddr) {
-        let shard = shard % self.shards.len();
-        let key = self.shards[shard].connect(peer, peer);
-        let (input, track, seen) = (Vec::new(), Track::default(), VecDeque::new());
-        self.clients
-            .insert(name.to_owned(), Client { shard, key, input, track, seen, closed: false, raw: false });
+        let shard = shard % self.shards.len().max(1);
+        let key = match &mut self.remote {
+            Some(remote) => {
+                remote.connect(name);
+                0
+            }
+            None => self.shards[shard].connect(peer, peer),
+        };
+        let client = Client {
+            shard,
+            key,
+            input: Vec::new(),
+            unread: BytesMut::new(),
+            track: Track::Amqp10(amqp10::track::Track::default()),
+            seen: VecDeque::new(),
+            closed: false,
+            raw: false,
+        };
+        self.clients.insert(name.to_owned(), client);
     }
 
     /// Passes bytes from a client to the broker. The broker does not act on them yet.
     pub fn input(&mut self, name: &str, bytes: &[u8]) {
-        if let Some(client) = self.clients.get(name)
+        if let Some(remote) = &mut self.remote {
+            return remote.send(name, bytes);
+        }
+        if let Some(client) = self.clients.get_mut(name)
             && !client.closed
         {
-            self.shards[client.shard].handle_input(client.key, &mut BytesMut::from(bytes));
+            client.unread.extend_from_slice(bytes);
+            client.feed(&mut self.shards);
         }
+    }
+
+    /// Returns true if the broker reads the client's socket.
+    ///
+    /// # Errors
+    /// There is no such client.
+    pub fn is_read(&mut self, name: &str) -> Parsed<bool> {
+        self.settle();
+        let client = self.clients.get(name).ok_or("no such client")?;
+        Ok(self.shards[client.shard].takes_input(client.key))
     }
 
     /// Passes bytes from a client that parses the answers itself. The broker acts on them at once.
@@ -167,6 +255,10 @@ impl World {
     /// Breaks a client's connection.
     pub fn drop_client(&mut self, name: &str) {
         self.settle();
+        if let Some(remote) = &mut self.remote {
+            self.clients.remove(name);
+            return remote.drop_client(name);
+        }
         if let Some(client) = self.clients.remove(name)
             && !client.closed
         {
@@ -179,12 +271,36 @@ impl World {
 
     /// Runs turns, mail and log until nothing is left to do.
     pub fn settle(&mut self) {
+        if self.remote.is_some() {
+            return self.receive();
+        }
         for _ in 0..ROUNDS_MAX {
             if !self.round() {
                 return;
             }
         }
         panic!("the broker runs in a circle");
+    }
+
+    /// Takes what another broker has sent.
+    fn receive(&mut self) {
+        let Some(remote) = &mut self.remote else { return };
+        for (name, received) in remote.receive() {
+            let Some(client) = self.clients.get_mut(&name) else { continue };
+            client.input.extend_from_slice(&received.bytes);
+            while let Some(seen) = client.take() {
+                client.seen.push_back(seen);
+            }
+            if received.is_closed {
+                client.seen.push_back(Seen { name: "closed".into(), tokens: Vec::new() });
+                client.closed = true;
+            }
+        }
+    }
+
+    /// Returns true if the clients are connected to another broker.
+    pub fn is_remote(&self) -> bool {
+        self.remote.is_some()
     }
 
     fn round(&mut self) -> bool {
@@ -209,6 +325,9 @@ impl World {
         }
         for id in 0..self.shards.len() {
             moved |= self.write(id);
+        }
+        for client in self.clients.values_mut() {
+            moved |= client.feed(&mut self.shards);
         }
         moved |= self.storage.answer(&mut self.shards);
         moved
@@ -235,7 +354,7 @@ impl World {
             let Some(client) = found else { continue };
             client.input.extend_from_slice(&bytes);
             while !client.raw
-                && let Some(seen) = receive::take(&mut client.input, &mut client.track)
+                && let Some(seen) = client.take()
             {
                 client.seen.push_back(seen);
             }
@@ -364,7 +483,7 @@ impl World {
     }
 }
 
-fn take_output(output: &mut amqp10::Output, into: &mut Vec<u8>) {
+fn take_output(output: &mut ::amqp10::Output, into: &mut Vec<u8>) {
     while !output.is_empty() {
         let mut slices = [IoSlice::new(&[]); 16];
         let n = output.slices(&mut slices);

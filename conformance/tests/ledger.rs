@@ -1,4 +1,4 @@
-//! Every line of the ledger must name an existing page or test, or a reason from a closed list.
+//! Every line of the ledgers must name an existing page or test, or a reason from a closed list.
 
 use std::collections::BTreeSet;
 use std::io::Write;
@@ -13,8 +13,10 @@ const NOT_APPLICABLE: [&str; 4] = [
 ];
 
 /// Features of other milestones, each with a word that the name of the item must contain.
-const MILESTONES: [(&str, &str); 3] =
-    [("quorum queues", "quorum"), ("streams on several nodes", "cluster"), ("AMQP 0.9.1", "amqpl")];
+const MILESTONES: [(&str, &str); 2] = [("quorum queues", "quorum"), ("streams on several nodes", "cluster")];
+
+/// The ledgers: that of AMQP 1.0 and of what both protocols share, and that of AMQP 0.9.1.
+const LEDGERS: [&str; 2] = [include_str!("../ledger.toml"), include_str!("../ledger-amqp091.toml")];
 
 /// The highest share of items that may be `later`, in percent.
 const LATER_PERCENT_MAX: usize = 10;
@@ -70,11 +72,13 @@ fn check_page(value: &str) -> Result<(), String> {
     }
 }
 
-/// Checks `file::name`.
+/// Checks `file::name`, a test in Rust or in Python.
 fn check_test(value: &str) -> Result<(), String> {
     let (file, name) = value.split_once("::").ok_or("file::name")?;
     let text = read(&Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(file))?;
-    text.contains(&format!("fn {name}(")).then_some(()).ok_or_else(|| format!("{file} has no test {name}"))
+    let is_function =
+        [format!("fn {name}("), format!("def {name}(")].iter().any(|start| text.contains(start));
+    is_function.then_some(()).ok_or_else(|| format!("{file} has no test {name}"))
 }
 
 #[test]
@@ -84,7 +88,8 @@ fn every_line_has_a_proof_or_a_reason() {
     let mut totals = kinds.map(|kind| (kind, 0));
     let mut wrong = Vec::new();
     let mut part = "";
-    for line in include_str!("../ledger.toml").lines().filter(|l| !l.is_empty() && !l.starts_with('#')) {
+    let lines = LEDGERS.iter().enumerate().flat_map(|(ledger, text)| text.lines().map(move |l| (ledger, l)));
+    for (ledger, line) in lines.filter(|(_, l)| !l.is_empty() && !l.starts_with('#')) {
         if line.starts_with('[') {
             part = line;
             continue;
@@ -93,7 +98,7 @@ fn every_line_has_a_proof_or_a_reason() {
             wrong.push(format!("cannot read: {line}"));
             continue;
         };
-        if !seen.insert((part, item)) {
+        if !seen.insert((ledger, part, item)) {
             wrong.push(format!("{part} {item} is there twice"));
         }
         if PARTS.iter().any(|(name, paragraphs)| *name == part && !item.starts_with(paragraphs)) {

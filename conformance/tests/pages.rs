@@ -11,6 +11,9 @@ fn main() -> ExitCode {
     pages.sort();
     // Arguments work as in libtest: words are filters, and options are ignored.
     let (filters, skips) = filters(std::env::args().skip(1));
+    // The pages themselves can be checked with RabbitMQ.
+    let against: Option<std::net::SocketAddr> =
+        std::env::var("PAGES_AGAINST").ok().map(|at| at.parse().expect("PAGES_AGAINST=ip:port"));
     let mut out = std::io::stdout().lock();
     let (mut passed, mut failed) = (0, 0);
     for path in pages {
@@ -20,7 +23,10 @@ fn main() -> ExitCode {
             continue;
         }
         let page = std::fs::read_to_string(&path).expect("a page can be read");
-        let result = std::panic::catch_unwind(|| conformance::check(&page));
+        let result = std::panic::catch_unwind(|| match against {
+            Some(broker) => conformance::check_against(&page, broker),
+            None => conformance::check(&page),
+        });
         let line = match result {
             Ok(Ok(scenes)) => {
                 passed += 1;

@@ -6,7 +6,7 @@ use std::process::Command;
 use crate::tidy::root;
 
 /// The sections of docs/compatibility.md that other texts point to, in their order.
-const SECTIONS: [&str; 22] = [
+const SECTIONS: [&str; 23] = [
     "Connections",
     "Sessions and links",
     "Addresses",
@@ -15,6 +15,7 @@ const SECTIONS: [&str; 22] = [
     "Credit",
     "Dynamic nodes",
     "Message annotations",
+    "AMQP 0.9.1",
     "Conversion of messages",
     "Stream filters",
     "Management over AMQP",

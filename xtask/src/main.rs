@@ -19,7 +19,9 @@ fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     let result = match words[..] {
-        ["codegen"] => codegen::write().and_then(|()| codegen::amqp091::write()),
+        ["codegen"] => codegen::write()
+            .and_then(|()| codegen::amqp091::write())
+            .and_then(|()| codegen::amqp091::table::write()),
         ["same-tokens", base] => same_tokens::run(base),
         _ => Err("usage: cargo xtask codegen | same-tokens BASE".into()),
     };

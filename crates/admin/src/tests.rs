@@ -266,7 +266,7 @@ async fn exchanges() {
             DELETE /api/exchanges/%2F/x?if-unused=true -> 400 {"error":"bad_request","reason":"exchange 'x' in vhost '/' in use"}
             DELETE /api/exchanges/%2F/x -> 204
             DELETE /api/exchanges/%2F/x -> 404 {"error":"object_not_found","reason":"no exchange 'x' in vhost '/'"}
-            DELETE /api/exchanges/%2F/amq.topic -> 401 {"error":"not_authorised","reason":"exchange name 'amq.topic' contains reserved prefix 'amq.*'"}
+            DELETE /api/exchanges/%2F/amq.topic -> 401 {"error":"not_authorised","reason":"deletion of system exchange 'amq.topic' in vhost '/' not allowed"}
             "#,
         )
         .await;

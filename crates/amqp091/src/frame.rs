@@ -112,11 +112,16 @@ impl Excerpt {
 }
 
 impl fmt::Display for Excerpt {
-    /// Writes what RabbitMQ writes: `type 1, all octets = <<0,10>>`.
+    /// Writes what RabbitMQ writes: `type 1, all octets = <<0,10>>`, or `<<"text">>` if all octets are printable.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let which = if self.whole { "all" } else { "first 16" };
         write!(f, "type {}, {which} octets = <<", self.kind)?;
-        for (at, octet) in self.octets[..usize::from(self.len)].iter().enumerate() {
+        let octets = &self.octets[..usize::from(self.len)];
+        if !octets.is_empty() && octets.iter().all(|octet| matches!(octet, b' '..=b'~')) {
+            // They are ASCII, so nothing is lost.
+            return write!(f, "{:?}>>", String::from_utf8_lossy(octets));
+        }
+        for (at, octet) in octets.iter().enumerate() {
             write!(f, "{}{octet}", if at > 0 { "," } else { "" })?;
         }
         f.write_str(">>")

@@ -71,13 +71,13 @@ fn each_violation_has_its_code_text_and_radius() {
             "a wrong frame end",
             bad_end,
             501,
-            "type 1, all octets = <<49,50,51,52,53>>: {invalid_frame_end_marker,0}",
+            "type 1, all octets = <<\"12345\">>: {invalid_frame_end_marker,0}",
         ),
         (
             "an unknown type",
             frame(9, 1, b"12345678901234567"),
             501,
-            "type 9, first 16 octets = <<49,50,51,52,53,54,55,56,57,48,49,50,51,52,53,54>>: unknown_frame",
+            "type 9, first 16 octets = <<\"1234567890123456\">>: unknown_frame",
         ),
         ("an unknown type on channel 0", frame(0, 0, b""), 501, "type 0, all octets = <<>>: unknown_frame"),
         (
@@ -96,7 +96,7 @@ fn each_violation_has_its_code_text_and_radius() {
             "a heartbeat with a payload",
             frame(HEARTBEAT, 0, b"x"),
             501,
-            "type 8, all octets = <<120>>: unknown_frame",
+            "type 8, all octets = <<\"x\">>: unknown_frame",
         ),
         (
             "a body that is too long",
@@ -183,7 +183,7 @@ fn each_violation_has_its_code_text_and_radius() {
             "channel number (2048) exceeds the negotiated channel_max (2047)",
         ),
         ("a heartbeat on a channel", frame(HEARTBEAT, 1, b""), 505, "type 8, all octets = <<>>"),
-        ("a body on channel 0", body(0, b"x"), 505, "type 3, all octets = <<120>>"),
+        ("a body on channel 0", body(0, b"x"), 505, "type 3, all octets = <<\"x\">>"),
         (
             "a body without a method",
             body(1, b"x"),

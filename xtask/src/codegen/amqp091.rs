@@ -11,6 +11,8 @@ use serde_json::Value;
 
 use super::{camel, shout};
 
+pub mod table;
+
 /// Arguments that the specification reserves, as `class.method.argument`. They have no field: they are skipped when a
 /// method is read, and zero or empty when it is written.
 const RESERVED: [&str; 6] = [
@@ -40,8 +42,7 @@ pub fn write() -> Result<(), Box<dyn Error>> {
 
 /// Returns the text that the file should have.
 pub fn generate() -> Result<String, Box<dyn Error>> {
-    let spec = std::fs::read_to_string(crate_dir().join("spec/amqp-rabbitmq-0.9.1.json"))?;
-    let spec: Value = serde_json::from_str(&spec)?;
+    let spec = read_spec()?;
     let classes = classes(&spec)?;
     let mut out = String::from(HEAD);
     frame_types(&mut out, &spec)?;
@@ -51,6 +52,11 @@ pub fn generate() -> Result<String, Box<dyn Error>> {
     }
     method_enum(&mut out, &classes)?;
     super::rustfmt(&out)
+}
+
+fn read_spec() -> Result<Value, Box<dyn Error>> {
+    let spec = std::fs::read_to_string(crate_dir().join("spec/amqp-rabbitmq-0.9.1.json"))?;
+    Ok(serde_json::from_str(&spec)?)
 }
 
 const HEAD: &str = "\
@@ -131,7 +137,7 @@ fn argument(spec: &Value, method: &str, argument: &Value) -> Result<Argument, Bo
         "octet" => Kind::Octet,
         "short" => Kind::Short,
         "long" => Kind::Long,
-        "longlong" => Kind::LongLong,
+        "longlong" | "timestamp" => Kind::LongLong,
         "shortstr" => Kind::ShortString,
         "longstr" if SECRETS.contains(&path.as_str()) => Kind::Secret,
         "longstr" => Kind::LongString,

@@ -122,7 +122,7 @@ impl Catalog {
         check_name("exchange", name)?;
         if name.starts_with(RESERVED_PREFIX) {
             return Err(CatalogError::Forbidden {
-                reason: format!("exchange name '{name}' contains reserved prefix '{RESERVED_PREFIX}*'"),
+                reason: format!("deletion of system exchange '{name}' in vhost '{vhost}' not allowed"),
             });
         }
         let Some(table) = self.vhosts.get(vhost).and_then(|v| v.exchanges.get(name)) else {

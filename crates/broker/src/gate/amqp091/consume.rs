@@ -74,7 +74,7 @@ impl Gate {
         let mode = match record.is_stream() {
             true if consume.no_ack => {
                 let text = format!(
-                    "consuming from stream queue '{name}' in vhost '{vhost}' requires manual acknowledgement"
+                    "automatic acknowledgement not supported by stream queue '{name}' in vhost '{vhost}'"
                 );
                 return Err(refusal::not_implemented(&text));
             }
@@ -315,7 +315,7 @@ impl Gate {
         let deliver = BasicDeliver {
             consumer_tag: &consumer.tag,
             delivery_tag: state.last_tag,
-            redelivered: lent.redelivered(),
+            redelivered: is_redelivered(&lent),
             exchange: message.route().exchange(),
             routing_key: message.route().key(),
         };
@@ -380,6 +380,12 @@ impl Gate {
             && self.own.is_idle()
             && self.channels.iter().flatten().all(|channel| is_unused(channel))
     }
+}
+
+/// Returns the value of the field `redelivered`. As in RabbitMQ, a delivery that has failed in another queue counts: the
+/// message was rejected there and is a dead letter.
+pub(super) fn is_redelivered(lent: &DeliveryRef<'_>) -> bool {
+    lent.redelivered() || lent.delivery_count > 0
 }
 
 /// Returns what the broker adds to the properties of a delivery.

@@ -2,14 +2,13 @@
 
 use std::sync::Arc;
 
-use amqp091::{BasicGet, BasicGetEmpty, BasicGetOk, Method};
+use amqp091::{BasicGet, BasicGetEmpty, BasicGetOk, Method, ReplyCode};
 use queue::Effect;
 
 use super::channel::Role;
-use super::consume::additions;
+use super::consume::{additions, is_redelivered};
 use super::{Gate, Refused, Waiting, channel_in, refusal};
 use crate::access::{Resource, Verb};
-use crate::catalog::CatalogError;
 use crate::counters::Protocol;
 use crate::cx::Cx;
 use crate::outlet::Holder;
@@ -26,7 +25,10 @@ impl Gate {
             )));
         }
         if record.is_quorum() && record.config.single_active_consumer {
-            return Err(CatalogError::locked(vhost, &name).into());
+            let text = format!(
+                "cannot obtain access to locked queue '{name}' in vhost '{vhost}'. basic.get operations are not supported by quorum queues with single active consumer"
+            );
+            return Err(Refused::new(ReplyCode::ResourceLocked, text));
         }
         let known = self.channel(channel).and_then(|state| state.holders.get(&record.id).copied());
         let place = match known {
@@ -92,7 +94,7 @@ impl Gate {
         message.put_amqp091_properties(&additions(&lent, holder.reads_quorum(), false), properties);
         let get_ok = BasicGetOk {
             delivery_tag: state.last_tag,
-            redelivered: lent.redelivered(),
+            redelivered: is_redelivered(&lent),
             exchange: message.route().exchange(),
             routing_key: message.route().key(),
             message_count: u32::try_from(ready).unwrap_or(u32::MAX),

@@ -3,7 +3,10 @@
 use amqp10::Map;
 use amqp10::sasl::Secret;
 use amqp091::sasl::AMQPLAIN;
-use amqp091::{ConnectionStartOk, ConnectionUpdateSecret, ReplyCode, State, Table, TableWriter, Value, sasl};
+use amqp091::{
+    ConnectionOpen, ConnectionStartOk, ConnectionUpdateSecret, ReplyCode, State, Table, TableWriter, Value,
+    sasl,
+};
 use bytes::{Bytes, BytesMut};
 use queue::Ticket;
 
@@ -112,13 +115,18 @@ impl Gate {
             Some(Waiting::Renewal) => return self.finish_renewal(result, cx),
             _ => return,
         };
+        // RabbitMQ checks this with the login, not when the virtual host is opened.
+        let result = result.map_err(|refused| refused.to_string()).and_then(|identity| {
+            let allowed = cx.access.check_origin(&identity, self.peer.address);
+            allowed.map(|()| identity).map_err(|refused| refused.reason)
+        });
         match result {
             Ok(identity) => {
                 self.peer.log_in(identity, mechanism, cx);
                 self.phase = Phase::Handshake;
                 self.conn.tune();
             }
-            Err(refused) => self.refuse_login(mechanism, &user, &refused.to_string(), cx),
+            Err(reason) => self.refuse_login(mechanism, &user, &reason, cx),
         }
     }
 
@@ -191,7 +199,8 @@ impl Gate {
             Err(OpenRefused::Denied(refused)) => refused.reason,
             Err(OpenRefused::Full(reason)) => reason,
         };
-        self.fail(refusal::connection(ReplyCode::NotAllowed, refused), cx);
+        let failed = (ConnectionOpen::CLASS_ID, ConnectionOpen::METHOD_ID);
+        self.refuse_method(0, failed, refusal::Refused::new(ReplyCode::NotAllowed, refused), cx);
     }
 
     /// Starts the check of a new token (`connection.update-secret`).

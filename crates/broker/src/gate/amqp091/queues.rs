@@ -126,7 +126,8 @@ impl Gate {
         wants_answer: bool,
         cx: &mut Cx<'_>,
     ) -> Result<(), Refused> {
-        let name = self.queue_name(channel, name)?;
+        // An empty name does not stand for the queue that was declared last, as in RabbitMQ.
+        let name: Arc<str> = without_line_breaks(name).into();
         self.permit(Verb::Inspect, &[Resource::Queue(&name)], cx)?;
         if let Some(to) = ReplyTo::parse(&name) {
             let ticket =
@@ -135,6 +136,8 @@ impl Gate {
             return Ok(());
         }
         let record = self.queue_of(&name, cx)?;
+        // As in RabbitMQ, the question counts as a use of the queue (`x-expires`).
+        cx.post.request(record.id, Request::Use);
         self.count_queue(channel, &record, wants_answer, cx)
     }
 
@@ -208,7 +211,8 @@ impl Gate {
                 self.answer_declare(channel, &name, report, wants_answer);
             }
             (QueueStep::Probed { name, wants_answer }, Effect::Report { .. }) => {
-                self.answer_declare(channel, &name, &Report::default(), wants_answer);
+                let report = Report { consumers: 1, ..Report::default() };
+                self.answer_declare(channel, &name, &report, wants_answer);
             }
             (QueueStep::Purged { name, wants_answer }, Effect::Done { messages, .. }) => {
                 self.peer.deleted("queue.purge", &name);

@@ -1,4 +1,4 @@
-//! Encodes the frames that a client of a page sends: one line, one frame.
+//! Encodes the frames of AMQP 1.0 that a client of a page sends: one line, one frame.
 
 use amqp10::frame::{AMQP_HEADER, SASL_HEADER};
 use amqp10::sasl::Secret;
@@ -10,51 +10,9 @@ use amqp10::{
 };
 use bytes::{Bytes, BytesMut};
 
+use super::track::Track;
+use crate::fields::Fields;
 use crate::text::{Parsed, Token};
-use crate::track::Track;
-
-/// The tokens of a line. Each is removed when it is used.
-struct Fields(Vec<Token>);
-
-impl Fields {
-    fn value(&mut self, key: &str) -> Option<Value> {
-        let at = self.0.iter().position(|t| t.key == key)?;
-        Some(self.0.remove(at).value)
-    }
-
-    fn flag(&mut self, key: &str) -> bool {
-        self.value(key).and_then(|v| v.as_bool()).unwrap_or(false)
-    }
-
-    fn number(&mut self, key: &str) -> Option<u64> {
-        self.value(key).and_then(|v| v.as_u64())
-    }
-
-    fn u32(&mut self, key: &str) -> Option<u32> {
-        self.number(key).map(|n| n as u32)
-    }
-
-    fn text(&mut self, key: &str) -> Option<String> {
-        self.value(key).and_then(|v| v.as_str().map(str::to_owned))
-    }
-
-    fn map(&mut self, key: &str) -> Option<Map> {
-        match self.value(key) {
-            Some(Value::Map(map)) => Some(map),
-            _ => None,
-        }
-    }
-
-    fn symbols(&mut self, key: &str) -> Vec<Symbol> {
-        match self.value(key) {
-            Some(Value::List(all)) => {
-                all.iter().filter_map(|v| Some(Symbol::from(v.as_str()?.to_owned()))).collect()
-            }
-            Some(one) => one.as_str().map(|s| vec![Symbol::from(s.to_owned())]).unwrap_or_default(),
-            None => Vec::new(),
-        }
-    }
-}
 
 /// Returns the bytes of one line.
 pub fn frame(line: &str, track: &mut Track, tokens: Vec<Token>) -> Parsed<Bytes> {
@@ -65,15 +23,9 @@ pub fn frame(line: &str, track: &mut Track, tokens: Vec<Token>) -> Parsed<Bytes>
         "header" => match f.0.first().map(|t| t.key.clone()).as_deref() {
             Some("sasl") if f.flag("sasl") => out.extend_from_slice(&SASL_HEADER),
             Some("amqp") if f.flag("amqp") => out.extend_from_slice(&AMQP_HEADER),
-            Some("0-9-1") if f.flag("0-9-1") => out.extend_from_slice(b"AMQP\x00\x00\x09\x01"),
-            _ => return Err("header sasl, amqp or 0-9-1".into()),
+            _ => return Err("header sasl, amqp, 0-9-1 or 0-9".into()),
         },
-        "bytes" => {
-            for token in std::mem::take(&mut f.0) {
-                let byte = u8::from_str_radix(&token.key, 16).map_err(|_| "bytes in two hex digits each")?;
-                out.extend_from_slice(&[byte]);
-            }
-        }
+        "bytes" => out.extend_from_slice(&f.bytes()?),
         "heartbeat" => amqp10::frame::put_empty_frame(&mut out),
         "init" => {
             let mut init = SaslInit::new(Symbol::from(f.text("mechanism").unwrap_or("ANONYMOUS".into())));
@@ -108,10 +60,8 @@ pub fn frame(line: &str, track: &mut Track, tokens: Vec<Token>) -> Parsed<Bytes>
         "close" => put_frame(&mut out, channel, &Close::default()),
         _ => return Err(format!("no such frame: {line}")),
     }
-    match f.0.first() {
-        Some(left) => Err(format!("{line} has no field '{}'", left.key)),
-        None => Ok(out.freeze()),
-    }
+    f.finish(line)?;
+    Ok(out.freeze())
 }
 
 fn open(f: &mut Fields) -> Open {

@@ -1,4 +1,4 @@
-//! Describes the broker's frames in the notation of a page.
+//! Describes the broker's frames of AMQP 1.0 in the notation of a page.
 
 use amqp10::frame::{self, FrameKind, HEADER_SIZE};
 use amqp10::sections::{self, BodyKind};
@@ -8,53 +8,14 @@ use amqp10::{
 };
 use bytes::Bytes;
 
-use crate::text::Token;
-use crate::track::Track;
+use super::track::Track;
+use crate::fields::{Seen, Words};
 
-/// One received frame: its name and its tokens.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Seen {
-    pub name: String,
-    pub tokens: Vec<Token>,
-}
-
-#[derive(Default)]
-struct Words(Vec<Token>);
-
-impl Words {
-    fn put(&mut self, key: &str, value: impl Into<Value>, essential: bool) {
-        self.0.push(Token { key: key.into(), value: value.into(), essential });
-    }
-
-    /// Adds a token that a page must mention if the frame has it.
-    fn must(&mut self, key: &str, value: impl Into<Value>) {
-        self.put(key, value, true);
-    }
-
-    /// Adds a token that a page must mention, if `on` is true.
-    fn flag(&mut self, key: &str, on: bool) {
-        if on {
-            self.must(key, true);
-        }
-    }
-
-    /// Adds a token that a page may mention.
-    fn may(&mut self, key: &str, value: impl Into<Value>) {
-        self.put(key, value, false);
-    }
-
-    fn maybe<T: Into<Value>>(&mut self, key: &str, value: Option<T>, essential: bool) {
-        if let Some(value) = value {
-            self.put(key, value, essential);
-        }
-    }
-
-    fn error(&mut self, error: Option<AmqpError>) {
-        let Some(error) = error else { return };
-        self.must("error", error.condition);
-        self.maybe("text", error.description, false);
-        self.maybe("info", error.info, false);
-    }
+fn put_error(words: &mut Words, error: Option<AmqpError>) {
+    let Some(error) = error else { return };
+    words.must("error", error.condition);
+    words.maybe("text", error.description, false);
+    words.maybe("info", error.info, false);
 }
 
 /// On every page, an error that rejects a message or ends a link must name its subject in its description: in
@@ -167,7 +128,7 @@ fn amqp(performative: Performative<'_>, payload: &[u8], channel: u16, track: &mu
                 Some(DeliveryState::Rejected(error)) => {
                     words.must("rejected", true);
                     errors_name_their_subject(error.as_ref());
-                    words.error(error);
+                    put_error(words, error);
                 }
                 Some(DeliveryState::Modified(modified)) => {
                     words.must("modified", true);
@@ -182,10 +143,10 @@ fn amqp(performative: Performative<'_>, payload: &[u8], channel: u16, track: &mu
             words.must("h", detach.handle);
             words.may("closed", detach.closed);
             errors_name_their_subject(detach.error.as_ref());
-            words.error(detach.error);
+            put_error(words, detach.error);
         }
-        Performative::End(end) => words.error(end.error),
-        Performative::Close(close) => words.error(close.error),
+        Performative::End(end) => put_error(words, end.error),
+        Performative::Close(close) => put_error(words, close.error),
     }
 }
 
@@ -304,6 +265,10 @@ fn message(bytes: &[u8], words: &mut Words) {
         put("subject", properties.subject.map(Into::into));
         put("reply-to", properties.reply_to.map(Into::into));
         put("correlation-id", properties.correlation_id);
+        put("content-type", properties.content_type.map(Value::Symbol));
+        put("content-encoding", properties.content_encoding.map(Value::Symbol));
+        put("creation-time", properties.creation_time.map(Value::Timestamp));
+        put("group-id", properties.group_id.map(Into::into));
         words.may("props", map);
     }
     words.maybe("ap", found.application_properties.as_ref().map(inner), false);
