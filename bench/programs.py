@@ -23,7 +23,17 @@ INSTALLED = {
     "rabbitmq-4.3": ("forky/.ready", ("./setup-rabbitmq.sh", "forky")),
     "rabbitmq-4.0": ("trixie/.ready", ("./setup-rabbitmq.sh", "trixie")),
     "artemis": ("artemis/*/bin/artemis", ("./artemis.sh", "setup")),
+    "lavinmq-2.8": ("forky/srv/lavinmq/bin/lavinmq", ("./lavinmq.sh", "setup", os.environ.get("MIRRORS", ""))),
 }
+
+
+def is_installed(target):
+    return bool(glob.glob(os.path.join(PEERS_DIR, INSTALLED[target][0])))
+
+
+def can_install(target):
+    """Returns true if the peer is installed already, or nothing is missing for it."""
+    return is_installed(target) or all(INSTALLED[target][1])
 
 
 def prepare(targets):
@@ -36,8 +46,8 @@ def prepare(targets):
     subprocess.run(["chmod", "-R", "u+w", COPY], check=True)
     run = lambda *command, cwd=COPY: subprocess.run(command, cwd=cwd, check=True, stdout=sys.stderr)  # noqa: E731
     run("make", "arrow/arrow", "goclients/goclients")
-    for target, (there, install) in INSTALLED.items():
-        if target in targets and not glob.glob(os.path.join(PEERS_DIR, there)):
+    for target, (_, install) in INSTALLED.items():
+        if target in targets and not is_installed(target):
             run(*install)
     run("cargo", "build", "--release", *(word for name in OURS for word in ("-p", name)), cwd=ROOT)
     os.environ["SLUICE_BIN"] = built("sluice")

@@ -175,6 +175,10 @@ def goals(results):
         value = ratio(of(key, cpu, target=target), of(key, cpu))
         return [key, f"{name}'s CPU per message over ours", NOT_YET if value is None else number(value) + "x", "no goal"]
 
+    def unconfirmed():
+        """The rate of publishers without confirms, over that of a publisher with confirms."""
+        return ratio(of("l-unconfirmed", "rate"), of("l", "rate"))
+
     rows = [
         at_least("a", "RabbitMQ's CPU per message over ours", peer("a"), 30, "x"),
         at_most("a", "our CPU over the floor's", ratio(of("a", cpu), of("a", cpu, target=FLOOR)), 2, "x"),
@@ -190,6 +194,12 @@ def goals(results):
         at_most("j", "p99 over that without a broker", direct("p99"), 2, "x"),
         quiet("p50", 150),
         quiet("p99", 500),
+        at_most("l", "CPU per million", of("l", cpu), 0.7, " s"),
+        at_least("l", "RabbitMQ's CPU per message over ours", peer("l"), 50, "x"),
+        at_least("m", "RabbitMQ's CPU per message over ours", peer("m"), 40, "x"),
+        at_most("l-unconfirmed", "CPU per million", of("l-unconfirmed", cpu), 0.7, " s"),
+        at_least("l-unconfirmed", "rate over that of l", unconfirmed(), 1.5, "x"),
+        under("e-091", "memory per connection", of("e-091", "kib_per_connection"), 4, " KiB"),
         under("e", "memory per connection", of("e", "kib_per_connection"), 10, " KiB"),
         at_least("e", "connections opened per second", of("e", "opened_per_s"), 1000),
         under("idle", "CPU of a core", of("idle", "idle_percent_of_a_core"), 1.5, " %"),
@@ -213,8 +223,9 @@ def messages(titles, results):
                 continue
             latency = " / ".join(cell(results, target, key, "latency_ms", p).split(" [")[0]
                                  for p in ("p50", "p99", "p999", "max"))
-            client = " + ".join(cell(results, target, key, f"{side}_cpu_s_per_million").split(" [")[0]
-                                for side in ("sender", "receiver"))
+            client = " + ".join(cell(results, target, key, f"{side}cpu_s_per_million").split(" [")[0]
+                                for side in (("client_",) if values(results, target, key, "client_cpu_s_per_million")
+                                             else ("sender_", "receiver_")))
             rows.append([f"{key}: {title}", data["name"], cell(results, target, key, "received").split(" [")[0],
                          cell(results, target, key, "broker_cpu_s_per_million"), cell(results, target, key, "rate"),
                          latency, cell(results, target, key, "broker_peak_rss_mib"), client,

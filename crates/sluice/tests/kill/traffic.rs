@@ -26,7 +26,7 @@ pub enum Protocol {
 impl Protocol {
     /// Returns one of the two for every other number.
     pub fn of(number: u64) -> Self {
-        if number % 2 == 0 { Self::Amqp10 } else { Self::Amqp091 }
+        if number.is_multiple_of(2) { Self::Amqp10 } else { Self::Amqp091 }
     }
 }
 
