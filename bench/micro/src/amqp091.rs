@@ -4,9 +4,11 @@ use std::hint::black_box;
 use std::io::IoSlice;
 
 use amqp091::{
-    BasicDeliver, BasicPublish, Config, Connection, ConnectionStartOk, Event, Method, Output, Table,
+    BasicAck, BasicConsume, BasicDeliver, BasicPublish, BasicQos, ChannelOpen, Config, ConfirmSelect,
+    Connection, ConnectionOpen, ConnectionStartOk, ConnectionTuneOk, Event, FRAME_END, FRAME_METHOD, Method,
+    Output, Secret, Table,
 };
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 
 /// The body of a message.
 const PAYLOAD: Bytes = Bytes::from_static(b"xxxxxxxxxxxx");
@@ -30,6 +32,66 @@ const LARGE: usize = 16 * 1024;
 
 /// The unwritten bytes above which the output is dropped.
 const OUTPUT_MAX: usize = 64 * 1024;
+
+/// Returns what a client sends until its channel is open. It does not wait for answers.
+pub fn hello() -> Vec<u8> {
+    let start_ok = ConnectionStartOk {
+        mechanism: "PLAIN",
+        response: Secret::new(b"\0guest\0guest"),
+        locale: "en_US",
+        ..ConnectionStartOk::default()
+    };
+    let mut said = amqp091::frame::PROTOCOL_HEADER.to_vec();
+    for (channel, method) in [
+        (0, Method::ConnectionStartOk(start_ok)),
+        (0, Method::ConnectionTuneOk(ConnectionTuneOk::default())),
+        (0, Method::ConnectionOpen(ConnectionOpen { virtual_host: "/" })),
+        (1, Method::ChannelOpen(ChannelOpen)),
+    ] {
+        put_method(&mut said, channel, &method);
+    }
+    said
+}
+
+/// Returns the frame with which a publisher asks for confirms.
+pub fn confirm() -> Vec<u8> {
+    let mut said = Vec::new();
+    put_method(&mut said, 1, &Method::ConfirmSelect(ConfirmSelect { nowait: false }));
+    said
+}
+
+/// Returns the frames with which a consumer begins.
+pub fn consume(queue: &str, prefetch_count: u16) -> Vec<u8> {
+    let mut said = Vec::new();
+    put_method(&mut said, 1, &Method::BasicQos(BasicQos { prefetch_count, ..BasicQos::default() }));
+    put_method(&mut said, 1, &Method::BasicConsume(BasicConsume { queue, ..BasicConsume::default() }));
+    said
+}
+
+/// Returns the frames of a durable message of 12 bytes to a queue.
+pub fn publish(queue: &str) -> Vec<u8> {
+    let (mut client, _) = connected();
+    let publish = BasicPublish { routing_key: queue, ..PUBLISH };
+    client.send_content(1, &Method::BasicPublish(publish), PROPERTIES, &PAYLOAD, 0);
+    written(client.output())
+}
+
+/// Appends the frame that acknowledges all deliveries up to this one.
+pub fn put_ack(out: &mut BytesMut, delivery_tag: u64) {
+    let mut frame = Vec::new();
+    put_method(&mut frame, 1, &Method::BasicAck(BasicAck { delivery_tag, multiple: true }));
+    out.extend_from_slice(&frame);
+}
+
+fn put_method(out: &mut Vec<u8>, channel: u16, method: &Method<'_>) {
+    let mut payload = BytesMut::new();
+    method.put(&mut payload);
+    out.push(FRAME_METHOD);
+    out.extend_from_slice(&channel.to_be_bytes());
+    out.extend_from_slice(&(payload.len() as u32).to_be_bytes());
+    out.extend_from_slice(&payload);
+    out.push(FRAME_END);
+}
 
 /// The server reads a publish.
 pub fn publish_decode() -> Box<dyn FnMut() -> u64> {

@@ -87,6 +87,11 @@ pub const CASES: &[Case] = &[
         prepare: amqp10_to_091,
     },
     Case { name: "walk", what: "the whole walk through a shard and a classic queue", prepare: walk::classic },
+    Case {
+        name: "walk-091",
+        what: "the same of AMQP 0.9.1, with confirms and acknowledgements",
+        prepare: walk::amqp091,
+    },
     Case { name: "walk-waiting", what: "the same, of messages that wait for credit", prepare: walk::waiting },
     Case { name: "walk-stream", what: "the whole walk through a shard and a stream", prepare: walk::stream },
 ];

@@ -7,7 +7,8 @@
 //!   DISPOSITION, FLOW   ──> handle_input ──> turn ──> output of both connections, dropped
 //! ```
 //!
-//! Both clients send what Qpid Proton sends, in its encodings.
+//! Both clients send what Qpid Proton sends, in its encodings. In the walk of AMQP 0.9.1 ([`crate::amqp091`]) a publisher with
+//! confirms takes the place of the TRANSFERs, and one `basic.ack` that of the DISPOSITION.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -24,6 +25,7 @@ use node::shard::Shard;
 use node::{StorageLimits, make_shards};
 use wal::{Completion, Retained, Size, Step, StreamAnswer, StreamJob};
 
+use crate::amqp091;
 use crate::cases::TURN;
 
 const QUEUE: &str = "q";
@@ -73,14 +75,25 @@ pub fn stream() -> Box<dyn FnMut() -> u64> {
     walk([("x-queue-type".into(), "stream".into())].into(), Some(CREDIT))
 }
 
-/// Returns an operation that counts one message. Each [`TURN`]th call moves all messages of a turn. The
-/// consumer grants the credit `ahead` at once, or with `None` credit for a turn after its messages.
+/// Returns the steps of a message of AMQP 0.9.1 to a classic queue and out of it.
+pub fn amqp091() -> Box<dyn FnMut() -> u64> {
+    let mut world = World::new(Arguments::default(), Some(CREDIT), true);
+    in_turns(move || world.move_a_turn_091())
+}
+
+/// Returns an operation that counts one message. The consumer grants the credit `ahead` at once, or with `None` credit for a
+/// turn after its messages.
 fn walk(arguments: Arguments, ahead: Option<u32>) -> Box<dyn FnMut() -> u64> {
-    let mut world = World::new(arguments, ahead);
+    let mut world = World::new(arguments, ahead, false);
+    in_turns(move || world.move_a_turn())
+}
+
+/// Returns an operation that counts one message. Each [`TURN`]th call moves all messages of a turn.
+fn in_turns(mut move_a_turn: impl FnMut() -> u64 + 'static) -> Box<dyn FnMut() -> u64> {
     let mut sent = 0;
     Box::new(move || {
         sent += 1;
-        if sent % TURN == 0 { world.move_a_turn() } else { 0 }
+        if sent % TURN == 0 { move_a_turn() } else { 0 }
     })
 }
 
@@ -103,7 +116,7 @@ struct World {
 }
 
 impl World {
-    fn new(arguments: Arguments, ahead: Option<u32>) -> Self {
+    fn new(arguments: Arguments, ahead: Option<u32>, speaks_091: bool) -> Self {
         let user = User {
             name: "guest".into(),
             hash: Hashing::Sha256.hash([1; 16], &Secret::new("guest")),
@@ -119,7 +132,8 @@ impl World {
         shard.handle_question(0, Question::Change(Command::DeclareQueue(declare)));
         let local: SocketAddr = ([127, 0, 0, 1], 1000).into();
         let (publisher, consumer) = (shard.connect(local, local), shard.connect(local, local));
-        let (transfers, retained) = (TRANSFER.repeat(TURN as usize), Retained::default());
+        let message = if speaks_091 { amqp091::publish(QUEUE) } else { TRANSFER.to_vec() };
+        let (transfers, retained) = (message.repeat(TURN as usize), Retained::default());
         let (input, answer, dirty) = (BytesMut::new(), BytesMut::new(), Vec::new());
         let moved = 0;
         let mut world = Self {
@@ -137,6 +151,16 @@ impl World {
             now_ms,
         };
         world.turn();
+        if speaks_091 {
+            let begin = [(publisher, amqp091::confirm()), (consumer, amqp091::consume(QUEUE, CREDIT as u16))];
+            for (client, begin) in begin {
+                world.shard.handle_input(client, &mut BytesMut::from(&amqp091::hello()[..]));
+                world.turn();
+                world.shard.handle_input(client, &mut BytesMut::from(&begin[..]));
+                world.turn();
+            }
+            return world;
+        }
         for (client, attach) in [(publisher, ATTACH_SENDER), (consumer, ATTACH_RECEIVER)] {
             world.shard.handle_input(client, &mut BytesMut::from(HELLO));
             world.turn();
@@ -179,6 +203,23 @@ impl World {
         self.answer(self.ahead);
         bytes += self.turn();
         assert_eq!(self.shard.counters.confirmed, u64::from(self.moved), "each message has its receipt");
+        bytes
+    }
+
+    /// Does the same as [`World::move_a_turn`] in AMQP 0.9.1.
+    fn move_a_turn_091(&mut self) -> u64 {
+        self.input.extend_from_slice(&self.transfers);
+        self.shard.handle_input(self.publisher, &mut self.input);
+        self.input.clear();
+        let mut bytes = self.turn();
+        self.moved += TURN as u32;
+        let moved = u64::from(self.moved);
+        assert_eq!(self.shard.counters.deliveries().sent(), moved, "the turn sends all messages");
+        amqp091::put_ack(&mut self.answer, moved);
+        self.shard.handle_input(self.consumer, &mut self.answer);
+        self.answer.clear();
+        bytes += self.turn();
+        assert_eq!(self.shard.counters.confirmed, moved, "each message has its receipt");
         bytes
     }
 
