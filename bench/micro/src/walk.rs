@@ -184,7 +184,7 @@ impl World {
         let mut bytes = self.turn();
         if self.ahead.is_none() {
             assert_eq!(
-                self.shard.counters.deliveries().sent(),
+                self.shard.counters.traffic().deliveries().sent(),
                 u64::from(self.moved),
                 "no message is sent without credit"
             );
@@ -194,7 +194,7 @@ impl World {
         let (first, last) = (self.moved, self.moved + TURN as u32 - 1);
         self.moved = last + 1;
         assert_eq!(
-            self.shard.counters.deliveries().sent(),
+            self.shard.counters.traffic().deliveries().sent(),
             u64::from(self.moved),
             "the turn sends all messages"
         );
@@ -202,7 +202,11 @@ impl World {
         put_disposition_frame(&mut self.answer, 0, Role::Receiver, first, Some(last), true, &accepted);
         self.answer(self.ahead);
         bytes += self.turn();
-        assert_eq!(self.shard.counters.confirmed, u64::from(self.moved), "each message has its receipt");
+        assert_eq!(
+            self.shard.counters.traffic().confirmed,
+            u64::from(self.moved),
+            "each message has its receipt"
+        );
         bytes
     }
 
@@ -214,12 +218,12 @@ impl World {
         let mut bytes = self.turn();
         self.moved += TURN as u32;
         let moved = u64::from(self.moved);
-        assert_eq!(self.shard.counters.deliveries().sent(), moved, "the turn sends all messages");
+        assert_eq!(self.shard.counters.traffic().deliveries().sent(), moved, "the turn sends all messages");
         amqp091::put_ack(&mut self.answer, moved);
         self.shard.handle_input(self.consumer, &mut self.answer);
         self.answer.clear();
         bytes += self.turn();
-        assert_eq!(self.shard.counters.confirmed, moved, "each message has its receipt");
+        assert_eq!(self.shard.counters.traffic().confirmed, moved, "each message has its receipt");
         bytes
     }
 
