@@ -28,7 +28,7 @@ pub fn check(page: &str) -> Result<usize, Vec<Failure>> {
     play(page, None)
 }
 
-/// Plays a page against another broker. Scenes that need more than clients fail.
+/// Plays a page against another broker. Scenes that need more than clients are left out.
 ///
 /// # Errors
 /// The scenes that differ from the page.

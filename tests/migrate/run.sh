@@ -105,6 +105,7 @@ broker=${SLUICE_BIN:-$({ ls -t "$target"/{,*/}{ci,release}/sluice 2>/dev/null ||
 # The directory has the same path inside and outside RabbitMQ's root directory.
 work=$(mktemp -d /srv/migrate.XXXXXX)
 trap 'rm -rf "$work" "$chroot$work"' EXIT
+trap 'exit 130' INT TERM
 chmod 755 "$work"
 mkdir -p "$work/bin" "$work/page" "$chroot$work"
 unshare --net --mount --pid --fork --kill-child --mount-proc "$here/run.sh" --inside "$work" "$broker"

@@ -27,7 +27,7 @@ pub struct Partial {
 /// protocol.
 pub fn take(input: &mut Vec<u8>, track: &mut Track) -> Option<Seen> {
     loop {
-        if input.len() >= HEAD + 1 && input.starts_with(b"AMQP") {
+        if input.len() > HEAD && input.starts_with(b"AMQP") {
             let header: Vec<u8> = input.drain(..HEAD + 1).collect();
             let known = PROTOCOL_HEADERS.iter().find(|(_, known)| header == known);
             let mut words = Words::default();

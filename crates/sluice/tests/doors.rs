@@ -2,6 +2,8 @@
 //! as users with every tag and every permission. The results must be what the table of permissions says.
 #![forbid(unsafe_code)]
 
+mod doors091;
+
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -710,6 +712,20 @@ async fn walk_amqp(fixture: &Fixture, subjects: &[Subject], walked: &mut BTreeSe
     }
 }
 
+/// The same for AMQP 0.9.1: each request as each user, on a channel of its own.
+async fn walk_amqp091(fixture: &Fixture, subjects: &[Subject], walked: &mut BTreeSet<Verb>) {
+    for subject in subjects {
+        let client = doors091::Client::open(fixture.amqp, subject.name()).await;
+        assert_eq!(client.is_some(), subject.may(Verb::OpenVhost), "{subject:?}");
+        let Some(mut client) = client else { continue };
+        for (what, verbs) in doors091::ASKS {
+            walked.extend(*verbs);
+            let may = verbs.iter().all(|verb| subject.may(*verb));
+            assert_eq!(client.ask(*what).await, may, "{what:?} as {subject:?}");
+        }
+    }
+}
+
 /// The metrics read rows of queues through the desk, the front end of management requests.
 async fn walk_metrics(fixture: &Fixture, subjects: &[Subject], walked: &mut BTreeSet<Verb>) {
     walked.insert(Verb::ReadAllQueues);
@@ -728,6 +744,7 @@ async fn the_doors_do_what_the_table_says() {
     let mut walked = BTreeSet::new();
     walk_routes(&fixture, &subjects, &mut walked).await;
     walk_amqp(&fixture, &subjects, &mut walked).await;
+    walk_amqp091(&fixture, &subjects, &mut walked).await;
     walk_metrics(&fixture, &subjects, &mut walked).await;
     let missing: Vec<&Verb> = Verb::ALL.iter().filter(|verb| !walked.contains(verb)).collect();
     assert!(missing.is_empty(), "no door was walked through for {missing:?}");
