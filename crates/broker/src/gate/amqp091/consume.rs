@@ -391,8 +391,9 @@ pub(super) fn is_redelivered(lent: &DeliveryRef<'_>) -> bool {
 /// Returns what the broker adds to the properties of a delivery.
 pub(super) fn additions(lent: &DeliveryRef<'_>, is_quorum: bool, is_stream: bool) -> Additions {
     Additions {
-        delivery_count: (is_quorum && lent.redelivered()).then_some(lent.delivery_count),
-        acquired_count: (is_quorum && lent.redelivered()).then_some(lent.acquired_count),
+        // RabbitMQ sends no header for a count of 0.
+        delivery_count: Some(lent.delivery_count).filter(|count| is_quorum && *count > 0),
+        acquired_count: Some(lent.acquired_count).filter(|count| is_quorum && *count > 0),
         stream_offset: is_stream.then_some(lent.seq),
     }
 }
