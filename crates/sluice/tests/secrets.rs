@@ -342,9 +342,10 @@ fn read_everything(broker: &Broker, secrets: &Secrets) {
         for (authorization, is_administrator) in &users {
             let (status, answer) = ask(broker.http_port, authorization, "GET", &path, "");
             answered += usize::from(status == 200);
-            let is_of_users = ["definitions", "users", "auth/hash_password", "parameters"]
-                .iter()
-                .any(|part| path.starts_with(&format!("/api/{part}")));
+            let is_of_users =
+                ["definitions", "all-configuration", "users", "auth/hash_password", "parameters"]
+                    .iter()
+                    .any(|part| path.starts_with(&format!("/api/{part}")));
             if !(*is_administrator && is_of_users) {
                 secrets.check(&path, &answer);
             }

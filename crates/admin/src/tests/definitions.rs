@@ -90,8 +90,6 @@ async fn what_rabbitmq_exports_moves_over_and_is_exported_again() {
             GET /api/permissions/team/anna?columns=configure,read -> 200 {"configure":"^(?!amq\\.).*","read":""}
             GET /api/topic-permissions/team/anna/amq.topic?columns=write -> 200 {"write":"^{username}"}
             GET /api/parameters/shovel -> 200 [{"vhost":"team","component":"shovel","name":"s","value":{"src-queue":"a","dest-queue":"b"}}]
-            GET /api/global-parameters/g -> 200 {"name":"g","value":"v"}
-            GET /api/global-parameters/h -> 404 {"error":"object_not_found",..
             GET /api/global-parameters -> 200 [{"name":"cluster_name","value":"rabbit@h"}]
             "#,
         )
@@ -247,6 +245,8 @@ async fn parameters_are_set_listed_and_cleared() {
             DELETE /api/parameters/shovel/%2F/s -> 204
             DELETE /api/parameters/shovel/%2F/s -> 404 {"error":"object_not_found","reason":"no parameter 's'"}
             PUT /api/global-parameters/g {"value":"v"} -> 201
+            GET /api/global-parameters/g -> 200 {"name":"g","value":"v"}
+            GET /api/global-parameters/h -> 404 {"error":"object_not_found",..
             GET /api/global-parameters -> 200 [{"name":"g","value":"v"}]
             DELETE /api/global-parameters/g -> 204
             GET /api/parameters -> 200 []

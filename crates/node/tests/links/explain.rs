@@ -359,7 +359,10 @@ fn every_cause_is_found() {
         }
     }
     let found: BTreeSet<Cause> = cases.iter().map(|(cause, ..)| *cause).collect();
-    let missing: Vec<_> = Cause::ALL.into_iter().filter(|cause| !found.contains(cause)).collect();
+    // The clients here speak AMQP 1.0, in which a link without credit stops no other link.
+    let of_other_protocols = [Cause::HeldBack];
+    let wanted = Cause::ALL.into_iter().filter(|cause| !of_other_protocols.contains(cause));
+    let missing: Vec<_> = wanted.filter(|cause| !found.contains(cause)).collect();
     assert_eq!(missing, [], "each has a case");
 }
 
