@@ -229,17 +229,12 @@ impl DeadLetters {
 impl Traffic {
     /// Returns the counters for deliveries from queues of this type.
     #[inline]
-    pub fn from(&mut self, queue_type: QueueType) -> &mut Deliveries {
+    pub fn deliveries_from(&mut self, queue_type: QueueType) -> &mut Deliveries {
         match queue_type {
             QueueType::Classic => &mut self.from_classic,
             QueueType::Quorum => &mut self.from_quorum,
             QueueType::Stream => &mut self.from_streams,
         }
-    }
-
-    /// Counts a message that reached no queue, and that went back to its publisher or was dropped.
-    pub fn count_unroutable(&mut self, is_returned: bool) {
-        *if is_returned { &mut self.unroutable_returned } else { &mut self.unroutable_dropped } += 1;
     }
 
     /// Returns the sum over queues of all types.

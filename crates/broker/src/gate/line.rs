@@ -27,10 +27,9 @@ use queue::{DeliveryRef, Effect, GoneReason, Mode, Outcome, Ticket, Verdict};
 use super::{BadFrame, Ending, Output, Phase};
 use crate::access::{Credentials, Identity, Login, LoginRefused, Resource, Verb};
 use crate::catalog::{Answer, CatalogError, Command, DeclareQueue, QueueRecord};
-use crate::counters::Protocol;
 use crate::cx::Cx;
 use crate::ids::QueueId;
-use crate::intake::{Arrived, Body, Intake, Refused, Target, may_publish, scan};
+use crate::intake::{Arrived, Body, Intake, Refused, Target, may_publish};
 use crate::mail::GateAddress;
 use crate::outlet::{Holder, Outlet, PeerEvent, Wanted};
 use crate::own_queues::OwnQueues;
@@ -152,7 +151,7 @@ impl Gate {
                 let sender = self.peer.sender();
                 may_publish(sender, &"".into(), cx).map_err(|refused| format!("{refused:?}"))?;
                 let target = name.map_or(Target::Anywhere, Target::to_queue);
-                let mut intake = Intake::open(at, Protocol::Amqp10, target, cx).ok_or("no place")?;
+                let mut intake = Intake::open(at, self.peer.protocol, target, cx).ok_or("no place")?;
                 watched.iter().for_each(|queue| intake.watch(queue, cx));
                 self.roles.insert(at.place, Role::Publisher(intake, 0));
             }
@@ -167,7 +166,7 @@ impl Gate {
                 let timeout_ms = None;
                 let wanted =
                     Wanted { mode, priority, exclusive, settled, message_bytes_max, timeout_ms, left_out };
-                let outlet = Outlet::open(at, Protocol::Amqp10, &record, wanted, cx).ok_or("no place")?;
+                let outlet = Outlet::open(at, self.peer.protocol, &record, wanted, cx).ok_or("no place")?;
                 self.roles.insert(at.place, Role::Consumer(outlet, 0));
             }
             ("GET", Phase::Open) => {
@@ -176,7 +175,7 @@ impl Gate {
                 let holder = match self.roles.remove(&at.place) {
                     Some(Role::Holder(holder)) => holder,
                     Some(Role::Publisher(..) | Role::Consumer(..)) => return Err("not a holder".into()),
-                    None => Holder::open(at, Protocol::Amqp10, &record, cx).ok_or("no place")?,
+                    None => Holder::open(at, self.peer.protocol, &record, cx).ok_or("no place")?,
                 };
                 holder.fetch(n as u32, false, ticket, cx);
                 self.roles.insert(at.place, Role::Holder(holder));
@@ -233,11 +232,14 @@ impl Gate {
         let Some(Role::Publisher(intake, credit)) = publisher else { return Err("no publisher".into()) };
         *credit = credit.checked_sub(1).ok_or("no credit")?;
         let bytes = Bytes::from([&BODY[..], &[length], body.as_bytes()].concat());
-        let found = &scan(Body::Owned(&bytes), true, cx).map_err(|bad| bad.to_string())?;
+        let found = &intake.scan(Body::Owned(&bytes), true, cx).map_err(|bad| bad.to_string())?;
         let sender = self.peer.sender();
         let arrived = Arrived::Amqp10 { body: Body::Owned(&bytes), found };
         match intake.publish(sender, arrived, own, tag, cx) {
-            Err(Refused::Unroutable) => say!(self.output, "DONE {p} {tag} {tag} Released"),
+            Err(Refused::Unroutable) => {
+                intake.note_unroutable(true, cx);
+                say!(self.output, "DONE {p} {tag} {tag} Released");
+            }
             Err(refused) => return Err(format!("{refused:?}")),
             Ok(()) => {}
         }

@@ -2,12 +2,9 @@
 
 use std::ops::Deref;
 
-use amqp10::sections::{self, SectionError, Sections};
+use amqp10::sections::Sections;
 use bytes::Bytes;
 use message::Basic;
-
-use crate::counters::Protocol;
-use crate::cx::Cx;
 
 /// The bytes of a message in the format of AMQP 1.0.
 #[derive(Clone, Copy, Debug)]
@@ -34,7 +31,7 @@ impl Deref for Body<'_> {
 pub enum Arrived<'a> {
     Amqp10 {
         body: Body<'a>,
-        /// The sections of the message, as [`scan`] has found them. It is a reference, because the value is large
+        /// The sections of the message, as [`super::Intake::scan`] has found them. It is a reference, because the value is large
         /// and moving it costs as much as routing.
         found: &'a Sections,
     },
@@ -43,27 +40,9 @@ pub enum Arrived<'a> {
 }
 
 impl<'a> Arrived<'a> {
-    /// Returns a message in the format of AMQP 1.0. `found` are its sections, as [`scan`] has found them.
+    /// Returns a message in the format of AMQP 1.0. `found` are its sections, as [`super::Intake::scan`] has found them.
     #[inline(always)]
     pub fn with_sections(body: Body<'a>, found: &'a Sections) -> Self {
         Self::Amqp10 { body, found }
     }
-}
-
-/// Counts a message that has arrived. [`scan`] does this for messages of AMQP 1.0.
-#[inline(always)]
-pub fn count_received(protocol: Protocol, wants_receipt: bool, cx: &mut Cx<'_>) {
-    let counters = cx.counters.over_mut(protocol);
-    counters.received += 1;
-    counters.received_confirm += u64::from(wants_receipt);
-}
-
-/// Counts a message that has arrived, and finds its sections.
-///
-/// # Errors
-/// The bytes are not a message. They are counted all the same.
-#[inline(always)]
-pub fn scan(body: Body<'_>, wants_receipt: bool, cx: &mut Cx<'_>) -> Result<Sections, SectionError> {
-    count_received(Protocol::Amqp10, wants_receipt, cx);
-    sections::scan(&body)
 }

@@ -17,13 +17,14 @@ mod route;
 
 use std::sync::Arc;
 
+use amqp10::sections::{self, SectionError, Sections};
 use bytes::Bytes;
 use message::{Basic, Message, Route};
 use queue::{Publish, PublisherId, Request, Verdict};
 
 use self::account::Account;
 pub use self::account::{Publication, Run};
-pub use self::arrived::{Arrived, Body, count_received, scan};
+pub use self::arrived::{Arrived, Body};
 use self::route::Allowed;
 pub use self::route::{Refused, Sender, Target, may_publish};
 use crate::catalog::{QueueRecord, RouteTarget};
@@ -104,6 +105,36 @@ impl<P: Publication> Intake<P> {
         explain::Role::Publishing { queue: self.target.queue().cloned(), unconfirmed: self.unconfirmed() }
     }
 
+    /// Counts a message that has arrived. [`Intake::scan`] does this for messages in the format of AMQP 1.0.
+    #[inline(always)]
+    pub fn note_received(&self, wants_receipt: bool, cx: &mut Cx<'_>) {
+        let counters = cx.counters.over_mut(self.protocol);
+        counters.received += 1;
+        counters.received_confirm += u64::from(wants_receipt);
+    }
+
+    /// Counts a message that has arrived, and finds its sections.
+    ///
+    /// # Errors
+    /// The bytes are not a message. They are counted all the same.
+    #[inline(always)]
+    pub fn scan(
+        &self,
+        body: Body<'_>,
+        wants_receipt: bool,
+        cx: &mut Cx<'_>,
+    ) -> Result<Sections, SectionError> {
+        self.note_received(wants_receipt, cx);
+        sections::scan(&body)
+    }
+
+    /// Counts a message that [`Intake::publish`] has refused as unroutable, and that went back to its publisher or was
+    /// dropped.
+    pub fn note_unroutable(&self, is_returned: bool, cx: &mut Cx<'_>) {
+        let counters = cx.counters.over_mut(self.protocol);
+        *if is_returned { &mut counters.unroutable_returned } else { &mut counters.unroutable_dropped } += 1;
+    }
+
     /// Returns the credit to grant now, if it is time. `left` is the credit that the publisher has left.
     pub fn poll_grant(&mut self, left: u32, cx: &mut Cx<'_>) -> Option<u32> {
         self.account.grant(left, cx.settings.max_link_credit, cx.budget)
@@ -127,8 +158,8 @@ impl<P: Publication> Intake<P> {
     /// a route of its own, which does not contain them.
     ///
     /// # Errors
-    /// The message is sent to no queue, and gets no receipt. The gate counts those without a route, because it knows whether
-    /// they go back to their publisher.
+    /// The message is sent to no queue, and gets no receipt. The gate calls [`Intake::note_unroutable`] for those without
+    /// a route, because it knows whether they go back to their publisher.
     #[inline]
     pub fn publish(
         &mut self,

@@ -37,7 +37,7 @@ impl Holder {
 
     /// Called when a message was sent to the client.
     pub fn note_sent(&self, lent: &DeliveryRef<'_>, settled: bool, cx: &mut Cx<'_>) {
-        let counts = cx.counters.over_mut(self.protocol).from(self.queue_type);
+        let counts = cx.counters.over_mut(self.protocol).deliveries_from(self.queue_type);
         counts.redelivered += u64::from(lent.redelivered());
         *if settled { &mut counts.get_auto_ack } else { &mut counts.get_manual_ack } += 1;
     }
@@ -51,7 +51,8 @@ impl Holder {
     /// follows.
     pub fn settle(&self, (first, last): (u64, u64), outcome: Outcome, answer: bool, cx: &mut Cx<'_>) {
         if outcome == Outcome::Accepted {
-            cx.counters.over_mut(self.protocol).from(self.queue_type).acknowledged += last - first + 1;
+            cx.counters.over_mut(self.protocol).deliveries_from(self.queue_type).acknowledged +=
+                last - first + 1;
         }
         let settle = Request::Settle { consumer: self.id, first, last, outcome, answer };
         cx.post.request(self.queue, settle);

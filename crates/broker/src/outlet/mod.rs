@@ -432,7 +432,7 @@ impl<A> Outlet<A> {
 
     /// Returns the counters for the deliveries of this consumer.
     fn counts<'a>(&self, counters: &'a mut Counters) -> &'a mut Deliveries {
-        counters.over_mut(self.protocol).from(self.queue_type)
+        counters.over_mut(self.protocol).deliveries_from(self.queue_type)
     }
 
     // ---- effects ------------------------------------------------------------------------------------------

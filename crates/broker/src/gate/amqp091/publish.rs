@@ -101,20 +101,6 @@ impl Gate {
         let address = self.address(channel, PUBLISHER);
         let Self { channels, peer, conn, has_debt, touched, .. } = self;
         let Some(state) = channel_in(channels, channel) else { return Ok(true) };
-        let wants_receipt = published != Published::Unconfirmed;
-        intake::count_received(Protocol::Amqp091, wants_receipt, cx);
-        let basic = match assembled {
-            Some(whole) => Basic::owned(whole, properties.len()),
-            None => Basic::borrowed(properties, payload),
-        };
-        let mut basic = basic.map_err(|bad| refusal::of_message(&bad))?;
-        check_user_id(basic.user_id(), peer.identity.as_ref())?;
-        if basic.reply_to() == Some(REPLY_TO.as_bytes()) {
-            let Some(replies) = &state.replies else {
-                return Err(refusal::precondition_failed("fast reply consumer does not exist"));
-            };
-            basic.set_reply_to(&replies.to.name()).map_err(|bad| refusal::of_message(&bad.into()))?;
-        }
         if state.publisher.is_none() {
             let intake = Intake::open(address, Protocol::Amqp091, Target::Named { cached: None }, cx)
                 .ok_or_else(refusal::busy)?;
@@ -122,8 +108,21 @@ impl Gate {
             state.publisher =
                 Some(Box::new(Publisher { intake, credit: cx.settings.max_link_credit, route }));
         }
-        let Channel { publisher, confirms, .. } = state;
+        let Channel { publisher, confirms, replies, .. } = state;
         let Some(publisher) = publisher else { return Ok(true) };
+        publisher.intake.note_received(published != Published::Unconfirmed, cx);
+        let basic = match assembled {
+            Some(whole) => Basic::owned(whole, properties.len()),
+            None => Basic::borrowed(properties, payload),
+        };
+        let mut basic = basic.map_err(|bad| refusal::of_message(&bad))?;
+        check_user_id(basic.user_id(), peer.identity.as_ref())?;
+        if basic.reply_to() == Some(REPLY_TO.as_bytes()) {
+            let Some(replies) = replies else {
+                return Err(refusal::precondition_failed("fast reply consumer does not exist"));
+            };
+            basic.set_reply_to(&replies.to.name()).map_err(|bad| refusal::of_message(&bad.into()))?;
+        }
         let route = publisher.route_of(&publish, &basic);
         publisher.credit = publisher.credit.saturating_sub(1);
         *has_debt |= publisher.credit == 0;
@@ -142,8 +141,7 @@ impl Gate {
         };
         match refused {
             intake::Refused::Unroutable => {
-                let counters = cx.counters.over_mut(Protocol::Amqp091);
-                counters.count_unroutable(publish.mandatory);
+                publisher.intake.note_unroutable(publish.mandatory, cx);
                 if publish.mandatory {
                     let returned = BasicReturn {
                         reply_code: ReplyCode::NoRoute.number(),
@@ -156,7 +154,7 @@ impl Gate {
                 }
                 if let (Published::Confirmed(number), Some(confirms)) = (published, confirms) {
                     confirms.note_ack(number);
-                    counters.confirmed += 1;
+                    cx.counters.over_mut(Protocol::Amqp091).confirmed += 1;
                 }
                 Ok(false)
             }

@@ -13,9 +13,8 @@ use super::asking::{Held, copy_of};
 use super::intake::Published;
 use super::{Gate, LinkRole, error, role_in};
 use crate::access::{AccessRefused, Identity, Question};
-use crate::counters::Protocol;
 use crate::cx::Cx;
-use crate::intake::{self, Arrived, Body, Intake, Refused, Sender, Target};
+use crate::intake::{Arrived, Body, Intake, Refused, Sender, Target};
 
 /// The index of `subject` in the properties section [3.2.4].
 const SUBJECT: u32 = 3;
@@ -93,14 +92,14 @@ fn publish(
         Chunk::Borrowed(bytes) => Body::Borrowed(bytes),
         Chunk::Owned(bytes) => Body::Owned(bytes),
     };
-    let scanned = intake::scan(body, !delivery.settled, cx);
+    let scanned = intake.scan(body, !delivery.settled, cx);
     let found = scanned.as_ref().map_err(|e| undecodable(delivery, e))?;
     check_user_id(found, sender.identity, delivery)?;
     let own = own_route(intake.target(), found, delivery)?;
     let arrived = Arrived::with_sections(body, found);
     intake.publish(sender, arrived, own, Published::new(delivery), cx).map_err(|refused| {
         if matches!(refused, Refused::Unroutable) {
-            cx.counters.over_mut(Protocol::Amqp10).count_unroutable(!delivery.settled);
+            intake.note_unroutable(!delivery.settled, cx);
         }
         refusal(refused, sender.vhost, matches!(intake.target(), Target::Anywhere), delivery)
     })
