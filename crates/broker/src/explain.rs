@@ -38,7 +38,7 @@ pub enum Cause {
     WaitingForCommit,
     /// Messages of the link have no receipt from a queue yet, and do not wait for memory or the log.
     WaitingForReceipts,
-    /// Another channel of the connection publishes faster than its queues take the messages, so the connection is not read.
+    /// A publisher of the connection is ahead of its queues, so the connection is not read. It may be on another channel.
     HeldBack,
     /// Deliveries wait for the client to open its session window.
     ClientWindowClosed,
@@ -174,7 +174,7 @@ impl Cause {
             Self::WaitingForCommit => "the log has not synced the messages of the quorum queue",
             Self::WaitingForReceipts => "a queue has not given its receipts yet",
             Self::HeldBack => {
-                "another channel of the connection is ahead of its queues: the connection is not read until they catch up"
+                "a publisher on the connection is ahead of its queues: the connection is not read until they catch up"
             }
             Self::ClientWindowClosed => "the client has closed its session's window",
             Self::MessageTooLarge => "the next message is larger than the client takes (max-message-size)",

@@ -5,6 +5,7 @@ mod asks;
 #[path = "../asks/queues.rs"]
 mod asks_queues;
 mod backlog;
+mod client091;
 mod counts;
 mod dead_letters;
 mod declared;
