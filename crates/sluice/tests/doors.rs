@@ -6,7 +6,6 @@ mod doors091;
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
-use std::time::Duration;
 
 use admin::{Action, ROUTES, Route, To, Whose};
 use amqp10::sasl::Secret;
@@ -507,8 +506,7 @@ async fn watch(fixture: &Fixture) -> (Connection, client::amqp091::Connection) {
     let receiver =
         session.receiver(Some("/queues/q"), ReceiverOptions { name, ..Default::default() }).await.unwrap();
     std::mem::forget((session, receiver));
-    let options = client::amqp091::Options { idle_time_out: Duration::ZERO, ..Default::default() };
-    let mut other = client::amqp091::Connection::open(&fixture.url(ROOT), options).await.unwrap();
+    let mut other = doors091::connect(&fixture.url(ROOT)).await.unwrap();
     other.open_channel(1).await.unwrap();
     (connection, other)
 }
@@ -715,7 +713,7 @@ async fn walk_amqp(fixture: &Fixture, subjects: &[Subject], walked: &mut BTreeSe
 /// The same for AMQP 0.9.1: each request as each user, on a channel of its own.
 async fn walk_amqp091(fixture: &Fixture, subjects: &[Subject], walked: &mut BTreeSet<Verb>) {
     for subject in subjects {
-        let client = doors091::Client::open(fixture.amqp, subject.name()).await;
+        let client = doors091::Client::open(&fixture.url(subject.name()), subject.name()).await;
         assert_eq!(client.is_some(), subject.may(Verb::OpenVhost), "{subject:?}");
         let Some(mut client) = client else { continue };
         for (what, verbs) in doors091::ASKS {

@@ -1,16 +1,16 @@
-//! The requests of AMQP 0.9.1 that need permissions, and a client that makes them.
+//! The requests of AMQP 0.9.1 that need permissions.
 
-use std::net::SocketAddr;
+use std::time::Duration;
 
 use amqp091::{
-    BasicConsume, BasicGet, BasicPublish, Config, ConfirmSelect, Connection, ConnectionStartOk, Event,
-    ExchangeBind, ExchangeDeclare, ExchangeDelete, ExchangeUnbind, Method, QueueBind, QueueDeclare,
-    QueueDelete, QueuePurge, QueueUnbind, ReplyCode, Secret, State, Table, TableWriter, Value,
+    BasicConsume, BasicGet, BasicPublish, ConfirmSelect, Event, ExchangeBind, ExchangeDeclare,
+    ExchangeDelete, ExchangeUnbind, Method, QueueBind, QueueDeclare, QueueDelete, QueuePurge, QueueUnbind,
+    ReplyCode, Table, TableWriter, Value,
 };
 use broker::access::Verb;
 use bytes::{Bytes, BytesMut};
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::TcpStream;
+use client::amqp091::{Connection, Options};
+use client::{Error, Url};
 
 /// The requests that are tested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,67 +55,66 @@ pub const ASKS: &[(Ask, &[Verb])] = &[
     (Ask::UnbindExchange, &[Verb::Unbind, Verb::BindTopic]),
 ];
 
-/// A connection of a client.
-pub struct Client {
-    conn: Connection,
-    socket: TcpStream,
-    input: Vec<u8>,
-    user: String,
-    /// The last channel that was opened. Each request has its own.
-    channel: u16,
+/// Opens a connection.
+///
+/// # Errors
+/// The broker has refused it.
+pub async fn connect(url: &Url) -> Result<Connection, Error> {
+    // Nobody serves the connection between two requests.
+    let options = Options { idle_time_out: Duration::ZERO, ..Options::default() };
+    Connection::open(url, options).await
 }
 
-/// What a client has heard of.
-#[derive(Debug, PartialEq, Eq)]
-enum Heard {
-    Opened,
-    ChannelOpened,
-    /// The answer to a request.
-    Answer,
-    /// The channel or the connection was closed with this code.
-    Closed(u16),
-    /// Nothing that the test waits for.
-    Other,
+/// A client whose requests have a channel each.
+pub struct Client {
+    connection: Connection,
+    user: String,
+    /// The last channel that was opened.
+    channel: u16,
 }
 
 impl Client {
     /// Opens a connection. Returns `None` if the user may not use the virtual host.
-    pub async fn open(broker: SocketAddr, user: &str) -> Option<Self> {
-        let config = Config {
-            channel_max: 0,
-            frame_max: 0,
-            initial_frame_max: 8192,
-            heartbeat_s: 0,
-            max_message_size: 1 << 20,
-            incomplete_bytes_max: 1 << 20,
-        };
-        let socket = TcpStream::connect(broker).await.unwrap();
-        let conn = Connection::client(config, 0);
-        let mut client = Self { conn, socket, input: Vec::new(), user: user.to_owned(), channel: 0 };
-        match client.hear().await {
-            Heard::Opened => Some(client),
-            Heard::Closed(code) => {
-                assert_eq!(code, ReplyCode::NotAllowed.number(), "{user}");
-                None
-            }
-            other => panic!("{other:?} as {user}"),
+    pub async fn open(url: &Url, user: &str) -> Option<Self> {
+        match connect(url).await {
+            Ok(connection) => Some(Self { connection, user: user.to_owned(), channel: 0 }),
+            Err(Error::Refused { channel: None, code, .. }) if code == ReplyCode::NotAllowed.number() => None,
+            Err(error) => panic!("{error} as {user}"),
         }
     }
 
     /// Makes a request on a new channel. Returns false if the permission is missing.
     pub async fn ask(&mut self, what: Ask) -> bool {
         self.channel += 1;
-        assert!(self.conn.open_channel(self.channel));
-        assert_eq!(self.hear().await, Heard::ChannelOpened);
+        self.connection.open_channel(self.channel).await.unwrap();
         self.send(what);
-        match self.hear().await {
-            Heard::Answer => true,
-            Heard::Closed(code) => {
-                assert_eq!(code, ReplyCode::AccessRefused.number(), "{what:?} as {}", self.user);
+        match self.answered().await {
+            Ok(()) => true,
+            Err(Error::Refused { channel: Some(_), code, .. })
+                if code == ReplyCode::AccessRefused.number() =>
+            {
                 false
             }
-            other => panic!("{other:?} to {what:?} as {}", self.user),
+            Err(error) => panic!("{error} after {what:?} as {}", self.user),
         }
+    }
+
+    /// Waits for the answer on the last channel.
+    async fn answered(&mut self) -> Result<(), Error> {
+        let mut is_answered = false;
+        while !is_answered {
+            let of = self.channel;
+            let hear = |event: Event<'_>| {
+                is_answered |= match event {
+                    Event::Method { channel, .. } => channel == of,
+                    // A delivery is no answer; a message for basic.get is one.
+                    Event::Content { channel, content } => channel == of && content.get_ok().is_some(),
+                    _ => false,
+                }
+            };
+            self.connection.exchange(hear).await?;
+        }
+        Ok(())
     }
 
     fn send(&mut self, what: Ask) {
@@ -162,80 +161,14 @@ impl Client {
                     .into()
             }
         };
-        self.conn.send(self.channel, &method);
+        self.connection.send(self.channel, &method);
     }
 
     /// Publishes with a confirm, which is the answer.
     fn publish(&mut self) {
-        self.conn.send(self.channel, &Method::ConfirmSelect(ConfirmSelect { nowait: true }));
+        self.connection.send(self.channel, &Method::ConfirmSelect(ConfirmSelect { nowait: true }));
         let publish = BasicPublish { exchange: "x", routing_key: "k", ..BasicPublish::default() };
-        let payload = Bytes::from_static(b"m");
         // No properties: the flags alone.
-        self.conn.send_content(self.channel, &Method::BasicPublish(publish), &[0, 0], &payload, 0);
-    }
-
-    /// Waits for the next thing that the test waits for.
-    async fn hear(&mut self) -> Heard {
-        loop {
-            self.flush().await;
-            let input = std::mem::take(&mut self.input);
-            let (used, event) = self.conn.handle_input(&input, usize::MAX, 0);
-            let heard = match event.unwrap() {
-                None if used == 0 => None,
-                None => Some(Heard::Other),
-                Some(Event::Start(_)) => {
-                    let response = format!("\0{0}\0{0}", self.user);
-                    self.conn.start_ok(ConnectionStartOk {
-                        client_properties: Table::EMPTY,
-                        mechanism: "PLAIN",
-                        response: Secret::new(response.as_bytes()),
-                        locale: "en_US",
-                    });
-                    Some(Heard::Other)
-                }
-                Some(Event::Tuned) => {
-                    self.conn.open("/");
-                    Some(Heard::Other)
-                }
-                Some(Event::Opened) => Some(Heard::Opened),
-                Some(Event::ChannelOpened(_)) => Some(Heard::ChannelOpened),
-                Some(Event::Close { code, .. }) => Some(Heard::Closed(code)),
-                Some(Event::ChannelClose { channel, code, .. }) => {
-                    self.conn.channel_close_ok(channel);
-                    Some(Heard::Closed(code))
-                }
-                Some(Event::Content { channel, content }) if channel == self.channel => {
-                    // A delivery is no answer; a message for basic.get is one.
-                    Some(if content.get_ok().is_some() { Heard::Answer } else { Heard::Other })
-                }
-                Some(Event::Method { channel, .. }) if channel == self.channel => Some(Heard::Answer),
-                Some(_) => Some(Heard::Other),
-            };
-            self.input = input[used..].to_vec();
-            match heard {
-                Some(Heard::Other) => {}
-                Some(heard) => return heard,
-                None => {
-                    let mut more = [0; 4096];
-                    let n = self.socket.read(&mut more).await.unwrap();
-                    assert!(n > 0, "the socket is closed in state {:?}", self.conn.state());
-                    self.input.extend_from_slice(&more[..n]);
-                }
-            }
-        }
-    }
-
-    async fn flush(&mut self) {
-        let mut bytes = Vec::new();
-        let output = self.conn.output();
-        while !output.is_empty() {
-            let mut slices = [std::io::IoSlice::new(&[])];
-            let n = output.slices(&mut slices);
-            bytes.extend_from_slice(&slices[..n][0]);
-            let taken = slices[0].len();
-            output.advance(taken);
-        }
-        self.socket.write_all(&bytes).await.unwrap();
-        debug_assert!(self.conn.state() != State::Closed);
+        self.connection.publish(self.channel, &publish, &[0, 0], &Bytes::from_static(b"m"));
     }
 }
