@@ -118,43 +118,35 @@ fn every_pattern_counts_what_it_moved_over_amqp_0_9_1() {
 
 #[test]
 fn foreign_messages_are_left_alone() {
-    let directory = Directory::new("bench");
-    let broker = Broker::start(&directory);
-    let (code, _, err) = bench(&broker, "--count 1 --no-declare --queue missing");
-    assert!(code == 1 && err.contains("missing-1"), "{code} {err}");
-    for words in [vec!["declare", "queue", "mine-1"], vec!["send", "mine-1", "letter"]] {
-        let mut command = Command::new(PROGRAM);
-        command.args(words).env("SLUICE_URL", broker.amqp_url()).env("SLUICE_HTTP_URL", broker.http_url());
-        assert!(command.stdout(Stdio::null()).status().unwrap().success());
+    for (protocol, missing) in [("amqp10", "missing-1"), ("amqp091", "no queue 'missing-1'")] {
+        let directory = Directory::new("bench");
+        let broker = Broker::start(&directory);
+        let words = |rest: &str| format!("--protocol {protocol} {rest}");
+        let (code, _, err) = bench(&broker, &words("--count 1 --no-declare --queue missing"));
+        assert!(code == 1 && err.contains(missing), "{code} {err}");
+        for words in [vec!["declare", "queue", "mine-1"], vec!["send", "mine-1", "letter"]] {
+            let mut command = Command::new(PROGRAM);
+            command
+                .args(words)
+                .env("SLUICE_URL", broker.amqp_url())
+                .env("SLUICE_HTTP_URL", broker.http_url());
+            assert!(command.stdout(Stdio::null()).status().unwrap().success());
+        }
+        let (code, _, err) = bench(&broker, &words("--count 1 --queue mine"));
+        assert!(code == 1 && err.contains("'mine-1' has 1 messages"), "{code} {err}");
+        // With --no-declare the queue is used as it is. The foreign message counts as strange.
+        check(
+            &broker,
+            &words("--count 10 --queue mine --no-declare"),
+            &json!({ "sent": 10, "received": 10, "strange": 1, "complete": true }),
+        );
     }
-    let (code, _, err) = bench(&broker, "--count 1 --queue mine");
-    assert!(code == 1 && err.contains("'mine-1' has 1 messages"), "{code} {err}");
-    // With --no-declare the queue is used as it is. The foreign message counts as strange.
-    check(
-        &broker,
-        "--count 10 --queue mine --no-declare",
-        &json!({ "sent": 10, "received": 10, "strange": 1, "complete": true }),
-    );
 }
 
 #[test]
-fn foreign_messages_are_left_alone_over_amqp_0_9_1() {
+fn a_refused_login_over_amqp_0_9_1_is_named() {
     let directory = Directory::new("bench");
     let broker = Broker::start(&directory);
-    let (code, _, err) = bench(&broker, "--protocol amqp091 --count 1 --no-declare --queue missing");
-    assert!(code == 1 && err.contains("no queue 'missing-1'"), "{code} {err}");
-    for words in [vec!["declare", "queue", "mine-1"], vec!["send", "mine-1", "letter"]] {
-        let mut command = Command::new(PROGRAM);
-        command.args(words).env("SLUICE_URL", broker.amqp_url()).env("SLUICE_HTTP_URL", broker.http_url());
-        assert!(command.stdout(Stdio::null()).status().unwrap().success());
-    }
-    let (code, _, err) = bench(&broker, "--protocol amqp091 --count 1 --queue mine");
-    assert!(code == 1 && err.contains("'mine-1' has 1 messages"), "{code} {err}");
-    check(
-        &broker,
-        "--protocol amqp091 --count 10 --queue mine --no-declare",
-        &json!({ "sent": 10, "received": 10, "strange": 1, "complete": true }),
-    );
     let mut command = Command::new(PROGRAM);
     command.args(["bench", "--protocol", "amqp091", "--url"]);
     let output = command.arg(broker.amqp_url().replace("guest:guest@", "guest:wrong@")).output().unwrap();
