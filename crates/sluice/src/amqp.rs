@@ -3,6 +3,7 @@
 use std::io;
 use std::sync::Arc;
 
+use ::amqp091::ReplyCode;
 use amqp10::Violation;
 use clap::Args;
 use client::{Connection, Error, Options, Url, amqp091};
@@ -70,8 +71,13 @@ impl Broker {
     }
 }
 
-/// The code with which a broker refuses a login over AMQP 0.9.1.
-const ACCESS_REFUSED: u16 = 403;
+fn is_refused_login(error: &Error) -> bool {
+    match error {
+        Error::Login(_) => true,
+        Error::Refused { code, .. } => *code == ReplyCode::AccessRefused.number(),
+        _ => false,
+    }
+}
 
 /// Returns the failure for a connection that was not opened.
 fn not_connected(url: &Url, error: Error) -> Failure {
@@ -86,7 +92,7 @@ fn not_connected(url: &Url, error: Error) -> Failure {
                 place.0
             ))
         }
-        Error::Login(_) | Error::Refused { code: ACCESS_REFUSED, .. } => {
+        error if is_refused_login(&error) => {
             let user = url.credentials.as_ref().map_or("anonymous".to_owned(), |c| format!("'{}'", c.user));
             Failure::failed(format!("{} refuses the login of user {user}", place.0))
         }
