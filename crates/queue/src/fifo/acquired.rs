@@ -17,7 +17,10 @@ pub(super) struct Acquired {
 impl Acquired {
     /// Returns the acquired count of a message.
     pub fn count(&self, entry: &Entry) -> u32 {
-        self.counts.get(&entry.seq).copied().unwrap_or(u32::from(entry.redelivered))
+        match entry.redelivered {
+            true => self.counts.get(&entry.seq).copied().unwrap_or(1),
+            false => 0,
+        }
     }
 
     /// Counts a delivery that has ended without success. Must be called before the entry is marked.

@@ -695,8 +695,8 @@ fn offer(lent: DeliveryRef<'_>, out: &mut Output, deliver: &mut dyn Deliver) {
 /// Returns the delivery of a message that is about to be held for a consumer.
 fn lend<'a>(consumer: &Consumer, entry: &'a Entry, acquired: &Acquired) -> DeliveryRef<'a> {
     let message = entry.message().expect("a head is in memory when it is taken");
-    let Entry { seq, delivery_count, redelivered, .. } = *entry;
-    let acquired_count = if redelivered { acquired.count(entry) } else { 0 };
+    let Entry { seq, delivery_count, .. } = *entry;
+    let acquired_count = acquired.count(entry);
     let number = consumer.unsettled.next_number();
     DeliveryRef { consumer: consumer.id, number, seq, message, delivery_count, acquired_count }
 }
