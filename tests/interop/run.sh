@@ -232,12 +232,12 @@ install_php-amqplib() { :; }
 run_php-amqplib() { php "$here/php-amqplib/suite.php"; }
 
 needs_fe2o3() { has cargo; }
-install_fe2o3() { cargo_build fe2o3; }
-run_fe2o3() { "$cache/fe2o3/debug/interop"; }
+install_fe2o3() { rust_build; }
+run_fe2o3() { "$cache/rust/debug/suite-fe2o3"; }
 
 needs_lapin() { has cargo; }
-install_lapin() { cargo_build lapin; }
-run_lapin() { "$cache/lapin/debug/interop"; }
+install_lapin() { rust_build; }
+run_lapin() { "$cache/rust/debug/suite-lapin"; }
 
 needs_tokens() { has node npm; }
 install_tokens() {
@@ -288,10 +288,11 @@ go_build() {
         go build -o "$cache/$1" .)
 }
 
-# The variables of a caller who builds the broker without shared libraries are not for a suite.
-cargo_build() {
+# Builds the suites in Rust. All at once, so that what they share is compiled once, with the features that both need. The
+# variables of a caller who builds the broker without shared libraries are not for a suite.
+rust_build() {
     env -u CARGO_BUILD_TARGET -u RUSTFLAGS \
-        cargo build --quiet --locked --manifest-path "$here/$1/Cargo.toml" --target-dir "$cache/$1"
+        cargo build --quiet --locked --manifest-path "$here/Cargo.toml" --target-dir "$cache/rust"
 }
 
 maven_fetch() {
