@@ -855,6 +855,42 @@ async fn a_lost_permission_ends_what_it_was_for() {
     fixture.close();
 }
 
+/// A channel has no links to detach: the consumer is cancelled, and the next message of a publisher is refused.
+#[tokio::test]
+async fn a_lost_permission_ends_what_it_was_for_over_amqp_0_9_1() {
+    let fixture = Fixture::open("lost-091", &[]).await;
+    for (path, body) in [
+        ("/api/vhosts/team", "{}"),
+        ("/api/users/dora", r#"{"password":"dora","tags":""}"#),
+        ("/api/permissions/team/dora", r#"{"configure":".*","write":".*","read":".*"}"#),
+        ("/api/queues/team/q", "{}"),
+        ("/api/exchanges/team/x", r#"{"type":"direct"}"#),
+    ] {
+        fixture.prepare("PUT", path, body).await;
+    }
+    let url: Url = format!("amqp://dora:dora@{}/team", fixture.amqp).parse().unwrap();
+    let (mut reader, mut writer) = (
+        doors091::Client::open(&url, "dora").await.unwrap(),
+        doors091::Client::open(&url, "dora").await.unwrap(),
+    );
+    assert!(reader.ask(doors091::Ask::Consume).await && writer.ask(doors091::Ask::Publish).await);
+
+    let body = r#"{"configure":".*","write":".*","read":""}"#;
+    fixture.prepare("PUT", "/api/permissions/team/dora", body).await;
+    reader.cancelled().await;
+    assert!(!reader.ask(doors091::Ask::Consume).await && writer.ask(doors091::Ask::Publish).await);
+
+    let body = r#"{"configure":".*","write":"","read":""}"#;
+    fixture.prepare("PUT", "/api/permissions/team/dora", body).await;
+    assert!(!writer.ask_again(doors091::Ask::Publish).await, "the permission is checked for each message");
+
+    fixture.prepare("DELETE", "/api/permissions/team/dora", "").await;
+    for mut client in [reader, writer] {
+        let closed = client.closed().await;
+        assert!(closed.contains("access to vhost 'team' refused for user 'dora'"), "{closed}");
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn connections_and_sessions_are_limited() {
     let fixture = Fixture::open("limits", &[]).await;

@@ -87,6 +87,11 @@ impl Client {
     pub async fn ask(&mut self, what: Ask) -> bool {
         self.channel += 1;
         self.connection.open_channel(self.channel).await.unwrap();
+        self.ask_again(what).await
+    }
+
+    /// Makes a request on the channel of the last one. Returns false if the permission is missing.
+    pub async fn ask_again(&mut self, what: Ask) -> bool {
         self.send(what);
         match self.answered().await {
             Ok(()) => true,
@@ -97,6 +102,22 @@ impl Client {
             }
             Err(error) => panic!("{error} after {what:?} as {}", self.user),
         }
+    }
+
+    /// Waits until the broker cancels a consumer.
+    pub async fn cancelled(&mut self) {
+        loop {
+            match self.connection.exchange(|_| ()).await {
+                Ok(()) => {}
+                Err(Error::Closed) => return,
+                Err(error) => panic!("{error} as {}", self.user),
+            }
+        }
+    }
+
+    /// Waits until the broker closes the connection. Returns the reason.
+    pub async fn closed(&mut self) -> String {
+        self.connection.closed().await.to_string()
     }
 
     /// Waits for the answer on the last channel.
