@@ -1,4 +1,4 @@
-//! `sluice declare` and `sluice delete`: queues, exchanges and bindings.
+//! `sluice declare`, `sluice delete` and `sluice purge`: queues, exchanges and bindings.
 
 use clap::{Args, Subcommand};
 use hyper::{Method, StatusCode};
@@ -95,6 +95,23 @@ enum Old {
 }
 
 #[derive(Args, Debug)]
+pub struct Purge {
+    #[command(subcommand)]
+    what: Purged,
+    #[command(flatten)]
+    vhost: Vhost,
+    #[command(flatten)]
+    api: Api,
+}
+
+#[derive(Debug, Subcommand)]
+enum Purged {
+    /// A queue: delete its ready messages; those that consumers have are left
+    #[command(alias = "queues")]
+    Queue { name: String },
+}
+
+#[derive(Args, Debug)]
 struct Arguments {
     /// An argument such as x-max-length=1000; the value is JSON, or a string if it is not valid JSON; may be
     /// repeated
@@ -182,6 +199,19 @@ pub fn delete(delete: &Delete) -> Result<(), Failure> {
         };
         delete.api.ask(&format!("delete {name}"), Method::DELETE, &path, None).await?;
         say(&format!("{name} is deleted"))
+    })
+}
+
+/// Purges, and prints one line.
+///
+/// # Errors
+/// The broker's error, for example that there is no such queue.
+pub fn purge(purge: &Purge) -> Result<(), Failure> {
+    let Purged::Queue { name } = &purge.what;
+    let path = format!("{}/contents", queue(&purge.vhost.vhost, name));
+    crate::amqp::block_on(async {
+        purge.api.ask(&format!("purge queue '{name}'"), Method::DELETE, &path, None).await?;
+        say(&format!("queue '{name}' is purged"))
     })
 }
 

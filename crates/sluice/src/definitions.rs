@@ -70,7 +70,7 @@ async fn carry_out(verb: &Verb) -> Result<(), Failure> {
                 }
                 false => std::fs::read_to_string(file).map_err(|error| named(file, &error))?,
             };
-            verb.api.send("import the definitions", Method::POST, &path, text).await?;
+            verb.api.send("import the definitions", Method::POST, &path, text, &[]).await?;
             print(&format!("the definitions of {} are imported\n", file.display()))
         }
     }

@@ -9,7 +9,7 @@ use serde_json::Value;
 use crate::declare::segment;
 use crate::failure::Failure;
 use crate::http::Api;
-use crate::output::print;
+use crate::watch::Watch;
 
 #[derive(Args, Debug)]
 #[command(after_help = "\
@@ -26,6 +26,8 @@ pub struct Explain {
     /// Print the response of the management API
     #[arg(long, global = true)]
     json: bool,
+    #[command(flatten)]
+    watch: Watch,
     #[command(flatten)]
     api: Api,
 }
@@ -75,11 +77,11 @@ pub fn run(explain: &Explain) -> Result<(), Failure> {
             ("explain the connection", format!("/api/explain/connections/{}", segment(name)))
         }
     };
-    crate::amqp::block_on(async {
+    let make = async || {
         let (_, answer) = explain.api.ask(words, Method::GET, &path, None).await?;
-        let text = if explain.json { format!("{answer:#}\n") } else { shown(&answer) };
-        print(&text)
-    })
+        Ok(if explain.json { format!("{answer:#}\n") } else { shown(&answer) })
+    };
+    crate::amqp::block_on(explain.watch.print(make))
 }
 
 /// Renders the cause, the link where it was found, the notes, and the numbers, one per line.

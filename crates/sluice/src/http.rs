@@ -9,7 +9,7 @@ use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use clap::Args;
 use http_body_util::Full;
-use hyper::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HOST};
+use hyper::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HOST, HeaderName};
 use hyper::{Method, Request, StatusCode, Uri};
 use percent_encoding::percent_decode_str;
 use serde_json::Value;
@@ -51,10 +51,10 @@ impl Api {
         path: &str,
         body: Option<&Value>,
     ) -> Result<(StatusCode, Value), Failure> {
-        self.send(what, method, path, body.map(Value::to_string).unwrap_or_default()).await
+        self.send(what, method, path, body.map(Value::to_string).unwrap_or_default(), &[]).await
     }
 
-    /// Like [`Api::ask`], with a body that is text already.
+    /// Like [`Api::ask`], with a body that is text already, and further headers.
     ///
     /// # Errors
     /// The errors of [`Api::ask`].
@@ -64,11 +64,12 @@ impl Api {
         method: Method,
         path: &str,
         body: String,
+        headers: &[(HeaderName, &str)],
     ) -> Result<(StatusCode, Value), Failure> {
         let url = Url::parse(&self.url).map_err(|why| Failure::usage(format!("--url: {why}")))?;
         let place = url.place();
         let failed = |why: &dyn fmt::Display| Failure::failed(format!("cannot {what} at {place}: {why}"));
-        let request = url.request(method, path, body).map_err(|error| failed(&error))?;
+        let request = url.request(method, path, body, headers).map_err(|error| failed(&error))?;
         let tls = if url.tls { Some(self.trust.load()?) } else { None };
         let server = Server { host: url.host.clone(), port: url.port, tls };
         let bounds = Bounds { patience: PATIENCE, body_bytes_max: ANSWER_BYTES_MAX };
@@ -183,9 +184,12 @@ impl Url {
         method: Method,
         path: &str,
         body: String,
+        headers: &[(HeaderName, &str)],
     ) -> Result<Request<Full<Bytes>>, hyper::http::Error> {
         let login = STANDARD.encode(format!("{}:{}", self.user, self.password));
-        Request::builder()
+        let request =
+            headers.iter().fold(Request::builder(), |request, (name, value)| request.header(name, *value));
+        request
             .method(method)
             .uri(path)
             .header(HOST, self.place())

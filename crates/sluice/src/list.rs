@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use crate::declare::segment;
 use crate::failure::Failure;
 use crate::http::Api;
-use crate::output::print;
+use crate::watch::Watch;
 
 #[derive(Args, Debug)]
 pub struct List {
@@ -21,6 +21,8 @@ pub struct List {
     /// List only the contents of this virtual host
     #[arg(long, short = 'p', value_name = "NAME")]
     vhost: Option<String>,
+    #[command(flatten)]
+    watch: Watch,
     #[command(flatten)]
     api: Api,
 }
@@ -65,7 +67,7 @@ pub fn run(list: &List) -> Result<(), Failure> {
         Some(vhost) if !of_node => format!("{path}/{}", segment(vhost)),
         _ => path.to_owned(),
     };
-    crate::amqp::block_on(async {
+    let make = async || {
         let (_, answer) = list.api.ask(words, Method::GET, &path, None).await?;
         let Value::Array(mut rows) = answer else {
             return Err(list.api.failed(words, "the answer is not a list"));
@@ -74,12 +76,12 @@ pub fn run(list: &List) -> Result<(), Failure> {
         if matches!(list.what, What::Links) {
             rows = rows.iter().flat_map(links).collect();
         }
-        let text = match list.json {
+        Ok(match list.json {
             true => format!("{:#}\n", Value::from(rows)),
             false => table(list.what.columns(), &rows),
-        };
-        print(&text)
-    })
+        })
+    };
+    crate::amqp::block_on(list.watch.print(make))
 }
 
 /// A column of a table: its heading, and the field that it shows. A field in an object is given as a JSON pointer.

@@ -7,6 +7,8 @@ mod amqp;
 mod backends;
 mod bench;
 mod certificates;
+mod check;
+mod close;
 mod config;
 mod declare;
 mod definitions;
@@ -17,10 +19,12 @@ mod http;
 mod limits;
 mod list;
 mod log;
+mod manual;
 mod move_messages;
 mod output;
 mod password;
 mod peek;
+mod policies;
 mod quorum;
 mod recv;
 mod send;
@@ -28,11 +32,11 @@ mod serve;
 mod status;
 mod trust;
 mod unix_socket;
+mod watch;
 
-use std::io::Write as _;
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory as _, Parser, Subcommand};
 
 use crate::failure::OK;
 
@@ -65,6 +69,8 @@ enum Verb {
     Declare(declare::Declare),
     /// Delete a queue, an exchange or a binding
     Delete(declare::Delete),
+    /// Delete the messages of a queue
+    Purge(declare::Purge),
     /// List queues, exchanges, bindings, connections or links
     List(list::List),
     /// Show an overview of the node, and how much of each memory budget is used
@@ -73,6 +79,10 @@ enum Verb {
     Explain(explain::Explain),
     /// Show a ready message of a queue without taking it
     Peek(peek::Peek),
+    /// Close connections, with a reason
+    Close(close::Close),
+    /// Check the health of the node, for scripts
+    Check(check::Check),
     /// Look into the Raft groups of quorum queues, and maintain them
     Quorum(quorum::Quorum),
     /// Create, change, list and delete users
@@ -83,10 +93,16 @@ enum Verb {
     Permission(accounts::Permission),
     /// Set, list and clear limits of virtual hosts and users
     Limit(accounts::Limit),
+    /// Set, list and clear policies, which configure queues and exchanges by their names
+    Policy(policies::Policy),
     /// Export or import everything but the messages, in RabbitMQ's form
     Definitions(definitions::Verb),
     /// Put load on a broker and measure it
     Bench(bench::Bench),
+    /// Print the script that completes these verbs in a shell
+    Completion(manual::Completion),
+    /// Write the manual pages of these verbs
+    Man(manual::Man),
 }
 
 fn main() -> ExitCode {
@@ -97,23 +113,28 @@ fn main() -> ExitCode {
         Verb::Move(arguments) => move_messages::run(&arguments),
         Verb::Declare(declare) => declare::declare(&declare),
         Verb::Delete(delete) => declare::delete(&delete),
+        Verb::Purge(purge) => declare::purge(&purge),
         Verb::List(list) => list::run(&list),
         Verb::Status(status) => status::run(&status),
         Verb::Explain(explain) => explain::run(&explain),
         Verb::Peek(peek) => peek::run(&peek),
+        Verb::Close(close) => close::run(&close),
+        Verb::Check(check) => check::run(&check),
         Verb::Quorum(quorum) => quorum::run(&quorum),
         Verb::User(user) => accounts::user(&user),
         Verb::Vhost(vhost) => accounts::vhost(&vhost),
         Verb::Permission(permission) => accounts::permission(&permission),
         Verb::Limit(limit) => accounts::limit(&limit),
+        Verb::Policy(policy) => policies::run(&policy),
         Verb::Definitions(verb) => definitions::run(&verb),
         Verb::Bench(bench) => bench::run(bench),
+        Verb::Completion(completion) => manual::complete(&completion, Cli::command()),
+        Verb::Man(man) => manual::write_pages(&man, Cli::command()),
     };
     let code = match done {
         Ok(()) => OK,
         Err(failure) => {
-            // If standard error is closed, there is nobody left to notify.
-            drop(writeln!(std::io::stderr(), "sluice: {failure}"));
+            output::complain(&failure);
             failure.code
         }
     };
@@ -122,8 +143,6 @@ fn main() -> ExitCode {
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory as _;
-
     use super::*;
 
     #[test]
@@ -213,6 +232,24 @@ mod tests {
             "permission clear-topic u",
             "permission clear-topic u amq.topic",
             "permission list-topic",
+            "purge queue q -p v",
+            "close connection c --reason r",
+            "close close_all_user_connections u",
+            "check alarms --json",
+            "check certificates 2 weeks",
+            "check check_port_listener 5672",
+            "check protocols amqp,amqps",
+            "check leaders -p v",
+            "policy set p ^a {} --apply-to queues --priority -1 -p v",
+            "policy set_policy p .* {\"max-length\":1} --operator",
+            "policy clear p --operator",
+            "policy list --json",
+            "list queues --watch",
+            "list queues --watch=5 --json",
+            "explain queue q --watch",
+            "status --watch=1",
+            "completion bash",
+            "man d",
         ] {
             let parsed = Cli::try_parse_from(std::iter::once("sluice").chain(words.split(' ')));
             assert!(parsed.is_ok(), "{words}: {}", parsed.unwrap_err());
@@ -259,6 +296,17 @@ mod tests {
             "limit set max-channels 3 --user u -p v",
             "permission set u .* .*",
             "permission set-topic u amq.topic .*",
+            "purge",
+            "close connection",
+            "check",
+            "check certificates 2 moons",
+            "check port 70000",
+            "policy set p .* 7",
+            "policy set p .* nonsense",
+            "list queues --watch=0",
+            "list queues --watch=soon",
+            "completion cmd.exe",
+            "man",
             "nonsense",
         ] {
             let words = std::iter::once("sluice").chain(words.split(' ').filter(|w| !w.is_empty()));

@@ -1,4 +1,4 @@
-//! What the verbs write to standard output.
+//! What the verbs write to standard output and standard error.
 
 use std::io::Write as _;
 
@@ -11,4 +11,10 @@ use crate::failure::Failure;
 pub fn print(text: &str) -> Result<(), Failure> {
     let mut out = std::io::stdout();
     out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(|error| Failure::output(&error))
+}
+
+/// Writes the line of a failure to standard error.
+pub fn complain(failure: &Failure) {
+    // If standard error is closed, there is nobody left to notify.
+    drop(writeln!(std::io::stderr(), "sluice: {failure}"));
 }

@@ -9,13 +9,15 @@ use serde_json::{Value, json};
 use crate::failure::Failure;
 use crate::http::Api;
 use crate::list::{Column, cell, table};
-use crate::output::print;
+use crate::watch::Watch;
 
 #[derive(Args, Debug)]
 pub struct Status {
     /// Print the response of the management API
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    watch: Watch,
     #[command(flatten)]
     api: Api,
 }
@@ -25,19 +27,19 @@ pub struct Status {
 /// # Errors
 /// The broker's error.
 pub fn run(status: &Status) -> Result<(), Failure> {
-    crate::amqp::block_on(async {
+    let make = async || {
         let words = "show the status";
         let (_, answer) = status.api.ask(words, Method::GET, "/api/nodes", None).await?;
         let nodes = match answer {
             Value::Array(nodes) if !nodes.is_empty() => nodes,
             _ => return Err(status.api.failed(words, "the answer is not a list of nodes")),
         };
-        let text = match status.json {
+        Ok(match status.json {
             true => format!("{:#}\n", Value::from(nodes)),
             false => nodes.iter().map(show).collect(),
-        };
-        print(&text)
-    })
+        })
+    };
+    crate::amqp::block_on(status.watch.print(make))
 }
 
 /// The lines of the overview: a label and the field that it shows.

@@ -193,6 +193,109 @@ fn explain_names_the_cause() {
 }
 
 #[test]
+fn what_operators_do_has_verbs() {
+    let directory = Directory::new("verbs");
+    let broker = Broker::start(&directory);
+    broker.verb(&["declare", "queue", "orders"]).done();
+    let limit = ["policy", "set", "short", "^orders$", r#"{"max-length": 2}"#, "--apply-to", "queues"];
+    assert_eq!(broker.verb(&limit).done(), "policy 'short' is set");
+    let table = broker.verb(&["policy", "list"]).done();
+    assert!(table.ends_with("\nshort  ^orders$  queues           0  max-length=2"), "{table}");
+    broker.verb(&["send", "orders", "x", "--count", "3"]).done();
+    assert_eq!(broker.list("queues")[0]["messages"], 2);
+    broker.verb(&["policy", "set", "p", ".*", r#"{"max-len": 2}"#]).refused(1, &["policy 'p'", "max-len"]);
+    broker.verb(&["policy", "list", "--operator"]).done();
+    assert_eq!(broker.verb(&["policy", "clear", "short"]).done(), "policy 'short' is cleared");
+    broker.verb(&["policy", "clear", "short"]).refused(1, &["policy 'short'"]);
+
+    assert_eq!(broker.verb(&["purge", "queue", "orders"]).done(), "queue 'orders' is purged");
+    assert_eq!(broker.list("queues")[0]["messages"], 0);
+    broker.verb(&["purge", "queue", "none"]).refused(1, &["no queue 'none'"]);
+
+    let mut consumer = Command::new(PROGRAM);
+    consumer.args(["recv", "orders", "--url", &broker.amqp_url()]).stderr(Stdio::piped());
+    let consumer = consumer.spawn().unwrap();
+    let name = loop {
+        if let Some(name) = broker.list("connections")[0]["name"].as_str() {
+            break name.to_owned();
+        }
+    };
+    let closed = broker.verb(&["close", "connection", &name, "--reason", "moved to another host"]).done();
+    assert_eq!(closed, format!("connection '{name}' is closed"));
+    let told = consumer.wait_with_output().unwrap();
+    let told = String::from_utf8(told.stderr).unwrap();
+    assert!(told.contains("moved to another host"), "{told}");
+    broker.verb(&["close", "connection", &name]).refused(1, &["no connection"]);
+    broker.verb(&["close", "user", "guest"]).done();
+}
+
+#[test]
+fn checks_succeed_or_say_why_not() {
+    let directory = Directory::new("verbs");
+    let broker = Broker::start(&directory);
+    let port = broker.amqp_port.to_string();
+    for words in [
+        &["check", "alarms"][..],
+        &["check", "local-alarms"],
+        &["check", "ready"],
+        &["check", "port", &port],
+        &["check", "protocols", "amqp,http"],
+        &["check", "leaders"],
+        &["check", "leaders", "-p", "/"],
+        &["check", "connection-limit"],
+        &["check", "certificates", "1", "weeks"],
+    ] {
+        assert_eq!(broker.verb(words).done(), "ok", "{words:?}");
+    }
+    broker.verb(&["check", "port", "1"]).refused(1, &["check port 1", "No active listener"]);
+    broker.verb(&["check", "protocols", "mqtt"]).refused(1, &["check protocols mqtt", "No active listener"]);
+}
+
+#[test]
+fn a_watched_answer_comes_again_after_a_restart() {
+    let directory = Directory::new("verbs");
+    let broker = Broker::start(&directory);
+    let mut watch = Command::new(PROGRAM);
+    watch.args(["list", "queues", "--watch=1", "--json"]).env("SLUICE_HTTP_URL", broker.http_url());
+    let mut watch = watch.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let lines = |stream: Box<dyn std::io::Read>| std::io::BufRead::lines(std::io::BufReader::new(stream));
+    let mut out = lines(Box::new(watch.stdout.take().unwrap()));
+    let mut err = lines(Box::new(watch.stderr.take().unwrap()));
+    assert_eq!(out.next().unwrap().unwrap(), "[]");
+    assert_eq!(out.next().unwrap().unwrap(), "[]");
+    broker.verb(&["declare", "queue", "q"]).done();
+    let document = out.by_ref().map(Result::unwrap).find(|line| line.contains("\"name\": \"q\""));
+    assert!(document.is_some());
+    assert!(broker.terminate().success());
+    let gone = err.next().unwrap().unwrap();
+    assert!(gone.starts_with("sluice: nobody answers at 127.0.0.1:"), "{gone}");
+    watch.kill().unwrap();
+    watch.wait().unwrap();
+}
+
+/// The script of bash is used as a shell uses it: the words of a verb are what it completes.
+#[test]
+fn shells_complete_the_verbs() {
+    for shell in ["bash", "zsh", "fish"] {
+        assert!(sluice(&["completion", shell]).done().contains("sluice"));
+    }
+    let script = format!(
+        "source <('{PROGRAM}' completion bash); COMP_WORDS=(sluice list q); COMP_CWORD=2; \
+         _sluice sluice q list; echo \"${{COMPREPLY[@]}}\""
+    );
+    let did = finish(Command::new("bash").args(["-c", &script]), b"");
+    assert_eq!(did.done(), "queues");
+
+    let directory = Directory::new("verbs");
+    let pages = directory.path().join("man");
+    sluice(&["man", pages.to_str().unwrap()]).done();
+    let page = std::fs::read_to_string(pages.join("sluice-list.1")).unwrap();
+    assert!(page.contains(".TH sluice-list 1") && page.contains("\\-\\-watch"), "{page}");
+    let file = pages.join("sluice.1");
+    sluice(&["man", file.to_str().unwrap()]).refused(1, &["sluice.1", "cannot write"]);
+}
+
+#[test]
 fn wrong_usage_is_reported() {
     for words in [
         &["send"][..],

@@ -1,0 +1,60 @@
+//! `sluice close`: closes connections.
+
+use clap::{Args, Subcommand};
+use hyper::Method;
+use hyper::header::HeaderName;
+
+use crate::declare::segment;
+use crate::failure::Failure;
+use crate::http::Api;
+use crate::output::print;
+
+/// The header that carries the reason.
+const X_REASON: HeaderName = HeaderName::from_static("x-reason");
+
+#[derive(Args, Debug)]
+pub struct Close {
+    #[command(subcommand)]
+    what: What,
+    /// The reason that the client is told
+    #[arg(long, global = true, value_name = "TEXT", default_value = "Closed by an operator")]
+    reason: String,
+    #[command(flatten)]
+    api: Api,
+}
+
+/// The aliases are the names of `rabbitmqctl`.
+#[derive(Debug, Subcommand)]
+enum What {
+    /// A connection, by the name that `sluice list connections` shows
+    #[command(alias = "close_connection")]
+    Connection { name: String },
+    /// All connections of a user
+    #[command(alias = "close_all_user_connections")]
+    User { name: String },
+}
+
+/// Closes, and prints one line.
+///
+/// # Errors
+/// The broker's error, for example that there is no such connection.
+pub fn run(close: &Close) -> Result<(), Failure> {
+    let Close { what, reason, api } = close;
+    let (words, path) = match what {
+        What::Connection { name } => {
+            (format!("connection '{name}'"), format!("/api/connections/{}", segment(name)))
+        }
+        What::User { name } => (
+            format!("the connections of user '{name}'"),
+            format!("/api/connections/username/{}", segment(name)),
+        ),
+    };
+    crate::amqp::block_on(async {
+        let headers = [(X_REASON, reason.as_str())];
+        api.send(&format!("close {words}"), Method::DELETE, &path, String::new(), &headers).await?;
+        print(&match what {
+            What::Connection { .. } => format!("{words} is closed\n"),
+            What::User { .. } => format!("{words} are closed\n"),
+        })
+    })
+}

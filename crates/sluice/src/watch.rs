@@ -1,0 +1,46 @@
+//! `--watch`: shows an answer again and again.
+
+use std::io::IsTerminal as _;
+use std::time::Duration;
+
+use clap::Args;
+use clap::builder::RangedU64ValueParser;
+
+use crate::failure::Failure;
+use crate::output::{complain, print};
+
+/// The most seconds between two answers: a day. A longer time is probably a mistake.
+const SECONDS_MAX: u64 = 86_400;
+
+/// Moves the cursor to the first cell of a terminal, and erases the screen.
+const CLEAR: &str = "\x1b[H\x1b[2J";
+
+#[derive(Args, Clone, Copy, Debug)]
+pub struct Watch {
+    /// Show it again every SECONDS (2 if none are given), until interrupted
+    #[arg(long, global = true, value_name = "SECONDS", num_args = 0..=1, require_equals = true)]
+    #[arg(default_missing_value = "2", value_parser = RangedU64ValueParser::<u64>::new().range(1..=SECONDS_MAX))]
+    watch: Option<u64>,
+}
+
+impl Watch {
+    /// Prints what `make` returns: once, or until the verb is interrupted. On a terminal, each answer replaces the one
+    /// before. A broker that goes away is waited for.
+    ///
+    /// # Errors
+    /// The first answer failed, or nobody reads the output any more.
+    pub async fn print(self, make: impl AsyncFn() -> Result<String, Failure>) -> Result<(), Failure> {
+        let clear = if std::io::stdout().is_terminal() { CLEAR } else { "" };
+        let first = make().await?;
+        let Some(seconds) = self.watch else { return print(&first) };
+        print(&format!("{clear}{first}"))?;
+        loop {
+            tokio::time::sleep(Duration::from_secs(seconds)).await;
+            match make().await {
+                Ok(text) => print(&format!("{clear}{text}"))?,
+                // The last answer stays on the screen, with this below it.
+                Err(failure) => complain(&failure),
+            }
+        }
+    }
+}
