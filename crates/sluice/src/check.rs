@@ -89,7 +89,9 @@ pub fn run(check: &Check) -> Result<(), Failure> {
             let whose = whose.unwrap_or_else(|| "all-vhosts".to_owned());
             ("leaders of quorum queues".to_owned(), format!("quorum-queues-without-elected-leaders/{whose}"))
         }
-        What::ConnectionLimit => ("the limit of connections".to_owned(), "below-node-connection-limit".to_owned()),
+        What::ConnectionLimit => {
+            ("the limit of connections".to_owned(), "below-node-connection-limit".to_owned())
+        }
     };
     let path = format!("/api/health/checks/{path}");
     crate::amqp::block_on(async {

@@ -164,7 +164,7 @@ impl What {
 
 /// Returns a row for each link of a connection. `unsettled` counts the messages that one side has sent and
 /// the other has not settled. `direction` is as the broker sees it.
-fn links(connection: &Value) -> Vec<Value> {
+pub fn links(connection: &Value) -> Vec<Value> {
     let sessions = connection["sessions"].as_array().into_iter().flatten();
     let links = sessions.flat_map(|session| {
         let of = |field: &str, direction: &'static str, address: &'static str, unsettled: &'static str| {
@@ -180,6 +180,7 @@ fn links(connection: &Value) -> Vec<Value> {
                     "address": link[address],
                     "credit": link["credit"],
                     "unsettled": link[unsettled],
+                    "delivery_count": link["delivery_count"],
                 })
             };
             links.map(row).collect::<Vec<_>>()

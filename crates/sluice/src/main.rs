@@ -30,6 +30,7 @@ mod recv;
 mod send;
 mod serve;
 mod status;
+mod top;
 mod trust;
 mod unix_socket;
 mod watch;
@@ -73,6 +74,8 @@ enum Verb {
     Purge(declare::Purge),
     /// List queues, exchanges, bindings, connections or links
     List(list::List),
+    /// Show the busiest queues or links with their rates, again and again
+    Top(top::Top),
     /// Show an overview of the node, and how much of each memory budget is used
     Status(status::Status),
     /// Explain why nothing moves at a queue, a link or a connection
@@ -115,6 +118,7 @@ fn main() -> ExitCode {
         Verb::Delete(delete) => declare::delete(&delete),
         Verb::Purge(purge) => declare::purge(&purge),
         Verb::List(list) => list::run(&list),
+        Verb::Top(top) => top::run(&top),
         Verb::Status(status) => status::run(&status),
         Verb::Explain(explain) => explain::run(&explain),
         Verb::Peek(peek) => peek::run(&peek),
@@ -249,6 +253,8 @@ mod tests {
             "explain queue q --watch",
             "status --watch=1",
             "completion bash",
+            "top",
+            "top links --every 5 --count 2",
             "man d",
         ] {
             let parsed = Cli::try_parse_from(std::iter::once("sluice").chain(words.split(' ')));
@@ -306,6 +312,8 @@ mod tests {
             "list queues --watch=0",
             "list queues --watch=soon",
             "completion cmd.exe",
+            "top users",
+            "top --every 0",
             "man",
             "nonsense",
         ] {

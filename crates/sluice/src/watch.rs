@@ -10,10 +10,10 @@ use crate::failure::Failure;
 use crate::output::{complain, print};
 
 /// The most seconds between two answers: a day. A longer time is probably a mistake.
-const SECONDS_MAX: u64 = 86_400;
+pub const SECONDS_MAX: u64 = 86_400;
 
 /// Moves the cursor to the first cell of a terminal, and erases the screen.
-const CLEAR: &str = "\x1b[H\x1b[2J";
+pub const CLEAR: &str = "\x1b[H\x1b[2J";
 
 #[derive(Args, Clone, Copy, Debug)]
 pub struct Watch {

@@ -273,6 +273,20 @@ fn a_watched_answer_comes_again_after_a_restart() {
     watch.wait().unwrap();
 }
 
+#[test]
+fn top_shows_queues_and_links() {
+    let directory = Directory::new("verbs");
+    let broker = Broker::start(&directory);
+    broker.verb(&["declare", "queue", "orders"]).done();
+    broker.verb(&["send", "orders", "x", "--count", "3"]).done();
+    let shown = broker.verb(&["top", "--every", "1", "--count", "2"]).done();
+    let rounds: Vec<&str> = shown.matches("\nQUEUE ").collect();
+    let row = "orders  /      classic      3               0          0     0      0       0";
+    assert!(rounds.len() == 2 && shown.contains("1 queues  3 ready") && shown.ends_with(row), "{shown}");
+    let links = broker.verb(&["top", "links", "--every", "1", "--count", "1"]).done();
+    assert!(links.contains("\nLINK  ADDRESS  DIRECTION"), "{links}");
+}
+
 /// The script of bash is used as a shell uses it: the words of a verb are what it completes.
 #[test]
 fn shells_complete_the_verbs() {
