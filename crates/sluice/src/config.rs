@@ -14,6 +14,7 @@
 mod defaults;
 mod keys;
 mod logins;
+mod logs;
 mod oauth2;
 mod rabbitmq;
 #[cfg(test)]
@@ -37,6 +38,7 @@ use tls::{LoginFrom, NameKind};
 use self::defaults::Defaults;
 use self::logins::LoginKeys;
 pub use self::logins::{BackendEntry, BackendName, ExternalName};
+pub use self::logs::{Format, LogOptions, Output};
 use self::rabbitmq::Known;
 
 /// The largest configuration file, in bytes. A larger one is refused.
@@ -117,10 +119,8 @@ pub struct Config {
     pub skip_unknown_definitions: bool,
     /// True if logins are counted by their source.
     pub tracks_login_sources: bool,
-    /// The log level as a tracing filter spells it: `trace`, `debug`, `info`, `warn`, `error` or `off`.
-    pub log_level: &'static str,
-    /// The level of audit lines, likewise.
-    pub user_log_level: &'static str,
+    /// What is logged, where and how.
+    pub log: LogOptions,
     /// Warnings for the log: keys of the file that have no effect, or that occur twice.
     pub warnings: Vec<String>,
 }
@@ -393,9 +393,7 @@ struct Draft {
     skip_unchanged_definitions: bool,
     skip_unknown_definitions: bool,
     tracks_login_sources: bool,
-    log_level: &'static str,
-    /// `None` if it is that of all other lines.
-    user_log_level: Option<&'static str>,
+    log: LogOptions,
     warnings: Vec<String>,
 }
 
@@ -439,8 +437,7 @@ impl Default for Draft {
             skip_unchanged_definitions: false,
             skip_unknown_definitions: false,
             tracks_login_sources: false,
-            log_level: "info",
-            user_log_level: None,
+            log: LogOptions::default(),
             warnings: Vec::new(),
         }
     }
@@ -562,8 +559,7 @@ impl Draft {
             skip_unchanged_definitions: self.skip_unchanged_definitions,
             skip_unknown_definitions: self.skip_unknown_definitions,
             tracks_login_sources: self.tracks_login_sources,
-            log_level: self.log_level,
-            user_log_level: self.user_log_level.unwrap_or(self.log_level),
+            log: self.log,
             warnings: self.warnings,
         }
     }

@@ -1,23 +1,30 @@
-//! The broker's log, written to standard error.
+//! The broker's log, written to standard error and to a file.
 //!
 //! Lines that a peer can cause as often as it likes have the target [`PEER`]. Audit lines have the target [`USER`], whose
 //! level is a setting of its own; those that a peer can cause have the name [`PEER`]. For each place in the code, the
 //! first [`LINES_AT_ONCE`] such lines of a period are written. The others are counted, and the count is
 //! logged every [`PERIOD`]. This way no peer can fill the disk with log lines or bury the other lines.
 
+mod file;
+mod outputs;
+
 use std::collections::HashMap;
 use std::fmt::{Debug, Write as _};
+use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use broker::PEER;
 use broker::audit::USER;
+use tokio::signal::unix::{SignalKind, signal};
 use tracing::callsite::Identifier;
 use tracing::field::{Field, Visit};
 use tracing::{Event, Level, Subscriber};
 use tracing_subscriber::layer::{Context, Layer, SubscriberExt as _};
 use tracing_subscriber::util::SubscriberInitExt as _;
-use tracing_subscriber::{EnvFilter, fmt};
+
+pub use self::file::LogFile;
+use crate::config::LogOptions;
 
 /// The interval at which the number of suppressed lines is logged.
 pub const PERIOD: Duration = Duration::from_secs(10);
@@ -26,21 +33,38 @@ pub const PERIOD: Duration = Duration::from_secs(10);
 /// close or fail together.
 const LINES_AT_ONCE: u64 = 10;
 
-/// Starts the log: audit lines of one level and all others of another. The caller calls [`Limiter::report`] once per [`PERIOD`].
-pub fn start(level: &str, user_level: &str) -> Limiter {
-    let limiter = Limiter::default();
-    let lines = fmt::layer()
-        .with_writer(std::io::stderr)
-        .with_ansi(std::io::IsTerminal::is_terminal(&std::io::stderr()))
-        // An error would be logged to the stream that has just failed, which would panic. So the broker
-        // continues without its log.
-        .log_internal_errors(false);
-    tracing_subscriber::registry().with(lines).with(limiter.clone()).with(filter(level, user_level)).init();
-    limiter
+/// The log that has been started.
+#[derive(Clone, Debug)]
+pub struct Log {
+    pub limiter: Limiter,
+    /// The file that it is written to, if any.
+    pub file: Option<Arc<LogFile>>,
 }
 
-fn filter(level: &str, user_level: &str) -> EnvFilter {
-    EnvFilter::new(format!("{level},{USER}={user_level}"))
+/// Starts the log. The caller calls [`Limiter::report`] once per [`PERIOD`].
+///
+/// # Errors
+/// The file of the log cannot be opened.
+pub fn start(options: &LogOptions, data_dir: &Path) -> Result<Log, String> {
+    let limiter = Limiter::default();
+    let file = outputs::open_file(options, data_dir)?;
+    tracing_subscriber::registry().with(outputs::layers(options, file.clone())).with(limiter.clone()).init();
+    Ok(Log { limiter, file })
+}
+
+/// Opens the file of the log again at each SIGHUP, until the task ends.
+///
+/// # Errors
+/// There are no signals.
+pub async fn reopen(file: Arc<LogFile>) -> std::io::Result<()> {
+    let mut hangup = signal(SignalKind::hangup())?;
+    while hangup.recv().await.is_some() {
+        match file.reopen() {
+            Ok(()) => tracing::info!("the log file was opened again"),
+            Err(error) => tracing::error!("the log file cannot be opened again: {error}"),
+        }
+    }
+    Ok(())
 }
 
 /// Suppresses excess lines that peers cause, and counts them.
@@ -207,8 +231,9 @@ mod tests {
     fn audit_lines_have_a_level_of_their_own() {
         let count = |level, user_level| {
             let written = Written::default();
-            let subscriber =
-                tracing_subscriber::registry().with(written.clone()).with(filter(level, user_level));
+            let options = LogOptions { level, user_level: Some(user_level), ..LogOptions::default() };
+            let filter = outputs::filter(&options, &options.console);
+            let subscriber = tracing_subscriber::registry().with(written.clone()).with(filter);
             let _scope = subscriber.set_default();
             tracing::info!("stopping");
             let others = written.take();

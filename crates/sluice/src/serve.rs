@@ -48,7 +48,8 @@ pub fn run(serve: &Serve) -> Result<(), Failure> {
     let failed = |error: &dyn std::fmt::Display| Failure::failed(error.to_string());
     let config = Config::load(serve.config.as_deref(), &serve.sets)
         .map_err(|error| Failure::usage(error.to_string()))?;
-    let limiter = log::start(config.log_level, config.user_log_level);
+    let log::Log { limiter, file: log_file } =
+        log::start(&config.log, &serve.data_dir).map_err(|error| failed(&error))?;
     let file_descriptors = limits::raise_file_descriptors();
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(1)
@@ -72,6 +73,7 @@ pub fn run(serve: &Serve) -> Result<(), Failure> {
         tracing::warn!("{warning}");
     }
     runtime.spawn(report(limiter.clone()));
+    log_file.map(|file| runtime.spawn(log::reopen(file)));
     let stopped = runtime.block_on(serve_until_told(&node, &config, listeners));
     runtime.shutdown_background();
     stopped.map_err(|error| failed(&error))?;

@@ -6,6 +6,7 @@ mod broker;
 
 use std::io::{BufRead as _, Read as _, Write as _};
 use std::net::TcpStream;
+use std::os::unix::fs::MetadataExt as _;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -18,7 +19,7 @@ use serde_json::{Value, json};
 fn the_log_begins_with_version_paths_and_limits() {
     let directory = Directory::new("operator");
     let file = directory.path().join("rabbitmq.conf");
-    std::fs::write(&file, "heartbeat = 7\nlog.console = true\nheartbeat = 8\n").unwrap();
+    std::fs::write(&file, "heartbeat = 7\nlog.exchange = true\nheartbeat = 8\n").unwrap();
     let broker = Starting::spawn_with(&directory, &["--config", file.to_str().unwrap()]).finish();
     let (amqp, http) = (broker.amqp_port, broker.http_port);
     assert!(broker.terminate().success());
@@ -42,9 +43,74 @@ fn the_log_begins_with_version_paths_and_limits() {
     assert!(log.lines().nth(6).unwrap().contains("INFO"), "{log}");
     let warning = |needle: &str| log.lines().any(|line| line.contains("WARN") && line.contains(needle));
     assert!(
-        warning("log.console (line 2)") && warning("rabbitmq.conf:3: 'heartbeat' is already set on line 1"),
+        warning("log.exchange (line 2)") && warning("rabbitmq.conf:3: 'heartbeat' is already set on line 1"),
         "{log}"
     );
+}
+
+#[test]
+fn the_log_goes_to_a_file_with_json_lines_and_without_some_levels() {
+    let directory = Directory::new("operator");
+    let sets = [
+        "log.console=false",
+        "log.file=a.log",
+        "log.file.formatter=json",
+        "log.user.level=none",
+        "log.connection.level=warning",
+    ];
+    let broker = Starting::spawn(&directory, &sets).finish();
+    broker.verb(&["declare", "queue", "q"]).done();
+    broker.verb(&["recv", "none"]).refused(1, &["not-found"]);
+    let logs = directory.path().join("data/logs");
+    std::fs::rename(logs.join("a.log"), logs.join("moved")).unwrap();
+    broker.hang_up();
+    let reopened =
+        || std::fs::read_to_string(logs.join("a.log")).is_ok_and(|log| log.contains("opened again"));
+    while !reopened() {
+        std::thread::yield_now();
+    }
+    assert!(broker.terminate().success());
+    assert_eq!(directory.logged(), "");
+    let read = |name: &str| -> Vec<Value> {
+        let log = std::fs::read_to_string(logs.join(name)).unwrap();
+        log.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    };
+    let (moved, last) = (read("moved"), read("a.log"));
+    let is =
+        |line: &Value, message: &str| line["message"].as_str().is_some_and(|text| text.contains(message));
+    assert!(moved.iter().any(|line| is(line, "starts") && line["level"] == "INFO"), "{moved:?}");
+    assert!(moved.iter().any(|line| line["backlog"] == 67_108_864), "fields are fields: {moved:?}");
+    // Connections have opened and a login was allowed, and both are below these levels.
+    let silent = |line: &Value| line["target"] != "peer" && line["target"] != "user";
+    assert!(moved.iter().chain(&last).all(silent), "{moved:?}");
+    assert!(last.iter().any(|line| is(line, "stopped")), "{last:?}");
+
+    let refused = finish(serve(&directory.path().join("other")).args(["--set", "log.file=/dev/null/a"]), b"");
+    refused.refused(1, &["log.file: /dev/null/a:"]);
+}
+
+/// systemd says by a variable that standard error is a stream of its journal.
+#[test]
+fn lines_for_the_journal_begin_with_their_priority() {
+    let directory = Directory::new("operator");
+    let stderr = std::fs::File::create(directory.path().join("stderr")).unwrap();
+    let stat = stderr.metadata().unwrap();
+    let mut command = serve(&directory.path().join("data"));
+    command.env("JOURNAL_STREAM", format!("{}:{}", stat.dev(), stat.ino()));
+    let file = directory.path().join("sluice.conf");
+    std::fs::write(&file, "heartbeat = 7\nheartbeat = 8\n").unwrap();
+    command.arg("--config").arg(file);
+    let mut broker = command.stdout(std::process::Stdio::piped()).stderr(stderr).spawn().unwrap();
+    let printed = std::io::BufReader::new(broker.stdout.take().unwrap());
+    assert!(printed.lines().any(|line| line.unwrap() == "Server startup complete"));
+    broker.kill().unwrap();
+    broker.wait().unwrap();
+    let log = directory.logged();
+    assert!(
+        log.starts_with(&format!("<6>sluice::serve: sluice {} starts\n", env!("CARGO_PKG_VERSION"))),
+        "{log}"
+    );
+    assert!(log.contains("\n<4>"), "a warning: {log}");
 }
 
 #[tokio::test]

@@ -7,11 +7,11 @@ use broker::pattern::Pattern;
 use node::Limit;
 
 use super::values::{
-    SHARDS_MAX, available_cores, boolean, bytes, file, import_backend, ip, link_credit, listener, log_level,
-    login_name, maximum, mode, name_kind, network, number, or_none, pair_name, part, password,
-    password_hashing, port, queue_type, share, socket_path, text, tls_version, verify,
+    SHARDS_MAX, available_cores, boolean, bytes, file, import_backend, ip, link_credit, listener, login_name,
+    maximum, mode, name_kind, network, number, or_none, pair_name, part, password, password_hashing, port,
+    queue_type, share, socket_path, text, tls_version, verify,
 };
-use super::{Draft, logins, oauth2};
+use super::{Draft, logins, logs, oauth2};
 
 /// A function that sets a key. Its middle argument is the text that matches the `*` of the key's name.
 type Set = fn(&mut Draft, &str, &str) -> Result<(), String>;
@@ -64,7 +64,7 @@ pub const fn starred(star: &'static str, key: Key) -> Key {
 
 /// Returns all keys, in the order of the example file.
 pub fn all() -> impl Iterator<Item = &'static Key> {
-    KEYS.iter().chain(logins::KEYS).chain(oauth2::KEYS)
+    KEYS.iter().chain(logs::KEYS).chain(logins::KEYS).chain(oauth2::KEYS)
 }
 
 /// A password, which is never shown. By default there is none.
@@ -586,18 +586,6 @@ const KEYS: &[Key] = &[
     key("cluster_name", "sluice@localhost", "The cluster name that clients see.", |c, _, v| {
         put(&mut c.settings.cluster_name, text(v))
     }),
-    key(
-        "log.level",
-        "info",
-        "The lowest level that is logged: trace, debug, info, warning, error, critical or none.",
-        |c, _, v| put(&mut c.log_level, log_level(v)),
-    ),
-    key(
-        "log.user.level",
-        "",
-        "The lowest level of the lines that say who logged in or changed something, if it is not that of log.level.",
-        |c, _, v| put(&mut c.user_log_level, if v.is_empty() { Ok(None) } else { log_level(v).map(Some) }),
-    ),
 ];
 
 /// Returns the key with this name, and the text that matches its `*`.

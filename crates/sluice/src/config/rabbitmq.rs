@@ -235,7 +235,7 @@ mod tests {
     #[test]
     fn other_keys_have_no_effect() {
         for key in [
-            "log.file.level",
+            "log.exchange.level",
             "collect_statistics",
             "collect_statistics_interval",
             "cluster_formation.k8s.host",

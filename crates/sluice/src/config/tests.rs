@@ -41,10 +41,10 @@ fn every_form_of_a_line_is_read() {
     )
     .unwrap();
     assert_eq!(config.amqp_listeners, ["0.0.0.0:5673".parse().unwrap()]);
-    assert_eq!((config.shards, config.settings.heartbeat_s, config.log_level), (3, 2, "warn"));
-    assert_eq!(config.user_log_level, "warn", "that of all lines");
+    assert_eq!((config.shards, config.settings.heartbeat_s, config.log.level), (3, 2, "warn"));
+    assert_eq!(config.log.user_level, None, "that of all lines");
     let both = parse("log.user.level = debug\nlog.level = error").unwrap();
-    assert_eq!((both.log_level, both.user_log_level), ("error", "debug"));
+    assert_eq!((both.log.level, both.log.user_level), ("error", Some("debug")));
     assert_eq!(config.default_user, "adm#in");
     assert_eq!(config.default_pass.expose(), b"a # b");
     assert_eq!(config.management, Some("[::1]:15672".parse().unwrap()));
@@ -156,7 +156,7 @@ fn all_problems_are_reported_at_once() {
 #[test]
 fn a_file_of_rabbitmq_starts_with_a_warning() {
     let config = parse(
-        "listeners.tcp.default = 5672\nlog.file.level = info\nheartbeat = 30\nlog.console = true\n\
+        "listeners.tcp.default = 5672\nlog.exchange = true\nheartbeat = 30\nlog.syslog = false\n\
          cluster_formation.peer_discovery_backend = dns\ncollect_statistics = fine\n",
     )
     .unwrap();
@@ -164,12 +164,12 @@ fn a_file_of_rabbitmq_starts_with_a_warning() {
     assert_eq!(
         config.warnings,
         [
-            "sluice.conf: keys of RabbitMQ that have no effect here: log.file.level (line 2), log.console (line 4), \
+            "sluice.conf: keys of RabbitMQ that have no effect here: log.exchange (line 2), log.syslog (line 4), \
           cluster_formation.peer_discovery_backend (line 5), collect_statistics (line 6)"
         ]
     );
     // A key on the command line is meant for this broker. So a key without effect is an error there.
-    assert!(set("log.file.level=info").unwrap_err().contains("unknown key"));
+    assert!(set("log.exchange=true").unwrap_err().contains("unknown key"));
     // A typo is reported as a typo, even if RabbitMQ has many keys with the same prefix.
     let refused = parse("log.levl = info").unwrap_err();
     assert!(refused.ends_with("did you mean 'log.level'?"), "{refused}");

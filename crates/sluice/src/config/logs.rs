@@ -1,0 +1,152 @@
+//! The keys of the log, `log.*`.
+
+use std::path::PathBuf;
+
+use super::keys::{Key, key, put};
+use super::values::{boolean, bytes, file, log_level, number};
+
+/// The largest number of older log files that are kept. Each rotation renames all of them.
+const FILES_MAX: u32 = 1000;
+
+/// The keys of this file, in the order of the example file.
+pub const KEYS: &[Key] = &[
+    key(
+        "log.level",
+        "info",
+        "The lowest level that is logged: trace, debug, info, warning, error, critical or none.",
+        |c, _, v| put(&mut c.log.level, log_level(v)),
+    ),
+    key(
+        "log.user.level",
+        "",
+        "The lowest level of the lines that say who logged in or changed something, if it is not that of all lines.",
+        |c, _, v| put(&mut c.log.user_level, level_or_none(v)),
+    ),
+    key(
+        "log.connection.level",
+        "",
+        "The lowest level of the lines about what clients do, if it is not that of all lines.",
+        |c, _, v| put(&mut c.log.connection_level, level_or_none(v)),
+    ),
+    key("log.console", "true", "Whether the log goes to standard error.", |c, _, v| {
+        put(&mut c.log.console.is_on, boolean(v))
+    }),
+    key("log.console.level", "", "The lowest level there, if it is not log.level.", |c, _, v| {
+        put(&mut c.log.console.level, level_or_none(v))
+    }),
+    key("log.console.formatter", "plaintext", "How lines look there: plaintext or json.", |c, _, v| {
+        put(&mut c.log.console.format, format(v))
+    }),
+    key(
+        "log.file",
+        "false",
+        "The file to which the log goes, too: a name in log.dir, or a path. false: to none.",
+        |c, _, v| put(&mut c.log.file.name, file_name(v)),
+    ),
+    key(
+        "log.dir",
+        "",
+        "The directory of log.file; it is created. By default, logs in the data directory.",
+        |c, _, v| put(&mut c.log.file.directory, file(v)),
+    ),
+    key("log.file.level", "", "The lowest level there, if it is not log.level.", |c, _, v| {
+        put(&mut c.log.file.output.level, level_or_none(v))
+    }),
+    key("log.file.formatter", "plaintext", "How lines look there: plaintext or json.", |c, _, v| {
+        put(&mut c.log.file.output.format, format(v))
+    }),
+    key(
+        "log.file.rotation.size",
+        "100MiB",
+        "The size at which the file is renamed and a new one begun. 0: it grows without a limit.",
+        |c, _, v| put(&mut c.log.file.rotation_bytes, bytes(v)),
+    ),
+    key(
+        "log.file.rotation.count",
+        "5",
+        "The number of older files that are kept, NAME.0 being the newest, up to 1000.",
+        |c, _, v| put(&mut c.log.file.rotation_count, number(v, 0..=FILES_MAX)),
+    ),
+];
+
+/// What is logged, where and how. Levels are spelled as by a tracing filter: `trace`, `debug`, `info`, `warn`, `error` or
+/// `off`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LogOptions {
+    pub level: &'static str,
+    /// The level of audit lines; `None` if it is that of all lines.
+    pub user_level: Option<&'static str>,
+    /// The level of the lines about what peers do, likewise.
+    pub connection_level: Option<&'static str>,
+    pub console: Output,
+    pub file: FileOptions,
+}
+
+/// One place that the log goes to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Output {
+    pub is_on: bool,
+    /// The level of all lines there; `None` if it is that of the log.
+    pub level: Option<&'static str>,
+    pub format: Format,
+}
+
+/// The file of the log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FileOptions {
+    /// Its name or path; `None` if there is none.
+    pub name: Option<PathBuf>,
+    /// The directory of a name; `None` means `logs` in the data directory.
+    pub directory: Option<PathBuf>,
+    pub output: Output,
+    /// The size at which it is rotated, in bytes. 0 means never.
+    pub rotation_bytes: u64,
+    /// The number of older files that are kept.
+    pub rotation_count: u32,
+}
+
+/// How a line looks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Format {
+    Plain,
+    Json,
+}
+
+impl Default for LogOptions {
+    fn default() -> Self {
+        let output = Output { is_on: true, level: None, format: Format::Plain };
+        Self {
+            level: "info",
+            user_level: None,
+            connection_level: None,
+            console: output.clone(),
+            file: FileOptions {
+                name: None,
+                directory: None,
+                output,
+                rotation_bytes: 100 << 20,
+                rotation_count: 5,
+            },
+        }
+    }
+}
+
+fn level_or_none(value: &str) -> Result<Option<&'static str>, String> {
+    if value.is_empty() { Ok(None) } else { log_level(value).map(Some) }
+}
+
+fn format(value: &str) -> Result<Format, String> {
+    match value {
+        "plaintext" => Ok(Format::Plain),
+        "json" => Ok(Format::Json),
+        _ => Err("plaintext or json is needed".into()),
+    }
+}
+
+fn file_name(value: &str) -> Result<Option<PathBuf>, String> {
+    match value {
+        "false" => Ok(None),
+        "" | "true" => Err("a name, or false, is needed".into()),
+        name => Ok(Some(name.into())),
+    }
+}

@@ -1,0 +1,128 @@
+//! The places that the log goes to: standard error, and a file.
+
+use std::io::{self, IsTerminal as _, Stderr, Write};
+use std::path::Path;
+use std::sync::Arc;
+
+use broker::PEER;
+use broker::audit::USER;
+use rustix::fs::fstat;
+use tracing::{Level, Metadata, Subscriber};
+use tracing_subscriber::fmt::MakeWriter;
+use tracing_subscriber::layer::Layer;
+use tracing_subscriber::registry::LookupSpan;
+use tracing_subscriber::{EnvFilter, fmt};
+
+use super::file::LogFile;
+use crate::config::{Format, LogOptions, Output};
+
+/// Opens the file of the log, if there is one. Its directory is by default below `data_dir`.
+///
+/// # Errors
+/// What cannot be opened, and why.
+pub fn open_file(options: &LogOptions, data_dir: &Path) -> Result<Option<Arc<LogFile>>, String> {
+    let file = &options.file;
+    let Some(name) = &file.name else { return Ok(None) };
+    let path = match &file.directory {
+        Some(directory) => directory.join(name),
+        None => data_dir.join("logs").join(name),
+    };
+    let opened = LogFile::open(path.clone(), file.rotation_bytes, file.rotation_count);
+    opened.map(|file| Some(Arc::new(file))).map_err(|error| format!("log.file: {}: {error}", path.display()))
+}
+
+/// Returns the layers that write the lines.
+pub fn layers<S>(options: &LogOptions, file: Option<Arc<LogFile>>) -> Vec<Box<dyn Layer<S> + Send + Sync>>
+where
+    S: Subscriber + for<'a> LookupSpan<'a>,
+{
+    let mut layers = Vec::new();
+    if options.console.is_on {
+        let of_console = filter(options, &options.console);
+        layers.push(match options.console.format {
+            // The journal has the time and the level of a line in fields of its own.
+            Format::Plain if writes_to_journal() => {
+                plain(Journal).without_time().with_level(false).with_filter(of_console).boxed()
+            }
+            Format::Plain => {
+                let ansi = io::stderr().is_terminal();
+                plain(io::stderr).with_ansi(ansi).with_filter(of_console).boxed()
+            }
+            Format::Json => plain(io::stderr).json().flatten_event(true).with_filter(of_console).boxed(),
+        });
+    }
+    if let Some(file) = file {
+        let of_file = filter(options, &options.file.output);
+        layers.push(match options.file.output.format {
+            Format::Plain => plain(file).with_filter(of_file).boxed(),
+            Format::Json => plain(file).json().flatten_event(true).with_filter(of_file).boxed(),
+        });
+    }
+    layers
+}
+
+fn plain<S, W>(writer: W) -> fmt::Layer<S, fmt::format::DefaultFields, fmt::format::Format, W>
+where
+    W: for<'w> MakeWriter<'w> + 'static,
+{
+    // An error would be logged to the stream that has just failed, which would panic. So the broker continues without its log.
+    fmt::layer().with_writer(writer).with_ansi(false).log_internal_errors(false)
+}
+
+/// Returns which lines go to this place.
+pub fn filter(options: &LogOptions, output: &Output) -> EnvFilter {
+    let level = output.level.unwrap_or(options.level);
+    let (user, connection) = (options.user_level.unwrap_or(level), options.connection_level.unwrap_or(level));
+    EnvFilter::new(format!("{level},{USER}={user},{PEER}={connection}"))
+}
+
+/// Returns true if standard error is a stream of systemd's journal, as the variable `JOURNAL_STREAM` says: it has the device
+/// and the inode of the stream.
+fn writes_to_journal() -> bool {
+    let Ok(stream) = std::env::var("JOURNAL_STREAM") else { return false };
+    fstat(io::stderr()).is_ok_and(|stat| stream == format!("{}:{}", stat.st_dev, stat.st_ino))
+}
+
+/// Writes lines for systemd's journal: each begins with its priority in angle brackets, as syslog numbers them.
+struct Journal;
+
+impl<'a> MakeWriter<'a> for Journal {
+    type Writer = Prioritized;
+
+    fn make_writer(&'a self) -> Prioritized {
+        Prioritized { priority: "<6>", stderr: io::stderr() }
+    }
+
+    fn make_writer_for(&'a self, metadata: &Metadata<'_>) -> Prioritized {
+        Prioritized { priority: priority(*metadata.level()), ..self.make_writer() }
+    }
+}
+
+/// Returns the priority of a level: error, warning, informational or debug.
+fn priority(level: Level) -> &'static str {
+    match level {
+        Level::ERROR => "<3>",
+        Level::WARN => "<4>",
+        Level::INFO => "<6>",
+        _ => "<7>",
+    }
+}
+
+struct Prioritized {
+    priority: &'static str,
+    stderr: Stderr,
+}
+
+impl Write for Prioritized {
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        let mut whole = Vec::with_capacity(self.priority.len() + line.len());
+        whole.extend_from_slice(self.priority.as_bytes());
+        whole.extend_from_slice(line);
+        self.stderr.lock().write_all(&whole)?;
+        Ok(line.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.stderr.flush()
+    }
+}
