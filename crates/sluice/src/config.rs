@@ -470,7 +470,8 @@ impl Draft {
             keys.without_effect().map(problem).collect()
         };
         let logins = self.logins.problems();
-        let logins = logins.into_iter().map(|(place, problem)| Problem { place, problem });
+        let logins = logins.into_iter().chain(self.defaults.problems());
+        let logins = logins.map(|(place, problem)| Problem { place, problem });
         let mut problems: Vec<Problem> = all.into_iter().flat_map(of).chain(logins).collect();
         let of_proxies = match (self.proxy_protocol, self.trusted_proxies.is_empty()) {
             (true, true) => Some((

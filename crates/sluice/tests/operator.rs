@@ -344,6 +344,8 @@ fn new_virtual_hosts_get_what_the_configuration_says() {
         "default_users.probe.password=known",
         "default_users.probe.tags=management",
         "default_users.probe.write=",
+        "default_policies.operator.short.vhost_pattern=^team",
+        "default_policies.operator.short.max_length=5",
     ];
     let broker = Starting::spawn(&directory, &sets).finish();
     let probe = |broker: &Broker, words: &[&str]| {
@@ -357,6 +359,9 @@ fn new_virtual_hosts_get_what_the_configuration_says() {
     assert!(limits.contains("team-a  max-queues=7") && !limits.contains("other"), "{limits}");
     let shown = broker.verb(&["user", "permissions", "probe"]).done();
     assert_eq!(shown, "USER   VHOST   CONFIGURE  WRITE  READ\nprobe  team-a  .*         \"\"     .*");
+    let policies = broker.verb(&["policy", "list", "--operator", "-p", "team-a"]).done();
+    assert!(policies.ends_with("short  .*       all              0  max-length=5"), "{policies}");
+    assert!(!broker.verb(&["policy", "list", "--operator", "-p", "other"]).done().contains("short"));
     // They are the virtual host's own: another configuration does not change them.
     assert!(broker.terminate().success());
     let broker = Broker::start(&directory);

@@ -44,7 +44,7 @@ pub use route::{RouteTarget, RouteTargets, Routed};
 pub use rules::DeclareRules;
 pub use sent::{decode_command, encode_command};
 pub use stored::{decode_change, encode_change};
-pub use vhost::{DefaultLimits, DefaultUser, VhostDefaults, VhostPatch, VhostSettings};
+pub use vhost::{DefaultLimits, DefaultPolicy, DefaultUser, VhostDefaults, VhostPatch, VhostSettings};
 
 use self::places::Places;
 use self::policy::Subject;

@@ -85,7 +85,13 @@ impl Catalog {
             changes.push(Change::VhostSet { name: vhost.clone(), settings: Arc::new(settings) });
         }
         changes.extend(self.default_users(vhost));
+        changes.extend(self.default_policies(vhost));
         changes
+    }
+
+    /// Returns the changes that give a new virtual host the operator policies of the configuration.
+    pub(super) fn default_policies(&self, vhost: &Arc<str>) -> impl Iterator<Item = Change> {
+        self.rules.vhost_defaults.operator_policies(vhost).map(|policy| Change::PolicySet(Arc::new(policy)))
     }
 
     /// Returns the changes that give the users of the configuration their permissions in a new virtual host, and create those who

@@ -645,9 +645,19 @@ fn a_new_virtual_host_gets_what_the_configuration_says() {
         tags: [String::from("monitoring")].into(),
         permissions: Permissions::NONE,
     };
+    let of_operators = SetPolicy {
+        vhost: "".into(),
+        name: "ceiling".into(),
+        operator: true,
+        pattern: "^amq".into(),
+        priority: 0,
+        apply_to: "queues".into(),
+        definition: [("max-length", 5)].into_iter().map(|(k, v)| (k.to_owned(), v.into())).collect(),
+    };
     let vhost_defaults = Arc::new(VhostDefaults {
         limits: vec![limits("^team", Some(1)), limits("^te|^/$", Some(2))],
         users: vec![user("probe", ".*"), user("ann", "^team")],
+        operator_policies: vec![DefaultPolicy::new(Pattern::new("^team").unwrap(), of_operators).unwrap()],
     });
     let mut catalog = Catalog::default();
     catalog.set_rules(DeclareRules { vhost_defaults, ..DeclareRules::default() });
@@ -672,6 +682,8 @@ fn a_new_virtual_host_gets_what_the_configuration_says() {
     run(&mut catalog, Command::Account(AccountChange::add_vhost("other")));
     assert_eq!(**catalog.vhost_settings("other").unwrap(), VhostSettings::default());
     assert!(!catalog.users().get("ann").unwrap().permissions.contains_key("other"));
+    let policies: Vec<_> = catalog.policies(true).map(|p| (&*p.vhost, &*p.name, p.priority)).collect();
+    assert_eq!(policies, [("team-a", "ceiling", 0)]);
 }
 
 #[test]

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use queue::QueueType;
 
+use super::{CatalogError, Policy, SetPolicy};
 use crate::access::{Maximum, PasswordHash, Permissions};
 use crate::pattern::Pattern;
 
@@ -58,6 +59,8 @@ pub struct VhostDefaults {
     pub limits: Vec<DefaultLimits>,
     /// The users who get permissions (`default_users.*`).
     pub users: Vec<DefaultUser>,
+    /// The operator policies (`default_policies.operator.*`).
+    pub operator_policies: Vec<DefaultPolicy>,
 }
 
 /// The limits of virtual hosts with certain names.
@@ -78,6 +81,24 @@ pub struct DefaultUser {
     pub permissions: Permissions,
 }
 
+/// An operator policy that new virtual hosts with certain names get.
+#[derive(Clone, Debug)]
+pub struct DefaultPolicy {
+    vhosts: Pattern,
+    /// Its virtual host is a placeholder.
+    policy: Policy,
+}
+
+impl DefaultPolicy {
+    /// Checks a policy for the virtual hosts that `vhosts` matches. Its own `vhost` does not matter.
+    ///
+    /// # Errors
+    /// What is wrong with the policy.
+    pub fn new(vhosts: Pattern, policy: SetPolicy) -> Result<Self, CatalogError> {
+        Ok(Self { vhosts, policy: SetPolicy { operator: true, ..policy }.check()? })
+    }
+}
+
 impl VhostDefaults {
     /// Returns the settings that a new virtual host of this name begins with.
     pub(super) fn settings(&self, vhost: &str) -> VhostSettings {
@@ -87,6 +108,12 @@ impl VhostDefaults {
             max_queues: limits.and_then(|limits| limits.max_queues),
             ..VhostSettings::default()
         }
+    }
+
+    /// Returns the operator policies that a new virtual host of this name gets.
+    pub(super) fn operator_policies(&self, vhost: &Arc<str>) -> impl Iterator<Item = Policy> {
+        let matching = self.operator_policies.iter().filter(|of| of.vhosts.is_match(vhost));
+        matching.map(|of| Policy { vhost: vhost.clone(), ..of.policy.clone() })
     }
 
     /// Returns the users who get permissions in a new virtual host of this name.

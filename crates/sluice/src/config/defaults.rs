@@ -1,10 +1,14 @@
-//! The keys of what a new virtual host gets: `default_limits.vhosts.ID.*` and `default_users.NAME.*`.
+//! The keys of what a new virtual host gets: `default_limits.vhosts.ID.*`, `default_users.NAME.*` and
+//! `default_policies.operator.NAME.*`.
 
 use std::collections::BTreeMap;
 
+use amqp10::Value;
 use amqp10::sasl::Secret;
 use broker::access::{Maximum, PasswordHash, Permissions};
-use broker::catalog::{DefaultLimits, DefaultUser, VhostDefaults};
+use broker::catalog::{
+    Arguments, CatalogError, DefaultLimits, DefaultPolicy, DefaultUser, SetPolicy, VhostDefaults,
+};
 use broker::pattern::Pattern;
 
 use super::values::{maximum, text};
@@ -15,6 +19,38 @@ pub struct Defaults {
     /// By id, whose order says which limits count if several match. It is RabbitMQ's: `10` is before `2`.
     limits: BTreeMap<String, DefaultLimits>,
     users: BTreeMap<String, UserKeys>,
+    operator_policies: BTreeMap<String, PolicyKeys>,
+}
+
+#[derive(Clone, Debug)]
+struct PolicyKeys {
+    vhosts: Pattern,
+    names: String,
+    apply_to: String,
+    definition: Arguments,
+}
+
+impl Default for PolicyKeys {
+    fn default() -> Self {
+        let (names, apply_to) = (".*".into(), "all".into());
+        Self { vhosts: Pattern::Everything, names, apply_to, definition: Arguments::new() }
+    }
+}
+
+impl PolicyKeys {
+    fn policy(&self, name: &str) -> Result<DefaultPolicy, CatalogError> {
+        let Self { vhosts, names, apply_to, definition } = self.clone();
+        let policy = SetPolicy {
+            vhost: "".into(),
+            name: name.into(),
+            operator: true,
+            pattern: names,
+            priority: 0,
+            apply_to,
+            definition,
+        };
+        DefaultPolicy::new(vhosts, policy)
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -73,6 +109,35 @@ impl Defaults {
         Ok(())
     }
 
+    /// Sets a key of `default_policies.operator`. `part` is what follows.
+    ///
+    /// # Errors
+    /// A message that says what is needed.
+    pub fn set_operator_policy(&mut self, part: &str, value: &str) -> Result<(), String> {
+        let (name, key) = named(part)?;
+        let policy = self.operator_policies.entry(name.to_owned()).or_default();
+        match key {
+            "vhost_pattern" => policy.vhosts = Pattern::new(value)?,
+            "queue_pattern" => policy.names = text(value)?,
+            "apply_to" => policy.apply_to = text(value)?,
+            key => {
+                let is_time = matches!(key, "expires" | "message_ttl");
+                let number = if is_time { milliseconds(value) } else { value.parse().ok() };
+                let value = number.map_or_else(|| value.into(), Value::Long);
+                policy.definition.insert(key.replace('_', "-"), value);
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns what is wrong with the policies as a whole, each with the key of its name.
+    pub fn problems(&self) -> impl Iterator<Item = (String, String)> {
+        self.operator_policies.iter().filter_map(|(name, keys)| {
+            let problem = keys.policy(name).err()?.to_string();
+            Some((format!("default_policies.operator.{name}"), problem))
+        })
+    }
+
     /// Returns what new virtual hosts get. `hash` makes the hash of a password.
     ///
     /// # Errors
@@ -91,7 +156,13 @@ impl Defaults {
             })
         };
         let users: Result<Vec<_>, E> = self.users.iter().map(user).collect();
-        Ok(VhostDefaults { limits: self.limits.values().cloned().collect(), users: users? })
+        // A policy with a problem was refused before.
+        let policies = self.operator_policies.iter().filter_map(|(name, keys)| keys.policy(name).ok());
+        Ok(VhostDefaults {
+            limits: self.limits.values().cloned().collect(),
+            users: users?,
+            operator_policies: policies.collect(),
+        })
     }
 }
 
@@ -101,6 +172,14 @@ fn named(part: &str) -> Result<(&str, &str), String> {
         part.rsplit_once('.').ok_or("the key needs a name and what is set, with a dot between")?;
     text(name)?;
     Ok((name, key))
+}
+
+/// Parses a time: a number of milliseconds, or one with a unit, as in `30m`.
+fn milliseconds(value: &str) -> Option<i64> {
+    const UNITS: [(&str, i64); 6] =
+        [("ms", 1), ("s", 1_000), ("m", 60_000), ("h", 3_600_000), ("d", 86_400_000), ("w", 604_800_000)];
+    let of_unit = |(unit, ms): &(&str, i64)| value.strip_suffix(unit)?.parse::<i64>().ok()?.checked_mul(*ms);
+    value.parse().ok().or_else(|| UNITS.iter().find_map(of_unit))
 }
 
 /// Parses a limit. RabbitMQ writes -1 for none.
@@ -139,7 +218,7 @@ mod tests {
             Some(password) => Ok::<_, ()>(Hashing::Sha256.hash([1; 16], password)),
             None => Ok(Hashing::Sha256.of_nobody()),
         };
-        let VhostDefaults { limits, users } = defaults.of_vhosts(hashed).unwrap();
+        let VhostDefaults { limits, users, .. } = defaults.of_vhosts(hashed).unwrap();
         let limits: Vec<_> =
             limits.iter().map(|l| (l.vhosts.as_str(), l.max_queues, l.max_connections)).collect();
         assert_eq!(limits, [("^team", Some(10), None), (".*", Some(20), None)]);
@@ -148,6 +227,36 @@ mod tests {
         assert!(users[0].hash.is_of(&Secret::new("secret")));
         assert!(users[1].hash.is_of_nobody());
         assert_eq!((users[1].vhosts.as_str(), users[1].permissions.patterns()), (".*", [".*", ".*", "^q"]));
+    }
+
+    #[test]
+    fn operator_policies_are_set_key_by_key_and_checked_as_a_whole() {
+        let mut defaults = Defaults::default();
+        for (key, value) in [
+            ("short.vhost_pattern", "^team"),
+            ("short.queue_pattern", "^amq"),
+            ("short.expires", "30m"),
+            ("short.max_length_bytes", "1000"),
+            ("short.overflow", "reject-publish"),
+            ("bad.max_cats", "1"),
+            ("worse.apply_to", "cats"),
+            ("worse.message_ttl", "1"),
+        ] {
+            defaults.set_operator_policy(key, value).unwrap();
+        }
+        let problems: Vec<_> = defaults.problems().collect();
+        let place = "default_policies.operator.";
+        assert_eq!((problems.len(), &*problems[0].0), (2, &*format!("{place}bad")));
+        assert!(problems[0].1.contains("'max-cats'") && problems[1].1.contains("cats"), "{problems:?}");
+        assert_eq!(
+            defaults.operator_policies["short"].definition.get("expires"),
+            Some(&Value::Long(1_800_000))
+        );
+        assert!(defaults.set_operator_policy("x.vhost_pattern", "(").is_err());
+        assert_eq!(
+            [milliseconds("5"), milliseconds("2h"), milliseconds("h")],
+            [Some(5), Some(7_200_000), None]
+        );
     }
 
     #[test]

@@ -333,6 +333,15 @@ const KEYS: &[Key] = &[
         )
     },
     Key {
+        sample: "default_policies.operator.short-lived.expires = 1800000",
+        ..key(
+            "default_policies.operator.*",
+            "",
+            "An operator policy of new virtual hosts: vhost_pattern and queue_pattern, regular expressions, apply_to, and what it sets, such as max_length or message_ttl.",
+            |c, part, v| c.defaults.set_operator_policy(part, v),
+        )
+    },
+    Key {
         sample: "default_users.monitor.tags = monitoring",
         secret: true,
         ..key(

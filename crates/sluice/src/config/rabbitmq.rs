@@ -96,7 +96,6 @@ const OTHERS: &[&str] = &[
     // This key rejects weak passwords when users are created. Administrators choose those, and the author of this
     // file those of the configuration.
     "credential_validator.*",
-    "default_policies.*",
     "default_worker_pool_size",
     "definitions.*",
     "delegate_count",

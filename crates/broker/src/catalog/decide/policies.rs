@@ -25,14 +25,12 @@ pub struct SetPolicy {
     pub definition: Arguments,
 }
 
-impl Catalog {
-    pub(super) fn set_policy(&self, set: SetPolicy) -> Result<Decision, CatalogError> {
-        let SetPolicy { vhost, name, operator, pattern, priority, apply_to, definition } = set;
+impl SetPolicy {
+    /// Checks everything but whether the virtual host exists.
+    pub(in crate::catalog) fn check(self) -> Result<Policy, CatalogError> {
+        let Self { vhost, name, operator, pattern, priority, apply_to, definition } = self;
         check_name("policy", &name)?;
-        self.check_vhost(&vhost)?;
         check_definition(operator, &definition)?;
-        let invalid =
-            |reason: String| CatalogError::Invalid { reason: format!("Validation failed: {reason}") };
         let pattern = Pattern::new(&pattern).map_err(invalid)?;
         let apply_to = ApplyTo::parse(&apply_to).ok_or_else(|| {
             invalid(format!(
@@ -40,12 +38,24 @@ impl Catalog {
                 apply_to.escape_default()
             ))
         })?;
-        let known = self.policy(&vhost, &name, operator);
+        Ok(Policy { vhost, name, operator, pattern, priority, apply_to, definition })
+    }
+}
+
+fn invalid(reason: String) -> CatalogError {
+    CatalogError::Invalid { reason: format!("Validation failed: {reason}") }
+}
+
+impl Catalog {
+    pub(super) fn set_policy(&self, set: SetPolicy) -> Result<Decision, CatalogError> {
+        self.check_vhost(&set.vhost)?;
+        let policy = set.check()?;
+        let Policy { vhost, name, operator, .. } = &policy;
+        let known = self.policy(vhost, name, *operator);
         let created = known.is_none();
-        if created && self.policies(operator).filter(|p| p.vhost == vhost).count() >= POLICIES_MAX {
+        if created && self.policies(*operator).filter(|p| p.vhost == *vhost).count() >= POLICIES_MAX {
             return Err(invalid(format!("there are {POLICIES_MAX} policies in vhost '{vhost}' already")));
         }
-        let policy = Policy { vhost, name, operator, pattern, priority, apply_to, definition };
         let same = known.is_some_and(|known| **known == policy);
         let changes = if same { Vec::new() } else { vec![Change::PolicySet(Arc::new(policy))] };
         Ok(Decision { changes, answer: Answer::Set { created } })

@@ -140,6 +140,7 @@ impl Catalog {
         }
         if created {
             changes.extend(self.default_users(&name));
+            changes.extend(self.default_policies(&name));
         }
         if let Some(user) = creator.filter(|user| created && self.users().get(user).is_some()) {
             changes.push(Change::PermissionsSet { user, vhost: name, permissions: Permissions::ALL });
