@@ -1,0 +1,134 @@
+/** Recognises what the body of a message is, and shows it as that. */
+import { AmqpReader } from "./amqp";
+
+export type Kind = "empty" | "JSON" | "text" | "AMQP value" | "hex";
+
+export interface Shown {
+  kind: Kind;
+  text: string;
+  /** What else is known: a compression, for example. */
+  note?: string;
+}
+
+export interface Message {
+  payload?: string;
+  payload_encoding?: string;
+  payload_bytes?: number;
+  properties?: { content_type?: unknown; content_encoding?: unknown; type?: unknown };
+}
+
+/** Formats that begin with known octets. */
+const MAGIC: [number[], string][] = [
+  [[0x1f, 0x8b], "gzip"],
+  [[0x28, 0xb5, 0x2f, 0xfd], "Zstandard"],
+  [[0x04, 0x22, 0x4d, 0x18], "LZ4"],
+  [[0x50, 0x4b, 0x03, 0x04], "ZIP"],
+  [[0x89, 0x50, 0x4e, 0x47], "PNG"],
+  [[0xff, 0xd8, 0xff], "JPEG"],
+  [[0x25, 0x50, 0x44, 0x46], "PDF"],
+  [[0xff, 0x06, 0x00, 0x00, 0x73, 0x4e, 0x61, 0x50, 0x70, 0x59], "Snappy"],
+];
+
+export function recognise(message: Message): Shown {
+  const payload = message.payload ?? "";
+  const shown = payload.length === 0 ? { kind: "empty" as const, text: "" } : message.payload_encoding === "base64" ? binary(message, decode64(payload)) : textual(message, payload);
+  const whole = message.payload_bytes;
+  const have = message.payload_encoding === "base64" ? decode64(payload).length : new TextEncoder().encode(payload).length;
+  if (whole !== undefined && whole > have) {
+    const cut = `the first ${have.toLocaleString("en-US")} of ${whole.toLocaleString("en-US")} octets`;
+    return { ...shown, note: shown.note ? `${shown.note}, ${cut}` : cut };
+  }
+  return shown;
+}
+
+function textual(message: Message, payload: string): Shown {
+  const begins = payload.trimStart()[0] ?? "";
+  const says = String(message.properties?.content_type ?? "").includes("json");
+  if (says || begins === "{" || begins === "[") {
+    try {
+      return { kind: "JSON", text: pretty(payload) };
+    } catch {
+      return { kind: "text", text: payload, ...(says ? { note: "its content type says JSON, but it is none" } : {}) };
+    }
+  }
+  if (message.properties?.type === "amqp-1.0") {
+    const value = amqp(new TextEncoder().encode(payload));
+    if (value !== undefined) return { kind: "AMQP value", text: value };
+  }
+  // Text with many control characters is easier to read as octets.
+  const controls = payload.match(/[\u0000-\u0008\u000b\u000c\u000e-\u001f\u007f]/g)?.length ?? 0;
+  if (controls * 10 > payload.length) return { kind: "hex", text: hex(new TextEncoder().encode(payload)) };
+  return { kind: "text", text: payload };
+}
+
+function binary(message: Message, octets: Uint8Array): Shown {
+  if (message.properties?.type === "amqp-1.0") {
+    const value = amqp(octets);
+    if (value !== undefined) return { kind: "AMQP value", text: value };
+  }
+  const magic = MAGIC.find(([start]) => start.every((octet, i) => octets[i] === octet));
+  return { kind: "hex", text: hex(octets), ...(magic ? { note: magic[1] } : {}) };
+}
+
+/**
+ * Indents JSON. Numbers keep their digits, which `JSON.parse` would round, and names that occur twice stay.
+ *
+ * Throws a `SyntaxError` if the text is not JSON.
+ */
+export function pretty(text: string): string {
+  JSON.parse(text);
+  let out = "";
+  let depth = 0;
+  const line = () => `\n${"  ".repeat(depth)}`;
+  for (const [token] of text.matchAll(/"(?:[^"\\]|\\.)*"|[{}[\],:]|[^\s{}[\],:"]+/gs)) {
+    if (token === "{" || token === "[") {
+      depth += 1;
+      out += token + line();
+    } else if (token === "}" || token === "]") {
+      depth -= 1;
+      const open = out.trimEnd();
+      out = open.endsWith("{") || open.endsWith("[") ? open + token : out + line() + token;
+    } else if (token === ",") {
+      out += token + line();
+    } else {
+      out += token === ":" ? ": " : token;
+    }
+  }
+  return out;
+}
+
+/** Octets as in `hexdump -C`: offset, sixteen octets, and those that are ASCII. */
+export function hex(octets: Uint8Array): string {
+  const lines: string[] = [];
+  for (let start = 0; start < octets.length; start += 16) {
+    const row = Array.from(octets.subarray(start, start + 16));
+    const digits = row.map((octet) => octet.toString(16).padStart(2, "0"));
+    const left = digits.slice(0, 8).join(" ").padEnd(23);
+    const right = digits.slice(8).join(" ").padEnd(23);
+    const ascii = row.map((octet) => (octet >= 0x20 && octet < 0x7f ? String.fromCharCode(octet) : ".")).join("");
+    lines.push(`${start.toString(16).padStart(8, "0")}  ${left}  ${right}  ${ascii}`);
+  }
+  return lines.join("\n");
+}
+
+export function decode64(text: string): Uint8Array {
+  try {
+    return Uint8Array.from(atob(text), (character) => character.charCodeAt(0));
+  } catch {
+    // The API always sends base64. If it does not, the text itself is shown.
+    return new TextEncoder().encode(text);
+  }
+}
+
+/** Returns the values of an AMQP 1.0 body, or undefined if the octets are none. */
+function amqp(octets: Uint8Array): string | undefined {
+  try {
+    const reader = new AmqpReader(octets);
+    const values: string[] = [];
+    while (!reader.ended) values.push(reader.value());
+    return values.length > 0 ? values.join("\n") : undefined;
+  } catch {
+    // Not AMQP, or cut short: the octets are shown instead.
+    return undefined;
+  }
+}

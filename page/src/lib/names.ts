@@ -1,0 +1,202 @@
+/** The rows of the API, as far as the page reads them. Every field may be missing: other versions may not have it. */
+
+export interface Page<T> {
+  items: T[];
+  page: number;
+  page_count: number;
+  page_size: number;
+  filtered_count: number;
+  total_count: number;
+}
+
+export interface QueueRow {
+  name: string;
+  vhost: string;
+  type?: string;
+  state?: string;
+  durable?: boolean;
+  auto_delete?: boolean;
+  exclusive?: boolean;
+  arguments?: Record<string, unknown>;
+  policy?: string | null;
+  operator_policy?: string | null;
+  effective_policy_definition?: Record<string, unknown>;
+  node?: string;
+  leader?: string | null;
+  members?: string[];
+  messages?: number;
+  messages_ready?: number;
+  messages_unacknowledged?: number;
+  consumers?: number;
+  message_stats?: Record<string, unknown>;
+}
+
+export interface ConsumerRow {
+  consumer_tag: string;
+  queue: { name: string; vhost: string };
+  ack_required?: boolean;
+  active?: boolean;
+  activity_status?: string;
+  exclusive?: boolean;
+  prefetch_count?: number;
+  messages_unacknowledged?: number;
+  arguments?: Record<string, unknown>;
+  channel_details?: { name?: string; connection_name?: string; user?: string; number?: number };
+}
+
+export interface BindingRow {
+  source: string;
+  vhost: string;
+  destination: string;
+  destination_type: string;
+  routing_key: string;
+  arguments: Record<string, unknown>;
+  properties_key: string;
+}
+
+export interface ExchangeRow {
+  name: string;
+  vhost: string;
+  type: string;
+  durable?: boolean;
+  auto_delete?: boolean;
+  internal?: boolean;
+  arguments?: Record<string, unknown>;
+  policy?: string;
+}
+
+export interface LinkRow {
+  handle: number;
+  link_name: string;
+  target_address?: string | null;
+  source_address?: string | null;
+  queue_name?: string | null;
+  snd_settle_mode?: string;
+  send_settled?: boolean;
+  max_message_size?: number | null;
+  delivery_count?: number | null;
+  credit?: number;
+  unconfirmed_messages?: number;
+  unsettled_deliveries?: number;
+  consumer_timeout?: boolean;
+}
+
+export interface SessionRow {
+  channel_number: number;
+  handle_max?: number;
+  incoming_window?: number;
+  remote_incoming_window?: number;
+  outgoing_unsettled_deliveries?: number;
+  outgoing_pending_deliveries?: number;
+  incoming_links: LinkRow[];
+  outgoing_links: LinkRow[];
+}
+
+export interface ConnectionRow {
+  name: string;
+  vhost: string;
+  user: string;
+  state?: string;
+  protocol?: string;
+  container_id?: string;
+  client_properties?: Record<string, unknown>;
+  channels?: number;
+  channel_max?: number;
+  frame_max?: number;
+  timeout?: number;
+  ssl?: boolean;
+  ssl_protocol?: string;
+  ssl_cipher?: string;
+  peer_cert_subject?: string;
+  auth_mechanism?: string;
+  connected_at?: number;
+  recv_oct?: number;
+  send_oct?: number;
+  sessions?: SessionRow[];
+}
+
+export interface ChannelRow {
+  name: string;
+  number?: number;
+  user?: string;
+  vhost?: string;
+  state?: string;
+  confirm?: boolean;
+  transactional?: boolean;
+  consumer_count?: number;
+  messages_unacknowledged?: number;
+  messages_unconfirmed?: number;
+  messages_uncommitted?: number;
+  acks_uncommitted?: number;
+  prefetch_count?: number;
+  global_prefetch_count?: number;
+  connection_details?: { name?: string };
+  consumer_details?: ConsumerRow[];
+}
+
+export interface Overview {
+  sluice_version?: string;
+  product_version?: string;
+  cluster_name?: string;
+  node?: string;
+  uptime?: number;
+  default_queue_type?: string;
+  exchange_types?: { name: string; enabled?: boolean }[];
+  message_stats?: Record<string, unknown>;
+  churn_rates?: Record<string, unknown>;
+  queue_totals?: Record<string, unknown>;
+  object_totals?: Record<string, unknown>;
+  listeners?: { node?: string; protocol?: string; ip_address?: string; port?: number }[];
+}
+
+export interface NodeRow {
+  name: string;
+  running?: boolean;
+  os_pid?: string;
+  uptime?: number;
+  boots?: number;
+  processors?: number;
+  mem_used?: number | null;
+  mem_limit?: number;
+  mem_alarm?: boolean;
+  disk_free?: number;
+  disk_free_limit?: number;
+  disk_free_alarm?: boolean;
+  fd_used?: number | null;
+  fd_total?: number | null;
+  budgets?: { name: string; used: number; limit: number }[];
+}
+
+export interface AlarmAnswer {
+  status: string;
+  reason?: string;
+  alarms?: { node?: string; resource?: string }[];
+}
+
+export interface Explained {
+  kind: string;
+  name: string;
+  cause: string;
+  sentence: string;
+  at?: { connection?: string; session?: number; handle?: number; link?: string } | null;
+  numbers?: Record<string, unknown>;
+  notes?: string[];
+}
+
+export interface MessageRow {
+  position?: number;
+  offset?: number;
+  seq?: number;
+  exchange?: string;
+  routing_key?: string;
+  redelivered?: boolean;
+  delivery_count?: number;
+  acquired_count?: number;
+  message_count?: number;
+  payload?: string;
+  payload_bytes?: number;
+  payload_encoding?: string;
+  properties?: Record<string, unknown>;
+  error?: string;
+  [section: string]: unknown;
+}

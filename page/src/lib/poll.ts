@@ -1,0 +1,89 @@
+/** Asks the broker again and again, as long as somebody looks. */
+import { useEffect, useRef, useState } from "preact/hooks";
+import { ApiError, goneSince, request } from "./api";
+import { Store, remembered } from "./store";
+
+/** The choices for the time between two requests, in seconds. 0 means never. */
+export const INTERVALS = ["2", "5", "15", "60", "0"];
+export const interval = remembered("sluice.interval", "5");
+
+/** The time after which an absent broker is asked again, in milliseconds. */
+const RETRY_MS = 2_000;
+
+/** A request that takes long is repeated less often: it may take at most this part of the time. */
+const SHARE = 10;
+
+const generation = new Store(0);
+
+/** Asks for everything again that is shown, because it was changed. */
+export function refresh(): void {
+  generation.set(generation.get() + 1);
+}
+
+export interface Loaded<T> {
+  data: T | undefined;
+  error: ApiError | undefined;
+  /** The time of the answer, in milliseconds since the epoch. */
+  at: number;
+}
+
+export interface PollOptions {
+  /** Shows the previous answer until the answer to a changed path arrives. */
+  keep?: boolean;
+  /** Asks only once. */
+  once?: boolean;
+  answers?: number[];
+}
+
+/** Returns the newest answer to GET `target`, and the error of the newest request. A hook. */
+export function useApi<T>(target: string | null, options: PollOptions = {}): Loaded<T> {
+  const [, draw] = useState(0);
+  const state = useRef<Loaded<T> & { target: string | null }>({ data: undefined, error: undefined, at: 0, target: null });
+  if (state.current.target !== target) {
+    const data = options.keep && target !== null ? state.current.data : undefined;
+    state.current = { data, error: undefined, at: state.current.at, target };
+  }
+  const { once, answers } = options;
+  const now = generation.use();
+  const seconds = Number(interval.use());
+  useEffect(() => {
+    if (target === null) return undefined;
+    const abort = new AbortController();
+    let timer: ReturnType<typeof setTimeout> | undefined;
+    let running = false;
+    const ask = async () => {
+      timer = undefined;
+      if (running || abort.signal.aborted) return;
+      running = true;
+      const started = performance.now();
+      try {
+        const data = (await request("GET", target, { signal: abort.signal, ...(answers ? { answers } : {}) })) as T;
+        if (state.current.target === target) state.current = { data, error: undefined, at: Date.now(), target };
+      } catch (error) {
+        if (abort.signal.aborted) return;
+        const shown = error instanceof ApiError ? error : new ApiError(-1, "page", String(error));
+        state.current = { ...state.current, error: shown };
+      } finally {
+        running = false;
+      }
+      if (abort.signal.aborted) return;
+      draw((n) => n + 1);
+      if (document.hidden) return;
+      const gone = goneSince.get() !== null;
+      if (!gone && (once || seconds === 0)) return;
+      const wait = gone ? RETRY_MS : Math.max(seconds * 1000, (performance.now() - started) * SHARE);
+      timer = setTimeout(() => void ask(), wait);
+    };
+    const shown = () => {
+      if (!document.hidden && timer === undefined && (!once || state.current.data === undefined)) void ask();
+    };
+    document.addEventListener("visibilitychange", shown);
+    void ask();
+    return () => {
+      abort.abort();
+      clearTimeout(timer);
+      document.removeEventListener("visibilitychange", shown);
+    };
+  }, [target, now, seconds, once]);
+  return state.current;
+}

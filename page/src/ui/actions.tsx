@@ -1,0 +1,88 @@
+/** Buttons that change something: each opens a window with what will happen, and the command that does the same. */
+import type { ComponentChildren, JSX } from "preact";
+import { useState } from "preact/hooks";
+import { ApiError } from "../lib/api";
+import { refresh } from "../lib/poll";
+import { jsonOrText } from "../lib/routing";
+import { Command, Dialog, Name, Problem } from "./parts";
+
+interface ActionProps {
+  /** The text of the button. */
+  label: string;
+  title: string;
+  /** The text of the button in the window. */
+  confirm: string;
+  danger?: boolean;
+  primary?: boolean;
+  command?: string | undefined;
+  children?: ComponentChildren;
+  /** Does it. Returns what to say, or nothing to close the window. */
+  run: () => Promise<ComponentChildren | void>;
+}
+
+export function Action({ label, title, confirm, danger, primary, command, children, run }: ActionProps): JSX.Element {
+  const [open, setOpen] = useState(false);
+  const [busy, setBusy] = useState(false);
+  const [error, setError] = useState<ApiError>();
+  const [said, say] = useState<ComponentChildren>();
+  const close = () => {
+    setOpen(false);
+    setError(undefined);
+    say(undefined);
+  };
+  const submit = async () => {
+    setBusy(true);
+    setError(undefined);
+    say(undefined);
+    try {
+      const result = await run();
+      refresh();
+      if (result === undefined) close();
+      else say(result);
+    } catch (caught) {
+      setError(caught instanceof ApiError ? caught : new ApiError(-1, "page", String(caught)));
+    } finally {
+      setBusy(false);
+    }
+  };
+  return (
+    <>
+      <button type="button" class={danger ? "danger" : primary ? "primary" : undefined} onClick={() => setOpen(true)}>{label}</button>
+      {open && (
+        <Dialog title={title} close={close}>
+          <form onSubmit={(event) => { event.preventDefault(); void submit(); }}>
+            {children}
+            {error && <Problem error={error} />}
+            {said !== undefined && <div class="said" role="status">{said}</div>}
+            <div class="buttons">
+              <button type="submit" class={danger ? "danger" : "primary"} disabled={busy}>{confirm}</button>
+              <button type="button" onClick={close}>{said === undefined ? "Cancel" : "Close"}</button>
+            </div>
+            {command !== undefined && <Command text={command} />}
+          </form>
+        </Dialog>
+      )}
+    </>
+  );
+}
+
+/** The sentence of a question that names an object. */
+export function Named({ before, name, after }: { before: string; name: string; after?: string }): JSX.Element {
+  return <p>{before} <strong class="name"><Name text={name} /></strong>{after}</p>;
+}
+
+/** Parses arguments, one `name=value` a line. A value is JSON, or a string if it is not valid JSON. */
+export function parseArguments(text: string): Record<string, unknown> {
+  const found: Record<string, unknown> = {};
+  for (const line of text.split("\n").map((part) => part.trim()).filter((part) => part !== "")) {
+    const equals = line.indexOf("=");
+    if (equals <= 0) throw new ApiError(400, "page", `'${line}' is not name=value`);
+    found[line.slice(0, equals).trim()] = jsonOrText(line.slice(equals + 1).trim());
+  }
+  return found;
+}
+
+/** The options of a command for these arguments. */
+export function argumentOptions(text: string): [string, string][] {
+  return text.split("\n").map((line) => line.trim()).filter((line) => line.includes("=")).map((line) => ["--argument", line]);
+}

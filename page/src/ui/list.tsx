@@ -1,0 +1,155 @@
+/** A list that the broker sorts, filters and cuts into pages. Its state is in the address. */
+import type { ComponentChildren, JSX } from "preact";
+import { useEffect, useRef, useState } from "preact/hooks";
+import type { Page } from "../lib/names";
+import { change, place } from "../lib/place";
+import { useApi } from "../lib/poll";
+import { count } from "../lib/text";
+import { Answer, type Column, Table } from "./parts";
+
+/** The number of rows of a page. More would not be read, and would cost the browser and the broker. */
+const PAGE_ROWS = 50;
+
+/** The time after the last key press until the filter is sent, in milliseconds. */
+const TYPING_MS = 300;
+
+export interface ListColumn<T> extends Column<T> {
+  /** The fields that the broker must send for this column. */
+  fields: string[];
+  /** True if the column is shown unless the user chooses. */
+  standard?: boolean;
+}
+
+interface ListProps<T> {
+  title: string;
+  /** The path of the list, without a query. */
+  target: string;
+  columns: ListColumn<T>[];
+  /** The fields that the broker must always send. */
+  keyFields: string[];
+  rowKey: (row: T) => string;
+  filter?: boolean;
+  actions?: ComponentChildren;
+  empty: ComponentChildren;
+  /** Called with each new page before it is drawn. */
+  seen?: (rows: T[], at: number) => void;
+}
+
+export function List<T>({ title, target, columns, keyFields, rowKey, filter = true, actions, empty, seen }: ListProps<T>): JSX.Element {
+  const { query } = place.use();
+  const chosen = query["cols"]?.split(",");
+  const shown = columns.filter((column) => (chosen ? chosen.includes(column.id) : column.standard) || column.id === "name");
+  const number = Math.max(1, Number(query["page"]) || 1);
+  const name = query["name"] ?? "";
+  const by = query["sort"] ?? "";
+  const search = new URLSearchParams({ page: String(number), page_size: String(PAGE_ROWS) });
+  if (name) search.set("name", name);
+  // The broker has the order of names at hand. Any other order costs it a look at all rows.
+  if (by && by !== "name") search.set("sort", by);
+  if (query["desc"]) search.set("sort_reverse", "true");
+  search.set("columns", [...new Set([...keyFields, ...shown.flatMap((column) => column.fields)])].join(","));
+  const rows = useApi<Page<T>>(`${target}?${search.toString()}`, { keep: true });
+  const told = useRef(0);
+  if (seen && rows.data && rows.at !== told.current) {
+    told.current = rows.at;
+    seen(rows.data.items, rows.at);
+  }
+  useEffect(() => {
+    // Objects were deleted, so that this page no longer exists.
+    if (rows.error?.code === "page_out_of_range" && number > 1) change({ page: undefined });
+  }, [rows.error, number]);
+  return (
+    <section class="list" aria-label={title}>
+      <div class="listbar">
+        <h1>{title}</h1>
+        {rows.data && <span class="total" role="status">{total(rows.data, name)}</span>}
+        {filter && <Filter value={name} />}
+        <Chooser columns={columns} shown={shown} />
+        {actions && <div class="actions">{actions}</div>}
+      </div>
+      <div class="panel tight">
+        <Answer of={rows}>
+          {(page) => (
+            <>
+              <Table
+                caption={title}
+                columns={shown}
+                rows={page.items}
+                rowKey={rowKey}
+                sorting={{ by: by || "name", descending: query["desc"] === "1", change: (sort, descending) => change({ sort: sort === "name" ? undefined : sort, desc: descending ? "1" : undefined, page: undefined }) }}
+                empty={name ? <div class="empty"><p class="title">No name contains “{name}”.</p></div> : empty}
+              />
+              {page.page_count > 1 && <Pager page={page.page} pages={page.page_count} />}
+            </>
+          )}
+        </Answer>
+      </div>
+    </section>
+  );
+}
+
+function total(page: Page<unknown>, name: string): string {
+  return name ? `${count(page.filtered_count)} of ${count(page.total_count)}` : count(page.total_count);
+}
+
+function Filter({ value }: { value: string }): JSX.Element {
+  const [typed, type] = useState(value);
+  const timer = useRef<ReturnType<typeof setTimeout>>();
+  useEffect(() => type(value), [value]);
+  useEffect(() => () => clearTimeout(timer.current), []);
+  return (
+    <input
+      type="search"
+      class="filter"
+      aria-label="Filter by a part of the name"
+      placeholder="Filter by name"
+      value={typed}
+      spellcheck={false}
+      onInput={(event) => {
+        const text = event.currentTarget.value;
+        type(text);
+        clearTimeout(timer.current);
+        timer.current = setTimeout(() => change({ name: text || undefined, page: undefined }), TYPING_MS);
+      }}
+    />
+  );
+}
+
+function Chooser<T>({ columns, shown }: { columns: ListColumn<T>[]; shown: ListColumn<T>[] }): JSX.Element {
+  return (
+    <details class="chooser">
+      <summary>Columns</summary>
+      <fieldset>
+        <legend class="hidden">Columns</legend>
+        {columns.filter((column) => column.id !== "name" && column.label !== "").map((column) => (
+          <label class="check">
+            <input
+              type="checkbox"
+              checked={shown.includes(column)}
+              onChange={(event) => {
+                const on = event.currentTarget.checked;
+                const ids = columns.filter((other) => (other === column ? on : shown.includes(other))).map((other) => other.id);
+                change({ cols: ids.join(",") });
+              }}
+            />{" "}
+            {column.label}
+          </label>
+        ))}
+        <button type="button" class="quiet" onClick={() => change({ cols: undefined })}>Standard</button>
+      </fieldset>
+    </details>
+  );
+}
+
+function Pager({ page, pages }: { page: number; pages: number }): JSX.Element {
+  const to = (number: number) => change({ page: number > 1 ? String(number) : undefined });
+  return (
+    <nav class="pager" aria-label="Pages">
+      <button type="button" disabled={page <= 1} onClick={() => to(1)}>First</button>
+      <button type="button" disabled={page <= 1} onClick={() => to(page - 1)}>Previous</button>
+      <span>Page {count(page)} of {count(pages)}</span>
+      <button type="button" disabled={page >= pages} onClick={() => to(page + 1)}>Next</button>
+      <button type="button" disabled={page >= pages} onClick={() => to(pages)}>Last</button>
+    </nav>
+  );
+}

@@ -1,0 +1,303 @@
+/** The small parts of which all views are made. */
+import type { ComponentChildren, JSX } from "preact";
+import { useEffect, useId, useRef, useState } from "preact/hooks";
+import type { ApiError } from "../lib/api";
+import { href } from "../lib/place";
+import { type Tone } from "../lib/causes";
+import { DASH, at, pieces, visible } from "../lib/text";
+
+/** A name, always as text. Characters that cannot be seen are escaped. */
+export function Name({ text }: { text: string }): JSX.Element {
+  const parts = pieces(text);
+  if (parts.length === 1 && !parts[0]?.escaped) return <>{text}</>;
+  return <>{parts.map(({ text: part, escaped }) => (escaped ? <span class="escape">{part}</span> : part))}</>;
+}
+
+export function NameLink({ to, text }: { to: string; text: string }): JSX.Element {
+  return (
+    <a href={to} class="name">
+      <Name text={text} />
+    </a>
+  );
+}
+
+/** The link to the answer to "why does nothing move?". */
+export function Why({ kind, vhost, name, connection }: { kind: "queue" | "link" | "connection"; vhost?: string; name: string; connection?: string }): JSX.Element {
+  return (
+    <a class="why" href={href(["why"], { kind, vhost, name, connection })} title="Why does nothing move?" aria-label={`Why does nothing move at the ${kind} ${visible(name)}?`}>
+      why?
+    </a>
+  );
+}
+
+export function Panel({ title, aside, children, tight }: { title: string; aside?: ComponentChildren; children: ComponentChildren; tight?: boolean }): JSX.Element {
+  const id = useId();
+  return (
+    <section class={tight ? "panel tight" : "panel"} aria-labelledby={id}>
+      <header>
+        <h2 id={id}>{title}</h2>
+        {aside && <div class="aside">{aside}</div>}
+      </header>
+      {children}
+    </section>
+  );
+}
+
+/** Labels and values. */
+export function Facts({ items }: { items: [string, ComponentChildren][] }): JSX.Element {
+  return (
+    <dl class="facts">
+      {items.map(([label, value]) => (
+        <div>
+          <dt>{label}</dt>
+          <dd>{value === undefined || value === null || value === "" ? DASH : value}</dd>
+        </div>
+      ))}
+    </dl>
+  );
+}
+
+/** A large number with its label. */
+export function Tile({ label, value, note, to }: { label: string; value: ComponentChildren; note?: ComponentChildren; to?: string }): JSX.Element {
+  const inside = (
+    <>
+      <span class="label">{label}</span>
+      <span class="value">{value}</span>
+      {note !== undefined && <span class="note">{note}</span>}
+    </>
+  );
+  return to ? <a class="tile" href={to}>{inside}</a> : <div class="tile">{inside}</div>;
+}
+
+export function Badge({ tone = "calm", children }: { tone?: Tone | "plain"; children: ComponentChildren }): JSX.Element {
+  return <span class={`badge ${tone}`}>{children}</span>;
+}
+
+export function State({ state }: { state: string | undefined }): JSX.Element {
+  if (!state) return <>{DASH}</>;
+  const tone: Tone = state === "running" || state === "leader" ? "good" : state === "flow" || state === "blocked" || state === "recovering" ? "warn" : state === "damaged" ? "bad" : "calm";
+  return <span class={`state ${tone}`}>{state}</span>;
+}
+
+export function Empty({ title, children }: { title: string; children?: ComponentChildren }): JSX.Element {
+  return (
+    <div class="empty">
+      <p class="title">{title}</p>
+      {children && <p>{children}</p>}
+    </div>
+  );
+}
+
+/** An error of the API, with the broker's own reason. */
+export function Problem({ error }: { error: ApiError }): JSX.Element {
+  if (error.unreachable) return <p class="problem" role="status">The broker does not answer.</p>;
+  return (
+    <div class={error.refused ? "problem refused" : "problem"} role="status">
+      <strong>{error.refused ? "Not permitted" : error.status === 404 ? "Not found" : "The broker refuses"}</strong>
+      <span><Name text={error.reason} /></span>
+    </div>
+  );
+}
+
+/** Shows an answer, its error, or that it is on its way. After an error, the last answer stays, greyed. */
+export function Answer<T>({ of, children }: { of: { data: T | undefined; error: ApiError | undefined }; children: (data: T) => ComponentChildren }): JSX.Element {
+  const { data, error } = of;
+  return (
+    <>
+      {error && !(error.unreachable && data !== undefined) && <Problem error={error} />}
+      {data !== undefined ? <div class={error ? "stale" : undefined}>{children(data)}</div> : !error && <p class="loading">Loading…</p>}
+    </>
+  );
+}
+
+/** A bar that shows how much of a limit is used. */
+export function Bar({ label, used, limit, text }: { label: string; used: unknown; limit: unknown; text: string }): JSX.Element {
+  const part = typeof used === "number" && typeof limit === "number" && limit > 0 ? Math.min(1, Math.max(0, used / limit)) : 0;
+  return (
+    <div class="bar">
+      <span class="label">{label}</span>
+      <span class="track" role="img" aria-label={`${label}: ${text}`}>
+        <span class={part > 0.9 ? "fill high" : "fill"} style={{ width: `${(part * 100).toFixed(1)}%` }} />
+      </span>
+      <span class="text">{text}</span>
+    </div>
+  );
+}
+
+export interface Column<T> {
+  id: string;
+  label: string;
+  /** True for numbers: they are aligned to the right. */
+  number?: boolean;
+  cell: (row: T) => ComponentChildren;
+  /** The field by which the broker sorts. Without one, the list cannot be sorted by this column. */
+  sort?: string;
+}
+
+export interface Sorting {
+  by: string;
+  descending: boolean;
+  change: (by: string, descending: boolean) => void;
+}
+
+/** A table with headers. If it is too wide, it scrolls within itself, also by keyboard. */
+export function Table<T>({ caption, columns, rows, sorting, rowKey, empty }: { caption: string; columns: Column<T>[]; rows: T[]; sorting?: Sorting; rowKey?: (row: T) => string; empty?: ComponentChildren }): JSX.Element {
+  if (rows.length === 0 && empty) return <>{empty}</>;
+  return (
+    <div class="scroll" role="region" aria-label={caption} tabIndex={0}>
+      <table>
+        <caption class="hidden">{caption}</caption>
+        <thead>
+          <tr>
+            {columns.map((column) => {
+              const active = sorting !== undefined && column.sort !== undefined && sorting.by === column.sort;
+              const order = active ? (sorting.descending ? "descending" : "ascending") : undefined;
+              return (
+                <th scope="col" class={column.number ? "number" : undefined} aria-sort={order}>
+                  {sorting && column.sort !== undefined ? (
+                    <button type="button" class="sort" onClick={() => sorting.change(column.sort ?? "", active ? !sorting.descending : column.number === true)}>
+                      {column.label}
+                      <span aria-hidden="true" class="arrow">{active ? (sorting.descending ? "▾" : "▴") : ""}</span>
+                    </button>
+                  ) : (
+                    column.label || <span class="hidden">Actions</span>
+                  )}
+                </th>
+              );
+            })}
+          </tr>
+        </thead>
+        <tbody>
+          {rows.map((row, i) => (
+            <tr key={rowKey ? rowKey(row) : i}>
+              {columns.map((column) => (
+                <td class={column.number ? "number" : undefined}>{column.cell(row)}</td>
+              ))}
+            </tr>
+          ))}
+        </tbody>
+      </table>
+    </div>
+  );
+}
+
+/** The fields of a map, or a dash. */
+export function Fields({ map }: { map: Record<string, unknown> | undefined | null }): JSX.Element {
+  const entries = Object.entries(map ?? {});
+  if (entries.length === 0) return <>{DASH}</>;
+  return (
+    <ul class="fields">
+      {entries.map(([key, value]) => (
+        <li>
+          <span class="key"><Name text={key} /></span> <Name text={typeof value === "string" ? value : JSON.stringify(value)} />
+        </li>
+      ))}
+    </ul>
+  );
+}
+
+export function Copy({ text, label = "Copy" }: { text: string; label?: string }): JSX.Element {
+  const [said, say] = useState("");
+  const copy = async () => {
+    try {
+      await navigator.clipboard.writeText(text);
+      say("Copied");
+    } catch {
+      // Browsers allow this only on encrypted connections and on this machine.
+      say("Select the text and copy it");
+    }
+    setTimeout(() => say(""), 2000);
+  };
+  return (
+    <button type="button" class="quiet" onClick={() => void copy()}>
+      <span aria-live="polite">{said || label}</span>
+    </button>
+  );
+}
+
+/** The command that does the same. */
+export function Command({ text }: { text: string }): JSX.Element {
+  return (
+    <div class="command">
+      <code>{text}</code>
+      <Copy text={text} label="Copy command" />
+    </div>
+  );
+}
+
+/** A window in front of the page. Escape closes it. */
+export function Dialog({ title, close, children }: { title: string; close: () => void; children: ComponentChildren }): JSX.Element {
+  const box = useRef<HTMLDialogElement>(null);
+  const id = useId();
+  useEffect(() => {
+    const dialog = box.current;
+    const before = document.activeElement;
+    dialog?.showModal();
+    return () => {
+      dialog?.close();
+      if (before instanceof HTMLElement) before.focus();
+    };
+  }, []);
+  return (
+    <dialog ref={box} aria-labelledby={id} onCancel={(event) => { event.preventDefault(); close(); }}>
+      <header>
+        <h2 id={id}><Name text={title} /></h2>
+        <button type="button" class="quiet" aria-label="Close" onClick={close}>✕</button>
+      </header>
+      {children}
+    </dialog>
+  );
+}
+
+/** A field of a form with its label. */
+export function Field({ label, hint, children }: { label: string; hint?: string; children: (id: string) => ComponentChildren }): JSX.Element {
+  const id = useId();
+  return (
+    <div class="field">
+      <label for={id}>{label}</label>
+      {children(id)}
+      {hint && <p class="hint">{hint}</p>}
+    </div>
+  );
+}
+
+export function Text({ label, value, set, hint, required, type = "text", pattern, placeholder }: { label: string; value: string; set: (value: string) => void; hint?: string; required?: boolean; type?: string; pattern?: string; placeholder?: string }): JSX.Element {
+  return (
+    <Field label={label} {...(hint ? { hint } : {})}>
+      {(id) => <input id={id} type={type} value={value} required={required} pattern={pattern} placeholder={placeholder} autocomplete={type === "password" ? "new-password" : "off"} spellcheck={false} onInput={(event) => set(event.currentTarget.value)} />}
+    </Field>
+  );
+}
+
+export function Area({ label, value, set, hint, rows = 4 }: { label: string; value: string; set: (value: string) => void; hint?: string; rows?: number }): JSX.Element {
+  return (
+    <Field label={label} {...(hint ? { hint } : {})}>
+      {(id) => <textarea id={id} rows={rows} value={value} spellcheck={false} onInput={(event) => set(event.currentTarget.value)} />}
+    </Field>
+  );
+}
+
+export function Select({ label, value, set, options }: { label: string; value: string; set: (value: string) => void; options: [string, string][] }): JSX.Element {
+  return (
+    <Field label={label}>
+      {(id) => (
+        <select id={id} value={value} onChange={(event) => set(event.currentTarget.value)}>
+          {options.map(([key, text]) => <option value={key} selected={key === value}>{text}</option>)}
+        </select>
+      )}
+    </Field>
+  );
+}
+
+export function Check({ label, value, set }: { label: string; value: boolean; set: (value: boolean) => void }): JSX.Element {
+  return (
+    <label class="check">
+      <input type="checkbox" checked={value} onChange={(event) => set(event.currentTarget.checked)} /> {label}
+    </label>
+  );
+}
+
+/** A number of a row at a path, formatted. */
+export function show(row: unknown, field: string, format: (value: unknown) => string): string {
+  return format(at(row, field));
+}

@@ -1,0 +1,274 @@
+/** Virtual hosts, limits, definitions and features. Users and policies have files of their own. */
+import type { JSX } from "preact";
+import { useRef, useState } from "preact/hooks";
+import { ApiError, path, request } from "../lib/api";
+import { command, inVhost } from "../lib/command";
+import { useApi } from "../lib/poll";
+import { DASH, count } from "../lib/text";
+import { vhost as chosenVhost } from "../lib/vhost";
+import { Action, Named } from "../ui/actions";
+import { Answer, Badge, Check, Empty, Field, Name, Panel, Select, Table, Text } from "../ui/parts";
+import { Policies } from "./policies";
+import { Users } from "./users";
+
+const TABS: [string, string][] = [["vhosts", "Virtual hosts"], ["users", "Users"], ["policies", "Policies"], ["limits", "Limits"], ["definitions", "Definitions"], ["features", "Features"]];
+
+export function Admin({ tab }: { tab: string }): JSX.Element {
+  return (
+    <>
+      <h1>Admin</h1>
+      <nav class="tabs" aria-label="Admin">
+        <ul>{TABS.map(([id, label]) => <li><a href={`#/admin/${id}`} aria-current={tab === id ? "page" : undefined}>{label}</a></li>)}</ul>
+      </nav>
+      {tab === "users" ? <Users /> : tab === "policies" ? <Policies /> : tab === "limits" ? <Limits /> : tab === "definitions" ? <Definitions /> : tab === "features" ? <Features /> : <Vhosts />}
+    </>
+  );
+}
+
+interface VhostRow {
+  name: string;
+  description?: string;
+  tags?: string[];
+  default_queue_type?: string;
+  protected_from_deletion?: boolean;
+  deleting?: boolean;
+}
+
+function Vhosts(): JSX.Element {
+  const vhosts = useApi<VhostRow[]>(path("vhosts"));
+  return (
+    <Panel title="Virtual hosts" tight aside={<AddVhost />}>
+      <Answer of={vhosts}>
+        {(rows) => (
+          <Table
+            caption="Virtual hosts"
+            rows={rows}
+            rowKey={(row) => row.name}
+            columns={[
+              { id: "name", label: "Name", cell: (row) => <b class="name"><Name text={row.name} /></b> },
+              { id: "description", label: "Description", cell: (row) => <Name text={row.description ?? ""} /> },
+              { id: "tags", label: "Tags", cell: (row) => <Name text={(row.tags ?? []).join(", ")} /> },
+              { id: "type", label: "Default queue type", cell: (row) => row.default_queue_type ?? DASH },
+              { id: "state", label: "Protected", cell: (row) => (row.deleting ? <Badge tone="warn">being deleted</Badge> : row.protected_from_deletion ? "yes" : "no") },
+              {
+                id: "actions",
+                label: "",
+                cell: (row) => (
+                  <span class="actions">
+                    <Action
+                      label={row.protected_from_deletion ? "Unprotect" : "Protect"}
+                      title={`${row.protected_from_deletion ? "Allow the deletion of" : "Protect"} ${row.name}?`}
+                      confirm={row.protected_from_deletion ? "Allow deletion" : "Protect"}
+                      command={command(["vhost", row.protected_from_deletion ? "unprotect" : "protect"], [], [row.name])}
+                      run={async () => void (await request(row.protected_from_deletion ? "DELETE" : "POST", path("vhosts", row.name, "deletion", "protection"), row.protected_from_deletion ? {} : { body: {} }))}
+                    >
+                      <Named before={row.protected_from_deletion ? "From then on, this can be deleted:" : "From then on, nobody can delete"} name={row.name} />
+                    </Action>
+                    <Action label="Delete" title={`Delete ${row.name}?`} confirm="Delete the virtual host" danger command={command(["vhost", "delete"], [], [row.name])} run={async () => void (await request("DELETE", path("vhosts", row.name)))}>
+                      <Named before="All queues, messages, exchanges, policies and permissions of" name={row.name} after=" are deleted, and its connections are closed." />
+                    </Action>
+                  </span>
+                ),
+              },
+            ]}
+          />
+        )}
+      </Answer>
+    </Panel>
+  );
+}
+
+function AddVhost(): JSX.Element {
+  const [name, setName] = useState("");
+  const [description, setDescription] = useState("");
+  const [tags, setTags] = useState("");
+  const [type, setType] = useState("");
+  const options: [string, string][] = [...(description ? [["--description", description] as [string, string]] : []), ...(tags ? [["--tags", tags] as [string, string]] : []), ...(type ? [["--default-queue-type", type] as [string, string]] : [])];
+  return (
+    <Action
+      label="Add a virtual host"
+      title="Add a virtual host"
+      confirm="Add"
+      primary
+      command={name ? command(["vhost", "add"], options, [name]) : undefined}
+      run={async () => {
+        await request("PUT", path("vhosts", name), { body: { description, tags, ...(type ? { default_queue_type: type } : {}) } });
+        setName("");
+      }}
+    >
+      <Text label="Name" value={name} set={setName} required />
+      <Text label="Description" value={description} set={setDescription} />
+      <Text label="Tags" value={tags} set={setTags} hint="With commas between" />
+      <Select label="Default queue type" value={type} set={setType} options={[["", "that of the broker"], ["classic", "classic"], ["quorum", "quorum"], ["stream", "stream"]]} />
+    </Action>
+  );
+}
+
+function Limits(): JSX.Element {
+  const vhosts = useApi<{ vhost: string; value: Record<string, number> }[]>(path("vhost-limits"));
+  const users = useApi<{ user: string; value: Record<string, number> }[]>(path("user-limits"));
+  const rowsOf = (rows: { value: Record<string, number> }[], name: (row: never) => string) => rows.flatMap((row) => Object.entries(row.value).map(([limit, value]) => ({ name: name(row as never), limit, value })));
+  const table = (kind: "vhost" | "user", rows: { name: string; limit: string; value: number }[]) => (
+    <Table
+      caption={kind === "vhost" ? "Limits of virtual hosts" : "Limits of users"}
+      rows={rows}
+      rowKey={(row) => `${row.name}\u0000${row.limit}`}
+      columns={[
+        { id: "name", label: kind === "vhost" ? "Virtual host" : "User", cell: (row) => <b class="name"><Name text={row.name} /></b> },
+        { id: "limit", label: "Limit", cell: (row) => row.limit },
+        { id: "value", label: "At most", number: true, cell: (row) => count(row.value) },
+        {
+          id: "actions",
+          label: "",
+          cell: (row) => (
+            <Action label="Remove" title="Remove this limit?" confirm="Remove the limit" danger command={command(["limit", "clear"], kind === "user" ? [["--user", row.name]] : inVhost(row.name), [row.limit])} run={async () => void (await request("DELETE", path(`${kind}-limits`, row.name, row.limit)))}>
+              <Named before={`From then on, ${row.limit} has no limit in`} name={row.name} />
+            </Action>
+          ),
+        },
+      ]}
+      empty={<Empty title="There are no limits." />}
+    />
+  );
+  return (
+    <>
+      <Panel title="Limits of virtual hosts" tight aside={<SetLimit kind="vhost" />}>
+        <Answer of={vhosts}>{(rows) => table("vhost", rowsOf(rows, (row: { vhost: string }) => row.vhost))}</Answer>
+      </Panel>
+      <Panel title="Limits of users" tight aside={<SetLimit kind="user" />}>
+        <Answer of={users}>{(rows) => table("user", rowsOf(rows, (row: { user: string }) => row.user))}</Answer>
+      </Panel>
+    </>
+  );
+}
+
+function SetLimit({ kind }: { kind: "vhost" | "user" }): JSX.Element {
+  const limits = kind === "vhost" ? ["max-connections", "max-queues"] : ["max-connections", "max-channels"];
+  const [name, setName] = useState(kind === "vhost" ? chosenVhost.get() || "/" : "");
+  const [limit, setLimit] = useState(limits[0] ?? "");
+  const [value, setValue] = useState("");
+  return (
+    <Action
+      label="Set a limit"
+      title={kind === "vhost" ? "Limit a virtual host" : "Limit a user"}
+      confirm="Set"
+      command={name && value ? command(["limit", "set"], kind === "user" ? [["--user", name]] : inVhost(name), [limit, value]) : undefined}
+      run={async () => void (await request("PUT", path(`${kind}-limits`, name, limit), { body: { value: Number(value) } }))}
+    >
+      <Text label={kind === "vhost" ? "Virtual host" : "User"} value={name} set={setName} required />
+      <Select label="Limit" value={limit} set={setLimit} options={limits.map((one) => [one, one])} />
+      <Text label="At most" value={value} set={setValue} required pattern="[0-9]+" />
+    </Action>
+  );
+}
+
+function Definitions(): JSX.Element {
+  const vhost = chosenVhost.use();
+  const target = vhost === "" ? path("definitions") : path("definitions", vhost);
+  const [hashes, setHashes] = useState(false);
+  const file = useRef<HTMLInputElement>(null);
+  const where = vhost === "" ? "of the whole broker" : "of the virtual host";
+  return (
+    <Panel title="Definitions">
+      <p>Definitions are everything but the messages, in RabbitMQ's form{vhost !== "" && <>: here only those of the virtual host <b><Name text={vhost} /></b></>}.</p>
+      <div class="actions">
+        <Action
+          label="Export"
+          title={`Export the definitions ${where}`}
+          confirm="Export"
+          primary
+          command={command(["definitions", "export"], inVhost(vhost || "/"), ["definitions.json"])}
+          run={async () => {
+            const definitions = (await request("GET", target)) as Record<string, unknown>;
+            if (!hashes) delete definitions["users"];
+            const link = document.createElement("a");
+            link.href = URL.createObjectURL(new Blob([`${JSON.stringify(definitions, null, 2)}\n`], { type: "application/json" }));
+            link.download = "definitions.json";
+            link.click();
+            URL.revokeObjectURL(link.href);
+            return "The browser saves the file definitions.json.";
+          }}
+        >
+          {vhost === "" && <Check label="With the users and the hashes of their passwords" value={hashes} set={setHashes} />}
+          <p class="hint">The command line exports the users, too.</p>
+        </Action>
+        <Action
+          label="Import"
+          title={`Import definitions ${where}`}
+          confirm="Import"
+          danger
+          command={command(["definitions", "import"], inVhost(vhost || "/"), ["definitions.json"])}
+          run={async () => {
+            const chosen = file.current?.files?.[0];
+            if (!chosen) throw new ApiError(400, "page", "Choose a file first.");
+            let body: unknown;
+            try {
+              body = JSON.parse(await chosen.text());
+            } catch {
+              throw new ApiError(400, "page", `The file ${chosen.name} is not JSON.`);
+            }
+            await request("POST", target, { body });
+            return "All definitions of the file are in force.";
+          }}
+        >
+          <p>The broker carries out all definitions of the file, or none if one is wrong. What exists and is not in the file stays.</p>
+          <Field label="File">{(id) => <input id={id} ref={file} type="file" accept="application/json,.json" required />}</Field>
+        </Action>
+      </div>
+    </Panel>
+  );
+}
+
+interface FeatureRow {
+  name: string;
+  state?: string;
+  desc?: string;
+  deprecation_phase?: string;
+  uses?: number;
+}
+
+function Features(): JSX.Element {
+  const used = useApi<FeatureRow[]>(path("deprecated-features", "used"));
+  const all = useApi<FeatureRow[]>(path("deprecated-features"));
+  const flags = useApi<FeatureRow[]>(path("feature-flags"));
+  const deprecated = (caption: string, rows: FeatureRow[], empty: string) => (
+    <Table
+      caption={caption}
+      rows={rows}
+      rowKey={(row) => row.name}
+      columns={[
+        { id: "name", label: "Feature", cell: (row) => <Name text={row.name} /> },
+        { id: "phase", label: "Phase", cell: (row) => (row.deprecation_phase ?? DASH).replaceAll("_", " ") },
+        { id: "uses", label: "Uses since the start", number: true, cell: (row) => count(row.uses) },
+      ]}
+      empty={<Empty title={empty} />}
+    />
+  );
+  return (
+    <>
+      <Panel title="Deprecated features in use" tight>
+        <Answer of={used}>{(rows) => deprecated("Deprecated features in use", rows, "No client uses a deprecated feature.")}</Answer>
+      </Panel>
+      <Panel title="All deprecated features" tight>
+        <Answer of={all}>{(rows) => deprecated("All deprecated features", rows, "There are none.")}</Answer>
+      </Panel>
+      <Panel title="Feature flags" tight>
+        <Answer of={flags}>
+          {(rows) => (
+            <Table
+              caption="Feature flags"
+              rows={rows}
+              rowKey={(row) => row.name}
+              columns={[
+                { id: "name", label: "Flag", cell: (row) => <Name text={row.name} /> },
+                { id: "state", label: "State", cell: (row) => row.state ?? DASH },
+                { id: "desc", label: "Description", cell: (row) => <Name text={row.desc ?? ""} /> },
+              ]}
+              empty={<Empty title="There are no feature flags.">Every feature of this version is on.</Empty>}
+            />
+          )}
+        </Answer>
+      </Panel>
+    </>
+  );
+}

@@ -1,0 +1,95 @@
+/** Channels of AMQP 0.9.1, and consumers of all protocols. */
+import type { ComponentChildren, JSX } from "preact";
+import { path } from "../lib/api";
+import type { ChannelRow, ConsumerRow } from "../lib/names";
+import { href } from "../lib/place";
+import { useApi } from "../lib/poll";
+import { DASH, count } from "../lib/text";
+import { vhost as chosenVhost } from "../lib/vhost";
+import { List, type ListColumn } from "../ui/list";
+import { Answer, Badge, type Column, Empty, Facts, Fields, Name, NameLink, Panel, State, Table, Why, show } from "../ui/parts";
+
+const number = <T,>(field: string, label: string, standard = false): ListColumn<T> => ({ id: field, label, number: true, standard, fields: [field], sort: field, cell: (row) => show(row, field, count) });
+
+export function Channels(): JSX.Element {
+  const vhost = chosenVhost.use();
+  const columns: ListColumn<ChannelRow>[] = [
+    { id: "name", label: "Channel", fields: ["name"], sort: "name", cell: (row) => <NameLink to={href(["channels", row.name])} text={row.name} /> },
+    { id: "user", label: "User", standard: true, fields: ["user"], sort: "user", cell: (row) => <Name text={row.user ?? ""} /> },
+    { id: "vhost", label: "Virtual host", standard: vhost === "", fields: ["vhost"], sort: "vhost", cell: (row) => <Name text={row.vhost ?? ""} /> },
+    { id: "state", label: "State", standard: true, fields: ["state"], sort: "state", cell: (row) => <State state={row.state} /> },
+    { id: "mode", label: "Mode", standard: true, fields: ["confirm", "transactional"], cell: (row) => (row.confirm ? "confirms" : row.transactional ? "transactions" : DASH) },
+    number("consumer_count", "Consumers", true),
+    number("prefetch_count", "Prefetch", true),
+    number("messages_unacknowledged", "Unacked", true),
+    number("messages_unconfirmed", "Unconfirmed", true),
+    number("messages_uncommitted", "Uncommitted"),
+    number("global_prefetch_count", "Shared prefetch"),
+    { id: "why", label: "", standard: true, fields: ["connection_details"], cell: (row) => (row.connection_details?.name ? <Why kind="connection" name={row.connection_details.name} /> : null) },
+  ];
+  return (
+    <List key={vhost} title="Channels" target={vhost === "" ? path("channels") : path("vhosts", vhost, "channels")} columns={columns} keyFields={["name"]} rowKey={(row) => row.name} empty={<Empty title="There are no channels.">Channels belong to AMQP 0.9.1. Sessions of AMQP 1.0 are on the page of their <a href="#/connections">connection</a>.</Empty>} />
+  );
+}
+
+export function ChannelView({ name }: { name: string }): JSX.Element {
+  const channel = useApi<ChannelRow>(path("channels", name));
+  const connection = channel.data?.connection_details?.name;
+  return (
+    <>
+      <p class="crumbs"><a href="#/channels">Channels</a></p>
+      <h1 class="name"><Name text={name} /></h1>
+      <Answer of={channel}>
+        {(row) => (
+          <>
+            <Panel title="Numbers" aside={connection ? <Why kind="link" name={`channel ${row.number ?? ""}`} connection={connection} {...(row.vhost ? { vhost: row.vhost } : {})} /> : null}>
+              <Facts
+                items={[
+                  ["Connection", connection ? <NameLink to={href(["connections", connection])} text={connection} /> : DASH],
+                  ["User", <Name text={row.user ?? ""} />],
+                  ["Virtual host", <Name text={row.vhost ?? ""} />],
+                  ["State", <State state={row.state} />],
+                  ["Mode", row.confirm ? "confirms" : row.transactional ? "transactions" : DASH],
+                  ["Prefetch", count(row.prefetch_count)],
+                  ["Shared prefetch", count(row.global_prefetch_count)],
+                  ["Unacknowledged", count(row.messages_unacknowledged)],
+                  ["Unconfirmed", count(row.messages_unconfirmed)],
+                  ["Uncommitted messages", count(row.messages_uncommitted)],
+                  ["Uncommitted acknowledgements", count(row.acks_uncommitted)],
+                ]}
+              />
+            </Panel>
+            <Panel title="Consumers" tight><ConsumerTable rows={row.consumer_details ?? []} empty={<Empty title="This channel consumes from no queue." />} /></Panel>
+          </>
+        )}
+      </Answer>
+    </>
+  );
+}
+
+const CONSUMER_COLUMNS: ListColumn<ConsumerRow>[] = [
+  { id: "tag", label: "Consumer", standard: true, fields: ["consumer_tag"], sort: "consumer_tag", cell: (row) => <b class="name"><Name text={row.consumer_tag} /></b> },
+  { id: "queue", label: "Queue", standard: true, fields: ["queue"], sort: "queue.name", cell: (row) => <NameLink to={href(["queues", row.queue.vhost, row.queue.name])} text={row.queue.name} /> },
+  { id: "activity", label: "Activity", standard: true, fields: ["activity_status", "active"], sort: "activity_status", cell: (row) => (row.activity_status === "single_active" ? <Badge tone="good">the active one</Badge> : row.activity_status === "waiting" ? <Badge>waits for its turn</Badge> : (row.activity_status ?? DASH)) },
+  { id: "ack", label: "Acknowledges", standard: true, fields: ["ack_required"], sort: "ack_required", cell: (row) => (row.ack_required === undefined ? DASH : row.ack_required ? "yes" : "no") },
+  number("prefetch_count", "Prefetch or credit", true),
+  number("messages_unacknowledged", "Unacked", true),
+  { id: "exclusive", label: "Exclusive", fields: ["exclusive"], sort: "exclusive", cell: (row) => (row.exclusive ? "yes" : "no") },
+  { id: "arguments", label: "Arguments", fields: ["arguments"], cell: (row) => <Fields map={row.arguments} /> },
+  { id: "connection", label: "Connection", standard: true, fields: ["channel_details"], sort: "channel_details.name", cell: (row) => (row.channel_details?.connection_name ? <NameLink to={href(["connections", row.channel_details.connection_name])} text={row.channel_details.connection_name} /> : DASH) },
+  { id: "why", label: "", standard: true, fields: ["channel_details"], cell: (row) => <Why kind="link" name={row.consumer_tag} vhost={row.queue.vhost} {...(row.channel_details?.connection_name ? { connection: row.channel_details.connection_name } : {})} /> },
+];
+
+const keyOf = (row: ConsumerRow) => `${row.channel_details?.name ?? ""}\u0000${row.consumer_tag}`;
+
+export function ConsumerTable({ rows, empty }: { rows: ConsumerRow[]; empty: ComponentChildren }): JSX.Element {
+  const columns = CONSUMER_COLUMNS.filter((column) => column.id !== "exclusive") as Column<ConsumerRow>[];
+  return <Table caption="Consumers" rows={rows} rowKey={keyOf} columns={columns} empty={empty} />;
+}
+
+export function Consumers(): JSX.Element {
+  const vhost = chosenVhost.use();
+  return (
+    <List key={vhost} title="Consumers" target={vhost === "" ? path("consumers") : path("consumers", vhost)} columns={CONSUMER_COLUMNS} keyFields={["consumer_tag", "queue", "channel_details"]} rowKey={keyOf} filter={false} empty={<Empty title="There are no consumers." />} />
+  );
+}

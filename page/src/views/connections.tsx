@@ -1,0 +1,184 @@
+/** Connections, with their sessions and links. */
+import type { JSX } from "preact";
+import { useRef, useState } from "preact/hooks";
+import { path, request } from "../lib/api";
+import type { ChannelRow, ConnectionRow, LinkRow, SessionRow } from "../lib/names";
+import { href } from "../lib/place";
+import { useApi } from "../lib/poll";
+import { History, present } from "../lib/rates";
+import { DASH, bytes, count, duration, isNumber, time, visible } from "../lib/text";
+import { vhost as chosenVhost } from "../lib/vhost";
+import { Action, Named } from "../ui/actions";
+import { List, type ListColumn } from "../ui/list";
+import { Answer, Bar, Empty, Facts, Fields, Name, NameLink, Panel, State, Table, Text, Why, show } from "../ui/parts";
+import { Explanation } from "./why";
+
+export function Connections(): JSX.Element {
+  const vhost = chosenVhost.use();
+  const history = useRef(new History());
+  const flow = (field: string, label: string): ListColumn<ConnectionRow> => ({
+    id: field,
+    label,
+    number: true,
+    standard: true,
+    fields: [field, `${field}_details`],
+    sort: `${field}_details.rate`,
+    cell: (row) => {
+      const now = present(row, field, history.current.points(`count:${row.name}${field}`));
+      return now === undefined ? DASH : `${bytes(now)}/s`;
+    },
+  });
+  const columns: ListColumn<ConnectionRow>[] = [
+    { id: "name", label: "Connection", fields: ["name"], sort: "name", cell: (row) => <NameLink to={href(["connections", row.name])} text={row.name} /> },
+    { id: "container", label: "Container or client", standard: true, fields: ["container_id", "client_properties.connection_name", "client_properties.product"], cell: (row) => <Name text={row.container_id ?? String(row.client_properties?.["connection_name"] ?? row.client_properties?.["product"] ?? "")} /> },
+    { id: "user", label: "User", standard: true, fields: ["user"], sort: "user", cell: (row) => <Name text={row.user} /> },
+    { id: "vhost", label: "Virtual host", standard: vhost === "", fields: ["vhost"], sort: "vhost", cell: (row) => <Name text={row.vhost} /> },
+    { id: "protocol", label: "Protocol", standard: true, fields: ["protocol"], sort: "protocol", cell: (row) => (row.protocol ?? DASH).replace(/-(\d)/g, ".$1") },
+    { id: "state", label: "State", standard: true, fields: ["state"], sort: "state", cell: (row) => <State state={row.state} /> },
+    { id: "channels", label: "Sessions", number: true, standard: true, fields: ["channels"], sort: "channels", cell: (row) => count(row.channels) },
+    { id: "tls", label: "TLS", fields: ["ssl", "ssl_protocol"], sort: "ssl", cell: (row) => (row.ssl ? (row.ssl_protocol ?? "yes") : "no") },
+    flow("recv_oct", "From client"),
+    flow("send_oct", "To client"),
+    { id: "connected_at", label: "Connected", fields: ["connected_at"], sort: "connected_at", number: true, cell: (row) => time(row.connected_at) },
+    { id: "why", label: "", standard: true, fields: [], cell: (row) => <Why kind="connection" name={row.name} /> },
+  ];
+  return (
+    <List
+      key={vhost}
+      title="Connections"
+      target={vhost === "" ? path("connections") : path("vhosts", vhost, "connections")}
+      columns={columns}
+      keyFields={["name"]}
+      rowKey={(row) => row.name}
+      empty={<Empty title="Nobody is connected." />}
+      seen={(rows, at) => {
+        for (const row of rows) for (const field of ["recv_oct", "send_oct"] as const) history.current.add(`count:${row.name}${field}`, at, row[field]);
+      }}
+    />
+  );
+}
+
+export function ConnectionView({ name }: { name: string }): JSX.Element {
+  const connection = useApi<ConnectionRow>(path("connections", name));
+  const row = connection.data;
+  const [reason, setReason] = useState("");
+  return (
+    <>
+      <p class="crumbs"><a href="#/connections">Connections</a></p>
+      <div class="listbar">
+        <h1 class="name"><Name text={name} /></h1>
+        {row && <State state={row.state} />}
+        <div class="actions">
+          <Action
+            label="Close"
+            title="Close this connection?"
+            confirm="Close the connection"
+            danger
+            run={async () => {
+              await request("DELETE", path("connections", name), { headers: reason ? { "x-reason": reason } : {} });
+              location.hash = "#/connections";
+            }}
+          >
+            <Named before="The broker closes the connection" name={name} after={row ? ` of the user ${visible(row.user)}. Most clients connect again.` : "."} />
+            <Text label="Reason" value={reason} set={setReason} pattern="[ -~]*" hint="The client gets it, and the broker's log. Letters, digits and signs of ASCII." />
+          </Action>
+        </div>
+      </div>
+      <Panel title="Why does nothing move?"><Explanation subject={{ kind: "connection", name }} /></Panel>
+      <Answer of={connection}>
+        {(data) => (
+          <>
+            <Panel title="What it is">
+              <Facts
+                items={[
+                  ["User", <><Name text={data.user} /> ({data.auth_mechanism ?? DASH})</>],
+                  ["Virtual host", <Name text={data.vhost} />],
+                  ["Protocol", (data.protocol ?? DASH).replace(/-(\d)/g, ".$1")],
+                  ["Container", data.container_id ? <Name text={data.container_id} /> : DASH],
+                  ["Connected", isNumber(data.connected_at) ? `${time(data.connected_at)}, ${duration(Date.now() - data.connected_at)} ago` : DASH],
+                  ["Received", bytes(data.recv_oct)],
+                  ["Sent", bytes(data.send_oct)],
+                  ["TLS", data.ssl ? `${data.ssl_protocol ?? ""} ${data.ssl_cipher ?? ""}` : "no"],
+                  ["Largest frame", bytes(data.frame_max)],
+                  ["Most sessions or channels", count(data.channel_max)],
+                  ["Client", <Fields map={data.client_properties} />],
+                ]}
+              />
+            </Panel>
+            {(data.sessions ?? []).map((session) => <Session session={session} connection={data} />)}
+            {data.sessions === undefined && <ConnectionChannels name={name} />}
+            {data.sessions?.length === 0 && <Empty title="The client has begun no session." />}
+          </>
+        )}
+      </Answer>
+    </>
+  );
+}
+
+function Session({ session, connection }: { session: SessionRow; connection: ConnectionRow }): JSX.Element {
+  const most = Math.max(session.incoming_window ?? 0, session.remote_incoming_window ?? 0, 1);
+  const links = [...session.incoming_links, ...session.outgoing_links];
+  const mostCredit = Math.max(1, ...links.map((link) => link.credit ?? 0));
+  return (
+    <Panel title={`Session ${session.channel_number}`}>
+      <div class="bars">
+        <Bar label="Window of the broker" used={session.incoming_window} limit={most} text={`${count(session.incoming_window)} transfers`} />
+        <Bar label="Window of the client" used={session.remote_incoming_window} limit={most} text={`${count(session.remote_incoming_window)} transfers`} />
+      </div>
+      <Facts items={[["Deliveries not settled", show(session, "outgoing_unsettled_deliveries", count)], ["Deliveries that wait for the window", show(session, "outgoing_pending_deliveries", count)], ["Highest handle", count(session.handle_max)]]} />
+      <Links title="Publishers" links={session.incoming_links} most={mostCredit} connection={connection} />
+      <Links title="Consumers" links={session.outgoing_links} most={mostCredit} connection={connection} />
+    </Panel>
+  );
+}
+
+function Links({ title, links, most, connection }: { title: string; links: LinkRow[]; most: number; connection: ConnectionRow }): JSX.Element | null {
+  if (links.length === 0) return null;
+  return (
+    <>
+      <h3>{title}</h3>
+      <Table
+        caption={`${title} of the session`}
+        rows={links}
+        rowKey={(row) => `${title}${row.handle}`}
+        columns={[
+          { id: "name", label: "Link", cell: (row) => <b class="name"><Name text={row.link_name} /></b> },
+          { id: "address", label: "Address", cell: (row) => (row.queue_name ? <NameLink to={href(["queues", connection.vhost, row.queue_name])} text={row.queue_name} /> : <Name text={row.target_address ?? row.source_address ?? DASH} />) },
+          { id: "credit", label: "Credit", cell: (row) => <Bar label="" used={row.credit} limit={most} text={count(row.credit)} /> },
+          { id: "unsettled", label: "Waiting", number: true, cell: (row) => count(row.unconfirmed_messages ?? row.unsettled_deliveries) },
+          { id: "count", label: "Messages", number: true, cell: (row) => count(row.delivery_count) },
+          { id: "size", label: "Largest message", number: true, cell: (row) => (row.max_message_size ? bytes(row.max_message_size) : "any") },
+          { id: "settle", label: "Settled by sender", cell: (row) => row.snd_settle_mode ?? (row.send_settled ? "settled" : "unsettled") },
+          { id: "why", label: "", cell: (row) => <Why kind="link" name={row.link_name} vhost={connection.vhost} connection={connection.name} /> },
+        ]}
+      />
+    </>
+  );
+}
+
+function ConnectionChannels({ name }: { name: string }): JSX.Element {
+  const channels = useApi<ChannelRow[]>(path("connections", name, "channels"));
+  const number = (field: string, label: string) => ({ id: field, label, number: true, cell: (row: ChannelRow) => show(row, field, count) });
+  return (
+    <Panel title="Channels" tight>
+      <Answer of={channels}>
+        {(rows) => (
+          <Table
+            caption="Channels of this connection"
+            rows={rows}
+            rowKey={(row) => row.name}
+            columns={[
+              { id: "name", label: "Channel", cell: (row) => <NameLink to={href(["channels", row.name])} text={String(row.number ?? row.name)} /> },
+              { id: "state", label: "State", cell: (row) => <State state={row.state} /> },
+              number("consumer_count", "Consumers"),
+              number("prefetch_count", "Prefetch"),
+              number("messages_unacknowledged", "Unacked"),
+              number("messages_unconfirmed", "Unconfirmed"),
+            ]}
+            empty={<Empty title="The client has opened no channel." />}
+          />
+        )}
+      </Answer>
+    </Panel>
+  );
+}

@@ -1,0 +1,175 @@
+/** Exchanges and their bindings. */
+import type { JSX } from "preact";
+import { useState } from "preact/hooks";
+import { exchangeInPath, path, request } from "../lib/api";
+import { command, inVhost } from "../lib/command";
+import type { BindingRow, ExchangeRow, Overview } from "../lib/names";
+import { href } from "../lib/place";
+import { useApi } from "../lib/poll";
+import { DASH, visible } from "../lib/text";
+import { vhost as chosenVhost } from "../lib/vhost";
+import { Action, Named, argumentOptions, parseArguments } from "../ui/actions";
+import { List, type ListColumn } from "../ui/list";
+import { Answer, Area, Badge, Check, Empty, Facts, Fields, Name, NameLink, Panel, Select, Text } from "../ui/parts";
+import { BindingTable, Unbind } from "./bindings";
+import { Publish } from "./publish";
+
+/** The name of an exchange as people read it. */
+export function exchangeTitle(name: string): string {
+  return name === "" || name === "amq.default" ? "(default exchange)" : name;
+}
+
+export function Exchanges(): JSX.Element {
+  const vhost = chosenVhost.use();
+  const columns: ListColumn<ExchangeRow>[] = [
+    { id: "vhost", label: "Virtual host", standard: vhost === "", fields: ["vhost"], sort: "vhost", cell: (row) => <Name text={row.vhost} /> },
+    { id: "name", label: "Name", fields: ["name", "vhost"], sort: "name", cell: (row) => <NameLink to={href(["exchanges", row.vhost, exchangeInPath(row.name)])} text={exchangeTitle(row.name)} /> },
+    { id: "type", label: "Type", standard: true, fields: ["type"], sort: "type", cell: (row) => <Badge tone="plain">{row.type}</Badge> },
+    { id: "features", label: "Properties", standard: true, fields: ["durable", "auto_delete", "internal"], cell: (row) => [row.durable ? "durable" : "transient", row.auto_delete && "auto-delete", row.internal && "internal"].filter(Boolean).join(", ") },
+    { id: "policy", label: "Policy", standard: true, fields: ["policy"], sort: "policy", cell: (row) => <Name text={row.policy ?? ""} /> },
+    { id: "arguments", label: "Arguments", standard: true, fields: ["arguments"], cell: (row) => <Fields map={row.arguments} /> },
+    { id: "try", label: "", standard: true, fields: [], cell: (row) => <a class="why" href={href(["routing"], { vhost: row.vhost, exchange: exchangeInPath(row.name) })}>try</a> },
+  ];
+  return <List key={vhost} title="Exchanges" target={vhost === "" ? path("exchanges") : path("exchanges", vhost)} columns={columns} keyFields={["name", "vhost"]} rowKey={(row) => `${row.vhost}\u0000${row.name}`} actions={<CreateExchange vhost={vhost || "/"} />} empty={<Empty title="There are no exchanges." />} />;
+}
+
+function CreateExchange({ vhost: initial }: { vhost: string }): JSX.Element {
+  const overview = useApi<Overview>(`${path("overview")}?columns=exchange_types`, { once: true });
+  const types = overview.data?.exchange_types?.map((type) => type.name) ?? ["direct", "fanout", "topic", "headers"];
+  const [vhost, setVhost] = useState(initial);
+  const [name, setName] = useState("");
+  const [type, setType] = useState("topic");
+  const [durable, setDurable] = useState(true);
+  const [autoDelete, setAutoDelete] = useState(false);
+  const [internal, setInternal] = useState(false);
+  const [lines, setLines] = useState("");
+  const options: [string, string?][] = [...inVhost(vhost), ["--type", type], ...(autoDelete ? [["--auto-delete"] as [string]] : []), ...(internal ? [["--internal"] as [string]] : []), ...argumentOptions(lines)];
+  return (
+    <Action
+      label="Create an exchange"
+      title="Create an exchange"
+      confirm="Create"
+      primary
+      command={name && durable ? command(["declare", "exchange"], options, [name]) : undefined}
+      run={async () => {
+        await request("PUT", path("exchanges", vhost, name), { body: { type, durable, auto_delete: autoDelete, internal, arguments: parseArguments(lines) } });
+        setName("");
+      }}
+    >
+      <Text label="Virtual host" value={vhost} set={setVhost} required />
+      <Text label="Name" value={name} set={setName} required />
+      <Select label="Type" value={type} set={setType} options={types.map((one) => [one, one])} />
+      <Check label="Durable: it survives a restart" value={durable} set={setDurable} />
+      <Check label="Delete it with its last binding" value={autoDelete} set={setAutoDelete} />
+      <Check label="Internal: only other exchanges publish to it" value={internal} set={setInternal} />
+      <Area label="Arguments" value={lines} set={setLines} hint="One name=value a line, for example alternate-exchange=unrouted" />
+    </Action>
+  );
+}
+
+export function ExchangeView({ vhost, name }: { vhost: string; name: string }): JSX.Element {
+  const target = path("exchanges", vhost, name);
+  const real = name === "amq.default" ? "" : name;
+  const exchange = useApi<ExchangeRow>(target);
+  const outgoing = useApi<BindingRow[]>(`${target}/bindings/source`);
+  const incoming = useApi<BindingRow[]>(real === "" ? null : `${target}/bindings/destination`);
+  const fixed = real === "" || real.startsWith("amq.");
+  return (
+    <>
+      <p class="crumbs"><a href="#/exchanges">Exchanges</a> / <Name text={vhost} /></p>
+      <div class="listbar">
+        <h1 class="name"><Name text={exchangeTitle(real)} /></h1>
+        {exchange.data && <Badge tone="plain">{exchange.data.type}</Badge>}
+        <div class="actions">
+          <a class="button" href={href(["routing"], { vhost, exchange: name })}>Where would a message go?</a>
+          {real !== "" && <Publish vhost={vhost} exchange={real} routingKey="" />}
+          {!fixed && (
+            <Action
+              label="Delete"
+              title={`Delete ${name}?`}
+              confirm="Delete the exchange"
+              danger
+              command={command(["delete", "exchange"], inVhost(vhost), [real])}
+              run={async () => {
+                await request("DELETE", target);
+                location.hash = "#/exchanges";
+              }}
+            >
+              <Named before="The exchange" name={name} after={` in the virtual host ${visible(vhost)} is deleted, with its ${outgoing.data?.length ?? ""} bindings.`} />
+            </Action>
+          )}
+        </div>
+      </div>
+      <Answer of={exchange}>
+        {(row) => (
+          <Panel title="What it is">
+            <Facts
+              items={[
+                ["Type", row.type],
+                ["Durable", row.durable ? "yes" : "no"],
+                ["Deleted with its last binding", row.auto_delete ? "yes" : "no"],
+                ["Internal", row.internal ? "yes" : "no"],
+                ["Policy", row.policy ? <Name text={row.policy} /> : DASH],
+                ["Arguments", <Fields map={row.arguments} />],
+              ]}
+            />
+          </Panel>
+        )}
+      </Answer>
+      <Panel title="From here to" tight aside={real === "" ? null : <Bind vhost={vhost} source={real} />}>
+        {real === "" ? (
+          <Empty title="Every queue is bound by its own name.">These bindings cannot be changed.</Empty>
+        ) : (
+          <Answer of={outgoing}>
+            {(rows) => (
+              <BindingTable
+                caption="Bindings from this exchange"
+                rows={rows}
+                end={{ label: "To", cell: (row) => <>{row.destination_type} <NameLink to={href([row.destination_type === "exchange" ? "exchanges" : "queues", row.vhost, row.destination])} text={row.destination} /></> }}
+                action={(row) => <Unbind row={row} />}
+                empty={<Empty title="Nothing is bound to this exchange.">Messages that are published to it reach no queue.</Empty>}
+              />
+            )}
+          </Answer>
+        )}
+      </Panel>
+      {real !== "" && (
+        <Panel title="To here from" tight>
+          <Answer of={incoming}>
+            {(rows) => (
+              <BindingTable
+                caption="Bindings to this exchange"
+                rows={rows}
+                end={{ label: "From", cell: (row) => <NameLink to={href(["exchanges", row.vhost, exchangeInPath(row.source)])} text={exchangeTitle(row.source)} /> }}
+                action={(row) => <Unbind row={row} />}
+                empty={<Empty title="No other exchange sends to this one." />}
+              />
+            )}
+          </Answer>
+        </Panel>
+      )}
+    </>
+  );
+}
+
+function Bind({ vhost, source }: { vhost: string; source: string }): JSX.Element {
+  const [kind, setKind] = useState("q");
+  const [destination, setDestination] = useState("");
+  const [key, setKey] = useState("");
+  const [lines, setLines] = useState("");
+  const options: [string, string?][] = [...inVhost(vhost), ["--key", key], ...(kind === "e" ? [["--to-exchange"] as [string]] : []), ...argumentOptions(lines)];
+  return (
+    <Action
+      label="Bind"
+      title={`Bind to ${source}`}
+      confirm="Bind"
+      command={destination ? command(["declare", "binding"], options, [source, destination]) : undefined}
+      run={async () => void (await request("POST", path("bindings", vhost, "e", source, kind, destination), { body: { routing_key: key, arguments: parseArguments(lines) } }))}
+    >
+      <Select label="To" value={kind} set={setKind} options={[["q", "queue"], ["e", "exchange"]]} />
+      <Text label="Name" value={destination} set={setDestination} required />
+      <Text label="Binding key" value={key} set={setKey} />
+      <Area label="Arguments" value={lines} set={setLines} hint="One name=value a line. A headers exchange compares them; x-match=any needs only one." />
+    </Action>
+  );
+}

@@ -1,0 +1,133 @@
+/** Looks at messages without changing them, and gets messages. */
+import type { JSX } from "preact";
+import { useState } from "preact/hooks";
+import { ApiError, path, request } from "../lib/api";
+import { recognise } from "../lib/body";
+import { command, inVhost } from "../lib/command";
+import type { MessageRow } from "../lib/names";
+import { refresh } from "../lib/poll";
+import { DASH, bytes, count } from "../lib/text";
+import { Action } from "../ui/actions";
+import { Command, Copy, Empty, Fields, Name, Panel, Problem, Select, Text } from "../ui/parts";
+
+/** The number of messages that are shown at once. */
+const MESSAGES = 10;
+
+/** The octets of a body that are loaded. Larger ones are cut, so that ten of them do not stop the browser. */
+const BODY_MAX = 64 * 1024;
+
+export function Messages({ vhost, name, stream }: { vhost: string; name: string; stream: boolean }): JSX.Element {
+  const [from, setFrom] = useState(stream ? "first" : "1");
+  const [rows, setRows] = useState<MessageRow[]>();
+  const [error, setError] = useState<ApiError>();
+  const [busy, setBusy] = useState(false);
+  const look = async (start: string) => {
+    setBusy(true);
+    setError(undefined);
+    try {
+      setRows(stream ? await browse(vhost, name, start) : await peek(vhost, name, Number(start)));
+    } catch (caught) {
+      setError(caught instanceof ApiError ? caught : new ApiError(-1, "page", String(caught)));
+    } finally {
+      setBusy(false);
+    }
+  };
+  const last = rows?.at(-1);
+  const next = last === undefined ? undefined : String((stream ? (last.offset ?? 0) : (last.position ?? 0)) + 1);
+  return (
+    <Panel title="Look at messages" aside={<span class="hint">They stay as they are, in their order.</span>}>
+      <form class="inline" onSubmit={(event) => { event.preventDefault(); void look(from); }}>
+        <Text label={stream ? "From" : "From position"} value={from} set={setFrom} required {...(stream ? { hint: "first, last, next, an offset, or a time span ago such as 10m" } : { pattern: "[1-9][0-9]*" })} />
+        <button type="submit" class="primary" disabled={busy}>Look</button>
+        {next !== undefined && (
+          <button type="button" disabled={busy} onClick={() => { setFrom(next); void look(next); }}>Next {MESSAGES}</button>
+        )}
+      </form>
+      {error && <Problem error={error} />}
+      {rows && rows.length === 0 && <Empty title="There is no message at this place." />}
+      {rows?.map((row) => <MessageCard row={row} />)}
+      {!stream && <Command text={command(["peek"], inVhost(vhost), [name, from])} />}
+    </Panel>
+  );
+}
+
+async function browse(vhost: string, name: string, start: string): Promise<MessageRow[]> {
+  const query = new URLSearchParams({ offset: start, count: String(MESSAGES), truncate: String(BODY_MAX) });
+  return (await request("GET", `${path("queues", vhost, name, "messages")}?${query.toString()}`)) as MessageRow[];
+}
+
+async function peek(vhost: string, name: string, start: number): Promise<MessageRow[]> {
+  const rows: MessageRow[] = [];
+  for (let position = start; position < start + MESSAGES; position++) {
+    try {
+      rows.push((await request("GET", `${path("queues", vhost, name, "peek", String(position))}?truncate=${BODY_MAX}`)) as MessageRow);
+    } catch (error) {
+      // The queue ends before this position. The first message missing is worth a word, a later one is not.
+      if (error instanceof ApiError && error.status === 404 && rows.length > 0) break;
+      if (error instanceof ApiError && error.status === 404 && /position|message/.test(error.reason)) break;
+      throw error;
+    }
+  }
+  return rows;
+}
+
+/** The fields of a row that are shown in its first line. All others are sections of the message. */
+const HEAD = new Set(["position", "offset", "seq", "exchange", "routing_key", "redelivered", "delivery_count", "acquired_count", "message_count", "payload", "payload_bytes", "payload_encoding", "error"]);
+
+export function MessageCard({ row }: { row: MessageRow }): JSX.Element {
+  const body = recognise(row);
+  const sections = Object.entries(row).filter(([key, value]) => !HEAD.has(key) && typeof value === "object" && value !== null && Object.keys(value).length > 0);
+  return (
+    <article class="message">
+      <header>
+        <b>{row.offset !== undefined ? `Offset ${count(row.offset)}` : row.position !== undefined ? `Position ${count(row.position)}` : "Message"}</b>
+        <span>exchange <b><Name text={row.exchange || "(default)"} /></b></span>
+        <span>key <b><Name text={row.routing_key || DASH} /></b></span>
+        {row.redelivered && <span>redelivered{row.delivery_count ? `, ${count(row.delivery_count)} failed deliveries` : ""}</span>}
+        <span class="push">{body.kind} · {bytes(row.payload_bytes)}{body.note ? ` · ${body.note}` : ""}</span>
+        {body.text && <Copy text={body.text} label="Copy body" />}
+      </header>
+      {row.error && <p class="problem"><Name text={row.error} /></p>}
+      {body.kind === "empty" ? <p class="hint">The body is empty.</p> : <pre tabIndex={0} role="region" aria-label="Body">{body.kind === "hex" ? body.text : <Lines text={body.text} />}</pre>}
+      {sections.map(([key, value]) => (
+        <div class="section"><h4>{key.replaceAll("_", " ")}</h4><Fields map={value as Record<string, unknown>} /></div>
+      ))}
+    </article>
+  );
+}
+
+/** Text with its line breaks; all other hidden characters are escaped. */
+function Lines({ text }: { text: string }): JSX.Element {
+  return <>{text.split(/\r?\n/).map((line, i) => <>{i > 0 && "\n"}{line.split("\t").map((part, j) => <>{j > 0 && "\t"}<Name text={part} /></>)}</>)}</>;
+}
+
+const MODES: [string, string][] = [
+  ["ack_requeue_true", "Give them back to the queue (they count as redelivered)"],
+  ["ack_requeue_false", "Acknowledge them: they leave the queue"],
+  ["reject_requeue_true", "Reject them, back to the queue"],
+  ["reject_requeue_false", "Reject them: they are dead-lettered or dropped"],
+];
+
+export function GetMessages({ vhost, name }: { vhost: string; name: string }): JSX.Element {
+  const [mode, setMode] = useState("ack_requeue_true");
+  const [number, setNumber] = useState("1");
+  return (
+    <Action
+      label="Get"
+      title={`Get messages from ${name}`}
+      confirm="Get"
+      danger={mode.endsWith("false")}
+      command={mode === "ack_requeue_false" ? command(["recv"], [...inVhost(vhost), ["--count", number]], [`/queues/${encodeURIComponent(name)}`]) : undefined}
+      run={async () => {
+        const answer = await request("POST", path("queues", vhost, name, "get"), { body: { count: Number(number), ackmode: mode, encoding: "auto", truncate: BODY_MAX } });
+        refresh();
+        const rows = Array.isArray(answer) ? (answer as MessageRow[]) : [];
+        return rows.length === 0 ? "The queue has no ready message." : <>{rows.map((row) => <MessageCard row={row} />)}</>;
+      }}
+    >
+      <p>To look at messages without changing anything, use “Look at messages” on the page of the queue.</p>
+      <Select label="Then" value={mode} set={setMode} options={MODES} />
+      <Text label="How many" value={number} set={setNumber} required pattern="[1-9][0-9]{0,2}" />
+    </Action>
+  );
+}

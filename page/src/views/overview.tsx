@@ -1,0 +1,140 @@
+/** The overview: totals, rates, listeners and the node. */
+import type { JSX } from "preact";
+import { useState } from "preact/hooks";
+import { path } from "../lib/api";
+import type { NodeRow, Overview } from "../lib/names";
+import { useApi } from "../lib/poll";
+import { History, type Point, differences, samples } from "../lib/rates";
+import { DASH, at, bytes, count, duration, rate, short } from "../lib/text";
+import { Chart, type Line } from "../ui/chart";
+import { Answer, Badge, Bar, Facts, Panel, Table, Tile, show } from "../ui/parts";
+
+/** The ranges of the charts: label, length in seconds, and the distance of the samples that the broker is asked for. */
+const RANGES: [string, number, number][] = [["1 min", 60, 5], ["10 min", 600, 5], ["1 h", 3600, 60], ["8 h", 28_800, 600], ["1 day", 86_400, 1800]];
+
+const MESSAGE_RATES: [string, string][] = [["publish", "Published"], ["confirm", "Confirmed"], ["deliver_get", "Delivered"], ["ack", "Acknowledged"]];
+const LENGTHS: [string, string][] = [["messages_ready", "Ready"], ["messages_unacknowledged", "Unacknowledged"]];
+const CHURN: [string, string][] = [["connection_created", "Connections opened"], ["connection_closed", "Connections closed"], ["channel_created", "Channels opened"], ["queue_declared", "Queues declared"], ["queue_created", "Queues created"], ["queue_deleted", "Queues deleted"]];
+
+/** What this visit has seen. It outlives the view, so that coming back shows the same lines. */
+const history = new History();
+
+export function OverviewView(): JSX.Element {
+  const [range, setRange] = useState(RANGES[0]?.[0] ?? "");
+  const [, span, step] = RANGES.find(([label]) => label === range) ?? ["", 60, 5];
+  const target = `${path("overview")}?lengths_age=${span}&lengths_incr=${step}&msg_rates_age=${span}&msg_rates_incr=${step}`;
+  const overview = useApi<Overview>(target, { keep: true });
+  const nodes = useApi<NodeRow[]>(path("nodes"));
+  const data = overview.data;
+  if (data) {
+    for (const [field] of MESSAGE_RATES) history.add(`count:${field}`, overview.at, at(data.message_stats, field));
+    for (const [field] of LENGTHS) history.add(field, overview.at, at(data.queue_totals, field));
+  }
+  const rateOf = (field: string): Point[] => differences(samples(data?.message_stats, field) ?? history.points(`count:${field}`));
+  const lengthOf = (field: string): Point[] => samples(data?.queue_totals, field) ?? history.points(field);
+  const lines = (fields: [string, string][], points: (field: string) => Point[]): Line[] => fields.map(([field, label], i) => ({ label, colour: i + 1, points: points(field) }));
+  return (
+    <>
+      <div class="listbar">
+        <h1>Overview</h1>
+        {data && <span class="total">{data.cluster_name} · Sluice {data.sluice_version ?? DASH} (as RabbitMQ {data.product_version ?? DASH}) · up {duration(data.uptime)}</span>}
+      </div>
+      <Answer of={overview}>
+        {(now) => (
+          <div class="tiles">
+            <Tile label="Ready" value={show(now.queue_totals, "messages_ready", count)} />
+            <Tile label="Unacknowledged" value={show(now.queue_totals, "messages_unacknowledged", count)} />
+            <Tile label="Queues" value={show(now.object_totals, "queues", count)} to="#/queues" />
+            <Tile label="Connections" value={show(now.object_totals, "connections", count)} to="#/connections" />
+            <Tile label="Sessions and channels" value={show(now.object_totals, "channels", count)} to="#/channels" />
+            <Tile label="Consumers" value={show(now.object_totals, "consumers", count)} to="#/consumers" />
+            <Tile label="Exchanges" value={show(now.object_totals, "exchanges", count)} to="#/exchanges" />
+          </div>
+        )}
+      </Answer>
+      {data && (
+        <Panel
+          title="Messages"
+          aside={
+            <div class="segments" role="group" aria-label="Time span">
+              {RANGES.map(([label]) => <button type="button" aria-pressed={label === range} onClick={() => setRange(label)}>{label}</button>)}
+            </div>
+          }
+        >
+          <div class="charts">
+            <Chart title="Rates" span={span} lines={lines(MESSAGE_RATES, rateOf)} format={(value) => rate(value)} />
+            <Chart title="In queues" span={span} lines={lines(LENGTHS, lengthOf)} format={short} />
+          </div>
+          {at(data.message_stats, "publish_details.samples") === undefined && <p class="hint">This broker keeps no history: the lines begin when you opened this page.</p>}
+        </Panel>
+      )}
+      <div class="columns">
+        <Panel title="Node">
+          <Answer of={nodes}>{(rows) => <>{rows.map((node) => <NodeFacts node={node} />)}</>}</Answer>
+        </Panel>
+        <div>
+          {data && (
+            <Panel title="Listeners" tight>
+              <Table
+                caption="Listeners"
+                rows={data.listeners ?? []}
+                columns={[
+                  { id: "protocol", label: "Protocol", cell: (row) => row.protocol ?? DASH },
+                  { id: "address", label: "Address", cell: (row) => row.ip_address ?? DASH },
+                  { id: "port", label: "Port", number: true, cell: (row) => row.port ?? DASH },
+                ]}
+                empty={<p class="hint">There are no listeners.</p>}
+              />
+            </Panel>
+          )}
+          {data && (
+            <Panel title="Since the start">
+              <dl class="numbers">
+                {[...MESSAGE_RATES, ["drop_unroutable", "Dropped, not routable"], ["return_unroutable", "Returned, not routable"], ["redeliver", "Redelivered"]].map(([field, label]) => (
+                  <div><dt>{label}</dt><dd>{show(data.message_stats, field ?? "", count)}</dd></div>
+                ))}
+                {CHURN.map(([field, label]) => <div><dt>{label}</dt><dd>{show(data.churn_rates, field, count)}</dd></div>)}
+              </dl>
+            </Panel>
+          )}
+        </div>
+      </div>
+    </>
+  );
+}
+
+function NodeFacts({ node }: { node: NodeRow }): JSX.Element {
+  const memory = useApi<{ memory?: Record<string, unknown> }>(path("nodes", node.name, "memory"));
+  const parts = Object.entries(memory.data?.memory ?? {}).filter((entry): entry is [string, number] => typeof entry[1] === "number").sort((a, b) => b[1] - a[1]);
+  const of = (used: unknown, limit: unknown, format: (value: unknown) => string) => (limit === undefined || limit === null ? format(used) : `${format(used)} of ${format(limit)}`);
+  return (
+    <>
+      <Facts
+        items={[
+          ["Name", node.name],
+          ["State", node.running === false ? <Badge tone="bad">stopped</Badge> : <Badge tone="good">running</Badge>],
+          ["Alarms", node.mem_alarm || node.disk_free_alarm ? <Badge tone="bad">{[node.mem_alarm && "memory", node.disk_free_alarm && "disk"].filter(Boolean).join(", ")}</Badge> : "none"],
+          ["Uptime", duration(node.uptime)],
+          ["Processors", count(node.processors)],
+          ["Process", node.os_pid],
+          ["Disk free", node.disk_free === undefined ? DASH : `${bytes(node.disk_free)} (alarm below ${bytes(node.disk_free_limit)})`],
+        ]}
+      />
+      <div class="bars">
+        <Bar label="Memory" used={node.mem_used} limit={node.mem_limit} text={of(node.mem_used, node.mem_limit, bytes)} />
+        <Bar label="File descriptors" used={node.fd_used} limit={node.fd_total} text={of(node.fd_used, node.fd_total, count)} />
+      </div>
+      <h3>What memory is used for</h3>
+      <Answer of={memory}>
+        {() => (
+          <div class="bars">
+            {parts.map(([name, used]) => {
+              const limit = node.budgets?.find((budget) => budget.name === name)?.limit;
+              return <Bar label={name.replaceAll("_", " ")} used={used} limit={limit ?? node.mem_used} text={of(used, limit, bytes)} />;
+            })}
+          </div>
+        )}
+      </Answer>
+    </>
+  );
+}

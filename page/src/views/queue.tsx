@@ -1,0 +1,209 @@
+/** One queue or stream. */
+import type { JSX } from "preact";
+import { useRef, useState } from "preact/hooks";
+import { path, request } from "../lib/api";
+import { command, inVhost } from "../lib/command";
+import type { BindingRow, ConsumerRow, Page, QueueRow } from "../lib/names";
+import { href } from "../lib/place";
+import { useApi } from "../lib/poll";
+import { History, type Point, differences, samples } from "../lib/rates";
+import { DASH, bytes, count, isNumber, plural, rate, short, time } from "../lib/text";
+import { Chart, type Line } from "../ui/chart";
+import { Action, Named } from "../ui/actions";
+import { Answer, Badge, Command, Empty, Facts, Fields, Name, NameLink, Panel, State, Table, Text, Tile, show } from "../ui/parts";
+import { BindingTable, Unbind } from "./bindings";
+import { ConsumerTable } from "./channels";
+import { GetMessages, Messages } from "./messages";
+import { Publish } from "./publish";
+import { Explanation } from "./why";
+
+/** The length of the charts, in seconds. */
+const SPAN = 600;
+const RATES: [string, string][] = [["publish", "In"], ["deliver_get", "Out"], ["ack", "Acknowledged"]];
+const LENGTHS: [string, string][] = [["messages_ready", "Ready"], ["messages_unacknowledged", "Unacknowledged"]];
+
+export function QueueView({ vhost, name }: { vhost: string; name: string }): JSX.Element {
+  const target = path("queues", vhost, name);
+  const queue = useApi<QueueRow>(`${target}?lengths_age=${SPAN}&lengths_incr=5&msg_rates_age=${SPAN}&msg_rates_incr=5`);
+  const row = queue.data;
+  const stream = row?.type === "stream";
+  const messages = row?.messages;
+  return (
+    <>
+      <p class="crumbs"><a href="#/queues">Queues and streams</a> / <Name text={vhost} /></p>
+      <div class="listbar">
+        <h1 class="name"><Name text={name} /></h1>
+        {row && <><Badge tone="plain">{row.type}</Badge> <State state={row.state} /></>}
+        <div class="actions">
+          <Publish vhost={vhost} exchange="" routingKey={name} />
+          <GetMessages vhost={vhost} name={name} />
+          <Move vhost={vhost} name={name} messages={messages} />
+          {!stream && (
+            <Action label="Purge" title={`Purge ${name}?`} confirm={isNumber(messages) ? `Purge ${plural(messages, "message")}` : "Purge"} danger run={async () => void (await request("DELETE", `${target}/contents`))}>
+              <Named before="All ready messages leave the queue" name={name} after=" for good." />
+              <p>It has {count(messages)} messages; {show(row, "messages_unacknowledged", count)} of them are held by consumers and stay.</p>
+            </Action>
+          )}
+          <Action
+            label="Delete"
+            title={`Delete ${name}?`}
+            confirm="Delete the queue"
+            danger
+            command={command(["delete", "queue"], inVhost(vhost), [name])}
+            run={async () => {
+              await request("DELETE", target);
+              location.hash = "#/queues";
+            }}
+          >
+            <Named before="The queue" name={name} after={` in the virtual host ${vhost} is deleted, with ${isNumber(messages) ? plural(messages, "message") : "all messages"} and ${plural(row?.consumers ?? 0, "consumer")} attached.`} />
+          </Action>
+        </div>
+      </div>
+      <Panel title="Why does nothing move?"><Explanation subject={{ kind: "queue", vhost, name }} /></Panel>
+      <Answer of={queue}>{(data) => <Numbers row={data} at={queue.at} />}</Answer>
+      {row?.type === "quorum" && <Quorum vhost={vhost} name={name} />}
+      <QueueConsumers vhost={vhost} name={name} />
+      <QueueBindings vhost={vhost} name={name} />
+      {row && <Messages vhost={vhost} name={name} stream={stream} />}
+    </>
+  );
+}
+
+function Numbers({ row, at }: { row: QueueRow; at: number }): JSX.Element {
+  const history = useRef(new History());
+  for (const [field] of RATES) history.current.add(`count:${field}`, at, row.message_stats?.[field]);
+  for (const [field] of LENGTHS) history.current.add(field, at, row[field as keyof QueueRow]);
+  const lines = (fields: [string, string][], points: (field: string) => Point[]): Line[] => fields.map(([field, label], i) => ({ label, colour: i + 1, points: points(field) }));
+  return (
+    <>
+      <div class="tiles">
+        <Tile label="Ready" value={count(row.messages_ready)} note={show(row, "message_bytes_ready", bytes)} />
+        <Tile label="Unacknowledged" value={count(row.messages_unacknowledged)} note={show(row, "message_bytes_unacknowledged", bytes)} />
+        <Tile label="Consumers" value={count(row.consumers)} />
+        {[["messages_delayed", "Delayed"], ["messages_dead_lettering", "Being dead-lettered"], ["segments", "Segments"], ["first_offset", "First offset"], ["next_offset", "Next offset"]].map(([field, label]) => {
+          const value = (row as unknown as Record<string, unknown>)[field ?? ""];
+          return isNumber(value) && (value > 0 || row.type === "stream") ? <Tile label={label ?? ""} value={count(value)} /> : null;
+        })}
+      </div>
+      <div class="columns">
+        <Panel title="The last ten minutes">
+          <div class="charts one">
+            <Chart title="Rates" span={SPAN} format={(value) => rate(value)} lines={lines(RATES, (field) => differences(samples(row.message_stats, field) ?? history.current.points(`count:${field}`)))} />
+            <Chart title="Messages" span={SPAN} format={short} lines={lines(LENGTHS, (field) => samples(row, field) ?? history.current.points(field))} />
+          </div>
+        </Panel>
+        <Panel title="What it is">
+          <Facts
+            items={[
+              ["Arguments", <Fields map={row.arguments} />],
+              ["Policy", row.policy ? <Name text={row.policy} /> : DASH],
+              ["Operator policy", row.operator_policy ? <Name text={row.operator_policy} /> : DASH],
+              ["Effective policy", <Fields map={row.effective_policy_definition} />],
+              ["Durable", row.durable ? "yes" : "no"],
+              ["Deleted with its last consumer", row.auto_delete ? "yes" : "no"],
+              ["Exclusive", row.exclusive ? "yes" : "no"],
+              ["Node", row.node],
+              ...(row.type === "stream" ? [["Oldest chunk", show(row, "first_timestamp", time)] as [string, string], ["Newest chunk", show(row, "last_timestamp", time)] as [string, string]] : []),
+            ]}
+          />
+          <h3>Since its start</h3>
+          <dl class="numbers">
+            {[["publish", "Published"], ["deliver", "Delivered"], ["ack", "Acknowledged"], ["redeliver", "Redelivered"], ["expired", "Expired"], ["dropped", "Dropped"], ["dead_lettered", "Dead-lettered"]].map(([field, label]) => (
+              <div><dt>{label}</dt><dd>{show(row.message_stats, field ?? "", count)}</dd></div>
+            ))}
+          </dl>
+        </Panel>
+      </div>
+    </>
+  );
+}
+
+function Move({ vhost, name, messages }: { vhost: string; name: string; messages: number | undefined }): JSX.Element {
+  const [to, setTo] = useState("");
+  const text = command(["move"], inVhost(vhost), [name, to || "OTHER_QUEUE"]);
+  return (
+    <Action label="Move" title={`Move the messages of ${name}`} confirm="Show the command" run={async () => <Command text={text} />}>
+      <p>{isNumber(messages) ? plural(messages, "message") : "The messages"} can be moved by the command line. It takes each message from this queue only when the other queue has it.</p>
+      <Text label="The queue that gets them" value={to} set={setTo} required />
+    </Action>
+  );
+}
+
+function Quorum({ vhost, name }: { vhost: string; name: string }): JSX.Element {
+  const status = useApi<Record<string, unknown>[]>(path("queues", "quorum", vhost, name, "status"));
+  const number = (field: string) => ({ id: field, label: field, number: true, cell: (row: Record<string, unknown>) => count(row[field]) });
+  return (
+    <Panel title="Raft group" tight>
+      <Answer of={status}>
+        {(rows) => (
+          <Table
+            caption="Members of the Raft group"
+            rows={rows}
+            columns={[
+              { id: "node", label: "Member", cell: (row) => String(row["Node Name"] ?? DASH) },
+              { id: "state", label: "State", cell: (row) => <State state={String(row["Raft State"] ?? "")} /> },
+              { id: "membership", label: "Membership", cell: (row) => String(row["Membership"] ?? DASH) },
+              ...["Term", "Last Log Index", "Commit Index", "Last Applied", "Snapshot Index", "Log Entries"].map(number),
+              { id: "bytes", label: "Log size", number: true, cell: (row) => bytes(row["Log Bytes"]) },
+            ]}
+          />
+        )}
+      </Answer>
+    </Panel>
+  );
+}
+
+/** The most consumers of the virtual host that are looked through. */
+const CONSUMERS_MAX = 500;
+
+function QueueConsumers({ vhost, name }: { vhost: string; name: string }): JSX.Element {
+  const consumers = useApi<Page<ConsumerRow>>(`${path("consumers", vhost)}?page=1&page_size=${CONSUMERS_MAX}`);
+  return (
+    <Panel title="Consumers" tight>
+      <Answer of={consumers}>
+        {(page) => (
+          <>
+            <ConsumerTable rows={page.items.filter((row) => row.queue.name === name)} empty={<Empty title="No consumer is attached." />} />
+            {page.total_count > page.items.length && <p class="hint">Only the first {count(CONSUMERS_MAX)} of {count(page.total_count)} consumers of the virtual host were looked through.</p>}
+          </>
+        )}
+      </Answer>
+    </Panel>
+  );
+}
+
+function QueueBindings({ vhost, name }: { vhost: string; name: string }): JSX.Element {
+  const bindings = useApi<BindingRow[]>(path("queues", vhost, name, "bindings"));
+  const [source, setSource] = useState("");
+  const [key, setKey] = useState("");
+  return (
+    <Panel
+      title="Bindings"
+      tight
+      aside={
+        <Action
+          label="Bind"
+          title={`Bind an exchange to ${name}`}
+          confirm="Bind"
+          command={source ? command(["declare", "binding"], [...inVhost(vhost), ["--key", key]], [source, name]) : undefined}
+          run={async () => void (await request("POST", path("bindings", vhost, "e", source, "q", name), { body: { routing_key: key, arguments: {} } }))}
+        >
+          <Text label="Exchange" value={source} set={setSource} required />
+          <Text label="Binding key" value={key} set={setKey} />
+        </Action>
+      }
+    >
+      <Answer of={bindings}>
+        {(rows) => (
+          <BindingTable
+            caption="Bindings to this queue"
+            rows={rows}
+            end={{ label: "From", cell: (row) => (row.source === "" ? <a href={href(["exchanges", row.vhost, "amq.default"])}>(default exchange)</a> : <NameLink to={href(["exchanges", row.vhost, row.source])} text={row.source} />) }}
+            action={(row) => (row.source === "" ? null : <Unbind row={row} />)}
+            empty={<Empty title="No exchange is bound to this queue." />}
+          />
+        )}
+      </Answer>
+    </Panel>
+  );
+}

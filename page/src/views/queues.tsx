@@ -1,0 +1,97 @@
+/** The list of queues and streams. */
+import type { JSX } from "preact";
+import { useRef, useState } from "preact/hooks";
+import { path, request } from "../lib/api";
+import { command, inVhost } from "../lib/command";
+import type { QueueRow } from "../lib/names";
+import { href } from "../lib/place";
+import { History, present } from "../lib/rates";
+import { bytes, count, rate } from "../lib/text";
+import { vhost as chosenVhost } from "../lib/vhost";
+import { Action, argumentOptions, parseArguments } from "../ui/actions";
+import { List, type ListColumn } from "../ui/list";
+import { Area, Badge, Check, Empty, Fields, Name, NameLink, Select, State, Text, Why, show } from "../ui/parts";
+
+const keyOf = (row: QueueRow) => `${row.vhost}\u0000${row.name}`;
+
+export function Queues(): JSX.Element {
+  const vhost = chosenVhost.use();
+  const history = useRef(new History());
+  const rateColumn = (field: string, label: string, standard: boolean): ListColumn<QueueRow> => ({
+    id: field,
+    label,
+    number: true,
+    standard,
+    fields: [`message_stats.${field}`, `message_stats.${field}_details`],
+    sort: `message_stats.${field}_details.rate`,
+    cell: (row) => rate(present(row.message_stats, field, history.current.points(`count:${keyOf(row)}${field}`))),
+  });
+  const number = (field: string, label: string, standard: boolean, format = count): ListColumn<QueueRow> => ({ id: field, label, number: true, standard, fields: [field], sort: field, cell: (row) => show(row, field, format) });
+  const columns: ListColumn<QueueRow>[] = [
+    ...(vhost === "" ? [{ id: "vhost", label: "Virtual host", standard: true, fields: ["vhost"], sort: "vhost", cell: (row: QueueRow) => <Name text={row.vhost} /> }] : []),
+    { id: "name", label: "Name", fields: ["name", "vhost"], sort: "name", cell: (row) => <NameLink to={href(["queues", row.vhost, row.name])} text={row.name} /> },
+    { id: "type", label: "Type", standard: true, fields: ["type"], sort: "type", cell: (row) => <Badge tone="plain">{row.type}</Badge> },
+    { id: "state", label: "State", standard: true, fields: ["state"], sort: "state", cell: (row) => <State state={row.state} /> },
+    number("messages_ready", "Ready", true),
+    number("messages_unacknowledged", "Unacked", true),
+    number("messages", "Total", false),
+    number("message_bytes", "Size", false, bytes),
+    rateColumn("publish", "In", true),
+    rateColumn("deliver_get", "Out", true),
+    rateColumn("ack", "Acked", false),
+    number("consumers", "Consumers", true),
+    { id: "policy", label: "Policy", standard: true, fields: ["policy"], sort: "policy", cell: (row) => <Name text={row.policy ?? ""} /> },
+    { id: "operator_policy", label: "Operator policy", fields: ["operator_policy"], sort: "operator_policy", cell: (row) => <Name text={row.operator_policy ?? ""} /> },
+    { id: "arguments", label: "Arguments", fields: ["arguments"], cell: (row) => <Fields map={row.arguments} /> },
+    { id: "node", label: "Node", fields: ["node"], sort: "node", cell: (row) => row.node },
+    { id: "why", label: "", standard: true, fields: [], cell: (row) => <Why kind="queue" vhost={row.vhost} name={row.name} /> },
+  ];
+  return (
+    <List
+      key={vhost}
+      title="Queues and streams"
+      target={vhost === "" ? path("queues") : path("queues", vhost)}
+      columns={columns}
+      keyFields={["name", "vhost"]}
+      rowKey={keyOf}
+      actions={<CreateQueue vhost={vhost || "/"} />}
+      empty={<Empty title="There are no queues.">Create one here, or let your clients declare theirs.</Empty>}
+      seen={(rows, at) => {
+        for (const row of rows) {
+          for (const field of ["publish", "deliver_get", "ack"]) history.current.add(`count:${keyOf(row)}${field}`, at, row.message_stats?.[field]);
+        }
+      }}
+    />
+  );
+}
+
+function CreateQueue({ vhost: initial }: { vhost: string }): JSX.Element {
+  const [vhost, setVhost] = useState(initial);
+  const [name, setName] = useState("");
+  const [type, setType] = useState("classic");
+  const [durable, setDurable] = useState(true);
+  const [autoDelete, setAutoDelete] = useState(false);
+  const [lines, setLines] = useState("");
+  const options: [string, string?][] = [...inVhost(vhost), ["--type", type], ...(autoDelete ? [["--auto-delete"] as [string]] : []), ...argumentOptions(lines)];
+  return (
+    <Action
+      label="Create a queue"
+      title="Create a queue or stream"
+      confirm="Create"
+      primary
+      command={name && durable ? command(["declare", "queue"], options, [name]) : undefined}
+      run={async () => {
+        const body = { durable, auto_delete: autoDelete, arguments: { "x-queue-type": type, ...parseArguments(lines) } };
+        await request("PUT", path("queues", vhost, name), { body });
+        setName("");
+      }}
+    >
+      <Text label="Virtual host" value={vhost} set={setVhost} required />
+      <Text label="Name" value={name} set={setName} required />
+      <Select label="Type" value={type} set={setType} options={[["classic", "classic"], ["quorum", "quorum"], ["stream", "stream"]]} />
+      <Check label="Durable: it survives a restart" value={durable} set={setDurable} />
+      <Check label="Delete it with its last consumer" value={autoDelete} set={setAutoDelete} />
+      <Area label="Arguments" value={lines} set={setLines} hint="One name=value a line, for example x-max-length=1000" />
+    </Action>
+  );
+}

@@ -1,0 +1,204 @@
+/** Users, their permissions and topic permissions. */
+import type { JSX } from "preact";
+import { useState } from "preact/hooks";
+import { path, request } from "../lib/api";
+import { command, inVhost } from "../lib/command";
+import { useApi } from "../lib/poll";
+import { DASH } from "../lib/text";
+import { vhost as chosenVhost } from "../lib/vhost";
+import { Action, Named } from "../ui/actions";
+import { Answer, Empty, Name, Panel, Table, Text } from "../ui/parts";
+
+interface UserRow {
+  name: string;
+  tags?: string[] | string;
+  password_hash?: string;
+  hashing_algorithm?: string;
+}
+
+interface PermissionRow {
+  user: string;
+  vhost: string;
+  configure: string;
+  write: string;
+  read: string;
+}
+
+interface TopicRow {
+  user: string;
+  vhost: string;
+  exchange: string;
+  write: string;
+  read: string;
+}
+
+const tagsOf = (row: UserRow) => (Array.isArray(row.tags) ? row.tags.join(", ") : (row.tags ?? ""));
+
+export function Users(): JSX.Element {
+  const users = useApi<UserRow[]>(`${path("users")}?columns=name,tags,hashing_algorithm`);
+  const permissions = useApi<PermissionRow[]>(path("permissions"));
+  const topics = useApi<TopicRow[]>(path("topic-permissions"));
+  const pattern = (text: string) => (text === "" ? <span class="hint">nothing</span> : <code><Name text={text} /></code>);
+  return (
+    <>
+      <Panel title="Users" tight aside={<EditUser />}>
+        <Answer of={users}>
+          {(rows) => (
+            <Table
+              caption="Users"
+              rows={rows}
+              rowKey={(row) => row.name}
+              columns={[
+                { id: "name", label: "Name", cell: (row) => <b class="name"><Name text={row.name} /></b> },
+                { id: "tags", label: "Tags", cell: (row) => <Name text={tagsOf(row) || DASH} /> },
+                { id: "vhosts", label: "Can use", cell: (row) => <Name text={(permissions.data ?? []).filter((one) => one.user === row.name).map((one) => one.vhost).join(", ") || "no virtual host"} /> },
+                { id: "hash", label: "Password", cell: (row) => row.hashing_algorithm?.replace("rabbit_password_hashing_", "") ?? DASH },
+                {
+                  id: "actions",
+                  label: "",
+                  cell: (row) => (
+                    <span class="actions">
+                      <EditUser row={row} />
+                      <Action label="Delete" title={`Delete ${row.name}?`} confirm="Delete the user" danger command={command(["user", "delete"], [], [row.name])} run={async () => void (await request("DELETE", path("users", row.name)))}>
+                        <Named before="The connections of" name={row.name} after=" are closed, and the user can no longer log in." />
+                      </Action>
+                    </span>
+                  ),
+                },
+              ]}
+            />
+          )}
+        </Answer>
+      </Panel>
+      <Panel title="Permissions" tight aside={<SetPermission />}>
+        <Answer of={permissions}>
+          {(rows) => (
+            <Table
+              caption="Permissions"
+              rows={rows}
+              rowKey={(row) => `${row.user}\u0000${row.vhost}`}
+              columns={[
+                { id: "user", label: "User", cell: (row) => <b class="name"><Name text={row.user} /></b> },
+                { id: "vhost", label: "Virtual host", cell: (row) => <Name text={row.vhost} /> },
+                { id: "configure", label: "Configure", cell: (row) => pattern(row.configure) },
+                { id: "write", label: "Write", cell: (row) => pattern(row.write) },
+                { id: "read", label: "Read", cell: (row) => pattern(row.read) },
+                {
+                  id: "actions",
+                  label: "",
+                  cell: (row) => (
+                    <Action label="Clear" title="Remove these permissions?" confirm="Remove the permissions" danger command={command(["permission", "clear"], inVhost(row.vhost), [row.user])} run={async () => void (await request("DELETE", path("permissions", row.vhost, row.user)))}>
+                      <Named before="The connections to this virtual host are closed of the user" name={row.user} after="." />
+                    </Action>
+                  ),
+                },
+              ]}
+              empty={<Empty title="No user may use a virtual host." />}
+            />
+          )}
+        </Answer>
+      </Panel>
+      <Panel title="Topic permissions" tight aside={<SetTopic />}>
+        <Answer of={topics}>
+          {(rows) => (
+            <Table
+              caption="Topic permissions"
+              rows={rows}
+              rowKey={(row) => `${row.user}\u0000${row.vhost}\u0000${row.exchange}`}
+              columns={[
+                { id: "user", label: "User", cell: (row) => <b class="name"><Name text={row.user} /></b> },
+                { id: "vhost", label: "Virtual host", cell: (row) => <Name text={row.vhost} /> },
+                { id: "exchange", label: "Exchange", cell: (row) => <Name text={row.exchange} /> },
+                { id: "write", label: "Publish with keys", cell: (row) => pattern(row.write) },
+                { id: "read", label: "Bind with keys", cell: (row) => pattern(row.read) },
+                {
+                  id: "actions",
+                  label: "",
+                  cell: (row) => (
+                    <Action label="Clear" title="Remove these topic permissions?" confirm="Remove" danger run={async () => void (await request("DELETE", path("topic-permissions", row.vhost, row.user, row.exchange)))}>
+                      <Named before="From then on, all keys are permitted to" name={row.user} after="." />
+                    </Action>
+                  ),
+                },
+              ]}
+              empty={<Empty title="No user is restricted to certain keys." />}
+            />
+          )}
+        </Answer>
+      </Panel>
+    </>
+  );
+}
+
+function EditUser({ row }: { row?: UserRow }): JSX.Element {
+  const [name, setName] = useState(row?.name ?? "");
+  const [password, setPassword] = useState("");
+  const [tags, setTags] = useState(row ? tagsOf(row) : "");
+  return (
+    <Action
+      label={row ? "Edit" : "Add a user"}
+      title={row ? `Edit ${row.name}` : "Add a user"}
+      confirm={row ? "Save" : "Add"}
+      primary={!row}
+      command={row ? command(["user", "set-tags"], [], [name, ...tags.split(",").map((tag) => tag.trim()).filter((tag) => tag !== "")]) : name ? command(["user", "add"], [], [name]) : undefined}
+      run={async () => {
+        const list = tags.split(",").map((tag) => tag.trim()).filter((tag) => tag !== "").join(",");
+        // Without a new password, the user keeps the old one: its hash is sent back.
+        const kept = row && password === "" ? ((await request("GET", path("users", name))) as UserRow) : undefined;
+        const secret = kept ? { password_hash: kept.password_hash, hashing_algorithm: kept.hashing_algorithm } : { password };
+        await request("PUT", path("users", name), { body: { ...secret, tags: list } });
+        setPassword("");
+      }}
+    >
+      {!row && <Text label="Name" value={name} set={setName} required />}
+      <Text label={row ? "New password" : "Password"} type="password" value={password} set={setPassword} required={!row} {...(row ? { hint: "Empty: the password stays" } : {})} />
+      <Text label="Tags" value={tags} set={setTags} hint="administrator, monitoring, policymaker, management, with commas between" />
+    </Action>
+  );
+}
+
+function SetPermission(): JSX.Element {
+  const [user, setUser] = useState("");
+  const [vhost, setVhost] = useState(chosenVhost.get() || "/");
+  const [configure, setConfigure] = useState(".*");
+  const [write, setWrite] = useState(".*");
+  const [read, setRead] = useState(".*");
+  return (
+    <Action
+      label="Set permissions"
+      title="Set what a user may do"
+      confirm="Set"
+      command={user ? command(["permission", "set"], inVhost(vhost), [user, configure, write, read]) : undefined}
+      run={async () => void (await request("PUT", path("permissions", vhost, user), { body: { configure, write, read } }))}
+    >
+      <Text label="User" value={user} set={setUser} required />
+      <Text label="Virtual host" value={vhost} set={setVhost} required />
+      <Text label="Configure" value={configure} set={setConfigure} hint="A regular expression for names; .* for all, empty for none" />
+      <Text label="Write" value={write} set={setWrite} />
+      <Text label="Read" value={read} set={setRead} />
+    </Action>
+  );
+}
+
+function SetTopic(): JSX.Element {
+  const [user, setUser] = useState("");
+  const [vhost, setVhost] = useState(chosenVhost.get() || "/");
+  const [exchange, setExchange] = useState("amq.topic");
+  const [write, setWrite] = useState(".*");
+  const [read, setRead] = useState(".*");
+  return (
+    <Action
+      label="Set topic permissions"
+      title="Restrict the keys of a user"
+      confirm="Set"
+      command={user ? command(["permission", "set-topic"], inVhost(vhost), [user, exchange, write, read]) : undefined}
+      run={async () => void (await request("PUT", path("topic-permissions", vhost, user), { body: { exchange, write, read } }))}
+    >
+      <Text label="User" value={user} set={setUser} required />
+      <Text label="Virtual host" value={vhost} set={setVhost} required />
+      <Text label="Topic exchange" value={exchange} set={setExchange} required />
+      <Text label="Publish with keys" value={write} set={setWrite} hint="A regular expression" />
+      <Text label="Bind with keys" value={read} set={setRead} hint="A regular expression" />
+    </Action>
+  );
+}

@@ -1,0 +1,109 @@
+/** "Why does nothing move?": the broker's own answer, with what to do about it. */
+import type { JSX } from "preact";
+import { useState } from "preact/hooks";
+import { path } from "../lib/api";
+import { advice } from "../lib/causes";
+import { command, inVhost } from "../lib/command";
+import type { Explained } from "../lib/names";
+import { go, href, place } from "../lib/place";
+import { useApi } from "../lib/poll";
+import { count, isNumber } from "../lib/text";
+import { vhost as chosenVhost } from "../lib/vhost";
+import { Answer, Command, Name, NameLink, Panel, Select, Text } from "../ui/parts";
+
+const KINDS: [string, string][] = [["queue", "Queue or stream"], ["connection", "Connection"], ["link", "Link or consumer"]];
+
+export interface Subject {
+  kind: string;
+  vhost?: string | undefined;
+  name: string;
+  connection?: string | undefined;
+}
+
+function target({ kind, vhost, name, connection }: Subject): string {
+  if (kind === "connection") return path("explain", "connections", name);
+  if (kind === "link") {
+    const base = vhost ? path("explain", "links", vhost, name) : path("explain", "links", name);
+    return connection ? `${base}?connection=${encodeURIComponent(connection)}` : base;
+  }
+  return path("explain", "queues", vhost || "/", name);
+}
+
+function commandOf({ kind, vhost, name, connection }: Subject): string {
+  const options = kind === "connection" ? [] : inVhost(vhost ?? "/");
+  return command(["explain", kind], connection ? [...options, ["--connection", connection]] : options, [name]);
+}
+
+/** The answer for one object. It is asked for again as often as everything else. */
+export function Explanation({ subject }: { subject: Subject }): JSX.Element {
+  const answer = useApi<Explained>(target(subject));
+  return (
+    <Answer of={answer}>
+      {(explained) => {
+        const [tone, what] = advice(explained.cause);
+        const numbers = Object.entries(explained.numbers ?? {});
+        return (
+          <div class={`explain ${tone}`}>
+            <p class="sentence"><span class={`badge ${tone}`}>{explained.cause.replaceAll("_", " ")}</span> <Name text={explained.sentence} /></p>
+            <p class="advice">{what}</p>
+            {explained.at?.connection && (
+              <p>
+                At {explained.at.link !== undefined && explained.at.link !== null && <>the link <b><Name text={explained.at.link} /></b> of </>}the connection{" "}
+                <NameLink to={href(["connections", explained.at.connection])} text={explained.at.connection} />
+              </p>
+            )}
+            {(explained.notes ?? []).map((note) => <p class="note"><Name text={note} /></p>)}
+            {numbers.length > 0 && (
+              <details>
+                <summary>The numbers behind this</summary>
+                <dl class="numbers">
+                  {numbers.map(([key, value]) => <div><dt>{key.replaceAll("_", " ")}</dt><dd>{isNumber(value) ? count(value) : String(value)}</dd></div>)}
+                </dl>
+                <Command text={commandOf(subject)} />
+              </details>
+            )}
+          </div>
+        );
+      }}
+    </Answer>
+  );
+}
+
+export function WhyView(): JSX.Element {
+  const { query } = place.use();
+  const [kind, setKind] = useState(query["kind"] ?? "queue");
+  const [name, setName] = useState(query["name"] ?? "");
+  const [vhost, setVhost] = useState(query["vhost"] ?? (chosenVhost.get() || "/"));
+  const [connection, setConnection] = useState(query["connection"] ?? "");
+  const subject = query["name"] ? { kind: query["kind"] ?? "queue", vhost: query["vhost"], name: query["name"], connection: query["connection"] } : undefined;
+  return (
+    <>
+      <h1>Why does nothing move?</h1>
+      <Panel title="Ask about">
+        <form
+          class="inline"
+          onSubmit={(event) => {
+            event.preventDefault();
+            go(href(["why"], { kind, name, vhost: kind === "connection" ? undefined : vhost, connection: kind === "link" ? connection : undefined }));
+          }}
+        >
+          <Select label="Kind" value={kind} set={setKind} options={KINDS} />
+          <Text label="Name" value={name} set={setName} required />
+          {kind !== "connection" && <Text label="Virtual host" value={vhost} set={setVhost} />}
+          {kind === "link" && <Text label="Connection" value={connection} set={setConnection} hint="If several links have this name" />}
+          <button type="submit" class="primary">Ask</button>
+        </form>
+      </Panel>
+      {subject && (
+        <Panel title="Answer">
+          <p class="subject">
+            {KINDS.find(([id]) => id === subject.kind)?.[1] ?? subject.kind} <b class="name"><Name text={subject.name} /></b>
+            {subject.kind === "queue" && <> · <a href={href(["queues", subject.vhost ?? "/", subject.name])}>its page</a></>}
+            {subject.kind === "connection" && <> · <a href={href(["connections", subject.name])}>its page</a></>}
+          </p>
+          <Explanation key={JSON.stringify(subject)} subject={subject} />
+        </Panel>
+      )}
+    </>
+  );
+}
