@@ -20,7 +20,7 @@ use crate::reply::{Failure, Reply, respond};
 use crate::routes::{Action, Found, Method, Route, find};
 use crate::{
     accounts, attempts, auth, bindings, browse, channels, connections, definitions, exchanges, explain,
-    health, json, overview, parameters, policies, queues, quorum, topics, vhosts,
+    health, json, overview, page, parameters, policies, queues, quorum, topics, vhosts,
 };
 
 /// The largest request body, in bytes. A larger one is refused, as in RabbitMQ.
@@ -96,8 +96,10 @@ async fn answer<D: Desk>(
             return Err(Failure::method_not_allowed(allow.join(", ")));
         }
     };
-    if route.action == Action::Index {
-        return Ok(overview::index());
+    match route.action {
+        Action::Index => return page::index(&head.headers),
+        Action::Asset => return page::asset(&params[0], &head.headers),
+        _ => {}
     }
     let sender = auth::authenticate(desk, &head.headers, peer).await?;
     let (who, line) = (sender.who.clone(), Line::new(&sender, route, &params));
@@ -150,7 +152,8 @@ async fn carry_out<D: Desk>(
 
 async fn dispatch<D: Desk>(action: Action, call: &Call<'_, D>) -> Result<Reply, Failure> {
     match action {
-        Action::Index => Err(Failure::not_found("Not Found")),
+        // `answer` has served these.
+        Action::Index | Action::Asset => Err(Failure::not_found("Not Found")),
         Action::Overview => overview::overview(call).await,
         Action::Whoami => Ok(overview::whoami(call)),
         Action::GetDefinitions => definitions::get(call).await,

@@ -5,8 +5,8 @@
 //! request -> routes (404, 405) -> auth (401) -> body (400) -> one handler per route -> shape (page, sort, columns)
 //! ```
 //!
-//! Every route goes through `auth::authenticate` before its handler runs. The exceptions are the page at `/`
-//! and the metrics, as in RabbitMQ. No body is read before its sender is authenticated.
+//! Every route goes through `auth::authenticate` before its handler runs. The exceptions are the files of the web
+//! page and the metrics, as in RabbitMQ. No body is read before its sender is authenticated.
 #![forbid(unsafe_code)]
 
 mod accounts;
@@ -29,6 +29,7 @@ mod json;
 mod listen;
 mod metrics;
 mod overview;
+mod page;
 mod pages;
 mod parameters;
 mod places;
@@ -77,7 +78,7 @@ const STALL_TIME_MAX: Duration = Duration::from_secs(10);
 /// The time that requests in flight may take after the server is asked to stop.
 const FINISH_TIME_MAX: Duration = Duration::from_secs(2);
 
-/// Serves everything under `/api`, and a plain page at `/`. The router needs the peer's address as axum's
+/// Serves everything under `/api`, and the web page at `/`. The router needs the peer's address as axum's
 /// `ConnectInfo`, which [`serve`] provides.
 pub fn management_router<D: Desk>(desk: D, ports: Ports) -> Router {
     Router::new()

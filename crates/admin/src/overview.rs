@@ -1,26 +1,14 @@
-//! `/`, `/api/overview`, `/api/whoami`, `/api/nodes`.
+//! `/api/overview`, `/api/whoami`, `/api/nodes`.
 
 use broker::catalog::ExchangeKind;
 use broker::counters::Deprecated;
 use broker::desk::{BudgetRow, Desk, Overview};
-use broker::settings::SLUICE_VERSION;
 use serde_json::{Map, Value, json};
 
 use crate::call::Call;
 use crate::process::Process;
 use crate::reply::{Failure, Reply};
 use crate::shape;
-
-/// A page for people who open the port in a browser. It needs no credentials and shows nothing confidential.
-pub fn index() -> Reply {
-    let version = escape_html(SLUICE_VERSION);
-    Reply::Page(format!(
-        "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>Sluice</title></head>\n\
-         <body><h1>Sluice {version}</h1>\n\
-         <p>A message broker. The management API is at <a href=\"/api/overview\">/api/overview</a> \
-         (basic authentication).</p></body></html>\n"
-    ))
-}
 
 pub async fn overview<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     let overview = call.desk.overview(&call.who).await?;
@@ -177,8 +165,4 @@ fn to_json<D: Desk>(call: &Call<'_, D>, o: &Overview) -> Value {
         "listeners": listeners,
         "contexts": [],
     })
-}
-
-fn escape_html(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }

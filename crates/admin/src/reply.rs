@@ -6,6 +6,8 @@ use broker::catalog::CatalogError;
 use broker::desk::DeskError;
 use serde_json::{Value, json};
 
+use crate::page::{self, Served};
+
 /// The result of a handler.
 #[derive(Debug)]
 pub enum Reply {
@@ -19,8 +21,8 @@ pub enum Reply {
     NoContent,
     /// 503 with a body: a failed health check.
     Unhealthy(Value),
-    /// 200 with an HTML page.
-    Page(String),
+    /// 200 with a file of the web page, or 304.
+    File(Served),
 }
 
 /// Why a request was not carried out.
@@ -114,12 +116,7 @@ pub fn respond(result: Result<Reply, Failure>) -> Response<Body> {
             response
         }
         Ok(Reply::NoContent) => empty(StatusCode::NO_CONTENT),
-        Ok(Reply::Page(text)) => {
-            let mut response = Response::new(Body::from(text));
-            let kind = HeaderValue::from_static("text/html; charset=utf-8");
-            response.headers_mut().insert(header::CONTENT_TYPE, kind);
-            response
-        }
+        Ok(Reply::File(served)) => page::respond(&served),
         Err(failure) => {
             let body = json!({ "error": failure.error, "reason": failure.reason });
             let mut response = json_response(failure.status, body.to_string());

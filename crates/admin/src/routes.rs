@@ -43,7 +43,9 @@ impl fmt::Display for Method {
 /// The action of a route. Each has one handler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
+    /// The web page. Like its files, it needs no login.
     Index,
+    Asset,
     Overview,
     Whoami,
     GetDefinitions,
@@ -212,6 +214,7 @@ macro_rules! routes {
 #[rustfmt::skip]
 pub const ROUTES: &[Route] = routes! {
     Get "/" => Index, [];
+    Get "/assets/{name}" => Asset, [];
     Get "/api/overview" => Overview, [Manage, ReadOverview];
     Get "/api/whoami" => Whoami, [Manage];
     Get "/api/version" => Version, [Manage, ReadOverview];

@@ -222,6 +222,7 @@ fn bodies(route: &Route) -> Vec<(&'static str, &'static [Verb])> {
 async fn prepare(fixture: &Fixture, action: Action) {
     match action {
         Action::Index
+        | Action::Asset
         | Action::Overview
         | Action::Whoami
         | Action::ListVhosts
@@ -356,6 +357,13 @@ async fn prepare(fixture: &Fixture, action: Action) {
     }
 }
 
+/// Returns the name of a file that the web page loads.
+fn a_file_of_the_page() -> String {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../page/dist/assets");
+    let first = std::fs::read_dir(folder).unwrap().next().unwrap().unwrap().file_name();
+    first.to_str().unwrap().trim_end_matches(".gz").to_owned()
+}
+
 /// The path of a route, with the names of the objects that [`prepare`] has made.
 fn path(route: &Route, connections: &Connections, port: u16) -> String {
     let (queue, exchange, policy) = match route.action {
@@ -371,7 +379,9 @@ fn path(route: &Route, connections: &Connections, port: u16) -> String {
         Action::DeletePolicy(_) => ("q", "x", "old"),
         _ => ("q", "x", "p"),
     };
+    let file = a_file_of_the_page();
     let name = match route.path {
+        "/assets/{name}" => &file,
         p if p.contains("limits") => "max-connections",
         p if p.contains("parameters") => "s",
         p if p.contains("policies") => policy,

@@ -1,0 +1,134 @@
+//! The web page of the management port: static files, which are part of the program. Anybody may load them. The page
+//! itself asks for a login and then uses the HTTP API.
+//!
+//! The files are built from `page/` in the repository; `page/check` compares them with what its sources build.
+
+use axum::body::Body;
+use axum::http::{HeaderMap, HeaderValue, Response, StatusCode, header};
+
+use crate::reply::{Failure, Reply};
+
+/// A file of the page.
+#[derive(Debug)]
+pub struct File {
+    /// The path in the address, from the root.
+    path: &'static str,
+    content_type: &'static str,
+    etag: &'static str,
+    plain: &'static [u8],
+    gzip: &'static [u8],
+}
+
+/// All files. The one with the path `/` loads the others.
+const FILES: &[File] = include!("../../../page/dist/files.rs");
+
+/// The page loads the others by names that change with their content, so it must be asked for each time.
+const CACHE_OF_PAGE: HeaderValue = HeaderValue::from_static("no-cache");
+
+/// The name of the file has a hash of its content, so the content never changes.
+const CACHE_OF_OTHERS: HeaderValue = HeaderValue::from_static("public, max-age=31536000, immutable");
+
+/// A file in the form that a client asked for.
+#[derive(Debug)]
+pub struct Served {
+    file: &'static File,
+    gzip: bool,
+    /// True if the client has this content already.
+    known: bool,
+}
+
+/// Returns the page.
+///
+/// # Errors
+/// 404 if the program was built without a page.
+pub fn index(headers: &HeaderMap) -> Result<Reply, Failure> {
+    serve("/", headers)
+}
+
+/// Returns a file that the page loads.
+///
+/// # Errors
+/// 404 if there is none with this name.
+pub fn asset(name: &str, headers: &HeaderMap) -> Result<Reply, Failure> {
+    serve(&format!("/assets/{name}"), headers)
+}
+
+fn serve(path: &str, headers: &HeaderMap) -> Result<Reply, Failure> {
+    let file = FILES.iter().find(|file| file.path == path);
+    let file = file.ok_or_else(|| Failure::not_found(format!("the page has no file '{path}'")))?;
+    let known = entries(headers, header::IF_NONE_MATCH).any(|tag| tag == file.etag || tag == "*");
+    Ok(Reply::File(Served { file, gzip: accepts_gzip(headers), known }))
+}
+
+/// Returns true if the client takes gzip. A weight of zero refuses it [RFC 9110, 12.5.3].
+fn accepts_gzip(headers: &HeaderMap) -> bool {
+    entries(headers, header::ACCEPT_ENCODING).any(|entry| {
+        let (coding, weight) = entry.split_once(';').unwrap_or((entry, ""));
+        let weight = weight.trim().strip_prefix("q=").map(|weight| weight.trim_end_matches(['0', '.']));
+        coding.trim().eq_ignore_ascii_case("gzip") && weight != Some("")
+    })
+}
+
+/// Returns the entries of a header that is a list.
+fn entries(headers: &HeaderMap, name: header::HeaderName) -> impl Iterator<Item = &str> {
+    let values = headers.get_all(name).into_iter().filter_map(|value| value.to_str().ok());
+    values.flat_map(|value| value.split(',')).map(str::trim)
+}
+
+/// Builds the HTTP response.
+pub fn respond(Served { file, gzip, known }: &Served) -> Response<Body> {
+    let mut response = match (known, gzip) {
+        (true, _) => Response::new(Body::empty()),
+        (false, true) => Response::new(Body::from(file.gzip)),
+        (false, false) => Response::new(Body::from(file.plain)),
+    };
+    if *known {
+        *response.status_mut() = StatusCode::NOT_MODIFIED;
+    }
+    let headers = response.headers_mut();
+    headers.insert(header::ETAG, HeaderValue::from_static(file.etag));
+    headers.insert(header::VARY, HeaderValue::from_static("accept-encoding"));
+    headers.insert(header::CACHE_CONTROL, if file.path == "/" { CACHE_OF_PAGE } else { CACHE_OF_OTHERS });
+    if !known {
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(file.content_type));
+        headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+        if *gzip {
+            headers.insert(header::CONTENT_ENCODING, HeaderValue::from_static("gzip"));
+        }
+    }
+    response
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_page_loads_files_that_there_are() {
+        let page = FILES.iter().find(|file| file.path == "/").unwrap();
+        let text = std::str::from_utf8(page.plain).unwrap();
+        let loaded: Vec<&str> = text.split('"').filter(|part| part.starts_with("/assets/")).collect();
+        assert!(loaded.len() >= 3, "{loaded:?}");
+        for path in loaded {
+            assert!(FILES.iter().any(|file| file.path == path), "{path}");
+        }
+    }
+
+    #[test]
+    fn gzip_is_sent_to_those_who_take_it() {
+        for (value, takes) in [
+            ("gzip", true),
+            ("br, GZIP;q=0.5", true),
+            ("deflate,gzip; q=1", true),
+            ("gzip;q=0", false),
+            ("gzip;q=0.000, br", false),
+            ("identity", false),
+            ("", false),
+        ] {
+            let mut headers = HeaderMap::new();
+            headers.insert(header::ACCEPT_ENCODING, HeaderValue::from_static(value));
+            assert_eq!(accepts_gzip(&headers), takes, "{value}");
+        }
+        assert!(!accepts_gzip(&HeaderMap::new()));
+    }
+}
