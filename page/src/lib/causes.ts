@@ -38,5 +38,6 @@ const ADVICE: Record<string, [Tone, string]> = {
 
 /** Returns the tone and the advice of a cause. A broker newer than this page may name an unknown one. */
 export function advice(cause: string): [Tone, string] {
-  return ADVICE[cause] ?? ["warn", "See the operations manual of this version of the broker."];
+  const known = Object.hasOwn(ADVICE, cause) ? ADVICE[cause] : undefined;
+  return known ?? ["warn", "See the operations manual of this version of the broker."];
 }

@@ -51,7 +51,7 @@ export function Chart({ title, lines, format, span }: ChartProps): JSX.Element {
         cursor: { show: false },
         padding: [8, 8, 0, 0],
         scales: { x: { time: true }, y: { range: (_, __, max) => [0, Math.max(1, (max ?? 0) * 1.1)] } },
-        axes: [{ ...axis, grid: { show: false } }, { ...axis, size: 52, values: (_, ticks) => ticks.map((tick) => format(tick)) }],
+        axes: [{ ...axis, grid: { show: false }, values: (_, ticks, __, ___, step) => ticks.map((tick) => clock(tick, step)) }, { ...axis, size: 52, values: (_, ticks) => ticks.map((tick) => format(tick)) }],
         series: [{}, ...lines.map((line) => ({ label: line.label, stroke: colour(`--line-${line.colour}`), width: 1.5, points: { show: false }, spanGaps: true }))],
       },
       joined(lines, span),
@@ -86,12 +86,24 @@ export function Chart({ title, lines, format, span }: ChartProps): JSX.Element {
   );
 }
 
+/** The time of day at a tick, in seconds since the epoch. The seconds are shown if ticks are closer than a minute. */
+function clock(tick: number, step: number): string {
+  const date = new Date(tick * 1000);
+  const two = (n: number) => String(n).padStart(2, "0");
+  const minutes = `${two(date.getHours())}:${two(date.getMinutes())}`;
+  return step < 60 ? `${minutes}:${two(date.getSeconds())}` : minutes;
+}
+
 /** Puts the lines on one time axis, which ends with the newest point. */
 function joined(lines: Line[], span: number): uPlot.AlignedData {
   const times = [...new Set(lines.flatMap((line) => line.points.map((point) => point.time)))].sort((a, b) => a - b);
   const end = times.at(-1) ?? Date.now();
   const inside = times.filter((time) => time >= end - span * 1000);
   const axis = [(end - span * 1000) / 1000, ...inside.map((time) => time / 1000)];
+  if (inside.length === 0) {
+    // Without a second time there is no axis.
+    return [[...axis, end / 1000], ...lines.map(() => [null, null])];
+  }
   const values = lines.map((line) => {
     const by = new Map(line.points.map((point) => [point.time, point.value]));
     return [null, ...inside.map((time) => by.get(time) ?? null)];

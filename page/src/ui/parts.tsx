@@ -105,19 +105,19 @@ export function Answer<T>({ of, children }: { of: { data: T | undefined; error: 
   return (
     <>
       {error && !(error.unreachable && data !== undefined) && <Problem error={error} />}
-      {data !== undefined ? <div class={error ? "stale" : undefined}>{children(data)}</div> : !error && <p class="loading">Loading…</p>}
+      {data !== undefined ? <div class={error ? "answer stale" : "answer"}>{children(data)}</div> : !error && <p class="loading">Loading…</p>}
     </>
   );
 }
 
-/** A bar that shows how much of a limit is used. */
-export function Bar({ label, used, limit, text }: { label: string; used: unknown; limit: unknown; text: string }): JSX.Element {
+/** A bar that shows how much of a limit is used. A nearly full one is a warning, unless more is better. */
+export function Bar({ label, used, limit, text, moreIsBetter }: { label: string; used: unknown; limit: unknown; text: string; moreIsBetter?: boolean }): JSX.Element {
   const part = typeof used === "number" && typeof limit === "number" && limit > 0 ? Math.min(1, Math.max(0, used / limit)) : 0;
   return (
     <div class="bar">
       <span class="label">{label}</span>
       <span class="track" role="img" aria-label={`${label}: ${text}`}>
-        <span class={part > 0.9 ? "fill high" : "fill"} style={{ width: `${(part * 100).toFixed(1)}%` }} />
+        <span class={part > 0.9 && !moreIsBetter ? "fill high" : "fill"} style={{ width: `${(part * 100).toFixed(1)}%` }} />
       </span>
       <span class="text">{text}</span>
     </div>
@@ -144,7 +144,7 @@ export interface Sorting {
 export function Table<T>({ caption, columns, rows, sorting, rowKey, empty }: { caption: string; columns: Column<T>[]; rows: T[]; sorting?: Sorting; rowKey?: (row: T) => string; empty?: ComponentChildren }): JSX.Element {
   if (rows.length === 0 && empty) return <>{empty}</>;
   return (
-    <div class="scroll" role="region" aria-label={caption} tabIndex={0}>
+    <div class="scroll" role="region" aria-label={`${caption}, table`} tabIndex={0}>
       <table>
         <caption class="hidden">{caption}</caption>
         <thead>
@@ -189,7 +189,7 @@ export function Fields({ map }: { map: Record<string, unknown> | undefined | nul
     <ul class="fields">
       {entries.map(([key, value]) => (
         <li>
-          <span class="key"><Name text={key} /></span> <Name text={typeof value === "string" ? value : JSON.stringify(value)} />
+          <span class="key"><Name text={key} /></span> <Name text={value === "" ? "(empty)" : typeof value === "string" ? value : JSON.stringify(value)} />
         </li>
       ))}
     </ul>

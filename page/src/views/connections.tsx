@@ -118,21 +118,23 @@ export function ConnectionView({ name }: { name: string }): JSX.Element {
 function Session({ session, connection }: { session: SessionRow; connection: ConnectionRow }): JSX.Element {
   const most = Math.max(session.incoming_window ?? 0, session.remote_incoming_window ?? 0, 1);
   const links = [...session.incoming_links, ...session.outgoing_links];
+  const names = (connection.sessions ?? []).flatMap((one) => [...one.incoming_links, ...one.outgoing_links]).map((link) => link.link_name);
   const mostCredit = Math.max(1, ...links.map((link) => link.credit ?? 0));
   return (
     <Panel title={`Session ${session.channel_number}`}>
       <div class="bars">
-        <Bar label="Window of the broker" used={session.incoming_window} limit={most} text={`${count(session.incoming_window)} transfers`} />
-        <Bar label="Window of the client" used={session.remote_incoming_window} limit={most} text={`${count(session.remote_incoming_window)} transfers`} />
+        <Bar label="Window of the broker" used={session.incoming_window} limit={most} moreIsBetter text={`${count(session.incoming_window)} transfers`} />
+        <Bar label="Window of the client" used={session.remote_incoming_window} limit={most} moreIsBetter text={`${count(session.remote_incoming_window)} transfers`} />
       </div>
       <Facts items={[["Deliveries not settled", show(session, "outgoing_unsettled_deliveries", count)], ["Deliveries that wait for the window", show(session, "outgoing_pending_deliveries", count)], ["Highest handle", count(session.handle_max)]]} />
-      <Links title="Publishers" links={session.incoming_links} most={mostCredit} connection={connection} />
-      <Links title="Consumers" links={session.outgoing_links} most={mostCredit} connection={connection} />
+      <Links title="Publishers" links={session.incoming_links} most={mostCredit} connection={connection} names={names} />
+      <Links title="Consumers" links={session.outgoing_links} most={mostCredit} connection={connection} names={names} />
     </Panel>
   );
 }
 
-function Links({ title, links, most, connection }: { title: string; links: LinkRow[]; most: number; connection: ConnectionRow }): JSX.Element | null {
+/** `names` are the names of all links of the connection. */
+function Links({ title, links, most, connection, names }: { title: string; links: LinkRow[]; most: number; connection: ConnectionRow; names: string[] }): JSX.Element | null {
   if (links.length === 0) return null;
   return (
     <>
@@ -144,12 +146,12 @@ function Links({ title, links, most, connection }: { title: string; links: LinkR
         columns={[
           { id: "name", label: "Link", cell: (row) => <b class="name"><Name text={row.link_name} /></b> },
           { id: "address", label: "Address", cell: (row) => (row.queue_name ? <NameLink to={href(["queues", connection.vhost, row.queue_name])} text={row.queue_name} /> : <Name text={row.target_address ?? row.source_address ?? DASH} />) },
-          { id: "credit", label: "Credit", cell: (row) => <Bar label="" used={row.credit} limit={most} text={count(row.credit)} /> },
+          { id: "credit", label: "Credit", cell: (row) => <Bar label="" used={row.credit} limit={most} moreIsBetter text={count(row.credit)} /> },
           { id: "unsettled", label: "Waiting", number: true, cell: (row) => count(row.unconfirmed_messages ?? row.unsettled_deliveries) },
           { id: "count", label: "Messages", number: true, cell: (row) => count(row.delivery_count) },
           { id: "size", label: "Largest message", number: true, cell: (row) => (row.max_message_size ? bytes(row.max_message_size) : "any") },
           { id: "settle", label: "Settled by sender", cell: (row) => row.snd_settle_mode ?? (row.send_settled ? "settled" : "unsettled") },
-          { id: "why", label: "", cell: (row) => <Why kind="link" name={row.link_name} vhost={connection.vhost} connection={connection.name} /> },
+          { id: "why", label: "", cell: (row) => (names.filter((name) => name === row.link_name).length === 1 ? <Why kind="link" name={row.link_name} vhost={connection.vhost} connection={connection.name} /> : null) },
         ]}
       />
     </>

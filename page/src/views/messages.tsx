@@ -16,7 +16,7 @@ const MESSAGES = 10;
 /** The octets of a body that are loaded. Larger ones are cut, so that ten of them do not stop the browser. */
 const BODY_MAX = 64 * 1024;
 
-export function Messages({ vhost, name, stream }: { vhost: string; name: string; stream: boolean }): JSX.Element {
+export function Messages({ vhost, name, stream, ready }: { vhost: string; name: string; stream: boolean; ready: number | undefined }): JSX.Element {
   const [from, setFrom] = useState(stream ? "first" : "1");
   const [rows, setRows] = useState<MessageRow[]>();
   const [error, setError] = useState<ApiError>();
@@ -25,7 +25,7 @@ export function Messages({ vhost, name, stream }: { vhost: string; name: string;
     setBusy(true);
     setError(undefined);
     try {
-      setRows(stream ? await browse(vhost, name, start) : await peek(vhost, name, Number(start)));
+      setRows(stream ? await browse(vhost, name, start) : await peek(vhost, name, Number(start), ready));
     } catch (caught) {
       setError(caught instanceof ApiError ? caught : new ApiError(-1, "page", String(caught)));
     } finally {
@@ -56,9 +56,11 @@ async function browse(vhost: string, name: string, start: string): Promise<Messa
   return (await request("GET", `${path("queues", vhost, name, "messages")}?${query.toString()}`)) as MessageRow[];
 }
 
-async function peek(vhost: string, name: string, start: number): Promise<MessageRow[]> {
+/** `ready` is the number of ready messages, as far as it is known: more are not asked for. */
+async function peek(vhost: string, name: string, start: number, ready: number | undefined): Promise<MessageRow[]> {
   const rows: MessageRow[] = [];
-  for (let position = start; position < start + MESSAGES; position++) {
+  const end = Math.min(start + MESSAGES, Math.max(start, ready ?? Infinity) + 1);
+  for (let position = start; position < end; position++) {
     try {
       rows.push((await request("GET", `${path("queues", vhost, name, "peek", String(position))}?truncate=${BODY_MAX}`)) as MessageRow);
     } catch (error) {
@@ -88,9 +90,9 @@ export function MessageCard({ row }: { row: MessageRow }): JSX.Element {
         {body.text && <Copy text={body.text} label="Copy body" />}
       </header>
       {row.error && <p class="problem"><Name text={row.error} /></p>}
-      {body.kind === "empty" ? <p class="hint">The body is empty.</p> : <pre tabIndex={0} role="region" aria-label="Body">{body.kind === "hex" ? body.text : <Lines text={body.text} />}</pre>}
+      {body.kind === "empty" ? <p class="hint">The body is empty.</p> : <pre tabIndex={0} role="group" aria-label="Body">{body.kind === "hex" ? body.text : <Lines text={body.text} />}</pre>}
       {sections.map(([key, value]) => (
-        <div class="section"><h4>{key.replaceAll("_", " ")}</h4><Fields map={value as Record<string, unknown>} /></div>
+        <div class="section"><h3>{key.replaceAll("_", " ")}</h3><Fields map={value as Record<string, unknown>} /></div>
       ))}
     </article>
   );

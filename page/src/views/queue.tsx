@@ -64,7 +64,7 @@ export function QueueView({ vhost, name }: { vhost: string; name: string }): JSX
       {row?.type === "quorum" && <Quorum vhost={vhost} name={name} />}
       <QueueConsumers vhost={vhost} name={name} />
       <QueueBindings vhost={vhost} name={name} />
-      {row && <Messages vhost={vhost} name={name} stream={stream} />}
+      {row && <Messages vhost={vhost} name={name} stream={stream} ready={row.messages_ready} />}
     </>
   );
 }

@@ -1,0 +1,83 @@
+import { describe, expect, it } from "vitest";
+import { path } from "../src/lib/api";
+import { command, inVhost, quote } from "../src/lib/command";
+import { href, parse } from "../src/lib/place";
+import { History, differences, present, samples } from "../src/lib/rates";
+import { advice } from "../src/lib/causes";
+import operations from "../../docs/operations.md?raw";
+
+describe("commands", () => {
+  it("are quoted for a shell", () => {
+    expect(quote("a/b_c-1.d")).toBe("a/b_c-1.d");
+    expect(quote("two words")).toBe("'two words'");
+    expect(quote("it's $HOME")).toBe("'it'\\''s $HOME'");
+    expect(quote("")).toBe("''");
+    expect(quote("a\nb\u001b'\\")).toBe("$'a\\x0ab\\x1b\\'\\\\'");
+    expect(quote("\u202e")).toBe("$'\\xe2\\x80\\xae'");
+  });
+
+  it("keep names apart from options", () => {
+    expect(command(["delete", "queue"], inVhost("/"), ["q"])).toBe("sluice delete queue q");
+    expect(command(["delete", "queue"], inVhost("a b"), ["--if-empty"])).toBe("sluice delete queue --vhost 'a b' -- --if-empty");
+    expect(command(["declare", "binding"], [["--key", "-k"], ["--to-exchange"]], ["x", "y"])).toBe("sluice declare binding --key=-k --to-exchange x y");
+    expect(command(["declare", "binding"], [["--key", ""]], ["x", "y"])).toBe("sluice declare binding --key '' x y");
+  });
+});
+
+describe("addresses", () => {
+  it("hold any name", () => {
+    for (const name of ["a/b", "%2F", "<script>", "?x=1&y#z", "\u0001\n", "🐇", " "]) {
+      expect(parse(href(["queues", "/", name])).path).toEqual(["queues", "/", name]);
+      expect(parse(href(["why"], { name })).query).toEqual({ name });
+      expect(decodeURIComponent(path("queues", "/", name).split("/").at(-1) ?? "")).toBe(name);
+    }
+    expect(path("queues", "/", "a/b")).toBe("/api/queues/%2F/a%2Fb");
+  });
+
+  it("that somebody typed do no harm", () => {
+    expect(parse("#/queues/%zz/100%").path).toEqual(["queues", "%zz", "100%"]);
+    expect(parse("")).toEqual({ path: [], query: {} });
+  });
+});
+
+describe("rates", () => {
+  it("are differences of counters", () => {
+    const history = new History();
+    for (const [time, value] of [[0, 10], [1000, 10], [3000, 30]] as const) history.add("count:x", time, value);
+    expect(differences(history.points("count:x"))).toEqual([{ time: 1000, value: 0 }, { time: 3000, value: 10 }]);
+  });
+
+  it("begin anew when the broker does", () => {
+    const history = new History();
+    for (const [time, value] of [[0, 100], [1000, 5], [2000, 7]] as const) history.add("count:x", time, value);
+    expect(differences(history.points("count:x"))).toEqual([{ time: 2000, value: 2 }]);
+  });
+
+  it("are the broker's own if it has them", () => {
+    const row = { publish: 5, publish_details: { rate: 2.5, samples: [{ sample: 5, timestamp: 2000 }, { sample: 1, timestamp: 1000 }] } };
+    expect(present(row, "publish", [])).toBe(2.5);
+    expect(samples(row, "publish")).toEqual([{ time: 1000, value: 1 }, { time: 2000, value: 5 }]);
+    expect(present({}, "publish", [])).toBeUndefined();
+    expect(samples({ publish_details: { rate: 1 } }, "publish")).toBeUndefined();
+  });
+
+  it("ignore what is no number", () => {
+    const history = new History();
+    history.add("x", 1, "7");
+    history.add("x", 2, null);
+    expect(history.points("x")).toEqual([]);
+  });
+});
+
+it("an unknown cause has an advice, too", () => {
+  expect(advice("moving")[0]).toBe("good");
+  expect(advice("toString")[0]).toBe("warn");
+});
+
+it("every cause of the manual has an advice", () => {
+  const table = operations.split("| cause | what it means | what to do |")[1]?.split("\n\n")[0] ?? "";
+  const causes = [...table.matchAll(/^\| `(\w+)` \|/gm)].map(([, cause]) => cause ?? "");
+  expect(causes.length).toBeGreaterThan(20);
+  const unknown = advice("no such cause");
+  expect(causes.filter((cause) => advice(cause)[1] === unknown[1])).toEqual([]);
+});

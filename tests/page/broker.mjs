@@ -1,0 +1,166 @@
+// A broker of the test's own, its clients, and what is in it.
+import { spawn } from "node:child_process";
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { createServer } from "node:net";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+
+/** The time that the broker may take to start, in milliseconds. */
+const START_MS = 20_000;
+
+/** Names that would do harm if a page took them for markup, for an address, or for a line of a terminal. */
+export const HOSTILE = [
+  "<script>alert(1)</script>",
+  '"><img src=x onerror=alert(1)>',
+  "javascript:alert(1)",
+  "a/b?c=d&e#f%2F",
+  "bell\u0007\u001b[31mred\ttab",
+  "\u202egnp.reversed",
+  "größe 🐇 名前",
+];
+
+export function freePorts(count) {
+  const servers = Array.from({ length: count }, () => createServer());
+  const open = servers.map((server) => new Promise((done) => server.listen(0, "127.0.0.1", () => done(server.address().port))));
+  return Promise.all(open).then(async (ports) => {
+    await Promise.all(servers.map((server) => new Promise((done) => server.close(done))));
+    return ports;
+  });
+}
+
+export class Broker {
+  static async start(program) {
+    const broker = new Broker();
+    broker.program = program;
+    broker.folder = mkdtempSync(join(tmpdir(), "sluice-page-"));
+    [broker.amqp, broker.http, broker.metrics] = await freePorts(3);
+    broker.url = `http://127.0.0.1:${broker.http}`;
+    broker.clients = [];
+    await broker.up();
+    return broker;
+  }
+
+  /** Starts the process, and waits until it answers. */
+  async up() {
+    const set = { "listeners.tcp.default": `127.0.0.1:${this.amqp}`, "management.tcp.ip": "127.0.0.1", "management.tcp.port": this.http, "prometheus.tcp.port": this.metrics };
+    const options = Object.entries(set).flatMap(([key, value]) => ["--set", `${key}=${value}`]);
+    this.process = spawn(this.program, ["serve", "--data-dir", this.folder, ...options], { stdio: ["ignore", "ignore", "pipe"] });
+    this.said = "";
+    this.process.stderr.on("data", (text) => (this.said += text));
+    const until = Date.now() + START_MS;
+    while (Date.now() < until) {
+      if (this.process.exitCode !== null) break;
+      try {
+        if ((await fetch(this.url)).status === 200) return;
+      } catch {
+        // It does not listen yet.
+      }
+      await new Promise((done) => setTimeout(done, 50));
+    }
+    throw new Error(`the broker did not start:\n${this.said}`);
+  }
+
+  /** Ends the process. */
+  async down() {
+    await ended(this.process, "SIGTERM");
+  }
+
+  async stop() {
+    for (const client of this.clients) await ended(client, "SIGKILL");
+    await this.down();
+    rmSync(this.folder, { recursive: true, force: true });
+  }
+
+  /** Sends a request to the HTTP API. Returns the JSON of the answer. */
+  async api(method, path, body, user = "guest:guest") {
+    const headers = { authorization: `Basic ${Buffer.from(user).toString("base64")}`, "content-type": "application/json" };
+    const response = await fetch(this.url + path, { method, headers, ...(body === undefined ? {} : { body: JSON.stringify(body) }) });
+    const text = await response.text();
+    if (!response.ok) throw new Error(`${method} ${path}: ${response.status} ${text}`);
+    return text ? JSON.parse(text) : null;
+  }
+
+  /** Runs a command of the program to its end. */
+  command(...words) {
+    const env = { ...process.env, SLUICE_URL: `amqp://guest:guest@127.0.0.1:${this.amqp}`, SLUICE_HTTP_URL: `http://guest:guest@127.0.0.1:${this.http}` };
+    const child = spawn(this.program, words, { env, stdio: ["ignore", "pipe", "pipe"] });
+    let said = "";
+    child.stdout.on("data", (text) => (said += text));
+    child.stderr.on("data", (text) => (said += text));
+    return new Promise((done, fail) => child.on("exit", (code) => (code === 0 ? done(said) : fail(new Error(`sluice ${words.join(" ")}: ${said}`)))));
+  }
+
+  /** Starts a command that runs until the end of the test. */
+  client(...words) {
+    const env = { ...process.env, SLUICE_URL: `amqp://guest:guest@127.0.0.1:${this.amqp}` };
+    const child = spawn(this.program, words, { env, stdio: "ignore" });
+    this.clients.push(child);
+    return child;
+  }
+}
+
+function ended(child, signal) {
+  if (child.exitCode !== null || child.signalCode !== null) return Promise.resolve();
+  return new Promise((done) => {
+    child.once("exit", done);
+    child.kill(signal);
+  });
+}
+
+const at = (...parts) => `/api/${parts.map(encodeURIComponent).join("/")}`;
+
+/** Fills the broker: queues of all types, hostile names, bindings, policies, users, messages. */
+export async function fill(broker) {
+  const put = (path, body = {}) => broker.api("PUT", path, body);
+  const post = (path, body = {}) => broker.api("POST", path, body);
+  const queues = Array.from({ length: 120 }, (_, i) => ({ vhost: "/", name: `load.${String(i).padStart(3, "0")}`, durable: true, auto_delete: false, arguments: {} }));
+  await post("/api/definitions", { queues });
+  await put(at("vhosts", "team <b>&"), { description: "for the tests", tags: "a,b" });
+  for (const name of HOSTILE) {
+    await put(at("queues", "/", name), { arguments: { note: name } });
+    await put(at("exchanges", "/", `x ${name}`), { type: "topic" });
+    await post(at("bindings", "/", "e", `x ${name}`, "q", name), { routing_key: `${name}.#`, arguments: {} });
+    await put(at("policies", "/", name), { pattern: "^never$", definition: { "max-length": 10 }, "apply-to": "queues" });
+    await put(at("users", name), { password: "p", tags: "management" });
+    await put(at("vhosts", name), {});
+  }
+  await put(at("queues", "/", "orders"), { arguments: { "x-single-active-consumer": true } });
+  await put(at("queues", "/", "payments"), { arguments: { "x-queue-type": "quorum", "x-delivery-limit": 5 } });
+  await put(at("queues", "/", "audit"), { arguments: { "x-queue-type": "stream" } });
+  await put(at("queues", "/", "invoices"), { arguments: { "x-max-length": 1000 } });
+  await put(at("exchanges", "/", "shop"), { type: "topic", arguments: { "alternate-exchange": "unrouted" } });
+  await put(at("exchanges", "/", "unrouted"), { type: "fanout" });
+  await put(at("exchanges", "/", "billing"), { type: "headers" });
+  await post(at("bindings", "/", "e", "shop", "q", "orders"), { routing_key: "order.*", arguments: {} });
+  await post(at("bindings", "/", "e", "shop", "e", "billing"), { routing_key: "order.paid", arguments: {} });
+  await post(at("bindings", "/", "e", "billing", "q", "invoices"), { routing_key: "", arguments: { "x-match": "any", country: "DE" } });
+  await post(at("bindings", "/", "e", "unrouted", "q", "audit"), { routing_key: "", arguments: {} });
+  await put(at("policies", "/", "short"), { pattern: "^load\\.00", definition: { "max-length": 5000 }, "apply-to": "queues", priority: 1 });
+  await put(at("operator-policies", "/", "ceiling"), { pattern: ".*", definition: { "max-length": 100000 }, "apply-to": "queues" });
+  await put(at("users", "viewer"), { password: "viewer", tags: "management" });
+  await put(at("permissions", "/", "viewer"), { configure: "", write: "", read: "^orders$" });
+  await put(at("users", "nobody"), { password: "nobody", tags: "" });
+  await put(at("users", "temporary"), { password: "temporary", tags: "administrator" });
+  await put(at("vhost-limits", "/", "max-connections"), { value: 1000 });
+  await put(at("topic-permissions", "/", "viewer"), { exchange: "amq.topic", write: "^a", read: ".*" });
+}
+
+/** Puts messages of several kinds into the queue "invoices". */
+export async function messages(broker) {
+  const send = (body, ...more) => broker.command("send", ...more, "/queues/invoices", body);
+  await send('{"invoice":12345678901234567890,"lines":[{"item":"<b>rope</b>","price":9.50}],"paid":false}', "--property", "country=DE", "--subject", "first");
+  await send("Dear customer,\nyour invoice is attached.\u0007", "--property", "x=<img src=x onerror=alert(1)>");
+  await send("");
+  const file = join(broker.folder, "body.bin");
+  writeFileSync(file, Buffer.from([0x1f, 0x8b, 0x08, 0x00, 0xff, 0xfe, 0x00, 0x80]));
+  await broker.command("send", "--file", file, "/queues/invoices");
+  await broker.command("send", "--count", "20", "/queues/audit", "an event of the stream");
+}
+
+/** Starts clients of both protocols that run until the end. */
+export function traffic(broker) {
+  broker.client("bench", "--queue", "flow", "--pairs", "2", "--rate", "150", "--duration", "600");
+  broker.client("bench", "--protocol", "amqp091", "--queue", "old", "--pairs", "1", "--rate", "80", "--duration", "600");
+  broker.client("recv", "/queues/orders");
+  broker.client("recv", "--credit", "7", "/queues/orders");
+}

@@ -1,0 +1,538 @@
+// The test of the web page. See tests/page/run.
+import { mkdirSync } from "node:fs";
+import { fileURLToPath } from "node:url";
+import { parseArgs } from "node:util";
+import { Broker, HOSTILE, fill, messages, traffic } from "./broker.mjs";
+import { Tab, launch } from "./browser.mjs";
+
+const { values: options } = parseArgs({ options: { shots: { type: "string" }, docs: { type: "boolean" }, dist: { type: "boolean" } } });
+const docs = fileURLToPath(new URL("../../docs/page/", import.meta.url));
+for (const folder of [options.shots, options.docs && docs]) if (folder) mkdirSync(folder, { recursive: true });
+
+let passed = 0;
+let failed = 0;
+
+/** Runs one test. Returned lines are what is wrong. */
+async function check(name, test) {
+  const started = performance.now();
+  let wrong;
+  try {
+    wrong = (await test()) ?? [];
+  } catch (error) {
+    wrong = [error.message.split("\n").slice(0, 6).join("\n    ")];
+  }
+  wrong.length === 0 ? (passed += 1) : (failed += 1);
+  console.log(`${wrong.length === 0 ? "ok  " : "FAIL"} ${name} (${((performance.now() - started) / 1000).toFixed(1)} s)`);
+  for (const line of wrong) console.log(`    ${line}`);
+}
+
+function expect(condition, otherwise) {
+  return condition ? [] : [otherwise];
+}
+
+function includes(text, ...parts) {
+  return parts.filter((part) => !text.includes(part)).map((part) => `'${part}' is missing in: ${text.slice(0, 300).replaceAll("\n", " / ")}`);
+}
+
+async function until(what, test, ms = 8_000) {
+  const end = Date.now() + ms;
+  while (Date.now() < end) {
+    if (await test()) return;
+    await new Promise((done) => setTimeout(done, 100));
+  }
+  throw new Error(`${what}: not within ${ms} ms`);
+}
+
+async function shot(tab, name) {
+  if (options.shots) await tab.page.screenshot({ path: `${options.shots}/${name}.png` });
+}
+
+/** A picture of docs/page.md. */
+async function picture(tab, name) {
+  if (options.docs) await tab.page.screenshot({ path: `${docs}${name}.png` });
+}
+
+/** What is true of every view: no errors, axe finds nothing, the keyboard reaches everything, nothing is too wide. */
+async function sound(tab, { keyboard = true } = {}) {
+  const wrong = [...(await tab.axe()), ...(await tab.tooWide())];
+  if (keyboard) wrong.push(...(await tab.unreachable()));
+  return [...wrong, ...(await tab.faults())];
+}
+
+const hash = (...parts) => `#/${parts.map(encodeURIComponent).join("/")}`;
+const VIEWS = ["#/", "#/queues", "#/connections", "#/channels", "#/consumers", "#/exchanges", "#/routing", "#/why", "#/admin/vhosts", "#/admin/users", "#/admin/policies", "#/admin/limits", "#/admin/definitions", "#/admin/features"];
+
+const broker = await Broker.start(process.env.SLUICE_BIN);
+const browser = await launch();
+const open = (more) => Tab.open(browser, broker.url, { fromDist: options.dist, ...more });
+const tab = await open();
+try {
+  await login();
+  await nothing();
+  await fill(broker);
+  traffic(broker);
+  await messages(broker);
+  await lists();
+  await queues();
+  await clients();
+  await routing();
+  await admin();
+  await refused();
+  await phone();
+  await gone();
+} finally {
+  await browser.close();
+  await broker.stop();
+}
+console.log(`page: ${passed} passed, ${failed} failed`);
+process.exit(failed === 0 ? 0 : 1);
+
+async function login() {
+  await check("a wrong password is refused with a reason, by keyboard alone", async () => {
+    await tab.page.goto(broker.url);
+    await tab.page.getByLabel("User").focus();
+    await tab.page.keyboard.type("guest");
+    await tab.page.keyboard.press("Tab");
+    await tab.page.keyboard.type("wrong");
+    await tab.page.keyboard.press("Enter");
+    await tab.page.getByText("does not know this user").waitFor();
+    tab.refused.length = 0;
+    await shot(tab, "login");
+    return sound(tab);
+  });
+  await check("a login opens the overview, and no address shows the password", async () => {
+    await tab.page.getByLabel("Password").fill("guest");
+    await tab.page.keyboard.press("Enter");
+    await tab.page.getByRole("heading", { name: "Overview" }).waitFor();
+    const addresses = [tab.page.url(), ...tab.asked].filter((one) => one.includes("guest:") || one.includes("Z3Vlc3Q"));
+    return [...expect(addresses.length === 0, `an address has the login: ${addresses[0]}`), ...(await tab.faults())];
+  });
+}
+
+async function nothing() {
+  for (const view of VIEWS) {
+    await check(`${view} with nothing in the broker`, async () => {
+      await tab.go(view);
+      await shot(tab, `empty${view.replaceAll(/[#/]+/g, "-")}`);
+      return sound(tab, { keyboard: false });
+    });
+  }
+  await check("a queue is created in place", async () => {
+    await tab.go("#/queues");
+    const empty = await tab.text();
+    await tab.page.getByRole("button", { name: "Create a queue" }).click();
+    const dialog = tab.page.getByRole("dialog");
+    await dialog.getByLabel("Name").fill("first queue");
+    await dialog.getByLabel("Arguments").fill("x-max-length=7");
+    await shot(tab, "create-queue");
+    const command = await dialog.locator(".command code").innerText();
+    const wrong = await tab.axe();
+    await dialog.getByRole("button", { name: "Create", exact: true }).click();
+    await tab.page.getByRole("link", { name: "first queue", exact: true }).waitFor();
+    const made = await broker.api("GET", "/api/queues/%2F/first%20queue");
+    return [...wrong, ...includes(empty, "There are no queues."), ...includes(command, "sluice declare queue --type classic --argument x-max-length=7 'first queue'"), ...expect(made.arguments["x-max-length"] === 7, `made: ${JSON.stringify(made)}`), ...(await tab.faults())];
+  });
+  await check("what the broker refuses is shown with its reason", async () => {
+    await tab.page.getByRole("button", { name: "Create a queue" }).click();
+    const dialog = tab.page.getByRole("dialog");
+    await dialog.getByLabel("Name").fill("first queue");
+    await dialog.getByLabel("Type").selectOption("quorum");
+    await dialog.getByRole("button", { name: "Create", exact: true }).click();
+    const reason = await dialog.locator(".problem").innerText();
+    await tab.page.keyboard.press("Escape");
+    tab.refused.length = 0;
+    return [...includes(reason, "inequivalent arg 'x-queue-type'"), ...expect((await tab.page.getByRole("dialog").count()) === 0, "Escape does not close the window")];
+  });
+  await check("a queue is deleted after a question that names it", async () => {
+    await tab.go(hash("queues", "/", "first queue"));
+    await tab.page.getByRole("button", { name: "Delete" }).click();
+    const question = await tab.page.getByRole("dialog").innerText();
+    await tab.page.getByRole("button", { name: "Delete the queue" }).click();
+    await tab.page.getByText("There are no queues.").waitFor();
+    return [...includes(question, "first queue", "0 messages"), ...(await tab.faults()).filter((one) => !one.startsWith("answer: 404 GET"))];
+  });
+}
+
+async function lists() {
+  await check("lists come in pages, and are never loaded as a whole", async () => {
+    tab.asked.length = 0;
+    await tab.go("#/");
+    await tab.go("#/queues");
+    const rows = await tab.page.locator("main tbody tr").count();
+    await tab.page.getByRole("button", { name: "Next" }).click();
+    await tab.page.getByText("Page 2 of").waitFor();
+    const whole = tab.asked.filter((one) => /^GET \/api\/(queues|connections|channels|exchanges)(\/[^/?]+)?(\?|$)/.test(one) && !/[?&]page_size=\d+/.test(one));
+    return [...expect(rows === 50, `${rows} rows`), ...expect(whole.length === 0, `asked for a whole list: ${whole[0]}`), ...(await tab.faults())];
+  });
+  await check("sort, filter and columns are in the address, and survive a reload", async () => {
+    await tab.go("#/queues");
+    await tab.page.getByLabel("Filter by a part of the name").fill("load.1");
+    await tab.page.getByText("20 of").waitFor();
+    await tab.page.getByRole("button", { name: "Name" }).click();
+    await until("the order", async () => (await tab.page.locator("main tbody tr").first().innerText()).includes("load.119"));
+    await tab.page.getByText("Columns").first().click();
+    await tab.page.getByLabel("Total").check();
+    await shot(tab, "columns");
+    await tab.page.reload();
+    await tab.page.getByText("20 of").waitFor();
+    await tab.settled();
+    const head = await tab.page.locator("main thead").innerText();
+    const first = await tab.page.locator("main tbody tr").first().innerText();
+    return [...includes(head, "Total"), ...includes(first, "load.119"), ...(await tab.faults())];
+  });
+  await check("hostile names are text in every list", async () => {
+    const wrong = [];
+    for (const view of ["#/queues?name=alert", "#/queues?name=gnp", "#/queues?name=bell", "#/exchanges?name=x%20", "#/admin/users", "#/admin/policies", "#/admin/vhosts"]) {
+      await tab.go(view);
+      wrong.push(...(await tab.faults()));
+      const made = await tab.page.evaluate(() => document.querySelectorAll("main script, main img").length);
+      if (made) wrong.push(`${view}: a name became an element`);
+    }
+    await tab.go("#/queues?name=bell");
+    return [...wrong, ...includes(await tab.text(), "bell\\u{7}\\u{1b}[31mred\\ttab")];
+  });
+  await check("the page of each queue with a hostile name opens by its link", async () => {
+    const wrong = [];
+    for (const name of HOSTILE) {
+      await tab.go(hash("queues", "/", name));
+      await tab.page.getByText("queue empty").first().waitFor();
+      await tab.go(`#/why?${new URLSearchParams({ kind: "queue", vhost: "/", name })}`);
+      await tab.page.getByText("queue empty").first().waitFor();
+      wrong.push(...(await tab.faults()));
+    }
+    await tab.go("#/queues?name=alert");
+    await tab.page.getByRole("link", { name: "<script>alert(1)</script>", exact: true }).click();
+    await tab.page.getByRole("heading", { name: "<script>alert(1)</script>" }).waitFor();
+    await shot(tab, "hostile-queue");
+    return [...wrong, ...(await tab.faults())];
+  });
+}
+
+async function queues() {
+  await check("the overview shows rates, totals and the node", async () => {
+    await tab.page.locator("header.top select").nth(1).selectOption("2");
+    await tab.go("#/");
+    await until("a rate", async () => /Published [1-9]/.test(await tab.text()), 12_000);
+    const text = await tab.text();
+    await tab.page.waitForTimeout(4_500);
+    await shot(tab, "overview");
+    await picture(tab, "overview");
+    return [...includes(text, "File descriptors", "amqp", "What memory is used for", "Confirmed"), ...includes(await tab.text("header.top"), "No alarms"), ...(await sound(tab))];
+  });
+  await check("the list of queues shows rates and states", async () => {
+    await tab.go("#/queues?sort=message_stats.publish&desc=1");
+    await until("rates", async () => /[1-9]\d*(\.\d+)?\/s/.test(await tab.text()));
+    await shot(tab, "queues");
+    await picture(tab, "queues");
+    return sound(tab);
+  });
+  await check("a queue says why nothing moves, and who the active consumer is", async () => {
+    await tab.go(hash("queues", "/", "orders"));
+    await tab.page.getByText("the active one").waitFor();
+    const text = await tab.text();
+    await shot(tab, "queue-consumers");
+    return [...includes(text, "queue empty", "waits for its turn", "x-single-active-consumer"), ...(await sound(tab))];
+  });
+  await check("messages are looked at without a change, and bodies are shown as what they are", async () => {
+    await tab.go(hash("queues", "/", "invoices"));
+    await tab.page.getByRole("button", { name: "Look", exact: true }).click();
+    await tab.page.locator("article.message").nth(3).waitFor();
+    const text = (await tab.page.locator("article.message").allInnerTexts()).join("\n");
+    const after = await broker.api("GET", "/api/queues/%2F/invoices");
+    await tab.page.locator("article.message").first().scrollIntoViewIfNeeded();
+    await shot(tab, "messages");
+    await picture(tab, "messages");
+    return [
+      ...includes(text, '"invoice": 12345678901234567890', '"price": 9.50', "JSON", "attached.\\u{7}", "text", "The body is empty.", "hex", "gzip", "1f 8b 08 00", "<img src=x onerror=alert(1)>"),
+      ...expect(after.messages_ready === 4 && after.message_stats.redeliver === 0, `the queue changed: ${JSON.stringify(after)}`),
+      ...(await sound(tab)),
+    ];
+  });
+  await check("a queue without a consumer says so, with what to do", async () => {
+    await tab.page.evaluate(() => scrollTo(0, 0));
+    await shot(tab, "queue");
+    await picture(tab, "queue");
+    return includes(await tab.text(), "no consumer", "Start a consumer.");
+  });
+  await check("a stream is browsed by offset", async () => {
+    await tab.go(hash("queues", "/", "audit"));
+    await tab.page.getByLabel("From").fill("12");
+    await tab.page.getByRole("button", { name: "Look", exact: true }).click();
+    await tab.page.getByText("Offset 19", { exact: true }).waitFor();
+    return [...includes(await tab.text(), "Offset 12", "an event of the stream"), ...(await sound(tab, { keyboard: false }))];
+  });
+  await check("a quorum queue shows its group", async () => {
+    await tab.go(hash("queues", "/", "payments"));
+    await tab.page.getByRole("heading", { name: "Raft group" }).waitFor();
+    await tab.settled();
+    await shot(tab, "quorum");
+    return [...includes(await tab.text(), "voter", "x-delivery-limit"), ...(await sound(tab, { keyboard: false }))];
+  });
+  await check("publishing and getting show what the broker says", async () => {
+    await tab.go(hash("queues", "/", "load.050"));
+    const asked = async (button, confirm) => {
+      await tab.page.getByRole("button", { name: button, exact: true }).first().click();
+      const dialog = tab.page.getByRole("dialog");
+      if (button === "Publish") await dialog.getByLabel("Body").fill("{}");
+      await dialog.getByRole("button", { name: confirm, exact: true }).click();
+      const said = dialog.locator(".said, .problem");
+      await said.waitFor();
+      const text = await said.innerText();
+      await tab.page.keyboard.press("Escape");
+      return text;
+    };
+    const [published, got] = [await asked("Publish", "Publish"), await asked("Get", "Get")];
+    // Brokers without these routes answer 404.
+    const routes = !tab.refused.some((one) => one.startsWith("404 POST"));
+    tab.refused.length = 0;
+    return routes ? [...includes(published, "Published and routed."), ...includes(got, "{}")] : [...includes(published, "Not found"), ...includes(got, "Not found")];
+  });
+  await check("a purge names the queue and the number of messages", async () => {
+    await broker.command("send", "--count", "3", "/queues/load.007", "x");
+    await tab.go(hash("queues", "/", "load.007"));
+    await tab.page.getByRole("button", { name: "Purge" }).click();
+    const question = await tab.page.getByRole("dialog").innerText();
+    await shot(tab, "purge");
+    await tab.page.getByRole("button", { name: "Purge 3 messages" }).click();
+    await until("the purge", async () => (await broker.api("GET", "/api/queues/%2F/load.007")).messages === 0);
+    return [...includes(question, "load.007", "It has 3 messages"), ...(await tab.faults())];
+  });
+}
+
+async function clients() {
+  await check("connections show their rates", async () => {
+    await tab.go("#/connections");
+    await until("rates", async () => /KiB\/s|[1-9]\d* B\/s/.test(await tab.text()));
+    await shot(tab, "connections");
+    return [...includes(await tab.text(), "AMQP 1.0", "AMQP 0.9.1"), ...(await sound(tab))];
+  });
+  await check("a connection shows its sessions, windows and credit, and why nothing moves", async () => {
+    const rows = await broker.api("GET", "/api/connections");
+    const busy = rows.find((row) => row.sessions?.some((session) => session.outgoing_links.some((link) => link.queue_name?.startsWith("flow"))));
+    await tab.go(hash("connections", busy.name));
+    await tab.page.getByText("Window of the client").first().waitFor();
+    await shot(tab, "connection");
+    await picture(tab, "connection");
+    await tab.page.locator("main tr", { hasText: "flow" }).locator("a.why").click();
+    await tab.page.getByText("The numbers behind this").click();
+    await shot(tab, "why");
+    await picture(tab, "why");
+    return [...includes(await tab.text(), "sluice explain link", "--connection"), ...(await sound(tab))];
+  });
+  await check("a channel shows its consumers", async () => {
+    await tab.go("#/channels");
+    const rows = await broker.api("GET", "/api/channels");
+    await tab.go(hash("channels", rows.find((row) => row.consumer_count > 0).name));
+    await tab.page.getByText("Prefetch or credit").waitFor();
+    await shot(tab, "channel");
+    return sound(tab);
+  });
+  await check("the consumers of all protocols are listed", async () => {
+    await tab.go("#/consumers");
+    await shot(tab, "consumers");
+    return [...includes(await tab.text(), "the active one", "orders"), ...(await sound(tab, { keyboard: false }))];
+  });
+  await check("a connection is closed with a reason", async () => {
+    const before = await broker.api("GET", "/api/consumers/%2F");
+    const waiting = before.find((row) => row.activity_status === "waiting");
+    await tab.go(hash("connections", waiting.channel_details.connection_name));
+    await tab.page.getByRole("button", { name: "Close", exact: true }).click();
+    await tab.page.getByLabel("Reason").fill("the test is over");
+    await tab.page.getByRole("button", { name: "Close the connection" }).click();
+    await tab.page.getByRole("heading", { name: "Connections" }).waitFor();
+    await until("the end", async () => !(await broker.api("GET", "/api/connections")).some((row) => row.name === waiting.channel_details.connection_name));
+    return (await tab.faults()).filter((one) => !one.startsWith("answer: 404 GET"));
+  });
+}
+
+async function routing() {
+  await check("exchanges and their bindings are listed", async () => {
+    await tab.go("#/exchanges");
+    await shot(tab, "exchanges");
+    const wrong = await sound(tab);
+    await tab.go(hash("exchanges", "/", "shop"));
+    await tab.page.getByText("order.paid").waitFor();
+    await shot(tab, "exchange");
+    return [...wrong, ...(await sound(tab))];
+  });
+  await check("an exchange is bound and unbound in place", async () => {
+    await tab.page.getByRole("button", { name: "Bind", exact: true }).click();
+    const dialog = tab.page.getByRole("dialog");
+    await dialog.getByLabel("Name").fill("load.001");
+    await dialog.getByLabel("Binding key").fill("a key/with~signs");
+    await dialog.getByRole("button", { name: "Bind", exact: true }).click();
+    const row = tab.page.locator("tr", { hasText: "a key/with~signs" });
+    await row.waitFor();
+    await row.getByRole("button", { name: "Unbind" }).click();
+    await tab.page.getByRole("dialog").getByRole("button", { name: "Unbind" }).click();
+    await row.waitFor({ state: "detached" });
+    return tab.faults();
+  });
+  await check("the routing try-out says what the broker then does", async () => {
+    const wrong = [];
+    const ready = async () => Object.fromEntries((await broker.api("GET", "/api/queues/%2F?disable_stats=true&enable_queue_totals=true")).map((row) => [row.name, row.messages]));
+    for (const [key, country] of [["order.paid", "DE"], ["order.paid", "FR"], ["order.new", "DE"], ["refund", "DE"]]) {
+      await tab.go(`#/routing?${new URLSearchParams({ vhost: "/", exchange: "shop", key })}`);
+      await tab.page.reload();
+      await tab.page.getByLabel("Headers").fill(`country=${country}`);
+      await tab.page.getByRole("button", { name: "Try" }).click();
+      await tab.page.locator("ol.steps").waitFor();
+      const links = await tab.page.locator("ol.steps li", { hasText: "queue" }).locator("a:last-of-type").allInnerTexts();
+      const before = await ready();
+      await broker.command("send", "--property", `country=${country}`, `/exchanges/shop/${key}`, "try");
+      const after = await ready();
+      // The queue "orders" has a consumer, which takes the message at once.
+      const got = Object.keys(after).filter((name) => after[name] > before[name] && !name.startsWith("flow") && !name.startsWith("old"));
+      const said = [...new Set(links)].filter((name) => name !== "orders").sort();
+      if (said.join() !== got.sort().join()) wrong.push(`${key} ${country}: the page says ${said}, the broker ${got}`);
+      if (key.startsWith("order") !== links.includes("orders")) wrong.push(`${key}: orders in ${links}`);
+    }
+    await tab.go(`#/routing?${new URLSearchParams({ vhost: "/", exchange: "shop", key: "order.paid", headers: "country=DE" })}`);
+    await tab.page.reload();
+    await tab.page.locator("ol.steps").waitFor();
+    await shot(tab, "routing");
+    await picture(tab, "routing");
+    return [...wrong, ...(await sound(tab))];
+  });
+}
+
+async function admin() {
+  for (const view of VIEWS.filter((one) => one.startsWith("#/admin"))) {
+    await check(`${view} with everything in it`, async () => {
+      await tab.go(view);
+      await shot(tab, view.slice(2).replace("/", "-"));
+      if (view.endsWith("policies")) await picture(tab, "policies");
+      return sound(tab);
+    });
+  }
+  await check("a policy shows the queues that have it", async () => {
+    await tab.go("#/admin/policies");
+    await tab.page.locator("tr", { hasText: "short" }).getByRole("button", { name: "Queues" }).click();
+    await tab.page.getByRole("button", { name: "Find them" }).click();
+    await tab.page.getByText("10 of").waitFor();
+    const names = await tab.page.locator("ul.names").innerText();
+    await tab.page.keyboard.press("Escape");
+    return [...includes(names, "load.000", "load.009"), ...(await tab.faults())];
+  });
+  await check("a user is added, edited without a new password, and deleted", async () => {
+    await tab.go("#/admin/users");
+    await tab.page.getByRole("button", { name: "Add a user" }).click();
+    const dialog = tab.page.getByRole("dialog");
+    await dialog.getByLabel("Name").fill("maria");
+    await dialog.getByLabel("Password").fill("secret word");
+    await dialog.getByRole("button", { name: "Add" }).click();
+    const row = tab.page.getByRole("region", { name: "Users, table" }).locator("tr", { hasText: "maria" });
+    await row.getByRole("button", { name: "Edit" }).click();
+    await dialog.getByLabel("Tags").fill("monitoring");
+    await dialog.getByRole("button", { name: "Save" }).click();
+    await row.getByRole("cell", { name: "monitoring", exact: true }).waitFor();
+    const who = await broker.api("GET", "/api/whoami", undefined, "maria:secret word");
+    await row.getByRole("button", { name: "Delete" }).click();
+    await tab.page.getByRole("button", { name: "Delete the user" }).click();
+    await row.waitFor({ state: "detached" });
+    return [...expect(who.tags.includes("monitoring"), `tags: ${who.tags}`), ...(await tab.faults())];
+  });
+  await check("definitions are exported as a file, without the users unless wanted", async () => {
+    await tab.go("#/admin/definitions");
+    await tab.page.getByRole("button", { name: "Export" }).click();
+    const [download] = await Promise.all([tab.page.waitForEvent("download"), tab.page.getByRole("dialog").getByRole("button", { name: "Export" }).click()]);
+    const text = await new Response(await download.createReadStream()).text();
+    await tab.page.keyboard.press("Escape");
+    const parsed = JSON.parse(text);
+    return [...expect(parsed.queues.length > 100 && !("users" in parsed), `the file has ${Object.keys(parsed)}`), ...(await tab.faults())];
+  });
+}
+
+async function refused() {
+  const viewer = await open();
+  viewer.expectRefusals = true;
+  await viewer.login("viewer", "viewer");
+  for (const view of VIEWS) {
+    await check(`${view} as a user who may see little`, async () => {
+      await viewer.go(view);
+      await shot(viewer, `viewer${view.replaceAll(/[#/]+/g, "-")}`);
+      return sound(viewer, { keyboard: false });
+    });
+  }
+  await check("what is not permitted is named, with the broker's reason", async () => {
+    await viewer.go("#/admin/users");
+    const users = await viewer.text();
+    await viewer.go(hash("queues", "/", "invoices"));
+    await viewer.page.getByText("Not permitted").first().waitFor();
+    return [...includes(users, "Not permitted", "Not administrator user"), ...includes(await viewer.text(), "refused for user 'viewer'")];
+  });
+  await viewer.close();
+  await check("a user without a tag is not let in, and is told why", async () => {
+    const nobody = await open();
+    await nobody.page.goto(broker.url);
+    await nobody.page.getByLabel("User").fill("nobody");
+    await nobody.page.getByLabel("Password").fill("nobody");
+    await nobody.page.getByRole("button", { name: "Log in" }).click();
+    await nobody.page.getByText("Not management user").waitFor();
+    await nobody.close();
+  });
+  await check("when the password changes, the page asks for the login again", async () => {
+    const temporary = await open();
+    temporary.expectRefusals = true;
+    await temporary.login("temporary", "temporary");
+    await temporary.page.locator("header.top select").nth(1).selectOption("2");
+    await broker.api("PUT", "/api/users/temporary", { password: "other", tags: "administrator" });
+    await temporary.page.getByText("does not accept this login any more").waitFor();
+    const wrong = await temporary.faults();
+    await temporary.close();
+    return wrong;
+  });
+}
+
+async function phone() {
+  const small = await open({ width: 390, height: 844, scheme: "dark" });
+  await small.login("guest", "guest");
+  for (const view of [...VIEWS, hash("queues", "/", "invoices"), hash("exchanges", "/", "shop")]) {
+    await check(`${view} on a phone, in the dark`, async () => {
+      await small.go(view);
+      await small.page.waitForTimeout(100);
+      await shot(small, `phone${decodeURIComponent(view).replaceAll(/[#/]+/g, "-")}`);
+      if (view === "#/") await picture(small, "phone");
+      return sound(small, { keyboard: false });
+    });
+  }
+  await small.close();
+  await check("the theme can be chosen", async () => {
+    await tab.go("#/queues");
+    await tab.page.getByLabel("Theme").selectOption("dark");
+    const ground = await tab.page.evaluate(() => getComputedStyle(document.body).backgroundColor);
+    await shot(tab, "queues-dark");
+    await picture(tab, "dark");
+    const wrong = await sound(tab, { keyboard: false });
+    await tab.go(hash("queues", "/", "orders"));
+    await tab.page.waitForTimeout(300);
+    await shot(tab, "queue-dark");
+    wrong.push(...(await sound(tab, { keyboard: false })));
+    await tab.page.getByLabel("Theme").selectOption("auto");
+    return [...wrong, ...expect(ground === "rgb(15, 20, 21)", `the ground is ${ground}`)];
+  });
+}
+
+async function gone() {
+  await check("when the broker is gone the page says so, keeps what it has, and comes back by itself", async () => {
+    await tab.go("#/queues");
+    tab.expectRefusals = true;
+    await broker.down();
+    await tab.page.getByText("The broker does not answer since").waitFor();
+    const text = await tab.text();
+    await shot(tab, "gone");
+    const wrong = [...(await tab.axe()), ...includes(text, "load.000"), ...includes(await tab.text("header.top"), "No answer")];
+    await broker.up();
+    await tab.page.getByText("The broker does not answer since").waitFor({ state: "detached" });
+    await tab.page.getByText("No alarms").waitFor();
+    return [...wrong, ...(await tab.faults()).filter((one) => !one.includes("ERR_CONNECTION"))];
+  });
+  await check("a login survives a reload, and ends with the button", async () => {
+    await tab.page.reload();
+    await tab.page.getByRole("heading", { name: "Queues and streams" }).waitFor();
+    await tab.page.getByRole("button", { name: "Log out" }).click();
+    await tab.page.getByRole("button", { name: "Log in" }).waitFor();
+    const left = await tab.page.evaluate(() => sessionStorage.length);
+    return expect(left === 0, "the login is still in the browser");
+  });
+}
