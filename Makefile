@@ -1,12 +1,12 @@
 # Each target is one or two commands that can also be typed by hand.
-.PHONY: run static test build unit interop kill alone hostile fmt lint bench bench-check soak fuzz
+.PHONY: run static test build unit interop kill alone hostile page page-test fmt lint bench bench-check soak fuzz
 
 run:
 	cargo run --release -p sluice -- serve
 
 # The tests are compiled as the static program is, so that they share its dependencies, in target/<host>.
-static build unit interop kill hostile lint: export CARGO_BUILD_TARGET = $(shell rustc -vV | sed -n 's/^host: //p')
-static build unit interop kill hostile lint: export RUSTFLAGS = -C target-feature=+crt-static
+static build unit interop kill hostile page-test lint: export CARGO_BUILD_TARGET = $(shell rustc -vV | sed -n 's/^host: //p')
+static build unit interop kill hostile page-test lint: export RUSTFLAGS = -C target-feature=+crt-static
 
 # Builds the program without shared libraries, in target/<host>/release, for machines and images that have none.
 static: PROFILE = release
@@ -36,6 +36,15 @@ alone:
 hostile:
 	cargo build --profile ci -p sluice
 	tests/hostile/run.py
+
+# Builds the web page again, tests its pure parts, and compares it with page/dist. Needs Node.
+page:
+	page/check
+
+# Drives the web page in Chromium. Needs Node and Chromium.
+page-test:
+	cargo build --profile ci -p sluice
+	tests/page/run
 
 # Runs for hours: more than a million seeded runs of the log, the packs and the streams on a false disk, 12,000 runs of
 # shards on top of them, a million steps of flow control, kills, damage, floods of hostile clients, and a move from

@@ -105,7 +105,7 @@ function Frame(): JSX.Element {
       </nav>
       <main id="main" tabIndex={-1} class={gone === null ? undefined : "gone"}>
         {gone !== null && (
-          <p class="banner bad" role="alert">The broker does not answer since {time(gone)}. What you see is older. The page asks again every two seconds.</p>
+          <p class="banner bad" role="alert">The broker has not answered since {time(gone)}. What you see is older. The page asks again every two seconds.</p>
         )}
         <View at={at} />
       </main>

@@ -518,12 +518,12 @@ async function gone() {
     await tab.go("#/queues");
     tab.expectRefusals = true;
     await broker.down();
-    await tab.page.getByText("The broker does not answer since").waitFor();
+    await tab.page.getByText("The broker has not answered since").waitFor();
     const text = await tab.text();
     await shot(tab, "gone");
     const wrong = [...(await tab.axe()), ...includes(text, "load.000"), ...includes(await tab.text("header.top"), "No answer")];
     await broker.up();
-    await tab.page.getByText("The broker does not answer since").waitFor({ state: "detached" });
+    await tab.page.getByText("The broker has not answered since").waitFor({ state: "detached" });
     await tab.page.getByText("No alarms").waitFor();
     return [...wrong, ...(await tab.faults()).filter((one) => !one.includes("ERR_CONNECTION"))];
   });

@@ -51,7 +51,7 @@ export function Chart({ title, lines, format, span }: ChartProps): JSX.Element {
         cursor: { show: false },
         padding: [8, 8, 0, 0],
         scales: { x: { time: true }, y: { range: (_, __, max) => [0, Math.max(1, (max ?? 0) * 1.1)] } },
-        axes: [{ ...axis, grid: { show: false }, values: (_, ticks, __, ___, step) => ticks.map((tick) => clock(tick, step)) }, { ...axis, size: 52, values: (_, ticks) => ticks.map((tick) => format(tick)) }],
+        axes: [{ ...axis, size: 28, grid: { show: false }, values: (_, ticks, __, ___, step) => ticks.map((tick) => clock(tick, step)) }, { ...axis, size: 52, values: (_, ticks) => ticks.map((tick) => format(tick)) }],
         series: [{}, ...lines.map((line) => ({ label: line.label, stroke: colour(`--line-${line.colour}`), width: 1.5, points: { show: false }, spanGaps: true }))],
       },
       joined(lines, span),

@@ -22,8 +22,8 @@ export function exchangeTitle(name: string): string {
 export function Exchanges(): JSX.Element {
   const vhost = chosenVhost.use();
   const columns: ListColumn<ExchangeRow>[] = [
-    { id: "vhost", label: "Virtual host", standard: vhost === "", fields: ["vhost"], sort: "vhost", cell: (row) => <Name text={row.vhost} /> },
     { id: "name", label: "Name", fields: ["name", "vhost"], sort: "name", cell: (row) => <NameLink to={href(["exchanges", row.vhost, exchangeInPath(row.name)])} text={exchangeTitle(row.name)} /> },
+    { id: "vhost", label: "Virtual host", standard: vhost === "", fields: ["vhost"], sort: "vhost", cell: (row) => <Name text={row.vhost} /> },
     { id: "type", label: "Type", standard: true, fields: ["type"], sort: "type", cell: (row) => <Badge tone="plain">{row.type}</Badge> },
     { id: "features", label: "Properties", standard: true, fields: ["durable", "auto_delete", "internal"], cell: (row) => [row.durable ? "durable" : "transient", row.auto_delete && "auto-delete", row.internal && "internal"].filter(Boolean).join(", ") },
     { id: "policy", label: "Policy", standard: true, fields: ["policy"], sort: "policy", cell: (row) => <Name text={row.policy ?? ""} /> },

@@ -46,7 +46,7 @@ export function OverviewView(): JSX.Element {
             <Tile label="Unacknowledged" value={show(now.queue_totals, "messages_unacknowledged", count)} />
             <Tile label="Queues" value={show(now.object_totals, "queues", count)} to="#/queues" />
             <Tile label="Connections" value={show(now.object_totals, "connections", count)} to="#/connections" />
-            <Tile label="Sessions, channels" value={show(now.object_totals, "channels", count)} to="#/channels" />
+            <Tile label="Sessions" value={show(now.object_totals, "channels", count)} to="#/channels" />
             <Tile label="Consumers" value={show(now.object_totals, "consumers", count)} to="#/consumers" />
             <Tile label="Exchanges" value={show(now.object_totals, "exchanges", count)} to="#/exchanges" />
           </div>

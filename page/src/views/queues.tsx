@@ -28,8 +28,8 @@ export function Queues(): JSX.Element {
   });
   const number = (field: string, label: string, standard: boolean, format = count): ListColumn<QueueRow> => ({ id: field, label, number: true, standard, fields: [field], sort: field, cell: (row) => show(row, field, format) });
   const columns: ListColumn<QueueRow>[] = [
-    ...(vhost === "" ? [{ id: "vhost", label: "Virtual host", standard: true, fields: ["vhost"], sort: "vhost", cell: (row: QueueRow) => <Name text={row.vhost} /> }] : []),
     { id: "name", label: "Name", fields: ["name", "vhost"], sort: "name", cell: (row) => <NameLink to={href(["queues", row.vhost, row.name])} text={row.name} /> },
+    ...(vhost === "" ? [{ id: "vhost", label: "Virtual host", standard: true, fields: ["vhost"], sort: "vhost", cell: (row: QueueRow) => <Name text={row.vhost} /> }] : []),
     { id: "type", label: "Type", standard: true, fields: ["type"], sort: "type", cell: (row) => <Badge tone="plain">{row.type}</Badge> },
     { id: "state", label: "State", standard: true, fields: ["state"], sort: "state", cell: (row) => <State state={row.state} /> },
     number("messages_ready", "Ready", true),

@@ -1,6 +1,6 @@
 /** "Where would a message go?", computed from the bindings. Nothing is published. */
 import type { JSX } from "preact";
-import { useEffect, useState } from "preact/hooks";
+import { useEffect, useRef, useState } from "preact/hooks";
 import { ApiError, exchangeInPath, path, request } from "../lib/api";
 import type { BindingRow, ExchangeRow } from "../lib/names";
 import { change, href, place } from "../lib/place";
@@ -52,14 +52,19 @@ export function Routing(): JSX.Element {
   const [headers, setHeaders] = useState(query["headers"] ?? "");
   const [result, setResult] = useState<Result>();
   const [error, setError] = useState<ApiError>();
+  // The number of the newest question. A late answer to an older one is not shown.
+  const newest = useRef(0);
   const ask = async () => {
+    newest.current += 1;
+    const question = newest.current;
     setError(undefined);
     setResult(undefined);
     const start = exchange === "amq.default" ? "" : exchange;
     try {
-      setResult(await route(start, { key, headers: parseHeaders(headers) }, lookup(vhost)));
+      const found = await route(start, { key, headers: parseHeaders(headers) }, lookup(vhost));
+      if (question === newest.current) setResult(found);
     } catch (caught) {
-      setError(caught instanceof ApiError ? caught : new ApiError(-1, "page", String(caught)));
+      if (question === newest.current) setError(caught instanceof ApiError ? caught : new ApiError(-1, "page", String(caught)));
     }
   };
   useEffect(() => {
