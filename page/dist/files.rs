@@ -3,7 +3,7 @@
     File {
         path: "/",
         content_type: "text/html; charset=utf-8",
-        etag: "W/\"5dd3f0aa9c387d89\"",
+        etag: "W/\"8ba484f9405828c8\"",
         plain: include_bytes!("index.html"),
         gzip: include_bytes!("index.html.gz"),
     },
@@ -15,17 +15,17 @@
         gzip: include_bytes!("assets/icon-G1K_hnQQ.svg.gz"),
     },
     File {
+        path: "/assets/index-Bp639Dti.js",
+        content_type: "text/javascript; charset=utf-8",
+        etag: "W/\"2dcc494f3e6d286a\"",
+        plain: include_bytes!("assets/index-Bp639Dti.js"),
+        gzip: include_bytes!("assets/index-Bp639Dti.js.gz"),
+    },
+    File {
         path: "/assets/index-CFd3QtHf.css",
         content_type: "text/css; charset=utf-8",
         etag: "W/\"720881b3e3875828\"",
         plain: include_bytes!("assets/index-CFd3QtHf.css"),
         gzip: include_bytes!("assets/index-CFd3QtHf.css.gz"),
-    },
-    File {
-        path: "/assets/index-DKrm0TNM.js",
-        content_type: "text/javascript; charset=utf-8",
-        etag: "W/\"c405d552a99b634d\"",
-        plain: include_bytes!("assets/index-DKrm0TNM.js"),
-        gzip: include_bytes!("assets/index-DKrm0TNM.js.gz"),
     },
 ]

@@ -62,7 +62,7 @@ export function List<T>({ title, target, columns, keyFields, rowKey, filter = tr
     <section class="list" aria-label={title}>
       <div class="listbar">
         <h1>{title}</h1>
-        {rows.data && <span class="total" role="status">{total(rows.data, name)}</span>}
+        {rows.data && <span class="total" role="status">{rows.previous ? "looking…" : total(rows.data, name)}</span>}
         {filter && <Filter value={name} />}
         <Chooser columns={columns} shown={shown} />
         {actions && <div class="actions">{actions}</div>}
