@@ -33,7 +33,7 @@ export function Connections(): JSX.Element {
     { id: "container", label: "Container or client", standard: true, fields: ["container_id", "client_properties.connection_name", "client_properties.product"], cell: (row) => <Name text={row.container_id ?? String(row.client_properties?.["connection_name"] ?? row.client_properties?.["product"] ?? "")} /> },
     { id: "user", label: "User", standard: true, fields: ["user"], sort: "user", cell: (row) => <Name text={row.user} /> },
     { id: "vhost", label: "Virtual host", standard: vhost === "", fields: ["vhost"], sort: "vhost", cell: (row) => <Name text={row.vhost} /> },
-    { id: "protocol", label: "Protocol", standard: true, fields: ["protocol"], sort: "protocol", cell: (row) => (row.protocol ?? DASH).replace(/-(\d)/g, ".$1") },
+    { id: "protocol", label: "Protocol", standard: true, fields: ["protocol"], sort: "protocol", cell: (row) => <span class="nowrap">{(row.protocol ?? DASH).replace(/-(\d)/g, ".$1")}</span> },
     { id: "state", label: "State", standard: true, fields: ["state"], sort: "state", cell: (row) => <State state={row.state} /> },
     { id: "channels", label: "Sessions", number: true, standard: true, fields: ["channels"], sort: "channels", cell: (row) => count(row.channels) },
     { id: "tls", label: "TLS", fields: ["ssl", "ssl_protocol"], sort: "ssl", cell: (row) => (row.ssl ? (row.ssl_protocol ?? "yes") : "no") },
