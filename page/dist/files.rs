@@ -3,7 +3,7 @@
     File {
         path: "/",
         content_type: "text/html; charset=utf-8",
-        etag: "W/\"8a76cadbafe2381d\"",
+        etag: "W/\"2e58190a24143853\"",
         plain: include_bytes!("index.html"),
         gzip: include_bytes!("index.html.gz"),
     },
@@ -15,17 +15,17 @@
         gzip: include_bytes!("assets/icon-G1K_hnQQ.svg.gz"),
     },
     File {
-        path: "/assets/index-CnDej23A.js",
-        content_type: "text/javascript; charset=utf-8",
-        etag: "W/\"38189c40ad9a1776\"",
-        plain: include_bytes!("assets/index-CnDej23A.js"),
-        gzip: include_bytes!("assets/index-CnDej23A.js.gz"),
-    },
-    File {
         path: "/assets/index-D6pxHFj8.css",
         content_type: "text/css; charset=utf-8",
         etag: "W/\"b1c0c6b7015a6185\"",
         plain: include_bytes!("assets/index-D6pxHFj8.css"),
         gzip: include_bytes!("assets/index-D6pxHFj8.css.gz"),
+    },
+    File {
+        path: "/assets/index-DdB6dcTI.js",
+        content_type: "text/javascript; charset=utf-8",
+        etag: "W/\"42f1423ff964907e\"",
+        plain: include_bytes!("assets/index-DdB6dcTI.js"),
+        gzip: include_bytes!("assets/index-DdB6dcTI.js.gz"),
     },
 ]

@@ -89,6 +89,10 @@ try {
   await clients();
   await routing();
   await admin();
+  for (const view of [hash("queues", "/", "invoices"), hash("exchanges", "/", "shop"), "#/exchanges", "#/admin/vhosts", "#/admin/users", "#/admin/policies", "#/admin/limits", "#/admin/definitions"]) {
+    await check(`${view}: every window can be opened and closed`, () => windows(view));
+  }
+  await pausing();
   await refused();
   await phone();
   await gone();
@@ -204,6 +208,17 @@ async function lists() {
     }
     await tab.go("#/queues?name=bell");
     return [...wrong, ...includes(await tab.text(), "bell\\u{7}\\u{1b}[31mred\\ttab")];
+  });
+  await check("lists of a virtual host with a hostile name", async () => {
+    const wrong = [];
+    const choice = tab.page.locator("header.top select").first();
+    for (const name of HOSTILE) {
+      await choice.selectOption(name);
+      for (const view of ["#/queues", "#/connections", "#/channels", "#/consumers", "#/exchanges"]) await tab.go(view);
+      wrong.push(...includes(await tab.text(), "amq.topic"));
+    }
+    await choice.selectOption("");
+    return [...wrong, ...(await tab.faults())];
   });
   await check("the page of each queue with a hostile name opens by its link", async () => {
     const wrong = [];
@@ -385,10 +400,8 @@ async function routing() {
     const wrong = [];
     const ready = async () => Object.fromEntries((await broker.api("GET", "/api/queues/%2F?disable_stats=true&enable_queue_totals=true")).map((row) => [row.name, row.messages]));
     for (const [key, country] of [["order.paid", "DE"], ["order.paid", "FR"], ["order.new", "DE"], ["refund", "DE"]]) {
-      await tab.go(`#/routing?${new URLSearchParams({ vhost: "/", exchange: "shop", key })}`);
+      await tab.go(`#/routing?${new URLSearchParams({ vhost: "/", exchange: "shop", key, headers: `country=${country}` })}`);
       await tab.page.reload();
-      await tab.page.getByLabel("Headers").fill(`country=${country}`);
-      await tab.page.getByRole("button", { name: "Try" }).click();
       await tab.page.locator("ol.steps").waitFor();
       const links = await tab.page.locator("ol.steps li", { hasText: "queue" }).locator("a:last-of-type").allInnerTexts();
       const before = await ready();
@@ -405,7 +418,11 @@ async function routing() {
     await tab.page.locator("ol.steps").waitFor();
     await shot(tab, "routing");
     await picture(tab, "routing");
-    return [...wrong, ...(await sound(tab))];
+    wrong.push(...(await sound(tab)));
+    await tab.page.getByLabel("Routing key").fill("refund");
+    await tab.page.getByRole("button", { name: "Try" }).click();
+    await tab.page.locator("ol.steps").getByText("this is the alternate exchange").waitFor();
+    return [...wrong, ...expect(tab.page.url().includes("refund"), "the address does not have the key"), ...(await tab.faults())];
   });
 }
 
@@ -453,6 +470,52 @@ async function admin() {
     await tab.page.keyboard.press("Escape");
     const parsed = JSON.parse(text);
     return [...expect(parsed.queues.length > 100 && !("users" in parsed), `the file has ${Object.keys(parsed)}`), ...(await tab.faults())];
+  });
+}
+
+/** Opens every window of a view once. Returns what is wrong with them. */
+async function windows(view) {
+  await tab.go(view);
+  const wrong = [];
+  const seen = new Set();
+  const buttons = tab.page.locator("main button:not(.sort, .quiet, [aria-pressed], [type=submit])");
+  for (let i = 0; i < (await buttons.count()); i++) {
+    const label = await buttons.nth(i).innerText();
+    if (seen.has(label) || ["First", "Previous", "Next", "Last"].includes(label)) continue;
+    seen.add(label);
+    await buttons.nth(i).click();
+    await tab.page.getByRole("dialog").waitFor();
+    wrong.push(...[...(await tab.axe()), ...(await tab.tooWide())].map((one) => `${label}: ${one}`));
+    await tab.page.keyboard.press("Escape");
+    await tab.page.getByRole("dialog").waitFor({ state: "detached" });
+    const back = await buttons.nth(i).evaluate((button) => document.activeElement === button);
+    if (!back) wrong.push(`${label}: the focus does not return to the button`);
+  }
+  return [...wrong, ...expect(seen.size > 0, "there are no windows"), ...(await tab.faults())];
+}
+
+async function pausing() {
+  await check("a hidden tab asks for nothing, and goes on when it is shown", async () => {
+    const hidden = await open();
+    await hidden.page.clock.install();
+    await hidden.login("guest", "guest");
+    const show = (visible) =>
+      hidden.page.evaluate((on) => {
+        Object.defineProperty(document, "hidden", { configurable: true, get: () => !on });
+        document.dispatchEvent(new Event("visibilitychange"));
+      }, visible);
+    await hidden.page.clock.runFor(10_000);
+    const polled = hidden.asked.length;
+    await hidden.page.waitForLoadState("networkidle");
+    await show(false);
+    const before = hidden.asked.length;
+    await hidden.page.clock.runFor(600_000);
+    const while_hidden = hidden.asked.length - before;
+    await show(true);
+    await until("a request", async () => hidden.asked.length > before + while_hidden);
+    const wrong = await hidden.faults();
+    await hidden.close();
+    return [...wrong, ...expect(polled > 8, `only ${polled} requests before`), ...expect(while_hidden === 0, `${while_hidden} requests while hidden`)];
   });
 }
 

@@ -54,7 +54,6 @@ export function useApi<T>(target: string | null, options: PollOptions = {}): Loa
     let timer: ReturnType<typeof setTimeout> | undefined;
     let running = false;
     const ask = async () => {
-      timer = undefined;
       if (running || abort.signal.aborted) return;
       running = true;
       const started = performance.now();
@@ -74,10 +73,14 @@ export function useApi<T>(target: string | null, options: PollOptions = {}): Loa
       const gone = goneSince.get() !== null;
       if (!gone && (once || seconds === 0)) return;
       const wait = gone ? RETRY_MS : Math.max(seconds * 1000, (performance.now() - started) * SHARE);
-      timer = setTimeout(() => void ask(), wait);
+      timer = setTimeout(() => {
+        timer = undefined;
+        // Nobody looks: the next request waits until somebody does.
+        if (!document.hidden) void ask();
+      }, wait);
     };
     const shown = () => {
-      if (!document.hidden && timer === undefined && (!once || state.current.data === undefined)) void ask();
+      if (!document.hidden && timer === undefined && !running && (!once || state.current.data === undefined)) void ask();
     };
     document.addEventListener("visibilitychange", shown);
     void ask();

@@ -62,7 +62,7 @@ export function QueueView({ vhost, name }: { vhost: string; name: string }): JSX
       <Panel title="Why does nothing move?"><Explanation subject={{ kind: "queue", vhost, name }} /></Panel>
       <Answer of={queue}>{(data) => <Numbers row={data} at={queue.at} />}</Answer>
       {row?.type === "quorum" && <Quorum vhost={vhost} name={name} />}
-      <QueueConsumers vhost={vhost} name={name} />
+      {row && <QueueConsumers vhost={vhost} name={name} known={row.consumer_details} />}
       <QueueBindings vhost={vhost} name={name} />
       {row && <Messages vhost={vhost} name={name} stream={stream} ready={row.messages_ready} />}
     </>
@@ -156,14 +156,17 @@ function Quorum({ vhost, name }: { vhost: string; name: string }): JSX.Element {
 /** The most consumers of the virtual host that are looked through. */
 const CONSUMERS_MAX = 500;
 
-function QueueConsumers({ vhost, name }: { vhost: string; name: string }): JSX.Element {
-  const consumers = useApi<Page<ConsumerRow>>(`${path("consumers", vhost)}?page=1&page_size=${CONSUMERS_MAX}`);
+/** `known` are the consumers, if the broker sends them with the queue. Otherwise those of the virtual host are looked through. */
+function QueueConsumers({ vhost, name, known }: { vhost: string; name: string; known: ConsumerRow[] | undefined }): JSX.Element {
+  const empty = <Empty title="No consumer is attached." />;
+  const consumers = useApi<Page<ConsumerRow>>(known ? null : `${path("consumers", vhost)}?page=1&page_size=${CONSUMERS_MAX}`);
+  if (known) return <Panel title="Consumers" tight><ConsumerTable rows={known} empty={empty} /></Panel>;
   return (
     <Panel title="Consumers" tight>
       <Answer of={consumers}>
         {(page) => (
           <>
-            <ConsumerTable rows={page.items.filter((row) => row.queue.name === name)} empty={<Empty title="No consumer is attached." />} />
+            <ConsumerTable rows={page.items.filter((row) => row.queue.name === name)} empty={empty} />
             {page.total_count > page.items.length && <p class="hint">Only the first {count(CONSUMERS_MAX)} of {count(page.total_count)} consumers of the virtual host were looked through.</p>}
           </>
         )}

@@ -22,7 +22,8 @@ async fn the_page_and_its_files_are_cached_by_their_content() {
     assert_eq!(plain.header("content-encoding"), None);
     let packed = request(server.management, "HEAD", style, "Accept-Encoding: br, gzip\r\n", "").await;
     assert_eq!(packed.header("content-encoding"), Some("gzip"));
-    let bytes = |answer: &super::http::Answer| answer.header("content-length").unwrap().parse::<usize>().unwrap();
+    let bytes =
+        |answer: &super::http::Answer| answer.header("content-length").unwrap().parse::<usize>().unwrap();
     assert!(bytes(&packed) * 2 < bytes(&plain), "{} of {}", bytes(&packed), bytes(&plain));
 }
 
