@@ -3,7 +3,7 @@
     File {
         path: "/",
         content_type: "text/html; charset=utf-8",
-        etag: "W/\"2e58190a24143853\"",
+        etag: "W/\"b988d5905c920752\"",
         plain: include_bytes!("index.html"),
         gzip: include_bytes!("index.html.gz"),
     },
@@ -22,10 +22,10 @@
         gzip: include_bytes!("assets/index-D6pxHFj8.css.gz"),
     },
     File {
-        path: "/assets/index-DdB6dcTI.js",
+        path: "/assets/index-DofB7LMD.js",
         content_type: "text/javascript; charset=utf-8",
-        etag: "W/\"42f1423ff964907e\"",
-        plain: include_bytes!("assets/index-DdB6dcTI.js"),
-        gzip: include_bytes!("assets/index-DdB6dcTI.js.gz"),
+        etag: "W/\"e3ac05ec324c241c\"",
+        plain: include_bytes!("assets/index-DofB7LMD.js"),
+        gzip: include_bytes!("assets/index-DofB7LMD.js.gz"),
     },
 ]

@@ -90,6 +90,16 @@ export class Broker {
     return new Promise((done, fail) => child.on("exit", (code) => (code === 0 ? done(said) : fail(new Error(`sluice ${words.join(" ")}: ${said}`)))));
   }
 
+  /** Runs a line that the page offers to be copied, in a shell, as people do. */
+  line(text) {
+    const env = { ...process.env, SLUICE_URL: `amqp://guest:guest@127.0.0.1:${this.amqp}`, SLUICE_HTTP_URL: `http://guest:guest@127.0.0.1:${this.http}` };
+    const child = spawn("bash", ["-c", `sluice() { "$SLUICE_BIN" "$@"; }\n${text}`], { env, stdio: ["ignore", "pipe", "pipe"] });
+    let said = "";
+    child.stdout.on("data", (more) => (said += more));
+    child.stderr.on("data", (more) => (said += more));
+    return new Promise((done, fail) => child.on("exit", (code) => (code === 0 ? done(said) : fail(new Error(`${text}: ${said}`)))));
+  }
+
   /** Starts a command that runs until the end of the test. */
   client(...words) {
     const env = { ...process.env, SLUICE_URL: `amqp://guest:guest@127.0.0.1:${this.amqp}` };

@@ -10,8 +10,12 @@ export const interval = remembered("sluice.interval", "5");
 /** The time after which an absent broker is asked again, in milliseconds. */
 const RETRY_MS = 2_000;
 
-/** A request that takes long is repeated less often: it may take at most this part of the time. */
-const SHARE = 10;
+/**
+ * A request that takes long is repeated less often, because it costs the broker much: the wait is this multiple of its time,
+ * and at most `WAIT_MS_MAX`, so that the page does not seem to have stopped.
+ */
+const WAIT_PER_TIME = 4;
+const WAIT_MS_MAX = 60_000;
 
 const generation = new Store(0);
 
@@ -72,7 +76,7 @@ export function useApi<T>(target: string | null, options: PollOptions = {}): Loa
       if (document.hidden) return;
       const gone = goneSince.get() !== null;
       if (!gone && (once || seconds === 0)) return;
-      const wait = gone ? RETRY_MS : Math.max(seconds * 1000, (performance.now() - started) * SHARE);
+      const wait = gone ? RETRY_MS : Math.max(seconds * 1000, Math.min(WAIT_MS_MAX, (performance.now() - started) * WAIT_PER_TIME));
       timer = setTimeout(() => {
         timer = undefined;
         // Nobody looks: the next request waits until somebody does.
