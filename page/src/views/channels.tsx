@@ -67,6 +67,11 @@ export function ChannelView({ name }: { name: string }): JSX.Element {
   );
 }
 
+/** Returns the address of the client, with which the name of a connection begins. */
+function client(connection: string): string {
+  return connection.split(" -> ")[0] || connection;
+}
+
 const CONSUMER_COLUMNS: ListColumn<ConsumerRow>[] = [
   { id: "tag", label: "Consumer", standard: true, fields: ["consumer_tag"], sort: "consumer_tag", cell: (row) => <b class="name"><Name text={row.consumer_tag} /></b> },
   { id: "queue", label: "Queue", standard: true, fields: ["queue"], sort: "queue.name", cell: (row) => <NameLink to={href(["queues", row.queue.vhost, row.queue.name])} text={row.queue.name} /> },
@@ -76,7 +81,7 @@ const CONSUMER_COLUMNS: ListColumn<ConsumerRow>[] = [
   number("messages_unacknowledged", "Unacked", true),
   { id: "exclusive", label: "Exclusive", fields: ["exclusive"], sort: "exclusive", cell: (row) => (row.exclusive ? "yes" : "no") },
   { id: "arguments", label: "Arguments", fields: ["arguments"], cell: (row) => <Fields map={row.arguments} /> },
-  { id: "connection", label: "Connection", standard: true, fields: ["channel_details"], sort: "channel_details.name", cell: (row) => (row.channel_details?.connection_name ? <NameLink to={href(["connections", row.channel_details.connection_name])} text={row.channel_details.connection_name} /> : DASH) },
+  { id: "connection", label: "Client", standard: true, fields: ["channel_details"], sort: "channel_details.name", cell: (row) => (row.channel_details?.connection_name ? <NameLink to={href(["connections", row.channel_details.connection_name])} text={client(row.channel_details.connection_name)} /> : DASH) },
   { id: "why", label: "", standard: true, fields: ["channel_details"], cell: (row) => <Why kind="link" name={row.consumer_tag} vhost={row.queue.vhost} {...(row.channel_details?.connection_name ? { connection: row.channel_details.connection_name } : {})} /> },
 ];
 
