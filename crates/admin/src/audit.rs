@@ -54,14 +54,19 @@ impl Drop for Line<'_> {
     }
 }
 
-/// Returns true for requests that change or delete something. Clients declare queues, exchanges and bindings all the time, so
-/// those are left out.
+/// Returns true for requests that change or delete something. Clients declare queues, exchanges and bindings, and send and take
+/// messages, all the time, so those are left out.
 fn is_change(route: &Route) -> bool {
-    let declares = matches!(
+    let is_frequent = matches!(
         route.action,
-        Action::HashPassword | Action::PutQueue | Action::PutExchange | Action::Bind(_)
+        Action::HashPassword
+            | Action::PutQueue
+            | Action::PutExchange
+            | Action::Bind(_)
+            | Action::Publish
+            | Action::GetMessages
     );
-    route.method != Method::Get && !declares
+    route.method != Method::Get && !is_frequent
 }
 
 /// Returns the names in the path: `vhost=/ name=q`.
@@ -158,7 +163,9 @@ mod tests {
             [
                 "POST /api/auth/hash_password",
                 "PUT /api/queues/{vhost}/{name}",
+                "POST /api/queues/{vhost}/{name}/get",
                 "PUT /api/exchanges/{vhost}/{name}",
+                "POST /api/exchanges/{vhost}/{name}/publish",
                 "POST /api/bindings/{vhost}/e/{source}/q/{destination}",
                 "POST /api/bindings/{vhost}/e/{source}/e/{destination}",
             ]

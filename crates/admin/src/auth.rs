@@ -26,13 +26,15 @@ pub struct Sender {
     pub who: Identity,
     /// The scheme of the credentials.
     scheme: &'static str,
+    pub address: SocketAddr,
+    /// The address, as it is shown.
     peer: String,
 }
 
 impl Sender {
     #[cfg(test)]
     pub fn for_test(who: Identity) -> Self {
-        Self { who, scheme: BASIC, peer: String::new() }
+        Self { who, scheme: BASIC, address: ([127, 0, 0, 1], 1).into(), peer: String::new() }
     }
 
     /// Returns the sender for audit lines.
@@ -51,15 +53,16 @@ pub async fn authenticate<D: Desk>(
     peer: SocketAddr,
 ) -> Result<Sender, Failure> {
     let (scheme, user, password) = credentials(headers).ok_or_else(Failure::not_authenticated)?;
-    let address = SocketAddr::new(peer.ip().to_canonical(), peer.port()).to_string();
+    let address = SocketAddr::new(peer.ip().to_canonical(), peer.port());
+    let shown = address.to_string();
     match desk.login(&user, &password, peer.ip()).await {
         Ok(who) => {
-            let sender = Sender { who, scheme, peer: address };
+            let sender = Sender { who, scheme, address, peer: shown };
             sender.actor().logged_in();
             Ok(sender)
         }
         Err(error) => {
-            let actor = Actor { user: &user, peer: &address, protocol: Protocol::Http, mechanism: scheme };
+            let actor = Actor { user: &user, peer: &shown, protocol: Protocol::Http, mechanism: scheme };
             actor.login_refused(match &error {
                 DeskError::LoginRefused(why) => why,
                 _ => "it was not checked in time",

@@ -64,7 +64,7 @@ fn peeked_to_json(position: u64, row: &PeekedRow, truncate: usize) -> Value {
     match &row.message {
         ShownMessage::Amqp10(encoded) => put_message(&mut object, encoded, truncate),
         ShownMessage::Amqp091 { properties, payload } => {
-            put_payload(&mut object, payload, truncate);
+            put_payload(&mut object, payload, truncate, false);
             object.insert("properties".into(), shown::basic_properties(properties));
         }
     }
@@ -114,23 +114,24 @@ fn to_json(row: &BrowsedRow, truncate: usize) -> Value {
 fn put_message(object: &mut Object<String, Value>, encoded: &[u8], truncate: usize) {
     match Message::decode(encoded) {
         Ok(message) => {
-            put_payload(object, &shown::body(&message), truncate);
+            put_payload(object, &shown::body(&message), truncate, false);
             object.append(&mut shown::sections(&message));
         }
         // The stored bytes are shown instead, because one unreadable message must not hide the later ones.
         Err(error) => {
             object.insert("error".into(), format!("the message cannot be read: {error}").into());
-            put_payload(object, encoded, truncate);
+            put_payload(object, encoded, truncate, false);
         }
     }
 }
 
-/// Adds the first octets of a payload to a row. If the whole payload is UTF-8, they are added as text, and no
-/// character is cut in two.
-fn put_payload(object: &mut Object<String, Value>, octets: &[u8], truncate: usize) {
-    let (encoding, shown) = match std::str::from_utf8(octets) {
-        Ok(text) => ("string", text[..text.floor_char_boundary(truncate)].to_owned()),
-        Err(_) => ("base64", STANDARD.encode(&octets[..octets.len().min(truncate)])),
+/// Adds the first octets of a payload to a row. If the whole payload is UTF-8 and `is_base64` is false, they are added as text,
+/// and no character is cut in two.
+pub fn put_payload(object: &mut Object<String, Value>, octets: &[u8], truncate: usize, is_base64: bool) {
+    let text = if is_base64 { None } else { std::str::from_utf8(octets).ok() };
+    let (encoding, shown) = match text {
+        Some(text) => ("string", text[..text.floor_char_boundary(truncate)].to_owned()),
+        None => ("base64", STANDARD.encode(&octets[..octets.len().min(truncate)])),
     };
     object.insert("payload_bytes".into(), octets.len().into());
     object.insert("payload_encoding".into(), encoding.into());

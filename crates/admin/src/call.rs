@@ -13,6 +13,7 @@ use broker::desk::Desk;
 use serde_json::{Map, Value};
 
 use crate::audit::Line;
+use crate::auth::Sender;
 use crate::budget::{Budget, Held};
 use crate::ports::Ports;
 use crate::query::Query;
@@ -20,7 +21,7 @@ use crate::reply::{Failure, Reply, respond};
 use crate::routes::{Action, Found, Method, Route, find};
 use crate::{
     accounts, attempts, auth, bindings, browse, channels, connections, definitions, exchanges, explain,
-    health, json, overview, page, parameters, policies, queues, quorum, topics, vhosts,
+    health, json, messages, overview, page, parameters, policies, queues, quorum, topics, vhosts,
 };
 
 /// The largest request body, in bytes. A larger one is refused, as in RabbitMQ.
@@ -42,6 +43,8 @@ pub struct Call<'a, D> {
     pub desk: &'a D,
     pub ports: &'a Ports,
     pub who: Identity,
+    /// The address of the HTTP client.
+    pub peer: SocketAddr,
     pub query: Query,
     /// The fields of the body; empty if the method has no body.
     pub fields: Map<String, Value>,
@@ -102,8 +105,9 @@ async fn answer<D: Desk>(
         _ => {}
     }
     let sender = auth::authenticate(desk, &head.headers, peer).await?;
-    let (who, line) = (sender.who.clone(), Line::new(&sender, route, &params));
-    let result = carry_out(desk, ports, who, route, &params, in_vhost, Request::from_parts(head, body)).await;
+    let line = Line::new(&sender, route, &params);
+    let request = Request::from_parts(head, body);
+    let result = carry_out(desk, ports, &sender, route, &params, in_vhost, request).await;
     line.write(&result);
     result
 }
@@ -112,13 +116,13 @@ async fn answer<D: Desk>(
 async fn carry_out<D: Desk>(
     desk: &D,
     ports: &Ports,
-    who: Identity,
+    sender: &Sender,
     route: &Route,
     params: &[String],
     in_vhost: bool,
     request: Request,
 ) -> Result<Reply, Failure> {
-    auth::permit(&who, route.verbs)?;
+    auth::permit(&sender.who, route.verbs)?;
     let (head, body) = request.into_parts();
     // The memory counts for the fields as well, until the request has been carried out.
     let mut held = ports.bodies().hold();
@@ -136,7 +140,8 @@ async fn carry_out<D: Desk>(
     let query = Query::parse(head.uri.query().unwrap_or_default());
     let reason = head.headers.get("x-reason").and_then(|r| r.to_str().ok());
     let reason = reason.map(|r| r.chars().take(REASON_CHARS_MAX).collect());
-    let call = Call { desk, ports, who, query, fields, body, reason, params };
+    let (who, peer) = (sender.who.clone(), sender.address);
+    let call = Call { desk, ports, who, peer, query, fields, body, reason, params };
     match dispatch(route.action, &call).await {
         // The virtual host may not exist. The desk refuses access then, but RabbitMQ answers 404, and so does
         // this function.
@@ -207,6 +212,8 @@ async fn dispatch<D: Desk>(action: Action, call: &Call<'_, D>) -> Result<Reply, 
         Action::DeleteQueue => queues::delete(call).await,
         Action::PurgeQueue => queues::purge(call).await,
         Action::BrowseQueue => browse::browse(call).await,
+        Action::GetMessages => messages::get(call).await,
+        Action::Publish => messages::publish(call).await,
         Action::PeekQueue => browse::peek(call).await,
         Action::QuorumStatus => quorum::status(call).await,
         Action::Checkpoint => quorum::checkpoint(call).await,

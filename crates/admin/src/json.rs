@@ -10,7 +10,7 @@ use crate::reply::Failure;
 
 /// The greatest depth of nested lists and objects in an argument. Arguments that are nested more deeply are
 /// refused, because they could not be read back.
-const ARGUMENT_DEPTH_MAX: usize = 8;
+pub const ARGUMENT_DEPTH_MAX: usize = 8;
 
 /// Parses a body as an object. An empty body and `null` are the empty object, as in RabbitMQ.
 ///

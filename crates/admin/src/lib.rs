@@ -27,6 +27,7 @@ mod health;
 mod host;
 mod json;
 mod listen;
+mod messages;
 mod metrics;
 mod overview;
 mod page;

@@ -119,13 +119,15 @@ impl Ports {
     /// 503 if the budget is used up.
     pub(crate) fn hold_answer(&self, bytes: usize) -> Result<Held, Failure> {
         let mut held = self.answers().hold();
-        if held.grow_to(bytes) {
-            return Ok(held);
-        }
+        if held.grow_to(bytes) { Ok(held) } else { Err(self.answers_are_full()) }
+    }
+
+    /// Returns the failure of a request whose response does not fit into the budget.
+    pub(crate) fn answers_are_full(&self) -> Failure {
         let max = self.answers().bytes_max();
-        Err(Failure::unavailable(format!(
+        Failure::unavailable(format!(
             "HTTP answers that were not read yet may take {max} bytes of memory: ask for pages, or try again"
-        )))
+        ))
     }
 
     /// Returns the node's overview, with the budgets of the HTTP ports after the node's own.

@@ -100,6 +100,8 @@ pub enum Action {
     DeleteQueue,
     PurgeQueue,
     BrowseQueue,
+    GetMessages,
+    Publish,
     PeekQueue,
     QueueBindings,
     QuorumStatus,
@@ -291,6 +293,7 @@ pub const ROUTES: &[Route] = routes! {
     Delete "/api/queues/{vhost}/{name}" => DeleteQueue, [Manage, DeleteQueue];
     Delete "/api/queues/{vhost}/{name}/contents" => PurgeQueue, [Manage, PurgeQueue];
     Get "/api/queues/{vhost}/{name}/messages" => BrowseQueue, [Manage, Get];
+    Post "/api/queues/{vhost}/{name}/get" => GetMessages, [Manage, Get];
     Get "/api/queues/{vhost}/{name}/bindings" => QueueBindings, [Manage, ReadQueue, ReadBinding];
     Get "/api/queues/quorum/{vhost}/{name}/status" => QuorumStatus, [Manage, ReadQueue];
     Get "/api/queues/{vhost}/{name}/peek/{position}" => PeekQueue, [Manage, Get];
@@ -307,6 +310,7 @@ pub const ROUTES: &[Route] = routes! {
     Get "/api/exchanges/{vhost}/{name}" => GetExchange, [Manage, ReadExchange];
     Put "/api/exchanges/{vhost}/{name}" => PutExchange, [Manage, DeclareExchange, AlternateTo];
     Delete "/api/exchanges/{vhost}/{name}" => DeleteExchange, [Manage, DeleteExchange];
+    Post "/api/exchanges/{vhost}/{name}/publish" => Publish, [Manage, Publish, PublishTopic];
     Get "/api/exchanges/{vhost}/{name}/bindings/source" => SourceBindings, [Manage, ReadExchange, ReadBinding];
     Get "/api/exchanges/{vhost}/{name}/bindings/destination" => DestinationBindings, [Manage, ReadExchange, ReadBinding];
     Get "/api/bindings" => ListBindings, [Manage, ReadBinding];

@@ -7,7 +7,8 @@ pub mod amqp10_rows;
 mod quorum;
 
 use std::future::Future;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use amqp10::Map;
@@ -320,6 +321,18 @@ pub trait Desk: Clone + Send + Sync + 'static {
         password: &Secret,
         peer: IpAddr,
     ) -> impl Future<Output = Result<Identity, DeskError>> + Send;
+
+    /// Opens a connection to the broker inside this process, for a user who has logged in from `peer`. The returned socket
+    /// is that of its client, which speaks AMQP 0.9.1 and logs in as EXTERNAL. In all else, this is a connection like any
+    /// other: it counts in limits, people see it, and every permission is checked.
+    ///
+    /// # Errors
+    /// `Impossible` if no file descriptor is free, or if the node stops.
+    fn connect(
+        &self,
+        who: &Identity,
+        peer: SocketAddr,
+    ) -> impl Future<Output = Result<OwnedFd, DeskError>> + Send;
 
     /// Returns the type of a new queue whose declaration names none.
     fn default_queue_type(&self) -> queue::QueueType;

@@ -38,6 +38,9 @@ pub struct Peer {
     pub handshake_deadline_ms: u64,
     /// The user who has logged in.
     pub identity: Option<Identity>,
+    /// The user of a client that the node has connected itself, for somebody who has logged in already. This client logs in
+    /// as EXTERNAL, and its login is not checked again.
+    pub vouched: Option<Identity>,
     /// The SASL mechanism of the accepted login.
     pub mechanism: &'static str,
     /// The virtual host that the connection is open to.
@@ -79,6 +82,7 @@ impl Peer {
             connected_at_ms: now_ms,
             handshake_deadline_ms: now_ms + settings.handshake_timeout_ms,
             identity: None,
+            vouched: None,
             mechanism: "",
             vhost: DEFAULT_VHOST.into(),
             secured: None,
@@ -98,6 +102,7 @@ impl Peer {
             connected_at_ms,
             handshake_deadline_ms,
             identity: None,
+            vouched: self.vouched.clone(),
             mechanism: "",
             vhost: DEFAULT_VHOST.into(),
             secured: self.secured.clone(),
@@ -121,7 +126,8 @@ impl Peer {
     /// Returns the SASL mechanisms that the client may use, of those that all protocols have.
     pub fn mechanisms(&self, cx: &Cx<'_>) -> Vec<&'static str> {
         let mut mechanisms = vec![sasl::PLAIN];
-        mechanisms.extend(self.certificate_user().map(|_| sasl::EXTERNAL));
+        let is_known = self.vouched.is_some() || self.certificate_user().is_some();
+        mechanisms.extend(is_known.then_some(sasl::EXTERNAL));
         mechanisms.extend(cx.settings.anonymous_login_user.as_ref().map(|_| sasl::ANONYMOUS));
         mechanisms
     }
@@ -183,6 +189,18 @@ impl Peer {
         self.identity = Some(identity);
         self.mechanism = mechanism;
         self.actor().logged_in();
+    }
+
+    /// Logs in the client that [`Peer::vouched`] describes. Returns false, and does nothing, for any other client and
+    /// mechanism. The login is not counted: it was counted where the user logged in.
+    pub fn log_in_vouched(&mut self, mechanism: &str) -> bool {
+        if mechanism != sasl::EXTERNAL {
+            return false;
+        }
+        let Some(identity) = self.vouched.take() else { return false };
+        self.identity = Some(identity);
+        self.mechanism = sasl::EXTERNAL;
+        true
     }
 
     /// Called when a login was refused. The client is told at [`Peer::handshake_deadline_ms`], after `delay_ms` at the

@@ -3,12 +3,14 @@
 
 mod ask;
 mod attempts;
+mod connect;
 mod explain;
 mod messages;
 mod permit;
 mod quorum;
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use amqp10::sasl::Secret;
@@ -239,6 +241,10 @@ impl Desk for NodeDesk {
         let user = checked.as_ref().map_or(user, |identity| &identity.user);
         self.inner.access.sources().count(Protocol::Http, peer, user, checked.is_ok());
         checked
+    }
+
+    async fn connect(&self, who: &Identity, peer: SocketAddr) -> Result<OwnedFd, DeskError> {
+        self.open_connection(who, peer).await
     }
 
     fn default_queue_type(&self) -> queue::QueueType {

@@ -1,5 +1,6 @@
 //! The messages that a shard receives from other threads.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use broker::access::{Identity, LoginRefused};
@@ -49,7 +50,7 @@ pub(crate) enum Incoming {
 
 /// A new connection.
 pub(crate) struct Accepted {
-    /// The socket. One of a Unix domain socket is here too; `runtime::accept` says why it may be.
+    /// The socket. Unix domain sockets are here too; `runtime::accept` says why they may be.
     pub stream: std::net::TcpStream,
     pub handshake: Handshake,
     pub way: Way,
@@ -61,6 +62,8 @@ pub(crate) enum Way {
     Tcp { tls: Option<Arc<tls::Tls>>, is_proxied: bool },
     /// Over the Unix domain socket of this path. The number is that of the connection among those of the listener.
     Unix { path: Arc<str>, number: u64 },
+    /// From the desk, for a user who has logged in from this address. The name is that of the connection.
+    Desk { from: IpAddr, name: Arc<str>, who: Identity },
 }
 
 /// The channel to each shard, by its number.

@@ -204,6 +204,10 @@ fn bodies(route: &Route) -> Vec<(&'static str, &'static [Verb])> {
         Action::PutQueue => vec![("{}", &all[..2]), (r#"{"arguments":{"x-dead-letter-exchange":"x"}}"#, all)],
         Action::PutExchange => vec![("{}", &all[..2]), (r#"{"arguments":{"alternate-exchange":"y"}}"#, all)],
         Action::PutUser => vec![(r#"{"password":"p","tags":""}"#, all)],
+        Action::Publish => {
+            vec![(r#"{"routing_key":"k","properties":{},"payload":"m","payload_encoding":"string"}"#, all)]
+        }
+        Action::GetMessages => vec![(r#"{"ackmode":"ack_requeue_true","count":1,"encoding":"auto"}"#, all)],
         Action::DeleteUsers => vec![(r#"{"users":["old"]}"#, all)],
         Action::HashPassword => vec![(r#"{"password":"p"}"#, all)],
         Action::PutParameter | Action::PutGlobalParameter => vec![(r#"{"value":1}"#, all)],
@@ -261,6 +265,8 @@ async fn prepare(fixture: &Fixture, action: Action) {
         | Action::GetQueue
         | Action::BrowseQueue
         | Action::PeekQueue
+        | Action::GetMessages
+        | Action::Publish
         | Action::QueueBindings
         | Action::QuorumStatus
         | Action::Checkpoint
@@ -492,11 +498,11 @@ async fn walk_routes(fixture: &Fixture, subjects: &[Subject], walked: &mut BTree
     }
 }
 
-/// Returns true if the list is empty also when it is permitted: the browsed stream is empty, and the broker has no features
+/// Returns true if the list is empty also when it is permitted: the stream and the queue are empty, and the broker has no features
 /// of these kinds, or nobody has used them.
 fn may_be_empty(action: Action) -> bool {
-    use Action::{BrowseQueue, DeprecatedFeatures, Extensions, FeatureFlags};
-    matches!(action, BrowseQueue | Extensions | FeatureFlags | DeprecatedFeatures(true))
+    use Action::{BrowseQueue, DeprecatedFeatures, Extensions, FeatureFlags, GetMessages};
+    matches!(action, BrowseQueue | GetMessages | Extensions | FeatureFlags | DeprecatedFeatures(true))
 }
 
 /// Sends a message to the quorum queue, so that its group runs and there is something to peek at.

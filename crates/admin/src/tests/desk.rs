@@ -154,6 +154,14 @@ impl Desk for FakeDesk {
         Ok(who)
     }
 
+    async fn connect(
+        &self,
+        _who: &Identity,
+        _peer: std::net::SocketAddr,
+    ) -> Result<std::os::fd::OwnedFd, DeskError> {
+        Err(DeskError::Impossible("there is no broker".into()))
+    }
+
     fn default_queue_type(&self) -> broker::settings::QueueType {
         broker::settings::QueueType::Classic
     }

@@ -20,13 +20,13 @@ use std::time::Duration;
 use ::amqp091::{BasicPublish, Config, Connection as Endpoint, Event, Method, State};
 use bytes::{Buf as _, Bytes, BytesMut};
 use tls::ClientConfig;
-use tokio::io::{AsyncReadExt as _, AsyncWrite as _, AsyncWriteExt as _};
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::time::{Instant, Sleep};
 
 use self::login::Login;
 use crate::dial::{Socket, dial};
 use crate::error::Error;
-use crate::url::Url;
+use crate::url::{Credentials, Url};
 
 pub use self::confirms::{Confirms, UnknownTag};
 
@@ -94,6 +94,29 @@ impl Connection {
     pub async fn open(url: &Url, options: Options) -> Result<Self, Error> {
         let start = Instant::now();
         let socket = dial(url, options.tls.clone(), options.handshake_timeout).await?;
+        let virtual_host = options.virtual_host.clone().or_else(|| url.virtual_host.clone());
+        Self::begin(socket, url.credentials.clone(), virtual_host, options, start).await
+    }
+
+    /// Logs in over a socket that is connected already: as EXTERNAL if the broker offers it, else as ANONYMOUS.
+    ///
+    /// # Errors
+    /// As [`Connection::open`].
+    pub async fn over(
+        socket: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
+        options: Options,
+    ) -> Result<Self, Error> {
+        let virtual_host = options.virtual_host.clone();
+        Self::begin(Box::new(socket), None, virtual_host, options, Instant::now()).await
+    }
+
+    async fn begin(
+        socket: Box<dyn Socket>,
+        credentials: Option<Credentials>,
+        virtual_host: Option<String>,
+        options: Options,
+        start: Instant,
+    ) -> Result<Self, Error> {
         let heartbeat_s = match options.idle_time_out.as_secs() {
             0 => 0,
             seconds => u16::try_from(seconds / 2).unwrap_or(u16::MAX).max(1),
@@ -107,11 +130,8 @@ impl Connection {
             incomplete_bytes_max: usize::MAX,
         };
         let login = Login {
-            credentials: url.credentials.clone(),
-            virtual_host: options
-                .virtual_host
-                .or_else(|| url.virtual_host.clone())
-                .unwrap_or_else(|| "/".to_owned()),
+            credentials,
+            virtual_host: virtual_host.unwrap_or_else(|| "/".to_owned()),
             product: options.product,
         };
         let mut connection = Self {
@@ -148,6 +168,19 @@ impl Connection {
         let mut opened = false;
         while !opened {
             self.exchange(|event| opened |= matches!(event, Event::ChannelOpened(n) if n == channel)).await?;
+        }
+        Ok(())
+    }
+
+    /// Closes an open channel. The broker has then carried out what was sent on it before.
+    ///
+    /// # Errors
+    /// Those of [`Connection::exchange`].
+    pub async fn close_channel(&mut self, channel: u16) -> Result<(), Error> {
+        self.endpoint.close_channel(channel, "done");
+        let mut closed = false;
+        while !closed {
+            self.exchange(|event| closed |= matches!(event, Event::ChannelClosed(n) if n == channel)).await?;
         }
         Ok(())
     }

@@ -84,6 +84,9 @@ impl Gate {
     /// Starts a login check. No more input is handled before the result arrives.
     pub(super) fn handle_start_ok(&mut self, start_ok: &ConnectionStartOk<'_>, cx: &mut Cx<'_>) {
         self.client = Client::new(start_ok.client_properties);
+        if self.peer.log_in_vouched(start_ok.mechanism) {
+            return self.conn.tune();
+        }
         let response = start_ok.response.expose();
         let credentials = match start_ok.mechanism {
             AMQPLAIN => amqplain(response).map(|credentials| (AMQPLAIN, credentials)),

@@ -28,6 +28,15 @@ impl Shard {
         key
     }
 
+    /// Like [`Self::connect_named`], for a client whose user is known already.
+    pub fn connect_vouched(&mut self, peer: IpAddr, name: Arc<str>, who: Identity) -> usize {
+        let key = self.connect_named(peer, name);
+        if let Some(conn) = self.connections.get_mut(key) {
+            conn.gate.peer_mut().vouched = Some(who);
+        }
+        key
+    }
+
     /// Called when a proxy has said who its client is, before any other input of the connection.
     pub fn set_peer(&mut self, key: usize, peer: SocketAddr, local: SocketAddr) {
         if let Some(conn) = self.connections.get_mut(key) {

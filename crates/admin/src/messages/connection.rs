@@ -1,0 +1,79 @@
+//! The connection of a request, and how its errors look over HTTP.
+
+use std::future::Future;
+use std::io;
+use std::os::unix::net;
+use std::time::Duration;
+
+use amqp091::ReplyCode;
+use broker::desk::Desk;
+use client::Error;
+use client::amqp091::{Connection, Options};
+use tokio::net::UnixStream;
+
+use crate::call::Call;
+use crate::reply::Failure;
+
+/// The time for a whole request: connecting, messages and closing. It is longer than the time after which the broker gives up a
+/// change of its own, and shorter than the patience of most HTTP clients.
+pub const TIME_MAX: Duration = Duration::from_secs(10);
+
+/// Every connection has one channel.
+pub const CHANNEL: u16 = 1;
+
+/// The program's name in the list of connections.
+const PRODUCT: &str = "Sluice HTTP API";
+
+/// Opens a connection with a channel, to the virtual host that the path names first.
+///
+/// # Errors
+/// See [`failure`]. The user may not use the virtual host, for example, or there are as many connections as allowed.
+pub async fn open<D: Desk>(call: &Call<'_, D>) -> Result<Connection, Failure> {
+    let socket = call.desk.connect(&call.who, call.peer).await?;
+    let socket = stream(socket.into()).map_err(|error| failure(&error.into()))?;
+    let options = Options {
+        product: PRODUCT.to_owned(),
+        virtual_host: Some(call.param(0).to_owned()),
+        // The connection ends with the request.
+        idle_time_out: Duration::ZERO,
+        tls: None,
+        handshake_timeout: TIME_MAX,
+    };
+    let mut connection = Connection::over(socket, options).await.map_err(|error| failure(&error))?;
+    match connection.open_channel(CHANNEL).await {
+        Ok(()) => Ok(connection),
+        Err(error) => Err(failure(&error)),
+    }
+}
+
+fn stream(socket: net::UnixStream) -> io::Result<UnixStream> {
+    socket.set_nonblocking(true)?;
+    UnixStream::from_std(socket)
+}
+
+/// Waits for the end of a request, up to [`TIME_MAX`].
+///
+/// # Errors
+/// 503 if it takes longer. `then` says what this means for the messages.
+pub async fn in_time<T>(then: &str, request: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
+    let late = |_| {
+        let seconds = TIME_MAX.as_secs();
+        Failure::unavailable(format!("the broker has not answered within {seconds} s: {then}"))
+    };
+    tokio::time::timeout(TIME_MAX, request).await.map_err(late)?
+}
+
+/// Returns what an error of AMQP 0.9.1 is over HTTP. As in RabbitMQ, it is 404 for what does not exist, 401 for what the user may
+/// not do, and 400 for every other refusal.
+pub fn failure(error: &Error) -> Failure {
+    let Error::Refused { code, text, .. } = error else {
+        return Failure::unavailable(format!("the connection to the broker has failed: {error}"));
+    };
+    match ReplyCode::from_number(*code) {
+        Some(ReplyCode::NotFound) => Failure::not_found(text),
+        Some(ReplyCode::AccessRefused | ReplyCode::NotAllowed) => Failure::not_authorised(text),
+        // The node stops, or somebody has closed the connection.
+        Some(ReplyCode::ConnectionForced) => Failure::unavailable(text),
+        _ => Failure::bad_request(format!("{code} {text}")),
+    }
+}

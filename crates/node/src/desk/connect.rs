@@ -1,0 +1,40 @@
+//! Connections that the desk opens for its users. Only their socket differs from others: both ends are in this process.
+
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+
+use broker::access::Identity;
+use broker::desk::DeskError;
+
+use super::NodeDesk;
+use super::ask::DEADLINE;
+use crate::incoming::{Accepted, Incoming, Way};
+
+impl NodeDesk {
+    /// Opens a connection for a user who has logged in from `peer`. Returns the client's end of it.
+    ///
+    /// # Errors
+    /// See [`broker::desk::Desk::connect`].
+    pub(super) async fn open_connection(
+        &self,
+        who: &Identity,
+        peer: SocketAddr,
+    ) -> Result<OwnedFd, DeskError> {
+        let admission = &self.inner.admission;
+        let impossible = |why: String| DeskError::Impossible(format!("cannot connect to the broker: {why}"));
+        tokio::time::timeout(DEADLINE, admission.wait_for_room())
+            .await
+            .map_err(|_| impossible("the remaining file descriptors are reserved".to_owned()))?;
+        let (client, stream) = UnixStream::pair().map_err(|error| impossible(error.to_string()))?;
+        let peer = SocketAddr::new(peer.ip().to_canonical(), peer.port());
+        let (handshake, shard) = admission.begin(Some(peer.ip()));
+        // The number tells apart the connections of one HTTP client, of which the last one may not be gone yet.
+        let name = format!("{peer} -> http#{}", handshake.number()).into();
+        let way = Way::Desk { from: peer.ip(), name, who: who.clone() };
+        let accepted = Accepted { stream: OwnedFd::from(stream).into(), handshake, way };
+        let sent = self.inner.shards[usize::from(shard)].send(Incoming::Accepted(accepted));
+        sent.map_err(|_| impossible("the node is stopping".to_owned()))?;
+        Ok(client.into())
+    }
+}
