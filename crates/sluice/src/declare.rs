@@ -217,7 +217,6 @@ pub fn purge(purge: &Purge) -> Result<(), Failure> {
 
 impl Arguments {
     fn object(&self) -> Object<String, Value> {
-        let value = |text: &str| serde_json::from_str(text).unwrap_or_else(|_| text.into());
         self.arguments.iter().map(|(key, text)| (key.clone(), value(text))).collect()
     }
 }
@@ -241,11 +240,18 @@ impl Binding {
     }
 }
 
-fn queue(vhost: &str, name: &str) -> String {
+/// Returns the value of an argument: JSON, or a string if it is not valid JSON.
+pub fn value(text: &str) -> Value {
+    serde_json::from_str(text).unwrap_or_else(|_| text.into())
+}
+
+/// Returns the path of a queue.
+pub fn queue(vhost: &str, name: &str) -> String {
     format!("/api/queues/{}/{}", segment(vhost), segment(name))
 }
 
-fn exchange(vhost: &str, name: &str) -> String {
+/// Returns the path of an exchange.
+pub fn exchange(vhost: &str, name: &str) -> String {
     format!("/api/exchanges/{}/{}", segment(vhost), segment(name))
 }
 

@@ -20,6 +20,7 @@ mod limits;
 mod list;
 mod log;
 mod manual;
+mod messages;
 mod move_messages;
 mod output;
 mod password;
@@ -80,6 +81,10 @@ enum Verb {
     Status(status::Status),
     /// Explain why nothing moves at a queue, a link or a connection
     Explain(explain::Explain),
+    /// Publish a message to an exchange over the management API
+    Publish(messages::Publish),
+    /// Take messages of a queue over the management API, or look at them
+    Get(messages::Get),
     /// Show a ready message of a queue without taking it
     Peek(peek::Peek),
     /// Close connections, with a reason
@@ -121,6 +126,8 @@ fn main() -> ExitCode {
         Verb::Top(top) => top::run(&top),
         Verb::Status(status) => status::run(&status),
         Verb::Explain(explain) => explain::run(&explain),
+        Verb::Publish(publish) => messages::publish(&publish),
+        Verb::Get(get) => messages::get(&get),
         Verb::Peek(peek) => peek::run(&peek),
         Verb::Close(close) => close::run(&close),
         Verb::Check(check) => check::run(&check),
@@ -190,6 +197,10 @@ mod tests {
             "explain queue q --json",
             "explain --url http://h link l --connection c",
             "explain connection c",
+            "publish x body --key k --property content_type=text/plain --property priority=3 --header a=1",
+            "publish amq.default --file f -p v --durable false --json --url http://h",
+            "get q",
+            "get q --count 3 --ackmode reject_requeue_false --base64 --truncate 10 -p v --json",
             "peek q",
             "peek q 3 -p v --json --url http://h",
             "quorum status q --json",
@@ -286,6 +297,13 @@ mod tests {
             "explain queue",
             "explain queue q --connection c",
             "explain exchange x",
+            "publish",
+            "publish x body --file f",
+            "publish x body --property colour=red",
+            "publish x body --property priority=high",
+            "get",
+            "get q --count 0",
+            "get q --ackmode keep",
             "peek",
             "peek q first",
             "quorum",

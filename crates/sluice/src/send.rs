@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::io::{IsTerminal as _, Read as _};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use amqp10::{DeliveryState, Symbol, Value};
 use bytes::Bytes;
@@ -117,21 +117,7 @@ impl Send {
     }
 
     fn message(&self) -> Result<Bytes, Failure> {
-        let body = match (&self.body, &self.file) {
-            (_, Some(file)) => std::fs::read(file)
-                .map_err(|error| Failure::usage(format!("cannot read {}: {error}", file.display())))?,
-            (Some(text), None) if text != "-" => text.clone().into_bytes(),
-            (None, None) if std::io::stdin().is_terminal() => {
-                return Err(Failure::usage("no body: give BODY, --file FILE, or - for standard input"));
-            }
-            _ => {
-                let mut body = Vec::new();
-                std::io::stdin()
-                    .read_to_end(&mut body)
-                    .map_err(|error| Failure::failed(format!("cannot read standard input: {error}")))?;
-                body
-            }
-        };
+        let body = body(self.body.as_deref(), self.file.as_deref())?;
         let mut message = Message::data(body).durable(self.durable);
         if let Some(ttl) = self.ttl {
             message = message.ttl(ttl);
@@ -202,6 +188,28 @@ pub fn words(outcome: &DeliveryState) -> String {
         }
         DeliveryState::Modified(_) => "modified".to_owned(),
         other => format!("left as {other:?}"),
+    }
+}
+
+/// Returns the body of a message: the text, the content of the file, or what is on standard input.
+///
+/// # Errors
+/// There is none, or it cannot be read.
+pub fn body(text: Option<&str>, file: Option<&Path>) -> Result<Vec<u8>, Failure> {
+    match (text, file) {
+        (_, Some(file)) => std::fs::read(file)
+            .map_err(|error| Failure::usage(format!("cannot read {}: {error}", file.display()))),
+        (Some(text), None) if text != "-" => Ok(text.into()),
+        (None, None) if std::io::stdin().is_terminal() => {
+            Err(Failure::usage("no body: give BODY, --file FILE, or - for standard input"))
+        }
+        _ => {
+            let mut body = Vec::new();
+            std::io::stdin()
+                .read_to_end(&mut body)
+                .map_err(|error| Failure::failed(format!("cannot read standard input: {error}")))?;
+            Ok(body)
+        }
     }
 }
 

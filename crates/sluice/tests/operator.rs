@@ -209,6 +209,8 @@ fn every_verb_that_takes_a_name_takes_its_virtual_host() {
         &["list", "queues", "-p", "other"],
         &["explain", "queue", "q", "-p", "other"],
         &["peek", "q", "-p", "other"],
+        &["publish", "amq.default", "m", "--key", "q", "-p", "other"],
+        &["get", "q", "-p", "other"],
         &["quorum", "status", "q", "-p", "other"],
     ] {
         broker.verb(words).refused(1, &["vhost", "'other'"]);

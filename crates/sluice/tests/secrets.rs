@@ -382,6 +382,8 @@ fn run_verbs(broker: &Broker, secrets: &Secrets) {
         &["user", "change-password", "new", "--password-file", "-"],
         &["user", "change-password", "absent", "--password-file", "-"],
         &["definitions", "import", "-"],
+        &["publish", "amq.default", "m", "--key", "q"],
+        &["get", "q"],
         &["peek", "q", "1"],
         &["bench", "--duration", "1"],
     ];

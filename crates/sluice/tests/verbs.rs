@@ -86,6 +86,39 @@ fn any_name_and_any_body_work() {
 }
 
 #[test]
+fn messages_are_published_and_taken_over_http() {
+    let directory = Directory::new("verbs");
+    let broker = Broker::start(&directory);
+    broker.verb(&["declare", "queue", "q"]).done();
+    broker.verb(&["declare", "exchange", "x"]).done();
+    broker.verb(&["declare", "binding", "x", "q", "--key", "k"]).done();
+    let properties = ["--property", "content_type=text/plain", "--header", "n=7", "--header", "s=a b"];
+    let sent = broker.verb(&[&["publish", "x", "one tea", "--key", "k"], &properties[..]].concat());
+    assert_eq!(sent.done(), "1 message published to exchange 'x': routed");
+    let sent = broker.verb_with_input(&["publish", "amq.default", "--key", "q", "--json"], b"\xff\x00");
+    assert_eq!(serde_json::from_str::<Value>(&sent.done()).unwrap(), json!({ "routed": true }));
+    broker
+        .verb(&["publish", "x", "lost", "--key", "other"])
+        .refused(1, &["exchange 'x'", "no queue takes", "'other'"]);
+    broker.verb(&["publish", "absent", "lost"]).refused(1, &["no exchange 'absent' in vhost '/'"]);
+    broker.verb(&["get", "absent"]).refused(1, &["no queue 'absent' in vhost '/'"]);
+    let looked = broker.verb(&["get", "q", "--count", "5", "--truncate", "3"]).done();
+    assert_eq!(
+        looked,
+        "\
+EXCHANGE  KEY  REDELIVERED  LEFT  BYTES  PROPERTIES                                                 PAYLOAD
+x         k    no              1      7  content_type=text/plain headers=n=7 s=a b delivery_mode=2  one
+\"\"        q    no              0      2  delivery_mode=2                                            /wA="
+    );
+    let taken = broker.verb(&["get", "q", "--count", "5", "--ackmode", "ack_requeue_false", "--json"]).done();
+    let taken: Value = serde_json::from_str(&taken).unwrap();
+    assert_eq!((&taken[0]["payload"], &taken[0]["redelivered"]), (&json!("one tea"), &json!(true)));
+    assert_eq!(taken[0]["properties"]["headers"], json!({ "n": 7, "s": "a b" }));
+    assert_eq!(broker.verb(&["get", "q"]).done().lines().count(), 1, "only the heading is left");
+    assert!(broker.terminate().success());
+}
+
+#[test]
 fn checksums_go_through_the_broker() {
     let directory = Directory::new("verbs");
     let broker = Broker::start(&directory);
