@@ -9,6 +9,7 @@ use broker::access::Identity;
 use broker::desk::{BudgetRow, Desk, DeskError, Overview};
 
 use tls::Tls;
+use tokio::sync::{Semaphore, SemaphorePermit};
 
 use crate::budget::{Budget, Held};
 use crate::reply::Failure;
@@ -26,6 +27,10 @@ const BODIES_BYTES_MAX: usize = 32 * 1024 * 1024;
 /// it. A list that is generated page by page counts with the ids of its queues.
 const ANSWERS_BYTES_MAX: usize = 64 * 1024 * 1024;
 
+/// The most requests at once that publish or get messages. Others wait. Each of them uses a file descriptor that is reserved for
+/// storage until the next count of descriptors, and memory for a message and an answer.
+const MESSAGE_REQUESTS_MAX: usize = 16;
+
 /// Limits on what peers may hold of all HTTP ports together, and counters of what was refused.
 #[derive(Clone, Debug)]
 pub struct Ports {
@@ -39,6 +44,7 @@ struct Inner {
     connections_max: usize,
     bodies: Arc<Budget>,
     answers: Arc<Budget>,
+    message_requests: Semaphore,
     evicted: AtomicU64,
     refused: AtomicU64,
 }
@@ -70,6 +76,7 @@ impl Ports {
             connections_max,
             bodies,
             answers,
+            message_requests: Semaphore::new(MESSAGE_REQUESTS_MAX),
             evicted: AtomicU64::new(0),
             refused: AtomicU64::new(0),
         };
@@ -111,6 +118,12 @@ impl Ports {
     /// generated page by page.
     pub(crate) fn answers(&self) -> &Arc<Budget> {
         &self.inner.answers
+    }
+
+    /// Waits for a place among the requests for messages. Dropping it makes room for another. `None` if there are no places any
+    /// more, which never happens.
+    pub(crate) async fn message_request(&self) -> Option<SemaphorePermit<'_>> {
+        self.inner.message_requests.acquire().await.ok()
     }
 
     /// Counts the memory of a response until the returned value is dropped.

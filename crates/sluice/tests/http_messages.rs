@@ -3,6 +3,8 @@
 
 mod broker;
 
+use std::time::Duration;
+
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use broker::verb::{ask_as, basic};
@@ -34,6 +36,13 @@ fn take(broker: &Broker, queue: &str, mode: &str) -> Vec<(bool, String)> {
     let row =
         |row: &Value| (row["redelivered"].as_bool().unwrap(), row["payload"].as_str().unwrap().to_owned());
     rows.as_array().unwrap().iter().map(row).collect()
+}
+
+/// Waits until a queue has so many ready and unacknowledged messages. A quorum queue shows them when they are committed.
+fn wait_for_messages(broker: &Broker, queue: &str, expected: (u64, u64)) {
+    while messages(broker, queue) != expected {
+        std::thread::sleep(Duration::from_millis(10));
+    }
 }
 
 fn messages(broker: &Broker, queue: &str) -> (u64, u64) {
@@ -100,12 +109,13 @@ fn each_mode_leaves_the_queue_as_it_says() {
             let all = |redelivered| ["1", "2", "3"].map(|body| (redelivered, body.to_owned())).to_vec();
             assert_eq!(take(&broker, &queue, mode), all(false), "{queue}");
             let is_kept = mode.ends_with("_true");
-            assert_eq!(messages(&broker, &queue), (if is_kept { 3 } else { 0 }, 0), "{queue}");
+            wait_for_messages(&broker, &queue, (if is_kept { 3 } else { 0 }, 0));
             let left = take(&broker, &queue, "ack_requeue_false");
             assert_eq!(left, if is_kept { all(true) } else { Vec::new() }, "{queue}");
-            let dead = take(&broker, "dead", "ack_requeue_false");
             // As in RabbitMQ, a message that was rejected is redelivered where it is a dead letter.
             let expected = if mode == "reject_requeue_false" { all(true) } else { Vec::new() };
+            wait_for_messages(&broker, "dead", (expected.len() as u64, 0));
+            let dead = take(&broker, "dead", "ack_requeue_false");
             assert_eq!(dead, expected, "{queue}");
         }
     }

@@ -29,11 +29,12 @@ const PRODUCT: &str = "Sluice HTTP API";
 /// # Errors
 /// See [`failure`]. The user may not use the virtual host, for example, or there are as many connections as allowed.
 pub async fn open<D: Desk>(call: &Call<'_, D>) -> Result<Connection, Failure> {
+    let vhost = super::name(call.param(0), "virtual host")?;
     let socket = call.desk.connect(&call.who, call.peer).await?;
     let socket = stream(socket.into()).map_err(|error| failure(&error.into()))?;
     let options = Options {
         product: PRODUCT.to_owned(),
-        virtual_host: Some(call.param(0).to_owned()),
+        virtual_host: Some(vhost.to_owned()),
         // The connection ends with the request.
         idle_time_out: Duration::ZERO,
         tls: None,
@@ -75,5 +76,35 @@ pub fn failure(error: &Error) -> Failure {
         // The node stops, or somebody has closed the connection.
         Some(ReplyCode::ConnectionForced) => Failure::unavailable(text),
         _ => Failure::bad_request(format!("{code} {text}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_request_does_not_wait_for_ever() {
+        let late =
+            in_time("nothing has happened", std::future::pending::<Result<(), Failure>>()).await.unwrap_err();
+        assert_eq!((late.status.as_u16(), late.error), (503, "service_unavailable"));
+        assert_eq!(late.reason, "the broker has not answered within 10 s: nothing has happened");
+    }
+
+    #[test]
+    fn errors_have_the_status_of_rabbitmq() {
+        let refused = |code| Error::Refused { channel: Some(CHANNEL), code, text: "TEXT - why".to_owned() };
+        for (error, status, reason) in [
+            (refused(404), 404, "TEXT - why"),
+            (refused(403), 401, "TEXT - why"),
+            (refused(530), 401, "TEXT - why"),
+            (refused(320), 503, "TEXT - why"),
+            (refused(406), 400, "406 TEXT - why"),
+            (refused(999), 400, "999 TEXT - why"),
+            (Error::Closed, 503, "the connection to the broker has failed: closed"),
+        ] {
+            let failure = failure(&error);
+            assert_eq!((failure.status.as_u16(), failure.reason.as_str()), (status, reason));
+        }
     }
 }

@@ -70,6 +70,7 @@ pub async fn publish<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
         ..BasicPublish::default()
     };
     let routed = in_time("the message may have been published, or not", async {
+        let _place = call.ports.message_request().await;
         let mut connection = open(call).await?;
         let outcome = send(&mut connection, &publish, &properties, &payload).await;
         // The outcome is known, so the way in which the connection ends does not change it.
@@ -212,6 +213,7 @@ pub async fn get<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     let wanted = wanted(call)?;
     let mut held = call.ports.answers().hold();
     let text = in_time("the messages are in the queue again", async {
+        let _place = call.ports.message_request().await;
         let mut connection = open(call).await?;
         let began = Instant::now();
         let (mut text, mut taken) = (String::from("["), 0);
@@ -336,7 +338,7 @@ fn required<'a, const N: usize>(
     Ok(names.map(|name| &fields[name]))
 }
 
-/// Returns the name of a queue or an exchange, if it is one.
+/// Returns a name, if something can have it. A longer one would be cut off in a method, and would be the name of something else.
 fn name<'a>(name: &'a str, what: &str) -> Result<&'a str, Failure> {
     if name.len() > SHORT_STRING_MAX {
         return Err(Failure::not_found(format!(
