@@ -1,7 +1,8 @@
-//! The parameters of every list: `page`, `page_size`, `name`, `sort`, `sort_reverse`, `columns`.
+//! The parameters of every list: `page`, `page_size`, `name`, `use_regex`, `sort`, `sort_reverse`, `columns`.
 
 use std::cmp::Ordering;
 
+use broker::pattern::Pattern;
 use serde_json::{Value, json};
 
 use crate::query::Query;
@@ -13,20 +14,51 @@ const PAGE_SIZE_DEFAULT: usize = 100;
 const PAGE_SIZE_MAX: usize = 500;
 
 /// A requested page.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Page {
     /// The number of the page, from 1.
     pub number: usize,
     pub size: usize,
-    /// If set, the page has only rows whose name contains this text. Case is ignored.
-    pub name: Option<String>,
+    /// If set, the page has only rows whose name is among these.
+    pub names: Option<Names>,
+}
+
+/// The names that a search finds. Case is ignored.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Names {
+    /// Those that contain this text, which is in lower case.
+    With(String),
+    /// Those that match this regular expression, in time linear in their length.
+    Matching(Pattern),
+}
+
+impl Names {
+    /// Returns the names that the request asks for, or `None` for all.
+    ///
+    /// # Errors
+    /// 400 if the name is no regular expression, although the request says that it is.
+    fn of(query: &Query) -> Result<Option<Self>, Failure> {
+        let Some(name) = query.get("name").filter(|name| !name.is_empty()) else { return Ok(None) };
+        if !query.flag("use_regex") {
+            return Ok(Some(Self::With(name.to_lowercase())));
+        }
+        let wrong = |why| Failure::bad_request(format!("name '{name}': {why}"));
+        Pattern::of_search(name).map(Self::Matching).map(Some).map_err(wrong)
+    }
+
+    fn contain(&self, name: &str) -> bool {
+        match self {
+            Self::With(part) => name.to_lowercase().contains(part),
+            Self::Matching(pattern) => pattern.is_match(name),
+        }
+    }
 }
 
 impl Page {
     /// Returns the requested page, or `None` if the request asks for no page.
     ///
     /// # Errors
-    /// 400 for numbers out of bounds, and for regular expressions, which are not supported.
+    /// 400 for numbers out of bounds, and for a name that is not a regular expression and should be one.
     pub fn of(query: &Query) -> Result<Option<Self>, Failure> {
         let Some(number) = query.number("page")? else { return Ok(None) };
         let size = query.number("page_size")?.unwrap_or(PAGE_SIZE_DEFAULT);
@@ -36,11 +68,7 @@ impl Page {
                 format!("Invalid pagination parameters: page number {number}, page size {size}"),
             ));
         }
-        let name = query.get("name").filter(|n| !n.is_empty()).map(str::to_lowercase);
-        if name.is_some() && query.flag("use_regex") {
-            return Err(Failure::bad_request("use_regex is not supported"));
-        }
-        Ok(Some(Self { number, size, name }))
+        Ok(Some(Self { number, size, names: Names::of(query)? }))
     }
 
     /// Returns the index of the page's first row, from 0.
@@ -73,7 +101,7 @@ impl Page {
 
 /// Returns true if all rows are needed to build one page.
 pub fn needs_all_rows(query: &Query, page: &Page) -> bool {
-    page.name.is_some() || wants_other_order(query)
+    page.names.is_some() || wants_other_order(query)
 }
 
 /// Returns true if the rows are not requested in the order of their names.
@@ -100,8 +128,8 @@ pub fn list(mut rows: Vec<Value>, query: &Query, default_sort: &[&str]) -> Resul
     }
     let Some(page) = page else { return Ok(columns(Value::Array(rows), query)) };
     let total = rows.len();
-    if let Some(part) = &page.name {
-        rows.retain(|row| row["name"].as_str().is_some_and(|name| name.to_lowercase().contains(part)));
+    if let Some(names) = &page.names {
+        rows.retain(|row| row["name"].as_str().is_some_and(|name| names.contain(name)));
     }
     let filtered = rows.len();
     let items: Vec<Value> = rows.into_iter().skip(page.offset()).take(page.size).collect();

@@ -360,7 +360,11 @@ async fn lists_are_paged_sorted_and_cut() {
             GET /api/queues?page=18446744073709551615&page_size=500 -> 400 {"error":"page_out_of_range",..
             GET /api/queues?page=x -> 400 {"error":"bad_request","reason":"'page' is not a whole number"}
             GET /api/queues?page=1&name=q3&columns=name -> 200 {"filtered_count":1,"item_count":1,"items":[{"name":"Q3"}],"page":1,"page_count":1,"page_size":100,"total_count":5}
-            GET /api/queues?page=1&name=q.&use_regex=true -> 400 {"error":"bad_request","reason":"use_regex is not supported"}
+            GET /api/queues?page=1&name=^q[24]$&use_regex=true&columns=name -> 200 {"filtered_count":2,"item_count":2,"items":[{"name":"Q2"},{"name":"Q4"}],"page":1,"page_count":1,"page_size":100,"total_count":5}
+            GET /api/queues?page=1&name=^(?!q[1-4])&use_regex=true&columns=name -> 200 {"filtered_count":1,"item_count":1,"items":[{"name":"Q5"}],"page":1,"page_count":1,"page_size":100,"total_count":5}
+            GET /api/queues?page=1&name=q.&columns=name -> 200 {"filtered_count":0,..
+            GET /api/queues?page=1&name=q(&use_regex=true -> 400 {"error":"bad_request","reason":"name 'q(': the pattern is not a regular expression: ..
+            GET /api/queues?page=1&name=q(?=1)&use_regex=true -> 400 {"error":"bad_request","reason":"name 'q(?=1)': the pattern has a look-ahead that is not ..
             GET /api/queues?page=1&name=&use_regex=true&columns=x -> 200 {"filtered_count":5,..
             GET /api/queues?sort=messages&columns=name -> 200 [{"name":"Q5"},{"name":"Q4"},{"name":"Q3"},{"name":"Q2"},{"name":"Q1"}]
             GET /api/queues?sort=message_stats.publish&columns=name -> 200 [{"name":"Q1"},..

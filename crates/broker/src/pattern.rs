@@ -42,7 +42,15 @@ impl Pattern {
         if text == Self::Everything.as_str() {
             return Ok(Self::Everything);
         }
-        Ok(Self::Expression(Arc::new(Expression::new(text)?)))
+        Ok(Self::Expression(Arc::new(Expression::new(text, Case::Matters)?)))
+    }
+
+    /// Compiles a pattern that people search with. The case of ASCII letters does not matter.
+    ///
+    /// # Errors
+    /// The errors of [`Pattern::new`].
+    pub fn of_search(text: &str) -> Result<Self, String> {
+        Ok(Self::Expression(Arc::new(Expression::new(text, Case::Ignored)?)))
     }
 
     /// Compiles the pattern of a permission. Other than in a policy, an empty one matches nothing.
@@ -70,6 +78,13 @@ impl Pattern {
     }
 }
 
+/// Whether the case of letters matters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Case {
+    Matters,
+    Ignored,
+}
+
 /// A compiled pattern.
 pub struct Expression {
     text: Box<str>,
@@ -90,15 +105,15 @@ struct Condition {
 }
 
 impl Expression {
-    fn new(text: &str) -> Result<Self, String> {
+    fn new(text: &str, case: Case) -> Result<Self, String> {
         if text.len() > PATTERN_BYTES_MAX {
             return Err(format!("the pattern is longer than {PATTERN_BYTES_MAX} bytes"));
         }
         // Most patterns have no look-ahead, and need not be taken apart.
         let scanned = if text.contains("(?=") || text.contains("(?!") { Some(scan(text)?) } else { None };
         let alternatives = match scanned {
-            Some(scanned) => scanned.compile()?,
-            None => [Alternative { conditions: Box::default(), rest: compile(text)? }].into(),
+            Some(scanned) => scanned.compile(case)?,
+            None => [Alternative { conditions: Box::default(), rest: compile(text, case)? }].into(),
         };
         Ok(Self { text: text.into(), alternatives })
     }
@@ -123,8 +138,9 @@ impl fmt::Debug for Expression {
     }
 }
 
-fn compile(text: &str) -> Result<Regex, String> {
-    let regex = RegexBuilder::new(text).size_limit(REGEX_BYTES_MAX).build();
+fn compile(text: &str, case: Case) -> Result<Regex, String> {
+    let mut builder = RegexBuilder::new(text);
+    let regex = builder.case_insensitive(case == Case::Ignored).size_limit(REGEX_BYTES_MAX).build();
     regex.map_err(|why| format!("the pattern is not a regular expression: {why}"))
 }
 
@@ -143,8 +159,8 @@ struct Led<'a> {
 }
 
 impl Scanned<'_> {
-    fn compile(&self) -> Result<Box<[Alternative]>, String> {
-        let at_start = |text: &str| compile(&format!("^(?:{text})"));
+    fn compile(&self, case: Case) -> Result<Box<[Alternative]>, String> {
+        let at_start = |text: &str| compile(&format!("^(?:{text})"), case);
         let mut alternatives = Vec::new();
         for Led { look_aheads, rest } in &self.with_look_ahead {
             let condition = |&(wanted, text): &(bool, &str)| Ok(Condition { wanted, start: at_start(text)? });
@@ -152,8 +168,10 @@ impl Scanned<'_> {
             alternatives.push(Alternative { conditions, rest: at_start(rest)? });
         }
         if !self.others.is_empty() {
-            alternatives
-                .push(Alternative { conditions: Box::default(), rest: compile(&self.others.join("|"))? });
+            alternatives.push(Alternative {
+                conditions: Box::default(),
+                rest: compile(&self.others.join("|"), case)?,
+            });
         }
         Ok(alternatives.into())
     }
@@ -331,6 +349,20 @@ mod tests {
         assert_eq!(matched("^(?!amq\\.)a|^amq\\.gen"), "amq.gen-1 a ab");
         assert_eq!(matched("^b|^(?!amq\\.)a|gen|us"), "amq.gen-1 a b ab orders.us");
         assert_eq!(matched("^(?!amq\\.)a|^(?=orders)(?!.*us)"), "a ab orders.eu");
+    }
+
+    #[test]
+    fn a_search_ignores_case() {
+        for (pattern, name, is_match) in [
+            ("^a[bc]$", "AB", true),
+            ("^(?!A).", "ab", false),
+            ("^(?!A).", "BA", true),
+            ("", "any", true),
+            (".*", "", true),
+        ] {
+            assert_eq!(Pattern::of_search(pattern).unwrap().is_match(name), is_match, "{pattern} {name}");
+        }
+        assert!(Pattern::of_search("(").is_err());
     }
 
     #[test]
