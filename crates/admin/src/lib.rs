@@ -23,6 +23,7 @@ mod definitions;
 mod exchanges;
 mod explain;
 mod exposition;
+mod headers;
 mod health;
 mod host;
 mod json;
@@ -53,7 +54,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
-use axum::middleware::from_fn;
+use axum::middleware::{from_fn, from_fn_with_state};
 use axum::routing::get;
 use broker::desk::Desk;
 use tls::Tls;
@@ -61,6 +62,7 @@ use tokio::net::TcpListener;
 
 use self::listen::Bounds;
 pub use definitions::{Definitions, Problem, Problems, Reading};
+pub use headers::{HeaderOptions, MAX_AGE_S_DEFAULT, POLICY_DEFAULT};
 pub use ports::{Counts, Ports};
 pub use routes::{Action, Method, ROUTES, Route, To, Whose};
 pub use shown::{body as message_body, object as message_to_json};
@@ -85,6 +87,7 @@ pub fn management_router<D: Desk>(desk: D, ports: Ports) -> Router {
     Router::new()
         .fallback(call::handle::<D>)
         .layer(from_fn(host::require))
+        .layer(from_fn_with_state(ports.clone(), headers::add))
         .with_state(call::Source { desk, ports })
 }
 

@@ -12,6 +12,7 @@ use tls::Tls;
 use tokio::sync::{Semaphore, SemaphorePermit};
 
 use crate::budget::{Budget, Held};
+use crate::headers::HeaderOptions;
 use crate::reply::Failure;
 
 /// The default limit of connections per port. Each costs a file descriptor, and up to 200 KiB while it sends
@@ -37,6 +38,8 @@ pub struct Ports {
     inner: Arc<Inner>,
     certificates: Arc<[Arc<Tls>]>,
     skips_unknown: bool,
+    headers: Arc<HeaderOptions>,
+    is_tls: bool,
 }
 
 #[derive(Debug)]
@@ -80,7 +83,13 @@ impl Ports {
             evicted: AtomicU64::new(0),
             refused: AtomicU64::new(0),
         };
-        Self { inner: Arc::new(inner), certificates: [].into(), skips_unknown: false }
+        Self {
+            inner: Arc::new(inner),
+            certificates: [].into(),
+            skips_unknown: false,
+            headers: Arc::default(),
+            is_tls: false,
+        }
     }
 
     /// Adds the certificates of all TLS listeners of the node, for health checks and metrics.
@@ -95,6 +104,28 @@ impl Ports {
     pub fn skipping_unknown(mut self, skips: bool) -> Self {
         self.skips_unknown = skips;
         self
+    }
+
+    /// Sets the headers of responses.
+    #[must_use]
+    pub fn with_headers(mut self, headers: HeaderOptions) -> Self {
+        self.headers = Arc::new(headers);
+        self
+    }
+
+    /// Says whether clients connect over TLS.
+    #[must_use]
+    pub fn over_tls(mut self, is_tls: bool) -> Self {
+        self.is_tls = is_tls;
+        self
+    }
+
+    pub(crate) fn headers(&self) -> &HeaderOptions {
+        &self.headers
+    }
+
+    pub(crate) fn is_tls(&self) -> bool {
+        self.is_tls
     }
 
     pub(crate) fn skips_unknown(&self) -> bool {

@@ -6,6 +6,7 @@ mod channels;
 mod crowd;
 mod definitions;
 mod desk;
+mod headers;
 mod http;
 mod metrics;
 mod page;

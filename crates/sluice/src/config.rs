@@ -20,6 +20,7 @@ mod rabbitmq;
 #[cfg(test)]
 mod tests;
 mod values;
+mod web;
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -28,6 +29,7 @@ use std::io::Read;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
+use admin::HeaderOptions;
 use amqp10::sasl::Secret;
 use broker::access::{Hashing, Permissions};
 use broker::settings::Settings;
@@ -40,6 +42,7 @@ use self::logins::LoginKeys;
 pub use self::logins::{BackendEntry, BackendName, ExternalName};
 pub use self::logs::{Format, LogOptions, Output};
 use self::rabbitmq::Known;
+use self::web::WebKeys;
 
 /// The largest configuration file, in bytes. A larger one is refused.
 const FILE_BYTES_MAX: u64 = 1024 * 1024;
@@ -117,6 +120,8 @@ pub struct Config {
     pub skip_unchanged_definitions: bool,
     /// True if exchanges of unknown types are left out of definitions.
     pub skip_unknown_definitions: bool,
+    /// The headers of the management API.
+    pub headers: HeaderOptions,
     /// True if logins are counted by their source.
     pub tracks_login_sources: bool,
     /// What is logged, where and how.
@@ -392,6 +397,7 @@ struct Draft {
     local_definitions: Option<PathBuf>,
     skip_unchanged_definitions: bool,
     skip_unknown_definitions: bool,
+    web: WebKeys,
     tracks_login_sources: bool,
     log: LogOptions,
     warnings: Vec<String>,
@@ -436,6 +442,7 @@ impl Default for Draft {
             local_definitions: None,
             skip_unchanged_definitions: false,
             skip_unknown_definitions: false,
+            web: WebKeys::default(),
             tracks_login_sources: false,
             log: LogOptions::default(),
             warnings: Vec::new(),
@@ -559,6 +566,7 @@ impl Draft {
             load_definitions: self.load_definitions.or(self.local_definitions),
             skip_unchanged_definitions: self.skip_unchanged_definitions,
             skip_unknown_definitions: self.skip_unknown_definitions,
+            headers: self.web.options(),
             tracks_login_sources: self.tracks_login_sources,
             log: self.log,
             warnings: self.warnings,

@@ -275,13 +275,14 @@ async fn serve_until_told(node: &Node, config: &Config, listeners: Listeners) ->
     });
     let ports = admin::Ports::new(limits::http_connections() as usize)
         .with_certificates(certificates.clone())
-        .skipping_unknown(config.skip_unknown_definitions);
+        .skipping_unknown(config.skip_unknown_definitions)
+        .with_headers(config.headers.clone());
     if !certificates.is_empty() {
         tokio::spawn(certificates::reload(certificates));
     }
     for HttpPort { protocol, listener, tls, is_metrics } in http {
         node.add_listener(protocol, listener.local_addr()?);
-        let (desk, ports) = (node.desk().clone(), ports.clone());
+        let (desk, ports) = (node.desk().clone(), ports.clone().over_tls(tls.is_some()));
         let router = match is_metrics {
             true => admin::metrics_router(desk, ports.clone()),
             false => admin::management_router(desk, ports.clone()),

@@ -1,0 +1,106 @@
+//! The headers of responses: those that protect browsers, CORS, and tags.
+
+use axum::http::HeaderValue;
+
+use super::http::{Answer, Server, request};
+use crate::{HeaderOptions, POLICY_DEFAULT, Ports};
+
+const GUEST: &str = "Authorization: Basic Z3Vlc3Q6Z3Vlc3Q=\r\n";
+
+const ORIGIN: &str = "https://tools.example";
+
+/// The headers of CORS that an answer has.
+fn cors(answer: &Answer) -> Vec<&str> {
+    let of_cors = answer.headers.iter().filter(|(name, _)| name.starts_with("access-control-"));
+    of_cors.map(|(name, _)| name.trim_start_matches("access-control-")).collect()
+}
+
+#[tokio::test]
+async fn every_response_protects_browsers() {
+    let server = Server::start().await;
+    for (method, path, authorization, status) in [
+        ("GET", "/", "", 200),
+        ("GET", "/api/overview", "", 401),
+        ("GET", "/api/overview", GUEST, 200),
+        ("GET", "/api/queues", GUEST, 200),
+        ("GET", "/api/nope", GUEST, 404),
+        ("PUT", "/api/queues/%2F/q", GUEST, 201),
+        ("DELETE", "/api/queues/%2F/q", GUEST, 204),
+        ("OPTIONS", "/api/queues/%2F/q", "", 200),
+    ] {
+        let answer = request(server.management, method, path, authorization, "").await;
+        assert_eq!(answer.status, status, "{method} {path}");
+        for (name, value) in [
+            ("content-security-policy", POLICY_DEFAULT),
+            ("x-content-type-options", "nosniff"),
+            ("x-frame-options", "DENY"),
+            ("referrer-policy", "no-referrer"),
+            ("cache-control", "no-cache"),
+        ] {
+            assert_eq!(answer.header(name), Some(value), "{method} {path}: {name}");
+        }
+        assert_eq!(answer.header("strict-transport-security"), None, "{path}");
+        assert_eq!((answer.header("vary"), cors(&answer)), (None, Vec::new()), "{path}");
+    }
+}
+
+#[tokio::test]
+async fn an_operator_sets_the_policies() {
+    let options = HeaderOptions {
+        policy: HeaderValue::from_static("default-src 'self'"),
+        hsts: Some(HeaderValue::from_static("max-age=1")),
+        ..HeaderOptions::default()
+    };
+    for (is_tls, hsts) in [(false, None), (true, Some("max-age=1"))] {
+        // The header depends on what the port is for, so the test needs no TLS.
+        let ports = Ports::default().with_headers(options.clone()).over_tls(is_tls);
+        let server = Server::start_with(ports).await;
+        let answer = request(server.management, "GET", "/", "", "").await;
+        assert_eq!(answer.header("content-security-policy"), Some("default-src 'self'"));
+        assert_eq!(answer.header("strict-transport-security"), hsts);
+    }
+}
+
+#[tokio::test]
+async fn pages_of_allowed_origins_may_use_the_api() {
+    let options = |origins: &[&str]| HeaderOptions {
+        origins: origins.iter().map(|origin| (*origin).to_owned()).collect(),
+        max_age_s: 60,
+        ..HeaderOptions::default()
+    };
+    for (origins, origin, is_allowed) in [
+        (&[][..], ORIGIN, false),
+        (&[ORIGIN], ORIGIN, true),
+        (&[ORIGIN], "https://tools.example.evil", false),
+        (&[ORIGIN], "http://tools.example", false),
+        (&["https://other", ORIGIN], ORIGIN, true),
+        (&["*"], ORIGIN, true),
+        (&["*"], "null", false),
+    ] {
+        let server = Server::start_with(Ports::default().with_headers(options(origins))).await;
+        let of_page = format!("Origin: {origin}\r\n");
+        let answer = request(server.management, "GET", "/api/whoami", &format!("{GUEST}{of_page}"), "").await;
+        assert_eq!(answer.status, 200);
+        let expected = if is_allowed { vec!["allow-origin", "allow-credentials"] } else { Vec::new() };
+        assert_eq!(cors(&answer), expected, "{origins:?} {origin}");
+        assert_eq!(answer.header("access-control-allow-origin"), is_allowed.then_some(origin));
+        assert_eq!(answer.header("vary").is_some(), !origins.is_empty(), "{origins:?}");
+        let asked = format!("{of_page}Access-Control-Request-Headers: authorization\r\n");
+        let answer = request(server.management, "OPTIONS", "/api/queues/%2F/q", &asked, "").await;
+        assert_eq!((answer.status, answer.body.as_str()), (200, ""));
+        let methods = "HEAD, GET, PUT, DELETE, OPTIONS";
+        assert_eq!(answer.header("allow"), Some(methods));
+        for (name, value) in [
+            ("access-control-allow-methods", methods),
+            ("access-control-allow-headers", "authorization"),
+            ("access-control-max-age", "60"),
+            ("access-control-allow-origin", origin),
+            ("access-control-allow-credentials", "true"),
+        ] {
+            assert_eq!(answer.header(name), is_allowed.then_some(value), "{origins:?} {origin}: {name}");
+        }
+    }
+    let server = Server::start().await;
+    let unknown = request(server.management, "OPTIONS", "/api/nope", "", "").await;
+    assert_eq!(unknown.status, 404);
+}

@@ -1,0 +1,106 @@
+//! The keys about the headers of the management API: `management.csp.*`, `management.hsts.*` and `management.cors.*`.
+
+use std::collections::BTreeMap;
+
+use admin::{HeaderOptions, MAX_AGE_S_DEFAULT, POLICY_DEFAULT};
+use hyper::header::HeaderValue;
+
+use super::keys::{Key, key, put};
+use super::values::{number, text};
+
+/// The longest value of a header, in bytes. Each response has it.
+const HEADER_BYTES_MAX: usize = 4096;
+
+/// The longest time for which a browser may remember what CORS allows, in seconds: a day. Browsers allow no more.
+const MAX_AGE_S_MAX: u32 = 86_400;
+
+const _: () = assert!(MAX_AGE_S_DEFAULT <= MAX_AGE_S_MAX);
+
+/// The keys of this file, in the order of the example file.
+pub const KEYS: &[Key] = &[
+    key(
+        "management.csp.policy",
+        POLICY_DEFAULT,
+        "The header Content-Security-Policy of the management API. The default is what its web page needs.",
+        |c, _, v| {
+            let policy = header(v)?.ok_or_else(|| "a policy is needed".to_owned())?;
+            put(&mut c.web.options.policy, Ok(policy))
+        },
+    ),
+    key(
+        "management.hsts.policy",
+        "",
+        "The header Strict-Transport-Security of the management API over HTTPS, such as max-age=31536000.",
+        |c, _, v| put(&mut c.web.options.hsts, header(v)),
+    ),
+    key(
+        "management.cors.allow_origins.*",
+        "",
+        "An origin whose pages may use the management API with the login of their user: https://tools.example.com, or * for any. Any name may stand for N.",
+        |c, name, v| {
+            let (name, origin) = (text(name)?, origin(v)?);
+            c.web.origins.remove(&name);
+            c.web.origins.extend(origin.map(|origin| (name, origin)));
+            Ok(())
+        },
+    ),
+    key(
+        "management.cors.max_age",
+        "1800",
+        "Seconds for which a browser of such a page may remember what it may do.",
+        |c, _, v| put(&mut c.web.options.max_age_s, number(v, 0..=MAX_AGE_S_MAX)),
+    ),
+];
+
+/// The values of these keys.
+#[derive(Clone, Debug, Default)]
+pub struct WebKeys {
+    options: HeaderOptions,
+    /// The origins, by the `N` of their keys.
+    origins: BTreeMap<String, String>,
+}
+
+impl WebKeys {
+    pub fn options(self) -> HeaderOptions {
+        HeaderOptions { origins: self.origins.into_values().collect(), ..self.options }
+    }
+}
+
+/// Parses the value of a header. An empty one means none.
+fn header(value: &str) -> Result<Option<HeaderValue>, String> {
+    if value.is_empty() {
+        return Ok(None);
+    }
+    let header = Some(value).filter(|value| value.len() <= HEADER_BYTES_MAX && value.is_ascii());
+    let header = header.and_then(|value| HeaderValue::from_str(value).ok());
+    header.map(Some).ok_or_else(|| format!("ASCII text of at most {HEADER_BYTES_MAX} bytes is needed"))
+}
+
+/// Parses an origin. An empty one means none.
+fn origin(value: &str) -> Result<Option<String>, String> {
+    if value.is_empty() {
+        return Ok(None);
+    }
+    let need = "an origin is needed, such as https://tools.example.com or http://localhost:3000, or *";
+    let value = text(value).map_err(|_| need.to_owned())?;
+    let host = value.strip_prefix("https://").or_else(|| value.strip_prefix("http://"));
+    let is_origin = host.is_some_and(|host| !host.is_empty() && !host.contains(['/', ' ', '?', '#', '@']));
+    if value == "*" || is_origin { Ok(Some(value)) } else { Err(need.to_owned()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_origin_has_no_path() {
+        for good in ["*", "https://a.example", "http://localhost:3000", "http://[::1]:80"] {
+            assert_eq!(origin(good), Ok(Some(good.to_owned())));
+        }
+        for bad in
+            ["a.example", "https://", "https://a.example/", "ftp://a", "null", "https://u@a", "https://a b"]
+        {
+            assert!(origin(bad).is_err(), "{bad}");
+        }
+    }
+}
