@@ -15,6 +15,7 @@ use serde_json::{Map, Value};
 use crate::audit::Line;
 use crate::auth::Sender;
 use crate::budget::{Budget, Held};
+use crate::etag::Known;
 use crate::ports::Ports;
 use crate::query::Query;
 use crate::reply::{Failure, Reply, respond};
@@ -79,7 +80,11 @@ pub async fn handle<D: Desk>(
     ConnectInfo(peer): ConnectInfo<SocketAddr>,
     request: Request,
 ) -> Response<Body> {
-    respond(answer(&desk, &ports, peer, request).await)
+    let known = Known::of(request.method(), request.headers());
+    match (answer(&desk, &ports, peer, request).await, known) {
+        (Ok(Reply::Json(body)), Some(known)) => known.respond(&body),
+        (result, _) => respond(result),
+    }
 }
 
 async fn answer<D: Desk>(

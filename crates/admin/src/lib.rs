@@ -20,6 +20,7 @@ mod call;
 mod channels;
 mod connections;
 mod definitions;
+mod etag;
 mod exchanges;
 mod explain;
 mod exposition;

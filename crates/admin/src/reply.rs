@@ -138,7 +138,8 @@ fn empty(status: StatusCode) -> Response<Body> {
     response
 }
 
-fn json_response(status: StatusCode, body: impl Into<Body>) -> Response<Body> {
+/// Builds a response whose body is JSON.
+pub fn json_response(status: StatusCode, body: impl Into<Body>) -> Response<Body> {
     let mut response = Response::new(body.into());
     *response.status_mut() = status;
     let headers = response.headers_mut();

@@ -104,3 +104,37 @@ async fn pages_of_allowed_origins_may_use_the_api() {
     let unknown = request(server.management, "OPTIONS", "/api/nope", "", "").await;
     assert_eq!(unknown.status, 404);
 }
+
+#[tokio::test]
+async fn a_client_is_told_that_it_has_the_answer() {
+    let server = Server::start().await;
+    for path in ["/api/definitions", "/api/exchanges", "/api/whoami"] {
+        let ask = async |known: &str| {
+            let known = if known.is_empty() { String::new() } else { format!("If-None-Match: {known}\r\n") };
+            request(server.management, "GET", path, &format!("{GUEST}{known}"), "").await
+        };
+        let first = ask("").await;
+        let tag = first.header("etag").unwrap().to_owned();
+        assert_eq!((first.status, tag.len()), (200, 24), "{path}");
+        for known in [tag.clone(), format!("W/{tag}"), format!("\"other\", {tag}"), "*".to_owned()] {
+            let again = ask(&known).await;
+            assert_eq!((again.status, again.body.as_str()), (304, ""), "{path} {known}");
+            assert_eq!(again.header("etag"), Some(&*tag));
+        }
+        let other = ask("\"other\"").await;
+        assert_eq!((other.status, other.body), (200, first.body), "{path}");
+    }
+    let tag = async || {
+        let answer = request(server.management, "GET", "/api/definitions", GUEST, "").await;
+        answer.header("etag").unwrap().to_owned()
+    };
+    let before = tag().await;
+    request(server.management, "PUT", "/api/queues/%2F/q", GUEST, "").await;
+    assert_ne!(tag().await, before, "the definitions have changed");
+    // Answers that are made page by page have no tag, and other methods have none.
+    for (method, path) in
+        [("GET", "/api/queues"), ("PUT", "/api/queues/%2F/q"), ("GET", "/api/queues/%2F/none")]
+    {
+        assert_eq!(request(server.management, method, path, GUEST, "").await.header("etag"), None, "{path}");
+    }
+}
