@@ -22,7 +22,7 @@ use crate::reply::{Failure, Reply, respond};
 use crate::routes::{Action, Found, Method, Route, find};
 use crate::{
     accounts, attempts, auth, bindings, browse, channels, connections, definitions, exchanges, explain,
-    health, json, messages, overview, page, parameters, policies, queues, quorum, topics, vhosts,
+    health, json, messages, overview, page, parameters, policies, queues, quorum, shape, topics, vhosts,
 };
 
 /// The largest request body, in bytes. A larger one is refused, as in RabbitMQ.
@@ -260,7 +260,10 @@ async fn dispatch<D: Desk>(action: Action, call: &Call<'_, D>) -> Result<Reply, 
         Action::ExplainConnection => explain::connection(call).await,
         Action::Version => overview::version(call).await,
         Action::ClusterName => overview::cluster_name(call).await,
-        Action::Extensions | Action::FeatureFlags => Ok(Reply::Json(Value::Array(Vec::new()))),
+        Action::Extensions | Action::FeatureFlags | Action::EmptyList => {
+            Ok(Reply::Json(shape::list(Vec::new(), &call.query, &[])?))
+        }
+        Action::Missing(instead) => Err(Failure::missing(instead)),
         Action::DeprecatedFeatures(used) => overview::deprecated_features(call, used).await,
         Action::GetParameter => parameters::get(call).await,
         Action::GetGlobalParameter => parameters::get_global(call).await,
@@ -270,6 +273,8 @@ async fn dispatch<D: Desk>(action: Action, call: &Call<'_, D>) -> Result<Reply, 
         Action::ProtocolListener => health::protocol_listener(call).await,
         Action::BelowConnectionLimit => health::below_connection_limit(call).await,
         Action::ElectedLeaders => health::elected_leaders(call).await,
+        Action::ElectedLeadersNamed => health::elected_leaders_named(call).await,
+        Action::Aliveness => health::aliveness(call).await,
         Action::AlwaysHealthy => health::always(call).await,
         Action::Alarms => health::alarms(call, None),
         Action::LocalAlarms => health::local_alarms(call).await,

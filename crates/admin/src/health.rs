@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::time::SystemTime;
 
 use broker::desk::{Alarms, Desk};
+use broker::pattern::Pattern;
 use serde_json::{Value, json};
 
 use crate::call::Call;
@@ -103,12 +104,32 @@ pub async fn below_connection_limit<D: Desk>(call: &Call<'_, D>) -> Result<Reply
 /// Checks that each quorum queue that the user may see has a leader, in all virtual hosts or in the one that the request
 /// names.
 pub async fn elected_leaders<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
-    let vhost = call.optional_param(0);
+    leaders(call, call.optional_param(0), &Pattern::Everything).await
+}
+
+/// Like [`elected_leaders`], for the queues whose names match the pattern that the request names last.
+///
+/// # Errors
+/// 400 if that is no regular expression.
+pub async fn elected_leaders_named<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+    let (vhost, pattern) = match call.optional_param(1) {
+        Some(pattern) => (call.optional_param(0), pattern),
+        None => (None, call.param(0)),
+    };
+    let pattern = Pattern::new(pattern).map_err(Failure::bad_request)?;
+    leaders(call, vhost, &pattern).await
+}
+
+async fn leaders<D: Desk>(
+    call: &Call<'_, D>,
+    vhost: Option<&str>,
+    names: &Pattern,
+) -> Result<Reply, Failure> {
     if let Some(vhost) = vhost {
         vhosts::require(call, vhost).await?;
     }
     let mut records = call.desk.queue_records(&call.who, vhost).await?;
-    records.retain(|record| record.is_quorum());
+    records.retain(|record| record.is_quorum() && names.is_match(&record.name));
     let mut without = Vec::new();
     for some in records.chunks(QUEUES_AT_ONCE) {
         let rows = call.desk.numbered(&call.who, some).await?;
@@ -129,6 +150,12 @@ pub async fn elected_leaders<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failu
 pub async fn always<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     call.desk.overview(&call.who).await?;
     Ok(ok())
+}
+
+/// Checks that the broker answers, and that there is a virtual host of this name. RabbitMQ does no more, either.
+pub async fn aliveness<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+    vhosts::require(call, call.param(0)).await?;
+    always(call).await
 }
 
 /// Checks that all certificates of the node's listeners stay valid for a time, and that changed ones are in use.

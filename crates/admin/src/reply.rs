@@ -72,6 +72,11 @@ impl Failure {
         Self { allow: Some(allow), ..failure }
     }
 
+    /// 501: Sluice does not have what the request is about.
+    pub fn missing(instead: &str) -> Self {
+        Self::new(StatusCode::NOT_IMPLEMENTED, "not_implemented", instead)
+    }
+
     pub fn unavailable(reason: impl Into<String>) -> Self {
         Self::new(StatusCode::SERVICE_UNAVAILABLE, "service_unavailable", reason)
     }

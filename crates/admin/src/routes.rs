@@ -146,6 +146,10 @@ pub enum Action {
     Version,
     ClusterName,
     Extensions,
+    /// A list of something that Sluice does not have.
+    EmptyList,
+    /// A route of RabbitMQ that does something that Sluice does not have. The text says what to do instead.
+    Missing(&'static str),
     FeatureFlags,
     /// The deprecated features: all, or those that are in use (true).
     DeprecatedFeatures(bool),
@@ -157,6 +161,9 @@ pub enum Action {
     ProtocolListener,
     BelowConnectionLimit,
     ElectedLeaders,
+    /// The same, for queues whose names match a pattern.
+    ElectedLeadersNamed,
+    Aliveness,
     /// A check that a single node always passes.
     AlwaysHealthy,
     Alarms,
@@ -200,6 +207,20 @@ impl Route {
     }
 }
 
+/// What to do instead of a request for what Sluice does not have.
+const FEATURES: &str = "there are no feature flags: all features are enabled";
+const MEMORY: &str = "ask for the bytes: GET /api/nodes/NODE/memory";
+const ERLANG: &str = "there is no Erlang: GET /api/nodes/NODE/memory says what the memory is used for";
+const SETTINGS: &str = "read the configuration file: what it does not set is as in sluice.conf.example";
+const STATISTICS: &str = "there is no database of statistics";
+const LOGIN: &str = "there are no sessions: send user and password, or a token, with each request";
+const ACTIONS: &str = "there are no mirrors to synchronise: quorum queues are replicated";
+const SHOVELS: &str = "there are no shovels: sluice move moves the messages of a queue";
+const FEDERATION: &str = "there is no federation";
+const STREAMS: &str = "there is no stream protocol: streams are used with AMQP 1.0";
+const TRACES: &str =
+    "there is no tracing: GET /api/queues/VHOST/QUEUE/messages shows the messages of a stream";
+
 /// Makes the table of routes. A row is `METHOD "path" => Action(arguments), [verbs];`.
 macro_rules! routes {
     ($($method:ident $path:literal => $action:ident $(($argument:expr))?, [$($verb:ident),*];)*) => {
@@ -223,6 +244,7 @@ pub const ROUTES: &[Route] = routes! {
     Get "/api/cluster-name" => ClusterName, [Manage, ReadOverview];
     Get "/api/extensions" => Extensions, [Manage];
     Get "/api/feature-flags" => FeatureFlags, [Manage];
+    Put "/api/feature-flags/{name}/enable" => Missing(FEATURES), [Manage, Administer];
     Get "/api/deprecated-features" => DeprecatedFeatures(false), [Manage, ReadOverview];
     Get "/api/deprecated-features/used" => DeprecatedFeatures(true), [Manage, ReadOverview];
     Get "/api/all-configuration" => GetDefinitions, [Manage, Administer];
@@ -285,6 +307,15 @@ pub const ROUTES: &[Route] = routes! {
     Get "/api/nodes" => ListNodes, [Manage, ReadNodes];
     Get "/api/nodes/{node}" => GetNode, [Manage, ReadNodes];
     Get "/api/nodes/{node}/memory" => MemoryOfNode, [Manage, ReadNodes];
+    Get "/api/nodes/{node}/memory/relative" => Missing(MEMORY), [Manage, ReadNodes];
+    Get "/api/nodes/{node}/memory/ets" => Missing(ERLANG), [Manage, ReadNodes];
+    Get "/api/nodes/{node}/memory/ets/relative" => Missing(ERLANG), [Manage, ReadNodes];
+    Get "/api/top/{node}" => Missing(ERLANG), [Manage, ReadNodes];
+    Get "/api/top/ets/{node}" => Missing(ERLANG), [Manage, ReadNodes];
+    Get "/api/config/effective" => Missing(SETTINGS), [Manage, Administer];
+    Delete "/api/reset" => Missing(STATISTICS), [Manage, Administer];
+    Delete "/api/reset/{node}" => Missing(STATISTICS), [Manage, Administer];
+    Post "/api/login" => Missing(LOGIN), [Manage];
     Get "/api/queues/detailed" => ListQueues, [Manage, ReadQueue];
     Get "/api/queues" => ListQueues, [Manage, ReadQueue];
     Get "/api/queues/{vhost}" => ListQueues, [Manage, ReadQueue];
@@ -294,6 +325,7 @@ pub const ROUTES: &[Route] = routes! {
     Delete "/api/queues/{vhost}/{name}/contents" => PurgeQueue, [Manage, PurgeQueue];
     Get "/api/queues/{vhost}/{name}/messages" => BrowseQueue, [Manage, Get];
     Post "/api/queues/{vhost}/{name}/get" => GetMessages, [Manage, Get];
+    Post "/api/queues/{vhost}/{name}/actions" => Missing(ACTIONS), [Manage];
     Get "/api/queues/{vhost}/{name}/bindings" => QueueBindings, [Manage, ReadQueue, ReadBinding];
     Get "/api/queues/quorum/{vhost}/{name}/status" => QuorumStatus, [Manage, ReadQueue];
     Get "/api/queues/{vhost}/{name}/peek/{position}" => PeekQueue, [Manage, Get];
@@ -356,6 +388,33 @@ pub const ROUTES: &[Route] = routes! {
     Get "/api/health/checks/below-node-connection-limit" => BelowConnectionLimit, [Manage, ReadOverview];
     Get "/api/health/checks/quorum-queues-without-elected-leaders/all-vhosts" => ElectedLeaders, [Manage, ReadOverview];
     Get "/api/health/checks/quorum-queues-without-elected-leaders/vhost/{vhost}" => ElectedLeaders, [Manage, ReadOverview, ReadVhost, ReadQueue];
+    Get "/api/health/checks/quorum-queues-without-elected-leaders/all-vhosts/pattern/{pattern}" => ElectedLeadersNamed, [Manage, ReadOverview];
+    Get "/api/health/checks/quorum-queues-without-elected-leaders/vhost/{vhost}/pattern/{pattern}" => ElectedLeadersNamed, [Manage, ReadOverview, ReadVhost, ReadQueue];
+    Get "/api/aliveness-test/{vhost}" => Aliveness, [Manage, ReadOverview, ReadVhost];
+    Get "/api/healthchecks/node" => AlwaysHealthy, [Manage, ReadOverview];
+    Get "/api/healthchecks/node/{node}" => AlwaysHealthy, [Manage, ReadOverview];
+    Get "/api/shovels" => EmptyList, [Manage];
+    Get "/api/shovels/{vhost}" => EmptyList, [Manage];
+    Get "/api/shovels/vhost/{vhost}/{name}" => Missing(SHOVELS), [Manage];
+    Delete "/api/shovels/vhost/{vhost}/{name}" => Missing(SHOVELS), [Manage];
+    Delete "/api/shovels/vhost/{vhost}/{name}/restart" => Missing(SHOVELS), [Manage];
+    Get "/api/federation-links" => EmptyList, [Manage];
+    Get "/api/federation-links/{vhost}" => EmptyList, [Manage];
+    Get "/api/federation-links/state/down" => EmptyList, [Manage];
+    Get "/api/federation-links/{vhost}/state/down" => EmptyList, [Manage];
+    Delete "/api/federation-links/vhost/{vhost}/{name}/{node}/restart" => Missing(FEDERATION), [Manage];
+    Get "/api/stream/connections" => EmptyList, [Manage];
+    Get "/api/stream/connections/{vhost}" => EmptyList, [Manage];
+    Get "/api/stream/consumers" => EmptyList, [Manage];
+    Get "/api/stream/consumers/{vhost}" => EmptyList, [Manage];
+    Get "/api/stream/publishers" => EmptyList, [Manage];
+    Get "/api/stream/publishers/{vhost}" => EmptyList, [Manage];
+    Put "/api/stream/super-streams/{vhost}/{name}" => Missing(STREAMS), [Manage];
+    Get "/api/stream/{vhost}/{name}/tracking" => Missing(STREAMS), [Manage];
+    Get "/api/traces" => EmptyList, [Manage];
+    Get "/api/traces/{vhost}" => EmptyList, [Manage];
+    Put "/api/traces/{vhost}/{name}" => Missing(TRACES), [Manage, Administer];
+    Get "/api/trace-files" => EmptyList, [Manage];
     Get "/api/health/checks/virtual-hosts" => AlwaysHealthy, [Manage, ReadOverview];
     Get "/api/health/checks/node-is-quorum-critical" => AlwaysHealthy, [Manage, ReadOverview];
     Get "/api/health/checks/is-in-service" => AlwaysHealthy, [Manage, ReadOverview];

@@ -550,6 +550,10 @@ async fn health_checks() {
             GET /api/health/checks/local-alarms -> 200 {"status":"ok"}
             GET /api/health/checks/below-node-connection-limit -> 503 {"status":"failed","reason":"node connection limit is reached","current":2,"limit":2}
             GET /api/health/checks/quorum-queues-without-elected-leaders/vhost/%2F -> 503 {"status":"failed","reason":"There are quorum queues without an elected leader","queues":[{"name":"r","vhost":"/"}]}
+            GET /api/health/checks/quorum-queues-without-elected-leaders/vhost/%2F/pattern/^r -> 503 {"status":"failed",..
+            GET /api/health/checks/quorum-queues-without-elected-leaders/vhost/%2F/pattern/^q -> 200 {"status":"ok"}
+            GET /api/health/checks/quorum-queues-without-elected-leaders/all-vhosts/pattern/r$ -> 503 {"status":"failed",..
+            GET /api/health/checks/quorum-queues-without-elected-leaders/all-vhosts/pattern/( -> 400 {"error":"bad_request","reason":"the pattern is not a regular expression: ..
             GET /api/health/checks/ready-to-serve-clients -> 503 {"status":"failed","reason":"There is no listener for clients"}
             "#,
         )

@@ -138,3 +138,36 @@ async fn a_client_is_told_that_it_has_the_answer() {
         assert_eq!(request(server.management, method, path, GUEST, "").await.header("etag"), None, "{path}");
     }
 }
+
+#[tokio::test]
+async fn what_is_missing_is_an_empty_list_or_501() {
+    let server = Server::start().await;
+    server
+        .check(
+            "guest",
+            r#"
+            GET /api/shovels -> 200 []
+            GET /api/shovels/%2F -> 200 []
+            GET /api/federation-links -> 200 []
+            GET /api/federation-links/%2F/state/down -> 200 []
+            GET /api/stream/consumers -> 200 []
+            GET /api/traces/%2F -> 200 []
+            GET /api/trace-files -> 200 []
+            GET /api/stream/publishers?page=1 -> 200 {"filtered_count":0,"item_count":0,"items":[],..
+            GET /api/shovels/vhost/%2F/s -> 501 {"error":"not_implemented","reason":"there are no shovels: sluice move moves the messages of a queue"}
+            PUT /api/feature-flags/f/enable -> 501 {"error":"not_implemented","reason":"there are no feature flags: all features are enabled"}
+            POST /api/queues/%2F/q/actions {"action":"sync"} -> 501 {"error":"not_implemented","reason":"there are no mirrors to synchronise: quorum queues are replicated"}
+            GET /api/top/n@h -> 501 {"error":"not_implemented",..
+            GET /api/config/effective -> 501 {"error":"not_implemented",..
+            DELETE /api/reset -> 501 {"error":"not_implemented",..
+            GET /api/aliveness-test/%2F -> 200 {"status":"ok"}
+            GET /api/aliveness-test/nope -> 404 {"error":"object_not_found","reason":"no vhost 'nope'"}
+            GET /api/healthchecks/node -> 200 {"status":"ok"}
+            # There is no broker behind the desk of this test.
+            POST /api/exchanges/%2F/x/publish {"routing_key":"","properties":{},"payload":"","payload_encoding":"string"} -> 503 {"error":"service_unavailable","reason":"there is no broker"}
+            POST /api/queues/%2F/q/get {"count":1,"ackmode":"ack_requeue_true","encoding":"auto"} -> 503 {"error":"service_unavailable","reason":"there is no broker"}
+            "#,
+        )
+        .await;
+    server.check("own", "DELETE /api/reset -> 401 {\"error\":\"not_authorised\",..").await;
+}
