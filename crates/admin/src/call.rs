@@ -22,7 +22,8 @@ use crate::reply::{Failure, Reply, respond};
 use crate::routes::{Action, Found, Method, Route, find};
 use crate::{
     accounts, attempts, auth, bindings, browse, channels, connections, definitions, exchanges, explain,
-    health, json, messages, overview, page, parameters, policies, queues, quorum, shape, topics, vhosts,
+    health, json, messages, openapi, overview, page, parameters, policies, queues, quorum, shape, topics,
+    vhosts,
 };
 
 /// The largest request body, in bytes. A larger one is refused, as in RabbitMQ.
@@ -263,6 +264,7 @@ async fn dispatch<D: Desk>(action: Action, call: &Call<'_, D>) -> Result<Reply, 
         Action::Extensions | Action::FeatureFlags | Action::EmptyList => {
             Ok(Reply::Json(shape::list(Vec::new(), &call.query, &[])?))
         }
+        Action::OpenApi => Ok(openapi::get()),
         Action::Missing(instead) => Err(Failure::missing(instead)),
         Action::DeprecatedFeatures(used) => overview::deprecated_features(call, used).await,
         Action::GetParameter => parameters::get(call).await,

@@ -31,6 +31,7 @@ mod json;
 mod listen;
 mod messages;
 mod metrics;
+mod openapi;
 mod overview;
 mod page;
 mod pages;

@@ -146,6 +146,7 @@ pub enum Action {
     Version,
     ClusterName,
     Extensions,
+    OpenApi,
     /// A list of something that Sluice does not have.
     EmptyList,
     /// A route of RabbitMQ that does something that Sluice does not have. The text says what to do instead.
@@ -243,6 +244,7 @@ pub const ROUTES: &[Route] = routes! {
     Get "/api/version" => Version, [Manage, ReadOverview];
     Get "/api/cluster-name" => ClusterName, [Manage, ReadOverview];
     Get "/api/extensions" => Extensions, [Manage];
+    Get "/api/openapi.json" => OpenApi, [Manage];
     Get "/api/feature-flags" => FeatureFlags, [Manage];
     Put "/api/feature-flags/{name}/enable" => Missing(FEATURES), [Manage, Administer];
     Get "/api/deprecated-features" => DeprecatedFeatures(false), [Manage, ReadOverview];

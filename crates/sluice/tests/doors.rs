@@ -302,6 +302,7 @@ async fn prepare(fixture: &Fixture, action: Action) {
         | Action::Version
         | Action::ClusterName
         | Action::Extensions
+        | Action::OpenApi
         | Action::EmptyList
         | Action::Missing(_)
         | Action::ElectedLeadersNamed
