@@ -173,6 +173,13 @@ fn what_is_wrong_is_said() {
     assert_eq!((status, &refused["reason"]), (404, &json!("NOT_FOUND - no queue 'nope' in vhost '/'")));
     let (status, refused) = broker.ask("POST", "/api/queues/nope/q/get", &wanted.to_string());
     assert_eq!((status, &refused["reason"]), (404, &json!("no vhost 'nope'")));
+    // A name that AMQP 0.9.1 would cut off names nothing.
+    let long = "n".repeat(256);
+    for (path, what) in [(format!("nope{long}/q"), "virtual host"), (format!("%2F/{long}"), "queue")] {
+        let (status, refused) = broker.ask("POST", &format!("/api/queues/{path}/get"), &wanted.to_string());
+        let reason = format!("no {what} has a name of more than 255 bytes");
+        assert_eq!((status, &refused["reason"]), (404, &json!(reason)));
+    }
     let (status, refused) = get(&broker, "s", &wanted);
     let reason = "540 NOT_IMPLEMENTED - basic.get not supported by stream queues queue 's' in vhost '/'";
     assert_eq!((status, &refused["error"], &refused["reason"]), (400, &json!("bad_request"), &json!(reason)));
@@ -239,6 +246,44 @@ fn what_is_wrong_is_said() {
         let (status, refused) = broker.ask("POST", &format!("/api/{path}"), body);
         assert_eq!((status, &refused["reason"]), (400, &json!(reason)), "{body}");
     }
+    assert!(broker.terminate().success());
+}
+
+#[test]
+fn an_answer_has_as_many_messages_as_fit() {
+    let directory = Directory::new("http-large");
+    let broker = Broker::start(&directory);
+    broker.verb(&["declare", "queue", "q"]).done();
+    let large = "x".repeat(4_300_000);
+    for _ in 0..3 {
+        assert_eq!(publish(&broker, "amq.default", "q", &large, &json!({})).1["routed"], true);
+    }
+    let sizes = |mode, truncate| {
+        let wanted = json!({ "count": 3, "ackmode": mode, "encoding": "auto", "truncate": truncate });
+        let (status, rows) = get(&broker, "q", &wanted);
+        let size =
+            |row: &Value| (row["payload_bytes"].as_u64().unwrap(), row["payload"].as_str().unwrap().len());
+        (status, rows.as_array().unwrap().iter().map(size).collect::<Vec<_>>())
+    };
+    // The bound is 8 MiB. What is not shown does not count.
+    assert_eq!(sizes("ack_requeue_true", 9), (200, vec![(4_300_000, 9); 3]));
+    assert_eq!(sizes("ack_requeue_false", 5_000_000), (200, vec![(4_300_000, 4_300_000); 2]));
+    assert_eq!(messages(&broker, "q"), (1, 0), "the third message is still there");
+    assert!(broker.terminate().success());
+}
+
+/// More requests at once than have a place: the others wait.
+#[test]
+fn many_requests_at_once_are_answered() {
+    let directory = Directory::new("http-many");
+    let broker = Broker::start(&directory);
+    broker.verb(&["declare", "queue", "q"]).done();
+    std::thread::scope(|scope| {
+        for _ in 0..40 {
+            scope.spawn(|| assert_eq!(publish(&broker, "amq.default", "q", "m", &json!({})).0, 200));
+        }
+    });
+    assert_eq!(messages(&broker, "q"), (40, 0));
     assert!(broker.terminate().success());
 }
 

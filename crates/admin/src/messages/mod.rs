@@ -338,7 +338,10 @@ fn required<'a, const N: usize>(
     Ok(names.map(|name| &fields[name]))
 }
 
-/// Returns a name, if something can have it. A longer one would be cut off in a method, and would be the name of something else.
+/// Returns the name unless it is too long for a method of AMQP 0.9.1. A longer name would be cut off, and would name something else.
+///
+/// # Errors
+/// 404: nothing has such a name.
 fn name<'a>(name: &'a str, what: &str) -> Result<&'a str, Failure> {
     if name.len() > SHORT_STRING_MAX {
         return Err(Failure::not_found(format!(
