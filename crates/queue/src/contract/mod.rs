@@ -722,7 +722,14 @@ pub struct Report {
     pub active_consumer: Option<u64>,
     /// The number of accepted messages. Rejected ones do not count.
     pub published: u64,
+    /// The number of deliveries, to consumers and to clients that fetch.
     pub delivered: u64,
+    /// The number of deliveries in `delivered` that were settled when they were sent. 0 for streams, which do not know it.
+    pub delivered_settled: u64,
+    /// The number of deliveries in `delivered` that were fetched one by one.
+    pub fetched: u64,
+    /// The number of deliveries that were both fetched and settled when they were sent.
+    pub fetched_settled: u64,
     /// The number of deliveries in `delivered` whose message had been delivered before.
     pub redelivered: u64,
     /// The number of messages that consumers have accepted, or that were delivered as settled.
@@ -742,4 +749,18 @@ pub struct Report {
     pub annotations_refused: u64,
     /// What is retained of a stream. `None` for other queues. All retained messages count as `ready`.
     pub stream: Option<Retained>,
+}
+
+impl Report {
+    /// Returns the number of messages that consumers got to acknowledge them, without those that were fetched.
+    pub fn delivered_unsettled(&self) -> u64 {
+        let fetched = self.fetched - self.fetched_settled;
+        self.delivered - self.delivered_settled - fetched
+    }
+
+    /// Returns the number of messages that consumers have acknowledged, without those that were settled when they were
+    /// sent. A rollback takes acknowledgements back, but not deliveries, so there may be more of the latter.
+    pub fn acknowledged_by_consumers(&self) -> u64 {
+        self.acknowledged.saturating_sub(self.delivered_settled)
+    }
 }

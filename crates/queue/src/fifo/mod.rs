@@ -44,7 +44,7 @@ use entry::Entry;
 pub use entry::stored_bytes;
 use held::Held;
 use journal::Journal;
-use paging::{Fetch, Waiting, Writing};
+use paging::{Fetch, Seldom, Writing};
 pub use peek::{PEEK_POSITION_MAX, Peeked, PeekedMessage};
 use rare::Rare;
 use ready::Ready;
@@ -53,9 +53,9 @@ use timeout::Timeout;
 use uncommitted::Place;
 
 use crate::{
-    Attach, Capabilities, Carrier, Config, CreditState, Deferrable, DeletedReason, Deliver, Delivery,
-    DeliveryRef, Effect, Fact, GoneReason, Load, Mode, Overflow, Publish, Put, QuorumConfig, Receipts,
-    Refusal, RejectReason, Report, Request, Requester, Ticket, Verdict,
+    Attach, Capabilities, Carrier, Config, CreditState, Deferrable, DeletedReason, Deliver, DeliveryRef,
+    Effect, Fact, GoneReason, Load, Mode, Overflow, Publish, Put, QuorumConfig, Receipts, Refusal,
+    RejectReason, Report, Request, Requester, Ticket, Verdict,
 };
 
 /// The results of calls. Each call appends; the caller carries the results out and empties the output.
@@ -99,8 +99,7 @@ pub struct Fifo {
     writing: Option<Box<Writing>>,
     /// The block that is being read.
     reading: Option<Load>,
-    /// Requests that wait for a message to be read.
-    waiting: Rare<Waiting>,
+    seldom: Rare<Seldom>,
     /// A buffer that is empty between calls and keeps its capacity.
     taken: Vec<Entry>,
 }
@@ -117,6 +116,7 @@ enum End {
 struct Counts {
     published: u64,
     delivered: u64,
+    delivered_settled: u64,
     redelivered: u64,
     acknowledged: u64,
     expired: u64,
@@ -148,7 +148,7 @@ impl Fifo {
             counts: Counts::default(),
             writing: None,
             reading: None,
-            waiting: Rare::default(),
+            seldom: Rare::default(),
             taken: Vec::new(),
             config,
         }
@@ -274,6 +274,9 @@ impl Fifo {
             active_consumer: self.consumers.active().map(|id| id.0),
             published: self.counts.published,
             delivered: self.counts.delivered,
+            delivered_settled: self.counts.delivered_settled,
+            fetched: self.seldom.fetched,
+            fetched_settled: self.seldom.fetched_settled,
             redelivered: self.counts.redelivered,
             acknowledged: self.counts.acknowledged,
             expired: self.counts.expired,
@@ -430,7 +433,7 @@ impl Fifo {
     fn answer_grant(&mut self, slot: Slot, drain: bool, out: &mut Output) {
         if self.waits(slot) {
             let consumer = self.consumers.get(slot).id;
-            self.waiting.make().grants.push((consumer, drain));
+            self.seldom.make().grants.push((consumer, drain));
             return;
         }
         if drain {
@@ -450,7 +453,7 @@ impl Fifo {
 
     /// Delivers messages while there are both messages and consumers with credit.
     fn dispatch(&mut self, now_ms: u64, out: &mut Output, deliver: &mut dyn Deliver) {
-        let anyone_waits = !self.waiting.is_empty();
+        let anyone_waits = self.seldom.anyone_waits();
         if anyone_waits {
             self.serve_fetches(now_ms, out);
         }
@@ -527,6 +530,7 @@ impl Fifo {
         self.counts.delivered += 1;
         self.counts.redelivered += u64::from(entry.redelivered);
         if settled {
+            self.counts.delivered_settled += 1;
             self.counts.acknowledged += 1;
             consumer.unsettled.skip();
             self.journal.leave(entry, Place::Ready);
@@ -535,30 +539,6 @@ impl Fifo {
             entry.free_body();
             consumer.unsettled.push(entry);
         }
-    }
-
-    fn fetch(&mut self, mut fetch: Fetch, now_ms: u64, out: &mut Output) {
-        let Fetch { ticket, holder, known, n, settled, .. } = fetch;
-        let slot = self.consumers.hold(holder);
-        while fetch.deliveries.len() < n as usize
-            && let Some(entry) = self.take_head(now_ms, out)
-        {
-            let delivery = lend(self.consumers.get(slot), &entry, &self.journal.acquired).to_delivery();
-            let message = self.journal.shown(&entry).unwrap_or(delivery.message);
-            fetch.deliveries.push(Delivery { message, ..delivery });
-            self.hold(slot, entry, settled);
-        }
-        self.expire(now_ms, out);
-        if fetch.deliveries.len() < n as usize && self.ready.missing().is_some() {
-            self.waiting.make().fetches.push_back(fetch);
-            return;
-        }
-        // A new holder without unsettled messages is removed at once, so that it need not detach.
-        if !known && (settled || fetch.deliveries.is_empty()) {
-            self.consumers.remove(slot);
-        }
-        let ready = self.ready.len();
-        out.effects.push(Effect::Fetched { ticket, deliveries: fetch.deliveries, ready });
     }
 
     fn configure(&mut self, config: Arc<Config>, now_ms: u64, out: &mut Output, deliver: &mut dyn Deliver) {
@@ -624,8 +604,8 @@ impl Fifo {
         };
         let consumers = self.consumers.clear();
         out.effects.extend(consumers.into_iter().map(|consumer| Effect::Gone { consumer, reason }));
-        let waiting = self.waiting.made().map(std::mem::take);
-        for Fetch { ticket, .. } in waiting.into_iter().flat_map(|waiting| waiting.fetches) {
+        let fetches = self.seldom.made().map(Seldom::take_waiting).unwrap_or_default();
+        for Fetch { ticket, .. } in fetches {
             out.effects.push(Effect::Refused { requester: Requester::Ticket(ticket), why });
         }
         self.end = Some(end);

@@ -8,10 +8,10 @@ use super::entry::{Entry, Reference, Spot};
 use super::level::Head;
 use super::rare::Nothing;
 use super::unsettled::Unsettled;
-use super::{End, Fifo, Output};
+use super::{End, Fifo, Output, lend};
 use crate::{
-    Ages, Block, ConsumerId, Deliver, Delivery, Fact, GoneFromRun, Living, Load, Marks, Moved, PageOut, Seqs,
-    Stored, Ticket,
+    Ages, Block, ConsumerId, Deliver, Delivery, Effect, Fact, GoneFromRun, Living, Load, Marks, Moved,
+    PageOut, Seqs, Stored, Ticket,
 };
 
 /// The minimum size of a run in memory, in bytes. A shorter run is not worth paging out.
@@ -33,21 +33,39 @@ pub(super) struct Writing {
     pub seqs: Seqs,
 }
 
-/// Requests that wait for messages to be read from the disk.
+/// What few queues have: requests that wait for messages to be read from the disk, and counts of messages that were
+/// fetched.
 #[derive(Default)]
-pub(super) struct Waiting {
+pub(super) struct Seldom {
     pub fetches: VecDeque<Fetch>,
     /// Consumers that wait for a [`CreditState`](crate::CreditState), and whether it ends a drain.
     pub grants: Vec<(ConsumerId, bool)>,
+    /// See [`Report`](crate::Report).
+    pub fetched: u64,
+    pub fetched_settled: u64,
 }
 
-impl Nothing for Waiting {
-    const NOTHING: &'static Self = &Self { fetches: VecDeque::new(), grants: Vec::new() };
+impl Nothing for Seldom {
+    const NOTHING: &'static Self =
+        &Self { fetches: VecDeque::new(), grants: Vec::new(), fetched: 0, fetched_settled: 0 };
 }
 
-impl Waiting {
-    pub fn is_empty(&self) -> bool {
-        self.fetches.is_empty() && self.grants.is_empty()
+impl Seldom {
+    /// Returns true if a request waits.
+    pub fn anyone_waits(&self) -> bool {
+        !self.fetches.is_empty() || !self.grants.is_empty()
+    }
+
+    /// Forgets all requests that wait. Returns the fetches among them.
+    pub fn take_waiting(&mut self) -> VecDeque<Fetch> {
+        self.grants.clear();
+        std::mem::take(&mut self.fetches)
+    }
+
+    /// Counts messages that were fetched.
+    pub fn count_fetched(&mut self, messages: usize, settled: bool) {
+        self.fetched += messages as u64;
+        self.fetched_settled += if settled { messages as u64 } else { 0 };
     }
 }
 
@@ -297,12 +315,41 @@ impl Fifo {
         reading && consumer.standing == Standing::Serving && consumer.grant.credit > 0
     }
 
+    /// Delivers up to the wanted number of messages. Waits if the next one must be read from the disk.
+    pub(super) fn fetch(&mut self, mut fetch: Fetch, now_ms: u64, out: &mut Output) {
+        let Fetch { ticket, holder, known, n, settled, .. } = fetch;
+        let slot = self.consumers.hold(holder);
+        let before = fetch.deliveries.len();
+        while fetch.deliveries.len() < n as usize
+            && let Some(entry) = self.take_head(now_ms, out)
+        {
+            let delivery = lend(self.consumers.get(slot), &entry, &self.journal.acquired).to_delivery();
+            let message = self.journal.shown(&entry).unwrap_or(delivery.message);
+            fetch.deliveries.push(Delivery { message, ..delivery });
+            self.hold(slot, entry, settled);
+        }
+        if fetch.deliveries.len() > before {
+            self.seldom.make().count_fetched(fetch.deliveries.len() - before, settled);
+        }
+        self.expire(now_ms, out);
+        if fetch.deliveries.len() < n as usize && self.ready.missing().is_some() {
+            self.seldom.make().fetches.push_back(fetch);
+            return;
+        }
+        // A new holder without unsettled messages is removed at once, so that it need not detach.
+        if !known && (settled || fetch.deliveries.is_empty()) {
+            self.consumers.remove(slot);
+        }
+        let ready = self.ready.len();
+        out.effects.push(Effect::Fetched { ticket, deliveries: fetch.deliveries, ready });
+    }
+
     /// Answers the waiting fetches, as far as their messages are in memory.
     pub(super) fn serve_fetches(&mut self, now_ms: u64, out: &mut Output) {
-        while let Some(fetch) = self.waiting.made().and_then(|waiting| waiting.fetches.pop_front()) {
+        while let Some(fetch) = self.seldom.made().and_then(|seldom| seldom.fetches.pop_front()) {
             if let Some(load) = self.ready.missing() {
                 self.load(load, out);
-                self.waiting.make().fetches.push_front(fetch);
+                self.seldom.make().fetches.push_front(fetch);
                 break;
             }
             self.fetch(fetch, now_ms, out);
@@ -311,7 +358,7 @@ impl Fifo {
 
     /// Answers the waiting grants, if nothing must be read any more.
     pub(super) fn answer_waiting_grants(&mut self, out: &mut Output) {
-        let grants = self.waiting.made().map(|waiting| std::mem::take(&mut waiting.grants));
+        let grants = self.seldom.made().map(|seldom| std::mem::take(&mut seldom.grants));
         for (consumer, drain) in grants.into_iter().flatten() {
             if let Some(slot) = self.consumers.slot(consumer) {
                 self.answer_grant(slot, drain, out);

@@ -185,8 +185,8 @@ impl Fifo {
             self.journal.live_bytes -= entry.stored_bytes();
         }
         self.next_seq = before.next_seq;
-        let Counts { delivered, redelivered, .. } = self.counts;
-        self.counts = Counts { delivered, redelivered, ..before.counts };
+        let Counts { delivered, delivered_settled, redelivered, .. } = self.counts;
+        self.counts = Counts { delivered, delivered_settled, redelivered, ..before.counts };
         self.journal.annotated.set_refused(before.annotations_refused);
         self.give_up_writing();
         self.undo(changes, now_ms);

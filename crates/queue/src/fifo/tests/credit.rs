@@ -287,3 +287,20 @@ fn the_number_of_levels_is_fixed_at_the_declaration() {
     q.attach(1);
     q.grant(1, 0, 9).is("1#1 a; 1#2 b; 1#3 c; 1#4 d");
 }
+
+#[test]
+fn deliveries_are_counted_by_the_way_they_take() {
+    let mut q = Page::new(config());
+    q.publish("a b c d e f");
+    q.fetch(7, 2, true).is("fetched [7#1 a, 7#2 b] of 4");
+    q.fetch(7, 1, false).is("fetched [7#1 c] of 3");
+    q.attach(1);
+    q.grant(1, 0, 1);
+    q.attach_with(2, |attach| attach.settled = true);
+    q.grant(2, 0, 2);
+    q.accept(1, 1, 1);
+    let report = q.fifo.report();
+    assert_eq!((report.delivered, report.delivered_settled), (6, 4));
+    assert_eq!((report.fetched, report.fetched_settled, report.delivered_unsettled()), (3, 2, 1));
+    assert_eq!((report.acknowledged, report.acknowledged_by_consumers()), (5, 1));
+}
