@@ -63,10 +63,10 @@ pub fn sums(page: &mut Exposition, overview: &Overview) {
     }
 }
 
-/// Adds a row for each protocol to a page of metrics.
-pub fn by_protocol(page: &mut Exposition, overview: &Overview) {
+/// Adds a row for each protocol to a page of metrics. `prefix` is the start of the names.
+pub fn by_protocol(page: &mut Exposition, prefix: &str, overview: &Overview) {
     for (name, _, help, of) in FIGURES {
-        let mut family = page.family(Kind::Counter, name, help);
+        let mut family = page.named(Kind::Counter, format!("{prefix}{name}"), help);
         for protocol in Protocol::ALL {
             let attempts = &overview.counters.over(protocol).auth_attempts;
             family.sample(&[("protocol", protocol.as_str())], of(attempts));
@@ -77,6 +77,8 @@ pub fn by_protocol(page: &mut Exposition, overview: &Overview) {
 /// Generates the metrics of each source, page by page: sources may have long names.
 #[derive(Debug)]
 pub struct BySource {
+    /// The start of the names.
+    prefix: &'static str,
     rows: Vec<AttemptsRow>,
     /// The index of the next figure in [`FIGURES`], and its next row.
     figure: usize,
@@ -84,8 +86,8 @@ pub struct BySource {
 }
 
 impl BySource {
-    pub fn new(rows: Vec<AttemptsRow>) -> Self {
-        Self { rows, figure: 0, from: 0 }
+    pub fn new(prefix: &'static str, rows: Vec<AttemptsRow>) -> Self {
+        Self { prefix, rows, figure: 0, from: 0 }
     }
 
     /// Adds rows to a page until it is full. Returns true if all rows are on it or on an earlier one.
@@ -97,9 +99,10 @@ impl BySource {
             if page.len() >= PAGE_BYTES {
                 return false;
             }
+            let name = format!("{}{name}", self.prefix);
             let mut family = match self.from {
-                0 => page.family(Kind::Counter, name, &format!("{help}, by source")),
-                _ => page.same_family(name),
+                0 => page.named(Kind::Counter, name, &format!("{help}, by source")),
+                _ => page.same_named(name),
             };
             while let Some(AttemptsRow { protocol, source, attempts }) = self.rows.get(self.from)
                 && family.page_len() < PAGE_BYTES

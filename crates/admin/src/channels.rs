@@ -67,7 +67,7 @@ fn channels(row: &ConnectionRow) -> Vec<Value> {
 }
 
 /// Returns the name of a channel or session, as RabbitMQ forms it.
-fn channel_name(connection: &str, number: u16) -> String {
+pub fn channel_name(connection: &str, number: u16) -> String {
     format!("{connection} ({number})")
 }
 

@@ -11,6 +11,8 @@ pub enum Kind {
     /// A value that only grows. Its name ends in `_total`.
     Counter,
     Gauge,
+    /// Numbers of values in ranges. See [`Family::ranges`].
+    Histogram,
 }
 
 /// A page of metrics. Families are appended one after the other.
@@ -28,20 +30,21 @@ impl Exposition {
         self.named(kind, format!("sluice_{name}"), help)
     }
 
-    fn named(&mut self, kind: Kind, name: String, help: &str) -> Family<'_> {
+    /// Starts a family with this whole name.
+    pub fn named(&mut self, kind: Kind, name: String, help: &str) -> Family<'_> {
         let kind = match kind {
             Kind::Counter => "counter",
             Kind::Gauge => "gauge",
+            Kind::Histogram => "histogram",
         };
         // Writing to a string cannot fail.
         let _ = writeln!(self.0, "# TYPE {name} {kind}\n# HELP {name} {help}");
         Family { page: self, name }
     }
 
-    /// Adds samples to the last family of the previous page. `name` is the argument that [`Self::family`]
-    /// received.
-    pub fn same_family(&mut self, name: &str) -> Family<'_> {
-        Family { page: self, name: format!("rabbitmq_{name}") }
+    /// Adds samples to the last family, possibly on a new page. `name` is the argument that [`Self::named`] received.
+    pub fn same_named(&mut self, name: String) -> Family<'_> {
+        Family { page: self, name }
     }
 
     /// Returns the length of the page in bytes.
@@ -70,17 +73,30 @@ impl Family<'_> {
     /// Adds a sample. Label values are escaped. The format has three escapes; other control characters are
     /// written as Rust escapes, because some of them end the line or the page for readers.
     pub fn sample(&mut self, labels: &[(&str, &str)], value: u64) -> &mut Self {
-        self.put(labels, value)
+        self.put("", labels, value)
     }
 
     /// Adds a sample of a time, which is shown in seconds. For labels see [`Self::sample`].
     pub fn sample_ms(&mut self, labels: &[(&str, &str)], ms: u64) -> &mut Self {
-        self.put(labels, format_args!("{}.{:03}", ms / 1000, ms % 1000))
+        self.put("", labels, format_args!("{}.{:03}", ms / 1000, ms % 1000))
     }
 
-    fn put(&mut self, labels: &[(&str, &str)], value: impl Display) -> &mut Self {
+    /// Adds the samples of a histogram. `ranges` are the upper bound of each range but the last, which has none, and the
+    /// number of values in each range. `sum` is the sum of all values.
+    pub fn ranges(&mut self, label: (&str, &str), (up_to, values): (&[u64], &[u64]), sum: u64) -> &mut Self {
+        let mut below = 0;
+        let bounds = up_to.iter().map(u64::to_string).chain(["+Inf".to_owned()]);
+        for (bound, values) in bounds.zip(values) {
+            below += values;
+            self.put("_bucket", &[label, ("le", &bound)], below);
+        }
+        self.put("_sum", &[label], sum).put("_count", &[label], below)
+    }
+
+    fn put(&mut self, suffix: &str, labels: &[(&str, &str)], value: impl Display) -> &mut Self {
         let out = &mut self.page.0;
         out.push_str(&self.name);
+        out.push_str(suffix);
         for (i, (name, value)) in labels.iter().enumerate() {
             let _ = write!(out, "{}{name}=\"", if i == 0 { '{' } else { ',' });
             for c in value.chars() {
@@ -110,12 +126,16 @@ mod tests {
         let mut page = Exposition::default();
         page.family(Kind::Gauge, "queues", "Queues").sample(&[], 2);
         page.family(Kind::Gauge, "y_seconds", "Y").sample_ms(&[], 12_034);
+        page.family(Kind::Histogram, "size", "S").ranges(("a", "b"), (&[1, 10], &[5, 0, 2]), 60);
         page.family(Kind::Counter, "x_total", "X")
             .sample(&[("vhost", "/"), ("queue", "a\"b\\c\nd\r\0\u{1b}é")], 1);
         assert_eq!(
             page.into_text(),
             "# TYPE rabbitmq_queues gauge\n# HELP rabbitmq_queues Queues\nrabbitmq_queues 2\n\
              # TYPE rabbitmq_y_seconds gauge\n# HELP rabbitmq_y_seconds Y\nrabbitmq_y_seconds 12.034\n\
+             # TYPE rabbitmq_size histogram\n# HELP rabbitmq_size S\n\
+             rabbitmq_size_bucket{a=\"b\",le=\"1\"} 5\nrabbitmq_size_bucket{a=\"b\",le=\"10\"} 5\n\
+             rabbitmq_size_bucket{a=\"b\",le=\"+Inf\"} 7\nrabbitmq_size_sum{a=\"b\"} 60\nrabbitmq_size_count{a=\"b\"} 7\n\
              # TYPE rabbitmq_x_total counter\n# HELP rabbitmq_x_total X\n\
              rabbitmq_x_total{vhost=\"/\",queue=\"a\\\"b\\\\c\\nd\\\\u000d\\\\u0000\\\\u001bé\"} 1\n"
         );

@@ -93,11 +93,13 @@ pub fn management_router<D: Desk>(desk: D, ports: Ports) -> Router {
         .with_state(call::Source { desk, ports })
 }
 
-/// Serves `/metrics` and `/metrics/per-object` without authentication.
+/// Serves `/metrics` and the paths below it without authentication.
 pub fn metrics_router<D: Desk>(desk: D, ports: Ports) -> Router {
     Router::new()
         .route("/metrics", get(metrics::aggregated::<D>))
         .route("/metrics/per-object", get(metrics::per_object::<D>))
+        .route("/metrics/detailed", get(metrics::detailed::<D>))
+        .route("/metrics/memory-breakdown", get(metrics::memory_breakdown::<D>))
         .layer(from_fn(host::require))
         .with_state(call::Source { desk, ports })
 }

@@ -28,6 +28,11 @@ impl Query {
         self.0.iter().find(|(k, _)| k == name).map(|(_, v)| v.as_str())
     }
 
+    /// Returns all values of a name.
+    pub fn all(&self, name: &str) -> impl Iterator<Item = &str> {
+        self.0.iter().filter(move |(k, _)| k == name).map(|(_, v)| v.as_str())
+    }
+
     /// Returns true only for `name=true`.
     pub fn flag(&self, name: &str) -> bool {
         self.get(name) == Some("true")

@@ -27,6 +27,8 @@ pub struct Counters {
     pub connections_closed: u64,
     /// The number of channels that were opened. RabbitMQ counts sessions of AMQP 1.0 as channels, too.
     pub channels_opened: u64,
+    /// The number of channels and sessions that ended, also with their connection.
+    pub channels_closed: u64,
     pub deprecated: DeprecatedUses,
     /// The number of accepted declarations of queues over any protocol, including those of existing queues.
     pub queues_declared: u64,
@@ -45,6 +47,8 @@ pub struct Traffic {
     pub received: u64,
     /// The number of received messages whose publisher wants a receipt.
     pub received_confirm: u64,
+    /// The sizes of received messages.
+    pub sizes: Sizes,
     /// The number of messages that reached at least one queue.
     pub routed: u64,
     /// The number of receipts that were sent to publishers.
@@ -64,6 +68,41 @@ pub struct Traffic {
     pub publishers: u64,
     /// The current number of consumers.
     pub consumers: u64,
+}
+
+/// The sizes of messages, in ranges.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Sizes {
+    /// The number of messages of each range, in the order of [`Sizes::UP_TO`]. The last range has all larger ones.
+    messages: [u64; Sizes::UP_TO.len() + 1],
+    /// The sum of all sizes, in bytes.
+    bytes: u64,
+}
+
+impl Sizes {
+    /// The largest size of each range, in bytes, as in RabbitMQ.
+    pub const UP_TO: [u64; 8] = [100, 1_000, 10_000, 100_000, 1_000_000, 10_000_000, 50_000_000, 100_000_000];
+
+    /// Counts a message of this size.
+    #[inline]
+    pub fn count(&mut self, bytes: usize) {
+        let bytes = bytes as u64;
+        // Most messages are small.
+        let range = Self::UP_TO.iter().position(|up_to| bytes <= *up_to).unwrap_or(Self::UP_TO.len());
+        self.messages[range] += 1;
+        self.bytes += bytes;
+    }
+
+    /// Returns the number of messages in each range, and the sum of all sizes in bytes.
+    pub fn ranges(&self) -> (&[u64], u64) {
+        (&self.messages, self.bytes)
+    }
+
+    fn add(&mut self, other: &Self) {
+        let Self { messages, bytes } = other;
+        self.messages.iter_mut().zip(messages).for_each(|(sum, more)| *sum += more);
+        self.bytes += bytes;
+    }
 }
 
 /// The protocols over which clients come.
@@ -251,6 +290,7 @@ impl Traffic {
             auth_attempts,
             received,
             received_confirm,
+            sizes,
             routed,
             confirmed,
             unroutable_dropped,
@@ -266,6 +306,7 @@ impl Traffic {
         self.auth_attempts.add(*auth_attempts);
         self.received += received;
         self.received_confirm += received_confirm;
+        self.sizes.add(sizes);
         self.routed += routed;
         self.confirmed += confirmed;
         self.unroutable_dropped += unroutable_dropped;
@@ -325,6 +366,7 @@ impl Counters {
             connections_opened,
             connections_closed,
             channels_opened,
+            channels_closed,
             deprecated,
             queues_declared,
             queues_created,
@@ -343,6 +385,7 @@ impl Counters {
         self.connections_opened += connections_opened;
         self.connections_closed += connections_closed;
         self.channels_opened += channels_opened;
+        self.channels_closed += channels_closed;
         self.deprecated.add(deprecated);
         self.queues_declared += queues_declared;
         self.queues_created += queues_created;
@@ -354,6 +397,14 @@ impl Counters {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn sizes_have_ranges() {
+        let mut sizes = Sizes::default();
+        [0, 100, 101, 1_000, 100_000_000, 100_000_001].into_iter().for_each(|bytes| sizes.count(bytes));
+        sizes.add(&sizes.clone());
+        assert_eq!(sizes.ranges(), (&[4, 4, 0, 0, 0, 0, 0, 2, 2][..], 2 * 200_001_202));
+    }
 
     #[test]
     fn attempts_are_counted_from_a_time_on() {

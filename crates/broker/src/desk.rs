@@ -6,6 +6,7 @@ pub mod amqp091_rows;
 pub mod amqp10_rows;
 mod quorum;
 
+use std::collections::HashSet;
 use std::future::Future;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::OwnedFd;
@@ -85,6 +86,8 @@ pub struct QueueNumbers {
 /// A queue and its statistics.
 #[derive(Clone, Debug)]
 pub struct QueueRow {
+    /// A queue that is declared again has another id.
+    pub id: QueueId,
     pub vhost: Arc<str>,
     pub name: Arc<str>,
     pub durable: bool,
@@ -112,6 +115,7 @@ impl QueueRow {
         let QueueNumbers { report, group } = numbers;
         let name = |policy: &Option<Arc<Policy>>| policy.as_ref().map(|p| p.name.clone());
         Self {
+            id: record.id,
             vhost: record.vhost.clone(),
             name: record.name.clone(),
             durable: record.durable,
@@ -240,6 +244,22 @@ impl BudgetRow {
     }
 }
 
+/// The limits at which publishers are stopped, and what is free. In bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ResourceLimits {
+    pub memory_limit: u64,
+    /// The free space in the file system of the data directory.
+    pub disk_free: u64,
+    pub disk_free_limit: u64,
+}
+
+/// A place in the list of all connections.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ConnectionCursor {
+    pub shard: usize,
+    pub place: usize,
+}
+
 /// An overview of the node.
 #[derive(Clone, Debug, Default)]
 pub struct Overview {
@@ -268,6 +288,7 @@ pub struct Overview {
     /// The longest time from the proposal of an entry of a Raft group to its commit, in milliseconds, during the last
     /// seconds.
     pub commit_latency_ms: u64,
+    pub limits: ResourceLimits,
     /// All memory budgets.
     pub budgets: Vec<BudgetRow>,
     /// The number of AMQP connections that were closed before login, to make place for others. The listeners
@@ -652,6 +673,35 @@ pub trait Desk: Clone + Send + Sync + 'static {
         let _ = (who, from, limit);
         async { Err(DeskError::Refused("statistics per queue are not available".into())) }
     }
+
+    /// Returns the statistics of the queues with these ids, in any order. Queues that were deleted are left out. Like
+    /// [`Desk::queue_rows`], this is for readers who see everything.
+    fn sampled_queues(
+        &self,
+        who: &Identity,
+        ids: &[QueueId],
+    ) -> impl Future<Output = Result<Vec<QueueRow>, DeskError>> + Send;
+
+    /// Returns those of the connections with these names that are open, in any order. See [`Desk::sampled_queues`].
+    fn sampled_connections(
+        &self,
+        who: &Identity,
+        names: Arc<HashSet<Arc<str>>>,
+    ) -> impl Future<Output = Result<Vec<ConnectionRow>, DeskError>> + Send;
+
+    /// Returns a part of all connections, and the place after it: `None` after the last part. A part may be empty.
+    /// Connections may come and go between the calls. See [`Desk::sampled_queues`].
+    fn connection_rows(
+        &self,
+        who: &Identity,
+        from: ConnectionCursor,
+    ) -> impl Future<Output = Result<(Vec<ConnectionRow>, Option<ConnectionCursor>), DeskError>> + Send;
+
+    /// Returns all exchanges, each with the number of bindings of which it is the source. See [`Desk::sampled_queues`].
+    fn exchange_rows(
+        &self,
+        who: &Identity,
+    ) -> impl Future<Output = Result<Vec<(Arc<Exchange>, u64)>, DeskError>> + Send;
 
     /// Returns the active alarms of all nodes.
     ///

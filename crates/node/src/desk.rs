@@ -5,10 +5,13 @@ mod ask;
 mod attempts;
 mod connect;
 mod explain;
+mod lists;
 mod messages;
 mod permit;
 mod quorum;
+mod statistics;
 
+use std::collections::HashSet;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -23,8 +26,9 @@ use broker::catalog::{
 };
 use broker::counters::Protocol;
 use broker::desk::{
-    Alarms, AttemptsRow, BrowsedRow, BudgetRow, ConnectionRow, Contents, Desk, DeskError, ExchangeSpec,
-    MemberChange, NamedVhost, Overview, PeekedRow, QueueNumbers, QueueRow, QueueSpec, Reclaimed, Start,
+    Alarms, AttemptsRow, BrowsedRow, BudgetRow, ConnectionCursor, ConnectionRow, Contents, Desk, DeskError,
+    ExchangeSpec, MemberChange, NamedVhost, Overview, PeekedRow, QueueNumbers, QueueRow, QueueSpec,
+    Reclaimed, ResourceLimits, Start,
 };
 use broker::explain::{Explanation, Subject};
 use broker::ids::{DECIDER, QueueId};
@@ -146,49 +150,6 @@ impl NodeDesk {
         let reports = self.reports(records).await?;
         Ok(records.iter().zip(reports).map(|(record, report)| self.row(record, report)).collect())
     }
-
-    /// Returns every connection, without checking permissions.
-    async fn all_connections(&self) -> Result<Vec<ConnectionRow>, DeskError> {
-        let mut rows = Vec::new();
-        for shard in 0..self.inner.shards.len() {
-            let question = |from| Question::Connections { node: self.inner.node.clone(), from };
-            let part = |reply| if let Reply::Connections(part) = reply { Some(part) } else { None };
-            rows.extend(self.ask_for_all(shard, question, part).await?);
-        }
-        Ok(rows)
-    }
-
-    /// Returns every exchange in the order of their names, without checking permissions.
-    async fn all_exchanges(&self) -> Result<Vec<Arc<Exchange>>, DeskError> {
-        let part = |reply| if let Reply::Exchanges(part) = reply { Some(part) } else { None };
-        let mut all = self.ask_for_all(DECIDER.into(), |from| Question::Exchanges { from }, part).await?;
-        all.sort_by(|a, b| (&a.vhost, &a.name).cmp(&(&b.vhost, &b.name)));
-        // An exchange may appear twice if it was deleted and declared again while the parts were read.
-        all.dedup_by(|a, b| (&a.vhost, &a.name) == (&b.vhost, &b.name));
-        Ok(all)
-    }
-
-    /// Returns every policy, or operator policy, in the order of their names, without checking permissions.
-    async fn all_policies(&self, operator: bool) -> Result<Vec<Arc<Policy>>, DeskError> {
-        let Reply::Policies(mut all) = self.ask(DECIDER.into(), Question::Policies { operator }).await?
-        else {
-            return Err(other_answer());
-        };
-        all.sort_by(|a, b| (&a.vhost, &a.name).cmp(&(&b.vhost, &b.name)));
-        Ok(all)
-    }
-
-    /// Returns every binding in order, without checking permissions.
-    async fn all_bindings(&self) -> Result<Vec<Arc<Binding>>, DeskError> {
-        let part = |reply| if let Reply::Bindings(part) = reply { Some(part) } else { None };
-        let mut all = self.ask_for_all(DECIDER.into(), |from| Question::Bindings { from }, part).await?;
-        all.sort_by(|a, b| {
-            (&a.vhost, &a.source, &a.destination, &a.key).cmp(&(&b.vhost, &b.source, &b.destination, &b.key))
-        });
-        // A binding may appear twice if its queue or exchange was declared again while the parts were read.
-        all.dedup();
-        Ok(all)
-    }
 }
 
 fn by_name(a: &Arc<QueueRecord>, b: &Arc<QueueRecord>) -> std::cmp::Ordering {
@@ -284,6 +245,12 @@ impl Desk for NodeDesk {
         }
         overview.counters.over_mut(Protocol::Http).auth_attempts = self.inner.logins.over_http();
         overview.handshakes_evicted = self.inner.admission.evicted();
+        let measured = *self.inner.measured.lock().unwrap_or_else(PoisonError::into_inner);
+        overview.limits = ResourceLimits {
+            memory_limit: measured.memory_limit,
+            disk_free: measured.disk_free,
+            disk_free_limit: measured.disk_free_limit,
+        };
         overview.accepting_paused = self.inner.admission.is_paused();
         overview.connections = overview.counters.connections;
         overview.consumers = overview.counters.traffic().consumers;
@@ -621,21 +588,14 @@ impl Desk for NodeDesk {
     }
 
     async fn connections(&self, who: &Identity) -> Result<Vec<ConnectionRow>, DeskError> {
-        let mut rows = self.all_connections().await?;
-        self.keep_visible(who, Verb::ReadVhost, &mut rows, |row| &row.vhost).await;
-        let mut seen = Vec::new();
-        for row in rows {
-            if self.permit_connection(who, &row).await.is_ok() {
-                seen.push(row);
-            }
-        }
-        let mut rows = seen;
+        let mut rows = self.visible_connections(who).await?;
         rows.sort_by(|a, b| a.name.cmp(&b.name));
         Ok(rows)
     }
 
     async fn connection(&self, who: &Identity, name: &str) -> Result<Option<ConnectionRow>, DeskError> {
-        let found = self.all_connections().await?.into_iter().find(|row| *row.name == *name);
+        let names = HashSet::from([name.into()]);
+        let found = self.all_connections(Some(Arc::new(names))).await?.pop();
         // Without the permission, the answer is the same as for a connection that does not exist.
         let Some(row) = found else { return Ok(None) };
         if self.permit(who, &row.vhost, Verb::ReadVhost, &[]).await.is_err() {
@@ -667,7 +627,7 @@ impl Desk for NodeDesk {
         from: usize,
         limit: usize,
     ) -> Result<Vec<(usize, QueueRow)>, DeskError> {
-        self.permit(who, "", Verb::ReadAllQueues, &[]).await?;
+        self.permit(who, "", Verb::ReadAllStatistics, &[]).await?;
         let (mut rows, mut from) = (Vec::new(), Some(from));
         while let Some(place) = from.filter(|_| rows.len() < limit) {
             let Reply::Places(part) = self.ask(DECIDER.into(), Question::Queues { from: place }).await?
@@ -680,6 +640,30 @@ impl Desk for NodeDesk {
         rows.truncate(limit);
         let (places, records): (Vec<_>, Vec<_>) = rows.into_iter().unzip();
         Ok(places.into_iter().zip(self.with_numbers(&records).await?).collect())
+    }
+
+    async fn sampled_queues(&self, who: &Identity, ids: &[QueueId]) -> Result<Vec<QueueRow>, DeskError> {
+        self.statistics_of_queues(who, ids).await
+    }
+
+    async fn sampled_connections(
+        &self,
+        who: &Identity,
+        names: Arc<HashSet<Arc<str>>>,
+    ) -> Result<Vec<ConnectionRow>, DeskError> {
+        self.statistics_of_connections(who, names).await
+    }
+
+    async fn connection_rows(
+        &self,
+        who: &Identity,
+        from: ConnectionCursor,
+    ) -> Result<(Vec<ConnectionRow>, Option<ConnectionCursor>), DeskError> {
+        self.part_of_connections(who, from).await
+    }
+
+    async fn exchange_rows(&self, who: &Identity) -> Result<Vec<(Arc<Exchange>, u64)>, DeskError> {
+        self.statistics_of_exchanges(who).await
     }
 
     fn alarms(&self, who: &Identity) -> Result<Alarms, DeskError> {

@@ -2,6 +2,7 @@
 //! question could be sent to another node. The asker gives each question a number and keeps the channel of
 //! its waiter under that number ([`OpenQuestions`]).
 
+use std::collections::HashSet;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -66,8 +67,8 @@ pub enum Question {
     Delivered(Vec<QueueId>),
     /// Asks for sums over the shard. Answered by [`Reply::Totals`].
     Totals,
-    /// Asks for connections, from place `from` on. Answered by [`Reply::Connections`].
-    Connections { node: Arc<str>, from: usize },
+    /// Asks for connections, or for those with these names, from place `from` on. Answered by [`Reply::Connections`].
+    Connections { node: Arc<str>, names: Option<Arc<HashSet<Arc<str>>>>, from: usize },
     /// Asks for the state of the log, and for the links of the wanted connections from place `from` on.
     /// Answered by [`Reply::Look`].
     Look { wanted: Wanted, from: usize },

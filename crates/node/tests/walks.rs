@@ -292,7 +292,9 @@ impl World {
         assert_eq!(listed, queues);
         let (mut listed, mut next) = (0, Some(0));
         while let Some(from) = next {
-            let Reply::Connections(part) = self.ask(Question::Connections { node: "n".into(), from }) else {
+            let Reply::Connections(part) =
+                self.ask(Question::Connections { node: "n".into(), names: None, from })
+            else {
                 panic!()
             };
             (listed, next) = (listed + part.rows.len(), part.next);

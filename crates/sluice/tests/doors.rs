@@ -6,6 +6,7 @@ mod doors091;
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 use admin::{Action, ROUTES, Route, To, Whose};
 use amqp10::sasl::Secret;
@@ -17,7 +18,7 @@ use base64::engine::general_purpose::STANDARD;
 use broker::access::{
     Access, Hashing, Identity, Permissions, Resource, Rights, TopicPermissions, Topics, User, Verb, permit,
 };
-use broker::desk::{Desk as _, MemberChange};
+use broker::desk::{ConnectionCursor, Desk as _, MemberChange};
 use broker::pattern::Pattern;
 use broker::settings::Settings;
 use client::management::{Binding, Destination, ExchangeSpec, QueueSpec};
@@ -750,13 +751,20 @@ async fn walk_amqp091(fixture: &Fixture, subjects: &[Subject], walked: &mut BTre
     }
 }
 
-/// The metrics read rows of queues through the desk, the front end of management requests.
+/// The metrics and the samples read rows through the desk, the front end of management requests.
 async fn walk_metrics(fixture: &Fixture, subjects: &[Subject], walked: &mut BTreeSet<Verb>) {
-    walked.insert(Verb::ReadAllQueues);
+    walked.insert(Verb::ReadAllStatistics);
     let desk = fixture.node.desk();
     for subject in subjects {
-        let rows = desk.queue_rows(&subject.identity, 0, 1).await;
-        assert_eq!(rows.is_ok(), subject.may(Verb::ReadAllQueues), "{subject:?}");
+        let who = &subject.identity;
+        let read = [
+            desk.queue_rows(who, 0, 1).await.is_ok(),
+            desk.sampled_queues(who, &[]).await.is_ok(),
+            desk.sampled_connections(who, Arc::default()).await.is_ok(),
+            desk.connection_rows(who, ConnectionCursor::default()).await.is_ok(),
+            desk.exchange_rows(who).await.is_ok(),
+        ];
+        assert_eq!(read, [subject.may(Verb::ReadAllStatistics); 5], "{subject:?}");
     }
     assert!(desk.queue_rows(&Identity::metrics_reader(), 0, 1).await.is_ok());
 }

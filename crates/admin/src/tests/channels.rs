@@ -1,6 +1,6 @@
 //! Channels of AMQP 0.9.1, and the consumers of both protocols.
 
-use broker::desk::amqp091_rows::{Amqp091Row, ChannelRow};
+use broker::desk::amqp091_rows::{Amqp091Row, ChannelCounts, ChannelRow};
 use broker::desk::{ConnectionRow, ConsumerRow, ProtocolRow};
 
 use super::connection;
@@ -34,10 +34,11 @@ fn channel(number: u16, consumers: Vec<ConsumerRow>) -> ChannelRow {
         prefetch: 10,
         shared_prefetch: 0,
         consumers,
+        counts: ChannelCounts::default(),
     }
 }
 
-fn connection_of_091(user: &str, is_held_back: bool) -> ConnectionRow {
+pub fn connection_of_091(user: &str, is_held_back: bool) -> ConnectionRow {
     ConnectionRow {
         protocol: ProtocolRow::Amqp091(Amqp091Row {
             client_properties: [("product".to_owned(), "p")].into_iter().collect(),
@@ -70,7 +71,7 @@ async fn channels_and_consumers() {
             GET /api/vhosts/nope/channels -> 404 {"error":"object_not_found",..
             GET /api/connections/10.0.0.1:1%20-%3E%2010.0.0.2:5672/channels?columns=number,transactional,confirm -> 200 [{"number":1,"confirm":true,"transactional":false},{"number":2,"confirm":false,"transactional":true}]
             GET /api/connections/%5B::1%5D:2%20-%3E%20%5B::1%5D:5672/channels -> 200 []
-            GET /api/channels/10.0.0.1:1%20-%3E%2010.0.0.2:5672%20(2) -> 200 {"name":"10.0.0.1:1 -> 10.0.0.2:5672 (2)","number":2,"node":"n@h","user":"guest","user_who_performed_action":"guest","vhost":"/","state":"flow","confirm":false,"transactional":true,"consumer_count":1,"messages_unacknowledged":7,"messages_unconfirmed":6,"messages_uncommitted":4,"acks_uncommitted":5,"prefetch_count":10,"global_prefetch_count":0,"connection_details":{"name":"10.0.0.1:1 -> 10.0.0.2:5672","peer_host":"10.0.0.1","peer_port":1},"consumer_details":[{"consumer_tag":"c","queue":{"name":"q","vhost":"/"},"ack_required":true,"active":false,"activity_status":"waiting","exclusive":false,"prefetch_count":10,"messages_unacknowledged":2,"arguments":{"x-stream-offset":"last"},"channel_details":{"name":"10.0.0.1:1 -> 10.0.0.2:5672 (2)","number":2,"node":"n@h","connection_name":"10.0.0.1:1 -> 10.0.0.2:5672","peer_host":"10.0.0.1","peer_port":1,"user":"guest"}}]}
+            GET /api/channels/10.0.0.1:1%20-%3E%2010.0.0.2:5672%20(2)?disable_stats=true -> 200 {"name":"10.0.0.1:1 -> 10.0.0.2:5672 (2)","number":2,"node":"n@h","user":"guest","user_who_performed_action":"guest","vhost":"/","state":"flow","confirm":false,"transactional":true,"consumer_count":1,"messages_unacknowledged":7,"messages_unconfirmed":6,"messages_uncommitted":4,"acks_uncommitted":5,"prefetch_count":10,"global_prefetch_count":0,"connection_details":{"name":"10.0.0.1:1 -> 10.0.0.2:5672","peer_host":"10.0.0.1","peer_port":1},"consumer_details":[{"consumer_tag":"c","queue":{"name":"q","vhost":"/"},"ack_required":true,"active":false,"activity_status":"waiting","exclusive":false,"prefetch_count":10,"messages_unacknowledged":2,"arguments":{"x-stream-offset":"last"},"channel_details":{"name":"10.0.0.1:1 -> 10.0.0.2:5672 (2)","number":2,"node":"n@h","connection_name":"10.0.0.1:1 -> 10.0.0.2:5672","peer_host":"10.0.0.1","peer_port":1,"user":"guest"}}]}
             GET /api/channels/10.0.0.1:1%20-%3E%2010.0.0.2:5672%20(3) -> 404 {"error":"object_not_found","reason":"no channel '10.0.0.1:1 -> 10.0.0.2:5672 (3)'"}
             GET /api/channels/%5B::1%5D:2%20-%3E%20%5B::1%5D:5672%20(0) -> 404 {"error":"object_not_found",..
             GET /api/channels/nope -> 404 {"error":"object_not_found","reason":"no channel 'nope'"}

@@ -1,6 +1,6 @@
 //! A desk in memory. It uses the broker's own catalog and access; messages are only counted.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard};
 
@@ -13,10 +13,12 @@ use broker::catalog::{
     AccountChange, Answer, Binding, Catalog, CatalogError, Command, DeclareExchange, DeclareQueue, Exchange,
     ParameterKey, Parameters, Policy, QueueRecord, SetPolicy,
 };
-use broker::counters::{AuthAttempts, Counters, Deliveries, Deprecated, Protocol, Traffic};
+use broker::counters::Counters;
 use broker::desk::*;
 use broker::explain::{ConnectionFacts, Explanation, Look, QueueFacts, Subject};
 use broker::ids::QueueId;
+
+use super::metrics::counters;
 
 /// The state behind the desk. Tests change it at will.
 #[derive(Default)]
@@ -25,6 +27,10 @@ pub struct State {
     pub access: Access,
     /// The number of ready messages by queue.
     pub ready: BTreeMap<String, u64>,
+    /// The number of published messages by queue.
+    pub published: BTreeMap<String, u64>,
+    /// The counters of the node.
+    pub counters: Counters,
     /// The Raft groups by queue.
     pub groups: BTreeMap<String, GroupRow>,
     /// Names of damaged queues.
@@ -73,7 +79,13 @@ impl FakeDesk {
             user("app", &[], Permissions::ALL),
         ]);
         catalog.begin_users(&access);
-        Self(Arc::new(Mutex::new(State { catalog, access, listening: true, ..State::default() })))
+        Self(Arc::new(Mutex::new(State {
+            catalog,
+            access,
+            listening: true,
+            counters: counters(),
+            ..State::default()
+        })))
     }
 
     pub fn state(&self) -> MutexGuard<'_, State> {
@@ -111,6 +123,7 @@ impl State {
         let mut row = QueueRow::new(q, Default::default(), "n@h".into());
         row.report.ready = self.ready.get(&*q.name).copied().unwrap_or(0);
         row.report.ready_bytes = row.report.ready * 10;
+        row.report.published = self.published.get(&*q.name).copied().unwrap_or(0);
         row.report.damaged = self.damaged.iter().any(|name| **name == *q.name);
         row.group = self.groups.get(&*q.name).copied();
         row
@@ -186,10 +199,12 @@ impl Desk for FakeDesk {
             connections_max: Some(2),
             queues: state.catalog.queues().count() as u64,
             messages_ready: state.ready.values().sum(),
-            counters: counters(),
+            counters: state.counters.clone(),
             listeners,
             handshakes_evicted: 4,
             commit_latency_ms: 1_250,
+            uptime_ms: 61_500,
+            limits: ResourceLimits { memory_limit: 1_000, disk_free: 2_000, disk_free_limit: 500 },
             budgets: vec![
                 BudgetRow { name: "one", used: 1, limit: 10 },
                 BudgetRow { name: "two", used: 2, limit: 20 },
@@ -626,10 +641,50 @@ impl Desk for FakeDesk {
         limit: usize,
     ) -> Result<Vec<(usize, QueueRow)>, DeskError> {
         let mut state = self.state();
-        state.permit(who, "", Verb::ReadAllQueues, &[])?;
+        state.permit(who, "", Verb::ReadAllStatistics, &[])?;
         let (places, found): (Vec<_>, Vec<_>) =
             state.catalog.queues_from(from).take(limit).map(|(place, q)| (place, q.clone())).unzip();
         Ok(places.into_iter().zip(state.rows(&found)).collect())
+    }
+
+    async fn sampled_queues(&self, who: &Identity, ids: &[QueueId]) -> Result<Vec<QueueRow>, DeskError> {
+        let mut state = self.state();
+        state.permit(who, "", Verb::ReadAllStatistics, &[])?;
+        let found: Vec<_> = ids.iter().filter_map(|id| state.catalog.queue_by_id(*id)).collect();
+        Ok(state.rows(&found))
+    }
+
+    async fn sampled_connections(
+        &self,
+        who: &Identity,
+        names: Arc<HashSet<Arc<str>>>,
+    ) -> Result<Vec<ConnectionRow>, DeskError> {
+        let state = self.state();
+        state.permit(who, "", Verb::ReadAllStatistics, &[])?;
+        Ok(state.connections.iter().filter(|row| names.contains(&row.name)).cloned().collect())
+    }
+
+    /// Every part has one connection.
+    async fn connection_rows(
+        &self,
+        who: &Identity,
+        from: ConnectionCursor,
+    ) -> Result<(Vec<ConnectionRow>, Option<ConnectionCursor>), DeskError> {
+        let state = self.state();
+        state.permit(who, "", Verb::ReadAllStatistics, &[])?;
+        let part: Vec<_> = state.connections.get(from.place).cloned().into_iter().collect();
+        let next = ConnectionCursor { place: from.place + 1, ..from };
+        Ok((part, (next.place < state.connections.len()).then_some(next)))
+    }
+
+    async fn exchange_rows(&self, who: &Identity) -> Result<Vec<(Arc<Exchange>, u64)>, DeskError> {
+        let state = self.state();
+        state.permit(who, "", Verb::ReadAllStatistics, &[])?;
+        let bindings = state.catalog.bindings();
+        let count = |e: &Exchange| {
+            bindings.iter().filter(|b| b.vhost == e.vhost && b.source == e.name).count() as u64
+        };
+        Ok(state.catalog.exchanges().map(|exchange| (exchange.clone(), count(&exchange))).collect())
     }
 
     fn alarms(&self, who: &Identity) -> Result<Alarms, DeskError> {
@@ -637,25 +692,4 @@ impl Desk for FakeDesk {
         state.permit(who, "", Verb::ReadAlarms, &[])?;
         Ok(state.alarms.clone())
     }
-}
-
-fn counters() -> Counters {
-    let mut counters = Counters::default();
-    (counters.raft_entries, counters.raft_bytes) = (5, 600);
-    counters.deprecated.count(Deprecated::GlobalQos);
-    *counters.over_mut(Protocol::Amqp10) = Traffic {
-        received: 7,
-        auth_attempts: AuthAttempts { all: 6, succeeded: 3, failed: 2 },
-        from_classic: Deliveries { manual_ack: 4, auto_ack: 1, ..Default::default() },
-        from_streams: Deliveries { manual_ack: 3, ..Default::default() },
-        ..Default::default()
-    };
-    *counters.over_mut(Protocol::Amqp091) = Traffic {
-        received: 2,
-        from_classic: Deliveries { get_auto_ack: 1, ..Default::default() },
-        get_empty: 1,
-        ..Default::default()
-    };
-    counters.over_mut(Protocol::Http).auth_attempts = AuthAttempts { all: 5, succeeded: 4, failed: 1 };
-    counters
 }

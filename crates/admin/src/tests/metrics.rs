@@ -2,12 +2,36 @@
 
 use std::collections::BTreeSet;
 
-use broker::counters::{AuthAttempts, Protocol};
+use broker::counters::{AuthAttempts, Counters, Deliveries, Deprecated, Protocol, Traffic};
 use broker::desk::{AttemptsRow, GroupRow};
 
+use super::connection;
 use super::http::{Server, request};
 
-async fn read(server: &Server, path: &str) -> String {
+/// The counters of the desk at the start.
+pub fn counters() -> Counters {
+    let mut counters = Counters::default();
+    (counters.raft_entries, counters.raft_bytes) = (5, 600);
+    counters.deprecated.count(Deprecated::GlobalQos);
+    *counters.over_mut(Protocol::Amqp10) = Traffic {
+        received: 7,
+        auth_attempts: AuthAttempts { all: 6, succeeded: 3, failed: 2 },
+        from_classic: Deliveries { manual_ack: 4, auto_ack: 1, ..Default::default() },
+        from_streams: Deliveries { manual_ack: 3, ..Default::default() },
+        ..Default::default()
+    };
+    *counters.over_mut(Protocol::Amqp091) = Traffic {
+        received: 2,
+        from_classic: Deliveries { get_auto_ack: 1, ..Default::default() },
+        get_empty: 1,
+        ..Default::default()
+    };
+    [20, 130].into_iter().for_each(|bytes| counters.over_mut(Protocol::Amqp10).sizes.count(bytes));
+    counters.over_mut(Protocol::Http).auth_attempts = AuthAttempts { all: 5, succeeded: 4, failed: 1 };
+    counters
+}
+
+pub async fn read(server: &Server, path: &str) -> String {
     let answer = request(server.metrics, "GET", path, "", "").await;
     assert_eq!(answer.status, 200);
     assert_eq!(answer.header("content-type"), Some("text/plain; version=0.0.4; charset=utf-8"));
@@ -23,7 +47,7 @@ async fn metrics_are_summed_over_queues() {
     let page = read(&server, "/metrics").await;
     for line in [
         "rabbitmq_build_info{product_name=\"RabbitMQ\",product_version=\"4.3.6\",rabbitmq_version=\"4.3.6\",sluice_version=\"0.1.0\"} 1",
-        "rabbitmq_identity_info{rabbitmq_node=\"n@h\",rabbitmq_cluster=\"c\",sluice_node_id=\"0a\"} 1",
+        "rabbitmq_identity_info{rabbitmq_node=\"n@h\",rabbitmq_cluster=\"c\",rabbitmq_cluster_permanent_id=\"0a\",rabbitmq_endpoint=\"aggregated\",sluice_node_id=\"0a\"} 1",
         "rabbitmq_global_messages_received_total{protocol=\"amqp10\"} 7",
         "rabbitmq_global_messages_delivered_total{protocol=\"amqp10\",queue_type=\"rabbit_classic_queue\"} 5",
         "rabbitmq_global_messages_delivered_total{protocol=\"amqp10\",queue_type=\"rabbit_stream_queue\"} 3",
@@ -35,7 +59,18 @@ async fn metrics_are_summed_over_queues() {
         "sluice_global_messages_never_written_total{queue_type=\"rabbit_classic_queue\"} 0",
         "rabbitmq_global_messages_dead_lettered_maxlen_total{queue_type=\"rabbit_classic_queue\",dead_letter_strategy=\"at_most_once\"} 0",
         "rabbitmq_global_messages_dead_lettered_maxlen_total{queue_type=\"rabbit_volatile_queue\",dead_letter_strategy=\"disabled\"} 0",
+        "rabbitmq_message_size_bytes_bucket{protocol=\"amqp10\",le=\"100\"} 1",
+        "rabbitmq_message_size_bytes_bucket{protocol=\"amqp10\",le=\"1000\"} 2",
+        "rabbitmq_message_size_bytes_bucket{protocol=\"amqp10\",le=\"+Inf\"} 2",
+        "rabbitmq_message_size_bytes_sum{protocol=\"amqp10\"} 150",
+        "rabbitmq_message_size_bytes_count{protocol=\"amqp10\"} 2",
+        "rabbitmq_message_size_bytes_count{protocol=\"amqp091\"} 0",
         "rabbitmq_connections_opened_total 0",
+        "rabbitmq_channels_closed_total 0",
+        "rabbitmq_resident_memory_limit_bytes 1000",
+        "rabbitmq_disk_space_available_bytes 2000",
+        "rabbitmq_disk_space_available_limit_bytes 500",
+        "rabbitmq_erlang_uptime_seconds 61.500",
         "rabbitmq_auth_attempts_total 11",
         "rabbitmq_auth_attempts_succeeded_total 7",
         "rabbitmq_auth_attempts_failed_total 3",
@@ -76,6 +111,7 @@ async fn rows_per_queue() {
     for line in [
         "rabbitmq_queue_messages_ready{vhost=\"/\",queue=\"a\\\"b\"} 3",
         "rabbitmq_queue_messages_ready_bytes{vhost=\"/\",queue=\"a\\\"b\"} 30",
+        "rabbitmq_queue_info{vhost=\"/\",queue=\"a\\\"b\",queue_type=\"rabbit_classic_queue\",membership=\"leader\"} 1",
         "rabbitmq_queues 1",
     ] {
         assert!(page.lines().any(|l| l == line), "{line}\n{page}");
@@ -85,6 +121,7 @@ async fn rows_per_queue() {
 #[tokio::test]
 async fn logins_per_protocol_and_source() {
     let server = Server::start().await;
+    server.check("guest", "PUT /api/queues/%2F/q -> 201").await;
     let page = read(&server, "/metrics/per-object").await;
     for line in [
         "rabbitmq_auth_attempts_total{protocol=\"amqp10\"} 6",
@@ -150,25 +187,147 @@ const WITHOUT_SUFFIX: [&str; 2] = ["rabbitmq_raft_entries", "rabbitmq_raft_bytes
 async fn the_text_is_well_formed() {
     let server = Server::start().await;
     server.check("guest", "PUT /api/queues/%2F/q -> 201").await;
-    for path in ["/metrics", "/metrics/per-object"] {
+    let all = all_families();
+    for (path, families_min) in
+        [("/metrics", 50), ("/metrics/per-object", 50), (&*all, 30), ("/metrics/memory-breakdown", 4)]
+    {
         let page = read(&server, path).await;
         let mut families = BTreeSet::new();
-        let mut family = "";
+        let (mut family, mut is_histogram) = ("", false);
         for line in page.lines() {
             if let Some(kind) = line.strip_prefix("# TYPE ") {
                 let (name, kind) = kind.split_once(' ').unwrap();
                 assert!(families.insert(name), "{name} twice");
                 let is_named = name.ends_with("_total") || WITHOUT_SUFFIX.contains(&name);
+                is_histogram = kind == "histogram";
                 assert_eq!(kind == "counter", is_named, "{name}");
                 family = name;
             } else if let Some(help) = line.strip_prefix("# HELP ") {
                 assert!(help.starts_with(&format!("{family} ")));
             } else {
-                assert!(line.starts_with(family) && line[family.len()..].starts_with([' ', '{']), "{line}");
+                let rest = line.strip_prefix(family).unwrap_or_else(|| panic!("{line} is not of {family}"));
+                let suffixes: &[&str] = if is_histogram { &["_bucket", "_sum", "_count"] } else { &[""] };
+                let is_of_family = |suffix: &&str| {
+                    rest.strip_prefix(suffix).is_some_and(|rest| rest.starts_with([' ', '{']))
+                };
+                assert!(suffixes.iter().any(is_of_family), "{line}");
                 assert!(line.rsplit(' ').next().unwrap().parse::<f64>().is_ok(), "{line}");
             }
         }
-        assert!(families.len() > 30);
+        assert!(families.len() >= families_min, "{path}: {}", families.len());
+    }
+}
+
+/// Returns the path of a page with all families.
+pub fn all_families() -> String {
+    let names = [
+        "auth_attempt_metrics",
+        "auth_attempt_detailed_metrics",
+        "connection_churn_metrics",
+        "node_coarse_metrics",
+        "queue_coarse_metrics",
+        "queue_metrics",
+        "queue_delivery_metrics",
+        "channel_queue_exchange_metrics",
+        "ra_metrics",
+        "connection_coarse_metrics",
+        "connection_metrics",
+        "channel_metrics",
+        "channel_exchange_metrics",
+        "channel_queue_metrics",
+        "vhost_status",
+        "exchange_bindings",
+        "exchange_names",
+    ];
+    format!("/metrics/detailed?family={}", names.join("&family="))
+}
+
+#[tokio::test]
+async fn families_are_chosen_and_filtered() {
+    let server = Server::start().await;
+    let transcript = r#"
+        PUT /api/vhosts/v -> 201
+        PUT /api/queues/%2F/a1 -> 201
+        PUT /api/queues/%2F/b -> 201
+        PUT /api/queues/v/a2 -> 201
+        POST /api/bindings/%2F/e/amq.topic/q/b {"routing_key":"k"} -> 201
+    "#;
+    server.check("guest", transcript).await;
+    server.desk.state().connections =
+        vec![connection("c", "guest"), super::channels::connection_of_091("guest", false)];
+    let rows = async |query: &str| {
+        let page = read(&server, &format!("/metrics/detailed?{query}")).await;
+        let lines =
+            page.lines().filter(|line| !line.starts_with('#') && !line.starts_with("rabbitmq_build_info"));
+        let lines = lines.filter(|line| !line.starts_with("rabbitmq_identity_info"));
+        lines.map(str::to_owned).collect::<Vec<_>>()
+    };
+    assert_eq!(rows("").await, [""; 0], "a request must say what it wants");
+    assert_eq!(rows("family=nope").await, [""; 0]);
+    let info = |vhost: &str, queue: &str| {
+        format!(
+            "rabbitmq_detailed_queue_info{{vhost=\"{vhost}\",queue=\"{queue}\",queue_type=\"rabbit_classic_queue\",membership=\"leader\"}} 1"
+        )
+    };
+    let consumers = |vhost: &str, queue: &str| {
+        format!("rabbitmq_detailed_queue_consumers{{vhost=\"{vhost}\",queue=\"{queue}\"}} 0")
+    };
+    let all = [("/", "a1"), ("/", "b"), ("v", "a2")];
+    for (filter, expected) in [
+        ("", &all[..]),
+        ("&vhost=v", &all[2..]),
+        ("&vhost=v&vhost=%2F", &all[..]),
+        ("&queue=%5Ea", &[all[0], all[2]]),
+        ("&queue=%5Ea&vhost=%2F", &all[..1]),
+    ] {
+        let expected: BTreeSet<_> =
+            expected.iter().flat_map(|(v, q)| [consumers(v, q), info(v, q)]).collect();
+        assert_eq!(
+            BTreeSet::from_iter(rows(&format!("family=queue_consumer_count{filter}")).await),
+            expected,
+            "{filter}"
+        );
+    }
+    // What is in another family, too, is shown once.
+    let both = rows("family=queue_consumer_count&family=queue_metrics&vhost=v").await;
+    assert_eq!(both.iter().filter(|line| line.contains("queue_consumers")).count(), 1);
+    let topic = |line: &&String| line.contains("amq.topic");
+    let bindings = rows("family=exchange_bindings").await;
+    let expected = "rabbitmq_cluster_exchange_bindings{vhost=\"/\",exchange=\"amq.topic\",type=\"topic\"} 1";
+    assert_eq!(bindings.iter().find(topic).unwrap(), expected);
+    assert!(bindings.iter().all(|line| !line.contains("exchange=\"\"")), "not the default exchange");
+    let names = rows("family=exchange_names&vhost=%2F").await;
+    let expected = "rabbitmq_cluster_exchange_name{vhost=\"/\",exchange=\"amq.topic\",type=\"topic\"} 1";
+    assert_eq!(names.iter().find(topic).unwrap(), expected);
+    let vhosts = ["/", "v"].map(|vhost| format!("rabbitmq_cluster_vhost_status{{vhost=\"{vhost}\"}} 1"));
+    assert_eq!(rows("family=vhost_status").await, vhosts);
+    let octets = rows("family=connection_coarse_metrics").await;
+    assert_eq!(octets.len(), 4);
+    assert_eq!(
+        octets[0],
+        "rabbitmq_detailed_connection_incoming_bytes_total{vhost=\"/\",connection=\"c\"} 2"
+    );
+    let channels = rows("family=channel_metrics").await;
+    assert!(channels.iter().any(|line| line.starts_with("rabbitmq_detailed_channel_messages_unacked{vhost=\"/\",channel=\"")), "{channels:?}");
+}
+
+#[tokio::test]
+async fn a_pattern_that_cannot_be_read_is_refused() {
+    let server = Server::start().await;
+    let long = format!("/metrics/detailed?queue={}", "a".repeat(256));
+    for path in ["/metrics/detailed?family=queue_metrics&queue=(", &long] {
+        assert_eq!(request(server.metrics, "GET", path, "", "").await.status, 400, "{path}");
+    }
+}
+
+#[tokio::test]
+async fn memory_is_shown_by_its_use() {
+    let server = Server::start().await;
+    let page = read(&server, "/metrics/memory-breakdown").await;
+    assert!(page.contains("rabbitmq_endpoint=\"memory-breakdown\""), "{page}");
+    assert!(page.contains("sluice_budget_used_bytes{budget=\"two\"} 2\n"), "{page}");
+    if cfg!(target_os = "linux") {
+        assert!(page.contains("\nsluice_memory_other_bytes "), "{page}");
     }
 }
 

@@ -107,8 +107,8 @@ verbs! {
     ReadOverview => [Management];
     ReadAlarms => [Management];
     ReadNodes => [Monitor];
-    /// Reads the statistics of the queues of all virtual hosts, as the metrics do.
-    ReadAllQueues => [Monitor];
+    /// Reads the statistics of everything in all virtual hosts, as the metrics do.
+    ReadAllStatistics => [Monitor];
     /// Sees that a virtual host exists.
     ReadVhost => [VhostOrMonitor];
     ReadQueue => [Vhost];
@@ -292,7 +292,7 @@ mod tests {
             | Verb::ReadOverview
             | Verb::ReadAlarms
             | Verb::ReadNodes
-            | Verb::ReadAllQueues
+            | Verb::ReadAllStatistics
             | Verb::ReadVhost
             | Verb::ReadQueue
             | Verb::ReadExchange
@@ -375,7 +375,7 @@ Manage * administrator monitoring policymaker management
 ReadOverview * administrator monitoring policymaker management
 ReadAlarms * administrator monitoring policymaker management
 ReadNodes * administrator monitoring
-ReadAllQueues * administrator monitoring
+ReadAllStatistics * administrator monitoring
 ReadVhost *
 ReadQueue v
 ReadExchange v

@@ -105,11 +105,12 @@ impl<P: Publication> Intake<P> {
         explain::Role::Publishing { queue: self.target.queue().cloned(), unconfirmed: self.unconfirmed() }
     }
 
-    /// Counts a message that has arrived. [`Intake::scan`] does this for messages in the format of AMQP 1.0.
+    /// Counts a message of this size that has arrived. [`Intake::scan`] does this for messages in the format of AMQP 1.0.
     #[inline(always)]
-    pub fn note_received(&self, wants_receipt: bool, cx: &mut Cx<'_>) {
+    pub fn note_received(&self, bytes: usize, wants_receipt: bool, cx: &mut Cx<'_>) {
         let counters = cx.counters.over_mut(self.protocol);
         counters.received += 1;
+        counters.sizes.count(bytes);
         counters.received_confirm += u64::from(wants_receipt);
     }
 
@@ -124,7 +125,7 @@ impl<P: Publication> Intake<P> {
         wants_receipt: bool,
         cx: &mut Cx<'_>,
     ) -> Result<Sections, SectionError> {
-        self.note_received(wants_receipt, cx);
+        self.note_received(body.len(), wants_receipt, cx);
         sections::scan(&body)
     }
 

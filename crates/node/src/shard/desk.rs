@@ -175,9 +175,12 @@ impl Shard {
                 Reply::Delivered(ids.into_iter().map(|id| self.stream_delivered(id)).collect())
             }
             Question::Totals => Reply::Totals(Box::new(self.totals())),
-            Question::Connections { node, from } => {
+            Question::Connections { node, names, from } => {
                 let row = |key| {
                     let c = self.connections.get(key)?;
+                    if names.as_ref().is_some_and(|names| !names.contains(&c.gate.peer().name)) {
+                        return None;
+                    }
                     c.gate.report(&node, c.recv_bytes, c.send_bytes)
                 };
                 Reply::Connections(Part::of(from, self.connections.places(), row))

@@ -19,11 +19,18 @@ fn queues_are_counted_whoever_declares_them() {
 }
 
 #[test]
-fn sessions_are_counted_where_they_begin() {
+fn sessions_are_counted_where_they_begin_and_end() {
     let mut house = House::new(2, Settings::default());
     let peer = house.connect(1);
     house.sender(peer, "/queues/q");
-    assert_eq!(house.shards.iter().map(|s| s.counters.channels_opened).collect::<Vec<_>>(), [0, 1]);
+    let counts = |house: &House| {
+        let shards = house.shards.iter();
+        shards.map(|s| (s.counters.channels_opened, s.counters.channels_closed)).collect::<Vec<_>>()
+    };
+    assert_eq!(counts(&house), [(0, 0), (1, 0)]);
+    let key = house.peers[peer].key;
+    house.shards[1].disconnect(key);
+    assert_eq!(counts(&house), [(0, 0), (1, 1)]);
 }
 
 #[test]

@@ -10,6 +10,7 @@ use super::confirms::{Confirms, Published};
 use super::replies::Replies;
 use super::tx::Tx;
 use super::unsettled::Unsettled;
+use crate::desk::amqp091_rows::ChannelCounts;
 use crate::ids::QueueId;
 use crate::intake::Intake;
 use crate::outlet::{Holder, Outlet};
@@ -41,6 +42,8 @@ pub(super) struct Channel {
     pub last_queue: Option<Arc<str>>,
     /// The number of the last consumer tag that was generated.
     pub generated: u64,
+    /// What passed over the channel, except confirms, which [`Confirms`] counts.
+    pub counts: ChannelCounts,
 }
 
 /// The publisher of a channel.

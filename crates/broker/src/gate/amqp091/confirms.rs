@@ -60,6 +60,8 @@ pub(super) struct Confirms {
     /// Messages after `answered` that are answered already: the last one of each range, by its first.
     ahead: BTreeMap<u64, u64>,
     ahead_len: u64,
+    /// The number of messages that were confirmed, not rejected.
+    confirmed: u64,
     /// The answers of this turn.
     due: Vec<Answer>,
 }
@@ -81,8 +83,14 @@ impl Confirms {
         self.published - self.answered - self.ahead_len
     }
 
+    /// Returns the number of messages that were confirmed, not rejected.
+    pub fn confirmed(&self) -> u64 {
+        self.confirmed
+    }
+
     /// Notes that a message reached all its queues, or that it has none.
     pub fn note_ack(&mut self, number: u64) {
+        self.confirmed += 1;
         self.due.push_joined(Answer { first: number, last: number, is_ack: true });
     }
 
@@ -90,6 +98,7 @@ impl Confirms {
     pub fn note(&mut self, run: Run<Published>) {
         if let (Published::Confirmed(first), Published::Confirmed(last)) = (run.first, run.last) {
             let is_ack = !matches!(run.verdict, Verdict::Rejected(_));
+            self.confirmed += if is_ack { last - first + 1 } else { 0 };
             self.due.push_joined(Answer { first, last, is_ack });
         }
     }

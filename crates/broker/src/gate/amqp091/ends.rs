@@ -165,6 +165,7 @@ impl Gate {
     fn drop_channel(&mut self, channel: u16, cx: &mut Cx<'_>) {
         self.settle_now(channel, cx);
         let Some(gone) = self.channels.get_mut(usize::from(channel)).and_then(Option::take) else { return };
+        cx.counters.channels_closed += 1;
         self.peer.end_session();
         for (_, role) in gone.roles {
             drop_role(role, cx);

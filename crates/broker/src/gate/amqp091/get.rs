@@ -80,6 +80,7 @@ impl Gate {
         };
         let Some(delivery) = deliveries.first() else {
             holder.note_empty(cx);
+            state.counts.get_empty += 1;
             return conn.send(channel, &Method::BasicGetEmpty(BasicGetEmpty));
         };
         state.last_tag += 1;
@@ -89,6 +90,9 @@ impl Gate {
         }
         let lent = delivery.lend();
         holder.note_sent(&lent, settled, cx);
+        let counts = &mut state.counts.deliveries;
+        counts.redelivered += u64::from(lent.redelivered());
+        *if settled { &mut counts.get_auto_ack } else { &mut counts.get_manual_ack } += 1;
         let message = &delivery.message;
         properties.clear();
         message.put_amqp091_properties(&additions(&lent, holder.reads_quorum(), false), properties);

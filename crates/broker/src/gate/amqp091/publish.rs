@@ -108,9 +108,10 @@ impl Gate {
             state.publisher =
                 Some(Box::new(Publisher { intake, credit: cx.settings.max_link_credit, route }));
         }
-        let Channel { publisher, confirms, replies, .. } = state;
+        let Channel { publisher, confirms, replies, counts, .. } = state;
         let Some(publisher) = publisher else { return Ok(true) };
-        publisher.intake.note_received(published != Published::Unconfirmed, cx);
+        counts.received += 1;
+        publisher.intake.note_received(payload.len(), published != Published::Unconfirmed, cx);
         let basic = match assembled {
             Some(whole) => Basic::owned(whole, properties.len()),
             None => Basic::borrowed(properties, payload),
@@ -142,6 +143,7 @@ impl Gate {
         match refused {
             intake::Refused::Unroutable => {
                 publisher.intake.note_unroutable(publish.mandatory, cx);
+                *if publish.mandatory { &mut counts.returned } else { &mut counts.dropped } += 1;
                 if publish.mandatory {
                     let returned = BasicReturn {
                         reply_code: ReplyCode::NoRoute.number(),

@@ -88,6 +88,7 @@ impl Gate {
             return Verdict::Accepted;
         }
         state.last_tag += 1;
+        state.counts.deliveries.auto_ack += 1;
         properties.clear();
         message.put_amqp091_properties(&Additions::default(), properties);
         let deliver = BasicDeliver {

@@ -6,7 +6,7 @@ use amqp091::Table;
 
 use super::channel::{Cancelled, Channel, Consumer, Publisher, Role};
 use super::{Gate, PUBLISHER, REPLIES, arguments};
-use crate::desk::amqp091_rows::{Amqp091Row, ChannelRow};
+use crate::desk::amqp091_rows::{Amqp091Row, ChannelCounts, ChannelRow};
 use crate::desk::{ConnectionRow, ConsumerRow, ProtocolRow};
 use crate::explain::{self, ConnectionFacts, LinkFacts, Place, Wanted};
 
@@ -162,5 +162,9 @@ fn channel_row(number: u16, channel: &Channel) -> ChannelRow {
         prefetch: channel.prefetch,
         shared_prefetch: channel.shared_prefetch,
         consumers: consumers.collect(),
+        counts: ChannelCounts {
+            confirmed: channel.confirms.as_ref().map_or(0, |confirms| confirms.confirmed()),
+            ..channel.counts
+        },
     }
 }

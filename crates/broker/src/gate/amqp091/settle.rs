@@ -98,6 +98,7 @@ impl Gate {
             None => return,
         }
         if *outcome == Outcome::Accepted {
+            state.counts.deliveries.acknowledged += 1;
             match &mut state.settling {
                 Some(settling) if settling.place == place && settling.last + 1 == number => {
                     settling.last = number

@@ -150,6 +150,7 @@ impl Gate {
     pub(super) fn drop_session(&mut self, session: u16, failed: bool, cx: &mut Cx<'_>) {
         let Some(slot) = self.sessions.get_mut(usize::from(session)) else { return };
         let Some(gone) = slot.take() else { return };
+        cx.counters.channels_closed += 1;
         self.peer.end_session();
         for role in gone.links.into_iter().flatten() {
             self.drop_role(session, role, failed, cx);

@@ -1,0 +1,152 @@
+//! Rows of objects that are collected at once: connections, channels, exchanges and virtual hosts. They are few numbers for
+//! each object, bounded in number, and counted in the budget for responses.
+
+use std::sync::Arc;
+
+use broker::access::Identity;
+use broker::desk::amqp091_rows::ChannelRow;
+use broker::desk::{ConnectionCursor, ConnectionRow, Desk, ProtocolRow};
+
+use super::families::Rows;
+use crate::budget::Held;
+use crate::channels::channel_name;
+use crate::exposition::{Exposition, Kind};
+use crate::pages::PAGE_BYTES;
+use crate::ports::Ports;
+use crate::reply::Failure;
+
+/// The most connections, channels or exchanges that have rows of their own, as for queues.
+const ROWS_MAX: usize = 10_000;
+
+/// A metric, and what it shows.
+type Metric = (Kind, String, &'static str);
+
+/// The labels of an object, by name.
+type Labels = Vec<(&'static str, Arc<str>)>;
+
+/// Metrics of objects of one kind.
+pub struct Listed {
+    metrics: Vec<Metric>,
+    /// For each object: its labels, and the values of all metrics.
+    rows: Vec<(Labels, Box<[u64]>)>,
+    /// The index of the next metric, and its next row.
+    metric: usize,
+    from: usize,
+    /// The memory of the rows.
+    _held: Held,
+}
+
+impl Listed {
+    /// Collects the rows of a family. Returns `None` for families that have other rows. `vhosts` are those to show; if it is
+    /// empty, all of them.
+    ///
+    /// # Errors
+    /// The desk's error, or 503 if too much memory is in use for responses.
+    pub async fn collect<D: Desk>(
+        rows: &Rows,
+        prefix: &str,
+        (desk, who, ports): (&D, &Identity, &Ports),
+        vhosts: &[String],
+    ) -> Result<Option<Self>, Failure> {
+        let is_wanted = |vhost: &str| vhosts.is_empty() || vhosts.iter().any(|wanted| wanted == vhost);
+        let named = |name: &str| format!("{prefix}{name}");
+        let mut found: Vec<(Labels, Box<[u64]>)> = Vec::new();
+        let metrics: Vec<Metric> = match rows {
+            Rows::Connections(measures) => {
+                let row = |c: &ConnectionRow| {
+                    let labels = vec![("vhost", c.vhost.clone()), ("connection", c.name.clone())];
+                    vec![(labels, measures.iter().map(|measure| (measure.of)(c)).collect())]
+                };
+                found = connections(desk, who, row).await?;
+                measures.iter().map(|measure| (measure.kind, named(measure.name), measure.help)).collect()
+            }
+            Rows::Channels(measures) => {
+                let rows = |c: &ConnectionRow| {
+                    let ProtocolRow::Amqp091(ours) = &c.protocol else { return Vec::new() };
+                    let row = |channel: &ChannelRow| {
+                        let name = channel_name(&c.name, channel.number).into();
+                        let values = measures.iter().map(|measure| (measure.of)(channel)).collect();
+                        (vec![("vhost", c.vhost.clone()), ("channel", name)], values)
+                    };
+                    ours.channels.iter().map(row).collect()
+                };
+                found = connections(desk, who, rows).await?;
+                measures.iter().map(|measure| (measure.kind, named(measure.name), measure.help)).collect()
+            }
+            Rows::Vhosts => {
+                for (name, settings) in desk.vhosts(who).await? {
+                    found.push((vec![("vhost", name)], [u64::from(!settings.deleting)].into()));
+                }
+                vec![(Kind::Gauge, "rabbitmq_cluster_vhost_status".into(), "1 if a virtual host can be used")]
+            }
+            Rows::ExchangeBindings | Rows::ExchangeNames => {
+                let counts = matches!(rows, Rows::ExchangeBindings);
+                // As in RabbitMQ, without the default exchange and internal ones.
+                let all = desk.exchange_rows(who).await?.into_iter();
+                for (exchange, bindings) in all.filter(|(e, _)| !e.name.is_empty() && !e.internal) {
+                    let kind = ("type", exchange.kind.as_str().into());
+                    let labels =
+                        vec![("vhost", exchange.vhost.clone()), ("exchange", exchange.name.clone()), kind];
+                    found.push((labels, [if counts { bindings } else { 1 }].into()));
+                }
+                vec![match counts {
+                    true => {
+                        (Kind::Gauge, "rabbitmq_cluster_exchange_bindings".into(), "Bindings of an exchange")
+                    }
+                    false => (Kind::Gauge, "rabbitmq_cluster_exchange_name".into(), "1 for every exchange"),
+                }]
+            }
+            Rows::Queues(_) | Rows::AuthAttempts | Rows::AuthAttemptsBySource | Rows::Churn | Rows::Node => {
+                return Ok(None);
+            }
+        };
+        found.retain(|(labels, _)| labels.first().is_some_and(|(_, vhost)| is_wanted(vhost)));
+        found.truncate(ROWS_MAX);
+        let bytes = |(labels, values): &(Labels, Box<[u64]>)| {
+            let names: usize = labels.iter().map(|(_, value)| value.len()).sum();
+            size_of_val(&**labels) + names + size_of_val(&**values)
+        };
+        let held = ports.hold_answer(found.iter().map(bytes).sum())?;
+        Ok(Some(Self { metrics, rows: found, metric: 0, from: 0, _held: held }))
+    }
+
+    /// Adds samples to a page until it is full. Returns true if all samples are on it or on an earlier one.
+    pub fn add_to(&mut self, page: &mut Exposition) -> bool {
+        while let Some((kind, name, help)) = self.metrics.get(self.metric) {
+            if page.len() >= PAGE_BYTES {
+                return false;
+            }
+            let mut family = match self.from {
+                0 => page.named(*kind, name.clone(), help),
+                _ => page.same_named(name.clone()),
+            };
+            while let Some((labels, values)) = self.rows.get(self.from)
+                && family.page_len() < PAGE_BYTES
+            {
+                let labels: Vec<(&str, &str)> =
+                    labels.iter().map(|(name, value)| (*name, &**value)).collect();
+                family.sample(&labels, values[self.metric]);
+                self.from += 1;
+            }
+            if self.from == self.rows.len() {
+                (self.metric, self.from) = (self.metric + 1, 0);
+            }
+        }
+        true
+    }
+}
+
+/// Collects rows of connections, part by part. Only the rows of one part are in memory at once.
+async fn connections<D: Desk, T>(
+    desk: &D,
+    who: &Identity,
+    rows: impl Fn(&ConnectionRow) -> Vec<T>,
+) -> Result<Vec<T>, Failure> {
+    let (mut found, mut next) = (Vec::new(), Some(ConnectionCursor::default()));
+    while let Some(from) = next.filter(|_| found.len() < ROWS_MAX) {
+        let (part, after) = desk.connection_rows(who, from).await?;
+        found.extend(part.iter().flat_map(&rows));
+        next = after;
+    }
+    Ok(found)
+}

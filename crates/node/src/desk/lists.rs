@@ -1,0 +1,75 @@
+//! Reads whole lists from the shards, part by part.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use broker::access::{Identity, Verb};
+use broker::catalog::{Binding, Exchange, Policy};
+use broker::desk::{ConnectionRow, DeskError};
+use broker::ids::DECIDER;
+
+use super::NodeDesk;
+use super::ask::other_answer;
+use crate::questions::{Question, Reply};
+
+impl NodeDesk {
+    /// Returns the connections that the user may see.
+    pub(super) async fn visible_connections(&self, who: &Identity) -> Result<Vec<ConnectionRow>, DeskError> {
+        let mut rows = self.all_connections(None).await?;
+        self.keep_visible(who, Verb::ReadVhost, &mut rows, |row| &row.vhost).await;
+        let mut seen = Vec::new();
+        for row in rows {
+            if self.permit_connection(who, &row).await.is_ok() {
+                seen.push(row);
+            }
+        }
+        Ok(seen)
+    }
+
+    /// Returns every connection, or those with these names, without checking permissions.
+    pub(super) async fn all_connections(
+        &self,
+        names: Option<Arc<HashSet<Arc<str>>>>,
+    ) -> Result<Vec<ConnectionRow>, DeskError> {
+        let mut rows = Vec::new();
+        for shard in 0..self.inner.shards.len() {
+            let (node, names) = (&self.inner.node, &names);
+            let question = |from| Question::Connections { node: node.clone(), names: names.clone(), from };
+            let part = |reply| if let Reply::Connections(part) = reply { Some(part) } else { None };
+            rows.extend(self.ask_for_all(shard, question, part).await?);
+        }
+        Ok(rows)
+    }
+
+    /// Returns every exchange in the order of their names, without checking permissions.
+    pub(super) async fn all_exchanges(&self) -> Result<Vec<Arc<Exchange>>, DeskError> {
+        let part = |reply| if let Reply::Exchanges(part) = reply { Some(part) } else { None };
+        let mut all = self.ask_for_all(DECIDER.into(), |from| Question::Exchanges { from }, part).await?;
+        all.sort_by(|a, b| (&a.vhost, &a.name).cmp(&(&b.vhost, &b.name)));
+        // An exchange may appear twice if it was deleted and declared again while the parts were read.
+        all.dedup_by(|a, b| (&a.vhost, &a.name) == (&b.vhost, &b.name));
+        Ok(all)
+    }
+
+    /// Returns every policy, or operator policy, in the order of their names, without checking permissions.
+    pub(super) async fn all_policies(&self, operator: bool) -> Result<Vec<Arc<Policy>>, DeskError> {
+        let Reply::Policies(mut all) = self.ask(DECIDER.into(), Question::Policies { operator }).await?
+        else {
+            return Err(other_answer());
+        };
+        all.sort_by(|a, b| (&a.vhost, &a.name).cmp(&(&b.vhost, &b.name)));
+        Ok(all)
+    }
+
+    /// Returns every binding in order, without checking permissions.
+    pub(super) async fn all_bindings(&self) -> Result<Vec<Arc<Binding>>, DeskError> {
+        let part = |reply| if let Reply::Bindings(part) = reply { Some(part) } else { None };
+        let mut all = self.ask_for_all(DECIDER.into(), |from| Question::Bindings { from }, part).await?;
+        all.sort_by(|a, b| {
+            (&a.vhost, &a.source, &a.destination, &a.key).cmp(&(&b.vhost, &b.source, &b.destination, &b.key))
+        });
+        // A binding may appear twice if its queue or exchange was declared again while the parts were read.
+        all.dedup();
+        Ok(all)
+    }
+}

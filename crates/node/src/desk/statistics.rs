@@ -1,0 +1,79 @@
+//! Statistics of everything in all virtual hosts, for metrics and samples.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use broker::access::{Identity, Verb};
+use broker::catalog::Exchange;
+use broker::desk::{ConnectionCursor, ConnectionRow, DeskError, QueueRow};
+use broker::ids::QueueId;
+
+use super::NodeDesk;
+use super::ask::other_answer;
+use crate::questions::{PLACES_PER_PART, Question, Reply};
+
+impl NodeDesk {
+    async fn permit_statistics(&self, who: &Identity) -> Result<(), DeskError> {
+        self.permit(who, "", Verb::ReadAllStatistics, &[]).await
+    }
+
+    /// See [`broker::desk::Desk::sampled_queues`].
+    pub(super) async fn statistics_of_queues(
+        &self,
+        who: &Identity,
+        ids: &[QueueId],
+    ) -> Result<Vec<QueueRow>, DeskError> {
+        self.permit_statistics(who).await?;
+        let mut records = Vec::new();
+        for ids in ids.chunks(PLACES_PER_PART) {
+            records.extend(self.records(Question::ById(ids.to_vec())).await?);
+        }
+        self.with_numbers(&records).await
+    }
+
+    /// See [`broker::desk::Desk::sampled_connections`].
+    pub(super) async fn statistics_of_connections(
+        &self,
+        who: &Identity,
+        names: Arc<HashSet<Arc<str>>>,
+    ) -> Result<Vec<ConnectionRow>, DeskError> {
+        self.permit_statistics(who).await?;
+        self.all_connections(Some(names)).await
+    }
+
+    /// See [`broker::desk::Desk::connection_rows`].
+    pub(super) async fn part_of_connections(
+        &self,
+        who: &Identity,
+        from: ConnectionCursor,
+    ) -> Result<(Vec<ConnectionRow>, Option<ConnectionCursor>), DeskError> {
+        self.permit_statistics(who).await?;
+        let ConnectionCursor { shard, place } = from;
+        if shard >= self.inner.shards.len() {
+            return Ok((Vec::new(), None));
+        }
+        let question = Question::Connections { node: self.inner.node.clone(), names: None, from: place };
+        let Reply::Connections(part) = self.ask(shard, question).await? else { return Err(other_answer()) };
+        let next = match part.next {
+            Some(place) => ConnectionCursor { shard, place },
+            None => ConnectionCursor { shard: shard + 1, place: 0 },
+        };
+        Ok((part.rows, Some(next)))
+    }
+
+    /// See [`broker::desk::Desk::exchange_rows`].
+    pub(super) async fn statistics_of_exchanges(
+        &self,
+        who: &Identity,
+    ) -> Result<Vec<(Arc<Exchange>, u64)>, DeskError> {
+        self.permit_statistics(who).await?;
+        let mut bindings: HashMap<(Arc<str>, Arc<str>), u64> = HashMap::new();
+        for binding in self.all_bindings().await? {
+            *bindings.entry((binding.vhost.clone(), binding.source.clone())).or_default() += 1;
+        }
+        let count =
+            |e: &Arc<Exchange>| bindings.get(&(e.vhost.clone(), e.name.clone())).copied().unwrap_or(0);
+        let exchanges = self.all_exchanges().await?;
+        Ok(exchanges.into_iter().map(|exchange| (exchange.clone(), count(&exchange))).collect())
+    }
+}
