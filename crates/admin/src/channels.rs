@@ -11,18 +11,20 @@ use crate::call::Call;
 use crate::connections::{addresses, require_connection, visible};
 use crate::json::from_amqp;
 use crate::reply::{Failure, Reply};
+use crate::samples::{Ranges, Samples};
 use crate::shape;
 
 /// Lists the channels of all virtual hosts, or of the one that the request names.
 pub async fn list<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     let rows = visible(call, call.optional_param(0)).await?;
-    let rows = rows.iter().flat_map(channels).collect();
+    let view = View::of(call)?;
+    let rows = rows.iter().flat_map(|row| view.channels(row)).collect();
     Ok(Reply::Json(shape::list(rows, &call.query, &["name"])?))
 }
 
 pub async fn of_connection<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     let row = require_connection(call).await?;
-    Ok(Reply::Json(shape::list(channels(&row), &call.query, &["name"])?))
+    Ok(Reply::Json(shape::list(View::of(call)?.channels(&row), &call.query, &["name"])?))
 }
 
 /// Returns a channel with its consumers.
@@ -33,7 +35,7 @@ pub async fn get<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     let row = call.desk.connection(&call.who, connection).await?.ok_or_else(missing)?;
     let ProtocolRow::Amqp091(ours) = &row.protocol else { return Err(missing()) };
     let channel = ours.channels.iter().find(|channel| channel.number == number).ok_or_else(missing)?;
-    let mut shown = channel_json(&row, ours, channel);
+    let mut shown = View::of(call)?.channel(&row, ours, channel);
     shown["consumer_details"] =
         channel.consumers.iter().map(|consumer| consumer_json(&row, number, consumer)).collect();
     Ok(Reply::Json(shape::columns(shown, &call.query)))
@@ -57,12 +59,35 @@ pub async fn consumers<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     Ok(Reply::Json(shape::list(shown, &call.query, &["channel_details.name", "consumer_tag"])?))
 }
 
-fn channels(row: &ConnectionRow) -> Vec<Value> {
-    match &row.protocol {
-        ProtocolRow::Amqp091(ours) => {
-            ours.channels.iter().map(|channel| channel_json(row, ours, channel)).collect()
+/// How the channels of a request are shown.
+struct View<'a> {
+    stats: bool,
+    ranges: Ranges,
+    samples: &'a Samples,
+}
+
+impl<'a> View<'a> {
+    fn of<D>(call: &Call<'a, D>) -> Result<Self, Failure> {
+        let (stats, samples) = (!call.query.flag("disable_stats"), call.ports.samples());
+        Ok(Self { stats, ranges: Ranges::of(&call.query)?, samples })
+    }
+
+    fn channels(&self, row: &ConnectionRow) -> Vec<Value> {
+        match &row.protocol {
+            ProtocolRow::Amqp091(ours) => {
+                ours.channels.iter().map(|channel| self.channel(row, ours, channel)).collect()
+            }
+            ProtocolRow::Amqp10(_) => Vec::new(),
         }
-        ProtocolRow::Amqp10(_) => Vec::new(),
+    }
+
+    /// Shows a channel. `disable_stats` omits what passed over it.
+    fn channel(&self, row: &ConnectionRow, ours: &Amqp091Row, channel: &ChannelRow) -> Value {
+        let mut body = channel_json(row, ours, channel);
+        if self.stats {
+            body["message_stats"] = self.samples.channel(&row.name, channel, &self.ranges).into();
+        }
+        body
     }
 }
 

@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use crate::call::Call;
 use crate::json::from_amqp;
 use crate::reply::{Failure, Reply};
+use crate::samples::Ranges;
 use crate::{shape, vhosts};
 
 /// The reason that the peer receives if the request has no `X-Reason`.
@@ -17,21 +18,20 @@ const CLOSE_REASON: &str = "Closed via management API";
 /// Lists connections. Users without the tag `monitoring` see only their own.
 pub async fn list<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     let rows = call.desk.connections(&call.who).await?;
-    let rows = rows.iter().map(to_json).collect();
-    Ok(Reply::Json(shape::list(rows, &call.query, &["vhost", "name"])?))
+    Ok(Reply::Json(shape::list(rows.iter().map(shown(call)?).collect(), &call.query, &["vhost", "name"])?))
 }
 
 /// Lists the connections to one virtual host.
 pub async fn in_vhost<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     let rows = visible(call, Some(call.param(0))).await?;
-    Ok(Reply::Json(shape::list(rows.iter().map(to_json).collect(), &call.query, &["name"])?))
+    Ok(Reply::Json(shape::list(rows.iter().map(shown(call)?).collect(), &call.query, &["name"])?))
 }
 
 /// Lists the connections of one user.
 pub async fn of_user<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     let mut rows = visible(call, None).await?;
     rows.retain(|row| *row.user == *call.param(0));
-    Ok(Reply::Json(shape::list(rows.iter().map(to_json).collect(), &call.query, &["vhost", "name"])?))
+    Ok(Reply::Json(shape::list(rows.iter().map(shown(call)?).collect(), &call.query, &["vhost", "name"])?))
 }
 
 /// Closes the connections of one user. Succeeds if there are none.
@@ -69,7 +69,7 @@ pub async fn visible<D: Desk>(
 
 pub async fn get<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     let row = require_connection(call).await?;
-    Ok(Reply::Json(shape::columns(to_json(&row), &call.query)))
+    Ok(Reply::Json(shape::columns(shown(call)?(&row), &call.query)))
 }
 
 pub async fn close<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
@@ -103,6 +103,19 @@ fn no_connection(name: &str) -> Failure {
     Failure::not_found(format!("no connection '{name}'"))
 }
 
+/// Returns a function that shows a connection with its rates. `disable_stats` omits all that is counted.
+fn shown<D>(call: &Call<'_, D>) -> Result<impl Fn(&ConnectionRow) -> Value, Failure> {
+    let (ranges, stats) = (Ranges::of(&call.query)?, !call.query.flag("disable_stats"));
+    let samples = call.ports.samples().clone();
+    Ok(move |row: &ConnectionRow| {
+        let mut body = to_json(row);
+        if stats {
+            shape::add(&mut body, samples.connection(row, &ranges));
+        }
+        body
+    })
+}
+
 fn to_json(row: &ConnectionRow) -> Value {
     let ((peer_host, peer_port), (host, port)) = addresses(&row.name);
     let mut shown = json!({
@@ -119,8 +132,6 @@ fn to_json(row: &ConnectionRow) -> Value {
         "port": port,
         "ssl": row.secured.is_some(),
         "connected_at": row.connected_at_ms,
-        "recv_oct": row.recv_bytes,
-        "send_oct": row.send_bytes,
     });
     match &row.protocol {
         ProtocolRow::Amqp10(row) => {

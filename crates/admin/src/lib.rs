@@ -45,6 +45,7 @@ mod queues;
 mod quorum;
 mod reply;
 mod routes;
+mod samples;
 mod shape;
 mod shown;
 mod topics;
@@ -67,6 +68,7 @@ pub use definitions::{Definitions, Problem, Problems, Reading};
 pub use headers::{HeaderOptions, MAX_AGE_S_DEFAULT, POLICY_DEFAULT};
 pub use ports::{Counts, Ports};
 pub use routes::{Action, Method, ROUTES, Route, To, Whose};
+pub use samples::run as sample;
 pub use shown::{body as message_body, object as message_to_json};
 
 /// The time that a client has to send the head of a request. The head usually is one packet, sent at once. A

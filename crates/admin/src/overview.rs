@@ -8,11 +8,13 @@ use serde_json::{Map, Value, json};
 use crate::call::Call;
 use crate::process::Process;
 use crate::reply::{Failure, Reply};
+use crate::samples::{NodeRow, Part, Ranges};
 use crate::shape;
 
 pub async fn overview<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
-    let overview = call.desk.overview(&call.who).await?;
-    Ok(Reply::Json(shape::columns(to_json(call, &overview), &call.query)))
+    let ranges = Ranges::of(&call.query)?;
+    let row = NodeRow::new(call.desk.overview(&call.who).await?);
+    Ok(Reply::Json(shape::columns(to_json(call, &row, &ranges), &call.query)))
 }
 
 /// Returns the version of RabbitMQ that the broker behaves as.
@@ -66,7 +68,7 @@ pub fn whoami<D>(call: &Call<'_, D>) -> Reply {
 }
 
 pub async fn list_nodes<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
-    let row = node(call, &call.ports.overview(call.desk, &call.who).await?)?;
+    let row = node(call, call.ports.overview(call.desk, &call.who).await?)?;
     Ok(Reply::Json(shape::list(vec![row], &call.query, &["name"])?))
 }
 
@@ -75,14 +77,16 @@ pub async fn get_node<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     if overview.node != call.param(0) {
         return Err(no_node(call.param(0)));
     }
-    Ok(Reply::Json(shape::columns(node(call, &overview)?, &call.query)))
+    Ok(Reply::Json(shape::columns(node(call, overview)?, &call.query)))
 }
 
-fn node<D: Desk>(call: &Call<'_, D>, overview: &Overview) -> Result<Value, Failure> {
-    let process = Process::read();
+fn node<D: Desk>(call: &Call<'_, D>, overview: Overview) -> Result<Value, Failure> {
+    let ranges = Ranges::of(&call.query)?;
+    let row = NodeRow::new(overview);
+    let (overview, process) = (row.overview(), row.process());
     let alarms = call.desk.alarms(&call.who)?;
     let alarm = |what: &str| alarms.iter().any(|(kind, node)| *kind == what && *node == overview.node);
-    Ok(json!({
+    let mut body = json!({
         "name": overview.node,
         "type": "disc",
         "running": true,
@@ -94,17 +98,26 @@ fn node<D: Desk>(call: &Call<'_, D>, overview: &Overview) -> Result<Value, Failu
         "mem_used": process.resident_bytes,
         "mem_alarm": alarm("memory"),
         "disk_free_alarm": alarm("disk"),
+        "mem_limit": overview.limits.memory_limit,
+        "disk_free_limit": overview.limits.disk_free_limit,
         "fd_used": process.open_fds,
         "fd_total": process.max_fds,
         "budgets": overview.budgets.iter().map(budget).collect::<Vec<_>>(),
-    }))
+    });
+    if !call.query.flag("disable_stats") {
+        shape::add(&mut body, call.ports.samples().node(Part::Node, &row, &ranges));
+    }
+    Ok(body)
 }
 
 fn budget(row: &BudgetRow) -> Value {
     json!({ "name": row.name, "used": row.used, "limit": row.limit })
 }
 
-fn to_json<D: Desk>(call: &Call<'_, D>, o: &Overview) -> Value {
+/// Shows the overview as RabbitMQ does. `disable_stats` omits all figures that have a rate; `enable_queue_totals` adds the
+/// numbers of messages again.
+fn to_json<D: Desk>(call: &Call<'_, D>, row: &NodeRow, ranges: &Ranges) -> Value {
+    let o = row.overview();
     let kinds = ExchangeKind::ALL.map(|kind| json!({ "name": kind.as_str(), "enabled": true }));
     let listeners: Vec<Value> = o
         .listeners
@@ -113,12 +126,11 @@ fn to_json<D: Desk>(call: &Call<'_, D>, o: &Overview) -> Value {
             json!({ "node": o.node, "protocol": protocol, "ip_address": ip, "port": port })
         })
         .collect();
-    let c = &o.counters;
-    let t = c.traffic();
-    let d = t.deliveries();
-    json!({
+    let mut body = json!({
         "management_version": o.product_version,
-        "rates_mode": "none",
+        "rates_mode": "basic",
+        // In seconds.
+        "sample_retention_policies": { "global": [600, 3_600, 28_800, 86_400], "basic": [600], "detailed": [600] },
         "product_name": o.product,
         "product_version": o.product_version,
         "rabbitmq_version": o.product_version,
@@ -128,33 +140,6 @@ fn to_json<D: Desk>(call: &Call<'_, D>, o: &Overview) -> Value {
         "uptime": o.uptime_ms,
         "default_queue_type": call.desk.default_queue_type().name(),
         "exchange_types": kinds,
-        "message_stats": {
-            "publish": t.received,
-            "confirm": t.confirmed,
-            "drop_unroutable": t.unroutable_dropped,
-            "return_unroutable": t.unroutable_returned,
-            "deliver": d.manual_ack,
-            "deliver_no_ack": d.auto_ack,
-            "get": d.get_manual_ack,
-            "get_no_ack": d.get_auto_ack,
-            "get_empty": t.get_empty,
-            "deliver_get": d.sent(),
-            "redeliver": d.redelivered,
-            "ack": d.acknowledged,
-        },
-        "churn_rates": {
-            "connection_created": c.connections_opened,
-            "connection_closed": c.connections_closed,
-            "channel_created": c.channels_opened,
-            "queue_declared": c.queues_declared,
-            "queue_created": c.queues_created,
-            "queue_deleted": c.queues_deleted,
-        },
-        "queue_totals": {
-            "messages": o.messages_ready + o.messages_unacknowledged,
-            "messages_ready": o.messages_ready,
-            "messages_unacknowledged": o.messages_unacknowledged,
-        },
         "object_totals": {
             "connections": o.connections,
             "channels": o.sessions,
@@ -164,5 +149,15 @@ fn to_json<D: Desk>(call: &Call<'_, D>, o: &Overview) -> Value {
         },
         "listeners": listeners,
         "contexts": [],
-    })
+    });
+    let fields = |part| Value::Object(call.ports.samples().node(part, row, ranges));
+    let stats = !call.query.flag("disable_stats");
+    if stats {
+        body["message_stats"] = fields(Part::Messages);
+        body["churn_rates"] = fields(Part::Churn);
+    }
+    if stats || call.query.flag("enable_queue_totals") {
+        body["queue_totals"] = fields(Part::Lengths);
+    }
+    body
 }

@@ -14,6 +14,7 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 use crate::budget::{Budget, Held};
 use crate::headers::HeaderOptions;
 use crate::reply::Failure;
+use crate::samples::Samples;
 
 /// The default limit of connections per port. Each costs a file descriptor, and up to 200 KiB while it sends
 /// a head or reads a response very slowly.
@@ -50,6 +51,7 @@ struct Inner {
     message_requests: Semaphore,
     evicted: AtomicU64,
     refused: AtomicU64,
+    samples: Arc<Samples>,
 }
 
 /// Counters of all HTTP ports.
@@ -82,6 +84,7 @@ impl Ports {
             message_requests: Semaphore::new(MESSAGE_REQUESTS_MAX),
             evicted: AtomicU64::new(0),
             refused: AtomicU64::new(0),
+            samples: Arc::default(),
         };
         Self {
             inner: Arc::new(inner),
@@ -134,6 +137,11 @@ impl Ports {
 
     pub(crate) fn certificates(&self) -> &[Arc<Tls>] {
         &self.certificates
+    }
+
+    /// The rates and samples of the node.
+    pub(crate) fn samples(&self) -> &Arc<Samples> {
+        &self.inner.samples
     }
 
     pub(crate) fn connections_max(&self) -> usize {

@@ -13,6 +13,7 @@ use crate::budget::Held;
 use crate::call::Call;
 use crate::pages::{self, PAGE_BYTES, Source};
 use crate::reply::{Failure, Reply};
+use crate::samples::{Ranges, Samples};
 use crate::shape::{self, Page};
 use crate::{json, query::Query, vhosts};
 
@@ -23,22 +24,22 @@ const CHUNK_ROWS: usize = 10_000;
 /// as many as fit into a page at their usual size in bytes. A page ends with the row that fills it. The rows
 /// after that row are discarded and requested again for the next page.
 const PAGE_ROWS: std::ops::RangeInclusive<usize> = 4..=64;
-const ROW_BYTES: usize = 800;
+const ROW_BYTES: usize = 1_600;
 
 /// The most queues of a list without pages. A longer one is refused; the client must ask for pages.
 const LIST_ROWS_MAX: usize = 100_000;
 
 pub async fn list<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     let vhost = call.optional_param(0);
-    let page = Page::of(&call.query)?;
+    let (page, view) = (Page::of(&call.query)?, View::of(call)?);
     let (reply, total) = match &page {
         Some(page) if !shape::needs_all_rows(&call.query, page) => {
             let (rows, total) = call.desk.queues(&call.who, vhost, page.offset(), page.size).await?;
-            let rows = rows.iter().map(|row| to_json(row, &call.query)).collect();
+            let rows = rows.iter().map(|row| view.json(row)).collect();
             (Reply::Json(shape::ready_page(rows, total, page, &call.query)?), total)
         }
         None if !shape::wants_other_order(&call.query) => {
-            let list = List::new(call, &records(call, vhost).await?)?;
+            let list = List::new(call, view, &records(call, vhost).await?)?;
             let total = list.ids.len();
             (Reply::Rows(pages::body(list).await?), total)
         }
@@ -47,7 +48,7 @@ pub async fn list<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
             let mut rows = Vec::new();
             for records in records.chunks(CHUNK_ROWS) {
                 let chunk = call.desk.numbered(&call.who, records).await?;
-                rows.extend(chunk.iter().map(|row| to_json(row, &call.query)));
+                rows.extend(chunk.iter().map(|row| view.json(row)));
             }
             (Reply::Json(shape::list(rows, &call.query, &["vhost", "name"])?), records.len())
         }
@@ -77,7 +78,7 @@ async fn records<D: Desk>(call: &Call<'_, D>, vhost: Option<&str>) -> Result<Vec
 struct List<D> {
     desk: D,
     who: Identity,
-    query: Query,
+    view: View,
     ids: Vec<QueueId>,
     /// The memory of the ids, as counted in the budget for responses.
     _held: Held,
@@ -88,11 +89,11 @@ struct List<D> {
 }
 
 impl<D: Desk> List<D> {
-    fn new(call: &Call<'_, D>, records: &[Arc<QueueRecord>]) -> Result<Self, Failure> {
+    fn new(call: &Call<'_, D>, view: View, records: &[Arc<QueueRecord>]) -> Result<Self, Failure> {
         let ids: Vec<QueueId> = records.iter().map(|record| record.id).collect();
         let held = call.ports.hold_answer(ids.capacity() * size_of::<QueueId>())?;
-        let (desk, who, query) = (call.desk.clone(), call.who.clone(), call.query.clone());
-        Ok(Self { desk, who, query, ids, _held: held, next: 0, comma: "" })
+        let (desk, who) = (call.desk.clone(), call.who.clone());
+        Ok(Self { desk, who, view, ids, _held: held, next: 0, comma: "" })
     }
 }
 
@@ -112,7 +113,7 @@ impl<D: Desk> Source for List<D> {
                     shown = behind.map_or(until, |behind| self.next + behind);
                     break;
                 }
-                let row = shape::columns(to_json(row, &self.query), &self.query);
+                let row = shape::columns(self.view.json(row), &self.view.query);
                 // Writing to a string cannot fail.
                 let _ = write!(page, "{}{row}", self.comma);
                 self.comma = ",";
@@ -129,7 +130,7 @@ impl<D: Desk> Source for List<D> {
 
 pub async fn get<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     let row = call.desk.queue(&call.who, call.param(0), call.param(1)).await?;
-    Ok(Reply::Json(shape::columns(to_json(&row, &call.query), &call.query)))
+    Ok(Reply::Json(shape::columns(View::of(call)?.json(&row), &call.query)))
 }
 
 pub async fn put<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
@@ -165,11 +166,41 @@ pub async fn purge<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     Ok(Reply::NoContent)
 }
 
-/// Shows a queue as RabbitMQ does, as far as this broker has the figures. `disable_stats` omits the figures;
-/// `enable_queue_totals` adds the lengths again.
-fn to_json(row: &QueueRow, query: &Query) -> Value {
-    let report = &row.report;
-    let stats = !query.flag("disable_stats");
+/// How the queues of a request are shown.
+struct View {
+    query: Query,
+    ranges: Ranges,
+    samples: Arc<Samples>,
+}
+
+impl View {
+    fn of<D>(call: &Call<'_, D>) -> Result<Self, Failure> {
+        let samples = call.ports.samples().clone();
+        Ok(Self { query: call.query.clone(), ranges: Ranges::of(&call.query)?, samples })
+    }
+
+    /// Shows a queue as RabbitMQ does, as far as this broker has the figures. `disable_stats` omits the figures;
+    /// `enable_queue_totals` adds the lengths again, without their rates.
+    fn json(&self, row: &QueueRow) -> Value {
+        let mut body = declared(row);
+        if !self.query.flag("disable_stats") {
+            add_statistics(&mut body, row);
+            let (lengths, messages) = self.samples.queue(row, &self.ranges);
+            shape::add(&mut body, lengths);
+            body["message_stats"] = messages.into();
+        } else if self.query.flag("enable_queue_totals") {
+            let report = &row.report;
+            body["messages"] = (report.ready + report.unsettled + report.delayed).into();
+            body["messages_ready"] = report.ready.into();
+            body["messages_unacknowledged"] = report.unsettled.into();
+        }
+        body
+    }
+}
+
+/// Returns what a queue is.
+fn declared(row: &QueueRow) -> Value {
+    let damaged = row.report.damaged;
     let mut body = json!({
         "name": *row.name,
         "vhost": *row.vhost,
@@ -182,46 +213,32 @@ fn to_json(row: &QueueRow, query: &Query) -> Value {
         "operator_policy": row.operator_policy.as_deref(),
         "effective_policy_definition": json::from_arguments(&row.effective_policy),
         "node": *row.node,
-        "state": if report.damaged { "damaged" } else { "running" },
+        "state": if damaged { "damaged" } else { "running" },
     });
     if row.is_quorum() {
         // A damaged queue is closed: its only member takes part in no group.
-        let online = !report.damaged;
-        body["leader"] = if online { (*row.node).into() } else { Value::Null };
+        body["leader"] = if damaged { Value::Null } else { (*row.node).into() };
         body["members"] = json!([*row.node]);
-        body["online"] = if online { json!([*row.node]) } else { json!([]) };
-    }
-    if stats || query.flag("enable_queue_totals") {
-        body["messages"] = (report.ready + report.unsettled + report.delayed).into();
-        body["messages_ready"] = report.ready.into();
-        body["messages_unacknowledged"] = report.unsettled.into();
-    }
-    if stats {
-        body["message_bytes"] = (report.ready_bytes + report.unsettled_bytes).into();
-        body["message_bytes_ready"] = report.ready_bytes.into();
-        body["message_bytes_unacknowledged"] = report.unsettled_bytes.into();
-        body["messages_dead_lettering"] = report.leaving.into();
-        body["messages_delayed"] = report.delayed.into();
-        body["consumers"] = report.consumers.into();
-        body["message_stats"] = json!({
-            "publish": report.published,
-            "deliver": report.delivered,
-            "deliver_get": report.delivered,
-            "redeliver": report.redelivered,
-            "ack": report.acknowledged,
-            "expired": report.expired,
-            "dropped": report.dropped,
-            "dead_lettered": report.dead_lettered,
-            "annotations_refused": report.annotations_refused,
-        });
-        if let Some(kept) = &report.stream {
-            body["first_offset"] = kept.first.into();
-            body["next_offset"] = kept.next.into();
-            body["segments"] = kept.segments.len().into();
-            // `times_ms` are the times of the oldest and the newest chunk, in milliseconds since the epoch.
-            body["first_timestamp"] = kept.times_ms.map(|(first, _)| first).into();
-            body["last_timestamp"] = kept.times_ms.map(|(_, last)| last).into();
-        }
+        body["online"] = if damaged { json!([]) } else { json!([*row.node]) };
     }
     body
+}
+
+/// Adds the figures of a queue that have no rate.
+fn add_statistics(body: &mut Value, row: &QueueRow) {
+    let report = &row.report;
+    body["message_bytes"] = (report.ready_bytes + report.unsettled_bytes).into();
+    body["message_bytes_ready"] = report.ready_bytes.into();
+    body["message_bytes_unacknowledged"] = report.unsettled_bytes.into();
+    body["messages_dead_lettering"] = report.leaving.into();
+    body["messages_delayed"] = report.delayed.into();
+    body["consumers"] = report.consumers.into();
+    if let Some(kept) = &report.stream {
+        body["first_offset"] = kept.first.into();
+        body["next_offset"] = kept.next.into();
+        body["segments"] = kept.segments.len().into();
+        // `times_ms` are the times of the oldest and the newest chunk, in milliseconds since the epoch.
+        body["first_timestamp"] = kept.times_ms.map(|(first, _)| first).into();
+        body["last_timestamp"] = kept.times_ms.map(|(_, last)| last).into();
+    }
 }

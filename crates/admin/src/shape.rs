@@ -3,7 +3,7 @@
 use std::cmp::Ordering;
 
 use broker::pattern::Pattern;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use crate::query::Query;
 use crate::reply::Failure;
@@ -177,6 +177,13 @@ fn only(value: Value, paths: &[&[&str]]) -> Value {
                 .collect(),
         ),
         other => other,
+    }
+}
+
+/// Adds fields to an object. A field that the object has already gets the new value.
+pub fn add(object: &mut Value, fields: Map<String, Value>) {
+    if let Value::Object(object) = object {
+        object.extend(fields);
     }
 }
 

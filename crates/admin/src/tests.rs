@@ -12,6 +12,7 @@ mod metrics;
 mod page;
 mod policies;
 mod quorum;
+mod rates;
 
 use broker::desk::amqp10_rows::{Amqp10Row, LinkRow, SessionRow};
 use broker::desk::{ConnectionRow, ConsumerRow, ProtocolRow};
@@ -175,7 +176,7 @@ async fn queues() {
             PUT /api/queues/%2F/q null -> 204
             PUT /api/queues/%2F/q {"durable":"true","auto_delete":null,"arguments":[],"node":"x","unknown":1} -> 204
             PUT /api/queues/%2F/q {"auto_delete":true} -> 400 {"error":"bad_request","reason":"inequivalent arg 'auto_delete' for queue 'q' in vhost '/': received 'true' but current is 'false'"}
-            GET /api/queues/%2F/q -> 200 {"name":"q","vhost":"/","type":"classic","durable":true,"auto_delete":false,"exclusive":false,"arguments":{},"policy":null,"operator_policy":null,"effective_policy_definition":{},"node":"n@h","state":"running","messages":0,"messages_ready":0,"messages_unacknowledged":0,"message_bytes":0,"message_bytes_ready":0,"message_bytes_unacknowledged":0,"messages_dead_lettering":0,"messages_delayed":0,"consumers":0,"message_stats":{"publish":0,"deliver":0,"deliver_get":0,"redeliver":0,"ack":0,"expired":0,"dropped":0,"dead_lettered":0,"annotations_refused":0}}
+            GET /api/queues/%2F/q -> 200 {"name":"q","vhost":"/","type":"classic","durable":true,"auto_delete":false,"exclusive":false,"arguments":{},"policy":null,"operator_policy":null,"effective_policy_definition":{},"node":"n@h","state":"running","message_bytes":0,"message_bytes_ready":0,"message_bytes_unacknowledged":0,"messages_dead_lettering":0,"messages_delayed":0,"consumers":0,"messages":0,"messages_details":{"rate":0.0},"messages_ready":0,"messages_ready_details":{"rate":0.0},"messages_unacknowledged":0,"messages_unacknowledged_details":{"rate":0.0},"message_stats":{"publish":0,"publish_details":{"rate":0.0},"deliver":0,"deliver_details":{"rate":0.0},"deliver_no_ack":0,"deliver_no_ack_details":{"rate":0.0},"get":0,"get_details":{"rate":0.0},"get_no_ack":0,"get_no_ack_details":{"rate":0.0},"deliver_get":0,"deliver_get_details":{"rate":0.0},"redeliver":0,"redeliver_details":{"rate":0.0},"ack":0,"ack_details":{"rate":0.0},"expired":0,"expired_details":{"rate":0.0},"dropped":0,"dropped_details":{"rate":0.0},"dead_lettered":0,"dead_lettered_details":{"rate":0.0},"annotations_refused":0,"annotations_refused_details":{"rate":0.0}}}
             GET /api/queues/%2F/q/ -> 200 {"name":"q",..
             GET /api/queues/%2F/q?columns=name,message_stats.ack,nope -> 200 {"name":"q","message_stats":{"ack":0}}
             GET /api/queues/%2F/q?disable_stats=true -> 200 {"name":"q","vhost":"/","type":"classic","durable":true,"auto_delete":false,"exclusive":false,"arguments":{},"policy":null,"operator_policy":null,"effective_policy_definition":{},"node":"n@h","state":"running"}
@@ -199,7 +200,7 @@ async fn queues() {
 
             # Deleting and purging.
             PUT /api/queues/%2F/full -> 201
-            GET /api/queues/%2F/full?columns=messages,message_bytes -> 200 {"messages":3,"message_bytes":30}
+            GET /api/queues/%2F/full?columns=messages,message_bytes -> 200 {"message_bytes":30,"messages":3}
             DELETE /api/queues/%2F/full?if-empty=true&if-unused=true -> 400 {"error":"bad_request","reason":"queue 'full' in vhost '/' not empty"}
             DELETE /api/queues/%2F/full/contents -> 204
             DELETE /api/queues/%2F/full?if-empty=true -> 204
@@ -442,7 +443,7 @@ async fn connections() {
             "guest",
             r#"
             GET /api/connections?columns=name -> 200 [{"name":"10.0.0.1:1 -> 10.0.0.2:5672"},{"name":"[::1]:2 -> [::1]:5672"}]
-            GET /api/connections/10.0.0.1:1%20-%3E%2010.0.0.2:5672 -> 200 {"name":"10.0.0.1:1 -> 10.0.0.2:5672","node":"n@h","type":"network","state":"running","user":"guest","auth_mechanism":"PLAIN","vhost":"/","peer_host":"10.0.0.1","peer_port":1,"host":"10.0.0.2","port":5672,"ssl":false,"connected_at":1,"recv_oct":2,"send_oct":3,"protocol":"AMQP 1-0","container_id":"c","client_properties":{"product":"p"},"channels":1,"channel_max":63,"frame_max":131072,"sessions":[{"channel_number":0,"handle_max":255,"next_incoming_id":1,"incoming_window":400,"next_outgoing_id":2,"remote_incoming_window":2048,"outgoing_unsettled_deliveries":3,"outgoing_pending_deliveries":4,"incoming_links":[{"handle":0,"link_name":"l0","target_address":"/exchanges/x/k","snd_settle_mode":"mixed","max_message_size":16,"delivery_count":4,"credit":166,"unconfirmed_messages":2}],"outgoing_links":[{"handle":1,"link_name":"l1","source_address":"/queues/a%2Fb","queue_name":"a/b","send_settled":false,"max_message_size":16,"delivery_count":4,"credit":166,"unsettled_deliveries":2,"consumer_timeout":false}]}]}
+            GET /api/connections/10.0.0.1:1%20-%3E%2010.0.0.2:5672 -> 200 {"name":"10.0.0.1:1 -> 10.0.0.2:5672","node":"n@h","type":"network","state":"running","user":"guest","auth_mechanism":"PLAIN","vhost":"/","peer_host":"10.0.0.1","peer_port":1,"host":"10.0.0.2","port":5672,"ssl":false,"connected_at":1,"protocol":"AMQP 1-0","container_id":"c","client_properties":{"product":"p"},"channels":1,"channel_max":63,"frame_max":131072,"sessions":[{"channel_number":0,"handle_max":255,"next_incoming_id":1,"incoming_window":400,"next_outgoing_id":2,"remote_incoming_window":2048,"outgoing_unsettled_deliveries":3,"outgoing_pending_deliveries":4,"incoming_links":[{"handle":0,"link_name":"l0","target_address":"/exchanges/x/k","snd_settle_mode":"mixed","max_message_size":16,"delivery_count":4,"credit":166,"unconfirmed_messages":2}],"outgoing_links":[{"handle":1,"link_name":"l1","source_address":"/queues/a%2Fb","queue_name":"a/b","send_settled":false,"max_message_size":16,"delivery_count":4,"credit":166,"unsettled_deliveries":2,"consumer_timeout":false}]}],"recv_oct":2,"recv_oct_details":{"rate":0.0},"send_oct":3,"send_oct_details":{"rate":0.0}}
             GET /api/connections/10.0.0.1:1%20-%3E%2010.0.0.2:5672/sessions -> 200 [{"channel_number":0,"handle_max":255,"next_incoming_id":1,"incoming_window":400,"next_outgoing_id":2,"remote_incoming_window":2048,"outgoing_unsettled_deliveries":3,"outgoing_pending_deliveries":4,"incoming_links":[{"handle":0,"link_name":"l0","target_address":"/exchanges/x/k","snd_settle_mode":"mixed","max_message_size":16,"delivery_count":4,"credit":166,"unconfirmed_messages":2}],"outgoing_links":[{"handle":1,"link_name":"l1","source_address":"/queues/a%2Fb","queue_name":"a/b","send_settled":false,"max_message_size":16,"delivery_count":4,"credit":166,"unsettled_deliveries":2,"consumer_timeout":false}]}]
             GET /api/connections/username/own?columns=user -> 200 [{"user":"own"}]
             GET /api/connections/username/nobody -> 200 []
@@ -487,7 +488,7 @@ async fn overview_and_nodes() {
             "guest",
             r#"
             GET /api/whoami -> 200 {"name":"guest","tags":["administrator"],"is_internal_user":true}
-            GET /api/overview?columns=product_name,product_version,rabbitmq_version,sluice_version,cluster_name,node,message_stats.publish,object_totals.queues -> 200 {"product_name":"RabbitMQ","product_version":"4.3.6","rabbitmq_version":"4.3.6","sluice_version":"0.1.0","cluster_name":"c","node":"n@h","message_stats":{"publish":9},"object_totals":{"queues":0}}
+            GET /api/overview?columns=product_name,product_version,rabbitmq_version,sluice_version,cluster_name,node,message_stats.publish,object_totals.queues -> 200 {"product_name":"RabbitMQ","product_version":"4.3.6","rabbitmq_version":"4.3.6","sluice_version":"0.1.0","cluster_name":"c","node":"n@h","object_totals":{"queues":0},"message_stats":{"publish":9}}
             GET /api/overview?columns=listeners -> 200 {"listeners":[{"node":"n@h","protocol":"amqp","ip_address":"127.0.0.1","port":5672}]}
             GET /api/vhosts -> 200 [{"name":"/","description":"","tags":[],"default_queue_type":"classic","protected_from_deletion":false,"limits":{},"metadata":{"description":"","tags":[],"default_queue_type":"classic"},"tracing":false,"deleting":false}]
             GET /api/vhosts/%2F?columns=name -> 200 {"name":"/"}

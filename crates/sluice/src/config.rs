@@ -28,6 +28,7 @@ use std::fs::File;
 use std::io::Read;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use admin::HeaderOptions;
 use amqp10::sasl::Secret;
@@ -122,6 +123,8 @@ pub struct Config {
     pub skip_unknown_definitions: bool,
     /// The headers of the management API.
     pub headers: HeaderOptions,
+    /// The time between two samples of the statistics.
+    pub statistics_interval: Duration,
     /// True if logins are counted by their source.
     pub tracks_login_sources: bool,
     /// What is logged, where and how.
@@ -398,6 +401,7 @@ struct Draft {
     skip_unchanged_definitions: bool,
     skip_unknown_definitions: bool,
     web: WebKeys,
+    statistics_ms: u64,
     tracks_login_sources: bool,
     log: LogOptions,
     warnings: Vec<String>,
@@ -443,6 +447,7 @@ impl Default for Draft {
             skip_unchanged_definitions: false,
             skip_unknown_definitions: false,
             web: WebKeys::default(),
+            statistics_ms: 5_000,
             tracks_login_sources: false,
             log: LogOptions::default(),
             warnings: Vec::new(),
@@ -567,6 +572,7 @@ impl Draft {
             skip_unchanged_definitions: self.skip_unchanged_definitions,
             skip_unknown_definitions: self.skip_unknown_definitions,
             headers: self.web.options(),
+            statistics_interval: Duration::from_millis(self.statistics_ms),
             tracks_login_sources: self.tracks_login_sources,
             log: self.log,
             warnings: self.warnings,

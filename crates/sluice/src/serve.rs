@@ -280,6 +280,9 @@ async fn serve_until_told(node: &Node, config: &Config, listeners: Listeners) ->
     if !certificates.is_empty() {
         tokio::spawn(certificates::reload(certificates));
     }
+    if http.iter().any(|port| !port.is_metrics) {
+        tokio::spawn(admin::sample(node.desk().clone(), ports.clone(), config.statistics_interval));
+    }
     for HttpPort { protocol, listener, tls, is_metrics } in http {
         node.add_listener(protocol, listener.local_addr()?);
         let (desk, ports) = (node.desk().clone(), ports.clone().over_tls(tls.is_some()));

@@ -53,6 +53,10 @@ const CREDIT: std::ops::RangeInclusive<u32> = 1..=65_535;
 /// about 12 KiB.
 const HANDSHAKES: std::ops::RangeInclusive<usize> = 1..=1_000_000;
 
+/// The bounds of the time between two samples, in milliseconds. A sample asks every shard, which must not happen all the
+/// time. An hour of samples must have more than one.
+const STATISTICS_MS: std::ops::RangeInclusive<u64> = 1_000..=60_000;
+
 pub const fn key(name: &'static str, default: &'static str, doc: &'static str, set: Set) -> Key {
     Key { name, doc, default, sample: "", set, secret: false, star: "1" }
 }
@@ -258,6 +262,12 @@ const KEYS: &[Key] = &[
     key("prometheus.tcp.port", "15692", "The port of the metrics, or none.", |c, _, v| {
         put(&mut c.prometheus.1, or_none(v, port))
     }),
+    key(
+        "collect_statistics_interval",
+        "5000",
+        "The time between two samples of the statistics that the management API shows rates of, in milliseconds: 1000 to 60000.",
+        |c, _, v| put(&mut c.statistics_ms, number(v, STATISTICS_MS)),
+    ),
     key("shards", "auto", "The number of event loops: 1 to 256, or auto for one per core.", |c, _, v| {
         let count = if v == "auto" { Ok(available_cores()) } else { number(v, 1..=SHARDS_MAX) };
         put(&mut c.shards, count.map_err(|need| format!("{need}, or auto")))

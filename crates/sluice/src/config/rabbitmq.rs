@@ -89,7 +89,7 @@ const OTHERS: &[&str] = &[
     "cluster_keepalive_interval",
     "cluster_partition_handling*",
     "cluster_tags.*",
-    "collect_statistics*",
+    "collect_statistics",
     "connection_max",
     "consumer_disconnected_timeout",
     "consumer_max_per_channel",
@@ -236,7 +236,6 @@ mod tests {
         for key in [
             "log.exchange.level",
             "collect_statistics",
-            "collect_statistics_interval",
             "cluster_formation.k8s.host",
             "definitions.hashing.algorithm",
             "management.rates_mode",

@@ -1,0 +1,158 @@
+//! The figures that are sampled, by RabbitMQ's names. The same tables make the fields of the answers.
+
+use broker::counters::{Deliveries, Traffic};
+use broker::desk::amqp091_rows::ChannelRow;
+use broker::desk::{ConnectionRow, Overview, QueueRow};
+
+use crate::process::Process;
+
+/// The part of an answer that a figure is in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// Numbers of messages: `queue_totals`, and fields of a queue.
+    Lengths,
+    /// `message_stats`.
+    Messages,
+    /// `churn_rates`.
+    Churn,
+    /// Fields of a connection about its data.
+    Data,
+    /// Fields of a node about what it uses.
+    Node,
+}
+
+/// A figure of an object, whose rows have the type `R`.
+pub struct Figure<R> {
+    pub part: Part,
+    pub name: &'static str,
+    /// True if it only grows. If such a figure is smaller than before, it has started again, and has the rate 0.
+    pub is_counter: bool,
+    pub of: fn(&R) -> u64,
+}
+
+const fn length<R>(name: &'static str, of: fn(&R) -> u64) -> Figure<R> {
+    Figure { part: Part::Lengths, name, is_counter: false, of }
+}
+
+const fn counter<R>(part: Part, name: &'static str, of: fn(&R) -> u64) -> Figure<R> {
+    Figure { part, name, is_counter: true, of }
+}
+
+const fn usage(name: &'static str, of: fn(&NodeRow) -> u64) -> Figure<NodeRow> {
+    Figure { part: Part::Node, name, is_counter: false, of }
+}
+
+/// The values of all figures of a row.
+pub fn values<R, const N: usize>(figures: &[Figure<R>; N], row: &R) -> [u64; N] {
+    std::array::from_fn(|i| (figures[i].of)(row))
+}
+
+/// What is sampled of the node. Its sums over protocols and queue types are made once per sample.
+pub struct NodeRow {
+    traffic: Traffic,
+    deliveries: Deliveries,
+    overview: Overview,
+    process: Process,
+}
+
+impl NodeRow {
+    pub fn new(overview: Overview) -> Self {
+        let traffic = overview.counters.traffic();
+        Self { deliveries: traffic.deliveries(), traffic, overview, process: Process::read() }
+    }
+
+    pub fn overview(&self) -> &Overview {
+        &self.overview
+    }
+
+    pub fn process(&self) -> &Process {
+        &self.process
+    }
+}
+
+/// The number of figures of the node.
+pub const NODE: usize = 25;
+
+pub const NODE_FIGURES: [Figure<NodeRow>; NODE] = {
+    use Part::{Churn, Messages};
+    [
+        length("messages", |row| row.overview.messages_ready + row.overview.messages_unacknowledged),
+        length("messages_ready", |row| row.overview.messages_ready),
+        length("messages_unacknowledged", |row| row.overview.messages_unacknowledged),
+        counter(Messages, "publish", |row| row.traffic.received),
+        counter(Messages, "confirm", |row| row.traffic.confirmed),
+        counter(Messages, "drop_unroutable", |row| row.traffic.unroutable_dropped),
+        counter(Messages, "return_unroutable", |row| row.traffic.unroutable_returned),
+        counter(Messages, "deliver", |row| row.deliveries.manual_ack),
+        counter(Messages, "deliver_no_ack", |row| row.deliveries.auto_ack),
+        counter(Messages, "get", |row| row.deliveries.get_manual_ack),
+        counter(Messages, "get_no_ack", |row| row.deliveries.get_auto_ack),
+        counter(Messages, "get_empty", |row| row.traffic.get_empty),
+        counter(Messages, "deliver_get", |row| row.deliveries.sent()),
+        counter(Messages, "redeliver", |row| row.deliveries.redelivered),
+        counter(Messages, "ack", |row| row.deliveries.acknowledged),
+        counter(Churn, "connection_created", |row| row.overview.counters.connections_opened),
+        counter(Churn, "connection_closed", |row| row.overview.counters.connections_closed),
+        counter(Churn, "channel_created", |row| row.overview.counters.channels_opened),
+        counter(Churn, "channel_closed", |row| row.overview.counters.channels_closed),
+        counter(Churn, "queue_declared", |row| row.overview.counters.queues_declared),
+        counter(Churn, "queue_created", |row| row.overview.counters.queues_created),
+        counter(Churn, "queue_deleted", |row| row.overview.counters.queues_deleted),
+        // 0 where the system does not tell.
+        usage("mem_used", |row| row.process.resident_bytes.unwrap_or(0)),
+        usage("fd_used", |row| row.process.open_fds.unwrap_or(0)),
+        usage("disk_free", |row| row.overview.limits.disk_free),
+    ]
+};
+
+/// The number of figures of a queue.
+pub const QUEUE: usize = 15;
+
+pub const QUEUE_FIGURES: [Figure<QueueRow>; QUEUE] = {
+    use Part::Messages;
+    [
+        length("messages", |q| q.report.ready + q.report.unsettled + q.report.delayed),
+        length("messages_ready", |q| q.report.ready),
+        length("messages_unacknowledged", |q| q.report.unsettled),
+        counter(Messages, "publish", |q| q.report.published),
+        counter(Messages, "deliver", |q| q.report.delivered_unsettled()),
+        counter(Messages, "deliver_no_ack", |q| q.report.delivered_settled - q.report.fetched_settled),
+        counter(Messages, "get", |q| q.report.fetched - q.report.fetched_settled),
+        counter(Messages, "get_no_ack", |q| q.report.fetched_settled),
+        counter(Messages, "deliver_get", |q| q.report.delivered),
+        counter(Messages, "redeliver", |q| q.report.redelivered),
+        // A message that is settled when it is sent has left the queue, but nobody has acknowledged it.
+        counter(Messages, "ack", |q| q.report.acknowledged_by_consumers()),
+        counter(Messages, "expired", |q| q.report.expired),
+        counter(Messages, "dropped", |q| q.report.dropped),
+        counter(Messages, "dead_lettered", |q| q.report.dead_lettered),
+        counter(Messages, "annotations_refused", |q| q.report.annotations_refused),
+    ]
+};
+
+/// The number of figures of a connection.
+pub const CONNECTION: usize = 2;
+
+pub const CONNECTION_FIGURES: [Figure<ConnectionRow>; CONNECTION] =
+    [counter(Part::Data, "recv_oct", |c| c.recv_bytes), counter(Part::Data, "send_oct", |c| c.send_bytes)];
+
+/// The number of figures of a channel.
+pub const CHANNEL: usize = 12;
+
+pub const CHANNEL_FIGURES: [Figure<ChannelRow>; CHANNEL] = {
+    use Part::Messages;
+    [
+        counter(Messages, "publish", |c| c.counts.received),
+        counter(Messages, "confirm", |c| c.counts.confirmed),
+        counter(Messages, "return_unroutable", |c| c.counts.returned),
+        counter(Messages, "drop_unroutable", |c| c.counts.dropped),
+        counter(Messages, "deliver", |c| c.counts.deliveries.manual_ack),
+        counter(Messages, "deliver_no_ack", |c| c.counts.deliveries.auto_ack),
+        counter(Messages, "get", |c| c.counts.deliveries.get_manual_ack),
+        counter(Messages, "get_no_ack", |c| c.counts.deliveries.get_auto_ack),
+        counter(Messages, "get_empty", |c| c.counts.get_empty),
+        counter(Messages, "deliver_get", |c| c.counts.deliveries.sent()),
+        counter(Messages, "redeliver", |c| c.counts.deliveries.redelivered),
+        counter(Messages, "ack", |c| c.counts.deliveries.acknowledged),
+    ]
+};

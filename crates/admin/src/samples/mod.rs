@@ -1,0 +1,169 @@
+//! Rates and samples. There is no database of statistics: what is shown comes from bounded rings in memory.
+//!
+//! ```text
+//!   every 5 seconds: Samples::take ──> the node's sums, and each object that somebody looks at ──> rings
+//!   a request for an object ──> Watched::ask: its rate so far; it is sampled from now on, for two minutes
+//! ```
+//!
+//! The node is always sampled: that costs one question to each shard. Queues, connections and channels are sampled only
+//! while somebody asks for them, so that those that nobody looks at cost nothing. The first two samples of an object are
+//! taken within ten seconds after the first request. Until then its rate is 0.
+
+mod details;
+mod figures;
+mod series;
+mod watched;
+
+use std::collections::HashSet;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use broker::access::Identity;
+use broker::desk::amqp091_rows::ChannelRow;
+use broker::desk::{ConnectionRow, Desk, DeskError, ProtocolRow, QueueRow};
+use broker::ids::QueueId;
+use serde_json::{Map, Value};
+use tokio::time::MissedTickBehavior;
+
+pub use self::details::Ranges;
+use self::details::fields;
+use self::figures::{
+    CHANNEL, CHANNEL_FIGURES, CONNECTION, CONNECTION_FIGURES, NODE, NODE_FIGURES, QUEUE, QUEUE_FIGURES,
+    values,
+};
+pub use self::figures::{NodeRow, Part};
+use self::series::{Retention, Sample, Series};
+use self::watched::Watched;
+use crate::ports::Ports;
+
+/// The rings of the node, as RabbitMQ keeps them: ten minutes, an hour, eight hours, and a day. Together they take about
+/// 64 kB. The finest ring takes each sample; with a longer `collect_statistics_interval` it covers more time.
+const NODE_RINGS: [Retention; 4] = [
+    HISTORY,
+    Retention { samples_max: 62, every_ms: 60_000 - SLACK_MS },
+    Retention { samples_max: 50, every_ms: 600_000 - SLACK_MS },
+    Retention { samples_max: 50, every_ms: 1_800_000 - SLACK_MS },
+];
+
+/// The history of an object: ten minutes at five seconds.
+const HISTORY: Retention = Retention { samples_max: 122, every_ms: 0 };
+
+/// A sample may be this early, in milliseconds. Samples are not taken exactly every five seconds.
+const SLACK_MS: u64 = 2_500;
+
+/// The number of queues that are sampled with one request to the desk.
+const QUEUES_PER_REQUEST: usize = 500;
+
+/// The samples of the node, and of the objects that somebody looks at.
+#[derive(Debug, Default)]
+pub struct Samples {
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    node: Series<NODE>,
+    queues: Watched<QueueId, QUEUE>,
+    connections: Watched<Arc<str>, CONNECTION>,
+    /// Channels of AMQP 0.9.1, by the name of their connection and their number.
+    channels: Watched<(Arc<str>, u16), CHANNEL>,
+}
+
+impl Default for State {
+    fn default() -> Self {
+        Self {
+            node: Series::new(&NODE_RINGS),
+            queues: Watched::new(HISTORY),
+            connections: Watched::new(HISTORY),
+            channels: Watched::new(HISTORY),
+        }
+    }
+}
+
+/// Takes samples until the node stops.
+///
+/// `every` is the time between two samples.
+pub async fn run<D: Desk>(desk: D, ports: Ports, every: Duration) {
+    let mut timer = tokio::time::interval(every);
+    timer.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        timer.tick().await;
+        let now_ms = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64);
+        // A shard that does not answer in time is overloaded. The next sample may work.
+        if let Err(error) = ports.samples().take(&desk, now_ms).await {
+            tracing::debug!("a sample of the statistics is missing: {error:?}");
+        }
+    }
+}
+
+impl Samples {
+    /// Takes a sample of the node, and of each object that somebody looks at. No shard is asked for more than a part of a
+    /// list at once.
+    ///
+    /// # Errors
+    /// The desk's error. What was sampled until then is kept.
+    pub async fn take<D: Desk>(&self, desk: &D, now_ms: u64) -> Result<(), DeskError> {
+        let who = Identity::metrics_reader();
+        let (queues, names) = {
+            let mut state = self.state();
+            let mut names: HashSet<Arc<str>> = state.connections.begin_round().into_iter().collect();
+            names.extend(state.channels.begin_round().into_iter().map(|(name, _)| name));
+            (state.queues.begin_round(), names)
+        };
+        let node = NodeRow::new(desk.overview(&who).await?);
+        self.state().node.push(Sample { at_ms: now_ms, values: values(&NODE_FIGURES, &node) });
+        for ids in queues.chunks(QUEUES_PER_REQUEST) {
+            let rows = desk.sampled_queues(&who, ids).await?;
+            let mut state = self.state();
+            for row in &rows {
+                let sample = Sample { at_ms: now_ms, values: values(&QUEUE_FIGURES, row) };
+                state.queues.push(&row.id, sample);
+            }
+        }
+        if !names.is_empty() {
+            let rows = desk.sampled_connections(&who, Arc::new(names)).await?;
+            let mut state = self.state();
+            for row in &rows {
+                let sample = Sample { at_ms: now_ms, values: values(&CONNECTION_FIGURES, row) };
+                state.connections.push(&row.name, sample);
+                let ProtocolRow::Amqp091(ours) = &row.protocol else { continue };
+                for channel in &ours.channels {
+                    let sample = Sample { at_ms: now_ms, values: values(&CHANNEL_FIGURES, channel) };
+                    state.channels.push(&(row.name.clone(), channel.number), sample);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns the fields of one part of the answer about the node, with rates.
+    pub fn node(&self, part: Part, row: &NodeRow, ranges: &Ranges) -> Map<String, Value> {
+        fields(&NODE_FIGURES, part, row, Some(&self.state().node), ranges)
+    }
+
+    /// Returns the lengths and the `message_stats` of a queue, with rates. The queue is sampled from now on.
+    pub fn queue(&self, row: &QueueRow, ranges: &Ranges) -> (Map<String, Value>, Map<String, Value>) {
+        let mut state = self.state();
+        let series = state.queues.ask(&row.id, ranges.is_any());
+        let part = |part| fields(&QUEUE_FIGURES, part, row, series, ranges);
+        (part(Part::Lengths), part(Part::Messages))
+    }
+
+    /// Returns the fields about the data of a connection, with rates. The connection is sampled from now on.
+    pub fn connection(&self, row: &ConnectionRow, ranges: &Ranges) -> Map<String, Value> {
+        let mut state = self.state();
+        let series = state.connections.ask(&row.name, ranges.is_any());
+        fields(&CONNECTION_FIGURES, Part::Data, row, series, ranges)
+    }
+
+    /// Returns the `message_stats` of a channel, with rates. The channel is sampled from now on.
+    pub fn channel(&self, connection: &Arc<str>, row: &ChannelRow, ranges: &Ranges) -> Map<String, Value> {
+        let mut state = self.state();
+        let series = state.channels.ask(&(connection.clone(), row.number), ranges.is_any());
+        fields(&CHANNEL_FIGURES, Part::Messages, row, series, ranges)
+    }
+}

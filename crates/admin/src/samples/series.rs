@@ -1,0 +1,210 @@
+//! The samples of one object, in rings of bounded length. Time is an argument.
+
+use std::collections::VecDeque;
+
+/// The values of an object at a time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sample<const N: usize> {
+    /// The time, in milliseconds since the epoch.
+    pub at_ms: u64,
+    pub values: [u64; N],
+}
+
+/// How long samples are kept, and how far apart they are.
+#[derive(Clone, Copy, Debug)]
+pub struct Retention {
+    /// The most samples.
+    pub samples_max: usize,
+    /// The least time between two samples, in milliseconds. 0 takes each.
+    pub every_ms: u64,
+}
+
+/// A ring of samples, the newest last.
+#[derive(Clone, Debug)]
+struct Ring<const N: usize> {
+    retention: Retention,
+    samples: VecDeque<Sample<N>>,
+}
+
+/// The samples of an object, in one or more rings. The first ring has the finest samples, and later rings reach further
+/// back.
+#[derive(Clone, Debug)]
+pub struct Series<const N: usize> {
+    rings: Vec<Ring<N>>,
+}
+
+/// The times at which samples are shown: from `age_ms` ago until the newest sample, `step_ms` apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Range {
+    pub age_ms: u64,
+    /// Not 0.
+    pub step_ms: u64,
+}
+
+/// One value at a time, in milliseconds since the epoch.
+pub type Point = (u64, u64);
+
+impl<const N: usize> Series<N> {
+    pub fn new(retentions: &[Retention]) -> Self {
+        // Most objects never have more samples than a rate needs.
+        let samples = |retention: &Retention| VecDeque::with_capacity(retention.samples_max.min(2));
+        let ring = |retention: &Retention| Ring { retention: *retention, samples: samples(retention) };
+        Self { rings: retentions.iter().map(ring).collect() }
+    }
+
+    /// Adds a sample. If the clock was set back, the earlier samples are forgotten, because they lie in the future.
+    pub fn push(&mut self, sample: Sample<N>) {
+        if self.newest().is_some_and(|newest| newest.at_ms >= sample.at_ms) {
+            self.rings.iter_mut().for_each(|ring| ring.samples.clear());
+        }
+        self.rings.iter_mut().for_each(|ring| ring.push(sample));
+    }
+
+    /// Changes how many samples the finest ring keeps. The oldest ones leave at once.
+    pub fn keep(&mut self, samples_max: usize) {
+        if let Some(ring) = self.rings.first_mut() {
+            ring.retention.samples_max = samples_max;
+            ring.cut_to(samples_max);
+            ring.samples.shrink_to(samples_max);
+        }
+    }
+
+    pub fn newest(&self) -> Option<&Sample<N>> {
+        self.rings.first()?.samples.back()
+    }
+
+    /// Returns the number of samples in the finest ring.
+    #[cfg(test)]
+    pub fn len(&self) -> usize {
+        self.rings.first().map_or(0, |ring| ring.samples.len())
+    }
+
+    /// Returns the change per second of one value between the last two samples. Returns 0 with fewer samples.
+    pub fn rate(&self, value: usize) -> f64 {
+        let Some(samples) = self.rings.first().map(|ring| &ring.samples) else { return 0.0 };
+        match (samples.len().checked_sub(2).and_then(|at| samples.get(at)), samples.back()) {
+            (Some(before), Some(last)) => {
+                per_second((before.at_ms, before.values[value]), (last.at_ms, last.values[value]))
+            }
+            _ => 0.0,
+        }
+    }
+
+    /// Returns one value at the times of a range, newest first. The newest time is that of the newest sample. Between two
+    /// samples, the value is on the line between them. Times before the oldest sample are left out.
+    pub fn points(&self, value: usize, range: Range) -> Vec<Point> {
+        let Some(newest) = self.newest() else { return Vec::new() };
+        let steps = 0..=range.age_ms / range.step_ms;
+        let times = steps.map_while(|step| newest.at_ms.checked_sub(step * range.step_ms));
+        times.map_while(|at_ms| Some((at_ms, self.at(at_ms, value)?))).collect()
+    }
+
+    /// Returns the value at a time, from the finest ring that reaches so far back.
+    fn at(&self, at_ms: u64, value: usize) -> Option<u64> {
+        self.rings.iter().find_map(|ring| ring.at(at_ms, value))
+    }
+}
+
+impl<const N: usize> Ring<N> {
+    fn push(&mut self, sample: Sample<N>) {
+        let is_due = |last: &Sample<N>| sample.at_ms >= last.at_ms + self.retention.every_ms;
+        if self.samples.back().is_none_or(is_due) {
+            self.cut_to(self.retention.samples_max.saturating_sub(1));
+            self.samples.push_back(sample);
+        }
+    }
+
+    /// Keeps only the newest samples.
+    fn cut_to(&mut self, samples_max: usize) {
+        let surplus = self.samples.len().saturating_sub(samples_max);
+        self.samples.drain(..surplus);
+    }
+
+    fn at(&self, at_ms: u64, value: usize) -> Option<u64> {
+        let after = self.samples.partition_point(|sample| sample.at_ms <= at_ms);
+        let before = self.samples.get(after.checked_sub(1)?)?;
+        let (from, since) = (before.values[value], at_ms - before.at_ms);
+        match self.samples.get(after) {
+            Some(next) => {
+                let (change, time) = (next.values[value].abs_diff(from), next.at_ms - before.at_ms);
+                // The quotient is at most the change, which fits.
+                let part = (u128::from(change) * u128::from(since) / u128::from(time)) as u64;
+                Some(if next.values[value] >= from { from + part } else { from - part })
+            }
+            // A coarse ring may end before this time. Then the finer ones, which were asked before, have no older sample.
+            None => Some(from),
+        }
+    }
+}
+
+/// Returns the change per second from one point to a later one.
+pub fn per_second((from_ms, from): Point, (to_ms, to): Point) -> f64 {
+    let time_ms = to_ms.saturating_sub(from_ms);
+    match time_ms {
+        0 => 0.0,
+        _ => (to as f64 - from as f64) * 1000.0 / time_ms as f64,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FINE: Retention = Retention { samples_max: 4, every_ms: 0 };
+    const COARSE: Retention = Retention { samples_max: 3, every_ms: 20_000 };
+
+    fn series(retentions: &[Retention], values: &[(u64, u64)]) -> Series<1> {
+        let mut series = Series::new(retentions);
+        values.iter().for_each(|(s, value)| series.push(Sample { at_ms: s * 1000, values: [*value] }));
+        series
+    }
+
+    fn seconds(points: Vec<Point>) -> Vec<(u64, u64)> {
+        points.into_iter().map(|(ms, value)| (ms / 1000, value)).collect()
+    }
+
+    #[test]
+    fn a_rate_needs_two_samples() {
+        assert_eq!(series(&[FINE], &[]).rate(0), 0.0);
+        assert_eq!(series(&[FINE], &[(5, 100)]).rate(0), 0.0);
+        assert_eq!(series(&[FINE], &[(5, 100), (10, 150)]).rate(0), 10.0);
+        // Only the last two count.
+        assert_eq!(series(&[FINE], &[(0, 0), (5, 100), (10, 110)]).rate(0), 2.0);
+        assert_eq!(series(&[FINE], &[(5, 100), (9, 90)]).rate(0), -2.5);
+        // The clock was set back.
+        assert_eq!(series(&[FINE], &[(5, 100), (10, 150), (4, 500)]).rate(0), 0.0);
+        assert_eq!(series(&[FINE], &[(5, 100), (10, 150), (4, 500), (9, 600)]).rate(0), 20.0);
+    }
+
+    #[test]
+    fn rings_are_bounded_and_the_coarse_one_reaches_further() {
+        let values: Vec<_> = (0..=20).map(|n| (n * 5, n * 10)).collect();
+        let both = series(&[FINE, COARSE], &values);
+        assert_eq!(both.rings.iter().map(|ring| ring.samples.len()).collect::<Vec<_>>(), [4, 3]);
+        let range = Range { age_ms: 60_000, step_ms: 15_000 };
+        // 100 and 85 are in the fine ring; 70 lies between two samples of the coarse one, which begins at 60.
+        assert_eq!(seconds(both.points(0, range)), [(100, 200), (85, 170), (70, 140)]);
+        let one = series(&[FINE], &values);
+        assert_eq!(seconds(one.points(0, range)), [(100, 200), (85, 170)]);
+    }
+
+    #[test]
+    fn values_between_samples_are_on_the_line_between_them() {
+        let series = series(&[FINE], &[(0, u64::MAX), (10, 10), (20, 30)]);
+        let range = Range { age_ms: 15_000, step_ms: 5_000 };
+        assert_eq!(seconds(series.points(0, range)), [(20, 30), (15, 20), (10, 10), (5, u64::MAX / 2 + 6)]);
+        let none = Range { age_ms: 0, step_ms: 1 };
+        assert_eq!(seconds(series.points(0, none)), [(20, 30)]);
+    }
+
+    #[test]
+    fn history_may_be_given_up_and_kept_again() {
+        let mut series = series(&[FINE], &[(0, 0), (5, 10), (10, 20)]);
+        series.keep(2);
+        assert_eq!(series.rings[0].samples.len(), 2);
+        assert_eq!(series.rate(0), 2.0);
+        series.keep(4);
+        (3..9).for_each(|n| series.push(Sample { at_ms: n * 5_000, values: [n * 10] }));
+        assert_eq!(series.rings[0].samples.len(), 4);
+    }
+}

@@ -1,0 +1,303 @@
+//! Rates and samples. The tests take the samples, at times of their own.
+
+use broker::counters::{Deliveries, Protocol};
+use broker::desk::ProtocolRow;
+use serde_json::{Value, json};
+
+use super::http::Server;
+use crate::ports::Ports;
+
+/// A server, and the ports whose samples the test takes.
+struct World {
+    server: Server,
+    ports: Ports,
+}
+
+impl World {
+    async fn start() -> Self {
+        let ports = Ports::default();
+        Self { server: Server::start_with(ports.clone()).await, ports }
+    }
+
+    /// Takes a sample at this time, in seconds.
+    async fn sample(&self, at_s: u64) {
+        self.ports.samples().take(&self.server.desk, at_s * 1000).await.unwrap();
+    }
+
+    /// Returns the answer to a GET request of an administrator.
+    async fn get(&self, path: &str) -> Value {
+        let answer = self.server.ask(Some("guest"), "GET", path, "").await;
+        assert_eq!(answer.status, 200, "{path}: {}", answer.body);
+        serde_json::from_str(&answer.body).unwrap()
+    }
+
+    fn receive(&self, messages: u64) {
+        self.server.desk.state().counters.over_mut(Protocol::Amqp10).received += messages;
+    }
+}
+
+#[tokio::test]
+async fn the_overview_has_rates_and_samples() {
+    let world = World::start().await;
+    let shown = "/api/overview?columns=message_stats.publish,message_stats.publish_details,queue_totals.messages_details";
+    let none = json!({
+        "message_stats": { "publish": 9, "publish_details": { "rate": 0.0 } },
+        "queue_totals": { "messages_details": { "rate": 0.0 } },
+    });
+    assert_eq!(world.get(shown).await, none, "before the first sample");
+    world.sample(100).await;
+    assert_eq!(world.get(shown).await, none, "one sample is not enough for a rate");
+    world.receive(100);
+    world.server.desk.state().ready.insert("q".into(), 30);
+    world.sample(105).await;
+    world.receive(55);
+    let more = json!({
+        "message_stats": { "publish": 164, "publish_details": { "rate": 20.0 } },
+        "queue_totals": { "messages_details": { "rate": 6.0 } },
+    });
+    assert_eq!(
+        world.get(shown).await,
+        more,
+        "the sums are those of now, the rate is that of the last two samples"
+    );
+    world.server.desk.state().ready.insert("q".into(), 5);
+    world.sample(110).await;
+    let both = "&msg_rates_age=60&msg_rates_incr=5&lengths_age=5&lengths_incr=5";
+    let expected = json!({
+        "message_stats": {
+            "publish": 164,
+            "publish_details": {
+                "rate": 11.0,
+                "avg_rate": 15.5,
+                "avg": 94.0,
+                "samples": [
+                    { "sample": 164, "timestamp": 110_000 },
+                    { "sample": 109, "timestamp": 105_000 },
+                    { "sample": 9, "timestamp": 100_000 },
+                ],
+            },
+        },
+        // A queue that becomes shorter has a negative rate, as in RabbitMQ.
+        "queue_totals": {
+            "messages_details": {
+                "rate": -5.0,
+                "avg_rate": -5.0,
+                "avg": 17.5,
+                "samples": [
+                    { "sample": 5, "timestamp": 110_000 },
+                    { "sample": 30, "timestamp": 105_000 },
+                ],
+            },
+        },
+    });
+    assert_eq!(world.get(&format!("{shown}{both}")).await, expected);
+}
+
+/// The names are those that RabbitMQ's programs read.
+#[tokio::test]
+async fn every_figure_of_the_overview_has_details() {
+    let world = World::start().await;
+    let overview = world.get("/api/overview").await;
+    for (part, names) in [
+        (
+            "message_stats",
+            &[
+                "publish",
+                "confirm",
+                "drop_unroutable",
+                "return_unroutable",
+                "deliver",
+                "deliver_no_ack",
+                "get",
+                "get_no_ack",
+                "get_empty",
+                "deliver_get",
+                "redeliver",
+                "ack",
+            ][..],
+        ),
+        (
+            "churn_rates",
+            &[
+                "connection_created",
+                "connection_closed",
+                "channel_created",
+                "channel_closed",
+                "queue_declared",
+                "queue_created",
+                "queue_deleted",
+            ],
+        ),
+        ("queue_totals", &["messages", "messages_ready", "messages_unacknowledged"]),
+    ] {
+        assert_eq!(overview[part].as_object().unwrap().len(), 2 * names.len(), "{part}");
+        for name in names {
+            assert!(overview[part][name].is_u64(), "{part}.{name}");
+            assert_eq!(overview[part][format!("{name}_details")]["rate"], 0.0, "{part}.{name}");
+        }
+    }
+    assert_eq!(overview["rates_mode"], "basic");
+    assert_eq!(overview["sample_retention_policies"]["global"], json!([600, 3600, 28_800, 86_400]));
+    let node = world.get("/api/nodes/n@h").await;
+    for name in ["mem_used", "fd_used", "disk_free"] {
+        assert!(node[name].is_u64() && node[format!("{name}_details")]["rate"] == 0.0, "{name}");
+    }
+}
+
+#[tokio::test]
+async fn statistics_may_be_left_out() {
+    let world = World::start().await;
+    let overview = world.get("/api/overview?disable_stats=true").await;
+    assert!(overview["message_stats"].is_null() && overview["queue_totals"].is_null());
+    assert!(overview["object_totals"].is_object());
+    let overview = world.get("/api/overview?disable_stats=true&enable_queue_totals=true").await;
+    assert!(overview["message_stats"].is_null() && overview["queue_totals"]["messages"].is_u64());
+    world.server.check("guest", "PUT /api/queues/%2F/q -> 201").await;
+    let queue = world.get("/api/queues/%2F/q?disable_stats=true&enable_queue_totals=true").await;
+    assert!(queue["message_stats"].is_null() && queue["messages_details"].is_null());
+    assert_eq!(queue["messages"], 0);
+    // A queue without statistics is not sampled.
+    world.sample(100).await;
+    assert_eq!(world.server.desk.state().rows, 0);
+}
+
+#[tokio::test]
+async fn a_queue_is_sampled_while_somebody_looks_at_it() {
+    let world = World::start().await;
+    world.server.check("guest", "PUT /api/queues/%2F/q -> 201\nPUT /api/queues/%2F/other -> 201").await;
+    let publish = |messages| _ = world.server.desk.state().published.insert("q".into(), messages);
+    let rate =
+        async || world.get("/api/queues/%2F/q").await["message_stats"]["publish_details"]["rate"].clone();
+    world.sample(100).await;
+    assert_eq!(world.server.desk.state().rows, 0, "nobody has looked at a queue");
+    assert_eq!(rate().await, 0.0);
+    world.sample(105).await;
+    publish(30);
+    assert_eq!(rate().await, 0.0);
+    world.sample(110).await;
+    assert_eq!(rate().await, 6.0);
+    // A page and the whole list have the same rates.
+    for list in ["/api/queues?page=1", "/api/queues?sort=name", "/api/queues", "/api/queues/%2F"] {
+        let list = world.get(list).await;
+        let rows = if list.is_array() { &list } else { &list["items"] };
+        let rates: Vec<_> =
+            rows.as_array().unwrap().iter().map(|q| &q["message_stats"]["publish_details"]["rate"]).collect();
+        assert_eq!(rates, [0.0, 6.0]);
+    }
+    let lengths = "lengths_age=60&lengths_incr=5&msg_rates_age=60&msg_rates_incr=5";
+    let queue = world.get(&format!("/api/queues/%2F/q?{lengths}")).await;
+    assert_eq!(queue["messages_details"]["samples"].as_array().unwrap().len(), 2);
+    let samples = json!([{ "sample": 30, "timestamp": 110_000 }, { "sample": 0, "timestamp": 105_000 }]);
+    assert_eq!(queue["message_stats"]["publish_details"]["samples"], samples);
+    // The history begins with the first request for it.
+    for at_s in [115, 120, 125] {
+        world.sample(at_s).await;
+    }
+    let queue = world.get(&format!("/api/queues/%2F/q?{lengths}")).await;
+    assert_eq!(queue["message_stats"]["publish_details"]["samples"].as_array().unwrap().len(), 5);
+    // A queue that is declared again starts anew, and its rate is not negative.
+    world.server.check("guest", "DELETE /api/queues/%2F/q -> 204\nPUT /api/queues/%2F/q -> 201").await;
+    publish(2);
+    assert_eq!(rate().await, 0.0);
+    world.sample(130).await;
+    assert_eq!(rate().await, 0.0);
+    publish(1);
+    world.sample(135).await;
+    assert_eq!(rate().await, 0.0, "a counter that went back");
+}
+
+#[tokio::test]
+async fn deliveries_of_a_queue_are_told_apart() {
+    let world = World::start().await;
+    {
+        let mut state = world.server.desk.state();
+        let counters = state.counters.over_mut(Protocol::Amqp091);
+        counters.from_quorum = Deliveries { manual_ack: 7, acknowledged: 3, ..Deliveries::default() };
+    }
+    let stats = &world.get("/api/overview").await["message_stats"];
+    assert_eq!((&stats["deliver"], &stats["get_no_ack"], &stats["ack"]), (&json!(14), &json!(1), &json!(3)));
+}
+
+#[tokio::test]
+async fn connections_have_rates() {
+    let world = World::start().await;
+    world.server.desk.state().connections =
+        vec![super::connection("a", "guest"), super::connection("b", "guest")];
+    let rates = async || {
+        let list = world.get("/api/connections").await;
+        let rate = |row: &Value| {
+            (row["recv_oct_details"]["rate"].as_f64(), row["send_oct_details"]["rate"].as_f64())
+        };
+        list.as_array().unwrap().iter().map(rate).collect::<Vec<_>>()
+    };
+    assert_eq!(rates().await, [(Some(0.0), Some(0.0)); 2]);
+    world.sample(100).await;
+    world.server.desk.state().connections[1].send_bytes += 5_000;
+    world.sample(110).await;
+    assert_eq!(rates().await, [(Some(0.0), Some(0.0)), (Some(0.0), Some(500.0))]);
+    let one = world.get("/api/connections/b?data_rates_age=60&data_rates_incr=10").await;
+    assert_eq!(one["send_oct_details"]["samples"].as_array().unwrap().len(), 2);
+    let one = world.get("/api/connections/b?disable_stats=true").await;
+    assert!(one["send_oct"].is_null() && one["name"] == "b");
+}
+
+#[tokio::test]
+async fn ranges_have_bounds() {
+    let world = World::start().await;
+    for path in [
+        "/api/overview?lengths_age=60&lengths_incr=0",
+        "/api/overview?lengths_age=0&lengths_incr=5",
+        "/api/overview?msg_rates_age=86400&msg_rates_incr=5",
+        "/api/nodes?node_stats_age=x&node_stats_incr=5",
+        "/api/queues?lengths_age=-1&lengths_incr=5",
+        "/api/connections?data_rates_age=99999999999999999999&data_rates_incr=5",
+    ] {
+        assert_eq!(world.server.ask(Some("guest"), "GET", path, "").await.status, 400, "{path}");
+    }
+    // Both are needed, as in RabbitMQ.
+    let half = world.get("/api/overview?lengths_age=60").await;
+    assert!(half["queue_totals"]["messages_details"]["samples"].is_null());
+    // The longest ones.
+    world.get("/api/overview?lengths_age=18446744073709551615&lengths_incr=18446744073709551615").await;
+    world.get("/api/overview?lengths_age=86400&lengths_incr=1800").await;
+}
+
+#[tokio::test]
+async fn a_desk_that_does_not_answer_costs_one_sample() {
+    let world = World::start().await;
+    world.sample(100).await;
+    world.server.desk.state().stuck = true;
+    world.ports.samples().take(&world.server.desk, 105_000).await.unwrap_err();
+    world.server.desk.state().stuck = false;
+    world.receive(100);
+    world.sample(110).await;
+    let stats = &world.get("/api/overview").await["message_stats"];
+    assert_eq!(stats["publish_details"]["rate"], 10.0, "over the longer time");
+}
+
+#[tokio::test]
+async fn channels_have_rates() {
+    let world = World::start().await;
+    let connection = || super::channels::connection_of_091("guest", false);
+    world.server.desk.state().connections = vec![connection()];
+    let rates = async || {
+        let list = world.get("/api/channels").await;
+        let rates = list.as_array().unwrap().iter().map(|row| {
+            let rate = |name: &str| row["message_stats"][name]["rate"].as_f64();
+            (rate("publish_details"), rate("deliver_get_details"))
+        });
+        rates.collect::<Vec<_>>()
+    };
+    assert_eq!(rates().await, [(Some(0.0), Some(0.0)); 2]);
+    world.sample(100).await;
+    let mut moved = connection();
+    if let ProtocolRow::Amqp091(row) = &mut moved.protocol {
+        row.channels[1].counts.received = 20;
+        row.channels[1].counts.deliveries.get_auto_ack = 40;
+    }
+    world.server.desk.state().connections = vec![moved];
+    world.sample(110).await;
+    assert_eq!(rates().await, [(Some(0.0), Some(0.0)), (Some(2.0), Some(4.0))]);
+    let without = world.get("/api/channels?disable_stats=true").await;
+    assert!(without[0]["message_stats"].is_null());
+}
