@@ -4,6 +4,7 @@ mod accounts;
 mod browse;
 mod channels;
 mod crowd;
+mod dashboard;
 mod definitions;
 mod desk;
 mod headers;
