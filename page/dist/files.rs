@@ -3,7 +3,7 @@
     File {
         path: "/",
         content_type: "text/html; charset=utf-8",
-        etag: "W/\"3ea8a808d6d29366\"",
+        etag: "W/\"1f7ef7171269788c\"",
         plain: include_bytes!("index.html"),
         gzip: include_bytes!("index.html.gz"),
     },
@@ -15,11 +15,11 @@
         gzip: include_bytes!("assets/icon-G1K_hnQQ.svg.gz"),
     },
     File {
-        path: "/assets/index-BS0sI6vq.js",
+        path: "/assets/index-CHrgRcZf.js",
         content_type: "text/javascript; charset=utf-8",
-        etag: "W/\"f455d5a3d169d3d9\"",
-        plain: include_bytes!("assets/index-BS0sI6vq.js"),
-        gzip: include_bytes!("assets/index-BS0sI6vq.js.gz"),
+        etag: "W/\"81721be77a30b049\"",
+        plain: include_bytes!("assets/index-CHrgRcZf.js"),
+        gzip: include_bytes!("assets/index-CHrgRcZf.js.gz"),
     },
     File {
         path: "/assets/index-DGjgqNVv.css",

@@ -31,7 +31,9 @@ impl Known {
         Some(Self(tags.map(|tag| tag.trim().trim_start_matches("W/").to_owned()).collect()))
     }
 
-    fn has(&self, tag: &str) -> bool {
+    /// Returns true if the client has the answer with this tag, which may be weak.
+    pub fn has(&self, tag: &str) -> bool {
+        let tag = tag.trim_start_matches("W/");
         self.0.iter().any(|known| known == tag || known == "*")
     }
 

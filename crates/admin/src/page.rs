@@ -4,8 +4,9 @@
 //! The files are built from `page/` in the repository; `page/check` compares them with what its sources build.
 
 use axum::body::Body;
-use axum::http::{HeaderMap, HeaderValue, Response, StatusCode, header};
+use axum::http::{HeaderMap, HeaderValue, Method, Response, StatusCode, header};
 
+use crate::etag::Known;
 use crate::reply::{Failure, Reply};
 
 /// A file of the page.
@@ -56,23 +57,18 @@ pub fn asset(name: &str, headers: &HeaderMap) -> Result<Reply, Failure> {
 fn serve(path: &str, headers: &HeaderMap) -> Result<Reply, Failure> {
     let file = FILES.iter().find(|file| file.path == path);
     let file = file.ok_or_else(|| Failure::not_found(format!("the page has no file '{path}'")))?;
-    let known = entries(headers, header::IF_NONE_MATCH).any(|tag| tag == file.etag || tag == "*");
+    let known = Known::of(&Method::GET, headers).is_some_and(|known| known.has(file.etag));
     Ok(Reply::File(Served { file, gzip: accepts_gzip(headers), known }))
 }
 
 /// Returns true if the client takes gzip. A weight of zero refuses it [RFC 9110, 12.5.3].
 fn accepts_gzip(headers: &HeaderMap) -> bool {
-    entries(headers, header::ACCEPT_ENCODING).any(|entry| {
-        let (coding, weight) = entry.split_once(';').unwrap_or((entry, ""));
+    let values = headers.get_all(header::ACCEPT_ENCODING).into_iter().filter_map(|value| value.to_str().ok());
+    values.flat_map(|value| value.split(',')).any(|entry| {
+        let (coding, weight) = entry.trim().split_once(';').unwrap_or((entry.trim(), ""));
         let weight = weight.trim().strip_prefix("q=").map(|weight| weight.trim_end_matches(['0', '.']));
         coding.trim().eq_ignore_ascii_case("gzip") && weight != Some("")
     })
-}
-
-/// Returns the entries of a header that is a list.
-fn entries(headers: &HeaderMap, name: header::HeaderName) -> impl Iterator<Item = &str> {
-    let values = headers.get_all(name).into_iter().filter_map(|value| value.to_str().ok());
-    values.flat_map(|value| value.split(',')).map(str::trim)
 }
 
 /// Builds the HTTP response.

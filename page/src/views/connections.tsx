@@ -2,6 +2,7 @@
 import type { JSX } from "preact";
 import { useRef, useState } from "preact/hooks";
 import { path, request } from "../lib/api";
+import { command } from "../lib/command";
 import type { ChannelRow, ConnectionRow, LinkRow, SessionRow } from "../lib/names";
 import { href } from "../lib/place";
 import { useApi } from "../lib/poll";
@@ -74,6 +75,7 @@ export function ConnectionView({ name }: { name: string }): JSX.Element {
             title="Close this connection?"
             confirm="Close the connection"
             danger
+            command={command(["close", "connection"], reason ? [["--reason", reason]] : [], [name])}
             run={async () => {
               await request("DELETE", path("connections", name), { headers: reason ? { "x-reason": reason } : {} });
               location.hash = "#/connections";

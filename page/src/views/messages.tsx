@@ -119,7 +119,7 @@ export function GetMessages({ vhost, name }: { vhost: string; name: string }): J
       title={`Get messages from ${name}`}
       confirm="Get"
       danger={mode.endsWith("false")}
-      command={mode === "ack_requeue_false" ? command(["recv"], [...inVhost(vhost), ["--count", number]], [`/queues/${encodeURIComponent(name)}`]) : undefined}
+      command={command(["get"], [...inVhost(vhost), ["--count", number], ["--ackmode", mode]], [name])}
       run={async () => {
         const answer = await request("POST", path("queues", vhost, name, "get"), { body: { count: Number(number), ackmode: mode, encoding: "auto", truncate: BODY_MAX } });
         refresh();

@@ -2,6 +2,7 @@
 import type { JSX } from "preact";
 import { useState } from "preact/hooks";
 import { ApiError, path, request } from "../lib/api";
+import { command, inVhost } from "../lib/command";
 import type { Page, QueueRow } from "../lib/names";
 import { href } from "../lib/place";
 import { useApi } from "../lib/poll";
@@ -21,6 +22,11 @@ interface PolicyRow {
 
 const KINDS = ["policies", "operator-policies"] as const;
 type Kind = (typeof KINDS)[number];
+
+/** The options that say which policies a command is about. */
+function ofKind(kind: Kind, vhost: string): [string, string?][] {
+  return kind === "policies" ? inVhost(vhost) : [["--operator"], ...inVhost(vhost)];
+}
 
 export function Policies(): JSX.Element {
   return <>{KINDS.map((kind) => <PolicyTable kind={kind} />)}</>;
@@ -52,7 +58,7 @@ function PolicyTable({ kind }: { kind: Kind }): JSX.Element {
                   <span class="actions">
                     <Matches kind={kind} row={row} />
                     <EditPolicy kind={kind} row={row} />
-                    <Action label="Delete" title={`Delete ${row.name}?`} confirm="Delete the policy" danger run={async () => void (await request("DELETE", path(kind, row.vhost, row.name)))}>
+                    <Action label="Delete" title={`Delete ${row.name}?`} confirm="Delete the policy" danger command={command(["policy", "clear"], ofKind(kind, row.vhost), [row.name])} run={async () => void (await request("DELETE", path(kind, row.vhost, row.name)))}>
                       <Named before="The queues and exchanges that it is in force for get the next policy that matches, or none:" name={row.name} />
                     </Action>
                   </span>
@@ -145,6 +151,7 @@ function EditPolicy({ kind, row }: { kind: Kind; row?: PolicyRow }): JSX.Element
       title={row ? `Edit ${row.name}` : "Add a policy"}
       confirm={row ? "Save" : "Add"}
       primary={!row && kind === "policies"}
+      command={name ? command(["policy", "set"], [...ofKind(kind, vhost), ["--apply-to", apply], ["--priority", priority]], [name, pattern, JSON.stringify(parseArguments(lines))]) : undefined}
       run={async () => void (await request("PUT", path(kind, vhost, name), { body: { pattern, "apply-to": apply, priority: Number(priority), definition: parseArguments(lines) } }))}
     >
       {!row && <Text label="Virtual host" value={vhost} set={setVhost} required />}

@@ -13,14 +13,16 @@ export function Publish({ vhost, exchange, routingKey }: { vhost: string; exchan
   const [headers, setHeaders] = useState("");
   const [type, setType] = useState("");
   const [durable, setDurable] = useState(true);
-  const address = exchange === "" ? `/queues/${encodeURIComponent(key)}` : `/exchanges/${encodeURIComponent(exchange)}${key ? `/${encodeURIComponent(key)}` : ""}`;
-  const options: [string, string][] = [...inVhost(vhost), ...(durable ? [] : [["--durable", "false"] as [string, string]]), ...headers.split("\n").filter((line) => line.includes("=")).map((line): [string, string] => ["--property", line.trim()])];
+  const options: [string, string][] = [...inVhost(vhost), ["--key", key]];
+  if (!durable) options.push(["--durable", "false"]);
+  if (type) options.push(["--property", `content_type=${type}`]);
+  for (const line of headers.split("\n").filter((line) => line.includes("="))) options.push(["--header", line.trim()]);
   return (
     <Action
       label="Publish"
       title={exchange === "" ? `Publish to ${routingKey}` : `Publish to the exchange ${exchange}`}
       confirm="Publish"
-      command={command(["send"], options, [address, body])}
+      command={command(["publish"], options, [exchangeInPath(exchange), body])}
       run={async () => {
         const properties = { delivery_mode: durable ? 2 : 1, headers: parseHeaders(headers), ...(type ? { content_type: type } : {}) };
         const answer = await request("POST", path("exchanges", vhost, exchangeInPath(exchange), "publish"), { body: { properties, routing_key: key, payload: body, payload_encoding: "string" } });

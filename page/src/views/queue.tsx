@@ -39,7 +39,7 @@ export function QueueView({ vhost, name }: { vhost: string; name: string }): JSX
           <GetMessages vhost={vhost} name={name} />
           <Move vhost={vhost} name={name} messages={messages} />
           {!stream && (
-            <Action label="Purge" title={`Purge ${name}?`} confirm={isNumber(messages) ? `Purge ${plural(messages, "message")}` : "Purge"} danger run={async () => void (await request("DELETE", `${target}/contents`))}>
+            <Action label="Purge" title={`Purge ${name}?`} confirm={isNumber(messages) ? `Purge ${plural(messages, "message")}` : "Purge"} danger command={command(["purge", "queue"], inVhost(vhost), [name])} run={async () => void (await request("DELETE", `${target}/contents`))}>
               <Named before="All ready messages leave the queue" name={name} after=" for good." />
               <p>It has {count(messages)} messages; {show(row, "messages_unacknowledged", count)} of them are held by consumers and stay.</p>
             </Action>

@@ -291,16 +291,15 @@ async fn families_are_chosen_and_filtered() {
     // What is in another family, too, is shown once.
     let both = rows("family=queue_consumer_count&family=queue_metrics&vhost=v").await;
     assert_eq!(both.iter().filter(|line| line.contains("queue_consumers")).count(), 1);
-    let topic = |line: &&String| line.contains("amq.topic");
     let bindings = rows("family=exchange_bindings").await;
     let expected = "rabbitmq_cluster_exchange_bindings{vhost=\"/\",exchange=\"amq.topic\",type=\"topic\"} 1";
-    assert_eq!(bindings.iter().find(topic).unwrap(), expected);
+    assert!(bindings.iter().any(|line| line == expected), "{bindings:?}");
     assert!(bindings.iter().all(|line| !line.contains("exchange=\"\"")), "not the default exchange");
     let names = rows("family=exchange_names&vhost=%2F").await;
     let expected = "rabbitmq_cluster_exchange_name{vhost=\"/\",exchange=\"amq.topic\",type=\"topic\"} 1";
-    assert_eq!(names.iter().find(topic).unwrap(), expected);
+    assert!(names.iter().any(|line| line == expected), "{names:?}");
     let vhosts = ["/", "v"].map(|vhost| format!("rabbitmq_cluster_vhost_status{{vhost=\"{vhost}\"}} 1"));
-    assert_eq!(rows("family=vhost_status").await, vhosts);
+    assert_eq!(BTreeSet::from_iter(rows("family=vhost_status").await), BTreeSet::from(vhosts));
     let octets = rows("family=connection_coarse_metrics").await;
     assert_eq!(octets.len(), 4);
     assert_eq!(
