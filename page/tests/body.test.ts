@@ -56,6 +56,34 @@ describe("a body", () => {
   });
 });
 
+describe("a body of MessagePack or CBOR", () => {
+  const shown = (octets: number[], content_type?: string) => recognise({ payload: base64(...octets), payload_encoding: "base64", properties: { content_type } });
+
+  it("is shown like JSON", () => {
+    const pack = [0x82, 0xa1, 0x61, 0x93, 0xff, 0xc3, 0xc0, 0xa1, 0x62, 0xcf, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff];
+    expect(shown(pack)).toEqual({ kind: "MessagePack", text: '{\n  "a": [\n    -1,\n    true,\n    null\n  ],\n  "b": 18446744073709551615\n}' });
+    const concise = [0xbf, 0x61, 0x61, 0x9f, 0x20, 0xf5, 0xff, 0x61, 0x62, 0xf9, 0x3e, 0x00, 0x61, 0x63, 0xc1, 0x1a, 0x51, 0x4b, 0x67, 0xb0, 0xff];
+    expect(shown(concise)).toEqual({ kind: "CBOR", text: '{\n  "a": [\n    -1,\n    true\n  ],\n  "b": 1.5,\n  "c": 1(1363896240)\n}' });
+    expect(shown([0x81, 0xa1, 0x61, 0xc4, 2, 0, 0xff]).text).toBe("{\n  \"a\": h'00ff'\n}");
+    expect(shown([0x91, 0xd6, 0xff, 0, 0, 0, 1]).text).toBe("[\n  ext(-1, h'00000001')\n]");
+    expect(shown([0x92, 0xcb, 0x3f, 0xf8, 0, 0, 0, 0, 0, 0, 0xca, 0x40, 0, 0, 0]).text).toBe("[\n  1.5,\n  2.0\n]");
+  });
+
+  it("is recognised by its content type, and otherwise only if it is a map or a list", () => {
+    expect(shown([0xd9, 0x02, 0xc3, 0xa4], "application/msgpack")).toEqual({ kind: "MessagePack", text: '"ä"' });
+    expect(shown([0xc3])).toMatchObject({ kind: "hex" });
+    expect(shown([0xf9, 0x7c, 0x00], "application/cbor")).toEqual({ kind: "CBOR", text: "Infinity" });
+    expect(shown([0x80])).toEqual({ kind: "MessagePack", text: "{}", note: "it could be CBOR as well" });
+    expect(shown([0x80], "application/cbor")).toEqual({ kind: "CBOR", text: "[]" });
+  });
+
+  it("that is broken or hostile is shown as octets", () => {
+    for (const octets of [[0x82, 0xa1, 0x61], [0xdd, 0xff, 0xff, 0xff, 0xff, 0xc0], [0x81, 0xa2, 0xff, 0xfe, 1], [0xc1], Array<number>(300).fill(0x91), Array<number>(300).fill(0x9f), [0x9b, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff], [0xa1, 0x61], [0x9f, 0x01], [0xbf, 0x01, 0xff]]) {
+      expect(shown(octets).kind).toBe("hex");
+    }
+  });
+});
+
 it("octets are shown in rows of sixteen", () => {
   const rows = hex(Uint8Array.from({ length: 17 }, (_, i) => 0x41 + i)).split("\n");
   expect(rows).toEqual(["00000000  41 42 43 44 45 46 47 48  49 4a 4b 4c 4d 4e 4f 50  ABCDEFGHIJKLMNOP", `00000010  51${" ".repeat(21)}  ${" ".repeat(23)}  Q`]);

@@ -1,6 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { path } from "../src/lib/api";
 import { command, inVhost, quote } from "../src/lib/command";
+import { deaths } from "../src/lib/deaths";
 import { href, parse } from "../src/lib/place";
 import { History, differences, present, samples } from "../src/lib/rates";
 import { advice } from "../src/lib/causes";
@@ -80,4 +81,21 @@ it("every cause of the manual has an advice", () => {
   expect(causes.length).toBeGreaterThan(20);
   const unknown = advice("no such cause");
   expect(causes.filter((cause) => advice(cause)[1] === unknown[1])).toEqual([]);
+});
+
+describe("a dead letter", () => {
+  it("says where it died, why and how often", () => {
+    const annotations = { "x-opt-deaths": [{ queue: "work", reason: "expired", count: 2, "first-time": 1, "last-time": 5, exchange: "", "routing-keys": ["work"] }] };
+    const death = { queue: "work", why: "its time to live ended", count: 2, at: 5, exchange: "", keys: ["work"] };
+    expect(deaths({ message_annotations: annotations })).toEqual([death]);
+    const headers = { "x-death": [{ queue: "work", reason: "odd", count: 1, time: 5, exchange: "x", "routing-keys": ["a", "b"] }] };
+    expect(deaths({ properties: { headers } })).toEqual([{ queue: "work", why: "odd", count: 1, at: 5000, exchange: "x", keys: ["a", "b"] }]);
+  });
+
+  it("may say anything else", () => {
+    for (const odd of [undefined, 7, "x", {}, [7], [null], [{ queue: 1 }], [["a"]]]) {
+      expect(deaths({ message_annotations: { "x-opt-deaths": odd }, properties: { headers: odd } })).toEqual([]);
+    }
+    expect(deaths({ properties: { headers: { "x-death": [{ queue: "q", time: "soon", "routing-keys": 7 }] } } })).toEqual([{ queue: "q", why: "", count: undefined, at: undefined, exchange: "", keys: [] }]);
+  });
 });

@@ -138,6 +138,9 @@ export async function fill(broker) {
   await put(at("queues", "/", "payments"), { arguments: { "x-queue-type": "quorum", "x-delivery-limit": 5 } });
   await put(at("queues", "/", "audit"), { arguments: { "x-queue-type": "stream" } });
   await put(at("queues", "/", "invoices"), { arguments: { "x-max-length": 1000 } });
+  await put(at("queues", "/", "dead letters"), {});
+  const late = { "x-message-ttl": 1, "x-dead-letter-exchange": "", "x-dead-letter-routing-key": "dead letters" };
+  await put(at("queues", "/", "late"), { arguments: late });
   await put(at("exchanges", "/", "shop"), { type: "topic", arguments: { "alternate-exchange": "unrouted" } });
   await put(at("exchanges", "/", "unrouted"), { type: "fanout" });
   await put(at("exchanges", "/", "billing"), { type: "headers" });
@@ -164,6 +167,9 @@ export async function messages(broker) {
   const file = join(broker.folder, "body.bin");
   writeFileSync(file, Buffer.from([0x1f, 0x8b, 0x08, 0x00, 0xff, 0xfe, 0x00, 0x80]));
   await broker.command("send", "--file", file, "/queues/invoices");
+  // {"late": true} in MessagePack. It expires, and becomes a dead letter.
+  writeFileSync(file, Buffer.from([0x81, 0xa4, 0x6c, 0x61, 0x74, 0x65, 0xc3]));
+  await broker.command("send", "--file", file, "/queues/late");
   await broker.command("send", "--count", "20", "/queues/audit", "an event of the stream");
 }
 

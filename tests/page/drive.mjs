@@ -280,7 +280,18 @@ async function queues() {
       ...(await sound(tab)),
     ];
   });
+  await check("a dead letter says where it died and why", async () => {
+    await tab.go(hash("queues", "/", "dead letters"));
+    await tab.page.getByRole("button", { name: "Look", exact: true }).click();
+    await tab.page.getByText("Died in the queue").waitFor();
+    const text = await tab.page.locator("article.message").innerText();
+    await tab.page.locator("article.message").scrollIntoViewIfNeeded();
+    await shot(tab, "dead-letter");
+    return [...includes(text, "Died in the queue late: its time to live ended", "MessagePack", '"late": true'), ...(await sound(tab, { keyboard: false }))];
+  });
   await check("a queue without a consumer says so, with what to do", async () => {
+    await tab.go(hash("queues", "/", "invoices"));
+    await tab.page.getByText("Start a consumer.").waitFor();
     await tab.page.evaluate(() => scrollTo(0, 0));
     await shot(tab, "queue");
     await picture(tab, "queue");

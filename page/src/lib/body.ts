@@ -1,7 +1,8 @@
 /** Recognises what the body of a message is, and shows it as that. */
 import { AmqpReader } from "./amqp";
+import { compact } from "./compact";
 
-export type Kind = "empty" | "JSON" | "text" | "AMQP value" | "hex";
+export type Kind = "empty" | "JSON" | "text" | "AMQP value" | "MessagePack" | "CBOR" | "hex";
 
 export interface Shown {
   kind: Kind;
@@ -66,6 +67,8 @@ function binary(message: Message, octets: Uint8Array): Shown {
     const value = amqp(octets);
     if (value !== undefined) return { kind: "AMQP value", text: value };
   }
+  const decoded = compact(octets, String(message.properties?.content_type ?? ""));
+  if (decoded !== undefined) return { kind: decoded.kind, text: decoded.text, ...(decoded.unsure ? { note: "it could be CBOR as well" } : {}) };
   const magic = MAGIC.find(([start]) => start.every((octet, i) => octets[i] === octet));
   return { kind: "hex", text: hex(octets), ...(magic ? { note: magic[1] } : {}) };
 }

@@ -4,11 +4,13 @@ import { useState } from "preact/hooks";
 import { ApiError, path, request } from "../lib/api";
 import { recognise } from "../lib/body";
 import { command, inVhost } from "../lib/command";
+import { deaths } from "../lib/deaths";
 import type { MessageRow } from "../lib/names";
+import { href } from "../lib/place";
 import { refresh } from "../lib/poll";
-import { DASH, bytes, count } from "../lib/text";
+import { DASH, bytes, count, plural, time } from "../lib/text";
 import { Action } from "../ui/actions";
-import { Command, Copy, Empty, Fields, Name, Panel, Problem, Select, Text } from "../ui/parts";
+import { Command, Copy, Empty, Fields, Name, NameLink, Panel, Problem, Select, Text } from "../ui/parts";
 
 /** The number of messages that are shown at once. */
 const MESSAGES = 10;
@@ -45,7 +47,7 @@ export function Messages({ vhost, name, stream, ready }: { vhost: string; name: 
       </form>
       {error && <Problem error={error} />}
       {rows && rows.length === 0 && <Empty title="There is no message at this place." />}
-      {rows?.map((row) => <MessageCard row={row} />)}
+      {rows?.map((row) => <MessageCard vhost={vhost} row={row} />)}
       {!stream && <Command text={command(["peek"], inVhost(vhost), [name, from])} />}
     </Panel>
   );
@@ -76,7 +78,7 @@ async function peek(vhost: string, name: string, start: number, ready: number | 
 /** The fields of a row that are shown in its first line. All others are sections of the message. */
 const HEAD = new Set(["position", "offset", "seq", "exchange", "routing_key", "redelivered", "delivery_count", "acquired_count", "message_count", "payload", "payload_bytes", "payload_encoding", "error"]);
 
-export function MessageCard({ row }: { row: MessageRow }): JSX.Element {
+export function MessageCard({ vhost, row }: { vhost: string; row: MessageRow }): JSX.Element {
   const body = recognise(row);
   const sections = Object.entries(row).filter(([key, value]) => !HEAD.has(key) && typeof value === "object" && value !== null && Object.keys(value).length > 0);
   return (
@@ -90,6 +92,14 @@ export function MessageCard({ row }: { row: MessageRow }): JSX.Element {
         {body.text && <Copy text={body.text} label="Copy body" />}
       </header>
       {row.error && <p class="problem"><Name text={row.error} /></p>}
+      {deaths(row).map((death) => (
+        <p class="death">
+          Died in the queue <NameLink to={href(["queues", vhost, death.queue])} text={death.queue} />: {death.why}
+          {death.count !== undefined && death.count > 1 && `, ${plural(death.count, "time")}`}
+          {death.at !== undefined && `, last at ${time(death.at)}`}. It came to it from the exchange <b><Name text={death.exchange || "(default)"} /></b>
+          {death.keys.length > 0 && <> with the key <b><Name text={death.keys.join(", ")} /></b></>}.
+        </p>
+      ))}
       {body.kind === "empty" ? <p class="hint">The body is empty.</p> : <pre tabIndex={0} role="group" aria-label="Body">{body.kind === "hex" ? body.text : <Lines text={body.text} />}</pre>}
       {sections.map(([key, value]) => (
         <div class="section"><h3>{key.replaceAll("_", " ")}</h3><Fields map={value as Record<string, unknown>} /></div>
@@ -124,7 +134,7 @@ export function GetMessages({ vhost, name }: { vhost: string; name: string }): J
         const answer = await request("POST", path("queues", vhost, name, "get"), { body: { count: Number(number), ackmode: mode, encoding: "auto", truncate: BODY_MAX } });
         refresh();
         const rows = Array.isArray(answer) ? (answer as MessageRow[]) : [];
-        return rows.length === 0 ? "The queue has no ready message." : <>{rows.map((row) => <MessageCard row={row} />)}</>;
+        return rows.length === 0 ? "The queue has no ready message." : <>{rows.map((row) => <MessageCard vhost={vhost} row={row} />)}</>;
       }}
     >
       <p>To look at messages without changing anything, use “Look at messages” on the page of the queue.</p>
