@@ -6,7 +6,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 
 /** The time that the broker may take to start, in milliseconds. */
-const START_MS = 20_000;
+const START_MS = 60_000;
 
 /** Names that would do harm if a page took them for markup, for an address, or for a line of a terminal. */
 export const HOSTILE = [

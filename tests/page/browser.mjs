@@ -8,6 +8,9 @@ const need = createRequire(`${root}package.json`);
 const { chromium } = need("playwright-core");
 const axeSource = readFileSync(need.resolve("axe-core/axe.min.js"), "utf8");
 
+/** A guard against waiting for ever, not a measure: a machine that runs other tests is slow. */
+export const PATIENCE_MS = 60_000;
+
 export async function launch() {
   // The sandbox of Chromium does not work for root, as whom tests run in containers.
   return chromium.launch({ executablePath: process.env.CHROMIUM, args: ["--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu"] });
@@ -26,7 +29,7 @@ export class Tab {
     });
     if (fromDist) await serveDist(context);
     tab.page = await context.newPage();
-    tab.page.setDefaultTimeout(8_000);
+    tab.page.setDefaultTimeout(PATIENCE_MS);
     tab.page.on("console", (message) => {
       // The browser itself writes such a line for each answer that is an error. Those are counted as answers.
       if (message.type() === "error" && !message.text().startsWith("Failed to load resource")) tab.wrong.push(`console: ${message.text()}`);
@@ -54,7 +57,7 @@ export class Tab {
   }
 
   async settled() {
-    await this.page.waitForFunction(() => !document.querySelector(".loading"), undefined, { timeout: 8_000 });
+    await this.page.waitForFunction(() => !document.querySelector(".loading"), undefined, { timeout: PATIENCE_MS });
     await this.page.waitForTimeout(60);
   }
 

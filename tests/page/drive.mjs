@@ -3,7 +3,7 @@ import { mkdirSync, writeFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import { parseArgs } from "node:util";
 import { Broker, HOSTILE, fill, messages, traffic } from "./broker.mjs";
-import { Tab, launch } from "./browser.mjs";
+import { PATIENCE_MS, Tab, launch } from "./browser.mjs";
 
 const { values: options } = parseArgs({ options: { shots: { type: "string" }, docs: { type: "boolean" }, dist: { type: "boolean" } } });
 const docs = fileURLToPath(new URL("../../docs/page/", import.meta.url));
@@ -34,13 +34,13 @@ function includes(text, ...parts) {
   return parts.filter((part) => !text.includes(part)).map((part) => `'${part}' is missing in: ${text.slice(0, 300).replaceAll("\n", " / ")}`);
 }
 
-async function until(what, test, ms = 8_000) {
-  const end = Date.now() + ms;
+async function until(what, test) {
+  const end = Date.now() + PATIENCE_MS;
   while (Date.now() < end) {
     if (await test()) return;
     await new Promise((done) => setTimeout(done, 100));
   }
-  throw new Error(`${what}: not within ${ms} ms`);
+  throw new Error(`${what}: not within ${PATIENCE_MS} ms`);
 }
 
 async function shot(tab, name) {
@@ -244,7 +244,7 @@ async function queues() {
   await check("the overview shows rates, totals and the node", async () => {
     await tab.page.locator("header.top select").nth(1).selectOption("2");
     await tab.go("#/");
-    await until("a rate", async () => /Published [1-9]/.test(await tab.text()), 12_000);
+    await until("a rate", async () => /Published [1-9]/.test(await tab.text()));
     const text = await tab.text();
     // The lines of a picture should be longer than a dot.
     if (options.docs || options.shots) await tab.page.waitForTimeout(4_500);
@@ -623,21 +623,21 @@ async function gone() {
     await shot(tab, "gone");
     const wrong = [...(await tab.axe()), ...includes(text, "load.000"), ...includes(await tab.text("header.top"), "No answer")];
     await broker.up();
-    await tab.page.getByText("The broker has not answered since").waitFor({ state: "detached", timeout: 30_000 });
-    await tab.page.getByText("No alarms").waitFor({ timeout: 30_000 });
+    await tab.page.getByText("The broker has not answered since").waitFor({ state: "detached" });
+    await tab.page.getByText("No alarms").waitFor();
     return [...wrong, ...(await tab.faults()).filter((one) => !one.includes("ERR_CONNECTION"))];
   });
   await check("an alarm is shown in every view", async () => {
     await broker.down();
     await broker.up({ "disk_free_limit.absolute": "1000TB" });
-    await tab.page.getByText("Alarm: disk").waitFor({ timeout: 30_000 });
+    await tab.page.getByText("Alarm: disk").waitFor();
     await tab.page.getByText("The broker has not answered since").waitFor({ state: "detached" });
     await tab.go("#/admin/limits");
     await shot(tab, "alarm");
     const wrong = [...includes(await tab.text("header.top"), "Alarm: disk", "Publishing is stopped."), ...(await tab.axe())];
     await broker.down();
     await broker.up();
-    await tab.page.getByText("No alarms").waitFor({ timeout: 30_000 });
+    await tab.page.getByText("No alarms").waitFor();
     await tab.faults();
     tab.expectRefusals = false;
     return wrong;
@@ -660,7 +660,7 @@ async function many() {
     await tab.page.getByRole("button", { name: "Last" }).click();
     await tab.page.getByText(/^Page (1,99\d) of \1$/).waitFor();
     await tab.go("#/queues?name=many.997&sort=messages_ready&desc=1");
-    await tab.page.getByText(/^100 of 99,\d{3}$/).waitFor({ timeout: 30_000 });
+    await tab.page.getByText(/^100 of 99,\d{3}$/).waitFor();
     await shot(tab, "many");
     const whole = tab.asked.filter((one) => one.startsWith("GET /api/queues") && !one.includes("page_size=50"));
     return [...expect(whole.length === 0, `asked for a whole list: ${whole[0]}`), ...(await tab.faults())];
