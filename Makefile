@@ -25,7 +25,7 @@ unit:
 
 interop:
 	cargo build --profile ci -p sluice
-	tests/interop/run.sh amqp10 amqp091 amqp091-more
+	tests/interop/run.sh amqp10 amqp091 management amqp091-more
 
 kill:
 	tests/kill/run.sh

@@ -1,8 +1,8 @@
 #!/bin/bash
 # Runs real clients against the broker. Each suite gets a newly started broker.
 #
-#   tests/interop/run.sh [NAME]...            all suites, or the named ones; `amqp10`, `amqp091` and `amqp091-more`
-#                                             name all of these lists. Without a name, it runs the first two
+#   tests/interop/run.sh [NAME]...            all suites, or the named ones; `amqp10`, `amqp091`, `management` and
+#                                             `amqp091-more` name all of these lists. Without a name, it runs the first two
 #   tests/interop/run.sh --install [NAME]...  only installs what they need
 #   tests/interop/run.sh --installed [NAME]...
 #                                             installs nothing, because --install has done so. Only then may two runs
@@ -35,6 +35,8 @@ cache=$root/.cache
 amqp091=(pika amqplib amqp091-go lapin amqp-java celery crossing)
 # Clients of AMQP 1.0.
 amqp10=(proton go-amqp rhea jms fe2o3 rabbitmq-python rabbitmq-go rabbitmq-java tokens)
+# Clients of the management API, for `make interop` as well.
+management=(rabbit-hole)
 # Further clients of AMQP 0.9.1, for `make interop` but not for `make test`, which has no time for them. Those in C, Ruby
 # and PHP need packages of the system: librabbitmq-dev, ruby-bunny and php-amqplib with php-cli, as Debian names them.
 amqp091_more=(aio-pika spring-amqp perftest rabbitmq-c bunny php-amqplib)
@@ -171,6 +173,10 @@ run_go-amqp() { "$cache/go-amqp"; }
 needs_amqp091-go() { has go; }
 install_amqp091-go() { go_build amqp091-go; }
 run_amqp091-go() { "$cache/amqp091-go"; }
+
+needs_rabbit-hole() { has go; }
+install_rabbit-hole() { go_build rabbit-hole; }
+run_rabbit-hole() { "$cache/rabbit-hole"; }
 
 needs_rabbitmq-go() { has go; }
 install_rabbitmq-go() { go_build rabbitmq-go; }
@@ -362,12 +368,13 @@ for name; do
     case $name in
         amqp10) names+=("${amqp10[@]}");;
         amqp091) names+=("${amqp091[@]}");;
+        management) names+=("${management[@]}");;
         amqp091-more) names+=("${amqp091_more[@]}");;
         *) names+=("$name");;
     esac
 done
 for name in "${names[@]}"; do
-    declare -F "run_$name" >/dev/null || { say "unknown suite $name; there are: ${amqp10[*]} ${amqp091[*]} ${amqp091_more[*]}"; exit 2; }
+    declare -F "run_$name" >/dev/null || { say "unknown suite $name; there are: ${amqp10[*]} ${amqp091[*]} ${management[*]} ${amqp091_more[*]}"; exit 2; }
     [ -z "$SLUICE_AGAINST" ] || [ "$name" != tokens ] || { say "tokens needs a broker of its own"; exit 2; }
 done
 if [ -n "$SLUICE_AGAINST" ]; then
