@@ -20,6 +20,9 @@ const patience = 30 * time.Second // a guard against hanging, not a measure
 
 var queueType = os.Getenv("SLUICE_QUEUE_TYPE")
 
+// against names the broker if it is not Sluice. RabbitMQ needs plugins for some of what is tried here.
+var against = os.Getenv("SLUICE_AGAINST")
+
 var admin = must(rabbithole.NewClient("http://"+os.Getenv("SLUICE_HTTP"), "guest", "guest"))
 
 var checks = []struct {
@@ -52,15 +55,16 @@ func whoAndWhat() {
 	for _, exchange := range overview.ExchangeTypes {
 		types[exchange.Name] = exchange.Enabled
 	}
-	expect(types["topic"] && types["x-consistent-hash"], true)
+	expect(types["topic"] && types["headers"], true)
 	node := must(admin.GetNode(overview.Node))
 	expect(node.IsRunning && node.MemUsed > 0 && node.MemLimit > node.MemUsed && !node.DiskFreeAlarm, true)
 	expect(len(must(admin.ListNodes())), 1)
 	expect(must(admin.GetClusterName()).Name != "", true)
 	expect(slices.Contains(must(admin.EnabledProtocols()), "amqp"), true)
 	must(admin.ListFeatureFlags())
-	expect(len(must(admin.ListFederationLinks())), 0)
-	expect(len(must(admin.ListShovels())), 0)
+	if against == "" {
+		expect(len(must(admin.ListFederationLinks()))+len(must(admin.ListShovels())), 0)
+	}
 }
 
 func aWrongLogin() {
@@ -133,18 +137,26 @@ func aQueueCounts() {
 	defer connection.Close()
 	channel := must(connection.Channel())
 	check(channel.Confirm(false))
-	for range 3 {
+	publish := func() {
 		confirm := must(channel.PublishWithDeferredConfirm("", "counted", true, false, amqp.Publishing{Body: []byte("12345")}))
 		expect(confirm.Wait(), true)
 	}
+	for range 3 {
+		publish()
+	}
+	// RabbitMQ shows statistics some seconds later.
+	until("a count", func() bool { return must(admin.GetQueue("/", "counted")).Messages == 3 })
 	queue := must(admin.GetQueue("/", "counted"))
 	expect([]int{queue.Messages, queue.MessagesReady, queue.MessagesUnacknowledged}, []int{3, 3, 0})
 	expect([]int64{queue.MessageStats.Publish, queue.MessageStats.DeliverGet}, []int64{3, 0})
-	until("a rate of the node", func() bool { return must(admin.Overview()).MessageStats.PublishDetails.Rate > 0 })
 	samples := must(admin.GetQueueWithParameters("/", "counted", url.Values{"lengths_age": {"60"}, "lengths_incr": {"5"}}))
 	expect(samples.Messages, 3)
+	until("a rate of the node", func() bool {
+		publish()
+		return must(admin.Overview()).MessageStats.PublishDetails.Rate > 0
+	})
 	status(204)(admin.PurgeQueue("/", "counted"))
-	expect(must(admin.GetQueue("/", "counted")).Messages, 0)
+	until("an empty queue", func() bool { return must(admin.GetQueue("/", "counted")).Messages == 0 })
 	status(204)(admin.DeleteQueue("/", "counted"))
 }
 
@@ -156,7 +168,7 @@ func policies() {
 	found := must(admin.GetPolicy("/", "short"))
 	expect([]any{found.Name, found.Vhost, found.Priority, found.Definition["max-length"]}, []any{"short", "/", 3, float64(5)})
 	declare("p", nil)
-	expect(must(admin.GetQueue("/", "p")).Policy, "short")
+	until("a policy", func() bool { return must(admin.GetQueue("/", "p")).Policy == "short" })
 	expect(len(must(admin.ListPoliciesIn("/")))+len(must(admin.ListOperatorPolicies())), 2)
 	_, err := admin.PutPolicy("/", "bad", rabbithole.Policy{Pattern: ".*", Definition: rabbithole.PolicyDefinition{"no-such-key": 1}})
 	refused(err, 400)
@@ -210,6 +222,9 @@ func parameters() {
 	status(201)(admin.PutGlobalParameter("motto", map[string]any{"a": 1}))
 	expect(must(admin.GetGlobalParameter("motto")).Value, any(map[string]any{"a": float64(1)}))
 	status(204)(admin.DeleteGlobalParameter("motto"))
+	if against != "" {
+		return
+	}
 	status(201)(admin.PutFederationUpstream("/", "up", rabbithole.FederationDefinition{Uri: []string{"amqp://h"}}))
 	expect(must(admin.GetFederationUpstream("/", "up")).Definition.Uri, rabbithole.URISet{"amqp://h"})
 	expect(len(must(admin.ListRuntimeParametersFor("federation-upstream"))), 1)
@@ -242,8 +257,12 @@ func connections() {
 	channel := must(connection.Channel())
 	check(channel.Qos(7, 0, false))
 	must(channel.Consume("watched", "tag", false, false, false, false, nil))
+	until("a connection", func() bool { return len(must(admin.ListConnections())) == 1 })
 	all := must(admin.ListConnections())
-	expect(len(all), 1)
+	until("a channel with its consumer", func() bool {
+		channels := must(admin.ListChannels())
+		return len(channels) == 1 && channels[0].ConsumerCount == 1
+	})
 	found := must(admin.GetConnection(all[0].Name))
 	expect([]any{found.User, found.Vhost, found.Channels, found.ClientProperties["connection_name"]}, []any{"guest", "/", 1, any("a program")})
 	channels := must(admin.ListChannels())
@@ -293,8 +312,10 @@ func whatIsMissing() {
 	refused(err, 404)
 	_, err = admin.DeclareQueue("/", "odd", rabbithole.QueueSettings{Durable: true, Arguments: map[string]any{"x-max-length": "many"}})
 	refused(err, 400)
-	_, err = admin.EnableFeatureFlag("khepri_db")
-	refused(err, 501)
+	if against == "" {
+		_, err = admin.EnableFeatureFlag("khepri_db")
+		refused(err, 501)
+	}
 }
 
 // refused expects an answer with this status and a reason. The client drops the reason of a 401.
