@@ -93,6 +93,14 @@ impl Sizes {
         self.bytes += bytes;
     }
 
+    /// Undoes [`Sizes::count`] for a message that will be counted again.
+    pub fn take_back(&mut self, bytes: usize) {
+        let mut one = Self::default();
+        one.count(bytes);
+        self.messages.iter_mut().zip(one.messages).for_each(|(sum, one)| *sum -= one);
+        self.bytes -= one.bytes;
+    }
+
     /// Returns the number of messages in each range, and the sum of all sizes in bytes.
     pub fn ranges(&self) -> (&[u64], u64) {
         (&self.messages, self.bytes)
@@ -221,6 +229,20 @@ pub struct Deliveries {
 }
 
 impl Deliveries {
+    /// Counts a message that was sent to a consumer.
+    #[inline]
+    pub fn count_sent(&mut self, redelivered: bool, settled: bool) {
+        self.redelivered += u64::from(redelivered);
+        *if settled { &mut self.auto_ack } else { &mut self.manual_ack } += 1;
+    }
+
+    /// Counts a message that a client has fetched.
+    #[inline]
+    pub fn count_fetched(&mut self, redelivered: bool, settled: bool) {
+        self.redelivered += u64::from(redelivered);
+        *if settled { &mut self.get_auto_ack } else { &mut self.get_manual_ack } += 1;
+    }
+
     /// Returns the number of all that were sent.
     pub fn sent(&self) -> u64 {
         self.manual_ack + self.auto_ack + self.get_manual_ack + self.get_auto_ack

@@ -126,8 +126,7 @@ impl Peer {
     /// Returns the SASL mechanisms that the client may use, of those that all protocols have.
     pub fn mechanisms(&self, cx: &Cx<'_>) -> Vec<&'static str> {
         let mut mechanisms = vec![sasl::PLAIN];
-        let is_known = self.vouched.is_some() || self.certificate_user().is_some();
-        mechanisms.extend(is_known.then_some(sasl::EXTERNAL));
+        mechanisms.extend(self.certificate_user().map(|_| sasl::EXTERNAL));
         mechanisms.extend(cx.settings.anonymous_login_user.as_ref().map(|_| sasl::ANONYMOUS));
         mechanisms
     }

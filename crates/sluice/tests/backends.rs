@@ -133,6 +133,14 @@ async fn a_server_decides_who_comes_and_what_they_may_do() {
     // Each question was asked once, however often the answer was needed.
     assert_eq!((server.count("/resource amq.default write"), server.count("/topic amq.topic write")), (1, 1));
     assert_eq!(server.count("/resource ann.1 read"), 1);
+    // A message that waited for an answer counts once, over each protocol.
+    let published = || broker.get("/api/overview").1["message_stats"]["publish"].as_u64().unwrap();
+    assert_eq!(published(), 9);
+    let url = format!("http://ann:nna@127.0.0.1:{}/api/exchanges/%2F/amq.topic/publish", broker.http_port);
+    let body = r#"{"routing_key": "eu.2", "properties": {}, "payload": "m", "payload_encoding": "string"}"#;
+    let output = std::process::Command::new("curl").args(["-s", &url, "-d", body]).output().unwrap();
+    assert_eq!(String::from_utf8(output.stdout).unwrap(), r#"{"routed":false}"#);
+    assert_eq!((server.count("/topic amq.topic write"), published()), (2, 10));
 
     // What the server refuses ends a session of its own, with the words of the broker.
     for (what, words) in [

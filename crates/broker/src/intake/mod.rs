@@ -114,6 +114,16 @@ impl<P: Publication> Intake<P> {
         counters.received_confirm += u64::from(wants_receipt);
     }
 
+    /// Undoes [`Intake::note_received`] for a message that is held until somebody else has said whether it is permitted. It
+    /// is counted when it is handled again.
+    #[cold]
+    pub fn take_back_received(&self, bytes: usize, wants_receipt: bool, cx: &mut Cx<'_>) {
+        let counters = cx.counters.over_mut(self.protocol);
+        counters.received -= 1;
+        counters.sizes.take_back(bytes);
+        counters.received_confirm -= u64::from(wants_receipt);
+    }
+
     /// Counts a message that has arrived, and finds its sections.
     ///
     /// # Errors

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use message::{Message, Route};
 
 use super::Arrived;
-use crate::access::{AccessRefused, Identity, Resource, Verb};
+use crate::access::{AccessRefused, Identity, Question, Resource, Verb};
 use crate::catalog::{Exchange, Letter, RouteTarget, RouteTargets, Routed};
 use crate::cx::Cx;
 
@@ -55,6 +55,17 @@ pub enum Refused {
     AccessRefused(AccessRefused),
     /// The publisher may no longer write to the exchange of its target.
     AccessLost(AccessRefused),
+}
+
+impl Refused {
+    /// Returns the question to somebody else on which the permission depends. The message is then held, and handled again
+    /// when it is answered.
+    pub fn question(&self) -> Option<&Question> {
+        match self {
+            Self::AccessRefused(refused) | Self::AccessLost(refused) => refused.question.as_deref(),
+            Self::NoExchange(_) | Self::Internal(_) | Self::Unroutable => None,
+        }
+    }
 }
 
 impl Target {

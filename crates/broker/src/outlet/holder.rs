@@ -38,8 +38,7 @@ impl Holder {
     /// Called when a message was sent to the client.
     pub fn note_sent(&self, lent: &DeliveryRef<'_>, settled: bool, cx: &mut Cx<'_>) {
         let counts = cx.counters.over_mut(self.protocol).deliveries_from(self.queue_type);
-        counts.redelivered += u64::from(lent.redelivered());
-        *if settled { &mut counts.get_auto_ack } else { &mut counts.get_manual_ack } += 1;
+        counts.count_fetched(lent.redelivered(), settled);
     }
 
     /// Called when the queue was found to be empty.

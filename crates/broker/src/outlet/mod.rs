@@ -335,14 +335,8 @@ impl<A> Outlet<A> {
 
     /// Called when a delivery was sent.
     pub fn note_sent(&mut self, redelivered: bool, counters: &mut Counters) {
-        let counts = self.counts(counters);
-        counts.redelivered += u64::from(redelivered);
-        if self.settled {
-            counts.auto_ack += 1;
-        } else {
-            counts.manual_ack += 1;
-            self.unsettled += 1;
-        }
+        self.counts(counters).count_sent(redelivered, self.settled);
+        self.unsettled += u32::from(!self.settled);
     }
 
     /// Returns the delivery with this number to the queue. It was not sent, because the peer has withdrawn its credit.

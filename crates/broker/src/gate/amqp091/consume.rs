@@ -322,9 +322,7 @@ impl Gate {
         let (payload, from) = message.amqp091_payload();
         conn.send_deliver(channel, &deliver, properties, &payload, from);
         outlet.note_sent(lent.redelivered(), cx.counters);
-        let counts = &mut state.counts.deliveries;
-        counts.redelivered += u64::from(lent.redelivered());
-        *if outlet.settled { &mut counts.auto_ack } else { &mut counts.manual_ack } += 1;
+        state.counts.deliveries.count_sent(lent.redelivered(), outlet.settled);
         if !outlet.settled {
             consumer.unsettled += 1;
             state.unsettled.push(state.last_tag, place, lent.number);

@@ -90,9 +90,7 @@ impl Gate {
         }
         let lent = delivery.lend();
         holder.note_sent(&lent, settled, cx);
-        let counts = &mut state.counts.deliveries;
-        counts.redelivered += u64::from(lent.redelivered());
-        *if settled { &mut counts.get_auto_ack } else { &mut counts.get_manual_ack } += 1;
+        state.counts.deliveries.count_fetched(lent.redelivered(), settled);
         let message = &delivery.message;
         properties.clear();
         message.put_amqp091_properties(&additions(&lent, holder.reads_quorum(), false), properties);

@@ -1,7 +1,7 @@
 //! Login and opening of the connection (docs/from-rabbitmq.md, AMQP 0.9.1).
 
 use amqp10::Map;
-use amqp10::sasl::Secret;
+use amqp10::sasl::{EXTERNAL, Secret};
 use amqp091::sasl::AMQPLAIN;
 use amqp091::{
     ConnectionOpen, ConnectionStartOk, ConnectionUpdateSecret, ReplyCode, State, Table, TableWriter, Value,
@@ -77,6 +77,8 @@ impl Gate {
         let mut mechanisms = self.peer.mechanisms(cx);
         // Clients take the first one that they know.
         mechanisms.insert(1, AMQPLAIN);
+        // The node speaks AMQP 0.9.1 to itself.
+        mechanisms.extend(self.peer.vouched.as_ref().map(|_| EXTERNAL));
         let properties = server_properties(cx);
         self.conn.start(&mechanisms.join(" "), Table::from_entries(&properties[4..]));
     }

@@ -16,7 +16,7 @@ use crate::catalog::CatalogError;
 use crate::counters::Protocol;
 use crate::cx::Cx;
 use crate::follow::home_of_route;
-use crate::intake::{self, Arrived, Intake, Target};
+use crate::intake::{self, Arrived, Intake, Publication as _, Target};
 
 impl Gate {
     /// Handles a message, or holds it if the connection is to move to another shard first.
@@ -68,7 +68,7 @@ impl Gate {
             Ok(false) if published == Published::Committed => self.committed_nowhere(channel, cx),
             Ok(false) => {}
             Err(Refused::Unknown(question)) => {
-                // It is counted again when it is handled again.
+                // It gets its number when it is handled again.
                 if let Published::Confirmed(_) = published
                     && let Some(confirms) =
                         self.channel(channel).and_then(|channel| channel.confirms.as_mut())
@@ -111,7 +111,8 @@ impl Gate {
         let Channel { publisher, confirms, replies, counts, .. } = state;
         let Some(publisher) = publisher else { return Ok(true) };
         counts.received += 1;
-        publisher.intake.note_received(payload.len(), published != Published::Unconfirmed, cx);
+        let wants_receipt = published.wants_receipt();
+        publisher.intake.note_received(payload.len(), wants_receipt, cx);
         let basic = match assembled {
             Some(whole) => Basic::owned(whole, properties.len()),
             None => Basic::borrowed(properties, payload),
@@ -125,21 +126,21 @@ impl Gate {
             basic.set_reply_to(&replies.to.name()).map_err(|bad| refusal::of_message(&bad.into()))?;
         }
         let route = publisher.route_of(&publish, &basic);
-        publisher.credit = publisher.credit.saturating_sub(1);
-        *has_debt |= publisher.credit == 0;
-        if touched.last() != Some(&(channel, PUBLISHER)) {
-            touched.push((channel, PUBLISHER));
+        let result =
+            publisher.intake.publish(peer.sender(), Arrived::Amqp091(&basic), Some(route), published, cx);
+        if let Err(refused) = &result
+            && refused.question().is_some()
+        {
+            counts.received -= 1;
+            publisher.intake.take_back_received(payload.len(), wants_receipt, cx);
+        } else {
+            publisher.credit = publisher.credit.saturating_sub(1);
+            *has_debt |= publisher.credit == 0;
+            if touched.last() != Some(&(channel, PUBLISHER)) {
+                touched.push((channel, PUBLISHER));
+            }
         }
-        let refused = match publisher.intake.publish(
-            peer.sender(),
-            Arrived::Amqp091(&basic),
-            Some(route),
-            published,
-            cx,
-        ) {
-            Ok(()) => return Ok(true),
-            Err(refused) => refused,
-        };
+        let Err(refused) = result else { return Ok(true) };
         match refused {
             intake::Refused::Unroutable => {
                 publisher.intake.note_unroutable(publish.mandatory, cx);

@@ -100,6 +100,8 @@ fn publish(
     intake.publish(sender, arrived, own, Published::new(delivery), cx).map_err(|refused| {
         if matches!(refused, Refused::Unroutable) {
             intake.note_unroutable(!delivery.settled, cx);
+        } else if refused.question().is_some() {
+            intake.take_back_received(body.len(), !delivery.settled, cx);
         }
         refusal(refused, sender.vhost, matches!(intake.target(), Target::Anywhere), delivery)
     })
