@@ -697,11 +697,12 @@ pub trait Desk: Clone + Send + Sync + 'static {
         from: ConnectionCursor,
     ) -> impl Future<Output = Result<(Vec<ConnectionRow>, Option<ConnectionCursor>), DeskError>> + Send;
 
-    /// Returns all exchanges, each with the number of bindings of which it is the source. See [`Desk::sampled_queues`].
+    /// Returns all exchanges, and how many bindings begin at each. No binding counts for the default exchange. See
+    /// [`Desk::sampled_queues`].
     fn exchange_rows(
         &self,
         who: &Identity,
-    ) -> impl Future<Output = Result<Vec<(Arc<Exchange>, u64)>, DeskError>> + Send;
+    ) -> impl Future<Output = Result<Vec<(Arc<Exchange>, usize)>, DeskError>> + Send;
 
     /// Returns the active alarms of all nodes.
     ///

@@ -662,7 +662,7 @@ impl Desk for NodeDesk {
         self.part_of_connections(who, from).await
     }
 
-    async fn exchange_rows(&self, who: &Identity) -> Result<Vec<(Arc<Exchange>, u64)>, DeskError> {
+    async fn exchange_rows(&self, who: &Identity) -> Result<Vec<(Arc<Exchange>, usize)>, DeskError> {
         self.statistics_of_exchanges(who).await
     }
 

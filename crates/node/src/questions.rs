@@ -37,7 +37,7 @@ pub enum Question {
     Queues { from: usize },
     /// Asks for the homes of these queues, in this order. Answered by [`Reply::Homes`].
     Homes(Vec<QueueId>),
-    /// Asks for exchanges, from place `from` on. Answered by [`Reply::Exchanges`].
+    /// Asks for exchanges and the numbers of their bindings, from place `from` on. Answered by [`Reply::Exchanges`].
     Exchanges { from: usize },
     /// Asks for bindings, from a place on. Answered by [`Reply::Bindings`].
     Bindings { from: BindingCursor },
@@ -84,7 +84,7 @@ pub enum Reply {
     Records(Vec<Arc<QueueRecord>>),
     Places(Part<(usize, Arc<QueueRecord>)>),
     Homes(Vec<Option<ShardId>>),
-    Exchanges(Part<Arc<Exchange>>),
+    Exchanges(Part<(Arc<Exchange>, usize)>),
     Bindings(Part<Arc<Binding>, BindingCursor>),
     Policies(Vec<Arc<Policy>>),
     Parameters(Parameters),

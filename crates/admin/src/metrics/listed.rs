@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use broker::access::Identity;
+use broker::catalog::Exchange;
 use broker::desk::amqp091_rows::ChannelRow;
 use broker::desk::{ConnectionCursor, ConnectionRow, Desk, ProtocolRow};
 
@@ -54,6 +55,9 @@ impl Listed {
         let metrics: Vec<Metric> = match rows {
             Rows::Connections(measures) => {
                 let row = |c: &ConnectionRow| {
+                    if !is_wanted(&c.vhost) {
+                        return Vec::new();
+                    }
                     let labels = vec![("vhost", c.vhost.clone()), ("connection", c.name.clone())];
                     vec![(labels, measures.iter().map(|measure| (measure.of)(c)).collect())]
                 };
@@ -63,6 +67,9 @@ impl Listed {
             Rows::Channels(measures) => {
                 let rows = |c: &ConnectionRow| {
                     let ProtocolRow::Amqp091(ours) = &c.protocol else { return Vec::new() };
+                    if !is_wanted(&c.vhost) {
+                        return Vec::new();
+                    }
                     let row = |channel: &ChannelRow| {
                         let name = channel_name(&c.name, channel.number).into();
                         let values = measures.iter().map(|measure| (measure.of)(channel)).collect();
@@ -74,7 +81,8 @@ impl Listed {
                 measures.iter().map(|measure| (measure.kind, named(measure.name), measure.help)).collect()
             }
             Rows::Vhosts => {
-                for (name, settings) in desk.vhosts(who).await? {
+                let all = desk.vhosts(who).await?.into_iter();
+                for (name, settings) in all.filter(|(name, _)| is_wanted(name)).take(ROWS_MAX) {
                     found.push((vec![("vhost", name)], [u64::from(!settings.deleting)].into()));
                 }
                 vec![(Kind::Gauge, "rabbitmq_cluster_vhost_status".into(), "1 if a virtual host can be used")]
@@ -82,12 +90,13 @@ impl Listed {
             Rows::ExchangeBindings | Rows::ExchangeNames => {
                 let counts = matches!(rows, Rows::ExchangeBindings);
                 // As in RabbitMQ, without the default exchange and internal ones.
+                let is_shown = |e: &Exchange| !e.name.is_empty() && !e.internal && is_wanted(&e.vhost);
                 let all = desk.exchange_rows(who).await?.into_iter();
-                for (exchange, bindings) in all.filter(|(e, _)| !e.name.is_empty() && !e.internal) {
+                for (exchange, bindings) in all.filter(|(e, _)| is_shown(e)).take(ROWS_MAX) {
                     let kind = ("type", exchange.kind.as_str().into());
                     let labels =
                         vec![("vhost", exchange.vhost.clone()), ("exchange", exchange.name.clone()), kind];
-                    found.push((labels, [if counts { bindings } else { 1 }].into()));
+                    found.push((labels, [if counts { bindings as u64 } else { 1 }].into()));
                 }
                 vec![match counts {
                     true => {
@@ -100,7 +109,6 @@ impl Listed {
                 return Ok(None);
             }
         };
-        found.retain(|(labels, _)| labels.first().is_some_and(|(_, vhost)| is_wanted(vhost)));
         found.truncate(ROWS_MAX);
         let bytes = |(labels, values): &(Labels, Box<[u64]>)| {
             let names: usize = labels.iter().map(|(_, value)| value.len()).sum();

@@ -677,13 +677,12 @@ impl Desk for FakeDesk {
         Ok((part, (next.place < state.connections.len()).then_some(next)))
     }
 
-    async fn exchange_rows(&self, who: &Identity) -> Result<Vec<(Arc<Exchange>, u64)>, DeskError> {
+    async fn exchange_rows(&self, who: &Identity) -> Result<Vec<(Arc<Exchange>, usize)>, DeskError> {
         let state = self.state();
         state.permit(who, "", Verb::ReadAllStatistics, &[])?;
         let bindings = state.catalog.bindings();
-        let count = |e: &Exchange| {
-            bindings.iter().filter(|b| b.vhost == e.vhost && b.source == e.name).count() as u64
-        };
+        let count =
+            |e: &Exchange| bindings.iter().filter(|b| b.vhost == e.vhost && b.source == e.name).count();
         Ok(state.catalog.exchanges().map(|exchange| (exchange.clone(), count(&exchange))).collect())
     }
 

@@ -490,9 +490,11 @@ impl Catalog {
     }
 
     /// Returns the exchange at a place.
-    pub fn exchange_at(&self, place: usize) -> Option<Arc<Exchange>> {
+    pub fn exchange_at(&self, place: usize) -> Option<(Arc<Exchange>, usize)> {
         let (vhost, name) = self.exchange_places.get(place)?;
-        self.exchange(vhost, name)
+        let bindings =
+            self.vhosts.get(vhost).and_then(|vhost| vhost.exchanges.get(name)).map(|t| t.bindings.len());
+        Some((self.exchange(vhost, name)?, bindings.unwrap_or(0)))
     }
 
     /// Does the same as [`Catalog::refresh_queue_at`] for the exchange at this place.

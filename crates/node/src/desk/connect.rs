@@ -29,7 +29,7 @@ impl NodeDesk {
         let (client, stream) = UnixStream::pair().map_err(|error| impossible(error.to_string()))?;
         let peer = SocketAddr::new(peer.ip().to_canonical(), peer.port());
         let (handshake, shard) = admission.begin(Some(peer.ip()));
-        // The number tells apart the connections of one HTTP client, of which the last one may not be gone yet.
+        // With the number, names differ also while an earlier connection of the same HTTP client is not gone yet.
         let name = format!("{peer} -> http#{}", handshake.number()).into();
         let way = Way::Desk { from: peer.ip(), name, who: who.clone() };
         let accepted = Accepted { stream: OwnedFd::from(stream).into(), handshake, way };

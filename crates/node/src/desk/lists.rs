@@ -43,11 +43,17 @@ impl NodeDesk {
 
     /// Returns every exchange in the order of their names, without checking permissions.
     pub(super) async fn all_exchanges(&self) -> Result<Vec<Arc<Exchange>>, DeskError> {
+        let all = self.all_exchanges_with_bindings().await?;
+        Ok(all.into_iter().map(|(exchange, _)| exchange).collect())
+    }
+
+    /// Does the same with the number of bindings that begin at each exchange.
+    pub(super) async fn all_exchanges_with_bindings(&self) -> Result<Vec<(Arc<Exchange>, usize)>, DeskError> {
         let part = |reply| if let Reply::Exchanges(part) = reply { Some(part) } else { None };
         let mut all = self.ask_for_all(DECIDER.into(), |from| Question::Exchanges { from }, part).await?;
-        all.sort_by(|a, b| (&a.vhost, &a.name).cmp(&(&b.vhost, &b.name)));
+        all.sort_by(|(a, _), (b, _)| (&a.vhost, &a.name).cmp(&(&b.vhost, &b.name)));
         // An exchange may appear twice if it was deleted and declared again while the parts were read.
-        all.dedup_by(|a, b| (&a.vhost, &a.name) == (&b.vhost, &b.name));
+        all.dedup_by(|(a, _), (b, _)| (&a.vhost, &a.name) == (&b.vhost, &b.name));
         Ok(all)
     }
 

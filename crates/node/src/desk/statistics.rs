@@ -1,6 +1,6 @@
 //! Statistics of everything in all virtual hosts, for metrics and samples.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use broker::access::{Identity, Verb};
@@ -49,31 +49,24 @@ impl NodeDesk {
     ) -> Result<(Vec<ConnectionRow>, Option<ConnectionCursor>), DeskError> {
         self.permit_statistics(who).await?;
         let ConnectionCursor { shard, place } = from;
-        if shard >= self.inner.shards.len() {
-            return Ok((Vec::new(), None));
-        }
         let question = Question::Connections { node: self.inner.node.clone(), names: None, from: place };
         let Reply::Connections(part) = self.ask(shard, question).await? else { return Err(other_answer()) };
         let next = match part.next {
-            Some(place) => ConnectionCursor { shard, place },
-            None => ConnectionCursor { shard: shard + 1, place: 0 },
+            Some(place) => Some(ConnectionCursor { shard, place }),
+            None if shard + 1 < self.inner.shards.len() => {
+                Some(ConnectionCursor { shard: shard + 1, place: 0 })
+            }
+            None => None,
         };
-        Ok((part.rows, Some(next)))
+        Ok((part.rows, next))
     }
 
     /// See [`broker::desk::Desk::exchange_rows`].
     pub(super) async fn statistics_of_exchanges(
         &self,
         who: &Identity,
-    ) -> Result<Vec<(Arc<Exchange>, u64)>, DeskError> {
+    ) -> Result<Vec<(Arc<Exchange>, usize)>, DeskError> {
         self.permit_statistics(who).await?;
-        let mut bindings: HashMap<(Arc<str>, Arc<str>), u64> = HashMap::new();
-        for binding in self.all_bindings().await? {
-            *bindings.entry((binding.vhost.clone(), binding.source.clone())).or_default() += 1;
-        }
-        let count =
-            |e: &Arc<Exchange>| bindings.get(&(e.vhost.clone(), e.name.clone())).copied().unwrap_or(0);
-        let exchanges = self.all_exchanges().await?;
-        Ok(exchanges.into_iter().map(|exchange| (exchange.clone(), count(&exchange))).collect())
+        self.all_exchanges_with_bindings().await
     }
 }
