@@ -214,15 +214,19 @@ async fn serve(
 }
 
 /// Counts the memory of a response that was generated as a whole, until it has been sent. Refuses the
-/// response if the budget is used up.
-fn hold(response: Response<Body>, ports: &Ports, exchange: &Exchange) -> Response<Body> {
+/// response if the budget is used up, unless it is counted already ([`Reply::Counted`](crate::reply::Reply::Counted)).
+fn hold(mut response: Response<Body>, ports: &Ports, exchange: &Exchange) -> Response<Body> {
+    if let Some(held) = response.extensions_mut().remove::<Arc<Held>>() {
+        *exchange.held() = Some(held);
+        return response;
+    }
     let bytes = response.body().size_hint().exact().unwrap_or(0) as usize;
     if bytes <= SEND_BUFFER_BYTES {
         return response;
     }
     match ports.hold_answer(bytes) {
         Ok(held) => {
-            *exchange.held() = Some(held);
+            *exchange.held() = Some(Arc::new(held));
             response
         }
         Err(failure) => respond(Err(failure)),
@@ -238,7 +242,7 @@ struct Exchange {
     /// True if the whole response has been generated. A part of it may still wait for the socket.
     answered: AtomicBool,
     /// The memory of the response, if it was generated as a whole.
-    held: Mutex<Option<Held>>,
+    held: Mutex<Option<Arc<Held>>>,
 }
 
 impl Exchange {
@@ -264,7 +268,7 @@ impl Exchange {
         true
     }
 
-    fn held(&self) -> MutexGuard<'_, Option<Held>> {
+    fn held(&self) -> MutexGuard<'_, Option<Arc<Held>>> {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

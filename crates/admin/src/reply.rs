@@ -1,11 +1,14 @@
 //! The results of handlers, and how errors look: `{"error": .., "reason": ..}` with RabbitMQ's status.
 
+use std::sync::Arc;
+
 use axum::body::Body;
 use axum::http::{HeaderValue, Response, StatusCode, header};
 use broker::catalog::CatalogError;
 use broker::desk::DeskError;
 use serde_json::{Value, json};
 
+use crate::budget::Held;
 use crate::page::{self, Served};
 
 /// The result of a handler.
@@ -15,6 +18,8 @@ pub enum Reply {
     Json(Value),
     /// 200 with a body that already is JSON: a long list.
     Rows(Body),
+    /// 200 with such a body, whose memory is counted in the budget for responses already.
+    Counted(String, Held),
     /// 201 with the location of the new object, relative to the host.
     Created(Option<String>),
     /// 204 without a body.
@@ -112,6 +117,11 @@ pub fn respond(result: Result<Reply, Failure>) -> Response<Body> {
     match result {
         Ok(Reply::Json(body)) => json_response(StatusCode::OK, body.to_string()),
         Ok(Reply::Rows(body)) => json_response(StatusCode::OK, body),
+        Ok(Reply::Counted(text, held)) => {
+            let mut response = json_response(StatusCode::OK, text);
+            response.extensions_mut().insert(Arc::new(held));
+            response
+        }
         Ok(Reply::Unhealthy(body)) => json_response(StatusCode::SERVICE_UNAVAILABLE, body.to_string()),
         Ok(Reply::Created(location)) => {
             let mut response = empty(StatusCode::CREATED);

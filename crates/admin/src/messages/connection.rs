@@ -10,6 +10,7 @@ use broker::desk::Desk;
 use client::Error;
 use client::amqp091::{Connection, Options};
 use tokio::net::UnixStream;
+use tokio::sync::SemaphorePermit;
 
 use crate::call::Call;
 use crate::reply::Failure;
@@ -52,13 +53,28 @@ fn stream(socket: net::UnixStream) -> io::Result<UnixStream> {
     UnixStream::from_std(socket)
 }
 
+/// Waits for a place among the requests for messages, up to [`TIME_MAX`]. Dropping it makes room for another.
+///
+/// # Errors
+/// 503 if it takes longer. `then` says what this means for the messages.
+pub async fn place<'a, D>(call: &Call<'a, D>, then: &str) -> Result<Option<SemaphorePermit<'a>>, Failure> {
+    let late = |_| {
+        let seconds = TIME_MAX.as_secs();
+        Failure::unavailable(format!("other requests for messages have not ended within {seconds} s: {then}"))
+    };
+    tokio::time::timeout(TIME_MAX, call.ports.message_request()).await.map_err(late)
+}
+
 /// Waits for the end of a request, up to [`TIME_MAX`].
 ///
 /// # Errors
 /// 503 if it takes longer. `then` says what this means for the messages.
-pub async fn in_time<T>(then: &str, request: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
+pub async fn in_time<T>(
+    then: impl Fn() -> &'static str,
+    request: impl Future<Output = Result<T, Failure>>,
+) -> Result<T, Failure> {
     let late = |_| {
-        let seconds = TIME_MAX.as_secs();
+        let (seconds, then) = (TIME_MAX.as_secs(), then());
         Failure::unavailable(format!("the broker has not answered within {seconds} s: {then}"))
     };
     tokio::time::timeout(TIME_MAX, request).await.map_err(late)?
@@ -85,8 +101,9 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_request_does_not_wait_for_ever() {
-        let late =
-            in_time("nothing has happened", std::future::pending::<Result<(), Failure>>()).await.unwrap_err();
+        let late = in_time(|| "nothing has happened", std::future::pending::<Result<(), Failure>>())
+            .await
+            .unwrap_err();
         assert_eq!((late.status.as_u16(), late.error), (503, "service_unavailable"));
         assert_eq!(late.reason, "the broker has not answered within 10 s: nothing has happened");
     }

@@ -9,10 +9,12 @@ mod connection;
 mod properties;
 
 use std::fmt::Write as _;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use amqp091::{
-    BasicAck, BasicGet, BasicGetOk, BasicNack, BasicPublish, ConfirmSelect, Content, Event, Method,
+    BasicAck, BasicGet, BasicGetOk, BasicNack, BasicPublish, BasicQos, ConfirmSelect, Content, Event,
+    KEY_BYTES_MAX, Method,
 };
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -22,7 +24,7 @@ use client::Error;
 use client::amqp091::Connection;
 use serde_json::{Map as Object, Value, json};
 
-use self::connection::{CHANNEL, failure, in_time, open};
+use self::connection::{CHANNEL, failure, in_time, open, place};
 use crate::browse::put_payload;
 use crate::call::Call;
 use crate::exchanges::unaliased;
@@ -41,7 +43,7 @@ const ANSWER_BYTES_MAX: usize = 8 * 1024 * 1024;
 const TAKING_TIME_MAX: Duration = Duration::from_secs(connection::TIME_MAX.as_secs() / 2);
 
 /// The longest name and routing key of AMQP 0.9.1, in bytes.
-const SHORT_STRING_MAX: usize = 255;
+const SHORT_STRING_MAX: usize = KEY_BYTES_MAX;
 
 // ---- publish ----------------------------------------------------------------------------------------------------------
 
@@ -69,9 +71,15 @@ pub async fn publish<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
         mandatory: true,
         ..BasicPublish::default()
     };
-    let routed = in_time("the message may have been published, or not", async {
-        let _place = call.ports.message_request().await;
+    let _place = place(call, "nothing was published").await?;
+    let is_sent = AtomicBool::new(false);
+    let then = || match is_sent.load(Ordering::Relaxed) {
+        true => "the message may have been published, or not",
+        false => "nothing was published",
+    };
+    let routed = in_time(then, async {
         let mut connection = open(call).await?;
+        is_sent.store(true, Ordering::Relaxed);
         let outcome = send(&mut connection, &publish, &properties, &payload).await;
         // The outcome is known, so the way in which the connection ends does not change it.
         drop(connection.close().await);
@@ -212,8 +220,13 @@ struct Wanted<'a> {
 pub async fn get<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     let wanted = wanted(call)?;
     let mut held = call.ports.answers().hold();
-    let text = in_time("the messages are in the queue again", async {
-        let _place = call.ports.message_request().await;
+    let _place = place(call, "no message was taken").await?;
+    let settles = AtomicBool::new(false);
+    let then = || match settles.load(Ordering::Relaxed) {
+        true => "the messages may have been settled, or not",
+        false => "the messages are in the queue again",
+    };
+    let text = in_time(then, async {
         let mut connection = open(call).await?;
         let began = Instant::now();
         let (mut text, mut taken) = (String::from("["), 0);
@@ -232,12 +245,16 @@ pub async fn get<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
                 Ok(None) => break Ok(()),
                 Err(error) => break Err(failure(&error)),
             }
-            if !held.grow_to(text.len()) {
+            // The answer needs no more memory after the messages are settled, so it cannot be refused then.
+            if !held.grow_to(text.len() + "]".len()) {
                 break Err(call.ports.answers_are_full());
             }
         };
         let result = match result {
-            Ok(()) => settle(&mut connection, wanted.mode, taken > 0).await,
+            Ok(()) => {
+                settles.store(wanted.mode.settle().is_some(), Ordering::Relaxed);
+                settle(&mut connection, wanted.mode, taken > 0).await
+            }
             failed => failed,
         };
         drop(connection.close().await);
@@ -246,7 +263,7 @@ pub async fn get<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
         Ok(text)
     })
     .await?;
-    Ok(Reply::Rows(text.into()))
+    Ok(Reply::Counted(text, held))
 }
 
 fn wanted<'a, D: Desk>(call: &'a Call<'_, D>) -> Result<Wanted<'a>, Failure> {
@@ -300,6 +317,10 @@ async fn take(connection: &mut Connection, wanted: &Wanted<'_>) -> Result<Option
 async fn settle(connection: &mut Connection, mode: AckMode, any: bool) -> Result<(), Failure> {
     if let Some(method) = mode.settle().filter(|_| any) {
         connection.send(CHANNEL, &method);
+        // A settlement has no answer. The answer to this says that it was not refused.
+        let qos = Method::BasicQos(BasicQos::default());
+        let answer = |method: &Method<'_>| matches!(method, Method::BasicQosOk(_)).then_some(());
+        connection.ask(CHANNEL, &qos, answer, |_| ()).await.map_err(|error| failure(&error))?;
     }
     connection.close_channel(CHANNEL).await.map_err(|error| failure(&error))
 }

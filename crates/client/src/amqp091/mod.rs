@@ -172,11 +172,15 @@ impl Connection {
         Ok(())
     }
 
-    /// Closes an open channel. The broker has then carried out what was sent on it before.
+    /// Closes a channel, if it is open. The broker has then handled what was sent on it before. What it has refused at the same
+    /// time is not reported: ask for something first, if that matters.
     ///
     /// # Errors
     /// Those of [`Connection::exchange`].
     pub async fn close_channel(&mut self, channel: u16) -> Result<(), Error> {
+        if !self.endpoint.channel_is_open(channel) {
+            return Ok(());
+        }
         self.endpoint.close_channel(channel, "done");
         let mut closed = false;
         while !closed {
