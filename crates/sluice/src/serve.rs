@@ -263,6 +263,8 @@ impl Listeners {
 async fn serve_until_told(node: &Node, config: &Config, listeners: Listeners) -> std::io::Result<()> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
+    // SIGHUP never ends the broker, as in RabbitMQ, also where nothing is read or opened again.
+    let _hangup = signal(SignalKind::hangup())?;
     let line = listeners.line(config);
     let Listeners { amqp, unix, http, certificates } = listeners;
     for (listener, listening) in amqp {

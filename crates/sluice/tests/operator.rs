@@ -89,6 +89,15 @@ fn the_log_goes_to_a_file_with_json_lines_and_without_some_levels() {
     refused.refused(1, &["log.file: /dev/null/a:"]);
 }
 
+#[test]
+fn a_hangup_does_not_end_the_broker() {
+    let directory = Directory::new("operator");
+    let broker = Broker::start(&directory);
+    broker.hang_up();
+    assert_eq!(broker.list("queues"), json!([]));
+    assert!(broker.terminate().success());
+}
+
 /// systemd says by a variable that standard error is a stream of its journal.
 #[test]
 fn lines_for_the_journal_begin_with_their_priority() {

@@ -29,7 +29,7 @@ pub const KEYS: &[Key] = &[
         |c, _, v| put(&mut c.log.connection_level, level_or_none(v)),
     ),
     key("log.console", "true", "Whether the log goes to standard error.", |c, _, v| {
-        put(&mut c.log.console.is_on, boolean(v))
+        put(&mut c.log.has_console, boolean(v))
     }),
     key("log.console.level", "", "The lowest level there, if it is not log.level.", |c, _, v| {
         put(&mut c.log.console.level, level_or_none(v))
@@ -78,6 +78,8 @@ pub struct LogOptions {
     pub user_level: Option<&'static str>,
     /// The level of the lines about what peers do, likewise.
     pub connection_level: Option<&'static str>,
+    /// True if the log goes to standard error.
+    pub has_console: bool,
     pub console: Output,
     pub file: FileOptions,
 }
@@ -85,7 +87,6 @@ pub struct LogOptions {
 /// One place that the log goes to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Output {
-    pub is_on: bool,
     /// The level of all lines there; `None` if it is that of the log.
     pub level: Option<&'static str>,
     pub format: Format,
@@ -114,11 +115,12 @@ pub enum Format {
 
 impl Default for LogOptions {
     fn default() -> Self {
-        let output = Output { is_on: true, level: None, format: Format::Plain };
+        let output = Output { level: None, format: Format::Plain };
         Self {
             level: "info",
             user_level: None,
             connection_level: None,
+            has_console: true,
             console: output.clone(),
             file: FileOptions {
                 name: None,

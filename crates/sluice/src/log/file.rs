@@ -22,7 +22,7 @@ pub struct LogFile {
 #[derive(Debug)]
 struct State {
     file: File,
-    /// The size of the file, in bytes.
+    /// The bytes in the file, or since the last rotation that failed.
     bytes: u64,
 }
 
@@ -52,8 +52,9 @@ impl LogFile {
     /// # Errors
     /// It cannot be opened. Then the log goes on in the file that is open.
     pub fn reopen(&self) -> io::Result<()> {
-        let opened = State::open(&self.path)?;
-        *self.state.lock().unwrap_or_else(PoisonError::into_inner) = opened;
+        // No rotation may come between, which would make the opened file an older one.
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        *state = State::open(&self.path)?;
         Ok(())
     }
 
@@ -63,8 +64,12 @@ impl LogFile {
         name.into()
     }
 
-    /// Renames each file to the next older name, and begins a new one.
+    /// Renames each file to the next older name, and begins a new one. If the file itself is missing, because it was renamed
+    /// and no new one could be opened, only that is tried again.
     fn rotate(&self) -> io::Result<State> {
+        if !self.path.try_exists()? {
+            return State::open(&self.path);
+        }
         for n in (1..self.rotation_count).rev() {
             match std::fs::rename(self.older(n - 1), self.older(n)) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
@@ -84,9 +89,11 @@ impl Write for &LogFile {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let is_full = self.rotation_bytes > 0 && state.bytes + line.len() as u64 > self.rotation_bytes;
         if is_full && state.bytes > 0 {
-            // A file that cannot be renamed goes on growing. A log that is too long is better than none.
-            if let Ok(new) = self.rotate() {
-                *state = new;
+            match self.rotate() {
+                Ok(new) => *state = new,
+                // The file goes on growing: a log that is too long is better than none. It is tried again when the file has
+                // grown by as much again.
+                Err(_) => state.bytes = 0,
             }
         }
         let written = state.file.write(line)?;
@@ -156,6 +163,28 @@ mod tests {
         let log = LogFile::open(directory.0.join("a.log"), 6, 0).unwrap();
         (&log).write_all(b"7\n8\n9\n").unwrap();
         assert_eq!(directory.files()[0], ("a.log".to_owned(), "7\n8\n9\n".to_owned()));
+    }
+
+    #[test]
+    fn a_rotation_that_fails_destroys_nothing() {
+        let directory = Directory::new("failing");
+        let path = directory.0.join("a.log");
+        let log = LogFile::open(path.clone(), 4, 2).unwrap();
+        let write = |line: &str| (&log).write_all(line.as_bytes()).unwrap();
+        write("1\n2\n");
+        // The older file cannot be renamed: a directory does not replace a file.
+        std::fs::create_dir(directory.0.join("a.log.0")).unwrap();
+        std::fs::write(directory.0.join("a.log.1"), "old").unwrap();
+        ["3\n", "4\n", "5\n"].into_iter().for_each(write);
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "1\n2\n3\n4\n5\n");
+        // The file was renamed, and no new one could be opened.
+        std::fs::remove_dir(directory.0.join("a.log.0")).unwrap();
+        std::fs::rename(&path, directory.0.join("a.log.0")).unwrap();
+        ["6\n", "7\n"].into_iter().for_each(write);
+        assert_eq!(
+            directory.files(),
+            pairs(&[("a.log", "7\n"), ("a.log.0", "1\n2\n3\n4\n5\n6\n"), ("a.log.1", "old")])
+        );
     }
 
     #[test]

@@ -37,7 +37,7 @@ where
     S: Subscriber + for<'a> LookupSpan<'a>,
 {
     let mut layers = Vec::new();
-    if options.console.is_on {
+    if options.has_console {
         let of_console = filter(options, &options.console);
         layers.push(match options.console.format {
             // The journal has the time and the level of a line in fields of its own.
