@@ -17,7 +17,7 @@ pub struct Close {
     #[command(subcommand)]
     what: What,
     /// The reason that the client is told
-    #[arg(long, global = true, value_name = "TEXT", default_value = "Closed by an operator")]
+    #[arg(long, global = true, value_name = "TEXT", default_value = "Closed by an operator", value_parser = header)]
     reason: String,
     #[command(flatten)]
     api: Api,
@@ -32,6 +32,14 @@ enum What {
     /// All connections of a user
     #[command(alias = "close_all_user_connections")]
     User { name: String },
+}
+
+/// Checks the text for a header of HTTP.
+fn header(text: &str) -> Result<String, String> {
+    match text.chars().all(|c| c == ' ' || c.is_ascii_graphic()) {
+        true => Ok(text.to_owned()),
+        false => Err("letters, digits and signs of ASCII are needed".to_owned()),
+    }
 }
 
 /// Closes, and prints one line.

@@ -322,6 +322,7 @@ mod tests {
             "permission set-topic u amq.topic .*",
             "purge",
             "close connection",
+            "close connection c --reason ü",
             "check",
             "check certificates 2 moons",
             "check port 70000",

@@ -14,7 +14,7 @@ use crate::failure::Failure;
 use crate::http::Api;
 use crate::list::{Column, cell, links, table};
 use crate::output::{complain, print};
-use crate::watch::{CLEAR, SECONDS_MAX};
+use crate::watch::{CLEAR, seconds};
 
 /// The most queues that are asked for at once: those with the most messages. More would cost the broker too much every few
 /// seconds.
@@ -31,8 +31,7 @@ pub struct Top {
     #[arg(value_enum, default_value_t = What::Queues)]
     what: What,
     /// The seconds between two answers; rates are over this time
-    #[arg(long, value_name = "SECONDS", default_value_t = 2)]
-    #[arg(value_parser = RangedU64ValueParser::<u64>::new().range(1..=SECONDS_MAX))]
+    #[arg(long, value_name = "SECONDS", default_value_t = 2, value_parser = seconds)]
     every: u64,
     /// End after this many answers
     #[arg(long, value_name = "N", value_parser = RangedU64ValueParser::<u64>::new().range(1..))]
@@ -50,7 +49,8 @@ enum What {
     Links,
 }
 
-/// What is counted of one row. The fields are counters that only grow, unless the object is a new one of this name.
+/// What is counted of one row. A smaller number than before belongs to a new object of this name, or to the delivery count of
+/// a link, which wraps around: its rate is 0 once.
 type Counts = Vec<u64>;
 
 /// What is known at one time.
@@ -121,7 +121,6 @@ fn queue(row: &Value) -> (String, Counts, Value) {
 
 fn link(row: Value) -> (String, Counts, Value) {
     let name = format!("{}\0{}\0{}\0{}", row["connection"], row["session"], row["direction"], row["handle"]);
-    // The delivery count of a link wraps around.
     let count = row["delivery_count"].as_u64().unwrap_or_default();
     (name, vec![count], row)
 }

@@ -4,13 +4,12 @@ use std::io::IsTerminal as _;
 use std::time::Duration;
 
 use clap::Args;
-use clap::builder::RangedU64ValueParser;
 
 use crate::failure::Failure;
 use crate::output::{complain, print};
 
 /// The most seconds between two answers: a day. A longer time is probably a mistake.
-pub const SECONDS_MAX: u64 = 86_400;
+const SECONDS_MAX: u64 = 86_400;
 
 /// Moves the cursor to the first cell of a terminal, and erases the screen.
 pub const CLEAR: &str = "\x1b[H\x1b[2J";
@@ -19,8 +18,14 @@ pub const CLEAR: &str = "\x1b[H\x1b[2J";
 pub struct Watch {
     /// Show it again every SECONDS (2 if none are given), until interrupted
     #[arg(long, global = true, value_name = "SECONDS", num_args = 0..=1, require_equals = true)]
-    #[arg(default_missing_value = "2", value_parser = RangedU64ValueParser::<u64>::new().range(1..=SECONDS_MAX))]
+    #[arg(default_missing_value = "2", value_parser = seconds)]
     watch: Option<u64>,
+}
+
+/// Parses the seconds between two answers.
+pub fn seconds(text: &str) -> Result<u64, String> {
+    let seconds = text.parse().ok().filter(|seconds| (1..=SECONDS_MAX).contains(seconds));
+    seconds.ok_or_else(|| format!("a number of seconds from 1 to {SECONDS_MAX} is needed"))
 }
 
 impl Watch {

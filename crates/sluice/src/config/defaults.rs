@@ -11,7 +11,7 @@ use broker::catalog::{
 };
 use broker::pattern::Pattern;
 
-use super::values::{maximum, text};
+use super::values::{bytes, maximum, text};
 
 /// What was set for new virtual hosts. Its `Debug` output shows no password.
 #[derive(Clone, Debug, Default)]
@@ -121,8 +121,11 @@ impl Defaults {
             "queue_pattern" => policy.names = text(value)?,
             "apply_to" => policy.apply_to = text(value)?,
             key => {
-                let is_time = matches!(key, "expires" | "message_ttl");
-                let number = if is_time { milliseconds(value) } else { value.parse().ok() };
+                let number = match key {
+                    "expires" | "message_ttl" => milliseconds(value),
+                    key if key.ends_with("_bytes") => bytes(value).ok().and_then(|n| i64::try_from(n).ok()),
+                    _ => value.parse().ok(),
+                };
                 let value = number.map_or_else(|| value.into(), Value::Long);
                 policy.definition.insert(key.replace('_', "-"), value);
             }
@@ -236,7 +239,7 @@ mod tests {
             ("short.vhost_pattern", "^team"),
             ("short.queue_pattern", "^amq"),
             ("short.expires", "30m"),
-            ("short.max_length_bytes", "1000"),
+            ("short.max_length_bytes", "1MiB"),
             ("short.overflow", "reject-publish"),
             ("bad.max_cats", "1"),
             ("worse.apply_to", "cats"),
@@ -252,6 +255,8 @@ mod tests {
             defaults.operator_policies["short"].definition.get("expires"),
             Some(&Value::Long(1_800_000))
         );
+        let short = &defaults.operator_policies["short"].definition;
+        assert_eq!(short.get("max-length-bytes"), Some(&Value::Long(1 << 20)));
         assert!(defaults.set_operator_policy("x.vhost_pattern", "(").is_err());
         assert_eq!(
             [milliseconds("5"), milliseconds("2h"), milliseconds("h")],
