@@ -19,7 +19,7 @@ use crate::etag::Known;
 use crate::ports::Ports;
 use crate::query::Query;
 use crate::reply::{Failure, Reply, respond};
-use crate::routes::{Action, Found, Method, Route, find};
+use crate::routes::{Action, Found, Method, Route, allowed, find};
 use crate::{
     accounts, attempts, auth, bindings, browse, channels, connections, definitions, exchanges, explain,
     health, json, messages, openapi, overview, page, parameters, policies, queues, quorum, shape, topics,
@@ -101,8 +101,7 @@ async fn answer<D: Desk>(
         Found::Nothing => return Err(Failure::not_found("Not Found")),
         Found::BadPath => return Err(Failure::bad_request("the path is not UTF-8")),
         Found::OtherMethods(methods) => {
-            let allow: Vec<String> = methods.iter().map(Method::to_string).collect();
-            return Err(Failure::method_not_allowed(allow.join(", ")));
+            return Err(Failure::method_not_allowed(allowed(&methods)));
         }
     };
     match route.action {
@@ -261,9 +260,7 @@ async fn dispatch<D: Desk>(action: Action, call: &Call<'_, D>) -> Result<Reply, 
         Action::ExplainConnection => explain::connection(call).await,
         Action::Version => overview::version(call).await,
         Action::ClusterName => overview::cluster_name(call).await,
-        Action::Extensions | Action::FeatureFlags | Action::EmptyList => {
-            Ok(Reply::Json(shape::list(Vec::new(), &call.query, &[])?))
-        }
+        Action::EmptyList => Ok(Reply::Json(shape::list(Vec::new(), &call.query, &[])?)),
         Action::OpenApi => Ok(openapi::get()),
         Action::Missing(instead) => Err(Failure::missing(instead)),
         Action::DeprecatedFeatures(used) => overview::deprecated_features(call, used).await,

@@ -3,7 +3,6 @@
 use broker::access::{self, Resource, Rights, Verb};
 use broker::desk::amqp10_rows::{LinkRow, SessionRow};
 use broker::desk::{ConnectionRow, Desk, ProtocolRow};
-use percent_encoding::percent_decode_str;
 use serde_json::{Value, json};
 
 use crate::call::Call;
@@ -225,12 +224,11 @@ fn incoming_link(row: &LinkRow) -> Value {
 }
 
 fn outgoing_link(row: &LinkRow) -> Value {
-    let queue = row.source_address.as_deref().and_then(|a| a.strip_prefix("/queues/"));
     json!({
         "handle": row.handle,
         "link_name": row.name,
         "source_address": row.source_address,
-        "queue_name": queue.map(|q| percent_decode_str(q).decode_utf8_lossy().into_owned()),
+        "queue_name": row.consumer.as_ref().map(|consumer| &*consumer.queue),
         "send_settled": row.snd_settle_mode == "settled",
         "max_message_size": row.max_message_size,
         "delivery_count": row.delivery_count,

@@ -86,18 +86,13 @@ fn describe(request: &Request, is_allowed: bool, options: &HeaderOptions) -> Res
         Found::BadPath => return respond(Err(Failure::bad_request("the path is not UTF-8"))),
         Found::Nothing | Found::Route { .. } => return respond(Err(Failure::not_found("Not Found"))),
     };
-    let mut names: Vec<String> = methods.iter().map(routes::Method::to_string).collect();
-    if methods.contains(&routes::Method::Get) {
-        names.insert(0, "HEAD".to_owned());
-    }
-    names.push("OPTIONS".to_owned());
     let mut response = Response::new(Body::empty());
     let headers = response.headers_mut();
     let mut put = |name: HeaderName, value: &str| {
         // The values are names of methods and numbers, so each is a valid header.
         HeaderValue::from_str(value).into_iter().for_each(|value| _ = headers.insert(name.clone(), value));
     };
-    let methods = names.join(", ");
+    let methods = routes::allowed(&methods);
     put(header::ALLOW, &methods);
     if is_allowed {
         put(header::ACCESS_CONTROL_ALLOW_METHODS, &methods);

@@ -1,13 +1,15 @@
 //! `GET /api/openapi.json`: a description of the API for programs, in the form of OpenAPI 3.1. It is made from the table of
 //! routes, so it has each route and no other.
 
+use std::sync::LazyLock;
+
 use broker::access::Identity;
 use broker::settings::SLUICE_VERSION;
 use serde_json::{Map, Value, json};
 
 use crate::auth;
 use crate::reply::Reply;
-use crate::routes::{Method, ROUTES, Route};
+use crate::routes::{Action, Method, ROUTES, Route};
 
 /// The version of OpenAPI.
 const OPENAPI: &str = "3.1.0";
@@ -19,7 +21,8 @@ const TAGS: [&str; 4] = ["administrator", "monitoring", "policymaker", "manageme
 const ROOT: &str = "/api/";
 
 pub fn get() -> Reply {
-    Reply::Json(document())
+    static DOCUMENT: LazyLock<Value> = LazyLock::new(document);
+    Reply::Json(DOCUMENT.clone())
 }
 
 fn document() -> Value {
@@ -85,11 +88,12 @@ fn operation(route: &Route) -> Value {
         "tags": [group(route.path)],
         "x-verbs": verbs,
         "x-user-tags": tags(route),
-        "responses": {
-            "2XX": { "description": "The request was carried out." },
-            "default": { "$ref": "#/components/responses/Error" },
+        "responses": match route.action {
+            Action::Missing(instead) => json!({ "501": { "description": instead } }),
+            _ => json!({ "2XX": { "description": "The request was carried out." } }),
         },
     });
+    operation["responses"]["default"] = json!({ "$ref": "#/components/responses/Error" });
     if route.has_body() {
         operation["requestBody"] = json!({
             "required": false,
@@ -111,7 +115,7 @@ fn group(path: &str) -> &str {
     path.trim_start_matches(ROOT).split('/').next().unwrap_or_default()
 }
 
-/// Returns the tags of which a user needs one.
+/// Returns the tags that let a user do this. One of them is enough.
 fn tags(route: &Route) -> Vec<&'static str> {
     let suffices = |tag: &str| auth::permit(&Identity::internal("", tag), route.verbs).is_ok();
     TAGS.into_iter().filter(|tag| suffices(tag)).collect()

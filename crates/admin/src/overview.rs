@@ -8,12 +8,12 @@ use serde_json::{Map, Value, json};
 use crate::call::Call;
 use crate::process::Process;
 use crate::reply::{Failure, Reply};
-use crate::samples::{NodeRow, Part, Ranges};
+use crate::samples::{NODE_FIGURES, NodeRow, Part, Ranges, plain};
 use crate::shape;
 
 pub async fn overview<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     let ranges = Ranges::of(&call.query)?;
-    let row = NodeRow::new(call.desk.overview(&call.who).await?);
+    let row = NodeRow::new(call.desk.overview(&call.who).await?, Process::default());
     Ok(Reply::Json(shape::columns(to_json(call, &row, &ranges), &call.query)))
 }
 
@@ -82,7 +82,7 @@ pub async fn get_node<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
 
 fn node<D: Desk>(call: &Call<'_, D>, overview: Overview) -> Result<Value, Failure> {
     let ranges = Ranges::of(&call.query)?;
-    let row = NodeRow::new(overview);
+    let row = NodeRow::new(overview, Process::read());
     let (overview, process) = (row.overview(), row.process());
     let alarms = call.desk.alarms(&call.who)?;
     let alarm = |what: &str| alarms.iter().any(|(kind, node)| *kind == what && *node == overview.node);
@@ -156,8 +156,10 @@ fn to_json<D: Desk>(call: &Call<'_, D>, row: &NodeRow, ranges: &Ranges) -> Value
         body["message_stats"] = fields(Part::Messages);
         body["churn_rates"] = fields(Part::Churn);
     }
-    if stats || call.query.flag("enable_queue_totals") {
+    if stats {
         body["queue_totals"] = fields(Part::Lengths);
+    } else if call.query.flag("enable_queue_totals") {
+        body["queue_totals"] = Value::Object(plain(&NODE_FIGURES, Part::Lengths, row));
     }
     body
 }

@@ -87,7 +87,6 @@ pub fn respond(Served { file, gzip, known }: &Served) -> Response<Body> {
     headers.insert(header::CACHE_CONTROL, if file.path == "/" { CACHE_OF_PAGE } else { CACHE_OF_OTHERS });
     if !known {
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(file.content_type));
-        headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
         if *gzip {
             headers.insert(header::CONTENT_ENCODING, HeaderValue::from_static("gzip"));
         }

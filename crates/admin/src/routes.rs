@@ -40,6 +40,16 @@ impl fmt::Display for Method {
     }
 }
 
+/// Returns the header `Allow` of a path with these methods.
+pub fn allowed(methods: &[Method]) -> String {
+    let mut names: Vec<String> = methods.iter().map(Method::to_string).collect();
+    if methods.contains(&Method::Get) {
+        names.insert(0, "HEAD".to_owned());
+    }
+    names.push("OPTIONS".to_owned());
+    names.join(", ")
+}
+
 /// The action of a route. Each has one handler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
@@ -145,13 +155,11 @@ pub enum Action {
     ExplainConnection,
     Version,
     ClusterName,
-    Extensions,
     OpenApi,
     /// A list of something that Sluice does not have.
     EmptyList,
     /// A route of RabbitMQ that does something that Sluice does not have. The text says what to do instead.
     Missing(&'static str),
-    FeatureFlags,
     /// The deprecated features: all, or those that are in use (true).
     DeprecatedFeatures(bool),
     GetParameter,
@@ -243,9 +251,9 @@ pub const ROUTES: &[Route] = routes! {
     Get "/api/whoami" => Whoami, [Manage];
     Get "/api/version" => Version, [Manage, ReadOverview];
     Get "/api/cluster-name" => ClusterName, [Manage, ReadOverview];
-    Get "/api/extensions" => Extensions, [Manage];
+    Get "/api/extensions" => EmptyList, [Manage];
     Get "/api/openapi.json" => OpenApi, [Manage];
-    Get "/api/feature-flags" => FeatureFlags, [Manage];
+    Get "/api/feature-flags" => EmptyList, [Manage];
     Put "/api/feature-flags/{name}/enable" => Missing(FEATURES), [Manage, Administer];
     Get "/api/deprecated-features" => DeprecatedFeatures(false), [Manage, ReadOverview];
     Get "/api/deprecated-features/used" => DeprecatedFeatures(true), [Manage, ReadOverview];

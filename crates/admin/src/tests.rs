@@ -146,14 +146,14 @@ async fn unknown_paths_and_methods_are_refused() {
             GET /api/queues/%2F/q/nope -> 404 {"error":"object_not_found","reason":"Not Found"}
             GET /api/queues///q -> 404 {"error":"object_not_found","reason":"Not Found"}
             GET /api/queues/%ff/q -> 400 {"error":"bad_request","reason":"the path is not UTF-8"}
-            POST /api/overview -> 405 {"error":"method_not_allowed","reason":"allowed: GET"}
-            PATCH /api/queues/%2F/q -> 405 {"error":"method_not_allowed","reason":"allowed: GET, PUT, DELETE"}
-            GET /api/queues/%2F/q/contents -> 405 {"error":"method_not_allowed","reason":"allowed: DELETE"}
+            POST /api/overview -> 405 {"error":"method_not_allowed","reason":"allowed: HEAD, GET, OPTIONS"}
+            PATCH /api/queues/%2F/q -> 405 {"error":"method_not_allowed","reason":"allowed: HEAD, GET, PUT, DELETE, OPTIONS"}
+            GET /api/queues/%2F/q/contents -> 405 {"error":"method_not_allowed","reason":"allowed: DELETE, OPTIONS"}
             "#,
         )
         .await;
     let refused = server.ask(Some("guest"), "POST", "/api/queues/%2F/q", "").await;
-    assert_eq!(refused.header("allow"), Some("GET, PUT, DELETE"));
+    assert_eq!(refused.header("allow"), Some("HEAD, GET, PUT, DELETE, OPTIONS"));
     assert_eq!(refused.header("content-type"), Some("application/json"));
 }
 

@@ -302,13 +302,11 @@ async fn prepare(fixture: &Fixture, action: Action) {
         | Action::ExplainConnection
         | Action::Version
         | Action::ClusterName
-        | Action::Extensions
         | Action::OpenApi
         | Action::EmptyList
         | Action::Missing(_)
         | Action::ElectedLeadersNamed
         | Action::Aliveness
-        | Action::FeatureFlags
         | Action::DeprecatedFeatures(_)
         | Action::StartVhost
         | Action::MemoryOfNode
@@ -509,11 +507,8 @@ async fn walk_routes(fixture: &Fixture, subjects: &[Subject], walked: &mut BTree
 /// Returns true if the list is empty also when it is permitted: the stream and the queue are empty, and the broker has no features
 /// of these kinds, or nobody has used them.
 fn may_be_empty(action: Action) -> bool {
-    use Action::{BrowseQueue, DeprecatedFeatures, EmptyList, Extensions, FeatureFlags, GetMessages};
-    matches!(
-        action,
-        BrowseQueue | GetMessages | EmptyList | Extensions | FeatureFlags | DeprecatedFeatures(true)
-    )
+    use Action::{BrowseQueue, DeprecatedFeatures, EmptyList, GetMessages};
+    matches!(action, BrowseQueue | GetMessages | EmptyList | DeprecatedFeatures(true))
 }
 
 /// Sends a message to the quorum queue, so that its group runs and there is something to peek at.

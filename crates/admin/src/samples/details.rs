@@ -53,7 +53,7 @@ fn range(query: &Query, prefix: &str) -> Result<Option<Range>, Failure> {
     let (age, step) = (query.number(&format!("{prefix}_age"))?, query.number(&format!("{prefix}_incr"))?);
     let (Some(age), Some(step)) = (age, step) else { return Ok(None) };
     let (age_s, step_s) = (age as u64, step as u64);
-    if age_s == 0 || step_s == 0 || age_s / step_s > SAMPLES_MAX {
+    if age_s == 0 || step_s == 0 || age_s / step_s >= SAMPLES_MAX {
         return Err(Failure::bad_request(format!(
             "invalid range of samples: {prefix}_age {age} and {prefix}_incr {step} must not be 0, and ask for at most \
              {SAMPLES_MAX} samples"
@@ -74,14 +74,14 @@ pub fn fields<R, const N: usize>(
     for (i, figure) in figures.iter().enumerate().filter(|(_, figure)| figure.part == part) {
         fields.insert(figure.name.to_owned(), (figure.of)(row).into());
         let rate = series.map_or(0.0, |series| series.rate(i));
-        let mut details = json!({ "rate": at_least_0(rate, figure.is_counter) });
+        let mut details = json!({ "rate": at_least_0(rate, part.counts()) });
         if let Some(range) = ranges.for_part(part) {
             let points = series.map(|series| series.points(i, range)).unwrap_or_default();
             if let (Some(last), Some(first)) = (points.first(), points.last())
                 && points.len() > 1
             {
                 let rate = per_second(*first, *last);
-                details["avg_rate"] = at_least_0(rate, figure.is_counter).into();
+                details["avg_rate"] = at_least_0(rate, part.counts()).into();
                 details["avg"] = average(&points).into();
             }
             let samples = points.iter().map(|(at_ms, value)| json!({ "sample": value, "timestamp": at_ms }));
@@ -90,6 +90,12 @@ pub fn fields<R, const N: usize>(
         fields.insert(format!("{}_details", figure.name), details);
     }
     fields
+}
+
+/// Returns the same fields without their details.
+pub fn plain<R, const N: usize>(figures: &[Figure<R>; N], part: Part, row: &R) -> Map<String, Value> {
+    let of_part = figures.iter().filter(|figure| figure.part == part);
+    of_part.map(|figure| (figure.name.to_owned(), (figure.of)(row).into())).collect()
 }
 
 /// Returns 0 for a counter that is smaller than before, because it has started again.

@@ -21,25 +21,33 @@ pub enum Part {
     Node,
 }
 
+impl Part {
+    /// Returns true if its figures only grow. If such a figure is smaller than before, it has started again, and has the rate 0.
+    pub fn counts(self) -> bool {
+        match self {
+            Self::Messages | Self::Churn | Self::Data => true,
+            Self::Lengths | Self::Node => false,
+        }
+    }
+}
+
 /// A figure of an object, whose rows have the type `R`.
 pub struct Figure<R> {
     pub part: Part,
     pub name: &'static str,
-    /// True if it only grows. If such a figure is smaller than before, it has started again, and has the rate 0.
-    pub is_counter: bool,
     pub of: fn(&R) -> u64,
 }
 
 const fn length<R>(name: &'static str, of: fn(&R) -> u64) -> Figure<R> {
-    Figure { part: Part::Lengths, name, is_counter: false, of }
+    Figure { part: Part::Lengths, name, of }
 }
 
 const fn counter<R>(part: Part, name: &'static str, of: fn(&R) -> u64) -> Figure<R> {
-    Figure { part, name, is_counter: true, of }
+    Figure { part, name, of }
 }
 
 const fn usage(name: &'static str, of: fn(&NodeRow) -> u64) -> Figure<NodeRow> {
-    Figure { part: Part::Node, name, is_counter: false, of }
+    Figure { part: Part::Node, name, of }
 }
 
 /// The values of all figures of a row.
@@ -56,9 +64,10 @@ pub struct NodeRow {
 }
 
 impl NodeRow {
-    pub fn new(overview: Overview) -> Self {
+    /// `process` is needed for [`Part::Node`] only.
+    pub fn new(overview: Overview, process: Process) -> Self {
         let traffic = overview.counters.traffic();
-        Self { deliveries: traffic.deliveries(), traffic, overview, process: Process::read() }
+        Self { deliveries: traffic.deliveries(), traffic, overview, process }
     }
 
     pub fn overview(&self) -> &Overview {

@@ -2,12 +2,12 @@
 //!
 //! ```text
 //!   every 5 seconds: Samples::take ──> the node's sums, and each object that somebody looks at ──> rings
-//!   a request for an object ──> Watched::ask: its rate so far; it is sampled from now on, for two minutes
+//!   a request for an object ──> Watched::ask: its rate so far; it is sampled from now on, 24 times
 //! ```
 //!
 //! The node is always sampled: that costs one question to each shard. Queues, connections and channels are sampled only
-//! while somebody asks for them, so that those that nobody looks at cost nothing. The first two samples of an object are
-//! taken within ten seconds after the first request. Until then its rate is 0.
+//! while somebody asks for them, so that those that nobody looks at cost nothing. Before the second sample of an object
+//! its rate is 0.
 
 mod details;
 mod figures;
@@ -27,14 +27,15 @@ use tokio::time::MissedTickBehavior;
 
 pub use self::details::Ranges;
 use self::details::fields;
+pub use self::details::plain;
 use self::figures::{
-    CHANNEL, CHANNEL_FIGURES, CONNECTION, CONNECTION_FIGURES, NODE, NODE_FIGURES, QUEUE, QUEUE_FIGURES,
-    values,
+    CHANNEL, CHANNEL_FIGURES, CONNECTION, CONNECTION_FIGURES, NODE, QUEUE, QUEUE_FIGURES, values,
 };
-pub use self::figures::{NodeRow, Part};
+pub use self::figures::{NODE_FIGURES, NodeRow, Part};
 use self::series::{Retention, Sample, Series};
 use self::watched::Watched;
 use crate::ports::Ports;
+use crate::process::Process;
 
 /// The rings of the node, as RabbitMQ keeps them: ten minutes, an hour, eight hours, and a day. Together they take about
 /// 64 kB. The finest ring takes each sample; with a longer `collect_statistics_interval` it covers more time.
@@ -110,7 +111,7 @@ impl Samples {
             names.extend(state.channels.begin_round().into_iter().map(|(name, _)| name));
             (state.queues.begin_round(), names)
         };
-        let node = NodeRow::new(desk.overview(&who).await?);
+        let node = NodeRow::new(desk.overview(&who).await?, Process::read());
         self.state().node.push(Sample { at_ms: now_ms, values: values(&NODE_FIGURES, &node) });
         for ids in queues.chunks(QUEUES_PER_REQUEST) {
             let rows = desk.sampled_queues(&who, ids).await?;
