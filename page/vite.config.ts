@@ -6,8 +6,6 @@ export default defineConfig({
   esbuild: { jsx: "automatic", jsxImportSource: "preact", legalComments: "none" },
   build: {
     target: "es2022",
-    outDir: "dist",
-    emptyOutDir: true,
     // The Content-Security-Policy allows no `data:` addresses.
     assetsInlineLimit: 0,
     modulePreload: { polyfill: false },

@@ -1,13 +1,20 @@
-// Completes what vite built: adds a compressed copy of each file, and the table by which the broker embeds them.
+// Completes what vite built in a folder: adds a compressed copy of each file, and the table by which the broker embeds them.
+//
+//   node scripts/finish.mjs FOLDER
+//
 // The compressor is written in JavaScript, so that every version of Node writes the same bytes.
 import { createHash } from "node:crypto";
 import { readdirSync, readFileSync, writeFileSync } from "node:fs";
+import { resolve } from "node:path";
+import { pathToFileURL } from "node:url";
 import { gzipSync } from "fflate";
 
 /** The largest size of all files together, compressed, in bytes. The page must load at once over a slow line. */
 const BYTES_MAX = 150 * 1024;
 
-const dist = new URL("../dist/", import.meta.url);
+const folder = process.argv[2];
+if (folder === undefined) throw new Error("the folder that vite wrote is missing: node scripts/finish.mjs FOLDER");
+const dist = pathToFileURL(`${resolve(folder)}/`);
 const types = { html: "text/html; charset=utf-8", js: "text/javascript; charset=utf-8", css: "text/css; charset=utf-8", svg: "image/svg+xml" };
 const paths = ["index.html", ...readdirSync(new URL("assets/", dist)).sort().map((name) => `assets/${name}`)];
 
