@@ -3,7 +3,7 @@
     File {
         path: "/",
         content_type: "text/html; charset=utf-8",
-        etag: "W/\"8bc029f7b3f65710\"",
+        etag: "W/\"d712ab027fc89a00\"",
         plain: include_bytes!("index.html"),
         gzip: include_bytes!("index.html.gz"),
     },
@@ -15,17 +15,17 @@
         gzip: include_bytes!("assets/icon-G1K_hnQQ.svg.gz"),
     },
     File {
+        path: "/assets/index-BS5xgU6O.js",
+        content_type: "text/javascript; charset=utf-8",
+        etag: "W/\"157388ed801296e3\"",
+        plain: include_bytes!("assets/index-BS5xgU6O.js"),
+        gzip: include_bytes!("assets/index-BS5xgU6O.js.gz"),
+    },
+    File {
         path: "/assets/index-Dqp565Tm.css",
         content_type: "text/css; charset=utf-8",
         etag: "W/\"c8294de1caa37c77\"",
         plain: include_bytes!("assets/index-Dqp565Tm.css"),
         gzip: include_bytes!("assets/index-Dqp565Tm.css.gz"),
-    },
-    File {
-        path: "/assets/index-JRuCO2Tf.js",
-        content_type: "text/javascript; charset=utf-8",
-        etag: "W/\"c3621a4a0244c2db\"",
-        plain: include_bytes!("assets/index-JRuCO2Tf.js"),
-        gzip: include_bytes!("assets/index-JRuCO2Tf.js.gz"),
     },
 ]

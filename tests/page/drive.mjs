@@ -468,6 +468,29 @@ async function admin() {
     await tab.page.keyboard.press("Escape");
     return [...includes(names, "load.000", "load.009"), ...(await tab.faults())];
   });
+  await check("a policy is added whose definition is typed key by key", async () => {
+    await tab.go("#/admin/policies");
+    await tab.page.getByRole("button", { name: "Add a policy" }).first().click();
+    const dialog = tab.page.getByRole("dialog");
+    await dialog.getByLabel("Name", { exact: true }).fill("typed");
+    await dialog.getByLabel("Names that match").fill("^typed");
+    await dialog.getByLabel("Definition").pressSequentially("max-length=5\noverflow");
+    const lines = await dialog.locator(".command").count();
+    await dialog.getByRole("button", { name: "Add", exact: true }).click();
+    const reason = await dialog.locator(".problem").innerText();
+    await dialog.getByLabel("Definition").pressSequentially("=reject-publish");
+    const line = await dialog.locator(".command code").innerText();
+    await dialog.getByRole("button", { name: "Add", exact: true }).click();
+    await tab.page.locator("tr", { hasText: "^typed" }).waitFor();
+    const get = async () => JSON.stringify((await broker.api("GET", "/api/policies/%2F/typed")).definition);
+    const made = await get();
+    await broker.api("DELETE", "/api/policies/%2F/typed");
+    await broker.line(line);
+    const same = await get();
+    await broker.api("DELETE", "/api/policies/%2F/typed");
+    const wanted = '{"max-length":5,"overflow":"reject-publish"}';
+    return [...expect(lines === 0, "a half typed line has a command"), ...includes(reason, "'overflow' is not name=value"), ...expect(made === wanted && same === wanted, `made: ${made}, by the command: ${same}`), ...(await tab.faults())];
+  });
   await check("a user is added, edited without a new password, and deleted", async () => {
     await tab.go("#/admin/users");
     await tab.page.getByRole("button", { name: "Add a user" }).click();

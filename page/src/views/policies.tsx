@@ -145,13 +145,22 @@ function EditPolicy({ kind, row }: { kind: Kind; row?: PolicyRow }): JSX.Element
   const [priority, setPriority] = useState(String(row?.priority ?? 0));
   const [lines, setLines] = useState(Object.entries(row?.definition ?? {}).map(([key, value]) => `${key}=${JSON.stringify(value)}`).join("\n"));
   const targets = ["all", "queues", "classic_queues", "quorum_queues", "streams", "exchanges"].filter((one) => kind === "policies" || one !== "all");
+  /** Returns the command, or undefined if a name is missing or the lines do not parse: they may be half typed. */
+  const shown = (): string | undefined => {
+    try {
+      const definition = JSON.stringify(parseArguments(lines));
+      return name ? command(["policy", "set"], [...ofKind(kind, vhost), ["--apply-to", apply], ["--priority", priority]], [name, pattern, definition]) : undefined;
+    } catch {
+      return undefined;
+    }
+  };
   return (
     <Action
       label={row ? "Edit" : "Add a policy"}
       title={row ? `Edit ${row.name}` : "Add a policy"}
       confirm={row ? "Save" : "Add"}
       primary={!row && kind === "policies"}
-      command={name ? command(["policy", "set"], [...ofKind(kind, vhost), ["--apply-to", apply], ["--priority", priority]], [name, pattern, JSON.stringify(parseArguments(lines))]) : undefined}
+      command={shown()}
       run={async () => void (await request("PUT", path(kind, vhost, name), { body: { pattern, "apply-to": apply, priority: Number(priority), definition: parseArguments(lines) } }))}
     >
       {!row && <Text label="Virtual host" value={vhost} set={setVhost} required />}
