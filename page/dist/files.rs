@@ -3,7 +3,7 @@
     File {
         path: "/",
         content_type: "text/html; charset=utf-8",
-        etag: "W/\"d712ab027fc89a00\"",
+        etag: "W/\"adc9e7170e164ac8\"",
         plain: include_bytes!("index.html"),
         gzip: include_bytes!("index.html.gz"),
     },
@@ -15,11 +15,11 @@
         gzip: include_bytes!("assets/icon-G1K_hnQQ.svg.gz"),
     },
     File {
-        path: "/assets/index-BS5xgU6O.js",
+        path: "/assets/index-DC5Hcgnp.js",
         content_type: "text/javascript; charset=utf-8",
-        etag: "W/\"157388ed801296e3\"",
-        plain: include_bytes!("assets/index-BS5xgU6O.js"),
-        gzip: include_bytes!("assets/index-BS5xgU6O.js.gz"),
+        etag: "W/\"614b036ed1fcc31b\"",
+        plain: include_bytes!("assets/index-DC5Hcgnp.js"),
+        gzip: include_bytes!("assets/index-DC5Hcgnp.js.gz"),
     },
     File {
         path: "/assets/index-Dqp565Tm.css",

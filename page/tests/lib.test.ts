@@ -3,7 +3,7 @@ import { path } from "../src/lib/api";
 import { command, inVhost, quote } from "../src/lib/command";
 import { deaths } from "../src/lib/deaths";
 import { href, parse } from "../src/lib/place";
-import { History, differences, present, samples } from "../src/lib/rates";
+import { differences, samples } from "../src/lib/rates";
 import { advice } from "../src/lib/causes";
 import operations from "../../docs/operations.md?raw";
 
@@ -42,31 +42,22 @@ describe("addresses", () => {
 });
 
 describe("rates", () => {
-  it("are differences of counters", () => {
-    const history = new History();
-    for (const [time, value] of [[0, 10], [1000, 10], [3000, 30]] as const) history.add("count:x", time, value);
-    expect(differences(history.points("count:x"))).toEqual([{ time: 1000, value: 0 }, { time: 3000, value: 10 }]);
+  it("are differences of counters, and are 0 where the broker was started again", () => {
+    const points = [[0, 10], [1000, 10], [3000, 30], [4000, 5], [5000, 7]].map(([time, value]) => ({ time: time ?? 0, value: value ?? 0 }));
+    expect(differences(points).map(({ time, value }) => [time, value])).toEqual([[1000, 0], [3000, 10], [4000, 0], [5000, 2]]);
+    expect(differences([])).toEqual([]);
   });
 
-  it("begin anew when the broker does", () => {
-    const history = new History();
-    for (const [time, value] of [[0, 100], [1000, 5], [2000, 7]] as const) history.add("count:x", time, value);
-    expect(differences(history.points("count:x"))).toEqual([{ time: 2000, value: 2 }]);
-  });
-
-  it("are the broker's own if it has them", () => {
+  it("come from the samples of the broker, which sends the newest first", () => {
     const row = { publish: 5, publish_details: { rate: 2.5, samples: [{ sample: 5, timestamp: 2000 }, { sample: 1, timestamp: 1000 }] } };
-    expect(present(row, "publish", [])).toBe(2.5);
     expect(samples(row, "publish")).toEqual([{ time: 1000, value: 1 }, { time: 2000, value: 5 }]);
-    expect(present({}, "publish", [])).toBeUndefined();
-    expect(samples({ publish_details: { rate: 1 } }, "publish")).toBeUndefined();
+    expect(samples({ publish_details: { rate: 0, samples: [] } }, "publish")).toEqual([]);
+    expect(samples({ publish_details: { rate: 1 } }, "publish")).toEqual([]);
+    expect(samples(undefined, "publish")).toEqual([]);
   });
 
   it("ignore what is no number", () => {
-    const history = new History();
-    history.add("x", 1, "7");
-    history.add("x", 2, null);
-    expect(history.points("x")).toEqual([]);
+    expect(samples({ publish_details: { samples: [{ sample: "7", timestamp: 1 }, { sample: null, timestamp: 2 }, { sample: 7 }] } }, "publish")).toEqual([]);
   });
 });
 

@@ -27,8 +27,6 @@ export function refresh(): void {
 export interface Loaded<T> {
   data: T | undefined;
   error: ApiError | undefined;
-  /** The time of the answer, in milliseconds since the epoch. */
-  at: number;
   /** True if the answer belongs to the previous path, because the one to the present path has not arrived. */
   previous: boolean;
 }
@@ -44,10 +42,10 @@ export interface PollOptions {
 /** Returns the newest answer to GET `target`, and the error of the newest request. A hook. */
 export function useApi<T>(target: string | null, options: PollOptions = {}): Loaded<T> {
   const [, draw] = useState(0);
-  const state = useRef<Loaded<T> & { target: string | null }>({ data: undefined, error: undefined, at: 0, previous: false, target: null });
+  const state = useRef<Loaded<T> & { target: string | null }>({ data: undefined, error: undefined, previous: false, target: null });
   if (state.current.target !== target) {
     const data = options.keep && target !== null ? state.current.data : undefined;
-    state.current = { data, error: undefined, at: state.current.at, previous: data !== undefined, target };
+    state.current = { data, error: undefined, previous: data !== undefined, target };
   }
   const { once, answers } = options;
   const now = generation.use();
@@ -63,7 +61,7 @@ export function useApi<T>(target: string | null, options: PollOptions = {}): Loa
       const started = performance.now();
       try {
         const data = (await request("GET", target, { signal: abort.signal, ...(answers ? { answers } : {}) })) as T;
-        if (state.current.target === target) state.current = { data, error: undefined, at: Date.now(), previous: false, target };
+        if (state.current.target === target) state.current = { data, error: undefined, previous: false, target };
       } catch (error) {
         if (abort.signal.aborted) return;
         const shown = error instanceof ApiError ? error : new ApiError(-1, "page", String(error));

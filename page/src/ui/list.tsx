@@ -31,11 +31,9 @@ interface ListProps<T> {
   filter?: boolean;
   actions?: ComponentChildren;
   empty: ComponentChildren;
-  /** Called with each new page before it is drawn. */
-  seen?: (rows: T[], at: number) => void;
 }
 
-export function List<T>({ title, target, columns, keyFields, rowKey, filter = true, actions, empty, seen }: ListProps<T>): JSX.Element {
+export function List<T>({ title, target, columns, keyFields, rowKey, filter = true, actions, empty }: ListProps<T>): JSX.Element {
   const { query } = place.use();
   const chosen = query["cols"]?.split(",");
   const shown = columns.filter((column) => (chosen ? chosen.includes(column.id) : column.standard) || column.id === "name");
@@ -49,11 +47,6 @@ export function List<T>({ title, target, columns, keyFields, rowKey, filter = tr
   if (query["desc"]) search.set("sort_reverse", "true");
   search.set("columns", [...new Set([...keyFields, ...shown.flatMap((column) => column.fields)])].join(","));
   const rows = useApi<Page<T>>(`${target}?${search.toString()}`, { keep: true });
-  const told = useRef(0);
-  if (seen && rows.data && rows.at !== told.current) {
-    told.current = rows.at;
-    seen(rows.data.items, rows.at);
-  }
   useEffect(() => {
     // Objects were deleted, so that this page no longer exists.
     if (rows.error?.code === "page_out_of_range" && number > 1) change({ page: undefined });

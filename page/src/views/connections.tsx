@@ -1,12 +1,11 @@
 /** Connections, with their sessions and links. */
 import type { JSX } from "preact";
-import { useRef, useState } from "preact/hooks";
+import { useState } from "preact/hooks";
 import { path, request } from "../lib/api";
 import { command } from "../lib/command";
 import type { ChannelRow, ConnectionRow, LinkRow, SessionRow } from "../lib/names";
 import { href } from "../lib/place";
 import { useApi } from "../lib/poll";
-import { History, present } from "../lib/rates";
 import { DASH, bytes, count, duration, isNumber, time, visible } from "../lib/text";
 import { vhost as chosenVhost } from "../lib/vhost";
 import { Action, Named } from "../ui/actions";
@@ -16,7 +15,6 @@ import { Explanation } from "./why";
 
 export function Connections(): JSX.Element {
   const vhost = chosenVhost.use();
-  const history = useRef(new History());
   const flow = (field: string, label: string): ListColumn<ConnectionRow> => ({
     id: field,
     label,
@@ -24,10 +22,7 @@ export function Connections(): JSX.Element {
     standard: true,
     fields: [field, `${field}_details`],
     sort: `${field}_details.rate`,
-    cell: (row) => {
-      const now = present(row, field, history.current.points(`count:${row.name}${field}`));
-      return now === undefined ? DASH : `${bytes(now)}/s`;
-    },
+    cell: (row) => show(row, `${field}_details.rate`, (now) => (isNumber(now) ? `${bytes(now)}/s` : DASH)),
   });
   const columns: ListColumn<ConnectionRow>[] = [
     { id: "name", label: "Connection", fields: ["name"], sort: "name", cell: (row) => <NameLink to={href(["connections", row.name])} text={row.name} /> },
@@ -52,9 +47,6 @@ export function Connections(): JSX.Element {
       keyFields={["name"]}
       rowKey={(row) => row.name}
       empty={<Empty title="Nobody is connected." />}
-      seen={(rows, at) => {
-        for (const row of rows) for (const field of ["recv_oct", "send_oct"] as const) history.current.add(`count:${row.name}${field}`, at, row[field]);
-      }}
     />
   );
 }

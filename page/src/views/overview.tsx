@@ -4,8 +4,8 @@ import { useState } from "preact/hooks";
 import { path } from "../lib/api";
 import type { NodeRow, Overview } from "../lib/names";
 import { useApi } from "../lib/poll";
-import { History, type Point, differences, samples } from "../lib/rates";
-import { DASH, at, bytes, count, duration, rate, short } from "../lib/text";
+import { type Point, differences, samples } from "../lib/rates";
+import { DASH, bytes, count, duration, rate, short } from "../lib/text";
 import { Chart, type Line } from "../ui/chart";
 import { Answer, Badge, Bar, Facts, Panel, Table, Tile, show } from "../ui/parts";
 
@@ -16,9 +16,6 @@ const MESSAGE_RATES: [string, string][] = [["publish", "Published"], ["confirm",
 const LENGTHS: [string, string][] = [["messages_ready", "Ready"], ["messages_unacknowledged", "Unacknowledged"]];
 const CHURN: [string, string][] = [["connection_created", "Connections opened"], ["connection_closed", "Connections closed"], ["channel_created", "Channels opened"], ["queue_declared", "Queues declared"], ["queue_created", "Queues created"], ["queue_deleted", "Queues deleted"]];
 
-/** What this visit has seen. It outlives the view, so that coming back shows the same lines. */
-const history = new History();
-
 export function OverviewView(): JSX.Element {
   const [range, setRange] = useState(RANGES[0]?.[0] ?? "");
   const [, span, step] = RANGES.find(([label]) => label === range) ?? ["", 60, 5];
@@ -26,12 +23,8 @@ export function OverviewView(): JSX.Element {
   const overview = useApi<Overview>(target, { keep: true });
   const nodes = useApi<NodeRow[]>(path("nodes"));
   const data = overview.data;
-  if (data) {
-    for (const [field] of MESSAGE_RATES) history.add(`count:${field}`, overview.at, at(data.message_stats, field));
-    for (const [field] of LENGTHS) history.add(field, overview.at, at(data.queue_totals, field));
-  }
-  const rateOf = (field: string): Point[] => differences(samples(data?.message_stats, field) ?? history.points(`count:${field}`));
-  const lengthOf = (field: string): Point[] => samples(data?.queue_totals, field) ?? history.points(field);
+  const rateOf = (field: string): Point[] => differences(samples(data?.message_stats, field));
+  const lengthOf = (field: string): Point[] => samples(data?.queue_totals, field);
   const lines = (fields: [string, string][], points: (field: string) => Point[]): Line[] => fields.map(([field, label], i) => ({ label, colour: i + 1, points: points(field) }));
   return (
     <>
@@ -65,7 +58,6 @@ export function OverviewView(): JSX.Element {
             <Chart title="Rates" span={span} lines={lines(MESSAGE_RATES, rateOf)} format={(value) => rate(value)} />
             <Chart title="In queues" span={span} lines={lines(LENGTHS, lengthOf)} format={short} />
           </div>
-          {at(data.message_stats, "publish_details.samples") === undefined && <p class="hint">This broker keeps no history: the lines begin when you opened this page.</p>}
         </Panel>
       )}
       <div class="columns">

@@ -1,12 +1,12 @@
 /** One queue or stream. */
 import type { JSX } from "preact";
-import { useRef, useState } from "preact/hooks";
+import { useState } from "preact/hooks";
 import { path, request } from "../lib/api";
 import { command, inVhost } from "../lib/command";
 import type { BindingRow, ConsumerRow, Page, QueueRow } from "../lib/names";
 import { href } from "../lib/place";
 import { useApi } from "../lib/poll";
-import { History, type Point, differences, samples } from "../lib/rates";
+import { type Point, differences, samples } from "../lib/rates";
 import { DASH, bytes, count, isNumber, plural, rate, short, time } from "../lib/text";
 import { Chart, type Line } from "../ui/chart";
 import { Action, Named } from "../ui/actions";
@@ -60,7 +60,7 @@ export function QueueView({ vhost, name }: { vhost: string; name: string }): JSX
         </div>
       </div>
       <Panel title="Why does nothing move?"><Explanation subject={{ kind: "queue", vhost, name }} /></Panel>
-      <Answer of={queue}>{(data) => <Numbers row={data} at={queue.at} />}</Answer>
+      <Answer of={queue}>{(data) => <Numbers row={data} />}</Answer>
       {row?.type === "quorum" && <Quorum vhost={vhost} name={name} />}
       {row && <QueueConsumers vhost={vhost} name={name} known={row.consumer_details} />}
       <QueueBindings vhost={vhost} name={name} />
@@ -69,10 +69,7 @@ export function QueueView({ vhost, name }: { vhost: string; name: string }): JSX
   );
 }
 
-function Numbers({ row, at }: { row: QueueRow; at: number }): JSX.Element {
-  const history = useRef(new History());
-  for (const [field] of RATES) history.current.add(`count:${field}`, at, row.message_stats?.[field]);
-  for (const [field] of LENGTHS) history.current.add(field, at, row[field as keyof QueueRow]);
+function Numbers({ row }: { row: QueueRow }): JSX.Element {
   const lines = (fields: [string, string][], points: (field: string) => Point[]): Line[] => fields.map(([field, label], i) => ({ label, colour: i + 1, points: points(field) }));
   return (
     <>
@@ -88,8 +85,8 @@ function Numbers({ row, at }: { row: QueueRow; at: number }): JSX.Element {
       <div class="columns">
         <Panel title="The last ten minutes">
           <div class="charts one">
-            <Chart title="Rates" span={SPAN} format={(value) => rate(value)} lines={lines(RATES, (field) => differences(samples(row.message_stats, field) ?? history.current.points(`count:${field}`)))} />
-            <Chart title="Messages" span={SPAN} format={short} lines={lines(LENGTHS, (field) => samples(row, field) ?? history.current.points(field))} />
+            <Chart title="Rates" span={SPAN} format={(value) => rate(value)} lines={lines(RATES, (field) => differences(samples(row.message_stats, field)))} />
+            <Chart title="Messages" span={SPAN} format={short} lines={lines(LENGTHS, (field) => samples(row, field))} />
           </div>
         </Panel>
         <Panel title="What it is">

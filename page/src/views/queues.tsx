@@ -1,11 +1,10 @@
 /** The list of queues and streams. */
 import type { JSX } from "preact";
-import { useRef, useState } from "preact/hooks";
+import { useState } from "preact/hooks";
 import { path, request } from "../lib/api";
 import { command, inVhost } from "../lib/command";
 import type { QueueRow } from "../lib/names";
 import { href } from "../lib/place";
-import { History, present } from "../lib/rates";
 import { bytes, count, rate } from "../lib/text";
 import { vhost as chosenVhost } from "../lib/vhost";
 import { Action, argumentOptions, parseArguments } from "../ui/actions";
@@ -16,7 +15,6 @@ const keyOf = (row: QueueRow) => `${row.vhost}\u0000${row.name}`;
 
 export function Queues(): JSX.Element {
   const vhost = chosenVhost.use();
-  const history = useRef(new History());
   const rateColumn = (field: string, label: string, standard: boolean): ListColumn<QueueRow> => ({
     id: field,
     label,
@@ -24,7 +22,7 @@ export function Queues(): JSX.Element {
     standard,
     fields: [`message_stats.${field}`, `message_stats.${field}_details`],
     sort: `message_stats.${field}_details.rate`,
-    cell: (row) => rate(present(row.message_stats, field, history.current.points(`count:${keyOf(row)}${field}`))),
+    cell: (row) => show(row.message_stats, `${field}_details.rate`, rate),
   });
   const number = (field: string, label: string, standard: boolean, format = count): ListColumn<QueueRow> => ({ id: field, label, number: true, standard, fields: [field], sort: field, cell: (row) => show(row, field, format) });
   const columns: ListColumn<QueueRow>[] = [
@@ -56,11 +54,6 @@ export function Queues(): JSX.Element {
       rowKey={keyOf}
       actions={<CreateQueue vhost={vhost || "/"} />}
       empty={<Empty title="There are no queues.">Create one here, or let your clients declare theirs.</Empty>}
-      seen={(rows, at) => {
-        for (const row of rows) {
-          for (const field of ["publish", "deliver_get", "ack"]) history.current.add(`count:${keyOf(row)}${field}`, at, row.message_stats?.[field]);
-        }
-      }}
     />
   );
 }
