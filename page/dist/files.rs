@@ -3,7 +3,7 @@
     File {
         path: "/",
         content_type: "text/html; charset=utf-8",
-        etag: "W/\"adc9e7170e164ac8\"",
+        etag: "W/\"d957847c724b1a28\"",
         plain: include_bytes!("index.html"),
         gzip: include_bytes!("index.html.gz"),
     },
@@ -15,11 +15,11 @@
         gzip: include_bytes!("assets/icon-G1K_hnQQ.svg.gz"),
     },
     File {
-        path: "/assets/index-DC5Hcgnp.js",
+        path: "/assets/index-BF2QJL2K.js",
         content_type: "text/javascript; charset=utf-8",
-        etag: "W/\"614b036ed1fcc31b\"",
-        plain: include_bytes!("assets/index-DC5Hcgnp.js"),
-        gzip: include_bytes!("assets/index-DC5Hcgnp.js.gz"),
+        etag: "W/\"5fa36159f620b03e\"",
+        plain: include_bytes!("assets/index-BF2QJL2K.js"),
+        gzip: include_bytes!("assets/index-BF2QJL2K.js.gz"),
     },
     File {
         path: "/assets/index-Dqp565Tm.css",

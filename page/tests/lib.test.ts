@@ -15,6 +15,7 @@ describe("commands", () => {
     expect(quote("")).toBe("''");
     expect(quote("a\nb\u001b'\\")).toBe("$'a\\x0ab\\x1b\\'\\\\'");
     expect(quote("\u202e")).toBe("$'\\xe2\\x80\\xae'");
+    for (const hidden of ["\u00ad", "\u061c", "\u180e", "\ufffb"]) expect(quote(`a${hidden}`)).toMatch(/^\$'a(\\x[0-9a-f]{2})+'$/);
   });
 
   it("keep names apart from options", () => {

@@ -1,10 +1,11 @@
 /** Builds command lines of `sluice`, to be copied into a shell. */
+import { HIDDEN } from "./text";
 
-/** Quotes a word for a POSIX shell. Control characters need the form `$'..'` of bash, zsh and ksh. */
+/** Quotes a word for a POSIX shell. Hidden characters need the form `$'..'` of bash, zsh and ksh. */
 export function quote(word: string): string {
   if (/^[A-Za-z0-9_./:=@%+,-]+$/.test(word)) return word;
-  if (/[\u0000-\u001f\u007f-\u009f\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]/u.test(word)) {
-    const escaped = word.replace(/[\\']/g, "\\$&").replace(/[\u0000-\u001f\u007f-\u009f\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]/gu, (c) => {
+  if (word.search(HIDDEN) >= 0) {
+    const escaped = word.replace(/[\\']/g, "\\$&").replace(HIDDEN, (c) => {
       const octets = new TextEncoder().encode(c);
       return Array.from(octets, (octet) => `\\x${octet.toString(16).padStart(2, "0")}`).join("");
     });

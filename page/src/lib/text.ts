@@ -9,8 +9,8 @@ export interface Piece {
   escaped: boolean;
 }
 
-// Control characters, and those that reorder or hide text.
-const HIDDEN = /[\u0000-\u001f\u007f-\u009f\u00ad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb]/gu;
+/** Control characters, and those that reorder or hide text. With the flag `g`, only for `replace`, `search` and `matchAll`. */
+export const HIDDEN = /[\u0000-\u001f\u007f-\u009f\u00ad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb]/gu;
 
 const SHORT: Record<string, string> = { "\n": "\\n", "\r": "\\r", "\t": "\\t" };
 
