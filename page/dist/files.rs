@@ -3,7 +3,7 @@
     File {
         path: "/",
         content_type: "text/html; charset=utf-8",
-        etag: "W/\"d957847c724b1a28\"",
+        etag: "W/\"ef2cce0fc32f4baa\"",
         plain: include_bytes!("index.html"),
         gzip: include_bytes!("index.html.gz"),
     },
@@ -15,11 +15,11 @@
         gzip: include_bytes!("assets/icon-G1K_hnQQ.svg.gz"),
     },
     File {
-        path: "/assets/index-BF2QJL2K.js",
+        path: "/assets/index-DUKkioLD.js",
         content_type: "text/javascript; charset=utf-8",
-        etag: "W/\"5fa36159f620b03e\"",
-        plain: include_bytes!("assets/index-BF2QJL2K.js"),
-        gzip: include_bytes!("assets/index-BF2QJL2K.js.gz"),
+        etag: "W/\"47db52c976577c8c\"",
+        plain: include_bytes!("assets/index-DUKkioLD.js"),
+        gzip: include_bytes!("assets/index-DUKkioLD.js.gz"),
     },
     File {
         path: "/assets/index-Dqp565Tm.css",

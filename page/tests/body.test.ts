@@ -48,6 +48,25 @@ describe("a body", () => {
     expect(value(0x80, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff).text).toBe("18446744073709551615");
   });
 
+  it("of AMQP 1.0 has one constructor for all items of an array", () => {
+    const value = (...octets: number[]) => recognise({ payload: base64(0x00, 0x53, 0x77, ...octets), payload_encoding: "base64", properties: { type: "amqp-1.0" } });
+    const array = (count: number, ...octets: number[]) => value(0xe0, octets.length + 1, count, ...octets);
+    expect(array(2, 0x00, 0xa3, 1, 0x78, 0x50, 1, 2)).toEqual({ kind: "AMQP value", text: "[@x 1, @x 2]" });
+    expect(array(2, 0x00, 0x53, 7, 0x00, 0x53, 8, 0xa1, 1, 0x61, 1, 0x62).text).toBe('[@7 @8 "a", @7 @8 "b"]');
+    expect(array(2, 0xe0, 3, 1, 0x50, 1, 3, 1, 0x50, 2).text).toBe("[[1], [2]]");
+    expect(array(2, 0x00, 0x53, 7, 0x45).text).toBe("[@7 [], @7 []]");
+    // An array without items has a constructor, too.
+    expect(array(0, 0x00, 0x53, 7, 0x50).text).toBe("[]");
+  });
+
+  it("of AMQP 1.0 whose descriptor would be shown too often is shown as octets", () => {
+    const long = 20_000;
+    const octets = [0x00, 0xb3, 0, 0, long >> 8, long & 0xff, ...Array<number>(long).fill(0x78), 0x43];
+    const body = (count: number) => [0xf0, 0, 0, (octets.length + 4) >> 8, (octets.length + 4) & 0xff, 0, 0, count >> 8, count & 0xff, ...octets];
+    const kind = (count: number) => recognise({ payload: base64(...body(count)), payload_encoding: "base64", properties: { type: "amqp-1.0" } }).kind;
+    expect([kind(10), kind(20_000)]).toEqual(["AMQP value", "hex"]);
+  });
+
   it("of AMQP 1.0 that is broken or hostile is shown as octets", () => {
     const properties = { type: "amqp-1.0" };
     for (const octets of [[0xa1, 9, 0x68], [0xd0, 0, 0, 0, 4, 0xff, 0xff, 0xff, 0xff], [0xff], Array<number>(200).fill(0x00), [0xf0, 0, 0, 0, 5, 0x7f, 0xff, 0xff, 0xff, 0x40]]) {

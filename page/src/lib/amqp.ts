@@ -3,11 +3,19 @@
 /** The deepest nesting that is read. Deeper values are refused, so that hostile ones cannot exhaust the stack. */
 const DEPTH_MAX = 32;
 
+/**
+ * The most characters of all descriptors that are shown. An array has one descriptor, which is shown at each item, so a
+ * hostile array could take gigabytes. A body with more is refused.
+ */
+const DESCRIPTORS_MAX = 1024 * 1024;
+
 /** The descriptors of the sections of a body [3.2.6 to 3.2.8]. */
 const SECTIONS: Record<string, string> = { "117": "data", "118": "sequence", "119": "value" };
 
 export class AmqpReader {
   private at = 0;
+  /** The number of characters of descriptors so far. */
+  private described = 0;
   private readonly view: DataView;
 
   constructor(private readonly octets: Uint8Array) {
@@ -20,18 +28,27 @@ export class AmqpReader {
 
   /** Reads one value. Throws a `RangeError` if it is incomplete or has an unknown type. */
   value(depth = 0): string {
+    return this.reader(depth)();
+  }
+
+  /** Reads a constructor [1.2]. Returns the function that reads a value of it: an array has one constructor for all items. */
+  private reader(depth: number): () => string {
     if (depth > DEPTH_MAX) throw new RangeError("nested too deeply");
-    return this.ofType(this.take(1)[0] ?? 0, depth);
+    const code = this.take(1)[0] ?? 0;
+    if (code !== 0x00) return () => this.ofType(code, depth);
+    const descriptor = this.value(depth + 1);
+    const described = this.reader(depth + 1);
+    const section = SECTIONS[descriptor];
+    const before = section === "value" ? "" : `${section ?? `@${descriptor}`} `;
+    return () => {
+      this.described += before.length;
+      if (this.described > DESCRIPTORS_MAX) throw new RangeError("too many descriptors");
+      return before + described();
+    };
   }
 
   private ofType(code: number, depth: number): string {
     switch (code) {
-      case 0x00: {
-        const descriptor = this.value(depth + 1);
-        const described = this.value(depth + 1);
-        const section = SECTIONS[descriptor];
-        return section === "value" ? described : section ? `${section} ${described}` : `@${descriptor} ${described}`;
-      }
       case 0x40: return "null";
       case 0x41: return "true";
       case 0x42: return "false";
@@ -78,8 +95,8 @@ export class AmqpReader {
 
   private array(small: boolean, depth: number): string {
     const count = this.head(small);
-    const code = this.take(1)[0] ?? 0;
-    return `[${Array.from({ length: count }, () => this.ofType(code, depth + 1)).join(", ")}]`;
+    const item = this.reader(depth + 1);
+    return `[${Array.from({ length: count }, item).join(", ")}]`;
   }
 
   /** Reads size and count of a list, map or array. Each item has at least one octet, except items without octets of an array. */
