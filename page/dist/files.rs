@@ -3,7 +3,7 @@
     File {
         path: "/",
         content_type: "text/html; charset=utf-8",
-        etag: "W/\"ef2cce0fc32f4baa\"",
+        etag: "W/\"a2cd024545ff6c53\"",
         plain: include_bytes!("index.html"),
         gzip: include_bytes!("index.html.gz"),
     },
@@ -15,11 +15,11 @@
         gzip: include_bytes!("assets/icon-G1K_hnQQ.svg.gz"),
     },
     File {
-        path: "/assets/index-DUKkioLD.js",
+        path: "/assets/index-DFWwJQOQ.js",
         content_type: "text/javascript; charset=utf-8",
-        etag: "W/\"47db52c976577c8c\"",
-        plain: include_bytes!("assets/index-DUKkioLD.js"),
-        gzip: include_bytes!("assets/index-DUKkioLD.js.gz"),
+        etag: "W/\"83841af66e363ec7\"",
+        plain: include_bytes!("assets/index-DFWwJQOQ.js"),
+        gzip: include_bytes!("assets/index-DFWwJQOQ.js.gz"),
     },
     File {
         path: "/assets/index-Dqp565Tm.css",

@@ -32,9 +32,10 @@ const MAGIC: [number[], string][] = [
 
 export function recognise(message: Message): Shown {
   const payload = message.payload ?? "";
-  const shown = payload.length === 0 ? { kind: "empty" as const, text: "" } : message.payload_encoding === "base64" ? binary(message, decode64(payload)) : textual(message, payload);
+  const octets = message.payload_encoding === "base64" ? decode64(payload) : undefined;
+  const shown = payload.length === 0 ? { kind: "empty" as const, text: "" } : octets ? binary(message, octets) : textual(message, payload);
   const whole = message.payload_bytes;
-  const have = message.payload_encoding === "base64" ? decode64(payload).length : new TextEncoder().encode(payload).length;
+  const have = octets?.length ?? new TextEncoder().encode(payload).length;
   if (whole !== undefined && whole > have) {
     const cut = `the first ${have.toLocaleString("en-US")} of ${whole.toLocaleString("en-US")} octets`;
     return { ...shown, note: shown.note ? `${shown.note}, ${cut}` : cut };

@@ -1,6 +1,6 @@
 /** Looks at messages without changing them, and gets messages. */
 import type { JSX } from "preact";
-import { useState } from "preact/hooks";
+import { useMemo, useState } from "preact/hooks";
 import { ApiError, path, request } from "../lib/api";
 import { recognise } from "../lib/body";
 import { command, inVhost } from "../lib/command";
@@ -79,7 +79,7 @@ async function peek(vhost: string, name: string, start: number, ready: number | 
 const HEAD = new Set(["position", "offset", "seq", "exchange", "routing_key", "redelivered", "delivery_count", "acquired_count", "message_count", "payload", "payload_bytes", "payload_encoding", "error"]);
 
 export function MessageCard({ vhost, row }: { vhost: string; row: MessageRow }): JSX.Element {
-  const body = recognise(row);
+  const body = useMemo(() => recognise(row), [row]);
   const sections = Object.entries(row).filter(([key, value]) => !HEAD.has(key) && typeof value === "object" && value !== null && Object.keys(value).length > 0);
   return (
     <article class="message">
