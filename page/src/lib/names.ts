@@ -23,7 +23,6 @@ export interface QueueRow {
   effective_policy_definition?: Record<string, unknown>;
   node?: string;
   leader?: string | null;
-  members?: string[];
   messages?: number;
   messages_ready?: number;
   messages_unacknowledged?: number;
@@ -79,7 +78,6 @@ export interface LinkRow {
   credit?: number;
   unconfirmed_messages?: number;
   unsettled_deliveries?: number;
-  consumer_timeout?: boolean;
 }
 
 export interface SessionRow {
@@ -104,11 +102,9 @@ export interface ConnectionRow {
   channels?: number;
   channel_max?: number;
   frame_max?: number;
-  timeout?: number;
   ssl?: boolean;
   ssl_protocol?: string;
   ssl_cipher?: string;
-  peer_cert_subject?: string;
   auth_mechanism?: string;
   connected_at?: number;
   recv_oct?: number;
@@ -155,7 +151,6 @@ export interface NodeRow {
   running?: boolean;
   os_pid?: string;
   uptime?: number;
-  boots?: number;
   processors?: number;
   mem_used?: number | null;
   mem_limit?: number;
