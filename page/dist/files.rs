@@ -3,7 +3,7 @@
     File {
         path: "/",
         content_type: "text/html; charset=utf-8",
-        etag: "W/\"a2cd024545ff6c53\"",
+        etag: "W/\"1320c516319fa732\"",
         plain: include_bytes!("index.html"),
         gzip: include_bytes!("index.html.gz"),
     },
@@ -15,11 +15,11 @@
         gzip: include_bytes!("assets/icon-G1K_hnQQ.svg.gz"),
     },
     File {
-        path: "/assets/index-DFWwJQOQ.js",
+        path: "/assets/index-BJ2vh3dY.js",
         content_type: "text/javascript; charset=utf-8",
-        etag: "W/\"83841af66e363ec7\"",
-        plain: include_bytes!("assets/index-DFWwJQOQ.js"),
-        gzip: include_bytes!("assets/index-DFWwJQOQ.js.gz"),
+        etag: "W/\"c00b558c0db2432a\"",
+        plain: include_bytes!("assets/index-BJ2vh3dY.js"),
+        gzip: include_bytes!("assets/index-BJ2vh3dY.js.gz"),
     },
     File {
         path: "/assets/index-Dqp565Tm.css",

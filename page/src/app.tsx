@@ -1,7 +1,7 @@
 /** The frame: login, navigation, alarms, and the view that the address names. */
 import type { JSX } from "preact";
 import { useEffect, useState } from "preact/hooks";
-import { ApiError, basic, goneSince, login, loginNote, path, request } from "./lib/api";
+import { ApiError, basic, goneSince, login, loginNote, path, request, toApiError } from "./lib/api";
 import type { AlarmAnswer } from "./lib/names";
 import { href, place } from "./lib/place";
 import { INTERVALS, interval, useApi } from "./lib/poll";
@@ -50,7 +50,7 @@ function LoginView(): JSX.Element {
       loginNote.set("");
       login.set(tried);
     } catch (caught) {
-      const shown = caught instanceof ApiError ? caught : new ApiError(-1, "page", String(caught));
+      const shown = toApiError(caught);
       const wrong = shown.status === 401 && !shown.refused;
       setError(wrong ? new ApiError(400, "login", "The broker does not know this user with this password, or does not let the user log in from here.") : shown);
       setBusy(false);

@@ -24,6 +24,11 @@ export class ApiError extends Error {
   }
 }
 
+/** Returns a caught value as an `ApiError`. Any other error is a fault of the page itself, and gets the code `page`. */
+export function toApiError(caught: unknown): ApiError {
+  return caught instanceof ApiError ? caught : new ApiError(-1, "page", String(caught));
+}
+
 export interface Login {
   user: string;
   /** The value of the header `Authorization`. */

@@ -1,6 +1,6 @@
 /** Asks the broker again and again, as long as somebody looks. */
 import { useEffect, useRef, useState } from "preact/hooks";
-import { ApiError, goneSince, request } from "./api";
+import { type ApiError, goneSince, request, toApiError } from "./api";
 import { Store, remembered } from "./store";
 
 /** The choices for the time between two requests, in seconds. 0 means never. */
@@ -64,7 +64,7 @@ export function useApi<T>(target: string | null, options: PollOptions = {}): Loa
         if (state.current.target === target) state.current = { data, error: undefined, previous: false, target };
       } catch (error) {
         if (abort.signal.aborted) return;
-        const shown = error instanceof ApiError ? error : new ApiError(-1, "page", String(error));
+        const shown = toApiError(error);
         state.current = { ...state.current, error: shown };
       } finally {
         running = false;

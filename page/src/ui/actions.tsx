@@ -1,7 +1,7 @@
 /** Buttons that change something: each opens a window with what will happen, and the command that does the same. */
 import type { ComponentChildren, JSX } from "preact";
 import { useState } from "preact/hooks";
-import { ApiError } from "../lib/api";
+import { ApiError, toApiError } from "../lib/api";
 import { refresh } from "../lib/poll";
 import { jsonOrText } from "../lib/routing";
 import { Command, Dialog, Name, Problem } from "./parts";
@@ -40,7 +40,7 @@ export function Action({ label, title, confirm, danger, primary, command, childr
       if (result === undefined) close();
       else say(result);
     } catch (caught) {
-      setError(caught instanceof ApiError ? caught : new ApiError(-1, "page", String(caught)));
+      setError(toApiError(caught));
     } finally {
       setBusy(false);
     }

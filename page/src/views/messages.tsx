@@ -1,7 +1,7 @@
 /** Looks at messages without changing them, and gets messages. */
 import type { JSX } from "preact";
 import { useMemo, useState } from "preact/hooks";
-import { ApiError, path, request } from "../lib/api";
+import { ApiError, path, request, toApiError } from "../lib/api";
 import { recognise } from "../lib/body";
 import { command, inVhost } from "../lib/command";
 import { deaths } from "../lib/deaths";
@@ -29,7 +29,7 @@ export function Messages({ vhost, name, stream, ready }: { vhost: string; name: 
     try {
       setRows(stream ? await browse(vhost, name, start) : await peek(vhost, name, Number(start), ready));
     } catch (caught) {
-      setError(caught instanceof ApiError ? caught : new ApiError(-1, "page", String(caught)));
+      setError(toApiError(caught));
     } finally {
       setBusy(false);
     }

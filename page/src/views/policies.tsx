@@ -1,7 +1,7 @@
 /** Policies of users and operators, with the queues that each is in force for. */
 import type { JSX } from "preact";
 import { useState } from "preact/hooks";
-import { ApiError, path, request } from "../lib/api";
+import { type ApiError, path, request, toApiError } from "../lib/api";
 import { command, inVhost } from "../lib/command";
 import type { Page, QueueRow } from "../lib/names";
 import { href } from "../lib/place";
@@ -116,7 +116,7 @@ function MatchesDialog({ kind, row, close }: { kind: Kind; row: PolicyRow; close
         setTotal(answer.total_count);
       }
     } catch (caught) {
-      setError(caught instanceof ApiError ? caught : new ApiError(-1, "page", String(caught)));
+      setError(toApiError(caught));
     }
     setPage(number);
     setPages(last);

@@ -1,7 +1,7 @@
 /** "Where would a message go?", computed from the bindings. Nothing is published. */
 import type { JSX } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
-import { ApiError, exchangeInPath, path, request } from "../lib/api";
+import { ApiError, exchangeInPath, path, request, toApiError } from "../lib/api";
 import type { BindingRow, ExchangeRow } from "../lib/names";
 import { change, href, place } from "../lib/place";
 import { type Lookup, type Result, parseHeaders, route } from "../lib/routing";
@@ -64,7 +64,7 @@ export function Routing(): JSX.Element {
       const found = await route(start, { key, headers: parseHeaders(headers) }, lookup(vhost));
       if (question === newest.current) setResult(found);
     } catch (caught) {
-      if (question === newest.current) setError(caught instanceof ApiError ? caught : new ApiError(-1, "page", String(caught)));
+      if (question === newest.current) setError(toApiError(caught));
     }
   };
   useEffect(() => {
