@@ -3,7 +3,7 @@
     File {
         path: "/",
         content_type: "text/html; charset=utf-8",
-        etag: "W/\"1320c516319fa732\"",
+        etag: "W/\"11cff304fc918b16\"",
         plain: include_bytes!("index.html"),
         gzip: include_bytes!("index.html.gz"),
     },
@@ -15,11 +15,11 @@
         gzip: include_bytes!("assets/icon-G1K_hnQQ.svg.gz"),
     },
     File {
-        path: "/assets/index-BJ2vh3dY.js",
+        path: "/assets/index-Ck5ZLJYC.js",
         content_type: "text/javascript; charset=utf-8",
-        etag: "W/\"c00b558c0db2432a\"",
-        plain: include_bytes!("assets/index-BJ2vh3dY.js"),
-        gzip: include_bytes!("assets/index-BJ2vh3dY.js.gz"),
+        etag: "W/\"1328a493e06ce156\"",
+        plain: include_bytes!("assets/index-Ck5ZLJYC.js"),
+        gzip: include_bytes!("assets/index-Ck5ZLJYC.js.gz"),
     },
     File {
         path: "/assets/index-Dqp565Tm.css",

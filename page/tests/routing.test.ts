@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { type Binding, type Exchange, type Lookup, headersMatch, parseHeaders, route, topicMatches } from "../src/lib/routing";
+import { type Binding, type Exchange, type Lookup, headersMatch, route, topicMatches } from "../src/lib/routing";
 
 function world(exchanges: Exchange[], bindings: [string, string, string, Record<string, unknown>?][], queues: string[] = []): Lookup {
   return {
@@ -49,10 +49,6 @@ describe("headers", () => {
   it("none: all of nothing matches, any of nothing does not", () => {
     expect(headersMatch({}, { a: 1 })).toBe(true);
     expect(headersMatch({ "x-match": "any" }, { a: 1 })).toBe(false);
-  });
-
-  it("are parsed from lines", () => {
-    expect(parseHeaders("a=1\nb = x=y \n\nc=true\nd\ne=\"7\"")).toEqual({ a: 1, b: "x=y", c: true, d: "", e: "7" });
   });
 });
 

@@ -153,23 +153,3 @@ export async function route(start: string, letter: Letter, lookup: Lookup): Prom
   result.possible = result.possible.filter((queue) => !result.queues.includes(queue));
   return result;
 }
-
-/** Parses headers, one `name=value` a line. A value is JSON, or a string if it is not valid JSON. */
-export function parseHeaders(text: string): Record<string, unknown> {
-  const headers: Record<string, unknown> = {};
-  for (const line of text.split("\n")) {
-    const equals = line.indexOf("=");
-    if (line.trim() === "") continue;
-    const name = (equals < 0 ? line : line.slice(0, equals)).trim();
-    headers[name] = equals < 0 ? "" : jsonOrText(line.slice(equals + 1).trim());
-  }
-  return headers;
-}
-
-export function jsonOrText(text: string): unknown {
-  try {
-    return JSON.parse(text) as unknown;
-  } catch {
-    return text;
-  }
-}

@@ -1,9 +1,8 @@
 /** Buttons that change something: each opens a window with what will happen, and the command that does the same. */
 import type { ComponentChildren, JSX } from "preact";
 import { useState } from "preact/hooks";
-import { ApiError, toApiError } from "../lib/api";
+import { type ApiError, toApiError } from "../lib/api";
 import { refresh } from "../lib/poll";
-import { jsonOrText } from "../lib/routing";
 import { Command, Dialog, Name, Problem } from "./parts";
 
 interface ActionProps {
@@ -69,20 +68,4 @@ export function Action({ label, title, confirm, danger, primary, command, childr
 /** The sentence of a question that names an object. */
 export function Named({ before, name, after }: { before: string; name: string; after?: string }): JSX.Element {
   return <p>{before} <strong class="name"><Name text={name} /></strong>{after}</p>;
-}
-
-/** Parses arguments, one `name=value` a line. A value is JSON, or a string if it is not valid JSON. */
-export function parseArguments(text: string): Record<string, unknown> {
-  const found: Record<string, unknown> = {};
-  for (const line of text.split("\n").map((part) => part.trim()).filter((part) => part !== "")) {
-    const equals = line.indexOf("=");
-    if (equals <= 0) throw new ApiError(400, "page", `'${line}' is not name=value`);
-    found[line.slice(0, equals).trim()] = jsonOrText(line.slice(equals + 1).trim());
-  }
-  return found;
-}
-
-/** The options of a command for these arguments. */
-export function argumentOptions(text: string): [string, string][] {
-  return text.split("\n").map((line) => line.trim()).filter((line) => line.includes("=")).map((line) => ["--argument", line]);
 }

@@ -4,11 +4,12 @@ import { useState } from "preact/hooks";
 import { exchangeInPath, path, request } from "../lib/api";
 import { command, inVhost } from "../lib/command";
 import type { BindingRow, ExchangeRow, Overview } from "../lib/names";
+import { pairs, toObject, toOptions, typedPairs } from "../lib/pairs";
 import { href } from "../lib/place";
 import { useApi } from "../lib/poll";
 import { DASH, visible } from "../lib/text";
 import { vhost as chosenVhost } from "../lib/vhost";
-import { Action, Named, argumentOptions, parseArguments } from "../ui/actions";
+import { Action, Named } from "../ui/actions";
 import { List, type ListColumn } from "../ui/list";
 import { Answer, Area, Badge, Check, Empty, Facts, Fields, Name, NameLink, Panel, Select, Text } from "../ui/parts";
 import { BindingTable, Unbind } from "./bindings";
@@ -43,16 +44,17 @@ function CreateExchange({ vhost: initial }: { vhost: string }): JSX.Element {
   const [autoDelete, setAutoDelete] = useState(false);
   const [internal, setInternal] = useState(false);
   const [lines, setLines] = useState("");
-  const options: [string, string?][] = [...inVhost(vhost), ["--type", type], ...(autoDelete ? [["--auto-delete"] as [string]] : []), ...(internal ? [["--internal"] as [string]] : []), ...argumentOptions(lines)];
+  const options: [string, string?][] = [...inVhost(vhost), ["--type", type], ...(autoDelete ? [["--auto-delete"] as [string]] : []), ...(internal ? [["--internal"] as [string]] : [])];
+  const given = typedPairs(lines);
   return (
     <Action
       label="Create an exchange"
       title="Create an exchange"
       confirm="Create"
       primary
-      command={name && durable ? command(["declare", "exchange"], options, [name]) : undefined}
+      command={name && durable && given ? command(["declare", "exchange"], [...options, ...toOptions("--argument", given)], [name]) : undefined}
       run={async () => {
-        await request("PUT", path("exchanges", vhost, name), { body: { type, durable, auto_delete: autoDelete, internal, arguments: parseArguments(lines) } });
+        await request("PUT", path("exchanges", vhost, name), { body: { type, durable, auto_delete: autoDelete, internal, arguments: toObject(pairs(lines)) } });
         setName("");
       }}
     >
@@ -157,14 +159,15 @@ function Bind({ vhost, source }: { vhost: string; source: string }): JSX.Element
   const [destination, setDestination] = useState("");
   const [key, setKey] = useState("");
   const [lines, setLines] = useState("");
-  const options: [string, string?][] = [...inVhost(vhost), ["--key", key], ...(kind === "e" ? [["--to-exchange"] as [string]] : []), ...argumentOptions(lines)];
+  const options: [string, string?][] = [...inVhost(vhost), ["--key", key], ...(kind === "e" ? [["--to-exchange"] as [string]] : [])];
+  const given = typedPairs(lines);
   return (
     <Action
       label="Bind"
       title={`Bind to ${source}`}
       confirm="Bind"
-      command={destination ? command(["declare", "binding"], options, [source, destination]) : undefined}
-      run={async () => void (await request("POST", path("bindings", vhost, "e", source, kind, destination), { body: { routing_key: key, arguments: parseArguments(lines) } }))}
+      command={destination && given ? command(["declare", "binding"], [...options, ...toOptions("--argument", given)], [source, destination]) : undefined}
+      run={async () => void (await request("POST", path("bindings", vhost, "e", source, kind, destination), { body: { routing_key: key, arguments: toObject(pairs(lines)) } }))}
     >
       <Select label="To" value={kind} set={setKind} options={[["q", "queue"], ["e", "exchange"]]} />
       <Text label="Name" value={destination} set={setDestination} required />

@@ -4,11 +4,12 @@ import { useState } from "preact/hooks";
 import { type ApiError, path, request, toApiError } from "../lib/api";
 import { command, inVhost } from "../lib/command";
 import type { Page, QueueRow } from "../lib/names";
+import { pairs, toObject, typedPairs } from "../lib/pairs";
 import { href } from "../lib/place";
 import { useApi } from "../lib/poll";
 import { count } from "../lib/text";
 import { vhost as chosenVhost } from "../lib/vhost";
-import { Action, Named, parseArguments } from "../ui/actions";
+import { Action, Named } from "../ui/actions";
 import { Answer, Area, Dialog, Empty, Fields, Name, NameLink, Panel, Problem, Select, Table, Text } from "../ui/parts";
 
 interface PolicyRow {
@@ -145,23 +146,15 @@ function EditPolicy({ kind, row }: { kind: Kind; row?: PolicyRow }): JSX.Element
   const [priority, setPriority] = useState(String(row?.priority ?? 0));
   const [lines, setLines] = useState(Object.entries(row?.definition ?? {}).map(([key, value]) => `${key}=${JSON.stringify(value)}`).join("\n"));
   const targets = ["all", "queues", "classic_queues", "quorum_queues", "streams", "exchanges"].filter((one) => kind === "policies" || one !== "all");
-  /** Returns the command, or undefined if a name is missing or the lines do not parse: they may be half typed. */
-  const shown = (): string | undefined => {
-    try {
-      const definition = JSON.stringify(parseArguments(lines));
-      return name ? command(["policy", "set"], [...ofKind(kind, vhost), ["--apply-to", apply], ["--priority", priority]], [name, pattern, definition]) : undefined;
-    } catch {
-      return undefined;
-    }
-  };
+  const given = typedPairs(lines);
   return (
     <Action
       label={row ? "Edit" : "Add a policy"}
       title={row ? `Edit ${row.name}` : "Add a policy"}
       confirm={row ? "Save" : "Add"}
       primary={!row && kind === "policies"}
-      command={shown()}
-      run={async () => void (await request("PUT", path(kind, vhost, name), { body: { pattern, "apply-to": apply, priority: Number(priority), definition: parseArguments(lines) } }))}
+      command={name && given ? command(["policy", "set"], [...ofKind(kind, vhost), ["--apply-to", apply], ["--priority", priority]], [name, pattern, JSON.stringify(toObject(given))]) : undefined}
+      run={async () => void (await request("PUT", path(kind, vhost, name), { body: { pattern, "apply-to": apply, priority: Number(priority), definition: toObject(pairs(lines)) } }))}
     >
       {!row && <Text label="Virtual host" value={vhost} set={setVhost} required />}
       {!row && <Text label="Name" value={name} set={setName} required />}

@@ -3,7 +3,7 @@ import type { JSX } from "preact";
 import { useState } from "preact/hooks";
 import { exchangeInPath, path, request } from "../lib/api";
 import { command, inVhost } from "../lib/command";
-import { parseHeaders } from "../lib/routing";
+import { pairs, toObject, toOptions, typedPairs } from "../lib/pairs";
 import { Action } from "../ui/actions";
 import { Area, Check, Text } from "../ui/parts";
 
@@ -16,15 +16,15 @@ export function Publish({ vhost, exchange, routingKey }: { vhost: string; exchan
   const options: [string, string][] = [...inVhost(vhost), ["--key", key]];
   if (!durable) options.push(["--durable", "false"]);
   if (type) options.push(["--property", `content_type=${type}`]);
-  for (const line of headers.split("\n").filter((line) => line.includes("="))) options.push(["--header", line.trim()]);
+  const given = typedPairs(headers);
   return (
     <Action
       label="Publish"
       title={exchange === "" ? `Publish to ${routingKey}` : `Publish to the exchange ${exchange}`}
       confirm="Publish"
-      command={command(["publish"], options, [exchangeInPath(exchange), body])}
+      command={given ? command(["publish"], [...options, ...toOptions("--header", given)], [exchangeInPath(exchange), body]) : undefined}
       run={async () => {
-        const properties = { delivery_mode: durable ? 2 : 1, headers: parseHeaders(headers), ...(type ? { content_type: type } : {}) };
+        const properties = { delivery_mode: durable ? 2 : 1, headers: toObject(pairs(headers)), ...(type ? { content_type: type } : {}) };
         const answer = await request("POST", path("exchanges", vhost, exchangeInPath(exchange), "publish"), { body: { properties, routing_key: key, payload: body, payload_encoding: "string" } });
         const routed = typeof answer === "object" && answer !== null && (answer as { routed?: unknown }).routed === true;
         return routed ? "Published and routed." : "Published, but no queue takes it.";

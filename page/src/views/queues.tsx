@@ -4,10 +4,11 @@ import { useState } from "preact/hooks";
 import { path, request } from "../lib/api";
 import { command, inVhost } from "../lib/command";
 import type { QueueRow } from "../lib/names";
+import { pairs, toObject, toOptions, typedPairs } from "../lib/pairs";
 import { href } from "../lib/place";
 import { bytes, count, rate } from "../lib/text";
 import { vhost as chosenVhost } from "../lib/vhost";
-import { Action, argumentOptions, parseArguments } from "../ui/actions";
+import { Action } from "../ui/actions";
 import { List, type ListColumn } from "../ui/list";
 import { Area, Badge, Check, Empty, Fields, Name, NameLink, Select, State, Text, Why, show } from "../ui/parts";
 
@@ -65,16 +66,17 @@ function CreateQueue({ vhost: initial }: { vhost: string }): JSX.Element {
   const [durable, setDurable] = useState(true);
   const [autoDelete, setAutoDelete] = useState(false);
   const [lines, setLines] = useState("");
-  const options: [string, string?][] = [...inVhost(vhost), ["--type", type], ...(autoDelete ? [["--auto-delete"] as [string]] : []), ...argumentOptions(lines)];
+  const options: [string, string?][] = [...inVhost(vhost), ["--type", type], ...(autoDelete ? [["--auto-delete"] as [string]] : [])];
+  const given = typedPairs(lines);
   return (
     <Action
       label="Create a queue"
       title="Create a queue or stream"
       confirm="Create"
       primary
-      command={name && durable ? command(["declare", "queue"], options, [name]) : undefined}
+      command={name && durable && given ? command(["declare", "queue"], [...options, ...toOptions("--argument", given)], [name]) : undefined}
       run={async () => {
-        const body = { durable, auto_delete: autoDelete, arguments: { "x-queue-type": type, ...parseArguments(lines) } };
+        const body = { durable, auto_delete: autoDelete, arguments: { ...toObject(pairs(lines)), "x-queue-type": type } };
         await request("PUT", path("queues", vhost, name), { body });
         setName("");
       }}

@@ -3,8 +3,9 @@ import type { JSX } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
 import { ApiError, exchangeInPath, path, request, toApiError } from "../lib/api";
 import type { BindingRow, ExchangeRow } from "../lib/names";
+import { pairs, toObject } from "../lib/pairs";
 import { change, href, place } from "../lib/place";
-import { type Lookup, type Result, parseHeaders, route } from "../lib/routing";
+import { type Lookup, type Result, route } from "../lib/routing";
 import { plural } from "../lib/text";
 import { vhost as chosenVhost } from "../lib/vhost";
 import { Area, Empty, Name, NameLink, Panel, Problem, Text } from "../ui/parts";
@@ -61,7 +62,7 @@ export function Routing(): JSX.Element {
     setResult(undefined);
     const start = exchange === "amq.default" ? "" : exchange;
     try {
-      const found = await route(start, { key, headers: parseHeaders(headers) }, lookup(vhost));
+      const found = await route(start, { key, headers: toObject(pairs(headers)) }, lookup(vhost));
       if (question === newest.current) setResult(found);
     } catch (caught) {
       if (question === newest.current) setError(toApiError(caught));
