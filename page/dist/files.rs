@@ -3,7 +3,7 @@
     File {
         path: "/",
         content_type: "text/html; charset=utf-8",
-        etag: "W/\"11cff304fc918b16\"",
+        etag: "W/\"fbd7c656a47c8243\"",
         plain: include_bytes!("index.html"),
         gzip: include_bytes!("index.html.gz"),
     },
@@ -15,17 +15,17 @@
         gzip: include_bytes!("assets/icon-G1K_hnQQ.svg.gz"),
     },
     File {
-        path: "/assets/index-Ck5ZLJYC.js",
-        content_type: "text/javascript; charset=utf-8",
-        etag: "W/\"1328a493e06ce156\"",
-        plain: include_bytes!("assets/index-Ck5ZLJYC.js"),
-        gzip: include_bytes!("assets/index-Ck5ZLJYC.js.gz"),
-    },
-    File {
         path: "/assets/index-Dqp565Tm.css",
         content_type: "text/css; charset=utf-8",
         etag: "W/\"c8294de1caa37c77\"",
         plain: include_bytes!("assets/index-Dqp565Tm.css"),
         gzip: include_bytes!("assets/index-Dqp565Tm.css.gz"),
+    },
+    File {
+        path: "/assets/index-Xa88DZgF.js",
+        content_type: "text/javascript; charset=utf-8",
+        etag: "W/\"5ded1a0b02d47ee1\"",
+        plain: include_bytes!("assets/index-Xa88DZgF.js"),
+        gzip: include_bytes!("assets/index-Xa88DZgF.js.gz"),
     },
 ]

@@ -341,6 +341,10 @@ async function queues() {
     await dialog.getByLabel("Body").fill("x");
     await dialog.getByLabel("Headers").fill("a = 1\nb=two words\na=3\nhalf");
     const half = await lines.count();
+    await dialog.getByLabel("Headers").fill("");
+    await dialog.getByLabel("Body").fill("-");
+    const dash = await lines.count();
+    await dialog.getByLabel("Body").fill("x");
     await dialog.getByLabel("Headers").fill("a = 1\nb=two words\na=3");
     const line = await lines.innerText();
     await dialog.getByRole("button", { name: "Publish", exact: true }).click();
@@ -350,7 +354,7 @@ async function queues() {
     const got = await broker.api("POST", "/api/queues/%2F/load.051/get", { count: 2, ackmode: "ack_requeue_false", encoding: "auto" });
     const shown = got.map((row) => `${row.payload} ${JSON.stringify(Object.entries(row.properties.headers).sort())}`);
     const wanted = 'x [["a",3],["b","two words"]]';
-    return [...expect(half === 0, "a half typed header has a command"), ...expect(shown.length === 2 && shown.every((one) => one === wanted), `published: ${shown.join(" and ")}`), ...(await tab.faults())];
+    return [...expect(half === 0, "a half typed header has a command"), ...expect(dash === 0, "the body - has a command, which would read the standard input"), ...expect(shown.length === 2 && shown.every((one) => one === wanted), `published: ${shown.join(" and ")}`), ...(await tab.faults())];
   });
   await check("a purge names the queue and the number of messages", async () => {
     await broker.command("send", "--count", "3", "/queues/load.007", "x");

@@ -17,12 +17,14 @@ export function Publish({ vhost, exchange, routingKey }: { vhost: string; exchan
   if (!durable) options.push(["--durable", "false"]);
   if (type) options.push(["--property", `content_type=${type}`]);
   const given = typedPairs(headers);
+  // For the body `-`, the command would read the standard input.
+  const hasCommand = given !== undefined && body !== "-";
   return (
     <Action
       label="Publish"
       title={exchange === "" ? `Publish to ${routingKey}` : `Publish to the exchange ${exchange}`}
       confirm="Publish"
-      command={given ? command(["publish"], [...options, ...toOptions("--header", given)], [exchangeInPath(exchange), body]) : undefined}
+      command={hasCommand ? command(["publish"], [...options, ...toOptions("--header", given)], [exchangeInPath(exchange), body]) : undefined}
       run={async () => {
         const properties = { delivery_mode: durable ? 2 : 1, headers: toObject(pairs(headers)), ...(type ? { content_type: type } : {}) };
         const answer = await request("POST", path("exchanges", vhost, exchangeInPath(exchange), "publish"), { body: { properties, routing_key: key, payload: body, payload_encoding: "string" } });
