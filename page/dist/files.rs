@@ -3,7 +3,7 @@
     File {
         path: "/",
         content_type: "text/html; charset=utf-8",
-        etag: "W/\"fbd7c656a47c8243\"",
+        etag: "W/\"d6e75e3335db31af\"",
         plain: include_bytes!("index.html"),
         gzip: include_bytes!("index.html.gz"),
     },
@@ -15,17 +15,17 @@
         gzip: include_bytes!("assets/icon-G1K_hnQQ.svg.gz"),
     },
     File {
+        path: "/assets/index-0cS4CqLa.js",
+        content_type: "text/javascript; charset=utf-8",
+        etag: "W/\"0d77ff1397319532\"",
+        plain: include_bytes!("assets/index-0cS4CqLa.js"),
+        gzip: include_bytes!("assets/index-0cS4CqLa.js.gz"),
+    },
+    File {
         path: "/assets/index-Dqp565Tm.css",
         content_type: "text/css; charset=utf-8",
         etag: "W/\"c8294de1caa37c77\"",
         plain: include_bytes!("assets/index-Dqp565Tm.css"),
         gzip: include_bytes!("assets/index-Dqp565Tm.css.gz"),
-    },
-    File {
-        path: "/assets/index-Xa88DZgF.js",
-        content_type: "text/javascript; charset=utf-8",
-        etag: "W/\"5ded1a0b02d47ee1\"",
-        plain: include_bytes!("assets/index-Xa88DZgF.js"),
-        gzip: include_bytes!("assets/index-Xa88DZgF.js.gz"),
     },
 ]

@@ -28,7 +28,6 @@ export interface QueueRow {
   messages_unacknowledged?: number;
   consumers?: number;
   message_stats?: Record<string, unknown>;
-  consumer_details?: ConsumerRow[];
 }
 
 export interface ConsumerRow {

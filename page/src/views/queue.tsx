@@ -62,7 +62,7 @@ export function QueueView({ vhost, name }: { vhost: string; name: string }): JSX
       <Panel title="Why does nothing move?"><Explanation subject={{ kind: "queue", vhost, name }} /></Panel>
       <Answer of={queue}>{(data) => <Numbers row={data} />}</Answer>
       {row?.type === "quorum" && <Quorum vhost={vhost} name={name} />}
-      {row && <QueueConsumers vhost={vhost} name={name} known={row.consumer_details} />}
+      {row && <QueueConsumers vhost={vhost} name={name} />}
       <QueueBindings vhost={vhost} name={name} />
       {row && <Messages vhost={vhost} name={name} stream={stream} ready={row.messages_ready} />}
     </>
@@ -154,10 +154,9 @@ function Quorum({ vhost, name }: { vhost: string; name: string }): JSX.Element {
 const CONSUMERS_MAX = 500;
 
 /** `known` are the consumers, if the broker sends them with the queue. Otherwise those of the virtual host are looked through. */
-function QueueConsumers({ vhost, name, known }: { vhost: string; name: string; known: ConsumerRow[] | undefined }): JSX.Element {
+function QueueConsumers({ vhost, name }: { vhost: string; name: string }): JSX.Element {
   const empty = <Empty title="No consumer is attached." />;
-  const consumers = useApi<Page<ConsumerRow>>(known ? null : `${path("consumers", vhost)}?page=1&page_size=${CONSUMERS_MAX}`);
-  if (known) return <Panel title="Consumers" tight><ConsumerTable rows={known} empty={empty} /></Panel>;
+  const consumers = useApi<Page<ConsumerRow>>(`${path("consumers", vhost)}?page=1&page_size=${CONSUMERS_MAX}`);
   return (
     <Panel title="Consumers" tight>
       <Answer of={consumers}>
