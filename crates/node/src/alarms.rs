@@ -92,7 +92,8 @@ impl Measured {
 #[derive(Debug)]
 pub(crate) struct Watch {
     measured: Arc<Mutex<Measured>>,
-    stop: Sender<()>,
+    /// New limits. The watch stops when it is closed.
+    limits: Sender<AlarmLimits>,
     thread: JoinHandle<()>,
 }
 
@@ -106,20 +107,26 @@ impl Watch {
         on_second: impl FnMut() + Send + 'static,
     ) -> std::io::Result<Self> {
         let measured = Arc::new(Mutex::new(Measured::default()));
-        let (stop, stopped) = channel();
+        let (send_limits, new_limits) = channel();
         let (shared, data_dir) = (measured.clone(), data_dir.to_owned());
         let thread = std::thread::Builder::new()
             .name("alarms".into())
-            .spawn(move || watch(limits, &data_dir, &shared, &stopped, on_change, on_second))?;
-        Ok(Self { measured, stop, thread })
+            .spawn(move || watch(limits, &data_dir, &shared, &new_limits, on_change, on_second))?;
+        Ok(Self { measured, limits: send_limits, thread })
     }
 
     pub fn measured(&self) -> Arc<Mutex<Measured>> {
         self.measured.clone()
     }
 
+    /// Measures again at once, with other limits.
+    pub fn set_limits(&self, limits: AlarmLimits) {
+        // The receiver is gone only if the watch has panicked, which `stop` reports.
+        let _ = self.limits.send(limits);
+    }
+
     pub fn stop(self) {
-        drop(self.stop);
+        drop(self.limits);
         if self.thread.join().is_err() {
             tracing::error!("the watch over memory and disk has panicked");
         }
@@ -127,10 +134,10 @@ impl Watch {
 }
 
 fn watch(
-    limits: AlarmLimits,
+    mut limits: AlarmLimits,
     data_dir: &Path,
     shared: &Mutex<Measured>,
-    stopped: &Receiver<()>,
+    new_limits: &Receiver<AlarmLimits>,
     mut on_change: impl FnMut(bool),
     mut on_second: impl FnMut(),
 ) {
@@ -148,9 +155,10 @@ fn watch(
             on_change(now.any());
         }
         before = now;
-        match stopped.recv_timeout(now.next_look()) {
+        match new_limits.recv_timeout(now.next_look()) {
             Err(RecvTimeoutError::Timeout) => {}
-            Ok(()) | Err(RecvTimeoutError::Disconnected) => return,
+            Ok(new) => limits = new,
+            Err(RecvTimeoutError::Disconnected) => return,
         }
     }
 }
@@ -265,6 +273,8 @@ mod tests {
             Watch::start(limits, &std::env::temp_dir(), move |on| told.send(on).unwrap(), || {}).unwrap();
         assert_eq!(heard.recv(), Ok(true));
         assert!(watch.measured().lock().unwrap().memory_alarm);
+        watch.set_limits(AlarmLimits { memory: Limit::Absolute(u64::MAX), ..limits });
+        assert_eq!(heard.recv(), Ok(false));
         watch.stop();
     }
 }

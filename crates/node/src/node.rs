@@ -258,6 +258,11 @@ impl Node {
         &self.desk
     }
 
+    /// Sets the limits at which publishers are stopped. They count from now on.
+    pub fn set_alarm_limits(&self, limits: AlarmLimits) {
+        self.watch.set_limits(limits);
+    }
+
     /// Accepts AMQP connections until the returned future is dropped.
     pub fn listen(&self, listener: tokio::net::TcpListener) -> impl Future<Output = ()> + Send + 'static {
         self.listen_with(listener, Listening::default())

@@ -6,14 +6,42 @@ use std::time::Duration;
 use tls::{Options, Tls};
 use tokio::signal::unix::{SignalKind, signal};
 
+use crate::config::Config;
+
 /// How often the files are looked at.
 const LOOK_INTERVAL: Duration = Duration::from_secs(2);
 
-/// Reads the certificates of a listener. Listeners with the same files share them.
-///
-/// # Errors
-/// They are not set, or cannot be used. The error names the setting.
-pub fn load(options: Option<&Options>, setting: &str, all: &mut Vec<Arc<Tls>>) -> Result<Arc<Tls>, String> {
+/// The certificates of the listeners that the configuration has.
+#[derive(Debug, Default)]
+pub struct Certificates {
+    pub amqp: Option<Arc<Tls>>,
+    pub management: Option<Arc<Tls>>,
+    pub metrics: Option<Arc<Tls>>,
+    /// All of them. Listeners with the same files share theirs.
+    pub all: Vec<Arc<Tls>>,
+}
+
+impl Certificates {
+    /// Reads the certificates.
+    ///
+    /// # Errors
+    /// What is not set or cannot be used, each with the setting of its listener.
+    pub fn load(config: &Config) -> Result<Self, Vec<String>> {
+        let (mut all, mut problems) = (Vec::new(), Vec::new());
+        let mut of = |is_needed: bool, options: &Option<Options>, setting: &str| {
+            let tls = is_needed.then(|| load(options.as_ref(), setting, &mut all))?;
+            tls.map_err(|problem| problems.push(problem)).ok()
+        };
+        let amqp = of(!config.tls_listeners.is_empty(), &config.tls, "listeners.ssl.default");
+        let management =
+            of(config.management_tls.is_some(), &config.management_certificates, "management.ssl.port");
+        let metrics =
+            of(config.prometheus_tls.is_some(), &config.prometheus_certificates, "prometheus.ssl.port");
+        if problems.is_empty() { Ok(Self { amqp, management, metrics, all }) } else { Err(problems) }
+    }
+}
+
+fn load(options: Option<&Options>, setting: &str, all: &mut Vec<Arc<Tls>>) -> Result<Arc<Tls>, String> {
     let options = options.ok_or_else(|| {
         let prefix = setting.strip_suffix(".port").unwrap_or("ssl_options");
         format!("{setting} needs a certificate: set {prefix}.certfile and {prefix}.keyfile")

@@ -1,5 +1,5 @@
-//! The configuration: `sluice.conf` with `key = value` lines, and `--set KEY=VALUE` arguments. Keys have
-//! RabbitMQ's names where RabbitMQ has the key.
+//! The configuration: files with `key = value` lines, variables of the environment, and `--set KEY=VALUE` arguments. Keys
+//! have RabbitMQ's names where RabbitMQ has the key.
 //!
 //! ```text
 //! # a comment; also after a value, if a space precedes it
@@ -7,27 +7,27 @@
 //! default_pass = 'in quotes a # is a #'
 //! ```
 //!
-//! If a key occurs on several lines, the last one counts, and there is a warning. `--set` is applied after
-//! the file. All keys are in the table `keys::KEYS`, from which `sluice.conf.example` is generated. Keys that
-//! only RabbitMQ has are in `rabbitmq`.
+//! If a key occurs on several lines of a file, the last one counts, and there is a warning. The order of files, environment
+//! and arguments is in `layers`. All keys are in the table `keys::KEYS`, from which `sluice.conf.example` is generated. Keys
+//! that only RabbitMQ has are in `rabbitmq`.
 
 mod defaults;
 mod keys;
+mod layers;
 mod logins;
 mod logs;
 mod oauth2;
+mod problems;
 mod rabbitmq;
+mod set_values;
 #[cfg(test)]
 mod tests;
 mod values;
 mod web;
 
-use std::collections::{BTreeMap, HashMap};
-use std::fmt;
-use std::fs::File;
-use std::io::Read;
+use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use admin::HeaderOptions;
@@ -39,22 +39,20 @@ use node::{AlarmLimits, Limit, StorageLimits};
 use tls::{LoginFrom, NameKind};
 
 use self::defaults::Defaults;
+use self::layers::{Layers, shown};
+pub use self::layers::{Sources, files_of};
 use self::logins::LoginKeys;
 pub use self::logins::{BackendEntry, BackendName, ExternalName};
 pub use self::logs::{Format, LogOptions, Output};
-use self::rabbitmq::Known;
+pub use self::problems::ConfigError;
+use self::problems::Problem;
+pub use self::set_values::SetValues;
 use self::web::WebKeys;
-
-/// The largest configuration file, in bytes. A larger one is refused.
-const FILE_BYTES_MAX: u64 = 1024 * 1024;
 
 /// The keys that name definitions.
 const LOAD_DEFINITIONS: &str = "load_definitions";
 const LOCAL_DEFINITIONS: &str = "definitions.local.path";
 const IMPORT_BACKEND: &str = "definitions.import_backend";
-
-/// The most problems of one configuration that are shown. A file that is not a configuration file has more.
-const PROBLEMS_SHOWN_MAX: usize = 50;
 
 /// Everything that an operator can set, checked. Its `Debug` output shows no secret.
 #[derive(Clone, Debug)]
@@ -139,141 +137,47 @@ impl Default for Config {
     }
 }
 
+/// A configuration, and the values that it comes from.
+#[derive(Debug)]
+pub struct Loaded {
+    pub config: Config,
+    pub values: SetValues,
+    /// The files that were read, in the order in which they count.
+    pub files: Vec<String>,
+}
+
 impl Config {
-    /// Reads a file, if one is named, then the `KEY=VALUE` arguments of `--set`.
+    /// Reads all layers of the configuration.
     ///
     /// # Errors
-    /// That the file cannot be read, or every refused key and value with its place.
-    pub fn load(file: Option<&Path>, sets: &[String]) -> Result<Self, ConfigError> {
-        let Some(path) = file else { return Self::parse("", "", sets) };
-        let name = path.display().to_string();
-        let refuse = |problem: String| ConfigError(vec![Problem { place: name.clone(), problem }]);
-        let unreadable = |error: std::io::Error| refuse(format!("cannot be read: {error}"));
-        let mut octets = Vec::new();
-        let file = File::open(path).map_err(unreadable)?;
-        file.take(FILE_BYTES_MAX + 1).read_to_end(&mut octets).map_err(unreadable)?;
-        if octets.len() as u64 > FILE_BYTES_MAX {
-            return Err(refuse(format!("is larger than {FILE_BYTES_MAX} bytes")));
-        }
-        let text = String::from_utf8(octets).map_err(|_| refuse("is not UTF-8".into()))?;
-        Self::parse(&text, &name, sets)
+    /// Every file that cannot be read, or every refused key and value with its place.
+    pub fn load(sources: &Sources) -> Result<Loaded, ConfigError> {
+        Self::of_layers(&Layers::read(sources)?)
     }
 
-    /// Like [`Self::load`], but reads from text. `name` is the file's name in errors.
+    /// Like [`Self::load`], but of layers that were read.
     ///
     /// # Errors
     /// Every refused key and value, with its place.
-    pub fn parse(text: &str, name: &str, sets: &[String]) -> Result<Self, ConfigError> {
+    fn of_layers(layers: &Layers<'_>) -> Result<Loaded, ConfigError> {
         let mut draft = Draft::default();
-        let mut problems = Vec::new();
-        let text = text.strip_prefix('\u{feff}').unwrap_or(text);
-        let mut file = FileKeys { name, ..FileKeys::default() };
-        for (index, line) in text.lines().enumerate() {
-            if let Err(problem) = file.read(line, index + 1, &mut draft) {
-                problems.push(Problem { place: format!("{name}:{}", index + 1), problem });
-            }
-        }
-        draft.warnings = file.warnings();
-        for argument in sets {
-            let (key, value) = argument.split_once('=').unwrap_or((argument, ""));
-            let key = key.trim();
-            let set = match argument.contains('=') {
-                true => draft.set(key, value.trim()),
-                false => Err("KEY=VALUE is needed".into()),
-            };
-            if let Err(problem) = set {
-                // Only the key is shown, because the value may be a secret.
-                problems.push(Problem { place: format!("--set {}", shown(key)), problem });
-            }
-        }
+        let mut problems = layers.apply(&mut draft);
         problems.extend(draft.contradictions());
-        if problems.is_empty() { Ok(draft.finish()) } else { Err(ConfigError(problems)) }
-    }
-}
-
-/// What was read from a configuration file so far.
-#[derive(Default)]
-struct FileKeys<'a> {
-    name: &'a str,
-    /// The last line on which each key occurred.
-    lines: HashMap<&'a str, usize>,
-    /// Keys that occurred again: the key, the earlier line, the line that counts.
-    repeated: Vec<(&'a str, usize, usize)>,
-    /// Keys of RabbitMQ that have no effect here, and their lines.
-    without_effect: Vec<(&'a str, usize)>,
-}
-
-impl<'a> FileKeys<'a> {
-    fn read(&mut self, line: &'a str, number: usize, draft: &mut Draft) -> Result<(), String> {
-        let line = line.trim();
-        if line.is_empty() || line.starts_with('#') {
-            return Ok(());
+        if !problems.is_empty() {
+            return Err(ConfigError(problems));
         }
-        let (key, value) = line.split_once('=').ok_or("'key = value' is needed")?;
-        let (key, value) = (key.trim(), unquote(value.trim())?);
-        if keys::find(key).is_none() && keys::nearest(key).is_none() {
-            match rabbitmq::find(key, value) {
-                Some(Known::NoEffect) => {
-                    self.without_effect.push((key, number));
-                    return Ok(());
-                }
-                Some(Known::Guard(without)) => {
-                    return Err(format!(
-                        "'{}' is a key of RabbitMQ that Sluice does not have, and it is not safe to ignore: \
-                         {without}. Remove the key if this is acceptable",
-                        shown(key)
-                    ));
-                }
-                None => {}
-            }
-        }
-        draft.set(key, value)?;
-        if let Some(before) = self.lines.insert(key, number) {
-            self.repeated.push((key, before, number));
-        }
-        Ok(())
+        let values = std::mem::take(&mut draft.values);
+        let files = layers.files.iter().map(|(name, _)| name.clone()).collect();
+        Ok(Loaded { config: draft.finish(), values, files })
     }
 
-    fn warnings(&self) -> Vec<String> {
-        let name = self.name;
-        let mut warnings: Vec<String> = Vec::new();
-        if !self.without_effect.is_empty() {
-            let keys = self.without_effect.iter().map(|(key, line)| format!("{} (line {line})", shown(key)));
-            let keys: Vec<String> = keys.collect();
-            warnings.push(format!("{name}: keys of RabbitMQ that have no effect here: {}", keys.join(", ")));
-        }
-        warnings.extend(self.repeated.iter().map(|(key, before, number)| {
-            format!("{name}:{number}: '{}' is already set on line {before}; this line counts", shown(key))
-        }));
-        warnings
+    /// Like [`Self::load`], but from the text of a file with this name, and without the environment.
+    #[cfg(test)]
+    fn parse(text: &str, name: &str, sets: &[String]) -> Result<Self, ConfigError> {
+        let files = vec![(name.to_owned(), text.to_owned())];
+        Self::of_layers(&Layers { files, sets, ..Layers::default() }).map(|loaded| loaded.config)
     }
 }
-
-/// Why a configuration is refused: every problem, one per line.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ConfigError(Vec<Problem>);
-
-/// One problem and its place.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct Problem {
-    /// `FILE:LINE`, `FILE` or `--set KEY`.
-    place: String,
-    problem: String,
-}
-
-impl fmt::Display for ConfigError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (at, Problem { place, problem }) in self.0.iter().take(PROBLEMS_SHOWN_MAX).enumerate() {
-            write!(f, "{}{place}: {problem}", if at == 0 { "" } else { "\n" })?;
-        }
-        match self.0.len().checked_sub(PROBLEMS_SHOWN_MAX) {
-            None | Some(0) => Ok(()),
-            Some(more) => write!(f, "\nand {more} more"),
-        }
-    }
-}
-
-impl std::error::Error for ConfigError {}
 
 /// The value of `ssl_cert_login_from`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -405,6 +309,7 @@ struct Draft {
     tracks_login_sources: bool,
     log: LogOptions,
     warnings: Vec<String>,
+    values: SetValues,
 }
 
 impl Default for Draft {
@@ -451,12 +356,14 @@ impl Default for Draft {
             tracks_login_sources: false,
             log: LogOptions::default(),
             warnings: Vec::new(),
+            values: SetValues::default(),
         }
     }
 }
 
 impl Draft {
-    fn set(&mut self, name: &str, value: &str) -> Result<(), String> {
+    /// Sets a key. `place` says where the value is.
+    fn set(&mut self, name: &str, value: &str, place: &str) -> Result<(), String> {
         let Some((key, part)) = keys::find(name) else {
             let nearest = keys::nearest(name).map(|near| format!("; did you mean '{near}'?"));
             return Err(format!("unknown key '{}'{}", shown(name), nearest.unwrap_or_default()));
@@ -464,7 +371,9 @@ impl Draft {
         (key.set)(self, part, value).map_err(|need| {
             let value = if key.secret { "***" } else { value };
             format!("'{}' cannot be '{}': {need}", shown(name), value.escape_debug())
-        })
+        })?;
+        self.values.insert(name, value, place);
+        Ok(())
     }
 
     /// Returns what is wrong between several keys.
@@ -500,6 +409,11 @@ impl Draft {
             of_proxies.map(|(place, problem)| Problem { place: place.into(), problem: problem.into() }),
         );
         problems.extend(self.definitions_problem());
+        for Problem { place, .. } in &mut problems {
+            if let Some(set_at) = self.values.place(place) {
+                *place = format!("{set_at}: {place}");
+            }
+        }
         problems
     }
 
@@ -578,27 +492,4 @@ impl Draft {
             warnings: self.warnings,
         }
     }
-}
-
-/// Returns the value without its quotes or a trailing comment.
-fn unquote(value: &str) -> Result<&str, String> {
-    if let Some(quoted) = value.strip_prefix('\'') {
-        let (inside, behind) = quoted.split_once('\'').ok_or("the quote is not closed")?;
-        let behind = behind.trim_start();
-        if behind.is_empty() || behind.starts_with('#') {
-            return Ok(inside);
-        }
-        return Err("there is text after the closing quote".into());
-    }
-    if value.starts_with('#') {
-        return Ok("");
-    }
-    let comment = value.match_indices('#').find(|(at, _)| value[..*at].ends_with([' ', '\t']));
-    Ok(comment.map_or(value, |(at, _)| value[..at].trim_end()))
-}
-
-/// Returns the part of the text that can be a key. The rest may be anything, even a secret.
-fn shown(key: &str) -> &str {
-    let end = key.find(|c: char| !(c.is_ascii_alphanumeric() || "._-".contains(c)));
-    &key[..end.unwrap_or(key.len())]
 }

@@ -10,7 +10,7 @@ use clap::{Args, Subcommand};
 use hyper::Method;
 
 use crate::amqp::block_on;
-use crate::config::Config;
+use crate::config::{Config, files_of};
 use crate::declare::segment;
 use crate::failure::Failure;
 use crate::http::Api;
@@ -96,7 +96,7 @@ pub fn read(config: &Config) -> Result<Option<Definitions>, String> {
         let text = std::fs::read_to_string(path).map_err(|error| named(path, &error))?;
         return Definitions::parse(&text, reading).map(Some).map_err(|problems| named(path, &problems));
     }
-    let files = json_files(path).map_err(|error| named(path, &error))?;
+    let files = files_of(path, "json").map_err(|error| named(path, &error))?;
     if files.is_empty() {
         return Err(named(path, &"the directory has no file *.json"));
     }
@@ -112,20 +112,6 @@ pub fn read(config: &Config) -> Result<Option<Definitions>, String> {
         }
     }
     if problems.is_empty() { Ok(Some(definitions)) } else { Err(problems.join("; ")) }
-}
-
-/// Returns the files `*.json` of a directory, in the order of their names. Hidden files are left out: editors write them.
-fn json_files(directory: &Path) -> std::io::Result<Vec<PathBuf>> {
-    let mut files = Vec::new();
-    for entry in std::fs::read_dir(directory)? {
-        let path = entry?.path();
-        let is_hidden = path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"."));
-        if !is_hidden && path.extension().is_some_and(|end| end == "json") {
-            files.push(path);
-        }
-    }
-    files.sort();
-    Ok(files)
 }
 
 /// Carries out definitions that were read at the start.

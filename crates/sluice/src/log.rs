@@ -24,6 +24,7 @@ use tracing_subscriber::layer::{Context, Layer, SubscriberExt as _};
 use tracing_subscriber::util::SubscriberInitExt as _;
 
 pub use self::file::LogFile;
+pub use self::outputs::Levels;
 use crate::config::LogOptions;
 
 /// The interval at which the number of suppressed lines is logged.
@@ -37,6 +38,7 @@ const LINES_AT_ONCE: u64 = 10;
 #[derive(Clone, Debug)]
 pub struct Log {
     pub limiter: Limiter,
+    pub levels: Levels,
     /// The file that it is written to, if any.
     pub file: Option<Arc<LogFile>>,
 }
@@ -48,8 +50,9 @@ pub struct Log {
 pub fn start(options: &LogOptions, data_dir: &Path) -> Result<Log, String> {
     let limiter = Limiter::default();
     let file = outputs::open_file(options, data_dir)?;
-    tracing_subscriber::registry().with(outputs::layers(options, file.clone())).with(limiter.clone()).init();
-    Ok(Log { limiter, file })
+    let (layers, levels) = outputs::layers(options, file.clone());
+    tracing_subscriber::registry().with(layers).with(limiter.clone()).init();
+    Ok(Log { limiter, levels, file })
 }
 
 /// Opens the file of the log again at each SIGHUP, until the task ends.

@@ -10,6 +10,7 @@ mod certificates;
 mod check;
 mod close;
 mod config;
+mod configuration;
 mod declare;
 mod definitions;
 mod explain;
@@ -28,6 +29,7 @@ mod peek;
 mod policies;
 mod quorum;
 mod recv;
+mod reload;
 mod send;
 mod serve;
 mod status;
@@ -61,6 +63,8 @@ Exit codes:
 enum Verb {
     /// Run the broker in the foreground
     Serve(serve::Serve),
+    /// Check or show the configuration of the broker
+    Config(configuration::Configuration),
     /// Send a message and wait for its outcome
     Send(send::Send),
     /// Print messages and accept them, until interrupted
@@ -116,6 +120,7 @@ enum Verb {
 fn main() -> ExitCode {
     let done = match Cli::parse().verb {
         Verb::Serve(serve) => serve::run(&serve),
+        Verb::Config(configuration) => configuration::run(&configuration),
         Verb::Send(send) => send::run(&send),
         Verb::Recv(recv) => recv::run(&recv),
         Verb::Move(arguments) => move_messages::run(&arguments),
@@ -164,6 +169,8 @@ mod tests {
     #[test]
     fn verbs_read_as_documented() {
         for words in [
+            "config check --config sluice.conf --set a=b",
+            "config show --only-set --json",
             "send q body --count 3 --property a=b --property c=d --durable false --ttl 5 --subject s --settled",
             "send /queues/q --file f --url amqp://h",
             "send q -",

@@ -18,3 +18,9 @@ pub fn complain(failure: &Failure) {
     // If standard error is closed, there is nobody left to notify.
     drop(writeln!(std::io::stderr(), "sluice: {failure}"));
 }
+
+/// Writes a warning to standard error.
+pub fn warn(warning: &str) {
+    // As with a failure.
+    drop(writeln!(std::io::stderr(), "sluice: warning: {warning}"));
+}

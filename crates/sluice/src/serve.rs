@@ -14,13 +14,14 @@ use tokio::net::{TcpListener, UnixListener};
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::backends::backends;
-use crate::certificates;
-use crate::config::Config;
+use crate::certificates::{self, Certificates};
+use crate::config::{Config, Loaded, Sources};
 use crate::definitions;
 use crate::failure::Failure;
 use crate::first_user;
 use crate::limits;
 use crate::log;
+use crate::reload::Reload;
 use crate::unix_socket::{self, SocketFile};
 
 /// The most HTTP ports: the management API and the metrics, each with and without TLS.
@@ -28,15 +29,11 @@ const HTTP_PORTS: u64 = 4;
 
 #[derive(Args, Debug)]
 pub struct Serve {
-    /// The configuration file (default: none, every key has its default)
-    #[arg(long, value_name = "FILE")]
-    config: Option<PathBuf>,
+    #[command(flatten)]
+    sources: Sources,
     /// The directory of durable messages and definitions
-    #[arg(long, value_name = "DIR", default_value = "./data")]
+    #[arg(long, value_name = "DIR", default_value = "./data", env = "SLUICE_DATA_DIR")]
     data_dir: PathBuf,
-    /// Set one key of the configuration, with priority over the file; may be repeated
-    #[arg(long = "set", value_name = "KEY=VALUE")]
-    sets: Vec<String>,
 }
 
 /// Runs the broker until SIGTERM or SIGINT.
@@ -46,9 +43,9 @@ pub struct Serve {
 /// cleanly.
 pub fn run(serve: &Serve) -> Result<(), Failure> {
     let failed = |error: &dyn std::fmt::Display| Failure::failed(error.to_string());
-    let config = Config::load(serve.config.as_deref(), &serve.sets)
-        .map_err(|error| Failure::usage(error.to_string()))?;
-    let log::Log { limiter, file: log_file } =
+    let loaded = Config::load(&serve.sources).map_err(|error| Failure::usage(error.to_string()))?;
+    let Loaded { config, values, files } = loaded;
+    let log::Log { limiter, levels, file: log_file } =
         log::start(&config.log, &serve.data_dir).map_err(|error| failed(&error))?;
     let file_descriptors = limits::raise_file_descriptors();
     let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -61,7 +58,7 @@ pub fn run(serve: &Serve) -> Result<(), Failure> {
     let of_definitions = |error: String| failed(&format!("{}: {error}", config.definitions_key));
     let definitions = definitions::read(&config).map_err(of_definitions)?;
     let listeners = runtime.block_on(Listeners::bind(&config)).map_err(|error| failed(&error))?;
-    serve.log_start(&config, &listeners.line(&config), &file_descriptors);
+    serve.log_start(&config, &files, &listeners.line(&config), &file_descriptors);
     let has_users = definitions.as_ref().is_some_and(admin::Definitions::has_users);
     let backends = backends(&config, runtime.handle()).map_err(|error| failed(&error))?;
     let node = start(&config, &serve.data_dir, !has_users, backends).map_err(|error| failed(&error))?;
@@ -74,7 +71,8 @@ pub fn run(serve: &Serve) -> Result<(), Failure> {
     }
     runtime.spawn(report(limiter.clone()));
     log_file.map(|file| runtime.spawn(log::reopen(file)));
-    let stopped = runtime.block_on(serve_until_told(&node, &config, listeners));
+    let reload = Reload::new(serve.sources.clone(), values, levels);
+    let stopped = runtime.block_on(serve_until_told(&node, &config, listeners, reload));
     runtime.shutdown_background();
     stopped.map_err(|error| failed(&error))?;
     let stopped = node.stop("Node was shut down");
@@ -85,15 +83,17 @@ pub fn run(serve: &Serve) -> Result<(), Failure> {
 }
 
 impl Serve {
-    /// Writes the first lines of the log: version, data directory, configuration file, listeners and limits.
-    fn log_start(&self, config: &Config, listeners: &str, file_descriptors: &str) {
+    /// Writes the first lines of the log: version, data directory, configuration files, listeners and limits.
+    fn log_start(&self, config: &Config, files: &[String], listeners: &str, file_descriptors: &str) {
         // The log shows the absolute path, because it says more than the argument. If it cannot be
         // determined, the argument is logged unchanged.
         let whole = |path: &Path| std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
-        let file = self.config.as_deref().map_or("none".to_owned(), |file| whole(file).display().to_string());
+        let files: Vec<String> =
+            files.iter().map(|file| whole(file.as_ref()).display().to_string()).collect();
+        let files = if files.is_empty() { "none".to_owned() } else { files.join(", ") };
         tracing::info!("sluice {SLUICE_VERSION} starts");
         tracing::info!("data directory: {}", whole(&self.data_dir).display());
-        tracing::info!("configuration file: {file}");
+        tracing::info!("configuration file: {files}");
         tracing::info!("listeners: {listeners}");
         let (memory, disk_free) = config.alarms.in_bytes();
         let backlog = config.storage.backlog_memory;
@@ -189,38 +189,28 @@ impl Listeners {
                 |error| format!("cannot listen on {address}: {error}; the address is set by {setting}");
             TcpListener::bind(address).await.map_err(failed)
         }
-        let (mut amqp, mut http, mut certificates) = (Vec::new(), Vec::new(), Vec::new());
+        let Certificates { amqp: amqp_tls, management, metrics, all: certificates } =
+            Certificates::load(config).map_err(|problems| problems.join("\n"))?;
+        let (mut amqp, mut http) = (Vec::new(), Vec::new());
         let proxies = config.proxies.clone().map(Arc::new);
         for address in &config.amqp_listeners {
             let listening = Listening { tls: None, proxies: proxies.clone() };
             amqp.push((bind(*address, "listeners.tcp.default").await?, listening));
         }
         for address in &config.tls_listeners {
-            let setting = "listeners.ssl.default";
-            let tls = certificates::load(config.tls.as_ref(), setting, &mut certificates)?;
-            let listening = Listening { tls: Some(tls), proxies: proxies.clone() };
-            amqp.push((bind(*address, setting).await?, listening));
+            let listening = Listening { tls: amqp_tls.clone(), proxies: proxies.clone() };
+            amqp.push((bind(*address, "listeners.ssl.default").await?, listening));
         }
-        let plain = [
-            ("http", config.management, "management.tcp.port", false),
-            ("http/prometheus", config.prometheus, "prometheus.tcp.port", true),
-        ];
-        for (protocol, address, setting, is_metrics) in plain {
-            if let Some(address) = address {
-                let listener = bind(address, setting).await?;
-                http.push(HttpPort { protocol, listener, tls: None, is_metrics });
-            }
-        }
-        let (management, metrics) = (&config.management_certificates, &config.prometheus_certificates);
-        let encrypted = [
+        let of_http = [
+            ("http", config.management, "management.tcp.port", None, false),
+            ("http/prometheus", config.prometheus, "prometheus.tcp.port", None, true),
             ("https", config.management_tls, "management.ssl.port", management, false),
             ("https/prometheus", config.prometheus_tls, "prometheus.ssl.port", metrics, true),
         ];
-        for (protocol, address, setting, options, is_metrics) in encrypted {
+        for (protocol, address, setting, tls, is_metrics) in of_http {
             if let Some(address) = address {
-                let tls = certificates::load(options.as_ref(), setting, &mut certificates)?;
                 let listener = bind(address, setting).await?;
-                http.push(HttpPort { protocol, listener, tls: Some(tls), is_metrics });
+                http.push(HttpPort { protocol, listener, tls, is_metrics });
             }
         }
         // The last one, so that no other listener can fail when a file has been replaced.
@@ -260,11 +250,15 @@ impl Listeners {
 }
 
 /// Serves until SIGTERM or SIGINT.
-async fn serve_until_told(node: &Node, config: &Config, listeners: Listeners) -> std::io::Result<()> {
+async fn serve_until_told(
+    node: &Node,
+    config: &Config,
+    listeners: Listeners,
+    mut reload: Reload,
+) -> std::io::Result<()> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
-    // SIGHUP never ends the broker, as in RabbitMQ, also where nothing is read or opened again.
-    let _hangup = signal(SignalKind::hangup())?;
+    let mut hangup = signal(SignalKind::hangup())?;
     let line = listeners.line(config);
     let Listeners { amqp, unix, http, certificates } = listeners;
     for (listener, listening) in amqp {
@@ -301,9 +295,12 @@ async fn serve_until_told(node: &Node, config: &Config, listeners: Listeners) ->
     let mut out = std::io::stdout();
     // A closed standard output does not stop the broker.
     drop(writeln!(out, "{line}\nServer startup complete").and_then(|()| out.flush()));
-    tokio::select! {
-        _ = terminate.recv() => {}
-        _ = interrupt.recv() => {}
+    loop {
+        tokio::select! {
+            _ = terminate.recv() => break,
+            _ = interrupt.recv() => break,
+            Some(()) = hangup.recv() => reload.read_again(node),
+        }
     }
     tracing::info!("stopping");
     Ok(())

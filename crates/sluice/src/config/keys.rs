@@ -25,7 +25,6 @@ pub struct Key {
     #[cfg_attr(not(test), expect(dead_code, reason = "the example file is made by a test"))]
     pub doc: &'static str,
     /// The default, as written in a file. Setting a key to its default changes nothing.
-    #[cfg_attr(not(test), expect(dead_code, reason = "the example file is made by a test"))]
     pub default: &'static str,
     /// For keys without a default, the name and the value that the example file shows; otherwise empty.
     #[cfg_attr(not(test), expect(dead_code, reason = "the example file is made by a test"))]
@@ -33,9 +32,10 @@ pub struct Key {
     pub set: Set,
     /// True if the value must never be shown.
     pub secret: bool,
-    /// What the `*` of the name may be, for the example file.
-    #[cfg_attr(not(test), expect(dead_code, reason = "the example file is made by a test"))]
+    /// What the `*` of the name may be, for examples.
     pub star: &'static str,
+    /// True if a running broker takes a new value on SIGHUP.
+    pub reloads: bool,
 }
 
 /// The bounds of the frame size, in bytes. A frame must be able to hold an OPEN, and one read buffer must
@@ -58,7 +58,12 @@ const HANDSHAKES: std::ops::RangeInclusive<usize> = 1..=1_000_000;
 const STATISTICS_MS: std::ops::RangeInclusive<u64> = 1_000..=60_000;
 
 pub const fn key(name: &'static str, default: &'static str, doc: &'static str, set: Set) -> Key {
-    Key { name, doc, default, sample: "", set, secret: false, star: "1" }
+    Key { name, doc, default, sample: "", set, secret: false, star: "1", reloads: false }
+}
+
+/// A key whose value a running broker takes on SIGHUP.
+pub const fn reloads(key: Key) -> Key {
+    Key { reloads: true, ..key }
 }
 
 /// A key with another example for its `*`.
@@ -572,30 +577,30 @@ const KEYS: &[Key] = &[
         "Whether to start even if definitions may be lost in a damaged log. Then every remaining durable queue is closed, and its messages are kept.",
         |c, _, v| put(&mut c.accept_lost_definitions, boolean(v)),
     ),
-    key(
+    reloads(key(
         "vm_memory_high_watermark.relative",
         "0.6",
         "Publishers are stopped when the broker uses more than this part of the available memory.",
         |c, _, v| put(&mut c.alarms.memory, share(v).map(Limit::Relative)),
-    ),
-    key(
+    )),
+    reloads(key(
         "vm_memory_high_watermark.absolute",
         "none",
         "The same in bytes (1GB, 512MiB). It replaces the relative limit.",
         |c, _, v| put(&mut c.memory_instead, or_none(v, bytes).map(|limit| limit.map(Limit::Absolute))),
-    ),
-    key(
+    )),
+    reloads(key(
         "disk_free_limit.absolute",
         "50MB",
         "Publishers are stopped when the file system of the data directory has less free space than this.",
         |c, _, v| put(&mut c.alarms.disk_free, bytes(v).map(Limit::Absolute)),
-    ),
-    key(
+    )),
+    reloads(key(
         "disk_free_limit.relative",
         "none",
         "The same as a part of the memory. It replaces the absolute limit.",
         |c, _, v| put(&mut c.disk_free_instead, or_none(v, part).map(|limit| limit.map(Limit::Relative))),
-    ),
+    )),
     key("compat.product", "RabbitMQ", "The product name that clients see.", |c, _, v| {
         put(&mut c.settings.compat_product, text(v))
     }),
@@ -632,7 +637,8 @@ pub fn nearest(name: &str) -> Option<&'static str> {
 pub fn example() -> String {
     let mut text = String::from(
         "# Configuration of Sluice. Every key is listed with its default.\n\
-         # Remove the comment sign before a line to change its key. sluice serve --config FILE reads the file.\n",
+         # Remove the comment sign before a line to change its key. sluice serve --config FILE reads the file.\n\
+         # A variable of the environment can set a key, too: SLUICE_LOG__LEVEL sets log.level.\n",
     );
     for key in all() {
         let line = match key.sample {

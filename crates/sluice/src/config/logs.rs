@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use super::keys::{Key, key, put};
+use super::keys::{Key, key, put, reloads};
 use super::values::{boolean, bytes, file, log_level, number};
 
 /// The largest number of older log files that are kept. Each rotation renames all of them.
@@ -10,30 +10,30 @@ const FILES_MAX: u32 = 1000;
 
 /// The keys of this file, in the order of the example file.
 pub const KEYS: &[Key] = &[
-    key(
+    reloads(key(
         "log.level",
         "info",
         "The lowest level that is logged: trace, debug, info, warning, error, critical or none.",
         |c, _, v| put(&mut c.log.level, log_level(v)),
-    ),
-    key(
+    )),
+    reloads(key(
         "log.user.level",
         "",
         "The lowest level of the lines that say who logged in or changed something, if it is not that of all lines.",
         |c, _, v| put(&mut c.log.user_level, level_or_none(v)),
-    ),
-    key(
+    )),
+    reloads(key(
         "log.connection.level",
         "",
         "The lowest level of the lines about what clients do, if it is not that of all lines.",
         |c, _, v| put(&mut c.log.connection_level, level_or_none(v)),
-    ),
+    )),
     key("log.console", "true", "Whether the log goes to standard error.", |c, _, v| {
         put(&mut c.log.has_console, boolean(v))
     }),
-    key("log.console.level", "", "The lowest level there, if it is not log.level.", |c, _, v| {
+    reloads(key("log.console.level", "", "The lowest level there, if it is not log.level.", |c, _, v| {
         put(&mut c.log.console.level, level_or_none(v))
-    }),
+    })),
     key("log.console.formatter", "plaintext", "How lines look there: plaintext or json.", |c, _, v| {
         put(&mut c.log.console.format, format(v))
     }),
@@ -49,9 +49,9 @@ pub const KEYS: &[Key] = &[
         "The directory of log.file; it is created. By default, logs in the data directory.",
         |c, _, v| put(&mut c.log.file.directory, file(v)),
     ),
-    key("log.file.level", "", "The lowest level there, if it is not log.level.", |c, _, v| {
+    reloads(key("log.file.level", "", "The lowest level there, if it is not log.level.", |c, _, v| {
         put(&mut c.log.file.output.level, level_or_none(v))
-    }),
+    })),
     key("log.file.formatter", "plaintext", "How lines look there: plaintext or json.", |c, _, v| {
         put(&mut c.log.file.output.format, format(v))
     }),

@@ -1,3 +1,5 @@
+use std::path::Path;
+
 use node::Limit;
 
 use super::*;
@@ -285,7 +287,8 @@ fn secrets_are_never_shown() {
 
 #[test]
 fn a_file_is_named_in_its_errors() {
-    let error = Config::load(Some(Path::new("/nowhere/sluice.conf")), &[]).unwrap_err();
+    let sources = Sources { file: Some("/nowhere/sluice.conf".into()), sets: Vec::new() };
+    let error = Config::load(&sources).unwrap_err();
     assert!(error.to_string().starts_with("/nowhere/sluice.conf: cannot be read: "), "{error}");
 }
 
@@ -386,13 +389,13 @@ fn proxies_are_trusted_by_address() {
     }
     assert_eq!(
         set("proxy_protocol.trusted.1=10.0.0.1").unwrap_err(),
-        "proxy_protocol.trusted: it has no effect without proxy_protocol = true"
+        "--set: proxy_protocol.trusted: it has no effect without proxy_protocol = true"
     );
     let off = parse("proxy_protocol.trusted.1 = 10.0.0.1\nproxy_protocol.trusted.1 =\n").unwrap();
     assert_eq!(off.proxies, None, "an empty value takes the address away");
     assert_eq!(
         set("proxy_protocol=true").unwrap_err(),
-        "proxy_protocol: nobody could connect: set proxy_protocol.trusted.1 to the address of the proxy, or to its network"
+        "--set: proxy_protocol: nobody could connect: set proxy_protocol.trusted.1 to the address of the proxy, or to its network"
     );
     assert_eq!(
         parse("proxy_protocol.trusted.1 = 10.0.0.5/8").unwrap_err(),
@@ -434,12 +437,15 @@ fn definitions_come_from_one_place() {
     for (text, problem) in [
         (
             format!("{backend}{local}load_definitions = /e"),
-            "definitions.local.path: load_definitions names other definitions: only one of the keys is possible",
+            "c:2: definitions.local.path: load_definitions names other definitions: only one of the keys is possible",
         ),
-        (backend.to_owned(), "definitions.import_backend: it has no effect without definitions.local.path"),
+        (
+            backend.to_owned(),
+            "c:1: definitions.import_backend: it has no effect without definitions.local.path",
+        ),
         (
             local.to_owned(),
-            "definitions.local.path: it has no effect without definitions.import_backend = local_filesystem",
+            "c:1: definitions.local.path: it has no effect without definitions.import_backend = local_filesystem",
         ),
         (
             "definitions.import_backend = https".to_owned(),

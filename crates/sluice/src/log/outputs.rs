@@ -7,11 +7,11 @@ use std::sync::Arc;
 use broker::PEER;
 use broker::audit::USER;
 use rustix::fs::fstat;
-use tracing::{Level, Metadata, Subscriber};
+use tracing::{Level, Metadata};
 use tracing_subscriber::fmt::MakeWriter;
 use tracing_subscriber::layer::Layer;
-use tracing_subscriber::registry::LookupSpan;
-use tracing_subscriber::{EnvFilter, fmt};
+use tracing_subscriber::reload::{self, Handle};
+use tracing_subscriber::{EnvFilter, Registry, fmt};
 
 use super::file::LogFile;
 use crate::config::{Format, LogOptions, Output};
@@ -31,14 +31,33 @@ pub fn open_file(options: &LogOptions, data_dir: &Path) -> Result<Option<Arc<Log
     opened.map(|file| Some(Arc::new(file))).map_err(|error| format!("log.file: {}: {error}", path.display()))
 }
 
-/// Returns the layers that write the lines.
-pub fn layers<S>(options: &LogOptions, file: Option<Arc<LogFile>>) -> Vec<Box<dyn Layer<S> + Send + Sync>>
-where
-    S: Subscriber + for<'a> LookupSpan<'a>,
-{
-    let mut layers = Vec::new();
+/// The levels of the outputs, which can change while the broker runs.
+#[derive(Clone, Debug, Default)]
+pub struct Levels {
+    console: Option<Handle<EnvFilter, Registry>>,
+    file: Option<Handle<EnvFilter, Registry>>,
+}
+
+impl Levels {
+    /// Sets the levels.
+    pub fn set(&self, options: &LogOptions) {
+        for (handle, output) in [(&self.console, &options.console), (&self.file, &options.file.output)] {
+            let set = handle.as_ref().map(|handle| handle.reload(filter(options, output)));
+            if let Some(Err(error)) = set {
+                tracing::error!("the level of the log cannot be changed: {error}");
+            }
+        }
+    }
+}
+
+type Layers = Vec<Box<dyn Layer<Registry> + Send + Sync>>;
+
+/// Returns the layers that write the lines, and their levels.
+pub fn layers(options: &LogOptions, file: Option<Arc<LogFile>>) -> (Layers, Levels) {
+    let (mut layers, mut levels): (Layers, _) = (Vec::new(), Levels::default());
     if options.has_console {
-        let of_console = filter(options, &options.console);
+        let (of_console, handle) = reload::Layer::new(filter(options, &options.console));
+        levels.console = Some(handle);
         layers.push(match options.console.format {
             // The journal has the time and the level of a line in fields of its own.
             Format::Plain if writes_to_journal() => {
@@ -52,13 +71,14 @@ where
         });
     }
     if let Some(file) = file {
-        let of_file = filter(options, &options.file.output);
+        let (of_file, handle) = reload::Layer::new(filter(options, &options.file.output));
+        levels.file = Some(handle);
         layers.push(match options.file.output.format {
             Format::Plain => plain(file).with_filter(of_file).boxed(),
             Format::Json => plain(file).json().flatten_event(true).with_filter(of_file).boxed(),
         });
     }
-    layers
+    (layers, levels)
 }
 
 fn plain<S, W>(writer: W) -> fmt::Layer<S, fmt::format::DefaultFields, fmt::format::Format, W>

@@ -1,0 +1,80 @@
+//! `sluice config`: checks and shows the configuration with which `sluice serve` would start.
+
+use clap::{Args, Subcommand};
+use serde_json::{Value, json};
+
+use crate::certificates::Certificates;
+use crate::config::{Config, Loaded, SetValues, Sources};
+use crate::definitions;
+use crate::failure::Failure;
+use crate::list::{Column, table};
+use crate::output::{print, warn};
+
+#[derive(Args, Debug)]
+pub struct Configuration {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Debug, Subcommand)]
+enum What {
+    /// Report everything for which the broker would not start, each with file and line
+    Check {
+        #[command(flatten)]
+        sources: Sources,
+    },
+    /// Print each key with its value and where that comes from; secrets are hidden
+    Show {
+        #[command(flatten)]
+        sources: Sources,
+        /// Only what differs from the defaults, or is set to them
+        #[arg(long)]
+        only_set: bool,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+const COLUMNS: &[Column] = &[("KEY", "key"), ("VALUE", "value"), ("FROM", "from")];
+
+/// Carries out the verb, and prints its result.
+///
+/// # Errors
+/// Everything that is wrong with the configuration.
+pub fn run(configuration: &Configuration) -> Result<(), Failure> {
+    match &configuration.what {
+        What::Check { sources } => check(sources),
+        What::Show { sources, only_set, json } => {
+            let rows = rows(&load(sources)?.values, *only_set);
+            match json {
+                true => print(&format!("{:#}\n", Value::Array(rows))),
+                false => print(&table(COLUMNS, &rows)),
+            }
+        }
+    }
+}
+
+fn load(sources: &Sources) -> Result<Loaded, Failure> {
+    Config::load(sources).map_err(|error| Failure::usage(error.to_string()))
+}
+
+fn check(sources: &Sources) -> Result<(), Failure> {
+    let Loaded { config, files, .. } = load(sources)?;
+    for warning in &config.warnings {
+        warn(warning);
+    }
+    let mut problems = Certificates::load(&config).err().unwrap_or_default();
+    let definitions = definitions::read(&config);
+    problems.extend(definitions.err().map(|problem| format!("{}: {problem}", config.definitions_key)));
+    if !problems.is_empty() {
+        return Err(Failure::usage(problems.join("\n")));
+    }
+    let of = if files.is_empty() { "no file".to_owned() } else { files.join(", ") };
+    print(&format!("the configuration is valid ({of})\n"))
+}
+
+fn rows(values: &SetValues, only_set: bool) -> Vec<Value> {
+    let all = values.all().filter(|shown| !only_set || shown.is_set);
+    all.map(|shown| json!({ "key": shown.key, "value": shown.value, "from": shown.place })).collect()
+}

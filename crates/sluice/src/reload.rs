@@ -1,0 +1,58 @@
+//! Reads the configuration again on SIGHUP, while the broker runs.
+
+use node::Node;
+
+use crate::config::{Config, Loaded, SetValues, Sources};
+use crate::log::Levels;
+
+/// The configuration of a running broker.
+pub struct Reload {
+    sources: Sources,
+    /// The values with which the broker has started.
+    at_start: SetValues,
+    /// The values that were read last.
+    last: SetValues,
+    levels: Levels,
+}
+
+impl Reload {
+    /// Creates the state of a broker that has started with these values.
+    pub fn new(sources: Sources, values: SetValues, levels: Levels) -> Self {
+        Self { sources, at_start: values.clone(), last: values, levels }
+    }
+
+    /// Reads the configuration again, uses what can change, and logs what needs a restart. A configuration that is refused
+    /// changes nothing.
+    pub fn read_again(&mut self, node: &Node) {
+        let Loaded { config, values, .. } = match Config::load(&self.sources) {
+            Ok(loaded) => loaded,
+            Err(error) => {
+                tracing::error!("the configuration cannot be used, so the one before stays in use");
+                for problem in error.to_string().lines() {
+                    tracing::error!("{problem}");
+                }
+                return;
+            }
+        };
+        let changed = self.last.changes(&values).into_iter().filter(|change| change.reloads);
+        let changed: Vec<String> = changed.map(|change| change.key).collect();
+        let of_restart = self.at_start.changes(&values).into_iter().filter(|change| !change.reloads);
+        let of_restart: Vec<String> = of_restart.map(|change| change.key).collect();
+        self.levels.set(&config.log);
+        node.set_alarm_limits(config.alarms);
+        self.last = values;
+        for warning in &config.warnings {
+            tracing::warn!("{warning}");
+        }
+        if changed.is_empty() {
+            tracing::info!(
+                "the configuration was read again: nothing has changed that is used without a restart"
+            );
+        } else {
+            tracing::info!("the configuration was read again: in use from now on: {}", changed.join(", "));
+        }
+        if !of_restart.is_empty() {
+            tracing::warn!("these settings have changed and need a restart: {}", of_restart.join(", "));
+        }
+    }
+}

@@ -1,0 +1,165 @@
+//! Where the configuration of the built broker comes from, how it is checked and shown, and what it takes while it runs.
+#![forbid(unsafe_code)]
+
+mod broker;
+
+use std::process::Command;
+
+use broker::verb::{Did, finish, sluice};
+use broker::{Broker, Directory, PROGRAM, Starting};
+use serde_json::{Value, json};
+
+/// Writes files of a directory, and returns the path of the first one.
+fn write(directory: &Directory, files: &[(&str, &str)]) -> String {
+    for (name, text) in files {
+        let path = directory.path().join(name);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, text).unwrap();
+    }
+    directory.path().join(files[0].0).display().to_string()
+}
+
+/// Returns `sluice config` with these words, a file and an environment.
+fn config(words: &[&str], file: &str, environment: &[(&str, &str)]) -> Command {
+    let mut command = Command::new(PROGRAM);
+    command.arg("config").args(words).args(["--config", file]).envs(environment.iter().copied());
+    command
+}
+
+#[test]
+fn each_value_is_shown_with_its_place() {
+    let directory = Directory::new("configuration");
+    let files = [
+        ("sluice.conf", "shards = 2\ndefault_pass = hunter2\nheartbeat = 9\n"),
+        ("conf.d/10.conf", "\nheartbeat = 8\n"),
+    ];
+    let file = write(&directory, &files);
+    let environment = [("SLUICE_CLUSTER_NAME", "shop"), ("SLUICE_DEFAULT_VHOST", "v")];
+    let mut show = config(&["show", "--only-set", "--json", "--set", "default_vhost=w"], &file, &environment);
+    let shown: Value = serde_json::from_str(&finish(&mut show, b"").done()).unwrap();
+    let place = |name: &str, line: u32| format!("{}:{line}", directory.path().join(name).display());
+    let row = |key: &str, value: &str, from: &str| json!({"key": key, "value": value, "from": from});
+    let expected = [
+        row("heartbeat", "8", &place("conf.d/10.conf", 2)),
+        row("shards", "2", &place("sluice.conf", 1)),
+        row("default_pass", "***", &place("sluice.conf", 2)),
+        row("default_vhost", "w", "--set"),
+        row("cluster_name", "shop", "SLUICE_CLUSTER_NAME"),
+    ];
+    let mut rows = shown.as_array().unwrap().clone();
+    for row in expected {
+        let at =
+            rows.iter().position(|shown| *shown == row).unwrap_or_else(|| panic!("{row} is not in {rows:?}"));
+        rows.remove(at);
+    }
+    assert_eq!(rows, [json!(null); 0]);
+
+    let table = finish(&mut config(&["show"], &file, &[]), b"").done();
+    assert!(
+        table.lines().any(|line| line.starts_with("max_message_size ") && line.ends_with(" default")),
+        "{table}"
+    );
+    assert!(!table.contains("hunter2"));
+}
+
+/// Requires wrong usage, and one line of error for each of these parts.
+#[track_caller]
+fn assert_refused(refused: &Did, parts: &[&str]) {
+    assert_eq!((refused.code, refused.err.lines().count()), (2, parts.len()), "{refused:?}");
+    for (line, part) in refused.err.lines().zip(parts) {
+        assert!(line.contains(part), "{part} is not in {line}");
+    }
+}
+
+#[test]
+fn a_check_reports_everything_for_which_the_broker_would_not_start() {
+    let directory = Directory::new("configuration");
+    let file = write(&directory, &[("sluice.conf", "shards = 2\nheartbeat = 1\nheartbeat = 2\n")]);
+    let checked = finish(&mut config(&["check"], &file, &[("SLUICE_PORT", "tcp://10.0.0.1:1")]), b"");
+    assert_eq!((checked.code, checked.out), (0, format!("the configuration is valid ({file})\n")));
+    assert!(checked.err.contains("sluice.conf:3: 'heartbeat' is already set on line 2"), "{}", checked.err);
+    assert!(checked.err.contains("set no key: SLUICE_PORT"), "{}", checked.err);
+
+    let file = write(&directory, &[("sluice.conf", "shard = 2\n"), ("conf.d/a.conf", "\nheartbeat = x\n")]);
+    let refused = finish(&mut config(&["check"], &file, &[("SLUICE_LOG__LEVEL", "loud")]), b"");
+    assert_refused(
+        &refused,
+        &["sluice.conf:1: unknown key 'shard'", "conf.d/a.conf:2: 'heartbeat'", "SLUICE_LOG__LEVEL: "],
+    );
+
+    std::fs::remove_dir_all(directory.path().join("conf.d")).unwrap();
+    let text = "listeners.ssl.default = 5671\nmanagement.ssl.port = 15671\nmanagement.ssl.certfile = /none/c\n\
+                management.ssl.keyfile = /none/k\nload_definitions = /none/d\n";
+    let file = write(&directory, &[("sluice.conf", text)]);
+    let refused = finish(&mut config(&["check"], &file, &[]), b"");
+    let problems =
+        ["listeners.ssl.default needs a certificate", "management.ssl.port: ", "load_definitions: /none/d: "];
+    assert_refused(&refused, &problems);
+}
+
+#[test]
+fn the_environment_names_the_file_and_the_data_directory() {
+    let directory = Directory::new("configuration");
+    let file =
+        write(&directory, &[("sluice.conf", "management.tcp.port = none\nprometheus.tcp.port = none\n")]);
+    let data = directory.path().join("of-the-environment");
+    let mut command = Command::new(PROGRAM);
+    command.args(["serve", "--set", "listeners.tcp.default=none"]);
+    command.env("SLUICE_CONFIG_FILE", &file).env("SLUICE_DATA_DIR", &data).env("SLUICE_LOG__LEVEL", "error");
+    let mut child = command.stdout(std::process::Stdio::piped()).spawn().unwrap();
+    let mut out = std::io::BufReader::new(child.stdout.take().unwrap());
+    let mut line = String::new();
+    while !line.contains("Server startup complete") {
+        line.clear();
+        assert_ne!(std::io::BufRead::read_line(&mut out, &mut line).unwrap(), 0, "the broker did not start");
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert!(data.is_dir());
+}
+
+/// Sends SIGHUP, and waits until the log has a line that it had not before.
+fn read_again(broker: &Broker, directory: &Directory, line: &str) {
+    let count = || directory.logged().matches(line).count();
+    let before = count();
+    broker.hang_up();
+    while count() == before {
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn a_hangup_uses_what_can_change_and_names_what_needs_a_restart() {
+    let directory = Directory::new("configuration");
+    let file = write(&directory, &[("sluice.conf", "heartbeat = 30\n")]);
+    let broker = Starting::spawn_with(&directory, &["--config", &file]).finish();
+    let alarms = || sluice(&["check", "alarms", "--url", &broker.http_url()]).code;
+    assert_eq!(alarms(), 0);
+    read_again(&broker, &directory, "the configuration was read again: nothing has changed");
+
+    write(
+        &directory,
+        &[(
+            "sluice.conf",
+            "heartbeat = 20\nvm_memory_high_watermark.absolute = 1kB\nlog.user.level = none\n",
+        )],
+    );
+    read_again(&broker, &directory, "in use from now on: log.user.level, vm_memory_high_watermark.absolute");
+    assert!(directory.logged().contains("these settings have changed and need a restart: heartbeat"));
+    // The watch over the memory measures in its own thread.
+    while alarms() == 0 {}
+    let logins = || directory.logged().matches("what=\"login\"").count();
+    let before = logins();
+    assert_eq!(broker.list("queues"), json!([]));
+    assert_eq!(logins(), before, "the level of audit lines has changed");
+
+    write(&directory, &[("sluice.conf", "heartbeats = 20\n")]);
+    read_again(&broker, &directory, "sluice.conf:1: unknown key 'heartbeats'");
+    assert_ne!(alarms(), 0, "a configuration that is refused changes nothing");
+
+    write(&directory, &[("sluice.conf", "heartbeat = 30\n")]);
+    read_again(&broker, &directory, "in use from now on: log.user.level, vm_memory_high_watermark.absolute");
+    while alarms() != 0 {}
+    assert_eq!(directory.logged().matches("need a restart").count(), 1, "the setting is as at the start");
+    assert!(broker.terminate().success());
+}
