@@ -1,14 +1,17 @@
-//! `/api/health/checks`: 200 `{"status":"ok"}`, or 503 with the reason.
+//! `/api/health/checks`, and `/health` on the port of the metrics: 200 `{"status":"ok"}`, or 503 with the reason.
 
 use std::collections::BTreeSet;
 use std::time::SystemTime;
 
-use broker::desk::{Alarms, Desk};
+use axum::extract::State;
+use axum::response::Response;
+use broker::access::Identity;
+use broker::desk::{Alarms, Desk, Overview};
 use broker::pattern::Pattern;
 use serde_json::{Value, json};
 
-use crate::call::Call;
-use crate::reply::{Failure, Reply};
+use crate::call::{Call, Source};
+use crate::reply::{Failure, Reply, respond};
 use crate::vhosts;
 
 /// The number of queues whose statistics are asked for at once.
@@ -40,7 +43,25 @@ pub async fn local_alarms<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure>
 
 /// Checks that the broker answers and has a listener for clients.
 pub async fn ready<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
-    let listeners = call.desk.overview(&call.who).await?.listeners;
+    has_listener(&call.desk.overview(&call.who).await?)
+}
+
+/// Like [`ready`], for whoever starts and stops brokers, such as Kubernetes. It needs no login.
+pub async fn ready_without_login<D: Desk>(State(source): State<Source<D>>) -> Response {
+    respond(overview(&source).await.and_then(|overview| has_listener(&overview)))
+}
+
+/// Checks that every shard of the broker answers. It needs no login.
+pub async fn live<D: Desk>(State(source): State<Source<D>>) -> Response {
+    respond(overview(&source).await.map(|_| ok()))
+}
+
+async fn overview<D: Desk>(source: &Source<D>) -> Result<Overview, Failure> {
+    Ok(source.desk.overview(&Identity::metrics_reader()).await?)
+}
+
+fn has_listener(overview: &Overview) -> Result<Reply, Failure> {
+    let listeners = &overview.listeners;
     if listeners.iter().any(|(protocol, ..)| protocol.starts_with("amqp")) {
         return Ok(ok());
     }

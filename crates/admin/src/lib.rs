@@ -6,7 +6,7 @@
 //! ```
 //!
 //! Every route goes through `auth::authenticate` before its handler runs. The exceptions are the files of the web
-//! page and the metrics, as in RabbitMQ. No body is read before its sender is authenticated.
+//! page, and what is on the port of the metrics, as in RabbitMQ. No body is read before its sender is authenticated.
 #![forbid(unsafe_code)]
 
 mod accounts;
@@ -95,13 +95,15 @@ pub fn management_router<D: Desk>(desk: D, ports: Ports) -> Router {
         .with_state(call::Source { desk, ports })
 }
 
-/// Serves `/metrics` and the paths below it without authentication.
+/// Serves `/metrics`, the paths below it, and two health checks, without authentication.
 pub fn metrics_router<D: Desk>(desk: D, ports: Ports) -> Router {
     Router::new()
         .route("/metrics", get(metrics::aggregated::<D>))
         .route("/metrics/per-object", get(metrics::per_object::<D>))
         .route("/metrics/detailed", get(metrics::detailed::<D>))
         .route("/metrics/memory-breakdown", get(metrics::memory_breakdown::<D>))
+        .route("/health/live", get(health::live::<D>))
+        .route("/health/ready", get(health::ready_without_login::<D>))
         .layer(from_fn(host::require))
         .with_state(call::Source { desk, ports })
 }

@@ -32,6 +32,17 @@ enum What {
     /// The node takes connections, and no alarm stops publishers
     #[command(alias = "check_running")]
     Ready,
+    /// Every shard answers. Needs no user; asks the port of the metrics
+    Live {
+        /// The URL of the metrics
+        #[arg(
+            long,
+            env = "SLUICE_METRICS_URL",
+            value_name = "URL",
+            default_value = "http://127.0.0.1:15692"
+        )]
+        metrics_url: String,
+    },
     /// No certificate expires within this time
     #[command(alias = "check_certificate_expiration")]
     Certificates {
@@ -73,6 +84,10 @@ enum Unit {
 /// The broker's reason why the check has failed.
 pub fn run(check: &Check) -> Result<(), Failure> {
     let (words, path) = match &check.what {
+        What::Live { metrics_url } => {
+            let api = check.api.at(metrics_url);
+            return ask(&api, "liveness", "/health/live", check.json);
+        }
         What::Alarms => ("alarms".to_owned(), "alarms".to_owned()),
         What::LocalAlarms => ("local alarms".to_owned(), "local-alarms".to_owned()),
         What::Ready => ("readiness".to_owned(), "ready-to-serve-clients".to_owned()),
@@ -93,10 +108,13 @@ pub fn run(check: &Check) -> Result<(), Failure> {
             ("the limit of connections".to_owned(), "below-node-connection-limit".to_owned())
         }
     };
-    let path = format!("/api/health/checks/{path}");
+    ask(&check.api, &words, &format!("/api/health/checks/{path}"), check.json)
+}
+
+fn ask(api: &Api, words: &str, path: &str, json: bool) -> Result<(), Failure> {
     crate::amqp::block_on(async {
-        let (_, answer) = check.api.ask(&format!("check {words}"), Method::GET, &path, None).await?;
-        print(&if check.json { format!("{answer:#}\n") } else { said(&answer) })
+        let (_, answer) = api.ask(&format!("check {words}"), Method::GET, path, None).await?;
+        print(&if json { format!("{answer:#}\n") } else { said(&answer) })
     })
 }
 

@@ -39,6 +39,8 @@ use node::{AlarmLimits, Limit, StorageLimits};
 use tls::{LoginFrom, NameKind};
 
 use self::defaults::Defaults;
+#[cfg(test)]
+pub use self::layers::ARGUMENTS;
 use self::layers::{Layers, shown};
 pub use self::layers::{Sources, files_of};
 use self::logins::LoginKeys;

@@ -28,7 +28,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 const ANSWER_BYTES_MAX: usize = 256 * 1024 * 1024;
 
 /// The management API to send requests to.
-#[derive(Args, Debug)]
+#[derive(Args, Clone, Debug)]
 pub struct Api {
     /// The URL of the management API, with user and password
     #[arg(long, global = true, env = "SLUICE_HTTP_URL", hide_env_values = true, value_name = "URL")]
@@ -39,6 +39,11 @@ pub struct Api {
 }
 
 impl Api {
+    /// Returns the API at another URL, with the same certificates.
+    pub fn at(&self, url: &str) -> Self {
+        Self { url: url.to_owned(), ..self.clone() }
+    }
+
     /// Sends a request, and returns the status and body of a successful response.
     ///
     /// # Errors

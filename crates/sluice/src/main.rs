@@ -33,6 +33,7 @@ mod reload;
 mod send;
 mod serve;
 mod status;
+mod systemd;
 mod top;
 mod trust;
 mod unix_socket;
@@ -166,11 +167,27 @@ mod tests {
         Cli::command().debug_assert();
     }
 
+    /// Variables that are arguments must not be taken for settings.
+    #[test]
+    fn all_variables_of_arguments_are_known() {
+        fn variables(command: &clap::Command, all: &mut std::collections::BTreeSet<String>) {
+            let of_arguments = command.get_arguments().filter_map(|argument| argument.get_env());
+            all.extend(
+                of_arguments.filter_map(|name| Some(name.to_str()?.strip_prefix("SLUICE_")?.to_owned())),
+            );
+            command.get_subcommands().for_each(|verb| variables(verb, all));
+        }
+        let mut all = std::collections::BTreeSet::new();
+        variables(&Cli::command(), &mut all);
+        assert!(all.iter().eq(config::ARGUMENTS), "{all:?}");
+    }
+
     #[test]
     fn verbs_read_as_documented() {
         for words in [
             "config check --config sluice.conf --set a=b",
             "config show --only-set --json",
+            "check live --metrics-url http://127.0.0.1:15692",
             "send q body --count 3 --property a=b --property c=d --durable false --ttl 5 --subject s --settled",
             "send /queues/q --file f --url amqp://h",
             "send q -",

@@ -44,15 +44,15 @@ impl Reload {
         for warning in &config.warnings {
             tracing::warn!("{warning}");
         }
+        if !of_restart.is_empty() {
+            tracing::warn!("these settings have changed and need a restart: {}", of_restart.join(", "));
+        }
         if changed.is_empty() {
             tracing::info!(
                 "the configuration was read again: nothing has changed that is used without a restart"
             );
         } else {
             tracing::info!("the configuration was read again: in use from now on: {}", changed.join(", "));
-        }
-        if !of_restart.is_empty() {
-            tracing::warn!("these settings have changed and need a restart: {}", of_restart.join(", "));
         }
     }
 }

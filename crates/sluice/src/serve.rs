@@ -22,6 +22,7 @@ use crate::first_user;
 use crate::limits;
 use crate::log;
 use crate::reload::Reload;
+use crate::systemd;
 use crate::unix_socket::{self, SocketFile};
 
 /// The most HTTP ports: the management API and the metrics, each with and without TLS.
@@ -295,13 +296,20 @@ async fn serve_until_told(
     let mut out = std::io::stdout();
     // A closed standard output does not stop the broker.
     drop(writeln!(out, "{line}\nServer startup complete").and_then(|()| out.flush()));
+    systemd::ready();
+    tokio::spawn(systemd::feed_watchdog(node.desk().clone()));
     loop {
         tokio::select! {
             _ = terminate.recv() => break,
             _ = interrupt.recv() => break,
-            Some(()) = hangup.recv() => reload.read_again(node),
+            Some(()) = hangup.recv() => {
+                systemd::reloading();
+                reload.read_again(node);
+                systemd::ready();
+            }
         }
     }
+    systemd::stopping();
     tracing::info!("stopping");
     Ok(())
 }

@@ -7,6 +7,8 @@ mod broker;
 use std::io::{BufRead as _, Read as _, Write as _};
 use std::net::TcpStream;
 use std::os::unix::fs::MetadataExt as _;
+use std::os::unix::net::UnixDatagram;
+use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -466,4 +468,33 @@ team  quorum        yes        max-queues=1  a,b   \"\"";
     verb("vhost unprotect team").done();
     verb("vhost delete team").done();
     assert_eq!(verb("vhost list").done().lines().count(), 2);
+}
+
+/// systemd names a socket by a variable, and how often the broker must tell it that it lives.
+#[test]
+fn systemd_is_told_what_the_broker_does() {
+    let directory = Directory::new("operator");
+    let path = directory.path().join("notify");
+    let socket = UnixDatagram::bind(&path).unwrap();
+    // A test that hangs says nothing.
+    socket.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+    let environment = [("NOTIFY_SOCKET", path.to_str().unwrap()), ("WATCHDOG_USEC", "20000")];
+    let broker = Starting::spawn_in(&directory, &environment).finish();
+    let wait_for = |state: &str| loop {
+        let mut told = [0; 256];
+        let length = socket.recv(&mut told).unwrap_or_else(|error| panic!("no {state}: {error}"));
+        let told = String::from_utf8(told[..length].to_vec()).unwrap();
+        if told.lines().any(|line| line == state) {
+            return told;
+        }
+    };
+    wait_for("READY=1");
+    wait_for("WATCHDOG=1");
+    wait_for("WATCHDOG=1");
+    broker.hang_up();
+    assert!(wait_for("RELOADING=1").contains("MONOTONIC_USEC="));
+    wait_for("READY=1");
+    let stopped = std::thread::spawn(|| broker.terminate().success());
+    wait_for("STOPPING=1");
+    assert!(stopped.join().unwrap());
 }

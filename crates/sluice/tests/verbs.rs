@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 
 use amqp10::DeliveryState;
 use broker::verb::{Did, finish, sluice};
-use broker::{Broker, Directory, PROGRAM, serve};
+use broker::{Broker, Directory, PROGRAM, Starting, serve};
 use client::{Checksum, Connection, Message, Options, SenderOptions};
 use serde_json::{Value, json};
 
@@ -265,8 +265,12 @@ fn what_operators_do_has_verbs() {
 #[test]
 fn checks_succeed_or_say_why_not() {
     let directory = Directory::new("verbs");
-    let broker = Broker::start(&directory);
+    let broker = Starting::spawn(&directory, &["prometheus.tcp.port=0"]).finish();
     let port = broker.amqp_port.to_string();
+    let (_, overview) = broker.get("/api/overview");
+    let listeners = overview["listeners"].as_array().unwrap();
+    let metrics = listeners.iter().find(|listener| listener["protocol"] == "http/prometheus").unwrap();
+    let metrics = format!("http://127.0.0.1:{}", metrics["port"]);
     for words in [
         &["check", "alarms"][..],
         &["check", "local-alarms"],
@@ -277,6 +281,7 @@ fn checks_succeed_or_say_why_not() {
         &["check", "leaders", "-p", "/"],
         &["check", "connection-limit"],
         &["check", "certificates", "1", "weeks"],
+        &["check", "live", "--metrics-url", &metrics],
     ] {
         assert_eq!(broker.verb(words).done(), "ok", "{words:?}");
     }

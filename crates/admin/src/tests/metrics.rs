@@ -338,3 +338,20 @@ async fn nothing_else_is_served() {
     server.desk.state().stuck = true;
     assert_eq!(request(server.metrics, "GET", "/metrics", "", "").await.status, 503);
 }
+
+/// Whoever starts and stops brokers needs no user of the broker.
+#[tokio::test]
+async fn health_needs_no_login() {
+    let server = Server::start().await;
+    let ask = async |path: &str| {
+        let answer = request(server.metrics, "GET", path, "", "").await;
+        (answer.status, answer.body)
+    };
+    let ok = || (200, "{\"status\":\"ok\"}".to_owned());
+    assert_eq!((ask("/health/live").await, ask("/health/ready").await), (ok(), ok()));
+    server.desk.state().listening = false;
+    let not_ready = "{\"status\":\"failed\",\"reason\":\"There is no listener for clients\"}";
+    assert_eq!((ask("/health/live").await, ask("/health/ready").await), (ok(), (503, not_ready.to_owned())));
+    server.desk.state().stuck = true;
+    assert_eq!((ask("/health/live").await.0, ask("/health/ready").await.0), (503, 503));
+}

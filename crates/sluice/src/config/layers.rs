@@ -27,7 +27,8 @@ const DIRECTORY: &str = "conf.d";
 const PREFIX: &str = "SLUICE_";
 
 /// Variables with that prefix that are arguments of the command line, without the prefix.
-pub const ARGUMENTS: [&str; 7] = ["CACERT", "CERT", "CERT_KEY", "CONFIG_FILE", "DATA_DIR", "HTTP_URL", "URL"];
+pub const ARGUMENTS: [&str; 8] =
+    ["CACERT", "CERT", "CERT_KEY", "CONFIG_FILE", "DATA_DIR", "HTTP_URL", "METRICS_URL", "URL"];
 
 /// Where the configuration is.
 #[derive(Args, Clone, Debug, Default)]

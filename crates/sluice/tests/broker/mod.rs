@@ -107,6 +107,13 @@ impl Starting {
         Self::spawn_command(&mut command, stderr)
     }
 
+    /// Starts a broker with these variables of the environment.
+    pub fn spawn_in(directory: &Directory, environment: &[(&str, &str)]) -> Self {
+        let stderr = File::options().append(true).create(true).open(directory.path.join("stderr")).unwrap();
+        let mut command = serve(&directory.path.join("data"));
+        Self::spawn_command(command.envs(environment.iter().copied()), stderr)
+    }
+
     /// Starts a broker with a limit on file descriptors.
     pub fn spawn_limited(directory: &Directory, descriptors: u32, sets: &[&str]) -> Self {
         let stderr = File::options().append(true).create(true).open(directory.path.join("stderr")).unwrap();
