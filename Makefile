@@ -1,17 +1,25 @@
 # Each target is one or two commands that can also be typed by hand.
-.PHONY: run static test build unit interop kill alone hostile page page-test fmt lint bench bench-check soak fuzz
+.PHONY: run static deb deb-test test build unit interop kill alone hostile page page-test fmt lint bench bench-check soak fuzz
 
 run:
 	cargo run --release -p sluice -- serve
 
 # The tests are compiled as the static program is, so that they share its dependencies, in target/<host>.
-static build unit interop kill hostile page-test lint: export CARGO_BUILD_TARGET = $(shell rustc -vV | sed -n 's/^host: //p')
-static build unit interop kill hostile page-test lint: export RUSTFLAGS = -C target-feature=+crt-static
+static deb deb-test build unit interop kill hostile page-test lint: export CARGO_BUILD_TARGET = $(shell rustc -vV | sed -n 's/^host: //p')
+static deb deb-test build unit interop kill hostile page-test lint: export RUSTFLAGS = -C target-feature=+crt-static
 
 # Builds the program without shared libraries, in target/<host>/release, for machines and images that have none.
 static: PROFILE = release
 static:
 	cargo build --profile $(PROFILE) -p sluice
+
+# Builds the Debian package of that program, for this machine, in target/packages.
+deb: static
+	packaging/debian/build target/$(CARGO_BUILD_TARGET)/release/sluice $$(dpkg --print-architecture) target/packages
+
+# Installs, upgrades and removes the package in a clean Debian. Needs root, debootstrap and a mirror.
+deb-test: static
+	packaging/debian/test target/$(CARGO_BUILD_TARGET)/release/sluice
 
 test:
 	tests/run
@@ -48,7 +56,7 @@ page-test:
 
 # Runs for hours: more than a million seeded runs of the log, the packs and the streams on a false disk, 12,000 runs of
 # shards on top of them, a million steps of flow control, kills, damage, floods of hostile clients, and a move from
-# RabbitMQ, which needs root. SLUICE_SEED sets the first seed, so that one part can be run by hand and continued later.
+# RabbitMQ and the Debian package, which need root. SLUICE_SEED sets the first seed, so that one part can be run by hand and continued later.
 soak:
 	SLUICE_SOAK=120 cargo test --profile ci -p wal --test faults --test packs --test stream_faults --test reserve --test damage_anywhere at_random
 	SLUICE_SOAK=1000 cargo test --profile ci -p replica -- nothing_acknowledged_is_lost no_message_makes_a_member_panic
@@ -58,6 +66,7 @@ soak:
 	DAMAGE_ROUNDS=1000 cargo test --profile ci -p sluice --test damage -- --nocapture
 	cargo build --release -p sluice && tests/hostile/run.py --full
 	tests/migrate/run.sh
+	$(MAKE) deb-test
 
 # Searches for inputs that break one of fuzz/fuzz_targets: make fuzz TARGET=peers [SECONDS=3600]. Needs cargo-fuzz.
 # Without a sanitizer (there is no unsafe code to watch) the stable compiler suffices, if it is told to accept nightly
