@@ -7,6 +7,7 @@
 mod admission;
 mod alarms;
 mod desk;
+pub mod doctor;
 pub mod entries;
 pub mod facts;
 mod handshakes;

@@ -17,8 +17,9 @@ use broker::placements::Placements;
 use broker::settings::Settings;
 use tokio::sync::mpsc;
 use wal::{
-    Cut, Handover, Identity, IdentityError, Log, OpenError, Options, PackError, PackOptions, PackReader,
-    Packs, RealDisk, Records, Recovery, StreamError, StreamFlaw, StreamReader, Streams, Writer,
+    Cut, FileKind, Handover, Identity, IdentityError, Log, OpenError, Options, PackError, PackOptions,
+    PackReader, Packs, PreviewDisk, RealDisk, Records, Recovery, StreamError, StreamFlaw, StreamReader,
+    Streams, Writer,
 };
 
 use crate::admission::Admission;
@@ -144,6 +145,7 @@ impl Node {
         let mut disk = open_dir(&data_dir)?;
         let of_log = |error| StartError::Log { data_dir: data_dir.clone(), error };
         wal::lock(&mut disk).map_err(of_log)?;
+        refuse_newer(&data_dir)?;
         // The start is counted before anything else is written, so that no two runs have the same number.
         let identity = Identity::begin(&mut disk)
             .map_err(|error| StartError::Identity { data_dir: data_dir.clone(), error })?;
@@ -372,10 +374,37 @@ fn write_synced(log: &mut Log<RealDisk>, records: Records, data_dir: &Path) -> R
 }
 
 /// The directory of the packs, inside the data directory.
-const PACKS_DIR: &str = "packs";
+pub(crate) const PACKS_DIR: &str = "packs";
 
 /// The directory of the streams, inside the data directory.
-const STREAMS_DIR: &str = "streams";
+pub(crate) const STREAMS_DIR: &str = "streams";
+
+/// Refuses a data directory of a newer program, before anything in it is changed.
+pub(crate) fn refuse_newer(data_dir: &Path) -> Result<(), StartError> {
+    let (packs_dir, streams_dir) = (data_dir.join(PACKS_DIR), data_dir.join(STREAMS_DIR));
+    for folder in [data_dir.to_owned(), packs_dir.clone(), streams_dir.clone()] {
+        if !folder.is_dir() {
+            continue;
+        }
+        let newer = PreviewDisk::new(&folder).and_then(|mut disk| wal::newer_file(&mut disk));
+        let what = || format!("cannot read {}", folder.display());
+        let newer = newer.map_err(|error| StartError::Io { what: what(), error })?;
+        let Some((kind, file, version)) = newer else { continue };
+        return Err(match kind {
+            FileKind::Pack => {
+                StartError::Packs { packs_dir, error: PackError::NewerFormat { file, version } }
+            }
+            FileKind::Segment => {
+                StartError::Streams { streams_dir, error: StreamError::Newer { file, version } }
+            }
+            FileKind::Log | FileKind::Other => StartError::Log {
+                data_dir: data_dir.to_owned(),
+                error: OpenError::NewerFormat { file, version },
+            },
+        });
+    }
+    Ok(())
+}
 
 fn open_dir(path: &Path) -> Result<RealDisk, StartError> {
     RealDisk::new(path).map_err(|error| StartError::Io {

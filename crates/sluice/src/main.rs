@@ -13,6 +13,7 @@ mod config;
 mod configuration;
 mod declare;
 mod definitions;
+mod doctor;
 mod explain;
 mod failure;
 mod first_user;
@@ -110,6 +111,8 @@ enum Verb {
     Policy(policies::Policy),
     /// Export or import everything but the messages, in RabbitMQ's form
     Definitions(definitions::Verb),
+    /// Say what is in the data directory of a broker that does not run, and what a start would do
+    Doctor(doctor::Doctor),
     /// Put load on a broker and measure it
     Bench(bench::Bench),
     /// Print the script that completes these verbs in a shell
@@ -144,6 +147,7 @@ fn main() -> ExitCode {
         Verb::Limit(limit) => accounts::limit(&limit),
         Verb::Policy(policy) => policies::run(&policy),
         Verb::Definitions(verb) => definitions::run(&verb),
+        Verb::Doctor(doctor) => doctor::run(&doctor),
         Verb::Bench(bench) => bench::run(bench),
         Verb::Completion(completion) => manual::complete(&completion, Cli::command()),
         Verb::Man(man) => manual::write_pages(&man, Cli::command()),
@@ -187,6 +191,7 @@ mod tests {
         for words in [
             "config check --config sluice.conf --set a=b",
             "config show --only-set --json",
+            "doctor ./data --json",
             "check live --metrics-url http://127.0.0.1:15692",
             "send q body --count 3 --property a=b --property c=d --durable false --ttl 5 --subject s --settled",
             "send /queues/q --file f --url amqp://h",

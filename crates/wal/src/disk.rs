@@ -164,6 +164,13 @@ pub(crate) const LOCK: &str = "lock";
 /// The file in which Linux gives the identifier of the boot.
 const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 
+/// Returns the identifier of this boot of the machine, if Linux gives it.
+pub(crate) fn boot_id() -> Option<BootId> {
+    let text = std::fs::read_to_string(BOOT_ID).ok()?;
+    let digits = text.trim().replace('-', "");
+    u128::from_str_radix(&digits, 16).ok().map(u128::to_be_bytes)
+}
+
 /// A directory of the file system.
 #[derive(Debug)]
 pub struct RealDisk {
@@ -233,9 +240,7 @@ impl Disk for RealDisk {
     }
 
     fn boot_id(&mut self) -> Option<BootId> {
-        let text = std::fs::read_to_string(BOOT_ID).ok()?;
-        let digits = text.trim().replace('-', "");
-        u128::from_str_radix(&digits, 16).ok().map(u128::to_be_bytes)
+        boot_id()
     }
 
     fn read_notes(&mut self) -> io::Result<Vec<u8>> {

@@ -85,11 +85,8 @@ impl Identity {
     /// The identity is damaged or newer than this program, and nothing was changed; or the disk failed.
     pub fn begin<D: Disk>(disk: &mut D) -> Result<Self, IdentityError> {
         let of = |file: &'static str| move |error| IdentityError::Io { file, error };
+        let former = Self::look(disk)?.unwrap_or_else(|| Self { node: random(), boots: 0 });
         let names = disk.list().map_err(of(""))?;
-        let former = match names.iter().any(|name| name == NAME) {
-            true => Self::decode(&read(disk).map_err(of(NAME))?)?,
-            false => Self { node: random(), boots: 0 },
-        };
         let identity = Self { boots: former.boots.saturating_add(1), ..former };
         if names.iter().any(|name| name == NEW_NAME) {
             disk.remove(NEW_NAME).map_err(of(NEW_NAME))?;
@@ -100,6 +97,19 @@ impl Identity {
         disk.rename(NEW_NAME, NAME).map_err(of(NEW_NAME))?;
         disk.sync_dir().map_err(of(""))?;
         Ok(identity)
+    }
+
+    /// Reads the identity of a directory and changes nothing. Returns `None` if it has none yet.
+    ///
+    /// # Errors
+    /// The identity is damaged or newer than this program, or the disk failed.
+    pub fn look<D: Disk>(disk: &mut D) -> Result<Option<Self>, IdentityError> {
+        let of = |file: &'static str| move |error| IdentityError::Io { file, error };
+        let names = disk.list().map_err(of(""))?;
+        if !names.iter().any(|name| name == NAME) {
+            return Ok(None);
+        }
+        Self::decode(&read(disk).map_err(of(NAME))?).map(Some)
     }
 
     /// Returns the identifier of the directory as 32 hexadecimal digits.

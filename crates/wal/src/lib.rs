@@ -56,11 +56,13 @@ mod identity;
 mod machine;
 mod note;
 mod pack;
+mod preview;
 mod record;
 mod recover;
 mod scan;
 mod shared;
 mod stream;
+mod survey;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
 mod worker;
@@ -80,6 +82,7 @@ pub use pack::{
     PackOptions, PackReader, PackReaderHandle, PackRound, Packed, Packs, PacksHandle, ReadError, ReadJob,
     Run, WriteFailure,
 };
+pub use preview::{PreviewDisk, PreviewFile};
 pub use record::{LARGE, Record, Records};
 pub use recover::{CUT_SUFFIX, Cut, Damage, OpenError, Owners, Recovery, lock};
 pub use stream::{
@@ -89,4 +92,5 @@ pub use stream::{
     StreamCut, StreamError, StreamFlaw, StreamJob, StreamLimits, StreamReader, StreamReaderHandle,
     StreamSyncEnd, StreamSyncJob, Streams, StreamsHandle, Wanted,
 };
+pub use survey::{FileKind, Surveyed, newer_file, survey};
 pub use writer::{OnDone, Writer, WriterHandle};

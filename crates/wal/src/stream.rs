@@ -52,6 +52,7 @@ mod window;
 
 use std::io;
 
+pub(crate) use self::files::{directory_version_of, is_segment, is_version_file, segment_version};
 pub use appender::OPEN_WRITE_MAX;
 pub use bloom::{BLOOM_BYTES_MAX, BLOOM_BYTES_MIN, Bloom, Wanted};
 pub use held::{Claim, Held, Reserved};

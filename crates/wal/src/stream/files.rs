@@ -19,8 +19,11 @@
 //!
 //! The header of a segment is written together with its first chunk.
 
+use std::io;
+
 use super::STREAM_VERSION;
 use crate::batch::crc32c;
+use crate::disk::{Disk, read_all};
 
 /// The length of a file header in bytes.
 pub(super) const FILE_HEADER: usize = 8;
@@ -68,6 +71,21 @@ pub(super) fn parse(name: &str) -> Option<(u64, u64, Kind)> {
     (kind.name(stream, first) == name).then_some((stream, first, kind))
 }
 
+/// Returns true for the name of a segment.
+pub(crate) fn is_segment(name: &str) -> bool {
+    matches!(parse(name), Some((_, _, Kind::Segment)))
+}
+
+/// Returns true for the name of the version file of the directory.
+pub(crate) fn is_version_file(name: &str) -> bool {
+    name == VERSION_FILE
+}
+
+/// Returns the version of a segment that begins with these bytes; `None` if the header is damaged.
+pub(crate) fn segment_version(bytes: &[u8]) -> Option<u32> {
+    version(bytes, SEGMENT_MAGIC)
+}
+
 pub(super) fn header(magic: [u8; 4]) -> [u8; FILE_HEADER] {
     let mut bytes = [0; FILE_HEADER];
     bytes[..4].copy_from_slice(&magic);
@@ -89,6 +107,13 @@ pub(super) fn directory_version(bytes: &[u8]) -> Option<u32> {
     let is_valid =
         bytes.len() == VERSION_BYTES && u32_at(bytes, FILE_HEADER) == crc32c(&bytes[..FILE_HEADER]);
     version(bytes, VERSION_MAGIC).filter(|&version| is_valid || version <= STREAM_VERSION)
+}
+
+/// Reads the version file of the directory. Returns the version as [`directory_version`] does.
+pub(crate) fn directory_version_of<D: Disk>(disk: &mut D, file: &mut D::File) -> io::Result<Option<u32>> {
+    let mut bytes = [0; VERSION_BYTES];
+    let read = read_all(disk, file, 0, &mut bytes)?;
+    Ok(directory_version(&bytes[..read]))
 }
 
 /// Returns the version in a file's header; `None` if it is not such a header. Versions start at 1.
