@@ -11,6 +11,9 @@ use crate::reply::{Failure, Reply};
 use crate::samples::{NODE_FIGURES, NodeRow, Part, Ranges, plain};
 use crate::shape;
 
+/// How memory is measured: the resident set of the process.
+const MEMORY_STRATEGY: &str = "rss";
+
 pub async fn overview<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     let ranges = Ranges::of(&call.query)?;
     let row = NodeRow::new(call.desk.overview(&call.who).await?, Process::default());
@@ -28,13 +31,21 @@ pub async fn cluster_name<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure>
 
 /// Lists the features that clients should no longer use, or only those that were used since the start.
 pub async fn deprecated_features<D: Desk>(call: &Call<'_, D>, used: bool) -> Result<Reply, Failure> {
-    let uses = call.desk.overview(&call.who).await?.counters.deprecated;
+    let overview = call.desk.overview(&call.who).await?;
+    let uses = overview.counters.deprecated;
     let rows = Deprecated::ALL.iter().filter(|feature| !used || uses.of(**feature) > 0);
     let rows = rows.map(|feature| {
+        let phase = match feature.is_permitted_by_default() {
+            true => "permitted_by_default",
+            false => "denied_by_default",
+        };
         json!({
             "name": feature.as_str(),
-            "deprecation_phase": "permitted_by_default",
-            "state": "permitted",
+            "desc": feature.description(),
+            // RabbitMQ's programs refuse a row without this field.
+            "doc_url": "",
+            "deprecation_phase": phase,
+            "state": if overview.denied.contains(feature) { "denied" } else { "permitted" },
             "provided_by": "sluice",
             "uses": uses.of(*feature),
         })
@@ -54,7 +65,7 @@ pub async fn memory<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
         overview.budgets.iter().map(|row| (row.name.to_owned(), row.used.into())).collect();
     memory.insert("other".into(), resident.map(|resident| resident.saturating_sub(used)).into());
     memory.insert("total".into(), json!({ "rss": resident }));
-    memory.insert("strategy".into(), "rss".into());
+    memory.insert("strategy".into(), MEMORY_STRATEGY.into());
     Ok(Reply::Json(json!({ "memory": memory })))
 }
 
@@ -90,6 +101,15 @@ fn node<D: Desk>(call: &Call<'_, D>, overview: Overview) -> Result<Value, Failur
         "name": overview.node,
         "type": "disc",
         "running": true,
+        "rabbitmq_version": overview.product_version,
+        // A node that is alone is never drained and never parted from others. RabbitMQ's programs refuse a node without
+        // these fields.
+        "being_drained": false,
+        "partitions": [],
+        "enabled_plugins": [],
+        "applications": [],
+        "rates_mode": "basic",
+        "mem_calculation_strategy": MEMORY_STRATEGY,
         "os_pid": std::process::id().to_string(),
         "uptime": overview.uptime_ms,
         "node_id": overview.node_id,

@@ -1,6 +1,7 @@
-//! `/api/parameters` and `/api/global-parameters`: values of components that this broker does not have.
+//! `/api/parameters` and `/api/global-parameters`: values of components that this broker does not have, and the name of the
+//! cluster.
 
-use broker::catalog::ParameterKey;
+use broker::catalog::{CLUSTER_NAME, CLUSTER_NAME_BYTES_MAX, ParameterKey, is_cluster_name};
 use broker::desk::Desk;
 use serde_json::{Value, json};
 
@@ -48,6 +49,30 @@ pub async fn put_global<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     set(call, global_key(call)).await
 }
 
+/// Names the cluster. The name is a global parameter, as in RabbitMQ.
+pub async fn name_cluster<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+    let name = call.fields.get("name").ok_or_else(|| Failure::bad_request("'name' is missing"))?;
+    let key = ParameterKey::global(CLUSTER_NAME);
+    check(&key, name)?;
+    call.desk.change_parameter(&call.who, key, Some(name.to_string().into())).await?;
+    Ok(Reply::NoContent)
+}
+
+/// Checks the value of a parameter that this broker uses.
+///
+/// # Errors
+/// 400 if it is the name of the cluster, but not a name.
+pub fn check(key: &ParameterKey, value: &Value) -> Result<(), Failure> {
+    let names_cluster = *key == ParameterKey::global(CLUSTER_NAME);
+    if names_cluster && !value.as_str().is_some_and(is_cluster_name) {
+        return Err(Failure::bad_request(format!(
+            "the name of a cluster is a text of 1 to {CLUSTER_NAME_BYTES_MAX} bytes without control characters, quotation \
+             marks and backslashes"
+        )));
+    }
+    Ok(())
+}
+
 pub async fn delete<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     clear(call, key(call)).await
 }
@@ -62,11 +87,12 @@ fn key<D: Desk>(call: &Call<'_, D>) -> ParameterKey {
 }
 
 fn global_key<D: Desk>(call: &Call<'_, D>) -> ParameterKey {
-    ParameterKey { vhost: None, component: "".into(), name: call.param(0).into() }
+    ParameterKey::global(call.param(0))
 }
 
 async fn set<D: Desk>(call: &Call<'_, D>, key: ParameterKey) -> Result<Reply, Failure> {
     let value = call.fields.get("value").ok_or_else(|| Failure::bad_request("'value' is missing"))?;
+    check(&key, value)?;
     let value = value.to_string().into();
     let created = call.desk.change_parameter(&call.who, key, Some(value)).await?;
     Ok(if created { Reply::Created(None) } else { Reply::NoContent })

@@ -215,7 +215,7 @@ fn declared(row: &QueueRow) -> Value {
         "node": *row.node,
         "state": if damaged { "damaged" } else { "running" },
     });
-    if row.is_quorum() {
+    if row.has_members() {
         // A damaged queue is closed: its only member takes part in no group.
         body["leader"] = if damaged { Value::Null } else { (*row.node).into() };
         body["members"] = json!([*row.node]);

@@ -155,6 +155,7 @@ pub enum Action {
     ExplainConnection,
     Version,
     ClusterName,
+    NameCluster,
     OpenApi,
     /// A list of something that Sluice does not have.
     EmptyList,
@@ -222,6 +223,7 @@ const MEMORY: &str = "ask for the bytes: GET /api/nodes/NODE/memory";
 const ERLANG: &str = "there is no Erlang: GET /api/nodes/NODE/memory says what the memory is used for";
 const SETTINGS: &str = "read the configuration file: what it does not set is as in sluice.conf.example";
 const STATISTICS: &str = "there is no database of statistics";
+const CREATORS: &str = "nothing records who declared a queue: GET /api/queues lists all queues";
 const LOGIN: &str = "there are no sessions: send user and password, or a token, with each request";
 const ACTIONS: &str = "there are no mirrors to synchronise: quorum queues are replicated";
 const SHOVELS: &str = "there are no shovels: sluice move moves the messages of a queue";
@@ -251,6 +253,7 @@ pub const ROUTES: &[Route] = routes! {
     Get "/api/whoami" => Whoami, [Manage];
     Get "/api/version" => Version, [Manage, ReadOverview];
     Get "/api/cluster-name" => ClusterName, [Manage, ReadOverview];
+    Put "/api/cluster-name" => NameCluster, [Manage, Administer];
     Get "/api/extensions" => EmptyList, [Manage];
     Get "/api/openapi.json" => OpenApi, [Manage];
     Get "/api/feature-flags" => EmptyList, [Manage];
@@ -302,6 +305,7 @@ pub const ROUTES: &[Route] = routes! {
     Put "/api/users/{user}" => PutUser, [Manage, Administer];
     Delete "/api/users/{user}" => DeleteUser, [Manage, Administer];
     Get "/api/users/{user}/permissions" => PermissionsOfUser, [Manage, Administer];
+    Get "/api/users/{user}/queues" => Missing(CREATORS), [Manage, Administer];
     Get "/api/users/{user}/topic-permissions" => TopicPermissionsOfUser, [Manage, Administer];
     Get "/api/vhosts/{vhost}/topic-permissions" => TopicPermissionsInVhost, [Manage, Administer];
     Get "/api/topic-permissions" => ListTopicPermissions, [Manage, Administer];

@@ -501,9 +501,11 @@ async fn overview_and_nodes() {
             GET /api/nodes/nope/memory -> 404 {"error":"object_not_found","reason":"no node 'nope'"}
             GET /api/version -> 200 "4.3.6"
             GET /api/cluster-name -> 200 {"name":"c"}
+            GET /api/nodes?columns=being_drained,partitions,enabled_plugins,rates_mode,rabbitmq_version -> 200 [{"rabbitmq_version":"4.3.6","being_drained":false,"partitions":[],"enabled_plugins":[],"rates_mode":"basic"}]
             GET /api/extensions -> 200 []
             GET /api/feature-flags -> 200 []
-            GET /api/deprecated-features?columns=name,state,uses -> 200 [{"name":"amqp_address_v1","state":"permitted","uses":0},{"name":"global_qos","state":"permitted","uses":1},{"name":"transient_nonexcl_queues","state":"permitted","uses":0}]
+            GET /api/deprecated-features?columns=name,state,uses -> 200 [{"name":"amqp_address_v1","state":"denied","uses":0},{"name":"global_qos","state":"permitted","uses":1},{"name":"transient_nonexcl_queues","state":"permitted","uses":0}]
+            GET /api/deprecated-features?columns=desc,doc_url,deprecation_phase&page=1&page_size=1 -> 200 {"filtered_count":3,"item_count":1,"items":[{"desc":"Links of AMQP 1.0 to addresses of format v1","doc_url":"","deprecation_phase":"denied_by_default"}],"page":1,"page_count":3,"page_size":1,"total_count":3}
             GET /api/deprecated-features/used?columns=name -> 200 [{"name":"global_qos"}]
             POST /api/vhosts/%2F/start/n@h -> 204
             POST /api/vhosts/%2F/start/other -> 404 {"error":"object_not_found","reason":"no node 'other'"}

@@ -189,6 +189,23 @@ impl Deprecated {
             Self::TransientNonexclQueues => "transient_nonexcl_queues",
         }
     }
+
+    /// Returns what the feature is, for people.
+    pub const fn description(self) -> &'static str {
+        match self {
+            Self::AmqpAddressV1 => "Links of AMQP 1.0 to addresses of format v1",
+            Self::GlobalQos => "basic.qos with a limit for the whole channel",
+            Self::TransientNonexclQueues => "Queues that are neither durable nor exclusive",
+        }
+    }
+
+    /// Returns true if clients may use the feature unless a setting denies it.
+    pub const fn is_permitted_by_default(self) -> bool {
+        match self {
+            Self::AmqpAddressV1 => false,
+            Self::GlobalQos | Self::TransientNonexclQueues => true,
+        }
+    }
 }
 
 /// The number of times that each [`Deprecated`] feature was used.

@@ -48,6 +48,11 @@ pub struct Cx<'a> {
 }
 
 impl Cx<'_> {
+    /// Returns the name of the cluster, as clients see it.
+    pub fn cluster_name(&self) -> &str {
+        self.catalog.cluster_name().unwrap_or(&self.settings.cluster_name)
+    }
+
     /// Draws a number for exchanges that choose at random. No two messages of the node get the same
     /// number.
     pub fn draw(&mut self) -> u64 {

@@ -25,7 +25,7 @@ use crate::catalog::{
     AccountChange, Arguments, Binding, CatalogError, Command, Exchange, ParameterKey, Parameters, Policy,
     QueueRecord, SetPolicy, VhostSettings,
 };
-use crate::counters::{AuthAttempts, Counters, Protocol};
+use crate::counters::{AuthAttempts, Counters, Deprecated, Protocol};
 use crate::explain::{Explanation, Subject};
 use crate::ids::QueueId;
 use crate::secured::Secured;
@@ -135,6 +135,11 @@ impl QueueRow {
     /// Returns true if the queue is a quorum queue.
     pub fn is_quorum(&self) -> bool {
         self.kind == queue::QueueType::Quorum.name()
+    }
+
+    /// Returns true if the queue has a leader and members, as quorum queues and streams do.
+    pub fn has_members(&self) -> bool {
+        self.is_quorum() || self.kind == queue::QueueType::Stream.name()
     }
 }
 
@@ -285,6 +290,8 @@ pub struct Overview {
     pub listeners: Vec<(String, String, u16)>,
     /// The sum over the shards, with the logins over HTTP, which no shard sees.
     pub counters: Counters,
+    /// The deprecated features that the settings deny (`deprecated_features.permit.NAME`).
+    pub denied: Vec<Deprecated>,
     /// The longest time from the proposal of an entry of a Raft group to its commit, in milliseconds, during the last
     /// seconds.
     pub commit_latency_ms: u64,

@@ -3,6 +3,7 @@
 pub use queue::QueueType;
 
 use crate::access::Maximum;
+use crate::counters::Deprecated;
 
 /// The settings. Their names are those of `sluice.conf`, and their defaults are RabbitMQ's.
 #[derive(Clone, Debug)]
@@ -135,6 +136,16 @@ impl Settings {
     /// its largest message.
     pub fn node_unfinished_memory(&self) -> u64 {
         self.unfinished_memory.max(self.connection_unfinished_memory())
+    }
+
+    /// Returns the deprecated features that clients may not use (`deprecated_features.permit.NAME`).
+    pub fn denied_features(&self) -> Vec<Deprecated> {
+        let is_denied = |feature: &Deprecated| match feature {
+            Deprecated::AmqpAddressV1 => !self.permit_address_v1,
+            Deprecated::GlobalQos => false,
+            Deprecated::TransientNonexclQueues => !self.declare_rules.permit_transient,
+        };
+        Deprecated::ALL.into_iter().filter(is_denied).collect()
     }
 }
 

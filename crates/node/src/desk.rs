@@ -219,18 +219,21 @@ impl Desk for NodeDesk {
             product: settings.compat_product.clone(),
             product_version: settings.compat_version.clone(),
             sluice_version: SLUICE_VERSION.into(),
-            cluster_name: settings.cluster_name.clone(),
             node: settings.node_name.clone(),
             node_id: self.inner.identity.node_hex(),
             boots: self.inner.identity.boots,
             listeners: self.inner.listeners.lock().unwrap_or_else(PoisonError::into_inner).clone(),
             uptime_ms: self.inner.clock.uptime_ms(),
             connections_max: settings.connection_max.map(u64::from),
+            denied: settings.denied_features(),
             ..Overview::default()
         };
-        let Reply::Counts { queues, exchanges } = self.ask(DECIDER.into(), Question::Counts).await? else {
+        let Reply::Counts { queues, exchanges, cluster_name } =
+            self.ask(DECIDER.into(), Question::Counts).await?
+        else {
             return Err(other_answer());
         };
+        overview.cluster_name = cluster_name.unwrap_or_else(|| settings.cluster_name.clone());
         (overview.queues, overview.exchanges) = (queues as u64, exchanges as u64);
         for shard in 0..self.inner.shards.len() {
             let Reply::Totals(totals) = self.ask(shard, Question::Totals).await? else {

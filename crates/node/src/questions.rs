@@ -49,7 +49,7 @@ pub enum Question {
     Vhosts,
     /// Asks for up to [`PLACES_PER_PART`] queues of a virtual host. Answered by [`Reply::Ids`].
     QueuesIn { vhost: Arc<str> },
-    /// Asks for the numbers of queues and exchanges. Answered by [`Reply::Counts`].
+    /// Asks for the numbers of queues and exchanges, and for the name of the cluster. Answered by [`Reply::Counts`].
     Counts,
     // ---- for every shard, about what lives there
     /// Asks for the reports of these queues; `None` for a queue that does not live on this shard. Answered by
@@ -93,6 +93,8 @@ pub enum Reply {
     Counts {
         queues: usize,
         exchanges: usize,
+        /// The name that the cluster was given. `None` if the setting counts.
+        cluster_name: Option<String>,
     },
     Reports(Vec<Option<QueueNumbers>>),
     Peeked(Result<Peeked, Refusal>),

@@ -212,6 +212,7 @@ fn bodies(route: &Route) -> Vec<(&'static str, &'static [Verb])> {
         Action::DeleteUsers => vec![(r#"{"users":["old"]}"#, all)],
         Action::HashPassword => vec![(r#"{"password":"p"}"#, all)],
         Action::PutParameter | Action::PutGlobalParameter => vec![(r#"{"value":1}"#, all)],
+        Action::NameCluster => vec![(r#"{"name":"c"}"#, all)],
         Action::PutVhostLimit | Action::PutUserLimit => vec![(r#"{"value":100000}"#, all)],
         Action::PutTopicPermissions => vec![(r#"{"exchange":"x","write":"","read":"^a"}"#, all)],
         Action::PutPermissions => vec![(r#"{"configure":"","write":".*","read":"^$"}"#, all)],
@@ -238,6 +239,7 @@ async fn prepare(fixture: &Fixture, action: Action) {
         | Action::PostDefinitionsOfVhost
         | Action::PutParameter
         | Action::PutGlobalParameter
+        | Action::NameCluster
         | Action::PutVhost
         | Action::ProtectVhost(_)
         | Action::PutVhostLimit

@@ -17,7 +17,7 @@ use super::unchanged::{self, Hasher};
 use super::{OPERATOR_POLICY, VHOST_LIMITS};
 use crate::call::Call;
 use crate::reply::{Failure, Reply};
-use crate::{accounts, json, vhosts};
+use crate::{accounts, json, parameters, vhosts};
 
 /// The most problems of one file that are shown. A file that is no definitions file has more.
 const PROBLEMS_MAX: usize = 20;
@@ -147,8 +147,9 @@ impl Definitions {
                 ));
                 continue;
             }
-            let entries: Vec<&RawValue> = match serde_json::from_str(raw.get()) {
-                Ok(entries) => entries,
+            let entries: Vec<&RawValue> = match serde_json::from_str::<Option<_>>(raw.get()) {
+                // Some programs write null instead of an empty list.
+                Ok(entries) => entries.unwrap_or_default(),
                 Err(_) => {
                     problems.push(Problem { line: line_of(raw), what: format!("'{name}' is not a list") });
                     continue;
@@ -446,9 +447,10 @@ fn read_global_parameter(definitions: &mut Definitions, entry: Entry, _: Reading
     if !GLOBAL_WITHOUT_WARNING.contains(&name.as_str()) {
         definitions.warnings.push(format!("{shown} is kept, but has no effect"));
     }
-    let value = fields.get("value").unwrap_or(&Value::Null).to_string().into();
-    let key = ParameterKey { vhost: None, component: "".into(), name: name.into() };
-    definitions.push(line, &shown, Command::SetParameter { key, value });
+    let value = fields.get("value").unwrap_or(&Value::Null);
+    let key = ParameterKey::global(&name);
+    parameters::check(&key, value)?;
+    definitions.push(line, &shown, Command::SetParameter { key, value: value.to_string().into() });
     Ok(())
 }
 

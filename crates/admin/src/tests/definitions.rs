@@ -254,3 +254,60 @@ async fn parameters_are_set_listed_and_cleared() {
         )
         .await;
 }
+
+#[tokio::test]
+async fn the_cluster_is_named_by_a_global_parameter() {
+    let server = Server::start().await;
+    server
+        .check(
+            "guest",
+            r#"
+            PUT /api/cluster-name {"name":"ours é"} -> 204
+            GET /api/cluster-name -> 200 {"name":"ours é"}
+            GET /api/global-parameters -> 200 [{"name":"cluster_name","value":"ours é"}]
+            GET /api/overview?columns=cluster_name -> 200 {"cluster_name":"ours é"}
+            PUT /api/cluster-name {} -> 400 {"error":"bad_request","reason":"'name' is missing"}
+            PUT /api/cluster-name {"name":7} -> 400 {"error":"bad_request","reason":"the name of a cluster is a text of..
+            PUT /api/cluster-name {"name":""} -> 400 {"error":"bad_request",..
+            PUT /api/global-parameters/cluster_name {"value":"a\"b"} -> 400 {"error":"bad_request",..
+            POST /api/definitions {"global_parameters":[{"name":"cluster_name","value":[]}]} -> 400 {"error":"bad_request","reason":"line 1: global parameter 'cluster_name': the name of a cluster..
+            POST /api/definitions {"global_parameters":[{"name":"cluster_name","value":"theirs"}]} -> 204
+            GET /api/cluster-name -> 200 {"name":"theirs"}
+            DELETE /api/global-parameters/cluster_name -> 204
+            GET /api/cluster-name -> 200 {"name":"c"}
+            "#,
+        )
+        .await;
+    server.check("own", r#"PUT /api/cluster-name {"name":"x"} -> 401 {"error":"not_authorised",.."#).await;
+}
+
+#[tokio::test]
+async fn a_section_of_null_has_no_entries() {
+    let server = Server::start().await;
+    let sections = [
+        "users",
+        "vhosts",
+        "permissions",
+        "topic_permissions",
+        "parameters",
+        "global_parameters",
+        "policies",
+        "queues",
+        "exchanges",
+        "bindings",
+    ];
+    let text = sections.map(|section| format!("\"{section}\":null")).join(",");
+    server
+        .check(
+            "guest",
+            &format!(
+                r#"
+                POST /api/definitions {{{text}}} -> 204
+                POST /api/definitions/%2F {{"queues":null}} -> 204
+                POST /api/definitions {{"queues":{{}}}} -> 400 {{"error":"bad_request","reason":"line 1: 'queues' is not a list"}}
+                POST /api/definitions {{"queues":[null]}} -> 400 {{"error":"bad_request","reason":"line 1: an entry of 'queues' is not an object"}}
+                "#
+            ),
+        )
+        .await;
+}

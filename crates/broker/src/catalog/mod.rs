@@ -36,7 +36,7 @@ pub use decide::{AccountChange, Answer, Command, Decision, DeclareExchange, Decl
 pub use definitions::DefinitionsCursor;
 pub use error::CatalogError;
 pub use exchange::{Exchange, ExchangeKind, Histories, Letter, history_length};
-pub use parameters::{ParameterKey, Parameters};
+pub use parameters::{CLUSTER_NAME, CLUSTER_NAME_BYTES_MAX, ParameterKey, Parameters, is_cluster_name};
 pub use pending::{Committed, Offered, Pending};
 pub use places::QueueIds;
 pub use policy::{ApplyTo, Policy, merged_definition};

@@ -158,7 +158,11 @@ impl Shard {
             }
             Question::Counts => {
                 let catalog = self.catalog();
-                Reply::Counts { queues: catalog.queue_count(), exchanges: catalog.exchange_count() }
+                Reply::Counts {
+                    queues: catalog.queue_count(),
+                    exchanges: catalog.exchange_count(),
+                    cluster_name: catalog.cluster_name().map(str::to_owned),
+                }
             }
             Question::Reports(ids) => {
                 let report = |id| {

@@ -252,7 +252,7 @@ fn server_properties(cx: &Cx<'_>) -> BytesMut {
     put("product", &cx.settings.compat_product);
     put("version", &cx.settings.compat_version);
     put("sluice_version", SLUICE_VERSION);
-    put("cluster_name", &cx.settings.cluster_name);
+    put("cluster_name", cx.cluster_name());
     put("platform", "Rust");
     let mut capabilities = properties.table("capabilities");
     CAPABILITIES.iter().for_each(|name| capabilities.put(name, &Value::Bool(true)));

@@ -169,10 +169,10 @@ fn open_frame(cx: &Cx<'_>) -> Open {
     put("product", &cx.settings.compat_product);
     put("version", &cx.settings.compat_version);
     put("sluice_version", SLUICE_VERSION);
-    put("cluster_name", &cx.settings.cluster_name);
+    put("cluster_name", cx.cluster_name());
     put("platform", "Rust");
     Open {
-        container_id: cx.settings.cluster_name.clone(),
+        container_id: cx.cluster_name().to_owned(),
         offered_capabilities: vec![
             Symbol::from_static("LINK_PAIR_V1_0"),
             Symbol::from_static("ANONYMOUS-RELAY"),
