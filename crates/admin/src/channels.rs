@@ -147,6 +147,7 @@ fn consumer_json(row: &ConnectionRow, number: u16, consumer: &ConsumerRow) -> Va
         },
         "exclusive": consumer.exclusive,
         "prefetch_count": consumer.prefetch,
+        "consumer_timeout": consumer.timeout_ms,
         "messages_unacknowledged": consumer.unsettled,
         "arguments": arguments,
         "channel_details": {

@@ -401,6 +401,7 @@ fn connection(name: &str, user: &str) -> ConnectionRow {
             active: None,
             prefetch: 166,
             unsettled: 2,
+            timeout_ms: 9,
             arguments: amqp10::Map::default(),
         }),
     };

@@ -213,6 +213,8 @@ pub struct ConsumerRow {
     /// The number of unsettled deliveries that it may have. 0 means any number.
     pub prefetch: u32,
     pub unsettled: u32,
+    /// The time for which it may hold a delivery of a quorum queue, in milliseconds, as it was when the consumer attached.
+    pub timeout_ms: u64,
     /// The arguments that the client has given, in a protocol that has them.
     pub arguments: Map,
 }

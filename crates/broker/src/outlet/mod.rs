@@ -64,6 +64,8 @@ pub struct Outlet<A> {
     /// True if deliveries are settled as they are sent.
     pub settled: bool,
     priority: i32,
+    /// The time for which the consumer may hold a delivery, in milliseconds, as it was at the Attach.
+    timeout_ms: u64,
     exclusive: bool,
     /// Whether this is the single active consumer. `None` unless the queue has one.
     active: Option<bool>,
@@ -166,8 +168,11 @@ impl<A> Outlet<A> {
             timeout,
         };
         cx.post.request(record.id, Request::Attach(attach));
+        // The same order as in the queue, which alone takes deliveries back.
+        let of_queue = record.config.quorum.and_then(|quorum| quorum.consumer_timeout_ms);
         Some(Self {
             consumer,
+            timeout_ms: timeout_ms.or(of_queue).unwrap_or(cx.settings.consumer_timeout_ms),
             queue: record.id,
             queue_name: record.name.clone(),
             settled,
@@ -243,6 +248,7 @@ impl<A> Outlet<A> {
             active: self.active,
             prefetch,
             unsettled: self.unsettled,
+            timeout_ms: self.timeout_ms,
             arguments: Default::default(),
         }
     }
