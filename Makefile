@@ -33,7 +33,7 @@ unit:
 
 interop:
 	cargo build --profile ci -p sluice
-	tests/interop/run.sh amqp10 amqp091 management amqp091-more
+	tests/interop/run.sh amqp10 amqp091 management amqp091-more management-more
 
 kill:
 	tests/kill/run.sh

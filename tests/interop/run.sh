@@ -1,8 +1,9 @@
 #!/bin/bash
 # Runs real clients against the broker. Each suite gets a newly started broker.
 #
-#   tests/interop/run.sh [NAME]...            all suites, or the named ones; `amqp10`, `amqp091`, `management` and
-#                                             `amqp091-more` name all of these lists. Without a name, it runs the first two
+#   tests/interop/run.sh [NAME]...            all suites, or the named ones; `amqp10`, `amqp091`, `management`,
+#                                             `amqp091-more` and `management-more` name all of these lists. Without a
+#                                             name, it runs the first three
 #   tests/interop/run.sh --install [NAME]...  only installs what they need
 #   tests/interop/run.sh --installed [NAME]...
 #                                             installs nothing, because --install has done so. Only then may two runs
@@ -35,11 +36,15 @@ cache=$root/.cache
 amqp091=(pika amqplib amqp091-go lapin amqp-java celery crossing)
 # Clients of AMQP 1.0.
 amqp10=(proton go-amqp rhea jms fe2o3 rabbitmq-python rabbitmq-go rabbitmq-java tokens)
-# Clients of the management API, for `make interop` as well.
-management=(rabbit-hole)
+# Clients of the management API.
+management=(rabbit-hole rabbitmq-http-client)
+# Programs for the management API, for `make interop` but not for `make test`: rabbitmqadmin takes minutes to compile.
+# Terraform needs its provider for RabbitMQ, which no package registry has: TERRAFORM_PROVIDER names the program.
+management_more=(rabbitmqadmin terraform)
 # Further clients of AMQP 0.9.1, for `make interop` but not for `make test`, which has no time for them. Those in C, Ruby
 # and PHP need packages of the system: librabbitmq-dev, ruby-bunny and php-amqplib with php-cli, as Debian names them.
 amqp091_more=(aio-pika spring-amqp perftest rabbitmq-c bunny php-amqplib)
+rabbitmqadmin_version=2.35.0
 # fe2o3-amqp sends at most 512 bytes before OPEN, so it cannot send a token.
 with_tokens=(proton go-amqp rhea jms rabbitmq-python rabbitmq-go rabbitmq-java)
 
@@ -177,6 +182,26 @@ run_amqp091-go() { "$cache/amqp091-go"; }
 needs_rabbit-hole() { has go; }
 install_rabbit-hole() { go_build rabbit-hole; }
 run_rabbit-hole() { "$cache/rabbit-hole"; }
+
+needs_rabbitmq-http-client() { has cargo; }
+install_rabbitmq-http-client() { rust_build; }
+run_rabbitmq-http-client() { "$cache/rust/debug/suite-rabbitmq-http-client"; }
+
+needs_rabbitmqadmin() { has cargo python3; }
+install_rabbitmqadmin() {
+    env -u CARGO_BUILD_TARGET -u RUSTFLAGS \
+        cargo install --quiet --locked --debug --version "$rabbitmqadmin_version" --root "$cache/rabbitmqadmin" \
+        --target-dir "$cache/rabbitmqadmin/build" rabbitmqadmin
+}
+run_rabbitmqadmin() {
+    PYTHONPATH=$here python3 "$here/rabbitmqadmin/suite.py" "$cache/rabbitmqadmin/bin/rabbitmqadmin"
+}
+
+needs_terraform() {
+    has terraform && { [ -x "${TERRAFORM_PROVIDER:-}" ] || { missing=TERRAFORM_PROVIDER; return 1; }; }
+}
+install_terraform() { :; }
+run_terraform() { "$here/terraform/suite.sh" "$TERRAFORM_PROVIDER"; }
 
 needs_rabbitmq-go() { has go; }
 install_rabbitmq-go() { go_build rabbitmq-go; }
@@ -363,18 +388,19 @@ case ${1:-} in
     --installed) installed_before=yes; shift;;
 esac
 export SLUICE_AGAINST=; [ "${1:-}" != --against ] || { SLUICE_AGAINST=${2:?the name of a broker}; shift 2; }
-names=(); [ $# -gt 0 ] || names=("${amqp10[@]}" "${amqp091[@]}")
+names=(); [ $# -gt 0 ] || names=("${amqp10[@]}" "${amqp091[@]}" "${management[@]}")
 for name; do
     case $name in
         amqp10) names+=("${amqp10[@]}");;
         amqp091) names+=("${amqp091[@]}");;
         management) names+=("${management[@]}");;
+        management-more) names+=("${management_more[@]}");;
         amqp091-more) names+=("${amqp091_more[@]}");;
         *) names+=("$name");;
     esac
 done
 for name in "${names[@]}"; do
-    declare -F "run_$name" >/dev/null || { say "unknown suite $name; there are: ${amqp10[*]} ${amqp091[*]} ${management[*]} ${amqp091_more[*]}"; exit 2; }
+    declare -F "run_$name" >/dev/null || { say "unknown suite $name; there are: ${amqp10[*]} ${amqp091[*]} ${management[*]} ${amqp091_more[*]} ${management_more[*]}"; exit 2; }
     [ -z "$SLUICE_AGAINST" ] || [ "$name" != tokens ] || { say "tokens needs a broker of its own"; exit 2; }
 done
 if [ -n "$SLUICE_AGAINST" ]; then
