@@ -206,7 +206,7 @@ def virtual_hosts_users_and_permissions():
     ann = {"user": "ann", "password": "secret"}
     admin("--vhost", "team", "declare", "queue", "--name", "x", "--type", "quorum", **ann)
     refused("--vhost", "team", "declare", "queue", "--name", "y", "--type", "quorum", **ann)
-    refused("list", "users", because="Not_Authorized", **ann)
+    refused("list", "users", **ann)
     admin("--vhost", "team", "delete", "permissions", "--username", "ann")
     admin("delete", "user", "--name", "ann")
     admin("delete", "user", "--name", "bob")
