@@ -14,6 +14,7 @@ mod attempts;
 mod audit;
 mod auth;
 mod bindings;
+mod bodies;
 mod browse;
 mod budget;
 mod call;

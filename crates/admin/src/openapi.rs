@@ -8,6 +8,7 @@ use broker::settings::SLUICE_VERSION;
 use serde_json::{Map, Value, json};
 
 use crate::auth;
+use crate::bodies;
 use crate::reply::Reply;
 use crate::routes::{Action, Method, ROUTES, Route};
 
@@ -95,9 +96,10 @@ fn operation(route: &Route) -> Value {
     });
     operation["responses"]["default"] = json!({ "$ref": "#/components/responses/Error" });
     if route.has_body() {
+        let fields = bodies::fields(route.action);
         operation["requestBody"] = json!({
-            "required": false,
-            "content": { "application/json": { "schema": { "type": "object" } } },
+            "required": fields.iter().any(|field| field.required),
+            "content": { "application/json": { "schema": bodies::schema(fields) } },
         });
     }
     operation

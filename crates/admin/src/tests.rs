@@ -1,6 +1,7 @@
 //! Transcripts of the whole API over real sockets, with a desk in memory.
 
 mod accounts;
+mod bodies;
 mod browse;
 mod channels;
 mod crowd;
