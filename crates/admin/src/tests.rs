@@ -10,6 +10,7 @@ mod definitions;
 mod desk;
 mod headers;
 mod http;
+mod lists;
 mod metrics;
 mod page;
 mod policies;
