@@ -356,6 +356,19 @@ impl Fifo {
         }
     }
 
+    /// Called when a holder leaves. Its fetches that wait would otherwise take messages for it later, and nobody would
+    /// return these. Each is answered without deliveries, because those that it has are requeued with the others.
+    pub(super) fn abandon_fetches(&mut self, holder: ConsumerId, out: &mut Output) {
+        let Some(seldom) = self.seldom.made() else { return };
+        let (abandoned, others) =
+            std::mem::take(&mut seldom.fetches).into_iter().partition(|fetch| fetch.holder == holder);
+        seldom.fetches = others;
+        let ready = self.ready.len();
+        for Fetch { ticket, .. } in VecDeque::into_iter(abandoned) {
+            out.effects.push(Effect::Fetched { ticket, deliveries: Vec::new(), ready });
+        }
+    }
+
     /// Answers the waiting grants, if nothing must be read any more.
     pub(super) fn answer_waiting_grants(&mut self, out: &mut Output) {
         let grants = self.seldom.made().map(|seldom| std::mem::take(&mut seldom.grants));

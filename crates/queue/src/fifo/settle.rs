@@ -73,6 +73,7 @@ impl Fifo {
         out: &mut Output,
         deliver: &mut dyn Deliver,
     ) {
+        self.abandon_fetches(id, out);
         out.effects.push(Effect::Gone { consumer: id, reason: GoneReason::Detached });
         let Some(slot) = self.consumers.slot(id) else { return };
         let was_consumer = self.consumers.get(slot).standing != Standing::Holding;

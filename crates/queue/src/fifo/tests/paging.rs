@@ -116,6 +116,22 @@ fn a_fetch_waits_for_messages_that_must_be_read() {
     assert_eq!(q.shelf.runs(), []);
 }
 
+/// The holder used to come back when the messages had been read, and nobody returned them any more.
+#[test]
+fn a_waiting_fetch_ends_with_its_holder() {
+    let mut q = Page::new(config());
+    q.publish("a b c d");
+    q.page_out(4);
+    q.stored().is("");
+    q.fetch(7, 4, false).is("");
+    q.load().is("");
+    q.detach(7, false).is("fetched [] of 1; gone 7 Detached");
+    q.load().is("");
+    assert_eq!((q.fifo.report().ready, q.fifo.report().unsettled), (4, 0));
+    q.fetch(8, 2, false).is("");
+    q.load().is("fetched [8#1 a again, 8#2 b again] of 2");
+}
+
 #[test]
 fn bodies_of_deliveries_are_freed_and_read_again() {
     let mut q = Page::new(with(|config| config.dead_letter = dead_letters(false)));
