@@ -49,12 +49,31 @@ pub struct Deaths {
     /// The number of failed deliveries before the last death. The next queue continues this count, as in
     /// RabbitMQ (docs/compatibility.md, Dead lettering).
     delivery_count: u32,
+    redrives: Redrives,
+}
+
+/// The redrives of one message: how often it was sent back to where it had died.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Redrives {
+    pub count: u32,
+    /// The time of the last one, in milliseconds since the Unix epoch. 0 if there was none.
+    pub last_ms: u64,
 }
 
 impl Deaths {
     /// Creates the deaths that were read from storage. `deaths` has the most recent one first.
     pub fn restore(deaths: Vec<Death>, first_from_end: usize, delivery_count: u32) -> Self {
-        Self { first_from_end: first_from_end.min(deaths.len().saturating_sub(1)), deaths, delivery_count }
+        let first_from_end = first_from_end.min(deaths.len().saturating_sub(1));
+        Self { first_from_end, deaths, delivery_count, redrives: Redrives::default() }
+    }
+
+    /// Adds the redrives that were stored with the deaths.
+    pub fn with_redrives(self, redrives: Redrives) -> Self {
+        Self { redrives, ..self }
+    }
+
+    pub fn redrives(&self) -> Redrives {
+        self.redrives
     }
 
     pub fn delivery_count(&self) -> u32 {
@@ -78,13 +97,24 @@ impl Deaths {
         self.first_from_end
     }
 
-    /// Returns true if sending this message to `queue` would be a cycle: it died there before, and no
-    /// consumer has rejected it since (docs/compatibility.md, Dead lettering).
+    /// Returns true if sending this message to `queue` would be a cycle: it died there before, and since then
+    /// no consumer has rejected it and nobody has redriven it (docs/compatibility.md, Dead lettering).
     pub fn is_cycle(&self, queue: &str) -> bool {
         match self.deaths.iter().position(|d| &*d.queue == queue) {
-            Some(i) => self.deaths[..=i].iter().all(|d| d.reason != DeathReason::Rejected),
+            Some(i) => {
+                let Redrives { count, last_ms } = self.redrives;
+                (count == 0 || self.deaths[i].last_ms > last_ms)
+                    && self.deaths[..=i].iter().all(|d| d.reason != DeathReason::Rejected)
+            }
             None => false,
         }
+    }
+
+    /// Counts a redrive. The deaths stay as they are. The failed deliveries are forgotten, so that a queue with
+    /// a delivery limit delivers the message as often as a new one.
+    pub(crate) fn redrive(&mut self, now_ms: u64) {
+        self.delivery_count = 0;
+        self.redrives = Redrives { count: self.redrives.count.saturating_add(1), last_ms: now_ms };
     }
 
     /// Adds a death. If there is a death in the same queue for the same reason, its count grows and it moves
@@ -148,5 +178,21 @@ mod tests {
         assert!(deaths.is_cycle("a"));
         deaths.record(death("b", DeathReason::Rejected, 3), 0);
         assert!(!deaths.is_cycle("a"));
+    }
+
+    #[test]
+    fn a_redrive_breaks_a_cycle_until_the_message_dies_again() {
+        let mut deaths = Deaths::default();
+        deaths.record(death("a", DeathReason::Expired, 1), 0);
+        deaths.record(death("b", DeathReason::DeliveryLimit, 2), 7);
+        assert!(deaths.is_cycle("a") && deaths.is_cycle("b"));
+        deaths.redrive(3);
+        assert!(!deaths.is_cycle("a") && !deaths.is_cycle("b"));
+        assert_eq!((deaths.redrives(), deaths.delivery_count()), (Redrives { count: 1, last_ms: 3 }, 0));
+        deaths.record(death("a", DeathReason::Expired, 4), 0);
+        assert!(deaths.is_cycle("a") && !deaths.is_cycle("b"));
+        deaths.redrive(5);
+        assert_eq!(deaths.redrives(), Redrives { count: 2, last_ms: 5 });
+        assert_eq!(deaths.last().map(|last| (&*last.queue, last.count)), Some(("a", 2)));
     }
 }

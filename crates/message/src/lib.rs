@@ -18,9 +18,9 @@ mod stream;
 
 pub use annotations::{Annotations, AnnotationsError};
 pub use convert::{Additions, Basic, BasicError, ExpirationError, amqp10_value};
-pub use deaths::{Death, DeathReason, Deaths};
+pub use deaths::{Death, DeathReason, Deaths, Redrives};
 pub use delivery::DeliveryHeads;
-pub use envelope::{Format, Message, Parts, Route};
+pub use envelope::{Format, Message, Parts, REDRIVEN, Route};
 pub use filter::{
     Dialect, FIELDS_MAX, FieldError, FieldFilter, Filter, Position, SQL_CHARS_MAX, SQL_TOKENS_MAX, Scope,
     ScopeValues, SqlError, SqlFilter, SqlProblem,

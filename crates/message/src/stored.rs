@@ -4,7 +4,8 @@
 //! | format u8 | flags u8 | priority u8 | ttl u40 |                                format 1, since 0.1
 //! | bare_at u32 | application_properties_at u32 | body_at u32 | deaths u32 |       numbers are big-endian
 //! | keys u16 | exchange length u16 | exchange | key length u16 | key | ... |
-//! | deaths: an AMQP list, `deaths` bytes: position of the first, array of maps, delivery-count unless 0 |
+//! | deaths: an AMQP list, `deaths` bytes: position of the first, array of maps, delivery-count unless 0,     |
+//! |   number and time of redrives if there were any (then with the delivery-count, too)                      |
 //! | wire ...                                                                      to the end
 //! ```
 //!
@@ -17,7 +18,7 @@ use std::sync::Arc;
 use amqp10::{Array, Map, Reader, Value, encode};
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 
-use crate::deaths::{Death, DeathReason, Deaths};
+use crate::deaths::{Death, DeathReason, Deaths, Redrives};
 use crate::delivery::deaths_value;
 use crate::envelope::{
     AMQP091, DURABLE, DURABLE_HEADER, Format, HAS_PRIORITY, HAS_TTL, Message, Parts, Route,
@@ -166,8 +167,12 @@ pub(crate) fn put_stored_route(exchange: &str, keys: &[Arc<str>], out: &mut Byte
 
 fn encode_deaths(deaths: &Deaths) -> BytesMut {
     let mut list = vec![Value::Ulong(deaths.first_from_end() as u64), deaths_value(deaths)];
-    if deaths.delivery_count() > 0 {
+    let redrives = deaths.redrives();
+    if deaths.delivery_count() > 0 || redrives.count > 0 {
         list.push(Value::Uint(deaths.delivery_count()));
+    }
+    if redrives.count > 0 {
+        list.extend([Value::Uint(redrives.count), Value::Ulong(redrives.last_ms)]);
     }
     let mut encoded = BytesMut::new();
     encode::put_value(&mut encoded, &Value::List(list));
@@ -195,12 +200,16 @@ fn take_text(stored: &mut Bytes) -> Result<Arc<str>, StoredError> {
 fn read_deaths(stored: &[u8]) -> Option<Deaths> {
     let value = Reader::new(stored).read_value().ok()?;
     let [first_from_end, deaths, more @ ..] = value.as_list()? else { return None };
-    let delivery_count = match more {
-        [] => 0,
-        [Value::Uint(count)] => *count,
+    let (delivery_count, redrives) = match *more {
+        [] => (0, Redrives::default()),
+        [Value::Uint(delivery_count)] => (delivery_count, Redrives::default()),
+        [Value::Uint(delivery_count), Value::Uint(count), Value::Ulong(last_ms)] => {
+            (delivery_count, Redrives { count, last_ms })
+        }
         _ => return None,
     };
-    Some(Deaths::restore(read_death_array(deaths)?, first_from_end.as_u64()? as usize, delivery_count))
+    let deaths = read_death_array(deaths)?;
+    Some(Deaths::restore(deaths, first_from_end.as_u64()? as usize, delivery_count).with_redrives(redrives))
 }
 
 /// Reads the deaths of a message from an array of maps, as in the annotation `x-opt-deaths`.
@@ -302,7 +311,10 @@ mod tests {
         assert_eq!(Message::from_stored(stored(&dead), &mut LastRoute::default()), Ok(dead.clone()));
         let dead = dead.with_death(death("q", DeathReason::Expired), 3);
         assert_eq!(dead.delivery_count(), 3);
-        assert_eq!(Message::from_stored(stored(&dead), &mut LastRoute::default()), Ok(dead));
+        assert_eq!(Message::from_stored(stored(&dead), &mut LastRoute::default()), Ok(dead.clone()));
+        let redriven = dead.redriven(9);
+        assert_eq!(redriven.deaths().map(Deaths::redrives), Some(Redrives { count: 1, last_ms: 9 }));
+        assert_eq!(Message::from_stored(stored(&redriven), &mut LastRoute::default()), Ok(redriven));
     }
 
     #[test]
