@@ -44,6 +44,7 @@ mod process;
 mod query;
 mod queues;
 mod quorum;
+mod redrive;
 mod reply;
 mod routes;
 mod samples;

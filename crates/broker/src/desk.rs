@@ -5,6 +5,7 @@
 pub mod amqp091_rows;
 pub mod amqp10_rows;
 mod quorum;
+mod redrive;
 
 use std::collections::HashSet;
 use std::future::Future;
@@ -15,11 +16,13 @@ use std::sync::Arc;
 use amqp10::Map;
 use amqp10::sasl::Secret;
 use bytes::Bytes;
+pub use message::DeathReason;
 pub use queue::Start;
 
 use self::amqp10_rows::Amqp10Row;
 use self::amqp091_rows::Amqp091Row;
 pub use self::quorum::{GroupRow, MemberChange, PeekedRow, Reclaimed, ShownMessage};
+pub use self::redrive::{Redrive, RedriveEnd, RedriveRefusal, RedriveTo, Redriven};
 use crate::access::{Identity, PasswordHash, Users};
 use crate::catalog::{
     AccountChange, Arguments, Binding, CatalogError, Command, Exchange, ParameterKey, Parameters, Policy,
@@ -450,6 +453,22 @@ pub trait Desk: Clone + Send + Sync + 'static {
         name: &str,
         position: u64,
     ) -> impl Future<Output = Result<PeekedRow, DeskError>> + Send;
+
+    /// Sends dead letters of a queue back to where they died. A message leaves the queue only after its target has taken it.
+    /// The messages that do not match stay in their places; they count as delivered before, but not as failed. One call is
+    /// bounded in time and in the messages that it skips, and ends early if a target refuses a message: see
+    /// [`RedriveEnd`]. It is carried out even if the future is dropped.
+    ///
+    /// # Errors
+    /// The queue does not exist or is a stream, the user may not get its messages or publish to the first target, or
+    /// there is no dead letter with [`Redrive::seq`].
+    fn redrive(
+        &self,
+        who: &Identity,
+        vhost: &str,
+        name: &str,
+        wanted: &Redrive,
+    ) -> impl Future<Output = Result<Redriven, DeskError>> + Send;
 
     /// Writes a new base of a quorum queue's group, which replaces all entries up to it. Returns its index.
     fn checkpoint(

@@ -27,6 +27,7 @@ pub mod own_queues;
 pub mod pattern;
 pub mod peer;
 pub mod placements;
+pub mod redrive;
 pub mod reply_to;
 pub mod secured;
 pub mod settings;

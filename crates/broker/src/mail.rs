@@ -10,6 +10,7 @@ use queue::{Arrival, ConsumerId, Effect, Publish, PublisherId, RejectReason, Req
 use crate::access::{Login, Question, Remote};
 use crate::catalog::{Answer, CatalogError, Change, Command, Exchange, RouteTarget, history_length};
 use crate::ids::{QueueId, ShardId};
+use crate::redrive::RedriveWait;
 use crate::reply_to::ReplyTo;
 
 /// One piece of mail.
@@ -82,6 +83,8 @@ pub enum PublisherAddress {
     Gate(GateAddress),
     /// A queue of this shard that has sent a dead letter. Boxed because most publishers are gates.
     DeadLetter(Box<DeadLetterWait>),
+    /// A batch of redriven messages, which the desk (the management front end) has sent.
+    Redrive(Box<RedriveWait>),
 }
 
 /// A dead letter in flight to the queues of its route.

@@ -390,7 +390,10 @@ mod tests {
         let bare = message.bare();
         let redriven = message.redriven(5).redriven(6);
         assert_eq!(redriven.bare(), bare);
-        assert_eq!(redriven.annotations(), b"\x00\x53\x72\xd1\0\0\0\x1d\0\0\0\x02\xa3\x15x-opt-sluice-redriven\x52\x02");
+        assert_eq!(
+            redriven.annotations(),
+            b"\x00\x53\x72\xd1\0\0\0\x1d\0\0\0\x02\xa3\x15x-opt-sluice-redriven\x52\x02"
+        );
         assert_eq!(redriven.deaths().map(|deaths| deaths.redrives().last_ms), Some(6));
     }
 

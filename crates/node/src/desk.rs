@@ -9,6 +9,7 @@ mod lists;
 mod messages;
 mod permit;
 mod quorum;
+mod redrive;
 mod statistics;
 
 use std::collections::HashSet;
@@ -28,7 +29,7 @@ use broker::counters::Protocol;
 use broker::desk::{
     Alarms, AttemptsRow, BrowsedRow, BudgetRow, ConnectionCursor, ConnectionRow, Contents, Desk, DeskError,
     ExchangeSpec, MemberChange, NamedVhost, Overview, PeekedRow, QueueNumbers, QueueRow, QueueSpec,
-    Reclaimed, ResourceLimits, Start,
+    Reclaimed, Redrive, Redriven, ResourceLimits, Start,
 };
 use broker::explain::{Explanation, Subject};
 use broker::ids::{DECIDER, QueueId};
@@ -115,6 +116,13 @@ impl NodeDesk {
     pub(crate) fn add_listener(&self, protocol: &str, address: String, port: u16) {
         let row = (protocol.to_owned(), address, port);
         self.inner.listeners.lock().unwrap_or_else(PoisonError::into_inner).push(row);
+    }
+
+    /// Returns the resources of this node whose alarms are raised.
+    fn raised_alarms(&self) -> impl Iterator<Item = &'static str> + use<> {
+        let measured = *self.inner.measured.lock().unwrap_or_else(PoisonError::into_inner);
+        let all = [("memory", measured.memory_alarm), ("disk", measured.disk_alarm)];
+        all.into_iter().filter(|(_, on)| *on).map(|(what, _)| what)
     }
 
     fn row(&self, record: &QueueRecord, numbers: QueueNumbers) -> QueueRow {
@@ -370,6 +378,22 @@ impl Desk for NodeDesk {
     ) -> Result<PeekedRow, DeskError> {
         self.permit(who, vhost, Verb::Get, &[Resource::Queue(name)]).await?;
         self.peeked(vhost, name, position).await
+    }
+
+    async fn redrive(
+        &self,
+        who: &Identity,
+        vhost: &str,
+        name: &str,
+        wanted: &Redrive,
+    ) -> Result<Redriven, DeskError> {
+        self.permit(who, vhost, Verb::Get, &[Resource::Queue(name)]).await?;
+        let (desk, who, wanted) = (self.clone(), who.clone(), wanted.clone());
+        let (vhost, name) = (vhost.to_owned(), name.to_owned());
+        // It ends by itself soon. If it ended with the connection of an HTTP client, messages could be in both queues.
+        let task = tokio::spawn(async move { desk.redriven(&who, &vhost, &name, &wanted).await });
+        task.await
+            .unwrap_or_else(|error| Err(DeskError::Impossible(format!("the redrive has ended: {error}"))))
     }
 
     async fn checkpoint(&self, who: &Identity, vhost: &str, name: &str) -> Result<u64, DeskError> {
@@ -671,10 +695,7 @@ impl Desk for NodeDesk {
 
     fn alarms(&self, who: &Identity) -> Result<Alarms, DeskError> {
         self.permit_by_tag(who, Verb::ReadAlarms)?;
-        let measured = *self.inner.measured.lock().unwrap_or_else(PoisonError::into_inner);
-        let all = [("memory", measured.memory_alarm), ("disk", measured.disk_alarm)];
-        let raised = all.into_iter().filter(|(_, on)| *on);
-        Ok(raised.map(|(what, _)| (what, self.inner.node.to_string())).collect())
+        Ok(self.raised_alarms().map(|what| (what, self.inner.node.to_string())).collect())
     }
 }
 

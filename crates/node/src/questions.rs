@@ -11,11 +11,12 @@ use broker::catalog::{
     Answer, Binding, BindingCursor, CatalogError, Command, Exchange, Parameters, Policy, QueueRecord,
 };
 use broker::counters::Counters;
-use broker::desk::{BudgetRow, ConnectionRow, NamedVhost, QueueNumbers, Reclaimed};
+use broker::desk::{BudgetRow, ConnectionRow, NamedVhost, QueueNumbers, Reclaimed, RedriveRefusal};
 use broker::explain::{ConnectionFacts, End, LogFacts, Wanted};
 use broker::ids::{QueueId, ShardId};
+use broker::redrive::Redriving;
 use hashbrown::HashMap;
-use queue::{Effect, Peeked, Refusal, Request};
+use queue::{ConsumerId, Effect, Peeked, Refusal, Request};
 use tokio::sync::oneshot;
 
 /// A question. Each variant names its reply.
@@ -26,6 +27,13 @@ pub enum Question {
     Change(Command),
     /// Sends a request to a queue. The shard sets the ticket. Answered by [`Reply::Effect`].
     Queue { queue: QueueId, request: Request },
+    /// Asks for a new holder, under which messages can be fetched. Answered by [`Reply::Holder`].
+    Holder,
+    /// Sends requests that a queue does not answer. The shard sends them after those of earlier questions. Answered by
+    /// [`Reply::Told`] when they are sent.
+    Tell { queue: QueueId, requests: Vec<Request> },
+    /// Publishes dead letters of a queue again. Answered by [`Reply::Redriven`].
+    Redrive { vhost: Arc<str>, letters: Vec<Redriving> },
     /// Asks for the queue of this name. Answered by [`Reply::Records`] with none or one.
     Named { vhost: Arc<str>, name: Arc<str> },
     /// Asks for those of these queues that exist, in this order. Answered by [`Reply::Records`].
@@ -81,6 +89,11 @@ pub enum Question {
 pub enum Reply {
     Changed(Result<Answer, CatalogError>),
     Effect(Box<Effect>),
+    /// `None` if the shard has no number left.
+    Holder(Option<ConsumerId>),
+    Told,
+    /// What has become of each message, in their order.
+    Redriven(Vec<Result<(), RedriveRefusal>>),
     Records(Vec<Arc<QueueRecord>>),
     Places(Part<(usize, Arc<QueueRecord>)>),
     Homes(Vec<Option<ShardId>>),

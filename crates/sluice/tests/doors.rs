@@ -268,6 +268,7 @@ async fn prepare(fixture: &Fixture, action: Action) {
         | Action::GetQueue
         | Action::BrowseQueue
         | Action::PeekQueue
+        | Action::Redrive
         | Action::GetMessages
         | Action::Publish
         | Action::QueueBindings

@@ -24,7 +24,8 @@ use client::Error;
 use client::amqp091::Connection;
 use serde_json::{Map as Object, Value, json};
 
-use self::connection::{CHANNEL, failure, in_time, open, place};
+pub use self::connection::place;
+use self::connection::{CHANNEL, failure, in_time, open};
 use crate::browse::put_payload;
 use crate::call::Call;
 use crate::exchanges::unaliased;

@@ -72,3 +72,20 @@ async fn where_browsing_starts() {
         ref other => panic!("{other:?}"),
     }
 }
+
+#[tokio::test]
+async fn dead_letters_are_redriven() {
+    let server = Server::start().await;
+    server
+        .check(
+            "guest",
+            r#"
+            PUT /api/queues/%2F/dead -> 201
+            POST /api/queues/%2F/dead/redrive -> 200 {"redriven":7,"skipped":1,"left":2,"died_until":1700000000000,"ended":"time","reason":"the time of one request is over: repeat it to go on"}
+            POST /api/queues/%2F/dead/redrive {"count":3,"died_until":9} -> 200 {"redriven":3,"skipped":1,"left":2,"died_until":9,"ended":"time","reason":"the time of one request is over: repeat it to go on"}
+            POST /api/queues/%2F/dead/redrive {"count":"many"} -> 400 {"error":"bad_request","reason":"count \"many\" is not a whole number from 1 on"}
+            POST /api/queues/%2F/none/redrive -> 404 {"error":"object_not_found","reason":"no queue 'none' in vhost '/'"}
+            "#,
+        )
+        .await;
+}

@@ -34,7 +34,7 @@ pub(super) const NO_TICKET: Ticket = Ticket(0);
 
 /// A question that a shard has not answered yet. Dropping it gives the question up, and the shard is
 /// notified.
-struct Waiting {
+pub(super) struct Waiting {
     desk: NodeDesk,
     shard: usize,
     number: u64,
@@ -97,7 +97,7 @@ impl NodeDesk {
     }
 
     /// Sends a question to a shard without waiting for the answer.
-    fn begin_ask(&self, shard: usize, question: Question) -> Result<Waiting, DeskError> {
+    pub(super) fn begin_ask(&self, shard: usize, question: Question) -> Result<Waiting, DeskError> {
         let sender = self.inner.shards.get(shard).ok_or(DeskError::TimedOut)?;
         let (number, answer) = self.inner.questions.begin();
         let waiting = Waiting { desk: self.clone(), shard, number, answer };

@@ -88,6 +88,9 @@ impl Shard {
             }
             Question::Change(_)
             | Question::Queue { .. }
+            | Question::Holder
+            | Question::Tell { .. }
+            | Question::Redrive { .. }
             | Question::Named { .. }
             | Question::Policies { .. }
             | Question::Counts
@@ -117,6 +120,15 @@ impl Shard {
                 }
                 return;
             }
+            Question::Holder => Reply::Holder(self.connections.new_holder()),
+            Question::Tell { queue, requests } => {
+                requests.into_iter().for_each(|request| self.mail.post.request(queue, request));
+                Reply::Told
+            }
+            Question::Redrive { vhost, letters } => match self.redrive(number, &vhost, letters) {
+                Some(outcomes) => Reply::Redriven(outcomes),
+                None => return,
+            },
             Question::Named { vhost, name } => {
                 Reply::Records(self.catalog().queue(&vhost, &name).into_iter().collect())
             }
@@ -230,6 +242,11 @@ impl Shard {
             self.desk.queues.remove(&number);
             self.desk.replies.push((number, reply));
         }
+    }
+
+    /// Called with the answer to a question that no ticket stands for.
+    pub(super) fn desk_reply(&mut self, question: u64, reply: Reply) {
+        self.desk.replies.push((question, reply));
     }
 
     /// Returns sums over what lives here. They are maintained, so no row is visited.

@@ -35,6 +35,7 @@ mod mail;
 mod metadata;
 mod queues;
 mod receipts;
+mod redrive;
 mod requests;
 mod storage;
 mod streams;

@@ -2,6 +2,7 @@
 
 use broker::ids::{QueueId, shard_of};
 use broker::mail::{Mail, PublisherAddress};
+use broker::redrive::name_of;
 use queue::{Arrival, PublisherId, Request, Verdict};
 use ranges::{Range, Ranges};
 
@@ -118,6 +119,11 @@ impl Shard {
                     self.counters.dead_letters_confirmed += 1;
                 }
                 self.mail.post.request(of, Request::DeadLettered { token, arrival, taken_by });
+            }
+            Some(PublisherAddress::Redrive(wait)) => {
+                let name = name_of(self.metadata.catalog(), queue);
+                wait.handle_receipt((first, last), verdict, &name);
+                self.finish_redrive(publisher);
             }
             None => {}
         }

@@ -262,6 +262,14 @@ impl Connections {
         self.shared.consumers.get(consumer.0).copied()
     }
 
+    /// Returns an id for a holder of fetched messages that no gate owns. Effects for it are dropped, like those for a consumer
+    /// that has ended. `None` if there are too many consumers.
+    pub fn new_holder(&mut self) -> Option<ConsumerId> {
+        let id = self.shared.consumers.insert(GateAddress { connection: usize::MAX, place: 0 })?;
+        self.shared.consumers.remove(id);
+        Some(ConsumerId(id))
+    }
+
     pub fn publisher(&mut self, publisher: PublisherId) -> Option<&mut PublisherAddress> {
         self.shared.publishers.get_mut(publisher.0)
     }

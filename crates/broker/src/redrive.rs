@@ -1,0 +1,160 @@
+//! Redriven messages on their way: their routes, and the verdicts on them.
+
+use std::sync::Arc;
+
+use message::Message;
+use queue::{RejectReason, Verdict};
+
+use crate::catalog::{Catalog, Letter, RouteTarget, Routed};
+use crate::desk::RedriveRefusal;
+use crate::ids::QueueId;
+
+/// A dead letter to redrive. It has the exchange and the routing keys from before its death again.
+#[derive(Clone, Debug)]
+pub struct Redriving {
+    pub message: Message,
+    /// The queue that gets it. `None` if its exchange decides.
+    pub queue: Option<Arc<str>>,
+}
+
+/// Returns the targets of a redriven message. `random` differs from message to message.
+///
+/// # Errors
+/// What the message names is gone, internal, or leads to no queue.
+pub fn route(
+    catalog: &Catalog,
+    vhost: &str,
+    letter: &Redriving,
+    random: u64,
+) -> Result<Routed, RedriveRefusal> {
+    if let Some(name) = &letter.queue {
+        let queue = catalog.queue(vhost, name).ok_or_else(|| RedriveRefusal::NoQueue(name.clone()))?;
+        let targets = std::iter::once(RouteTarget::Queue(queue.id)).collect();
+        return Ok(Routed { targets, ..Routed::default() });
+    }
+    let route = letter.message.route();
+    let exchange = route.exchange();
+    if catalog.exchange(vhost, exchange).is_some_and(|exchange| exchange.internal) {
+        return Err(RedriveRefusal::InternalExchange(exchange.clone()));
+    }
+    let routed = catalog.route(vhost, exchange, &Letter::of_message(&letter.message, random));
+    let routed = routed.ok_or_else(|| RedriveRefusal::NoExchange(exchange.clone()))?;
+    if routed.targets.is_empty() {
+        return Err(RedriveRefusal::Unroutable { exchange: exchange.clone(), key: route.key().into() });
+    }
+    Ok(routed)
+}
+
+/// A batch of redriven messages that wait for the verdicts of their targets. A message has its place in the batch as number.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RedriveWait {
+    /// The number of the question to answer.
+    pub question: u64,
+    waits: Vec<Wait>,
+    /// The number of verdicts that are missing.
+    left: usize,
+}
+
+/// One message of a batch.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Wait {
+    left: u32,
+    accepted: bool,
+    refused: Option<RedriveRefusal>,
+}
+
+impl RedriveWait {
+    pub fn new(question: u64) -> Self {
+        Self { question, waits: Vec::new(), left: 0 }
+    }
+
+    /// Adds the next message: the number of its targets, or why it has none. Returns its number.
+    pub fn add(&mut self, targets: Result<usize, RedriveRefusal>) -> u64 {
+        let number = self.waits.len() as u64;
+        self.waits.push(match targets {
+            Ok(targets) => {
+                self.left += targets;
+                Wait { left: targets as u32, ..Wait::default() }
+            }
+            Err(refused) => Wait { refused: Some(refused), ..Wait::default() },
+        });
+        number
+    }
+
+    /// Handles the verdict of one queue on the messages `first..=last`. `name` is the name of the queue.
+    pub fn handle_receipt(&mut self, (first, last): (u64, u64), verdict: Verdict, name: &Arc<str>) {
+        for number in first..=last {
+            let Some(wait) = self.waits.get_mut(number as usize).filter(|wait| wait.left > 0) else { return };
+            wait.left -= 1;
+            self.left -= 1;
+            let refused = match verdict {
+                Verdict::Accepted => {
+                    wait.accepted = true;
+                    continue;
+                }
+                // Counts only if no other queue accepts: the queue is gone, so nobody misses the message there.
+                Verdict::Released => {
+                    wait.refused.get_or_insert_with(|| RedriveRefusal::NoQueue(name.clone()));
+                    continue;
+                }
+                Verdict::Rejected(RejectReason::MaxLength) => RedriveRefusal::Full(name.clone()),
+                Verdict::Rejected(RejectReason::Unavailable) => RedriveRefusal::Unavailable(name.clone()),
+                Verdict::Rejected(RejectReason::Damaged) => RedriveRefusal::Damaged(name.clone()),
+            };
+            wait.refused = Some(refused);
+        }
+    }
+
+    pub fn is_done(&self) -> bool {
+        self.left == 0
+    }
+
+    /// Returns what has become of each message, in their order. As for any publisher, a rejection by one queue decides.
+    pub fn into_outcomes(self) -> Vec<Result<(), RedriveRefusal>> {
+        self.waits.into_iter().map(Wait::outcome).collect()
+    }
+}
+
+impl Wait {
+    fn outcome(self) -> Result<(), RedriveRefusal> {
+        match self.refused {
+            Some(RedriveRefusal::NoQueue(_)) if self.accepted => Ok(()),
+            Some(refused) => Err(refused),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Returns the name of a queue for people. A queue that is gone has a number only.
+pub fn name_of(catalog: &Catalog, queue: QueueId) -> Arc<str> {
+    match catalog.queue_by_id(queue) {
+        Some(record) => record.name.clone(),
+        None => format!("number {}", queue.0).into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn verdicts_of_several_queues_are_merged() {
+        let (a, b): (Arc<str>, Arc<str>) = ("a".into(), "b".into());
+        let mut wait = RedriveWait::new(1);
+        for targets in [1, 2, 2, 2] {
+            wait.add(Ok(targets));
+        }
+        assert_eq!(wait.add(Err(RedriveRefusal::NoExchange(a.clone()))), 4);
+        wait.handle_receipt((0, 1), Verdict::Accepted, &a);
+        wait.handle_receipt((1, 1), Verdict::Rejected(RejectReason::MaxLength), &b);
+        wait.handle_receipt((2, 3), Verdict::Released, &b);
+        wait.handle_receipt((2, 2), Verdict::Accepted, &a);
+        assert!(!wait.is_done());
+        wait.handle_receipt((3, 9), Verdict::Released, &a);
+        wait.handle_receipt((0, 0), Verdict::Released, &a);
+        assert!(wait.is_done());
+        let gone = Err(RedriveRefusal::NoQueue(b.clone()));
+        let none = Err(RedriveRefusal::NoExchange(a));
+        assert_eq!(wait.into_outcomes(), [Ok(()), Err(RedriveRefusal::Full(b)), Ok(()), gone, none]);
+    }
+}

@@ -1,0 +1,335 @@
+//! Redrive: sends dead letters of a queue back to where they died.
+//!
+//! The messages are fetched one batch after the other, as a client of AMQP 0.9.1 gets them, and held. Those that match are
+//! published again in the format of their publisher's protocol, and are accepted at the queue after their targets have taken
+//! them. All others return to their places when the redrive ends.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use broker::access::{Identity, Resource, Verb};
+use broker::catalog::{CatalogError, ExchangeKind, QueueRecord};
+use broker::desk::{DeskError, Redrive, RedriveEnd, RedriveRefusal, RedriveTo, Redriven};
+use broker::ids::DECIDER;
+use broker::redrive::Redriving;
+use message::{Message, Route};
+use queue::{ConsumerId, Delivery, Effect, Outcome, Report, Request};
+use tokio::time::Instant;
+
+use super::NodeDesk;
+use super::ask::{CHANGE_DEADLINE, NO_TICKET, other_answer, refused};
+use crate::questions::{Question, Reply};
+
+/// The time for one redrive. It is half of the time of a request, because the other half is for the last batch. A redrive that
+/// takes longer ends, and its client repeats the request.
+const REDRIVE_TIME_MAX: Duration = Duration::from_secs(5);
+
+/// The most messages in flight. If the broker is killed, at most so many messages are in both queues.
+const BATCH: u64 = 100;
+
+/// The most messages that one redrive skips. It holds them back until it ends, so that it gets those behind them. Beyond it,
+/// the redrive ends.
+const SKIPPED_MAX: u64 = 50_000;
+
+/// The most routes that are known to be permitted. If there are more, they are forgotten and asked for again.
+const PERMITTED_MAX: usize = 1_000;
+
+/// A redrive with a rate sends at most so many batches per second, as long as a batch has more than one message.
+const BATCHES_PER_SECOND: u64 = 10;
+
+impl NodeDesk {
+    /// See [`broker::desk::Desk::redrive`]. The caller has checked that the user may get messages of the queue.
+    pub(super) async fn redriven(
+        &self,
+        who: &Identity,
+        vhost: &str,
+        name: &str,
+        wanted: &Redrive,
+    ) -> Result<Redriven, DeskError> {
+        let source = self.record(CHANGE_DEADLINE, vhost, name).await?;
+        if let Some(locked) = source.locked_to(None) {
+            return Err(DeskError::Catalog(locked));
+        }
+        if source.is_stream() {
+            return Err(DeskError::Refused(format!(
+                "queue '{name}' in vhost '{vhost}' is a stream: reading a stream removes nothing from it, so its messages \
+                 cannot be redriven"
+            )));
+        }
+        if let RedriveTo::Queue(to) = &wanted.to {
+            if **to == *name {
+                return Err(DeskError::Refused(format!(
+                    "queue '{name}' in vhost '{vhost}' cannot be redriven to itself"
+                )));
+            }
+            self.record(CHANGE_DEADLINE, vhost, to).await?;
+        }
+        if wanted.to != RedriveTo::Exchange {
+            self.permit(who, vhost, Verb::Publish, &[Resource::Exchange("")]).await?;
+        }
+        let until_ms = wanted.until_ms.unwrap_or_else(|| self.inner.clock.now_ms());
+        let ready = self.report_of(&source).await?.ready;
+        let Reply::Holder(Some(holder)) = self.ask(DECIDER.into(), Question::Holder).await? else {
+            return Err(DeskError::Impossible("the broker has too many consumers".into()));
+        };
+        let holding = Holding { desk: self, source: &source, holder };
+        let mut run = Run {
+            holding: &holding,
+            who,
+            wanted,
+            until_ms,
+            began: Instant::now(),
+            unseen: ready,
+            redriven: 0,
+            skipped: 0,
+            permitted: HashSet::new(),
+        };
+        let ended = run.run().await?;
+        let (redriven, skipped) = (run.redriven, run.skipped);
+        drop(holding);
+        let left = self.report_of(&source).await?.ready;
+        Ok(Redriven { redriven, skipped, left, until_ms, ended })
+    }
+
+    async fn report_of(&self, queue: &QueueRecord) -> Result<Report, DeskError> {
+        match self.ask_queue(queue.id, Request::Report { ticket: NO_TICKET }).await? {
+            Effect::Report { report, .. } => Ok(*report),
+            other => Err(refused(queue, &other)),
+        }
+    }
+
+    /// Checks that the user may publish with a route.
+    async fn permit_route(&self, who: &Identity, vhost: &str, route: &Route) -> Result<(), DeskError> {
+        let exchange = route.exchange();
+        self.permit(who, vhost, Verb::Publish, &[Resource::Exchange(exchange)]).await?;
+        // Only few users have topic permissions, so the type of the exchange is seldom needed.
+        let users = self.inner.access.users();
+        let is_topic = users.rights(who, vhost).limit_keys(exchange)
+            && self.all_exchanges().await?.iter().any(|found| {
+                *found.vhost == *vhost && found.name == *exchange && found.kind == ExchangeKind::Topic
+            });
+        for key in route.keys().iter().filter(|_| is_topic) {
+            self.permit(who, vhost, Verb::PublishTopic, &[Resource::Topic { exchange, key }]).await?;
+        }
+        Ok(())
+    }
+}
+
+/// The messages that a redrive has fetched and not accepted. Dropping it returns them to their places, even if nobody waits for
+/// the redrive any more.
+struct Holding<'a> {
+    desk: &'a NodeDesk,
+    source: &'a QueueRecord,
+    holder: ConsumerId,
+}
+
+impl Drop for Holding<'_> {
+    fn drop(&mut self) {
+        let requests = vec![Request::Detach { consumer: self.holder, failed: false }];
+        let detach = Question::Tell { queue: self.source.id, requests };
+        // The shard carries it out, although nobody waits for its answer. A shard that has ended holds nothing.
+        drop(self.desk.begin_ask(DECIDER.into(), detach));
+    }
+}
+
+impl Holding<'_> {
+    /// Fetches up to `n` messages. A message that must be read from the disk is waited for.
+    async fn fetch(&self, n: u64) -> Result<Vec<Delivery>, DeskError> {
+        let n = u32::try_from(n).unwrap_or(u32::MAX);
+        let fetch = Request::Fetch { ticket: NO_TICKET, holder: self.holder, n, settled: false };
+        match self.desk.ask_queue(self.source.id, fetch).await? {
+            Effect::Fetched { deliveries, .. } => Ok(deliveries),
+            other => Err(refused(self.source, &other)),
+        }
+    }
+
+    /// Removes messages from the queue, by the numbers of their deliveries.
+    async fn accept(&self, numbers: impl Iterator<Item = u64>) -> Result<(), DeskError> {
+        let settle = |number| Request::Settle {
+            consumer: self.holder,
+            first: number,
+            last: number,
+            outcome: Outcome::Accepted,
+            answer: false,
+        };
+        let tell = Question::Tell { queue: self.source.id, requests: numbers.map(settle).collect() };
+        match self.desk.ask_within(CHANGE_DEADLINE, DECIDER.into(), tell).await? {
+            Reply::Told => Ok(()),
+            _ => Err(other_answer()),
+        }
+    }
+
+    /// Publishes messages, and waits until their targets have taken or refused them.
+    async fn publish(&self, letters: Vec<Redriving>) -> Result<Vec<Result<(), RedriveRefusal>>, DeskError> {
+        let redrive = Question::Redrive { vhost: self.source.vhost.clone(), letters };
+        match self.desk.ask_within(CHANGE_DEADLINE, DECIDER.into(), redrive).await? {
+            Reply::Redriven(outcomes) => Ok(outcomes),
+            _ => Err(other_answer()),
+        }
+    }
+}
+
+/// A redrive and how far it is.
+struct Run<'a> {
+    holding: &'a Holding<'a>,
+    who: &'a Identity,
+    wanted: &'a Redrive,
+    until_ms: u64,
+    began: Instant,
+    /// The number of messages that were in the queue at the start and have not been looked at.
+    unseen: u64,
+    redriven: u64,
+    skipped: u64,
+    /// The routes that the user may publish with.
+    permitted: HashSet<Arc<Route>>,
+}
+
+impl Run<'_> {
+    async fn run(&mut self) -> Result<RedriveEnd, DeskError> {
+        loop {
+            if let Some(end) = self.end() {
+                return self.without_message(end);
+            }
+            let deliveries = self.holding.fetch(self.next_batch()).await?;
+            if deliveries.is_empty() {
+                return self.without_message(RedriveEnd::Done);
+            }
+            self.unseen = self.unseen.saturating_sub(deliveries.len() as u64);
+            let is_found = self.wanted.seq.is_some_and(|seq| deliveries.iter().any(|of| of.seq == seq));
+            if let Some(refused) = self.handle(deliveries).await? {
+                return Ok(RedriveEnd::Refused(refused));
+            }
+            if is_found {
+                return match self.redriven {
+                    0 => Err(self.no_dead_letter()),
+                    _ => Ok(RedriveEnd::Done),
+                };
+            }
+            self.keep_to_rate().await;
+        }
+    }
+
+    /// Returns why the redrive ends before its next batch, if it does.
+    fn end(&self) -> Option<RedriveEnd> {
+        if self.wanted.count.is_some_and(|count| self.redriven >= count) {
+            Some(RedriveEnd::Count)
+        } else if self.unseen == 0 {
+            Some(RedriveEnd::Done)
+        } else if self.skipped >= SKIPPED_MAX {
+            Some(RedriveEnd::Skipped)
+        } else if self.began.elapsed() >= REDRIVE_TIME_MAX {
+            Some(RedriveEnd::Time)
+        } else {
+            self.alarm().map(RedriveEnd::Refused)
+        }
+    }
+
+    /// Called when the redrive ends and has not come to the message with the wanted sequence number.
+    fn without_message(&self, end: RedriveEnd) -> Result<RedriveEnd, DeskError> {
+        match (self.wanted.seq, &end) {
+            (Some(seq), RedriveEnd::Done) => {
+                let QueueRecord { name, vhost, .. } = self.holding.source;
+                let reason = format!(
+                    "queue '{name}' in vhost '{vhost}' has no ready message with sequence number {seq}"
+                );
+                Err(DeskError::Catalog(CatalogError::NotFound { reason }))
+            }
+            _ => Ok(end),
+        }
+    }
+
+    fn no_dead_letter(&self) -> DeskError {
+        let QueueRecord { name, vhost, .. } = self.holding.source;
+        let seq = self.wanted.seq.unwrap_or_default();
+        DeskError::Refused(format!(
+            "the message with sequence number {seq} in queue '{name}' in vhost '{vhost}' is not a dead letter of another \
+             queue, or does not match the filters"
+        ))
+    }
+
+    /// A publisher over AMQP would wait until the alarm is over. A request does not.
+    fn alarm(&self) -> Option<RedriveRefusal> {
+        let node = &self.holding.desk.inner.node;
+        let resource = self.holding.desk.raised_alarms().next()?;
+        Some(RedriveRefusal::Alarm { resource, node: node.clone() })
+    }
+
+    fn next_batch(&self) -> u64 {
+        let wanted = self.wanted.count.map_or(BATCH, |count| count.saturating_sub(self.redriven));
+        let paced =
+            self.wanted.per_second.map_or(BATCH, |rate| (u64::from(rate) / BATCHES_PER_SECOND).max(1));
+        BATCH.min(wanted).min(paced).min(self.unseen)
+    }
+
+    /// Handles the messages of a batch. Returns why one of them was refused, if any was. The other ones of the batch may have
+    /// been redriven.
+    async fn handle(&mut self, deliveries: Vec<Delivery>) -> Result<Option<RedriveRefusal>, DeskError> {
+        let looked_at = deliveries.len() as u64;
+        let (mut numbers, mut letters, mut refusal) = (Vec::new(), Vec::new(), None);
+        for delivery in deliveries {
+            let number = delivery.number;
+            let Some(letter) = self.letter(delivery) else { continue };
+            if letter.queue.is_none()
+                && let Err(refused) = self.permit(letter.message.route()).await
+            {
+                match refused {
+                    DeskError::AccessRefused(reason) if self.redriven > 0 || !letters.is_empty() => {
+                        refusal = Some(RedriveRefusal::NotPermitted(reason.into()));
+                        break;
+                    }
+                    refused => return Err(refused),
+                }
+            }
+            numbers.push(number);
+            letters.push(letter);
+        }
+        let before = self.redriven;
+        if !letters.is_empty() {
+            let outcomes = self.holding.publish(letters).await?;
+            let taken = numbers.iter().zip(&outcomes).filter(|(_, outcome)| outcome.is_ok());
+            let taken: Vec<u64> = taken.map(|(number, _)| *number).collect();
+            self.redriven += taken.len() as u64;
+            self.holding.accept(taken.into_iter()).await?;
+            refusal = outcomes.into_iter().find_map(Result::err).or(refusal);
+        }
+        self.skipped += looked_at - (self.redriven - before);
+        Ok(refusal)
+    }
+
+    /// Returns the message to publish for a delivery, or `None` if it does not match.
+    fn letter(&self, delivery: Delivery) -> Option<Redriving> {
+        let Delivery { seq, message, .. } = delivery;
+        if self.wanted.seq.is_some_and(|wanted| wanted != seq) {
+            return None;
+        }
+        let source = &self.holding.source.name;
+        let death = self.wanted.matching(message.deaths()?, source, self.until_ms)?;
+        let route = Arc::new(Route::new(death.exchange.clone(), death.keys.clone()));
+        let queue = match &self.wanted.to {
+            RedriveTo::DiedIn => Some(death.queue.clone()),
+            RedriveTo::Queue(queue) => Some(queue.clone()),
+            RedriveTo::Exchange => None,
+        };
+        Some(Redriving { message: Message::rerouted(message, route), queue })
+    }
+
+    async fn permit(&mut self, route: &Arc<Route>) -> Result<(), DeskError> {
+        if !self.permitted.contains(route) {
+            if self.permitted.len() == PERMITTED_MAX {
+                self.permitted.clear();
+            }
+            let Holding { desk, source, .. } = self.holding;
+            desk.permit_route(self.who, &source.vhost, route).await?;
+            self.permitted.insert(route.clone());
+        }
+        Ok(())
+    }
+
+    /// Waits until the next message may be sent, but not longer than the redrive may take.
+    async fn keep_to_rate(&self) {
+        let Some(rate) = self.wanted.per_second else { return };
+        let due = Duration::from_secs_f64(self.redriven as f64 / f64::from(rate.max(1)));
+        tokio::time::sleep_until(self.began + due.min(REDRIVE_TIME_MAX)).await;
+    }
+}
