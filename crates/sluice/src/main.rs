@@ -31,6 +31,7 @@ mod policies;
 mod quorum;
 mod recv;
 mod reload;
+mod redrive;
 mod send;
 mod serve;
 mod status;
@@ -73,6 +74,8 @@ enum Verb {
     Recv(recv::Recv),
     /// Move the messages of a queue to another queue
     Move(move_messages::Move),
+    /// Send dead letters of a queue back to where they died
+    Redrive(redrive::Redrive),
     /// Declare a queue, an exchange or a binding
     Declare(declare::Declare),
     /// Delete a queue, an exchange or a binding
@@ -128,6 +131,7 @@ fn main() -> ExitCode {
         Verb::Send(send) => send::run(&send),
         Verb::Recv(recv) => recv::run(&recv),
         Verb::Move(arguments) => move_messages::run(&arguments),
+        Verb::Redrive(redrive) => redrive::run(&redrive),
         Verb::Declare(declare) => declare::declare(&declare),
         Verb::Delete(delete) => declare::delete(&delete),
         Verb::Purge(purge) => declare::purge(&purge),
@@ -205,6 +209,10 @@ mod tests {
             "send s body --filter-value a",
             "move a b",
             "move a b -p v --limit 3 --in-flight 1 --url amqp://h",
+            "redrive q",
+            "redrive q --count 3 --reason delivery_limit --from-queue a --older-than 1h --younger-than 1d --rate 9 --json",
+            "redrive q --to exchange -p v --url http://h",
+            "redrive q --to-queue r --seq 7",
             "declare queue q --type classic --argument x-max-length=3 --url http://h",
             "declare --url http://h queues q",
             "declare exchange x --type fanout",
@@ -317,6 +325,11 @@ mod tests {
             "move a",
             "move a b --limit 0",
             "move a b --in-flight 0",
+            "redrive",
+            "redrive q --count 0",
+            "redrive q --reason dead",
+            "redrive q --older-than 1",
+            "redrive q --to exchange --to-queue r",
             "declare queue",
             "declare binding x",
             "list",
