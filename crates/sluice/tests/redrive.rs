@@ -3,10 +3,13 @@
 
 mod broker;
 
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use broker::{Broker, Directory};
+use broker::verb::{ask_as, basic};
+use broker::{Broker, Directory, PROGRAM, Starting};
 use client::{Connection, Message, Options, ReceiverOptions, SenderOptions, Session};
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
 /// Sends a request to redrive dead letters of a queue. Returns the answer.
@@ -273,6 +276,45 @@ fn a_refusal_leaves_the_message_and_names_the_target() {
     assert!(broker.terminate().success());
 }
 
+/// A user needs what a client would need who gets the messages and publishes them again.
+#[test]
+fn a_user_needs_read_on_the_queue_and_write_where_the_messages_go() {
+    let directory = Directory::new("redrive-rights");
+    let broker = Broker::start(&directory);
+    broker.verb(&["declare", "queue", "dead"]).done();
+    declare(&broker, "q", "classic", &[]);
+    broker.verb(&["declare", "exchange", "shop", "--type", "topic"]).done();
+    broker.verb(&["declare", "binding", "shop", "q", "--key", "#"]).done();
+    for (user, write, read) in
+        [("queues", r"^amq\\.default$", ".*"), ("shops", "^shop$", ".*"), ("writes", ".*", "^$")]
+    {
+        let made = |path: &str, body: String| assert_eq!(broker.ask("PUT", path, &body).0, 201);
+        made(&format!("/api/users/{user}"), r#"{"password":"p","tags":"management"}"#.to_owned());
+        let rights = format!(r#"{{"configure":"","write":"{write}","read":"{read}"}}"#);
+        made(&format!("/api/permissions/%2F/{user}"), rights);
+    }
+    let topics = r#"{"exchange":"shop","write":"^new\\.","read":""}"#;
+    broker.ask("PUT", "/api/topic-permissions/%2F/shops", topics);
+    for key in ["old.a", "new.a"] {
+        publish(&broker, "shop", key, key, &json!({}));
+    }
+    reject(&broker, "q", 2);
+    wait_for(&broker, "dead", 2);
+    let status = |user: &str, body: &str| {
+        let path = "/api/queues/%2F/dead/redrive";
+        ask_as(broker.http_port, &basic(user, "p"), "POST", path, body).0
+    };
+    let through = r#"{"to":"exchange"}"#;
+    assert_eq!([status("writes", "{}"), status("writes", through)], [401, 401]);
+    assert_eq!([status("shops", "{}"), status("queues", through)], [401, 401]);
+    assert_eq!(status("shops", through), 401, "the first message has a key that the user may not use");
+    assert_eq!(payloads(&broker, "dead"), ["old.a", "new.a"]);
+    assert_eq!(status("queues", r#"{"count":1}"#), 200);
+    assert_eq!(status("shops", through), 200);
+    assert_eq!(payloads(&broker, "q"), ["old.a", "new.a"]);
+    assert!(broker.terminate().success());
+}
+
 /// A message that was not a dead letter, or died in the queue itself, stays.
 #[test]
 fn only_dead_letters_of_other_queues_go() {
@@ -317,6 +359,54 @@ fn a_message_that_expires_again_after_a_redrive_is_kept() {
     assert!(broker.terminate().success());
 }
 
+/// An alarm ends a redrive, because a request does not wait until the alarm is over.
+#[test]
+fn an_alarm_ends_a_redrive() {
+    let directory = Directory::new("redrive-alarm");
+    let broker = Broker::start(&directory);
+    broker.verb(&["declare", "queue", "dead"]).done();
+    declare(&broker, "q", "classic", &[]);
+    publish(&broker, "amq.default", "q", "m", &json!({ "delivery_mode": 2 }));
+    reject(&broker, "q", 1);
+    wait_for(&broker, "dead", 1);
+    assert!(broker.terminate().success());
+    let broker = Starting::spawn(&directory, &["disk_free_limit.absolute=1000TB"]).finish();
+    let answer = redrive(&broker, "dead", &json!({}));
+    assert_eq!(numbers(&answer), (0, 0, 1, "refused"), "{answer}");
+    assert_eq!(answer["reason"], "publishing is stopped: disk alarm on node 'sluice@localhost'");
+    assert!(broker.terminate().success());
+    let broker = Broker::start(&directory);
+    assert_eq!(numbers(&redrive(&broker, "dead", &json!({}))), (1, 0, 0, "done"));
+    assert!(broker.terminate().success());
+}
+
+#[test]
+fn a_signal_ends_the_command_after_its_request() {
+    let directory = Directory::new("redrive-signal");
+    let broker = Broker::start(&directory);
+    broker.verb(&["declare", "queue", "dead"]).done();
+    declare(&broker, "q", "classic", &[]);
+    for n in 0..20 {
+        publish(&broker, "amq.default", "q", &n.to_string(), &json!({}));
+    }
+    reject(&broker, "q", 20);
+    wait_for(&broker, "dead", 20);
+    let child = Command::new(PROGRAM)
+        .args(["redrive", "dead", "--rate", "1", "--url", &broker.http_url()])
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    wait_for_some(&broker, "q");
+    kill_process(Pid::from_child(&child), Signal::INT).unwrap();
+    let output = child.wait_with_output().unwrap();
+    let line = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(output.status.code(), Some(0), "{line}");
+    assert!(line.ends_with(" left; run the command again to go on\n"), "{line}");
+    let (gone, left) = (payloads(&broker, "q").len(), payloads(&broker, "dead").len());
+    assert_eq!((gone + left, line.starts_with(&format!("{gone} messages redriven"))), (20, true), "{line}");
+    assert!(broker.terminate().success());
+}
+
 /// A redrive with a rate ends after its time, and the command repeats it. A broker that is killed in between loses nothing.
 #[tokio::test]
 async fn an_interrupted_redrive_goes_on() {
@@ -341,9 +431,9 @@ async fn an_interrupted_redrive_goes_on() {
     assert_eq!((first + left, skipped, ended), (MESSAGES, 0, "time"), "{answer}");
     let again = json!({ "count": 7, "died_until": answer["died_until"] });
     assert_eq!(numbers(&redrive(&broker, "dead", &again)).0, 7);
-    let mut child = std::process::Command::new(broker::PROGRAM)
+    let mut child = Command::new(PROGRAM)
         .args(["redrive", "dead", "--rate", "200", "--url", &broker.http_url()])
-        .stderr(std::process::Stdio::null())
+        .stderr(Stdio::null())
         .spawn()
         .unwrap();
     let before = first + 7;
