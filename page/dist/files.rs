@@ -3,7 +3,7 @@
     File {
         path: "/",
         content_type: "text/html; charset=utf-8",
-        etag: "W/\"d6e75e3335db31af\"",
+        etag: "W/\"b33c661dfb0a0d49\"",
         plain: include_bytes!("index.html"),
         gzip: include_bytes!("index.html.gz"),
     },
@@ -15,11 +15,11 @@
         gzip: include_bytes!("assets/icon-G1K_hnQQ.svg.gz"),
     },
     File {
-        path: "/assets/index-0cS4CqLa.js",
+        path: "/assets/index-BymTatRP.js",
         content_type: "text/javascript; charset=utf-8",
-        etag: "W/\"0d77ff1397319532\"",
-        plain: include_bytes!("assets/index-0cS4CqLa.js"),
-        gzip: include_bytes!("assets/index-0cS4CqLa.js.gz"),
+        etag: "W/\"c5a914e6cda8d412\"",
+        plain: include_bytes!("assets/index-BymTatRP.js"),
+        gzip: include_bytes!("assets/index-BymTatRP.js.gz"),
     },
     File {
         path: "/assets/index-Dqp565Tm.css",

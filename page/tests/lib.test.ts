@@ -1,9 +1,10 @@
 import { describe, expect, it } from "vitest";
 import { path } from "../src/lib/api";
 import { command, inVhost, quote } from "../src/lib/command";
-import { deaths } from "../src/lib/deaths";
+import { deaths, redriven } from "../src/lib/deaths";
 import { href, parse } from "../src/lib/place";
 import { differences, samples } from "../src/lib/rates";
+import { body, options } from "../src/lib/redrive";
 import { advice } from "../src/lib/causes";
 import operations from "../../docs/operations.md?raw";
 
@@ -87,7 +88,26 @@ describe("a dead letter", () => {
   it("may say anything else", () => {
     for (const odd of [undefined, 7, "x", {}, [7], [null], [{ queue: 1 }], [["a"]]]) {
       expect(deaths({ message_annotations: { "x-opt-deaths": odd }, properties: { headers: odd } })).toEqual([]);
+      expect(redriven({ message_annotations: odd, properties: { headers: { "x-opt-sluice-redriven": odd === 7 ? "7" : odd } } })).toBe(0);
     }
     expect(deaths({ properties: { headers: { "x-death": [{ queue: "q", time: "soon", "routing-keys": 7 }] } } })).toEqual([{ queue: "q", why: "", count: undefined, at: undefined, exchange: "", keys: [] }]);
+  });
+});
+
+describe("a redrive", () => {
+  const none = { number: "", reason: "", queue: "", older: "", rate: "", to: "queue", other: "" };
+
+  it("is counted in an annotation or a header", () => {
+    expect(redriven({ message_annotations: { "x-opt-sluice-redriven": 2 } })).toBe(2);
+    expect(redriven({ properties: { headers: { "x-opt-sluice-redriven": 3 } } })).toBe(3);
+  });
+
+  it("has the same filters as the command", () => {
+    expect([body(none), options(none)]).toEqual([{}, []]);
+    const all = { number: "3", reason: "expired", queue: "q", older: "2h", rate: "9", to: "exchange", other: "r" };
+    expect(body(all, 5)).toEqual({ count: 3, reason: "expired", queue: "q", older_than: 7200, rate: 9, to: "exchange", died_until: 5 });
+    expect(options(all)).toEqual([["--count", "3"], ["--reason", "expired"], ["--from-queue", "q"], ["--older-than", "2h"], ["--rate", "9"], ["--to", "exchange"]]);
+    expect(body({ ...none, to: "other", other: "r" })).toEqual({ to_queue: "r" });
+    expect(options({ ...none, to: "other" })).toEqual([["--to-queue", "OTHER_QUEUE"]]);
   });
 });

@@ -289,6 +289,38 @@ async function queues() {
     await shot(tab, "dead-letter");
     return [...includes(text, "Died in the queue late: its time to live ended", "MessagePack", '"late": true'), ...(await sound(tab, { keyboard: false }))];
   });
+  await check("a dead letter goes back with one click, and says so when it has died again", async () => {
+    await tab.page.getByRole("button", { name: "Send it back to late" }).click();
+    await tab.page.getByText("It went back to the queue late.").waitFor();
+    const wrong = await sound(tab, { keyboard: false });
+    // It expires there at once.
+    await until("the message is a dead letter again", async () => (await broker.api("GET", "/api/queues/%2F/dead%20letters")).messages_ready === 1);
+    await tab.page.getByRole("button", { name: "Look", exact: true }).click();
+    await tab.page.getByText("It was sent back to where it died 1 time.").waitFor();
+    await shot(tab, "redriven");
+    return [...includes(await tab.page.locator("article.message").innerText(), "2 times"), ...wrong];
+  });
+  await check("dead letters are redriven by a filter, with the command that does the same", async () => {
+    await tab.page.getByRole("button", { name: "Redrive", exact: true }).click();
+    const dialog = tab.page.getByRole("dialog");
+    await dialog.getByLabel("They died because").selectOption("rejected");
+    await dialog.getByLabel("They died at least this long ago").fill("1h");
+    await dialog.getByText("sluice redrive --reason rejected --older-than 1h 'dead letters'").waitFor();
+    await dialog.getByRole("button", { name: "Redrive", exact: true }).click();
+    await dialog.getByText("0 messages went back, 1 stayed. Ready in this queue: 1.").waitFor();
+    await shot(tab, "redrive");
+    const wrong = await sound(tab, { keyboard: false });
+    await dialog.getByLabel("They go to").selectOption("other");
+    await dialog.getByLabel("The queue that gets them").fill("none");
+    await dialog.getByLabel("They died because").selectOption("");
+    await dialog.getByLabel("They died at least this long ago").fill("");
+    await dialog.getByRole("button", { name: "Redrive", exact: true }).click();
+    await dialog.getByText("no queue 'none'").waitFor();
+    await dialog.getByRole("button", { name: "Cancel" }).click();
+    // The refusal is what the test has asked for.
+    tab.refused.length = 0;
+    return wrong;
+  });
   await check("a queue without a consumer says so, with what to do", async () => {
     await tab.go(hash("queues", "/", "invoices"));
     await tab.page.getByText("Start a consumer.").waitFor();

@@ -20,15 +20,26 @@ const REASONS: Record<string, string> = {
   delivery_limit: "it was delivered in vain too often",
 };
 
+/** The annotation or header that counts redrives. */
+const REDRIVEN = "x-opt-sluice-redriven";
+
 type Fields = Record<string, unknown>;
 
 const isFields = (value: unknown): value is Fields => typeof value === "object" && value !== null && !Array.isArray(value);
 const text = (value: unknown): string => (typeof value === "string" ? value : "");
 
+const section = (value: unknown, key: string): unknown => (isFields(value) ? value[key] : undefined);
+
+/** Returns how often a dead letter was sent back to where it died. */
+export function redriven(row: object): number {
+  const fields = row as Fields;
+  const found = [section(fields.message_annotations, REDRIVEN), section(section(fields.properties, "headers"), REDRIVEN)];
+  return found.find(isNumber) ?? 0;
+}
+
 /** Returns the deaths of a message, the newest first. Entries that are no deaths are left out. */
 export function deaths(row: object): Death[] {
   const fields = row as Fields;
-  const section = (value: unknown, key: string) => (isFields(value) ? value[key] : undefined);
   const annotation = section(fields.message_annotations, "x-opt-deaths");
   const header = section(section(fields.properties, "headers"), "x-death");
   const entries = Array.isArray(annotation) ? annotation : Array.isArray(header) ? header : [];

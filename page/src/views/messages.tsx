@@ -1,16 +1,17 @@
 /** Looks at messages without changing them, and gets messages. */
-import type { JSX } from "preact";
+import type { ComponentChildren, JSX } from "preact";
 import { useMemo, useState } from "preact/hooks";
 import { ApiError, path, request, toApiError } from "../lib/api";
 import { recognise } from "../lib/body";
 import { command, inVhost } from "../lib/command";
-import { deaths } from "../lib/deaths";
+import { deaths, redriven } from "../lib/deaths";
 import type { MessageRow } from "../lib/names";
 import { href } from "../lib/place";
 import { refresh } from "../lib/poll";
 import { DASH, bytes, count, plural, time } from "../lib/text";
 import { Action } from "../ui/actions";
 import { Command, Copy, Empty, Fields, Name, NameLink, Panel, Problem, Select, Text } from "../ui/parts";
+import { SendBack } from "./redrive";
 
 /** The number of messages that are shown at once. */
 const MESSAGES = 10;
@@ -47,7 +48,7 @@ export function Messages({ vhost, name, stream, ready }: { vhost: string; name: 
       </form>
       {error && <Problem error={error} />}
       {rows && rows.length === 0 && <Empty title="There is no message at this place." />}
-      {rows?.map((row) => <MessageCard vhost={vhost} row={row} />)}
+      {rows?.map((row) => <MessageCard key={row.seq ?? row.offset} vhost={vhost} row={row}>{!stream && <SendBack vhost={vhost} name={name} row={row} />}</MessageCard>)}
       {!stream && <Command text={command(["peek"], inVhost(vhost), [name, from])} />}
     </Panel>
   );
@@ -78,7 +79,7 @@ async function peek(vhost: string, name: string, start: number, ready: number | 
 /** The fields of a row that are shown in its first line. All others are sections of the message. */
 const HEAD = new Set(["position", "offset", "seq", "exchange", "routing_key", "redelivered", "delivery_count", "acquired_count", "message_count", "payload", "payload_bytes", "payload_encoding", "error"]);
 
-export function MessageCard({ vhost, row }: { vhost: string; row: MessageRow }): JSX.Element {
+export function MessageCard({ vhost, row, children }: { vhost: string; row: MessageRow; children?: ComponentChildren }): JSX.Element {
   const body = useMemo(() => recognise(row), [row]);
   const sections = Object.entries(row).filter(([key, value]) => !HEAD.has(key) && typeof value === "object" && value !== null && Object.keys(value).length > 0);
   return (
@@ -100,6 +101,8 @@ export function MessageCard({ vhost, row }: { vhost: string; row: MessageRow }):
           {death.keys.length > 0 && <> with the key <b><Name text={death.keys.join(", ")} /></b></>}.
         </p>
       ))}
+      {redriven(row) > 0 && <p class="death">It was sent back to where it died {plural(redriven(row), "time")}.</p>}
+      {children}
       {body.kind === "empty" ? <p class="hint">The body is empty.</p> : <pre tabIndex={0} role="group" aria-label="Body">{body.kind === "hex" ? body.text : <Lines text={body.text} />}</pre>}
       {sections.map(([key, value]) => (
         <div class="section"><h3>{key.replaceAll("_", " ")}</h3><Fields map={value as Record<string, unknown>} /></div>

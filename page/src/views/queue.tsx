@@ -15,6 +15,7 @@ import { BindingTable, Unbind } from "./bindings";
 import { ConsumerTable } from "./channels";
 import { GetMessages, Messages } from "./messages";
 import { Publish } from "./publish";
+import { Redrive } from "./redrive";
 import { Explanation } from "./why";
 
 /** The length of the charts, in seconds. */
@@ -38,6 +39,7 @@ export function QueueView({ vhost, name }: { vhost: string; name: string }): JSX
           <Publish vhost={vhost} exchange="" routingKey={name} />
           <GetMessages vhost={vhost} name={name} />
           <Move vhost={vhost} name={name} messages={messages} />
+          {!stream && <Redrive vhost={vhost} name={name} messages={messages} />}
           {!stream && (
             <Action label="Purge" title={`Purge ${name}?`} confirm={isNumber(messages) ? `Purge ${plural(messages, "message")}` : "Purge"} danger command={command(["purge", "queue"], inVhost(vhost), [name])} run={async () => void (await request("DELETE", `${target}/contents`))}>
               <Named before="All ready messages leave the queue" name={name} after=" for good." />
