@@ -388,12 +388,7 @@ impl Desk for NodeDesk {
         wanted: &Redrive,
     ) -> Result<Redriven, DeskError> {
         self.permit(who, vhost, Verb::Get, &[Resource::Queue(name)]).await?;
-        let (desk, who, wanted) = (self.clone(), who.clone(), wanted.clone());
-        let (vhost, name) = (vhost.to_owned(), name.to_owned());
-        // It ends by itself soon. If it ended with the connection of an HTTP client, messages could be in both queues.
-        let task = tokio::spawn(async move { desk.redriven(&who, &vhost, &name, &wanted).await });
-        task.await
-            .unwrap_or_else(|error| Err(DeskError::Impossible(format!("the redrive has ended: {error}"))))
+        self.redriven(who, vhost, name, wanted).await
     }
 
     async fn checkpoint(&self, who: &Identity, vhost: &str, name: &str) -> Result<u64, DeskError> {

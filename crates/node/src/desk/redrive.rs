@@ -47,6 +47,21 @@ impl NodeDesk {
         name: &str,
         wanted: &Redrive,
     ) -> Result<Redriven, DeskError> {
+        let (desk, who, wanted) = (self.clone(), who.clone(), wanted.clone());
+        let (vhost, name) = (vhost.to_owned(), name.to_owned());
+        // It ends by itself soon. If it ended with the connection of an HTTP client, messages could be in both queues.
+        let task = tokio::spawn(async move { desk.carry_out(&who, &vhost, &name, &wanted).await });
+        task.await
+            .unwrap_or_else(|error| Err(DeskError::Impossible(format!("the redrive has ended: {error}"))))
+    }
+
+    async fn carry_out(
+        &self,
+        who: &Identity,
+        vhost: &str,
+        name: &str,
+        wanted: &Redrive,
+    ) -> Result<Redriven, DeskError> {
         let source = self.record(CHANGE_DEADLINE, vhost, name).await?;
         if let Some(locked) = source.locked_to(None) {
             return Err(DeskError::Catalog(locked));
