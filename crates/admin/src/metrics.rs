@@ -296,6 +296,12 @@ fn global(page: &mut Exposition, overview: &Overview) {
     let never_written = "Durable messages settled before they were written to disk";
     page.own_family(Kind::Counter, "global_messages_never_written_total", never_written)
         .sample(&[CLASSIC], c.never_written);
+    for (name, help, value) in [
+        ("notices_published_total", "Messages of the broker itself that were published", c.notices_published),
+        ("notices_dropped_total", "Messages of the broker itself that were dropped", c.notices_dropped),
+    ] {
+        page.own_family(Kind::Counter, name, help).sample(&[], value);
+    }
     // Expired, rejected and dropped messages by type of queue. A direct reply whose link has no credit is
     // dropped. It counts as `maxlen`, as in RabbitMQ.
     let sources = [

@@ -35,6 +35,10 @@ pub struct Counters {
     /// The number of declarations that created a queue.
     pub queues_created: u64,
     pub queues_deleted: u64,
+    /// The number of notices (messages of the broker itself) that at least one queue was to get.
+    pub notices_published: u64,
+    /// The number of notices that were dropped because too many waited, or because an alarm stops publishers.
+    pub notices_dropped: u64,
     /// The current number of connections.
     pub connections: u64,
 }
@@ -410,6 +414,8 @@ impl Counters {
             queues_declared,
             queues_created,
             queues_deleted,
+            notices_published,
+            notices_dropped,
             connections,
         } = other;
         self.over.iter_mut().zip(over).for_each(|(sum, more)| sum.add(more));
@@ -429,6 +435,8 @@ impl Counters {
         self.queues_declared += queues_declared;
         self.queues_created += queues_created;
         self.queues_deleted += queues_deleted;
+        self.notices_published += notices_published;
+        self.notices_dropped += notices_dropped;
         self.connections += connections;
     }
 }

@@ -22,6 +22,7 @@ pub mod intake;
 pub mod mail;
 mod named;
 pub mod names;
+pub mod notices;
 pub mod outlet;
 pub mod own_queues;
 pub mod pattern;

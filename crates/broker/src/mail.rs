@@ -11,6 +11,7 @@ use crate::access::{Login, Question, Remote};
 use crate::catalog::{Answer, CatalogError, Change, Command, Exchange, RouteTarget, history_length};
 use crate::ids::{QueueId, ShardId};
 use crate::redrive::RedriveWait;
+use crate::notices::Outbox;
 use crate::reply_to::ReplyTo;
 
 /// One piece of mail.
@@ -28,7 +29,8 @@ pub enum Mail {
     /// A queue's verdict on the publishes `first..=last` of one publisher. Bounded by link credit.
     Receipts { queue: QueueId, publisher: PublisherId, first: u64, last: u64, verdict: Verdict },
     /// A command for the deciding shard. Bounded by management credit and dynamic links.
-    Propose { ticket: Option<Ticket>, from: ShardId, command: Command },
+    /// `by` is the user who asks for it, if events are on.
+    Propose { ticket: Option<Ticket>, by: Option<Arc<str>>, from: ShardId, command: Command },
     /// Changes that the deciding shard has committed. Every shard applies them in their order. Bounded by
     /// proposals.
     Changes { version: u64, changes: Arc<[Change]> },
@@ -85,6 +87,8 @@ pub enum PublisherAddress {
     DeadLetter(Box<DeadLetterWait>),
     /// A batch of redriven messages, which the desk (the management front end) has sent.
     Redrive(Box<RedriveWait>),
+    /// The shard itself, which publishes notices.
+    Notices,
 }
 
 /// A dead letter in flight to the queues of its route.
@@ -159,13 +163,16 @@ pub struct Post {
     pub requests: Vec<(QueueId, Request)>,
     /// Requests for links that take replies, on any shard.
     pub direct: Vec<(ReplyTo, Arc<str>, Direct)>,
-    pub proposals: Vec<(Option<Ticket>, Command)>,
+    /// Commands for the deciding shard, each with the user who asks for it if that is no client of the ticket.
+    pub proposals: Vec<(Option<Ticket>, Option<Arc<str>>, Command)>,
     /// Logins to be checked outside the shard. At most one for each connection that has not logged in.
     pub logins: Vec<(Ticket, Login)>,
     /// Questions about permissions that somebody else decides. At most one for each connection and each management pair.
     pub permissions: Vec<(Ticket, Arc<Remote>, Box<Question>)>,
     /// Messages to be kept, by exchange: at most twice the length of each history.
     pub remembered: Vec<(Arc<Exchange>, Vec<Message>)>,
+    /// The messages that the broker itself publishes.
+    pub notices: Outbox,
 }
 
 impl Post {
@@ -192,6 +199,7 @@ impl Post {
             && self.direct.is_empty()
             && self.proposals.is_empty()
             && self.remembered.is_empty()
+            && self.notices.is_idle()
     }
 
     pub fn remember(&mut self, exchange: &Arc<Exchange>, message: Message) {
@@ -210,7 +218,12 @@ impl Post {
     }
 
     pub fn propose(&mut self, ticket: Option<Ticket>, command: Command) {
-        self.proposals.push((ticket, command));
+        self.proposals.push((ticket, None, command));
+    }
+
+    /// Proposes a command for a user who is no client of a gate.
+    pub fn propose_for(&mut self, by: Option<Arc<str>>, ticket: Ticket, command: Command) {
+        self.proposals.push((Some(ticket), by, command));
     }
 }
 

@@ -1,5 +1,7 @@
 //! The settings of the operator that this crate reads. `sluice` fills them from the configuration file.
 
+use std::sync::Arc;
+
 pub use queue::QueueType;
 
 use crate::access::Maximum;
@@ -126,6 +128,12 @@ impl Default for Settings {
 }
 
 impl Settings {
+    /// Returns the virtual host of the exchange that gets events. `None` if events are off.
+    #[inline]
+    pub fn event_vhost(&self) -> Option<&Arc<str>> {
+        self.declare_rules.event_vhost.as_ref()
+    }
+
     /// Returns the memory for incomplete deliveries of one connection, in bytes. It is twice the largest message: one
     /// for a delivery that is arriving, and as much for all others.
     pub fn connection_unfinished_memory(&self) -> u64 {

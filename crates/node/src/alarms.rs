@@ -88,6 +88,15 @@ impl Measured {
     }
 }
 
+/// A change that others must hear of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum AlarmChange {
+    /// Publishers must stop, or may continue.
+    Publishers { stop: bool },
+    /// The alarm of this resource, `memory` or `disk`, is set or cleared.
+    Alarm { source: &'static str, is_set: bool },
+}
+
 /// The watch over memory and disk. It has its own thread, because a file system may be slow to answer.
 #[derive(Debug)]
 pub(crate) struct Watch {
@@ -98,12 +107,11 @@ pub(crate) struct Watch {
 }
 
 impl Watch {
-    /// Measures at once and then repeatedly. `on_change` receives true when publishers must stop and false
-    /// when they may continue. `on_second` is called about once a second, for other periodic checks.
+    /// Measures at once and then repeatedly. `on_change` receives every change. `on_second` is called about once a second, for other periodic checks.
     pub fn start(
         limits: AlarmLimits,
         data_dir: &Path,
-        on_change: impl FnMut(bool) + Send + 'static,
+        on_change: impl FnMut(AlarmChange) + Send + 'static,
         on_second: impl FnMut() + Send + 'static,
     ) -> std::io::Result<Self> {
         let measured = Arc::new(Mutex::new(Measured::default()));
@@ -138,7 +146,7 @@ fn watch(
     data_dir: &Path,
     shared: &Mutex<Measured>,
     new_limits: &Receiver<AlarmLimits>,
-    mut on_change: impl FnMut(bool),
+    mut on_change: impl FnMut(AlarmChange),
     mut on_second: impl FnMut(),
 ) {
     let mut before = Measured::default();
@@ -152,7 +160,14 @@ fn watch(
         log_changes(&before, &now);
         *shared.lock().unwrap_or_else(PoisonError::into_inner) = now;
         if before.any() != now.any() {
-            on_change(now.any());
+            on_change(AlarmChange::Publishers { stop: now.any() });
+        }
+        for (source, was_set, is_set) in
+            [("memory", before.memory_alarm, now.memory_alarm), ("disk", before.disk_alarm, now.disk_alarm)]
+        {
+            if was_set != is_set {
+                on_change(AlarmChange::Alarm { source, is_set });
+            }
         }
         before = now;
         match new_limits.recv_timeout(now.next_look()) {
@@ -271,10 +286,12 @@ mod tests {
         let (told, heard) = channel();
         let watch =
             Watch::start(limits, &std::env::temp_dir(), move |on| told.send(on).unwrap(), || {}).unwrap();
-        assert_eq!(heard.recv(), Ok(true));
+        assert_eq!(heard.recv(), Ok(AlarmChange::Publishers { stop: true }));
+        assert_eq!(heard.recv(), Ok(AlarmChange::Alarm { source: "memory", is_set: true }));
         assert!(watch.measured().lock().unwrap().memory_alarm);
         watch.set_limits(AlarmLimits { memory: Limit::Absolute(u64::MAX), ..limits });
-        assert_eq!(heard.recv(), Ok(false));
+        assert_eq!(heard.recv(), Ok(AlarmChange::Publishers { stop: false }));
+        assert_eq!(heard.recv(), Ok(AlarmChange::Alarm { source: "memory", is_set: false }));
         watch.stop();
     }
 }

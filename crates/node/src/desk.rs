@@ -33,6 +33,7 @@ use broker::desk::{
 };
 use broker::explain::{Explanation, Subject};
 use broker::ids::{DECIDER, QueueId};
+use broker::notices::Authentication;
 use broker::settings::{SLUICE_VERSION, Settings};
 use queue::{Effect, Replay, Request};
 
@@ -43,6 +44,7 @@ use crate::admission::Admission;
 use crate::alarms::Measured;
 use crate::incoming::Shards;
 use crate::logins::{Logins, NewHash};
+use crate::notices::NoticeWay;
 use crate::questions::{OpenQuestions, PLACES_PER_PART, Question, Reply};
 use crate::randomness::random;
 use crate::runtime::Clock;
@@ -53,11 +55,12 @@ pub struct NodeDesk {
     inner: Arc<Inner>,
 }
 
-/// The channels to the shards, and the table of questions for their answers.
+/// The channels to the shards, the table of questions for their answers, and the way of notices.
 #[derive(Debug)]
 pub(crate) struct Ways {
     pub shards: Shards,
     pub questions: Arc<OpenQuestions>,
+    pub notices: NoticeWay,
 }
 
 /// This run of the node: its clock, and the identity of the data directory.
@@ -80,12 +83,13 @@ struct Inner {
     logins: Attempts,
     checker: Logins,
     admission: Arc<Admission>,
+    notices: NoticeWay,
     identity: wal::Identity,
 }
 
 impl NodeDesk {
     pub(crate) fn new(
-        Ways { shards, questions }: Ways,
+        Ways { shards, questions, notices }: Ways,
         settings: Arc<Settings>,
         access: Arc<Access>,
         checker: Logins,
@@ -108,6 +112,7 @@ impl NodeDesk {
             logins,
             checker,
             admission,
+            notices,
             identity,
         };
         Self { inner: Arc::new(inner) }
@@ -123,6 +128,24 @@ impl NodeDesk {
         let measured = *self.inner.measured.lock().unwrap_or_else(PoisonError::into_inner);
         let all = [("memory", measured.memory_alarm), ("disk", measured.disk_alarm)];
         all.into_iter().filter(|(_, on)| *on).map(|(what, _)| what)
+    }
+
+    /// Makes the event of a login over HTTP, if events are on.
+    fn tell_login(&self, user: &str, peer: IpAddr, refused: Option<&DeskError>) {
+        let Some(vhost) = self.inner.settings.event_vhost() else { return };
+        let refused = refused.map(|error| match error {
+            DeskError::LoginRefused(why) => why.as_str(),
+            _ => "it was not checked in time",
+        });
+        let login = Authentication {
+            user,
+            connection: None,
+            peer: &peer.to_string(),
+            protocol: Protocol::Http,
+            mechanism: None,
+            refused,
+        };
+        self.inner.notices.send(login.event(vhost, self.inner.clock.now_ms()));
     }
 
     fn row(&self, record: &QueueRecord, numbers: QueueNumbers) -> QueueRow {
@@ -209,6 +232,7 @@ impl Desk for NodeDesk {
         self.inner.logins.count(checked.is_ok());
         let user = checked.as_ref().map_or(user, |identity| &identity.user);
         self.inner.access.sources().count(Protocol::Http, peer, user, checked.is_ok());
+        self.tell_login(user, peer, checked.as_ref().err());
         checked
     }
 
@@ -255,6 +279,7 @@ impl Desk for NodeDesk {
             BudgetRow::add_all(&mut overview.budgets, totals.budgets);
         }
         overview.counters.over_mut(Protocol::Http).auth_attempts = self.inner.logins.over_http();
+        overview.counters.notices_dropped += self.inner.notices.dropped();
         overview.handshakes_evicted = self.inner.admission.evicted();
         let measured = *self.inner.measured.lock().unwrap_or_else(PoisonError::into_inner);
         overview.limits = ResourceLimits {
@@ -327,7 +352,7 @@ impl Desk for NodeDesk {
         let ask = || permit_queue(&name, &arguments, |verb, on| self.known(who, &vhost, verb, on));
         self.decide(who, ask).await?;
         let declare = DeclareQueue { durable, auto_delete, ..DeclareQueue::new(vhost, name, arguments) };
-        Ok(changed(self.change(Command::DeclareQueue(declare)).await?))
+        Ok(changed(self.change(who, Command::DeclareQueue(declare)).await?))
     }
 
     async fn delete_queue(
@@ -460,7 +485,7 @@ impl Desk for NodeDesk {
 
     async fn import(&self, who: &Identity, commands: Vec<Command>) -> Result<(), DeskError> {
         self.permit(who, "", Verb::Administer, &[]).await?;
-        self.change(Command::Batch(commands)).await.map(|_| ())
+        self.change(who, Command::Batch(commands)).await.map(|_| ())
     }
 
     async fn change_parameter(
@@ -474,18 +499,18 @@ impl Desk for NodeDesk {
             Some(value) => Command::SetParameter { key, value },
             None => Command::ClearParameter { key },
         };
-        Ok(changed(self.change(command).await?))
+        Ok(changed(self.change(who, command).await?))
     }
 
     async fn delete_vhost(&self, who: &Identity, name: &str) -> Result<bool, DeskError> {
         self.permit(who, "", Verb::Administer, &[]).await?;
         let name: Arc<str> = name.into();
         let close = AccountChange::CloseVhost { name: name.clone() };
-        if !changed(self.change(Command::Account(close)).await?) {
+        if !changed(self.change(who, Command::Account(close)).await?) {
             return Ok(false);
         }
         self.delete_queues_in(&name).await?;
-        Ok(changed(self.change(Command::Account(AccountChange::DeleteVhost { name })).await?))
+        Ok(changed(self.change(who, Command::Account(AccountChange::DeleteVhost { name })).await?))
     }
 
     async fn exchanges(&self, who: &Identity, vhost: Option<&str>) -> Result<Vec<Arc<Exchange>>, DeskError> {
@@ -501,7 +526,7 @@ impl Desk for NodeDesk {
         let ask = || permit_exchange(&name, &arguments, |verb, on| self.known(who, &vhost, verb, on));
         self.decide(who, ask).await?;
         let declare = DeclareExchange { vhost, name, kind, durable, auto_delete, internal, arguments };
-        Ok(changed(self.change(Command::DeclareExchange(declare)).await?))
+        Ok(changed(self.change(who, Command::DeclareExchange(declare)).await?))
     }
 
     async fn delete_exchange(
@@ -513,7 +538,7 @@ impl Desk for NodeDesk {
     ) -> Result<bool, DeskError> {
         self.permit(who, vhost, Verb::DeleteExchange, &[Resource::Exchange(name)]).await?;
         let command = Command::DeleteExchange { vhost: vhost.into(), name: name.into(), if_unused };
-        Ok(changed(self.change(command).await?))
+        Ok(changed(self.change(who, command).await?))
     }
 
     async fn bindings(&self, who: &Identity, vhost: Option<&str>) -> Result<Vec<Arc<Binding>>, DeskError> {
@@ -526,12 +551,12 @@ impl Desk for NodeDesk {
 
     async fn bind(&self, who: &Identity, binding: Binding) -> Result<bool, DeskError> {
         self.permit_binding(who, Verb::Bind, &binding).await?;
-        Ok(changed(self.change(Command::Bind(binding)).await?))
+        Ok(changed(self.change(who, Command::Bind(binding)).await?))
     }
 
     async fn unbind(&self, who: &Identity, binding: Binding) -> Result<bool, DeskError> {
         self.permit_binding(who, Verb::Unbind, &binding).await?;
-        Ok(changed(self.change(Command::Unbind(binding)).await?))
+        Ok(changed(self.change(who, Command::Unbind(binding)).await?))
     }
 
     async fn policies(
@@ -551,7 +576,7 @@ impl Desk for NodeDesk {
     async fn set_policy(&self, who: &Identity, policy: SetPolicy) -> Result<bool, DeskError> {
         let (verb, resource) = set_policy(&policy.name, policy.operator);
         self.permit(who, &policy.vhost, verb, &[resource]).await?;
-        Ok(changed(self.change(Command::SetPolicy(policy)).await?))
+        Ok(changed(self.change(who, Command::SetPolicy(policy)).await?))
     }
 
     async fn clear_policy(
@@ -564,7 +589,7 @@ impl Desk for NodeDesk {
         let (verb, resource) = set_policy(name, operator);
         self.permit(who, vhost, verb, &[resource]).await?;
         let command = Command::ClearPolicy { vhost: vhost.into(), name: name.into(), operator };
-        Ok(changed(self.change(command).await?))
+        Ok(changed(self.change(who, command).await?))
     }
 
     fn users(&self, who: &Identity) -> Result<Arc<Users>, DeskError> {
@@ -606,7 +631,7 @@ impl Desk for NodeDesk {
 
     async fn change_account(&self, who: &Identity, change: AccountChange) -> Result<bool, DeskError> {
         self.permit(who, "", Verb::Administer, &[]).await?;
-        Ok(changed(self.change(Command::Account(change)).await?))
+        Ok(changed(self.change(who, Command::Account(change)).await?))
     }
 
     async fn connections(&self, who: &Identity) -> Result<Vec<ConnectionRow>, DeskError> {

@@ -10,6 +10,7 @@ use tokio::sync::mpsc;
 use wal::{BlockRead, ChunksRead, Completion, Packed, StreamAnswer};
 
 use crate::handshakes::Handshake;
+use crate::notices::OutsideNotice;
 use crate::questions::Question;
 use crate::shard::Moved;
 
@@ -42,6 +43,8 @@ pub(crate) enum Incoming {
     Question(u64, Question),
     /// Nobody waits for the answer to this question any more.
     GiveUp(u64),
+    /// A message of the broker itself. Bounded by the one who sends it.
+    Notice(OutsideNotice),
     /// True stops publishing; false lets it continue.
     Blocked(bool),
     /// Close every connection with this reason, and end.

@@ -15,6 +15,7 @@ mod incoming;
 mod logins;
 mod marks;
 mod node;
+mod notices;
 pub mod proxy;
 pub mod quarantine;
 pub mod questions;

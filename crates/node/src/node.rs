@@ -23,12 +23,13 @@ use wal::{
 };
 
 use crate::admission::Admission;
-use crate::alarms::{AlarmLimits, Watch};
+use crate::alarms::{AlarmChange, AlarmLimits, Watch};
 use crate::desk::{NodeDesk, Run, Ways};
 use crate::facts::Restored;
 use crate::handshakes::Handshakes;
 use crate::incoming::{Incoming, Shards};
 use crate::logins::{Backends, Logins};
+use crate::notices::NoticeWay;
 use crate::quarantine::{self, DefinitionsLost};
 use crate::questions::OpenQuestions;
 use crate::runtime::{self, Clock, Listening, Storage};
@@ -151,13 +152,14 @@ impl Node {
             .map_err(|error| StartError::Identity { data_dir: data_dir.clone(), error })?;
         tracing::info!("identity of the data directory: {}, start {}", identity.node_hex(), identity.boots);
         let mut restored = Restored::default();
+        // Bindings of the event exchange can be restored only if the exchange is there.
+        restored.catalog.set_rules(settings.declare_rules.clone());
         let log_options = Options { reserve_bytes: storage.reserve_bytes, ..Options::default() };
         let (mut log, recovery) =
             Log::open(disk, log_options, &mut |record| restored.handle_record(record)).map_err(of_log)?;
         restored.finish();
         report(&recovery, &restored);
         close_damaged(&mut log, &mut restored, &recovery, &data_dir, accept_lost_definitions)?;
-        restored.catalog.set_rules(settings.declare_rules.clone());
         begin_users(&mut log, &mut restored, &access, &data_dir)?;
         // A pack or stream that the catalog does not know may belong to a damaged record.
         let keep_unknown = !recovery.damage.is_empty() || restored.has_damaged();
@@ -233,10 +235,20 @@ impl Node {
         }
         let handshakes = Handshakes::new(settings.handshake_max, settings.handshake_max_per_address);
         let admission = Arc::new(Admission::new(reserved_descriptors, handshakes, occupancy, shards.clone()));
+        let notices = NoticeWay::new(shards.clone());
         let (to_stop, to_count) = (shards.clone(), admission.clone());
-        let on_change = move |stop| {
-            for shard in &to_stop {
-                drop(shard.send(Incoming::Blocked(stop)));
+        let (on_alarm, alarm_settings) = (notices.clone(), settings.clone());
+        let on_change = move |change| match change {
+            AlarmChange::Publishers { stop } => {
+                for shard in &to_stop {
+                    drop(shard.send(Incoming::Blocked(stop)));
+                }
+            }
+            AlarmChange::Alarm { source, is_set } => {
+                if let Some(vhost) = alarm_settings.event_vhost() {
+                    let node = &alarm_settings.node_name;
+                    on_alarm.send(broker::notices::alarm(vhost, source, node, is_set, clock.now_ms()));
+                }
             }
         };
         let watch =
@@ -244,7 +256,7 @@ impl Node {
                 |error| StartError::Io { what: "cannot start the watch over memory and disk".into(), error },
             )?;
         let desk = NodeDesk::new(
-            Ways { shards: shards.clone(), questions },
+            Ways { shards: shards.clone(), questions, notices },
             settings,
             access,
             logins,

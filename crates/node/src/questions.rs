@@ -24,7 +24,8 @@ use tokio::sync::oneshot;
 pub enum Question {
     // ---- for the deciding shard
     /// Changes the catalog. Answered by [`Reply::Changed`].
-    Change(Command),
+    /// The user is the one who asks for it.
+    Change(Command, Arc<str>),
     /// Sends a request to a queue. The shard sets the ticket. Answered by [`Reply::Effect`].
     Queue { queue: QueueId, request: Request },
     /// Asks for a new holder, under which messages can be fetched. Answered by [`Reply::Holder`].

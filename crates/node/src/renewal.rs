@@ -20,6 +20,7 @@ pub(crate) fn renew_hash(access: &Access, login: &Login, shards: &Shards) {
     let command = Command::Account(AccountChange::RenewHash { user, outdated, hash });
     if let Some(decider) = shards.get(usize::from(DECIDER)) {
         // Sending fails if the node stops.
-        drop(decider.send(Incoming::Mail(vec![Mail::Propose { ticket: None, from: DECIDER, command }])));
+        let mail = Mail::Propose { ticket: None, by: None, from: DECIDER, command };
+        drop(decider.send(Incoming::Mail(vec![mail])));
     }
 }

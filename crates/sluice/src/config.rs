@@ -12,6 +12,7 @@
 //! that only RabbitMQ has are in `rabbitmq`.
 
 mod defaults;
+mod events;
 mod keys;
 mod layers;
 mod logins;
@@ -309,6 +310,7 @@ struct Draft {
     web: WebKeys,
     statistics_ms: u64,
     tracks_login_sources: bool,
+    events: events::Events,
     log: LogOptions,
     warnings: Vec<String>,
     values: SetValues,
@@ -356,6 +358,7 @@ impl Default for Draft {
             web: WebKeys::default(),
             statistics_ms: 5_000,
             tracks_login_sources: false,
+            events: events::Events::default(),
             log: LogOptions::default(),
             warnings: Vec::new(),
             values: SetValues::default(),
@@ -447,8 +450,10 @@ impl Draft {
         };
         let address = |(ip, port): (IpAddr, Option<u16>)| port.map(|port| SocketAddr::new(ip, port));
         let shared = self.ssl.options("ssl_options");
+        let mut settings = self.settings;
+        settings.declare_rules.event_vhost = self.events.vhost();
         Config {
-            settings: self.settings,
+            settings,
             amqp_listeners: self.amqp_listeners,
             tls_listeners: self.tls_listeners,
             unix_listener: self.unix_listener,

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::{Catalog, Change, DEFAULT_VHOST, Destination, QueueRow, VhostSettings};
 use crate::access::UserLimits;
+use crate::notices::EVENT_EXCHANGE;
 
 /// The position at which the next call of [`Catalog::walk_definitions`] continues.
 #[derive(Debug, Default)]
@@ -91,7 +92,9 @@ impl Catalog {
             Next::Exchange(place) => {
                 let mut next = Next::Bindings(place, 0);
                 if let Some(table) = self.table_at(place) {
-                    emit(Change::ExchangeDeclared(table.exchange.clone()));
+                    if *table.exchange.name != *EVENT_EXCHANGE {
+                        emit(Change::ExchangeDeclared(table.exchange.clone()));
+                    }
                     if table.exchange.kind.order_counts() {
                         table.bindings.by_age().into_iter().cloned().map(Change::Bound).for_each(&mut emit);
                         next = Next::Exchange(place + 1);

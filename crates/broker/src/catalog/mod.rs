@@ -51,6 +51,7 @@ use self::policy::Subject;
 pub use crate::access::DEFAULT_EXCHANGE_ALIAS;
 use crate::access::{PasswordHash, Permissions, Resource, TopicPermissions, UserLimits, Users};
 use crate::ids::{ConnectionId, QueueId};
+use crate::notices::EVENT_EXCHANGE;
 
 /// The virtual host that exists from the start.
 pub const DEFAULT_VHOST: &str = "/";
@@ -350,6 +351,9 @@ impl Catalog {
     /// Sets the rules for declarations from now on.
     pub fn set_rules(&mut self, rules: DeclareRules) {
         self.rules = rules;
+        if let Some(vhost) = self.rules.event_vhost.clone() {
+            self.add_event_exchange(&vhost);
+        }
     }
 
     /// Returns the number of changes applied so far. A route that was cached for another version is stale.
@@ -683,6 +687,16 @@ impl Catalog {
     fn add_vhost_with_exchanges(&mut self, name: &Arc<str>) {
         self.vhosts.insert(name.clone(), Vhost::default());
         Exchange::predeclared(name).for_each(|exchange| self.add_exchange(Arc::new(exchange)));
+        if self.rules.event_vhost.as_ref() == Some(name) {
+            self.add_event_exchange(name);
+        }
+    }
+
+    /// Adds the exchange that gets events. It is there only while they are on, so it is never stored; its bindings are.
+    fn add_event_exchange(&mut self, vhost: &Arc<str>) {
+        let (name, kind) = (EVENT_EXCHANGE.into(), ExchangeKind::Topic);
+        let exchange = Exchange::new(vhost.clone(), name, kind, Arguments::default());
+        self.add_exchange(Arc::new(Exchange { internal: true, ..exchange }));
     }
 
     /// Adds an exchange. An exchange that exists keeps its bindings.

@@ -10,6 +10,9 @@ use crate::access::{Access, Maximum};
 pub struct DeclareRules {
     /// What a new virtual host gets.
     pub vhost_defaults: Arc<VhostDefaults>,
+    /// The virtual host of the exchange that gets events (`event_exchange.vhost`). `None` if events are off: then there is no
+    /// such exchange.
+    pub event_vhost: Option<Arc<str>>,
     /// The type of a new queue whose declaration names none (`default_queue_type`). Queues that are exclusive, deleted
     /// automatically or not durable are classic in any case, because no other type can be.
     pub default_type: queue::QueueType,
@@ -30,6 +33,7 @@ impl Default for DeclareRules {
     fn default() -> Self {
         Self {
             vhost_defaults: Arc::default(),
+            event_vhost: None,
             default_type: queue::QueueType::Classic,
             relaxed_redeclaration: false,
             permit_transient: true,

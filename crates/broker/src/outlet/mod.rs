@@ -31,6 +31,7 @@ use crate::desk::ConsumerRow;
 use crate::explain;
 use crate::ids::QueueId;
 use crate::mail::GateAddress;
+use crate::notices::Told;
 
 /// The maximum number of messages that one request annotates. A frame may name thousands, and the annotations of all of
 /// them are more than a shard should write in one turn (iteration of its event loop).
@@ -66,7 +67,7 @@ pub struct Outlet<A> {
     priority: i32,
     /// The time for which the consumer may hold a delivery, in milliseconds, as it was at the Attach.
     timeout_ms: u64,
-    exclusive: bool,
+    pub(crate) exclusive: bool,
     /// Whether this is the single active consumer. `None` unless the queue has one.
     active: Option<bool>,
     queue_type: QueueType,
@@ -86,6 +87,8 @@ pub struct Outlet<A> {
     /// Boxed because few consumers hold deliveries for too long.
     revoked: Option<Box<Revoked>>,
     left_out: Option<Arc<[String]>>,
+    /// What an event has said about the consumer. Boxed because events are off on most nodes.
+    pub(crate) told: Option<Box<Told>>,
 }
 
 /// The deliveries that the queue has taken back because the peer held them for too long.
@@ -194,12 +197,14 @@ impl<A> Outlet<A> {
             open_settlements: VecDeque::new(),
             revoked: None,
             left_out,
+            told: None,
         })
     }
 
     /// Ends the consumer. Its unsettled deliveries return to the queue. `failed` raises their delivery count. Returns
     /// the queue that is to be deleted with the consumer.
-    pub fn close(self, failed: bool, cx: &mut Cx<'_>) -> Option<QueueId> {
+    pub fn close(mut self, failed: bool, cx: &mut Cx<'_>) -> Option<QueueId> {
+        self.tell_end(cx);
         cx.consumers.remove(self.consumer.0);
         if !self.is_gone() {
             cx.post.request(self.queue, Request::Detach { consumer: self.consumer, failed });
@@ -210,9 +215,17 @@ impl<A> Outlet<A> {
 
     /// Ends deliveries. Earlier deliveries may still be settled. Close the outlet when nothing is left unsettled.
     pub fn cancel(&mut self, cx: &mut Cx<'_>) {
+        self.tell_end(cx);
         if self.attach_state == AttachState::Attached {
             self.attach_state = AttachState::Cancelled;
             cx.post.request(self.queue, Request::Cancel { consumer: self.consumer });
+        }
+    }
+
+    /// Tells that the consumer has ended, if an event has told that it is there.
+    fn tell_end(&mut self, cx: &mut Cx<'_>) {
+        if let Some(told) = self.told.take() {
+            told.tell_end(&self.queue_name, cx);
         }
     }
 

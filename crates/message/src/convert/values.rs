@@ -147,13 +147,14 @@ pub(super) fn put_amqp091_entry(table: &mut TableWriter<'_>, name: &str, encoded
         Some(value) => table.put(name, &value),
         None => {
             if let Ok(value) = Reader::new(encoded).read_value() {
-                put_entry(table, name, &value);
+                put_amqp091_value(table, name, &value);
             }
         }
     }
 }
 
-fn put_entry(table: &mut TableWriter<'_>, name: &str, value: &Amqp10) {
+/// Appends an entry with a value of AMQP 1.0, such as an argument of a queue. Appends nothing for a value that is left out.
+pub fn put_amqp091_value(table: &mut TableWriter<'_>, name: &str, value: &Amqp10) {
     match value {
         Amqp10::List(items) => put_items(&mut table.array(name), items),
         Amqp10::Array(array) => put_items(&mut table.array(name), array.items()),
@@ -177,7 +178,7 @@ fn put_pairs(table: &mut TableWriter<'_>, map: &Map) {
     for (key, value) in map.iter() {
         // Other keys, and longer ones, have no form in AMQP 0.9.1.
         if let Some(key) = key.as_str().filter(|key| key.len() <= KEY_BYTES_MAX) {
-            put_entry(table, key, value);
+            put_amqp091_value(table, key, value);
         }
     }
 }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use broker::access::Identity;
 use broker::catalog::{Answer, CatalogError, Command, QueueRecord};
 use broker::desk::{DeskError, QueueNumbers};
 use broker::ids::{DECIDER, QueueId};
@@ -105,9 +106,9 @@ impl NodeDesk {
         Ok(waiting)
     }
 
-    /// Asks the deciding shard for a change of the catalog.
-    pub(super) async fn change(&self, command: Command) -> Result<Answer, DeskError> {
-        let change = Question::Change(command);
+    /// Asks the deciding shard for a change of the catalog, for a user.
+    pub(super) async fn change(&self, who: &Identity, command: Command) -> Result<Answer, DeskError> {
+        let change = Question::Change(command, who.user.clone());
         match self.ask_within(CHANGE_DEADLINE, DECIDER.into(), change).await? {
             Reply::Changed(result) => result.map_err(DeskError::Catalog),
             _ => Err(other_answer()),

@@ -43,7 +43,7 @@ fn run() -> Run {
 }
 
 fn ways(shards: Shards) -> Ways {
-    Ways { shards, questions: Arc::default() }
+    Ways { notices: NoticeWay::new(shards.clone()), shards, questions: Arc::default() }
 }
 
 /// Returns a desk that has only these shards.

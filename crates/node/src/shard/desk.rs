@@ -86,7 +86,7 @@ impl Shard {
             Question::Connections { from, .. } | Question::Look { from, .. } => {
                 part(*from, self.connections.places())
             }
-            Question::Change(_)
+            Question::Change(..)
             | Question::Queue { .. }
             | Question::Holder
             | Question::Tell { .. }
@@ -103,11 +103,11 @@ impl Shard {
     fn answer(&mut self, number: u64, question: Question) {
         self.rows.count(self.rows_for(&question));
         let reply = match question {
-            Question::Change(command) => match locked(self.catalog(), &command) {
+            Question::Change(command, by) => match locked(self.catalog(), &command) {
                 Some(locked) => Reply::Changed(Err(locked)),
                 None => {
                     if let Some(ticket) = self.desk_ticket(number) {
-                        self.mail.post.propose(Some(ticket), command);
+                        self.mail.post.propose_for(Some(by), ticket, command);
                     }
                     return;
                 }

@@ -33,6 +33,7 @@ mod desk;
 mod direct;
 mod mail;
 mod metadata;
+mod notices;
 mod queues;
 mod receipts;
 mod redrive;
@@ -52,6 +53,7 @@ use broker::counters::Counters;
 use broker::ids::ShardId;
 use broker::placements::Placements;
 use broker::settings::Settings;
+use queue::PublisherId;
 use wal::Held;
 
 use self::connections::{Connections, Gates};
@@ -127,6 +129,8 @@ pub struct Shard {
     walks: Walks,
     pub counters: Counters,
     chores_done_ms: u64,
+    /// The publisher of the broker's own messages. `None` until a queue gets one of them.
+    notice_publisher: Option<PublisherId>,
     stopping: bool,
 }
 
@@ -147,6 +151,7 @@ impl Shard {
             walks: Walks::default(),
             counters: Counters::default(),
             chores_done_ms: 0,
+            notice_publisher: None,
             stopping: false,
         }
     }

@@ -125,6 +125,7 @@ impl Shard {
                 wait.handle_receipt((first, last), verdict, &name);
                 self.finish_redrive(publisher);
             }
+            Some(PublisherAddress::Notices) => self.mail.post.notices.handle_receipts(first, last),
             None => {}
         }
     }

@@ -1,7 +1,10 @@
 //! The turn: handles mail, applies requests and carries out effects until nothing is left to move.
 
+use std::sync::Arc;
+
 use broker::ids::{DECIDER, ShardId};
-use broker::mail::Mail;
+use broker::mail::{Mail, TicketOwner};
+use queue::Ticket;
 
 use super::Shard;
 use super::receipts::Receipt;
@@ -80,12 +83,28 @@ impl Shard {
         for (to, vhost, request) in direct {
             self.dispatch_direct(to, vhost, request);
         }
-        for (ticket, command) in proposals {
+        for (ticket, by, command) in proposals {
             let from = self.here.id;
-            self.do_or_send(DECIDER, Mail::Propose { ticket, from, command });
+            let by = by.or_else(|| self.asker(ticket));
+            self.do_or_send(DECIDER, Mail::Propose { ticket, by, from, command });
         }
         for (exchange, messages) in remembered {
             self.do_or_send(DECIDER, Mail::Remember { exchange, messages });
+        }
+        if !self.mail.post.notices.is_idle() {
+            self.publish_notices();
+        }
+    }
+
+    /// Returns the user of the connection that gets the answer to a ticket, if events are on: they name the user.
+    fn asker(&self, ticket: Option<Ticket>) -> Option<Arc<str>> {
+        self.metadata.settings().event_vhost()?;
+        match self.connections.ticket_owner(ticket?)? {
+            TicketOwner::Connection(key) => {
+                let who = self.connections.get(key)?.gate.peer().identity.as_ref()?;
+                Some(who.user.clone())
+            }
+            TicketOwner::Desk | TicketOwner::Shard => None,
         }
     }
 
@@ -110,7 +129,7 @@ impl Shard {
             Mail::Receipts { queue, publisher, first, last, verdict } => {
                 self.handle_receipt(Receipt { queue, publisher, first, last, verdict });
             }
-            Mail::Propose { ticket, from, command } => self.handle_proposal(ticket, from, command),
+            Mail::Propose { ticket, by, from, command } => self.handle_proposal(ticket, by, from, command),
             Mail::Changes { version, changes } => self.handle_changes(version, &changes),
             Mail::Place { queue, home } => self.place(queue, home),
             Mail::Placed { version, queue, home } => self.handle_placed(version, queue, home),

@@ -29,7 +29,7 @@ impl Asks for Shard {
             Reply::Changed(result) => then(result),
             other => panic!("{other:?}"),
         });
-        self.handle_question(keep(then), Question::Change(command));
+        self.handle_question(keep(then), Question::Change(command, "guest".into()));
     }
 
     fn take_replies(&mut self) {

@@ -228,13 +228,15 @@ impl Gate {
         effect: &Effect,
         cx: &mut Cx<'_>,
     ) {
-        let Self { channels, conn, .. } = self;
+        let Self { channels, conn, peer, .. } = self;
         let Some(state) = channel_in(channels, channel) else { return };
         let Some(Role::Consumer(consumer)) = state.roles.get(place as usize) else { return };
         let room = state.room(consumer);
         let Some(Role::Consumer(consumer)) = state.roles.get_mut(place as usize) else { return };
         match consumer.outlet.handle_effect(effect, || room) {
             Some(PeerEvent::Attached) => {
+                let Consumer { outlet, tag, prefetch, arguments, .. } = &mut **consumer;
+                peer.tell_consumer(outlet, (tag, channel), (*prefetch).into(), arguments, cx);
                 if consumer.wants_answer {
                     let consumer_tag = &consumer.tag;
                     conn.send(channel, &Method::BasicConsumeOk(BasicConsumeOk { consumer_tag }));

@@ -99,7 +99,7 @@ impl Gate {
             self.deliver(session, link, delivery.lend(), cx);
             return;
         }
-        let Gate { sessions, conn, .. } = self;
+        let Gate { sessions, conn, peer, .. } = self;
         let Some(LinkRole::Outlet(consuming)) = role_in(sessions, session, link) else { return };
         let left =
             || conn.session(session).and_then(|s| s.link(link)).map_or(0, |l| l.sender_credit().credit());
@@ -118,6 +118,7 @@ impl Gate {
             }
             Some(PeerEvent::Attached) => {
                 let Some(attach) = attach.take() else { return };
+                peer.tell_consumer(outlet, (&attach.name, session), 0, &[], cx);
                 let (address, modes) =
                     (queue_address(&outlet.queue_name), (outlet.settled, outlet.reads_stream()));
                 self.accept_consumer(session, link, &attach, &address, modes, cx);

@@ -96,7 +96,10 @@ impl Shard {
 
     /// Called when the socket is closed.
     pub fn disconnect(&mut self, key: usize) {
-        self.gates().with(key, |gate, cx| gate.handle_disconnect(cx));
+        self.gates().with(key, |gate, cx| {
+            gate.handle_disconnect(cx);
+            gate.peer().tell_closed(cx);
+        });
         if self.connections.conns.contains(key) {
             let mut conn = self.connections.conns.remove(key);
             self.connections.deadlines.forget(key, &mut conn.noted_ms);

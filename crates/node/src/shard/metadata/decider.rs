@@ -2,6 +2,7 @@
 //! the answer is sent.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 use broker::catalog::{Answer, Catalog, CatalogError, Change, Command, Committed, Offered, Pending};
 use broker::counters::Deprecated;
@@ -28,6 +29,8 @@ pub(super) struct Decider {
 pub(super) struct Asker {
     /// Where the answer goes. With `None` no answer is sent.
     ticket: Option<Ticket>,
+    /// The user who asks for it, if the broker knows that and events are on.
+    by: Option<Arc<str>>,
     from: ShardId,
 }
 
@@ -53,10 +56,11 @@ impl Shard {
     pub(in crate::shard) fn handle_proposal(
         &mut self,
         ticket: Option<Ticket>,
+        by: Option<Arc<str>>,
         from: ShardId,
         command: Command,
     ) {
-        self.offer(command, Asker { ticket, from });
+        self.offer(command, Asker { ticket, by, from });
         self.send_answers();
     }
 
@@ -98,7 +102,7 @@ impl Shard {
     /// Applies the changes of a command here and sends them to the other shards. The answer waits until all
     /// have applied them.
     fn commit(&mut self, committed: Committed<Asker>) {
-        let Committed { who: Asker { ticket, from }, changes, result } = committed;
+        let Committed { who: Asker { ticket, by, from }, changes, result } = committed;
         let version = self.metadata.catalog.version() + changes.len() as u64;
         let Some(decider) = &mut self.metadata.decider else { return };
         decider.applied[usize::from(self.here.id)] = version;
@@ -114,6 +118,7 @@ impl Shard {
             }
         }
         for change in changes.iter() {
+            self.tell_change(change, by.as_deref());
             self.apply_change(change);
             self.follow_history(change);
             self.place_declared(change, from);

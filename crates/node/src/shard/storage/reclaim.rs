@@ -392,7 +392,7 @@ mod tests {
 
         fn declare(&mut self, name: &str) {
             let declare = DeclareQueue::new("/", name, Arguments::new());
-            self.shard.handle_question(0, Question::Change(Command::DeclareQueue(declare)));
+            self.shard.handle_question(0, Question::Change(Command::DeclareQueue(declare), "guest".into()));
             while self.shard.turn() {}
             while let Some(handover) = self.shard.poll_handover() {
                 let bytes = handover.records.bytes() as u64;
@@ -440,7 +440,7 @@ mod tests {
         let mut shard = make_shards(Restored::default(), 1, &settings, &access, limits, 0).remove(0);
         let declare = |name: &str| Command::DeclareQueue(DeclareQueue::new("/", name, Arguments::new()));
         let propose = |shard: &mut Shard, command| {
-            shard.handle_question(0, Question::Change(command));
+            shard.handle_question(0, Question::Change(command, "guest".into()));
             while shard.turn() {}
         };
         let log = |shard: &mut Shard, ticket, step, file| {

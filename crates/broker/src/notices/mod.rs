@@ -1,0 +1,276 @@
+//! Notices: the messages that the broker itself publishes (docs/decisions/0042). They tell clients what happens in the broker.
+//!
+//! ```text
+//!   gates, the decider, the desk ──Notice──> Outbox ──Shard::publish_notices──> route ──> queues
+//!                                               ^────────────── receipts ──────────────────┘
+//! ```
+//!
+//! Nobody waits for a notice. A shard keeps a bounded number of them, counted until their queues have taken them. What does not
+//! fit is dropped and counted.
+
+mod catalog;
+mod clients;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use amqp091::{Properties, TableWriter, Value};
+use bytes::{Bytes, BytesMut};
+use message::{Basic, Message, Route, put_amqp091_value};
+
+pub use self::catalog::of_change;
+pub use self::clients::{Authentication, Told, alarm};
+use crate::named::Arguments;
+
+/// The exchange that gets events.
+pub const EVENT_EXCHANGE: &str = "amq.rabbitmq.event";
+
+/// The maximum number of notices of a shard whose queues have not taken them yet. It is more than the events of a burst, for
+/// example of a thousand clients that connect at once, and so few that a slow disk costs little memory.
+pub const NOTICES_MAX: usize = 4096;
+
+/// The maximum size of these notices together, in bytes. Names, arguments and bodies may be large.
+pub const NOTICE_BYTES_MAX: usize = 8 << 20;
+
+/// The name of log lines about notices. Such lines are no notices, or each of them could cause the next.
+pub const LOG_NAME: &str = "notices";
+
+/// The delivery mode of a durable message.
+const PERSISTENT: u8 = 2;
+
+/// One message of the broker.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Notice {
+    pub vhost: Arc<str>,
+    exchange: &'static str,
+    pub key: Arc<str>,
+    /// The encoded property list, then the body.
+    whole: Bytes,
+    list_len: usize,
+    /// True if the notice is published while an alarm stops publishers. Only rare ones may be.
+    pub passes_alarms: bool,
+}
+
+impl Notice {
+    /// Makes an event. Its body is empty, and `put` adds its headers.
+    pub fn event(vhost: &Arc<str>, key: &str, now_ms: u64, put: impl FnOnce(&mut Headers<'_>)) -> Self {
+        let mut whole = BytesMut::new();
+        let properties = Properties {
+            delivery_mode: Some(PERSISTENT),
+            timestamp: Some(now_ms / 1000),
+            ..Properties::default()
+        };
+        properties.put_with_headers(&mut whole, |out| {
+            let mut headers = Headers(TableWriter::new(out));
+            headers.number("timestamp_in_ms", now_ms);
+            put(&mut headers);
+            Some(())
+        });
+        Self {
+            vhost: vhost.clone(),
+            exchange: EVENT_EXCHANGE,
+            key: key.into(),
+            list_len: whole.len(),
+            whole: whole.freeze(),
+            passes_alarms: false,
+        }
+    }
+
+    /// Returns the name of the exchange to which the notice is published.
+    pub fn exchange(&self) -> &'static str {
+        self.exchange
+    }
+
+    /// Returns the encoded property list.
+    pub fn property_list(&self) -> &[u8] {
+        &self.whole[..self.list_len]
+    }
+
+    /// Returns the size that counts for [`NOTICE_BYTES_MAX`].
+    pub fn bytes(&self) -> usize {
+        self.whole.len() + self.key.len()
+    }
+
+    /// Returns the notice as a message of AMQP 0.9.1. Returns `None` if a client's name or argument makes headers that
+    /// AMQP 0.9.1 does not allow.
+    pub fn to_message(&self) -> Option<Message> {
+        let basic = Basic::owned(&self.whole, self.list_len).ok()?;
+        let route = Route::simple(self.exchange, &self.key);
+        Some(Message::new(basic.parts(self.whole.clone()), Arc::new(route)))
+    }
+}
+
+/// The headers of a notice.
+#[derive(Debug)]
+pub struct Headers<'o>(TableWriter<'o>);
+
+impl Headers<'_> {
+    pub fn text(&mut self, name: &str, text: &str) {
+        self.0.put(name, &Value::LongString(text.as_bytes()));
+    }
+
+    /// Adds a text, if there is one.
+    pub fn text_of(&mut self, name: &str, text: Option<&str>) {
+        text.into_iter().for_each(|text| self.text(name, text));
+    }
+
+    pub fn flag(&mut self, name: &str, flag: bool) {
+        self.0.put(name, &Value::Bool(flag));
+    }
+
+    pub fn number(&mut self, name: &str, number: u64) {
+        self.integer(name, i64::try_from(number).unwrap_or(i64::MAX));
+    }
+
+    pub fn integer(&mut self, name: &str, number: i64) {
+        self.0.put(name, &Value::I64(number));
+    }
+
+    pub fn texts<'a>(&mut self, name: &str, texts: impl IntoIterator<Item = &'a str>) {
+        let mut array = self.0.array(name);
+        texts.into_iter().for_each(|text| array.put(&Value::LongString(text.as_bytes())));
+    }
+
+    /// Adds arguments as a table.
+    pub fn arguments(&mut self, name: &str, arguments: &Arguments) {
+        let mut table = self.0.table(name);
+        arguments.iter().for_each(|(name, value)| put_amqp091_value(&mut table, name, value));
+    }
+
+    /// Adds a map as a table. Keys that are no text are left out.
+    pub fn map(&mut self, name: &str, map: &amqp10::Map) {
+        let mut table = self.0.table(name);
+        let pairs = map.iter().filter_map(|(key, value)| Some((key.as_str()?, value)));
+        pairs.for_each(|(key, value)| put_amqp091_value(&mut table, key, value));
+    }
+
+    /// Adds a table whose entries are already encoded.
+    pub fn entries(&mut self, name: &str, entries: &[u8]) {
+        self.0.table(name).put_entries(entries);
+    }
+}
+
+/// The notices of a shard that wait to be published, or whose queues have not taken them yet.
+#[derive(Debug, Default)]
+pub struct Outbox {
+    waiting: Vec<Notice>,
+    /// By number: the queues that have not answered yet, and the size of the notice.
+    published: BTreeMap<u64, (u32, usize)>,
+    /// The size of all notices here, in bytes.
+    bytes: usize,
+    /// The number of the notice that was published last.
+    last: u64,
+    /// The notices that were dropped since the last call of [`Outbox::take_dropped`].
+    dropped: u64,
+}
+
+impl Outbox {
+    /// Adds a notice, or drops it if there are too many.
+    pub fn push(&mut self, notice: Notice) {
+        let (count, bytes) = (self.waiting.len() + self.published.len(), self.bytes + notice.bytes());
+        if count >= NOTICES_MAX || bytes > NOTICE_BYTES_MAX {
+            self.dropped += 1;
+            return;
+        }
+        self.bytes = bytes;
+        self.waiting.push(notice);
+    }
+
+    /// Returns true if no notice waits to be published, and none was dropped.
+    #[inline]
+    pub fn is_idle(&self) -> bool {
+        self.waiting.is_empty() && self.dropped == 0
+    }
+
+    /// Takes the notices that are to be published now. For each, the caller calls [`Outbox::note_published`],
+    /// [`Outbox::note_unroutable`] or [`Outbox::note_dropped`].
+    pub fn take(&mut self) -> Vec<Notice> {
+        std::mem::take(&mut self.waiting)
+    }
+
+    /// Notes that a notice goes to this number of queues, each of which will answer. Returns the number of the notice.
+    pub fn note_published(&mut self, notice: &Notice, queues: u32) -> u64 {
+        self.last += 1;
+        self.published.insert(self.last, (queues, notice.bytes()));
+        self.last
+    }
+
+    /// Notes that no queue wants the notice.
+    pub fn note_unroutable(&mut self, notice: &Notice) {
+        self.bytes -= notice.bytes();
+    }
+
+    /// Notes that a notice is not published, although queues may want it.
+    pub fn note_dropped(&mut self, notice: &Notice) {
+        self.bytes -= notice.bytes();
+        self.dropped += 1;
+    }
+
+    /// Handles the answer of one queue to the notices `first..=last`.
+    pub fn handle_receipts(&mut self, first: u64, last: u64) {
+        for number in first..=last {
+            let Some((queues, bytes)) = self.published.get_mut(&number) else { continue };
+            *queues -= 1;
+            if *queues == 0 {
+                self.bytes -= *bytes;
+                self.published.remove(&number);
+            }
+        }
+    }
+
+    /// Returns how many notices were dropped since the last call.
+    pub fn take_dropped(&mut self) -> u64 {
+        std::mem::take(&mut self.dropped)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn notice(text: &str) -> Notice {
+        Notice::event(&"/".into(), "queue.created", 1_999, |headers| headers.text("name", text))
+    }
+
+    #[test]
+    fn an_event_is_a_durable_message_with_headers() {
+        let message = notice("orders").to_message().unwrap();
+        assert_eq!((&**message.route().exchange(), message.route().key()), (EVENT_EXCHANGE, "queue.created"));
+        let properties = Properties::parse(message.property_list()).unwrap();
+        assert_eq!((properties.delivery_mode, properties.timestamp), (Some(2), Some(1)));
+        let headers = properties.headers.unwrap();
+        assert_eq!(headers.get("timestamp_in_ms"), Some(Value::I64(1_999)));
+        assert_eq!(headers.get("name").and_then(|name| name.as_str()), Some("orders"));
+    }
+
+    #[test]
+    fn notices_that_do_not_fit_are_dropped_and_counted_until_queues_have_taken_others() {
+        let mut outbox = Outbox::default();
+        (0..NOTICES_MAX + 2).for_each(|_| outbox.push(notice("q")));
+        assert_eq!(outbox.take_dropped(), 2);
+        let taken = outbox.take();
+        assert_eq!(taken.len(), NOTICES_MAX);
+        let numbers: Vec<u64> = taken.iter().map(|notice| outbox.note_published(notice, 2)).collect();
+        outbox.push(notice("q"));
+        assert_eq!((outbox.take().len(), outbox.take_dropped()), (0, 1));
+        let (first, last) = (numbers[0], numbers[numbers.len() - 1]);
+        outbox.handle_receipts(first, last);
+        outbox.push(notice("q"));
+        assert_eq!(outbox.take_dropped(), 1, "one of their two queues has not answered");
+        outbox.handle_receipts(first, last);
+        outbox.handle_receipts(first, last);
+        assert_eq!(outbox.bytes, 0);
+        outbox.push(notice("q"));
+        let left = outbox.take();
+        assert_eq!(left.len(), 1);
+        outbox.note_unroutable(&left[0]);
+        assert_eq!((outbox.bytes, outbox.is_idle()), (0, true));
+    }
+
+    #[test]
+    fn large_notices_are_bounded_by_their_bytes() {
+        let (large, mut outbox) = (notice(&"n".repeat(NOTICE_BYTES_MAX / 4)), Outbox::default());
+        (0..5).for_each(|_| outbox.push(large.clone()));
+        assert_eq!((outbox.take().len(), outbox.take_dropped()), (3, 2));
+    }
+}

@@ -1,0 +1,37 @@
+//! The keys about the messages that the broker itself publishes: `event_exchange.*`.
+
+use super::keys::{Key, key, put};
+use super::values::{boolean, text};
+
+/// Where the broker publishes its own messages. `finish` makes settings of these.
+#[derive(Clone, Debug)]
+pub struct Events {
+    enabled: bool,
+    vhost: String,
+}
+
+impl Default for Events {
+    fn default() -> Self {
+        Self { enabled: false, vhost: broker::catalog::DEFAULT_VHOST.to_owned() }
+    }
+}
+
+impl Events {
+    /// Returns the virtual host of the event exchange, if events are on.
+    pub fn vhost(&self) -> Option<std::sync::Arc<str>> {
+        self.enabled.then(|| self.vhost.as_str().into())
+    }
+}
+
+/// The keys of this file, in the order of the example file.
+pub const KEYS: &[Key] = &[
+    key(
+        "event_exchange.enabled",
+        "false",
+        "Whether the broker publishes events, such as queue.created, to the exchange amq.rabbitmq.event. With false there is no such exchange.",
+        |c, _, v| put(&mut c.events.enabled, boolean(v)),
+    ),
+    key("event_exchange.vhost", "/", "The virtual host of that exchange.", |c, _, v| {
+        put(&mut c.events.vhost, text(v))
+    }),
+];
