@@ -23,7 +23,7 @@ use crate::routes::{Action, Found, Method, Route, allowed, find};
 use crate::{
     accounts, attempts, auth, bindings, browse, channels, connections, definitions, exchanges, explain,
     health, json, messages, openapi, overview, page, parameters, policies, queues, quorum, redrive, shape,
-    topics, vhosts,
+    topics, traces, vhosts,
 };
 
 /// The largest request body, in bytes. A larger one is refused, as in RabbitMQ.
@@ -266,6 +266,10 @@ async fn dispatch<D: Desk>(action: Action, call: &Call<'_, D>) -> Result<Reply, 
         Action::OpenApi => Ok(openapi::get()),
         Action::Missing(instead) => Err(Failure::missing(instead)),
         Action::DeprecatedFeatures(used) => overview::deprecated_features(call, used).await,
+        Action::ListTraces => traces::list(call).await,
+        Action::GetTrace => traces::get(call).await,
+        Action::PutTrace => traces::put(call).await,
+        Action::DeleteTrace => traces::delete(call).await,
         Action::GetParameter => parameters::get(call).await,
         Action::GetGlobalParameter => parameters::get_global(call).await,
         Action::StartVhost => vhosts::start(call).await,

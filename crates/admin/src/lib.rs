@@ -51,6 +51,7 @@ mod samples;
 mod shape;
 mod shown;
 mod topics;
+mod traces;
 mod vhosts;
 
 use std::future::Future;

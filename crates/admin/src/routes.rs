@@ -167,6 +167,10 @@ pub enum Action {
     GetParameter,
     GetGlobalParameter,
     StartVhost,
+    ListTraces,
+    GetTrace,
+    PutTrace,
+    DeleteTrace,
     MemoryOfNode,
     PortListener,
     ProtocolListener,
@@ -230,8 +234,6 @@ const ACTIONS: &str = "there are no mirrors to synchronise: quorum queues are re
 const SHOVELS: &str = "there are no shovels: sluice move moves the messages of a queue";
 const FEDERATION: &str = "there is no federation";
 const STREAMS: &str = "there is no stream protocol: streams are used with AMQP 1.0";
-const TRACES: &str =
-    "there is no tracing: GET /api/queues/VHOST/QUEUE/messages shows the messages of a stream";
 
 /// Makes the table of routes. A row is `METHOD "path" => Action(arguments), [verbs];`.
 macro_rules! routes {
@@ -427,9 +429,11 @@ pub const ROUTES: &[Route] = routes! {
     Get "/api/stream/publishers/{vhost}" => EmptyList, [Manage];
     Put "/api/stream/super-streams/{vhost}/{name}" => Missing(STREAMS), [Manage];
     Get "/api/stream/{vhost}/{name}/tracking" => Missing(STREAMS), [Manage];
-    Get "/api/traces" => EmptyList, [Manage];
-    Get "/api/traces/{vhost}" => EmptyList, [Manage];
-    Put "/api/traces/{vhost}/{name}" => Missing(TRACES), [Manage, Administer];
+    Get "/api/traces" => ListTraces, [Manage, Administer];
+    Get "/api/traces/{vhost}" => ListTraces, [Manage, Administer];
+    Get "/api/traces/{vhost}/{name}" => GetTrace, [Manage, Administer];
+    Put "/api/traces/{vhost}/{name}" => PutTrace, [Manage, Administer];
+    Delete "/api/traces/{vhost}/{name}" => DeleteTrace, [Manage, Administer];
     Get "/api/trace-files" => EmptyList, [Manage];
     Get "/api/health/checks/virtual-hosts" => AlwaysHealthy, [Manage, ReadOverview];
     Get "/api/health/checks/node-is-quorum-critical" => AlwaysHealthy, [Manage, ReadOverview];

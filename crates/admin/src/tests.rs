@@ -254,8 +254,8 @@ async fn exchanges() {
         .check(
             "guest",
             r#"
-            GET /api/exchanges?columns=name,type -> 200 [{"name":"","type":"direct"},{"name":"amq.direct","type":"direct"},{"name":"amq.fanout","type":"fanout"},{"name":"amq.headers","type":"headers"},{"name":"amq.match","type":"headers"},{"name":"amq.topic","type":"topic"}]
-            GET /api/exchanges/%2F?columns=vhost&page=1&page_size=1 -> 200 {"filtered_count":6,"item_count":1,"items":[{"vhost":"/"}],"page":1,"page_count":6,"page_size":1,"total_count":6}
+            GET /api/exchanges?columns=name,type -> 200 [{"name":"","type":"direct"},{"name":"amq.direct","type":"direct"},{"name":"amq.fanout","type":"fanout"},{"name":"amq.headers","type":"headers"},{"name":"amq.match","type":"headers"},{"name":"amq.rabbitmq.trace","type":"topic"},{"name":"amq.topic","type":"topic"}]
+            GET /api/exchanges/%2F?columns=vhost&page=1&page_size=1 -> 200 {"filtered_count":7,"item_count":1,"items":[{"vhost":"/"}],"page":1,"page_count":7,"page_size":1,"total_count":7}
             GET /api/exchanges/nope -> 404 {"error":"object_not_found","reason":"no vhost 'nope'"}
             GET /api/exchanges/%2F/amq.default?columns=name,durable -> 200 {"name":"","durable":true}
             GET /api/exchanges/%2F/x -> 404 {"error":"object_not_found","reason":"no exchange 'x' in vhost '/'"}

@@ -6,6 +6,7 @@ use broker::access::Maximum;
 use broker::catalog::{AccountChange, DEFAULT_VHOST, VhostPatch, VhostSettings};
 use broker::desk::Desk;
 use broker::settings::QueueType;
+use broker::traces::TraceChange;
 use serde_json::{Map, Value, json};
 
 use crate::accounts::{set, tags_of};
@@ -40,18 +41,16 @@ pub async fn require<D: Desk>(call: &Call<'_, D>, vhost: &str) -> Result<Arc<Vho
     }
 }
 
-/// Adds a virtual host, or changes what the body names. Whoever adds it gets all permissions in it, as in RabbitMQ.
+/// Adds a virtual host, or changes what the body names. `tracing` turns the firehose on or off, which a restart forgets. Whoever adds it gets all permissions in it, as in RabbitMQ.
 pub async fn put<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
-    let (name, patch) = (call.param(0).into(), patch(&call.fields)?);
-    set(
-        call,
-        AccountChange::SetVhost {
-            name,
-            patch,
-            creator: call.who.is_of_catalog().then(|| call.who.user.clone()),
-        },
-    )
-    .await
+    let (name, patch): (Arc<str>, _) = (call.param(0).into(), patch(&call.fields)?);
+    let creator = call.who.is_of_catalog().then(|| call.who.user.clone());
+    let reply = set(call, AccountChange::SetVhost { name: name.clone(), patch, creator }).await?;
+    if let Some(Value::Bool(is_traced)) = call.fields.get("tracing") {
+        let change = TraceChange::Vhost { vhost: name, is_traced: *is_traced };
+        call.desk.change_traces(&call.who, change).await?;
+    }
+    Ok(reply)
 }
 
 /// Starts a virtual host on a node. All of them always run, so there is nothing to do.
@@ -143,11 +142,8 @@ pub fn patch(fields: &Map<String, Value>) -> Result<VhostPatch, Failure> {
     for (field, value) in fields {
         let wrong = |need: &str| Failure::bad_request(format!("'{field}' is not {need}"));
         match (field.as_str(), value) {
-            // The path names the virtual host.
-            ("name", _) | (_, Value::Null) | ("tracing", Value::Bool(false)) => {}
-            ("tracing", Value::Bool(true)) => {
-                return Err(Failure::bad_request("messages cannot be traced: there is no firehose"));
-            }
+            // The path names the virtual host, and [`put`] reads whether it is traced.
+            ("name", _) | (_, Value::Null) | ("tracing", Value::Bool(_)) => {}
             ("description", _) => patch.description = Some(json::text(fields, field, "")?.into()),
             ("tags", _) => patch.tags = Some(tags_of(value)?),
             ("default_queue_type", Value::String(kind)) => {
@@ -191,7 +187,7 @@ pub fn row<D: Desk>(call: &Call<'_, D>, name: &str, settings: &VhostSettings) ->
             "tags": *settings.tags,
             "default_queue_type": kind,
         },
-        "tracing": false,
+        "tracing": call.desk.is_traced(name),
         "deleting": settings.deleting,
     })
 }

@@ -14,6 +14,7 @@ use crate::input::Input;
 use crate::mail::{GateAddress, Post, PublisherAddress, TicketOwner};
 use crate::placements::Placements;
 use crate::settings::Settings;
+use crate::traces::Traces;
 use crate::watchers::Watchers;
 
 /// The parts of the shard that its gates may read and write. The context is made once for a series of calls,
@@ -26,6 +27,8 @@ pub struct Cx<'a> {
     pub placements: &'a Placements,
     pub access: &'a Access,
     pub settings: &'a Settings,
+    /// What is traced. `None` if nothing is.
+    pub traces: Option<&'a Traces>,
     pub consumers: &'a mut Registry<GateAddress>,
     pub publishers: &'a mut Registry<PublisherAddress>,
     /// The owners of tickets: each receives the answer to a request.

@@ -32,6 +32,7 @@ use crate::counters::{AuthAttempts, Counters, Deprecated, Protocol};
 use crate::explain::{Explanation, Subject};
 use crate::ids::QueueId;
 use crate::secured::Secured;
+use crate::traces::{TraceChange, Traces};
 
 /// Why the desk refuses or fails a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -737,4 +738,20 @@ pub trait Desk: Clone + Send + Sync + 'static {
     /// # Errors
     /// The user may not read them.
     fn alarms(&self, who: &Identity) -> Result<Alarms, DeskError>;
+
+    /// Returns what is traced.
+    ///
+    /// # Errors
+    /// The user may not read it.
+    fn traces(&self, who: &Identity) -> Result<Traces, DeskError>;
+
+    /// Returns true if all messages of the virtual host are traced. Whoever sees the virtual host may know that.
+    fn is_traced(&self, vhost: &str) -> bool;
+
+    /// Changes what is traced. When this returns, all shards do so. Returns false if there was no trace to end.
+    fn change_traces(
+        &self,
+        who: &Identity,
+        change: TraceChange,
+    ) -> impl Future<Output = Result<bool, DeskError>> + Send;
 }

@@ -8,6 +8,7 @@
 pub mod access;
 pub mod audit;
 pub mod catalog;
+mod client_events;
 pub mod counters;
 pub mod credit_budget;
 pub mod cx;
@@ -33,6 +34,7 @@ pub mod reply_to;
 pub mod secured;
 pub mod settings;
 pub mod stream_offset;
+pub mod traces;
 pub mod watchers;
 
 /// The `tracing` target of log lines that a peer can cause at any rate. The program limits the rate of this

@@ -116,7 +116,7 @@ impl Peer {
 
     /// Returns the publisher of the client's messages.
     pub fn sender(&self) -> Sender<'_> {
-        Sender { vhost: &self.vhost, identity: self.identity.as_ref() }
+        Sender { vhost: &self.vhost, identity: self.identity.as_ref(), connection: &self.name }
     }
 
     /// Creates a ticket whose answer returns to this connection. Returns `None` if too many requests of the shard are in
@@ -192,7 +192,7 @@ impl Peer {
         self.identity = Some(identity);
         self.mechanism = mechanism;
         self.actor().logged_in();
-        self.tell_login(&self.actor().user.to_owned(), mechanism, None, cx);
+        self.tell_login(self.actor().user, mechanism, None, cx);
     }
 
     /// Logs in the client that [`Peer::vouched`] describes. Returns false, and does nothing, for any other client and

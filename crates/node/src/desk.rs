@@ -11,6 +11,7 @@ mod permit;
 mod quorum;
 mod redrive;
 mod statistics;
+mod traces;
 
 use std::collections::HashSet;
 use std::net::{IpAddr, SocketAddr};
@@ -35,6 +36,7 @@ use broker::explain::{Explanation, Subject};
 use broker::ids::{DECIDER, QueueId};
 use broker::notices::Authentication;
 use broker::settings::{SLUICE_VERSION, Settings};
+use broker::traces::{TraceChange, Traces};
 use queue::{Effect, Replay, Request};
 
 use self::ask::{CHANGE_DEADLINE, DEADLINE, LOGIN_DEADLINE, NO_TICKET, other_answer, refused};
@@ -84,6 +86,8 @@ struct Inner {
     checker: Logins,
     admission: Arc<Admission>,
     notices: NoticeWay,
+    /// What is traced. Each shard has a copy.
+    traces: Mutex<Traces>,
     identity: wal::Identity,
 }
 
@@ -113,9 +117,15 @@ impl NodeDesk {
             checker,
             admission,
             notices,
+            traces: Mutex::default(),
             identity,
         };
         Self { inner: Arc::new(inner) }
+    }
+
+    /// Returns the way of messages of the broker itself, such as the lines of the log, to the shard that publishes them.
+    pub fn notices(&self) -> NoticeWay {
+        self.inner.notices.clone()
     }
 
     pub(crate) fn add_listener(&self, protocol: &str, address: String, port: u16) {
@@ -219,6 +229,20 @@ fn changed(answer: Answer) -> bool {
 }
 
 impl Desk for NodeDesk {
+    fn traces(&self, who: &Identity) -> Result<Traces, DeskError> {
+        self.permit_by_tag(who, Verb::Administer)?;
+        Ok(self.current_traces())
+    }
+
+    fn is_traced(&self, vhost: &str) -> bool {
+        self.current_traces().has_vhost(vhost)
+    }
+
+    async fn change_traces(&self, who: &Identity, change: TraceChange) -> Result<bool, DeskError> {
+        self.permit(who, "", Verb::Administer, &[]).await?;
+        self.set_traces(change).await
+    }
+
     async fn login(&self, user: &str, password: &Secret, peer: IpAddr) -> Result<Identity, DeskError> {
         let credentials = Credentials::Plain { user: user.to_owned(), password: password.clone() };
         let login = Login { credentials, from: peer, at_ms: self.inner.clock.now_ms() };
@@ -510,6 +534,7 @@ impl Desk for NodeDesk {
             return Ok(false);
         }
         self.delete_queues_in(&name).await?;
+        self.set_traces(TraceChange::Forget { vhost: name.clone() }).await?;
         Ok(changed(self.change(who, Command::Account(AccountChange::DeleteVhost { name })).await?))
     }
 

@@ -5,12 +5,12 @@ use std::sync::Arc;
 
 use broker::access::{Identity, LoginRefused};
 use broker::mail::Mail;
+use broker::notices::Notice;
 use queue::Ticket;
-use tokio::sync::mpsc;
+use tokio::sync::{OwnedSemaphorePermit, mpsc};
 use wal::{BlockRead, ChunksRead, Completion, Packed, StreamAnswer};
 
 use crate::handshakes::Handshake;
-use crate::notices::OutsideNotice;
 use crate::questions::Question;
 use crate::shard::Moved;
 
@@ -43,8 +43,8 @@ pub(crate) enum Incoming {
     Question(u64, Question),
     /// Nobody waits for the answer to this question any more.
     GiveUp(u64),
-    /// A message of the broker itself. Bounded by the one who sends it.
-    Notice(OutsideNotice),
+    /// A message of the broker itself, and its place among those on the way.
+    Notice(Notice, OwnedSemaphorePermit),
     /// True stops publishing; false lets it continue.
     Blocked(bool),
     /// Close every connection with this reason, and end.

@@ -30,6 +30,7 @@ pub use alarms::{AlarmLimits, Limit, Measured};
 pub use desk::NodeDesk;
 pub use logins::Backends;
 pub use node::{Node, NodeOptions, StartError, StopError, make_shards};
+pub use notices::NoticeWay;
 pub use randomness::random;
 pub use runtime::Listening;
 pub use shard::StorageLimits;

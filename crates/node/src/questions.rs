@@ -15,6 +15,7 @@ use broker::desk::{BudgetRow, ConnectionRow, NamedVhost, QueueNumbers, Reclaimed
 use broker::explain::{ConnectionFacts, End, LogFacts, Wanted};
 use broker::ids::{QueueId, ShardId};
 use broker::redrive::Redriving;
+use broker::traces::Traces;
 use hashbrown::HashMap;
 use queue::{ConsumerId, Effect, Peeked, Refusal, Request};
 use tokio::sync::oneshot;
@@ -81,6 +82,8 @@ pub enum Question {
     /// Asks for the state of the log, and for the links of the wanted connections from place `from` on.
     /// Answered by [`Reply::Look`].
     Look { wanted: Wanted, from: usize },
+    /// Sets what is traced. Answered by [`Reply::TracesSet`].
+    SetTraces(Arc<Traces>),
     /// Closes the connection of this name. Answered by [`Reply::Closed`].
     Close { who: Identity, name: String, reason: String },
 }
@@ -121,6 +124,7 @@ pub enum Reply {
     Look(Part<ConnectionFacts>, LogFacts),
     /// True if the connection was on this shard.
     Closed(Result<bool, AccessRefused>),
+    TracesSet,
 }
 
 /// Sums over one shard.

@@ -268,7 +268,7 @@ fn receive(host: &Rc<Host>, message: Incoming) {
         Incoming::Permission(ticket) => shard.handle_permission(ticket),
         Incoming::Question(number, question) => shard.handle_question(number, question),
         Incoming::GiveUp(number) => shard.give_up(number),
-        Incoming::Notice(notice) => shard.handle_notice(notice.into_notice()),
+        Incoming::Notice(notice, _place) => shard.handle_notice(notice),
         Incoming::Blocked(blocked) => shard.set_blocked(blocked),
         Incoming::Accepted(accepted) => {
             drop(shard);

@@ -37,6 +37,7 @@ mod serve;
 mod status;
 mod systemd;
 mod top;
+mod trace;
 mod trust;
 mod unix_socket;
 mod watch;
@@ -96,6 +97,8 @@ enum Verb {
     Get(messages::Get),
     /// Show a ready message of a queue without taking it
     Peek(peek::Peek),
+    /// Print the messages that pass through a queue or a connection, for a limited time
+    Trace(trace::TraceArgs),
     /// Close connections, with a reason
     Close(close::Close),
     /// Check the health of the node, for scripts
@@ -142,6 +145,7 @@ fn main() -> ExitCode {
         Verb::Publish(publish) => messages::publish(&publish),
         Verb::Get(get) => messages::get(&get),
         Verb::Peek(peek) => peek::run(&peek),
+        Verb::Trace(trace) => trace::run(&trace),
         Verb::Close(close) => close::run(&close),
         Verb::Check(check) => check::run(&check),
         Verb::Quorum(quorum) => quorum::run(&quorum),
@@ -232,6 +236,8 @@ mod tests {
             "delete binding x q --vhost v",
             "status --json --url http://h",
             "explain queue q --json",
+            "trace queue q --for 5m --limit 10 --json -p v",
+            "trace connection c",
             "explain --url http://h link l --connection c",
             "explain connection c",
             "publish x body --key k --property content_type=text/plain --property priority=3 --header a=1",
@@ -348,6 +354,10 @@ mod tests {
             "get q --ackmode keep",
             "peek",
             "peek q first",
+            "trace queue",
+            "trace exchange x",
+            "trace queue q --for 2h",
+            "trace queue q --limit 0",
             "quorum",
             "quorum status",
             "quorum add-member q",

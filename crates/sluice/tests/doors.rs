@@ -216,6 +216,7 @@ fn bodies(route: &Route) -> Vec<(&'static str, &'static [Verb])> {
         Action::PutVhostLimit | Action::PutUserLimit => vec![(r#"{"value":100000}"#, all)],
         Action::PutTopicPermissions => vec![(r#"{"exchange":"x","write":"","read":"^a"}"#, all)],
         Action::PutPermissions => vec![(r#"{"configure":"","write":".*","read":"^$"}"#, all)],
+        Action::PutTrace => vec![(r#"{"queue":"q"}"#, all)],
         Action::PutPolicy(_) => vec![(r#"{"pattern":"^none$","definition":{"max-length":1}}"#, all)],
         // The only member cannot be removed, but there is nothing to do on another node.
         Action::ChangeMember(MemberChange::Remove) => vec![(r#"{"node":"other"}"#, all)],
@@ -265,6 +266,7 @@ async fn prepare(fixture: &Fixture, action: Action) {
         | Action::ListNodes
         | Action::GetNode
         | Action::ListQueues
+        | Action::PutTrace
         | Action::GetQueue
         | Action::BrowseQueue
         | Action::PeekQueue
@@ -345,6 +347,9 @@ async fn prepare(fixture: &Fixture, action: Action) {
         Action::TopicPermissionsOfUser | Action::GetTopicPermissions | Action::DeleteTopicPermissions => {
             let body = r#"{"exchange":"x","write":"","read":""}"#;
             fixture.prepare("PUT", "/api/topic-permissions/%2F/victim", body).await;
+        }
+        Action::ListTraces | Action::GetTrace | Action::DeleteTrace => {
+            fixture.prepare("PUT", "/api/traces/%2F/x", r#"{"queue":"q","seconds":3600}"#).await;
         }
         Action::DeletePermissions => {
             let body = r#"{"configure":"","write":"","read":""}"#;

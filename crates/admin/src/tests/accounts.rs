@@ -159,7 +159,7 @@ async fn virtual_hosts_have_settings_and_limits() {
             PUT /api/vhosts/team {"tags":["c"],"default_queue_type":"undefined"} -> 204
             GET /api/vhosts/team?columns=description,tags,default_queue_type -> 200 {"description":"ours","tags":["c"],"default_queue_type":"classic"}
             PUT /api/vhosts/team {"default_queue_type":"fast"} -> 400 {"error":"bad_request","reason":"'default_queue_type' is not classic, quorum or stream"}
-            PUT /api/vhosts/team {"tracing":true} -> 400 {"error":"bad_request","reason":"messages cannot be traced: there is no firehose"}
+            PUT /api/vhosts/team {"tracing":1} -> 400 {"error":"bad_request","reason":"'tracing' is not a boolean"}
             PUT /api/vhosts/team {"colour":"red"} -> 400 {"error":"bad_request","reason":"'colour' is not a property of a vhost"}
             GET /api/vhost-limits -> 200 []
             PUT /api/vhost-limits/team/max-queues {"value":1} -> 204

@@ -17,12 +17,14 @@ use broker::counters::Counters;
 use broker::desk::*;
 use broker::explain::{ConnectionFacts, Explanation, Look, QueueFacts, Subject};
 use broker::ids::QueueId;
+use broker::traces::{TraceChange, Traces};
 
 use super::metrics::counters;
 
 /// The state behind the desk. Tests change it at will.
 #[derive(Default)]
 pub struct State {
+    pub traces: Traces,
     pub catalog: Catalog,
     pub access: Access,
     /// The number of ready messages by queue.
@@ -157,6 +159,24 @@ fn set_policy(name: &str, operator: bool) -> (Verb, Resource<'_>) {
 }
 
 impl Desk for FakeDesk {
+    fn traces(&self, who: &Identity) -> Result<Traces, DeskError> {
+        let state = self.state();
+        state.permit(who, "", Verb::Administer, &[])?;
+        Ok(state.traces.clone())
+    }
+
+    fn is_traced(&self, vhost: &str) -> bool {
+        self.state().traces.has_vhost(vhost)
+    }
+
+    async fn change_traces(&self, who: &Identity, change: TraceChange) -> Result<bool, DeskError> {
+        let mut state = self.state();
+        state.permit(who, "", Verb::Administer, &[])?;
+        // Its clock stands still at the end of time, where no trace ends.
+        let changed = state.traces.change(change, u64::MAX / 2);
+        changed.map_err(|_| DeskError::Refused("too many traces".to_owned()))
+    }
+
     async fn login(&self, user: &str, password: &Secret, peer: IpAddr) -> Result<Identity, DeskError> {
         let access = &self.state().access;
         let refused = |why: String| DeskError::LoginRefused(why);

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
+use super::rules::is_of_settings;
 use super::{Catalog, Change, DEFAULT_VHOST, Destination, QueueRow, VhostSettings};
 use crate::access::UserLimits;
-use crate::notices::EVENT_EXCHANGE;
 
 /// The position at which the next call of [`Catalog::walk_definitions`] continues.
 #[derive(Debug, Default)]
@@ -92,7 +92,7 @@ impl Catalog {
             Next::Exchange(place) => {
                 let mut next = Next::Bindings(place, 0);
                 if let Some(table) = self.table_at(place) {
-                    if *table.exchange.name != *EVENT_EXCHANGE {
+                    if !is_of_settings(&table.exchange.name) {
                         emit(Change::ExchangeDeclared(table.exchange.clone()));
                     }
                     if table.exchange.kind.order_counts() {

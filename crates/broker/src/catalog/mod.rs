@@ -10,6 +10,7 @@ mod claims;
 mod decide;
 mod definitions;
 mod error;
+mod events;
 mod exchange;
 mod fields;
 mod parameters;
@@ -35,6 +36,7 @@ pub use arguments::{queue_config, span_ms};
 pub use decide::{AccountChange, Answer, Command, Decision, DeclareExchange, DeclareQueue, SetPolicy};
 pub use definitions::DefinitionsCursor;
 pub use error::CatalogError;
+pub use events::events_of;
 pub use exchange::{Exchange, ExchangeKind, Histories, Letter, history_length};
 pub use parameters::{CLUSTER_NAME, CLUSTER_NAME_BYTES_MAX, ParameterKey, Parameters, is_cluster_name};
 pub use pending::{Committed, Offered, Pending};
@@ -51,7 +53,6 @@ use self::policy::Subject;
 pub use crate::access::DEFAULT_EXCHANGE_ALIAS;
 use crate::access::{PasswordHash, Permissions, Resource, TopicPermissions, UserLimits, Users};
 use crate::ids::{ConnectionId, QueueId};
-use crate::notices::EVENT_EXCHANGE;
 
 /// The virtual host that exists from the start.
 pub const DEFAULT_VHOST: &str = "/";
@@ -348,14 +349,6 @@ impl Default for Catalog {
 }
 
 impl Catalog {
-    /// Sets the rules for declarations from now on.
-    pub fn set_rules(&mut self, rules: DeclareRules) {
-        self.rules = rules;
-        if let Some(vhost) = self.rules.event_vhost.clone() {
-            self.add_event_exchange(&vhost);
-        }
-    }
-
     /// Returns the number of changes applied so far. A route that was cached for another version is stale.
     pub fn version(&self) -> u64 {
         self.version
@@ -687,16 +680,7 @@ impl Catalog {
     fn add_vhost_with_exchanges(&mut self, name: &Arc<str>) {
         self.vhosts.insert(name.clone(), Vhost::default());
         Exchange::predeclared(name).for_each(|exchange| self.add_exchange(Arc::new(exchange)));
-        if self.rules.event_vhost.as_ref() == Some(name) {
-            self.add_event_exchange(name);
-        }
-    }
-
-    /// Adds the exchange that gets events. It is there only while they are on, so it is never stored; its bindings are.
-    fn add_event_exchange(&mut self, vhost: &Arc<str>) {
-        let (name, kind) = (EVENT_EXCHANGE.into(), ExchangeKind::Topic);
-        let exchange = Exchange::new(vhost.clone(), name, kind, Arguments::default());
-        self.add_exchange(Arc::new(Exchange { internal: true, ..exchange }));
+        self.add_own_exchanges(Some(name));
     }
 
     /// Adds an exchange. An exchange that exists keeps its bindings.

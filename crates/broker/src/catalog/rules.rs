@@ -2,8 +2,11 @@
 
 use std::sync::Arc;
 
-use super::{Catalog, Change, DefaultUser, Vhost, VhostDefaults, VhostSettings};
+use super::{
+    Arguments, Catalog, Change, DefaultUser, Exchange, ExchangeKind, Vhost, VhostDefaults, VhostSettings,
+};
 use crate::access::{Access, Maximum};
+use crate::notices::{EVENT_EXCHANGE, LOG_EXCHANGE};
 
 /// The operator's rules for what is declared. They are settings, not changes, so they are never stored.
 #[derive(Clone, Debug)]
@@ -13,6 +16,8 @@ pub struct DeclareRules {
     /// The virtual host of the exchange that gets events (`event_exchange.vhost`). `None` if events are off: then there is no
     /// such exchange.
     pub event_vhost: Option<Arc<str>>,
+    /// The virtual host of the exchange that gets the lines of the log. `None` if there is none (`log.exchange`).
+    pub log_vhost: Option<Arc<str>>,
     /// The type of a new queue whose declaration names none (`default_queue_type`). Queues that are exclusive, deleted
     /// automatically or not durable are classic in any case, because no other type can be.
     pub default_type: queue::QueueType,
@@ -34,6 +39,7 @@ impl Default for DeclareRules {
         Self {
             vhost_defaults: Arc::default(),
             event_vhost: None,
+            log_vhost: None,
             default_type: queue::QueueType::Classic,
             relaxed_redeclaration: false,
             permit_transient: true,
@@ -44,7 +50,37 @@ impl Default for DeclareRules {
     }
 }
 
+impl DeclareRules {
+    /// Returns the virtual host and the name of each exchange that is there because of a setting.
+    fn own_exchanges(&self) -> impl Iterator<Item = (Arc<str>, &'static str)> + use<> {
+        let exchanges = [(self.event_vhost.clone(), EVENT_EXCHANGE), (self.log_vhost.clone(), LOG_EXCHANGE)];
+        exchanges.into_iter().filter_map(|(vhost, name)| Some((vhost?, name)))
+    }
+}
+
+/// Returns true for the name of an exchange that is there because of a setting, and is never stored.
+pub(super) fn is_of_settings(exchange: &str) -> bool {
+    [EVENT_EXCHANGE, LOG_EXCHANGE].contains(&exchange)
+}
+
 impl Catalog {
+    /// Sets the rules for declarations from now on, and adds the exchanges that they name.
+    pub fn set_rules(&mut self, rules: DeclareRules) {
+        self.rules = rules;
+        self.add_own_exchanges(None);
+    }
+
+    /// Adds the exchanges that are there because of settings: those of one virtual host, or of all. They are never stored; their
+    /// bindings are.
+    pub(super) fn add_own_exchanges(&mut self, within: Option<&Arc<str>>) {
+        for (vhost, name) in self.rules.own_exchanges() {
+            if within.is_none_or(|within| *within == vhost) {
+                let exchange = Exchange::new(vhost, name.into(), ExchangeKind::Topic, Arguments::default());
+                self.add_exchange(Arc::new(Exchange { internal: true, ..exchange }));
+            }
+        }
+    }
+
     /// Adds the first users of a node, and what its first virtual hosts get from the configuration, if there has never been a user.
     /// Returns the changes that were applied.
     pub fn begin_users(&mut self, access: &Access) -> Vec<Change> {

@@ -125,7 +125,7 @@ fn an_outdated_record_reads_like_a_refreshed_one() {
     assert_eq!(["q1", "q2", "q4", "q5"].map(max), [Some(20), None, None, None]);
     assert_eq!(outdated.exchange("/", "amq.direct").unwrap().alternate.as_deref(), Some("b"));
     assert_eq!(outdated.exchange("/", "amq.topic").unwrap().alternate, None);
-    assert_eq!((outdated.queue_count(), outdated.exchange_count()), (4, 6));
+    assert_eq!((outdated.queue_count(), outdated.exchange_count()), (4, 7));
 }
 
 /// The definitions rebuild the final state of the catalog, even if it changes while they are walked in parts.
@@ -738,7 +738,7 @@ fn the_node_limits_what_exists() {
     };
     assert_eq!(
         refused(Command::DeclareExchange(exchange)),
-        "cannot declare exchange 'x': exchange limit in cluster (6) is reached"
+        "cannot declare exchange 'x': exchange limit in cluster (7) is reached"
     );
     assert_eq!(
         refused(Command::Account(AccountChange::add_vhost("v"))),

@@ -3,8 +3,10 @@
 use std::ops::Deref;
 
 use amqp10::sections::Sections;
+use std::sync::Arc;
+
 use bytes::Bytes;
-use message::Basic;
+use message::{Basic, Message, Route};
 
 /// The bytes of a message in the format of AMQP 1.0.
 #[derive(Clone, Copy, Debug)]
@@ -44,5 +46,18 @@ impl<'a> Arrived<'a> {
     #[inline(always)]
     pub fn with_sections(body: Body<'a>, found: &'a Sections) -> Self {
         Self::Amqp10 { body, found }
+    }
+
+    /// Returns a copy of the message, with this route.
+    pub fn to_message(self, route: &Arc<Route>, durable_by_default: bool) -> Message {
+        let parts = match self {
+            Self::Amqp10 { body, found } => {
+                let trimmed = message::trim(found, durable_by_default);
+                let wire = Bytes::copy_from_slice(&body[trimmed.range.clone()]);
+                trimmed.into_parts(wire)
+            }
+            Self::Amqp091(basic) => basic.parts([basic.list(), basic.payload()].concat().into()),
+        };
+        Message::new(parts, route.clone())
     }
 }

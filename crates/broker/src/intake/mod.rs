@@ -14,6 +14,7 @@ mod account;
 pub(crate) mod adaptive;
 mod arrived;
 mod route;
+mod traced;
 
 use std::sync::Arc;
 
@@ -27,6 +28,7 @@ pub use self::account::{Publication, Run};
 pub use self::arrived::{Arrived, Body};
 use self::route::Allowed;
 pub use self::route::{Refused, Sender, Target, may_publish};
+use self::traced::tell_published;
 use crate::catalog::{QueueRecord, RouteTarget};
 use crate::counters::Protocol;
 use crate::cx::Cx;
@@ -191,6 +193,9 @@ impl<P: Publication> Intake<P> {
                 (route, &fresh.targets[..])
             }
         };
+        if let Some(traces) = cx.traces {
+            tell_published(traces, sender, self.publisher, (arrived, &route), targets, cx);
+        }
         if targets.is_empty() {
             return Err(Refused::Unroutable);
         }

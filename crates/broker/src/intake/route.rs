@@ -2,8 +2,7 @@
 
 use std::sync::Arc;
 
-use bytes::Bytes;
-use message::{Message, Route};
+use message::Route;
 
 use super::Arrived;
 use crate::access::{AccessRefused, Identity, Question, Resource, Verb};
@@ -20,6 +19,8 @@ pub struct Sender<'a> {
     pub vhost: &'a Arc<str>,
     /// The user who has logged in. `None` only before the login.
     pub identity: Option<&'a Identity>,
+    /// The name of the connection.
+    pub connection: &'a str,
 }
 
 /// The destination of a publisher's messages.
@@ -287,14 +288,6 @@ pub(super) fn remember(
     if exchanges.is_empty() {
         return;
     }
-    let parts = match arrived {
-        Arrived::Amqp10 { body, found } => {
-            let trimmed = message::trim(found, cx.settings.durable_by_default);
-            let wire = Bytes::copy_from_slice(&body[trimmed.range.clone()]);
-            trimmed.into_parts(wire)
-        }
-        Arrived::Amqp091(basic) => basic.parts([basic.list(), basic.payload()].concat().into()),
-    };
-    let message = Message::new(parts, route.clone());
+    let message = arrived.to_message(route, cx.settings.durable_by_default);
     exchanges.iter().for_each(|exchange| cx.post.remember(exchange, message.clone()));
 }

@@ -43,7 +43,7 @@ pub(super) struct Waiting {
 }
 
 impl Waiting {
-    async fn answer(mut self, deadline: Duration) -> Result<Reply, DeskError> {
+    pub async fn answer(mut self, deadline: Duration) -> Result<Reply, DeskError> {
         let answer = tokio::time::timeout(deadline, &mut self.answer).await;
         answer.ok().and_then(Result::ok).ok_or(DeskError::TimedOut)
     }

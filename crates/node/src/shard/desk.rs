@@ -95,6 +95,7 @@ impl Shard {
             | Question::Policies { .. }
             | Question::Counts
             | Question::Totals
+            | Question::SetTraces(_)
             | Question::Close { .. } => 0,
             Question::Peek { .. } | Question::Checkpoint(_) | Question::Reclaim(_) => 1,
         }
@@ -189,6 +190,10 @@ impl Shard {
             Question::Reclaim(queue) => Reply::Reclaimed(self.reclaim_memory(queue)),
             Question::Delivered(ids) => {
                 Reply::Delivered(ids.into_iter().map(|id| self.stream_delivered(id)).collect())
+            }
+            Question::SetTraces(traces) => {
+                self.metadata.set_traces(traces);
+                Reply::TracesSet
             }
             Question::Totals => Reply::Totals(Box::new(self.totals())),
             Question::Connections { node, names, from } => {

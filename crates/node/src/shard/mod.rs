@@ -183,6 +183,7 @@ impl Shard {
         if self.chores_done_ms + CHORES_MS <= self.here.now_ms {
             self.chores_done_ms = self.here.now_ms;
             self.queues.end_period();
+            self.metadata.remove_traces_over(self.here.now_ms);
             self.publish_live_bytes();
             self.forget_again();
             self.reclaim();

@@ -1,9 +1,9 @@
 //! Publishes the notices of this shard: the messages of the broker itself (docs/decisions/0042).
 
 use broker::PEER;
-use broker::catalog::{Change, Letter};
+use broker::catalog::{Change, Letter, events_of};
 use broker::mail::PublisherAddress;
-use broker::notices::{LOG_NAME, Notice, of_change};
+use broker::notices::{LOG_NAME, Notice};
 use queue::{Publish, PublisherId};
 
 use super::Shard;
@@ -18,7 +18,7 @@ impl Shard {
     pub(super) fn tell_change(&mut self, change: &Change, by: Option<&str>) {
         if let Some(vhost) = self.metadata.settings().event_vhost() {
             let (catalog, outbox) = (self.metadata.catalog(), &mut self.mail.post.notices);
-            of_change(catalog, change, by, vhost, self.here.now_ms, |event| outbox.push(event));
+            events_of(catalog, change, by, vhost, self.here.now_ms, |event| outbox.push(event));
         }
     }
 

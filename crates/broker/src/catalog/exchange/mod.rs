@@ -32,6 +32,7 @@ use self::random::Random;
 use self::topic::Trie;
 use super::policy::{Policies, Policy, Subject};
 use super::{Arguments, Binding, CatalogError, Destination, QueueRecord};
+use crate::notices::TRACE_EXCHANGE;
 
 pub use self::history::{Histories, history_length};
 pub(super) use self::letter::Facts;
@@ -176,8 +177,9 @@ impl Exchange {
             ("amq.headers", ExchangeKind::Headers),
             ("amq.match", ExchangeKind::Headers),
         ];
-        all.into_iter()
-            .map(|(name, kind)| Exchange::new(vhost.clone(), name.into(), kind, Arguments::default()))
+        let new = |name: &str, kind| Exchange::new(vhost.clone(), name.into(), kind, Arguments::default());
+        let traced = Exchange { internal: true, ..new(TRACE_EXCHANGE, ExchangeKind::Topic) };
+        all.into_iter().map(move |(name, kind)| new(name, kind)).chain([traced])
     }
 }
 

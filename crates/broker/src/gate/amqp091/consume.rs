@@ -290,7 +290,7 @@ impl Gate {
         lent: DeliveryRef<'_>,
         cx: &mut Cx<'_>,
     ) -> bool {
-        let Self { channels, conn, without_room, properties, .. } = self;
+        let Self { channels, conn, without_room, properties, peer, .. } = self;
         let Some(state) = channel_in(channels, channel) else { return true };
         let has_room = state.shared_prefetch == 0 || state.unsettled.len() < u32::from(state.shared_prefetch);
         let Some(Role::Consumer(consumer)) = state.roles.get_mut(place as usize) else { return true };
@@ -324,6 +324,9 @@ impl Gate {
         let (payload, from) = message.amqp091_payload();
         conn.send_deliver(channel, &deliver, properties, &payload, from);
         outlet.note_sent(lent.redelivered(), cx.counters);
+        if let Some(traces) = cx.traces {
+            peer.tell_delivered(traces, channel, &outlet.queue_name, message, is_redelivered(&lent), cx);
+        }
         state.counts.deliveries.count_sent(lent.redelivered(), outlet.settled);
         if !outlet.settled {
             consumer.unsettled += 1;

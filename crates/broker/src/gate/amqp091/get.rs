@@ -73,7 +73,7 @@ impl Gate {
                 return self.refuse_method(channel, failed, refused, cx);
             }
         };
-        let Self { channels, conn, properties, .. } = self;
+        let Self { channels, conn, properties, peer, .. } = self;
         let Some(state) = channel_in(channels, channel) else { return };
         let Some(Role::Holder { unsettled, holder, .. }) = state.roles.get_mut(place as usize) else {
             return;
@@ -103,5 +103,8 @@ impl Gate {
         };
         let (payload, from) = message.amqp091_payload();
         conn.send_content(channel, &Method::BasicGetOk(get_ok), properties, &payload, from);
+        if let Some(traces) = cx.traces {
+            peer.tell_delivered(traces, channel, queue, message, is_redelivered(&lent), cx);
+        }
     }
 }

@@ -200,7 +200,7 @@ impl Gate {
         if message.format() != Format::Amqp10 {
             return self.deliver_converted(session, link, lent, cx);
         }
-        let Gate { sessions, conn, without_room, .. } = self;
+        let Gate { sessions, conn, without_room, peer, .. } = self;
         let Some(LinkRole::Outlet(consuming)) = role_in(sessions, session, link) else { return true };
         let outlet = &mut consuming.outlet;
         if outlet.reads_stream() && !has_room(conn, session) {
@@ -243,6 +243,9 @@ impl Gate {
             return true;
         }
         outlet.note_sent(redelivered, cx.counters);
+        if let Some(traces) = cx.traces {
+            peer.tell_delivered(traces, session, &outlet.queue_name, message, redelivered, cx);
+        }
         self.touch(session, link);
         true
     }

@@ -177,6 +177,7 @@ impl Connections {
             placements: metadata.placements(),
             access: metadata.access(),
             settings: metadata.settings(),
+            traces: metadata.traces(),
             consumers,
             publishers,
             tickets,

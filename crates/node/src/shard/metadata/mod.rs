@@ -16,6 +16,7 @@ use broker::catalog::{Catalog, Change, Histories, QueueRecord};
 use broker::ids::{DECIDER, QueueId, ShardId};
 use broker::placements::Placements;
 use broker::settings::Settings;
+use broker::traces::Traces;
 
 use self::decider::Decider;
 
@@ -24,6 +25,8 @@ use self::decider::Decider;
 pub(super) struct Metadata {
     settings: Arc<Settings>,
     access: Arc<Access>,
+    /// What is traced.
+    traces: Arc<Traces>,
     catalog: Catalog,
     placements: Placements,
     /// The decider of changes of the catalog. Present on the deciding shard only.
@@ -43,7 +46,8 @@ impl Metadata {
     ) -> Self {
         catalog.set_rules(settings.declare_rules.clone());
         let decider = (here == DECIDER).then(|| Decider::new(shards, &catalog));
-        Self { settings, access, catalog, placements, decider, histories: Histories::default() }
+        let traces = Arc::default();
+        Self { settings, access, traces, catalog, placements, decider, histories: Histories::default() }
     }
 
     pub fn catalog(&self) -> &Catalog {
@@ -73,6 +77,22 @@ impl Metadata {
 
     pub fn access(&self) -> &Access {
         &self.access
+    }
+
+    /// Returns what is traced, or `None` if nothing is.
+    pub fn traces(&self) -> Option<&Traces> {
+        Some(&*self.traces).filter(|traces| !traces.is_off())
+    }
+
+    pub fn set_traces(&mut self, traces: Arc<Traces>) {
+        self.traces = traces;
+    }
+
+    /// Removes the traces that are over, so that messages are compared with none of them.
+    pub fn remove_traces_over(&mut self, now_ms: u64) {
+        if self.traces.limited().iter().any(|trace| trace.is_over(now_ms)) {
+            Arc::make_mut(&mut self.traces).remove_over(now_ms);
+        }
     }
 
     pub fn settings(&self) -> &Settings {

@@ -8,22 +8,26 @@
 //! Nobody waits for a notice. A shard keeps a bounded number of them, counted until their queues have taken them. What does not
 //! fit is dropped and counted.
 
-mod catalog;
-mod clients;
-
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use amqp091::{Properties, TableWriter, Value};
 use bytes::{Bytes, BytesMut};
 use message::{Basic, Message, Route, put_amqp091_value};
 
-pub use self::catalog::of_change;
-pub use self::clients::{Authentication, Told, alarm};
+use crate::counters::Protocol;
 use crate::named::Arguments;
+use crate::names::cut;
 
 /// The exchange that gets events.
 pub const EVENT_EXCHANGE: &str = "amq.rabbitmq.event";
+
+/// The exchange that gets the lines of the log.
+pub const LOG_EXCHANGE: &str = "amq.rabbitmq.log";
+
+/// The exchange that gets copies of traced messages. Every virtual host has it.
+pub const TRACE_EXCHANGE: &str = "amq.rabbitmq.trace";
 
 /// The maximum number of notices of a shard whose queues have not taken them yet. It is more than the events of a burst, for
 /// example of a thousand clients that connect at once, and so few that a slow disk costs little memory.
@@ -54,26 +58,51 @@ pub struct Notice {
 impl Notice {
     /// Makes an event. Its body is empty, and `put` adds its headers.
     pub fn event(vhost: &Arc<str>, key: &str, now_ms: u64, put: impl FnOnce(&mut Headers<'_>)) -> Self {
-        let mut whole = BytesMut::new();
         let properties = Properties {
             delivery_mode: Some(PERSISTENT),
             timestamp: Some(now_ms / 1000),
             ..Properties::default()
         };
-        properties.put_with_headers(&mut whole, |out| {
-            let mut headers = Headers(TableWriter::new(out));
+        Self::new(vhost, EVENT_EXCHANGE, key, &properties, &[], |headers| {
             headers.number("timestamp_in_ms", now_ms);
-            put(&mut headers);
+            put(headers);
+        })
+    }
+
+    /// Makes a line of the log. Its routing key is the level. It need not survive a restart.
+    pub fn logged(vhost: &Arc<str>, level: &str, node: &str, now_ms: u64, line: &str) -> Self {
+        let properties = Properties {
+            content_type: Some(b"text/plain"),
+            timestamp: Some(now_ms / 1000),
+            ..Properties::default()
+        };
+        Self::new(vhost, LOG_EXCHANGE, level, &properties, line.as_bytes(), |headers| {
+            headers.text("node", node);
+        })
+    }
+
+    /// Makes the copy of a traced message with this body. It need not survive a restart. `put` adds its headers.
+    pub fn traced(vhost: &Arc<str>, key: &str, body: &[u8], put: impl FnOnce(&mut Headers<'_>)) -> Self {
+        Self::new(vhost, TRACE_EXCHANGE, key, &Properties::default(), body, put)
+    }
+
+    fn new(
+        vhost: &Arc<str>,
+        exchange: &'static str,
+        key: &str,
+        properties: &Properties<'_>,
+        body: &[u8],
+        put: impl FnOnce(&mut Headers<'_>),
+    ) -> Self {
+        let mut whole = BytesMut::new();
+        properties.put_with_headers(&mut whole, |out| {
+            put(&mut Headers(TableWriter::new(out)));
             Some(())
         });
-        Self {
-            vhost: vhost.clone(),
-            exchange: EVENT_EXCHANGE,
-            key: key.into(),
-            list_len: whole.len(),
-            whole: whole.freeze(),
-            passes_alarms: false,
-        }
+        let list_len = whole.len();
+        whole.extend_from_slice(body);
+        let (vhost, key, whole) = (vhost.clone(), key.into(), whole.freeze());
+        Self { vhost, exchange, key, whole, list_len, passes_alarms: false }
     }
 
     /// Returns the name of the exchange to which the notice is published.
@@ -97,6 +126,70 @@ impl Notice {
         let basic = Basic::owned(&self.whole, self.list_len).ok()?;
         let route = Route::simple(self.exchange, &self.key);
         Some(Message::new(basic.parts(self.whole.clone()), Arc::new(route)))
+    }
+}
+
+/// A login that was accepted or refused.
+#[derive(Clone, Copy, Debug)]
+pub struct Authentication<'a> {
+    /// The user. For a login that is refused, the name that the client sent.
+    pub user: &'a str,
+    /// The name of the connection. Over HTTP, there is none.
+    pub connection: Option<&'a str>,
+    /// The address of the client.
+    pub peer: &'a str,
+    pub protocol: Protocol,
+    /// The SASL mechanism. Over HTTP, there is none.
+    pub mechanism: Option<&'a str>,
+    /// Why the login is refused. `None` if it is accepted.
+    pub refused: Option<&'a str>,
+}
+
+impl Authentication<'_> {
+    /// Returns the event `user.authentication.success` or `user.authentication.failure`.
+    pub fn event(self, vhost: &Arc<str>, now_ms: u64) -> Notice {
+        let key = match self.refused {
+            None => "user.authentication.success",
+            Some(_) => "user.authentication.failure",
+        };
+        Notice::event(vhost, key, now_ms, |headers| {
+            headers.text("name", cut(self.user));
+            headers.text_of("connection_name", self.connection);
+            headers.text("connection_type", if self.protocol == Protocol::Http { "http" } else { "network" });
+            put_peer(headers, self.peer);
+            headers.text("protocol", protocol_name(self.protocol));
+            headers.text_of("auth_mechanism", self.mechanism.map(cut));
+            headers.text_of("error", self.refused.map(cut));
+        })
+    }
+}
+
+/// Returns the event of an alarm, `memory` or `disk`, of this node. It is published although the alarm stops publishers.
+pub fn alarm(vhost: &Arc<str>, source: &str, node: &str, is_set: bool, now_ms: u64) -> Notice {
+    let event = Notice::event(vhost, if is_set { "alarm.set" } else { "alarm.cleared" }, now_ms, |headers| {
+        headers.text("source", source);
+        headers.text("node", node);
+    });
+    Notice { passes_alarms: true, ..event }
+}
+
+/// Returns the name of a protocol in events.
+pub(crate) fn protocol_name(protocol: Protocol) -> &'static str {
+    match protocol {
+        Protocol::Amqp10 => "AMQP 1-0",
+        Protocol::Amqp091 => "AMQP 0-9-1",
+        Protocol::Http => "HTTP",
+    }
+}
+
+/// Adds the address of a client. That of a Unix domain socket has no port.
+pub(crate) fn put_peer(headers: &mut Headers<'_>, peer: &str) {
+    match peer.parse::<SocketAddr>() {
+        Ok(peer) => {
+            headers.text("peer_host", &peer.ip().to_string());
+            headers.number("peer_port", peer.port().into());
+        }
+        Err(_) => headers.text("peer_host", peer),
     }
 }
 
@@ -142,6 +235,11 @@ impl Headers<'_> {
         let mut table = self.0.table(name);
         let pairs = map.iter().filter_map(|(key, value)| Some((key.as_str()?, value)));
         pairs.for_each(|(key, value)| put_amqp091_value(&mut table, key, value));
+    }
+
+    /// Begins a table.
+    pub fn table(&mut self, name: &str) -> TableWriter<'_> {
+        self.0.table(name)
     }
 
     /// Adds a table whose entries are already encoded.

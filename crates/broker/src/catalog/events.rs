@@ -2,16 +2,19 @@
 
 use std::sync::Arc;
 
-use super::{Headers, Notice};
+use super::{Catalog, Change, Destination, VhostSettings};
 use crate::access::{Maximum, Permission};
-use crate::catalog::{Catalog, Change, Destination, VhostSettings};
+use crate::notices::{Headers, Notice};
+
+/// Adds the headers of an event.
+type Put<'p> = &'p dyn Fn(&mut Headers<'_>);
 
 /// Makes the events of one change.
 ///
 /// `catalog` is the catalog before the change, `by` the user who asked for it, if the broker knows that, and `vhost` the virtual
 /// host of the event exchange. No event has a secret: parameters may have passwords in their values, so their values are left
 /// out.
-pub fn of_change(
+pub fn events_of(
     catalog: &Catalog,
     change: &Change,
     by: Option<&str>,
@@ -19,7 +22,7 @@ pub fn of_change(
     now_ms: u64,
     mut each: impl FnMut(Notice),
 ) {
-    let mut event = |key: &str, put: &dyn Fn(&mut Headers<'_>)| {
+    let mut event = |key: &str, put: Put<'_>| {
         each(Notice::event(vhost, key, now_ms, |headers| {
             put(headers);
             headers.text_of("user_who_performed_action", by);
@@ -159,12 +162,7 @@ fn named(headers: &mut Headers<'_>, vhost: &str, name: &str) {
 }
 
 /// Makes the event of limits: `<of>.set` with those that are set, or `<of>.cleared` if none is.
-fn limits(
-    event: &mut dyn FnMut(&str, &dyn Fn(&mut Headers<'_>)),
-    of: &str,
-    limits: &[(&str, Maximum)],
-    put_name: &dyn Fn(&mut Headers<'_>),
-) {
+fn limits(event: &mut dyn FnMut(&str, Put<'_>), of: &str, limits: &[(&str, Maximum)], put_name: Put<'_>) {
     let is_any = limits.iter().any(|(_, max)| max.is_some());
     event(&format!("{of}.{}", if is_any { "set" } else { "cleared" }), &|headers| {
         put_name(headers);
@@ -189,7 +187,7 @@ mod tests {
     /// Applies a change, and returns its events: the key, then the headers in their order.
     fn apply(catalog: &mut Catalog, change: Change) -> Vec<String> {
         let mut events = Vec::new();
-        of_change(catalog, &change, Some("ann"), &"/".into(), 7, |event| {
+        events_of(catalog, &change, Some("ann"), &"/".into(), 7, |event| {
             let properties = Properties::parse(event.property_list()).unwrap();
             let headers = properties.headers.unwrap();
             let shown = headers.iter().skip(1).map(|(name, value)| match value.as_str() {

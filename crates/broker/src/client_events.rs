@@ -1,59 +1,15 @@
-//! The events of clients: logins, connections, channels and consumers. Their names and headers are RabbitMQ's
-//! (docs/compatibility.md, Events).
+//! What is told about clients: the events of logins, connections, channels and consumers, and the copies of traced deliveries.
+//! Their names and headers are RabbitMQ's (docs/compatibility.md, Events and Traces).
 
 use std::net::SocketAddr;
-use std::sync::Arc;
 
-use super::{Headers, Notice};
-use crate::counters::Protocol;
+use message::Message;
+
 use crate::cx::Cx;
-use crate::names::cut;
-use crate::outlet::Outlet;
+use crate::notices::{Authentication, Headers, Notice, TRACE_EXCHANGE, protocol_name, put_peer};
+use crate::outlet::{Outlet, Told};
 use crate::peer::Peer;
-
-/// A login that was accepted or refused.
-#[derive(Clone, Copy, Debug)]
-pub struct Authentication<'a> {
-    /// The user. For a login that is refused, the name that the client sent.
-    pub user: &'a str,
-    /// The name of the connection. Over HTTP, there is none.
-    pub connection: Option<&'a str>,
-    /// The address of the client.
-    pub peer: &'a str,
-    pub protocol: Protocol,
-    /// The SASL mechanism. Over HTTP, there is none.
-    pub mechanism: Option<&'a str>,
-    /// Why the login is refused. `None` if it is accepted.
-    pub refused: Option<&'a str>,
-}
-
-impl Authentication<'_> {
-    /// Returns the event `user.authentication.success` or `user.authentication.failure`.
-    pub fn event(self, vhost: &Arc<str>, now_ms: u64) -> Notice {
-        let key = match self.refused {
-            None => "user.authentication.success",
-            Some(_) => "user.authentication.failure",
-        };
-        Notice::event(vhost, key, now_ms, |headers| {
-            headers.text("name", cut(self.user));
-            headers.text_of("connection_name", self.connection);
-            headers.text("connection_type", if self.protocol == Protocol::Http { "http" } else { "network" });
-            put_peer(headers, self.peer);
-            headers.text("protocol", shown(self.protocol));
-            headers.text_of("auth_mechanism", self.mechanism.map(cut));
-            headers.text_of("error", self.refused.map(cut));
-        })
-    }
-}
-
-/// Returns the event of an alarm, `memory` or `disk`, of this node. It is published although the alarm stops publishers.
-pub fn alarm(vhost: &Arc<str>, source: &str, node: &str, is_set: bool, now_ms: u64) -> Notice {
-    let event = Notice::event(vhost, if is_set { "alarm.set" } else { "alarm.cleared" }, now_ms, |headers| {
-        headers.text("source", source);
-        headers.text("node", node);
-    });
-    Notice { passes_alarms: true, ..event }
-}
+use crate::traces::{Passing, Traces, traced_copy};
 
 impl Peer {
     /// Returns the name of a channel, as people see it.
@@ -96,7 +52,7 @@ impl Peer {
             headers.text("name", &self.name);
             headers.text("vhost", &self.vhost);
             headers.text("user", self.user());
-            headers.text("protocol", shown(self.protocol));
+            headers.text("protocol", protocol_name(self.protocol));
             headers.text("auth_mechanism", self.mechanism);
             put_ends(headers, &self.name);
             headers.flag("ssl", self.secured.is_some());
@@ -174,45 +130,36 @@ impl Peer {
     }
 }
 
-/// A consumer that an event has named. Another one tells of its end.
-#[derive(Debug)]
-pub struct Told {
-    tag: Arc<str>,
-    channel: String,
-    vhost: Arc<str>,
-    user: Arc<str>,
-}
-
-impl Told {
-    /// Tells that the consumer of this queue has ended.
-    pub(crate) fn tell_end(&self, queue: &str, cx: &mut Cx<'_>) {
-        let Some(vhost) = cx.settings.event_vhost() else { return };
-        cx.post.notices.push(Notice::event(vhost, "consumer.deleted", cx.now_ms, |headers| {
-            headers.text("consumer_tag", &self.tag);
-            headers.text("channel", &self.channel);
-            headers.text("queue", queue);
-            headers.text("vhost", &self.vhost);
-            headers.text("user_who_performed_action", &self.user);
-        }));
-    }
-}
-
-fn shown(protocol: Protocol) -> &'static str {
-    match protocol {
-        Protocol::Amqp10 => "AMQP 1-0",
-        Protocol::Amqp091 => "AMQP 0-9-1",
-        Protocol::Http => "HTTP",
-    }
-}
-
-/// Adds the address of a client. That of a Unix domain socket has no port.
-fn put_peer(headers: &mut Headers<'_>, peer: &str) {
-    match peer.parse::<SocketAddr>() {
-        Ok(peer) => {
-            headers.text("peer_host", &peer.ip().to_string());
-            headers.number("peer_port", peer.port().into());
+impl Peer {
+    /// Copies a message that was delivered to this client, if it is traced.
+    #[cold]
+    pub(crate) fn tell_delivered(
+        &self,
+        traces: &Traces,
+        channel: u16,
+        queue: &str,
+        message: &Message,
+        redelivered: bool,
+        cx: &mut Cx<'_>,
+    ) {
+        // Otherwise each delivery of a copy would make another copy.
+        if **message.route().exchange() == *TRACE_EXCHANGE {
+            return;
         }
-        Err(_) => headers.text("peer_host", peer),
+        let user = self.identity.as_ref().map_or("", |who| &who.user);
+        let passing = Passing { vhost: &self.vhost, connection: &self.name, channel, user };
+        let Some(claimed) = traces.claim(&passing, cx.now_ms, |name| name == queue) else { return };
+        let notice = traced_copy(
+            message,
+            &format!("deliver.{queue}"),
+            &passing,
+            &claimed,
+            &cx.settings.node_name,
+            |headers| {
+                headers.integer("redelivered", redelivered.into());
+            },
+        );
+        cx.post.notices.push(notice);
     }
 }
 
