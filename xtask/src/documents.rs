@@ -6,7 +6,7 @@ use std::process::Command;
 use crate::tidy::root;
 
 /// The sections of docs/compatibility.md that other texts point to, in their order.
-const SECTIONS: [&str; 23] = [
+const SECTIONS: [&str; 26] = [
     "Connections",
     "Sessions and links",
     "Addresses",
@@ -21,6 +21,9 @@ const SECTIONS: [&str; 23] = [
     "Management over AMQP",
     "Error conditions",
     "Exchanges",
+    "Events",
+    "Traces",
+    "The log as messages",
     "Queue arguments and policies",
     "Classic queues",
     "Quorum queues",

@@ -452,6 +452,8 @@ impl Draft {
         let shared = self.ssl.options("ssl_options");
         let mut settings = self.settings;
         settings.declare_rules.event_vhost = self.events.vhost();
+        settings.declare_rules.log_vhost =
+            self.log.has_exchange.then(|| settings.default_vhost.as_str().into());
         Config {
             settings,
             amqp_listeners: self.amqp_listeners,

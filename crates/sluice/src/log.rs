@@ -1,10 +1,11 @@
-//! The broker's log, written to standard error and to a file.
+//! The broker's log, written to standard error, to a file, and to an exchange.
 //!
 //! Lines that a peer can cause as often as it likes have the target [`PEER`]. Audit lines have the target [`USER`], whose
 //! level is a setting of its own; those that a peer can cause have the name [`PEER`]. For each place in the code, the
 //! first [`LINES_AT_ONCE`] such lines of a period are written. The others are counted, and the count is
 //! logged every [`PERIOD`]. This way no peer can fill the disk with log lines or bury the other lines.
 
+mod exchange;
 mod file;
 mod outputs;
 
@@ -23,6 +24,7 @@ use tracing::{Event, Level, Subscriber};
 use tracing_subscriber::layer::{Context, Layer, SubscriberExt as _};
 use tracing_subscriber::util::SubscriberInitExt as _;
 
+pub use self::exchange::LogExchange;
 pub use self::file::LogFile;
 pub use self::outputs::Levels;
 use crate::config::LogOptions;
@@ -39,6 +41,8 @@ const LINES_AT_ONCE: u64 = 10;
 pub struct Log {
     pub limiter: Limiter,
     pub levels: Levels,
+    /// The exchange that gets the lines, if there is one.
+    pub exchange: LogExchange,
     /// The file that it is written to, if any.
     pub file: Option<Arc<LogFile>>,
 }
@@ -50,9 +54,10 @@ pub struct Log {
 pub fn start(options: &LogOptions, data_dir: &Path) -> Result<Log, String> {
     let limiter = Limiter::default();
     let file = outputs::open_file(options, data_dir)?;
-    let (layers, levels) = outputs::layers(options, file.clone());
+    let exchange = LogExchange::default();
+    let (layers, levels) = outputs::layers(options, file.clone(), &exchange);
     tracing_subscriber::registry().with(layers).with(limiter.clone()).init();
-    Ok(Log { limiter, levels, file })
+    Ok(Log { limiter, levels, exchange, file })
 }
 
 /// Opens the file of the log again at each SIGHUP, until the task ends.

@@ -46,7 +46,7 @@ pub fn run(serve: &Serve) -> Result<(), Failure> {
     let failed = |error: &dyn std::fmt::Display| Failure::failed(error.to_string());
     let loaded = Config::load(&serve.sources).map_err(|error| Failure::usage(error.to_string()))?;
     let Loaded { config, values, files } = loaded;
-    let log::Log { limiter, levels, file: log_file } =
+    let log::Log { limiter, levels, exchange: log_exchange, file: log_file } =
         log::start(&config.log, &serve.data_dir).map_err(|error| failed(&error))?;
     let file_descriptors = limits::raise_file_descriptors();
     let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -63,6 +63,7 @@ pub fn run(serve: &Serve) -> Result<(), Failure> {
     let has_users = definitions.as_ref().is_some_and(admin::Definitions::has_users);
     let backends = backends(&config, runtime.handle()).map_err(|error| failed(&error))?;
     let node = start(&config, &serve.data_dir, !has_users, backends).map_err(|error| failed(&error))?;
+    log_exchange.begin(node.desk().notices(), &config.settings);
     if let Some(definitions) = definitions {
         // Nobody can connect yet: the listeners do not accept before.
         runtime.block_on(definitions::load(definitions, &config, &node)).map_err(of_definitions)?;

@@ -198,6 +198,33 @@ fn without_the_setting_there_is_no_exchange_and_nothing_is_published() {
 }
 
 #[test]
+fn lines_of_the_log_are_messages() {
+    let directory = Directory::new("events-log");
+    let broker = Starting::spawn(&directory, &["log.exchange=true"]).finish();
+    broker.verb(&["declare", "queue", "lines"]).done();
+    broker.verb(&["declare", "binding", "amq.rabbitmq.log", "lines", "--key", "warning"]).done();
+    assert_eq!(ask_as(broker.http_port, &basic("guest", "guess"), "GET", "/api/overview", "").0, 401);
+    let body = json!({ "count": 10, "ackmode": "ack_requeue_false", "encoding": "auto" }).to_string();
+    let line = loop {
+        let (status, rows) = broker.ask("POST", "/api/queues/%2F/lines/get", &body);
+        assert_eq!(status, 200, "{rows}");
+        if let Some(line) = rows.as_array().unwrap().first() {
+            break line.clone();
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    };
+    assert_eq!((&line["exchange"], &line["routing_key"]), (&json!("amq.rabbitmq.log"), &json!("warning")));
+    assert_eq!(line["properties"]["content_type"], "text/plain");
+    assert!(line["properties"]["headers"]["node"].as_str().unwrap().contains('@'));
+    let text = line["payload"].as_str().unwrap();
+    assert!(text.contains(r#"what="login" result="refused" user="guest""#), "{text}");
+    // The time is read for each output.
+    let (_, after_time) = text.split_once(' ').unwrap();
+    assert!(directory.logged().contains(after_time.trim()), "the console has the same line");
+    assert!(broker.terminate().success());
+}
+
+#[test]
 fn the_exchange_can_be_in_another_virtual_host_and_nobody_can_publish_to_it() {
     let directory = Directory::new("events-vhost");
     let broker = Starting::spawn(&directory, &[ON, "event_exchange.vhost=audit"]).finish();

@@ -67,6 +67,21 @@ pub const KEYS: &[Key] = &[
         "The number of older files that are kept, NAME.0 being the newest, up to 1000.",
         |c, _, v| put(&mut c.log.file.rotation_count, number(v, 0..=FILES_MAX)),
     ),
+    key(
+        "log.exchange",
+        "false",
+        "Whether the lines go to the exchange amq.rabbitmq.log of default_vhost, too, with their level as the routing key.",
+        |c, _, v| put(&mut c.log.has_exchange, boolean(v)),
+    ),
+    reloads(key(
+        "log.exchange.level",
+        "",
+        "The lowest level there, if it is not log.level: info, warning, error, critical or none. Lines for debugging never go there.",
+        |c, _, v| put(&mut c.log.exchange.level, level_or_none(v)),
+    )),
+    key("log.exchange.formatter", "plaintext", "How lines look there: plaintext or json.", |c, _, v| {
+        put(&mut c.log.exchange.format, format(v))
+    }),
 ];
 
 /// What is logged, where and how. Levels are spelled as by a tracing filter: `trace`, `debug`, `info`, `warn`, `error` or
@@ -82,6 +97,9 @@ pub struct LogOptions {
     pub has_console: bool,
     pub console: Output,
     pub file: FileOptions,
+    /// True if the log goes to an exchange.
+    pub has_exchange: bool,
+    pub exchange: Output,
 }
 
 /// One place that the log goes to.
@@ -122,6 +140,8 @@ impl Default for LogOptions {
             connection_level: None,
             has_console: true,
             console: output.clone(),
+            has_exchange: false,
+            exchange: output.clone(),
             file: FileOptions {
                 name: None,
                 directory: None,

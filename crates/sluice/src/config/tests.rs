@@ -158,7 +158,7 @@ fn all_problems_are_reported_at_once() {
 #[test]
 fn a_file_of_rabbitmq_starts_with_a_warning() {
     let config = parse(
-        "listeners.tcp.default = 5672\nlog.exchange = true\nheartbeat = 30\nlog.syslog = false\n\
+        "listeners.tcp.default = 5672\nlog.journald = true\nheartbeat = 30\nlog.syslog = false\n\
          cluster_formation.peer_discovery_backend = dns\ncollect_statistics = fine\n",
     )
     .unwrap();
@@ -166,12 +166,12 @@ fn a_file_of_rabbitmq_starts_with_a_warning() {
     assert_eq!(
         config.warnings,
         [
-            "sluice.conf: keys of RabbitMQ that have no effect here: log.exchange (line 2), log.syslog (line 4), \
+            "sluice.conf: keys of RabbitMQ that have no effect here: log.journald (line 2), log.syslog (line 4), \
           cluster_formation.peer_discovery_backend (line 5), collect_statistics (line 6)"
         ]
     );
     // A key on the command line is meant for this broker. So a key without effect is an error there.
-    assert!(set("log.exchange=true").unwrap_err().contains("unknown key"));
+    assert!(set("log.journald=true").unwrap_err().contains("unknown key"));
     // A typo is reported as a typo, even if RabbitMQ has many keys with the same prefix.
     let refused = parse("log.levl = info").unwrap_err();
     assert!(refused.ends_with("did you mean 'log.level'?"), "{refused}");

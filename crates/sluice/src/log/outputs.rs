@@ -1,4 +1,4 @@
-//! The places that the log goes to: standard error, and a file.
+//! The places that the log goes to: standard error, a file, and an exchange.
 
 use std::io::{self, IsTerminal as _, Stderr, Write};
 use std::path::Path;
@@ -8,11 +8,13 @@ use broker::PEER;
 use broker::audit::USER;
 use rustix::fs::fstat;
 use tracing::{Level, Metadata};
+use tracing_subscriber::filter::{FilterExt as _, filter_fn};
 use tracing_subscriber::fmt::MakeWriter;
 use tracing_subscriber::layer::Layer;
 use tracing_subscriber::reload::{self, Handle};
 use tracing_subscriber::{EnvFilter, Registry, fmt};
 
+use super::exchange::{LogExchange, may_be_published};
 use super::file::LogFile;
 use crate::config::{Format, LogOptions, Output};
 
@@ -36,12 +38,17 @@ pub fn open_file(options: &LogOptions, data_dir: &Path) -> Result<Option<Arc<Log
 pub struct Levels {
     console: Option<Handle<EnvFilter, Registry>>,
     file: Option<Handle<EnvFilter, Registry>>,
+    exchange: Option<Handle<EnvFilter, Registry>>,
 }
 
 impl Levels {
     /// Sets the levels.
     pub fn set(&self, options: &LogOptions) {
-        for (handle, output) in [(&self.console, &options.console), (&self.file, &options.file.output)] {
+        for (handle, output) in [
+            (&self.console, &options.console),
+            (&self.file, &options.file.output),
+            (&self.exchange, &options.exchange),
+        ] {
             let set = handle.as_ref().map(|handle| handle.reload(filter(options, output)));
             if let Some(Err(error)) = set {
                 tracing::error!("the level of the log cannot be changed: {error}");
@@ -53,7 +60,7 @@ impl Levels {
 type Layers = Vec<Box<dyn Layer<Registry> + Send + Sync>>;
 
 /// Returns the layers that write the lines, and their levels.
-pub fn layers(options: &LogOptions, file: Option<Arc<LogFile>>) -> (Layers, Levels) {
+pub fn layers(options: &LogOptions, file: Option<Arc<LogFile>>, exchange: &LogExchange) -> (Layers, Levels) {
     let (mut layers, mut levels): (Layers, _) = (Vec::new(), Levels::default());
     if options.has_console {
         let (of_console, handle) = reload::Layer::new(filter(options, &options.console));
@@ -76,6 +83,16 @@ pub fn layers(options: &LogOptions, file: Option<Arc<LogFile>>) -> (Layers, Leve
         layers.push(match options.file.output.format {
             Format::Plain => plain(file).with_filter(of_file).boxed(),
             Format::Json => plain(file).json().flatten_event(true).with_filter(of_file).boxed(),
+        });
+    }
+    if options.has_exchange {
+        let (of_exchange, handle) = reload::Layer::new(filter(options, &options.exchange));
+        levels.exchange = Some(handle);
+        let of_exchange = of_exchange.and(filter_fn(may_be_published));
+        let exchange = exchange.clone();
+        layers.push(match options.exchange.format {
+            Format::Plain => plain(exchange).with_filter(of_exchange).boxed(),
+            Format::Json => plain(exchange).json().flatten_event(true).with_filter(of_exchange).boxed(),
         });
     }
     (layers, levels)
