@@ -371,7 +371,7 @@ impl World {
     // ---- the operator ---------------------------------------------------------------------------------------
 
     fn propose(&mut self, command: Command) -> Parsed<()> {
-        match self.question(Question::Change(command))? {
+        match self.question(Question::Change(command, "guest".into()))? {
             Reply::Changed(result) => result.map(|_| ()).map_err(|error| error.to_string()),
             other => Err(format!("another answer: {other:?}")),
         }

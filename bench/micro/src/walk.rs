@@ -129,7 +129,7 @@ impl World {
         let shards = make_shards(Restored::default(), 1, &settings, &access, limits, now_ms);
         let mut shard = shards.into_iter().next().expect("one shard was requested");
         let declare = DeclareQueue::new(DEFAULT_VHOST, QUEUE, arguments);
-        shard.handle_question(0, Question::Change(Command::DeclareQueue(declare)));
+        shard.handle_question(0, Question::Change(Command::DeclareQueue(declare), "guest".into()));
         let local: SocketAddr = ([127, 0, 0, 1], 1000).into();
         let (publisher, consumer) = (shard.connect(local, local), shard.connect(local, local));
         let message = if speaks_091 { amqp091::publish(QUEUE) } else { TRANSFER.to_vec() };

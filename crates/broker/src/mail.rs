@@ -10,8 +10,8 @@ use queue::{Arrival, ConsumerId, Effect, Publish, PublisherId, RejectReason, Req
 use crate::access::{Login, Question, Remote};
 use crate::catalog::{Answer, CatalogError, Change, Command, Exchange, RouteTarget, history_length};
 use crate::ids::{QueueId, ShardId};
-use crate::redrive::RedriveWait;
 use crate::notices::Outbox;
+use crate::redrive::RedriveWait;
 use crate::reply_to::ReplyTo;
 
 /// One piece of mail.
