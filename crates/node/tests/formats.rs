@@ -74,6 +74,11 @@ fn dead(body: &'static [u8]) -> Message {
     message(body).with_death(death(), 2)
 }
 
+/// Returns a dead message that was redriven, which a queue can have since version 7.
+fn redriven(body: &'static [u8]) -> Message {
+    dead(body).redriven(9_000)
+}
+
 /// Returns the changes that make a small topology.
 fn changes(catalog: &mut Catalog) -> Vec<Change> {
     let mut all = Vec::new();
@@ -261,6 +266,7 @@ fn written() -> BTreeMap<String, Vec<u8>> {
     fact(Fact::Put { seq: 3, message: dead(b"\x00\x53\x75\xa0\x05three"), at_ms: 5_002 });
     fact(Fact::Gone(Span { first: 1, last: 1 }));
     fact(Fact::Returned { seq: 2, marks: marks(LOG_VERSION) });
+    fact(Fact::Put { seq: 10, message: redriven(b"\x00\x53\x75\xa0\x03ten"), at_ms: 5_010 });
     fact(Fact::Stored(stored()));
     fact(Fact::GoneFromRun(GoneFromRun { run: 7, first: 0, last: 2, durable: 1, bytes: 10 }));
     let damaged = catalog.queue("/", "second").expect("it is declared").id;
@@ -337,10 +343,14 @@ fn opens(version: u32, written: &BTreeMap<String, Vec<u8>>) {
         assert_eq!(fifo.next_seq(), 3);
     }
     let queue = restored.queues.remove(&first.id).expect("its messages");
-    assert_eq!(queue.len(), 2 + 4);
+    assert_eq!(queue.len(), 2 + 4 + u64::from(version >= 7));
     let fifo = Fifo::restore((*first.config).clone(), queue.into_facts(), 6_000);
     let mut facts = Vec::new();
     fifo.live_facts(0, u64::MAX, |fact| facts.push(fact));
+    if version >= 7 {
+        let Some(Fact::Put { seq: 10, message, at_ms: 5_010 }) = facts.pop() else { panic!("{facts:?}") };
+        assert_eq!(message, redriven(b"\x00\x53\x75\xa0\x03ten"));
+    }
     fifo.run_facts(&[7], |fact| facts.push(fact));
     let [
         Fact::Put { seq: 2, message: two, at_ms: 5_001 },

@@ -39,7 +39,8 @@ pub const FILE_SIZE: u64 = 8 << 20;
 /// * 5: users whose passwords are not hashed with SHA-256 (docs/decisions/0026).
 /// * 6: permissions and policies with patterns that were refused before, topic permissions, and users whose
 ///   passwords are hashed with MD5 (docs/decisions/0026).
-pub const LOG_VERSION: u32 = 6;
+/// * 7: messages that were redriven (docs/decisions/0041).
+pub const LOG_VERSION: u32 = 7;
 
 /// The version of packs; see [`LOG_VERSION`].
 pub const PACK_VERSION: u32 = 1;
