@@ -107,6 +107,7 @@ pub const fn is_list(action: Action) -> bool {
         action,
         Action::ListParameters
             | Action::ListGlobalParameters
+            | Action::ListTraces
             | Action::ListVhosts
             | Action::VhostLimits
             | Action::UserLimits

@@ -7,8 +7,9 @@ use message::Message;
 
 use crate::cx::Cx;
 use crate::notices::{Authentication, Headers, Notice, TRACE_EXCHANGE, protocol_name, put_peer};
-use crate::outlet::{Outlet, Told};
+use crate::outlet::Outlet;
 use crate::peer::Peer;
+use crate::told::Told;
 use crate::traces::{Passing, Traces, traced_copy};
 
 impl Peer {
@@ -147,7 +148,7 @@ impl Peer {
             return;
         }
         let user = self.identity.as_ref().map_or("", |who| &who.user);
-        let passing = Passing { vhost: &self.vhost, connection: &self.name, channel, user };
+        let passing = Passing { vhost: &self.vhost, connection: &self.name, part: channel, user };
         let Some(claimed) = traces.claim(&passing, cx.now_ms, |name| name == queue) else { return };
         let notice = traced_copy(
             message,

@@ -34,6 +34,7 @@ pub mod reply_to;
 pub mod secured;
 pub mod settings;
 pub mod stream_offset;
+pub mod told;
 pub mod traces;
 pub mod watchers;
 

@@ -114,9 +114,9 @@ impl Peer {
         }
     }
 
-    /// Returns the publisher of the client's messages.
-    pub fn sender(&self) -> Sender<'_> {
-        Sender { vhost: &self.vhost, identity: self.identity.as_ref(), connection: &self.name }
+    /// Returns the publisher of the client's messages. `part` counts only for messages, not for checks of permissions.
+    pub fn sender(&self, part: u16) -> Sender<'_> {
+        Sender { vhost: &self.vhost, identity: self.identity.as_ref(), connection: &self.name, part }
     }
 
     /// Creates a ticket whose answer returns to this connection. Returns `None` if too many requests of the shard are in

@@ -71,7 +71,8 @@ pub struct Traces {
 pub(crate) struct Passing<'a> {
     pub vhost: &'a Arc<str>,
     pub connection: &'a str,
-    pub channel: u16,
+    /// The number of the channel of AMQP 0.9.1, or of the session of AMQP 1.0.
+    pub part: u16,
     pub user: &'a str,
 }
 
@@ -189,7 +190,7 @@ pub(crate) fn traced_copy(
         headers.text("node", node);
         headers.text("vhost", passing.vhost);
         headers.text("connection", passing.connection);
-        headers.integer("channel", passing.channel.into());
+        headers.integer("channel", passing.part.into());
         headers.text("user", passing.user);
         put(headers);
         if !traces.is_empty() {
@@ -242,7 +243,7 @@ mod tests {
 
     /// Returns the traces that copy a message of connection `c`, which passes through queue `q`.
     fn claim(traces: &Traces, vhost: &str, now_ms: u64) -> Option<Vec<String>> {
-        let passing = Passing { vhost: &vhost.into(), connection: "c", channel: 1, user: "u" };
+        let passing = Passing { vhost: &vhost.into(), connection: "c", part: 1, user: "u" };
         let claimed = traces.claim(&passing, now_ms, |queue| queue == "q")?;
         Some(claimed.into_iter().map(str::to_owned).collect())
     }

@@ -21,7 +21,7 @@ use serde_json::{Value, json};
 fn the_log_begins_with_version_paths_and_limits() {
     let directory = Directory::new("operator");
     let file = directory.path().join("rabbitmq.conf");
-    std::fs::write(&file, "heartbeat = 7\nlog.exchange = true\nheartbeat = 8\n").unwrap();
+    std::fs::write(&file, "heartbeat = 7\nlog.syslog = true\nheartbeat = 8\n").unwrap();
     let broker = Starting::spawn_with(&directory, &["--config", file.to_str().unwrap()]).finish();
     let (amqp, http) = (broker.amqp_port, broker.http_port);
     assert!(broker.terminate().success());
@@ -45,7 +45,7 @@ fn the_log_begins_with_version_paths_and_limits() {
     assert!(log.lines().nth(6).unwrap().contains("INFO"), "{log}");
     let warning = |needle: &str| log.lines().any(|line| line.contains("WARN") && line.contains(needle));
     assert!(
-        warning("log.exchange (line 2)") && warning("rabbitmq.conf:3: 'heartbeat' is already set on line 1"),
+        warning("log.syslog (line 2)") && warning("rabbitmq.conf:3: 'heartbeat' is already set on line 1"),
         "{log}"
     );
 }

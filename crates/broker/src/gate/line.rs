@@ -148,7 +148,7 @@ impl Gate {
             ("OPEN", Phase::Open) => {
                 let name = words.get(2).copied();
                 let watched = name.map(|name| self.queue(name, cx)).transpose()?;
-                let sender = self.peer.sender();
+                let sender = self.peer.sender(0);
                 may_publish(sender, &"".into(), cx).map_err(|refused| format!("{refused:?}"))?;
                 let target = name.map_or(Target::Anywhere, Target::to_queue);
                 let mut intake = Intake::open(at, self.peer.protocol, target, cx).ok_or("no place")?;
@@ -233,7 +233,7 @@ impl Gate {
         *credit = credit.checked_sub(1).ok_or("no credit")?;
         let bytes = Bytes::from([&BODY[..], &[length], body.as_bytes()].concat());
         let found = &intake.scan(Body::Owned(&bytes), true, cx).map_err(|bad| bad.to_string())?;
-        let sender = self.peer.sender();
+        let sender = self.peer.sender(0);
         let arrived = Arrived::Amqp10 { body: Body::Owned(&bytes), found };
         match intake.publish(sender, arrived, own, tag, cx) {
             Err(Refused::Unroutable) => {

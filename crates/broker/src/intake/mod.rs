@@ -194,7 +194,7 @@ impl<P: Publication> Intake<P> {
             }
         };
         if let Some(traces) = cx.traces {
-            tell_published(traces, sender, self.publisher, (arrived, &route), targets, cx);
+            tell_published(traces, sender, (arrived, &route), targets, cx);
         }
         if targets.is_empty() {
             return Err(Refused::Unroutable);

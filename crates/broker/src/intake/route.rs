@@ -21,6 +21,8 @@ pub struct Sender<'a> {
     pub identity: Option<&'a Identity>,
     /// The name of the connection.
     pub connection: &'a str,
+    /// The number of the part of the connection that sends.
+    pub part: u16,
 }
 
 /// The destination of a publisher's messages.

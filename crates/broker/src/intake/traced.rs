@@ -3,12 +3,10 @@
 use std::sync::Arc;
 
 use message::Route;
-use queue::PublisherId;
 
 use super::{Arrived, Sender};
 use crate::catalog::RouteTarget;
 use crate::cx::Cx;
-use crate::mail::PublisherAddress;
 use crate::traces::{Passing, Traces, traced_copy};
 
 /// Copies a message that a client has published, if it is traced. `targets` is where it goes.
@@ -16,18 +14,13 @@ use crate::traces::{Passing, Traces, traced_copy};
 pub(super) fn tell_published(
     traces: &Traces,
     sender: Sender<'_>,
-    publisher: PublisherId,
     (arrived, route): (Arrived<'_>, &Arc<Route>),
     targets: &[RouteTarget],
     cx: &mut Cx<'_>,
 ) {
-    let channel = match cx.publishers.get(publisher.0) {
-        // A gate has the channel in the upper half.
-        Some(PublisherAddress::Gate(at)) => (at.place >> 32) as u16,
-        _ => 0,
-    };
     let user = sender.identity.map_or("", |who| &who.user);
-    let passing = Passing { vhost: sender.vhost, connection: sender.connection, channel, user };
+    let Sender { vhost, connection, part, .. } = sender;
+    let passing = Passing { vhost, connection, part, user };
     let names: Vec<Arc<str>> = targets
         .iter()
         .filter_map(|target| match target {

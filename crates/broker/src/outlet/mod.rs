@@ -13,7 +13,6 @@
 
 mod bridge;
 mod holder;
-mod told;
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -25,7 +24,7 @@ use queue::{
 pub use self::bridge::CreditReport;
 use self::bridge::{Batch, Bridge};
 pub use self::holder::Holder;
-pub use self::told::Told;
+
 use crate::catalog::QueueRecord;
 use crate::counters::{Counters, Deliveries, Protocol};
 use crate::cx::Cx;
@@ -33,6 +32,7 @@ use crate::desk::ConsumerRow;
 use crate::explain;
 use crate::ids::QueueId;
 use crate::mail::GateAddress;
+use crate::told::Told;
 
 /// The maximum number of messages that one request annotates. A frame may name thousands, and the annotations of all of
 /// them are more than a shard should write in one turn (iteration of its event loop).

@@ -126,8 +126,13 @@ impl Gate {
             basic.set_reply_to(&replies.to.name()).map_err(|bad| refusal::of_message(&bad.into()))?;
         }
         let route = publisher.route_of(&publish, &basic);
-        let result =
-            publisher.intake.publish(peer.sender(), Arrived::Amqp091(&basic), Some(route), published, cx);
+        let result = publisher.intake.publish(
+            peer.sender(channel),
+            Arrived::Amqp091(&basic),
+            Some(route),
+            published,
+            cx,
+        );
         if let Err(refused) = &result
             && refused.question().is_some()
         {

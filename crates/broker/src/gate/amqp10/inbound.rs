@@ -42,7 +42,7 @@ impl Gate {
         let Gate { sessions, peer, .. } = self;
         match role_in(sessions, session, link) {
             Some(LinkRole::Intake(intake)) => {
-                let published = publish(intake, peer.sender(), delivery, cx);
+                let published = publish(intake, peer.sender(session), delivery, cx);
                 self.touch(session, link);
                 if let Err(refusal) = published {
                     self.refuse_delivery(session, link, delivery, refusal, cx);

@@ -66,7 +66,7 @@ impl Gate {
     }
 
     fn lost_links(&self, cx: &Cx<'_>) -> Vec<(u16, u32, AccessRefused)> {
-        let sender = self.peer.sender();
+        let sender = self.peer.sender(0);
         let consume = |queue: &str| self.peer.permit(Verb::Consume, &[Resource::Queue(queue)], cx);
         let mut lost = Vec::new();
         for (session, links) in self.sessions.iter().enumerate() {
