@@ -13,7 +13,8 @@ static: PROFILE = release
 static:
 	cargo build --profile $(PROFILE) -p sluice
 
-# Builds the Debian package of that program, for this machine, in target/packages.
+# Builds the Debian package of that program, for this machine, in target/packages. `sluice --version` names the commit.
+deb: export SLUICE_COMMIT = $(shell git rev-parse --short=12 HEAD)
 deb: static
 	packaging/debian/build target/$(CARGO_BUILD_TARGET)/release/sluice $$(dpkg --print-architecture) target/packages
 

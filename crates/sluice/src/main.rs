@@ -43,6 +43,7 @@ mod unix_socket;
 mod watch;
 
 use std::process::ExitCode;
+use std::sync::LazyLock;
 
 use clap::{CommandFactory as _, Parser, Subcommand};
 
@@ -50,11 +51,24 @@ use crate::failure::OK;
 
 /// Sluice, a message broker: AMQP 1.0 with RabbitMQ 4's behaviour.
 #[derive(Debug, Parser)]
-#[command(name = "sluice", version, propagate_version = true, after_help = EXIT_CODES)]
+#[command(name = "sluice", version, long_version = LONG_VERSION.as_str(), after_help = EXIT_CODES)]
+#[command(propagate_version = true)]
 struct Cli {
     #[command(subcommand)]
     verb: Verb,
 }
+
+/// What `--version` says: the version, the commit if the variable `SLUICE_COMMIT` named it to the build, the platform and the allocator.
+static LONG_VERSION: LazyLock<String> = LazyLock::new(|| {
+    let commit = option_env!("SLUICE_COMMIT").unwrap_or("unknown");
+    let libc = if cfg!(target_env = "musl") { "musl" } else { "gnu" };
+    format!(
+        "{}\ncommit: {commit}\ntarget: {}-{}-{libc}\nallocator: jemalloc",
+        env!("CARGO_PKG_VERSION"),
+        std::env::consts::ARCH,
+        std::env::consts::OS,
+    )
+});
 
 const EXIT_CODES: &str = "\
 Exit codes:
@@ -177,6 +191,15 @@ mod tests {
     #[test]
     fn the_usage_is_sound() {
         Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn the_long_version_names_the_build() {
+        let long = Cli::command().render_long_version();
+        let version = env!("CARGO_PKG_VERSION");
+        assert!(long.starts_with(&format!("sluice {version}\ncommit: ")), "{long}");
+        assert!(long.contains("\ntarget: ") && long.contains("\nallocator: jemalloc"), "{long}");
+        assert_eq!(Cli::command().render_version(), format!("sluice {version}\n"));
     }
 
     /// Variables that are arguments must not be taken for settings.
