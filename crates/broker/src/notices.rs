@@ -286,7 +286,7 @@ impl Outbox {
         std::mem::take(&mut self.waiting)
     }
 
-    /// Notes that a notice goes to this number of queues, each of which will answer. Returns the number of the notice.
+    /// Notes that a notice was published to `queues` queues. Each of them will answer. Returns the number of the notice.
     pub fn note_published(&mut self, notice: &Notice, queues: u32) -> u64 {
         self.last += 1;
         self.published.insert(self.last, (queues, notice.bytes()));

@@ -41,8 +41,8 @@ impl Examined {
         self.damage.is_empty() && self.closed.is_empty() && self.lost.is_none()
     }
 
-    /// Returns the oldest version of the log in the directory that a start of this program would leave behind: from then on,
-    /// programs that know only this version refuse the directory. `None` if nothing changes for them.
+    /// Returns the newest version of the log in the directory if a start of this program writes a newer one. From then on,
+    /// programs that know only the returned version refuse the directory.
     pub fn raised_from(&self) -> Option<u32> {
         let newest = self.files.iter().filter(|(_, kind, ..)| *kind == FileKind::Log);
         newest.filter_map(|(_, _, version, _)| *version).max().filter(|version| *version < LOG_VERSION)

@@ -2,21 +2,16 @@
 //! still works afterwards. `SLUICE_SEED=n` sends other bodies; a failure names its seed.
 #![forbid(unsafe_code)]
 
-use std::net::SocketAddr;
+mod broker;
+
 use std::time::Duration;
 
 use admin::{Action, ROUTES, Route, To};
-use amqp10::sasl::Secret;
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
-use broker::access::{Access, Hashing, Permissions, User};
-use broker::settings::Settings;
-use node::{AlarmLimits, Node, NodeOptions, StorageLimits};
+use broker::verb::basic;
+use broker::{Broker, Directory};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::{TcpListener, TcpStream};
-
-const ROOT: &str = "root";
+use tokio::net::TcpStream;
 
 /// A guard against hanging, not a measure. The broker waits for 30 seconds for the rest of a body.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -94,7 +89,7 @@ fn valid(action: Action) -> Value {
         Action::PutPolicy(_) => json!({
             "pattern": "^none$", "priority": 1, "apply-to": "queues", "definition": { "max-length": 1, "expires": 60_000 },
         }),
-        Action::ChangeMember(_) => json!({ "node": Settings::default().node_name }),
+        Action::ChangeMember(_) => json!({ "node": ::broker::settings::Settings::default().node_name }),
         Action::PostDefinitions | Action::PostDefinitionsOfVhost => json!({
             "vhosts": [{ "name": "v", "metadata": { "tags": ["a"] }, "limits": { "max-queues": 5 } }],
             "users": [{ "name": "u", "password_hash": "", "tags": ["management"], "limits": { "max-channels": 3 } }],
@@ -241,7 +236,7 @@ fn fixed() -> Vec<Vec<u8>> {
 }
 
 fn path(route: &Route) -> String {
-    let node = Settings::default().node_name;
+    let node = ::broker::settings::Settings::default().node_name;
     let name = match route.action {
         Action::PutVhostLimit | Action::PutUserLimit => "max-connections",
         // Publishing to this exchange, and getting from this queue.
@@ -264,41 +259,16 @@ fn path(route: &Route) -> String {
     filled.iter().fold(route.path.to_owned(), |path, (part, with)| path.replace(part, with))
 }
 
+/// The built program, because a panic ends it.
 struct Fixture {
-    node: Node,
-    http: SocketAddr,
-    data_dir: std::path::PathBuf,
+    broker: Broker,
+    _directory: Directory,
 }
 
 impl Fixture {
-    async fn open(name: &str) -> Self {
-        let root = User {
-            name: ROOT.into(),
-            hash: Hashing::Sha256.hash([1; 16], &Secret::new(ROOT.to_owned())),
-            tags: vec!["administrator".to_owned()],
-            loopback_only: true,
-            permissions: [("/".into(), Permissions::ALL)].into(),
-        };
-        let data_dir =
-            std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}-{}", std::process::id()));
-        let node = Node::start(NodeOptions {
-            settings: Settings::default(),
-            access: Access::new([root]),
-            backends: None,
-            shards: 2,
-            data_dir: data_dir.clone(),
-            alarms: AlarmLimits::default(),
-            storage: StorageLimits::default(),
-            reserved_descriptors: 0,
-            accept_lost_definitions: false,
-        })
-        .unwrap();
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let http = listener.local_addr().unwrap();
-        let ports = admin::Ports::default();
-        let router = admin::management_router(node.desk().clone(), ports.clone());
-        tokio::spawn(admin::serve(listener, None, router, ports, std::future::pending()));
-        let fixture = Self { node, http, data_dir };
+    async fn open() -> Self {
+        let directory = Directory::new("http-bodies");
+        let fixture = Self { broker: Broker::start(&directory), _directory: directory };
         for (path, body) in [
             ("/api/users/victim", r#"{"password":"p","tags":""}"#),
             ("/api/queues/%2F/q", "{}"),
@@ -313,7 +283,7 @@ impl Fixture {
     /// Sends octets on a new connection, and returns all that arrives until its end. If the client `leaves`, it sends nothing
     /// more, and the broker knows it.
     async fn send(&self, head: &str, body: &[u8], leaves: bool) -> Vec<u8> {
-        let mut socket = TcpStream::connect(self.http).await.unwrap();
+        let mut socket = TcpStream::connect(("127.0.0.1", self.broker.http_port)).await.unwrap();
         let (mut receive, mut send) = socket.split();
         let request = [head.as_bytes(), body].concat();
         // The broker may answer and close before it has read everything, so that writing fails.
@@ -345,10 +315,9 @@ impl Fixture {
         body: &[u8],
         leaves: bool,
     ) -> Option<(u16, String)> {
-        let credentials = STANDARD.encode(format!("{ROOT}:{ROOT}"));
         let head = format!(
-            "{method} {path} HTTP/1.1\r\nHost: h\r\nAuthorization: Basic {credentials}\r\nConnection: close\r\n\
-             Content-Length: {length}\r\n\r\n"
+            "{method} {path} HTTP/1.1\r\nHost: h\r\nAuthorization: {}\r\nConnection: close\r\nContent-Length: {length}\r\n\r\n",
+            basic("guest", "guest")
         );
         let answer = self.send(&head, body, leaves).await;
         let answer = String::from_utf8_lossy(&answer).into_owned();
@@ -378,8 +347,7 @@ impl Fixture {
     }
 
     fn close(self) {
-        self.node.stop("the test is over").unwrap();
-        drop(std::fs::remove_dir_all(self.data_dir));
+        assert!(self.broker.terminate().success());
     }
 }
 
@@ -402,7 +370,7 @@ fn problem(answer: &Option<(u16, String)>) -> Option<String> {
 async fn no_body_breaks_the_broker() {
     let seed: u64 = std::env::var("SLUICE_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(1);
     let mut random = Random(seed);
-    let fixture = Fixture::open("http-bodies").await;
+    let fixture = Fixture::open().await;
     for route in ROUTES.iter().filter(|route| route.has_body()) {
         let (method, path, valid) = (route.method.to_string(), path(route), valid(route.action));
         let bodies = fixed().into_iter().chain((0..BODIES).map(|_| changed(&valid, &mut random)));
@@ -424,7 +392,7 @@ async fn no_body_breaks_the_broker() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_body_of_another_length_than_announced_is_refused_or_cut() {
-    let fixture = Fixture::open("http-lengths").await;
+    let fixture = Fixture::open().await;
     let path = "/api/queues/%2F/new";
     // The client leaves before the end of the body: it may get an answer, or none.
     for length in ["100", "9999999"] {

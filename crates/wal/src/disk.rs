@@ -164,6 +164,18 @@ pub(crate) const LOCK: &str = "lock";
 /// The file in which Linux gives the identifier of the boot.
 const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 
+/// Locks a file until it is dropped.
+///
+/// # Errors
+/// [`io::ErrorKind::WouldBlock`] if somebody else has locked it.
+pub(crate) fn locked(file: File) -> io::Result<File> {
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(TryLockError::WouldBlock) => Err(io::ErrorKind::WouldBlock.into()),
+        Err(TryLockError::Error(error)) => Err(error),
+    }
+}
+
 /// Returns the identifier of this boot of the machine, if Linux gives it.
 pub(crate) fn boot_id() -> Option<BootId> {
     let text = std::fs::read_to_string(BOOT_ID).ok()?;
@@ -229,14 +241,8 @@ impl Disk for RealDisk {
             return Ok(());
         }
         let file = OpenOptions::new().create(true).truncate(false).write(true).open(self.path.join(LOCK))?;
-        match file.try_lock() {
-            Ok(()) => {
-                self.lock = Some(file);
-                Ok(())
-            }
-            Err(TryLockError::WouldBlock) => Err(io::ErrorKind::WouldBlock.into()),
-            Err(TryLockError::Error(error)) => Err(error),
-        }
+        self.lock = Some(locked(file)?);
+        Ok(())
     }
 
     fn boot_id(&mut self) -> Option<BootId> {

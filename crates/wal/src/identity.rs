@@ -85,8 +85,8 @@ impl Identity {
     /// The identity is damaged or newer than this program, and nothing was changed; or the disk failed.
     pub fn begin<D: Disk>(disk: &mut D) -> Result<Self, IdentityError> {
         let of = |file: &'static str| move |error| IdentityError::Io { file, error };
-        let former = Self::look(disk)?.unwrap_or_else(|| Self { node: random(), boots: 0 });
         let names = disk.list().map_err(of(""))?;
+        let former = Self::former(disk, &names)?.unwrap_or_else(|| Self { node: random(), boots: 0 });
         let identity = Self { boots: former.boots.saturating_add(1), ..former };
         if names.iter().any(|name| name == NEW_NAME) {
             disk.remove(NEW_NAME).map_err(of(NEW_NAME))?;
@@ -104,12 +104,17 @@ impl Identity {
     /// # Errors
     /// The identity is damaged or newer than this program, or the disk failed.
     pub fn look<D: Disk>(disk: &mut D) -> Result<Option<Self>, IdentityError> {
-        let of = |file: &'static str| move |error| IdentityError::Io { file, error };
-        let names = disk.list().map_err(of(""))?;
+        let names = disk.list().map_err(|error| IdentityError::Io { file: "", error })?;
+        Self::former(disk, &names)
+    }
+
+    /// Returns the identity in a directory with files of these names.
+    fn former<D: Disk>(disk: &mut D, names: &[String]) -> Result<Option<Self>, IdentityError> {
         if !names.iter().any(|name| name == NAME) {
             return Ok(None);
         }
-        Self::decode(&read(disk).map_err(of(NAME))?).map(Some)
+        let read = read(disk).map_err(|error| IdentityError::Io { file: NAME, error })?;
+        Self::decode(&read).map(Some)
     }
 
     /// Returns the identifier of the directory as 32 hexadecimal digits.

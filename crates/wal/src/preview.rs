@@ -1,13 +1,14 @@
 //! A directory that is read and never changed: what a recovery would change is kept in memory.
 
 use std::collections::BTreeMap;
-use std::fs::{File, TryLockError};
+use std::fs::File;
 use std::io::{self, IoSlice};
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::disk::{Disk, LOCK, PendingSync};
+use crate::disk::{Disk, LOCK, PendingSync, boot_id, locked};
 use crate::note::BootId;
 
 /// A directory for looking at what a recovery would do. Files that are created, cut, renamed or removed change only in memory.
@@ -16,15 +17,26 @@ use crate::note::BootId;
 pub struct PreviewDisk {
     path: PathBuf,
     /// The files as the recovery sees them, by their names.
-    files: BTreeMap<String, PreviewFile>,
+    files: BTreeMap<String, Entry>,
     lock: Option<File>,
 }
 
-/// A file of a [`PreviewDisk`].
+/// A name of a [`PreviewDisk`].
+#[derive(Clone, Debug)]
+enum Entry {
+    /// A file of the directory, and the length to which it was cut.
+    Real(PathBuf, Arc<AtomicU64>),
+    New(Bytes),
+}
+
+/// The contents of a file that was created in memory.
+type Bytes = Arc<Mutex<Vec<u8>>>;
+
+/// An open file of a [`PreviewDisk`].
 #[derive(Clone, Debug)]
 pub enum PreviewFile {
-    /// A file of the directory, and its length.
-    Real { path: Arc<Path>, length: Arc<Mutex<u64>> },
+    /// A file of the directory, and the length to which it was cut.
+    Real(Arc<File>, Arc<AtomicU64>),
     /// A file that was created in memory.
     New(Arc<Mutex<Vec<u8>>>),
 }
@@ -39,24 +51,18 @@ impl PreviewDisk {
         let mut files = BTreeMap::new();
         for entry in std::fs::read_dir(&path)? {
             let entry = entry?;
-            let metadata = entry.metadata()?;
             let Ok(name) = entry.file_name().into_string() else { continue };
-            if metadata.is_file() {
-                let length = Arc::new(Mutex::new(metadata.len()));
-                files.insert(name, PreviewFile::Real { path: entry.path().into(), length });
+            if entry.file_type()?.is_file() {
+                files.insert(name, Entry::Real(entry.path(), Arc::new(AtomicU64::new(u64::MAX))));
             }
         }
         Ok(Self { path, files, lock: None })
     }
-
-    fn file(&self, name: &str) -> io::Result<PreviewFile> {
-        self.files.get(name).cloned().ok_or_else(|| io::ErrorKind::NotFound.into())
-    }
 }
 
-/// Nobody panics while holding one of these locks, and each value is valid at any time.
-fn locked<T>(value: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    value.lock().unwrap_or_else(PoisonError::into_inner)
+/// Nobody panics while holding one of these locks.
+fn contents(bytes: &Bytes) -> std::sync::MutexGuard<'_, Vec<u8>> {
+    bytes.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Disk for PreviewDisk {
@@ -67,19 +73,12 @@ impl Disk for PreviewDisk {
         if self.lock.is_some() || !self.files.contains_key(LOCK) {
             return Ok(());
         }
-        let file = File::open(self.path.join(LOCK))?;
-        match file.try_lock() {
-            Ok(()) => {
-                self.lock = Some(file);
-                Ok(())
-            }
-            Err(TryLockError::WouldBlock) => Err(io::ErrorKind::WouldBlock.into()),
-            Err(TryLockError::Error(error)) => Err(error),
-        }
+        self.lock = Some(locked(File::open(self.path.join(LOCK))?)?);
+        Ok(())
     }
 
     fn boot_id(&mut self) -> Option<BootId> {
-        crate::disk::boot_id()
+        boot_id()
     }
 
     fn read_notes(&mut self) -> io::Result<Vec<u8>> {
@@ -97,13 +96,16 @@ impl Disk for PreviewDisk {
         if self.files.contains_key(name) {
             return Err(io::ErrorKind::AlreadyExists.into());
         }
-        let file = PreviewFile::New(Arc::default());
-        self.files.insert(name.to_owned(), file.clone());
-        Ok(file)
+        let bytes = Bytes::default();
+        self.files.insert(name.to_owned(), Entry::New(bytes.clone()));
+        Ok(PreviewFile::New(bytes))
     }
 
     fn open(&mut self, name: &str) -> io::Result<PreviewFile> {
-        self.file(name)
+        Ok(match self.files.get(name).ok_or(io::ErrorKind::NotFound)? {
+            Entry::Real(path, cut) => PreviewFile::Real(File::open(path)?.into(), cut.clone()),
+            Entry::New(bytes) => PreviewFile::New(bytes.clone()),
+        })
     }
 
     fn write_vectored_at(
@@ -113,7 +115,7 @@ impl Disk for PreviewDisk {
         pieces: &[IoSlice<'_>],
     ) -> io::Result<usize> {
         let PreviewFile::New(bytes) = file else { return Err(io::ErrorKind::ReadOnlyFilesystem.into()) };
-        let (mut bytes, piece) = (locked(bytes), pieces.first().map_or(&[][..], |piece| &piece[..]));
+        let (mut bytes, piece) = (contents(bytes), pieces.first().map_or(&[][..], |piece| &piece[..]));
         let offset = usize::try_from(offset).map_err(|_| io::ErrorKind::FileTooLarge)?;
         let end = offset + piece.len();
         if bytes.len() < end {
@@ -133,13 +135,13 @@ impl Disk for PreviewDisk {
 
     fn read_at(&mut self, file: &mut PreviewFile, offset: u64, into: &mut [u8]) -> io::Result<usize> {
         match file {
-            PreviewFile::Real { path, length } => {
-                let left = locked(length).saturating_sub(offset);
+            PreviewFile::Real(file, cut) => {
+                let left = cut.load(Relaxed).saturating_sub(offset);
                 let wanted = usize::try_from(left).unwrap_or(usize::MAX).min(into.len());
-                File::open(path)?.read_at(&mut into[..wanted], offset)
+                file.read_at(&mut into[..wanted], offset)
             }
             PreviewFile::New(bytes) => {
-                let bytes = locked(bytes);
+                let bytes = contents(bytes);
                 let rest =
                     usize::try_from(offset).ok().and_then(|offset| bytes.get(offset..)).unwrap_or_default();
                 let read = rest.len().min(into.len());
@@ -151,18 +153,15 @@ impl Disk for PreviewDisk {
 
     fn len(&mut self, file: &mut PreviewFile) -> io::Result<u64> {
         Ok(match file {
-            PreviewFile::Real { length, .. } => *locked(length),
-            PreviewFile::New(bytes) => locked(bytes).len() as u64,
+            PreviewFile::Real(file, cut) => file.metadata()?.len().min(cut.load(Relaxed)),
+            PreviewFile::New(bytes) => contents(bytes).len() as u64,
         })
     }
 
     fn truncate(&mut self, file: &mut PreviewFile, to: u64) -> io::Result<()> {
         match file {
-            PreviewFile::Real { length, .. } => {
-                let mut length = locked(length);
-                *length = to.min(*length);
-            }
-            PreviewFile::New(bytes) => locked(bytes).resize(usize::try_from(to).unwrap_or(usize::MAX), 0),
+            PreviewFile::Real(_, cut) => _ = cut.fetch_min(to, Relaxed),
+            PreviewFile::New(bytes) => contents(bytes).resize(usize::try_from(to).unwrap_or(usize::MAX), 0),
         }
         Ok(())
     }
