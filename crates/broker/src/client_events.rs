@@ -1,15 +1,15 @@
-//! What is told about clients: the events of logins, connections, channels and consumers, and the copies of traced deliveries.
+//! The events of logins, connections, channels and consumers, and the copies of traced deliveries.
 //! Their names and headers are RabbitMQ's (docs/compatibility.md, Events and Traces).
 
 use std::net::SocketAddr;
 
 use message::Message;
 
+use crate::announced::Announced;
 use crate::cx::Cx;
 use crate::notices::{Authentication, Headers, Notice, TRACE_EXCHANGE, protocol_name, put_peer};
 use crate::outlet::Outlet;
 use crate::peer::Peer;
-use crate::told::Told;
 use crate::traces::{Passing, Traces, traced_copy};
 
 impl Peer {
@@ -22,8 +22,8 @@ impl Peer {
         self.identity.as_ref().map_or("", |who| &who.user)
     }
 
-    /// Makes an event about this client, if events are on.
-    fn tell(&self, key: &str, cx: &mut Cx<'_>, put: impl FnOnce(&mut Headers<'_>)) {
+    /// Emits an event about this client, if events are on.
+    fn emit(&self, key: &str, cx: &mut Cx<'_>, put: impl FnOnce(&mut Headers<'_>)) {
         let Some(vhost) = cx.settings.event_vhost() else { return };
         let event = Notice::event(vhost, key, cx.now_ms, |headers| {
             put(headers);
@@ -32,8 +32,8 @@ impl Peer {
         cx.post.notices.push(event);
     }
 
-    /// Tells of a login of this client.
-    pub(crate) fn tell_login(&self, user: &str, mechanism: &str, refused: Option<&str>, cx: &mut Cx<'_>) {
+    /// Emits the event of a login of this client.
+    pub(crate) fn emit_login(&self, user: &str, mechanism: &str, refused: Option<&str>, cx: &mut Cx<'_>) {
         let Some(vhost) = cx.settings.event_vhost() else { return };
         let login = Authentication {
             user,
@@ -46,10 +46,10 @@ impl Peer {
         cx.post.notices.push(login.event(vhost, cx.now_ms));
     }
 
-    /// Tells that the connection is open.
-    pub(crate) fn tell_opened(&mut self, client_properties: &amqp10::Map, cx: &mut Cx<'_>) {
-        self.is_told = cx.settings.event_vhost().is_some();
-        self.tell("connection.created", cx, |headers| {
+    /// Emits the event that the connection is open.
+    pub(crate) fn emit_opened(&mut self, client_properties: &amqp10::Map, cx: &mut Cx<'_>) {
+        self.is_announced = cx.settings.event_vhost().is_some();
+        self.emit("connection.created", cx, |headers| {
             headers.text("name", &self.name);
             headers.text("vhost", &self.vhost);
             headers.text("user", self.user());
@@ -70,10 +70,10 @@ impl Peer {
         });
     }
 
-    /// Tells that the connection has ended, if it was told that it is open.
-    pub fn tell_closed(&self, cx: &mut Cx<'_>) {
-        if self.is_told {
-            self.tell("connection.closed", cx, |headers| {
+    /// Emits the event that the connection has ended, if the one that it is open was emitted.
+    pub fn emit_closed(&self, cx: &mut Cx<'_>) {
+        if self.is_announced {
+            self.emit("connection.closed", cx, |headers| {
                 headers.text("name", &self.name);
                 headers.text("vhost", &self.vhost);
                 headers.text("user", self.user());
@@ -81,9 +81,9 @@ impl Peer {
         }
     }
 
-    /// Tells that a channel of AMQP 0.9.1 is open.
-    pub(crate) fn tell_channel_opened(&self, channel: u16, cx: &mut Cx<'_>) {
-        self.tell("channel.created", cx, |headers| {
+    /// Emits the event that a channel of AMQP 0.9.1 is open.
+    pub(crate) fn emit_channel_opened(&self, channel: u16, cx: &mut Cx<'_>) {
+        self.emit("channel.created", cx, |headers| {
             headers.text("name", &self.channel_name(channel));
             headers.text("connection", &self.name);
             headers.number("number", channel.into());
@@ -92,16 +92,16 @@ impl Peer {
         });
     }
 
-    /// Tells that a channel of AMQP 0.9.1 has ended.
-    pub(crate) fn tell_channel_closed(&self, channel: u16, cx: &mut Cx<'_>) {
-        self.tell("channel.closed", cx, |headers| {
+    /// Emits the event that a channel of AMQP 0.9.1 has ended.
+    pub(crate) fn emit_channel_closed(&self, channel: u16, cx: &mut Cx<'_>) {
+        self.emit("channel.closed", cx, |headers| {
             headers.text("name", &self.channel_name(channel));
             headers.text("connection", &self.name);
         });
     }
 
-    /// Tells that the queue has accepted a consumer. `arguments` are encoded entries of a table.
-    pub(crate) fn tell_consumer<A>(
+    /// Emits the event that the queue has accepted a consumer. `arguments` are encoded entries of a table.
+    pub(crate) fn emit_consumer<A>(
         &self,
         outlet: &mut Outlet<A>,
         (tag, channel): (&str, u16),
@@ -112,13 +112,13 @@ impl Peer {
         if cx.settings.event_vhost().is_none() {
             return;
         }
-        outlet.told = Some(Box::new(Told {
+        outlet.announced = Some(Box::new(Announced {
             tag: tag.into(),
             channel: self.channel_name(channel),
             vhost: self.vhost.clone(),
             user: self.user().into(),
         }));
-        self.tell("consumer.created", cx, |headers| {
+        self.emit("consumer.created", cx, |headers| {
             headers.text("consumer_tag", tag);
             headers.text("channel", &self.channel_name(channel));
             headers.text("queue", &outlet.queue_name);
@@ -129,12 +129,10 @@ impl Peer {
             headers.entries("arguments", arguments);
         });
     }
-}
 
-impl Peer {
     /// Copies a message that was delivered to this client, if it is traced.
     #[cold]
-    pub(crate) fn tell_delivered(
+    pub(crate) fn trace_delivered(
         &self,
         traces: &Traces,
         channel: u16,
@@ -147,8 +145,8 @@ impl Peer {
         if **message.route().exchange() == *TRACE_EXCHANGE {
             return;
         }
-        let user = self.identity.as_ref().map_or("", |who| &who.user);
-        let passing = Passing { vhost: &self.vhost, connection: &self.name, part: channel, user };
+        let passing =
+            Passing { vhost: &self.vhost, connection: &self.name, part: channel, user: self.user() };
         let Some(claimed) = traces.claim(&passing, cx.now_ms, |name| name == queue) else { return };
         let notice = traced_copy(
             message,

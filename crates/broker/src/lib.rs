@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 pub mod access;
+pub mod announced;
 pub mod audit;
 pub mod catalog;
 mod client_events;
@@ -34,7 +35,6 @@ pub mod reply_to;
 pub mod secured;
 pub mod settings;
 pub mod stream_offset;
-pub mod told;
 pub mod traces;
 pub mod watchers;
 

@@ -47,8 +47,8 @@ pub struct Peer {
     pub vhost: Arc<str>,
     /// What TLS says about the connection, if it speaks TLS.
     pub secured: Option<Arc<Secured>>,
-    /// True if an event has told that the connection is open. Another one tells of its end.
-    pub(crate) is_told: bool,
+    /// True if an event has announced that the connection is open. Another one follows at its end.
+    pub(crate) is_announced: bool,
     /// The place among the open connections, from the opening to the end.
     seat: Option<Seat>,
 }
@@ -88,7 +88,7 @@ impl Peer {
             mechanism: "",
             vhost: DEFAULT_VHOST.into(),
             secured: None,
-            is_told: false,
+            is_announced: false,
             seat: None,
         }
     }
@@ -109,7 +109,7 @@ impl Peer {
             mechanism: "",
             vhost: DEFAULT_VHOST.into(),
             secured: self.secured.clone(),
-            is_told: false,
+            is_announced: false,
             seat: None,
         }
     }
@@ -192,7 +192,7 @@ impl Peer {
         self.identity = Some(identity);
         self.mechanism = mechanism;
         self.actor().logged_in();
-        self.tell_login(self.actor().user, mechanism, None, cx);
+        self.emit_login(self.actor().user, mechanism, None, cx);
     }
 
     /// Logs in the client that [`Peer::vouched`] describes. Returns false, and does nothing, for any other client and
@@ -220,7 +220,7 @@ impl Peer {
     ) {
         self.count_login(user, false, cx);
         Actor { user, mechanism, ..self.actor() }.login_refused(reason);
-        self.tell_login(user, mechanism, Some(reason), cx);
+        self.emit_login(user, mechanism, Some(reason), cx);
         self.handshake_deadline_ms = self.handshake_deadline_ms.min(cx.now_ms + delay_ms);
     }
 
@@ -244,7 +244,7 @@ impl Peer {
         self.count_login(&user, result.is_ok(), cx);
         let identity = result.map_err(|refused| {
             self.actor().login_refused(&refused.to_string());
-            self.tell_login(&user, self.mechanism, Some(&refused.to_string()), cx);
+            self.emit_login(&user, self.mechanism, Some(&refused.to_string()), cx);
             "the new credentials are refused".to_owned()
         })?;
         if self.identity.is_some() && user != identity.user {
@@ -256,7 +256,7 @@ impl Peer {
         }
         self.identity = Some(identity);
         self.actor().logged_in();
-        self.tell_login(&user, self.mechanism, None, cx);
+        self.emit_login(&user, self.mechanism, None, cx);
         Ok(())
     }
 

@@ -141,7 +141,7 @@ impl NodeDesk {
     }
 
     /// Makes the event of a login over HTTP, if events are on.
-    fn tell_login(&self, user: &str, peer: IpAddr, refused: Option<&DeskError>) {
+    fn emit_login(&self, user: &str, peer: IpAddr, refused: Option<&DeskError>) {
         let Some(vhost) = self.inner.settings.event_vhost() else { return };
         let refused = refused.map(|error| match error {
             DeskError::LoginRefused(why) => why.as_str(),
@@ -256,7 +256,7 @@ impl Desk for NodeDesk {
         self.inner.logins.count(checked.is_ok());
         let user = checked.as_ref().map_or(user, |identity| &identity.user);
         self.inner.access.sources().count(Protocol::Http, peer, user, checked.is_ok());
-        self.tell_login(user, peer, checked.as_ref().err());
+        self.emit_login(user, peer, checked.as_ref().err());
         checked
     }
 

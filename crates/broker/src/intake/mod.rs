@@ -28,7 +28,7 @@ pub use self::account::{Publication, Run};
 pub use self::arrived::{Arrived, Body};
 use self::route::Allowed;
 pub use self::route::{Refused, Sender, Target, may_publish};
-use self::traced::tell_published;
+use self::traced::trace_published;
 use crate::catalog::{QueueRecord, RouteTarget};
 use crate::counters::Protocol;
 use crate::cx::Cx;
@@ -194,7 +194,7 @@ impl<P: Publication> Intake<P> {
             }
         };
         if let Some(traces) = cx.traces {
-            tell_published(traces, sender, (arrived, &route), targets, cx);
+            trace_published(traces, sender, (arrived, &route), targets, cx);
         }
         if targets.is_empty() {
             return Err(Refused::Unroutable);

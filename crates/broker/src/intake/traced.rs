@@ -11,7 +11,7 @@ use crate::traces::{Passing, Traces, traced_copy};
 
 /// Copies a message that a client has published, if it is traced. `targets` is where it goes.
 #[cold]
-pub(super) fn tell_published(
+pub(super) fn trace_published(
     traces: &Traces,
     sender: Sender<'_>,
     (arrived, route): (Arrived<'_>, &Arc<Route>),

@@ -25,6 +25,7 @@ pub use self::bridge::CreditReport;
 use self::bridge::{Batch, Bridge};
 pub use self::holder::Holder;
 
+use crate::announced::Announced;
 use crate::catalog::QueueRecord;
 use crate::counters::{Counters, Deliveries, Protocol};
 use crate::cx::Cx;
@@ -32,7 +33,6 @@ use crate::desk::ConsumerRow;
 use crate::explain;
 use crate::ids::QueueId;
 use crate::mail::GateAddress;
-use crate::told::Told;
 
 /// The maximum number of messages that one request annotates. A frame may name thousands, and the annotations of all of
 /// them are more than a shard should write in one turn (iteration of its event loop).
@@ -89,7 +89,7 @@ pub struct Outlet<A> {
     revoked: Option<Box<Revoked>>,
     left_out: Option<Arc<[String]>>,
     /// What an event has said about the consumer. Boxed because events are off on most nodes.
-    pub(crate) told: Option<Box<Told>>,
+    pub(crate) announced: Option<Box<Announced>>,
 }
 
 /// The deliveries that the queue has taken back because the peer held them for too long.
@@ -198,14 +198,14 @@ impl<A> Outlet<A> {
             open_settlements: VecDeque::new(),
             revoked: None,
             left_out,
-            told: None,
+            announced: None,
         })
     }
 
     /// Ends the consumer. Its unsettled deliveries return to the queue. `failed` raises their delivery count. Returns
     /// the queue that is to be deleted with the consumer.
     pub fn close(mut self, failed: bool, cx: &mut Cx<'_>) -> Option<QueueId> {
-        self.tell_end(cx);
+        self.emit_end(cx);
         cx.consumers.remove(self.consumer.0);
         if !self.is_gone() {
             cx.post.request(self.queue, Request::Detach { consumer: self.consumer, failed });
@@ -216,7 +216,7 @@ impl<A> Outlet<A> {
 
     /// Ends deliveries. Earlier deliveries may still be settled. Close the outlet when nothing is left unsettled.
     pub fn cancel(&mut self, cx: &mut Cx<'_>) {
-        self.tell_end(cx);
+        self.emit_end(cx);
         if self.attach_state == AttachState::Attached {
             self.attach_state = AttachState::Cancelled;
             cx.post.request(self.queue, Request::Cancel { consumer: self.consumer });
@@ -224,9 +224,9 @@ impl<A> Outlet<A> {
     }
 
     /// Tells that the consumer has ended, if an event has told that it is there.
-    fn tell_end(&mut self, cx: &mut Cx<'_>) {
-        if let Some(told) = self.told.take() {
-            told.tell_end(&self.queue_name, cx);
+    fn emit_end(&mut self, cx: &mut Cx<'_>) {
+        if let Some(announced) = self.announced.take() {
+            announced.emit_end(&self.queue_name, cx);
         }
     }
 

@@ -15,7 +15,7 @@ impl Shard {
     }
 
     /// Called on the deciding shard before it applies a change that `by` has asked for.
-    pub(super) fn tell_change(&mut self, change: &Change, by: Option<&str>) {
+    pub(super) fn emit_change(&mut self, change: &Change, by: Option<&str>) {
         if let Some(vhost) = self.metadata.settings().event_vhost() {
             let (catalog, outbox) = (self.metadata.catalog(), &mut self.mail.post.notices);
             events_of(catalog, change, by, vhost, self.here.now_ms, |event| outbox.push(event));

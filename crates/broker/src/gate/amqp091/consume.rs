@@ -236,7 +236,7 @@ impl Gate {
         match consumer.outlet.handle_effect(effect, || room) {
             Some(PeerEvent::Attached) => {
                 let Consumer { outlet, tag, prefetch, arguments, .. } = &mut **consumer;
-                peer.tell_consumer(outlet, (tag, channel), (*prefetch).into(), arguments, cx);
+                peer.emit_consumer(outlet, (tag, channel), (*prefetch).into(), arguments, cx);
                 if consumer.wants_answer {
                     let consumer_tag = &consumer.tag;
                     conn.send(channel, &Method::BasicConsumeOk(BasicConsumeOk { consumer_tag }));
@@ -325,7 +325,7 @@ impl Gate {
         conn.send_deliver(channel, &deliver, properties, &payload, from);
         outlet.note_sent(lent.redelivered(), cx.counters);
         if let Some(traces) = cx.traces {
-            peer.tell_delivered(traces, channel, &outlet.queue_name, message, is_redelivered(&lent), cx);
+            peer.trace_delivered(traces, channel, &outlet.queue_name, message, is_redelivered(&lent), cx);
         }
         state.counts.deliveries.count_sent(lent.redelivered(), outlet.settled);
         if !outlet.settled {

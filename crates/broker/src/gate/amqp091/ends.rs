@@ -166,7 +166,7 @@ impl Gate {
         self.settle_now(channel, cx);
         let Some(gone) = self.channels.get_mut(usize::from(channel)).and_then(Option::take) else { return };
         cx.counters.channels_closed += 1;
-        self.peer.tell_channel_closed(channel, cx);
+        self.peer.emit_channel_closed(channel, cx);
         self.peer.end_session();
         for (_, role) in gone.roles {
             drop_role(role, cx);

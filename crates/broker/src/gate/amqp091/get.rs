@@ -104,7 +104,7 @@ impl Gate {
         let (payload, from) = message.amqp091_payload();
         conn.send_content(channel, &Method::BasicGetOk(get_ok), properties, &payload, from);
         if let Some(traces) = cx.traces {
-            peer.tell_delivered(traces, channel, queue, message, is_redelivered(&lent), cx);
+            peer.trace_delivered(traces, channel, queue, message, is_redelivered(&lent), cx);
         }
     }
 }

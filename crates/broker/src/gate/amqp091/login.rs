@@ -194,7 +194,7 @@ impl Gate {
                     vhost = %cut(&self.peer.vhost).escape_default(),
                     "connection open"
                 );
-                self.peer.tell_opened(&self.client.properties, cx);
+                self.peer.emit_opened(&self.client.properties, cx);
                 return;
             }
             Err(OpenRefused::Denied(AccessRefused { question: Some(question), .. })) => {

@@ -338,7 +338,7 @@ impl Gate {
 
     fn handle_channel_opened(&mut self, channel: u16, cx: &mut Cx<'_>) {
         cx.counters.channels_opened += 1;
-        self.peer.tell_channel_opened(channel, cx);
+        self.peer.emit_channel_opened(channel, cx);
         let at = usize::from(channel);
         if self.channels.len() <= at {
             self.channels.resize_with(at + 1, || None);

@@ -130,7 +130,7 @@ impl Gate {
             container = shown(&self.client.container_id),
             "connection open"
         );
-        self.peer.tell_opened(self.client.properties.as_ref().unwrap_or(&Map::new()), cx);
+        self.peer.emit_opened(self.client.properties.as_ref().unwrap_or(&Map::new()), cx);
     }
 
     /// Sends OPEN if it has not been sent, so that a CLOSE with the error can follow.

@@ -118,7 +118,7 @@ impl Gate {
             }
             Some(PeerEvent::Attached) => {
                 let Some(attach) = attach.take() else { return };
-                peer.tell_consumer(outlet, (&attach.name, session), 0, &[], cx);
+                peer.emit_consumer(outlet, (&attach.name, session), 0, &[], cx);
                 let (address, modes) =
                     (queue_address(&outlet.queue_name), (outlet.settled, outlet.reads_stream()));
                 self.accept_consumer(session, link, &attach, &address, modes, cx);
@@ -244,7 +244,7 @@ impl Gate {
         }
         outlet.note_sent(redelivered, cx.counters);
         if let Some(traces) = cx.traces {
-            peer.tell_delivered(traces, session, &outlet.queue_name, message, redelivered, cx);
+            peer.trace_delivered(traces, session, &outlet.queue_name, message, redelivered, cx);
         }
         self.touch(session, link);
         true

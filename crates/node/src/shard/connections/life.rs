@@ -98,7 +98,7 @@ impl Shard {
     pub fn disconnect(&mut self, key: usize) {
         self.gates().with(key, |gate, cx| {
             gate.handle_disconnect(cx);
-            gate.peer().tell_closed(cx);
+            gate.peer().emit_closed(cx);
         });
         if self.connections.conns.contains(key) {
             let mut conn = self.connections.conns.remove(key);

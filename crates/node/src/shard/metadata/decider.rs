@@ -118,7 +118,7 @@ impl Shard {
             }
         }
         for change in changes.iter() {
-            self.tell_change(change, by.as_deref());
+            self.emit_change(change, by.as_deref());
             self.apply_change(change);
             self.follow_history(change);
             self.place_declared(change, from);
