@@ -7,6 +7,7 @@ use broker::ids::ConnectionId;
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 
+use super::super::*;
 use super::*;
 use crate::Backends;
 use crate::facts::Restored;
