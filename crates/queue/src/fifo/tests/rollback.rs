@@ -644,12 +644,21 @@ impl Run {
                     let (_, own) = turns.range(..=turn).next_back().unwrap();
                     fifo.commit(*own, now_ms, &mut out);
                 }
-                Event::Now(now) => now_ms = *now,
+                // Time passes also in a turn that is rolled back: its request is not in the history then.
+                Event::Now(now) => {
+                    now_ms = *now;
+                    fifo.time(now_ms, &mut out);
+                }
             }
         }
         fifo.time(now_ms, &mut out);
         fifo
     }
+}
+
+fn drops_heads(config: &Config) -> bool {
+    let is_limited = config.max_length.is_some() || config.max_length_bytes.is_some();
+    is_limited && config.overflow == Overflow::DropHead
 }
 
 /// Describes the visible state of a machine and its runs. Sizes are left out, because those of runs are estimated after
@@ -659,6 +668,10 @@ fn state(fifo: &Fifo, shelf: &Shelf, now_ms: u64) -> String {
     // Deliveries are not rolled back.
     (report.delivered, report.redelivered) = (0, 0);
     (report.ready_bytes, report.next_bytes, report.reading) = (0, None, false);
+    // A message that has expired and is over the limit dies of one or the other, depending on what is in memory.
+    if drops_heads(&fifo.config) {
+        report.expired = 0;
+    }
     let entry = |entry: &Entry| {
         let key = shelf.message(entry).route().key().to_owned();
         let unread = shelf.unread_marks(fifo, entry).map(|marks| marks.acquired_count);
@@ -729,8 +742,7 @@ proptest! {
     /// detaching and deliveries are never in a turn that is rolled back.
     #[test]
     fn a_rollback_restores_the_earlier_state(config in configs(), steps in steps()) {
-        let is_limited = config.max_length.is_some() || config.max_length_bytes.is_some();
-        let drops = is_limited && config.overflow == Overflow::DropHead;
+        let drops = drops_heads(&config);
         let mut run = Run::new(config);
         for step in &steps {
             match step {
