@@ -29,6 +29,8 @@ test:
 build:
 	cargo test --profile ci --workspace --no-run
 
+# Properties are tested with the same inputs each time. make soak tries others.
+unit: export PROPTEST_RNG_SEED = 1
 unit:
 	cargo test --profile ci --workspace -- --skip a_killed_broker
 
@@ -56,10 +58,11 @@ page-test:
 	tests/page/run
 
 # Runs for hours: more than a million seeded runs of the log, the packs and the streams on a false disk, 12,000 runs of
-# shards on top of them, a million steps of flow control, kills, damage, floods of hostile clients, and a move from
+# shards on top of them, 100,000 runs of each property of the queues, a million steps of flow control, kills, damage, floods of hostile clients, and a move from
 # RabbitMQ and the Debian package, which need root. SLUICE_SEED sets the first seed, so that one part can be run by hand and continued later.
 soak:
 	SLUICE_SOAK=120 cargo test --profile ci -p wal --test faults --test packs --test stream_faults --test reserve --test damage_anywhere at_random
+	PROPTEST_CASES=100000 cargo test --profile ci -p queue -p broker -p message -p amqp10 -p amqp091 --lib
 	SLUICE_SOAK=1000 cargo test --profile ci -p replica -- nothing_acknowledged_is_lost no_message_makes_a_member_panic
 	SLUICE_SOAK=20 cargo test --profile ci -p node --test two_shards
 	SLUICE_SOAK=10 cargo test --profile ci -p node --test flow

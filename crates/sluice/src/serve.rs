@@ -279,14 +279,14 @@ async fn serve_until_told(
         tokio::spawn(certificates::reload(certificates));
     }
     if http.iter().any(|port| !port.is_metrics) {
-        tokio::spawn(admin::sample(node.desk().clone(), ports.clone(), config.statistics_interval));
+        tokio::spawn(management::sample(node.desk().clone(), ports.clone(), config.statistics_interval));
     }
     for HttpPort { protocol, listener, tls, is_metrics } in http {
         node.add_listener(protocol, listener.local_addr()?);
         let (desk, ports) = (node.desk().clone(), ports.clone().over_tls(tls.is_some()));
         let router = match is_metrics {
-            true => admin::metrics_router(desk, ports.clone()),
-            false => admin::management_router(desk, ports.clone()),
+            true => management::metrics_router(desk, ports.clone()),
+            false => management::router(desk, ports.clone()),
         };
         tokio::spawn(async move {
             if let Err(error) = admin::serve(listener, tls, router, ports, std::future::pending()).await {

@@ -1,6 +1,6 @@
 //! AMQP 0.9.1 as a client that does unusual things sees it. What usual clients see is in `tests/interop`.
 
-mod broker;
+use crate::broker;
 
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::TcpStream;

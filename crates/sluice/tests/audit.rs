@@ -1,7 +1,6 @@
 //! Who did what: the audit lines of the log, and the numbers of logins.
-#![forbid(unsafe_code)]
 
-mod broker;
+use crate::broker;
 
 use amqp10::Value;
 use broker::verb::{ask_as, basic};

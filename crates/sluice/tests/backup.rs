@@ -1,7 +1,6 @@
 //! The data directory as a whole: its identity, and what a copy of it is worth.
-#![forbid(unsafe_code)]
 
-mod broker;
+use crate::broker;
 
 use std::path::Path;
 

@@ -1,7 +1,6 @@
 //! Memory that clients can make the broker use, seen from outside: its resident memory, and its own figures.
-#![forbid(unsafe_code)]
 
-mod broker;
+use crate::broker;
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;

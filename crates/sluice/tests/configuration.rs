@@ -1,7 +1,6 @@
 //! Where the configuration of the built broker comes from, how it is checked and shown, and what it takes while it runs.
-#![forbid(unsafe_code)]
 
-mod broker;
+use crate::broker;
 
 use std::process::Command;
 

@@ -1,7 +1,6 @@
 //! Definitions as operators use them: a file of RabbitMQ at the start, an export, and an import into another broker.
-#![forbid(unsafe_code)]
 
-mod broker;
+use crate::broker;
 
 use std::os::unix::fs::PermissionsExt as _;
 

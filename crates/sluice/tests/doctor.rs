@@ -1,7 +1,6 @@
 //! `sluice doctor`, and what an older program does with a directory of a newer one.
-#![forbid(unsafe_code)]
 
-mod broker;
+use crate::broker;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

@@ -147,7 +147,7 @@ impl Fixture {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let http = listener.local_addr().unwrap();
         let ports = admin::Ports::default();
-        let router = admin::management_router(node.desk().clone(), ports.clone());
+        let router = management::router(node.desk().clone(), ports.clone());
         tokio::spawn(admin::serve(listener, None, router, ports, std::future::pending()));
         Self { node, amqp, http, data_dir }
     }

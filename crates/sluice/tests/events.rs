@@ -1,7 +1,6 @@
 //! The events that the broker publishes to `amq.rabbitmq.event`, as clients of both protocols and of HTTP see them.
-#![forbid(unsafe_code)]
 
-mod broker;
+use crate::broker;
 
 use std::time::Duration;
 

@@ -1,7 +1,6 @@
 //! Messages that are published and taken over HTTP, against the built broker.
-#![forbid(unsafe_code)]
 
-mod broker;
+use crate::broker;
 
 use std::time::Duration;
 

@@ -1,7 +1,6 @@
 //! `sluice move` against the built broker: what a moved message keeps, refusals, and crashes in between.
-#![forbid(unsafe_code)]
 
-mod broker;
+use crate::broker;
 
 use std::process::{Child, Command, Stdio};
 

@@ -1,8 +1,7 @@
 //! What an operator sees of the built broker: its log, its links, and the errors for wrong settings and
 //! addresses.
-#![forbid(unsafe_code)]
 
-mod broker;
+use crate::broker;
 
 use std::io::{BufRead as _, Read as _, Write as _};
 use std::net::TcpStream;

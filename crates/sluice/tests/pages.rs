@@ -14,9 +14,8 @@
 //! Blocks of a page share a directory, and the lines that begin with `export`. The broker listens on free ports. The test
 //! replaces the ports that a page names in commands, and the free ports in output. `make` and `curl` are scripts of the
 //! test, so that it needs no other programs than the build.
-#![forbid(unsafe_code)]
 
-mod broker;
+use crate::broker;
 
 use std::fs::File;
 use std::io::{BufRead as _, BufReader};

@@ -1,7 +1,6 @@
 //! Redrives dead letters over HTTP and with the command line, against the built broker.
-#![forbid(unsafe_code)]
 
-mod broker;
+use crate::broker;
 
 use std::process::{Command, Stdio};
 use std::time::Duration;

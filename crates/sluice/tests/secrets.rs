@@ -1,8 +1,7 @@
 //! Looks for passwords, tokens and hashes in everything that the broker and its verbs write: the log, the metrics, answers
 //! over HTTP, errors, and the arguments of processes.
-#![forbid(unsafe_code)]
 
-mod broker;
+use crate::broker;
 
 use std::io::Write as _;
 use std::path::Path;

@@ -2,10 +2,8 @@
 //!
 //! The test runs itself again in a new mount namespace, so that nothing has to be unmounted. If the system
 //! allows no namespace, the test says so and passes, except in CI.
-#![forbid(unsafe_code)]
 
-#[path = "broker/mod.rs"]
-mod broker;
+use crate::broker;
 #[path = "kill/content.rs"]
 #[allow(dead_code, reason = "each test uses only a part")]
 mod content;
@@ -61,7 +59,7 @@ fn a_full_disk_loses_nothing_and_is_not_the_end() {
         return;
     };
     let program = std::env::current_exe().unwrap();
-    let again = ["--exact", "on_the_small_disk", "--include-ignored", "--nocapture"];
+    let again = ["--exact", "small_disk::on_the_small_disk", "--include-ignored", "--nocapture"];
     let words: Vec<&str> = [program.to_str().unwrap()].into_iter().chain(again).collect();
     assert!(run(namespace, &words).status().unwrap().success());
 }

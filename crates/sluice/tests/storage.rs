@@ -1,7 +1,6 @@
 //! What happens to messages when the disk fails, with the real program on a real disk.
-#![forbid(unsafe_code)]
 
-mod broker;
+use crate::broker;
 
 use std::path::{Path, PathBuf};
 

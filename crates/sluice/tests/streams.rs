@@ -1,7 +1,6 @@
 //! Streams used from the command line and over HTTP, against the built broker.
-#![forbid(unsafe_code)]
 
-mod broker;
+use crate::broker;
 
 use amqp10::{Map, Value as Amqp};
 use broker::{Broker, Directory};

@@ -1,8 +1,7 @@
 //! TLS as operators and clients see it: the listeners, logins with certificates, certificates that change, and what is
 //! refused at the start.
-#![forbid(unsafe_code)]
 
-mod broker;
+use crate::broker;
 
 use std::io::{Read as _, Write as _};
 use std::path::{Path, PathBuf};

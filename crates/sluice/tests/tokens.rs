@@ -1,7 +1,6 @@
 //! OAuth 2 tokens as clients and operators see them: what a token allows, how it is renewed, and how it ends.
-#![forbid(unsafe_code)]
 
-mod broker;
+use crate::broker;
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 

@@ -1,7 +1,6 @@
 //! Traces of a queue, a connection and a virtual host, with clients of both protocols.
-#![forbid(unsafe_code)]
 
-mod broker;
+use crate::broker;
 
 use std::collections::BTreeMap;
 use std::io::{BufRead as _, BufReader};

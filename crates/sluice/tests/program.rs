@@ -1,0 +1,33 @@
+//! Drives the built program as its users do, over its ports and with its verbs. One binary, because linking one for each
+//! file takes minutes.
+#![forbid(unsafe_code)]
+
+mod broker;
+
+mod amqp091;
+mod audit;
+mod backends;
+mod backup;
+mod bench;
+mod budgets;
+mod configuration;
+mod definitions;
+mod descriptors;
+mod doctor;
+mod events;
+mod http_bodies;
+mod http_messages;
+mod listeners;
+mod moving;
+mod operator;
+mod pages;
+mod redrive;
+mod secrets;
+mod small_disk;
+mod sockets;
+mod storage;
+mod streams;
+mod tls;
+mod tokens;
+mod traces;
+mod verbs;
