@@ -5,7 +5,7 @@ import { deaths, redriven } from "../src/lib/deaths";
 import { href, parse } from "../src/lib/place";
 import { differences, samples } from "../src/lib/rates";
 import { body, options } from "../src/lib/redrive";
-import { advice } from "../src/lib/causes";
+import { cause } from "../src/lib/causes";
 import operations from "../../docs/operations.md?raw";
 
 describe("commands", () => {
@@ -64,16 +64,16 @@ describe("rates", () => {
 });
 
 it("an unknown cause has an advice, too", () => {
-  expect(advice("moving")[0]).toBe("good");
-  expect(advice("toString")[0]).toBe("warn");
+  expect(cause("moving").tone).toBe("good");
+  expect(cause("toString").tone).toBe("warn");
 });
 
 it("every cause of the manual has an advice", () => {
   const table = operations.split("| cause | what it means | what to do |")[1]?.split("\n\n")[0] ?? "";
   const causes = [...table.matchAll(/^\| `(\w+)` \|/gm)].map(([, cause]) => cause ?? "");
   expect(causes.length).toBeGreaterThan(20);
-  const unknown = advice("no such cause");
-  expect(causes.filter((cause) => advice(cause)[1] === unknown[1])).toEqual([]);
+  const unknown = cause("no such cause");
+  expect(causes.filter((word) => cause(word).means === unknown.means)).toEqual([]);
 });
 
 describe("a dead letter", () => {

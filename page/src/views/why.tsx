@@ -1,13 +1,13 @@
 /** "Why does nothing move?": the broker's own answer, with what to do about it. */
 import type { JSX } from "preact";
-import { useState } from "preact/hooks";
+import { useEffect, useState } from "preact/hooks";
 import { path } from "../lib/api";
-import { advice } from "../lib/causes";
+import { cause, label } from "../lib/causes";
 import { command, inVhost } from "../lib/command";
 import type { Explained } from "../lib/names";
 import { go, href, place } from "../lib/place";
 import { useApi } from "../lib/poll";
-import { count, isNumber } from "../lib/text";
+import { bytes, count, isNumber } from "../lib/text";
 import { vhost as chosenVhost } from "../lib/vhost";
 import { Answer, Command, Name, NameLink, Panel, Select, Text } from "../ui/parts";
 
@@ -34,18 +34,31 @@ function commandOf({ kind, vhost, name, connection }: Subject): string {
   return command(["explain", kind], connection ? [...options, ["--connection", connection]] : options, [name]);
 }
 
+/** Returns a number in its unit, which its name ends with. */
+function valueOf(name: string, value: unknown): string {
+  if (!isNumber(value)) return String(value);
+  return name.endsWith("_bytes") ? bytes(value) : count(value);
+}
+
 /** The answer for one object. It is asked for again as often as everything else. */
 export function Explanation({ subject }: { subject: Subject }): JSX.Element {
   const answer = useApi<Explained>(target(subject));
   return (
     <Answer of={answer}>
       {(explained) => {
-        const [tone, what] = advice(explained.cause);
+        const { tone, means, advice, numbers: telling } = cause(explained.cause);
         const numbers = Object.entries(explained.numbers ?? {});
+        const shown = telling.flatMap((name): [string, unknown][] => numbers.filter(([key]) => key === name));
         return (
           <div class={`explain ${tone}`}>
             <p class="sentence"><span class={`badge ${tone}`}>{explained.cause.replaceAll("_", " ")}</span> <Name text={explained.sentence} /></p>
-            <p class="advice">{what}</p>
+            <p>{means}</p>
+            <p><b>What to do:</b> {advice}</p>
+            {shown.length > 0 && (
+              <dl class="telling">
+                {shown.map(([key, value]) => <div><dt>{label(key)}</dt><dd>{valueOf(key, value)}</dd></div>)}
+              </dl>
+            )}
             {explained.at?.connection && (
               <p>
                 At {explained.at.link !== undefined && explained.at.link !== null && <>the link <b><Name text={explained.at.link} /></b> of </>}the connection{" "}
@@ -75,6 +88,14 @@ export function WhyView(): JSX.Element {
   const [name, setName] = useState(query["name"] ?? "");
   const [vhost, setVhost] = useState(query["vhost"] ?? (chosenVhost.get() || "/"));
   const [connection, setConnection] = useState(query["connection"] ?? "");
+  // The address may change while the view stays: a link leads to another subject.
+  useEffect(() => {
+    if (!query["name"]) return;
+    setKind(query["kind"] ?? "queue");
+    setName(query["name"]);
+    setVhost(query["vhost"] ?? "/");
+    setConnection(query["connection"] ?? "");
+  }, [JSON.stringify(query)]);
   const subject = query["name"] ? { kind: query["kind"] ?? "queue", vhost: query["vhost"], name: query["name"], connection: query["connection"] } : undefined;
   return (
     <>
