@@ -29,14 +29,15 @@ export function freePorts(count) {
 }
 
 export class Broker {
-  static async start(program) {
+  /** Starts a broker. `more` are further settings. */
+  static async start(program, more = {}) {
     const broker = new Broker();
     broker.program = program;
     broker.folder = mkdtempSync(join(tmpdir(), "sluice-page-"));
     [broker.amqp, broker.http, broker.metrics] = await freePorts(3);
     broker.url = `http://127.0.0.1:${broker.http}`;
     broker.clients = [];
-    await broker.up();
+    await broker.up(more);
     return broker;
   }
 

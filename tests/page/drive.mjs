@@ -1,77 +1,10 @@
 // The test of the web page. See tests/page/run.
-import { mkdirSync, writeFileSync } from "node:fs";
-import { fileURLToPath } from "node:url";
-import { parseArgs } from "node:util";
 import { Broker, HOSTILE, fill, messages, traffic } from "./broker.mjs";
-import { PATIENCE_MS, Tab, launch } from "./browser.mjs";
+import { Tab, launch } from "./browser.mjs";
+import { check, expect, hash, includes, options, picture, shot, sound, total, until } from "./checks.mjs";
+import { queues } from "./queues.mjs";
+import { causes } from "./why.mjs";
 
-const { values: options } = parseArgs({ options: { shots: { type: "string" }, docs: { type: "boolean" }, dist: { type: "boolean" } } });
-const docs = fileURLToPath(new URL("../../docs/page/", import.meta.url));
-for (const folder of [options.shots, options.docs && docs]) if (folder) mkdirSync(folder, { recursive: true });
-
-let passed = 0;
-let failed = 0;
-
-/** Runs one test. Returned lines are what is wrong. */
-async function check(name, test) {
-  const started = performance.now();
-  let wrong;
-  try {
-    wrong = (await test()) ?? [];
-  } catch (error) {
-    wrong = [error.message.split("\n").slice(0, 6).join("\n    ")];
-  }
-  wrong.length === 0 ? (passed += 1) : (failed += 1);
-  console.log(`${wrong.length === 0 ? "ok  " : "FAIL"} ${name} (${((performance.now() - started) / 1000).toFixed(1)} s)`);
-  for (const line of wrong) console.log(`    ${line}`);
-}
-
-function expect(condition, otherwise) {
-  return condition ? [] : [otherwise];
-}
-
-function includes(text, ...parts) {
-  return parts.filter((part) => !text.includes(part)).map((part) => `'${part}' is missing in: ${text.slice(0, 300).replaceAll("\n", " / ")}`);
-}
-
-async function until(what, test) {
-  const end = Date.now() + PATIENCE_MS;
-  while (Date.now() < end) {
-    if (await test()) return;
-    await new Promise((done) => setTimeout(done, 100));
-  }
-  throw new Error(`${what}: not within ${PATIENCE_MS} ms`);
-}
-
-async function shot(tab, name) {
-  if (options.shots) await tab.page.screenshot({ path: `${options.shots}/${name}.png` });
-}
-
-/** A picture of docs/page.md. */
-async function picture(tab, name) {
-  if (!options.docs) return;
-  // The browser itself writes WebP, which takes a third of PNG.
-  const png = (await tab.page.screenshot()).toString("base64");
-  const canvas = await browser.newPage();
-  const webp = await canvas.evaluate(async (data) => {
-    const bitmap = await createImageBitmap(await (await fetch(`data:image/png;base64,${data}`)).blob());
-    const surface = new OffscreenCanvas(bitmap.width, bitmap.height);
-    surface.getContext("2d").drawImage(bitmap, 0, 0);
-    const blob = await surface.convertToBlob({ type: "image/webp", quality: 0.85 });
-    return Array.from(new Uint8Array(await blob.arrayBuffer()));
-  }, png);
-  await canvas.close();
-  writeFileSync(`${docs}${name}.webp`, Buffer.from(webp));
-}
-
-/** What is true of every view: no errors, axe finds nothing, the keyboard reaches everything, nothing is too wide. */
-async function sound(tab, { keyboard = true } = {}) {
-  const wrong = [...(await tab.axe()), ...(await tab.tooWide())];
-  if (keyboard) wrong.push(...(await tab.unreachable()));
-  return [...wrong, ...(await tab.faults())];
-}
-
-const hash = (...parts) => `#/${parts.map(encodeURIComponent).join("/")}`;
 const VIEWS = ["#/", "#/queues", "#/connections", "#/channels", "#/consumers", "#/exchanges", "#/routing", "#/why", "#/admin/vhosts", "#/admin/users", "#/admin/policies", "#/admin/limits", "#/admin/definitions", "#/admin/features"];
 
 const broker = await Broker.start(process.env.SLUICE_BIN);
@@ -85,7 +18,7 @@ try {
   traffic(broker);
   await messages(broker);
   await lists();
-  await queues();
+  await queues(broker, tab);
   await clients();
   await routing();
   await admin();
@@ -98,12 +31,13 @@ try {
   await gone();
   await many();
   await logout();
+  await causes(browser);
 } finally {
   await browser.close();
   await broker.stop();
 }
-console.log(`page: ${passed} passed, ${failed} failed`);
-process.exit(failed === 0 ? 0 : 1);
+console.log(`page: ${total.passed} passed, ${total.failed} failed`);
+process.exit(total.failed === 0 ? 0 : 1);
 
 async function login() {
   await check("a wrong password is refused with a reason, by keyboard alone", async () => {
@@ -237,166 +171,6 @@ async function lists() {
     await tab.page.getByRole("heading", { name: "<script>alert(1)</script>" }).waitFor();
     await shot(tab, "hostile-queue");
     return [...wrong, ...(await tab.faults())];
-  });
-}
-
-async function queues() {
-  await check("the overview shows rates, totals and the node", async () => {
-    await tab.page.locator("header.top select").nth(1).selectOption("2");
-    await tab.go("#/");
-    await until("a rate", async () => /Published [1-9]/.test(await tab.text()));
-    const text = await tab.text();
-    // The lines of a picture should be longer than a dot.
-    if (options.docs || options.shots) await tab.page.waitForTimeout(4_500);
-    await shot(tab, "overview");
-    await picture(tab, "overview");
-    return [...includes(text, "File descriptors", "amqp", "What memory is used for", "Confirmed"), ...includes(await tab.text("header.top"), "No alarms"), ...(await sound(tab))];
-  });
-  await check("the list of queues shows rates and states", async () => {
-    await tab.go("#/queues?sort=message_stats.publish&desc=1");
-    await until("rates", async () => /[1-9]\d*(\.\d+)?\/s/.test(await tab.text()));
-    await shot(tab, "queues");
-    return sound(tab);
-  });
-  await check("a queue says why nothing moves, and who the active consumer is", async () => {
-    await tab.go(hash("queues", "/", "orders"));
-    await tab.page.getByText("the active one").waitFor();
-    const text = await tab.text();
-    await shot(tab, "queue-consumers");
-    return [...includes(text, "queue empty", "waits for its turn", "x-single-active-consumer"), ...(await sound(tab))];
-  });
-  await check("messages are looked at without a change, and bodies are shown as what they are", async () => {
-    await tab.go(hash("queues", "/", "invoices"));
-    await tab.page.getByRole("button", { name: "Look", exact: true }).click();
-    await tab.page.locator("article.message").nth(3).waitFor();
-    const text = (await tab.page.locator("article.message").allInnerTexts()).join("\n");
-    const after = await broker.api("GET", "/api/queues/%2F/invoices");
-    await tab.page.locator("article.message").first().scrollIntoViewIfNeeded();
-    await shot(tab, "messages");
-    await picture(tab, "messages");
-    return [
-      ...includes(text, '"invoice": 12345678901234567890', '"price": 9.50', "JSON", "attached.\\u{7}", "text", "The body is empty.", "hex", "gzip", "1f 8b 08 00", "<img src=x onerror=alert(1)>"),
-      ...expect(after.messages_ready === 4 && after.message_stats.redeliver === 0, `the queue changed: ${JSON.stringify(after)}`),
-      ...(await sound(tab)),
-    ];
-  });
-  await check("a dead letter says where it died and why", async () => {
-    await tab.go(hash("queues", "/", "dead letters"));
-    await tab.page.getByRole("button", { name: "Look", exact: true }).click();
-    await tab.page.getByText("Died in the queue").waitFor();
-    const text = await tab.page.locator("article.message").innerText();
-    await tab.page.locator("article.message").scrollIntoViewIfNeeded();
-    await shot(tab, "dead-letter");
-    return [...includes(text, "Died in the queue late: its time to live ended", "MessagePack", '"late": true'), ...(await sound(tab, { keyboard: false }))];
-  });
-  await check("a dead letter goes back with one click, and says so when it has died again", async () => {
-    await tab.page.getByRole("button", { name: "Send it back to late" }).click();
-    await tab.page.getByText("It went back to the queue late.").waitFor();
-    const wrong = await sound(tab, { keyboard: false });
-    // It expires there at once.
-    await until("the message is a dead letter again", async () => (await broker.api("GET", "/api/queues/%2F/dead%20letters")).messages_ready === 1);
-    await tab.page.getByRole("button", { name: "Look", exact: true }).click();
-    await tab.page.getByText("It was sent back to where it died 1 time.").waitFor();
-    await shot(tab, "redriven");
-    return [...includes(await tab.page.locator("article.message").innerText(), "2 times"), ...wrong];
-  });
-  await check("dead letters are redriven by a filter, with the command that does the same", async () => {
-    await tab.page.getByRole("button", { name: "Redrive", exact: true }).click();
-    const dialog = tab.page.getByRole("dialog");
-    await dialog.getByLabel("They died because").selectOption("rejected");
-    await dialog.getByLabel("They died at least this long ago").fill("1h");
-    await dialog.getByText("sluice redrive --reason rejected --older-than 1h 'dead letters'").waitFor();
-    await dialog.getByRole("button", { name: "Redrive", exact: true }).click();
-    await dialog.getByText("0 messages went back, 1 stayed. Ready in this queue: 1.").waitFor();
-    await shot(tab, "redrive");
-    const wrong = await sound(tab, { keyboard: false });
-    await dialog.getByLabel("They go to").selectOption("other");
-    await dialog.getByLabel("The queue that gets them").fill("none");
-    await dialog.getByLabel("They died because").selectOption("");
-    await dialog.getByLabel("They died at least this long ago").fill("");
-    await dialog.getByRole("button", { name: "Redrive", exact: true }).click();
-    await dialog.getByText("no queue 'none'").waitFor();
-    await dialog.getByRole("button", { name: "Cancel" }).click();
-    // The refusal is what the test has asked for.
-    tab.refused.length = 0;
-    return wrong;
-  });
-  await check("a queue without a consumer says so, with what to do", async () => {
-    await tab.go(hash("queues", "/", "invoices"));
-    await tab.page.getByText("Start a consumer.").waitFor();
-    await tab.page.evaluate(() => scrollTo(0, 0));
-    await shot(tab, "queue");
-    await picture(tab, "queue");
-    return includes(await tab.text(), "no consumer", "Start a consumer.");
-  });
-  await check("a stream is browsed by offset", async () => {
-    await tab.go(hash("queues", "/", "audit"));
-    await tab.page.getByLabel("From").fill("12");
-    await tab.page.getByRole("button", { name: "Look", exact: true }).click();
-    await tab.page.getByText("Offset 19", { exact: true }).waitFor();
-    return [...includes(await tab.text(), "Offset 12", "an event of the stream"), ...(await sound(tab, { keyboard: false }))];
-  });
-  await check("a quorum queue shows its group", async () => {
-    await tab.go(hash("queues", "/", "payments"));
-    await tab.page.getByRole("heading", { name: "Raft group" }).waitFor();
-    await tab.settled();
-    await shot(tab, "quorum");
-    return [...includes(await tab.text(), "voter", "x-delivery-limit"), ...(await sound(tab, { keyboard: false }))];
-  });
-  await check("publishing and getting show what the broker says", async () => {
-    await tab.go(hash("queues", "/", "load.050"));
-    const asked = async (button, confirm) => {
-      await tab.page.getByRole("button", { name: button, exact: true }).first().click();
-      const dialog = tab.page.getByRole("dialog");
-      if (button === "Publish") await dialog.getByLabel("Body").fill("{}");
-      const line = await dialog.locator(".command code").innerText();
-      await dialog.getByRole("button", { name: confirm, exact: true }).click();
-      const said = dialog.locator(".said, .problem");
-      await said.waitFor();
-      const text = await said.innerText();
-      await tab.page.keyboard.press("Escape");
-      return { text, ran: await broker.line(line) };
-    };
-    const [published, got] = [await asked("Publish", "Publish"), await asked("Get", "Get")];
-    return [
-      ...includes(published.text, "Published and routed."),
-      ...includes(published.ran, "1 message published"),
-      ...includes(got.text, "{}"),
-      ...includes(got.ran, "load.050", "{}"),
-    ];
-  });
-  await check("the command of a message publishes what the window publishes", async () => {
-    await tab.go(hash("queues", "/", "load.051"));
-    await tab.page.getByRole("button", { name: "Publish", exact: true }).first().click();
-    const dialog = tab.page.getByRole("dialog");
-    const lines = dialog.locator(".command code");
-    await dialog.getByLabel("Body").fill("x");
-    await dialog.getByLabel("Headers").fill("a = 1\nb=two words\na=3\nhalf");
-    const half = await lines.count();
-    await dialog.getByLabel("Headers").fill("");
-    await dialog.getByLabel("Body").fill("-");
-    const dash = await lines.count();
-    await dialog.getByLabel("Body").fill("x");
-    await dialog.getByLabel("Headers").fill("a = 1\nb=two words\na=3");
-    const line = await lines.innerText();
-    await dialog.getByRole("button", { name: "Publish", exact: true }).click();
-    await dialog.getByText("Published and routed.").waitFor();
-    await tab.page.keyboard.press("Escape");
-    await broker.line(line);
-    const got = await broker.api("POST", "/api/queues/%2F/load.051/get", { count: 2, ackmode: "ack_requeue_false", encoding: "auto" });
-    const shown = got.map((row) => `${row.payload} ${JSON.stringify(Object.entries(row.properties.headers).sort())}`);
-    const wanted = 'x [["a",3],["b","two words"]]';
-    return [...expect(half === 0, "a half typed header has a command"), ...expect(dash === 0, "the body - has a command, which would read the standard input"), ...expect(shown.length === 2 && shown.every((one) => one === wanted), `published: ${shown.join(" and ")}`), ...(await tab.faults())];
-  });
-  await check("a purge names the queue and the number of messages", async () => {
-    await broker.command("send", "--count", "3", "/queues/load.007", "x");
-    await tab.go(hash("queues", "/", "load.007"));
-    await tab.page.getByRole("button", { name: "Purge" }).click();
-    const question = await tab.page.getByRole("dialog").innerText();
-    await shot(tab, "purge");
-    await tab.page.getByRole("button", { name: "Purge 3 messages" }).click();
-    await until("the purge", async () => (await broker.api("GET", "/api/queues/%2F/load.007")).messages === 0);
-    return [...includes(question, "load.007", "It has 3 messages"), ...(await tab.faults())];
   });
 }
 

@@ -23,6 +23,7 @@ use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
+use ::broker::explain::Cause;
 use broker::{Directory, PROGRAM};
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -44,6 +45,38 @@ fn the_page_for_operators_is_true() {
 #[test]
 fn the_page_for_users_of_rabbitmq_is_true() {
     run_page("docs/from-rabbitmq.md");
+}
+
+/// The largest picture of a cause. docs/why.md shows all of them, so larger ones would make it slow to open.
+const PICTURE_BYTES_MAX: u64 = 25 * 1024;
+
+/// Every cause of `sluice explain` is in both manuals, has its picture, its text in the web page, and a scene in the test of
+/// the page.
+#[test]
+fn every_cause_of_explain_is_shown_and_described() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let read = |file: &str| std::fs::read_to_string(root.join(file)).unwrap();
+    let [why, operations, texts, scenes] =
+        ["docs/why.md", "docs/operations.md", "page/src/lib/causes.ts", "tests/page/causes.mjs"].map(read);
+    let mut wrong = Vec::new();
+    for cause in Cause::ALL {
+        let word = cause.word();
+        let picture = format!("page/why/{word}.webp");
+        let rows: Vec<&str> = why.lines().filter(|line| line.starts_with(&format!("| `{word}` "))).collect();
+        let bytes = std::fs::metadata(root.join("docs").join(&picture)).map(|file| file.len());
+        let checks = [
+            (rows.len() == 1 && rows[0].contains(&picture), "one row with its picture in docs/why.md"),
+            (bytes.is_ok_and(|bytes| bytes <= PICTURE_BYTES_MAX), "a picture of at most 25 KiB"),
+            (operations.contains(&format!("\n| `{word}` |")), "a row in docs/operations.md"),
+            (texts.contains(&format!("\n  {word}: {{")), "a text in page/src/lib/causes.ts"),
+            (scenes.contains(&format!("async {word}(stage)")), "a scene in tests/page/causes.mjs"),
+        ];
+        wrong.extend(
+            checks.iter().filter(|(is_there, _)| !is_there).map(|(_, what)| format!("{word} has not {what}")),
+        );
+    }
+    let pictures = std::fs::read_dir(root.join("docs/page/why")).unwrap().count();
+    assert!(wrong.is_empty() && pictures == Cause::ALL.len(), "{pictures} pictures\n{}", wrong.join("\n"));
 }
 
 /// The ports that pages name, in the order in which the broker prints them, unless a page shows others.
