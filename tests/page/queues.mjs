@@ -49,6 +49,7 @@ export async function queues(broker, tab) {
     const text = await tab.page.locator("article.message").innerText();
     await tab.page.locator("article.message").scrollIntoViewIfNeeded();
     await shot(tab, "dead-letter");
+    await picture(tab, "dead-letter", tab.page.locator("article.message"));
     return [...includes(text, "Died in the queue late: its time to live ended", "MessagePack", '"late": true'), ...(await sound(tab, { keyboard: false }))];
   });
   await check("a dead letter goes back with one click, and says so when it has died again", async () => {
@@ -68,6 +69,7 @@ export async function queues(broker, tab) {
     await dialog.getByLabel("They died because").selectOption("rejected");
     await dialog.getByLabel("They died at least this long ago").fill("1h");
     await dialog.getByText("sluice redrive --reason rejected --older-than 1h 'dead letters'").waitFor();
+    await picture(tab, "redrive", dialog);
     await dialog.getByRole("button", { name: "Redrive", exact: true }).click();
     await dialog.getByText("0 messages went back, 1 stayed. Ready in this queue: 1.").waitFor();
     await shot(tab, "redrive");
