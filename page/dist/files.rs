@@ -3,7 +3,7 @@
     File {
         path: "/",
         content_type: "text/html; charset=utf-8",
-        etag: "W/\"230ef8c558f9a09e\"",
+        etag: "W/\"3983a85dbc91babe\"",
         plain: include_bytes!("index.html"),
         gzip: include_bytes!("index.html.gz"),
     },
@@ -15,11 +15,11 @@
         gzip: include_bytes!("assets/icon-G1K_hnQQ.svg.gz"),
     },
     File {
-        path: "/assets/index-Dsuce6U6.js",
+        path: "/assets/index-CGWchyzr.js",
         content_type: "text/javascript; charset=utf-8",
-        etag: "W/\"c7c0588ed015ebdd\"",
-        plain: include_bytes!("assets/index-Dsuce6U6.js"),
-        gzip: include_bytes!("assets/index-Dsuce6U6.js.gz"),
+        etag: "W/\"d787d443e91c2f73\"",
+        plain: include_bytes!("assets/index-CGWchyzr.js"),
+        gzip: include_bytes!("assets/index-CGWchyzr.js.gz"),
     },
     File {
         path: "/assets/index-K6zDPZpj.css",

@@ -85,6 +85,26 @@ export async function queues(broker, tab) {
     tab.refused.length = 0;
     return wrong;
   });
+  await check("messages are found by a text in their body, key, properties or headers", async () => {
+    await tab.go(hash("queues", "/", "invoices"));
+    const wrong = [];
+    for (const [text, said] of [["ROPE", "1 of the 4 messages that were read has this text."], ["country=de", "1 of the 4"], ["nowhere", "0 of the 4 messages that were read have this text."]]) {
+      await tab.page.getByLabel("With this text").fill(text);
+      await tab.page.getByRole("button", { name: "Look", exact: true }).click();
+      await tab.page.getByText(said).waitFor();
+      if ((await tab.page.locator("article.message").count()) !== Number(said[0])) wrong.push(`${text}: other messages are shown`);
+    }
+    await broker.command("send", "--count", "230", "/queues/load.060", "hay");
+    await broker.command("send", "/queues/load.060", "a needle");
+    await tab.go(hash("queues", "/", "load.060"));
+    await tab.page.getByLabel("With this text").fill("needle");
+    await tab.page.getByRole("button", { name: "Look", exact: true }).click();
+    await tab.page.getByText("0 of the 200 messages").waitFor();
+    await tab.page.getByRole("button", { name: "Look further" }).click();
+    await tab.page.getByText("1 of the 31 messages").waitFor();
+    await shot(tab, "found");
+    return [...wrong, ...includes(await tab.page.locator("article.message").innerText(), "Position 231", "a needle"), ...(await sound(tab, { keyboard: false }))];
+  });
   await check("a queue without a consumer says so, with what to do", async () => {
     await tab.go(hash("queues", "/", "invoices"));
     await tab.page.getByText("Start a consumer.").waitFor();

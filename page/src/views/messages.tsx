@@ -1,6 +1,6 @@
 /** Looks at messages without changing them, and gets messages. */
 import type { ComponentChildren, JSX } from "preact";
-import { useMemo, useState } from "preact/hooks";
+import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { ApiError, path, request, toApiError } from "../lib/api";
 import { recognise } from "../lib/body";
 import { command, inVhost } from "../lib/command";
@@ -8,6 +8,7 @@ import { deaths, redriven } from "../lib/deaths";
 import type { MessageRow } from "../lib/names";
 import { href } from "../lib/place";
 import { refresh } from "../lib/poll";
+import { matches } from "../lib/search";
 import { DASH, bytes, count, plural, time } from "../lib/text";
 import { Action } from "../ui/actions";
 import { Command, Copy, Empty, Fields, Name, NameLink, Panel, Problem, Select, Text } from "../ui/parts";
@@ -19,35 +20,62 @@ const MESSAGES = 10;
 /** The octets of a body that are loaded. Larger ones are cut, so that ten of them do not stop the browser. */
 const BODY_MAX = 64 * 1024;
 
+/**
+ * The messages that are read at most for one press of a button, if a text is searched. Each of them is a request, so that more
+ * would keep the broker and the browser busy for long.
+ */
+const SEARCH_MAX = 200;
+
+/** What was found, how many messages were read for it, and where to go on. */
+interface Found {
+  rows: MessageRow[];
+  read: number;
+  next: string;
+}
+
 export function Messages({ vhost, name, stream, ready }: { vhost: string; name: string; stream: boolean; ready: number | undefined }): JSX.Element {
   const [from, setFrom] = useState(stream ? "first" : "1");
-  const [rows, setRows] = useState<MessageRow[]>();
+  const [wanted, setWanted] = useState("");
+  const [found, setFound] = useState<Found>();
   const [error, setError] = useState<ApiError>();
   const [busy, setBusy] = useState(false);
+  const gone = useRef(false);
+  useEffect(() => () => { gone.current = true; }, []);
   const look = async (start: string) => {
     setBusy(true);
     setError(undefined);
     try {
-      setRows(stream ? await browse(vhost, name, start) : await peek(vhost, name, Number(start), ready));
+      const now: Found = { rows: [], read: 0, next: start };
+      // Without a text, all messages match, so the first part is enough. A short part is the last one for now.
+      for (let whole = true; whole && now.rows.length < MESSAGES && now.read < SEARCH_MAX && !gone.current; ) {
+        const part: MessageRow[] = stream ? await browse(vhost, name, now.next) : await peek(vhost, name, Number(now.next), ready);
+        const last = part.at(-1);
+        if (last !== undefined) now.next = String((stream ? (last.offset ?? 0) : (last.position ?? 0)) + 1);
+        now.read += part.length;
+        now.rows.push(...(wanted === "" ? part : part.filter((row) => matches(row, wanted))));
+        whole = part.length === MESSAGES;
+      }
+      setFound(now);
     } catch (caught) {
       setError(toApiError(caught));
     } finally {
       setBusy(false);
     }
   };
-  const last = rows?.at(-1);
-  const next = last === undefined ? undefined : String((stream ? (last.offset ?? 0) : (last.position ?? 0)) + 1);
+  const { rows, read = 0, next } = found ?? {};
   return (
     <Panel title="Look at messages" aside={<span class="hint">They stay as they are, in their order.</span>}>
       <form class="inline" onSubmit={(event) => { event.preventDefault(); void look(from); }}>
         <Text label={stream ? "From" : "From position"} value={from} set={setFrom} required {...(stream ? { hint: "first, last, next, an offset, or a time span ago such as 10m" } : { pattern: "[1-9][0-9]*" })} />
+        <Text label="With this text" value={wanted} set={setWanted} hint={`in the first ${BODY_MAX / 1024} KiB of the body, in keys, properties or headers, such as country=DE`} />
         <button type="submit" class="primary" disabled={busy}>Look</button>
-        {next !== undefined && (
-          <button type="button" disabled={busy} onClick={() => { setFrom(next); void look(next); }}>Next {MESSAGES}</button>
+        {next !== undefined && read > 0 && (
+          <button type="button" disabled={busy} onClick={() => { setFrom(next); void look(next); }}>{wanted === "" ? `Next ${MESSAGES}` : "Look further"}</button>
         )}
       </form>
       {error && <Problem error={error} />}
-      {rows && rows.length === 0 && <Empty title="There is no message at this place." />}
+      {rows && wanted !== "" && read > 0 && <p class="hint" role="status">{count(rows.length)} of the {plural(read, "message")} that {read === 1 ? "was" : "were"} read {rows.length === 1 ? "has" : "have"} this text.</p>}
+      {rows && read === 0 && <Empty title="There is no message at this place." />}
       {rows?.map((row) => <MessageCard key={row.seq ?? row.offset} vhost={vhost} row={row}>{!stream && <SendBack vhost={vhost} name={name} row={row} />}</MessageCard>)}
       {!stream && <Command text={command(["peek"], inVhost(vhost), [name, from])} />}
     </Panel>
