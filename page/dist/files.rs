@@ -3,7 +3,7 @@
     File {
         path: "/",
         content_type: "text/html; charset=utf-8",
-        etag: "W/\"3983a85dbc91babe\"",
+        etag: "W/\"40274d3695b4e598\"",
         plain: include_bytes!("index.html"),
         gzip: include_bytes!("index.html.gz"),
     },
@@ -15,11 +15,11 @@
         gzip: include_bytes!("assets/icon-G1K_hnQQ.svg.gz"),
     },
     File {
-        path: "/assets/index-CGWchyzr.js",
+        path: "/assets/index-AWAd0zgW.js",
         content_type: "text/javascript; charset=utf-8",
-        etag: "W/\"d787d443e91c2f73\"",
-        plain: include_bytes!("assets/index-CGWchyzr.js"),
-        gzip: include_bytes!("assets/index-CGWchyzr.js.gz"),
+        etag: "W/\"37186783eea96fdc\"",
+        plain: include_bytes!("assets/index-AWAd0zgW.js"),
+        gzip: include_bytes!("assets/index-AWAd0zgW.js.gz"),
     },
     File {
         path: "/assets/index-K6zDPZpj.css",

@@ -188,12 +188,15 @@ async function clients() {
     await tab.page.getByText("Window of the client").first().waitFor();
     await shot(tab, "connection");
     await picture(tab, "connection");
+    await tab.page.getByRole("button", { name: "Trace", exact: true }).click();
+    const traced = await tab.page.getByRole("dialog").locator(".command code").innerText();
+    await tab.page.keyboard.press("Escape");
     await tab.page.locator("main tr", { hasText: "flow" }).locator("a.why").click();
     await tab.page.getByText("The numbers behind this").click();
     await broker.line(await tab.page.locator(".command code").innerText());
     await shot(tab, "why");
     await picture(tab, "why");
-    return [...includes(await tab.text(), "sluice explain link", "--connection"), ...(await sound(tab))];
+    return [...includes(await tab.text(), "sluice explain link", "--connection"), ...includes(traced, "sluice trace connection", busy.name), ...(await sound(tab))];
   });
   await check("a channel shows its consumers", async () => {
     await tab.go("#/channels");

@@ -105,6 +105,35 @@ export async function queues(broker, tab) {
     await shot(tab, "found");
     return [...wrong, ...includes(await tab.page.locator("article.message").innerText(), "Position 231", "a needle"), ...(await sound(tab, { keyboard: false }))];
   });
+  await check("a queue is traced, its copies are looked at, and the trace is stopped", async () => {
+    await tab.go(hash("queues", "/", "load.061"));
+    await tab.page.getByRole("button", { name: "Trace", exact: true }).click();
+    const dialog = tab.page.getByRole("dialog");
+    const command = await dialog.locator(".command code").innerText();
+    await dialog.getByLabel("For how many seconds").fill("600");
+    await dialog.getByRole("button", { name: "Start" }).click();
+    await dialog.getByText("The trace has begun.").waitFor();
+    await dialog.getByText("1,000 messages are left.").waitFor();
+    await broker.command("send", "/queues/load.061", "follow me");
+    await shot(tab, "trace");
+    const wrong = [...(await sound(tab, { keyboard: false })), ...includes(command, "sluice trace queue --for 30s --limit 1000 load.061")];
+    await dialog.locator(".said a").click();
+    await tab.page.getByRole("heading", { name: /^trace-/ }).waitFor();
+    const name = await tab.page.getByRole("heading", { name: /^trace-/ }).innerText();
+    await until("the copy", async () => (await broker.api("GET", `/api/queues/%2F/${name}`)).messages_ready === 1);
+    await tab.settled();
+    await tab.page.getByRole("button", { name: "Look", exact: true }).click();
+    await tab.page.locator("article.message").waitFor();
+    wrong.push(...includes(await tab.page.locator("article.message").innerText(), "publish.", "follow me", "load.061"));
+    await tab.go(hash("queues", "/", "load.061"));
+    await tab.page.getByRole("button", { name: "Trace", exact: true }).click();
+    await dialog.getByRole("button", { name: "Stop it" }).click();
+    await dialog.getByRole("button", { name: "Stop it" }).waitFor({ state: "detached" });
+    const left = await broker.api("GET", "/api/traces");
+    await tab.page.keyboard.press("Escape");
+    await broker.api("DELETE", `/api/queues/%2F/${name}`);
+    return [...wrong, ...expect(left.length === 0, `traces are left: ${JSON.stringify(left)}`), ...(await tab.faults())];
+  });
   await check("a queue without a consumer says so, with what to do", async () => {
     await tab.go(hash("queues", "/", "invoices"));
     await tab.page.getByText("Start a consumer.").waitFor();

@@ -11,6 +11,7 @@ import { vhost as chosenVhost } from "../lib/vhost";
 import { Action, Named } from "../ui/actions";
 import { List, type ListColumn } from "../ui/list";
 import { Answer, Bar, Empty, Facts, Fields, Name, NameLink, Panel, State, Table, Text, Why, show } from "../ui/parts";
+import { Trace } from "./trace";
 import { Explanation } from "./why";
 
 export function Connections(): JSX.Element {
@@ -62,6 +63,7 @@ export function ConnectionView({ name }: { name: string }): JSX.Element {
         <h1 class="name"><Name text={name} /></h1>
         {row && <State state={row.state} />}
         <div class="actions">
+          {row && <Trace of={{ kind: "connection", vhost: row.vhost, name }} />}
           <Action
             label="Close"
             title="Close this connection?"

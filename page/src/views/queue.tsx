@@ -16,6 +16,7 @@ import { ConsumerTable } from "./channels";
 import { GetMessages, Messages } from "./messages";
 import { Publish } from "./publish";
 import { Redrive } from "./redrive";
+import { Trace } from "./trace";
 import { Explanation } from "./why";
 
 /** The length of the charts, in seconds. */
@@ -39,6 +40,7 @@ export function QueueView({ vhost, name }: { vhost: string; name: string }): JSX
           <Publish vhost={vhost} exchange="" routingKey={name} />
           <GetMessages vhost={vhost} name={name} />
           <Move vhost={vhost} name={name} messages={messages} />
+          <Trace of={{ kind: "queue", vhost, name }} />
           {!stream && <Redrive vhost={vhost} name={name} messages={messages} />}
           {!stream && (
             <Action label="Purge" title={`Purge ${name}?`} confirm={isNumber(messages) ? `Purge ${plural(messages, "message")}` : "Purge"} danger command={command(["purge", "queue"], inVhost(vhost), [name])} run={async () => void (await request("DELETE", `${target}/contents`))}>
