@@ -3,7 +3,7 @@
     File {
         path: "/",
         content_type: "text/html; charset=utf-8",
-        etag: "W/\"40274d3695b4e598\"",
+        etag: "W/\"4cdb7ef93afa3b30\"",
         plain: include_bytes!("index.html"),
         gzip: include_bytes!("index.html.gz"),
     },
@@ -15,11 +15,11 @@
         gzip: include_bytes!("assets/icon-G1K_hnQQ.svg.gz"),
     },
     File {
-        path: "/assets/index-AWAd0zgW.js",
+        path: "/assets/index-CewKJooX.js",
         content_type: "text/javascript; charset=utf-8",
-        etag: "W/\"37186783eea96fdc\"",
-        plain: include_bytes!("assets/index-AWAd0zgW.js"),
-        gzip: include_bytes!("assets/index-AWAd0zgW.js.gz"),
+        etag: "W/\"aae9f2ffad0bfc2e\"",
+        plain: include_bytes!("assets/index-CewKJooX.js"),
+        gzip: include_bytes!("assets/index-CewKJooX.js.gz"),
     },
     File {
         path: "/assets/index-K6zDPZpj.css",

@@ -92,7 +92,7 @@ const CAUSES: Record<string, Cause> = {
   unsettled_limit: {
     tone: "warn",
     means: "The client holds as many messages as it may: its prefetch, or the limit of the link. It gets more when it acknowledges some.",
-    advice: "Look why the client acknowledges none: it may be slow, hang, or have forgotten it. If it only works slowly, start more clients.",
+    advice: "Find out why the client acknowledges none: it may be slow, hang, or never do it. If it is only slow, start more clients.",
     numbers: ["link_unsettled", "link_unsettled_max", "queue_ready"],
   },
   no_credit: {

@@ -124,7 +124,7 @@ function Move({ vhost, name, messages }: { vhost: string; name: string; messages
   const text = command(["move"], inVhost(vhost), [name, to || "OTHER_QUEUE"]);
   return (
     <Action label="Move" title={`Move the messages of ${name}`} confirm="Show the command" run={async () => <Command text={text} />}>
-      <p>{isNumber(messages) ? plural(messages, "message") : "The messages"} can be moved by the command line. It takes each message from this queue only when the other queue has it.</p>
+      <p>{isNumber(messages) ? plural(messages, "message") : "The messages"} can be moved by the command line. It takes each message from this queue only when the other queue has it. Dead letters can also be sent to another queue by “Redrive”.</p>
       <Text label="The queue that gets them" value={to} set={setTo} required />
     </Action>
   );
