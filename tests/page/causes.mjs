@@ -14,8 +14,6 @@ const STREAM = { "x-queue-type": "stream" };
 /** How long a call of the system waits: longer than a scene, in microseconds. */
 const CALL_US = 600_000_000;
 
-const sleep = (ms) => new Promise((done) => setTimeout(done, ms));
-
 /** A broker with what scenes need. */
 export class Stage {
   constructor(broker) {
@@ -78,10 +76,10 @@ export class Stage {
     tracer.stderr.on("data", (text) => (said += text));
     tracer.on("error", (error) => (said += error.message));
     this.tracers.push(tracer);
-    while (said.split(" attached").length <= threads.length) {
-      if (tracer.exitCode !== null || tracer.pid === undefined || threads.length === 0) throw new Error(`strace of ${thread}: ${said}`);
-      await sleep(20);
-    }
+    await until(`strace of the thread '${thread}'`, () => {
+      if (tracer.exitCode !== null || tracer.pid === undefined || threads.length === 0) throw new Error(`strace of the thread '${thread}': ${said}`);
+      return said.split(" attached").length > threads.length;
+    });
   }
 
   /** Overwrites a part of every pack, the files of messages that left memory. */

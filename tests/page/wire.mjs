@@ -1,6 +1,7 @@
 // Clients of both protocols as bytes. They do only what a test tells them to: they grant no credit, settle nothing and
 // read nothing by themselves, as clients do about which people ask why nothing moves.
 import { connect } from "node:net";
+import { PATIENCE_MS } from "./browser.mjs";
 
 const NULL = Buffer.from([0x40]);
 const TRUE = Buffer.from([0x41]);
@@ -70,12 +71,17 @@ class Peer {
 
   /** Waits for frames of this kind, and returns the first of them. All frames before it are dropped. */
   async next(kind) {
-    for (;;) {
+    for (const end = Date.now() + PATIENCE_MS; Date.now() < end; ) {
       const at = this.arrived.findIndex((one) => one.kind === kind);
       if (at >= 0) return this.arrived.splice(0, at + 1).at(-1);
       if (this.closed) throw new Error(`the broker closed the connection instead of sending ${kind.toString(16)}: ${this.input.toString("latin1")}`);
-      await new Promise((done) => (this.wake = done));
+      // Whatever comes first: a frame, the end, or the time to look at the clock.
+      await new Promise((done) => {
+        this.wake = done;
+        setTimeout(done, 1000).unref();
+      });
     }
+    throw new Error(`the broker has not sent ${kind.toString(16)} within ${PATIENCE_MS} ms`);
   }
 
   /** Reads nothing from now on, as a program does that hangs. */
