@@ -416,6 +416,15 @@ async function refused() {
     await viewer.page.getByText("Not permitted").first().waitFor();
     return [...includes(users, "Not permitted", "Not administrator user"), ...includes(await viewer.text(), "refused for user 'viewer'")];
   });
+  await check("a trace that is not permitted leaves no queue behind", async () => {
+    await viewer.go(hash("queues", "/", "orders"));
+    await viewer.page.getByRole("button", { name: "Trace", exact: true }).click();
+    const dialog = viewer.page.getByRole("dialog");
+    await dialog.getByRole("button", { name: "Start" }).click();
+    await dialog.getByText("Not administrator user").nth(1).waitFor();
+    const left = (await broker.api("GET", "/api/queues?name=trace-&page=1&page_size=10")).items;
+    return [...expect(left.length === 0, `there is ${left[0]?.name}`), ...(await sound(viewer, { keyboard: false }))];
+  });
   await viewer.close();
   await check("a user without a tag is not let in, and is told why", async () => {
     const nobody = await open();

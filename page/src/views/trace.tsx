@@ -36,14 +36,11 @@ interface Traced {
 async function start({ kind, vhost, name }: Traced, seconds: number, messages: number): Promise<string> {
   const random = Array.from(crypto.getRandomValues(new Uint8Array(4)), (byte) => byte.toString(16).padStart(2, "0")).join("");
   const trace = `trace-${random}`;
+  // The trace comes first, because only administrators may start one: a refusal leaves nothing behind. Without its queue, it
+  // ends by itself.
+  await request("PUT", path("traces", vhost, trace), { body: { [kind]: name, seconds, messages } });
   await request("PUT", path("queues", vhost, trace), { body: { durable: true, arguments: COPIES } });
-  try {
-    await request("POST", path("bindings", vhost, "e", EXCHANGE, "q", trace), { body: { routing_key: "#", arguments: {} } });
-    await request("PUT", path("traces", vhost, trace), { body: { [kind]: name, seconds, messages } });
-  } catch (error) {
-    await request("DELETE", path("queues", vhost, trace));
-    throw error;
-  }
+  await request("POST", path("bindings", vhost, "e", EXCHANGE, "q", trace), { body: { routing_key: "#", arguments: {} } });
   return trace;
 }
 
