@@ -3,6 +3,7 @@
 //! Channels are those of AMQP 0.9.1. Sessions of AMQP 1.0 are at their connection, as in RabbitMQ. Consumers are those of
 //! all protocols: a session and a link of AMQP 1.0 stand for the channel and the consumer tag.
 
+use broker::desk::amqp10_rows::SessionRow;
 use broker::desk::amqp091_rows::{Amqp091Row, ChannelRow};
 use broker::desk::{ConnectionRow, ConsumerRow, Desk, ProtocolRow};
 use serde_json::{Value, json};
@@ -44,19 +45,38 @@ pub async fn get<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
 /// Lists the consumers of all virtual hosts, or of the one that the request names.
 pub async fn consumers<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     let rows = visible(call, call.optional_param(0)).await?;
-    let mut shown = Vec::new();
-    for row in &rows {
-        match &row.protocol {
-            ProtocolRow::Amqp091(ours) => shown.extend(ours.channels.iter().flat_map(|channel| {
-                channel.consumers.iter().map(|consumer| consumer_json(row, channel.number, consumer))
-            })),
-            ProtocolRow::Amqp10(ours) => shown.extend(ours.sessions.iter().flat_map(|session| {
-                let consumers = session.links.iter().filter_map(|link| link.consumer.as_ref());
-                consumers.map(|consumer| consumer_json(row, session.channel, consumer))
-            })),
-        }
-    }
+    let shown = rows.iter().flat_map(|row| consumers_of(row, None)).collect();
     Ok(Reply::Json(shape::list(shown, &call.query, &["channel_details.name", "consumer_tag"])?))
+}
+
+/// Returns the consumers of a queue, as far as the user may see their connections.
+pub async fn consumers_of_queue<D: Desk>(
+    call: &Call<'_, D>,
+    vhost: &str,
+    queue: &str,
+) -> Result<Vec<Value>, Failure> {
+    let rows = visible(call, Some(vhost)).await?;
+    Ok(rows.iter().flat_map(|row| consumers_of(row, Some(queue))).collect())
+}
+
+/// Shows the consumers of a connection: those of one queue, or all.
+fn consumers_of<'a>(row: &'a ConnectionRow, queue: Option<&str>) -> Vec<Value> {
+    let numbered: Vec<(u16, &ConsumerRow)> = match &row.protocol {
+        ProtocolRow::Amqp091(ours) => {
+            let of =
+                |channel: &'a ChannelRow| channel.consumers.iter().map(|consumer| (channel.number, consumer));
+            ours.channels.iter().flat_map(of).collect()
+        }
+        ProtocolRow::Amqp10(ours) => {
+            let of = |session: &'a SessionRow| {
+                let consumers = session.links.iter().filter_map(|link| link.consumer.as_ref());
+                consumers.map(|consumer| (session.channel, consumer))
+            };
+            ours.sessions.iter().flat_map(of).collect()
+        }
+    };
+    let wanted = numbered.iter().filter(|(_, consumer)| queue.is_none_or(|queue| *consumer.queue == *queue));
+    wanted.map(|(number, consumer)| consumer_json(row, *number, consumer)).collect()
 }
 
 /// How the channels of a request are shown.

@@ -41,6 +41,7 @@ mod places;
 mod policies;
 mod ports;
 mod process;
+mod queries;
 mod query;
 mod queues;
 mod quorum;

@@ -9,6 +9,7 @@ use serde_json::{Map, Value, json};
 
 use crate::auth;
 use crate::bodies;
+use crate::queries;
 use crate::reply::Reply;
 use crate::routes::{Action, Method, ROUTES, Route};
 
@@ -54,7 +55,7 @@ fn document() -> Value {
                     "properties": { "error": { "type": "string" }, "reason": { "type": "string" } },
                 },
             },
-            "parameters": parameters_of_lists(),
+            "parameters": queries::all().map(|parameter| (parameter.name.to_owned(), parameter.schema())).collect::<Map<_, _>>(),
             "responses": {
                 "Error": {
                     "description": "The request was not carried out, and why.",
@@ -82,68 +83,6 @@ fn parameters(path: &str) -> Value {
         .collect()
 }
 
-/// The parameters of every list ([`crate::shape`]): name, type, and what it does.
-const OF_LISTS: [(&str, &str, &str); 7] = [
-    ("page", "integer", "The number of the page, from 1. Without it, the answer is a list of all rows."),
-    ("page_size", "integer", "The rows of a page: 1 to 500, 100 if it is missing."),
-    ("name", "string", "The page has only rows whose name contains this text."),
-    ("use_regex", "boolean", "True if name is a regular expression."),
-    ("sort", "string", "The column to sort by."),
-    ("sort_reverse", "boolean", "True to sort from the last to the first."),
-    ("columns", "string", "The columns to show, separated by commas."),
-];
-
-fn parameters_of_lists() -> Value {
-    let parameter = |(name, kind, about): (&str, &str, &str)| {
-        let schema = json!({ "type": kind });
-        (name.to_owned(), json!({ "name": name, "in": "query", "description": about, "schema": schema }))
-    };
-    Value::Object(OF_LISTS.into_iter().map(parameter).collect())
-}
-
-/// Returns true if an action answers with a list that has pages. A test asks each route for a page.
-pub const fn is_list(action: Action) -> bool {
-    matches!(
-        action,
-        Action::ListParameters
-            | Action::ListGlobalParameters
-            | Action::ListTraces
-            | Action::ListVhosts
-            | Action::VhostLimits
-            | Action::UserLimits
-            | Action::ListAuthAttempts
-            | Action::ListAuthAttemptsBySource
-            | Action::ListUsers
-            | Action::ListUsersWithoutPermissions
-            | Action::PermissionsOfUser
-            | Action::PermissionsInVhost
-            | Action::ListPermissions
-            | Action::TopicPermissionsOfUser
-            | Action::TopicPermissionsInVhost
-            | Action::ListTopicPermissions
-            | Action::ListNodes
-            | Action::ListQueues
-            | Action::QueueBindings
-            | Action::ListExchanges
-            | Action::SourceBindings
-            | Action::DestinationBindings
-            | Action::ListBindings
-            | Action::PairBindings(_)
-            | Action::ListPolicies(_)
-            | Action::ListConnections
-            | Action::ListConnectionsInVhost
-            | Action::ListSessions
-            | Action::ListConnectionsOfUser
-            | Action::ListChannels
-            | Action::ListChannelsInVhost
-            | Action::ListChannelsOfConnection
-            | Action::ListConsumers
-            | Action::ListConsumersInVhost
-            | Action::EmptyList
-            | Action::DeprecatedFeatures(_)
-    )
-}
-
 fn operation(route: &Route) -> Value {
     let verbs: Vec<String> = route.verbs.iter().map(|verb| format!("{verb:?}")).collect();
     let mut operation = json!({
@@ -157,11 +96,11 @@ fn operation(route: &Route) -> Value {
         },
     });
     operation["responses"]["default"] = json!({ "$ref": "#/components/responses/Error" });
-    if is_list(route.action) {
-        operation["parameters"] = OF_LISTS
-            .iter()
-            .map(|(name, ..)| json!({ "$ref": format!("#/components/parameters/{name}") }))
-            .collect();
+    let parameters: Vec<Value> = queries::of(route.action)
+        .map(|parameter| json!({ "$ref": format!("#/components/parameters/{}", parameter.name) }))
+        .collect();
+    if !parameters.is_empty() {
+        operation["parameters"] = parameters.into();
     }
     if route.has_body() {
         let fields = bodies::fields(route.action);

@@ -25,6 +25,8 @@ impl Query {
     }
 
     pub fn get(&self, name: &str) -> Option<&str> {
+        #[cfg(test)]
+        reads::note(self, name);
         self.0.iter().find(|(k, _)| k == name).map(|(_, v)| v.as_str())
     }
 
@@ -45,5 +47,33 @@ impl Query {
     pub fn number(&self, name: &str) -> Result<Option<usize>, Failure> {
         let bad = |_| Failure::bad_request(format!("'{name}' is not a whole number"));
         self.get(name).map(|v| v.parse().map_err(bad)).transpose()
+    }
+}
+
+/// What handlers have read, for the test of the OpenAPI document.
+#[cfg(test)]
+pub mod reads {
+    use std::collections::{BTreeMap, BTreeSet};
+    use std::sync::{Mutex, PoisonError};
+
+    use super::Query;
+
+    /// The parameter with which a test marks its requests. No handler reads it.
+    pub const MARK: &str = "mark";
+
+    static READS: Mutex<BTreeMap<String, BTreeSet<String>>> = Mutex::new(BTreeMap::new());
+
+    /// Notes that a parameter was read, if the request is marked.
+    pub fn note(query: &Query, name: &str) {
+        if let Some((_, mark)) = query.0.iter().find(|(name, _)| name == MARK) {
+            let mut reads = READS.lock().unwrap_or_else(PoisonError::into_inner);
+            reads.entry(mark.clone()).or_default().insert(name.to_owned());
+        }
+    }
+
+    /// Returns the names of the parameters that were read from requests with this mark.
+    pub fn of(mark: &str) -> BTreeSet<String> {
+        let reads = READS.lock().unwrap_or_else(PoisonError::into_inner);
+        reads.get(mark).cloned().unwrap_or_default()
     }
 }

@@ -15,7 +15,7 @@ use crate::pages::{self, PAGE_BYTES, Source};
 use crate::reply::{Failure, Reply};
 use crate::samples::{Ranges, Samples};
 use crate::shape::{self, Page};
-use crate::{json, query::Query, vhosts};
+use crate::{channels, json, query::Query, vhosts};
 
 /// The number of rows to request from the desk at once if all are needed.
 const CHUNK_ROWS: usize = 10_000;
@@ -129,8 +129,18 @@ impl<D: Desk> Source for List<D> {
 }
 
 pub async fn get<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
-    let row = call.desk.queue(&call.who, call.param(0), call.param(1)).await?;
-    Ok(Reply::Json(shape::columns(View::of(call)?.json(&row), &call.query)))
+    let (vhost, name) = (call.param(0), call.param(1));
+    let row = call.desk.queue(&call.who, vhost, name).await?;
+    let mut body = View::of(call)?.json(&row);
+    // To find the consumers, all connections are asked. So this is not done for a request that does not show them.
+    if !call.query.flag("disable_stats") && shape::shows(&call.query, "consumer_details") {
+        let consumers = match row.report.consumers {
+            0 => Vec::new(),
+            _ => channels::consumers_of_queue(call, vhost, name).await?,
+        };
+        body["consumer_details"] = consumers.into();
+    }
+    Ok(Reply::Json(shape::columns(body, &call.query)))
 }
 
 pub async fn put<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {

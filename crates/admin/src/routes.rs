@@ -99,6 +99,7 @@ pub enum Action {
     TopicPermissionsOfUser,
     TopicPermissionsInVhost,
     ListTopicPermissions,
+    TopicPermissionsOfUserInVhost,
     GetTopicPermissions,
     PutTopicPermissions,
     DeleteTopicPermissions,
@@ -312,7 +313,7 @@ pub const ROUTES: &[Route] = routes! {
     Get "/api/users/{user}/topic-permissions" => TopicPermissionsOfUser, [Manage, Administer];
     Get "/api/vhosts/{vhost}/topic-permissions" => TopicPermissionsInVhost, [Manage, Administer];
     Get "/api/topic-permissions" => ListTopicPermissions, [Manage, Administer];
-    Get "/api/topic-permissions/{vhost}/{user}" => GetTopicPermissions, [Manage, Administer];
+    Get "/api/topic-permissions/{vhost}/{user}" => TopicPermissionsOfUserInVhost, [Manage, Administer];
     Put "/api/topic-permissions/{vhost}/{user}" => PutTopicPermissions, [Manage, Administer];
     Delete "/api/topic-permissions/{vhost}/{user}" => DeleteTopicPermissions, [Manage, Administer];
     Get "/api/topic-permissions/{vhost}/{user}/{exchange}" => GetTopicPermissions, [Manage, Administer];

@@ -152,6 +152,11 @@ pub fn columns(value: Value, query: &Query) -> Value {
     only(value, &paths)
 }
 
+/// Returns true if the request wants this field of an object, or some of it.
+pub fn shows(query: &Query, field: &str) -> bool {
+    query.get("columns").is_none_or(|wanted| wanted.split(',').any(|c| c.split('.').next() == Some(field)))
+}
+
 fn cut(rows: Vec<Value>, query: &Query) -> Vec<Value> {
     match columns(Value::Array(rows), query) {
         Value::Array(rows) => rows,

@@ -27,18 +27,23 @@ pub async fn in_vhost<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     rows(call, |_, vhost, _| *vhost == *call.param(0))
 }
 
-/// The topic permissions of a user in a virtual host: those for one exchange if the path names one.
-pub fn get<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+/// Lists the topic permissions of a user in a virtual host.
+pub fn of_user_in_vhost<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     let (vhost, name) = (call.param(0), call.param(1));
     let users = call.desk.users(&call.who)?;
-    let topics = known(&users, name)?.topics.get(vhost);
-    match (topics, call.optional_param(2)) {
-        (Some(_), None) => rows(call, |user, of, _| *user.name == *name && *of == *vhost),
-        (Some(topics), Some(exchange)) if let Some(found) = topics.get(exchange) => {
-            Ok(Reply::Json(shape::columns(row(name, vhost, exchange, found), &call.query)))
-        }
-        _ => Err(nothing(call)),
+    if !known(&users, name)?.topics.contains_key(vhost) {
+        return Err(nothing(call));
     }
+    rows(call, |user, of, _| *user.name == *name && *of == *vhost)
+}
+
+/// Shows the topic permissions of a user for one exchange.
+pub fn get<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+    let (vhost, name, exchange) = (call.param(0), call.param(1), call.param(2));
+    let users = call.desk.users(&call.who)?;
+    let topics = known(&users, name)?.topics.get(vhost);
+    let found = topics.and_then(|topics| topics.get(exchange)).ok_or_else(|| nothing(call))?;
+    Ok(Reply::Json(shape::columns(row(name, vhost, exchange, found), &call.query)))
 }
 
 pub async fn put<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {

@@ -344,7 +344,10 @@ async fn prepare(fixture: &Fixture, action: Action) {
         Action::DeleteUser | Action::DeleteUsers => {
             fixture.prepare("PUT", "/api/users/old", r#"{"tags":""}"#).await;
         }
-        Action::TopicPermissionsOfUser | Action::GetTopicPermissions | Action::DeleteTopicPermissions => {
+        Action::TopicPermissionsOfUser
+        | Action::TopicPermissionsOfUserInVhost
+        | Action::GetTopicPermissions
+        | Action::DeleteTopicPermissions => {
             let body = r#"{"exchange":"x","write":"","read":""}"#;
             fixture.prepare("PUT", "/api/topic-permissions/%2F/victim", body).await;
         }

@@ -6,7 +6,7 @@ use broker::desk::{ConnectionRow, ConsumerRow, ProtocolRow};
 use super::connection;
 use super::http::Server;
 
-const NAME: &str = "10.0.0.1:1 -> 10.0.0.2:5672";
+pub const NAME: &str = "10.0.0.1:1 -> 10.0.0.2:5672";
 
 fn consumer(tag: &str, active: Option<bool>) -> ConsumerRow {
     ConsumerRow {
@@ -96,4 +96,30 @@ async fn channels_and_consumers() {
         )
         .await;
     assert_eq!(server.desk.state().connections.len(), 1, "the connection of another user is open");
+}
+
+#[tokio::test]
+async fn a_queue_names_its_consumers() {
+    let server = Server::start().await;
+    server.desk.state().connections =
+        vec![connection_of_091("guest", true), connection("[::1]:2 -> [::1]:5672", "own")];
+    server.check("guest", "PUT /api/queues/%2F/q -> 201").await;
+    server
+        .check("guest", r#"GET /api/queues/%2F/q?columns=consumer_details -> 200 {"consumer_details":[]}"#)
+        .await;
+    server.desk.state().consumers = 3;
+    server
+        .check(
+            "guest",
+            r#"
+            GET /api/queues/%2F/q?columns=consumer_details.consumer_tag,consumers -> 200 {"consumers":3,"consumer_details":[{"consumer_tag":"a"},{"consumer_tag":"b"},{"consumer_tag":"c"}]}
+            GET /api/queues/%2F/q?columns=consumers -> 200 {"consumers":3}
+            GET /api/queues/%2F/q?columns=consumer_details&disable_stats=true -> 200 {}
+            "#,
+        )
+        .await;
+    // Others see the consumers of their own connections only.
+    server
+        .check("own", r#"GET /api/queues/%2F/q?columns=consumer_details -> 200 {"consumer_details":[]}"#)
+        .await;
 }

@@ -29,6 +29,8 @@ pub struct State {
     pub access: Access,
     /// The number of ready messages by queue.
     pub ready: BTreeMap<String, u64>,
+    /// The number of consumers of each queue.
+    pub consumers: u64,
     /// The number of published messages by queue.
     pub published: BTreeMap<String, u64>,
     /// The counters of the node.
@@ -124,6 +126,7 @@ impl State {
     fn row(&self, q: &QueueRecord) -> QueueRow {
         let mut row = QueueRow::new(q, Default::default(), "n@h".into());
         row.report.ready = self.ready.get(&*q.name).copied().unwrap_or(0);
+        row.report.consumers = self.consumers as _;
         row.report.ready_bytes = row.report.ready * 10;
         row.report.published = self.published.get(&*q.name).copied().unwrap_or(0);
         row.report.damaged = self.damaged.iter().any(|name| **name == *q.name);

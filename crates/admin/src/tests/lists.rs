@@ -1,49 +1,85 @@
-//! Which routes take pages, as the OpenAPI document says.
+//! Which parameters of queries the handlers read: those that the OpenAPI document describes.
 
-use serde_json::Value;
+use std::collections::BTreeSet;
 
-use super::connection;
+use super::channels::{NAME, connection_of_091};
 use super::http::Server;
-use crate::openapi::is_list;
-use crate::routes::{Action, Method, ROUTES};
+use crate::queries;
+use crate::query::reads;
+use crate::routes::{Method, ROUTES, Route};
+
+/// Some parameters of a GET are read only together with others.
+const QUERIES: [&str; 3] = ["", "page=1&name=a", "disable_stats=true"];
 
 /// Returns a path in which everything exists.
-fn path(path: &str) -> String {
-    let name = match path {
-        path if path.starts_with("/api/connections/") => "a",
+fn path(route: &Route) -> String {
+    let encoded = NAME.replace(' ', "%20").replace('>', "%3E");
+    let name = match route.path {
+        path if path.contains("connections/") => encoded.as_str(),
         path if path.contains("queues/") => "q",
+        path if path.contains("parameters/") => "p",
+        path if path.contains("policies/") => "p",
+        path if path.contains("traces/") => "t",
+        _ if route.method == Method::Delete => "x",
         _ => "amq.topic",
     };
+    let destination = if route.path.contains("e/{destination}") { "x" } else { "q" };
+    let channel = format!("{encoded}%20(1)");
     let filled = [
         ("{vhost}", "%2F"),
         ("{user}", "guest"),
         ("{node}", "n@h"),
         ("{component}", "shovel"),
         ("{source}", "amq.topic"),
-        ("{destination}", "q"),
+        ("{destination}", destination),
+        ("{props}", "k"),
+        ("{channel}", &channel),
+        ("{exchange}", "amq.topic"),
+        ("{position}", "1"),
         ("{name}", name),
     ];
-    filled.iter().fold(path.to_owned(), |path, (part, with)| path.replace(part, with)).replace(['{', '}'], "")
+    filled
+        .iter()
+        .fold(route.path.to_owned(), |path, (part, with)| path.replace(part, with))
+        .replace(['{', '}'], "")
+}
+
+/// Makes what the paths name.
+async fn make(server: &Server) {
+    server.desk.state().connections = vec![connection_of_091("guest", false)];
+    for (method, path, body) in [
+        ("PUT", "/api/queues/%2F/q", "{}"),
+        ("PUT", "/api/exchanges/%2F/x", r#"{"type": "topic"}"#),
+        ("POST", "/api/bindings/%2F/e/amq.topic/q/q", r#"{"routing_key": "k"}"#),
+        ("POST", "/api/bindings/%2F/e/amq.topic/e/x", r#"{"routing_key": "k"}"#),
+        ("PUT", "/api/parameters/shovel/%2F/p", r#"{"value": 1}"#),
+        ("PUT", "/api/global-parameters/p", r#"{"value": 1}"#),
+        ("PUT", "/api/policies/%2F/p", r#"{"pattern": "^z", "definition": {"max-length": 1}}"#),
+        ("PUT", "/api/operator-policies/%2F/p", r#"{"pattern": "^z", "definition": {"max-length": 1}}"#),
+        ("PUT", "/api/topic-permissions/%2F/guest", r#"{"exchange": "amq.topic", "write": "", "read": ""}"#),
+        ("PUT", "/api/traces/%2F/t", r#"{"queue": "q"}"#),
+    ] {
+        let answer = server.ask(Some("guest"), method, path, body).await;
+        assert!([201, 204].contains(&answer.status), "{method} {path}: {answer:?}");
+    }
 }
 
 #[tokio::test]
-async fn the_routes_that_take_pages_are_described() {
-    let server = Server::start().await;
-    server.desk.state().connections = vec![connection("a", "guest")];
-    server.check("guest", "PUT /api/queues/%2F/q {} -> 201").await;
+async fn the_parameters_that_handlers_read_are_described() {
     let mut wrong = Vec::new();
-    for route in ROUTES.iter().filter(|route| route.method == Method::Get && route.path.starts_with("/api/"))
-    {
-        let is_described = is_list(route.action);
-        let answer = server.ask(Some("guest"), "GET", &format!("{}?page=0", path(route.path)), "").await;
-        let error = serde_json::from_str::<Value>(&answer.body).ok();
-        let reads_pages = error.is_some_and(|error| error["error"] == "invalid_pagination_parameters");
-        // The connection of the test has no channels of AMQP 0.9.1, so nothing is listed.
-        if route.action == Action::ListChannelsOfConnection {
-            continue;
+    let of_api = ROUTES.iter().filter(|route| route.path.starts_with("/api/"));
+    for (i, route) in of_api.enumerate() {
+        let mark = format!("route-{i}");
+        let server = Server::start().await;
+        make(&server).await;
+        for query in if route.method == Method::Get { &QUERIES[..] } else { &QUERIES[..1] } {
+            let path = format!("{}?{}={mark}&{query}", path(route), reads::MARK);
+            server.ask(Some("guest"), &route.method.to_string(), &path, "{}").await;
         }
-        if reads_pages != is_described {
-            wrong.push(format!("{}: {} {}", route.path, answer.status, answer.body));
+        let described: BTreeSet<String> = queries::of(route.action).map(|p| p.name.to_owned()).collect();
+        let read = reads::of(&mark);
+        if read != described {
+            wrong.push(format!("{} {}: reads {read:?}", route.method, route.path));
         }
     }
     assert!(wrong.is_empty(), "{wrong:#?}");
