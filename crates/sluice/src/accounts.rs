@@ -8,9 +8,9 @@ use crate::amqp::block_on;
 use crate::declare::segment;
 use crate::failure::Failure;
 use crate::http::{Api, Vhost};
-use crate::list::{Column, table};
 use crate::output::print;
 use crate::password::PasswordFrom;
+use crate::table::{Column, print_list};
 
 #[derive(Args, Debug)]
 pub struct User {
@@ -63,10 +63,17 @@ enum OfUser {
     },
     /// List the users
     #[command(alias = "list_users")]
-    List,
+    List {
+        /// List only users who have no permissions in any virtual host
+        #[arg(long)]
+        without_permissions: bool,
+    },
     /// List the permissions of a user
     #[command(alias = "list_user_permissions")]
     Permissions { name: String },
+    /// List the topic permissions of a user
+    #[command(alias = "list_user_topic_permissions")]
+    TopicPermissions { name: String },
 }
 
 #[derive(Args, Debug)]
@@ -252,10 +259,17 @@ async fn about_user(user: &User) -> Result<(), Failure> {
                 false => format!("{}\n", answer["ok"].as_str().unwrap_or_default()),
             })
         }
-        OfUser::List => list(api, "list the users", "/api/users", USERS, *json).await,
+        OfUser::List { without_permissions } => {
+            let path = if *without_permissions { "/api/users/without-permissions" } else { "/api/users" };
+            print_list(api, "list the users", path, USERS, *json).await
+        }
         OfUser::Permissions { name } => {
             let words = format!("list the permissions of user '{name}'");
-            list(api, &words, &format!("{}/permissions", of_user(name)), PERMISSIONS, *json).await
+            print_list(api, &words, &format!("{}/permissions", of_user(name)), PERMISSIONS, *json).await
+        }
+        OfUser::TopicPermissions { name } => {
+            let words = format!("list the topic permissions of user '{name}'");
+            print_list(api, &words, &format!("{}/topic-permissions", of_user(name)), TOPICS, *json).await
         }
     }
 }
@@ -302,7 +316,7 @@ async fn about_vhost(vhost: &VirtualHost) -> Result<(), Failure> {
             api.ask(&format!("unprotect vhost '{name}'"), Method::DELETE, &path, None).await?;
             print(&format!("vhost '{name}' may be deleted\n"))
         }
-        OfVhost::List => list(api, "list the vhosts", "/api/vhosts", VHOSTS, *json).await,
+        OfVhost::List => print_list(api, "list the vhosts", "/api/vhosts", VHOSTS, *json).await,
     }
 }
 
@@ -369,11 +383,11 @@ async fn about_permission(permission: &Permission) -> Result<(), Failure> {
         }
         OfPermission::List => {
             let words = format!("list the permissions in vhost '{vhost}'");
-            list(api, &words, &format!("/api/vhosts/{in_vhost}/permissions"), PERMISSIONS, *json).await
+            print_list(api, &words, &format!("/api/vhosts/{in_vhost}/permissions"), PERMISSIONS, *json).await
         }
         OfPermission::ListTopic => {
             let words = format!("list the topic permissions in vhost '{vhost}'");
-            list(api, &words, &format!("/api/vhosts/{in_vhost}/topic-permissions"), TOPICS, *json).await
+            print_list(api, &words, &format!("/api/vhosts/{in_vhost}/topic-permissions"), TOPICS, *json).await
         }
     }
 }
@@ -404,8 +418,8 @@ async fn about_limit(limit: &Limit) -> Result<(), Failure> {
             print(&format!("{limit} of {whose} is cleared\n"))
         }
         OfLimit::List => {
-            list(api, "list the limits of vhosts", "/api/vhost-limits", VHOST_LIMITS, *json).await?;
-            list(api, "list the limits of users", "/api/user-limits", USER_LIMITS, *json).await
+            print_list(api, "list the limits of vhosts", "/api/vhost-limits", VHOST_LIMITS, *json).await?;
+            print_list(api, "list the limits of users", "/api/user-limits", USER_LIMITS, *json).await
         }
     }
 }
@@ -428,12 +442,4 @@ async fn change_user(
     let (_, user) = api.ask(words, Method::GET, &of_user(name), None).await?;
     api.ask(words, Method::PUT, &of_user(name), Some(&change(&user))).await?;
     Ok(())
-}
-
-async fn list(api: &Api, words: &str, path: &str, columns: &[Column], json: bool) -> Result<(), Failure> {
-    let (_, rows) = api.ask(words, Method::GET, path, None).await?;
-    print(&match json {
-        true => format!("{rows:#}\n"),
-        false => table(columns, rows.as_array().map_or(&[], Vec::as_slice)),
-    })
 }

@@ -61,7 +61,16 @@ enum What {
         /// Look at this virtual host only
         #[arg(long, short = 'p', value_name = "NAME")]
         vhost: Option<String>,
+        /// Look only at queues whose names match this regular expression
+        #[arg(long, value_name = "PATTERN")]
+        pattern: Option<String>,
     },
+    /// Every virtual host is in use; a virtual host of this broker always is
+    #[command(alias = "check_virtual_hosts")]
+    VirtualHosts,
+    /// No quorum queue loses its majority if this node stops; the check succeeds on a node that is alone
+    #[command(alias = "check_if_node_is_quorum_critical")]
+    QuorumCritical,
     /// The node may have more connections
     ConnectionLimit,
 }
@@ -99,11 +108,15 @@ pub fn run(check: &Check) -> Result<(), Failure> {
         What::Protocols { protocols } => {
             (format!("protocols {protocols}"), format!("protocol-listener/{}", segment(protocols)))
         }
-        What::Leaders { vhost } => {
+        What::Leaders { vhost, pattern } => {
             let whose = vhost.as_ref().map(|vhost| format!("vhost/{}", segment(vhost)));
             let whose = whose.unwrap_or_else(|| "all-vhosts".to_owned());
-            ("leaders of quorum queues".to_owned(), format!("quorum-queues-without-elected-leaders/{whose}"))
+            let named = pattern.as_ref().map(|pattern| format!("/pattern/{}", segment(pattern)));
+            let path = format!("quorum-queues-without-elected-leaders/{whose}{}", named.unwrap_or_default());
+            ("leaders of quorum queues".to_owned(), path)
         }
+        What::VirtualHosts => ("virtual hosts".to_owned(), "virtual-hosts".to_owned()),
+        What::QuorumCritical => ("majorities".to_owned(), "node-is-quorum-critical".to_owned()),
         What::ConnectionLimit => {
             ("the limit of connections".to_owned(), "below-node-connection-limit".to_owned())
         }

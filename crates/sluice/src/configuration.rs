@@ -7,8 +7,8 @@ use crate::certificates::Certificates;
 use crate::config::{Config, Loaded, SetValues, Sources};
 use crate::definitions;
 use crate::failure::Failure;
-use crate::list::{Column, table};
 use crate::output::{print, warn};
+use crate::table::{Column, table};
 
 #[derive(Args, Debug)]
 pub struct Configuration {

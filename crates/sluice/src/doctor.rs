@@ -10,8 +10,8 @@ use serde_json::{Value, json};
 use wal::FileKind;
 
 use crate::failure::Failure;
-use crate::list::{Column, table};
 use crate::output::print;
+use crate::table::{Column, table};
 
 #[derive(Args, Debug)]
 pub struct Doctor {

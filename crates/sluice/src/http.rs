@@ -108,6 +108,16 @@ impl Api {
         }
     }
 
+    /// Returns the name of the node that answers, for paths that contain it.
+    ///
+    /// # Errors
+    /// The errors of [`Api::ask`], or the response does not name the node.
+    pub async fn node(&self, what: &str) -> Result<String, Failure> {
+        let (_, overview) = self.ask(what, Method::GET, "/api/overview", None).await?;
+        let node = overview["node"].as_str().map(str::to_owned);
+        node.ok_or_else(|| self.failed(what, "the overview does not name the node"))
+    }
+
     /// Returns the failure of an operation whose response was successful but not usable.
     pub fn failed(&self, what: &str, why: &str) -> Failure {
         let place = Url::parse(&self.url).map_or_else(|_| String::new(), |url| url.place());

@@ -1,25 +1,24 @@
 //! `sluice list`: lists the broker's objects as a table or as JSON.
 
-use std::fmt::Write as _;
-
-use clap::{Args, ValueEnum};
+use clap::{Args, Subcommand};
 use hyper::Method;
 use serde_json::{Value, json};
 
-use crate::declare::segment;
+use crate::declare::{exchange, queue, segment};
 use crate::failure::Failure;
 use crate::http::Api;
+use crate::table::{Column, table};
 use crate::watch::Watch;
 
 #[derive(Args, Debug)]
 pub struct List {
-    #[arg(value_enum)]
+    #[command(subcommand)]
     what: What,
     /// Print the response of the management API
-    #[arg(long)]
+    #[arg(long, global = true)]
     json: bool,
     /// List only the contents of this virtual host
-    #[arg(long, short = 'p', value_name = "NAME")]
+    #[arg(long, short = 'p', global = true, value_name = "NAME")]
     vhost: Option<String>,
     #[command(flatten)]
     watch: Watch,
@@ -27,25 +26,76 @@ pub struct List {
     api: Api,
 }
 
-#[derive(Clone, Copy, Debug, ValueEnum)]
+#[derive(Debug, Subcommand)]
 enum What {
-    #[value(alias = "queue")]
+    /// Queues and streams
+    #[command(alias = "queue")]
     Queues,
-    #[value(alias = "exchange")]
+    /// Exchanges
+    #[command(alias = "exchange")]
     Exchanges,
-    #[value(alias = "binding")]
-    Bindings,
-    #[value(alias = "connection")]
-    Connections,
+    /// Bindings
+    #[command(alias = "binding")]
+    Bindings(Ends),
+    /// Connections over both protocols
+    #[command(alias = "connection")]
+    Connections {
+        /// List only the connections of this user
+        #[arg(long, value_name = "NAME")]
+        user: Option<String>,
+    },
+    /// Sessions of an AMQP 1.0 connection
+    #[command(alias = "session")]
+    Sessions {
+        /// The name that `sluice list connections` shows
+        connection: String,
+    },
     /// Channels of AMQP 0.9.1
-    #[value(alias = "channel")]
-    Channels,
+    #[command(alias = "channel")]
+    Channels {
+        /// List only the channels of this connection
+        #[arg(long, value_name = "NAME")]
+        connection: Option<String>,
+    },
     /// Consumers over both protocols
-    #[value(alias = "consumer")]
+    #[command(alias = "consumer")]
     Consumers,
     /// Links of AMQP 1.0
-    #[value(alias = "link")]
+    #[command(alias = "link")]
     Links,
+    /// Traces that run
+    #[command(alias = "trace")]
+    Traces,
+    /// Feature flags: there are none, because all features are enabled
+    #[command(alias = "list_feature_flags")]
+    FeatureFlags,
+    /// Features that clients should no longer use
+    #[command(alias = "list_deprecated_features")]
+    DeprecatedFeatures {
+        /// List only those that were used since the start
+        #[arg(long)]
+        used: bool,
+    },
+    /// Logins since the start, by protocol
+    AuthAttempts {
+        /// By source; needs the setting track_auth_attempt_source
+        #[arg(long)]
+        by_source: bool,
+    },
+}
+
+/// The ends of the bindings that are listed.
+#[derive(Args, Debug)]
+struct Ends {
+    /// List only the bindings from this exchange
+    #[arg(long, value_name = "EXCHANGE")]
+    from: Option<String>,
+    /// List only the bindings to this queue
+    #[arg(long, value_name = "QUEUE")]
+    to_queue: Option<String>,
+    /// List only the bindings to this exchange
+    #[arg(long, value_name = "EXCHANGE", conflicts_with = "to_queue")]
+    to_exchange: Option<String>,
 }
 
 /// Prints the list.
@@ -53,42 +103,112 @@ enum What {
 /// # Errors
 /// The broker's error.
 pub fn run(list: &List) -> Result<(), Failure> {
-    let (words, path) = match list.what {
-        What::Queues => ("list queues", "/api/queues"),
-        What::Exchanges => ("list exchanges", "/api/exchanges"),
-        What::Bindings => ("list bindings", "/api/bindings"),
-        What::Connections => ("list connections", "/api/connections"),
-        What::Channels => ("list channels", "/api/channels"),
-        What::Consumers => ("list consumers", "/api/consumers"),
-        What::Links => ("list links", "/api/connections"),
-    };
-    let of_node = matches!(list.what, What::Connections | What::Channels | What::Links);
-    let path = match &list.vhost {
-        Some(vhost) if !of_node => format!("{path}/{}", segment(vhost)),
-        _ => path.to_owned(),
-    };
+    let List { what, vhost, api, .. } = list;
+    let words = format!("list {}", what.noun());
     let make = async || {
-        let (_, answer) = list.api.ask(words, Method::GET, &path, None).await?;
+        let path = what.path(vhost.as_deref(), api, &words).await?;
+        let (_, answer) = api.ask(&words, Method::GET, &path, None).await?;
         let Value::Array(mut rows) = answer else {
-            return Err(list.api.failed(words, "the answer is not a list"));
+            return Err(api.failed(&words, "the answer is not a list"));
         };
-        rows.retain(|row| !of_node || list.vhost.as_ref().is_none_or(|vhost| row["vhost"] == vhost.as_str()));
-        if matches!(list.what, What::Links) {
+        if what.has_vhosts() {
+            rows.retain(|row| vhost.as_ref().is_none_or(|vhost| row["vhost"] == vhost.as_str()));
+        }
+        if matches!(what, What::Links) {
             rows = rows.iter().flat_map(links).collect();
         }
         Ok(match list.json {
             true => format!("{:#}\n", Value::from(rows)),
-            false => table(list.what.columns(), &rows),
+            false => table(what.columns(), &rows),
         })
     };
     crate::amqp::block_on(list.watch.print(make))
 }
 
-/// A column of a table: its heading, and the field that it shows. A field in an object is given as a JSON pointer.
-pub type Column = (&'static str, &'static str);
+impl Ends {
+    /// Returns the path of the bindings with these ends. Without a virtual host, the names are of the default one.
+    fn path(&self, vhost: Option<&str>) -> String {
+        let default = vhost.unwrap_or("/");
+        let pair = |from: &str, kind: char, to: &str| {
+            format!("/api/bindings/{}/e/{}/{kind}/{}", segment(default), segment(from), segment(to))
+        };
+        match (&self.from, &self.to_queue, &self.to_exchange) {
+            (Some(from), Some(to), _) => pair(from, 'q', to),
+            (Some(from), None, Some(to)) => pair(from, 'e', to),
+            (Some(from), None, None) => format!("{}/bindings/source", exchange(default, from)),
+            (None, Some(to), _) => format!("{}/bindings", queue(default, to)),
+            (None, None, Some(to)) => format!("{}/bindings/destination", exchange(default, to)),
+            (None, None, None) => in_vhost("bindings", vhost),
+        }
+    }
+}
+
+/// Returns the path of a list of which a virtual host has a part.
+fn in_vhost(list: &str, vhost: Option<&str>) -> String {
+    match vhost {
+        Some(vhost) => format!("/api/{list}/{}", segment(vhost)),
+        None => format!("/api/{list}"),
+    }
+}
+
+/// Returns the path of a list of what clients have opened.
+fn of_clients(list: &str, vhost: Option<&str>) -> String {
+    match vhost {
+        Some(vhost) => format!("/api/vhosts/{}/{list}", segment(vhost)),
+        None => format!("/api/{list}"),
+    }
+}
 
 impl What {
-    fn columns(self) -> &'static [Column] {
+    /// Returns the word for the objects of this list.
+    fn noun(&self) -> &'static str {
+        match self {
+            Self::Queues => "queues",
+            Self::Exchanges => "exchanges",
+            Self::Bindings(_) => "bindings",
+            Self::Connections { .. } => "connections",
+            Self::Sessions { .. } => "sessions",
+            Self::Channels { .. } => "channels",
+            Self::Consumers => "consumers",
+            Self::Links => "links",
+            Self::Traces => "traces",
+            Self::FeatureFlags => "feature flags",
+            Self::DeprecatedFeatures { .. } => "deprecated features",
+            Self::AuthAttempts { .. } => "logins",
+        }
+    }
+
+    /// Returns the path of the list. Some paths contain the name of the node, which is asked for.
+    async fn path(&self, vhost: Option<&str>, api: &Api, words: &str) -> Result<String, Failure> {
+        Ok(match self {
+            Self::Queues => in_vhost("queues", vhost),
+            Self::Exchanges => in_vhost("exchanges", vhost),
+            Self::Bindings(ends) => ends.path(vhost),
+            Self::Connections { user: Some(user) } => format!("/api/connections/username/{}", segment(user)),
+            Self::Connections { user: None } | Self::Links => of_clients("connections", vhost),
+            Self::Sessions { connection } => format!("/api/connections/{}/sessions", segment(connection)),
+            Self::Channels { connection: Some(name) } => {
+                format!("/api/connections/{}/channels", segment(name))
+            }
+            Self::Channels { connection: None } => of_clients("channels", vhost),
+            Self::Consumers => in_vhost("consumers", vhost),
+            Self::Traces => in_vhost("traces", vhost),
+            Self::FeatureFlags => "/api/feature-flags".to_owned(),
+            Self::DeprecatedFeatures { used: true } => "/api/deprecated-features/used".to_owned(),
+            Self::DeprecatedFeatures { used: false } => "/api/deprecated-features".to_owned(),
+            Self::AuthAttempts { by_source } => {
+                let by_source = if *by_source { "/source" } else { "" };
+                format!("/api/auth/attempts/{}{by_source}", segment(&api.node(words).await?))
+            }
+        })
+    }
+
+    /// Returns true if each row of the list names its virtual host.
+    fn has_vhosts(&self) -> bool {
+        matches!(self, Self::Connections { .. } | Self::Channels { .. } | Self::Links)
+    }
+
+    fn columns(&self) -> &'static [Column] {
         match self {
             Self::Queues => &[
                 ("NAME", "name"),
@@ -109,14 +229,14 @@ impl What {
                 ("AUTO-DELETE", "auto_delete"),
                 ("INTERNAL", "internal"),
             ],
-            Self::Bindings => &[
+            Self::Bindings(_) => &[
                 ("SOURCE", "source"),
                 ("DESTINATION", "destination"),
                 ("TYPE", "destination_type"),
                 ("KEY", "routing_key"),
                 ("ARGUMENTS", "arguments"),
             ],
-            Self::Connections => &[
+            Self::Connections { .. } => &[
                 ("NAME", "name"),
                 ("USER", "user"),
                 ("VHOST", "vhost"),
@@ -126,7 +246,15 @@ impl What {
                 ("RECEIVED", "recv_oct"),
                 ("SENT", "send_oct"),
             ],
-            Self::Channels => &[
+            Self::Sessions { .. } => &[
+                ("CHANNEL", "channel_number"),
+                ("HANDLES", "handle_max"),
+                ("INCOMING WINDOW", "incoming_window"),
+                ("OUTGOING WINDOW", "remote_incoming_window"),
+                ("UNSETTLED", "outgoing_unsettled_deliveries"),
+                ("PENDING", "outgoing_pending_deliveries"),
+            ],
+            Self::Channels { .. } => &[
                 ("NAME", "name"),
                 ("USER", "user"),
                 ("VHOST", "vhost"),
@@ -158,6 +286,30 @@ impl What {
                 ("CREDIT", "credit"),
                 ("UNSETTLED", "unsettled"),
             ],
+            Self::Traces => &[
+                ("NAME", "name"),
+                ("VHOST", "vhost"),
+                ("QUEUE", "queue"),
+                ("CONNECTION", "connection"),
+                ("SECONDS LEFT", "seconds_left"),
+                ("MESSAGES LEFT", "messages_left"),
+            ],
+            Self::FeatureFlags => &[("NAME", "name"), ("STATE", "state")],
+            Self::DeprecatedFeatures { .. } => {
+                &[("NAME", "name"), ("STATE", "state"), ("USES", "uses"), ("DESCRIPTION", "desc")]
+            }
+            Self::AuthAttempts { by_source } => {
+                let columns: &[Column] = &[
+                    ("PROTOCOL", "protocol"),
+                    ("LOGINS", "auth_attempts"),
+                    ("SUCCEEDED", "auth_attempts_succeeded"),
+                    ("FAILED", "auth_attempts_failed"),
+                    ("USER", "username"),
+                    ("ADDRESS", "remote_address"),
+                ];
+                // Only rows by source have the last two.
+                if *by_source { columns } else { &columns[..4] }
+            }
         }
     }
 }
@@ -190,81 +342,4 @@ pub fn links(connection: &Value) -> Vec<Value> {
         [incoming, outgoing].concat()
     });
     links.collect()
-}
-
-fn field_of<'a>(row: &'a Value, field: &str) -> &'a Value {
-    match field.starts_with('/') {
-        true => row.pointer(field).unwrap_or(&Value::Null),
-        false => &row[field],
-    }
-}
-
-/// Renders rows as a table. Columns are two spaces apart; numbers are right-aligned.
-pub fn table(columns: &[Column], rows: &[Value]) -> String {
-    let cells: Vec<Vec<String>> = rows
-        .iter()
-        .map(|row| columns.iter().map(|(_, field)| cell(field_of(row, field))).collect())
-        .collect();
-    let width = |i: usize| {
-        let heading = columns[i].0.len();
-        cells.iter().map(|row| row[i].chars().count()).fold(heading, usize::max)
-    };
-    let widths: Vec<usize> = (0..columns.len()).map(width).collect();
-    let right: Vec<bool> =
-        columns.iter().map(|(_, field)| rows.iter().any(|row| field_of(row, field).is_number())).collect();
-    let mut text = String::new();
-    let headings: Vec<String> = columns.iter().map(|(heading, _)| (*heading).to_owned()).collect();
-    for row in std::iter::once(&headings).chain(&cells) {
-        let mut line = String::new();
-        for (i, cell) in row.iter().enumerate() {
-            let width = widths[i];
-            // Writing to a string cannot fail.
-            let _ =
-                if right[i] { write!(line, "{cell:>width$}  ") } else { write!(line, "{cell:<width$}  ") };
-        }
-        text.push_str(line.trim_end());
-        text.push('\n');
-    }
-    text
-}
-
-/// Renders a field for people. Control characters are escaped: they could move the cursor.
-pub fn cell(value: &Value) -> String {
-    match value {
-        Value::Null => "-".to_owned(),
-        Value::Bool(true) => "yes".to_owned(),
-        Value::Bool(false) => "no".to_owned(),
-        Value::String(text) if text.is_empty() => "\"\"".to_owned(),
-        Value::String(text) if text.contains(char::is_control) => text.escape_debug().to_string(),
-        Value::String(text) => text.clone(),
-        Value::Object(fields) => {
-            let pairs = fields.iter().map(|(key, value)| format!("{key}={}", cell(value)));
-            let pairs = pairs.collect::<Vec<_>>().join(" ");
-            if pairs.is_empty() { "-".to_owned() } else { pairs }
-        }
-        Value::Array(items) if items.is_empty() => "-".to_owned(),
-        Value::Array(items) => items.iter().map(cell).collect::<Vec<_>>().join(","),
-        other => other.to_string(),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn tables_are_aligned() {
-        let rows = [
-            json!({"source": "", "destination": "ä\u{1b}", "routing_key": 7, "arguments": {}}),
-            json!({"source": "logs", "destination": "q", "routing_key": 1234, "arguments": {"x-a": 1}}),
-        ];
-        let columns =
-            [("FROM", "source"), ("TO", "destination"), ("KEY", "routing_key"), ("ARGS", "arguments")];
-        let expected = "\
-FROM  TO        KEY  ARGS
-\"\"    ä\\u{1b}     7  -
-logs  q        1234  x-a=1
-";
-        assert_eq!(table(&columns, &rows), expected);
-    }
 }

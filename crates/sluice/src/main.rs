@@ -6,9 +6,11 @@ mod allocator;
 mod amqp;
 mod backends;
 mod bench;
+mod browse;
 mod certificates;
 mod check;
 mod close;
+mod cluster;
 mod config;
 mod configuration;
 mod declare;
@@ -25,6 +27,7 @@ mod manual;
 mod messages;
 mod move_messages;
 mod output;
+mod parameters;
 mod password;
 mod peek;
 mod policies;
@@ -32,10 +35,13 @@ mod quorum;
 mod recv;
 mod redrive;
 mod reload;
+mod reset;
 mod send;
 mod serve;
+mod show;
 mod status;
 mod systemd;
+mod table;
 mod top;
 mod trace;
 mod trust;
@@ -97,8 +103,10 @@ enum Verb {
     Delete(declare::Delete),
     /// Delete the messages of a queue
     Purge(declare::Purge),
-    /// List queues, exchanges, bindings, connections or links
+    /// List queues, exchanges, bindings, connections, links and more
     List(list::List),
+    /// Show all that is known about one object, such as a queue or a connection
+    Show(show::Show),
     /// Show the busiest queues or links with their rates, again and again
     Top(top::Top),
     /// Show an overview of the node, and how much of each memory budget is used
@@ -111,6 +119,8 @@ enum Verb {
     Get(messages::Get),
     /// Show a ready message of a queue without taking it
     Peek(peek::Peek),
+    /// Show messages of a stream, from any position, without consuming them
+    Browse(browse::Browse),
     /// Print the messages that pass through a queue or a connection, for a limited time
     Trace(trace::TraceArgs),
     /// Close connections, with a reason
@@ -129,6 +139,12 @@ enum Verb {
     Limit(accounts::Limit),
     /// Set, list and clear policies, which configure queues and exchanges by their names
     Policy(policies::Policy),
+    /// Set, list and clear runtime parameters, which are named values of components
+    Parameter(parameters::Parameter),
+    /// Show or change the name of the cluster
+    Cluster(cluster::Cluster),
+    /// Set counts of the node to zero
+    Reset(reset::Reset),
     /// Export or import everything but the messages, in RabbitMQ's form
     Definitions(definitions::Verb),
     /// Say what is in the data directory of a broker that does not run, and what a start would do
@@ -153,12 +169,14 @@ fn main() -> ExitCode {
         Verb::Delete(delete) => declare::delete(&delete),
         Verb::Purge(purge) => declare::purge(&purge),
         Verb::List(list) => list::run(&list),
+        Verb::Show(show) => show::run(&show),
         Verb::Top(top) => top::run(&top),
         Verb::Status(status) => status::run(&status),
         Verb::Explain(explain) => explain::run(&explain),
         Verb::Publish(publish) => messages::publish(&publish),
         Verb::Get(get) => messages::get(&get),
         Verb::Peek(peek) => peek::run(&peek),
+        Verb::Browse(browse) => browse::run(&browse),
         Verb::Trace(trace) => trace::run(&trace),
         Verb::Close(close) => close::run(&close),
         Verb::Check(check) => check::run(&check),
@@ -168,6 +186,9 @@ fn main() -> ExitCode {
         Verb::Permission(permission) => accounts::permission(&permission),
         Verb::Limit(limit) => accounts::limit(&limit),
         Verb::Policy(policy) => policies::run(&policy),
+        Verb::Parameter(parameter) => parameters::run(&parameter),
+        Verb::Cluster(cluster) => cluster::run(&cluster),
+        Verb::Reset(reset) => reset::run(&reset),
         Verb::Definitions(verb) => definitions::run(&verb),
         Verb::Doctor(doctor) => doctor::run(&doctor),
         Verb::Bench(bench) => bench::run(bench),
@@ -325,6 +346,41 @@ mod tests {
             "policy set_policy p .* {\"max-length\":1} --operator",
             "policy clear p --operator",
             "policy list --json",
+            "parameter set shovel s {\"a\":1} -p v",
+            "parameter set_parameter c n -7",
+            "parameter clear c n --json",
+            "parameter clear_parameter c n",
+            "parameter list --component c -p v",
+            "parameter list_parameters --json",
+            "parameter set-global n \"text\"",
+            "parameter set_global_parameter n 7",
+            "parameter clear-global n",
+            "parameter list_global_parameters",
+            "cluster name",
+            "cluster set_cluster_name n --url http://h",
+            "list bindings --from x --to-queue q -p v",
+            "list bindings --to-exchange x",
+            "list connections --user u",
+            "list sessions c",
+            "list channels --connection c",
+            "list traces -p v",
+            "list list_feature_flags",
+            "list deprecated-features --used",
+            "list auth-attempts --by-source --watch",
+            "reset auth-attempts",
+            "show overview --watch=5",
+            "show whoami --json",
+            "show memory",
+            "show queue q -p v",
+            "show policy p --operator",
+            "show parameter c n",
+            "browse s --offset 10m --count 5 --truncate 9 -p v",
+            "browse s --at 1700000000000",
+            "user list --without-permissions",
+            "user topic-permissions u",
+            "check leaders --pattern ^a",
+            "check check_virtual_hosts",
+            "check quorum-critical",
             "list queues --watch",
             "list queues --watch=5 --json",
             "explain queue q --watch",
@@ -403,6 +459,19 @@ mod tests {
             "check port 70000",
             "policy set p .* 7",
             "policy set p .* nonsense",
+            "parameter set c n nonsense",
+            "parameter set c n",
+            "parameter list c",
+            "parameter clear-global c n",
+            "cluster",
+            "list bindings --to-queue q --to-exchange x",
+            "list queues --from x",
+            "list sessions",
+            "show",
+            "show queue",
+            "browse s --at 1 --offset first",
+            "browse s --count 0",
+            "reset",
             "list queues --watch=0",
             "list queues --watch=soon",
             "completion cmd.exe",

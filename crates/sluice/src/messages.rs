@@ -12,9 +12,9 @@ use serde_json::{Map, Value, json};
 use crate::declare::{exchange, queue, value};
 use crate::failure::Failure;
 use crate::http::{Api, Vhost};
-use crate::list::{Column, table};
 use crate::output::print;
 use crate::send::{body, pair};
+use crate::table::{Column, table};
 
 /// The properties of AMQP 0.9.1 that are strings.
 const TEXTS: [&str; 10] = [

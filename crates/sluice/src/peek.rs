@@ -9,8 +9,8 @@ use serde_json::Value;
 use crate::declare::segment;
 use crate::failure::Failure;
 use crate::http::{Api, Vhost};
-use crate::list::cell;
 use crate::output::print;
+use crate::table::cell;
 
 #[derive(Args, Debug)]
 pub struct Peek {

@@ -7,8 +7,8 @@ use serde_json::{Map as Object, Value, json};
 use crate::declare::segment;
 use crate::failure::Failure;
 use crate::http::{Api, Vhost};
-use crate::list::{Column, table};
 use crate::output::print;
+use crate::table::{Column, print_list};
 
 #[derive(Args, Debug)]
 pub struct Policy {
@@ -90,11 +90,7 @@ pub fn run(policy: &Policy) -> Result<(), Failure> {
             }
             What::List => {
                 let words = format!("list the {route} in vhost '{vhost}'");
-                let (_, rows) = api.ask(&words, Method::GET, &all, None).await?;
-                print(&match *json {
-                    true => format!("{rows:#}\n"),
-                    false => table(POLICIES, rows.as_array().map_or(&[], Vec::as_slice)),
-                })
+                print_list(api, &words, &all, POLICIES, *json).await
             }
         }
     })

@@ -7,8 +7,8 @@ use serde_json::{Value, json};
 use crate::declare::segment;
 use crate::failure::Failure;
 use crate::http::{Api, Vhost};
-use crate::list::{Column, table};
 use crate::output::print;
+use crate::table::{Column, table};
 
 #[derive(Args, Debug)]
 pub struct Quorum {

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::failure::Failure;
 use crate::http::Api;
-use crate::list::{Column, cell, table};
+use crate::table::{Column, cell, table};
 use crate::watch::Watch;
 
 #[derive(Args, Debug)]

@@ -12,8 +12,9 @@ use serde_json::Value;
 
 use crate::failure::Failure;
 use crate::http::Api;
-use crate::list::{Column, cell, links, table};
+use crate::list::links;
 use crate::output::{complain, print};
+use crate::table::{Column, cell, table};
 use crate::watch::{CLEAR, seconds};
 
 /// The most queues that are asked for at once: those with the most messages. More would cost the broker too much every few

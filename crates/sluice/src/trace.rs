@@ -13,8 +13,8 @@ use serde_json::{Value, json};
 use crate::declare::segment;
 use crate::failure::Failure;
 use crate::http::{Api, Vhost};
-use crate::list::cell;
 use crate::output::print;
+use crate::table::cell;
 
 /// The time between two questions for messages, when there were none.
 const INTERVAL: Duration = Duration::from_millis(200);

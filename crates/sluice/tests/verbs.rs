@@ -262,6 +262,90 @@ fn what_operators_do_has_verbs() {
 }
 
 #[test]
+fn parameters_are_set_listed_and_cleared() {
+    let directory = Directory::new("verbs");
+    let broker = Broker::start(&directory);
+    let named = "parameter 'orders' of component 'shovel' in vhost '/'";
+    let set = ["parameter", "set", "shovel", "orders", r#"{"src-queue": "a"}"#];
+    assert_eq!(broker.verb(&set).done(), format!("{named} is set"));
+    broker.verb(&["vhost", "add", "team"]).done();
+    broker.verb(&["parameter", "set_parameter", "federation", "up", "-7", "-p", "team"]).done();
+    let all = "COMPONENT  NAME    VALUE\nshovel     orders  src-queue=a";
+    assert_eq!(broker.verb(&["parameter", "list"]).done(), all);
+    assert_eq!(broker.verb(&["parameter", "list", "--component", "shovel"]).done(), all);
+    assert_eq!(broker.verb(&["parameter", "list", "--component", "other"]).done().lines().count(), 1);
+    let rows = broker.verb(&["parameter", "list", "-p", "team", "--json"]).done();
+    let row = json!([{"vhost": "team", "component": "federation", "name": "up", "value": -7}]);
+    assert_eq!(serde_json::from_str::<Value>(&rows).unwrap(), row);
+    let shown = broker.verb(&["show", "parameter", "federation", "up", "-p", "team"]).done();
+    assert!(shown.ends_with("\nvalue      -7"), "{shown}");
+    assert_eq!(
+        broker.verb(&["parameter", "clear", "shovel", "orders"]).done(),
+        format!("{named} is cleared")
+    );
+    broker.verb(&["parameter", "clear", "shovel", "orders"]).refused(1, &[named, "no parameter 'orders'"]);
+
+    broker.verb(&["parameter", "set-global", "motto", r#""to the point""#]).done();
+    let listed = broker.verb(&["parameter", "list-global"]).done();
+    assert!(listed.lines().any(|line| line == "motto  to the point"), "{listed}");
+    assert_eq!(broker.verb(&["cluster", "set-name", "ours"]).done(), "the name of the cluster is 'ours'");
+    assert_eq!(broker.verb(&["cluster", "name"]).done(), "ours");
+    broker.verb(&["cluster", "set-name", ""]).refused(1, &["name the cluster", "1 to 255 bytes"]);
+    let global = "global parameter 'motto' is cleared";
+    assert_eq!(broker.verb(&["parameter", "clear-global", "motto"]).done(), global);
+}
+
+#[test]
+fn one_object_is_shown_with_all_its_fields() {
+    let directory = Directory::new("verbs");
+    let broker = Broker::start(&directory);
+    broker.verb(&["declare", "queue", "orders", "--argument", "x-max-length=5"]).done();
+    let shown = broker.verb(&["show", "queue", "orders"]).done();
+    for line in ["name ", "arguments.x-max-length ", "message_stats.publish_details.rate "] {
+        assert!(shown.lines().any(|shown| shown.starts_with(line)), "{line} is not in {shown}");
+    }
+    broker.verb(&["show", "queue", "none"]).refused(1, &["show queue 'none'", "no queue 'none'"]);
+    assert!(broker.verb(&["show", "whoami"]).done().starts_with("name              guest\n"));
+    assert!(broker.verb(&["show", "memory"]).done().contains("\nmemory.total.rss "));
+    let version = broker.verb(&["show", "version", "--json"]).done();
+    assert!(serde_json::from_str::<Value>(&version).is_ok(), "{version}");
+
+    broker.verb(&["declare", "binding", "amq.topic", "orders", "--key", "new.*"]).done();
+    let ends: [&[&str]; 3] = [
+        &["--from", "amq.topic"],
+        &["--to-queue", "orders", "--from", "amq.topic"],
+        &["--to-queue", "orders", "-p", "/"],
+    ];
+    for ends in ends {
+        let listed = broker.verb(&[&["list", "bindings"], ends].concat()).done();
+        assert!(listed.contains("\namq.topic  orders       queue  new.*"), "{ends:?}: {listed}");
+    }
+    assert_eq!(broker.verb(&["list", "feature-flags"]).done(), "NAME  STATE");
+    assert!(broker.verb(&["list", "deprecated-features"]).done().contains("\namqp_address_v1 "));
+    let attempts = broker.verb(&["list", "auth-attempts"]).done();
+    assert!(attempts.contains("\nhttp "), "{attempts}");
+    assert_eq!(broker.verb(&["reset", "auth-attempts"]).done(), "the counts of logins are zero");
+    broker.verb(&["user", "add", "idle", "--no-password"]).done();
+    let idle = broker.verb(&["user", "list", "--without-permissions"]).done();
+    assert!(idle.lines().count() == 2 && idle.contains("\nidle "), "{idle}");
+}
+
+#[test]
+fn a_stream_is_browsed() {
+    let directory = Directory::new("verbs");
+    let broker = Broker::start(&directory);
+    broker.verb(&["declare", "queue", "readings", "--type", "stream"]).done();
+    broker.verb(&["send", "readings", "21.5", "--count", "3"]).done();
+    let shown =
+        broker.verb(&["browse", "readings", "--offset", "1", "--count", "1", "--truncate", "2"]).done();
+    let expected = "OFFSET  EXCHANGE  KEY       BYTES  PAYLOAD\n     1  \"\"        readings      4  21";
+    assert_eq!(shown, expected);
+    broker
+        .verb(&["browse", "readings", "--offset", "soon"])
+        .refused(1, &["browse stream 'readings'", "soon"]);
+}
+
+#[test]
 fn checks_succeed_or_say_why_not() {
     let directory = Directory::new("verbs");
     let broker = Starting::spawn(&directory, &["prometheus.tcp.port=0"]).finish();
@@ -278,6 +362,9 @@ fn checks_succeed_or_say_why_not() {
         &["check", "protocols", "amqp,http"],
         &["check", "leaders"],
         &["check", "leaders", "-p", "/"],
+        &["check", "leaders", "--pattern", "^a", "-p", "/"],
+        &["check", "virtual-hosts"],
+        &["check", "quorum-critical"],
         &["check", "connection-limit"],
         &["check", "certificates", "1", "weeks"],
         &["check", "live", "--metrics-url", &metrics],

@@ -1,0 +1,152 @@
+//! How the answers of the management API are shown to people: lists as tables, and one object as its fields.
+
+use std::fmt::Write as _;
+
+use hyper::Method;
+use serde_json::Value;
+
+use crate::failure::Failure;
+use crate::http::Api;
+use crate::output::print;
+
+/// A column of a table: its heading, and the field that it shows. A field in an object is given as a JSON pointer.
+pub type Column = (&'static str, &'static str);
+
+/// Asks for a list, and prints it as a table, or as JSON.
+///
+/// # Errors
+/// The broker's error. `words` names what cannot be done.
+pub async fn print_list(
+    api: &Api,
+    words: &str,
+    path: &str,
+    columns: &[Column],
+    json: bool,
+) -> Result<(), Failure> {
+    let (_, rows) = api.ask(words, Method::GET, path, None).await?;
+    print(&match json {
+        true => format!("{rows:#}\n"),
+        false => table(columns, rows.as_array().map_or(&[], Vec::as_slice)),
+    })
+}
+
+fn field_of<'a>(row: &'a Value, field: &str) -> &'a Value {
+    match field.starts_with('/') {
+        true => row.pointer(field).unwrap_or(&Value::Null),
+        false => &row[field],
+    }
+}
+
+/// Renders rows as a table. Columns are two spaces apart; numbers are right-aligned.
+pub fn table(columns: &[Column], rows: &[Value]) -> String {
+    let cells: Vec<Vec<String>> = rows
+        .iter()
+        .map(|row| columns.iter().map(|(_, field)| cell(field_of(row, field))).collect())
+        .collect();
+    let width = |i: usize| {
+        let heading = columns[i].0.len();
+        cells.iter().map(|row| row[i].chars().count()).fold(heading, usize::max)
+    };
+    let widths: Vec<usize> = (0..columns.len()).map(width).collect();
+    let right: Vec<bool> =
+        columns.iter().map(|(_, field)| rows.iter().any(|row| field_of(row, field).is_number())).collect();
+    let mut text = String::new();
+    let headings: Vec<String> = columns.iter().map(|(heading, _)| (*heading).to_owned()).collect();
+    for row in std::iter::once(&headings).chain(&cells) {
+        let mut line = String::new();
+        for (i, cell) in row.iter().enumerate() {
+            let width = widths[i];
+            // Writing to a string cannot fail.
+            let _ =
+                if right[i] { write!(line, "{cell:>width$}  ") } else { write!(line, "{cell:<width$}  ") };
+        }
+        text.push_str(line.trim_end());
+        text.push('\n');
+    }
+    text
+}
+
+/// Renders a field for people. Control characters are escaped: they could move the cursor.
+pub fn cell(value: &Value) -> String {
+    match value {
+        Value::Null => "-".to_owned(),
+        Value::Bool(true) => "yes".to_owned(),
+        Value::Bool(false) => "no".to_owned(),
+        Value::String(text) if text.is_empty() => "\"\"".to_owned(),
+        Value::String(text) if text.contains(char::is_control) => text.escape_debug().to_string(),
+        Value::String(text) => text.clone(),
+        Value::Object(fields) => {
+            let pairs = fields.iter().map(|(key, value)| format!("{key}={}", cell(value)));
+            let pairs = pairs.collect::<Vec<_>>().join(" ");
+            if pairs.is_empty() { "-".to_owned() } else { pairs }
+        }
+        Value::Array(items) if items.is_empty() => "-".to_owned(),
+        Value::Array(items) => items.iter().map(cell).collect::<Vec<_>>().join(","),
+        other => other.to_string(),
+    }
+}
+
+/// Renders an object with one field per line, in the order of the object. The fields of an object in a field follow
+/// with the names of both, with a dot between.
+pub fn fields(object: &Value) -> String {
+    let mut lines = Vec::new();
+    collect_fields("", object, &mut lines);
+    let width = lines.iter().map(|(name, _)| name.chars().count()).max().unwrap_or_default();
+    lines.iter().fold(String::new(), |mut text, (name, value)| {
+        // Writing to a string cannot fail.
+        let _ = writeln!(text, "{name:<width$}  {value}");
+        text
+    })
+}
+
+fn collect_fields(prefix: &str, object: &Value, lines: &mut Vec<(String, String)>) {
+    for (name, value) in object.as_object().into_iter().flatten() {
+        // A name may come from a client, such as that of an argument.
+        let name = format!("{prefix}{}", cell(&name.as_str().into()));
+        match value.as_object() {
+            Some(inner) if !inner.is_empty() => collect_fields(&format!("{name}."), value, lines),
+            _ => lines.push((name, cell(value))),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn tables_are_aligned() {
+        let rows = [
+            json!({"source": "", "destination": "ä\u{1b}", "routing_key": 7, "arguments": {}}),
+            json!({"source": "logs", "destination": "q", "routing_key": 1234, "arguments": {"x-a": 1}}),
+        ];
+        let columns =
+            [("FROM", "source"), ("TO", "destination"), ("KEY", "routing_key"), ("ARGS", "arguments")];
+        let expected = "\
+FROM  TO        KEY  ARGS
+\"\"    ä\\u{1b}     7  -
+logs  q        1234  x-a=1
+";
+        assert_eq!(table(&columns, &rows), expected);
+    }
+
+    #[test]
+    fn an_object_is_shown_as_its_fields() {
+        let object = json!({
+            "name": "q", "arguments": {}, "stats": {"publish": 7, "details": {"rate": 0.5}}, "tags": ["a", "b"],
+            "client": {"\u{1b}": null},
+        });
+        let expected = "\
+name                q
+arguments           -
+stats.publish       7
+stats.details.rate  0.5
+tags                a,b
+client.\\u{1b}       -
+";
+        assert_eq!(fields(&object), expected);
+        assert_eq!(fields(&json!([])), "");
+    }
+}
