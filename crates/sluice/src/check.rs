@@ -1,13 +1,12 @@
 //! `sluice check`: health checks for scripts. They succeed, or fail with the reason and exit code 1.
 
 use clap::{Args, Subcommand, ValueEnum};
-use hyper::Method;
 use serde_json::Value;
 
 use crate::declare::segment;
 use crate::failure::Failure;
 use crate::http::Api;
-use crate::output::print;
+use crate::table::Ask;
 
 #[derive(Args, Debug)]
 pub struct Check {
@@ -125,10 +124,8 @@ pub fn run(check: &Check) -> Result<(), Failure> {
 }
 
 fn ask(api: &Api, words: &str, path: &str, json: bool) -> Result<(), Failure> {
-    crate::amqp::block_on(async {
-        let (_, answer) = api.ask(&format!("check {words}"), Method::GET, path, None).await?;
-        print(&if json { format!("{answer:#}\n") } else { said(&answer) })
-    })
+    let words = format!("check {words}");
+    crate::amqp::block_on(Ask::get(&words, path).print(api, json, said))
 }
 
 fn said(answer: &Value) -> String {

@@ -14,7 +14,7 @@ use crate::failure::Failure;
 use crate::http::{Api, Vhost};
 use crate::output::print;
 use crate::send::{body, pair};
-use crate::table::{Column, table};
+use crate::table::{Ask, Column, rows_of, table};
 
 /// The properties of AMQP 0.9.1 that are strings.
 const TEXTS: [&str; 10] = [
@@ -157,11 +157,8 @@ pub fn get(get: &Get) -> Result<(), Failure> {
     });
     let path = format!("{}/get", queue(&vhost.vhost, name));
     let what = format!("get messages of queue '{name}'");
-    crate::amqp::block_on(async {
-        let (_, answer) = api.ask(&what, Method::POST, &path, Some(&request)).await?;
-        let Value::Array(rows) = &answer else { return Err(api.failed(&what, "the answer is not a list")) };
-        print(&if get.json { format!("{answer:#}\n") } else { table(COLUMNS, rows) })
-    })
+    let ask = Ask { words: &what, method: Method::POST, path: &path, body: Some(&request) };
+    crate::amqp::block_on(ask.print(api, get.json, |answer| table(COLUMNS, rows_of(answer))))
 }
 
 impl Publish {

@@ -3,14 +3,12 @@
 use std::fmt::Write as _;
 
 use clap::Args;
-use hyper::Method;
 use serde_json::Value;
 
 use crate::declare::segment;
 use crate::failure::Failure;
 use crate::http::{Api, Vhost};
-use crate::output::print;
-use crate::table::cell;
+use crate::table::{Ask, cell};
 
 #[derive(Args, Debug)]
 pub struct Peek {
@@ -35,11 +33,8 @@ pub struct Peek {
 pub fn run(peek: &Peek) -> Result<(), Failure> {
     let Peek { queue, position, vhost, json, api } = peek;
     let path = format!("/api/queues/{}/{}/peek/{position}", segment(&vhost.vhost), segment(queue));
-    crate::amqp::block_on(async {
-        let (_, answer) = api.ask(&format!("peek at queue '{queue}'"), Method::GET, &path, None).await?;
-        let text = if *json { format!("{answer:#}\n") } else { shown(&answer) };
-        print(&text)
-    })
+    let words = format!("peek at queue '{queue}'");
+    crate::amqp::block_on(Ask::get(&words, &path).print(api, *json, shown))
 }
 
 /// Renders one field per line, the payload last.

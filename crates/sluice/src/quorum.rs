@@ -7,8 +7,7 @@ use serde_json::{Value, json};
 use crate::declare::segment;
 use crate::failure::Failure;
 use crate::http::{Api, Vhost};
-use crate::output::print;
-use crate::table::{Column, table};
+use crate::table::{Ask, Column, rows_of, table};
 
 #[derive(Args, Debug)]
 pub struct Quorum {
@@ -52,8 +51,8 @@ enum What {
     Rebalance,
 }
 
-/// A request to the management API, and how to show its answer.
-struct Ask {
+/// What a request is made of, and how to show its answer.
+struct Parts {
     /// Names the operation in error messages.
     words: String,
     method: Method,
@@ -67,16 +66,13 @@ struct Ask {
 /// # Errors
 /// The broker's error.
 pub fn run(quorum: &Quorum) -> Result<(), Failure> {
-    let Ask { words, method, path, body, show } = quorum.what.ask(&quorum.vhost.vhost);
-    crate::amqp::block_on(async {
-        let (_, answer) = quorum.api.ask(&words, method, &path, body.as_ref()).await?;
-        let text = if quorum.json { format!("{answer:#}\n") } else { show(&answer) };
-        print(&text)
-    })
+    let Parts { words, method, path, body, show } = quorum.what.parts(&quorum.vhost.vhost);
+    let ask = Ask { words: &words, method, path: &path, body: body.as_ref() };
+    crate::amqp::block_on(ask.print(&quorum.api, quorum.json, show))
 }
 
 impl What {
-    fn ask(&self, vhost: &str) -> Ask {
+    fn parts(&self, vhost: &str) -> Parts {
         let of = |queue: &str, rest: &str| {
             format!("/api/queues/quorum/{}/{}/{rest}", segment(vhost), segment(queue))
         };
@@ -127,7 +123,7 @@ impl What {
                 done,
             ),
         };
-        Ask { words, method, path, body, show }
+        Parts { words, method, path, body, show }
     }
 }
 
@@ -145,7 +141,7 @@ const MEMBERS: &[Column] = &[
 ];
 
 fn status(answer: &Value) -> String {
-    table(MEMBERS, answer.as_array().map_or(&[], Vec::as_slice))
+    table(MEMBERS, rows_of(answer))
 }
 
 fn base(answer: &Value) -> String {

@@ -108,6 +108,9 @@ impl Redrive {
             };
             let (_, answer) =
                 answered.map_err(|failure| if redriven > 0 { so_far(failure) } else { failure })?;
+            if !answer.is_object() {
+                return Err(self.api.failed(&what, "the answer is not an object"));
+            }
             redriven += answer["redriven"].as_u64().unwrap_or_default();
             if answer["ended"] != "time" || interrupted {
                 break (answer, interrupted);

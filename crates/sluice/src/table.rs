@@ -12,6 +12,37 @@ use crate::output::print;
 /// A column of a table: its heading, and the field that it shows. A field in an object is given as a JSON pointer.
 pub type Column = (&'static str, &'static str);
 
+/// A request to the management API.
+#[derive(Debug)]
+pub struct Ask<'a> {
+    /// Names in errors what cannot be done.
+    pub words: &'a str,
+    pub method: Method,
+    pub path: &'a str,
+    pub body: Option<&'a Value>,
+}
+
+impl<'a> Ask<'a> {
+    /// Creates a request without a body.
+    pub fn get(words: &'a str, path: &'a str) -> Self {
+        Self { words, method: Method::GET, path, body: None }
+    }
+
+    /// Sends the request, and prints the answer: as JSON, or as `show` renders it.
+    ///
+    /// # Errors
+    /// The broker's error.
+    pub async fn print(
+        self,
+        api: &Api,
+        json: bool,
+        show: impl FnOnce(&Value) -> String,
+    ) -> Result<(), Failure> {
+        let (_, answer) = api.ask(self.words, self.method, self.path, self.body).await?;
+        print(&if json { format!("{answer:#}\n") } else { show(&answer) })
+    }
+}
+
 /// Asks for a list, and prints it as a table, or as JSON.
 ///
 /// # Errors
@@ -23,11 +54,12 @@ pub async fn print_list(
     columns: &[Column],
     json: bool,
 ) -> Result<(), Failure> {
-    let (_, rows) = api.ask(words, Method::GET, path, None).await?;
-    print(&match json {
-        true => format!("{rows:#}\n"),
-        false => table(columns, rows.as_array().map_or(&[], Vec::as_slice)),
-    })
+    Ask::get(words, path).print(api, json, |rows| table(columns, rows_of(rows))).await
+}
+
+/// Returns the rows of a list; none if it is something else.
+pub fn rows_of(answer: &Value) -> &[Value] {
+    answer.as_array().map_or(&[], Vec::as_slice)
 }
 
 fn field_of<'a>(row: &'a Value, field: &str) -> &'a Value {

@@ -197,7 +197,7 @@ async fn links_are_listed_and_can_be_explained() {
     assert!(table.starts_with("NAME  CONNECTION ") && table.lines().count() == 3, "{table}");
     let explained = broker.verb(&["explain", "link", rows[1]["link_name"].as_str().unwrap()]).done();
     assert!(explained.contains("link_unsettled"), "{explained}");
-    assert_eq!(broker.verb(&["list", "links", "--vhost", "other", "--json"]).done(), "[]");
+    broker.verb(&["list", "links", "--vhost", "other"]).refused(1, &["list links", "no vhost 'other'"]);
 }
 
 #[test]
