@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tls::{Options, Tls};
-use tokio::signal::unix::{SignalKind, signal};
 
 use crate::config::Config;
 
@@ -57,32 +56,30 @@ fn load(options: Option<&Options>, setting: &str, all: &mut Vec<Arc<Tls>>) -> Re
 }
 
 /// Reads changed certificates again, until the task ends.
-///
-/// # Errors
-/// There are no signals.
-pub async fn reload(all: Vec<Arc<Tls>>) -> std::io::Result<()> {
-    let mut hangup = signal(SignalKind::hangup())?;
+pub async fn watch(all: Vec<Arc<Tls>>) {
     loop {
-        let anyway = tokio::select! {
-            _ = hangup.recv() => true,
-            () = tokio::time::sleep(LOOK_INTERVAL) => false,
-        };
-        for tls in &all {
-            let files: Vec<_> =
-                tls.certificates().iter().map(|(file, _)| file.display().to_string()).collect();
-            let files = files.join(", ");
-            // Decrypting a key takes time on purpose, and other tasks share this thread.
-            let reading = tls.clone();
-            let read = tokio::task::spawn_blocking(move || reading.reload(anyway)).await;
-            match read.map_err(std::io::Error::other)? {
-                Ok(true) => tracing::info!("the certificate {files} was read again: new connections use it"),
-                Ok(false) => {}
-                Err(error) => {
-                    tracing::error!(
-                        "the changed certificate {files} cannot be used, the one before stays in use: {error}"
-                    );
-                }
+        tokio::time::sleep(LOOK_INTERVAL).await;
+        read_again(&all, false).await;
+    }
+}
+
+/// Reads certificates again: those that have changed, or all if `anyway` is true. Logs the result.
+pub async fn read_again(all: &[Arc<Tls>], anyway: bool) {
+    for tls in all {
+        let files: Vec<_> = tls.certificates().iter().map(|(file, _)| file.display().to_string()).collect();
+        let files = files.join(", ");
+        // Decrypting a key takes time on purpose, and other tasks share this thread.
+        let reading = tls.clone();
+        let read = tokio::task::spawn_blocking(move || reading.reload(anyway)).await;
+        match read {
+            Ok(Ok(true)) => tracing::info!("the certificate {files} was read again: new connections use it"),
+            Ok(Ok(false)) => {}
+            Ok(Err(error)) => {
+                tracing::error!(
+                    "the changed certificate {files} cannot be used, the one before stays in use: {error}"
+                );
             }
+            Err(error) => tracing::error!("the certificate {files} cannot be read again: {error}"),
         }
     }
 }

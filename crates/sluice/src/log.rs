@@ -17,7 +17,6 @@ use std::time::Duration;
 
 use broker::PEER;
 use broker::audit::USER;
-use tokio::signal::unix::{SignalKind, signal};
 use tracing::callsite::Identifier;
 use tracing::field::{Field, Visit};
 use tracing::{Event, Level, Subscriber};
@@ -60,19 +59,12 @@ pub fn start(options: &LogOptions, data_dir: &Path) -> Result<Log, String> {
     Ok(Log { limiter, levels, exchange, file })
 }
 
-/// Opens the file of the log again at each SIGHUP, until the task ends.
-///
-/// # Errors
-/// There are no signals.
-pub async fn reopen(file: Arc<LogFile>) -> std::io::Result<()> {
-    let mut hangup = signal(SignalKind::hangup())?;
-    while hangup.recv().await.is_some() {
-        match file.reopen() {
-            Ok(()) => tracing::info!("the log file was opened again"),
-            Err(error) => tracing::error!("the log file cannot be opened again: {error}"),
-        }
+/// Opens the file of the log again, after another program has renamed it.
+pub fn reopen(file: &LogFile) {
+    match file.reopen() {
+        Ok(()) => tracing::info!("the log file was opened again"),
+        Err(error) => tracing::error!("the log file cannot be opened again: {error}"),
     }
-    Ok(())
 }
 
 /// Suppresses excess lines that peers cause, and counts them.

@@ -1,11 +1,15 @@
-//! Reads the configuration again on SIGHUP, while the broker runs.
+//! What SIGHUP does, while the broker runs: reads the certificates and the configuration again, and opens the log file again.
+
+use std::sync::Arc;
 
 use node::Node;
+use tls::Tls;
 
+use crate::certificates;
 use crate::config::{Config, Loaded, SetValues, Sources};
-use crate::log::Levels;
+use crate::log::{self, Levels, LogFile};
 
-/// The configuration of a running broker.
+/// What a running broker reads or opens again.
 pub struct Reload {
     sources: Sources,
     /// The values with which the broker has started.
@@ -13,17 +17,35 @@ pub struct Reload {
     /// The values that were read last.
     last: SetValues,
     levels: Levels,
+    certificates: Vec<Arc<Tls>>,
+    log_file: Option<Arc<LogFile>>,
 }
 
 impl Reload {
     /// Creates the state of a broker that has started with these values.
-    pub fn new(sources: Sources, values: SetValues, levels: Levels) -> Self {
-        Self { sources, at_start: values.clone(), last: values, levels }
+    pub fn new(
+        sources: Sources,
+        values: SetValues,
+        levels: Levels,
+        certificates: Vec<Arc<Tls>>,
+        log_file: Option<Arc<LogFile>>,
+    ) -> Self {
+        Self { sources, at_start: values.clone(), last: values, levels, certificates, log_file }
+    }
+
+    /// Does everything that SIGHUP asks for, one after the other. When it returns, all of it is done, so that systemd can be
+    /// told.
+    pub async fn run(&mut self, node: &Node) {
+        if let Some(file) = &self.log_file {
+            log::reopen(file);
+        }
+        certificates::read_again(&self.certificates, true).await;
+        self.read_again(node);
     }
 
     /// Reads the configuration again, uses what can change, and logs what needs a restart. A configuration that is refused
     /// changes nothing.
-    pub fn read_again(&mut self, node: &Node) {
+    fn read_again(&mut self, node: &Node) {
         let Loaded { config, values, .. } = match Config::load(&self.sources) {
             Ok(loaded) => loaded,
             Err(error) => {

@@ -72,8 +72,8 @@ pub fn run(serve: &Serve) -> Result<(), Failure> {
         tracing::warn!("{warning}");
     }
     runtime.spawn(report(limiter.clone()));
-    log_file.map(|file| runtime.spawn(log::reopen(file)));
-    let reload = Reload::new(serve.sources.clone(), values, levels);
+    let certificates = listeners.certificates.clone();
+    let reload = Reload::new(serve.sources.clone(), values, levels, certificates, log_file);
     let stopped = runtime.block_on(serve_until_told(&node, &config, listeners, reload));
     runtime.shutdown_background();
     stopped.map_err(|error| failed(&error))?;
@@ -276,7 +276,7 @@ async fn serve_until_told(
         .skipping_unknown(config.skip_unknown_definitions)
         .with_headers(config.headers.clone());
     if !certificates.is_empty() {
-        tokio::spawn(certificates::reload(certificates));
+        tokio::spawn(certificates::watch(certificates));
     }
     if http.iter().any(|port| !port.is_metrics) {
         tokio::spawn(management::sample(node.desk().clone(), ports.clone(), config.statistics_interval));
@@ -305,7 +305,7 @@ async fn serve_until_told(
             _ = interrupt.recv() => break,
             Some(()) = hangup.recv() => {
                 systemd::reloading();
-                reload.read_again(node);
+                reload.run(node).await;
                 systemd::ready();
             }
         }
