@@ -20,6 +20,7 @@ mod logs;
 mod oauth2;
 mod problems;
 mod rabbitmq;
+mod schedule;
 mod set_values;
 #[cfg(test)]
 mod tests;
@@ -46,9 +47,10 @@ use self::layers::{Layers, shown};
 pub use self::layers::{Sources, files_of};
 use self::logins::LoginKeys;
 pub use self::logins::{BackendEntry, BackendName, ExternalName};
-pub use self::logs::{Format, LogOptions, Output};
+pub use self::logs::{Format, LogOptions, Output, Rotation};
 pub use self::problems::ConfigError;
 use self::problems::Problem;
+pub use self::schedule::Schedule;
 pub use self::set_values::SetValues;
 use self::web::WebKeys;
 

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use super::keys::{Key, key, put, reloads};
+use super::schedule::Schedule;
 use super::values::{boolean, bytes, file, log_level, number};
 
 /// The largest number of older log files that are kept. Each rotation renames all of them.
@@ -59,13 +60,19 @@ pub const KEYS: &[Key] = &[
         "log.file.rotation.size",
         "100MiB",
         "The size at which the file is renamed and a new one begun. 0: it grows without a limit.",
-        |c, _, v| put(&mut c.log.file.rotation_bytes, bytes(v)),
+        |c, _, v| put(&mut c.log.file.rotation.bytes, bytes(v)),
     ),
     key(
         "log.file.rotation.count",
         "5",
         "The number of older files that are kept, NAME.0 being the newest, up to 1000.",
-        |c, _, v| put(&mut c.log.file.rotation_count, number(v, 0..=FILES_MAX)),
+        |c, _, v| put(&mut c.log.file.rotation.count, number(v, 0..=FILES_MAX)),
+    ),
+    key(
+        "log.file.rotation.date",
+        "",
+        "When the file is rotated, too, in UTC: $D0 is each midnight, $W0D23 each Sunday at 23:00, $M1D0 the first day of each month.",
+        |c, _, v| put(&mut c.log.file.rotation.schedule, schedule(v)),
     ),
     key(
         "log.exchange",
@@ -118,10 +125,18 @@ pub struct FileOptions {
     /// The directory of a name; `None` means `logs` in the data directory.
     pub directory: Option<PathBuf>,
     pub output: Output,
+    pub rotation: Rotation,
+}
+
+/// When the file of the log is renamed and a new one begun.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rotation {
     /// The size at which it is rotated, in bytes. 0 means never.
-    pub rotation_bytes: u64,
+    pub bytes: u64,
     /// The number of older files that are kept.
-    pub rotation_count: u32,
+    pub count: u32,
+    /// The times at which it is rotated; `None` means at none.
+    pub schedule: Option<Schedule>,
 }
 
 /// How a line looks.
@@ -146,8 +161,7 @@ impl Default for LogOptions {
                 name: None,
                 directory: None,
                 output,
-                rotation_bytes: 100 << 20,
-                rotation_count: 5,
+                rotation: Rotation { bytes: 100 << 20, count: 5, schedule: None },
             },
         }
     }
@@ -163,6 +177,10 @@ fn format(value: &str) -> Result<Format, String> {
         "json" => Ok(Format::Json),
         _ => Err("plaintext or json is needed".into()),
     }
+}
+
+fn schedule(value: &str) -> Result<Option<Schedule>, String> {
+    if value.is_empty() { Ok(None) } else { Schedule::parse(value).map(Some) }
 }
 
 fn file_name(value: &str) -> Result<Option<PathBuf>, String> {

@@ -234,7 +234,8 @@ mod tests {
     #[test]
     fn other_keys_have_no_effect() {
         for key in [
-            "log.exchange.level",
+            "log.channel.level",
+            "log.syslog.ip",
             "collect_statistics",
             "cluster_formation.k8s.host",
             "definitions.hashing.algorithm",

@@ -29,7 +29,7 @@ pub fn open_file(options: &LogOptions, data_dir: &Path) -> Result<Option<Arc<Log
         Some(directory) => directory.join(name),
         None => data_dir.join("logs").join(name),
     };
-    let opened = LogFile::open(path.clone(), file.rotation_bytes, file.rotation_count);
+    let opened = LogFile::open(path.clone(), file.rotation);
     opened.map(|file| Some(Arc::new(file))).map_err(|error| format!("log.file: {}: {error}", path.display()))
 }
 
