@@ -3,7 +3,7 @@
     File {
         path: "/",
         content_type: "text/html; charset=utf-8",
-        etag: "W/\"62e1ca8f8ea10b6e\"",
+        etag: "W/\"53e07a316d66f365\"",
         plain: include_bytes!("index.html"),
         gzip: include_bytes!("index.html.gz"),
     },
@@ -15,17 +15,17 @@
         gzip: include_bytes!("assets/icon-G1K_hnQQ.svg.gz"),
     },
     File {
+        path: "/assets/index-DvQopMvA.js",
+        content_type: "text/javascript; charset=utf-8",
+        etag: "W/\"772a99941e6ed635\"",
+        plain: include_bytes!("assets/index-DvQopMvA.js"),
+        gzip: include_bytes!("assets/index-DvQopMvA.js.gz"),
+    },
+    File {
         path: "/assets/index-K6zDPZpj.css",
         content_type: "text/css; charset=utf-8",
         etag: "W/\"77cdbdab9ef1029d\"",
         plain: include_bytes!("assets/index-K6zDPZpj.css"),
         gzip: include_bytes!("assets/index-K6zDPZpj.css.gz"),
-    },
-    File {
-        path: "/assets/index-cxnvlzko.js",
-        content_type: "text/javascript; charset=utf-8",
-        etag: "W/\"7c1609760530cae8\"",
-        plain: include_bytes!("assets/index-cxnvlzko.js"),
-        gzip: include_bytes!("assets/index-cxnvlzko.js.gz"),
     },
 ]

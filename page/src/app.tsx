@@ -4,6 +4,7 @@ import { useEffect, useState } from "preact/hooks";
 import { ApiError, basic, goneSince, login, loginNote, path, request, toApiError } from "./lib/api";
 import type { AlarmAnswer } from "./lib/names";
 import { href, place } from "./lib/place";
+import { begin, finish, isBack, provider, type Provider } from "./lib/oauth";
 import { INTERVALS, interval, useApi } from "./lib/poll";
 import { time, visible } from "./lib/text";
 import { THEMES, theme } from "./lib/theme";
@@ -40,6 +41,7 @@ function LoginView(): JSX.Element {
   const [password, setPassword] = useState("");
   const [error, setError] = useState<ApiError>();
   const [busy, setBusy] = useState(false);
+  const [at, setAt] = useState<Provider | null>(null);
   const note = loginNote.use();
   const submit = async () => {
     setBusy(true);
@@ -56,15 +58,40 @@ function LoginView(): JSX.Element {
       setBusy(false);
     }
   };
+  const signIn = async (step: () => Promise<void>) => {
+    setBusy(true);
+    setError(undefined);
+    try {
+      await step();
+    } catch (caught) {
+      setError(toApiError(caught));
+      setBusy(false);
+    }
+  };
+  useEffect(() => {
+    // A broker that does not answer is noticed when somebody logs in.
+    provider().then(setAt, () => setAt(null));
+    if (!isBack(location.search)) return;
+    void signIn(async () => {
+      const done = await finish();
+      loginNote.set("");
+      login.set(done);
+    });
+  }, []);
   return (
     <main class="login">
       <form onSubmit={(event) => { event.preventDefault(); void submit(); }}>
         <h1><span class="mark" aria-hidden="true" />Sluice</h1>
         {note && <p class="note" role="status">{note}</p>}
-        <Text label="User" value={user} set={setUser} required />
-        <Text label="Password" type="password" value={password} set={setPassword} />
+        {(!at || at.passwords) && (
+          <>
+            <Text label="User" value={user} set={setUser} required />
+            <Text label="Password" type="password" value={password} set={setPassword} />
+          </>
+        )}
         {error && <Problem error={error} />}
-        <button type="submit" class="primary" disabled={busy}>Log in</button>
+        {(!at || at.passwords) && <button type="submit" class="primary" disabled={busy}>Log in</button>}
+        {at && <button type="button" class={at.passwords ? "" : "primary"} disabled={busy} onClick={() => void signIn(() => begin(at))}>Sign in with the identity provider</button>}
       </form>
     </main>
   );

@@ -2,6 +2,7 @@
 import { Broker, HOSTILE, fill, messages, traffic } from "./broker.mjs";
 import { Tab, launch } from "./browser.mjs";
 import { check, expect, hash, includes, options, picture, shot, sound, total, until } from "./checks.mjs";
+import { withProvider } from "./oauth.mjs";
 import { queues } from "./queues.mjs";
 import { causes } from "./why.mjs";
 
@@ -32,6 +33,7 @@ try {
   await many();
   await logout();
   await causes(browser);
+  await provider();
 } finally {
   await browser.close();
   await broker.stop();
@@ -539,5 +541,55 @@ async function logout() {
     await tab.page.getByRole("button", { name: "Log in" }).waitFor();
     const left = await tab.page.evaluate(() => sessionStorage.length);
     return expect(left === 0, "the login is still in the browser");
+  });
+}
+
+async function provider() {
+  await withProvider(process.env.SLUICE_BIN, async (idp, own, restart) => {
+    const one = await Tab.open(browser, own.url, { fromDist: options.dist });
+    // Here the provider is the only other server.
+    const faults = async () => (await one.faults()).filter((fault) => !fault.startsWith(`loads from elsewhere: ${idp.url}/`));
+    const button = one.page.getByRole("button", { name: "Sign in with the identity provider" });
+    await check("a sign-in that the identity provider refuses says why", async () => {
+      await one.page.goto(`${own.url}/#/queues`);
+      await button.waitFor();
+      const form = await sound(one);
+      idp.refuses = "access_denied";
+      await button.click();
+      await one.page.getByRole("link", { name: "Continue" }).click();
+      await one.page.getByText("The identity provider refuses: access_denied").waitFor();
+      return [...form, ...expect(one.page.url() === `${own.url}/#/queues`, `the address is ${one.page.url()}`), ...(await faults())];
+    });
+    await check("a code that another tab has asked for is not used", async () => {
+      await one.page.goto(`${own.url}/?code=stolen&state=other`);
+      await one.page.getByText("did not begin in this tab").waitFor();
+      return [...expect(idp.exchanged === 0, "the code was sent to the provider"), ...(await faults())];
+    });
+    await check("a sign-in with the identity provider opens the place that was asked for", async () => {
+      await one.page.goto(`${own.url}/#/queues`);
+      idp.refuses = "";
+      await button.click();
+      await one.page.getByRole("link", { name: "Continue" }).click();
+      await one.page.getByRole("heading", { name: "Queues and streams" }).waitFor();
+      await shot(one, "provider");
+      const text = await one.text(".user");
+      return [
+        ...expect(text === "ann", `the user is ${text}`),
+        ...expect(one.page.url() === `${own.url}/#/queues`, `the address is ${one.page.url()}`),
+        ...expect(idp.exchanged === 1, `${idp.exchanged} codes were exchanged`),
+        ...(await faults()),
+      ];
+    });
+    await check("without passwords, the page offers the identity provider only", async () => {
+      await one.page.getByRole("button", { name: "Log out" }).click();
+      await one.page.getByLabel("Password").waitFor();
+      await restart({ "management.oauth_disable_basic_auth": true });
+      await one.page.reload();
+      await button.waitFor();
+      const fields = await one.page.getByLabel("Password").count();
+      const refused = await fetch(`${own.url}/api/whoami`, { headers: { authorization: `Basic ${Buffer.from("guest:guest").toString("base64")}` } });
+      return [...expect(fields === 0, "it asks for a password"), ...expect(refused.status === 401, `a password is answered with ${refused.status}`), ...(await sound(one)), ...(await faults())];
+    });
+    await one.close();
   });
 }

@@ -44,6 +44,7 @@ impl Sender {
 }
 
 /// Checks the credentials, a password (Basic) or a token (Bearer), and the peer's address. Nothing else authenticates a request.
+/// Without `allows_passwords`, only tokens are accepted.
 ///
 /// # Errors
 /// 401 with a challenge; 503 if the credentials were not checked in time.
@@ -51,10 +52,16 @@ pub async fn authenticate<D: Desk>(
     desk: &D,
     headers: &HeaderMap,
     peer: SocketAddr,
+    allows_passwords: bool,
 ) -> Result<Sender, Failure> {
     let (scheme, user, password) = credentials(headers).ok_or_else(Failure::not_authenticated)?;
     let address = SocketAddr::new(peer.ip().to_canonical(), peer.port());
     let shown = address.to_string();
+    if scheme == BASIC && !allows_passwords {
+        let actor = Actor { user: &user, peer: &shown, protocol: Protocol::Http, mechanism: scheme };
+        actor.login_refused("only tokens are accepted: management.oauth_disable_basic_auth is true");
+        return Err(Failure::not_authenticated());
+    }
     match desk.login(&user, &password, peer.ip()).await {
         Ok(who) => {
             let sender = Sender { who, scheme, address, peer: shown };

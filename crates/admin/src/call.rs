@@ -22,8 +22,8 @@ use crate::reply::{Failure, Reply, respond};
 use crate::routes::{Action, Found, Method, Route, allowed, find};
 use crate::{
     accounts, attempts, auth, bindings, browse, channels, connections, definitions, exchanges, explain,
-    health, json, messages, openapi, overview, page, parameters, policies, queues, quorum, redrive, shape,
-    topics, traces, vhosts,
+    health, json, messages, openapi, overview, page, page_login, parameters, policies, queues, quorum,
+    redrive, shape, topics, traces, vhosts,
 };
 
 /// The largest request body, in bytes. A larger one is refused, as in RabbitMQ.
@@ -107,9 +107,11 @@ async fn answer<D: Desk>(
     match route.action {
         Action::Index => return page::index(&head.headers),
         Action::Asset => return page::asset(&params[0], &head.headers),
+        Action::PageLogin => return Ok(page_login::get(ports.page_login())),
         _ => {}
     }
-    let sender = auth::authenticate(desk, &head.headers, peer).await?;
+    let allows_passwords = ports.page_login().is_none_or(|login| login.allows_passwords);
+    let sender = auth::authenticate(desk, &head.headers, peer, allows_passwords).await?;
     let line = Line::new(&sender, route, &params);
     let request = Request::from_parts(head, body);
     let result = carry_out(desk, ports, &sender, route, &params, in_vhost, request).await;
@@ -163,7 +165,7 @@ async fn carry_out<D: Desk>(
 async fn dispatch<D: Desk>(action: Action, call: &Call<'_, D>) -> Result<Reply, Failure> {
     match action {
         // `answer` has served these.
-        Action::Index | Action::Asset => Err(Failure::not_found("Not Found")),
+        Action::Index | Action::Asset | Action::PageLogin => Err(Failure::not_found("Not Found")),
         Action::Overview => overview::overview(call).await,
         Action::Whoami => Ok(overview::whoami(call)),
         Action::GetDefinitions => definitions::get(call).await,

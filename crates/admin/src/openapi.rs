@@ -95,6 +95,9 @@ fn operation(route: &Route) -> Value {
             _ => json!({ "2XX": { "description": "The request was carried out." } }),
         },
     });
+    if route.action == Action::PageLogin {
+        operation["security"] = json!([]);
+    }
     operation["responses"]["default"] = json!({ "$ref": "#/components/responses/Error" });
     let parameters: Vec<Value> = queries::of(route.action)
         .map(|parameter| json!({ "$ref": format!("#/components/parameters/{}", parameter.name) }))

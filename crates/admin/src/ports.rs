@@ -13,6 +13,7 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 
 use crate::budget::{Budget, Held};
 use crate::headers::HeaderOptions;
+use crate::page_login::PageLogin;
 use crate::reply::Failure;
 use crate::samples::Samples;
 
@@ -40,6 +41,7 @@ pub struct Ports {
     certificates: Arc<[Arc<Tls>]>,
     skips_unknown: bool,
     headers: Arc<HeaderOptions>,
+    page_login: Option<Arc<PageLogin>>,
     is_tls: bool,
 }
 
@@ -91,6 +93,7 @@ impl Ports {
             certificates: [].into(),
             skips_unknown: false,
             headers: Arc::default(),
+            page_login: None,
             is_tls: false,
         }
     }
@@ -116,6 +119,13 @@ impl Ports {
         self
     }
 
+    /// Sets the identity provider at which users of the web page log in.
+    #[must_use]
+    pub fn with_page_login(mut self, login: Option<PageLogin>) -> Self {
+        self.page_login = login.map(Arc::new);
+        self
+    }
+
     /// Says whether clients connect over TLS.
     #[must_use]
     pub fn over_tls(mut self, is_tls: bool) -> Self {
@@ -125,6 +135,10 @@ impl Ports {
 
     pub(crate) fn headers(&self) -> &HeaderOptions {
         &self.headers
+    }
+
+    pub(crate) fn page_login(&self) -> Option<&PageLogin> {
+        self.page_login.as_deref()
     }
 
     pub(crate) fn is_tls(&self) -> bool {

@@ -56,6 +56,8 @@ pub enum Action {
     /// The web page. Like its files, it needs no login.
     Index,
     Asset,
+    /// How users of the web page log in. It needs no login, either.
+    PageLogin,
     Overview,
     Whoami,
     GetDefinitions,
@@ -253,6 +255,7 @@ macro_rules! routes {
 pub const ROUTES: &[Route] = routes! {
     Get "/" => Index, [];
     Get "/assets/{name}" => Asset, [];
+    Get "/api/auth" => PageLogin, [];
     Get "/api/overview" => Overview, [Manage, ReadOverview];
     Get "/api/whoami" => Whoami, [Manage];
     Get "/api/version" => Version, [Manage, ReadOverview];

@@ -13,6 +13,7 @@ mod http;
 mod lists;
 mod metrics;
 mod page;
+mod page_login;
 mod policies;
 mod quorum;
 mod rates;
@@ -38,8 +39,8 @@ async fn every_route_requires_authentication() {
             let nobody = server.ask(None, &verb.to_string(), &path, "not json").await;
             let stranger = server.ask(Some("stranger"), &verb.to_string(), &path, "not json").await;
             let untagged = server.ask(Some("app"), &verb.to_string(), &path, "not json").await;
-            if let Action::Index | Action::Asset = *action {
-                assert_eq!(nobody.status, if *action == Action::Index { 200 } else { 404 });
+            if let Action::Index | Action::Asset | Action::PageLogin = *action {
+                assert_eq!(nobody.status, if *action == Action::Asset { 404 } else { 200 });
                 continue;
             }
             for refused in [&nobody, &stranger] {
@@ -83,7 +84,8 @@ async fn the_peer_address_is_checked() {
     let desk = desk::FakeDesk::new();
     let headers = [("authorization".parse().unwrap(), "Basic Z3Vlc3Q6Z3Vlc3Q=".parse().unwrap())];
     let headers = headers.into_iter().collect();
-    let from = async |peer: &str| crate::auth::authenticate(&desk, &headers, peer.parse().unwrap()).await;
+    let from =
+        async |peer: &str| crate::auth::authenticate(&desk, &headers, peer.parse().unwrap(), true).await;
     assert_eq!(&*from("[::ffff:127.0.0.1]:1").await.unwrap().who.user, "guest");
     assert_eq!(from("10.0.0.1:1").await.unwrap_err().status, 401);
 }

@@ -18,6 +18,7 @@ mod layers;
 mod logins;
 mod logs;
 mod oauth2;
+mod page_login;
 mod problems;
 mod rabbitmq;
 mod schedule;
@@ -32,7 +33,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use admin::HeaderOptions;
+use admin::{HeaderOptions, PageLogin};
 use amqp10::sasl::Secret;
 use broker::access::{Hashing, Permissions};
 use broker::settings::Settings;
@@ -48,6 +49,7 @@ pub use self::layers::{Sources, files_of};
 use self::logins::LoginKeys;
 pub use self::logins::{BackendEntry, BackendName, ExternalName};
 pub use self::logs::{Format, LogOptions, Output, Rotation};
+use self::page_login::PageLoginKeys;
 pub use self::problems::ConfigError;
 use self::problems::Problem;
 pub use self::schedule::Schedule;
@@ -126,6 +128,8 @@ pub struct Config {
     pub skip_unknown_definitions: bool,
     /// The headers of the management API.
     pub headers: HeaderOptions,
+    /// The provider at which users of the web page log in.
+    pub page_login: Option<PageLogin>,
     /// The time between two samples of the statistics.
     pub statistics_interval: Duration,
     /// True if logins are counted by their source.
@@ -310,6 +314,7 @@ struct Draft {
     skip_unchanged_definitions: bool,
     skip_unknown_definitions: bool,
     web: WebKeys,
+    page_login: PageLoginKeys,
     statistics_ms: u64,
     tracks_login_sources: bool,
     events: events::Events,
@@ -358,6 +363,7 @@ impl Default for Draft {
             skip_unchanged_definitions: false,
             skip_unknown_definitions: false,
             web: WebKeys::default(),
+            page_login: PageLoginKeys::default(),
             statistics_ms: 5_000,
             tracks_login_sources: false,
             events: events::Events::default(),
@@ -398,7 +404,8 @@ impl Draft {
             keys.without_effect().map(problem).collect()
         };
         let logins = self.logins.problems();
-        let logins = logins.into_iter().chain(self.defaults.problems());
+        let page_login = self.page_login.problem(self.logins.oauth2.issuer(), self.logins.reads_tokens());
+        let logins = logins.into_iter().chain(page_login).chain(self.defaults.problems());
         let logins = logins.map(|(place, problem)| Problem { place, problem });
         let mut problems: Vec<Problem> = all.into_iter().flat_map(of).chain(logins).collect();
         let of_proxies = match (self.proxy_protocol, self.trusted_proxies.is_empty()) {
@@ -452,6 +459,8 @@ impl Draft {
         };
         let address = |(ip, port): (IpAddr, Option<u16>)| port.map(|port| SocketAddr::new(ip, port));
         let shared = self.ssl.options("ssl_options");
+        let page_login = self.page_login.options(self.logins.oauth2.issuer());
+        let provider = page_login.as_ref().and_then(|login| page_login::origin(&login.provider_url));
         let mut settings = self.settings;
         settings.declare_rules.event_vhost = self.events.vhost();
         settings.declare_rules.log_vhost =
@@ -496,7 +505,8 @@ impl Draft {
             load_definitions: self.load_definitions.or(self.local_definitions),
             skip_unchanged_definitions: self.skip_unchanged_definitions,
             skip_unknown_definitions: self.skip_unknown_definitions,
-            headers: self.web.options(),
+            headers: self.web.options(provider.as_deref()),
+            page_login,
             statistics_interval: Duration::from_millis(self.statistics_ms),
             tracks_login_sources: self.tracks_login_sources,
             log: self.log,

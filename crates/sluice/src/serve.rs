@@ -274,7 +274,8 @@ async fn serve_until_told(
     let ports = admin::Ports::new(limits::http_connections() as usize)
         .with_certificates(certificates.clone())
         .skipping_unknown(config.skip_unknown_definitions)
-        .with_headers(config.headers.clone());
+        .with_headers(config.headers.clone())
+        .with_page_login(config.page_login.clone());
     if !certificates.is_empty() {
         tokio::spawn(certificates::watch(certificates));
     }

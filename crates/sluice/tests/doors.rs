@@ -230,6 +230,7 @@ async fn prepare(fixture: &Fixture, action: Action) {
     match action {
         Action::Index
         | Action::Asset
+        | Action::PageLogin
         | Action::Overview
         | Action::Whoami
         | Action::ListVhosts

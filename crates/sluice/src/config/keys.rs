@@ -11,7 +11,7 @@ use super::values::{
     maximum, mode, name_kind, network, number, or_none, pair_name, part, password, password_hashing, port,
     queue_type, share, socket_path, text, tls_version, verify,
 };
-use super::{Draft, events, logins, logs, oauth2, web};
+use super::{Draft, events, logins, logs, oauth2, page_login, web};
 
 /// A function that sets a key. Its middle argument is the text that matches the `*` of the key's name.
 type Set = fn(&mut Draft, &str, &str) -> Result<(), String>;
@@ -73,7 +73,13 @@ pub const fn starred(star: &'static str, key: Key) -> Key {
 
 /// Returns all keys, in the order of the example file.
 pub fn all() -> impl Iterator<Item = &'static Key> {
-    KEYS.iter().chain(logs::KEYS).chain(logins::KEYS).chain(oauth2::KEYS).chain(web::KEYS).chain(events::KEYS)
+    KEYS.iter()
+        .chain(logs::KEYS)
+        .chain(logins::KEYS)
+        .chain(oauth2::KEYS)
+        .chain(web::KEYS)
+        .chain(page_login::KEYS)
+        .chain(events::KEYS)
 }
 
 /// A password, which is never shown. By default there is none.

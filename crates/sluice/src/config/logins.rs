@@ -194,10 +194,7 @@ impl LoginKeys {
         }
         let backends = self.backends();
         let is_cached = backends.iter().any(|entry| entry.name == BackendName::Cache);
-        let reads_tokens =
-            backends.iter().any(|entry| entry.name == BackendName::External(ExternalName::OAuth2))
-                || is_cached && self.cached == Some(ExternalName::OAuth2);
-        if self.oauth2.is_set() && !reads_tokens {
+        if self.oauth2.is_set() && !self.reads_tokens() {
             let why = "it has no effect without auth_backends.N = oauth2".to_owned();
             problems.push(("auth_oauth2.resource_server_id".to_owned(), why));
         }
@@ -206,6 +203,16 @@ impl LoginKeys {
             problems.push(("auth_cache.cached_backend".to_owned(), why));
         }
         problems
+    }
+
+    /// Returns true if one of the backends accepts tokens.
+    pub fn reads_tokens(&self) -> bool {
+        let of = |name| match name {
+            BackendName::External(name) => name == ExternalName::OAuth2,
+            BackendName::Cache => self.cached == Some(ExternalName::OAuth2),
+            BackendName::Internal => false,
+        };
+        self.backends().iter().any(|entry| of(entry.name))
     }
 
     /// Returns the settings of OAuth 2.

@@ -194,6 +194,11 @@ impl OAuth2Keys {
         self.server.id.is_some() || !self.servers.is_empty()
     }
 
+    /// Returns the URL of the provider whose keys are below `auth_oauth2`.
+    pub fn issuer(&self) -> Option<&str> {
+        self.provider.options.issuer.as_deref()
+    }
+
     /// Returns the settings.
     pub fn options(&self) -> Options {
         let provider_of = |server: &ServerKeys| {

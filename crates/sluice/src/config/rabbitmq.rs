@@ -52,7 +52,6 @@ const GUARDS: &[Guard] = &[
     guard("auth_*", "", LOGINS),
     guard("http_dispatch.auth_backends.*", "", LOGINS),
     guard("management.disable_basic_auth", "false", FORBIDDEN),
-    guard("management.oauth_disable_basic_auth", "false", FORBIDDEN),
     guard("management.restrictions.*", "false", FORBIDDEN),
     guard("prometheus.authentication.enabled", "false", "the metrics need no password"),
     guard("default_permissions.*", ".*", PERMISSIONS),
@@ -236,6 +235,8 @@ mod tests {
         for key in [
             "log.channel.level",
             "log.syslog.ip",
+            "management.oauth_client_secret",
+            "management.oauth_initiated_logon_type",
             "collect_statistics",
             "cluster_formation.k8s.host",
             "definitions.hashing.algorithm",

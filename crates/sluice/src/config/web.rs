@@ -14,6 +14,9 @@ const HEADER_BYTES_MAX: usize = 4096;
 /// The longest time for which a browser may remember what CORS allows, in seconds: a day. Browsers allow no more.
 const MAX_AGE_S_MAX: u32 = 86_400;
 
+/// What the page may send requests to, in its policy.
+const CONNECT: &str = "connect-src 'self'";
+
 const _: () = assert!(MAX_AGE_S_DEFAULT <= MAX_AGE_S_MAX);
 
 /// The keys of this file, in the order of the example file.
@@ -61,8 +64,18 @@ pub struct WebKeys {
 }
 
 impl WebKeys {
-    pub fn options(self) -> HeaderOptions {
-        HeaderOptions { origins: self.origins.into_values().collect(), ..self.options }
+    /// Returns the headers. The default policy lets the page ask `provider`, an origin where its users log in.
+    pub fn options(self, provider: Option<&str>) -> HeaderOptions {
+        let origins = self.origins.into_values().collect();
+        let mut options = HeaderOptions { origins, ..self.options };
+        if let Some(provider) = provider
+            && options.policy == POLICY_DEFAULT
+        {
+            let policy = POLICY_DEFAULT.replace(CONNECT, &format!("{CONNECT} {provider}"));
+            // The origin was a part of a URL, so it can be a part of a header.
+            HeaderValue::from_str(&policy).into_iter().for_each(|policy| options.policy = policy);
+        }
+        options
     }
 }
 
@@ -91,6 +104,21 @@ fn origin(value: &str) -> Result<Option<String>, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_page_may_ask_the_provider_of_its_users() {
+        let policy = |keys: WebKeys, provider| keys.options(provider).policy.to_str().unwrap().to_owned();
+        assert_eq!(policy(WebKeys::default(), None), POLICY_DEFAULT);
+        let with_provider = policy(WebKeys::default(), Some("https://idp:1"));
+        assert!(with_provider.contains("; connect-src 'self' https://idp:1; "), "{with_provider}");
+        let mut own = WebKeys::default();
+        own.options.policy = HeaderValue::from_static("default-src 'self'");
+        assert_eq!(
+            policy(own, Some("https://idp:1")),
+            "default-src 'self'",
+            "the policy of an operator counts"
+        );
+    }
 
     #[test]
     fn an_origin_has_no_path() {
