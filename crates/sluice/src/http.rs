@@ -1,6 +1,7 @@
 //! Requests to the management HTTP API, one connection each.
 
 use std::fmt;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use amqp10::frame::SASL_HEADER;
@@ -34,6 +35,9 @@ pub struct Api {
     #[arg(long, global = true, env = "SLUICE_HTTP_URL", hide_env_values = true, value_name = "URL")]
     #[arg(default_value = "http://guest:guest@127.0.0.1:15672")]
     url: String,
+    /// Log in with the token in this file, instead of a user and a password
+    #[arg(long, global = true, env = "SLUICE_HTTP_TOKEN_FILE", value_name = "FILE")]
+    token_file: Option<PathBuf>,
     #[command(flatten)]
     trust: Trust,
 }
@@ -74,7 +78,8 @@ impl Api {
         let url = Url::parse(&self.url).map_err(|why| Failure::usage(format!("--url: {why}")))?;
         let place = url.place();
         let failed = |why: &dyn fmt::Display| Failure::failed(format!("cannot {what} at {place}: {why}"));
-        let request = url.request(method, path, body, headers).map_err(|error| failed(&error))?;
+        let login = self.login(&url)?;
+        let request = url.request(method, path, body, headers, &login).map_err(|error| failed(&error))?;
         let tls = if url.tls { Some(self.trust.load()?) } else { None };
         let server = Server { host: url.host.clone(), port: url.port, tls };
         let bounds = Bounds { patience: PATIENCE, body_bytes_max: ANSWER_BYTES_MAX };
@@ -95,7 +100,10 @@ impl Api {
             return Ok((status, value));
         }
         if status == StatusCode::UNAUTHORIZED && value["error"] == "not_authorized" {
-            return Err(failed(&format!("the login of user '{}' is refused", url.user)));
+            return Err(match &self.token_file {
+                Some(file) => failed(&format!("the token in {} is refused", file.display())),
+                None => failed(&format!("the login of user '{}' is refused", url.user)),
+            });
         }
         match value["reason"].as_str() {
             Some(reason) => Err(failed(&reason)),
@@ -106,6 +114,17 @@ impl Api {
             )),
             None => Err(failed(&format!("the answer is {status}"))),
         }
+    }
+
+    /// Returns the value of the header `Authorization`.
+    fn login(&self, url: &Url) -> Result<String, Failure> {
+        let Some(file) = &self.token_file else {
+            return Ok(format!("Basic {}", STANDARD.encode(format!("{}:{}", url.user, url.password))));
+        };
+        let token = std::fs::read_to_string(file);
+        let token =
+            token.map_err(|error| Failure::usage(format!("--token-file: {}: {error}", file.display())))?;
+        Ok(format!("Bearer {}", token.trim()))
     }
 
     /// Returns the name of the node that answers, for paths that contain it.
@@ -200,15 +219,15 @@ impl Url {
         path: &str,
         body: String,
         headers: &[(HeaderName, &str)],
+        login: &str,
     ) -> Result<Request<Full<Bytes>>, hyper::http::Error> {
-        let login = STANDARD.encode(format!("{}:{}", self.user, self.password));
         let request =
             headers.iter().fold(Request::builder(), |request, (name, value)| request.header(name, *value));
         request
             .method(method)
             .uri(path)
             .header(HOST, self.place())
-            .header(AUTHORIZATION, format!("Basic {login}"))
+            .header(AUTHORIZATION, login)
             .header(ACCEPT, "application/json")
             .header(CONTENT_TYPE, "application/json")
             .body(Full::new(body.into()))

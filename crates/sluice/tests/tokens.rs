@@ -202,3 +202,25 @@ async fn a_large_token_needs_a_larger_first_frame() {
     let broker = start(&directory, &sets);
     connect(&broker, &large).await.unwrap();
 }
+
+#[test]
+fn commands_log_in_with_a_token() {
+    let directory = Directory::new("tokens");
+    let settings = [
+        "auth_backends.1=oauth2",
+        "auth_backends.2=internal",
+        "management.oauth_enabled=true",
+        "management.oauth_client_id=page",
+        "management.oauth_provider_url=https://idp.example",
+    ];
+    let broker = start(&directory, &settings);
+    broker.verb(&["list", "queues"]).refused(1, &["the login of user 'guest' is refused"]);
+    let file = directory.path().join("token");
+    let name = file.to_str().unwrap();
+    std::fs::write(&file, format!("{}\n", token("ann", 3600, "rabbitmq.tag:administrator"))).unwrap();
+    let shown = broker.verb(&["show", "whoami", "--token-file", name]).done();
+    assert!(shown.lines().any(|line| line.ends_with(" ann")), "{shown}");
+    std::fs::write(&file, token("ann", 0, "rabbitmq.tag:administrator")).unwrap();
+    broker.verb(&["list", "queues", "--token-file", name]).refused(1, &["the token in ", name, "is refused"]);
+    broker.verb(&["list", "queues", "--token-file", "/none"]).refused(2, &["--token-file: /none"]);
+}

@@ -27,8 +27,17 @@ const DIRECTORY: &str = "conf.d";
 const PREFIX: &str = "SLUICE_";
 
 /// Variables with that prefix that are arguments of the command line, without the prefix.
-pub const ARGUMENTS: [&str; 8] =
-    ["CACERT", "CERT", "CERT_KEY", "CONFIG_FILE", "DATA_DIR", "HTTP_URL", "METRICS_URL", "URL"];
+pub const ARGUMENTS: [&str; 9] = [
+    "CACERT",
+    "CERT",
+    "CERT_KEY",
+    "CONFIG_FILE",
+    "DATA_DIR",
+    "HTTP_TOKEN_FILE",
+    "HTTP_URL",
+    "METRICS_URL",
+    "URL",
+];
 
 /// Where the configuration is.
 #[derive(Args, Clone, Debug, Default)]

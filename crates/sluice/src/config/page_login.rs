@@ -38,7 +38,7 @@ pub const KEYS: &[Key] = &[
     key(
         "management.oauth_disable_basic_auth",
         "true",
-        "Whether the management API accepts only tokens if management.oauth_enabled is true. Commands of sluice send a password.",
+        "Whether the management API accepts only tokens if management.oauth_enabled is true. Commands of sluice have --token-file.",
         |c, _, v| put(&mut c.page_login.refuses_passwords, boolean(v)),
     ),
 ];
