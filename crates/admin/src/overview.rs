@@ -53,17 +53,24 @@ pub async fn deprecated_features<D: Desk>(call: &Call<'_, D>, used: bool) -> Res
     Ok(Reply::Json(shape::list(rows.collect(), &call.query, &["name"])?))
 }
 
-/// Returns what the memory of a node is used for, as far as clients can make it grow.
-pub async fn memory<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+/// Returns what the memory of a node is used for, as far as clients can make it grow: in bytes, or in percent of all.
+pub async fn memory<D: Desk>(call: &Call<'_, D>, in_percent: bool) -> Result<Reply, Failure> {
     let overview = call.ports.overview(call.desk, &call.who).await?;
     if overview.node != call.param(0) {
         return Err(no_node(call.param(0)));
     }
     let resident = Process::read().resident_bytes;
     let used: u64 = overview.budgets.iter().map(|row| row.used).sum();
+    let other = resident.map(|resident| resident.saturating_sub(used));
+    let total = used + other.unwrap_or_default();
+    let shown = |bytes: u64| if in_percent { bytes.saturating_mul(100) / total.max(1) } else { bytes };
     let mut memory: Map<String, Value> =
-        overview.budgets.iter().map(|row| (row.name.to_owned(), row.used.into())).collect();
-    memory.insert("other".into(), resident.map(|resident| resident.saturating_sub(used)).into());
+        overview.budgets.iter().map(|row| (row.name.to_owned(), shown(row.used).into())).collect();
+    memory.insert("other".into(), other.map(shown).into());
+    if in_percent {
+        memory.insert("total".into(), 100.into());
+        return Ok(Reply::Json(json!({ "memory": memory })));
+    }
     memory.insert("total".into(), json!({ "rss": resident }));
     memory.insert("strategy".into(), MEMORY_STRATEGY.into());
     Ok(Reply::Json(json!({ "memory": memory })))

@@ -174,7 +174,8 @@ pub enum Action {
     GetTrace,
     PutTrace,
     DeleteTrace,
-    MemoryOfNode,
+    /// What the memory of a node is used for: in bytes, or in percent (true).
+    MemoryOfNode(bool),
     PortListener,
     ProtocolListener,
     BelowConnectionLimit,
@@ -227,7 +228,6 @@ impl Route {
 
 /// What to do instead of a request for what Sluice does not have.
 const FEATURES: &str = "there are no feature flags: all features are enabled";
-const MEMORY: &str = "ask for the bytes: GET /api/nodes/NODE/memory";
 const ERLANG: &str = "there is no Erlang: GET /api/nodes/NODE/memory says what the memory is used for";
 const SETTINGS: &str = "read the configuration file: what it does not set is as in sluice.conf.example";
 const STATISTICS: &str = "there is no database of statistics";
@@ -327,8 +327,8 @@ pub const ROUTES: &[Route] = routes! {
     Delete "/api/permissions/{vhost}/{user}" => DeletePermissions, [Manage, Administer];
     Get "/api/nodes" => ListNodes, [Manage, ReadNodes];
     Get "/api/nodes/{node}" => GetNode, [Manage, ReadNodes];
-    Get "/api/nodes/{node}/memory" => MemoryOfNode, [Manage, ReadNodes];
-    Get "/api/nodes/{node}/memory/relative" => Missing(MEMORY), [Manage, ReadNodes];
+    Get "/api/nodes/{node}/memory" => MemoryOfNode(false), [Manage, ReadNodes];
+    Get "/api/nodes/{node}/memory/relative" => MemoryOfNode(true), [Manage, ReadNodes];
     Get "/api/nodes/{node}/memory/ets" => Missing(ERLANG), [Manage, ReadNodes];
     Get "/api/nodes/{node}/memory/ets/relative" => Missing(ERLANG), [Manage, ReadNodes];
     Get "/api/top/{node}" => Missing(ERLANG), [Manage, ReadNodes];

@@ -503,6 +503,8 @@ async fn overview_and_nodes() {
             GET /api/nodes/n@h?columns=mem_alarm,disk_free_alarm -> 200 {"mem_alarm":false,"disk_free_alarm":false}
             GET /api/nodes/n@h?columns=budgets -> 200 {"budgets":[{"name":"one","used":1,"limit":10},{"name":"two","used":2,"limit":20},{"name":"http_bodies","used":0,"limit":33554432},{"name":"http_answers","used":0,"limit":67108864}]}
             GET /api/nodes/n@h/memory?columns=x -> 200 {"memory":{"one":1,"two":2,"http_bodies":0,"http_answers":0,"other":..
+            GET /api/nodes/n@h/memory/relative -> 200 {"memory":{"one":0,"two":0,"http_bodies":0,"http_answers":0,"other":99,"total":100}}
+            GET /api/nodes/nope/memory/relative -> 404 {"error":"object_not_found","reason":"no node 'nope'"}
             GET /api/nodes/nope/memory -> 404 {"error":"object_not_found","reason":"no node 'nope'"}
             GET /api/version -> 200 "4.3.6"
             GET /api/cluster-name -> 200 {"name":"c"}

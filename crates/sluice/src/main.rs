@@ -370,7 +370,7 @@ mod tests {
             "reset auth-attempts",
             "show overview --watch=5",
             "show whoami --json",
-            "show memory",
+            "show memory --percent",
             "show queue q -p v",
             "show policy p --operator",
             "show parameter c n",

@@ -35,7 +35,11 @@ enum What {
     /// The version of the broker
     Version,
     /// What the memory of the node is used for, in bytes
-    Memory,
+    Memory {
+        /// In percent of the memory that the node uses
+        #[arg(long)]
+        percent: bool,
+    },
     /// A queue or stream
     Queue { name: String },
     /// An exchange
@@ -72,7 +76,10 @@ pub fn run(show: &Show) -> Result<(), Failure> {
     let make = async || {
         let path = match &path {
             Some(path) => path.clone(),
-            None => format!("/api/nodes/{}/memory", segment(&api.node(&words).await?)),
+            None => {
+                let relative = if matches!(what, What::Memory { percent: true }) { "/relative" } else { "" };
+                format!("/api/nodes/{}/memory{relative}", segment(&api.node(&words).await?))
+            }
         };
         let (_, answer) = api.ask(&words, Method::GET, &path, None).await?;
         Ok(if show.json { format!("{answer:#}\n") } else { fields(&answer) })
@@ -88,7 +95,7 @@ impl What {
             Self::Overview => ("the overview".to_owned(), "/api/overview".to_owned()),
             Self::Whoami => ("who asks".to_owned(), "/api/whoami".to_owned()),
             Self::Version => ("the version".to_owned(), "/api/version".to_owned()),
-            Self::Memory => return ("the memory".to_owned(), None),
+            Self::Memory { .. } => return ("the memory".to_owned(), None),
             Self::Queue { name } => (format!("queue '{name}'"), queue(vhost, name)),
             Self::Exchange { name } => (format!("exchange '{name}'"), exchange(vhost, name)),
             Self::Connection { name } => {

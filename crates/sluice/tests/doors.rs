@@ -315,7 +315,7 @@ async fn prepare(fixture: &Fixture, action: Action) {
         | Action::Aliveness
         | Action::DeprecatedFeatures(_)
         | Action::StartVhost
-        | Action::MemoryOfNode
+        | Action::MemoryOfNode(_)
         | Action::PortListener
         | Action::ProtocolListener
         | Action::BelowConnectionLimit
