@@ -1,12 +1,12 @@
 # Each target is one or two commands that can also be typed by hand.
-.PHONY: run static deb deb-test test build unit interop kill alone hostile page page-test fmt lint bench bench-check soak fuzz
+.PHONY: run static deb deb-test container container-test test build unit interop kill alone hostile page page-test fmt lint bench bench-check soak fuzz
 
 run:
 	cargo run --release -p sluice -- serve
 
 # The tests are compiled as the static program is, so that they share its dependencies, in target/<host>.
-static deb deb-test build unit interop kill hostile page-test lint: export CARGO_BUILD_TARGET = $(shell rustc -vV | sed -n 's/^host: //p')
-static deb deb-test build unit interop kill hostile page-test lint: export RUSTFLAGS = -C target-feature=+crt-static
+static deb deb-test container container-test build unit interop kill hostile page-test lint: export CARGO_BUILD_TARGET = $(shell rustc -vV | sed -n 's/^host: //p')
+static deb deb-test container container-test build unit interop kill hostile page-test lint: export RUSTFLAGS = -C target-feature=+crt-static
 
 # Builds the program without shared libraries, in target/<host>/release, for machines and images that have none.
 static: PROFILE = release
@@ -21,6 +21,18 @@ deb: static
 # Installs, upgrades and removes the package in a clean Debian. Needs root, debootstrap and a mirror.
 deb-test: static
 	packaging/debian/test target/$(CARGO_BUILD_TARGET)/release/sluice
+
+# Builds the container image of that program, for this machine, as an archive in target/packages. Needs buildah.
+container: export SLUICE_COMMIT = $(shell git rev-parse --short=12 HEAD)
+container: static
+	packaging/container/build target/$(CARGO_BUILD_TARGET)/release/sluice $(IMAGE_ARCHITECTURE) target/packages
+
+# The name that images have for the processor of this machine.
+IMAGE_ARCHITECTURE = $(shell uname -m | sed 's/x86_64/amd64/; s/aarch64/arm64/')
+
+# Runs the container as docs/install.md says. Needs root, buildah, podman, crun and netavark.
+container-test: static
+	packaging/container/test target/$(CARGO_BUILD_TARGET)/release/sluice
 
 test:
 	tests/run
@@ -58,8 +70,9 @@ page-test:
 	tests/page/run
 
 # Runs for hours: more than a million seeded runs of the log, the packs and the streams on a false disk, 12,000 runs of
-# shards on top of them, 100,000 runs of each property of the queues, a million steps of flow control, kills, damage, floods of hostile clients, and a move from
-# RabbitMQ and the Debian package, which need root. SLUICE_SEED sets the first seed, so that one part can be run by hand and continued later.
+# shards on top of them, 100,000 runs of each property of the queues, a million steps of flow control, kills, damage, floods
+# of hostile clients, and a move from RabbitMQ, the Debian package and the container, which need root. SLUICE_SEED sets the first
+# seed, so that one part can be run by hand and continued later.
 soak:
 	SLUICE_SOAK=120 cargo test --profile ci -p wal --test faults --test packs --test stream_faults --test reserve --test damage_anywhere at_random
 	PROPTEST_CASES=100000 cargo test --profile ci -p queue -p broker -p message -p amqp10 -p amqp091 --lib
@@ -71,6 +84,7 @@ soak:
 	cargo build --release -p sluice && tests/hostile/run.py --full
 	tests/migrate/run.sh
 	$(MAKE) deb-test
+	$(MAKE) container-test
 
 # Searches for inputs that break one of fuzz/fuzz_targets: make fuzz TARGET=peers [SECONDS=3600]. Needs cargo-fuzz.
 # Without a sanitizer (there is no unsafe code to watch) the stable compiler suffices, if it is told to accept nightly
