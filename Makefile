@@ -1,5 +1,5 @@
 # Each target is one or two commands that can also be typed by hand.
-.PHONY: run static deb deb-test container container-test test build unit interop kill alone hostile page page-test fmt lint bench bench-check soak fuzz
+.PHONY: run static deb deb-test container container-test manifests test build unit interop kill alone hostile page page-test fmt lint bench bench-check soak fuzz
 
 run:
 	cargo run --release -p sluice -- serve
@@ -33,6 +33,11 @@ IMAGE_ARCHITECTURE = $(shell uname -m | sed 's/x86_64/amd64/; s/aarch64/arm64/')
 # Runs the container as docs/install.md says. Needs root, buildah, podman, crun and netavark.
 container-test: static
 	packaging/container/test target/$(CARGO_BUILD_TARGET)/release/sluice
+
+# Checks the compose file, the manifests of Kubernetes and the Helm chart. Installs Helm and the schemas below .cache; needs Go and Python.
+manifests:
+	packaging/compose/check
+	packaging/kubernetes/check
 
 test:
 	tests/run
@@ -84,7 +89,7 @@ soak:
 	cargo build --release -p sluice && tests/hostile/run.py --full
 	tests/migrate/run.sh
 	$(MAKE) deb-test
-	$(MAKE) container-test
+	$(MAKE) manifests container-test
 
 # Searches for inputs that break one of fuzz/fuzz_targets: make fuzz TARGET=peers [SECONDS=3600]. Needs cargo-fuzz.
 # Without a sanitizer (there is no unsafe code to watch) the stable compiler suffices, if it is told to accept nightly
