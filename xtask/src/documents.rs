@@ -144,6 +144,42 @@ fn links_and_headings_are_found() {
     assert!(!has_heading(page, "no-heading-fg"));
 }
 
+/// The files that name the version, because they name the image or are released with it.
+const WITH_VERSION: [&str; 4] = [
+    "docs/install.md",
+    "packaging/compose/compose.yaml",
+    "packaging/helm/sluice/Chart.yaml",
+    "packaging/kubernetes/sluice.yaml",
+];
+
+#[test]
+fn images_and_charts_have_the_version_of_the_program() {
+    for file in WITH_VERSION {
+        let text = read(file).expect("a file of the packages");
+        let found: Vec<&str> = versions(&text).collect();
+        let expected = env!("CARGO_PKG_VERSION");
+        assert!(!found.is_empty() && found.iter().all(|found| *found == expected), "{file}: {found:?}");
+    }
+}
+
+/// Returns the versions that follow the name of the image, or the word version.
+fn versions(text: &str) -> impl Iterator<Item = &str> {
+    let after = |word| text.split(word).skip(1);
+    let rests = after("sluice:").chain(after("sluice-")).chain(after("ersion: "));
+    rests.filter_map(|rest| {
+        let rest = rest.trim_start_matches('"');
+        let end = rest.find(|c: char| c != '.' && !c.is_ascii_digit()).unwrap_or(rest.len());
+        Some(&rest[..end]).filter(|version| version.split('.').filter(|part| !part.is_empty()).count() == 3)
+    })
+}
+
+#[test]
+fn versions_are_found() {
+    let text =
+        "image: sluice:1.2.3\nappVersion: \"0.1.0\"\nsluice-0.2.0-container.tar sluice-0 apiVersion: v1";
+    assert_eq!(versions(text).collect::<Vec<_>>(), ["1.2.3", "0.2.0", "0.1.0"]);
+}
+
 /// Pages and folders outside the repository that texts used to cite.
 const ELSEWHERE: [&str; 5] = ["house.md", "cluster.md", "behaviour.md", concat!("/wo", "rk/"), "../shared"];
 
