@@ -382,7 +382,7 @@ impl Draft {
             return Err(format!("unknown key '{}'{}", shown(name), nearest.unwrap_or_default()));
         };
         (key.set)(self, part, value).map_err(|need| {
-            let value = if key.secret { "***" } else { value };
+            let value = if key.secret && !value.is_empty() { "***" } else { value };
             format!("'{}' cannot be '{}': {need}", shown(name), value.escape_debug())
         })?;
         self.values.insert(name, value, place);

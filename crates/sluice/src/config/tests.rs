@@ -364,6 +364,9 @@ fn tls_is_set_with_rabbitmqs_keys() {
     }
     let said = parse("ssl_options.password = 'se\tcret'").unwrap_err().to_string();
     assert!(said.contains("'ssl_options.password' cannot be '***'"), "{said}");
+    // That a password is empty is no secret. An image whose user has not set one starts with this error.
+    let said = parse("default_pass =").unwrap_err().to_string();
+    assert!(said.contains("'default_pass' cannot be ''"), "{said}");
     let pairs = |count| {
         let pair = |n| format!("ssl_options.certfile.{n} = /c\nssl_options.keyfile.{n} = /k\n");
         let all: String = (0..count).map(pair).collect();
