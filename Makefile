@@ -30,7 +30,7 @@ container: static
 # The name that images have for the processor of this machine.
 IMAGE_ARCHITECTURE = $(shell uname -m | sed 's/x86_64/amd64/; s/aarch64/arm64/')
 
-# Runs the container as docs/install.md says. Needs root, buildah, podman, crun and netavark.
+# Runs the container, the compose file and the pod as docs/install.md says. Needs root, and what packaging/container/test names.
 container-test: static
 	packaging/container/test target/$(CARGO_BUILD_TARGET)/release/sluice
 
