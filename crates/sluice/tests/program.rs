@@ -22,6 +22,7 @@ mod moving;
 mod operator;
 mod pages;
 mod redrive;
+mod routes;
 mod secrets;
 mod small_disk;
 mod sockets;
