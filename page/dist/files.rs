@@ -3,7 +3,7 @@
     File {
         path: "/",
         content_type: "text/html; charset=utf-8",
-        etag: "W/\"53e07a316d66f365\"",
+        etag: "W/\"65d57af5eb9972d1\"",
         plain: include_bytes!("index.html"),
         gzip: include_bytes!("index.html.gz"),
     },
@@ -15,17 +15,17 @@
         gzip: include_bytes!("assets/icon-G1K_hnQQ.svg.gz"),
     },
     File {
-        path: "/assets/index-DvQopMvA.js",
-        content_type: "text/javascript; charset=utf-8",
-        etag: "W/\"772a99941e6ed635\"",
-        plain: include_bytes!("assets/index-DvQopMvA.js"),
-        gzip: include_bytes!("assets/index-DvQopMvA.js.gz"),
-    },
-    File {
         path: "/assets/index-K6zDPZpj.css",
         content_type: "text/css; charset=utf-8",
         etag: "W/\"77cdbdab9ef1029d\"",
         plain: include_bytes!("assets/index-K6zDPZpj.css"),
         gzip: include_bytes!("assets/index-K6zDPZpj.css.gz"),
+    },
+    File {
+        path: "/assets/index-YbAd8lRH.js",
+        content_type: "text/javascript; charset=utf-8",
+        etag: "W/\"5323b188e29d08c1\"",
+        plain: include_bytes!("assets/index-YbAd8lRH.js"),
+        gzip: include_bytes!("assets/index-YbAd8lRH.js.gz"),
     },
 ]

@@ -27,6 +27,7 @@ export interface QueueRow {
   messages_ready?: number;
   messages_unacknowledged?: number;
   consumers?: number;
+  consumer_details?: ConsumerRow[];
   message_stats?: Record<string, unknown>;
 }
 

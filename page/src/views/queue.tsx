@@ -3,7 +3,7 @@ import type { JSX } from "preact";
 import { useState } from "preact/hooks";
 import { path, request } from "../lib/api";
 import { command, inVhost } from "../lib/command";
-import type { BindingRow, ConsumerRow, Page, QueueRow } from "../lib/names";
+import type { BindingRow, QueueRow } from "../lib/names";
 import { href } from "../lib/place";
 import { useApi } from "../lib/poll";
 import { type Point, differences, samples } from "../lib/rates";
@@ -66,7 +66,7 @@ export function QueueView({ vhost, name }: { vhost: string; name: string }): JSX
       <Panel title="Why does nothing move?"><Explanation subject={{ kind: "queue", vhost, name }} /></Panel>
       <Answer of={queue}>{(data) => <Numbers row={data} />}</Answer>
       {row?.type === "quorum" && <Quorum vhost={vhost} name={name} />}
-      {row && <QueueConsumers vhost={vhost} name={name} />}
+      {row && <Panel title="Consumers" tight><ConsumerTable rows={row.consumer_details ?? []} empty={<Empty title="No consumer is attached." />} /></Panel>}
       <QueueBindings vhost={vhost} name={name} />
       {row && <Messages vhost={vhost} name={name} stream={stream} ready={row.messages_ready} />}
     </>
@@ -148,27 +148,6 @@ function Quorum({ vhost, name }: { vhost: string; name: string }): JSX.Element {
               { id: "bytes", label: "Log size", number: true, cell: (row) => bytes(row["Log Bytes"]) },
             ]}
           />
-        )}
-      </Answer>
-    </Panel>
-  );
-}
-
-/** The most consumers of the virtual host that are looked through. */
-const CONSUMERS_MAX = 500;
-
-/** `known` are the consumers, if the broker sends them with the queue. Otherwise those of the virtual host are looked through. */
-function QueueConsumers({ vhost, name }: { vhost: string; name: string }): JSX.Element {
-  const empty = <Empty title="No consumer is attached." />;
-  const consumers = useApi<Page<ConsumerRow>>(`${path("consumers", vhost)}?page=1&page_size=${CONSUMERS_MAX}`);
-  return (
-    <Panel title="Consumers" tight>
-      <Answer of={consumers}>
-        {(page) => (
-          <>
-            <ConsumerTable rows={page.items.filter((row) => row.queue.name === name)} empty={empty} />
-            {page.total_count > page.items.length && <p class="hint">Only the first {count(CONSUMERS_MAX)} of {count(page.total_count)} consumers of the virtual host were looked through.</p>}
-          </>
         )}
       </Answer>
     </Panel>
