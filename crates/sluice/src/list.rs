@@ -1,13 +1,12 @@
 //! `sluice list`: lists the broker's objects as a table or as JSON.
 
 use clap::{Args, Subcommand};
-use hyper::Method;
 use serde_json::{Value, json};
 
 use crate::declare::{exchange, queue, segment};
 use crate::failure::Failure;
 use crate::http::Api;
-use crate::table::{Column, table};
+use crate::table::{self, Column};
 use crate::watch::Watch;
 
 #[derive(Args, Debug)]
@@ -107,20 +106,14 @@ pub fn run(list: &List) -> Result<(), Failure> {
     let words = format!("list {}", what.noun());
     let make = async || {
         let path = what.path(vhost.as_deref(), api, &words).await?;
-        let (_, answer) = api.ask(&words, Method::GET, &path, None).await?;
-        let Value::Array(mut rows) = answer else {
-            return Err(api.failed(&words, "the answer is not a list"));
-        };
+        let mut rows = table::list(api, &words, &path).await?;
         if what.has_vhosts() {
             rows.retain(|row| vhost.as_ref().is_none_or(|vhost| row["vhost"] == vhost.as_str()));
         }
         if matches!(what, What::Links) {
             rows = rows.iter().flat_map(links).collect();
         }
-        Ok(match list.json {
-            true => format!("{:#}\n", Value::from(rows)),
-            false => table(what.columns(), &rows),
-        })
+        Ok(table::list_text(rows, what.columns(), list.json))
     };
     crate::amqp::block_on(list.watch.print(make))
 }
@@ -143,7 +136,7 @@ impl Ends {
     }
 }
 
-/// Returns the path of a list of which a virtual host has a part.
+/// Returns the path of a list: in all virtual hosts, or in one.
 fn in_vhost(list: &str, vhost: Option<&str>) -> String {
     match vhost {
         Some(vhost) => format!("/api/{list}/{}", segment(vhost)),
@@ -151,7 +144,7 @@ fn in_vhost(list: &str, vhost: Option<&str>) -> String {
     }
 }
 
-/// Returns the path of a list of what clients have opened.
+/// Returns the path of a list of what clients have opened, in all virtual hosts or in one.
 fn of_clients(list: &str, vhost: Option<&str>) -> String {
     match vhost {
         Some(vhost) => format!("/api/vhosts/{}/{list}", segment(vhost)),

@@ -9,7 +9,7 @@ use crate::declare::segment;
 use crate::failure::Failure;
 use crate::http::{Api, Vhost};
 use crate::output::print;
-use crate::table::{Column, print_list, table};
+use crate::table::{Column, list, list_text, print_list};
 
 #[derive(Args, Debug)]
 pub struct Parameter {
@@ -92,12 +92,9 @@ async fn carry_out(parameter: &Parameter) -> Result<(), Failure> {
                 return print_list(api, &words, &path, PARAMETERS, *json).await;
             }
             // No route lists the parameters of all components in one virtual host.
-            let (_, mut answer) = api.ask(&words, Method::GET, "/api/parameters", None).await?;
-            let Some(rows) = answer.as_array_mut() else {
-                return Err(api.failed(&words, "the answer is not a list"));
-            };
+            let mut rows = list(api, &words, "/api/parameters").await?;
             rows.retain(|row| row["vhost"] == vhost.as_str());
-            print(&if *json { format!("{answer:#}\n") } else { table(PARAMETERS, rows) })
+            print(&list_text(rows, PARAMETERS, *json))
         }
         What::ListGlobal => {
             let words = "list the global parameters";

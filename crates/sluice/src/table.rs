@@ -43,10 +43,26 @@ impl<'a> Ask<'a> {
     }
 }
 
+/// Asks for a list.
+///
+/// # Errors
+/// The broker's error, or the answer is not a list. `words` names what cannot be done.
+pub async fn list(api: &Api, words: &str, path: &str) -> Result<Vec<Value>, Failure> {
+    match api.ask(words, Method::GET, path, None).await? {
+        (_, Value::Array(rows)) => Ok(rows),
+        _ => Err(api.failed(words, "the answer is not a list")),
+    }
+}
+
+/// Renders a list: as a table, or as JSON.
+pub fn list_text(rows: Vec<Value>, columns: &[Column], json: bool) -> String {
+    if json { format!("{:#}\n", Value::from(rows)) } else { table(columns, &rows) }
+}
+
 /// Asks for a list, and prints it as a table, or as JSON.
 ///
 /// # Errors
-/// The broker's error. `words` names what cannot be done.
+/// As for [`list`].
 pub async fn print_list(
     api: &Api,
     words: &str,
@@ -54,7 +70,7 @@ pub async fn print_list(
     columns: &[Column],
     json: bool,
 ) -> Result<(), Failure> {
-    Ask::get(words, path).print(api, json, |rows| table(columns, rows_of(rows))).await
+    print(&list_text(list(api, words, path).await?, columns, json))
 }
 
 /// Returns the rows of a list; none if it is something else.
