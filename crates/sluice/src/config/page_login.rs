@@ -73,10 +73,14 @@ impl PageLoginKeys {
         if self.client_id.is_none() {
             return problem("enabled", "it needs management.oauth_client_id");
         }
-        if self.provider_url.is_none() && issuer.is_none() {
-            return problem("enabled", "it needs management.oauth_provider_url or auth_oauth2.issuer");
+        // A provider_url was checked when it was set.
+        match self.provider_url.as_deref().or(issuer).map(url) {
+            None => problem("enabled", "it needs management.oauth_provider_url or auth_oauth2.issuer"),
+            Some(Err(why)) => {
+                problem("enabled", &format!("auth_oauth2.issuer cannot be the provider: {why}"))
+            }
+            Some(Ok(_)) => None,
         }
-        None
     }
 
     /// Returns the provider at which users log in, if there is one.
@@ -157,6 +161,8 @@ mod tests {
             (keys(Some("page")), issuer, false, "auth_backends"),
             (keys(None), issuer, true, "oauth_client_id"),
             (keys(Some("page")), None, true, "oauth_provider_url"),
+            (keys(Some("page")), Some("http://idp.example"), true, "auth_oauth2.issuer"),
+            (keys(Some("page")), Some("https://idp;x"), true, "auth_oauth2.issuer"),
         ] {
             let (key, why) = keys.problem(issuer, reads_tokens).unwrap();
             assert!(key == "management.oauth_enabled" && why.contains(word), "{why}");

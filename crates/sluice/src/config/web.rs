@@ -72,8 +72,8 @@ impl WebKeys {
             && options.policy == POLICY_DEFAULT
         {
             let policy = POLICY_DEFAULT.replace(CONNECT, &format!("{CONNECT} {provider}"));
-            // The origin was a part of a URL, so it can be a part of a header.
-            HeaderValue::from_str(&policy).into_iter().for_each(|policy| options.policy = policy);
+            // The origin is a part of a checked URL, so it can be a part of a header.
+            options.policy = HeaderValue::from_str(&policy).unwrap_or(options.policy);
         }
         options
     }
