@@ -1,11 +1,10 @@
 //! When the file of the log is rotated by date: RabbitMQ's notation, such as `$D0` for each midnight.
 
+use time::{Date, OffsetDateTime};
+
 /// The seconds of an hour and of a day. Leap seconds do not count in the time since the epoch.
 const HOUR: u64 = 3600;
 const DAY: u64 = 24 * HOUR;
-
-/// 1 January 1970 was a Thursday, counted from Sunday.
-const WEEKDAY_OF_THE_EPOCH: u64 = 4;
 
 /// The most days between two rotations: those of a long month and one more.
 const DAYS_MAX: u64 = 32;
@@ -14,16 +13,16 @@ const DAYS_MAX: u64 = 32;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Schedule {
     days: Days,
-    hour: u64,
+    hour: u8,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Days {
     All,
     /// The day of the week, from 0 for Sunday to 6.
-    OfWeek(u64),
+    OfWeek(u8),
     /// The day of the month, from 1 to 31. A shorter month has no such day, and its last day counts.
-    OfMonth(u64),
+    OfMonth(u8),
 }
 
 impl Schedule {
@@ -60,40 +59,28 @@ impl Schedule {
     }
 
     fn at(self, day: u64) -> u64 {
-        day * DAY + self.hour * HOUR
+        day * DAY + u64::from(self.hour) * HOUR
     }
 
     fn has(self, day: u64) -> bool {
+        let Some(date) = date(day) else { return false };
         match self.days {
             Days::All => true,
-            Days::OfWeek(wanted) => (day + WEEKDAY_OF_THE_EPOCH) % 7 == wanted,
-            Days::OfMonth(wanted) => {
-                let (of_month, is_last) = (day_of_month(day), day_of_month(day + 1) == 1);
-                of_month == wanted || (is_last && of_month < wanted)
-            }
+            Days::OfWeek(wanted) => date.weekday().number_days_from_sunday() == wanted,
+            Days::OfMonth(wanted) => date.day() == wanted.min(date.month().length(date.year())),
         }
     }
 }
 
-fn number(text: &str, range: std::ops::RangeInclusive<u64>) -> Option<u64> {
+fn number(text: &str, range: std::ops::RangeInclusive<u8>) -> Option<u8> {
     let is_plain = text.bytes().all(|byte| byte.is_ascii_digit());
     text.parse().ok().filter(|number| is_plain && range.contains(number))
 }
 
-/// Returns the day of the month of a day since the epoch, from 1. Years begin in March here, so that a leap day is the last day
-/// of its year.
-fn day_of_month(day: u64) -> u64 {
-    /// The days from 1 March of the year 0 to the epoch, and those of 400, 100 and 4 years.
-    const TO_EPOCH: u64 = 719_468;
-    const YEARS_400: u64 = 146_097;
-    const YEARS_100: u64 = 36_524;
-    const YEARS_4: u64 = 1_461;
-    let of_400 = (day + TO_EPOCH) % YEARS_400;
-    let year = (of_400 - of_400 / (YEARS_4 - 1) + of_400 / YEARS_100 - of_400 / (YEARS_400 - 1)) / 365;
-    let of_year = of_400 - (365 * year + year / 4 - year / 100);
-    // Five months have 153 days: 31, 30, 31, 30, 31.
-    let month = (5 * of_year + 2) / 153;
-    of_year - (153 * month + 2) / 5 + 1
+/// Returns the date of a day since the epoch; `None` after the year 9999.
+fn date(day: u64) -> Option<Date> {
+    let seconds = i64::try_from(day * DAY).ok()?;
+    Some(OffsetDateTime::from_unix_timestamp(seconds).ok()?.date())
 }
 
 #[cfg(test)]
@@ -121,23 +108,13 @@ mod tests {
     }
 
     #[test]
-    fn days_of_months_follow_the_calendar() {
-        // 1 January 1970, and the ends of February in 1999, 2000, 2024 and 2100.
-        for (day, expected) in [
-            (0, 1),
-            (30, 31),
-            (31, 1),
-            (10_650, 28),
-            (10_651, 1),
-            (11_016, 29),
-            (11_017, 1),
-            (19_782, 29),
-            (19_783, 1),
-            (47_540, 28),
-            (47_541, 1),
-        ] {
-            assert_eq!(day_of_month(day), expected, "{day}");
+    fn the_last_day_of_a_short_month_counts() {
+        let last = Schedule::parse("$M31D0").unwrap();
+        // 31 January 1970, and the ends of February in 1999, 2000, 2024 and 2100.
+        for day in [30, 10_650, 11_016, 19_782, 47_540] {
+            assert!(last.has(day) && !last.has(day - 1) && !last.has(day + 1), "{day}");
         }
+        assert_eq!(last.next(u64::MAX / 2), u64::MAX, "a time that is no date");
     }
 
     #[test]
