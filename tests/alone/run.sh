@@ -1,12 +1,18 @@
 #!/bin/bash
-# Builds the static program with the profile of the tests, and runs it in an empty root: no shared library, no file.
+# Runs a program in an empty root: no shared library, no file.
 #
-#   tests/alone/run.sh [--path]           --path only prints the path of the program
+#   tests/alone/run.sh                      builds the static program with the profile of the tests, and runs it
+#   tests/alone/run.sh --path               only prints the path of this program
+#   tests/alone/run.sh PROGRAM [EMULATOR]   runs another one; EMULATOR is a static program that runs those of another processor
 set -euo pipefail
+from=$PWD
 cd "$(dirname "$0")/../.."
-program=${CARGO_TARGET_DIR:-$PWD/target}/$(rustc -vV | sed -n 's/^host: //p')/ci/sluice
-[ "${1:-}" != --path ] || { echo "$program"; exit; }
-make --no-print-directory static PROFILE=ci
+program=${CARGO_TARGET_DIR:-$PWD/target}/$(rustc -vV | sed -n 's/^host: //p')/ci/sluice emulator=
+case ${1:-} in
+    '') make --no-print-directory static PROFILE=ci ;;
+    --path) echo "$program"; exit ;;
+    *) program=$(cd "$from" && realpath "$1") emulator=${2:-} ;;
+esac
 
 dir=$(mktemp -d)
 broker=
@@ -16,11 +22,13 @@ stop() {
 }
 trap stop EXIT
 mkdir "$dir/root"
-cp "$program" "$dir/root/"
+cp "$program" "$dir/root/sluice"
+[ -z "$emulator" ] || cp "$emulator" "$dir/root/emulator"
 # A user who is not root becomes root in a user namespace.
 chroot=(chroot)
 [ "$(id -u)" = 0 ] || chroot=(unshare --map-root-user chroot)
-alone() { "${chroot[@]}" "$dir/root" /sluice "$@"; }
+run=("${chroot[@]}" "$dir/root" ${emulator:+/emulator} /sluice)
+alone() { "${run[@]}" "$@"; }
 
 passed=0 failed=0
 check() {
@@ -43,7 +51,7 @@ brings_a_message() {
 
 check "it needs no shared library" needs_no_library
 touch "$dir/out"
-"${chroot[@]}" "$dir/root" /sluice serve --data-dir /data --set listeners.tcp.default=127.0.0.1:0 \
+"${run[@]}" serve --data-dir /data --set listeners.tcp.default=127.0.0.1:0 \
     --set management.tcp.ip=127.0.0.1 --set management.tcp.port=0 --set prometheus.tcp.port=none \
     >"$dir/out" 2>"$dir/log" </dev/null &
 broker=$!
