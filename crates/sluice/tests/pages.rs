@@ -9,6 +9,7 @@
 //! <!-- test: stopped -->              the broker is stopped before it
 //! <!-- test: exit 1 -->               it ends with this exit code, and not with 0
 //! <!-- test: not run, REASON -->      it is not run
+//! <!-- test: packaging/FILE -->       this other test runs it
 //! ```
 //!
 //! Blocks of a page share a directory, and the lines that begin with `export`. The broker listens on free ports. The test
@@ -45,6 +46,11 @@ fn the_page_for_operators_is_true() {
 #[test]
 fn the_page_for_users_of_rabbitmq_is_true() {
     run_page("docs/from-rabbitmq.md");
+}
+
+#[test]
+fn the_page_about_installation_is_true() {
+    run_page("docs/install.md");
 }
 
 /// The largest picture of a cause. docs/why.md shows all of them, so larger ones would make it slow to open.
@@ -91,6 +97,7 @@ exec "$PROGRAM" "$@" --set listeners.tcp.default=127.0.0.1:0 --set management.tc
 /// Runs the built broker, and builds nothing.
 const MAKE: &str = r#"#!/bin/sh
 [ "$*" = run ] && exec sluice serve
+[ "$*" = static ] && exit
 echo "the test does not make $*" && exit 99
 "#;
 
@@ -171,15 +178,18 @@ fn run_page(page: &str) {
 /// Puts the programs that pages name where their commands find them.
 fn install(directory: &Path) {
     let bin = directory.join("bin");
-    let built = directory.join("target/release");
     std::fs::create_dir_all(&bin).unwrap();
-    std::fs::create_dir_all(&built).unwrap();
     for (name, script) in [("sluice", SLUICE), ("make", MAKE), ("curl", CURL)] {
         let file = bin.join(name);
         std::fs::write(&file, script).unwrap();
         std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o755)).unwrap();
     }
-    symlink(bin.join("sluice"), built.join("sluice")).unwrap();
+    // Where `make run` and `make static` put the program.
+    for target in ["target/release", "target/x86_64-unknown-linux-gnu/release"] {
+        let built = directory.join(target);
+        std::fs::create_dir_all(&built).unwrap();
+        symlink(bin.join("sluice"), built.join("sluice")).unwrap();
+    }
 }
 
 /// A broker that a block has started. It is killed when dropped.
@@ -338,6 +348,11 @@ fn how(comment: &str) -> How {
         ("stopped", _) => How::Stopped,
         (_, Some(("exit", code))) => How::Ends(code.parse().unwrap()),
         (_, Some(("not", reason))) if reason.starts_with("run, ") => How::NotRun,
+        (test, None) if test.starts_with("packaging/") => {
+            let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+            assert!(root.join(test).is_file(), "{comment} names no test");
+            How::NotRun
+        }
         _ => panic!("{comment} says nothing that the test knows"),
     }
 }
