@@ -134,6 +134,25 @@ impl Settings {
         self.declare_rules.event_vhost.as_ref()
     }
 
+    /// Returns these settings with those of `new` that a running broker takes: limits and times that count for what is opened
+    /// from now on. All others belong to something that exists already, such as memory that is shared between the shards.
+    #[must_use]
+    pub fn reloaded(&self, new: &Self) -> Self {
+        Self {
+            heartbeat_s: new.heartbeat_s,
+            handshake_timeout_ms: new.handshake_timeout_ms,
+            connection_max: new.connection_max,
+            session_max: new.session_max,
+            session_max_per_connection: new.session_max_per_connection,
+            channel_max: new.channel_max,
+            consumer_max_per_channel: new.consumer_max_per_channel,
+            link_max_per_session: new.link_max_per_session,
+            max_unsettled_per_link: new.max_unsettled_per_link,
+            consumer_timeout_ms: new.consumer_timeout_ms,
+            ..self.clone()
+        }
+    }
+
     /// Returns the memory for incomplete deliveries of one connection, in bytes. It is twice the largest message: one
     /// for a delivery that is arriving, and as much for all others.
     pub fn connection_unfinished_memory(&self) -> u64 {

@@ -60,7 +60,7 @@ pub(crate) struct Run {
 struct Inner {
     shards: Shards,
     questions: Arc<OpenQuestions>,
-    settings: Arc<Settings>,
+    settings: Mutex<Arc<Settings>>,
     access: Arc<Access>,
     node: Arc<str>,
     clock: Clock,
@@ -91,7 +91,7 @@ impl NodeDesk {
         let inner = Inner {
             shards,
             questions,
-            settings,
+            settings: Mutex::new(settings),
             access,
             node,
             clock,
@@ -112,6 +112,17 @@ impl NodeDesk {
         self.inner.notices.clone()
     }
 
+    fn settings(&self) -> Arc<Settings> {
+        self.inner.settings.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Takes those of these settings that a running broker takes. Returns the settings from now on.
+    pub(crate) fn reload_settings(&self, new: &Settings) -> Arc<Settings> {
+        let mut settings = self.inner.settings.lock().unwrap_or_else(PoisonError::into_inner);
+        *settings = Arc::new(settings.reloaded(new));
+        settings.clone()
+    }
+
     pub(crate) fn add_listener(&self, protocol: &str, address: String, port: u16) {
         let row = (protocol.to_owned(), address, port);
         self.inner.listeners.lock().unwrap_or_else(PoisonError::into_inner).push(row);
@@ -126,7 +137,8 @@ impl NodeDesk {
 
     /// Makes the event of a login over HTTP, if events are on.
     fn emit_login(&self, user: &str, peer: IpAddr, refused: Option<&DeskError>) {
-        let Some(vhost) = self.inner.settings.event_vhost() else { return };
+        let settings = self.settings();
+        let Some(vhost) = settings.event_vhost() else { return };
         let refused = refused.map(|error| match error {
             DeskError::LoginRefused(why) => why.as_str(),
             _ => "it was not checked in time",

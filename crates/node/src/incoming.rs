@@ -6,6 +6,7 @@ use std::sync::Arc;
 use broker::access::{Identity, LoginRefused};
 use broker::mail::Mail;
 use broker::notices::Notice;
+use broker::settings::Settings;
 use queue::Ticket;
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
 use wal::{BlockRead, ChunksRead, Completion, Packed, StreamAnswer};
@@ -47,6 +48,8 @@ pub(crate) enum Incoming {
     Notice(Notice, OwnedSemaphorePermit),
     /// True stops publishing; false lets it continue.
     Blocked(bool),
+    /// The settings from now on.
+    Settings(Arc<Settings>),
     /// Close every connection with this reason, and end.
     Stop(String),
 }

@@ -277,6 +277,16 @@ impl Node {
         self.watch.set_limits(limits);
     }
 
+    /// Takes those of these settings that a running broker takes ([`Settings::reloaded`]). They count for what is opened from now
+    /// on.
+    pub fn reload_settings(&self, new: &Settings) {
+        let settings = self.desk.reload_settings(new);
+        for shard in &self.shards {
+            // A shard that has ended needs no settings.
+            drop(shard.send(Incoming::Settings(settings.clone())));
+        }
+    }
+
     /// Accepts AMQP connections until the returned future is dropped.
     pub fn listen(&self, listener: tokio::net::TcpListener) -> impl Future<Output = ()> + Send + 'static {
         self.listen_with(listener, Listening::default())

@@ -270,6 +270,7 @@ fn receive(host: &Rc<Host>, message: Incoming) {
         Incoming::GiveUp(number) => shard.give_up(number),
         Incoming::Notice(notice, _place) => shard.handle_notice(notice),
         Incoming::Blocked(blocked) => shard.set_blocked(blocked),
+        Incoming::Settings(settings) => shard.set_settings(settings),
         Incoming::Accepted(accepted) => {
             drop(shard);
             if let Err(error) = accept(host, accepted) {

@@ -62,6 +62,7 @@ impl Reload {
         let of_restart: Vec<String> = of_restart.map(|change| change.key).collect();
         self.levels.set(&config.log);
         node.set_alarm_limits(config.alarms);
+        node.reload_settings(&config.settings);
         self.last = values;
         for warning in &config.warnings {
             tracing::warn!("{warning}");

@@ -130,7 +130,7 @@ fn read_again(broker: &Broker, directory: &Directory, line: &str) {
 #[test]
 fn a_hangup_uses_what_can_change_and_names_what_needs_a_restart() {
     let directory = Directory::new("configuration");
-    let file = write(&directory, &[("sluice.conf", "heartbeat = 30\n")]);
+    let file = write(&directory, &[("sluice.conf", "frame_max = 65536\n")]);
     let broker = Starting::spawn_with(&directory, &["--config", &file]).finish();
     let alarms = || sluice(&["check", "alarms", "--url", &broker.http_url()]).code;
     assert_eq!(alarms(), 0);
@@ -140,11 +140,11 @@ fn a_hangup_uses_what_can_change_and_names_what_needs_a_restart() {
         &directory,
         &[(
             "sluice.conf",
-            "heartbeat = 20\nvm_memory_high_watermark.absolute = 1kB\nlog.user.level = none\n",
+            "frame_max = 4096\nvm_memory_high_watermark.absolute = 1kB\nlog.user.level = none\n",
         )],
     );
     read_again(&broker, &directory, "in use from now on: log.user.level, vm_memory_high_watermark.absolute");
-    assert!(directory.logged().contains("these settings have changed and need a restart: heartbeat"));
+    assert!(directory.logged().contains("these settings have changed and need a restart: frame_max"));
     // The watch over the memory measures in its own thread.
     while alarms() == 0 {}
     let logins = || directory.logged().matches("what=\"login\"").count();
@@ -152,13 +152,30 @@ fn a_hangup_uses_what_can_change_and_names_what_needs_a_restart() {
     assert_eq!(broker.list("queues"), json!([]));
     assert_eq!(logins(), before, "the level of audit lines has changed");
 
-    write(&directory, &[("sluice.conf", "heartbeats = 20\n")]);
-    read_again(&broker, &directory, "sluice.conf:1: unknown key 'heartbeats'");
+    write(&directory, &[("sluice.conf", "frames_max = 20\n")]);
+    read_again(&broker, &directory, "sluice.conf:1: unknown key 'frames_max'");
     assert_ne!(alarms(), 0, "a configuration that is refused changes nothing");
 
-    write(&directory, &[("sluice.conf", "heartbeat = 30\n")]);
+    write(&directory, &[("sluice.conf", "frame_max = 65536\n")]);
     read_again(&broker, &directory, "in use from now on: log.user.level, vm_memory_high_watermark.absolute");
     while alarms() != 0 {}
     assert_eq!(directory.logged().matches("need a restart").count(), 1, "the setting is as at the start");
+    assert!(broker.terminate().success());
+}
+
+#[test]
+fn a_limit_that_is_lowered_counts_for_the_next_connection() {
+    let directory = Directory::new("configuration");
+    let file = write(&directory, &[("sluice.conf", "")]);
+    let broker = Starting::spawn_with(&directory, &["--config", &file]).finish();
+    let send = || sluice(&["send", "orders", "hello", "--url", &broker.amqp_url()]);
+    assert_eq!(sluice(&["declare", "queue", "orders", "--url", &broker.http_url()]).code, 0);
+    assert_eq!(send().code, 0);
+    for (limit, code) in [("0", 1), ("infinity", 0)] {
+        write(&directory, &[("sluice.conf", &format!("max_connections = {limit}\n"))]);
+        read_again(&broker, &directory, "in use from now on: max_connections");
+        let sent = send();
+        assert_eq!(sent.code, code, "{sent:?}");
+    }
     assert!(broker.terminate().success());
 }

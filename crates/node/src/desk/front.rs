@@ -100,12 +100,12 @@ impl Desk for NodeDesk {
     }
 
     fn default_queue_type(&self) -> queue::QueueType {
-        self.inner.settings.declare_rules.default_type
+        self.settings().declare_rules.default_type
     }
 
     async fn overview(&self, who: &Identity) -> Result<Overview, DeskError> {
         self.permit(who, "", Verb::ReadOverview, &[]).await?;
-        let settings = &self.inner.settings;
+        let settings = self.settings();
         let mut overview = Overview {
             product: settings.compat_product.clone(),
             product_version: settings.compat_version.clone(),

@@ -169,6 +169,11 @@ impl Shard {
         self.here.now_ms
     }
 
+    /// Sets the settings for everything that is opened from now on.
+    pub fn set_settings(&mut self, settings: Arc<Settings>) {
+        self.metadata.set_settings(settings);
+    }
+
     /// Returns the gates of this shard. Make them once for a run of deliveries.
     fn gates(&mut self) -> Gates<'_> {
         self.connections.gates(self.here, &self.metadata, &mut self.mail, &mut self.counters)

@@ -430,15 +430,18 @@ const KEYS: &[Key] = &[
         "The size of the largest accepted frame before a client has opened its connection, 8192 to 1048576. A token must fit into it.",
         |c, _, v| put(&mut c.settings.initial_frame_max, number(v, INITIAL_FRAME_MAX)),
     ),
-    key("heartbeat", "60", "Seconds after which a silent connection is closed; 0 means never.", |c, _, v| {
-        put(&mut c.settings.heartbeat_s, number(v, 0..=65_535))
-    }),
-    key(
+    reloads(key(
+        "heartbeat",
+        "60",
+        "Seconds after which a silent connection is closed; 0 means never.",
+        |c, _, v| put(&mut c.settings.heartbeat_s, number(v, 0..=65_535)),
+    )),
+    reloads(key(
         "handshake_timeout",
         "10000",
         "Milliseconds that the opening of a connection may take.",
         |c, _, v| put(&mut c.settings.handshake_timeout_ms, number(v, 1..=3_600_000)),
-    ),
+    )),
     key(
         "handshake_max",
         "4096",
@@ -451,21 +454,21 @@ const KEYS: &[Key] = &[
         "The same limit for one address (for IPv6, a network of 64 bits).",
         |c, _, v| put(&mut c.settings.handshake_max_per_address, number(v, HANDSHAKES)),
     ),
-    key(
+    reloads(key(
         "session_max_per_connection",
         "64",
         "The most sessions of one connection, up to 65535.",
         |c, _, v| put(&mut c.settings.session_max_per_connection, number(v, 1..=u16::MAX)),
-    ),
-    key(
+    )),
+    reloads(key(
         "channel_max",
         "2047",
         "The highest channel number of an AMQP 0.9.1 connection. 0 means no limit.",
         |c, _, v| put(&mut c.settings.channel_max, number(v, 0..=u16::MAX)),
-    ),
-    key("link_max_per_session", "256", "The most links of one session.", |c, _, v| {
+    )),
+    reloads(key("link_max_per_session", "256", "The most links of one session.", |c, _, v| {
         put(&mut c.settings.link_max_per_session, number(v, 1..=u32::MAX))
-    }),
+    })),
     key(
         "amqp10.max_link_credit",
         "170",
@@ -490,36 +493,36 @@ const KEYS: &[Key] = &[
         "The incoming window of a session: the transfers that it may send before it needs a new window. It is larger if amqp10.link_credit raises the credit of one of its links.",
         |c, _, v| put(&mut c.settings.max_incoming_window, number(v, CREDIT)),
     ),
-    key(
+    reloads(key(
         "amqp10.max_unsettled_per_link",
         "100000",
         "The most unsettled deliveries of a consumer's link; 0 means no limit.",
         |c, _, v| put(&mut c.settings.max_unsettled_per_link, number(v, 0..=u32::MAX)),
-    ),
+    )),
     key(
         "default_queue_type",
         "classic",
         "The type of a queue whose declaration names none: classic, quorum or stream. A queue that is exclusive, deleted automatically or not durable is always classic.",
         |c, _, v| put(&mut c.settings.declare_rules.default_type, queue_type(v)),
     ),
-    key(
+    reloads(key(
         "max_connections",
         "infinity",
         "The most open connections of the node: a number, or infinity.",
         |c, _, v| put(&mut c.settings.connection_max, maximum(v)),
-    ),
-    key(
+    )),
+    reloads(key(
         "consumer_max_per_channel",
         "infinity",
         "The most consumers of a channel of AMQP 0.9.1: a number, or infinity.",
         |c, _, v| put(&mut c.settings.consumer_max_per_channel, maximum(v)),
-    ),
-    key(
+    )),
+    reloads(key(
         "channel_max_per_node",
         "infinity",
         "The most sessions and channels of all connections together: a number, or infinity.",
         |c, _, v| put(&mut c.settings.session_max, maximum(v)),
-    ),
+    )),
     key("vhost_max", "infinity", "The most virtual hosts: a number, or infinity.", |c, _, v| {
         put(&mut c.settings.declare_rules.vhosts_max, maximum(v))
     }),
@@ -538,12 +541,12 @@ const KEYS: &[Key] = &[
         "Whether clients may declare an existing quorum queue as if it were classic: with another type, exclusive, deleted automatically or not durable.",
         |c, _, v| put(&mut c.settings.declare_rules.relaxed_redeclaration, boolean(v)),
     ),
-    key(
+    reloads(key(
         "consumer_timeout",
         "1800000",
         "Milliseconds for which a consumer of a quorum queue may hold a delivery. Then the delivery returns to the queue, and the consumer gets no more until it has settled it. Queues (x-consumer-timeout), policies (consumer-timeout) and consumers may set another time.",
         |c, _, v| put(&mut c.settings.consumer_timeout_ms, number(v, 1..=u64::from(u32::MAX))),
-    ),
+    )),
     key(
         "amqp10.unfinished_memory",
         "256MiB",

@@ -238,6 +238,26 @@ fn bounds_are_checked_at_both_ends() {
     }
 }
 
+/// A key that counts on SIGHUP must have an effect then, and another one must have none.
+#[test]
+fn the_settings_that_a_running_broker_takes_are_those_whose_keys_say_so() {
+    let shown = |settings: &broker::settings::Settings| format!("{settings:?}");
+    let before = Config::default().settings;
+    let mut reloaded = 0;
+    for key in super::keys::all() {
+        let name = key.name.replace('*', key.star);
+        for value in ["7", "8191", "50000000", "true", "false", "adaptive", "quorum", "infinity", "x"] {
+            let Ok(Config { settings: after, .. }) = set(&format!("{name}={value}")) else { continue };
+            if shown(&after) != shown(&before) {
+                let is_taken = shown(&before.reloaded(&after)) == shown(&after);
+                assert_eq!(is_taken, key.reloads, "{name} = {value}");
+                reloaded += usize::from(is_taken);
+            }
+        }
+    }
+    assert!(reloaded > 10, "{reloaded}");
+}
+
 /// Checks what the example file says: the order of the lines does not matter, and `none` restores the other
 /// form.
 #[test]

@@ -99,6 +99,10 @@ impl Metadata {
         &self.settings
     }
 
+    pub fn set_settings(&mut self, settings: Arc<Settings>) {
+        self.settings = settings;
+    }
+
     /// Returns the durable changes that are decided but not applied yet, in order. There are some on the
     /// deciding shard only.
     pub fn pending(&self) -> impl Iterator<Item = &Change> {
