@@ -79,8 +79,8 @@ class Publisher(Program):
 class Consumer(Program):
     """Acknowledges every message of a queue. `seen` has their numbers in the order in which they arrived."""
 
-    def __init__(self, url, queue=None, exchange_key=None, pause=0.0):
-        self.queue, self.exchange_key, self.pause = queue, exchange_key, pause
+    def __init__(self, url, queue=None, exchange_key=None, pause=0.0, arguments=None):
+        self.queue, self.exchange_key, self.pause, self.arguments = queue, exchange_key, pause, arguments
         self.seen, self.redelivered, self.differences, self.keys = [], 0, {}, set()
         self.is_ready = threading.Event()
         super().__init__(url)
@@ -92,7 +92,7 @@ class Consumer(Program):
             queue = channel.queue_declare("", exclusive=True).method.queue
             channel.queue_bind(queue, "shop", self.exchange_key)
         channel.basic_qos(prefetch_count=PREFETCH)
-        for method, found, body in channel.consume(queue, inactivity_timeout=0.1):
+        for method, found, body in channel.consume(queue, arguments=self.arguments, inactivity_timeout=0.1):
             self.is_ready.set()
             if self.stopping.is_set():
                 return

@@ -75,6 +75,8 @@ inside() {
     mount --bind "$work" "$chroot$work"
     mount -t proc proc "$chroot/proc"
     echo '127.0.0.1 localhost' >"$work/hosts"
+    # A new root directory may have none.
+    touch "$chroot/etc/hosts"
     mount --bind "$work/hosts" "$chroot/etc/hosts"
     export PATH=$work/bin:$PATH
     write_programs

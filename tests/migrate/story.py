@@ -21,7 +21,7 @@ BACKLOG = 3000
 SHOVEL_PREFETCH = 1000
 
 # Seconds after which something that must happen counts as failed. A guard against hanging, not a measure.
-PATIENCE = 120
+PATIENCE = 600
 
 # Seconds for which programs work in a state before the next step.
 WHILE = 3
@@ -95,9 +95,11 @@ class Story:
             put PUT permissions/shop/guest '{"configure": ".*", "write": ".*", "read": ".*"}'
             put PUT queues/shop/orders '{"durable": true, "arguments": {"x-queue-type": "classic"}}'
             put PUT queues/shop/invoices '{"durable": true, "arguments": {"x-queue-type": "quorum"}}'
+            put PUT queues/shop/events '{"durable": true, "arguments": {"x-queue-type": "stream"}}'
             put PUT exchanges/shop/shop '{"type": "topic", "durable": true}'
             put POST bindings/shop/e/shop/q/orders '{"routing_key": "order.#"}'
-            put POST bindings/shop/e/shop/q/invoices '{"routing_key": "invoice.#"}'""")
+            put POST bindings/shop/e/shop/q/invoices '{"routing_key": "invoice.#"}'
+            put POST bindings/shop/e/shop/q/events '{"routing_key": "event.#"}'""")
         if done.returncode:
             raise AssertionError(done.stdout)
         for queue, key in QUEUES.items():
@@ -162,6 +164,42 @@ class Story:
         wanted = self.publishers[queue].next
         seen = lambda: {*self.at_rabbitmq[queue].seen, *self.consumers[queue].seen, *more()}
         wait_until(f"{queue}: {wanted} messages arrive", lambda: len(seen()) >= wanted)
+
+    def publish_events(self):
+        self.publishers["events"] = Publisher(RABBITMQ, "event", 0)
+        wait_until("the stream has messages", lambda: self.publishers["events"].next >= BACKLOG)
+        self.publishers["events"].pause = 0.004
+
+    def copied(self):
+        """Returns the number of messages in the copy of the stream."""
+        listed = shell("sluice list queues -p shop", env=self.env()).stdout
+        found = re.search(r"^events .* (\d+) +\d+$", listed, re.MULTILINE)
+        return int(found[1]) if found else 0
+
+    def break_the_shovel_of_events(self):
+        wait_until("the shovel copies the stream", lambda: self.copied() > BACKLOG)
+        self.sluice.send_signal(signal.SIGKILL)
+        self.sluice.wait()
+        self.start_sluice()
+        wait_until("the shovel has ended", lambda: "terminated" in shell("rabbitmqctl -q shovel_status").stdout)
+        self.check("a shovel that broke does not start again", self.copied() < self.publishers["events"].next)
+
+    def stop_the_events(self):
+        events = self.publishers["events"]
+        events.stop()
+        wait_until("all events are copied", lambda: self.copied() >= events.next)
+
+    def read_the_events(self):
+        first = self.publishers["events"].next
+        publisher = self.publishers["events"] = Publisher(SLUICE, "event", first)
+        wait_until("further events", lambda: publisher.next >= first + 100)
+        publisher.stop()
+        reader = Consumer(SLUICE, "events", arguments={"x-stream-offset": "first"})
+        wait_until("the reader has all events", lambda: len(reader.seen) >= publisher.next)
+        reader.stop()
+        self.check("events: every message once, in order", reader.seen == list(range(publisher.next)),
+                   f"({publisher.next} messages, {first} of them copied)")
+        self.check("events: the properties stay the same", not reader.differences, reader.differences or "")
 
     def serve_those_who_stay(self):
         # The consumer in Sluice goes, so that RabbitMQ fetches for its own.
