@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// Why bytes are not valid AMQP 0.9.1. A peer that sent them gets the reply code 502 (`SYNTAX_ERROR`).
+/// Why bytes are not valid AMQP 0.9.1. A peer that sent them gets the reply code 501 (`FRAME_ERROR`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SyntaxError {
     /// The bytes end within a value.

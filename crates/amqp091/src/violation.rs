@@ -58,13 +58,13 @@ impl Violation {
             Self::FrameTooLarge { .. }
             | Self::FrameEnd { .. }
             | Self::UnknownFrame(_)
+            | Self::Arguments { .. }
             | Self::BodyTooLarge => ReplyCode::FrameError,
             Self::UnexpectedFrame(_)
             | Self::ExpectedMethod
             | Self::ExpectedHeader { .. }
             | Self::ExpectedBody => ReplyCode::UnexpectedFrame,
             Self::UnknownMethod { .. } => ReplyCode::NotImplemented,
-            Self::Arguments { .. } => ReplyCode::SyntaxError,
             Self::UnimplementedMethod => ReplyCode::CommandInvalid,
             Self::UnexpectedMethod { .. }
             | Self::ChannelNotOpen

@@ -113,31 +113,31 @@ fn each_violation_has_its_code_text_and_radius() {
         (
             "text that is not UTF-8",
             utf8,
-            502,
+            501,
             "malformed arguments of basic.publish: a short string is not UTF-8",
         ),
         (
             "arguments cut off",
             frame(METHOD, 1, b"\x00\x3c\x00\x50\x00"),
-            502,
+            501,
             "malformed arguments of basic.ack: the bytes end within a value",
         ),
         (
             "bytes after the arguments",
             frame(METHOD, 1, b"\x00\x5a\x00\x0a\x00"),
-            502,
+            501,
             "malformed arguments of tx.select: 1 bytes after the last value",
         ),
         (
             "malformed arguments on channel 0",
             frame(METHOD, 0, b"\x00\x0a\x00\x28\xff"),
-            502,
+            501,
             "malformed arguments of connection.open: the bytes end within a value",
         ),
         (
             "a malformed table",
             frame(METHOD, 1, b"\x00\x32\x00\x0a\x00\x00\x01q\x00\x00\x00\x00\x03\x01a?"),
-            502,
+            501,
             "malformed arguments of queue.declare: malformed field table: a field table has a value of the \
              unknown type '?'",
         ),

@@ -237,7 +237,7 @@ fn milliseconds(text: &[u8]) -> Result<u64, BasicError> {
 /// Why a message of AMQP 0.9.1 is refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum BasicError {
-    /// The property list cannot be read. The reply code is 502 (`SYNTAX_ERROR`).
+    /// The property list cannot be read. The reply code is 501 (`FRAME_ERROR`).
     Syntax(SyntaxError),
     /// The property `expiration` is not a time to live. The reply code is 406 (`PRECONDITION_FAILED`).
     Expiration { text: String, why: ExpirationError },

@@ -37,7 +37,7 @@ pub(super) fn not_found(what: &str, name: &str, vhost: &str) -> Refused {
 /// Maps an error in the properties of a message.
 pub(super) fn of_message(bad: &BasicError) -> Refused {
     match bad {
-        BasicError::Syntax(error) => Refused::new(ReplyCode::SyntaxError, error.to_string()),
+        BasicError::Syntax(error) => Refused::new(ReplyCode::FrameError, error.to_string()),
         other => precondition_failed(other.to_string()),
     }
 }
