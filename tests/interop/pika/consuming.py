@@ -54,13 +54,6 @@ def prefetch_is_of_each_consumer():
 def prefetch_of_a_channel():
     if BY_RABBITMQ:
         return "RabbitMQ 4.3 makes it a limit of each consumer"
-    if QUORUM:
-        with channel() as on:
-            put(on, "no-limit-of-channels")
-            on.basic_qos(prefetch_count=3, global_qos=True)
-            ended(540, "queue 'no-limit-of-channels' in vhost '/' does not support global qos",
-                  lambda: on.basic_consume("no-limit-of-channels", print))
-        return None
     with channel() as on:
         put(on, "one-limit", *"abcdef")
         on.basic_qos(prefetch_count=3, global_qos=True)

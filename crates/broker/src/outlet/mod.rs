@@ -359,9 +359,9 @@ impl<A> Outlet<A> {
         self.unsettled += u32::from(!self.settled);
     }
 
-    /// Returns the delivery with this number to the queue. It was not sent, because the peer has withdrawn its credit.
+    /// Returns the delivery with this number to the queue. It was not sent, because the peer has no room for it any more.
     pub fn give_back(&self, number: u64, cx: &mut Cx<'_>) {
-        self.request_settle((number, number), Outcome::Released, false, cx);
+        self.request_settle((number, number), Outcome::Unsent, false, cx);
     }
 
     /// Settles the deliveries `first..=last` with the peer's outcome. `asked` is set if the peer waits for an answer:

@@ -165,6 +165,9 @@ pub enum Outcome {
     /// Not processed. The message returns to its position, in a quorum queue perhaps after a delay ([`DelayedRetry`]).
     /// Does not count as a failed delivery.
     Released,
+    /// The delivery was not sent to the consumer's peer. The message returns to its position as it was: it does not count as
+    /// delivered.
+    Unsent,
     /// The message returns to its position, or is dead-lettered if `undeliverable_here`. With `failed`, its delivery
     /// count is raised. The annotations are merged into the message's own, for all later deliveries and for the dead
     /// letter.

@@ -22,6 +22,9 @@ pub(super) struct Entry {
     pub seq: u64,
     pub delivery_count: u32,
     pub redelivered: bool,
+    /// True if the message came back and does not count as delivered ([`Outcome::Unsent`](crate::Outcome)). Messages behind it
+    /// may have left before it, as with one that was delivered.
+    pub came_back: bool,
     /// True if the message must survive a restart. Only such messages have facts.
     pub journaled: bool,
     /// The message's position in a run on the disk. If it is known, a restart restores the message from the run, and its
@@ -133,6 +136,7 @@ impl Entry {
             body: Body::InMemory { message, at_ms },
             seq,
             redelivered: false,
+            came_back: false,
             journaled: false,
             spot: None,
         }
@@ -146,11 +150,10 @@ impl Entry {
         }
     }
 
-    /// Returns true if the message was neither delivered nor written to a run. The message alone then restores the
-    /// entry.
+    /// Returns true if the message has never left its place, and is in no run. The message alone then restores the entry.
     pub fn is_fresh(&self) -> bool {
         let count = self.message().map(Message::delivery_count);
-        self.spot.is_none() && !self.redelivered && count == Some(self.delivery_count)
+        self.spot.is_none() && !self.redelivered && !self.came_back && count == Some(self.delivery_count)
     }
 
     pub fn is_in_memory(&self) -> bool {
@@ -282,7 +285,7 @@ impl From<Reference> for Entry {
         let (redelivered, journaled) = (reference.redelivered(), reference.journaled());
         let Reference { seq, spot, bytes, delivery_count, flags: _, priority, annotations } = reference;
         let body = Body::OnDisk { bytes, priority, annotations };
-        Self { body, seq, delivery_count, redelivered, journaled, spot: Some(spot) }
+        Self { body, seq, delivery_count, redelivered, came_back: false, journaled, spot: Some(spot) }
     }
 }
 

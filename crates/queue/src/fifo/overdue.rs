@@ -68,7 +68,7 @@ impl Fifo {
     fn take_back(&mut self, slot: Slot, (first, last): (u64, u64), now_ms: u64, out: &mut Output) -> u64 {
         let mut entries = self.take(slot, first, last);
         let taken = entries.len() as u64;
-        self.put_back(&mut entries, &Returned::failed(false), now_ms, out);
+        self.put_back(&mut entries, Some(&Returned::failed(false)), now_ms, out);
         self.taken = entries;
         taken
     }

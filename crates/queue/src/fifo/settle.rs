@@ -29,13 +29,14 @@ impl Fifo {
             Outcome::Accepted => self.accept(slot, first, last),
             Outcome::Rejected => self.reject(slot, (first, last), &Returned::failed(true), now_ms, out),
             Outcome::Released => {
-                self.release(slot, (first, last), &Returned::failed(false), now_ms, out, deliver);
+                self.release(slot, (first, last), Some(&Returned::failed(false)), now_ms, out, deliver);
             }
+            Outcome::Unsent => self.release(slot, (first, last), None, now_ms, out, deliver),
             Outcome::Modified { failed, undeliverable_here, annotations } => {
                 let returned = Returned { failed, annotations };
                 match undeliverable_here {
                     true => self.reject(slot, (first, last), &returned, now_ms, out),
-                    false => self.release(slot, (first, last), &returned, now_ms, out, deliver),
+                    false => self.release(slot, (first, last), Some(&returned), now_ms, out, deliver),
                 }
             }
         }
@@ -86,7 +87,7 @@ impl Fifo {
         if was_consumer && self.end_if_unused(out) {
             return;
         }
-        self.put_back(&mut entries, &Returned::failed(failed), now_ms, out);
+        self.put_back(&mut entries, Some(&Returned::failed(failed)), now_ms, out);
         // The requeued messages count as available to it.
         next.into_iter().for_each(|next| self.notify_active(next, out));
         self.change_active(out);
@@ -137,7 +138,7 @@ impl Fifo {
         &mut self,
         slot: Slot,
         (first, last): (u64, u64),
-        returned: &Returned,
+        returned: Option<&Returned>,
         now_ms: u64,
         out: &mut Output,
         deliver: &mut dyn Deliver,
@@ -152,23 +153,28 @@ impl Fifo {
         self.dispatch(now_ms, out, deliver);
     }
 
-    /// Requeues messages at their places, at once or after a delay, except those that have failed too often. `entries`
-    /// ascend by number.
+    /// Requeues messages at their places, at once or after a delay, except those that have failed too often. Without
+    /// `returned` they were not delivered, and stay as they are. `entries` ascend by number.
     pub(super) fn put_back(
         &mut self,
         entries: &mut Vec<Entry>,
-        returned: &Returned,
+        returned: Option<&Returned>,
         now_ms: u64,
         out: &mut Output,
     ) {
-        let delay = self.delay(returned, now_ms);
+        let delay = returned.and_then(|returned| self.delay(returned, now_ms));
         let due_ms = |delivery_count| delay.and_then(|delay| delay.due_ms(delivery_count));
         for entry in entries.iter_mut() {
-            let failures = entry.delivery_count.saturating_add(u32::from(returned.failed));
-            self.journal.mark(entry, returned, due_ms(failures), &mut out.facts);
+            match returned {
+                Some(returned) => {
+                    let failures = entry.delivery_count.saturating_add(u32::from(returned.failed));
+                    self.journal.mark(entry, returned, due_ms(failures), &mut out.facts);
+                }
+                None => entry.came_back = true,
+            }
             self.journal.repeat_returned(entry, &mut out.facts);
         }
-        if returned.failed && self.config.quorum.is_some() {
+        if returned.is_some_and(|returned| returned.failed) && self.config.quorum.is_some() {
             self.kill_failed(entries, now_ms, out);
         }
         while let Some(entry) = entries.pop() {

@@ -394,7 +394,15 @@ mod tests {
     fn away(seq: u64) -> Entry {
         let body =
             super::super::entry::Body::OnDisk { bytes: 1, priority: None, annotations: Default::default() };
-        Entry { body, seq, delivery_count: 0, redelivered: false, journaled: false, spot: None }
+        Entry {
+            body,
+            seq,
+            delivery_count: 0,
+            redelivered: false,
+            came_back: false,
+            journaled: false,
+            spot: None,
+        }
     }
 
     #[test]

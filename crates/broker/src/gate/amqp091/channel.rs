@@ -38,6 +38,8 @@ pub(super) struct Channel {
     pub prefetch: u16,
     /// The number of unsettled deliveries that all consumers together may have. 0 means any number.
     pub shared_prefetch: u16,
+    /// True if the consumers share a limit, and there may be more room since the last [`super::Gate::grant_sharing`].
+    pub shared_room_grew: bool,
     /// The queue that was declared last. An empty name stands for it.
     pub last_queue: Option<Arc<str>>,
     /// The number of the last consumer tag that was generated.
@@ -100,7 +102,7 @@ pub(super) struct Settling {
 }
 
 impl Channel {
-    /// Returns the number of deliveries that a consumer may still receive. `unsettled` are those of the whole channel.
+    /// Returns the number of deliveries that a consumer may still receive.
     pub fn room(&self, consumer: &Consumer) -> u32 {
         if consumer.outlet.settled {
             return u32::MAX;
@@ -109,7 +111,26 @@ impl Channel {
             0 => u32::MAX,
             max => u32::from(max).saturating_sub(used),
         };
-        left(consumer.prefetch, consumer.unsettled).min(left(self.shared_prefetch, self.unsettled.len()))
+        left(consumer.prefetch, consumer.unsettled).min(self.shared_room())
+    }
+
+    /// Returns the number of deliveries that the consumers together may still receive. What `basic.get` has returned does
+    /// not count.
+    pub fn shared_room(&self) -> u32 {
+        if self.shared_prefetch == 0 {
+            return u32::MAX;
+        }
+        let fetched = self.holders.values().filter_map(|place| match self.roles.get(*place as usize) {
+            Some(Role::Holder { unsettled, .. }) => Some(*unsettled),
+            Some(Role::Consumer(_)) | None => None,
+        });
+        let delivered = self.unsettled.len().saturating_sub(fetched.sum());
+        u32::from(self.shared_prefetch).saturating_sub(delivered)
+    }
+
+    /// Returns the places of all roles.
+    pub fn places(&self) -> Vec<u32> {
+        self.roles.iter().map(|(place, _)| place as u32).collect()
     }
 
     /// Returns a consumer tag that no other consumer of the node has. `unique` is the id of the connection.

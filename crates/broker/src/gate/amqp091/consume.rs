@@ -87,10 +87,6 @@ impl Gate {
             true => Mode::Replay(Box::new(arguments.replay)),
             false => Mode::Take,
         };
-        if record.is_quorum() && state.shared_prefetch > 0 {
-            let text = format!("queue '{name}' in vhost '{vhost}' does not support global qos");
-            return Err(refusal::not_implemented(&text));
-        }
         let wanted = Wanted {
             mode,
             priority: arguments.priority,
@@ -192,24 +188,14 @@ impl Gate {
         }
         let Some(state) = self.channel(channel) else { return Ok(()) };
         if qos.global {
-            if let Some(Role::Consumer(consumer)) = state
-                .roles
-                .iter()
-                .map(|(_, role)| role)
-                .find(|role| matches!(role, Role::Consumer(consumer) if consumer.outlet.reads_quorum()))
-            {
-                let (name, vhost) = (consumer.outlet.queue_name.clone(), &self.peer.vhost);
-                let text = format!("queue '{name}' in vhost '{vhost}' does not support global qos");
-                return Err(refusal::not_implemented(&text));
-            }
             cx.counters.deprecated.count(Deprecated::GlobalQos);
             state.shared_prefetch = qos.prefetch_count;
+            state.shared_room_grew = true;
             // The consumers may have more room now, or less.
-            let places: Vec<usize> = state.roles.iter().map(|(place, _)| place).collect();
-            for place in places {
-                if let Some(Role::Consumer(consumer)) = self.role(channel, place as u32) {
+            for place in state.places() {
+                if let Some(Role::Consumer(consumer)) = self.role(channel, place) {
                     consumer.outlet.handle_flow(false, false);
-                    self.touch(channel, place as u32);
+                    self.touch(channel, place);
                 }
             }
         } else {
@@ -292,7 +278,7 @@ impl Gate {
     ) -> bool {
         let Self { channels, conn, without_room, properties, peer, .. } = self;
         let Some(state) = channel_in(channels, channel) else { return true };
-        let has_room = state.shared_prefetch == 0 || state.unsettled.len() < u32::from(state.shared_prefetch);
+        let has_room = state.shared_room() > 0;
         let Some(Role::Consumer(consumer)) = state.roles.get_mut(place as usize) else { return true };
         let outlet = &mut consumer.outlet;
         if outlet.reads_stream() && conn.output_len() >= OUTPUT_HIGH_WATER {
@@ -301,8 +287,13 @@ impl Gate {
             }
             return false;
         }
+        // Another consumer has used the room that the channel's consumers share. A stream never goes back, so its reader
+        // waits for `grant_sharing`.
+        if outlet.reads_stream() && !has_room {
+            outlet.wait_for_room();
+            return false;
+        }
         outlet.handle_delivery();
-        // Another consumer has used the room that the channel's consumers share.
         if !outlet.settled && !has_room {
             outlet.give_back(lent.number, cx);
             return true;
@@ -351,6 +342,21 @@ impl Gate {
             without_room.push_back((channel, place));
         }
         consumer.outlet.poll_grant(room, is_full, cx);
+    }
+
+    /// Continues all consumers of a channel that share a limit, if there is more room. It is for each of them, also for those
+    /// whose messages found none.
+    pub(super) fn grant_sharing(&mut self, channel: u16, cx: &mut Cx<'_>) {
+        let Some(state) = self.channel(channel) else { return };
+        if !std::mem::take(&mut state.shared_room_grew) {
+            return;
+        }
+        for place in state.places() {
+            if let Some(Role::Consumer(consumer)) = self.role(channel, place) {
+                consumer.outlet.resume(cx);
+                self.grant_queue_credit(channel, place, cx);
+            }
+        }
     }
 
     /// Continues the consumers that wait until the client has read what it was sent.

@@ -56,6 +56,9 @@ impl Gate {
                 _ => {}
             }
         }
+        for (channel, _) in &touched {
+            self.grant_sharing(*channel, cx);
+        }
         touched.clear();
         if self.touched.is_empty() {
             self.touched = touched;

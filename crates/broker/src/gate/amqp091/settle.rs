@@ -84,6 +84,9 @@ impl Gate {
                 }
             }
         }
+        if let Some(state) = self.channel(channel) {
+            state.shared_room_grew |= state.shared_prefetch > 0;
+        }
         Ok(())
     }
 

@@ -304,3 +304,15 @@ fn deliveries_are_counted_by_the_way_they_take() {
     assert_eq!((report.fetched, report.fetched_settled, report.delivered_unsettled()), (3, 2, 1));
     assert_eq!((report.acknowledged, report.acknowledged_by_consumers()), (5, 1));
 }
+
+#[test]
+fn a_delivery_that_was_not_sent_leaves_no_trace() {
+    let mut q = Page::new(config());
+    q.publish("a! b!");
+    q.attach(1);
+    q.grant(1, 0, 2).is("1#1 a; 1#2 b");
+    // No fact is written, and the message is not redelivered later.
+    q.settle(1, 2, 2, Outcome::Unsent).is("");
+    q.release(1, 1, 1).is("| returned 1 count 0 again");
+    q.grant(1, 2, 2).is("1#3 a again; 1#4 b");
+}

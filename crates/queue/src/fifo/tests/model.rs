@@ -245,9 +245,10 @@ impl Model {
         }
         match *outcome {
             Outcome::Accepted => self.accepted += taken.len() as u64,
-            Outcome::Released => self.requeue(taken, false, now_ms),
+            Outcome::Released => self.requeue(marked(taken, false), now_ms),
+            Outcome::Unsent => self.requeue(taken, now_ms),
             Outcome::Modified { failed, undeliverable_here: false, .. } => {
-                self.requeue(taken, failed, now_ms)
+                self.requeue(marked(taken, failed), now_ms)
             }
             Outcome::Modified { failed, undeliverable_here: true, .. } => self.reject(taken, failed),
             Outcome::Rejected => self.reject(taken, true),
@@ -263,7 +264,7 @@ impl Model {
         self.retire(id);
         let taken = self.remove(|place| matches!(place, Place::Held { consumer, .. } if consumer == id));
         self.readers.retain(|reader| reader.id != id);
-        self.requeue(taken, failed, now_ms);
+        self.requeue(marked(taken, failed), now_ms);
     }
 
     pub fn fetch(&mut self, id: u64, n: u32, settled: bool, now_ms: u64) {
@@ -421,10 +422,8 @@ impl Model {
         }
     }
 
-    fn requeue(&mut self, taken: Vec<Item>, failed: bool, now_ms: u64) {
+    fn requeue(&mut self, taken: Vec<Item>, now_ms: u64) {
         for mut item in taken {
-            item.again = true;
-            item.count += u32::from(failed);
             item.place = Place::Ready;
             self.items.push(item);
         }
@@ -433,9 +432,7 @@ impl Model {
     }
 
     fn reject(&mut self, taken: Vec<Item>, failed: bool) {
-        for mut item in taken {
-            item.again = true;
-            item.count += u32::from(failed);
+        for item in marked(taken, failed) {
             self.kill(item, DeathReason::Rejected);
         }
     }
@@ -468,6 +465,15 @@ impl Model {
         self.items = rest;
         taken
     }
+}
+
+/// Marks messages whose delivery was not successful.
+fn marked(mut taken: Vec<Item>, failed: bool) -> Vec<Item> {
+    for item in &mut taken {
+        item.again = true;
+        item.count += u32::from(failed);
+    }
+    taken
 }
 
 impl Item {

@@ -84,6 +84,7 @@ fn outcome() -> impl Strategy<Value = Outcome> {
     prop_oneof![
         3 => Just(Outcome::Accepted),
         2 => Just(Outcome::Released),
+        1 => Just(Outcome::Unsent),
         1 => Just(Outcome::Rejected),
         2 => modified,
     ]
