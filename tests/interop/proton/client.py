@@ -11,7 +11,7 @@ from proton.utils import BlockingConnection, LinkDetached
 
 AMQP = os.environ["SLUICE_AMQP"]
 QUEUE_TYPE = os.environ["SLUICE_QUEUE_TYPE"]
-TLS = os.environ["SLUICE_TLS"]
+TLS = os.environ.get("SLUICE_TLS")  # a broker that was running already may have none
 PATIENCE = 30  # seconds; a guard against hanging, not a measure
 
 
