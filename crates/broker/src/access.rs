@@ -23,7 +23,7 @@ use hashbrown::{HashMap, HashSet};
 pub use self::grants::{Grants, matches_wildcard};
 use self::guesses::Guesses;
 pub use self::guesses::network;
-pub use self::login::{Backend, Checking, Credentials, ExternalBackend, Login, LoginRefused};
+pub use self::login::{Backend, BackendPair, Checking, Credentials, ExternalBackend, Login, LoginRefused};
 pub use self::password::{Hashing, PasswordHash, Salt};
 use self::remembered::Remembered;
 pub use self::remembered::{Keyed, RememberKey, keyed};
@@ -155,7 +155,8 @@ impl Rights<'_> {
 
 impl UserRecord {
     pub(super) fn identity(&self) -> Identity {
-        Identity { user: self.name.clone(), tags: self.tags.clone(), token: None, remote: None }
+        let (user, tags) = (self.name.clone(), self.tags.clone());
+        Identity { user, tags, is_of_catalog: true, token: None, remote: None }
     }
 }
 
@@ -175,27 +176,25 @@ pub struct User {
 pub struct Identity {
     pub user: Arc<str>,
     pub tags: Arc<[String]>,
-    /// Who decides the permissions, if neither the catalog nor a token does. The catalog need not know such a user.
+    /// True if the catalog must know the user: a connection ends when its user is deleted there.
+    pub is_of_catalog: bool,
+    /// Who decides the permissions, if neither the catalog nor a token does.
     pub remote: Option<Arc<Remote>>,
-    /// What the token of the client grants. The catalog need not know such a user. `None` for users of the catalog.
+    /// What the token of the client grants. `None` for a client without one.
     pub token: Option<Arc<Grants>>,
 }
 
 impl Identity {
     /// The identity of a part of the broker itself.
     pub fn internal(name: &str, tag: &str) -> Self {
-        Self { user: name.into(), tags: [tag.to_owned()].into(), token: None, remote: None }
+        let (user, tags) = (name.into(), [tag.to_owned()].into());
+        Self { user, tags, is_of_catalog: true, token: None, remote: None }
     }
 
     /// The identity of a user whose permissions somebody else decides.
     pub fn remote(user: Arc<str>, tags: Arc<[String]>, authorizer: Arc<dyn Authorizer>) -> Self {
         let remote = Remote::new(authorizer, user.clone());
-        Self { user, tags, token: None, remote: Some(Arc::new(remote)) }
-    }
-
-    /// Returns true if the catalog must know the user.
-    pub fn is_of_catalog(&self) -> bool {
-        self.token.is_none() && self.remote.is_none()
+        Self { user, tags, is_of_catalog: false, token: None, remote: Some(Arc::new(remote)) }
     }
 
     pub fn has_tag(&self, tag: &str) -> bool {
@@ -211,8 +210,8 @@ impl Identity {
 impl PartialEq for Identity {
     fn eq(&self, other: &Self) -> bool {
         let remote = |who: &Self| who.remote.as_ref().map(Arc::as_ptr);
-        (&self.user, &self.tags, &self.token, remote(self))
-            == (&other.user, &other.tags, &other.token, remote(other))
+        (&self.user, &self.tags, self.is_of_catalog, &self.token, remote(self))
+            == (&other.user, &other.tags, other.is_of_catalog, &other.token, remote(other))
     }
 }
 
@@ -434,20 +433,13 @@ impl Access {
             Credentials::Certificate { user } => {
                 self.users().get(user).map(UserRecord::identity).ok_or(LoginRefused::UnknownCertificate)
             }
-        }
-    }
-
-    /// Returns the identity of a client whom another backend knows, with the permissions in the catalog.
-    ///
-    /// # Errors
-    /// The catalog does not know the user.
-    pub fn of_catalog(&self, who: Identity) -> Result<Identity, LoginRefused> {
-        match self.users().get(&who.user) {
-            Some(user) => {
-                let tags: BTreeSet<&String> = user.tags.iter().chain(&*who.tags).collect();
-                Ok(Identity { tags: tags.into_iter().cloned().collect(), ..user.identity() })
+            Credentials::Authenticated { user, tags } => {
+                let users = self.users();
+                let unknown = || LoginRefused::External(format!("internal: there is no user '{user}'"));
+                let known = users.get(user).ok_or_else(unknown)?;
+                let all: BTreeSet<&String> = known.tags.iter().chain(&**tags).collect();
+                Ok(Identity { tags: all.into_iter().cloned().collect(), ..known.identity() })
             }
-            None => Err(LoginRefused::UnknownUserOrPassword),
         }
     }
 

@@ -367,7 +367,7 @@ impl Peer {
             return Err(format!("vhost '{}' is deleted", self.vhost));
         }
         if let Some(who) = &self.identity
-            && who.is_of_catalog()
+            && who.is_of_catalog
             && cx.catalog.users().get(&who.user).is_none()
         {
             return Err(format!("user '{}' is deleted", who.user));

@@ -46,13 +46,19 @@ impl Cache {
     }
 
     fn keyed(&self, login: &Login) -> Keyed {
-        let (kind, user, password) = match &login.credentials {
-            Credentials::Plain { user, password } => (b"plain".as_slice(), user, password.expose()),
-            Credentials::Anonymous { user } => (b"anonymous".as_slice(), user, &[][..]),
-            Credentials::Certificate { user } => (b"certificate".as_slice(), user, &[][..]),
+        let joined;
+        let (kind, rest) = match &login.credentials {
+            Credentials::Plain { password, .. } => (b"plain".as_slice(), password.expose()),
+            Credentials::Anonymous { .. } => (b"anonymous".as_slice(), &[][..]),
+            Credentials::Certificate { .. } => (b"certificate".as_slice(), &[][..]),
+            Credentials::Authenticated { tags, .. } => {
+                joined = tags.join(" ");
+                (b"authenticated".as_slice(), joined.as_bytes())
+            }
         };
+        let (user, from) = (login.credentials.user().as_bytes(), login.from.to_string());
         // The address counts, because permissions may depend on it.
-        keyed(&self.key, [kind, user.as_bytes(), password, login.from.to_string().as_bytes()])
+        keyed(&self.key, [kind, user, rest, from.as_bytes()])
     }
 
     fn known(&self) -> MutexGuard<'_, Answers> {

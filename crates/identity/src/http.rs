@@ -211,20 +211,27 @@ impl ExternalBackend for Http {
                     password = String::from_utf8(secret.expose().to_vec())
                         .map_err(|_| refused("the password is not UTF-8"))?;
                     fields.extend([("username", user.as_str()), ("password", password.as_str())]);
-                    user
+                    user.as_str()
                 }
-                // The client is known by its certificate, or is anybody. The server decides without a password.
-                Credentials::Certificate { user } | Credentials::Anonymous { user } => {
-                    fields.push(("username", user.as_str()));
+                // The client is known by its certificate or by another backend, or is anybody. The server decides without a password.
+                Credentials::Certificate { .. }
+                | Credentials::Anonymous { .. }
+                | Credentials::Authenticated { .. } => {
+                    let user = login.credentials.user();
+                    fields.push(("username", user));
                     user
                 }
             };
             match self.ask(&self.user, &self.logins, &fields).await {
                 Ok(Answer::Allow(tags)) => {
-                    let tags: Arc<[String]> = tags.into();
+                    // The tags come from the backend that has authenticated the user, as in RabbitMQ.
+                    let tags: Arc<[String]> = match &login.credentials {
+                        Credentials::Authenticated { tags, .. } => tags.clone(),
+                        _ => tags.into(),
+                    };
                     let authorizer =
                         OfLogin { http: self.clone(), ip: login.from.to_string(), tags: tags.join(" ") };
-                    Ok(Identity::remote(user.as_str().into(), tags, Arc::new(authorizer)))
+                    Ok(Identity::remote(user.into(), tags, Arc::new(authorizer)))
                 }
                 Ok(Answer::Deny) => Err(refused("the server refuses the login")),
                 Err(why) => {

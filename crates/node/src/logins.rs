@@ -5,7 +5,7 @@
 //!   shards, desk ──> Line: a queue per network of clients ──one of each network in turn──> two threads ──> shard, desk
 //! ```
 //!
-//! If `auth_backends` names other backends than the catalog, each login is a task that asks one after the other. The two threads
+//! If the configuration names other backends than the catalog, each login is a task that asks one after the other. The two threads
 //! are then the backend `internal`.
 
 use std::collections::VecDeque;
@@ -16,8 +16,8 @@ use std::time::Duration;
 
 use amqp10::sasl::Secret;
 use broker::access::{
-    Access, Backend, Hashing, Login, LoginRefused, PasswordHash, Question as RemoteQuestion, Remote, Salt,
-    network,
+    Access, Backend, BackendPair, Credentials, Hashing, Identity, Login, LoginRefused, PasswordHash,
+    Question as RemoteQuestion, Remote, Salt, network,
 };
 use broker::ids::ShardId;
 use hashbrown::HashMap;
@@ -36,10 +36,13 @@ const THREADS: usize = 2;
 /// once. It is more than a server can answer, so that only a flood or an outage reaches it.
 const IN_FLIGHT_MAX: usize = 4096;
 
-/// The backends that check logins, in their order (`auth_backends`).
+/// The backends that check logins, in their order.
 #[derive(Clone, Debug)]
 pub struct Backends {
-    chain: Vec<Backend>,
+    /// Those of clients (`auth_backends`).
+    chain: Vec<BackendPair>,
+    /// Those of the HTTP API (`http_dispatch.auth_backends`). `None`: the same.
+    over_http: Option<Vec<BackendPair>>,
     /// Runs the tasks that ask external backends.
     runtime: runtime::Handle,
     /// How long a login may take.
@@ -50,8 +53,25 @@ pub struct Backends {
 
 impl Backends {
     /// Tasks that ask external backends run on `runtime`. A login that takes longer than `patience` is refused.
-    pub fn new(chain: Vec<Backend>, runtime: runtime::Handle, patience: Duration) -> Self {
-        Self { chain, runtime, patience, room: Arc::new(Semaphore::new(IN_FLIGHT_MAX)) }
+    pub fn new(chain: Vec<BackendPair>, runtime: runtime::Handle, patience: Duration) -> Self {
+        Self { chain, over_http: None, runtime, patience, room: Arc::new(Semaphore::new(IN_FLIGHT_MAX)) }
+    }
+
+    /// Sets the backends that check logins over HTTP. `None`: those of other clients.
+    #[must_use]
+    pub fn with_http_chain(mut self, chain: Option<Vec<BackendPair>>) -> Self {
+        self.over_http = chain;
+        self
+    }
+
+    /// Returns the backends that check logins of clients.
+    fn of_clients(&self) -> &[BackendPair] {
+        &self.chain
+    }
+
+    /// Returns the backends that check logins over HTTP.
+    fn of_desk(&self) -> &[BackendPair] {
+        self.over_http.as_ref().unwrap_or(&self.chain)
     }
 }
 
@@ -215,8 +235,10 @@ impl Logins {
             return self.line.0.push(Question::Shard(shard, ticket, login));
         };
         let logins = self.clone();
-        runtime
-            .spawn(async move { send(&logins.shards, shard, ticket, logins.check_external(&login).await) });
+        runtime.spawn(async move {
+            let checked = logins.check_external(&login, Backends::of_clients).await;
+            send(&logins.shards, shard, ticket, checked);
+        });
     }
 
     /// Asks somebody else about a permission. The shard receives [`Incoming::Permission`].
@@ -237,36 +259,23 @@ impl Logins {
         });
     }
 
-    /// Checks a login in time.
-    async fn check_external(&self, login: &Login) -> Checked {
+    /// Checks a login in time, with the backends that `chain` chooses.
+    async fn check_external(&self, login: &Login, chain: fn(&Backends) -> &[BackendPair]) -> Checked {
         self.access.admit(login)?;
-        let Some(Backends { patience, room, .. }) = &self.backends else { return self.access.check(login) };
-        let Ok(_place) = room.try_acquire() else {
+        let Some(backends) = &self.backends else { return self.access.check(login) };
+        let Ok(_place) = backends.room.try_acquire() else {
             return Err(LoginRefused::Unavailable("too many logins are being checked".into()));
         };
-        let checked = tokio::time::timeout(*patience, self.ask_all(login)).await;
+        let checked = tokio::time::timeout(backends.patience, self.ask_all(login, chain(backends))).await;
         checked
             .unwrap_or_else(|_| Err(LoginRefused::Unavailable("the backends did not answer in time".into())))
     }
 
     /// Asks the backends one after the other, until one accepts the login.
-    async fn ask_all(&self, login: &Login) -> Checked {
+    async fn ask_all(&self, login: &Login, chain: &[BackendPair]) -> Checked {
         let (mut refusals, mut is_known) = (Vec::new(), true);
-        for backend in self.backends.iter().flat_map(|backends| &backends.chain) {
-            let checked = match backend {
-                Backend::Internal => {
-                    let (reply, answer) = oneshot::channel();
-                    self.line.0.push(Question::Internal(login.clone(), reply));
-                    // Without an answer, the node is stopping.
-                    answer.await.unwrap_or_else(|_| Err(LoginRefused::Unavailable("the node stops".into())))
-                }
-                Backend::External(backend) => backend.clone().check(login).await,
-                Backend::Authentication(backend) => {
-                    let who = backend.clone().check(login).await;
-                    who.and_then(|who| self.access.of_catalog(who))
-                }
-            };
-            match checked {
+        for pair in chain {
+            match self.ask_pair(pair, login).await {
                 Ok(identity) => return Ok(identity),
                 Err(refused) => {
                     is_known &= !matches!(refused, LoginRefused::Unavailable(_));
@@ -280,6 +289,29 @@ impl Logins {
         }
         self.access.note_failure(login);
         Err(LoginRefused::External(why))
+    }
+
+    /// Asks who the client is, and then what it may do.
+    async fn ask_pair(&self, BackendPair { authn, authz }: &BackendPair, login: &Login) -> Checked {
+        let who = self.ask_one(authn, login).await?;
+        let Some(authz) = authz else { return Ok(who) };
+        let Identity { user, tags, is_of_catalog, .. } = who;
+        let credentials = Credentials::Authenticated { user, tags };
+        let mut allowed = self.ask_one(authz, &Login { credentials, ..*login }).await?;
+        allowed.is_of_catalog |= is_of_catalog;
+        Ok(allowed)
+    }
+
+    async fn ask_one(&self, backend: &Backend, login: &Login) -> Checked {
+        match backend {
+            Backend::Internal => {
+                let (reply, answer) = oneshot::channel();
+                self.line.0.push(Question::Internal(login.clone(), reply));
+                // Without an answer, the node is stopping.
+                answer.await.unwrap_or_else(|_| Err(LoginRefused::Unavailable("the node stops".into())))
+            }
+            Backend::External(backend) => backend.clone().check(login).await,
+        }
     }
 
     /// Hashes a new password for the desk.
@@ -298,7 +330,8 @@ impl Logins {
         };
         let logins = self.clone();
         // If the caller has given up, nobody needs the result.
-        runtime.spawn(async move { drop(reply.send(logins.check_external(&login).await)) });
+        runtime
+            .spawn(async move { drop(reply.send(logins.check_external(&login, Backends::of_desk).await)) });
         answer
     }
 }

@@ -11,6 +11,7 @@
 //! and arguments is in `layers`. All keys are in the table `keys::KEYS`, from which `sluice.conf.example` is generated. Keys
 //! that only RabbitMQ has are in `rabbitmq`.
 
+mod chain;
 mod defaults;
 mod events;
 mod keys;
@@ -41,13 +42,13 @@ use node::proxy::{Network, Proxies};
 use node::{AlarmLimits, Limit, StorageLimits};
 use tls::{LoginFrom, NameKind};
 
+pub use self::chain::{BackendEntry, BackendName, ExternalName};
 use self::defaults::Defaults;
 #[cfg(test)]
 pub use self::layers::ARGUMENTS;
 use self::layers::{Layers, shown};
 pub use self::layers::{Sources, files_of};
 use self::logins::LoginKeys;
-pub use self::logins::{BackendEntry, BackendName, ExternalName};
 pub use self::logs::{Format, LogOptions, Output, Rotation};
 use self::page_login::PageLoginKeys;
 pub use self::problems::ConfigError;
@@ -106,6 +107,8 @@ pub struct Config {
     pub password_hashing: Hashing,
     /// Who checks logins, in this order.
     pub backends: Vec<BackendEntry>,
+    /// Who checks logins over HTTP. `None`: the same.
+    pub http_backends: Option<Vec<BackendEntry>>,
     /// How the HTTP server is asked that checks logins.
     pub auth_http: identity::http::Options,
     /// The backend whose answers are remembered, for how many milliseconds, and whether refusals are.
@@ -404,7 +407,8 @@ impl Draft {
             keys.without_effect().map(problem).collect()
         };
         let logins = self.logins.problems();
-        let page_login = self.page_login.problem(self.logins.oauth2.issuer(), self.logins.reads_tokens());
+        let page_login =
+            self.page_login.problem(self.logins.oauth2.issuer(), self.logins.reads_tokens_over_http());
         let logins = logins.into_iter().chain(page_login).chain(self.defaults.problems());
         let logins = logins.map(|(place, problem)| Problem { place, problem });
         let mut problems: Vec<Problem> = all.into_iter().flat_map(of).chain(logins).collect();
@@ -488,6 +492,7 @@ impl Draft {
             loopback_users: self.loopback_users,
             password_hashing: self.password_hashing,
             backends: self.logins.backends(),
+            http_backends: self.logins.http_backends(),
             auth_http: self.logins.http(),
             auth_cache: self.logins.cache(),
             oauth2: self.logins.oauth2(),

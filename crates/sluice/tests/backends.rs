@@ -15,8 +15,9 @@ use client::management::QueueSpec;
 use client::{Connection, Error, Management, Message, Options, ReceiverOptions, SenderOptions, Settle};
 use serde_json::json;
 
-/// A server that knows the users whose password is their name backwards. They may use the virtual host `/`, and there what
-/// begins with their name, the default exchange, and the keys `eu.*` of `amq.topic`.
+/// A server that knows the users whose password is their name backwards, and takes those without a password for authenticated.
+/// They may use the virtual host `/`, and there what begins with their name, the default exchange, and the keys `eu.*` of
+/// `amq.topic`.
 struct Server {
     port: u16,
     asked: Arc<Mutex<Vec<String>>>,
@@ -70,10 +71,15 @@ fn answer(request: &str, log: &Mutex<Vec<String>>) -> &'static str {
         .map(|(name, value)| (name, decode(value)))
         .collect();
     let of = |name: &str| fields.get(name).map_or("", String::as_str);
-    log.lock().unwrap().push(format!("{path} {} {}", of("name"), of("permission")));
+    let asked = match path {
+        "/user" if fields.contains_key("password") => "/user with a password".to_owned(),
+        "/topic" => format!("/topic {} {} {}", of("name"), of("permission"), of("routing_key")),
+        _ => format!("{path} {} {}", of("name"), of("permission")),
+    };
+    log.lock().unwrap().push(asked);
     let user = of("username");
     let is_allowed = match path {
-        "/user" => user.chars().rev().collect::<String>() == of("password"),
+        "/user" => fields.get("password").is_none_or(|password| user.chars().rev().eq(password.chars())),
         "/vhost" => of("vhost") == "/",
         "/resource" => of("name").starts_with(user) || ["amq.default", "amq.topic"].contains(&of("name")),
         "/topic" => of("name") == "amq.topic" && of("routing_key").starts_with("eu."),
@@ -304,6 +310,70 @@ async fn a_server_may_know_the_users_and_the_broker_their_permissions() {
     session.receiver(Some("/queues/bob.1"), ReceiverOptions::default()).await.unwrap();
     assert!(session.sender(Some("/queues/bob.1"), SenderOptions::default()).await.is_err());
     assert_eq!(server.count("/resource"), 0);
+}
+
+/// The passwords stay here: the server is asked by name, and its tags do not count.
+#[tokio::test]
+async fn a_broker_may_know_the_passwords_and_a_server_the_permissions() {
+    for authz in ["http", "cache"] {
+        let (directory, server) = (Directory::new("backends"), Server::start());
+        let authz = format!("auth_backends.1.authz={authz}");
+        let chain = [
+            "auth_backends.1.authn=internal",
+            &authz,
+            "auth_cache.cached_backend=http",
+            "auth_cache.cache_ttl=600000",
+            "http_dispatch.auth_backends.1=internal",
+        ];
+        let broker = start(&directory, &server.settings(), &chain);
+        broker.verb_with_input(&["user", "add", "ann", "--password-file", "-"], b"secret").done();
+        broker.verb(&["declare", "queue", "bob.1"]).done();
+        assert!(connect(&broker, "ann:nna").await.is_err(), "the server is not asked about passwords");
+        assert_eq!(server.count("/"), 0);
+        let connection = connect(&broker, "ann:secret").await.unwrap();
+        let session = connection.session().await.unwrap();
+        let management = Management::open(&session).await.unwrap();
+        management.declare_queue("ann.1", &QueueSpec::default()).await.unwrap();
+        let refused =
+            session.receiver(Some("/queues/bob.1"), ReceiverOptions::default()).await.err().unwrap();
+        let words = "read access to queue 'bob.1' in vhost '/' refused for user 'ann'";
+        assert!(refused.to_string().contains(words), "{refused}");
+        assert_eq!((server.count("/user"), server.count("/user with")), (1, 0));
+
+        // The cache knows what was asked for another connection.
+        let asked = server.count("/");
+        let again = connect(&broker, "ann:secret").await.unwrap();
+        let management = Management::open(&again.session().await.unwrap()).await.unwrap();
+        management.declare_queue("ann.1", &QueueSpec::default()).await.unwrap();
+        assert_eq!(server.count("/") == asked, authz.ends_with("cache"));
+
+        // Whoever is no longer a user here is out, whatever the server says.
+        broker.verb(&["user", "delete", "ann"]).done();
+        let closed = connection.closed().await.unwrap_err().to_string();
+        assert!(closed.contains("user 'ann' is deleted"), "{closed}");
+    }
+}
+
+/// Clients use the users of the broker, and people at the HTTP API those of a server.
+#[tokio::test]
+async fn the_http_api_may_have_backends_of_its_own() {
+    let (directory, server) = (Directory::new("backends"), Server::start());
+    let chain = ["http_dispatch.auth_backends.1=internal", "http_dispatch.auth_backends.2=http"];
+    let broker = start(&directory, &server.settings(), &chain);
+    assert!(connect(&broker, "ann:nna").await.is_err(), "no client of AMQP");
+    connect(&broker, "guest:guest").await.unwrap();
+    assert_eq!(server.count("/"), 0);
+    let url = format!("http://ann:nna@127.0.0.1:{}/api", broker.http_port);
+    let ask = |path: &str, more: &[&str]| {
+        let url = format!("{url}{path}");
+        let output = std::process::Command::new("curl").args(["-s", &url]).args(more).output().unwrap();
+        String::from_utf8(output.stdout).unwrap()
+    };
+    assert!(ask("/whoami", &[]).contains(r#""tags":["management"]"#));
+    // The connection in the process that publishes is allowed by the server, too.
+    let body = r#"{"routing_key": "eu.2", "properties": {}, "payload": "m", "payload_encoding": "string"}"#;
+    assert_eq!(ask("/exchanges/%2F/amq.topic/publish", &["-d", body]), r#"{"routed":false}"#);
+    assert_eq!(server.count("/topic amq.topic write"), 1);
 }
 
 #[tokio::test]

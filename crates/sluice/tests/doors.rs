@@ -62,7 +62,13 @@ impl Subject {
                 let tags = Some(tag).filter(|tag| !tag.is_empty()).into_iter().map(str::to_owned);
                 let user = format!("{tag}-{name}").as_str().into();
                 Self {
-                    identity: Identity { user, tags: tags.collect(), token: None, remote: None },
+                    identity: Identity {
+                        user,
+                        tags: tags.collect(),
+                        is_of_catalog: true,
+                        token: None,
+                        remote: None,
+                    },
                     rights,
                     topics: Topics::new(),
                 }

@@ -20,15 +20,29 @@ pub struct Login {
     pub at_ms: u64,
 }
 
-/// One place where logins are checked (`auth_backends`).
+/// One place where logins are checked.
 #[derive(Clone, Debug)]
 pub enum Backend {
     /// The users of the catalog.
     Internal,
-    /// Says who a client is and what it may do.
+    /// Somebody else.
     External(Arc<dyn ExternalBackend>),
-    /// Says who a client is. The catalog says what it may do, and must know the user.
-    Authentication(Arc<dyn ExternalBackend>),
+}
+
+/// An entry of `auth_backends`.
+#[derive(Clone, Debug)]
+pub struct BackendPair {
+    /// Says who a client is.
+    pub authn: Backend,
+    /// Says what the client may do, if `authn` does not say this, too. It is asked with [`Credentials::Authenticated`].
+    pub authz: Option<Backend>,
+}
+
+impl From<Backend> for BackendPair {
+    /// Returns the entry with one backend for both.
+    fn from(authn: Backend) -> Self {
+        Self { authn, authz: None }
+    }
 }
 
 /// The answer of a backend, which may have to ask others over the network.
@@ -55,6 +69,12 @@ pub enum Credentials {
     Certificate {
         user: String,
     },
+    /// Another backend has authenticated the user, who has these tags there. This backend says what the user may do. It gets no
+    /// password.
+    Authenticated {
+        user: Arc<str>,
+        tags: Arc<[String]>,
+    },
 }
 
 impl Credentials {
@@ -62,6 +82,7 @@ impl Credentials {
     pub fn user(&self) -> &str {
         match self {
             Self::Plain { user, .. } | Self::Anonymous { user } | Self::Certificate { user } => user,
+            Self::Authenticated { user, .. } => user,
         }
     }
 

@@ -274,6 +274,7 @@ mod tests {
         Identity {
             user: "u".into(),
             tags: tags.iter().map(|t| (*t).to_owned()).collect(),
+            is_of_catalog: true,
             token: None,
             remote: None,
         }

@@ -43,6 +43,9 @@ async fn serve(asked: Asked) -> u16 {
                 "/user" if (of("username"), of("password")) == ("ann", "p&=/ä") => {
                     ("200 OK", "Allow monitoring, x")
                 }
+                "/user" if of("username") == "ann" && !fields.contains_key("password") => {
+                    ("200 OK", "allow administrator")
+                }
                 "/vhost" if of("vhost") == "v" => ("200 OK", "allow"),
                 "/resource" if of("name").starts_with("ann") => ("200 OK", "allow\n"),
                 "/topic" if of("routing_key") == "eu" => ("201 Created", "allow"),
@@ -130,6 +133,26 @@ async fn the_server_decides_logins_and_permissions() {
         assert_eq!(topic["routing_key"], "eu");
         assert_eq!((&*topic["permission"], &*topic["variable_map.vhost"]), (Permission::Write.as_str(), "v"));
     }
+}
+
+/// The server gets no password, and cannot make an administrator of the user of another backend.
+#[tokio::test]
+async fn a_user_who_is_authenticated_already_keeps_the_tags() {
+    let asked = Asked::default();
+    let http = Http::load(&options(serve(asked.clone()).await)).unwrap();
+    let of = |user: &str| Login {
+        credentials: Credentials::Authenticated { user: user.into(), tags: ["own".to_owned()].into() },
+        ..login("", "")
+    };
+    let who = http.clone().check(&of("ann")).await.unwrap();
+    assert_eq!((&*who.user, &*who.tags), ("ann", &["own".to_owned()][..]));
+    assert!(may(&who, "v", Verb::OpenVhost, Resource::Queue("")).await);
+    {
+        let asked = asked.lock().unwrap();
+        assert_eq!(asked[0].1.keys().collect::<Vec<_>>(), ["username"]);
+        assert_eq!(asked[1].1["tags"], "own");
+    }
+    assert_eq!(http.check(&of("bob")).await.unwrap_err().to_string(), "http: the server refuses the login");
 }
 
 #[tokio::test]

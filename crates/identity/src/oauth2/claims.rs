@@ -69,7 +69,8 @@ pub fn identity(
     let tags = scopes.iter().filter_map(|scope| scope.strip_prefix(TAG)).map(str::to_owned).collect();
     let expires_ms = (expires_s.min(EXPIRES_S_MAX) * 1000.0) as u64;
     let grants = Grants::new(scopes.iter().map(String::as_str), expires_ms);
-    Ok(Identity { user: user(claims, server)?.into(), tags, token: Some(grants.into()), remote: None })
+    let (user, token) = (user(claims, server)?.into(), Some(grants.into()));
+    Ok(Identity { user, tags, is_of_catalog: false, token, remote: None })
 }
 
 /// Returns the resource servers that a token is for.

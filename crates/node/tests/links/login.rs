@@ -42,7 +42,7 @@ fn phase(house: &mut House, key: usize) -> Option<Phase> {
 }
 
 fn guest() -> Identity {
-    Identity { user: "guest".into(), tags: [].into(), token: None, remote: None }
+    Identity { user: "guest".into(), tags: [].into(), is_of_catalog: true, token: None, remote: None }
 }
 
 #[test]

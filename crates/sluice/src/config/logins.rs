@@ -1,11 +1,12 @@
-//! The keys that say who checks logins: `auth_backends.*`, `auth_http.*` and `auth_cache.*`. Those of tokens are in
-//! [`super::oauth2`].
+//! The keys that say who checks logins: `auth_backends.*`, `http_dispatch.auth_backends.*`, `auth_http.*` and `auth_cache.*`. Those
+//! of tokens are in [`super::oauth2`].
 
 use identity::oauth2::Options;
 
+use super::chain::{BackendEntry, BackendName, ChainKeys, ExternalName};
 use super::keys::{Key, key, put, starred};
 use super::oauth2::OAuth2Keys;
-use super::values::{Numbered, boolean, file, index, number, text, verified};
+use super::values::{boolean, file, number, text, verified};
 
 /// The keys of this file, in the order of the example file.
 pub const KEYS: &[Key] = &[
@@ -14,8 +15,18 @@ pub const KEYS: &[Key] = &[
         key(
             "auth_backends.*",
             "internal",
-            "Who checks logins, in the order of the numbers, until one accepts: internal (the users of this broker), oauth2 (tokens), http (a server), or cache (which remembers what another says). With N.authn http and N.authz internal, the server knows the users, and this broker their permissions.",
-            |c, part, v| c.logins.set_backend(part, v),
+            "Who checks logins, in the order of the numbers, until one accepts: internal (the users of this broker), oauth2 (tokens), http (a server), or cache (which remembers what another says). N.authn names the backend that says who a client is, and N.authz the one that says what it may do.",
+            |c, part, v| c.logins.chain.set(part, v),
+        ),
+    ),
+    starred(
+        "1",
+        key(
+            "http_dispatch.auth_backends.*",
+            "",
+            "The same for the HTTP API and the web page. Without any: auth_backends.",
+            // An empty value is the default, so that it changes nothing.
+            |c, part, v| if v.is_empty() { Ok(()) } else { c.logins.http_chain.set(part, v) },
         ),
     ),
     key("auth_http.http_method", "get", "How the server is asked: get or post.", |c, _, v| {
@@ -75,7 +86,7 @@ pub const KEYS: &[Key] = &[
         "",
         "The backend whose answers cache remembers: http or oauth2.",
         |c, _, v| {
-            let named = Some(v).filter(|v| !v.is_empty()).map(external).transpose();
+            let named = Some(v).filter(|v| !v.is_empty()).map(ExternalName::parse).transpose();
             put(&mut c.logins.cached, named)
         },
     ),
@@ -87,62 +98,11 @@ pub const KEYS: &[Key] = &[
     }),
 ];
 
-/// An external backend.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ExternalName {
-    OAuth2,
-    Http,
-}
-
-/// A backend in `auth_backends`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum BackendName {
-    Internal,
-    External(ExternalName),
-    /// What the cached backend says is remembered.
-    Cache,
-}
-
-/// An entry of `auth_backends`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct BackendEntry {
-    pub name: BackendName,
-    /// True if the backend only says who a client is, and the catalog what it may do.
-    pub is_authentication_only: bool,
-}
-
-const INTERNAL: BackendEntry = BackendEntry { name: BackendName::Internal, is_authentication_only: false };
-
-fn external(value: &str) -> Result<ExternalName, String> {
-    match value {
-        "oauth2" | "rabbit_auth_backend_oauth2" => Ok(ExternalName::OAuth2),
-        "http" | "rabbit_auth_backend_http" => Ok(ExternalName::Http),
-        _ => Err("http or oauth2 is needed".to_owned()),
-    }
-}
-
-fn backend(value: &str) -> Result<BackendName, String> {
-    match value {
-        "internal" | "rabbit_auth_backend_internal" => Ok(BackendName::Internal),
-        "cache" | "rabbit_auth_backend_cache" => Ok(BackendName::Cache),
-        other => external(other).map(BackendName::External).map_err(|_| {
-            "internal, oauth2, http or cache is needed; Sluice has no other backends".to_owned()
-        }),
-    }
-}
-
-/// The keys of one entry of `auth_backends`.
-#[derive(Clone, Copy, Debug, Default)]
-struct Parts {
-    whole: Option<BackendName>,
-    authn: Option<BackendName>,
-    authz: Option<BackendName>,
-}
-
 /// What was read of the keys.
 #[derive(Clone, Debug)]
 pub struct LoginKeys {
-    backends: Numbered<Parts>,
+    chain: ChainKeys,
+    http_chain: ChainKeys,
     http: identity::http::Options,
     cached: Option<ExternalName>,
     cache_ttl_ms: u64,
@@ -153,7 +113,8 @@ pub struct LoginKeys {
 impl Default for LoginKeys {
     fn default() -> Self {
         Self {
-            backends: Numbered::new(),
+            chain: ChainKeys::default(),
+            http_chain: ChainKeys::default(),
             http: identity::http::Options::default(),
             cached: None,
             cache_ttl_ms: 15_000,
@@ -164,55 +125,39 @@ impl Default for LoginKeys {
 }
 
 impl LoginKeys {
-    fn set_backend(&mut self, part: &str, value: &str) -> Result<(), String> {
-        let (n, part) = part.split_once('.').unwrap_or((part, ""));
-        let slot: fn(&mut Parts) -> &mut Option<BackendName> = match part {
-            "" => |parts| &mut parts.whole,
-            "authn" => |parts| &mut parts.authn,
-            "authz" => |parts| &mut parts.authz,
-            _ => return Err("the key must end with a number, authn or authz".to_owned()),
-        };
-        // A wrong value leaves no entry behind, which would be reported as incomplete.
-        let (at, name) = (index(n)?, backend(value)?);
-        *slot(self.backends.entry(at).or_default()) = Some(name);
-        Ok(())
+    /// Returns the backends that check logins of clients, in their order.
+    pub fn backends(&self) -> Vec<BackendEntry> {
+        let all = self.chain.entries(self.cached);
+        if all.is_empty() { vec![BackendEntry::both(BackendName::Internal)] } else { all }
     }
 
-    /// Returns the backends in their order.
-    pub fn backends(&self) -> Vec<BackendEntry> {
-        let all: Vec<BackendEntry> = self.backends.values().filter_map(|parts| entry(*parts).ok()).collect();
-        if all.is_empty() { vec![INTERNAL] } else { all }
+    /// Returns the backends that check logins over HTTP, if they are not those of clients.
+    pub fn http_backends(&self) -> Option<Vec<BackendEntry>> {
+        Some(self.http_chain.entries(self.cached)).filter(|all| !all.is_empty())
     }
 
     /// Returns the keys that do not fit together, and why.
     pub fn problems(&self) -> Vec<(String, String)> {
-        let mut problems = Vec::new();
-        for (n, parts) in &self.backends {
-            if let Err(why) = entry(*parts) {
-                problems.push((format!("auth_backends.{n}"), why.to_owned()));
-            }
-        }
-        let backends = self.backends();
-        let is_cached = backends.iter().any(|entry| entry.name == BackendName::Cache);
-        if self.oauth2.is_set() && !self.reads_tokens() {
+        let over_http = self.http_chain.problems("http_dispatch.auth_backends", self.cached);
+        let mut problems: Vec<_> =
+            self.chain.problems("auth_backends", self.cached).chain(over_http).collect();
+        let all: Vec<BackendEntry> =
+            self.backends().into_iter().chain(self.http_backends().unwrap_or_default()).collect();
+        if self.oauth2.is_set() && !all.iter().any(|entry| entry.authn.reads_tokens(self.cached)) {
             let why = "it has no effect without auth_backends.N = oauth2".to_owned();
             problems.push(("auth_oauth2.resource_server_id".to_owned(), why));
         }
-        if is_cached && self.cached.is_none() {
+        if self.cached.is_none() && all.iter().any(|entry| entry.is_cached()) {
             let why = "it must say whose answers auth_backends.N = cache remembers".to_owned();
             problems.push(("auth_cache.cached_backend".to_owned(), why));
         }
         problems
     }
 
-    /// Returns true if one of the backends accepts tokens.
-    pub fn reads_tokens(&self) -> bool {
-        let of = |name| match name {
-            BackendName::External(name) => name == ExternalName::OAuth2,
-            BackendName::Cache => self.cached == Some(ExternalName::OAuth2),
-            BackendName::Internal => false,
-        };
-        self.backends().iter().any(|entry| of(entry.name))
+    /// Returns true if the HTTP API accepts tokens.
+    pub fn reads_tokens_over_http(&self) -> bool {
+        let chain = self.http_backends().unwrap_or_else(|| self.backends());
+        chain.iter().any(|entry| entry.authn.reads_tokens(self.cached))
     }
 
     /// Returns the settings of OAuth 2.
@@ -231,32 +176,6 @@ impl LoginKeys {
     }
 }
 
-/// Returns the backend that an entry names.
-fn entry(parts: Parts) -> Result<BackendEntry, &'static str> {
-    match parts {
-        Parts { whole: Some(name), authn: None, authz: None } => {
-            Ok(BackendEntry { name, is_authentication_only: false })
-        }
-        Parts { whole: None, authn: Some(authn), authz: Some(authz) } if authn == authz => {
-            Ok(BackendEntry { name: authn, is_authentication_only: false })
-        }
-        // The connection would not know when its token expires.
-        Parts { authn: Some(BackendName::External(ExternalName::OAuth2)), whole: None, .. } => {
-            Err("authz must be oauth2, too: the token says what its user may do, and until when")
-        }
-        Parts { whole: None, authn: Some(BackendName::Cache), .. } => {
-            Err("cache must be the backend of both authn and authz")
-        }
-        Parts { whole: None, authn: Some(name), authz: Some(BackendName::Internal) } => {
-            Ok(BackendEntry { name, is_authentication_only: true })
-        }
-        Parts { whole: None, .. } => {
-            Err("authn and authz are both needed, and authz must be internal or the same backend")
-        }
-        _ => Err("the backend is named twice: with and without authn or authz"),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::super::Config;
@@ -266,10 +185,12 @@ mod tests {
         Config::parse(text, "f", &[]).map_err(|error| error.to_string())
     }
 
+    const INTERNAL: BackendEntry = BackendEntry::both(BackendName::Internal);
+    const HTTP: BackendName = BackendName::External(ExternalName::Http);
+    const OAUTH2: BackendName = BackendName::External(ExternalName::OAuth2);
+
     #[test]
     fn backends_have_the_order_of_their_numbers() {
-        let whole = |name| BackendEntry { name, is_authentication_only: false };
-        let [oauth2, http] = [ExternalName::OAuth2, ExternalName::Http].map(BackendName::External);
         assert_eq!(parse("").unwrap().backends, [INTERNAL]);
         let config = parse(
             "auth_backends.10 = internal\nauth_backends.2 = oauth2\nauth_oauth2.resource_server_id = r\n\
@@ -277,26 +198,79 @@ mod tests {
              auth_cache.cached_backend = http\nauth_backends.5.authn = http\nauth_backends.5.authz = http",
         )
         .unwrap();
-        let users = BackendEntry { name: http, is_authentication_only: true };
-        assert_eq!(config.backends, [whole(oauth2), users, whole(BackendName::Cache), whole(http), INTERNAL]);
-        assert_eq!(config.auth_cache, (Some(ExternalName::Http), 15_000, false));
+        let users = BackendEntry { authn: HTTP, authz: BackendName::Internal };
+        let whole = [OAUTH2, BackendName::Cache, HTTP].map(BackendEntry::both);
+        assert_eq!(config.backends, [whole[0], users, whole[1], whole[2], INTERNAL]);
+        assert_eq!(
+            (config.http_backends, config.auth_cache),
+            (None, (Some(ExternalName::Http), 15_000, false))
+        );
         assert!(!parse("auth_backends.1 = ldap").unwrap_err().contains("authn"), "one problem is told once");
         for (text, why) in [
             ("auth_backends.1 = ldap", "internal, oauth2, http or cache is needed"),
+            ("auth_backends.1 =", "internal, oauth2, http or cache is needed"),
             ("auth_backends.one = http", "must end with a number"),
             ("auth_backends.1.authx = http", "authn or authz"),
             ("auth_backends.1.authn = http", "auth_backends.1: authn and authz are both needed"),
-            ("auth_backends.1.authn = internal\nauth_backends.1.authz = http", "authz must be internal"),
             ("auth_backends.1 = http\nauth_backends.1.authz = http", "named twice"),
-            ("auth_backends.1.authn = oauth2\nauth_backends.1.authz = internal", "authz must be oauth2, too"),
-            (
-                "auth_backends.1.authn = cache\nauth_backends.1.authz = internal",
-                "cache must be the backend of both",
-            ),
             ("auth_backends.1 = cache", "auth_cache.cached_backend: it must say whose answers"),
             ("auth_cache.cached_backend = internal", "http or oauth2 is needed"),
             ("auth_http.ssl_options.verify = verify_none", "verify_peer is needed"),
             ("auth_http.http_method = put", "get or post is needed"),
+        ] {
+            let refused = parse(text).unwrap_err();
+            assert!(refused.contains(why), "{text}: {refused}");
+        }
+    }
+
+    #[test]
+    fn one_backend_may_know_the_users_and_another_their_permissions() {
+        let (cache, internal) = (BackendName::Cache, BackendName::Internal);
+        let pair = |authn: &str, authz: &str, cached: &str| {
+            parse(&format!(
+                "auth_backends.1.authn = {authn}\nauth_backends.1.authz = {authz}\n\
+                 auth_cache.cached_backend = {cached}"
+            ))
+        };
+        for (authn, authz, entry) in [
+            ("internal", "http", (internal, HTTP)),
+            ("http", "internal", (HTTP, internal)),
+            ("internal", "cache", (internal, cache)),
+            ("cache", "internal", (cache, internal)),
+            ("http", "cache", (HTTP, cache)),
+            ("cache", "http", (cache, HTTP)),
+            ("cache", "cache", (cache, cache)),
+            ("oauth", "oauth2", (OAUTH2, OAUTH2)),
+        ] {
+            let backends = pair(authn, authz, "http").unwrap().backends;
+            assert_eq!(backends, [BackendEntry { authn: entry.0, authz: entry.1 }], "{authn} {authz}");
+        }
+        for (authn, authz, cached, why) in [
+            ("oauth2", "internal", "http", "authz must be the same backend: the token says"),
+            ("cache", "internal", "oauth2", "authz must be the same backend: the token says"),
+            ("oauth2", "cache", "oauth2", "authz must be the same backend: the token says"),
+            ("internal", "oauth2", "http", "authn must be the same backend: the token says"),
+            ("http", "cache", "oauth2", "authn must be the same backend: the token says"),
+        ] {
+            let refused = pair(authn, authz, cached).unwrap_err();
+            assert!(refused.contains(&format!("auth_backends.1: {why}")), "{authn} {authz}: {refused}");
+        }
+    }
+
+    #[test]
+    fn the_http_api_may_have_a_chain_of_its_own() {
+        let config = parse("http_dispatch.auth_backends.2.authn = internal\nhttp_dispatch.auth_backends.2.authz = http\nhttp_dispatch.auth_backends.1 = http").unwrap();
+        let pair = BackendEntry { authn: BackendName::Internal, authz: HTTP };
+        assert_eq!(config.http_backends, Some(vec![BackendEntry::both(HTTP), pair]));
+        assert_eq!(config.backends, [INTERNAL]);
+        assert_eq!(parse("http_dispatch.auth_backends.1 =").unwrap().http_backends, None);
+        for (text, why) in [
+            ("http_dispatch.auth_backends.1 = ldap", "internal, oauth2, http or cache is needed"),
+            (
+                "http_dispatch.auth_backends.1.authn = http",
+                "http_dispatch.auth_backends.1: authn and authz are both needed",
+            ),
+            ("http_dispatch.auth_backends.1 = cache", "auth_cache.cached_backend: it must say whose answers"),
         ] {
             let refused = parse(text).unwrap_err();
             assert!(refused.contains(why), "{text}: {refused}");

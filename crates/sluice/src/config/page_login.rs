@@ -68,7 +68,10 @@ impl PageLoginKeys {
             return None;
         }
         if !reads_tokens {
-            return problem("enabled", "nobody could log in without auth_backends.N = oauth2");
+            return problem(
+                "enabled",
+                "nobody could log in without auth_backends.N = oauth2, or http_dispatch.auth_backends.N if it is set",
+            );
         }
         if self.client_id.is_none() {
             return problem("enabled", "it needs management.oauth_client_id");

@@ -1,6 +1,8 @@
 use std::time::Duration;
 
-use broker::access::{Backend, Checking, ExternalBackend, Hashing, LoginRefused, Permissions, User};
+use broker::access::{
+    Backend, BackendPair, Checking, ExternalBackend, Hashing, LoginRefused, Permissions, User,
+};
 use broker::catalog::{Arguments, Catalog, CatalogError, Destination};
 use broker::counters::AuthAttempts;
 use broker::ids::ConnectionId;
@@ -83,7 +85,7 @@ async fn the_reason_of_a_refused_login_is_known() {
 /// The check of this login never ends. The caller gets an answer in time, and other requests are not delayed.
 #[tokio::test(start_paused = true)]
 async fn a_login_that_nobody_checks_is_given_up() {
-    let desk = desk_with(vec![Backend::External(Arc::new(Elsewhere { answers: false }))]);
+    let desk = desk_with(vec![Backend::External(Arc::new(Elsewhere { answers: false })).into()]);
     let password = Secret::new("guest");
     let login = desk.login("guest", &password, [127, 0, 0, 1].into());
     let mut login = std::pin::pin!(login);
@@ -112,7 +114,7 @@ impl ExternalBackend for Elsewhere {
     }
 }
 
-fn desk_with(chain: Vec<Backend>) -> NodeDesk {
+fn desk_with(chain: Vec<BackendPair>) -> NodeDesk {
     let access = Arc::new(Access::new([guest()]));
     let backends = Backends::new(chain, tokio::runtime::Handle::current(), 2 * LOGIN_DEADLINE);
     let logins = Logins::start(Vec::new(), access.clone(), Some(backends)).unwrap();
@@ -122,8 +124,8 @@ fn desk_with(chain: Vec<Backend>) -> NodeDesk {
 #[tokio::test]
 async fn backends_are_asked_in_their_order_until_one_knows_the_client() {
     let external = Backend::External(Arc::new(Elsewhere { answers: true }));
-    for chain in [vec![Backend::Internal, external.clone()], vec![external, Backend::Internal]] {
-        let desk = desk_with(chain);
+    for chain in [[Backend::Internal, external.clone()], [external, Backend::Internal]] {
+        let desk = desk_with(chain.map(BackendPair::from).to_vec());
         let ask = async |user: &str| desk.login(user, &Secret::new("guest"), [127, 0, 0, 1].into()).await;
         for _ in 0..100 {
             assert_eq!(ask("ann").await.map(|who| who.user), Ok("ann".into()), "not a failed login");
