@@ -10,9 +10,12 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use amqp10::{Map, Symbol, Value};
+use amqp091::{BasicPublish, Method, TxCommit, TxSelect};
 use broker::{Broker, Directory, Starting};
 use client::management::QueueSpec;
-use client::{Connection, Error, Management, Message, Options, ReceiverOptions, SenderOptions, Settle};
+use client::{
+    Body, Connection, Error, Management, Message, Options, ReceiverOptions, SenderOptions, Settle, Url,
+};
 use serde_json::json;
 
 /// A server that knows the users whose password is their name backwards, and takes those without a password for authenticated.
@@ -374,6 +377,58 @@ async fn the_http_api_may_have_backends_of_its_own() {
     let body = r#"{"routing_key": "eu.2", "properties": {}, "payload": "m", "payload_encoding": "string"}"#;
     assert_eq!(ask("/exchanges/%2F/amq.topic/publish", &["-d", body]), r#"{"routed":false}"#);
     assert_eq!(server.count("/topic amq.topic write"), 1);
+}
+
+/// The permissions of a transaction are asked for at its commit, one after the other: its messages keep their order, and a
+/// refusal closes the channel.
+#[tokio::test]
+async fn a_transaction_asks_for_the_permissions_of_its_messages() {
+    let (directory, server) = (Directory::new("backends"), Server::start());
+    let chain = ["auth_backends.1=internal", "auth_backends.2=http"];
+    let broker = start(&directory, &server.settings(), &chain);
+    broker.verb(&["declare", "queue", "ann.1"]).done();
+    for key in ["eu.1", "eu.2", "eu.3"] {
+        broker.verb(&["declare", "binding", "amq.topic", "ann.1", "--key", key]).done();
+    }
+    let url = format!("amqp://ann:nna@127.0.0.1:{}", broker.amqp_port).parse().unwrap();
+    let mut client = client::amqp091::Connection::open(&url, Default::default()).await.unwrap();
+    let select = Method::TxSelect(TxSelect);
+    let selected = |method: &Method<'_>| matches!(method, Method::TxSelectOk(_)).then_some(());
+    let committed = |method: &Method<'_>| matches!(method, Method::TxCommitOk(_)).then_some(());
+    let publish = |client: &mut client::amqp091::Connection, routing_key: &'static str| {
+        let publish = BasicPublish { exchange: "amq.topic", routing_key, ..BasicPublish::default() };
+        client.publish(1, &publish, &[0, 0], &bytes::Bytes::from_static(routing_key.as_bytes()));
+    };
+    client.open_channel(1).await.unwrap();
+    client.ask(1, &select, selected, |_| ()).await.unwrap();
+    // The answer about eu.2 is known when the others are asked for.
+    for keys in [&["eu.2"][..], &["eu.1", "eu.2", "eu.3"]] {
+        keys.iter().for_each(|key| publish(&mut client, key));
+        client.ask(1, &Method::TxCommit(TxCommit), committed, |_| ()).await.unwrap();
+    }
+    assert_eq!(server.count("/topic amq.topic write eu."), 3);
+    let url: Url = broker.amqp_url().parse().unwrap();
+    let reader = Connection::open(&url, Options::default()).await.unwrap();
+    let session = reader.session().await.unwrap();
+    let receiver = session.receiver(Some("/queues/ann.1"), ReceiverOptions::default()).await.unwrap();
+    for key in ["eu.2", "eu.1", "eu.2", "eu.3"] {
+        let delivery = receiver.recv().await.unwrap();
+        assert_eq!(Message::decode(&delivery.message).unwrap().body, Body::Data(vec![key.into()]));
+        delivery.accept().unwrap();
+    }
+
+    for key in ["eu.1", "us.1", "eu.2"] {
+        publish(&mut client, key);
+    }
+    let refused =
+        client.ask(1, &Method::TxCommit(TxCommit), committed, |_| ()).await.unwrap_err().to_string();
+    let words = "write access to topic 'us.1' in exchange 'amq.topic' in vhost '/' refused for user 'ann'";
+    assert!(refused.contains("ACCESS_REFUSED") && refused.contains(words), "{refused}");
+    // Only the channel has ended.
+    client.open_channel(2).await.unwrap();
+    client.ask(2, &select, selected, |_| ()).await.unwrap();
+    client.ask(2, &Method::TxCommit(TxCommit), committed, |_| ()).await.unwrap();
+    client.close().await.unwrap();
 }
 
 #[tokio::test]

@@ -1,11 +1,12 @@
 //! What a client wants and somebody else must allow, or what decides on which shard the connection stays. It is held until
 //! then, and handled again.
 
+use std::collections::VecDeque;
+
 use amqp091::{BasicPublish, Content, Method, ReplyCode};
 use bytes::{BufMut, Bytes, BytesMut};
 use queue::Ticket;
 
-use super::confirms::Published;
 use super::{Gate, Phase, Refused, Waiting, refusal};
 use crate::access::Question;
 use crate::cx::Cx;
@@ -39,8 +40,9 @@ pub(super) enum Held {
         encoded: Bytes,
     },
     Publish(HeldMessage),
-    /// A message of a transaction that is being committed.
-    Commit(HeldMessage),
+    /// The rest of the messages of a transaction that is being committed on this channel. The first of them needs an answer; the
+    /// others wait behind it, so that they keep their order.
+    Commit(u16, VecDeque<HeldMessage>),
 }
 
 /// A message in a buffer of its own: the encoded method `basic.publish`, the property list, the payload.
@@ -96,7 +98,8 @@ impl Held {
     /// Returns the bytes that it keeps in memory.
     fn bytes(&self) -> usize {
         match self {
-            Self::Publish(message) | Self::Commit(message) => message.len(),
+            Self::Publish(message) => message.len(),
+            Self::Commit(_, messages) => messages.iter().map(HeldMessage::len).sum(),
             // They are at most one frame each.
             Self::Open(_) | Self::Method { .. } => 0,
         }
@@ -131,7 +134,6 @@ impl Gate {
                 self.phase = Phase::Handshake;
                 self.handle_open(&vhost, cx);
             }
-            // A commit may have several questions.
             (held, phase) if phase.is_open() => {
                 self.resume(cx);
                 self.handle_held(held, cx);
@@ -164,17 +166,14 @@ impl Gate {
                 Ok(_) => {}
                 Err(refused) => self.refuse_method(channel, (0, 0), refused, cx),
             },
-            Held::Publish(message) => self.handle_held_message(&message, false, cx),
-            Held::Commit(message) => self.handle_held_message(&message, true, cx),
+            Held::Publish(message) => self.handle_held_message(&message, cx),
+            Held::Commit(channel, messages) => self.commit_messages(channel, messages, cx),
         }
     }
 
-    fn handle_held_message(&mut self, message: &HeldMessage, is_committed: bool, cx: &mut Cx<'_>) {
+    fn handle_held_message(&mut self, message: &HeldMessage, cx: &mut Cx<'_>) {
         match message.arriving() {
             Ok(_) if !self.conn.channel_is_open(message.channel) => {}
-            Ok(arriving) if is_committed => {
-                self.publish(message.channel, &arriving, Published::Committed, cx)
-            }
             Ok(arriving) => self.handle_publish(message.channel, &arriving, cx),
             Err(refused) => self.refuse_method(message.channel, (0, 0), refused, cx),
         }

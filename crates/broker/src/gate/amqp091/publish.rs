@@ -54,19 +54,11 @@ impl Gate {
         self.publish(channel, arriving, published, cx);
     }
 
-    /// Publishes a message. It is answered as `published` says.
-    pub(super) fn publish(
-        &mut self,
-        channel: u16,
-        arriving: &Arriving<'_>,
-        published: Published,
-        cx: &mut Cx<'_>,
-    ) {
+    /// Publishes a message that is not part of a transaction. It is answered as `published` says.
+    fn publish(&mut self, channel: u16, arriving: &Arriving<'_>, published: Published, cx: &mut Cx<'_>) {
         let failed = (BasicPublish::CLASS_ID, BasicPublish::METHOD_ID);
         match self.try_publish(channel, arriving, published, cx) {
-            Ok(true) => {}
-            Ok(false) if published == Published::Committed => self.committed_nowhere(channel, cx),
-            Ok(false) => {}
+            Ok(_) => {}
             Err(Refused::Unknown(question)) => {
                 // It gets its number when it is handled again.
                 if let Published::Confirmed(_) = published
@@ -75,19 +67,14 @@ impl Gate {
                 {
                     confirms.take_back();
                 }
-                let message = HeldMessage::new(channel, arriving);
-                let held = match published {
-                    Published::Committed => Held::Commit(message),
-                    Published::Confirmed(_) | Published::Unconfirmed => Held::Publish(message),
-                };
-                self.hold(held, question, cx);
+                self.hold(Held::Publish(HeldMessage::new(channel, arriving)), question, cx);
             }
             Err(refused) => self.refuse_method(channel, failed, refused, cx),
         }
     }
 
-    /// Returns false if the message reaches no queue. Then it has its answer already.
-    fn try_publish(
+    /// Returns false if the message reaches no queue. Then it has its answer already, unless it is part of a transaction.
+    pub(super) fn try_publish(
         &mut self,
         channel: u16,
         arriving: &Arriving<'_>,

@@ -1,11 +1,15 @@
 //! Transactions: messages and settlements wait for `tx.commit`. RabbitMQ promises no more than this (docs/from-rabbitmq.md,
 //! AMQP 0.9.1): a transaction that concerns several queues is not atomic.
 
-use amqp091::{ConfirmSelectOk, Method, ReplyCode, TxCommit, TxCommitOk, TxRollbackOk, TxSelectOk};
+use std::collections::VecDeque;
+
+use amqp091::{
+    BasicPublish, ConfirmSelectOk, Method, ReplyCode, TxCommit, TxCommitOk, TxRollbackOk, TxSelectOk,
+};
 use queue::{Outcome, Verdict};
 
 use super::confirms::{Confirms, Published};
-use super::held::HeldMessage;
+use super::held::{Held, HeldMessage};
 use super::{Gate, PUBLISHER, Refused, refusal};
 use crate::cx::Cx;
 use crate::ids::QueueId;
@@ -97,20 +101,43 @@ impl Gate {
             self.settle(channel, tag, multiple, &outcome, cx)?;
         }
         // The receipts may arrive before all messages are published. So one more is missing until then.
-        self.count_uncommitted(channel, 1);
-        for message in &messages {
-            let arriving = message.arriving()?;
-            self.count_uncommitted(channel, 1);
-            self.publish(channel, &arriving, Published::Committed, cx);
+        if let Some(tx) = self.channel(channel).and_then(|state| state.tx.as_mut()) {
+            tx.uncommitted += messages.len() + 1;
         }
-        self.committed(channel, 1, cx);
+        self.commit_messages(channel, messages.into(), cx);
         Ok(())
     }
 
-    fn count_uncommitted(&mut self, channel: u16, messages: usize) {
-        if let Some(tx) = self.channel(channel).and_then(|state| state.tx.as_mut()) {
-            tx.uncommitted += messages;
+    /// Publishes the messages of a commit. If somebody must be asked about one of them, it waits, and all messages behind it. The
+    /// first that is refused ends the channel.
+    pub(super) fn commit_messages(
+        &mut self,
+        channel: u16,
+        mut messages: VecDeque<HeldMessage>,
+        cx: &mut Cx<'_>,
+    ) {
+        while let Some(message) = messages.pop_front() {
+            // The channel may have ended while the messages were held.
+            if !self.conn.channel_is_open(channel) {
+                return;
+            }
+            let published = message
+                .arriving()
+                .and_then(|arriving| self.try_publish(channel, &arriving, Published::Committed, cx));
+            match published {
+                Ok(true) => {}
+                Ok(false) => self.committed(channel, 1, cx),
+                Err(Refused::Unknown(question)) => {
+                    messages.push_front(message);
+                    return self.hold(Held::Commit(channel, messages), question, cx);
+                }
+                Err(refused) => {
+                    let failed = (BasicPublish::CLASS_ID, BasicPublish::METHOD_ID);
+                    return self.refuse_method(channel, failed, refused, cx);
+                }
+            }
         }
+        self.committed(channel, 1, cx);
     }
 
     /// Called when messages of a commit have their receipts. The last of them completes the commit.
@@ -136,11 +163,6 @@ impl Gate {
         tx.bytes = 0;
         self.conn.send(channel, &Method::TxRollbackOk(TxRollbackOk));
         Ok(())
-    }
-
-    /// Called when a message of a commit has no queue, so that it gets no receipt.
-    pub(super) fn committed_nowhere(&mut self, channel: u16, cx: &mut Cx<'_>) {
-        self.committed(channel, 1, cx);
     }
 
     /// Reports receipts to a publisher; see [`crate::gate::Gate::handle_receipts`].
