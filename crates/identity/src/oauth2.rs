@@ -19,18 +19,24 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use broker::access::{Checking, Credentials, ExternalBackend, Identity, Login, LoginRefused};
 pub use jsonwebtoken::Algorithm;
 use jsonwebtoken::dangerous::insecure_decode_claims;
-use jsonwebtoken::{Validation, decode, decode_header};
+use jsonwebtoken::{Header, Validation, decode, decode_header};
 use serde_json::{Map, Value};
 
 use self::claims::ResourceServer;
 pub use self::keys::algorithm;
+use self::keys::algorithm_names;
 use self::provider::Provider;
 
 /// The longest token in bytes. One in the body of a management request could be larger, but no provider makes such.
 const TOKEN_BYTES_MAX: usize = 64 * 1024;
+
+/// The most characters of a claim or a name in a token that an error shows.
+const SHOWN_MAX: usize = 100;
 
 /// The settings `auth_oauth2.*`.
 #[derive(Clone, Debug, Default)]
@@ -41,6 +47,8 @@ pub struct Options {
     pub providers: BTreeMap<String, ProviderOptions>,
     /// Whether a token must name a resource server in its claim `aud`.
     pub verify_audience: bool,
+    /// Whether the claim `iss` of a token must be the issuer of its provider.
+    pub verify_issuer: bool,
 }
 
 /// A resource server, and who signs its tokens.
@@ -76,6 +84,8 @@ pub enum TokenError {
     /// What was sent is not a token, for instance a password.
     NotAToken,
     TooLarge,
+    /// The algorithm of the token does not exist here.
+    Unsupported(String),
     /// The algorithm of the token is not one of those that the key is for.
     Algorithm(String),
     /// No key has this name; why it could not be fetched, if it was tried.
@@ -93,6 +103,10 @@ impl fmt::Display for TokenError {
         match self {
             Self::NotAToken => f.write_str("it is not a JWT"),
             Self::TooLarge => write!(f, "it is longer than {TOKEN_BYTES_MAX} bytes"),
+            Self::Unsupported(algorithm) => {
+                let shown: String = algorithm.chars().take(SHOWN_MAX).collect();
+                write!(f, "its algorithm '{}' is none of {}", shown.escape_default(), algorithm_names())
+            }
             Self::Algorithm(algorithm) => write!(
                 f,
                 "its algorithm {algorithm} is not accepted for its key; auth_oauth2.algorithms sets those that are"
@@ -115,6 +129,7 @@ impl std::error::Error for TokenError {}
 pub struct OAuth2 {
     servers: Vec<(ResourceServer, Arc<Provider>)>,
     verify_audience: bool,
+    verify_issuer: bool,
 }
 
 impl OAuth2 {
@@ -124,7 +139,12 @@ impl OAuth2 {
     /// A file cannot be read, or the settings do not fit together; the error names the key.
     pub fn load(options: Options) -> Result<Self, String> {
         let mut providers = BTreeMap::new();
+        let Options { verify_audience, verify_issuer, .. } = options;
         for (name, options) in options.providers {
+            let of = if name.is_empty() { String::new() } else { format!("oauth_providers.{name}.") };
+            if verify_issuer && options.issuer.is_none() {
+                return Err(format!("auth_oauth2.{of}issuer: auth_oauth2.verify_iss needs it"));
+            }
             let provider = Provider::load(&name, options)?;
             providers.insert(name, Arc::new(provider));
         }
@@ -139,8 +159,8 @@ impl OAuth2 {
         let servers = servers?;
         match servers.len() {
             0 => Err("auth_oauth2.resource_server_id: it must be set".to_owned()),
-            1 => Ok(Self { servers, verify_audience: options.verify_audience }),
-            _ if options.verify_audience => Ok(Self { servers, verify_audience: true }),
+            1 => Ok(Self { servers, verify_audience, verify_issuer }),
+            _ if verify_audience => Ok(Self { servers, verify_audience, verify_issuer }),
             _ => {
                 Err("auth_oauth2.verify_aud: with several resource servers, tokens must name one".to_owned())
             }
@@ -162,7 +182,7 @@ impl OAuth2 {
         if token.len() > TOKEN_BYTES_MAX {
             return Err(TokenError::TooLarge);
         }
-        let header = decode_header(token).map_err(|_| TokenError::NotAToken)?;
+        let header = header_of(token)?;
         // The claims are only believed when the signature was checked. Before, they choose the provider.
         let said: Map<String, Value> = insecure_decode_claims(token).map_err(|_| TokenError::NotAToken)?;
         let (server, provider) = self.server_for(&said)?;
@@ -177,6 +197,9 @@ impl OAuth2 {
         validation.validate_aud = false;
         let claims: Map<String, Value> =
             decode(token, &key.key, &validation).map_err(|_| TokenError::Signature)?.claims;
+        if self.verify_issuer {
+            claims::check_issuer(&claims, provider.issuer.as_deref())?;
+        }
         claims::identity(&claims, server, now_ms)
     }
 
@@ -201,6 +224,20 @@ impl OAuth2 {
             (Some(_), Some(_)) => refused("it names several resource servers of this broker"),
         }
     }
+}
+
+/// Reads the header of a token.
+fn header_of(token: &[u8]) -> Result<Header, TokenError> {
+    decode_header(token).map_err(|_| {
+        let header = token.split(|byte| *byte == b'.').next().unwrap_or_default();
+        let header = URL_SAFE_NO_PAD.decode(header).ok();
+        let header: Option<Map<String, Value>> = header.and_then(|json| serde_json::from_slice(&json).ok());
+        let named = header.as_ref().and_then(|header| header.get("alg")?.as_str());
+        match named {
+            Some(name) if algorithm(name).is_err() => TokenError::Unsupported(name.to_owned()),
+            _ => TokenError::NotAToken,
+        }
+    })
 }
 
 impl ExternalBackend for OAuth2 {

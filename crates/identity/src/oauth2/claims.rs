@@ -89,6 +89,22 @@ pub fn audiences(claims: &Map<String, Value>) -> Result<Vec<&str>, TokenError> {
     }
 }
 
+/// Checks who has made the token: the issuer of the provider whose key has signed it. A slash at the end does not count, because
+/// it does not count in the setting either.
+///
+/// # Errors
+/// The claim `iss` is missing, or names another.
+pub fn check_issuer(claims: &Map<String, Value>, issuer: Option<&str>) -> Result<(), TokenError> {
+    let said = match claims.get("iss") {
+        None => return Err(claim("iss", "it is missing")),
+        Some(said) => said.as_str().ok_or_else(|| claim("iss", "it must be a text"))?,
+    };
+    match issuer {
+        Some(issuer) if said.trim_end_matches('/') == issuer.trim_end_matches('/') => Ok(()),
+        _ => Err(claim("iss", "it is not the issuer of the provider (auth_oauth2.issuer)")),
+    }
+}
+
 fn claim(name: &'static str, why: &str) -> TokenError {
     TokenError::Claim(name, why.to_owned())
 }

@@ -4,8 +4,9 @@
 use std::fmt;
 use std::path::Path;
 
-use jsonwebtoken::jwk::{AlgorithmParameters, EllipticCurve, Jwk, JwkSet, PublicKeyUse};
+use jsonwebtoken::jwk::{AlgorithmParameters, EllipticCurve, Jwk, PublicKeyUse};
 use jsonwebtoken::{Algorithm, AlgorithmFamily, DecodingKey};
+use serde_json::Value;
 
 /// The names of the algorithms, as in the header of a token.
 const ALGORITHMS: [(&str, Algorithm); 12] = [
@@ -23,15 +24,21 @@ const ALGORITHMS: [(&str, Algorithm); 12] = [
     ("HS512", Algorithm::HS512),
 ];
 
+/// The bytes of an uncompressed point of P-256, and of P-384: the curves of ES256 and ES384.
+const POINT_BYTES: [usize; 2] = [65, 97];
+
 /// Returns the algorithm with this name.
 ///
 /// # Errors
 /// There is none; the error lists all.
 pub fn algorithm(name: &str) -> Result<Algorithm, String> {
-    ALGORITHMS.iter().find(|(known, _)| *known == name).map(|(_, algorithm)| *algorithm).ok_or_else(|| {
-        let names: Vec<&str> = ALGORITHMS.iter().map(|(name, _)| *name).collect();
-        format!("one of {} is needed", names.join(", "))
-    })
+    let found = ALGORITHMS.iter().find(|(known, _)| *known == name);
+    found.map(|(_, algorithm)| *algorithm).ok_or_else(|| format!("one of {} is needed", algorithm_names()))
+}
+
+/// Returns the names of all algorithms, with commas between them.
+pub(super) fn algorithm_names() -> String {
+    ALGORITHMS.map(|(name, _)| name).join(", ")
 }
 
 /// One key, and what it is for.
@@ -86,9 +93,12 @@ impl Keys {
     /// # Errors
     /// It is not a set of keys.
     pub fn from_jwks(bytes: &[u8], accepted: &[Algorithm]) -> Result<Self, String> {
-        let set: JwkSet =
+        let set: Value =
             serde_json::from_slice(bytes).map_err(|error| format!("this is not a JWKS: {error}"))?;
-        Ok(Self(set.keys.iter().filter_map(|jwk| from_jwk(jwk, accepted)).map(Into::into).collect()))
+        let keys = set.get("keys").and_then(Value::as_array).ok_or("this is not a JWKS: it has no keys")?;
+        // A key that cannot be read does not hide the others.
+        let read = keys.iter().filter_map(|key| serde_json::from_value::<Jwk>(key.clone()).ok());
+        Ok(Self(read.filter_map(|jwk| from_jwk(&jwk, accepted)).map(Into::into).collect()))
     }
 }
 
@@ -125,8 +135,14 @@ fn from_file(bytes: &[u8], accepted: &[Algorithm]) -> Result<DecodingKey, String
         if bytes.windows(11).any(|window| window == b"PRIVATE KEY") {
             return Err("this is a private key; the public key of the provider is needed".to_owned());
         }
+        if let Ok(key) = DecodingKey::from_ec_pem(bytes) {
+            let point = key.try_get_as_bytes().map_or(0, <[u8]>::len);
+            return match POINT_BYTES.contains(&point) {
+                true => Ok(key),
+                false => Err("the curve of this key must be P-256 or P-384".to_owned()),
+            };
+        }
         return DecodingKey::from_rsa_pem(bytes)
-            .or_else(|_| DecodingKey::from_ec_pem(bytes))
             .or_else(|_| DecodingKey::from_ed_pem(bytes))
             .map_err(|_| "this is not a public key of RSA, EC or Ed25519 in PEM".to_owned());
     }

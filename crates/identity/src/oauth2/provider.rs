@@ -38,6 +38,8 @@ const BOUNDS: Bounds = Bounds { patience: Duration::from_secs(10), body_bytes_ma
 pub(super) struct Provider {
     /// The name for the log.
     name: String,
+    /// What the claim `iss` of its tokens is, if the operator has said so.
+    pub issuer: Option<String>,
     source: Option<Source>,
     algorithms: Vec<Algorithm>,
     default_key: Option<String>,
@@ -162,6 +164,7 @@ impl Provider {
         };
         Ok(Self {
             name: if name.is_empty() { "of auth_oauth2".into() } else { format!("'{name}'") },
+            issuer: options.issuer,
             source,
             algorithms: options.algorithms,
             default_key: options.default_key,
@@ -176,9 +179,14 @@ impl Provider {
         self.source.iter_mut().for_each(|source| source.web = Web::Test(pages.clone()));
     }
 
-    /// Fetches the keys at the start.
+    /// Fetches the keys at the start. If that succeeds, it does not count as an attempt: the first token that names a newer key has
+    /// it fetched at once.
     pub async fn prepare(&self) {
         self.fetch(|fetched| fetched.at.is_none()).await;
+        let mut fetched = self.fetched();
+        if fetched.at.is_some() {
+            fetched.tried_at = None;
+        }
     }
 
     /// Returns the key with this name (`kid`), or the one for tokens that name none.

@@ -87,7 +87,7 @@ fn backend(options: ProviderOptions, pages: &Pages) -> OAuth2 {
     let mut provider = Provider::load("", options).unwrap();
     provider.answer_with(pages.clone());
     let server = ResourceServer { id: "rabbitmq".into(), ..ResourceServer::default() };
-    OAuth2 { servers: vec![(server, Arc::new(provider))], verify_audience: true }
+    OAuth2 { servers: vec![(server, Arc::new(provider))], verify_audience: true, verify_issuer: false }
 }
 
 fn discovered(keys: &[&Signer]) -> (OAuth2, Pages) {
@@ -146,7 +146,86 @@ async fn a_token_must_be_signed_by_its_key_with_an_algorithm_of_that_key() {
     assert_eq!(check(&backend, &forged).await, Err(TokenError::Algorithm("HS256".into())));
     let none = URL_SAFE_NO_PAD.encode(r#"{"alg":"none","kid":"a"}"#);
     let body = signed.split_once('.').unwrap().1;
-    assert_eq!(check(&backend, &format!("{none}.{body}.")).await, Err(TokenError::NotAToken));
+    let unsupported = |name: &str| Err(TokenError::Unsupported(name.to_owned()));
+    assert_eq!(check(&backend, &format!("{none}.{body}.")).await, unsupported("none"));
+    // RabbitMQ has these algorithms, too.
+    for name in ["ES512", "ES256K"] {
+        let header = URL_SAFE_NO_PAD.encode(json!({ "alg": name, "kid": "a" }).to_string());
+        assert_eq!(check(&backend, &format!("{header}.{body}.x")).await, unsupported(name));
+    }
+    let told = TokenError::Unsupported("ES512".into()).to_string();
+    assert!(told.starts_with("token: its algorithm 'ES512' is none of RS256, RS384, "), "{told}");
+}
+
+#[tokio::test]
+async fn each_algorithm_of_the_table_works() {
+    use rcgen::{PKCS_ECDSA_P256_SHA256, PKCS_ECDSA_P384_SHA384, PKCS_ED25519, PKCS_RSA_SHA256};
+    type FromPem = fn(&[u8]) -> jsonwebtoken::errors::Result<EncodingKey>;
+    let kinds: [(_, FromPem, &[&str]); 4] = [
+        (
+            &PKCS_RSA_SHA256,
+            EncodingKey::from_rsa_pem,
+            &["RS256", "RS384", "RS512", "PS256", "PS384", "PS512"],
+        ),
+        (&PKCS_ECDSA_P256_SHA256, EncodingKey::from_ec_pem, &["ES256"]),
+        (&PKCS_ECDSA_P384_SHA384, EncodingKey::from_ec_pem, &["ES384"]),
+        (&PKCS_ED25519, EncodingKey::from_ed_pem, &["EdDSA"]),
+    ];
+    let mut seen = 0;
+    for (kind, from_pem, names) in kinds {
+        let pair = KeyPair::generate_for(kind).unwrap();
+        let public = File::new(&format!("{}.pem", names[0]), &pair.public_key_pem());
+        let key = from_pem(pair.serialize_pem().as_bytes()).unwrap();
+        for name in names {
+            let algorithm = algorithm(name).unwrap();
+            let backend = backend(with_file(&public, &[]), &Pages::default());
+            let header = Header { kid: Some("k".into()), ..Header::new(algorithm) };
+            let token = encode(&header, &claims(), &key).unwrap();
+            assert_eq!(check(&backend, &token).await, Ok("ann".into()), "{name}");
+            seen += 1;
+        }
+    }
+    for name in ["HS256", "HS384", "HS512"] {
+        let (algorithm, secret) = (algorithm(name).unwrap(), "s".repeat(64));
+        let file = File::new(name, &secret);
+        let header = Header { kid: Some("k".into()), ..Header::new(algorithm) };
+        let token = encode(&header, &claims(), &EncodingKey::from_secret(secret.as_bytes())).unwrap();
+        let backend = backend(with_file(&file, &[algorithm]), &Pages::default());
+        assert_eq!(check(&backend, &token).await, Ok("ann".into()), "{name}");
+        seen += 1;
+    }
+    assert_eq!(seen, algorithm_names().split(", ").count());
+}
+
+#[tokio::test]
+async fn the_issuer_of_a_token_counts_if_the_operator_wants_it() {
+    let signer = Signer::new("a");
+    let (mut backend, _) = discovered(&[&signer]);
+    let with = |iss: Value| {
+        let mut claims = claims();
+        claims["iss"] = iss;
+        signer.sign(&claims)
+    };
+    let other = with(json!("https://other.example"));
+    assert_eq!(check(&backend, &other).await, Ok("ann".into()), "as in RabbitMQ");
+    backend.verify_issuer = true;
+    let refused = |why: &str| Err(TokenError::Claim("iss", why.into()));
+    let not_it = "it is not the issuer of the provider (auth_oauth2.issuer)";
+    for (token, result) in [
+        (with(json!(ISSUER)), Ok("ann".to_owned())),
+        (with(json!(format!("{ISSUER}/"))), Ok("ann".to_owned())),
+        (other, refused(not_it)),
+        (with(json!(format!("{ISSUER}/more"))), refused(not_it)),
+        (with(json!([ISSUER])), refused("it must be a text")),
+        (signer.sign(&claims()), refused("it is missing")),
+    ] {
+        assert_eq!(check(&backend, &token).await, result);
+    }
+    let file = File::new("issuer.pem", &signer.pair.public_key_pem());
+    let providers = [(String::new(), with_file(&file, &[]))].into();
+    let (resource_servers, verify_audience, verify_issuer) = (vec![server("a", "")], true, true);
+    let refused = OAuth2::load(Options { resource_servers, providers, verify_audience, verify_issuer });
+    assert_eq!(refused.map(|_| ()).unwrap_err(), "auth_oauth2.issuer: auth_oauth2.verify_iss needs it");
 }
 
 #[tokio::test]
@@ -172,23 +251,26 @@ async fn a_token_must_be_for_this_broker() {
     assert!(check(&backend, &signer.sign(&without)).await.is_err());
 }
 
-/// New keys are fetched when a token names one, but not more often than once a minute.
+/// New keys are fetched when a token names one, but not more often than once a minute. The fetch at the start does not count.
 #[tokio::test(start_paused = true)]
 async fn an_unknown_key_is_fetched_at_most_once_a_minute() {
-    let (old, new) = (Signer::new("old"), Signer::new("new"));
+    let (old, new, newest) = (Signer::new("old"), Signer::new("new"), Signer::new("newest"));
     let (backend, pages) = discovered(&[&old]);
     backend.prepare().await;
     assert_eq!(check(&backend, &old.sign(&claims())).await, Ok("ann".into()));
-    pages.put(JWKS, &json!({ "keys": [new.jwk()] }));
+    pages.put(JWKS, &json!({ "keys": [new.jwk(), old.jwk()] }));
+    assert_eq!(check(&backend, &new.sign(&claims())).await, Ok("ann".into()));
+    assert_eq!(check(&backend, &old.sign(&claims())).await, Ok("ann".into()));
+    pages.put(JWKS, &json!({ "keys": [newest.jwk(), new.jwk()] }));
     for _ in 0..100 {
-        assert_eq!(check(&backend, &new.sign(&claims())).await, unknown("new", None));
+        assert_eq!(check(&backend, &newest.sign(&claims())).await, unknown("newest", None));
     }
-    assert_eq!(pages.asked(JWKS), 1);
+    assert_eq!(pages.asked(JWKS), 2);
     tokio::time::advance(Duration::from_secs(60)).await;
-    let token = new.sign(&claims());
+    let token = newest.sign(&claims());
     let both = tokio::join!(check(&backend, &token), check(&backend, &token));
     assert_eq!(both, (Ok("ann".into()), Ok("ann".into())));
-    assert_eq!(pages.asked(JWKS), 2);
+    assert_eq!(pages.asked(JWKS), 3);
     tokio::time::advance(Duration::from_secs(60)).await;
     assert_eq!(check(&backend, &old.sign(&claims())).await, unknown("old", None), "it was withdrawn");
 }
@@ -250,8 +332,18 @@ async fn what_a_provider_publishes_must_make_sense() {
     encrypting["use"] = json!("enc");
     let secret = json!({ "kty": "oct", "kid": "a", "k": URL_SAFE_NO_PAD.encode([7; 32]) });
     let strange = json!({ "kty": "new", "kid": "a" });
-    let others = json!({ "keys": [encrypting, secret, strange] });
-    assert!(of(json!({ "jwks_uri": JWKS }), others).await.contains("no key has the kid 'a'"));
+    let curve = |kty: &str, crv: &str| json!({ "kty": kty, "crv": crv, "kid": "a", "x": "AA", "y": "AA" });
+    let curves =
+        [curve("EC", "P-521"), curve("EC", "secp256k1"), curve("OKP", "Ed448"), curve("OKP", "X25519")];
+    let mut others = vec![encrypting, secret, strange, json!({ "kty": "RSA" }), json!(5)];
+    others.extend(curves);
+    let all = json!({ "keys": others.clone() });
+    assert!(of(json!({ "jwks_uri": JWKS }), all).await.contains("no key has the kid 'a'"));
+    // They do not hide the key beside them.
+    others.push(signer.jwk());
+    let (backend, pages) = discovered(&[]);
+    pages.put(JWKS, &json!({ "keys": others }));
+    assert_eq!(check(&backend, &signer.sign(&claims())).await, Ok("ann".into()));
 }
 
 /// Returns the path of a file with this content, which is deleted with its directory.
@@ -303,6 +395,8 @@ async fn keys_may_be_in_files() {
 fn settings_that_cannot_work_are_refused() {
     let private = File::new("private.pem", &Signer::new("k").pair.serialize_pem());
     let short = File::new("short", "secret");
+    let curve = KeyPair::generate_for(&rcgen::PKCS_ECDSA_P521_SHA512).unwrap();
+    let curve = File::new("curve.pem", &curve.public_key_pem());
     let long = File::new("long", &"x".repeat(40));
     let refused = |options: ProviderOptions| Provider::load("p", options).unwrap_err();
     let https = |issuer: &str| refused(ProviderOptions { issuer: Some(issuer.into()), ..Default::default() });
@@ -310,6 +404,7 @@ fn settings_that_cannot_work_are_refused() {
     assert!(https("").contains("must be a URL that starts with https://"));
     assert!(refused(ProviderOptions::default()).contains("auth_oauth2.oauth_providers.p.signing_keys.KID"));
     assert!(refused(with_file(&private, &[])).contains("this is a private key"));
+    assert!(refused(with_file(&curve, &[])).contains("the curve of this key must be P-256 or P-384"));
     assert!(refused(with_file(&long, &[])).contains("a secret needs auth_oauth2.algorithms"));
     assert!(refused(with_file(&short, &[Algorithm::HS256])).contains("32 bytes or more"));
     let gone =
@@ -321,7 +416,8 @@ fn settings_that_cannot_work_are_refused() {
         let file = File::new("public-too", &Signer::new("k").pair.public_key_pem());
         let provider = ProviderOptions { signing_keys: [("k".into(), file.0.clone())].into(), ..provider };
         let providers = [("p".to_owned(), provider)].into();
-        OAuth2::load(Options { resource_servers: servers, providers, verify_audience })
+        let (resource_servers, verify_issuer) = (servers, false);
+        OAuth2::load(Options { resource_servers, providers, verify_audience, verify_issuer })
             .map(|_| ())
             .unwrap_err()
     };

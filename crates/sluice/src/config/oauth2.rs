@@ -74,6 +74,12 @@ pub const KEYS: &[Key] = &[
         |c, _, v| put(&mut c.logins.oauth2.trusts_any_audience, boolean(v).map(|verify| !verify)),
     ),
     key(
+        "auth_oauth2.verify_iss",
+        "false",
+        "Whether the claim iss of tokens must be the issuer of their provider.",
+        |c, _, v| put(&mut c.logins.oauth2.verify_issuer, boolean(v)),
+    ),
+    key(
         "auth_oauth2.scope_prefix",
         "",
         "The prefix of scopes that are meant for this broker; '' for none. Without this key: resource_server_id and a dot.",
@@ -162,6 +168,7 @@ pub struct OAuth2Keys {
     server: ServerKeys,
     provider: ProviderKeys,
     trusts_any_audience: bool,
+    verify_issuer: bool,
     default_provider: Option<String>,
     servers: BTreeMap<String, ServerKeys>,
     providers: BTreeMap<String, ProviderKeys>,
@@ -223,6 +230,7 @@ impl OAuth2Keys {
             resource_servers: unnamed.into_iter().chain(named).collect(),
             providers,
             verify_audience: !self.trusts_any_audience,
+            verify_issuer: self.verify_issuer,
         }
     }
 }
