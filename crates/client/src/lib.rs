@@ -48,4 +48,4 @@ pub use message::{Body, Message};
 pub use options::{Credit, Options, ReceiverOptions, SenderOptions, Settle};
 pub use receiver::{Delivery, Drained, Receiver};
 pub use sender::{Outcome, Sender};
-pub use url::{Credentials, Url, UrlError};
+pub use url::{Address, Credentials, Url, UrlError};

@@ -1,6 +1,8 @@
-//! The address of a peer and the login: `amqp://user:password@host:port/vhost`, or `amqps://` with TLS.
+//! The address of a peer and the login: `amqp://user:password@host:port/vhost`, `amqps://` with TLS, or
+//! `amqp+unix://user:password@%2Frun%2Fbroker.sock/vhost`.
 
 use std::fmt;
+use std::path::PathBuf;
 use std::str::FromStr;
 
 use amqp10::sasl::Secret;
@@ -14,14 +16,41 @@ pub const DEFAULT_TLS_PORT: u16 = 5671;
 /// ANONYMOUS. User, password and virtual host are percent-decoded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Url {
-    /// A name or an address. An IPv6 address has no brackets here.
-    pub host: String,
-    pub port: u16,
-    /// True for `amqps://`: the connection is encrypted.
-    pub tls: bool,
+    pub address: Address,
     pub credentials: Option<Credentials>,
     /// The virtual host. `None` means the default of the peer.
     pub virtual_host: Option<String>,
+}
+
+/// Where the peer is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Address {
+    Port {
+        /// A name or an address. An IPv6 address has no brackets here.
+        host: String,
+        port: u16,
+        /// True for `amqps://`: the connection is encrypted.
+        tls: bool,
+    },
+    /// The path of a Unix domain socket.
+    Socket(PathBuf),
+}
+
+impl Address {
+    /// Returns true if the connection is encrypted.
+    pub fn has_tls(&self) -> bool {
+        matches!(self, Self::Port { tls: true, .. })
+    }
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Port { host, port, .. } if host.contains(':') => write!(f, "[{host}]:{port}"),
+            Self::Port { host, port, .. } => write!(f, "{host}:{port}"),
+            Self::Socket(path) => write!(f, "unix:{}", path.display()),
+        }
+    }
 }
 
 /// The user name and password for PLAIN.
@@ -34,8 +63,10 @@ pub struct Credentials {
 /// Why a text is not a valid URL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UrlError {
-    /// The URL does not start with `amqp://` or `amqps://`.
+    /// The URL does not start with `amqp://`, `amqps://` or `amqp+unix://`.
     Scheme,
+    /// The path of a socket is not absolute.
+    Socket,
     /// The host is missing, or a bracket is not closed.
     Host,
     /// The port is not a number from 1 to 65535.
@@ -50,32 +81,39 @@ impl FromStr for Url {
     type Err = UrlError;
 
     fn from_str(text: &str) -> Result<Self, UrlError> {
-        let (rest, tls) = match text.strip_prefix("amqps://") {
-            Some(rest) => (rest, true),
-            None => (text.strip_prefix("amqp://").ok_or(UrlError::Scheme)?, false),
-        };
+        let (scheme, rest) = text.split_once("://").ok_or(UrlError::Scheme)?;
         if rest.contains(['?', '#']) {
             return Err(UrlError::Path);
         }
         let (authority, path) = rest.split_once('/').map_or((rest, None), |(a, p)| (a, Some(p)));
         let (login, address) = authority.rsplit_once('@').map_or((None, authority), |(l, a)| (Some(l), a));
-        let (host, port) = split_address(address)?;
-        let port = match port {
-            Some(digits) => digits.parse().ok().filter(|p| *p != 0).ok_or(UrlError::Port)?,
-            None if tls => DEFAULT_TLS_PORT,
-            None => DEFAULT_PORT,
+        let address = match scheme {
+            "amqp" => parse_port(address, DEFAULT_PORT, false)?,
+            "amqps" => parse_port(address, DEFAULT_TLS_PORT, true)?,
+            "amqp+unix" => {
+                let path = PathBuf::from(decode(address)?);
+                Address::Socket(Some(path).filter(|path| path.is_absolute()).ok_or(UrlError::Socket)?)
+            }
+            _ => return Err(UrlError::Scheme),
         };
         if path.is_some_and(|p| p.contains('/')) {
             return Err(UrlError::Path);
         }
         Ok(Self {
-            host: host.to_owned(),
-            port,
-            tls,
+            address,
             credentials: login.filter(|l| !l.is_empty()).map(parse_login).transpose()?,
             virtual_host: path.filter(|p| !p.is_empty()).map(decode).transpose()?,
         })
     }
+}
+
+fn parse_port(address: &str, default: u16, tls: bool) -> Result<Address, UrlError> {
+    let (host, port) = split_address(address)?;
+    let port = match port {
+        Some(digits) => digits.parse().ok().filter(|p| *p != 0).ok_or(UrlError::Port)?,
+        None => default,
+    };
+    Ok(Address::Port { host: host.to_owned(), port, tls })
 }
 
 fn split_address(address: &str) -> Result<(&str, Option<&str>), UrlError> {
@@ -112,7 +150,10 @@ fn decode(text: &str) -> Result<String, UrlError> {
 impl fmt::Display for UrlError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Scheme => "the URL must start with amqp:// or amqps://",
+            Self::Scheme => "the URL must start with amqp://, amqps:// or amqp+unix://",
+            Self::Socket => {
+                "the path of the socket must be absolute, such as amqp+unix://%2Frun%2Fbroker.sock"
+            }
             Self::Host => "the URL has no valid host",
             Self::Port => "the port must be a number from 1 to 65535",
             Self::Encoding => "the URL has an invalid percent escape",
@@ -134,13 +175,24 @@ mod tests {
     #[test]
     fn urls_have_parts() {
         let full = url("amqp://al%40ice:p%3aw@broker.example:5673/my%2fhost").unwrap();
-        assert_eq!((full.host.as_str(), full.port), ("broker.example", 5673));
+        assert_eq!(full.address.to_string(), "broker.example:5673");
+        assert!(!full.address.has_tls() && url("amqps://h").unwrap().address.has_tls());
         assert_eq!(full.virtual_host.as_deref(), Some("my/host"));
         let credentials = full.credentials.unwrap();
         assert_eq!((credentials.user.as_str(), credentials.password.expose()), ("al@ice", &b"p:w"[..]));
         let short = url("amqp://[::1]/").unwrap();
-        assert_eq!((short.host.as_str(), short.port), ("::1", DEFAULT_PORT));
+        assert_eq!(short.address.to_string(), "[::1]:5672");
         assert_eq!((short.credentials, short.virtual_host), (None, None));
+        let socket = url("amqp+unix://u:p@%2Frun%2Fa%20b.sock/v").unwrap();
+        assert_eq!(socket.address, Address::Socket("/run/a b.sock".into()));
+        assert_eq!(
+            (socket.address.to_string().as_str(), socket.address.has_tls()),
+            ("unix:/run/a b.sock", false)
+        );
+        assert_eq!(
+            (socket.credentials.unwrap().user.as_str(), socket.virtual_host.as_deref()),
+            ("u", Some("v"))
+        );
     }
 
     #[test]
@@ -148,6 +200,13 @@ mod tests {
         for (text, why) in [
             ("http://h", UrlError::Scheme),
             ("h:5672", UrlError::Scheme),
+            ("amqps", UrlError::Scheme),
+            ("amqp+tls://h", UrlError::Scheme),
+            ("amqp+unix://", UrlError::Socket),
+            ("amqp+unix://run.sock", UrlError::Socket),
+            // The slashes of the path must be encoded, because what is behind one is the virtual host.
+            ("amqp+unix:///run/a.sock", UrlError::Socket),
+            ("amqp+unix://%2Frun%ff", UrlError::Encoding),
             ("amqp://", UrlError::Host),
             ("amqp://[::1", UrlError::Host),
             ("amqp://::1", UrlError::Host),

@@ -21,7 +21,8 @@ pub const SEGMENT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remov
 /// The broker to connect to over AMQP.
 #[derive(Args, Debug)]
 pub struct Broker {
-    /// The broker's URL, with user and password; without a user the login is anonymous
+    /// The broker's URL, with user and password; without a user the login is anonymous. A Unix domain socket is the host of a
+    /// URL such as amqp+unix://guest:guest@%2Frun%2Fsluice%2Famqp.sock
     #[arg(long, env = "SLUICE_URL", hide_env_values = true, value_name = "URL")]
     #[arg(default_value = "amqp://guest:guest@127.0.0.1:5672")]
     url: String,
@@ -66,7 +67,7 @@ impl Broker {
     fn target(&self) -> Result<(Url, Option<Arc<ClientConfig>>), Failure> {
         // Do not show the URL: it may contain a password.
         let url: Url = self.url.parse().map_err(|error| Failure::usage(format!("--url: {error}")))?;
-        let tls = if url.tls { Some(self.trust.load()?) } else { None };
+        let tls = if url.address.has_tls() { Some(self.trust.load()?) } else { None };
         Ok((url, tls))
     }
 }
@@ -100,17 +101,13 @@ fn not_connected(url: &Url, error: Error) -> Failure {
     }
 }
 
-/// The broker's host and port, as shown to people.
+/// Where the broker is, as shown to people.
 #[derive(Clone, Debug)]
 pub struct Place(String);
 
 impl Place {
     fn of(url: &Url) -> Self {
-        Self(if url.host.contains(':') {
-            format!("[{}]:{}", url.host, url.port)
-        } else {
-            format!("{}:{}", url.host, url.port)
-        })
+        Self(url.address.to_string())
     }
 
     /// Returns the failure of an operation on an address of this broker.

@@ -10,7 +10,7 @@ use std::process::Stdio;
 
 use amqp10::DeliveryState;
 use amqp10::frame::SASL_HEADER;
-use broker::verb::{Did, finish};
+use broker::verb::{Did, finish, sluice};
 use broker::{Broker, Directory, Starting};
 use client::{Connection, Credentials, Error, Message, Options, ReceiverOptions, SenderOptions, Url};
 use rcgen::{CertificateParams, KeyPair};
@@ -287,6 +287,15 @@ async fn a_unix_socket_is_a_way_from_this_machine() {
         delivery.accept().unwrap();
     }
     connection.close().await.unwrap();
+
+    // The commands that speak AMQP take the path as the host of their URL.
+    let encoded = path.display().to_string().replace('/', "%2F");
+    let url = format!("amqp+unix://guest:guest@{encoded}");
+    sluice(&["send", "q", "over the socket", "--url", &url]).done();
+    let got = sluice(&["recv", "q", "--count", "1", "--url", &url]).done();
+    assert!(got.contains("over the socket"), "{got}");
+    let gone = format!("amqp+unix://guest:guest@{encoded}.gone");
+    sluice(&["send", "q", "m", "--url", &gone]).refused(3, &[&format!("{shown_path}.gone")]);
 
     let did = refused(&directory, &path);
     did.refused(1, &[&shown_path, "another process listens on it", "listeners.unix.default"]);
