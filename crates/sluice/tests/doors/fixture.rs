@@ -1,0 +1,111 @@
+//! A whole node with all its entry points, and clients that ask it.
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use broker::access::{Access, Identity, Permissions, Topics};
+use broker::settings::Settings;
+use client::{Connection, Error, Options, Url};
+use node::{AlarmLimits, Node, NodeOptions, StorageLimits};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpListener, TcpStream};
+
+use super::{Subject, tokens};
+
+/// A user with all permissions. It has a connection that others may or may not see.
+pub const ROOT: &str = "root";
+
+/// A node with all its entry points.
+pub struct Fixture {
+    pub node: Node,
+    pub amqp: SocketAddr,
+    http: SocketAddr,
+    data_dir: std::path::PathBuf,
+    /// The tokens of the users who have one. The password of the others is their name.
+    tokens: HashMap<String, String>,
+}
+
+impl Fixture {
+    pub async fn open(name: &str, subjects: &[Subject]) -> Self {
+        // The test binds a queue for its link, and uses an address of format v1 to do so.
+        Self::open_with(name, subjects, Settings { permit_address_v1: true, ..Settings::default() }).await
+    }
+
+    pub async fn open_with(name: &str, subjects: &[Subject], settings: Settings) -> Self {
+        let root = Subject {
+            identity: Identity::internal(ROOT, "administrator"),
+            rights: Some(Permissions::ALL),
+            topics: Topics::new(),
+            has_token: false,
+        };
+        let data_dir = std::path::Path::new(env!("CARGO_TARGET_TMPDIR"))
+            .join(format!("doors-{name}-{}", std::process::id()));
+        let users = subjects.iter().filter(|subject| !subject.has_token).chain([&root]);
+        let tokens: HashMap<String, String> = subjects
+            .iter()
+            .filter(|subject| subject.has_token)
+            .map(|subject| (subject.name().to_owned(), tokens::of(subject)))
+            .collect();
+        let node = Node::start(NodeOptions {
+            settings,
+            access: Access::new(users.map(Subject::user)).tracking_sources(true),
+            backends: (!tokens.is_empty()).then(|| tokens::backends(&data_dir)),
+            shards: 2,
+            data_dir: data_dir.clone(),
+            alarms: AlarmLimits::default(),
+            storage: StorageLimits::default(),
+            reserved_descriptors: 0,
+            accept_lost_definitions: false,
+        })
+        .unwrap();
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let amqp = listener.local_addr().unwrap();
+        tokio::spawn(node.listen(listener));
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let http = listener.local_addr().unwrap();
+        let ports = admin::Ports::default();
+        let router = management::router(node.desk().clone(), ports.clone());
+        tokio::spawn(admin::serve(listener, None, router, ports, std::future::pending()));
+        Self { node, amqp, http, data_dir, tokens }
+    }
+
+    pub async fn connect(&self, user: &str) -> Result<Connection, Error> {
+        Connection::open(&self.url(user), Options::default()).await
+    }
+
+    pub fn url(&self, user: &str) -> Url {
+        format!("amqp://{user}:{}@{}", self.password(user), self.amqp).parse().unwrap()
+    }
+
+    fn password<'a>(&'a self, user: &'a str) -> &'a str {
+        self.tokens.get(user).map_or(user, String::as_str)
+    }
+
+    pub async fn ask(&self, user: &str, method: &str, path: &str, body: &str) -> (u16, String) {
+        let mut socket = TcpStream::connect(self.http).await.unwrap();
+        let credentials = STANDARD.encode(format!("{user}:{}", self.password(user)));
+        let length = body.len();
+        let request = format!(
+            "{method} {path} HTTP/1.1\r\nHost: h\r\nAuthorization: Basic {credentials}\r\n\
+             Connection: close\r\nContent-Length: {length}\r\n\r\n{body}"
+        );
+        socket.write_all(request.as_bytes()).await.unwrap();
+        let mut answer = String::new();
+        socket.read_to_string(&mut answer).await.unwrap();
+        let status = answer.split(' ').nth(1).unwrap().parse().unwrap();
+        (status, answer.split_once("\r\n\r\n").unwrap().1.to_owned())
+    }
+
+    /// Sends a request as the user who may do everything.
+    pub async fn prepare(&self, method: &str, path: &str, body: &str) {
+        let (status, answer) = self.ask(ROOT, method, path, body).await;
+        assert!((200..300).contains(&status), "{method} {path}: {status} {answer}");
+    }
+
+    pub fn close(self) {
+        self.node.stop("the test is over").unwrap();
+        drop(std::fs::remove_dir_all(self.data_dir));
+    }
+}
