@@ -5,6 +5,8 @@
 //   resource       for whom the token is, and for how many seconds: urn:interop:AUDIENCE:SECONDS. Without it, the
 //                  token is for `rabbitmq` and one hour
 //
+// A request to /rotate makes it sign with a new key. The older keys stay published, so that older tokens stay valid.
+//
 // It prints its URL when it is ready.
 
 import { generateKeyPairSync, randomUUID } from 'node:crypto';
@@ -13,7 +15,14 @@ import { createServer } from 'node:https';
 import Provider, { errors } from 'oidc-provider';
 
 const file = name => readFileSync(`${process.env.SLUICE_TLS}/${name}`);
-const { privateKey } = generateKeyPairSync('rsa', { modulusLength: 2048 });
+
+function newKey() {
+    const { privateKey } = generateKeyPairSync('rsa', { modulusLength: 2048 });
+    return { ...privateKey.export({ format: 'jwk' }), kid: randomUUID(), use: 'sig', alg: 'RS256' };
+}
+
+// The newest first: the provider signs with it.
+const keys = [newKey()];
 
 function resourceServer({ oidc }, resource) {
     const [, audience, seconds] = resource.match(/^urn:interop:(\w+):(\d+)$/) ?? [];
@@ -24,7 +33,7 @@ function resourceServer({ oidc }, resource) {
 const server = createServer({ cert: file('server.pem'), key: file('server.key') });
 server.listen(0, '127.0.0.1', () => {
     const issuer = `https://localhost:${server.address().port}`;
-    const provider = new Provider(issuer, {
+    const begin = () => new Provider(issuer, {
         clients: [{
             client_id: 'interop', client_secret: 'secret', grant_types: ['client_credentials'],
             redirect_uris: [], response_types: [],
@@ -38,8 +47,14 @@ server.listen(0, '127.0.0.1', () => {
                 getResourceServerInfo: resourceServer,
             },
         },
-        jwks: { keys: [{ ...privateKey.export({ format: 'jwk' }), kid: randomUUID(), use: 'sig', alg: 'RS256' }] },
+        jwks: { keys },
+    }).callback();
+    let answer = begin();
+    server.on('request', (request, response) => {
+        if (request.url !== '/rotate') return answer(request, response);
+        keys.unshift(newKey());
+        answer = begin();
+        response.end();
     });
-    server.on('request', provider.callback());
     console.log(issuer);
 });

@@ -22,9 +22,19 @@ def token(scope=ALL, audience="rabbitmq", seconds=3600):
     who = base64.b64encode(b"interop:secret").decode()
     request = urllib.request.Request(
         f"{ISSUER}/token", urllib.parse.urlencode(form).encode(), {"Authorization": f"Basic {who}"})
+    return json.loads(ask_provider(request))["access_token"]
+
+
+def ask_provider(request):
     trust = ssl.create_default_context(cafile=f"{TLS}/ca.pem")
     with urllib.request.urlopen(request, context=trust, timeout=PATIENCE) as answer:
-        return json.load(answer)["access_token"]
+        return answer.read()
+
+
+def key_of(token):
+    """Returns the name of the key that has signed a token."""
+    header = token.split(".")[0]
+    return json.loads(base64.urlsafe_b64decode(header + "=" * (-len(header) % 4)))["kid"]
 
 
 def login(password):
@@ -63,7 +73,24 @@ def an_expired_token_closes_the_connection_unless_it_was_renewed():
     renewed.close()
 
 
+def a_new_key_of_the_provider_counts_and_old_connections_stay():
+    old = token()
+    connection = login(old)
+    on_queue(connection, "proton.rotated", "a")
+    ask_provider(f"{ISSUER}/rotate")
+    new = token()
+    assert key_of(new) != key_of(old), "the provider still signs with the old key"
+    second = login(new)
+    expect(bodies(Consumer(second, "proton.rotated").drain()), ["a"])
+    # The connection with the old token is open, and may go on with a new one.
+    Management(connection).ask("PUT", "/auth/tokens", new.encode())
+    on_queue(connection, "proton.still", "b")
+    login(old).close()
+    connection.close()
+
+
 CHECKS = [
     a_token_allows_what_its_scopes_say, a_token_for_others_is_refused,
     an_expired_token_closes_the_connection_unless_it_was_renewed,
+    a_new_key_of_the_provider_counts_and_old_connections_stay,
 ]
