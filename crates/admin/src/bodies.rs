@@ -92,6 +92,8 @@ pub const fn fields(action: Action) -> &'static [Field] {
         Action::PutPolicy(_) => POLICY,
         Action::Publish => PUBLISH,
         Action::GetMessages => GET,
+        Action::Move => MOVE,
+        Action::Redrive => REDRIVE,
         Action::ChangeMember(MemberChange::Add | MemberChange::Remove | MemberChange::Lead) => MEMBER,
         Action::PostDefinitions => DEFINITIONS,
         Action::PostDefinitionsOfVhost => DEFINITIONS_OF_VHOST,
@@ -199,6 +201,49 @@ const GET: &[Field] = &[
     text("ackmode", r#""ack_requeue_true""#, "What happens to the messages that were taken.").required(),
     text("encoding", r#""auto""#, "How payloads are shown: auto or base64.").required(),
     Field::new("truncate", Kind::Whole, "50000", "The most bytes that are shown of a payload."),
+];
+
+const COUNT: Field = Field::new("count", Kind::Whole, "10", "The most messages. Without it, all that match.");
+
+const SEQ: Field =
+    Field::new("seq", Kind::Whole, "7", "Only the message with this sequence number, which peek shows.");
+
+const HEADERS: Field = Field::new(
+    "headers",
+    Kind::Table,
+    r#"{"country":"DE"}"#,
+    "Only messages with all of these headers or application properties.",
+);
+
+const RATE: Field = Field::new("rate", Kind::Whole, "100", "The most messages per second.");
+
+const MOVE: &[Field] = &[
+    COUNT,
+    SEQ,
+    HEADERS,
+    Field::new("until_seq", Kind::Whole, "99", "Of the answer before, if a move goes on."),
+    RATE,
+    text("to_queue", r#""other""#, "The queue that gets the messages. This or to_exchange is needed."),
+    text("to_exchange", r#""amq.fanout""#, "The exchange that gets the messages."),
+    text(
+        "routing_key",
+        r#""a.b""#,
+        "The routing key at to_exchange. Without it, each message keeps its keys.",
+    ),
+];
+
+const REDRIVE: &[Field] = &[
+    COUNT,
+    SEQ,
+    HEADERS,
+    text("reason", r#""rejected""#, "Why they died: rejected, expired, maxlen or delivery_limit."),
+    text("queue", r#""orders""#, "The queue in which they died."),
+    Field::new("older_than", Kind::Whole, "60", "They died at least so many seconds ago."),
+    Field::new("younger_than", Kind::Whole, "3600", "They died at most so many seconds ago."),
+    Field::new("died_until", Kind::Whole, "1764187200000", "Of the answer before, if a redrive goes on."),
+    RATE,
+    text("to", r#""exchange""#, "Where they go: queue, which is where they died, or exchange."),
+    text("to_queue", r#""other""#, "The queue that gets them instead."),
 ];
 
 const MEMBER: &[Field] = &[text("node", r#""sluice@localhost""#, "The node of the member.").required()];

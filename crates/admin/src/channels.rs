@@ -124,7 +124,7 @@ fn split_name(name: &str) -> Option<(&str, u16)> {
 
 fn channel_json(row: &ConnectionRow, ours: &Amqp091Row, channel: &ChannelRow) -> Value {
     let ((peer_host, peer_port), _) = addresses(&row.name);
-    json!({
+    let mut shown = json!({
         "name": channel_name(&row.name, channel.number),
         "number": channel.number,
         "node": *row.node,
@@ -146,7 +146,17 @@ fn channel_json(row: &ConnectionRow, ours: &Amqp091Row, channel: &ChannelRow) ->
             "peer_host": peer_host,
             "peer_port": peer_port,
         },
-    })
+    });
+    put_age(&mut shown, "unacknowledged_age_ms", channel.unsettled_age_ms);
+    put_age(&mut shown, "unconfirmed_age_ms", channel.unconfirmed_age_ms);
+    shown
+}
+
+/// Adds the age of the oldest message that waits. There is no field if none waits.
+pub fn put_age(shown: &mut Value, field: &str, age_ms: Option<u64>) {
+    if let Some(age_ms) = age_ms {
+        shown[field] = age_ms.into();
+    }
 }
 
 fn consumer_json(row: &ConnectionRow, number: u16, consumer: &ConsumerRow) -> Value {
@@ -155,7 +165,7 @@ fn consumer_json(row: &ConnectionRow, number: u16, consumer: &ConsumerRow) -> Va
     if consumer.priority != 0 {
         arguments["x-priority"] = consumer.priority.into();
     }
-    json!({
+    let mut shown = json!({
         "consumer_tag": *consumer.tag,
         "queue": { "name": *consumer.queue, "vhost": *row.vhost },
         "ack_required": !consumer.settled,
@@ -179,7 +189,9 @@ fn consumer_json(row: &ConnectionRow, number: u16, consumer: &ConsumerRow) -> Va
             "peer_port": peer_port,
             "user": *row.user,
         },
-    })
+    });
+    put_age(&mut shown, "unacknowledged_age_ms", consumer.unsettled_age_ms);
+    shown
 }
 
 #[cfg(test)]

@@ -6,6 +6,7 @@ use broker::desk::{ConnectionRow, Desk, ProtocolRow};
 use serde_json::{Value, json};
 
 use crate::call::Call;
+use crate::channels::put_age;
 use crate::json::from_amqp;
 use crate::reply::{Failure, Reply};
 use crate::samples::Ranges;
@@ -211,7 +212,7 @@ fn session(row: &SessionRow) -> Value {
 }
 
 fn incoming_link(row: &LinkRow) -> Value {
-    json!({
+    let mut shown = json!({
         "handle": row.handle,
         "link_name": row.name,
         "target_address": row.target_address,
@@ -220,11 +221,13 @@ fn incoming_link(row: &LinkRow) -> Value {
         "delivery_count": row.delivery_count,
         "credit": row.credit,
         "unconfirmed_messages": row.unsettled,
-    })
+    });
+    put_age(&mut shown, "unconfirmed_age_ms", row.unsettled_age_ms);
+    shown
 }
 
 fn outgoing_link(row: &LinkRow) -> Value {
-    json!({
+    let mut shown = json!({
         "handle": row.handle,
         "link_name": row.name,
         "source_address": row.source_address,
@@ -235,5 +238,7 @@ fn outgoing_link(row: &LinkRow) -> Value {
         "credit": row.credit,
         "unsettled_deliveries": row.unsettled,
         "consumer_timeout": row.consumer_timeout,
-    })
+    });
+    put_age(&mut shown, "unacknowledged_age_ms", row.unsettled_age_ms);
+    shown
 }

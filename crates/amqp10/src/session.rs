@@ -354,6 +354,11 @@ impl Session {
         self.unsettled.find(link, first, last, runs);
     }
 
+    /// Returns our own number for the oldest delivery of a link that was sent and is not settled.
+    pub fn oldest_unsettled(&self, link: u32) -> Option<u64> {
+        self.unsettled.oldest(link)
+    }
+
     /// Closes our incoming window, or opens it again. After closing, up to `margin` more frames are accepted,
     /// because they may be in flight.
     pub(crate) fn set_window_open(&mut self, open: bool, out: &mut Output) {

@@ -165,6 +165,12 @@ impl Unsettled {
         }
     }
 
+    /// Returns the cookie of the oldest delivery of a link. The cost depends on the number of known runs.
+    pub fn oldest(&self, link: u32) -> Option<u64> {
+        let mut spans = self.older.values().chain([&self.newest]);
+        spans.find(|span| span.link == link && span.len() > 0).map(|span| span.first_cookie)
+    }
+
     /// Drops the deliveries of a detached link.
     pub fn forget_link(&mut self, link: u32) {
         self.older.retain(|_, span| span.link != link);

@@ -5,8 +5,8 @@
 pub mod amqp091_rows;
 pub mod amqp10_rows;
 mod front;
+mod moving;
 mod quorum;
-mod redrive;
 
 use std::sync::Arc;
 
@@ -18,8 +18,8 @@ pub use queue::Start;
 use self::amqp10_rows::Amqp10Row;
 use self::amqp091_rows::Amqp091Row;
 pub use self::front::Desk;
+pub use self::moving::{Move, MoveEnd, MoveRefusal, MoveTo, Moved, Redrive, RedriveTo, Which};
 pub use self::quorum::{GroupRow, MemberChange, PeekedRow, Reclaimed, ShownMessage};
-pub use self::redrive::{Redrive, RedriveEnd, RedriveRefusal, RedriveTo, Redriven};
 use crate::catalog::{Arguments, Binding, CatalogError, Exchange, Policy, QueueRecord, VhostSettings};
 use crate::counters::{AuthAttempts, Counters, Deprecated, Protocol};
 use crate::ids::QueueId;
@@ -208,6 +208,8 @@ pub struct ConsumerRow {
     /// The number of unsettled deliveries that it may have. 0 means any number.
     pub prefetch: u32,
     pub unsettled: u32,
+    /// The age of the oldest unsettled delivery, in milliseconds. `None` if there is none.
+    pub unsettled_age_ms: Option<u64>,
     /// The time for which it may hold a delivery of a quorum queue, in milliseconds, as it was when the consumer attached.
     pub timeout_ms: u64,
     /// The arguments that the client has given, in a protocol that has them.

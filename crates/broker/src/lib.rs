@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 pub mod access;
+mod ages;
 pub mod announced;
 pub mod audit;
 pub mod catalog;
@@ -22,6 +23,7 @@ pub mod ids;
 pub mod input;
 pub mod intake;
 pub mod mail;
+pub mod moving;
 mod named;
 pub mod names;
 pub mod notices;
@@ -30,7 +32,6 @@ pub mod own_queues;
 pub mod pattern;
 pub mod peer;
 pub mod placements;
-pub mod redrive;
 pub mod reply_to;
 pub mod secured;
 pub mod settings;

@@ -10,8 +10,8 @@ use queue::{Arrival, ConsumerId, Effect, Publish, PublisherId, RejectReason, Req
 use crate::access::{Login, Question, Remote};
 use crate::catalog::{Answer, CatalogError, Change, Command, Exchange, RouteTarget, history_length};
 use crate::ids::{QueueId, ShardId};
+use crate::moving::MoveWait;
 use crate::notices::Outbox;
-use crate::redrive::RedriveWait;
 use crate::reply_to::ReplyTo;
 
 /// One piece of mail.
@@ -85,8 +85,8 @@ pub enum PublisherAddress {
     Gate(GateAddress),
     /// A queue of this shard that has sent a dead letter. Boxed because most publishers are gates.
     DeadLetter(Box<DeadLetterWait>),
-    /// A batch of redriven messages, which the desk (the management front end) has sent.
-    Redrive(Box<RedriveWait>),
+    /// A batch of messages that are moved, which the desk (the management front end) has sent.
+    Moves(Box<MoveWait>),
     /// The shard itself, which publishes notices.
     Notices,
 }

@@ -8,9 +8,9 @@ mod explain;
 mod front;
 mod lists;
 mod messages;
+mod moving;
 mod permit;
 mod quorum;
-mod redrive;
 mod statistics;
 mod traces;
 

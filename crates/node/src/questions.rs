@@ -11,10 +11,10 @@ use broker::catalog::{
     Answer, Binding, BindingCursor, CatalogError, Command, Exchange, Parameters, Policy, QueueRecord,
 };
 use broker::counters::Counters;
-use broker::desk::{BudgetRow, ConnectionRow, NamedVhost, QueueNumbers, Reclaimed, RedriveRefusal};
+use broker::desk::{BudgetRow, ConnectionRow, MoveRefusal, NamedVhost, QueueNumbers, Reclaimed};
 use broker::explain::{ConnectionFacts, End, LogFacts, Wanted};
 use broker::ids::{QueueId, ShardId};
-use broker::redrive::Redriving;
+use broker::moving::Moving;
 use broker::traces::Traces;
 use hashbrown::HashMap;
 use queue::{ConsumerId, Effect, Peeked, Refusal, Request};
@@ -32,10 +32,10 @@ pub enum Question {
     /// Asks for a new holder, under which messages can be fetched. Answered by [`Reply::Holder`].
     Holder,
     /// Sends requests that a queue does not answer. The shard sends them after those of earlier questions. Answered by
-    /// [`Reply::Told`] when they are sent.
-    Tell { queue: QueueId, requests: Vec<Request> },
-    /// Publishes dead letters of a queue again. Answered by [`Reply::Redriven`].
-    Redrive { vhost: Arc<str>, letters: Vec<Redriving> },
+    /// [`Reply::Posted`] when they are sent.
+    Post { queue: QueueId, requests: Vec<Request> },
+    /// Publishes messages of a queue again, at their targets. Answered by [`Reply::Moved`].
+    Move { vhost: Arc<str>, messages: Vec<Moving> },
     /// Asks for the queue of this name. Answered by [`Reply::Records`] with none or one.
     Named { vhost: Arc<str>, name: Arc<str> },
     /// Asks for those of these queues that exist, in this order. Answered by [`Reply::Records`].
@@ -95,9 +95,9 @@ pub enum Reply {
     Effect(Box<Effect>),
     /// `None` if the shard has no number left.
     Holder(Option<ConsumerId>),
-    Told,
+    Posted,
     /// What has become of each message, in their order.
-    Redriven(Vec<Result<(), RedriveRefusal>>),
+    Moved(Vec<Result<(), MoveRefusal>>),
     Records(Vec<Arc<QueueRecord>>),
     Places(Part<(usize, Arc<QueueRecord>)>),
     Homes(Vec<Option<ShardId>>),

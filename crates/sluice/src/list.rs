@@ -257,7 +257,9 @@ impl What {
                 ("CONSUMERS", "consumer_count"),
                 ("PREFETCH", "prefetch_count"),
                 ("UNCONFIRMED", "messages_unconfirmed"),
+                ("AGE MS", "unconfirmed_age_ms"),
                 ("UNACKNOWLEDGED", "messages_unacknowledged"),
+                ("AGE MS", "unacknowledged_age_ms"),
             ],
             Self::Consumers => &[
                 ("TAG", "consumer_tag"),
@@ -268,6 +270,7 @@ impl What {
                 ("EXCLUSIVE", "exclusive"),
                 ("PREFETCH", "prefetch_count"),
                 ("UNACKNOWLEDGED", "messages_unacknowledged"),
+                ("AGE MS", "unacknowledged_age_ms"),
                 ("ARGUMENTS", "arguments"),
             ],
             Self::Links => &[
@@ -278,6 +281,7 @@ impl What {
                 ("ADDRESS", "address"),
                 ("CREDIT", "credit"),
                 ("UNSETTLED", "unsettled"),
+                ("AGE MS", "age_ms"),
             ],
             Self::Traces => &[
                 ("NAME", "name"),
@@ -308,11 +312,12 @@ impl What {
 }
 
 /// Returns a row for each link of a connection. `unsettled` counts the messages that one side has sent and
-/// the other has not settled. `direction` is as the broker sees it.
+/// the other has not settled, and `age_ms` is the age of the oldest of them. `direction` is as the broker sees it.
 pub fn links(connection: &Value) -> Vec<Value> {
     let sessions = connection["sessions"].as_array().into_iter().flatten();
     let links = sessions.flat_map(|session| {
-        let of = |field: &str, direction: &'static str, address: &'static str, unsettled: &'static str| {
+        let of = |field: &str, direction: &'static str, names: [&'static str; 3]| {
+            let [address, unsettled, age_ms] = names;
             let links = session[field].as_array().into_iter().flatten();
             let row = move |link: &Value| {
                 json!({
@@ -325,13 +330,16 @@ pub fn links(connection: &Value) -> Vec<Value> {
                     "address": link[address],
                     "credit": link["credit"],
                     "unsettled": link[unsettled],
+                    "age_ms": link[age_ms],
                     "delivery_count": link["delivery_count"],
                 })
             };
             links.map(row).collect::<Vec<_>>()
         };
-        let incoming = of("incoming_links", "in", "target_address", "unconfirmed_messages");
-        let outgoing = of("outgoing_links", "out", "source_address", "unsettled_deliveries");
+        let incoming = ["target_address", "unconfirmed_messages", "unconfirmed_age_ms"];
+        let outgoing = ["source_address", "unsettled_deliveries", "unacknowledged_age_ms"];
+        let (incoming, outgoing) =
+            (of("incoming_links", "in", incoming), of("outgoing_links", "out", outgoing));
         [incoming, outgoing].concat()
     });
     links.collect()

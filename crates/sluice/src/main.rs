@@ -26,6 +26,7 @@ mod log;
 mod manual;
 mod messages;
 mod move_messages;
+mod moving;
 mod output;
 mod parameters;
 mod password;
@@ -93,7 +94,7 @@ enum Verb {
     Send(send::Send),
     /// Print messages and accept them, until interrupted
     Recv(recv::Recv),
-    /// Move the messages of a queue to another queue
+    /// Move the messages of a queue to another queue or to an exchange
     Move(move_messages::Move),
     /// Send dead letters of a queue back to where they died
     Redrive(redrive::Redrive),
@@ -255,12 +256,12 @@ mod tests {
             "recv s --offset 10m --filter x=1 --filter-value a --filter-value b --match-unfiltered",
             "recv s --at 1700000000000",
             "send s body --filter-value a",
-            "move a b",
-            "move a b -p v --limit 3 --in-flight 1 --url amqp://h",
+            "move a --to-queue b",
+            "move a --to-exchange x --key k --count 3 --header a=b --header c= --rate 9 --seq 7 -p v --json --url http://h",
             "redrive q",
             "redrive q --count 3 --reason delivery_limit --from-queue a --older-than 1h --younger-than 1d --rate 9 --json",
             "redrive q --to exchange -p v --url http://h",
-            "redrive q --to-queue r --seq 7",
+            "redrive q --to-queue r --seq 7 --header a=b",
             "declare queue q --type classic --argument x-max-length=3 --url http://h",
             "declare --url http://h queues q",
             "declare exchange x --type fanout",
@@ -408,8 +409,11 @@ mod tests {
             "recv s --offset first --at 1",
             "recv s --match-unfiltered",
             "move a",
-            "move a b --limit 0",
-            "move a b --in-flight 0",
+            "move a b",
+            "move a --to-queue b --to-exchange x",
+            "move a --to-queue b --key k",
+            "move a --to-queue b --header a",
+            "move a --to-queue b --count 0",
             "redrive",
             "redrive q --count 0",
             "redrive q --reason dead",

@@ -7,7 +7,7 @@ use std::net::TcpStream;
 use std::time::Duration;
 
 use amqp091::{
-    BasicCancel, BasicConsume, BasicGet, BasicPublish, BasicQos, Config, ConfirmSelect, Connection,
+    BasicAck, BasicCancel, BasicConsume, BasicGet, BasicPublish, BasicQos, Config, ConfirmSelect, Connection,
     ConnectionStartOk, Event, ExchangeDeclare, Method, QueueDeclare, Secret, Table, TableWriter, Value,
 };
 use bytes::{Bytes, BytesMut};
@@ -219,6 +219,37 @@ fn channels_are_seen_and_explained() {
         let counted = ["publish", "get", "get_no_ack", "deliver", "deliver_no_ack", "ack", "deliver_get"];
         assert_eq!(counted.map(|name| &stats[name]), [3, 0, 1, 1, 0, 0, 2], "{seen}");
     }
+    broker.terminate();
+}
+
+/// Deliveries of `basic.get` and of consumers have an age until they are settled.
+#[test]
+fn unacknowledged_deliveries_of_a_channel_have_an_age() {
+    let directory = Directory::new("channel-ages");
+    let broker = Broker::start(&directory);
+    let mut client = Client::open(&broker);
+    client.open_channel(1);
+    client.declare(1, "q");
+    let ages = || {
+        let (_, channels) = broker.get("/api/channels");
+        let (_, consumers) = broker.get("/api/consumers");
+        [&channels, &consumers].map(|rows| rows[0]["unacknowledged_age_ms"].as_u64())
+    };
+    client.publish(1, "q", 2);
+    client.conn.send(1, &Method::BasicGet(BasicGet { queue: "q", no_ack: false }));
+    client.wait_for("basic.get-ok");
+    while ages()[0].is_none_or(|age_ms| age_ms == 0) {
+        std::thread::yield_now();
+    }
+    assert_eq!(ages()[1], None, "nothing consumes");
+    let consume = BasicConsume { queue: "q", consumer_tag: "eager", ..BasicConsume::default() };
+    client.conn.send(1, &Method::BasicConsume(consume));
+    client.wait_for("basic.deliver");
+    let [of_channel, of_consumer] = ages();
+    assert!(of_channel >= of_consumer && of_consumer.is_some(), "{of_channel:?} {of_consumer:?}");
+    client.conn.send(1, &Method::BasicAck(BasicAck { delivery_tag: 2, multiple: true }));
+    client.declare(1, "q");
+    assert_eq!(ages(), [None, None]);
     broker.terminate();
 }
 

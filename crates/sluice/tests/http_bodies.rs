@@ -84,6 +84,14 @@ fn valid(action: Action) -> Value {
         Action::GetMessages => {
             json!({ "count": 1, "ackmode": "ack_requeue_true", "encoding": "auto", "truncate": 10 })
         }
+        Action::Move => json!({
+            "to_exchange": "amq.fanout", "routing_key": "k", "count": 1, "seq": 1, "until_seq": 5, "rate": 100,
+            "headers": { "a": "x", "n": 1, "b": true },
+        }),
+        Action::Redrive => json!({
+            "count": 1, "seq": 1, "reason": "expired", "queue": "q", "older_than": 0, "younger_than": 60,
+            "died_until": 1, "rate": 100, "to": "exchange", "headers": { "a": "x" },
+        }),
         Action::Bind(_) => json!({ "routing_key": "k", "arguments": { "x-match": "all", "n": [1] } }),
         Action::PutPolicy(_) => json!({
             "pattern": "^none$", "priority": 1, "apply-to": "queues", "definition": { "max-length": 1, "expires": 60_000 },

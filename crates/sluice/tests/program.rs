@@ -4,6 +4,7 @@
 
 mod broker;
 
+mod ages;
 mod amqp091;
 mod audit;
 mod backends;

@@ -258,12 +258,7 @@ fn a_refusal_leaves_the_message_and_names_the_target() {
         ("s", json!({}), 400, "queue 's' in vhost '/' is a stream"),
         ("none", json!({}), 404, "no queue 'none' in vhost '/'"),
         ("dead", json!({ "to_queue": "none" }), 404, "no queue 'none' in vhost '/'"),
-        (
-            "dead",
-            json!({ "to_queue": "dead" }),
-            400,
-            "queue 'dead' in vhost '/' cannot be redriven to itself",
-        ),
+        ("dead", json!({ "to_queue": "dead" }), 400, "queue 'dead' in vhost '/' cannot be moved to itself"),
         ("dead", json!({ "reson": "expired" }), 400, "there is no field 'reson'"),
     ] {
         let (found, answer) = ask(&broker, queue, &fields);

@@ -74,7 +74,7 @@ async fn where_browsing_starts() {
 }
 
 #[tokio::test]
-async fn dead_letters_are_redriven() {
+async fn messages_are_moved_and_dead_letters_redriven() {
     let server = Server::start().await;
     server
         .check(
@@ -84,6 +84,9 @@ async fn dead_letters_are_redriven() {
             POST /api/queues/%2F/dead/redrive -> 200 {"redriven":7,"skipped":1,"left":2,"died_until":1700000000000,"ended":"time","reason":"the time of one request is over: repeat it to go on"}
             POST /api/queues/%2F/dead/redrive {"count":3,"died_until":9} -> 200 {"redriven":3,"skipped":1,"left":2,"died_until":9,"ended":"time","reason":"the time of one request is over: repeat it to go on"}
             POST /api/queues/%2F/dead/redrive {"count":"many"} -> 400 {"error":"bad_request","reason":"count \"many\" is not a whole number from 1 on"}
+            POST /api/queues/%2F/dead/move {"to_queue":"q"} -> 200 {"moved":7,"skipped":1,"left":2,"until_seq":9,"ended":"time","reason":"the time of one request is over: repeat it to go on"}
+            POST /api/queues/%2F/dead/move {"to_exchange":"x","count":3,"until_seq":5} -> 200 {"moved":3,"skipped":1,"left":2,"until_seq":5,"ended":"time","reason":"the time of one request is over: repeat it to go on"}
+            POST /api/queues/%2F/dead/move -> 400 {"error":"bad_request","reason":"to_queue or to_exchange is needed"}
             POST /api/queues/%2F/none/redrive -> 404 {"error":"object_not_found","reason":"no queue 'none' in vhost '/'"}
             "#,
         )

@@ -18,6 +18,7 @@ fn consumer(tag: &str, active: Option<bool>) -> ConsumerRow {
         active,
         prefetch: 10,
         unsettled: 2,
+        unsettled_age_ms: active.is_none().then_some(1500),
         timeout_ms: 7,
         arguments: [("x-stream-offset".to_owned(), "last")].into_iter().collect(),
     }
@@ -31,7 +32,9 @@ fn channel(number: u16, consumers: Vec<ConsumerRow>) -> ChannelRow {
         uncommitted: 4,
         uncommitted_settlements: 5,
         unconfirmed: 6,
+        unconfirmed_age_ms: (number == 1).then_some(60_000),
         unsettled: 7,
+        unsettled_age_ms: (number == 1).then_some(7000),
         prefetch: 10,
         shared_prefetch: 0,
         consumers,
@@ -68,6 +71,8 @@ async fn channels_and_consumers() {
             r#"
             GET /api/connections/username/guest?columns=protocol,state,channels,channel_max,timeout,client_properties -> 200 [{"state":"flow","protocol":"AMQP 0-9-1","client_properties":{"product":"p"},"channels":2,"channel_max":2047,"timeout":60}]
             GET /api/channels?columns=name,state,consumer_count -> 200 [{"name":"10.0.0.1:1 -> 10.0.0.2:5672 (1)","state":"flow","consumer_count":2},{"name":"10.0.0.1:1 -> 10.0.0.2:5672 (2)","state":"flow","consumer_count":1}]
+            GET /api/channels?columns=unacknowledged_age_ms,unconfirmed_age_ms -> 200 [{"unacknowledged_age_ms":7000,"unconfirmed_age_ms":60000},{}]
+            GET /api/consumers?columns=unacknowledged_age_ms -> 200 [{"unacknowledged_age_ms":1500},{},{},{}]
             GET /api/vhosts/%2F/channels?columns=number&sort=number&sort_reverse=true -> 200 [{"number":2},{"number":1}]
             GET /api/vhosts/nope/channels -> 404 {"error":"object_not_found",..
             GET /api/connections/10.0.0.1:1%20-%3E%2010.0.0.2:5672/channels?columns=number,transactional,confirm -> 200 [{"number":1,"confirm":true,"transactional":false},{"number":2,"confirm":false,"transactional":true}]

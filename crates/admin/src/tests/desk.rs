@@ -215,19 +215,21 @@ impl Desk for FakeDesk {
         Ok(state.messages.iter().take(count as usize).cloned().collect())
     }
 
-    async fn redrive(
+    async fn move_messages(
         &self,
         who: &Identity,
         vhost: &str,
         name: &str,
-        wanted: &Redrive,
-    ) -> Result<Redriven, DeskError> {
+        wanted: &Move,
+    ) -> Result<Moved, DeskError> {
         let state = self.state();
         state.permit(who, vhost, Verb::Get, &[Resource::Queue(name)])?;
         state.record(vhost, name)?;
-        let redriven = wanted.count.unwrap_or(7);
-        let until_ms = wanted.until_ms.unwrap_or(1_700_000_000_000);
-        Ok(Redriven { redriven, skipped: 1, left: 2, until_ms, ended: RedriveEnd::Time })
+        let until = match &wanted.which {
+            Which::All { until_seq, .. } => until_seq.unwrap_or(9),
+            Which::Dead(redrive) => redrive.until_ms.unwrap_or(1_700_000_000_000),
+        };
+        Ok(Moved { moved: wanted.count.unwrap_or(7), skipped: 1, left: 2, until, ended: MoveEnd::Time })
     }
 
     async fn peek(

@@ -256,6 +256,11 @@ impl Connection {
         }
     }
 
+    /// Returns our own number for the oldest delivery on `link` that was sent and that the receiver has not settled.
+    pub fn oldest_unsettled(&self, session: u16, link: u32) -> Option<u64> {
+        self.session(session)?.oldest_unsettled(link)
+    }
+
     /// Answers the peer's ATTACH on `link`, or proposes a new link if `link` is `None`. `attach.handle` is
     /// filled in. Returns the number of the link. Returns `None`, and writes nothing, if the session does not
     /// exist or is ending, all its handles are in use, or the frame does not fit the peer's max-frame-size.

@@ -37,7 +37,7 @@ pub use decide::{AccountChange, Answer, Command, Decision, DeclareExchange, Decl
 pub use definitions::DefinitionsCursor;
 pub use error::CatalogError;
 pub use events::events_of;
-pub use exchange::{Exchange, ExchangeKind, Histories, Letter, history_length};
+pub use exchange::{Exchange, ExchangeKind, Histories, Letter, has_headers, history_length};
 pub use parameters::{CLUSTER_NAME, CLUSTER_NAME_BYTES_MAX, ParameterKey, Parameters, is_cluster_name};
 pub use pending::{Committed, Offered, Pending};
 pub use places::QueueIds;

@@ -32,8 +32,12 @@ pub struct ChannelRow {
     pub uncommitted_settlements: u64,
     /// The number of messages without a confirm.
     pub unconfirmed: u64,
+    /// The age of the oldest of these messages, in milliseconds. `None` if there is none.
+    pub unconfirmed_age_ms: Option<u64>,
     /// The number of deliveries that are not settled.
     pub unsettled: u32,
+    /// The age of the oldest of these deliveries, in milliseconds. `None` if there is none.
+    pub unsettled_age_ms: Option<u64>,
     /// The number of unsettled deliveries that each new consumer may have. 0 means any number.
     pub prefetch: u16,
     /// The number of unsettled deliveries that all consumers together may have. 0 means any number.

@@ -28,6 +28,8 @@ pub struct LinkRow {
     /// The number of messages that are not settled. On a publishing link: messages without a receipt. On a
     /// consuming link: unsettled deliveries.
     pub unsettled: u64,
+    /// The age of the oldest of these messages, in milliseconds. `None` if there is none.
+    pub unsettled_age_ms: Option<u64>,
     /// True if the link gets nothing until its client has settled deliveries that the queue has taken back after the
     /// consumer timeout.
     pub consumer_timeout: bool,

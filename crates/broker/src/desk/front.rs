@@ -11,7 +11,7 @@ use queue::Start;
 
 use super::{
     Alarms, AttemptsRow, BrowsedRow, ConnectionCursor, ConnectionRow, Contents, DeskError, ExchangeSpec,
-    MemberChange, NamedVhost, Overview, PeekedRow, QueueRow, QueueSpec, Reclaimed, Redrive, Redriven,
+    MemberChange, Move, Moved, NamedVhost, Overview, PeekedRow, QueueRow, QueueSpec, Reclaimed,
 };
 use crate::access::{Identity, PasswordHash, Users};
 use crate::catalog::{
@@ -129,21 +129,21 @@ pub trait Desk: Clone + Send + Sync + 'static {
         position: u64,
     ) -> impl Future<Output = Result<PeekedRow, DeskError>> + Send;
 
-    /// Sends dead letters of a queue back to where they died. A message leaves the queue only after its target has taken it.
-    /// The messages that do not match stay in their places; they count as delivered before, but not as failed. One call is
-    /// bounded in time and in the messages that it skips, and ends early if a target refuses a message: see
-    /// [`RedriveEnd`]. It is carried out even if the future is dropped.
+    /// Moves messages of a queue to a queue or an exchange, or sends dead letters back to where they died. A message leaves the
+    /// queue only after its target has taken it. The messages that do not match stay in their places; they count as
+    /// delivered before, but not as failed. One call is bounded in time and in the messages that it skips, and ends early if a
+    /// target refuses a message: see [`MoveEnd`]. It is carried out even if the future is dropped.
     ///
     /// # Errors
     /// The queue does not exist or is a stream, the user may not get its messages or publish to the first target, or
-    /// there is no dead letter with [`Redrive::seq`].
-    fn redrive(
+    /// no ready message with [`Move::seq`] matches.
+    fn move_messages(
         &self,
         who: &Identity,
         vhost: &str,
         name: &str,
-        wanted: &Redrive,
-    ) -> impl Future<Output = Result<Redriven, DeskError>> + Send;
+        wanted: &Move,
+    ) -> impl Future<Output = Result<Moved, DeskError>> + Send;
 
     /// Writes a new base of a quorum queue's group, which replaces all entries up to it. Returns its index.
     fn checkpoint(

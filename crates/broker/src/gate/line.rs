@@ -268,7 +268,7 @@ impl Gate {
             return true;
         };
         *credit = left;
-        outlet.note_sent(lent.redelivered(), cx.counters);
+        outlet.note_sent(&lent, cx, || None);
         self.show(place, lent);
         true
     }

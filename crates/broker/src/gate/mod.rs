@@ -355,9 +355,9 @@ impl Gate {
         product_or!(self, gate => gate.session_count(), 0)
     }
 
-    /// Returns a row for listings, or `None` before the connection is open.
-    pub fn report(&self, node: &Arc<str>, recv_bytes: u64, send_bytes: u64) -> Option<ConnectionRow> {
-        product_or!(self, gate => gate.report(node, recv_bytes, send_bytes), None)
+    /// Returns a row for listings, or `None` before the connection is open. `bytes` are those that were received and sent.
+    pub fn report(&self, node: &Arc<str>, bytes: (u64, u64), now_ms: u64) -> Option<ConnectionRow> {
+        product_or!(self, gate => gate.report(node, bytes, now_ms), None)
     }
 
     /// Returns what may stop the links, or `None` before the connection is open. `unwritten_bytes` are the bytes that

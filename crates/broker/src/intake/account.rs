@@ -7,6 +7,7 @@ use queue::Verdict;
 use ranges::{Range, replace_joined};
 
 use super::adaptive::{Adaptive, CREDIT_MAX, PACED_CREDIT_MAX};
+use crate::ages::Ages;
 use crate::catalog::QueueRecord;
 use crate::credit_budget::CreditBudget;
 use crate::settings::{LinkCredit, Settings};
@@ -76,6 +77,8 @@ pub(super) struct Account<P> {
     pending: VecDeque<Pending<P>>,
     unconfirmed: u32,
     unconfirmed_bytes: u64,
+    /// When the messages were sent that wait for receipts.
+    ages: Ages,
     /// The time at which the publisher was last found to pipeline.
     pipelined_ms: Option<u64>,
     /// The regulator of adaptive credit. `None` if the credit is fixed.
@@ -116,6 +119,7 @@ impl<P> Account<P> {
             pending: VecDeque::new(),
             unconfirmed: 0,
             unconfirmed_bytes: 0,
+            ages: Ages::default(),
             pipelined_ms: None,
             adaptive,
             durable_only: settings.link_credit == LinkCredit::Auto,
@@ -147,6 +151,16 @@ impl<P> Account<P> {
     pub fn unconfirmed(&self) -> u32 {
         self.unconfirmed
     }
+
+    /// Returns the age of the oldest message without a receipt, in milliseconds.
+    pub fn age_ms(&self, now_ms: u64) -> Option<u64> {
+        self.oldest().map(|oldest| self.ages.age_ms(oldest, now_ms))
+    }
+
+    /// Returns the oldest message without a receipt.
+    fn oldest(&self) -> Option<u64> {
+        (!self.pending.is_empty()).then(|| self.next_seq - self.pending.len() as u64)
+    }
 }
 
 impl<P: Publication> Account<P> {
@@ -174,7 +188,8 @@ impl<P: Publication> Account<P> {
 
     /// Adds a message that `left` queues will answer. Returns its sequence number.
     pub fn push(&mut self, publication: P, bytes: u32, left: u32, durable: bool, now_ms: u64) -> u64 {
-        let seq = self.next_seq;
+        let (seq, waiting) = (self.next_seq, self.pending.len() as u64);
+        self.ages.note(seq, now_ms, || (waiting > 0).then(|| seq - waiting));
         self.next_seq += 1;
         self.unconfirmed += 1;
         self.unconfirmed_bytes += u64::from(bytes);
@@ -348,6 +363,21 @@ mod tests {
         assert_eq!(u64::from(account.unconfirmed), 6 - answered);
         assert_eq!(account.unconfirmed_bytes, 6 - answered);
         told
+    }
+
+    #[test]
+    fn the_oldest_message_without_a_receipt_has_an_age() {
+        let (settings, mut budget) = (Settings::default(), CreditBudget::share(1));
+        let mut account = Account::<u64>::new(&settings);
+        assert_eq!(account.age_ms(0), None);
+        for (publish, now_ms) in [(0, 1000), (1, 2500), (2, 9000)] {
+            account.push(publish, 1, 1, true, now_ms);
+        }
+        assert_eq!(account.age_ms(10_000), Some(9000));
+        for (first, last, age_ms) in [(1, 1, Some(9000)), (0, 0, Some(1000)), (2, 2, None)] {
+            account.handle_receipts((first, last), Verdict::Accepted, 10_000, &mut budget, |_| {});
+            assert_eq!(account.age_ms(10_000), age_ms, "after {first}");
+        }
     }
 
     #[test]

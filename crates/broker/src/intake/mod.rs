@@ -97,6 +97,11 @@ impl<P: Publication> Intake<P> {
         self.account.unconfirmed()
     }
 
+    /// Returns the age of the oldest message without a receipt, in milliseconds. `None` if there is none.
+    pub fn unconfirmed_age_ms(&self, now_ms: u64) -> Option<u64> {
+        self.account.age_ms(now_ms)
+    }
+
     /// Returns the number of messages that were sent to queues so far. It wraps around.
     pub fn delivery_count(&self) -> u32 {
         self.account.published() as u32

@@ -18,13 +18,15 @@ use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use queue::{
-    Attach, ConsumerId, ConsumerTimeout, Effect, GoneReason, Mode, Outcome, QueueType, Refusal, Request, Span,
+    Attach, ConsumerId, ConsumerTimeout, DeliveryRef, Effect, GoneReason, Mode, Outcome, QueueType, Refusal,
+    Request, Span,
 };
 
 pub use self::bridge::CreditReport;
 use self::bridge::{Batch, Bridge};
 pub use self::holder::Holder;
 
+use crate::ages::Ages;
 use crate::announced::Announced;
 use crate::catalog::QueueRecord;
 use crate::counters::{Counters, Deliveries, Protocol};
@@ -82,6 +84,8 @@ pub struct Outlet<A> {
     waits_for_room: bool,
     bridge: Bridge,
     unsettled: u32,
+    /// When unsettled deliveries were sent.
+    ages: Ages,
     unsettled_max: u32,
     /// The settlements that the queue has not answered yet, oldest first. Bounded by their deliveries.
     open_settlements: VecDeque<OpenSettlement<A>>,
@@ -191,6 +195,7 @@ impl<A> Outlet<A> {
             waits_for_room: false,
             bridge: Bridge::new(cx.settings.max_queue_credit),
             unsettled: 0,
+            ages: Ages::default(),
             unsettled_max: match cx.settings.max_unsettled_per_link {
                 0 => u32::MAX,
                 max => max,
@@ -250,9 +255,9 @@ impl<A> Outlet<A> {
         self.bridge.delivery_count()
     }
 
-    /// Returns what listings show of the consumer. `tag` is its name in its protocol, and `prefetch` the number of
-    /// unsettled deliveries that it may have.
-    pub fn row(&self, tag: &str, prefetch: u32) -> ConsumerRow {
+    /// Returns what listings show of the consumer. `tag` is its name in its protocol, `prefetch` the number of
+    /// unsettled deliveries that it may have, and `age_ms` is [`Outlet::age_ms`].
+    pub fn row(&self, tag: &str, prefetch: u32, age_ms: Option<u64>) -> ConsumerRow {
         ConsumerRow {
             tag: tag.into(),
             queue: self.queue_name.clone(),
@@ -262,6 +267,7 @@ impl<A> Outlet<A> {
             active: self.active,
             prefetch,
             unsettled: self.unsettled,
+            unsettled_age_ms: age_ms,
             timeout_ms: self.timeout_ms,
             arguments: Default::default(),
         }
@@ -353,10 +359,23 @@ impl<A> Outlet<A> {
         self.bridge.handle_delivery();
     }
 
-    /// Called when a delivery was sent.
-    pub fn note_sent(&mut self, redelivered: bool, counters: &mut Counters) {
-        self.counts(counters).count_sent(redelivered, self.settled);
-        self.unsettled += u32::from(!self.settled);
+    /// Called when a delivery was sent. `oldest` returns the number of the oldest delivery that is unsettled, if there is one.
+    pub fn note_sent(
+        &mut self,
+        lent: &DeliveryRef<'_>,
+        cx: &mut Cx<'_>,
+        oldest: impl FnOnce() -> Option<u64>,
+    ) {
+        self.counts(cx.counters).count_sent(lent.redelivered(), self.settled);
+        if !self.settled {
+            self.unsettled += 1;
+            self.ages.note(lent.number, cx.now_ms, oldest);
+        }
+    }
+
+    /// Returns the age of the oldest unsettled delivery in milliseconds. `oldest` is its number.
+    pub fn age_ms(&self, oldest: Option<u64>, now_ms: u64) -> Option<u64> {
+        oldest.map(|oldest| self.ages.age_ms(oldest, now_ms))
     }
 
     /// Returns the delivery with this number to the queue. It was not sent, because the peer has no room for it any more.

@@ -16,8 +16,8 @@ use broker::catalog::{
 use broker::counters::Protocol;
 use broker::desk::{
     Alarms, AttemptsRow, BrowsedRow, BudgetRow, ConnectionCursor, ConnectionRow, Contents, Desk, DeskError,
-    ExchangeSpec, MemberChange, NamedVhost, Overview, PeekedRow, QueueRow, QueueSpec, Reclaimed, Redrive,
-    Redriven, ResourceLimits, Start,
+    ExchangeSpec, MemberChange, Move, Moved, NamedVhost, Overview, PeekedRow, QueueRow, QueueSpec, Reclaimed,
+    ResourceLimits, Start,
 };
 use broker::explain::{Explanation, Subject};
 use broker::ids::{DECIDER, QueueId};
@@ -264,15 +264,15 @@ impl Desk for NodeDesk {
         self.peeked(vhost, name, position).await
     }
 
-    async fn redrive(
+    async fn move_messages(
         &self,
         who: &Identity,
         vhost: &str,
         name: &str,
-        wanted: &Redrive,
-    ) -> Result<Redriven, DeskError> {
+        wanted: &Move,
+    ) -> Result<Moved, DeskError> {
         self.permit(who, vhost, Verb::Get, &[Resource::Queue(name)]).await?;
-        self.redriven(who, vhost, name, wanted).await
+        self.moved(who, vhost, name, wanted).await
     }
 
     async fn checkpoint(&self, who: &Identity, vhost: &str, name: &str) -> Result<u64, DeskError> {

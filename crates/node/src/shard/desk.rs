@@ -89,8 +89,8 @@ impl Shard {
             Question::Change(..)
             | Question::Queue { .. }
             | Question::Holder
-            | Question::Tell { .. }
-            | Question::Redrive { .. }
+            | Question::Post { .. }
+            | Question::Move { .. }
             | Question::Named { .. }
             | Question::Policies { .. }
             | Question::Counts
@@ -122,12 +122,12 @@ impl Shard {
                 return;
             }
             Question::Holder => Reply::Holder(self.connections.new_holder()),
-            Question::Tell { queue, requests } => {
+            Question::Post { queue, requests } => {
                 requests.into_iter().for_each(|request| self.mail.post.request(queue, request));
-                Reply::Told
+                Reply::Posted
             }
-            Question::Redrive { vhost, letters } => match self.redrive(number, &vhost, letters) {
-                Some(outcomes) => Reply::Redriven(outcomes),
+            Question::Move { vhost, messages } => match self.publish_moved(number, &vhost, messages) {
+                Some(outcomes) => Reply::Moved(outcomes),
                 None => return,
             },
             Question::Named { vhost, name } => {
@@ -202,7 +202,7 @@ impl Shard {
                     if names.as_ref().is_some_and(|names| !names.contains(&c.gate.peer().name)) {
                         return None;
                     }
-                    c.gate.report(&node, c.recv_bytes, c.send_bytes)
+                    c.gate.report(&node, (c.recv_bytes, c.send_bytes), self.here.now_ms)
                 };
                 Reply::Connections(Part::of(from, self.connections.places(), row))
             }

@@ -2,7 +2,7 @@
 
 use broker::ids::{QueueId, shard_of};
 use broker::mail::{Mail, PublisherAddress};
-use broker::redrive::name_of;
+use broker::moving::name_of;
 use queue::{Arrival, PublisherId, Request, Verdict};
 use ranges::{Range, Ranges};
 
@@ -120,10 +120,10 @@ impl Shard {
                 }
                 self.mail.post.request(of, Request::DeadLettered { token, arrival, taken_by });
             }
-            Some(PublisherAddress::Redrive(wait)) => {
+            Some(PublisherAddress::Moves(wait)) => {
                 let name = name_of(self.metadata.catalog(), queue);
                 wait.handle_receipt((first, last), verdict, &name);
-                self.finish_redrive(publisher);
+                self.finish_moves(publisher);
             }
             Some(PublisherAddress::Notices) => self.mail.post.notices.handle_receipts(first, last),
             None => {}

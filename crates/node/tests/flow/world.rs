@@ -309,7 +309,7 @@ impl World {
     pub fn session(&mut self, at: Socket) -> SessionRow {
         let conn = self.shards[at.shard].conn(at.key).expect("it is there");
         let node: Arc<str> = "n".into();
-        let row = conn.gate.report(&node, 0, 0).expect("it is open");
+        let row = conn.gate.report(&node, (0, 0), 0).expect("it is open");
         let ProtocolRow::Amqp10(mut row) = row.protocol else { panic!("only AMQP 1.0 clients are here") };
         row.sessions.remove(0)
     }

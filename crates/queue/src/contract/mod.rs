@@ -520,6 +520,8 @@ pub struct Report {
     pub delayed: u64,
     pub ready_bytes: u64,
     pub unsettled_bytes: u64,
+    /// The sequence number of the next message to be published. 0 for streams, which have offsets.
+    pub next_seq: u64,
     /// The number of consumers, without cancelled ones.
     pub consumers: u32,
     /// True if messages of the queue are damaged; see [`Refusal::Damaged`].

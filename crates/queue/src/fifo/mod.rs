@@ -267,6 +267,7 @@ impl Fifo {
             delayed: self.delayed.len(),
             ready_bytes: self.ready.bytes(),
             unsettled_bytes: self.held.bytes(),
+            next_seq: self.next_seq,
             consumers: self.consumers.count() as u32,
             damaged: self.is_damaged(),
             reading: self.reading.is_some() && self.ready.missing().is_some(),

@@ -34,6 +34,7 @@ fn bodies(route: &Route) -> Vec<(&'static str, &'static [Verb])> {
             vec![(r#"{"routing_key":"k","properties":{},"payload":"m","payload_encoding":"string"}"#, all)]
         }
         Action::GetMessages => vec![(r#"{"ackmode":"ack_requeue_true","count":1,"encoding":"auto"}"#, all)],
+        Action::Move => vec![(r#"{"to_queue":"r"}"#, all)],
         Action::DeleteUsers => vec![(r#"{"users":["old"]}"#, all)],
         Action::HashPassword => vec![(r#"{"password":"p"}"#, all)],
         Action::PutParameter | Action::PutGlobalParameter => vec![(r#"{"value":1}"#, all)],
@@ -96,6 +97,7 @@ async fn prepare(fixture: &Fixture, action: Action) {
         | Action::GetQueue
         | Action::BrowseQueue
         | Action::PeekQueue
+        | Action::Move
         | Action::Redrive
         | Action::GetMessages
         | Action::Publish

@@ -135,6 +135,14 @@ impl<'a> Facts<'a> {
     }
 }
 
+/// Returns true if a message has all of these headers: their names, and their values as text. A header is an
+/// application-property or a message annotation, or a header of AMQP 0.9.1. Numbers and booleans match their usual text, such as
+/// `3` and `true`. Lists and tables match nothing.
+pub fn has_headers(letter: Letter<'_>, wanted: &[(String, String)]) -> bool {
+    let facts = Facts::new(letter);
+    wanted.iter().all(|(name, text)| facts.header(name).is_some_and(|value| value.reads(text)))
+}
+
 /// The index of fields in the properties section [3.2.4].
 pub(super) const MESSAGE_ID: u32 = 0;
 pub(super) const CORRELATION_ID: u32 = 5;
@@ -202,6 +210,18 @@ impl<'a> Plain<'a> {
             Value::Ulong(v) => Self::Integer((*v).into()),
             other => Self::Integer(other.as_i64()?.into()),
         })
+    }
+
+    /// Returns true if people would write the value as this text.
+    fn reads(&self, text: &str) -> bool {
+        match self {
+            Self::Boolean(v) => text.parse() == Ok(*v),
+            // The text `007` is a number, too, but not how one would write 7.
+            Self::Integer(v) => v.to_string() == text,
+            Self::Float(v) => text.parse() == Ok(*v),
+            Self::Octets(octets) => *octets == text.as_bytes(),
+            Self::Null | Self::Other(_) => false,
+        }
     }
 
     pub fn is_true(&self) -> bool {

@@ -310,6 +310,43 @@ fn headers_of_amqp091_are_compared() {
 }
 
 #[test]
+fn headers_are_found_by_their_text() {
+    let all = [
+        ("text", Value::from("DE")),
+        ("symbol", Value::Symbol(Symbol::from("s"))),
+        ("number", Value::Int(-7)),
+        ("real", Value::Double(1.5)),
+        ("flag", Value::Boolean(true)),
+        ("null", Value::Null),
+    ];
+    let application_properties = section(descriptor::APPLICATION_PROPERTIES, &all);
+    let amqp10 = Letter { application_properties: &application_properties, ..Letter::default() };
+    let of_amqp091 = [
+        ("text", Field::LongString(b"DE")),
+        ("symbol", Field::Binary(b"s")),
+        ("number", Field::I16(-7)),
+        ("real", Field::F32(1.5)),
+        ("flag", Field::Bool(true)),
+        ("null", Field::Void),
+        ("table", Field::Table(amqp091::Table::EMPTY)),
+    ];
+    let list = basic(|_| {}, &of_amqp091);
+    for letter in [amqp10, Letter::of_properties(&[], &list, 0)] {
+        let has = |wanted: &[(&str, &str)]| {
+            let wanted: Vec<_> = wanted.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
+            has_headers(letter, &wanted)
+        };
+        for found in [("text", "DE"), ("symbol", "s"), ("number", "-7"), ("real", "1.5"), ("flag", "true")] {
+            assert!(has(&[]) && has(&[found]) && has(&[("text", "DE"), found]), "{found:?}");
+        }
+        for other in [("text", "de"), ("number", "7"), ("number", "-07"), ("real", "x"), ("flag", "1")] {
+            assert!(!has(&[other]) && !has(&[("text", "DE"), other]), "{other:?}");
+        }
+        assert!(!has(&[("null", "")]) && !has(&[("table", "")]) && !has(&[("none", "")]));
+    }
+}
+
+#[test]
 fn consistent_hash_uses_the_properties_of_amqp091() {
     let destinations = |on: (&str, &str), list: &dyn Fn(u64) -> BytesMut| {
         let mut x = table(ExchangeKind::ConsistentHash, &[(on.0, on.1.into())]);

@@ -10,6 +10,7 @@ use super::confirms::{Confirms, Published};
 use super::replies::Replies;
 use super::tx::Tx;
 use super::unsettled::Unsettled;
+use crate::ages::Ages;
 use crate::desk::amqp091_rows::ChannelCounts;
 use crate::ids::QueueId;
 use crate::intake::Intake;
@@ -30,6 +31,8 @@ pub(super) struct Channel {
     /// The consumer of direct replies.
     pub replies: Option<Box<Replies>>,
     pub unsettled: Unsettled,
+    /// When the unsettled deliveries were sent, by their tags.
+    pub ages: Ages,
     /// The delivery tag of the last delivery.
     pub last_tag: u64,
     /// Settlements that are not sent to the queue yet: the next ones may join them.

@@ -314,13 +314,14 @@ impl Gate {
         };
         let (payload, from) = message.amqp091_payload();
         conn.send_deliver(channel, &deliver, properties, &payload, from);
-        outlet.note_sent(lent.redelivered(), cx.counters);
+        outlet.note_sent(&lent, cx, || state.unsettled.oldest_of(place));
         if let Some(traces) = cx.traces {
             peer.trace_delivered(traces, channel, &outlet.queue_name, message, is_redelivered(&lent), cx);
         }
         state.counts.deliveries.count_sent(lent.redelivered(), outlet.settled);
         if !outlet.settled {
             consumer.unsettled += 1;
+            state.ages.note(state.last_tag, cx.now_ms, || state.unsettled.oldest_tag());
             state.unsettled.push(state.last_tag, place, lent.number);
         }
         self.touch(channel, place);

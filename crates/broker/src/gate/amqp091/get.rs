@@ -86,6 +86,7 @@ impl Gate {
         state.last_tag += 1;
         if !settled {
             *unsettled += 1;
+            state.ages.note(state.last_tag, cx.now_ms, || state.unsettled.oldest_tag());
             state.unsettled.push(state.last_tag, place, delivery.number);
         }
         let lent = delivery.lend();

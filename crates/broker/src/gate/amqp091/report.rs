@@ -17,7 +17,12 @@ impl Gate {
     }
 
     /// Returns a row for listings, or `None` before the connection is open.
-    pub fn report(&self, node: &Arc<str>, recv_bytes: u64, send_bytes: u64) -> Option<ConnectionRow> {
+    pub fn report(
+        &self,
+        node: &Arc<str>,
+        (recv_bytes, send_bytes): (u64, u64),
+        now_ms: u64,
+    ) -> Option<ConnectionRow> {
         if !self.phase.is_open() {
             return None;
         }
@@ -41,7 +46,7 @@ impl Gate {
                 is_held_back: self.has_debt,
                 channels: self
                     .numbered_channels()
-                    .map(|(number, channel)| channel_row(number, channel))
+                    .map(|(number, channel)| channel_row(number, channel, now_ms))
                     .collect(),
             }),
         })
@@ -144,12 +149,18 @@ fn role(consumer: &Consumer) -> explain::Role {
     role
 }
 
-fn channel_row(number: u16, channel: &Channel) -> ChannelRow {
-    let consumers = open_consumers(channel).map(|(_, consumer)| ConsumerRow {
-        unsettled: consumer.unsettled,
-        arguments: arguments::shown(Table::from_entries(&consumer.arguments)),
-        ..consumer.outlet.row(&consumer.tag, consumer.prefetch.into())
+fn channel_row(number: u16, channel: &Channel, now_ms: u64) -> ChannelRow {
+    let consumers = open_consumers(channel).map(|(place, consumer)| {
+        let age_ms = consumer.outlet.age_ms(channel.unsettled.oldest_of(place), now_ms);
+        ConsumerRow {
+            unsettled: consumer.unsettled,
+            arguments: arguments::shown(Table::from_entries(&consumer.arguments)),
+            ..consumer.outlet.row(&consumer.tag, consumer.prefetch.into(), age_ms)
+        }
     });
+    let unconfirmed = channel.confirms.as_ref().map_or(0, |confirms| confirms.unanswered());
+    // Messages without a wish for confirms have receipts, too, but nobody waits for them.
+    let publisher = channel.publisher.as_ref().filter(|_| unconfirmed > 0);
     let (uncommitted, uncommitted_settlements) = channel.tx.as_ref().map_or((0, 0), |tx| tx.waiting());
     ChannelRow {
         number,
@@ -157,8 +168,10 @@ fn channel_row(number: u16, channel: &Channel) -> ChannelRow {
         transactional: channel.tx.is_some(),
         uncommitted,
         uncommitted_settlements,
-        unconfirmed: channel.confirms.as_ref().map_or(0, |confirms| confirms.unanswered()),
+        unconfirmed,
+        unconfirmed_age_ms: publisher.and_then(|publisher| publisher.intake.unconfirmed_age_ms(now_ms)),
         unsettled: channel.unsettled.len(),
+        unsettled_age_ms: channel.unsettled.oldest_tag().map(|tag| channel.ages.age_ms(tag, now_ms)),
         prefetch: channel.prefetch,
         shared_prefetch: channel.shared_prefetch,
         consumers: consumers.collect(),

@@ -36,6 +36,17 @@ impl Unsettled {
         self.open
     }
 
+    /// Returns the tag of the oldest delivery.
+    pub fn oldest_tag(&self) -> Option<u64> {
+        self.deliveries.front().map(|first| first.tag)
+    }
+
+    /// Returns the number of the oldest delivery of a role. The cost grows with the deliveries of other roles before it.
+    pub fn oldest_of(&self, place: u32) -> Option<u64> {
+        let mut open = self.deliveries.iter().filter(|delivered| !delivered.is_settled);
+        open.find(|delivered| delivered.place == place).map(|delivered| delivered.number)
+    }
+
     /// Removes the delivery with this tag. Returns `None` if there is none.
     #[inline]
     pub fn take(&mut self, tag: u64) -> Option<Delivered> {

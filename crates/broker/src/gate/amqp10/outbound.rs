@@ -242,7 +242,7 @@ impl Gate {
             outlet.give_back(number, cx);
             return true;
         }
-        outlet.note_sent(redelivered, cx.counters);
+        outlet.note_sent(&lent, cx, || conn.oldest_unsettled(session, link));
         if let Some(traces) = cx.traces {
             peer.trace_delivered(traces, session, &outlet.queue_name, message, redelivered, cx);
         }

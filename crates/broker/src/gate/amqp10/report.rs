@@ -19,7 +19,12 @@ impl Gate {
     }
 
     /// Returns a row for listings, or `None` before OPEN.
-    pub fn report(&self, node: &Arc<str>, recv_bytes: u64, send_bytes: u64) -> Option<ConnectionRow> {
+    pub fn report(
+        &self,
+        node: &Arc<str>,
+        (recv_bytes, send_bytes): (u64, u64),
+        now_ms: u64,
+    ) -> Option<ConnectionRow> {
         if !self.phase.is_open() {
             return None;
         }
@@ -41,7 +46,7 @@ impl Gate {
                 sessions: self
                     .conn
                     .sessions()
-                    .map(|(number, session)| self.session_row(number, session))
+                    .map(|(number, session)| self.session_row(number, session, now_ms))
                     .collect(),
             }),
         })
@@ -135,7 +140,7 @@ impl Gate {
         (session.pending_len() + readers) as u64
     }
 
-    fn session_row(&self, number: u16, session: &amqp10::Session) -> SessionRow {
+    fn session_row(&self, number: u16, session: &amqp10::Session, now_ms: u64) -> SessionRow {
         let roles = self.sessions.get(usize::from(number)).and_then(Option::as_ref);
         SessionRow {
             channel: number,
@@ -150,7 +155,14 @@ impl Gate {
                 .links()
                 .map(|(handle, link)| {
                     let role = roles.and_then(|s| s.links.get(handle as usize)).and_then(Option::as_ref);
-                    link_row(handle, link, role)
+                    let age_ms = match role {
+                        Some(LinkRole::Intake(intake)) => intake.unconfirmed_age_ms(now_ms),
+                        Some(LinkRole::Outlet(link)) => {
+                            link.outlet.age_ms(session.oldest_unsettled(handle), now_ms)
+                        }
+                        _ => None,
+                    };
+                    link_row(handle, link, role, age_ms)
                 })
                 .collect(),
         }
@@ -165,7 +177,7 @@ fn counts(link: &amqp10::Link) -> (u32, u32) {
     }
 }
 
-fn link_row(handle: u32, link: &amqp10::Link, role: Option<&LinkRole>) -> LinkRow {
+fn link_row(handle: u32, link: &amqp10::Link, role: Option<&LinkRole>, age_ms: Option<u64>) -> LinkRow {
     let incoming = !link.is_sending();
     let (delivery_count, credit) = counts(link);
     let consumer_timeout = matches!(role, Some(LinkRole::Outlet(link)) if link.outlet.is_timed_out());
@@ -197,9 +209,10 @@ fn link_row(handle: u32, link: &amqp10::Link, role: Option<&LinkRole>) -> LinkRo
         delivery_count,
         credit,
         unsettled,
+        unsettled_age_ms: age_ms,
         consumer_timeout,
         consumer: match role {
-            Some(LinkRole::Outlet(consuming)) => Some(consuming.outlet.row(&link.name, credit)),
+            Some(LinkRole::Outlet(consuming)) => Some(consuming.outlet.row(&link.name, credit, age_ms)),
             _ => None,
         },
     }

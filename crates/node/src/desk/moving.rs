@@ -1,18 +1,18 @@
-//! Redrive: sends dead letters of a queue back to where they died.
+//! Moves messages of a queue to another queue or an exchange, or redrives dead letters: sends them back to where they died.
 //!
 //! The messages are fetched one batch after the other, as a client of AMQP 0.9.1 gets them, and held. Those that match are
 //! published again in the format of their publisher's protocol, and are accepted at the queue after their targets have taken
-//! them. All others return to their places when the redrive ends.
+//! them. All others return to their places when the move ends.
 
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
 use broker::access::{Identity, Resource, Verb};
-use broker::catalog::{CatalogError, ExchangeKind, QueueRecord};
-use broker::desk::{DeskError, Redrive, RedriveEnd, RedriveRefusal, RedriveTo, Redriven};
+use broker::catalog::{CatalogError, ExchangeKind, Letter, QueueRecord, has_headers};
+use broker::desk::{DeskError, Move, MoveEnd, MoveRefusal, MoveTo, Moved, RedriveTo, Which};
 use broker::ids::DECIDER;
-use broker::redrive::Redriving;
+use broker::moving::Moving;
 use message::{Message, Route};
 use queue::{ConsumerId, Delivery, Effect, Outcome, Report, Request};
 use tokio::time::Instant;
@@ -21,38 +21,37 @@ use super::NodeDesk;
 use super::ask::{CHANGE_DEADLINE, NO_TICKET, other_answer, refused};
 use crate::questions::{Question, Reply};
 
-/// The time for one redrive. It is half of the time of a request, because the other half is for the last batch. A redrive that
+/// The time for one move. It is half of the time of a request, because the other half is for the last batch. A move that
 /// takes longer ends, and its client repeats the request.
-const REDRIVE_TIME_MAX: Duration = Duration::from_secs(5);
+const MOVE_TIME_MAX: Duration = Duration::from_secs(5);
 
 /// The most messages in flight. If the broker is killed, at most so many messages are in both queues.
 const BATCH: u64 = 100;
 
-/// The most messages that one redrive skips. It holds them back until it ends, so that it gets those behind them. Beyond it,
-/// the redrive ends.
+/// The most messages that one move skips. It holds them back until it ends, so that it gets those behind them. Beyond it,
+/// the move ends.
 const SKIPPED_MAX: u64 = 50_000;
 
 /// The most routes that are known to be permitted. If there are more, they are forgotten and asked for again.
 const PERMITTED_MAX: usize = 1_000;
 
-/// A redrive with a rate sends at most so many batches per second, as long as a batch has more than one message.
+/// A move with a rate sends at most so many batches per second, as long as a batch has more than one message.
 const BATCHES_PER_SECOND: u64 = 10;
 
 impl NodeDesk {
-    /// See [`broker::desk::Desk::redrive`]. The caller has checked that the user may get messages of the queue.
-    pub(super) async fn redriven(
+    /// See [`broker::desk::Desk::move_messages`]. The caller has checked that the user may get messages of the queue.
+    pub(super) async fn moved(
         &self,
         who: &Identity,
         vhost: &str,
         name: &str,
-        wanted: &Redrive,
-    ) -> Result<Redriven, DeskError> {
+        wanted: &Move,
+    ) -> Result<Moved, DeskError> {
         let (desk, who, wanted) = (self.clone(), who.clone(), wanted.clone());
         let (vhost, name) = (vhost.to_owned(), name.to_owned());
         // It ends by itself soon. If it ended with the connection of an HTTP client, messages could be in both queues.
         let task = tokio::spawn(async move { desk.carry_out(&who, &vhost, &name, &wanted).await });
-        task.await
-            .unwrap_or_else(|error| Err(DeskError::Impossible(format!("the redrive has ended: {error}"))))
+        task.await.unwrap_or_else(|error| Err(DeskError::Impossible(format!("the move has ended: {error}"))))
     }
 
     async fn carry_out(
@@ -60,8 +59,8 @@ impl NodeDesk {
         who: &Identity,
         vhost: &str,
         name: &str,
-        wanted: &Redrive,
-    ) -> Result<Redriven, DeskError> {
+        wanted: &Move,
+    ) -> Result<Moved, DeskError> {
         let source = self.record(CHANGE_DEADLINE, vhost, name).await?;
         if let Some(locked) = source.locked_to(None) {
             return Err(DeskError::Catalog(locked));
@@ -69,22 +68,38 @@ impl NodeDesk {
         if source.is_stream() {
             return Err(DeskError::Refused(format!(
                 "queue '{name}' in vhost '{vhost}' is a stream: reading a stream removes nothing from it, so its messages \
-                 cannot be redriven"
+                 cannot be moved"
             )));
         }
-        if let RedriveTo::Queue(to) = &wanted.to {
+        let to_queue = match &wanted.which {
+            Which::All { to: MoveTo::Queue(queue), .. } => Some(queue),
+            Which::Dead(redrive) => match &redrive.to {
+                RedriveTo::Queue(queue) => Some(queue),
+                RedriveTo::DiedIn | RedriveTo::Exchange => None,
+            },
+            Which::All { to: MoveTo::Exchange { .. }, .. } => None,
+        };
+        if let Some(to) = to_queue {
             if **to == *name {
                 return Err(DeskError::Refused(format!(
-                    "queue '{name}' in vhost '{vhost}' cannot be redriven to itself"
+                    "queue '{name}' in vhost '{vhost}' cannot be moved to itself"
                 )));
             }
             self.record(CHANGE_DEADLINE, vhost, to).await?;
         }
-        if wanted.to != RedriveTo::Exchange {
-            self.permit(who, vhost, Verb::Publish, &[Resource::Exchange("")]).await?;
+        let exchange = match &wanted.which {
+            Which::All { to: MoveTo::Exchange { name, .. }, .. } => Some(&**name),
+            Which::Dead(redrive) if redrive.to == RedriveTo::Exchange => None,
+            Which::All { .. } | Which::Dead(_) => Some(""),
+        };
+        if let Some(exchange) = exchange {
+            self.permit(who, vhost, Verb::Publish, &[Resource::Exchange(exchange)]).await?;
         }
-        let until_ms = wanted.until_ms.unwrap_or_else(|| self.inner.clock.now_ms());
-        let ready = self.report_of(&source).await?.ready;
+        let Report { ready, next_seq, .. } = self.report_of(&source).await?;
+        let until = match &wanted.which {
+            Which::All { until_seq, .. } => until_seq.unwrap_or(next_seq.saturating_sub(1)),
+            Which::Dead(redrive) => redrive.until_ms.unwrap_or_else(|| self.inner.clock.now_ms()),
+        };
         let Reply::Holder(Some(holder)) = self.ask(DECIDER.into(), Question::Holder).await? else {
             return Err(DeskError::Impossible("the broker has too many consumers".into()));
         };
@@ -93,18 +108,18 @@ impl NodeDesk {
             holding: &holding,
             who,
             wanted,
-            until_ms,
+            until,
             began: Instant::now(),
             unseen: ready,
-            redriven: 0,
+            moved: 0,
             skipped: 0,
             permitted: HashSet::new(),
         };
         let ended = run.run().await?;
-        let (redriven, skipped) = (run.redriven, run.skipped);
+        let (moved, skipped) = (run.moved, run.skipped);
         drop(holding);
         let left = self.report_of(&source).await?.ready;
-        Ok(Redriven { redriven, skipped, left, until_ms, ended })
+        Ok(Moved { moved, skipped, left, until, ended })
     }
 
     async fn report_of(&self, queue: &QueueRecord) -> Result<Report, DeskError> {
@@ -131,8 +146,8 @@ impl NodeDesk {
     }
 }
 
-/// The messages that a redrive has fetched and not accepted. Dropping it returns them to their places, even if nobody waits for
-/// the redrive any more.
+/// The messages that a move has fetched and not accepted. Dropping it returns them to their places, even if nobody waits for
+/// the move any more.
 struct Holding<'a> {
     desk: &'a NodeDesk,
     source: &'a QueueRecord,
@@ -142,7 +157,7 @@ struct Holding<'a> {
 impl Drop for Holding<'_> {
     fn drop(&mut self) {
         let requests = vec![Request::Detach { consumer: self.holder, failed: false }];
-        let detach = Question::Tell { queue: self.source.id, requests };
+        let detach = Question::Post { queue: self.source.id, requests };
         // The shard carries it out, although nobody waits for its answer. A shard that has ended holds nothing.
         drop(self.desk.begin_ask(DECIDER.into(), detach));
     }
@@ -168,82 +183,83 @@ impl Holding<'_> {
             outcome: Outcome::Accepted,
             answer: false,
         };
-        let tell = Question::Tell { queue: self.source.id, requests: numbers.map(settle).collect() };
-        match self.desk.ask_within(CHANGE_DEADLINE, DECIDER.into(), tell).await? {
-            Reply::Told => Ok(()),
+        let post = Question::Post { queue: self.source.id, requests: numbers.map(settle).collect() };
+        match self.desk.ask_within(CHANGE_DEADLINE, DECIDER.into(), post).await? {
+            Reply::Posted => Ok(()),
             _ => Err(other_answer()),
         }
     }
 
     /// Publishes messages, and waits until their targets have taken or refused them.
-    async fn publish(&self, letters: Vec<Redriving>) -> Result<Vec<Result<(), RedriveRefusal>>, DeskError> {
-        let redrive = Question::Redrive { vhost: self.source.vhost.clone(), letters };
-        match self.desk.ask_within(CHANGE_DEADLINE, DECIDER.into(), redrive).await? {
-            Reply::Redriven(outcomes) => Ok(outcomes),
+    async fn publish(&self, messages: Vec<Moving>) -> Result<Vec<Result<(), MoveRefusal>>, DeskError> {
+        let publish = Question::Move { vhost: self.source.vhost.clone(), messages };
+        match self.desk.ask_within(CHANGE_DEADLINE, DECIDER.into(), publish).await? {
+            Reply::Moved(outcomes) => Ok(outcomes),
             _ => Err(other_answer()),
         }
     }
 }
 
-/// A redrive and how far it is.
+/// A move and how far it is.
 struct Run<'a> {
     holding: &'a Holding<'a>,
     who: &'a Identity,
-    wanted: &'a Redrive,
-    until_ms: u64,
+    wanted: &'a Move,
+    /// See [`Moved::until`].
+    until: u64,
     began: Instant,
     /// The number of messages that were in the queue at the start and have not been looked at.
     unseen: u64,
-    redriven: u64,
+    moved: u64,
     skipped: u64,
     /// The routes that the user may publish with.
     permitted: HashSet<Arc<Route>>,
 }
 
 impl Run<'_> {
-    async fn run(&mut self) -> Result<RedriveEnd, DeskError> {
+    async fn run(&mut self) -> Result<MoveEnd, DeskError> {
         loop {
             if let Some(end) = self.end() {
                 return self.without_message(end);
             }
             let deliveries = self.holding.fetch(self.next_batch()).await?;
             if deliveries.is_empty() {
-                return self.without_message(RedriveEnd::Done);
+                return self.without_message(MoveEnd::Done);
             }
             self.unseen = self.unseen.saturating_sub(deliveries.len() as u64);
             let is_found = self.wanted.seq.is_some_and(|seq| deliveries.iter().any(|of| of.seq == seq));
             if let Some(refused) = self.handle(deliveries).await? {
-                return Ok(RedriveEnd::Refused(refused));
+                return Ok(MoveEnd::Refused(refused));
             }
             if is_found {
-                return match self.redriven {
-                    0 => Err(self.no_dead_letter()),
-                    _ => Ok(RedriveEnd::Done),
+                return match self.moved {
+                    0 => Err(self.no_match()),
+                    _ => Ok(MoveEnd::Done),
                 };
             }
             self.keep_to_rate().await;
         }
     }
 
-    /// Returns why the redrive ends before its next batch, if it does.
-    fn end(&self) -> Option<RedriveEnd> {
-        if self.wanted.count.is_some_and(|count| self.redriven >= count) {
-            Some(RedriveEnd::Count)
+    /// Returns why the move ends before its next batch, if it does.
+    fn end(&self) -> Option<MoveEnd> {
+        if self.wanted.count.is_some_and(|count| self.moved >= count) {
+            Some(MoveEnd::Count)
         } else if self.unseen == 0 {
-            Some(RedriveEnd::Done)
+            Some(MoveEnd::Done)
         } else if self.skipped >= SKIPPED_MAX {
-            Some(RedriveEnd::Skipped)
-        } else if self.began.elapsed() >= REDRIVE_TIME_MAX {
-            Some(RedriveEnd::Time)
+            Some(MoveEnd::Skipped)
+        } else if self.began.elapsed() >= MOVE_TIME_MAX {
+            Some(MoveEnd::Time)
         } else {
-            self.alarm().map(RedriveEnd::Refused)
+            self.alarm().map(MoveEnd::Refused)
         }
     }
 
-    /// Called when the redrive ends and has not come to the message with the wanted sequence number.
-    fn without_message(&self, end: RedriveEnd) -> Result<RedriveEnd, DeskError> {
+    /// Called when the move ends and has not come to the message with the wanted sequence number.
+    fn without_message(&self, end: MoveEnd) -> Result<MoveEnd, DeskError> {
         match (self.wanted.seq, &end) {
-            (Some(seq), RedriveEnd::Done) => {
+            (Some(seq), MoveEnd::Done) => {
                 let QueueRecord { name, vhost, .. } = self.holding.source;
                 let reason = format!(
                     "queue '{name}' in vhost '{vhost}' has no ready message with sequence number {seq}"
@@ -254,79 +270,101 @@ impl Run<'_> {
         }
     }
 
-    fn no_dead_letter(&self) -> DeskError {
+    fn no_match(&self) -> DeskError {
         let QueueRecord { name, vhost, .. } = self.holding.source;
         let seq = self.wanted.seq.unwrap_or_default();
+        let why = match self.wanted.which {
+            Which::All { .. } => "does not match the filters",
+            Which::Dead(_) => "is not a dead letter of another queue, or does not match the filters",
+        };
         DeskError::Refused(format!(
-            "the message with sequence number {seq} in queue '{name}' in vhost '{vhost}' is not a dead letter of another \
-             queue, or does not match the filters"
+            "the message with sequence number {seq} in queue '{name}' in vhost '{vhost}' {why}"
         ))
     }
 
     /// A publisher over AMQP would wait until the alarm is over. A request does not.
-    fn alarm(&self) -> Option<RedriveRefusal> {
+    fn alarm(&self) -> Option<MoveRefusal> {
         let node = &self.holding.desk.inner.node;
         let resource = self.holding.desk.raised_alarms().next()?;
-        Some(RedriveRefusal::Alarm { resource, node: node.clone() })
+        Some(MoveRefusal::Alarm { resource, node: node.clone() })
     }
 
     fn next_batch(&self) -> u64 {
-        let wanted = self.wanted.count.map_or(BATCH, |count| count.saturating_sub(self.redriven));
+        let wanted = self.wanted.count.map_or(BATCH, |count| count.saturating_sub(self.moved));
         let paced =
             self.wanted.per_second.map_or(BATCH, |rate| (u64::from(rate) / BATCHES_PER_SECOND).max(1));
         BATCH.min(wanted).min(paced).min(self.unseen)
     }
 
     /// Handles the messages of a batch. Returns why one of them was refused, if any was. The other ones of the batch may have
-    /// been redriven.
-    async fn handle(&mut self, deliveries: Vec<Delivery>) -> Result<Option<RedriveRefusal>, DeskError> {
+    /// been moved.
+    async fn handle(&mut self, deliveries: Vec<Delivery>) -> Result<Option<MoveRefusal>, DeskError> {
         let looked_at = deliveries.len() as u64;
-        let (mut numbers, mut letters, mut refusal) = (Vec::new(), Vec::new(), None);
+        let (mut numbers, mut messages, mut refusal) = (Vec::new(), Vec::new(), None);
         for delivery in deliveries {
             let number = delivery.number;
-            let Some(letter) = self.letter(delivery) else { continue };
-            if letter.queue.is_none()
-                && let Err(refused) = self.permit(letter.message.route()).await
+            let Some(moving) = self.moving(delivery) else { continue };
+            if moving.queue.is_none()
+                && let Err(refused) = self.permit(moving.message.route()).await
             {
                 match refused {
-                    DeskError::AccessRefused(reason) if self.redriven > 0 || !letters.is_empty() => {
-                        refusal = Some(RedriveRefusal::NotPermitted(reason.into()));
+                    DeskError::AccessRefused(reason) if self.moved > 0 || !messages.is_empty() => {
+                        refusal = Some(MoveRefusal::NotPermitted(reason.into()));
                         break;
                     }
                     refused => return Err(refused),
                 }
             }
             numbers.push(number);
-            letters.push(letter);
+            messages.push(moving);
         }
-        let before = self.redriven;
-        if !letters.is_empty() {
-            let outcomes = self.holding.publish(letters).await?;
+        let before = self.moved;
+        if !messages.is_empty() {
+            let outcomes = self.holding.publish(messages).await?;
             let taken = numbers.iter().zip(&outcomes).filter(|(_, outcome)| outcome.is_ok());
             let taken: Vec<u64> = taken.map(|(number, _)| *number).collect();
-            self.redriven += taken.len() as u64;
+            self.moved += taken.len() as u64;
             self.holding.accept(taken.into_iter()).await?;
             refusal = outcomes.into_iter().find_map(Result::err).or(refusal);
         }
-        self.skipped += looked_at - (self.redriven - before);
+        self.skipped += looked_at - (self.moved - before);
         Ok(refusal)
     }
 
     /// Returns the message to publish for a delivery, or `None` if it does not match.
-    fn letter(&self, delivery: Delivery) -> Option<Redriving> {
+    fn moving(&self, delivery: Delivery) -> Option<Moving> {
         let Delivery { seq, message, .. } = delivery;
-        if self.wanted.seq.is_some_and(|wanted| wanted != seq) {
+        let Move { seq: wanted, headers, which, .. } = self.wanted;
+        if wanted.is_some_and(|wanted| wanted != seq)
+            || !(headers.is_empty() || has_headers(Letter::of_message(&message, 0), headers))
+        {
             return None;
         }
-        let source = &self.holding.source.name;
-        let death = self.wanted.matching(message.deaths()?, source, self.until_ms)?;
-        let route = Arc::new(Route::new(death.exchange.clone(), death.keys.clone()));
-        let queue = match &self.wanted.to {
-            RedriveTo::DiedIn => Some(death.queue.clone()),
-            RedriveTo::Queue(queue) => Some(queue.clone()),
-            RedriveTo::Exchange => None,
-        };
-        Some(Redriving { message: Message::rerouted(message, route), queue })
+        match which {
+            Which::All { .. } if seq > self.until => None,
+            Which::All { to: MoveTo::Queue(queue), .. } => {
+                Some(Moving { message, queue: Some(queue.clone()) })
+            }
+            Which::All { to: MoveTo::Exchange { name, key }, .. } => {
+                let keys = match key {
+                    Some(key) => vec![key.clone()],
+                    None => message.route().keys().to_vec(),
+                };
+                let route = Arc::new(Route::new(name.clone(), keys));
+                Some(Moving { message: Message::rerouted(message, route), queue: None })
+            }
+            Which::Dead(redrive) => {
+                let source = &self.holding.source.name;
+                let death = redrive.matching(message.deaths()?, source, self.until)?;
+                let route = Arc::new(Route::new(death.exchange.clone(), death.keys.clone()));
+                let queue = match &redrive.to {
+                    RedriveTo::DiedIn => Some(death.queue.clone()),
+                    RedriveTo::Queue(queue) => Some(queue.clone()),
+                    RedriveTo::Exchange => None,
+                };
+                Some(Moving { message: Message::rerouted(message, route), queue })
+            }
+        }
     }
 
     async fn permit(&mut self, route: &Arc<Route>) -> Result<(), DeskError> {
@@ -341,10 +379,10 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Waits until the next message may be sent, but not longer than the redrive may take.
+    /// Waits until the next message may be sent, but not longer than the move may take.
     async fn keep_to_rate(&self) {
         let Some(rate) = self.wanted.per_second else { return };
-        let due = Duration::from_secs_f64(self.redriven as f64 / f64::from(rate.max(1)));
-        tokio::time::sleep_until(self.began + due.min(REDRIVE_TIME_MAX)).await;
+        let due = Duration::from_secs_f64(self.moved as f64 / f64::from(rate.max(1)));
+        tokio::time::sleep_until(self.began + due.min(MOVE_TIME_MAX)).await;
     }
 }

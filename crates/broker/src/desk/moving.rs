@@ -1,18 +1,61 @@
-//! Redrive: dead letters go back to where they died.
+//! Moves: messages of a queue go to another queue or an exchange, or dead letters go back to where they died.
 
 use std::sync::Arc;
 
 use message::{Death, DeathReason, Deaths};
+
+/// Which messages of a queue to move, and where they go. The default redrives all dead letters.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Move {
+    /// At most so many messages.
+    pub count: Option<u64>,
+    /// The message with this sequence number only.
+    pub seq: Option<u64>,
+    /// Messages with all of these headers only: see [`crate::catalog::has_headers`].
+    pub headers: Vec<(String, String)>,
+    /// At most so many messages per second. `None` means as many as possible; 0 means the same as 1.
+    pub per_second: Option<u32>,
+    pub which: Which,
+}
+
+/// The choice between moving all messages and redriving dead letters.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Which {
+    /// Messages whether dead or not, all to one target.
+    All {
+        to: MoveTo,
+        /// Messages up to this sequence number only. `None` is the newest message at the start of the move, so that a
+        /// message that comes back meanwhile is not moved again.
+        until_seq: Option<u64>,
+    },
+    /// Dead letters go back.
+    Dead(Redrive),
+}
+
+impl Default for Which {
+    fn default() -> Self {
+        Self::Dead(Redrive::default())
+    }
+}
+
+/// The target of moved messages.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum MoveTo {
+    /// The queue of this name. Messages keep their exchange and routing keys.
+    Queue(Arc<str>),
+    /// Each queue to which this exchange routes the message.
+    Exchange {
+        name: Arc<str>,
+        /// The new routing key. `None` keeps the keys of each message.
+        key: Option<Arc<str>>,
+    },
+}
 
 /// Which dead letters of a queue to redrive, and where they go. The default is all of them, each to the queue where it died.
 ///
 /// All filters look at one death of each message: the most recent one, or with `died_in` the most recent one in that queue.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Redrive {
-    /// At most so many messages.
-    pub count: Option<u64>,
-    /// The message with this sequence number only.
-    pub seq: Option<u64>,
     pub reason: Option<DeathReason>,
     /// Messages that died in the queue of this name.
     pub died_in: Option<Arc<str>>,
@@ -21,8 +64,6 @@ pub struct Redrive {
     pub until_ms: Option<u64>,
     /// Messages that died at this time or later, in milliseconds since the epoch.
     pub since_ms: Option<u64>,
-    /// At most so many messages per second. `None` means as many as possible; 0 means the same as 1.
-    pub per_second: Option<u32>,
     pub to: RedriveTo,
 }
 
@@ -56,39 +97,38 @@ impl Redrive {
     }
 }
 
-/// What a redrive has done. Repeating the request goes on where it has ended.
+/// What a move has done. Repeating the request goes on where it has ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Redriven {
+pub struct Moved {
     /// The number of messages that have left the queue.
-    pub redriven: u64,
+    pub moved: u64,
     /// The number of messages that were looked at and stay.
     pub skipped: u64,
     /// The number of messages that are ready in the queue at the end. They include those that were skipped.
     pub left: u64,
-    /// The time by which redriven messages had died, in milliseconds since the epoch: [`Redrive::until_ms`] for a
-    /// request that goes on.
-    pub until_ms: u64,
-    pub ended: RedriveEnd,
+    /// The bound that a request which goes on must repeat: `until_seq` of [`Which::All`], or [`Redrive::until_ms`].
+    pub until: u64,
+    pub ended: MoveEnd,
 }
 
-/// Why a redrive has ended.
+/// Why a move has ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum RedriveEnd {
+pub enum MoveEnd {
     /// All messages were looked at.
     Done,
-    /// [`Redrive::count`] messages were redriven.
+    /// [`Move::count`] messages were moved.
     Count,
     /// The time of one request is over.
     Time,
     /// As many messages were skipped as one request may hold back. Those behind them were not looked at.
     Skipped,
     /// A message was refused. It stays in the queue.
-    Refused(RedriveRefusal),
+    Refused(MoveRefusal),
 }
 
-/// Why a message was not redriven. It names what refused it.
+/// Why a message was not moved. It names what refused it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum RedriveRefusal {
+pub enum MoveRefusal {
     /// There is no queue of this name.
     NoQueue(Arc<str>),
     /// There is no exchange of this name.
@@ -111,7 +151,7 @@ pub enum RedriveRefusal {
     NoPublisher,
 }
 
-impl std::fmt::Display for RedriveRefusal {
+impl std::fmt::Display for MoveRefusal {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::NoQueue(queue) => write!(f, "there is no queue '{queue}'"),

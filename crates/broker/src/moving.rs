@@ -1,4 +1,4 @@
-//! Redriven messages on their way: their routes, and the verdicts on them.
+//! Messages that are moved or redriven, on their way: their routes, and the verdicts on them.
 
 use std::sync::Arc;
 
@@ -6,48 +6,43 @@ use message::Message;
 use queue::{RejectReason, Verdict};
 
 use crate::catalog::{Catalog, Letter, RouteTarget, Routed};
-use crate::desk::RedriveRefusal;
+use crate::desk::MoveRefusal;
 use crate::ids::QueueId;
 
-/// A dead letter to redrive. It has the exchange and the routing keys from before its death again.
+/// A message to publish again, with the exchange and the routing keys that its receivers see.
 #[derive(Clone, Debug)]
-pub struct Redriving {
+pub struct Moving {
     pub message: Message,
     /// The queue that gets it. `None` if its exchange decides.
     pub queue: Option<Arc<str>>,
 }
 
-/// Returns the targets of a redriven message. `random` differs from message to message.
+/// Returns the targets of a message. `random` differs from message to message.
 ///
 /// # Errors
 /// What the message names is gone, internal, or leads to no queue.
-pub fn route(
-    catalog: &Catalog,
-    vhost: &str,
-    letter: &Redriving,
-    random: u64,
-) -> Result<Routed, RedriveRefusal> {
-    if let Some(name) = &letter.queue {
-        let queue = catalog.queue(vhost, name).ok_or_else(|| RedriveRefusal::NoQueue(name.clone()))?;
+pub fn route(catalog: &Catalog, vhost: &str, moving: &Moving, random: u64) -> Result<Routed, MoveRefusal> {
+    if let Some(name) = &moving.queue {
+        let queue = catalog.queue(vhost, name).ok_or_else(|| MoveRefusal::NoQueue(name.clone()))?;
         let targets = std::iter::once(RouteTarget::Queue(queue.id)).collect();
         return Ok(Routed { targets, ..Routed::default() });
     }
-    let route = letter.message.route();
+    let route = moving.message.route();
     let exchange = route.exchange();
     if catalog.exchange(vhost, exchange).is_some_and(|exchange| exchange.internal) {
-        return Err(RedriveRefusal::InternalExchange(exchange.clone()));
+        return Err(MoveRefusal::InternalExchange(exchange.clone()));
     }
-    let routed = catalog.route(vhost, exchange, &Letter::of_message(&letter.message, random));
-    let routed = routed.ok_or_else(|| RedriveRefusal::NoExchange(exchange.clone()))?;
+    let routed = catalog.route(vhost, exchange, &Letter::of_message(&moving.message, random));
+    let routed = routed.ok_or_else(|| MoveRefusal::NoExchange(exchange.clone()))?;
     if routed.targets.is_empty() {
-        return Err(RedriveRefusal::Unroutable { exchange: exchange.clone(), key: route.key().into() });
+        return Err(MoveRefusal::Unroutable { exchange: exchange.clone(), key: route.key().into() });
     }
     Ok(routed)
 }
 
-/// A batch of redriven messages that wait for the verdicts of their targets. A message has its place in the batch as number.
+/// A batch of messages that wait for the verdicts of their targets. A message has its place in the batch as number.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RedriveWait {
+pub struct MoveWait {
     /// The number of the question to answer.
     pub question: u64,
     waits: Vec<Wait>,
@@ -60,16 +55,16 @@ pub struct RedriveWait {
 struct Wait {
     left: u32,
     accepted: bool,
-    refused: Option<RedriveRefusal>,
+    refused: Option<MoveRefusal>,
 }
 
-impl RedriveWait {
+impl MoveWait {
     pub fn new(question: u64) -> Self {
         Self { question, waits: Vec::new(), left: 0 }
     }
 
     /// Adds the next message: the number of its targets, or why it has none. Returns its number.
-    pub fn add(&mut self, targets: Result<usize, RedriveRefusal>) -> u64 {
+    pub fn add(&mut self, targets: Result<usize, MoveRefusal>) -> u64 {
         let number = self.waits.len() as u64;
         self.waits.push(match targets {
             Ok(targets) => {
@@ -94,12 +89,12 @@ impl RedriveWait {
                 }
                 // Counts only if no other queue accepts: the queue is gone, so nobody misses the message there.
                 Verdict::Released => {
-                    wait.refused.get_or_insert_with(|| RedriveRefusal::NoQueue(name.clone()));
+                    wait.refused.get_or_insert_with(|| MoveRefusal::NoQueue(name.clone()));
                     continue;
                 }
-                Verdict::Rejected(RejectReason::MaxLength) => RedriveRefusal::Full(name.clone()),
-                Verdict::Rejected(RejectReason::Unavailable) => RedriveRefusal::Unavailable(name.clone()),
-                Verdict::Rejected(RejectReason::Damaged) => RedriveRefusal::Damaged(name.clone()),
+                Verdict::Rejected(RejectReason::MaxLength) => MoveRefusal::Full(name.clone()),
+                Verdict::Rejected(RejectReason::Unavailable) => MoveRefusal::Unavailable(name.clone()),
+                Verdict::Rejected(RejectReason::Damaged) => MoveRefusal::Damaged(name.clone()),
             };
             wait.refused = Some(refused);
         }
@@ -110,15 +105,15 @@ impl RedriveWait {
     }
 
     /// Returns what has become of each message, in their order. As for any publisher, a rejection by one queue decides.
-    pub fn into_outcomes(self) -> Vec<Result<(), RedriveRefusal>> {
+    pub fn into_outcomes(self) -> Vec<Result<(), MoveRefusal>> {
         self.waits.into_iter().map(Wait::outcome).collect()
     }
 }
 
 impl Wait {
-    fn outcome(self) -> Result<(), RedriveRefusal> {
+    fn outcome(self) -> Result<(), MoveRefusal> {
         match self.refused {
-            Some(RedriveRefusal::NoQueue(_)) if self.accepted => Ok(()),
+            Some(MoveRefusal::NoQueue(_)) if self.accepted => Ok(()),
             Some(refused) => Err(refused),
             None => Ok(()),
         }
@@ -140,11 +135,11 @@ mod tests {
     #[test]
     fn verdicts_of_several_queues_are_merged() {
         let (a, b): (Arc<str>, Arc<str>) = ("a".into(), "b".into());
-        let mut wait = RedriveWait::new(1);
+        let mut wait = MoveWait::new(1);
         for targets in [1, 2, 2, 2] {
             wait.add(Ok(targets));
         }
-        assert_eq!(wait.add(Err(RedriveRefusal::NoExchange(a.clone()))), 4);
+        assert_eq!(wait.add(Err(MoveRefusal::NoExchange(a.clone()))), 4);
         wait.handle_receipt((0, 1), Verdict::Accepted, &a);
         wait.handle_receipt((1, 1), Verdict::Rejected(RejectReason::MaxLength), &b);
         wait.handle_receipt((2, 3), Verdict::Released, &b);
@@ -153,8 +148,8 @@ mod tests {
         wait.handle_receipt((3, 9), Verdict::Released, &a);
         wait.handle_receipt((0, 0), Verdict::Released, &a);
         assert!(wait.is_done());
-        let gone = Err(RedriveRefusal::NoQueue(b.clone()));
-        let none = Err(RedriveRefusal::NoExchange(a));
-        assert_eq!(wait.into_outcomes(), [Ok(()), Err(RedriveRefusal::Full(b)), Ok(()), gone, none]);
+        let gone = Err(MoveRefusal::NoQueue(b.clone()));
+        let none = Err(MoveRefusal::NoExchange(a));
+        assert_eq!(wait.into_outcomes(), [Ok(()), Err(MoveRefusal::Full(b)), Ok(()), gone, none]);
     }
 }
