@@ -3,7 +3,7 @@
     File {
         path: "/",
         content_type: "text/html; charset=utf-8",
-        etag: "W/\"65d57af5eb9972d1\"",
+        etag: "W/\"807a93cd1265ddda\"",
         plain: include_bytes!("index.html"),
         gzip: include_bytes!("index.html.gz"),
     },
@@ -22,10 +22,10 @@
         gzip: include_bytes!("assets/index-K6zDPZpj.css.gz"),
     },
     File {
-        path: "/assets/index-YbAd8lRH.js",
+        path: "/assets/index-diEMc9a_.js",
         content_type: "text/javascript; charset=utf-8",
-        etag: "W/\"5323b188e29d08c1\"",
-        plain: include_bytes!("assets/index-YbAd8lRH.js"),
-        gzip: include_bytes!("assets/index-YbAd8lRH.js.gz"),
+        etag: "W/\"b5c0d616d2875ba5\"",
+        plain: include_bytes!("assets/index-diEMc9a_.js"),
+        gzip: include_bytes!("assets/index-diEMc9a_.js.gz"),
     },
 ]

@@ -4,7 +4,7 @@ import { command, inVhost, quote } from "../src/lib/command";
 import { deaths, redriven } from "../src/lib/deaths";
 import { href, parse } from "../src/lib/place";
 import { differences, samples } from "../src/lib/rates";
-import { body, options } from "../src/lib/redrive";
+import { body, moveBody, moveOptions, options } from "../src/lib/redrive";
 import { cause } from "../src/lib/causes";
 import operations from "../../docs/operations.md?raw";
 
@@ -95,7 +95,7 @@ describe("a dead letter", () => {
 });
 
 describe("a redrive", () => {
-  const none = { number: "", reason: "", queue: "", older: "", rate: "", to: "queue", other: "" };
+  const none = { number: "", reason: "", queue: "", older: "", rate: "", header: "", to: "queue", other: "" };
 
   it("is counted in an annotation or a header", () => {
     expect(redriven({ message_annotations: { "x-opt-sluice-redriven": 2 } })).toBe(2);
@@ -104,10 +104,24 @@ describe("a redrive", () => {
 
   it("has the same filters as the command", () => {
     expect([body(none), options(none)]).toEqual([{}, []]);
-    const all = { number: "3", reason: "expired", queue: "q", older: "2h", rate: "9", to: "exchange", other: "r" };
-    expect(body(all, 5)).toEqual({ count: 3, reason: "expired", queue: "q", older_than: 7200, rate: 9, to: "exchange", died_until: 5 });
-    expect(options(all)).toEqual([["--count", "3"], ["--reason", "expired"], ["--from-queue", "q"], ["--older-than", "2h"], ["--rate", "9"], ["--to", "exchange"]]);
+    const all = { number: "3", reason: "expired", queue: "q", older: "2h", rate: "9", header: "a=b=c", to: "exchange", other: "r" };
+    expect(body(all, 5)).toEqual({ count: 3, reason: "expired", queue: "q", older_than: 7200, rate: 9, headers: { a: "b=c" }, to: "exchange", died_until: 5 });
+    expect(options(all)).toEqual([["--count", "3"], ["--reason", "expired"], ["--from-queue", "q"], ["--older-than", "2h"], ["--rate", "9"], ["--header", "a=b=c"], ["--to", "exchange"]]);
     expect(body({ ...none, to: "other", other: "r" })).toEqual({ to_queue: "r" });
     expect(options({ ...none, to: "other" })).toEqual([["--to-queue", "OTHER_QUEUE"]]);
+  });
+});
+
+describe("a move", () => {
+  const none = { to: "queue", target: "r", key: "", number: "", header: "", rate: "" };
+
+  it("has the same filters as the command", () => {
+    expect([moveBody(none), moveOptions(none)]).toEqual([{ to_queue: "r" }, [["--to-queue", "r"]]]);
+    expect(moveOptions({ ...none, target: "" })).toEqual([["--to-queue", "OTHER_QUEUE"]]);
+    const all = { to: "exchange", target: "x", key: "k", number: "3", header: "country=DE", rate: "9" };
+    expect(moveBody(all, 5)).toEqual({ to_exchange: "x", routing_key: "k", count: 3, headers: { country: "DE" }, rate: 9, until_seq: 5 });
+    expect(moveOptions(all)).toEqual([["--to-exchange", "x"], ["--key", "k"], ["--count", "3"], ["--header", "country=DE"], ["--rate", "9"]]);
+    // A key without an exchange belongs to nothing.
+    expect([moveBody({ ...none, key: "k" }), moveOptions({ ...none, key: "k" })]).toEqual([{ to_queue: "r" }, [["--to-queue", "r"]]]);
   });
 });

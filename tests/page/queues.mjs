@@ -85,6 +85,32 @@ export async function queues(broker, tab) {
     tab.refused.length = 0;
     return wrong;
   });
+  await check("messages are moved by a header, or one of them, with the command that does the same", async () => {
+    for (const country of ["DE", "FR"]) await broker.command("publish", "amq.default", country, "--key", "load.062", "--header", `country=${country}`);
+    await tab.go(hash("queues", "/", "load.062"));
+    await tab.page.getByRole("button", { name: "Move", exact: true }).click();
+    const dialog = tab.page.getByRole("dialog");
+    await dialog.getByLabel("The queue that gets them").fill("load.063");
+    await dialog.getByLabel("They have the header").fill("country=FR");
+    await dialog.getByText("sluice move --to-queue load.063 --header country=FR load.062").waitFor();
+    await picture(tab, "move", dialog);
+    await dialog.getByRole("button", { name: "Move", exact: true }).click();
+    await dialog.getByText("1 message moved, 1 stayed. Ready in this queue: 1.").waitFor();
+    await shot(tab, "move");
+    const wrong = await sound(tab, { keyboard: false });
+    await dialog.getByRole("button", { name: "Close" }).last().click();
+    await tab.page.getByRole("button", { name: "Look", exact: true }).click();
+    await tab.page.getByRole("button", { name: "Move this message" }).click();
+    await dialog.getByLabel("They go to").selectOption("exchange");
+    await dialog.getByLabel("The exchange that gets them").fill("amq.default");
+    await dialog.getByLabel("Routing key").fill("load.063");
+    await dialog.getByRole("button", { name: "Move", exact: true }).click();
+    await dialog.getByText("It was moved to amq.default.").waitFor();
+    await dialog.getByRole("button", { name: "Close" }).last().click();
+    const ready = (await broker.api("GET", "/api/queues/%2F/load.063")).messages_ready;
+    await broker.api("DELETE", "/api/queues/%2F/load.063/contents");
+    return [...wrong, ...expect(ready === 2, `${ready} messages were moved`)];
+  });
   await check("messages are found by a text in their body, key, properties or headers", async () => {
     await tab.go(hash("queues", "/", "invoices"));
     const wrong = [];

@@ -40,6 +40,7 @@ export interface ConsumerRow {
   exclusive?: boolean;
   prefetch_count?: number;
   messages_unacknowledged?: number;
+  unacknowledged_age_ms?: number;
   arguments?: Record<string, unknown>;
   channel_details?: { name?: string; connection_name?: string; user?: string; number?: number };
 }
@@ -78,6 +79,9 @@ export interface LinkRow {
   credit?: number;
   unconfirmed_messages?: number;
   unsettled_deliveries?: number;
+  /** How long the oldest message waits. */
+  unconfirmed_age_ms?: number;
+  unacknowledged_age_ms?: number;
 }
 
 export interface SessionRow {
@@ -123,6 +127,8 @@ export interface ChannelRow {
   consumer_count?: number;
   messages_unacknowledged?: number;
   messages_unconfirmed?: number;
+  unconfirmed_age_ms?: number;
+  unacknowledged_age_ms?: number;
   messages_uncommitted?: number;
   acks_uncommitted?: number;
   prefetch_count?: number;

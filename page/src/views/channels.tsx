@@ -4,12 +4,15 @@ import { path } from "../lib/api";
 import type { ChannelRow, ConsumerRow } from "../lib/names";
 import { href } from "../lib/place";
 import { useApi } from "../lib/poll";
-import { DASH, count } from "../lib/text";
+import { DASH, count, duration } from "../lib/text";
 import { vhost as chosenVhost } from "../lib/vhost";
 import { List, type ListColumn } from "../ui/list";
 import { Answer, Badge, type Column, Empty, Facts, Fields, Name, NameLink, Panel, State, Table, Why, show } from "../ui/parts";
 
 const number = <T,>(field: string, label: string, standard = false): ListColumn<T> => ({ id: field, label, number: true, standard, fields: [field], sort: field, cell: (row) => show(row, field, count) });
+
+/** How long the oldest message waits. Each message has no time of its own, so the age may be a little too large. */
+const age = <T,>(field: string, label: string): ListColumn<T> => ({ id: field, label, number: true, standard: true, fields: [field], sort: field, cell: (row) => show(row, field, duration) });
 
 export function Channels(): JSX.Element {
   const vhost = chosenVhost.use();
@@ -22,7 +25,9 @@ export function Channels(): JSX.Element {
     number("consumer_count", "Consumers", true),
     number("prefetch_count", "Prefetch", true),
     number("messages_unacknowledged", "Unacked", true),
+    age("unacknowledged_age_ms", "Oldest unacked"),
     number("messages_unconfirmed", "Unconfirmed", true),
+    age("unconfirmed_age_ms", "Oldest unconfirmed"),
     number("messages_uncommitted", "Uncommitted"),
     number("global_prefetch_count", "Shared prefetch"),
     { id: "why", label: "", standard: true, fields: ["connection_details"], cell: (row) => (row.connection_details?.name ? <Why kind="connection" name={row.connection_details.name} /> : null) },
@@ -53,7 +58,9 @@ export function ChannelView({ name }: { name: string }): JSX.Element {
                   ["Prefetch", count(row.prefetch_count)],
                   ["Shared prefetch", count(row.global_prefetch_count)],
                   ["Unacknowledged", count(row.messages_unacknowledged)],
+                  ["The oldest of them waits for", duration(row.unacknowledged_age_ms)],
                   ["Unconfirmed", count(row.messages_unconfirmed)],
+                  ["The oldest unconfirmed one waits for", duration(row.unconfirmed_age_ms)],
                   ["Uncommitted messages", count(row.messages_uncommitted)],
                   ["Uncommitted acknowledgements", count(row.acks_uncommitted)],
                 ]}
@@ -79,6 +86,7 @@ const CONSUMER_COLUMNS: ListColumn<ConsumerRow>[] = [
   { id: "ack", label: "Acknowledges", standard: true, fields: ["ack_required"], sort: "ack_required", cell: (row) => (row.ack_required === undefined ? DASH : row.ack_required ? "yes" : "no") },
   number("prefetch_count", "Prefetch or credit", true),
   number("messages_unacknowledged", "Unacked", true),
+  age("unacknowledged_age_ms", "Oldest"),
   { id: "exclusive", label: "Exclusive", fields: ["exclusive"], sort: "exclusive", cell: (row) => (row.exclusive ? "yes" : "no") },
   { id: "arguments", label: "Arguments", fields: ["arguments"], cell: (row) => <Fields map={row.arguments} /> },
   { id: "connection", label: "Client", standard: true, fields: ["channel_details"], sort: "channel_details.name", cell: (row) => (row.channel_details?.connection_name ? <NameLink to={href(["connections", row.channel_details.connection_name])} text={client(row.channel_details.connection_name)} /> : DASH) },

@@ -144,6 +144,7 @@ function Links({ title, links, most, connection, names }: { title: string; links
           { id: "address", label: "Address", cell: (row) => (row.queue_name ? <NameLink to={href(["queues", connection.vhost, row.queue_name])} text={row.queue_name} /> : <Name text={row.target_address ?? row.source_address ?? DASH} />) },
           { id: "credit", label: "Credit", cell: (row) => <Bar label="" used={row.credit} limit={most} moreIsBetter text={count(row.credit)} /> },
           { id: "unsettled", label: "Waiting", number: true, cell: (row) => count(row.unconfirmed_messages ?? row.unsettled_deliveries) },
+          { id: "age", label: "Oldest", number: true, cell: (row) => duration(row.unconfirmed_age_ms ?? row.unacknowledged_age_ms) },
           { id: "count", label: "Messages", number: true, cell: (row) => count(row.delivery_count) },
           { id: "size", label: "Largest message", number: true, cell: (row) => (row.max_message_size ? bytes(row.max_message_size) : "any") },
           { id: "settle", label: "Settled by sender", cell: (row) => row.snd_settle_mode ?? (row.send_settled ? "settled" : "unsettled") },

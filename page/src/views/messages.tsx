@@ -12,6 +12,7 @@ import { matches } from "../lib/search";
 import { DASH, bytes, count, plural, time } from "../lib/text";
 import { Action } from "../ui/actions";
 import { Command, Copy, Empty, Fields, Name, NameLink, Panel, Problem, Select, Text } from "../ui/parts";
+import { MoveOne } from "./move";
 import { SendBack } from "./redrive";
 
 /** The number of messages that are shown at once. */
@@ -76,7 +77,7 @@ export function Messages({ vhost, name, stream, ready }: { vhost: string; name: 
       {error && <Problem error={error} />}
       {rows && wanted !== "" && read > 0 && <p class="hint" role="status">{count(rows.length)} of the {plural(read, "message")} that {read === 1 ? "was" : "were"} read {rows.length === 1 ? "has" : "have"} this text.</p>}
       {rows && read === 0 && <Empty title="There is no message at this place." />}
-      {rows?.map((row) => <MessageCard key={row.seq ?? row.offset} vhost={vhost} row={row}>{!stream && <SendBack vhost={vhost} name={name} row={row} />}</MessageCard>)}
+      {rows?.map((row) => <MessageCard key={row.seq ?? row.offset} vhost={vhost} row={row}>{!stream && <><SendBack vhost={vhost} name={name} row={row} /><MoveOne vhost={vhost} name={name} row={row} /></>}</MessageCard>)}
       {!stream && <Command text={command(["peek"], inVhost(vhost), [name, from])} />}
     </Panel>
   );

@@ -10,10 +10,11 @@ import { type Point, differences, samples } from "../lib/rates";
 import { DASH, bytes, count, isNumber, plural, rate, short, time } from "../lib/text";
 import { Chart, type Line } from "../ui/chart";
 import { Action, Named } from "../ui/actions";
-import { Answer, Badge, Command, Empty, Facts, Fields, Name, NameLink, Panel, State, Table, Text, Tile, show } from "../ui/parts";
+import { Answer, Badge, Empty, Facts, Fields, Name, NameLink, Panel, State, Table, Text, Tile, show } from "../ui/parts";
 import { BindingTable, Unbind } from "./bindings";
 import { ConsumerTable } from "./channels";
 import { GetMessages, Messages } from "./messages";
+import { Move } from "./move";
 import { Publish } from "./publish";
 import { Redrive } from "./redrive";
 import { Trace } from "./trace";
@@ -39,7 +40,7 @@ export function QueueView({ vhost, name }: { vhost: string; name: string }): JSX
         <div class="actions">
           <Publish vhost={vhost} exchange="" routingKey={name} />
           <GetMessages vhost={vhost} name={name} />
-          <Move vhost={vhost} name={name} messages={messages} />
+          {!stream && <Move vhost={vhost} name={name} messages={messages} />}
           <Trace of={{ kind: "queue", vhost, name }} />
           {!stream && <Redrive vhost={vhost} name={name} messages={messages} />}
           {!stream && (
@@ -116,17 +117,6 @@ function Numbers({ row }: { row: QueueRow }): JSX.Element {
         </Panel>
       </div>
     </>
-  );
-}
-
-function Move({ vhost, name, messages }: { vhost: string; name: string; messages: number | undefined }): JSX.Element {
-  const [to, setTo] = useState("");
-  const text = command(["move"], inVhost(vhost), [name, to || "OTHER_QUEUE"]);
-  return (
-    <Action label="Move" title={`Move the messages of ${name}`} confirm="Show the command" run={async () => <Command text={text} />}>
-      <p>{isNumber(messages) ? plural(messages, "message") : "The messages"} can be moved by the command line. It takes each message from this queue only when the other queue has it. Dead letters can also be sent to another queue by “Redrive”.</p>
-      <Text label="The queue that gets them" value={to} set={setTo} required />
-    </Action>
   );
 }
 

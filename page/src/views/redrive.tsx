@@ -64,7 +64,7 @@ const TO: [string, string][] = [
   ["other", "Another queue"],
 ];
 
-const NONE: Filters = { number: "", reason: "", queue: "", older: "", rate: "", to: "queue", other: "" };
+const NONE: Filters = { number: "", reason: "", queue: "", older: "", rate: "", header: "", to: "queue", other: "" };
 
 /** The window that redrives the dead letters of a queue. */
 export function Redrive({ vhost, name, messages }: { vhost: string; name: string; messages: number | undefined }): JSX.Element {
@@ -101,6 +101,7 @@ export function Redrive({ vhost, name, messages }: { vhost: string; name: string
       <Select label="They died because" options={REASONS} {...field("reason")} />
       <Text label="They died in the queue" hint="empty: in any queue" {...field("queue")} />
       <Text label="They died at least this long ago" pattern="[0-9]+[smhd]" hint="such as 30s, 5m, 1h or 2d" {...field("older")} />
+      <Text label="They have the header" pattern="[^=]+=.*" hint="NAME=VALUE, such as country=DE; empty: any" {...field("header")} />
       <Text label="At most per second" pattern="[1-9][0-9]*" hint="empty: as fast as possible" {...field("rate")} />
     </Action>
   );
