@@ -1,11 +1,12 @@
 //! `/api/exchanges`.
 
 use broker::catalog::{DEFAULT_EXCHANGE_ALIAS, Exchange};
-use broker::desk::{Desk, ExchangeSpec};
+use broker::desk::{Desk, ExchangeRow, ExchangeSpec};
 use serde_json::{Value, json};
 
 use crate::call::Call;
 use crate::reply::{Failure, Reply};
+use crate::samples::Ranges;
 use crate::{json, shape, vhosts};
 
 pub async fn list<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
@@ -16,14 +17,14 @@ pub async fn list<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     {
         vhosts::require(call, vhost).await?;
     }
-    let rows = exchanges.iter().map(|e| to_json(e)).collect();
+    let rows = exchanges.iter().map(shown(call)?).collect();
     Ok(Reply::Json(shape::list(rows, &call.query, &["vhost", "name"])?))
 }
 
 pub async fn get<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     let (vhost, name) = (call.param(0), unaliased(call.param(1)));
-    let exchange = require_exchange(call, vhost, name).await?;
-    Ok(Reply::Json(shape::columns(exchange, &call.query)))
+    let row = require_exchange(call, vhost, name).await?;
+    Ok(Reply::Json(shape::columns(shown(call)?(&row), &call.query)))
 }
 
 pub async fn put<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
@@ -49,7 +50,7 @@ pub async fn delete<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     Err(Failure::not_found(format!("no exchange '{name}' in vhost '{vhost}'")))
 }
 
-/// Returns the exchange as JSON.
+/// Returns an exchange.
 ///
 /// # Errors
 /// 404 if it does not exist, or the desk's error.
@@ -57,9 +58,9 @@ pub async fn require_exchange<D: Desk>(
     call: &Call<'_, D>,
     vhost: &str,
     name: &str,
-) -> Result<Value, Failure> {
+) -> Result<ExchangeRow, Failure> {
     let exchanges = call.desk.exchanges(&call.who, Some(vhost)).await?;
-    let found = exchanges.iter().find(|e| *e.name == *name).map(|e| to_json(e));
+    let found = exchanges.into_iter().find(|row| *row.exchange.name == *name);
     found.ok_or_else(|| Failure::not_found(format!("no exchange '{name}' in vhost '{vhost}'")))
 }
 
@@ -81,10 +82,18 @@ pub fn declared(exchange: &Exchange) -> Value {
     })
 }
 
-fn to_json(exchange: &Exchange) -> Value {
-    let mut body = declared(exchange);
-    if let Some(policy) = &exchange.policy {
-        body["policy"] = (*policy.name).into();
-    }
-    body
+/// Returns a function that shows an exchange with its rates. `disable_stats` omits all that is counted.
+fn shown<D>(call: &Call<'_, D>) -> Result<impl Fn(&ExchangeRow) -> Value, Failure> {
+    let (ranges, stats) = (Ranges::of(&call.query)?, !call.query.flag("disable_stats"));
+    let samples = call.ports.samples().clone();
+    Ok(move |row: &ExchangeRow| {
+        let mut body = declared(&row.exchange);
+        if let Some(policy) = &row.exchange.policy {
+            body["policy"] = (*policy.name).into();
+        }
+        if stats {
+            body["message_stats"] = samples.exchange(row, &ranges).into();
+        }
+        body
+    })
 }

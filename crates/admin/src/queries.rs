@@ -132,8 +132,11 @@ const fn groups(action: Action) -> &'static [&'static [Parameter]] {
         | Action::ListConnectionsOfUser
         | Action::ListChannels
         | Action::ListChannelsInVhost
-        | Action::ListChannelsOfConnection => &[PAGES, COLUMNS, DISABLE_STATS, SAMPLES],
-        Action::GetNode | Action::GetConnection | Action::GetChannel => &[COLUMNS, DISABLE_STATS, SAMPLES],
+        | Action::ListChannelsOfConnection
+        | Action::ListExchanges => &[PAGES, COLUMNS, DISABLE_STATS, SAMPLES],
+        Action::GetNode | Action::GetConnection | Action::GetChannel | Action::GetExchange => {
+            &[COLUMNS, DISABLE_STATS, SAMPLES]
+        }
         Action::ListParameters
         | Action::ListGlobalParameters
         | Action::ListTraces
@@ -152,7 +155,6 @@ const fn groups(action: Action) -> &'static [&'static [Parameter]] {
         | Action::TopicPermissionsOfUserInVhost
         | Action::ListTopicPermissions
         | Action::QueueBindings
-        | Action::ListExchanges
         | Action::SourceBindings
         | Action::DestinationBindings
         | Action::ListBindings
@@ -165,7 +167,6 @@ const fn groups(action: Action) -> &'static [&'static [Parameter]] {
         | Action::DeprecatedFeatures(_) => &[PAGES, COLUMNS],
         Action::Whoami
         | Action::GetVhost
-        | Action::GetExchange
         | Action::GetTrace
         | Action::GetUser
         | Action::GetPermissions

@@ -268,7 +268,7 @@ async fn exchanges() {
             PUT /api/exchanges/%2F/y {"type":"x-consistent-hash","arguments":{"hash-header":"h","hash-property":"timestamp"}} -> 400 {"error":"bad_request","reason":"invalid arguments for exchange 'y': 'hash-header' and 'hash-property' are mutually exclusive"}
             PUT /api/exchanges/%2F/y {"type":7} -> 400 {"error":"bad_request","reason":"'type' is not a string"}
             PUT /api/exchanges/%2F/amq.default {"type":"direct"} -> 401 {"error":"not_authorised","reason":"operation not permitted on the default exchange"}
-            GET /api/exchanges/%2F/x -> 200 {"name":"x","vhost":"/","type":"topic","durable":true,"auto_delete":false,"internal":false,"arguments":{"alternate-exchange":"amq.fanout"}}
+            GET /api/exchanges/%2F/x?disable_stats=true -> 200 {"name":"x","vhost":"/","type":"topic","durable":true,"auto_delete":false,"internal":false,"arguments":{"alternate-exchange":"amq.fanout"}}
             PUT /api/queues/%2F/q -> 201
             POST /api/bindings/%2F/e/x/q/q {"routing_key":"a"} -> 201
             DELETE /api/exchanges/%2F/x?if-unused=true -> 400 {"error":"bad_request","reason":"exchange 'x' in vhost '/' in use"}

@@ -9,6 +9,7 @@ use crate::access::Access;
 use crate::catalog::Catalog;
 use crate::counters::Counters;
 use crate::credit_budget::CreditBudget;
+use crate::exchange_counts::ExchangeCounters;
 use crate::ids::{Registry, ShardId};
 use crate::input::Input;
 use crate::mail::{GateAddress, Post, PublisherAddress, TicketOwner};
@@ -42,6 +43,7 @@ pub struct Cx<'a> {
     /// Makes the encoded heads of deliveries.
     pub heads: &'a mut DeliveryHeads,
     pub counters: &'a mut Counters,
+    pub exchange_counters: &'a mut ExchangeCounters,
     /// The bytes that publishers may be promised beyond the fixed credit.
     pub budget: &'a mut CreditBudget,
     /// The last number that was drawn. See [`Cx::draw`].

@@ -22,6 +22,7 @@ pub use self::moving::{Move, MoveEnd, MoveRefusal, MoveTo, Moved, Redrive, Redri
 pub use self::quorum::{GroupRow, MemberChange, PeekedRow, Reclaimed, ShownMessage};
 use crate::catalog::{Arguments, Binding, CatalogError, Exchange, Policy, QueueRecord, VhostSettings};
 use crate::counters::{AuthAttempts, Counters, Deprecated, Protocol};
+use crate::exchange_counts::{ExchangeCounts, ExchangeId};
 use crate::ids::QueueId;
 use crate::secured::Secured;
 
@@ -172,6 +173,18 @@ impl Contents {
         self.exchanges.retain(|exchange| *exchange.vhost == *vhost);
         self.bindings.retain(|binding| *binding.vhost == *vhost);
     }
+}
+
+/// An exchange and its statistics.
+#[derive(Clone, Debug)]
+pub struct ExchangeRow {
+    /// An exchange that is declared again has another id.
+    pub id: ExchangeId,
+    pub exchange: Arc<Exchange>,
+    /// The number of bindings that begin at the exchange. 0 for the default exchange.
+    pub bindings: usize,
+    /// The sums over all shards.
+    pub counts: ExchangeCounts,
 }
 
 /// A connection.

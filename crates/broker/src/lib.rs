@@ -16,6 +16,7 @@ pub mod credit_budget;
 pub mod cx;
 pub mod dead_letter;
 pub mod desk;
+pub mod exchange_counts;
 pub mod explain;
 pub mod follow;
 pub mod gate;

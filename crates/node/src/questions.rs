@@ -8,10 +8,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use broker::access::{AccessRefused, Identity};
 use broker::catalog::{
-    Answer, Binding, BindingCursor, CatalogError, Command, Exchange, Parameters, Policy, QueueRecord,
+    Answer, Binding, BindingCursor, CatalogError, Command, Parameters, Policy, QueueRecord,
 };
 use broker::counters::Counters;
-use broker::desk::{BudgetRow, ConnectionRow, MoveRefusal, NamedVhost, QueueNumbers, Reclaimed};
+use broker::desk::{BudgetRow, ConnectionRow, ExchangeRow, MoveRefusal, NamedVhost, QueueNumbers, Reclaimed};
+use broker::exchange_counts::{ExchangeCounts, ExchangeId};
 use broker::explain::{ConnectionFacts, End, LogFacts, Wanted};
 use broker::ids::{QueueId, ShardId};
 use broker::moving::Moving;
@@ -47,7 +48,7 @@ pub enum Question {
     Queues { from: usize },
     /// Asks for the homes of these queues, in this order. Answered by [`Reply::Homes`].
     Homes(Vec<QueueId>),
-    /// Asks for exchanges and the numbers of their bindings, from place `from` on. Answered by [`Reply::Exchanges`].
+    /// Asks for exchanges without their counts, from place `from` on. Answered by [`Reply::Exchanges`].
     Exchanges { from: usize },
     /// Asks for bindings, from a place on. Answered by [`Reply::Bindings`].
     Bindings { from: BindingCursor },
@@ -75,6 +76,8 @@ pub enum Question {
     /// Asks how many messages of each of these streams were delivered on this shard. Answered by
     /// [`Reply::Delivered`].
     Delivered(Vec<QueueId>),
+    /// Asks for what was published to each of these exchanges on this shard. Answered by [`Reply::ExchangeCounts`].
+    ExchangeCounts(Vec<ExchangeId>),
     /// Asks for sums over the shard. Answered by [`Reply::Totals`].
     Totals,
     /// Asks for connections, or for those with these names, from place `from` on. Answered by [`Reply::Connections`].
@@ -101,7 +104,7 @@ pub enum Reply {
     Records(Vec<Arc<QueueRecord>>),
     Places(Part<(usize, Arc<QueueRecord>)>),
     Homes(Vec<Option<ShardId>>),
-    Exchanges(Part<(Arc<Exchange>, usize)>),
+    Exchanges(Part<ExchangeRow>),
     Bindings(Part<Arc<Binding>, BindingCursor>),
     Policies(Vec<Arc<Policy>>),
     Parameters(Parameters),
@@ -119,6 +122,8 @@ pub enum Reply {
     Checkpoint(Result<u64, Refusal>),
     Reclaimed(Result<Reclaimed, Refusal>),
     Delivered(Vec<u64>),
+    /// In the order of the question.
+    ExchangeCounts(Vec<ExchangeCounts>),
     Totals(Box<Totals>),
     Connections(Part<ConnectionRow>),
     Look(Part<ConnectionFacts>, LogFacts),

@@ -2,6 +2,7 @@
 
 use broker::desk::amqp091_rows::ChannelRow;
 use broker::desk::{ConnectionRow, GroupRow, ProtocolRow, QueueRow};
+use broker::exchange_counts::ExchangeCounts;
 
 use crate::exposition::Kind;
 
@@ -18,6 +19,9 @@ pub type OfConnection = Measure<fn(&ConnectionRow) -> u64>;
 
 /// A measure of a channel.
 pub type OfChannel = Measure<fn(&ChannelRow) -> u64>;
+
+/// A measure of an exchange.
+pub type OfExchange = Measure<fn(&ExchangeCounts) -> u64>;
 
 /// How to read a measure of a queue.
 pub enum OfQueue {
@@ -74,6 +78,7 @@ pub enum Rows {
     Vhosts,
     ExchangeBindings,
     ExchangeNames,
+    Exchanges(&'static [OfExchange]),
     AuthAttempts,
     AuthAttemptsBySource,
     Churn,
@@ -120,6 +125,7 @@ pub const FAMILIES: &[Family] = &[
     family("channel_metrics", false, Rows::Channels(CHANNEL)),
     family("channel_exchange_metrics", false, Rows::Channels(CHANNEL_PUBLISHED)),
     family("channel_queue_metrics", false, Rows::Channels(CHANNEL_DELIVERED)),
+    family("exchange_metrics", false, Rows::Exchanges(EXCHANGE)),
     family("vhost_status", false, Rows::Vhosts),
     family("exchange_bindings", false, Rows::ExchangeBindings),
     family("exchange_names", false, Rows::ExchangeNames),
@@ -248,6 +254,25 @@ const CHANNEL_PUBLISHED: &[OfChannel] = &[
     counter("channel_messages_unroutable_dropped_total", "Messages dropped as unroutable", |c| {
         c.counts.dropped
     }),
+];
+
+const EXCHANGE: &[OfExchange] = &[
+    counter("exchange_messages_published_total", "Messages published to an exchange", |counts| {
+        counts.published
+    }),
+    counter("exchange_messages_routed_total", "Messages routed to queues by an exchange", |counts| {
+        counts.routed
+    }),
+    counter(
+        "exchange_messages_unroutable_returned_total",
+        "Messages to an exchange returned to the publisher as unroutable",
+        |counts| counts.unroutable_returned,
+    ),
+    counter(
+        "exchange_messages_unroutable_dropped_total",
+        "Messages to an exchange dropped as unroutable",
+        |counts| counts.unroutable_dropped,
+    ),
 ];
 
 const CHANNEL_DELIVERED: &[OfChannel] = &[

@@ -37,6 +37,10 @@ pub struct Listed {
     _held: Held,
 }
 
+fn labels_of(exchange: &Exchange) -> Labels {
+    vec![("vhost", exchange.vhost.clone()), ("exchange", exchange.name.clone())]
+}
+
 impl Listed {
     /// Collects the rows of a family. Returns `None` for families that have other rows. `vhosts` are those to show; if it is
     /// empty, all of them.
@@ -92,11 +96,10 @@ impl Listed {
                 // As in RabbitMQ, without the default exchange and internal ones.
                 let is_shown = |e: &Exchange| !e.name.is_empty() && !e.internal && is_wanted(&e.vhost);
                 let all = desk.exchange_rows(who).await?.into_iter();
-                for (exchange, bindings) in all.filter(|(e, _)| is_shown(e)).take(ROWS_MAX) {
-                    let kind = ("type", exchange.kind.as_str().into());
-                    let labels =
-                        vec![("vhost", exchange.vhost.clone()), ("exchange", exchange.name.clone()), kind];
-                    found.push((labels, [if counts { bindings as u64 } else { 1 }].into()));
+                for row in all.filter(|row| is_shown(&row.exchange)).take(ROWS_MAX) {
+                    let mut labels = labels_of(&row.exchange);
+                    labels.push(("type", row.exchange.kind.as_str().into()));
+                    found.push((labels, [if counts { row.bindings as u64 } else { 1 }].into()));
                 }
                 vec![match counts {
                     true => {
@@ -104,6 +107,14 @@ impl Listed {
                     }
                     false => (Kind::Gauge, "rabbitmq_cluster_exchange_name".into(), "1 for every exchange"),
                 }]
+            }
+            Rows::Exchanges(measures) => {
+                let all = desk.exchange_rows(who).await?.into_iter();
+                for row in all.filter(|row| is_wanted(&row.exchange.vhost)).take(ROWS_MAX) {
+                    let values = measures.iter().map(|measure| (measure.of)(&row.counts)).collect();
+                    found.push((labels_of(&row.exchange), values));
+                }
+                measures.iter().map(|measure| (measure.kind, named(measure.name), measure.help)).collect()
             }
             Rows::Queues(_) | Rows::AuthAttempts | Rows::AuthAttemptsBySource | Rows::Churn | Rows::Node => {
                 return Ok(None);

@@ -3,6 +3,7 @@
 use broker::counters::{Deliveries, Traffic};
 use broker::desk::amqp091_rows::ChannelRow;
 use broker::desk::{ConnectionRow, Overview, QueueRow};
+use broker::exchange_counts::ExchangeCounts;
 
 use crate::process::Process;
 
@@ -136,6 +137,19 @@ pub const QUEUE_FIGURES: [Figure<QueueRow>; QUEUE] = {
         counter(Messages, "dropped", |q| q.report.dropped),
         counter(Messages, "dead_lettered", |q| q.report.dead_lettered),
         counter(Messages, "annotations_refused", |q| q.report.annotations_refused),
+    ]
+};
+
+/// The number of figures of an exchange.
+pub const EXCHANGE: usize = 4;
+
+pub const EXCHANGE_FIGURES: [Figure<ExchangeCounts>; EXCHANGE] = {
+    use Part::Messages;
+    [
+        counter(Messages, "publish_in", |counts| counts.published),
+        counter(Messages, "publish_out", |counts| counts.routed),
+        counter(Messages, "return_unroutable", |counts| counts.unroutable_returned),
+        counter(Messages, "drop_unroutable", |counts| counts.unroutable_dropped),
     ]
 };
 

@@ -5,8 +5,8 @@
 //!   a request for an object ──> Watched::ask: its rate so far; it is sampled from now on, 24 times
 //! ```
 //!
-//! The node is always sampled: that costs one question to each shard. Queues, connections and channels are sampled only
-//! while somebody asks for them, so that those that nobody looks at cost nothing. Before the second sample of an object
+//! The node is always sampled: that costs one question to each shard. Queues, exchanges, connections and channels are sampled
+//! only while somebody asks for them, so that those that nobody looks at cost nothing. Before the second sample of an object
 //! its rate is 0.
 
 mod details;
@@ -20,7 +20,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use broker::access::Identity;
 use broker::desk::amqp091_rows::ChannelRow;
-use broker::desk::{ConnectionRow, Desk, DeskError, ProtocolRow, QueueRow};
+use broker::desk::{ConnectionRow, Desk, DeskError, ExchangeRow, ProtocolRow, QueueRow};
+use broker::exchange_counts::ExchangeId;
 use broker::ids::QueueId;
 use serde_json::{Map, Value};
 use tokio::time::MissedTickBehavior;
@@ -29,7 +30,8 @@ pub use self::details::Ranges;
 use self::details::fields;
 pub use self::details::plain;
 use self::figures::{
-    CHANNEL, CHANNEL_FIGURES, CONNECTION, CONNECTION_FIGURES, NODE, QUEUE, QUEUE_FIGURES, values,
+    CHANNEL, CHANNEL_FIGURES, CONNECTION, CONNECTION_FIGURES, EXCHANGE, EXCHANGE_FIGURES, NODE, QUEUE,
+    QUEUE_FIGURES, values,
 };
 pub use self::figures::{NODE_FIGURES, NodeRow, Part};
 use self::series::{Retention, Sample, Series};
@@ -65,6 +67,7 @@ pub struct Samples {
 struct State {
     node: Series<NODE>,
     queues: Watched<QueueId, QUEUE>,
+    exchanges: Watched<ExchangeId, EXCHANGE>,
     connections: Watched<Arc<str>, CONNECTION>,
     /// Channels of AMQP 0.9.1, by the name of their connection and their number.
     channels: Watched<(Arc<str>, u16), CHANNEL>,
@@ -75,6 +78,7 @@ impl Default for State {
         Self {
             node: Series::new(&NODE_RINGS),
             queues: Watched::new(HISTORY),
+            exchanges: Watched::new(HISTORY),
             connections: Watched::new(HISTORY),
             channels: Watched::new(HISTORY),
         }
@@ -105,11 +109,11 @@ impl Samples {
     /// The desk's error. What was sampled until then is kept.
     pub async fn take<D: Desk>(&self, desk: &D, now_ms: u64) -> Result<(), DeskError> {
         let who = Identity::metrics_reader();
-        let (queues, names) = {
+        let (queues, exchanges, names) = {
             let mut state = self.state();
             let mut names: HashSet<Arc<str>> = state.connections.begin_round().into_iter().collect();
             names.extend(state.channels.begin_round().into_iter().map(|(name, _)| name));
-            (state.queues.begin_round(), names)
+            (state.queues.begin_round(), state.exchanges.begin_round(), names)
         };
         let node = NodeRow::new(desk.overview(&who).await?, Process::read());
         self.state().node.push(Sample { at_ms: now_ms, values: values(&NODE_FIGURES, &node) });
@@ -119,6 +123,14 @@ impl Samples {
             for row in &rows {
                 let sample = Sample { at_ms: now_ms, values: values(&QUEUE_FIGURES, row) };
                 state.queues.push(&row.id, sample);
+            }
+        }
+        if !exchanges.is_empty() {
+            let counts = desk.sampled_exchanges(&who, &exchanges).await?;
+            let mut state = self.state();
+            for (id, counts) in exchanges.iter().zip(&counts) {
+                let sample = Sample { at_ms: now_ms, values: values(&EXCHANGE_FIGURES, counts) };
+                state.exchanges.push(id, sample);
             }
         }
         if !names.is_empty() {
@@ -152,6 +164,13 @@ impl Samples {
         let series = state.queues.ask(&row.id, ranges.is_any());
         let part = |part| fields(&QUEUE_FIGURES, part, row, series, ranges);
         (part(Part::Lengths), part(Part::Messages))
+    }
+
+    /// Returns the `message_stats` of an exchange, with rates. The exchange is sampled from now on.
+    pub fn exchange(&self, row: &ExchangeRow, ranges: &Ranges) -> Map<String, Value> {
+        let mut state = self.state();
+        let series = state.exchanges.ask(&row.id, ranges.is_any());
+        fields(&EXCHANGE_FIGURES, Part::Messages, &row.counts, series, ranges)
     }
 
     /// Returns the fields about the data of a connection, with rates. The connection is sampled from now on.

@@ -11,10 +11,11 @@ use broker::access::{
     Credentials, Hashing, Identity, Login, PasswordHash, Resource, Users, Verb, permit_exchange, permit_queue,
 };
 use broker::catalog::{
-    AccountChange, Binding, Command, DeclareExchange, DeclareQueue, Exchange, ParameterKey, Parameters,
-    Policy, QueueRecord, SetPolicy,
+    AccountChange, Binding, Command, DeclareExchange, DeclareQueue, ParameterKey, Parameters, Policy,
+    QueueRecord, SetPolicy,
 };
 use broker::desk::*;
+use broker::exchange_counts::{ExchangeCounts, ExchangeId};
 use broker::explain::{Explanation, Look, QueueFacts, Subject};
 use broker::ids::QueueId;
 use broker::traces::{TraceChange, Traces};
@@ -367,11 +368,11 @@ impl Desk for FakeDesk {
         state.run(Command::Account(AccountChange::DeleteVhost { name: name.into() }))
     }
 
-    async fn exchanges(&self, who: &Identity, vhost: Option<&str>) -> Result<Vec<Arc<Exchange>>, DeskError> {
+    async fn exchanges(&self, who: &Identity, vhost: Option<&str>) -> Result<Vec<ExchangeRow>, DeskError> {
         let state = self.state();
         state.permit_list(who, vhost, Verb::ReadExchange)?;
-        let seen = |e: &Arc<Exchange>| state.is_seen(who, vhost, &e.vhost, Verb::ReadExchange);
-        Ok(state.catalog.exchanges().filter(seen).collect())
+        let seen = |row: &ExchangeRow| state.is_seen(who, vhost, &row.exchange.vhost, Verb::ReadExchange);
+        Ok(state.exchange_rows().into_iter().filter(seen).collect())
     }
 
     async fn declare_exchange(&self, who: &Identity, spec: ExchangeSpec) -> Result<bool, DeskError> {
@@ -588,13 +589,22 @@ impl Desk for FakeDesk {
         Ok((part, (next.place < state.connections.len()).then_some(next)))
     }
 
-    async fn exchange_rows(&self, who: &Identity) -> Result<Vec<(Arc<Exchange>, usize)>, DeskError> {
+    async fn exchange_rows(&self, who: &Identity) -> Result<Vec<ExchangeRow>, DeskError> {
         let state = self.state();
         state.permit(who, "", Verb::ReadAllStatistics, &[])?;
-        let bindings = state.catalog.bindings();
-        let count =
-            |e: &Exchange| bindings.iter().filter(|b| b.vhost == e.vhost && b.source == e.name).count();
-        Ok(state.catalog.exchanges().map(|exchange| (exchange.clone(), count(&exchange))).collect())
+        Ok(state.exchange_rows())
+    }
+
+    async fn sampled_exchanges(
+        &self,
+        who: &Identity,
+        ids: &[ExchangeId],
+    ) -> Result<Vec<ExchangeCounts>, DeskError> {
+        let state = self.state();
+        state.permit(who, "", Verb::ReadAllStatistics, &[])?;
+        let rows = state.exchange_rows();
+        let counts = |id: &ExchangeId| rows.iter().find(|row| row.id == *id).map(|row| row.counts);
+        Ok(ids.iter().map(|id| counts(id).unwrap_or_default()).collect())
     }
 
     fn alarms(&self, who: &Identity) -> Result<Alarms, DeskError> {

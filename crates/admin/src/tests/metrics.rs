@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use broker::counters::{AuthAttempts, Counters, Deliveries, Deprecated, Protocol, Traffic};
 use broker::desk::{AttemptsRow, GroupRow};
+use broker::exchange_counts::ExchangeCounts;
 
 use super::connection;
 use super::http::{Server, request};
@@ -238,6 +239,7 @@ pub fn all_families() -> String {
         "vhost_status",
         "exchange_bindings",
         "exchange_names",
+        "exchange_metrics",
     ];
     format!("/metrics/detailed?family={}", names.join("&family="))
 }
@@ -298,6 +300,17 @@ async fn families_are_chosen_and_filtered() {
     let names = rows("family=exchange_names&vhost=%2F").await;
     let expected = "rabbitmq_cluster_exchange_name{vhost=\"/\",exchange=\"amq.topic\",type=\"topic\"} 1";
     assert!(names.iter().any(|line| line == expected), "{names:?}");
+    let counts = ExchangeCounts { published: 3, routed: 5, ..ExchangeCounts::default() };
+    server.desk.state().exchange_counts.insert(String::new(), counts);
+    let counted = rows("family=exchange_metrics&vhost=v").await;
+    assert_eq!(counted.len(), 7 * 4, "{counted:?}");
+    for (name, count) in
+        [("published", 3), ("routed", 5), ("unroutable_returned", 0), ("unroutable_dropped", 0)]
+    {
+        let row =
+            format!("rabbitmq_detailed_exchange_messages_{name}_total{{vhost=\"v\",exchange=\"\"}} {count}");
+        assert!(counted.contains(&row), "{row} in {counted:?}");
+    }
     let vhosts = ["/", "v"].map(|vhost| format!("rabbitmq_cluster_vhost_status{{vhost=\"{vhost}\"}} 1"));
     assert_eq!(BTreeSet::from_iter(rows("family=vhost_status").await), BTreeSet::from(vhosts));
     let octets = rows("family=connection_coarse_metrics").await;

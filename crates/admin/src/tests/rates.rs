@@ -2,6 +2,7 @@
 
 use broker::counters::{Deliveries, Protocol};
 use broker::desk::ProtocolRow;
+use broker::exchange_counts::ExchangeCounts;
 use serde_json::{Value, json};
 
 use super::http::Server;
@@ -239,6 +240,52 @@ async fn connections_have_rates() {
     assert_eq!(one["send_oct_details"]["samples"].as_array().unwrap().len(), 2);
     let one = world.get("/api/connections/b?disable_stats=true").await;
     assert!(one["send_oct"].is_null() && one["name"] == "b");
+}
+
+#[tokio::test]
+async fn exchanges_have_rates_while_somebody_looks_at_them() {
+    let world = World::start().await;
+    let counted = |published| {
+        let counts = ExchangeCounts {
+            published,
+            routed: 2 * published,
+            unroutable_returned: 1,
+            ..ExchangeCounts::default()
+        };
+        world.server.desk.state().exchange_counts.insert("amq.topic".into(), counts);
+    };
+    let one =
+        "/api/exchanges/%2F/amq.topic?columns=message_stats.publish_in,message_stats.publish_out_details";
+    let shown = |publish_in: u64, rate: f64| json!({ "message_stats": { "publish_in": publish_in, "publish_out_details": { "rate": rate } } });
+    counted(10);
+    assert_eq!(world.get(one).await, shown(10, 0.0));
+    world.sample(100).await;
+    counted(30);
+    world.sample(105).await;
+    assert_eq!(world.get(one).await, shown(30, 8.0));
+    let list = world.get("/api/exchanges/%2F?sort=message_stats.publish_in&sort_reverse=true").await;
+    assert_eq!(list[0]["name"], "amq.topic");
+    assert_eq!(list[0]["message_stats"]["return_unroutable"], 1);
+    // The list has asked for all exchanges, also for the default one, whose name is empty.
+    counted(40);
+    world.sample(110).await;
+    let rates = world.get("/api/exchanges").await;
+    let rate = |row: &Value| row["message_stats"]["publish_in_details"]["rate"].as_f64();
+    let rates: Vec<_> =
+        rates.as_array().unwrap().iter().map(|row| (row["name"].as_str(), rate(row))).collect();
+    assert_eq!(rates[0], (Some(""), Some(0.0)));
+    assert!(rates.contains(&(Some("amq.topic"), Some(2.0))), "{rates:?}");
+    let samples = world.get("/api/exchanges/%2F/amq.topic?msg_rates_age=60&msg_rates_incr=5").await;
+    assert_eq!(samples["message_stats"]["publish_in_details"]["samples"][0]["sample"], 40);
+    let without = world.get("/api/exchanges/%2F/amq.topic?disable_stats=true").await;
+    assert!(without["message_stats"].is_null() && without["name"] == "amq.topic");
+    // An exchange that is declared again starts anew.
+    world.server.check("guest", "PUT /api/exchanges/%2F/x -> 201").await;
+    world.get("/api/exchanges/%2F/x").await;
+    world.sample(115).await;
+    world.sample(120).await;
+    world.server.check("guest", "DELETE /api/exchanges/%2F/x -> 204\nPUT /api/exchanges/%2F/x -> 201").await;
+    assert_eq!(world.get("/api/exchanges/%2F/x").await["message_stats"]["publish_in_details"]["rate"], 0.0);
 }
 
 #[tokio::test]

@@ -12,6 +12,7 @@ mod definitions;
 mod error;
 mod events;
 mod exchange;
+mod exchanges;
 mod fields;
 mod parameters;
 mod pending;
@@ -52,6 +53,7 @@ use self::places::Places;
 use self::policy::Subject;
 pub use crate::access::DEFAULT_EXCHANGE_ALIAS;
 use crate::access::{PasswordHash, Permissions, Resource, TopicPermissions, UserLimits, Users};
+use crate::exchange_counts::ExchangeId;
 use crate::ids::{ConnectionId, QueueId};
 
 /// The virtual host that exists from the start.
@@ -304,6 +306,8 @@ impl Change {
 #[derive(Clone, Debug, Default)]
 struct Vhost {
     exchanges: HashMap<Arc<str>, exchange::Table>,
+    /// The id of the default exchange, which every virtual host has.
+    default_exchange: Option<ExchangeId>,
     queues: HashMap<Arc<str>, QueueId>,
     policies: policy::Policies,
     settings: Arc<VhostSettings>,
@@ -459,51 +463,6 @@ impl Catalog {
         Some(record)
     }
 
-    fn table_at(&self, place: usize) -> Option<&exchange::Table> {
-        let (vhost, name) = self.exchange_places.get(place)?;
-        self.vhosts.get(vhost)?.exchanges.get(name)
-    }
-
-    pub fn exchange(&self, vhost: &str, name: &str) -> Option<Arc<Exchange>> {
-        let vhost = self.vhosts.get(vhost)?;
-        Some(vhost.exchanges.get(name)?.current(&vhost.policies, self.policies).into_owned())
-    }
-
-    pub fn exchanges(&self) -> impl Iterator<Item = Arc<Exchange>> {
-        self.vhosts.values().flat_map(|vhost| {
-            let tables = vhost.exchanges.values();
-            tables.map(|table| table.current(&vhost.policies, self.policies).into_owned())
-        })
-    }
-
-    /// Returns the number of exchanges.
-    pub fn exchange_count(&self) -> usize {
-        self.exchange_places.len()
-    }
-
-    /// Returns a number above the places of all exchanges.
-    pub fn exchange_places(&self) -> usize {
-        self.exchange_places.capacity()
-    }
-
-    /// Returns the exchange at a place.
-    pub fn exchange_at(&self, place: usize) -> Option<(Arc<Exchange>, usize)> {
-        let (vhost, name) = self.exchange_places.get(place)?;
-        let bindings =
-            self.vhosts.get(vhost).and_then(|vhost| vhost.exchanges.get(name)).map(|t| t.bindings.len());
-        Some((self.exchange(vhost, name)?, bindings.unwrap_or(0)))
-    }
-
-    /// Does the same as [`Catalog::refresh_queue_at`] for the exchange at this place.
-    pub fn refresh_exchange_at(&mut self, place: usize) {
-        let Some((vhost, name)) = self.exchange_places.get(place) else { return };
-        if let Some(vhost) = self.vhosts.get_mut(vhost)
-            && let Some(table) = vhost.exchanges.get_mut(name)
-        {
-            table.refresh(&vhost.policies, self.policies);
-        }
-    }
-
     /// Stores all records with the current policies. For a catalog that has just been restored.
     pub fn refresh_all(&mut self) {
         for place in 0..self.queue_places() {
@@ -606,7 +565,7 @@ impl Catalog {
                 if let Some(vhost) = self.vhosts.get_mut(vhost)
                     && let Some(gone) = vhost.exchanges.remove(name)
                 {
-                    self.exchange_places.remove(gone.place);
+                    self.free_places(std::iter::once(gone.id));
                 }
             }
             Change::VhostAdded { name } => {
@@ -618,7 +577,7 @@ impl Catalog {
             Change::VhostDeleted { name } => {
                 let gone = self.vhosts.remove(name).unwrap_or_default();
                 self.parameters.retain(|key, _| key.vhost.as_ref() != Some(name));
-                gone.exchanges.values().for_each(|table| drop(self.exchange_places.remove(table.place)));
+                self.free_places(gone.exchanges.values().map(|table| table.id));
             }
             Change::UserSet { name, hash, tags } => {
                 Arc::make_mut(&mut self.users).set(name, hash.clone(), tags)
@@ -674,28 +633,6 @@ impl Catalog {
                 }
             }
         }
-    }
-
-    /// Adds a virtual host with the exchanges that every virtual host has from the start.
-    fn add_vhost_with_exchanges(&mut self, name: &Arc<str>) {
-        self.vhosts.insert(name.clone(), Vhost::default());
-        Exchange::predeclared(name).for_each(|exchange| self.add_exchange(Arc::new(exchange)));
-        self.add_own_exchanges(Some(name));
-    }
-
-    /// Adds an exchange. An exchange that exists keeps its bindings.
-    fn add_exchange(&mut self, exchange: Arc<Exchange>) {
-        let Some(vhost) = self.vhosts.get_mut(&exchange.vhost) else { return };
-        vhost.exchanges.entry(exchange.name.clone()).or_insert_with(|| {
-            let place = self.exchange_places.insert((exchange.vhost.clone(), exchange.name.clone()));
-            let mut table = exchange::Table::new(exchange, place);
-            table.refresh(&vhost.policies, self.policies);
-            table
-        });
-    }
-
-    fn table_mut(&mut self, binding: &Binding) -> Option<&mut exchange::Table> {
-        self.vhosts.get_mut(&binding.vhost)?.exchanges.get_mut(&binding.source)
     }
 
     /// Returns the ids that no queue has or has had.

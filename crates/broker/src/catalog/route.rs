@@ -6,6 +6,7 @@ use smallvec::SmallVec;
 
 use super::exchange::{Facts, Letter};
 use super::{Catalog, Destination, Exchange};
+use crate::exchange_counts::ExchangeId;
 use crate::ids::QueueId;
 use crate::reply_to::ReplyTo;
 
@@ -29,6 +30,8 @@ pub struct Routed {
     /// True if other messages with the same keys take the same route until the catalog changes. Then the
     /// route may be cached.
     pub by_key_alone: bool,
+    /// The exchange at which the route begins. `None` if it begins at a queue.
+    pub exchange: Option<ExchangeId>,
     /// The exchanges on the route that keep the message for destinations that are bound later.
     pub histories: SmallVec<[Arc<Exchange>; 1]>,
 }
@@ -39,6 +42,7 @@ impl Catalog {
         let vhost = self.vhosts.get(vhost)?;
         let mut routed = Routed { by_key_alone: true, ..Routed::default() };
         if exchange.is_empty() {
+            routed.exchange = vhost.default_exchange;
             for key in letter.keys {
                 match vhost.queues.get(key) {
                     Some(id) => self.push_queue(*id, &mut routed.targets),
@@ -53,7 +57,9 @@ impl Catalog {
         let facts = Facts::new(*letter);
         let mut seen: SmallVec<[&str; 4]> = SmallVec::new();
         let mut todo: SmallVec<[&str; 4]> = SmallVec::new();
-        todo.push(vhost.exchanges.get_key_value(exchange)?.0);
+        let (first, table) = vhost.exchanges.get_key_value(exchange)?;
+        routed.exchange = Some(table.id);
+        todo.push(first);
         while let Some(name) = todo.pop() {
             // Each exchange handles a message only once, so cycles of exchanges and alternate exchanges end
             // here.

@@ -771,3 +771,42 @@ fn a_virtual_host_that_is_being_deleted_cannot_be_used() {
     catalog.definitions().iter().for_each(|change| rebuilt.apply(change));
     assert!(!rebuilt.has_vhost("v") && rebuilt.vhost_settings("v").unwrap().deleting);
 }
+
+/// Shards compare exchanges by their ids, so a deleted virtual host must free its places in the same order everywhere.
+#[test]
+fn exchanges_have_the_same_ids_on_every_shard() {
+    let ids = |catalog: &Catalog| {
+        let rows = (0..catalog.exchange_places()).filter_map(|place| catalog.exchange_at(place));
+        let mut ids: Vec<_> =
+            rows.map(|(exchange, id, _)| (exchange.vhost.clone(), exchange.name.clone(), id)).collect();
+        ids.sort();
+        ids
+    };
+    let [mut one, mut other] = [Catalog::default(), Catalog::default()];
+    for catalog in [&mut one, &mut other] {
+        for name in ["v", "w"] {
+            catalog.apply(&Change::VhostAdded { name: name.into() });
+        }
+        catalog.apply(&Change::VhostDeleted { name: "v".into() });
+        let exchange =
+            |name: &str| Exchange::new("w".into(), name.into(), ExchangeKind::Fanout, Arguments::new());
+        for name in ["a", "b", "c"] {
+            catalog.apply(&Change::ExchangeDeclared(Arc::new(exchange(name))));
+        }
+        catalog.apply(&Change::ExchangeDeleted { vhost: "w".into(), name: "b".into() });
+    }
+    let deleted = ids(&one);
+    assert_eq!(deleted, ids(&other));
+    one.apply(&Change::ExchangeDeclared(Arc::new(Exchange::new(
+        "w".into(),
+        "b".into(),
+        ExchangeKind::Fanout,
+        Arguments::new(),
+    ))));
+    let again = ids(&one);
+    assert_eq!(again.len(), deleted.len() + 1);
+    assert!(
+        again.iter().filter(|row| deleted.contains(row)).count() == deleted.len(),
+        "the others keep theirs"
+    );
+}

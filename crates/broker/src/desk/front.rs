@@ -10,13 +10,14 @@ use amqp10::sasl::Secret;
 use queue::Start;
 
 use super::{
-    Alarms, AttemptsRow, BrowsedRow, ConnectionCursor, ConnectionRow, Contents, DeskError, ExchangeSpec,
-    MemberChange, Move, Moved, NamedVhost, Overview, PeekedRow, QueueRow, QueueSpec, Reclaimed,
+    Alarms, AttemptsRow, BrowsedRow, ConnectionCursor, ConnectionRow, Contents, DeskError, ExchangeRow,
+    ExchangeSpec, MemberChange, Move, Moved, NamedVhost, Overview, PeekedRow, QueueRow, QueueSpec, Reclaimed,
 };
 use crate::access::{Identity, PasswordHash, Users};
 use crate::catalog::{
-    AccountChange, Binding, Command, Exchange, ParameterKey, Parameters, Policy, QueueRecord, SetPolicy,
+    AccountChange, Binding, Command, ParameterKey, Parameters, Policy, QueueRecord, SetPolicy,
 };
+use crate::exchange_counts::{ExchangeCounts, ExchangeId};
 use crate::explain::{Explanation, Subject};
 use crate::ids::QueueId;
 use crate::traces::{TraceChange, Traces};
@@ -234,11 +235,12 @@ pub trait Desk: Clone + Send + Sync + 'static {
         name: &str,
     ) -> impl Future<Output = Result<bool, DeskError>> + Send;
 
+    /// Returns the exchanges of one virtual host or of all, in the order of their names.
     fn exchanges(
         &self,
         who: &Identity,
         vhost: Option<&str>,
-    ) -> impl Future<Output = Result<Vec<Arc<Exchange>>, DeskError>> + Send;
+    ) -> impl Future<Output = Result<Vec<ExchangeRow>, DeskError>> + Send;
 
     fn declare_exchange(
         &self,
@@ -400,12 +402,19 @@ pub trait Desk: Clone + Send + Sync + 'static {
         from: ConnectionCursor,
     ) -> impl Future<Output = Result<(Vec<ConnectionRow>, Option<ConnectionCursor>), DeskError>> + Send;
 
-    /// Returns all exchanges, and how many bindings begin at each. No binding counts for the default exchange. See
-    /// [`Desk::sampled_queues`].
+    /// Returns all exchanges. See [`Desk::sampled_queues`].
     fn exchange_rows(
         &self,
         who: &Identity,
-    ) -> impl Future<Output = Result<Vec<(Arc<Exchange>, usize)>, DeskError>> + Send;
+    ) -> impl Future<Output = Result<Vec<ExchangeRow>, DeskError>> + Send;
+
+    /// Returns the counts of these exchanges, in this order. Those of an exchange that was deleted are 0. See
+    /// [`Desk::sampled_queues`].
+    fn sampled_exchanges(
+        &self,
+        who: &Identity,
+        ids: &[ExchangeId],
+    ) -> impl Future<Output = Result<Vec<ExchangeCounts>, DeskError>> + Send;
 
     /// Returns the active alarms of all nodes.
     ///

@@ -32,6 +32,7 @@ use self::traced::trace_published;
 use crate::catalog::{QueueRecord, RouteTarget};
 use crate::counters::Protocol;
 use crate::cx::Cx;
+use crate::exchange_counts::ExchangeId;
 use crate::explain;
 use crate::ids::QueueId;
 use crate::input::{COPY_MAX, copy_of, copy_of_parts};
@@ -49,6 +50,19 @@ pub struct Intake<P> {
     /// The queue that is deleted when the publisher ends.
     pub owned: Option<QueueId>,
     account: Account<P>,
+    /// The route of the messages that are not counted yet.
+    counted: Option<Counted>,
+}
+
+/// Where the last messages of a publisher went. Their number is the difference of two numbers that the account has anyway,
+/// so counting them by exchange costs nothing per message.
+#[derive(Debug)]
+struct Counted {
+    exchange: ExchangeId,
+    /// The number of targets that each of them has.
+    targets: u64,
+    /// The messages that the account had seen when they were counted last.
+    up_to: u64,
 }
 
 impl<P: Publication> Intake<P> {
@@ -58,11 +72,13 @@ impl<P: Publication> Intake<P> {
         cx.counters.over_mut(protocol).publishers += 1;
         let (publisher, account) = (PublisherId(publisher), Account::new(cx.settings));
         let allowed = Allowed::default();
-        Some(Self { publisher, protocol, target, allowed, watched: None, owned: None, account })
+        let (watched, owned, counted) = (None, None, None);
+        Some(Self { publisher, protocol, target, allowed, watched, owned, account, counted })
     }
 
     /// Ends the publisher. Later receipts are ignored. Returns the queue that is to be deleted with it.
     pub fn close(mut self, cx: &mut Cx<'_>) -> Option<QueueId> {
+        self.count_published(cx);
         self.account.release(cx.budget);
         cx.publishers.remove(self.publisher.0);
         self.watched.into_iter().for_each(|queue| cx.watchers.remove(queue, self.publisher));
@@ -151,10 +167,29 @@ impl<P: Publication> Intake<P> {
     pub fn note_unroutable(&self, is_returned: bool, cx: &mut Cx<'_>) {
         let counters = cx.counters.over_mut(self.protocol);
         *if is_returned { &mut counters.unroutable_returned } else { &mut counters.unroutable_dropped } += 1;
+        let Some(counted) = &self.counted else { return };
+        let counts = cx.exchange_counters.of(counted.exchange);
+        counts.published += 1;
+        *if is_returned { &mut counts.unroutable_returned } else { &mut counts.unroutable_dropped } += 1;
     }
 
-    /// Returns the credit to grant now, if it is time. `left` is the credit that the publisher has left.
+    /// Counts the messages since the last call for the exchange to which they were sent. Called before the route changes,
+    /// at the end of each turn, and at the end of the publisher.
+    fn count_published(&mut self, cx: &mut Cx<'_>) {
+        let Some(counted) = &mut self.counted else { return };
+        let messages = self.account.published() - counted.up_to;
+        if messages > 0 {
+            counted.up_to += messages;
+            let counts = cx.exchange_counters.of(counted.exchange);
+            counts.published += messages;
+            counts.routed += messages * counted.targets;
+        }
+    }
+
+    /// Returns the credit to grant now, if it is time. `left` is the credit that the publisher has left. Called at the end of
+    /// each turn in which a message has arrived.
     pub fn poll_grant(&mut self, left: u32, cx: &mut Cx<'_>) -> Option<u32> {
+        self.count_published(cx);
         self.account.grant(left, cx.settings.max_link_credit, cx.budget)
     }
 
@@ -192,7 +227,10 @@ impl<P: Publication> Intake<P> {
         let (route, targets) = match self.target.known(own.as_ref(), cx.catalog.version()) {
             Some((route, targets)) => (route.clone(), targets),
             None => {
+                self.count_published(cx);
                 let (route, routed) = self.target.find(sender, arrived, own, &mut self.allowed, cx)?;
+                let (targets, up_to) = (routed.targets.len() as u64, self.account.published());
+                self.counted = routed.exchange.map(|exchange| Counted { exchange, targets, up_to });
                 fresh = routed;
                 route::remember(&fresh.histories, arrived, &route, cx);
                 (route, &fresh.targets[..])

@@ -10,15 +10,16 @@ use broker::access::{
     Credentials, Identity, Login, PasswordHash, Resource, Users, Verb, permit_exchange, permit_queue,
 };
 use broker::catalog::{
-    AccountChange, Answer, Binding, Command, DeclareExchange, DeclareQueue, Exchange, ParameterKey,
-    Parameters, Policy, QueueRecord, SetPolicy,
+    AccountChange, Answer, Binding, Command, DeclareExchange, DeclareQueue, ParameterKey, Parameters, Policy,
+    QueueRecord, SetPolicy,
 };
 use broker::counters::Protocol;
 use broker::desk::{
     Alarms, AttemptsRow, BrowsedRow, BudgetRow, ConnectionCursor, ConnectionRow, Contents, Desk, DeskError,
-    ExchangeSpec, MemberChange, Move, Moved, NamedVhost, Overview, PeekedRow, QueueRow, QueueSpec, Reclaimed,
-    ResourceLimits, Start,
+    ExchangeRow, ExchangeSpec, MemberChange, Move, Moved, NamedVhost, Overview, PeekedRow, QueueRow,
+    QueueSpec, Reclaimed, ResourceLimits, Start,
 };
+use broker::exchange_counts::{ExchangeCounts, ExchangeId};
 use broker::explain::{Explanation, Subject};
 use broker::ids::{DECIDER, QueueId};
 use broker::settings::SLUICE_VERSION;
@@ -335,7 +336,7 @@ impl Desk for NodeDesk {
             policies: self.all_policies(false).await?,
             operator_policies: self.all_policies(true).await?,
             queues: self.all_queues(vhost).await?,
-            exchanges: self.all_exchanges().await?,
+            exchanges: self.all_exchanges().await?.into_iter().map(|row| row.exchange).collect(),
             bindings: self.all_bindings().await?,
         };
         contents.keep(vhost);
@@ -373,11 +374,12 @@ impl Desk for NodeDesk {
         Ok(changed(self.change(who, Command::Account(AccountChange::DeleteVhost { name })).await?))
     }
 
-    async fn exchanges(&self, who: &Identity, vhost: Option<&str>) -> Result<Vec<Arc<Exchange>>, DeskError> {
+    async fn exchanges(&self, who: &Identity, vhost: Option<&str>) -> Result<Vec<ExchangeRow>, DeskError> {
         self.permit_list(who, vhost, Verb::ReadExchange).await?;
         let mut all = self.all_exchanges().await?;
-        all.retain(|x| vhost.is_none_or(|v| *x.vhost == *v));
-        self.keep_visible(who, Verb::ReadExchange, &mut all, |x| &x.vhost).await;
+        all.retain(|row| vhost.is_none_or(|v| *row.exchange.vhost == *v));
+        self.keep_visible(who, Verb::ReadExchange, &mut all, |row| &row.exchange.vhost).await;
+        self.count_exchanges(&mut all).await?;
         Ok(all)
     }
 
@@ -569,8 +571,16 @@ impl Desk for NodeDesk {
         self.part_of_connections(who, from).await
     }
 
-    async fn exchange_rows(&self, who: &Identity) -> Result<Vec<(Arc<Exchange>, usize)>, DeskError> {
+    async fn exchange_rows(&self, who: &Identity) -> Result<Vec<ExchangeRow>, DeskError> {
         self.statistics_of_exchanges(who).await
+    }
+
+    async fn sampled_exchanges(
+        &self,
+        who: &Identity,
+        ids: &[ExchangeId],
+    ) -> Result<Vec<ExchangeCounts>, DeskError> {
+        self.sums_of_exchanges(who, ids).await
     }
 
     fn alarms(&self, who: &Identity) -> Result<Alarms, DeskError> {

@@ -4,13 +4,14 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use broker::access::{Identity, Verb};
-use broker::catalog::{Binding, Exchange, Policy};
-use broker::desk::{ConnectionRow, DeskError};
+use broker::catalog::{Binding, Exchange, ExchangeKind, Policy};
+use broker::desk::{ConnectionRow, DeskError, ExchangeRow};
+use broker::exchange_counts::{ExchangeCounts, ExchangeId};
 use broker::ids::DECIDER;
 
 use super::NodeDesk;
 use super::ask::other_answer;
-use crate::questions::{Question, Reply};
+use crate::questions::{PLACES_PER_PART, Question, Reply};
 
 impl NodeDesk {
     /// Returns the connections that the user may see.
@@ -41,20 +42,47 @@ impl NodeDesk {
         Ok(rows)
     }
 
-    /// Returns every exchange in the order of their names, without checking permissions.
-    pub(super) async fn all_exchanges(&self) -> Result<Vec<Arc<Exchange>>, DeskError> {
-        let all = self.all_exchanges_with_bindings().await?;
-        Ok(all.into_iter().map(|(exchange, _)| exchange).collect())
-    }
-
-    /// Does the same with the number of bindings that begin at each exchange.
-    pub(super) async fn all_exchanges_with_bindings(&self) -> Result<Vec<(Arc<Exchange>, usize)>, DeskError> {
+    /// Returns every exchange in the order of their names, without its counts and without checking permissions.
+    pub(super) async fn all_exchanges(&self) -> Result<Vec<ExchangeRow>, DeskError> {
         let part = |reply| if let Reply::Exchanges(part) = reply { Some(part) } else { None };
         let mut all = self.ask_for_all(DECIDER.into(), |from| Question::Exchanges { from }, part).await?;
-        all.sort_by(|(a, _), (b, _)| (&a.vhost, &a.name).cmp(&(&b.vhost, &b.name)));
+        let name = |row: &ExchangeRow| (row.exchange.vhost.clone(), row.exchange.name.clone());
+        all.sort_by_cached_key(name);
         // An exchange may appear twice if it was deleted and declared again while the parts were read.
-        all.dedup_by(|(a, _), (b, _)| (&a.vhost, &a.name) == (&b.vhost, &b.name));
+        all.dedup_by_key(|row| name(row));
         Ok(all)
+    }
+
+    /// Returns true if there is such an exchange, and its type is topic.
+    pub(super) async fn is_topic_exchange(&self, vhost: &str, name: &str) -> Result<bool, DeskError> {
+        let is_it = |x: &Exchange| *x.vhost == *vhost && *x.name == *name && x.kind == ExchangeKind::Topic;
+        Ok(self.all_exchanges().await?.iter().any(|row| is_it(&row.exchange)))
+    }
+
+    /// Fills in the counts of exchanges.
+    pub(super) async fn count_exchanges(&self, rows: &mut [ExchangeRow]) -> Result<(), DeskError> {
+        let ids: Vec<ExchangeId> = rows.iter().map(|row| row.id).collect();
+        let counts = self.counts_of_exchanges(&ids).await?;
+        rows.iter_mut().zip(counts).for_each(|(row, counts)| row.counts = counts);
+        Ok(())
+    }
+
+    /// Returns the sums of the counts of exchanges over all shards, in this order.
+    pub(super) async fn counts_of_exchanges(
+        &self,
+        ids: &[ExchangeId],
+    ) -> Result<Vec<ExchangeCounts>, DeskError> {
+        let mut sums = vec![ExchangeCounts::default(); ids.len()];
+        for shard in 0..self.inner.shards.len() {
+            for (ids, sums) in ids.chunks(PLACES_PER_PART).zip(sums.chunks_mut(PLACES_PER_PART)) {
+                let question = Question::ExchangeCounts(ids.to_vec());
+                let Reply::ExchangeCounts(counts) = self.ask(shard, question).await? else {
+                    return Err(other_answer());
+                };
+                sums.iter_mut().zip(counts).for_each(|(sum, counts)| *sum += counts);
+            }
+        }
+        Ok(sums)
     }
 
     /// Returns every policy, or operator policy, in the order of their names, without checking permissions.

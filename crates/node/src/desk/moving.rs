@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use broker::access::{Identity, Resource, Verb};
-use broker::catalog::{CatalogError, ExchangeKind, Letter, QueueRecord, has_headers};
+use broker::catalog::{CatalogError, Letter, QueueRecord, has_headers};
 use broker::desk::{DeskError, Move, MoveEnd, MoveRefusal, MoveTo, Moved, RedriveTo, Which};
 use broker::ids::DECIDER;
 use broker::moving::Moving;
@@ -135,10 +135,8 @@ impl NodeDesk {
         self.permit(who, vhost, Verb::Publish, &[Resource::Exchange(exchange)]).await?;
         // Only few users have topic permissions, so the type of the exchange is seldom needed.
         let users = self.inner.access.users();
-        let is_topic = users.rights(who, vhost).limit_keys(exchange)
-            && self.all_exchanges().await?.iter().any(|found| {
-                *found.vhost == *vhost && found.name == *exchange && found.kind == ExchangeKind::Topic
-            });
+        let is_topic =
+            users.rights(who, vhost).limit_keys(exchange) && self.is_topic_exchange(vhost, exchange).await?;
         for key in route.keys().iter().filter(|_| is_topic) {
             self.permit(who, vhost, Verb::PublishTopic, &[Resource::Topic { exchange, key }]).await?;
         }

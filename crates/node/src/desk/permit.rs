@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use broker::access::{AccessRefused, Identity, Resource, Verb, permit_binding};
-use broker::catalog::{Binding, ExchangeKind};
+use broker::catalog::Binding;
 use broker::desk::{ConnectionRow, DeskError};
 
 use super::NodeDesk;
@@ -93,10 +93,8 @@ impl NodeDesk {
         let Binding { vhost, source, destination, key, .. } = binding;
         let users = self.inner.access.users();
         // Only few users have topic permissions, so the type of the exchange is seldom needed.
-        let is_topic = users.rights(who, vhost).limit_keys(source)
-            && self.all_exchanges().await?.iter().any(|exchange| {
-                exchange.vhost == *vhost && exchange.name == *source && exchange.kind == ExchangeKind::Topic
-            });
+        let is_topic =
+            users.rights(who, vhost).limit_keys(source) && self.is_topic_exchange(vhost, source).await?;
         let topic = is_topic.then_some(&**key);
         let destination = destination.into();
         let ask = || permit_binding(verb, destination, source, topic, |v, on| self.known(who, vhost, v, on));

@@ -4,8 +4,8 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use broker::access::{Identity, Verb};
-use broker::catalog::Exchange;
-use broker::desk::{ConnectionCursor, ConnectionRow, DeskError, QueueRow};
+use broker::desk::{ConnectionCursor, ConnectionRow, DeskError, ExchangeRow, QueueRow};
+use broker::exchange_counts::{ExchangeCounts, ExchangeId};
 use broker::ids::QueueId;
 
 use super::NodeDesk;
@@ -65,8 +65,20 @@ impl NodeDesk {
     pub(super) async fn statistics_of_exchanges(
         &self,
         who: &Identity,
-    ) -> Result<Vec<(Arc<Exchange>, usize)>, DeskError> {
+    ) -> Result<Vec<ExchangeRow>, DeskError> {
         self.permit_statistics(who).await?;
-        self.all_exchanges_with_bindings().await
+        let mut rows = self.all_exchanges().await?;
+        self.count_exchanges(&mut rows).await?;
+        Ok(rows)
+    }
+
+    /// See [`broker::desk::Desk::sampled_exchanges`].
+    pub(super) async fn sums_of_exchanges(
+        &self,
+        who: &Identity,
+        ids: &[ExchangeId],
+    ) -> Result<Vec<ExchangeCounts>, DeskError> {
+        self.permit_statistics(who).await?;
+        self.counts_of_exchanges(ids).await
     }
 }

@@ -7,7 +7,8 @@ use std::vec;
 
 use broker::access::{AccessRefused, Identity, Resource, Verb};
 use broker::catalog::{Catalog, CatalogError, Command, Destination, QueueRecord};
-use broker::desk::QueueNumbers;
+use broker::desk::{ExchangeRow, QueueNumbers};
+use broker::exchange_counts::{ExchangeCounts, ExchangeId};
 use broker::explain::{ConnectionFacts, End, LogFacts, Role, Wanted};
 use broker::ids::QueueId;
 use broker::mail::TicketOwner;
@@ -78,6 +79,7 @@ impl Shard {
             | Question::Reports(ids)
             | Question::Delivered(ids) => ids.len(),
             Question::AtEnds(ends) => ends.len(),
+            Question::ExchangeCounts(ids) => ids.len(),
             Question::Queues { from } => part(*from, catalog.queue_places()),
             Question::Exchanges { from } => part(*from, catalog.exchange_places()),
             Question::Bindings { .. } | Question::QueuesIn { .. } => PLACES_PER_PART,
@@ -151,8 +153,13 @@ impl Shard {
             Question::Exchanges { from } => {
                 let catalog = self.catalog();
                 Reply::Exchanges(Part::of(from, catalog.exchange_places(), |place| {
-                    catalog.exchange_at(place)
+                    let (exchange, id, bindings) = catalog.exchange_at(place)?;
+                    Some(ExchangeRow { id, exchange, bindings, counts: ExchangeCounts::default() })
                 }))
+            }
+            Question::ExchangeCounts(ids) => {
+                let counts = ids.into_iter().map(|id| self.counts_of_exchange(id));
+                Reply::ExchangeCounts(counts.collect())
             }
             Question::Bindings { from } => {
                 let (rows, next) = self.catalog().bindings_from(from, PLACES_PER_PART);
@@ -261,6 +268,11 @@ impl Shard {
         let (ready, sessions) = (ready + self.streams.messages(), self.connections.sessions());
         let commit_latency_ms = self.queues.commit_latency_ms();
         Totals { ready, unsettled, sessions, counters, commit_latency_ms, budgets }
+    }
+
+    /// Returns what was published to an exchange on this shard.
+    pub fn counts_of_exchange(&self, exchange: ExchangeId) -> ExchangeCounts {
+        self.connections.counts_of_exchange(exchange)
     }
 
     /// Returns what may stop the links of the wanted connections, from place `from` on, and the state of the

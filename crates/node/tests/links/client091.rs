@@ -40,7 +40,13 @@ impl Client091 {
 
     /// Publishes durable messages to a queue.
     pub fn publish(&mut self, house: &mut House, channel: u16, queue: &str, messages: u32) {
-        let publish = Method::BasicPublish(BasicPublish { routing_key: queue, ..BasicPublish::default() });
+        self.publish_to(house, channel, ("", queue), messages);
+    }
+
+    /// Publishes durable messages to an exchange, with a routing key.
+    pub fn publish_to(&mut self, house: &mut House, channel: u16, to: (&str, &str), messages: u32) {
+        let (exchange, routing_key) = to;
+        let publish = Method::BasicPublish(BasicPublish { exchange, routing_key, ..BasicPublish::default() });
         for _ in 0..messages {
             self.conn.send_content(channel, &publish, &DURABLE, &Bytes::from_static(b"m"), 0);
         }

@@ -1,8 +1,10 @@
 //! The counters of shards for definitions, sessions and deliveries.
 
 use broker::catalog::Arguments;
+use broker::exchange_counts::ExchangeCounts;
 use broker::settings::Settings;
 
+use super::client091::Client091;
 use super::house::House;
 
 #[test]
@@ -31,6 +33,67 @@ fn sessions_are_counted_where_they_begin_and_end() {
     let key = house.peers[peer].key;
     house.shards[1].disconnect(key);
     assert_eq!(counts(&house), [(0, 0), (1, 1)]);
+}
+
+/// Returns the sums over all shards of what was published to an exchange: published, routed, returned, dropped.
+fn counts_of(house: &House, name: &str) -> (u64, u64, u64, u64) {
+    let catalog = house.shards[0].catalog();
+    let (_, id, _) = (0..catalog.exchange_places())
+        .filter_map(|place| catalog.exchange_at(place))
+        .find(|(exchange, ..)| *exchange.name == *name)
+        .unwrap();
+    let mut sum = ExchangeCounts::default();
+    house.shards.iter().for_each(|shard| sum += shard.counts_of_exchange(id));
+    (sum.published, sum.routed, sum.unroutable_returned, sum.unroutable_dropped)
+}
+
+#[test]
+fn messages_are_counted_by_the_exchange_to_which_they_were_sent() {
+    let mut house = House::new(2, Settings::default());
+    for queue in ["a", "b"] {
+        house.declare(queue, Arguments::new());
+        house.bind("amq.fanout", queue, "");
+    }
+    house.bind("amq.direct", "a", "k");
+    let (peer, other) = (house.connect(0), house.connect(1));
+    for (peer, address, messages) in [
+        (peer, "/exchanges/amq.fanout", 3),
+        (other, "/exchanges/amq.fanout", 2),
+        (peer, "/queues/a", 4),
+        (peer, "/exchanges/amq.direct/k", 1),
+        (peer, "/exchanges/amq.direct/nowhere", 5),
+    ] {
+        let link = house.sender(peer, address);
+        (0..messages).for_each(|_| house.send(peer, link, b"1"));
+    }
+    assert_eq!(counts_of(&house, "amq.fanout"), (5, 10, 0, 0));
+    assert_eq!(counts_of(&house, ""), (4, 4, 0, 0));
+    assert_eq!(
+        counts_of(&house, "amq.direct"),
+        (6, 1, 5, 0),
+        "a sender of AMQP 1.0 gets released messages back"
+    );
+    assert_eq!(counts_of(&house, "amq.topic"), (0, 0, 0, 0));
+}
+
+#[test]
+fn a_link_whose_messages_name_their_exchange_counts_for_each() {
+    let mut house = House::new(1, Settings::default());
+    house.declare("a", Arguments::new());
+    house.bind("amq.direct", "a", "k");
+    let mut client = Client091::open(&mut house, &[1]);
+    for (exchange, key, messages) in [
+        ("", "a", 2),
+        ("amq.direct", "k", 3),
+        ("", "a", 1),
+        ("amq.direct", "nowhere", 4),
+        ("amq.headers", "", 1),
+    ] {
+        client.publish_to(&mut house, 1, (exchange, key), messages);
+    }
+    assert_eq!(counts_of(&house, ""), (3, 3, 0, 0));
+    assert_eq!(counts_of(&house, "amq.direct"), (7, 3, 0, 4));
+    assert_eq!(counts_of(&house, "amq.headers"), (1, 0, 0, 1), "whose routes are never cached");
 }
 
 #[test]

@@ -174,8 +174,9 @@ async fn walk_metrics(fixture: &Fixture, subjects: &[Subject], walked: &mut BTre
             desk.sampled_connections(who, Arc::default()).await.is_ok(),
             desk.connection_rows(who, ConnectionCursor::default()).await.is_ok(),
             desk.exchange_rows(who).await.is_ok(),
+            desk.sampled_exchanges(who, &[]).await.is_ok(),
         ];
-        assert_eq!(read, [subject.may(Verb::ReadAllStatistics); 5], "{subject:?}");
+        assert_eq!(read, [subject.may(Verb::ReadAllStatistics); 6], "{subject:?}");
     }
     assert!(desk.queue_rows(&Identity::metrics_reader(), 0, 1).await.is_ok());
 }

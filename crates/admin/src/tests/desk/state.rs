@@ -8,6 +8,7 @@ use broker::access::{Access, Hashing, Identity, Permissions, Resource, User, Ver
 use broker::catalog::{Answer, Binding, Catalog, CatalogError, Command, QueueRecord};
 use broker::counters::Counters;
 use broker::desk::*;
+use broker::exchange_counts::ExchangeCounts;
 use broker::explain::ConnectionFacts;
 use broker::traces::Traces;
 
@@ -26,6 +27,8 @@ pub struct State {
     pub consumers: u64,
     /// The number of published messages by queue.
     pub published: BTreeMap<String, u64>,
+    /// What was published to exchanges, by their names.
+    pub exchange_counts: BTreeMap<String, ExchangeCounts>,
     /// The counters of the node.
     pub counters: Counters,
     /// The Raft groups by queue.
@@ -128,6 +131,18 @@ impl State {
         row.report.damaged = self.damaged.iter().any(|name| **name == *q.name);
         row.group = self.groups.get(&*q.name).copied();
         row
+    }
+
+    /// In the order of their names.
+    pub fn exchange_rows(&self) -> Vec<ExchangeRow> {
+        let rows = (0..self.catalog.exchange_places()).filter_map(|place| {
+            let (exchange, id, bindings) = self.catalog.exchange_at(place)?;
+            let counts = self.exchange_counts.get(&*exchange.name).copied().unwrap_or_default();
+            Some(ExchangeRow { id, exchange, bindings, counts })
+        });
+        let mut rows: Vec<_> = rows.collect();
+        rows.sort_by_key(|row| (row.exchange.vhost.clone(), row.exchange.name.clone()));
+        rows
     }
 
     pub fn record(&self, vhost: &str, name: &str) -> Result<Arc<QueueRecord>, DeskError> {

@@ -32,6 +32,7 @@ use self::random::Random;
 use self::topic::Trie;
 use super::policy::{Policies, Policy, Subject};
 use super::{Arguments, Binding, CatalogError, Destination, QueueRecord};
+use crate::exchange_counts::ExchangeId;
 use crate::notices::TRACE_EXCHANGE;
 
 pub use self::history::{Histories, history_length};
@@ -204,8 +205,7 @@ impl Exchange {
 pub(super) struct Table {
     /// The fields that policies change may be outdated: read them from [`Table::current`].
     pub exchange: Arc<Exchange>,
-    /// The place of the exchange among all exchanges of the catalog.
-    pub place: usize,
+    pub id: ExchangeId,
     /// The version of the policies for which the exchange was computed.
     policies: u64,
     pub bindings: Bindings,
@@ -225,7 +225,7 @@ enum Index {
 
 impl Table {
     /// Creates a table without bindings. It has no version of the policies yet, so it must be refreshed.
-    pub fn new(exchange: Arc<Exchange>, place: usize) -> Self {
+    pub fn new(exchange: Arc<Exchange>, id: ExchangeId) -> Self {
         let index = match exchange.kind {
             ExchangeKind::Direct => Index::Direct(Direct::default()),
             ExchangeKind::Fanout | ExchangeKind::RecentHistory => Index::Fanout(Destinations::default()),
@@ -235,7 +235,7 @@ impl Table {
             ExchangeKind::ModulusHash => Index::Modulus(Modulus::default()),
             ExchangeKind::ConsistentHash => Index::Consistent(Ring::new(&exchange.arguments)),
         };
-        Self { exchange, place, policies: 0, bindings: Bindings::default(), index }
+        Self { exchange, id, policies: 0, bindings: Bindings::default(), index }
     }
 
     /// Returns the exchange with the current policies, which have this version.

@@ -14,7 +14,8 @@ use super::*;
 
 fn table(kind: ExchangeKind, arguments: &[(&str, Value)]) -> Table {
     let arguments = arguments.iter().map(|(k, v)| ((*k).to_owned(), v.clone())).collect();
-    Table::new(Arc::new(Exchange::new("/".into(), "x".into(), kind, arguments)), 0)
+    let id = ExchangeId { place: 0, since: 0 };
+    Table::new(Arc::new(Exchange::new("/".into(), "x".into(), kind, arguments)), id)
 }
 
 fn binding(queue: &str, key: &str, arguments: &[(&str, Value)]) -> Arc<Binding> {

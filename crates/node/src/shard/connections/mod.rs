@@ -20,6 +20,7 @@ use std::sync::Arc;
 use broker::counters::Counters;
 use broker::credit_budget::CreditBudget;
 use broker::cx::Cx;
+use broker::exchange_counts::{ExchangeCounters, ExchangeCounts, ExchangeId};
 use broker::gate::Gate;
 use broker::ids::{ConnectionId, QueueId, Registry, ShardId};
 use broker::input::Input;
@@ -117,6 +118,7 @@ struct Shared {
     watchers: Watchers,
     batch_buffer: BytesMut,
     heads: DeliveryHeads,
+    exchange_counters: ExchangeCounters,
     budget: CreditBudget,
     unique: u64,
     reply_keys: RandomState,
@@ -142,6 +144,7 @@ impl Connections {
                 watchers: Watchers::default(),
                 batch_buffer: BytesMut::new(),
                 heads: DeliveryHeads::default(),
+                exchange_counters: ExchangeCounters::default(),
                 budget: CreditBudget::share(shards.into()),
                 unique: 0,
                 reply_keys,
@@ -166,6 +169,7 @@ impl Connections {
             watchers,
             batch_buffer,
             heads,
+            exchange_counters,
             budget,
             unique,
             reply_keys,
@@ -187,6 +191,7 @@ impl Connections {
             input: Input::default(),
             heads,
             counters,
+            exchange_counters,
             budget,
             unique,
             reply_keys,
@@ -205,6 +210,11 @@ impl Connections {
     /// Returns a number that is larger than all keys.
     pub fn places(&self) -> usize {
         self.conns.capacity()
+    }
+
+    /// Returns the messages that were published to an exchange on this shard.
+    pub fn counts_of_exchange(&self, exchange: ExchangeId) -> ExchangeCounts {
+        self.shared.exchange_counters.get(exchange)
     }
 
     /// Returns the number of open sessions.
