@@ -1,6 +1,6 @@
 //! `/api/channels` and `/api/consumers`.
 //!
-//! Channels are those of AMQP 0.9.1. Sessions of AMQP 1.0 are at their connection, as in RabbitMQ. Consumers are those of
+//! Channels are those of AMQP 0.9.1. Sessions of AMQP 1.0 are at their connection, as in RabbitMQ, with the same figures. Consumers are those of
 //! all protocols: a session and a link of AMQP 1.0 stand for the channel and the consumer tag.
 
 use broker::desk::amqp10_rows::SessionRow;
@@ -105,7 +105,8 @@ impl<'a> View<'a> {
     fn channel(&self, row: &ConnectionRow, ours: &Amqp091Row, channel: &ChannelRow) -> Value {
         let mut body = channel_json(row, ours, channel);
         if self.stats {
-            body["message_stats"] = self.samples.channel(&row.name, channel, &self.ranges).into();
+            body["message_stats"] =
+                self.samples.channel(&row.name, channel.number, &channel.counts, &self.ranges).into();
         }
         body
     }

@@ -9,7 +9,7 @@ use crate::call::Call;
 use crate::channels::put_age;
 use crate::json::from_amqp;
 use crate::reply::{Failure, Reply};
-use crate::samples::Ranges;
+use crate::samples::{Ranges, Samples};
 use crate::{shape, vhosts};
 
 /// The reason that the peer receives if the request has no `X-Reason`.
@@ -18,20 +18,20 @@ const CLOSE_REASON: &str = "Closed via management API";
 /// Lists connections. Users without the tag `monitoring` see only their own.
 pub async fn list<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     let rows = call.desk.connections(&call.who).await?;
-    Ok(Reply::Json(shape::list(rows.iter().map(shown(call)?).collect(), &call.query, &["vhost", "name"])?))
+    Ok(Reply::Json(shape::list(View::of(call)?.connections(&rows), &call.query, &["vhost", "name"])?))
 }
 
 /// Lists the connections to one virtual host.
 pub async fn in_vhost<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     let rows = visible(call, Some(call.param(0))).await?;
-    Ok(Reply::Json(shape::list(rows.iter().map(shown(call)?).collect(), &call.query, &["name"])?))
+    Ok(Reply::Json(shape::list(View::of(call)?.connections(&rows), &call.query, &["name"])?))
 }
 
 /// Lists the connections of one user.
 pub async fn of_user<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     let mut rows = visible(call, None).await?;
     rows.retain(|row| *row.user == *call.param(0));
-    Ok(Reply::Json(shape::list(rows.iter().map(shown(call)?).collect(), &call.query, &["vhost", "name"])?))
+    Ok(Reply::Json(shape::list(View::of(call)?.connections(&rows), &call.query, &["vhost", "name"])?))
 }
 
 /// Closes the connections of one user. Succeeds if there are none.
@@ -69,7 +69,7 @@ pub async fn visible<D: Desk>(
 
 pub async fn get<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     let row = require_connection(call).await?;
-    Ok(Reply::Json(shape::columns(shown(call)?(&row), &call.query)))
+    Ok(Reply::Json(shape::columns(View::of(call)?.connection(&row), &call.query)))
 }
 
 pub async fn close<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
@@ -81,9 +81,11 @@ pub async fn close<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
 }
 
 pub async fn sessions<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
-    let row = require_connection(call).await?;
+    let (row, view) = (require_connection(call).await?, View::of(call)?);
     let rows = match &row.protocol {
-        ProtocolRow::Amqp10(row) => row.sessions.iter().map(session).collect(),
+        ProtocolRow::Amqp10(ours) => {
+            ours.sessions.iter().map(|session| view.session(&row, session)).collect()
+        }
         // RabbitMQ answers with an empty list, too.
         ProtocolRow::Amqp091(_) => Vec::new(),
     };
@@ -103,17 +105,43 @@ fn no_connection(name: &str) -> Failure {
     Failure::not_found(format!("no connection '{name}'"))
 }
 
-/// Returns a function that shows a connection with its rates. `disable_stats` omits all that is counted.
-fn shown<D>(call: &Call<'_, D>) -> Result<impl Fn(&ConnectionRow) -> Value, Failure> {
-    let (ranges, stats) = (Ranges::of(&call.query)?, !call.query.flag("disable_stats"));
-    let samples = call.ports.samples().clone();
-    Ok(move |row: &ConnectionRow| {
+/// How the connections of a request are shown. `disable_stats` omits all that is counted.
+struct View<'a> {
+    stats: bool,
+    ranges: Ranges,
+    samples: &'a Samples,
+}
+
+impl<'a> View<'a> {
+    fn of<D>(call: &Call<'a, D>) -> Result<Self, Failure> {
+        let (stats, samples) = (!call.query.flag("disable_stats"), call.ports.samples());
+        Ok(Self { stats, ranges: Ranges::of(&call.query)?, samples })
+    }
+
+    fn connections(&self, rows: &[ConnectionRow]) -> Vec<Value> {
+        rows.iter().map(|row| self.connection(row)).collect()
+    }
+
+    /// Shows a connection with its rates, and with its sessions.
+    fn connection(&self, row: &ConnectionRow) -> Value {
         let mut body = to_json(row);
-        if stats {
-            shape::add(&mut body, samples.connection(row, &ranges));
+        if let ProtocolRow::Amqp10(ours) = &row.protocol {
+            body["sessions"] = ours.sessions.iter().map(|session| self.session(row, session)).collect();
+        }
+        if self.stats {
+            shape::add(&mut body, self.samples.connection(row, &self.ranges));
         }
         body
-    })
+    }
+
+    fn session(&self, row: &ConnectionRow, of: &SessionRow) -> Value {
+        let mut body = session(of);
+        if self.stats {
+            body["message_stats"] =
+                self.samples.channel(&row.name, of.channel, &of.counts, &self.ranges).into();
+        }
+        body
+    }
 }
 
 fn to_json(row: &ConnectionRow) -> Value {
@@ -141,7 +169,6 @@ fn to_json(row: &ConnectionRow) -> Value {
             shown["channels"] = row.sessions.len().into();
             shown["channel_max"] = row.channel_max.into();
             shown["frame_max"] = row.frame_max.into();
-            shown["sessions"] = row.sessions.iter().map(session).collect::<Value>();
         }
         ProtocolRow::Amqp091(row) => {
             shown["protocol"] = "AMQP 0-9-1".into();

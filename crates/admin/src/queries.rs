@@ -133,6 +133,7 @@ const fn groups(action: Action) -> &'static [&'static [Parameter]] {
         | Action::ListChannels
         | Action::ListChannelsInVhost
         | Action::ListChannelsOfConnection
+        | Action::ListSessions
         | Action::ListExchanges => &[PAGES, COLUMNS, DISABLE_STATS, SAMPLES],
         Action::GetNode | Action::GetConnection | Action::GetChannel | Action::GetExchange => {
             &[COLUMNS, DISABLE_STATS, SAMPLES]
@@ -160,7 +161,6 @@ const fn groups(action: Action) -> &'static [&'static [Parameter]] {
         | Action::ListBindings
         | Action::PairBindings(_)
         | Action::ListPolicies(_)
-        | Action::ListSessions
         | Action::ListConsumers
         | Action::ListConsumersInVhost
         | Action::EmptyList

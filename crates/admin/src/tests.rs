@@ -19,7 +19,7 @@ mod quorum;
 mod rates;
 
 use broker::desk::amqp10_rows::{Amqp10Row, LinkRow, SessionRow};
-use broker::desk::{ConnectionRow, ConsumerRow, ProtocolRow};
+use broker::desk::{ChannelCounts, ConnectionRow, ConsumerRow, ProtocolRow};
 
 use self::http::{Server, raw, request};
 use broker::explain::{ConnectionFacts, LinkFacts, Place, Role, SessionFacts};
@@ -435,6 +435,7 @@ fn connection(name: &str, user: &str) -> ConnectionRow {
                 remote_incoming_window: 2048,
                 outgoing_unsettled: 3,
                 outgoing_pending: 4,
+                counts: ChannelCounts::default(),
                 links: vec![link(0, true, "/exchanges/x/k"), link(1, false, "/queues/a%2Fb")],
             }],
         }),
@@ -451,8 +452,8 @@ async fn connections() {
             "guest",
             r#"
             GET /api/connections?columns=name -> 200 [{"name":"10.0.0.1:1 -> 10.0.0.2:5672"},{"name":"[::1]:2 -> [::1]:5672"}]
-            GET /api/connections/10.0.0.1:1%20-%3E%2010.0.0.2:5672 -> 200 {"name":"10.0.0.1:1 -> 10.0.0.2:5672","node":"n@h","type":"network","state":"running","user":"guest","auth_mechanism":"PLAIN","vhost":"/","peer_host":"10.0.0.1","peer_port":1,"host":"10.0.0.2","port":5672,"ssl":false,"connected_at":1,"protocol":"AMQP 1-0","container_id":"c","client_properties":{"product":"p"},"channels":1,"channel_max":63,"frame_max":131072,"sessions":[{"channel_number":0,"handle_max":255,"next_incoming_id":1,"incoming_window":400,"next_outgoing_id":2,"remote_incoming_window":2048,"outgoing_unsettled_deliveries":3,"outgoing_pending_deliveries":4,"incoming_links":[{"handle":0,"link_name":"l0","target_address":"/exchanges/x/k","snd_settle_mode":"mixed","max_message_size":16,"delivery_count":4,"credit":166,"unconfirmed_messages":2,"unconfirmed_age_ms":1200}],"outgoing_links":[{"handle":1,"link_name":"l1","source_address":"/queues/a%2Fb","queue_name":"a/b","send_settled":false,"max_message_size":16,"delivery_count":4,"credit":166,"unsettled_deliveries":2,"consumer_timeout":false,"unacknowledged_age_ms":1200}]}],"recv_oct":2,"recv_oct_details":{"rate":0.0},"send_oct":3,"send_oct_details":{"rate":0.0}}
-            GET /api/connections/10.0.0.1:1%20-%3E%2010.0.0.2:5672/sessions -> 200 [{"channel_number":0,"handle_max":255,"next_incoming_id":1,"incoming_window":400,"next_outgoing_id":2,"remote_incoming_window":2048,"outgoing_unsettled_deliveries":3,"outgoing_pending_deliveries":4,"incoming_links":[{"handle":0,"link_name":"l0","target_address":"/exchanges/x/k","snd_settle_mode":"mixed","max_message_size":16,"delivery_count":4,"credit":166,"unconfirmed_messages":2,"unconfirmed_age_ms":1200}],"outgoing_links":[{"handle":1,"link_name":"l1","source_address":"/queues/a%2Fb","queue_name":"a/b","send_settled":false,"max_message_size":16,"delivery_count":4,"credit":166,"unsettled_deliveries":2,"consumer_timeout":false,"unacknowledged_age_ms":1200}]}]
+            GET /api/connections/10.0.0.1:1%20-%3E%2010.0.0.2:5672?disable_stats=true -> 200 {"name":"10.0.0.1:1 -> 10.0.0.2:5672","node":"n@h","type":"network","state":"running","user":"guest","auth_mechanism":"PLAIN","vhost":"/","peer_host":"10.0.0.1","peer_port":1,"host":"10.0.0.2","port":5672,"ssl":false,"connected_at":1,"protocol":"AMQP 1-0","container_id":"c","client_properties":{"product":"p"},"channels":1,"channel_max":63,"frame_max":131072,"sessions":[{"channel_number":0,"handle_max":255,"next_incoming_id":1,"incoming_window":400,"next_outgoing_id":2,"remote_incoming_window":2048,"outgoing_unsettled_deliveries":3,"outgoing_pending_deliveries":4,"incoming_links":[{"handle":0,"link_name":"l0","target_address":"/exchanges/x/k","snd_settle_mode":"mixed","max_message_size":16,"delivery_count":4,"credit":166,"unconfirmed_messages":2,"unconfirmed_age_ms":1200}],"outgoing_links":[{"handle":1,"link_name":"l1","source_address":"/queues/a%2Fb","queue_name":"a/b","send_settled":false,"max_message_size":16,"delivery_count":4,"credit":166,"unsettled_deliveries":2,"consumer_timeout":false,"unacknowledged_age_ms":1200}]}]}
+            GET /api/connections/10.0.0.1:1%20-%3E%2010.0.0.2:5672/sessions?disable_stats=true -> 200 [{"channel_number":0,"handle_max":255,"next_incoming_id":1,"incoming_window":400,"next_outgoing_id":2,"remote_incoming_window":2048,"outgoing_unsettled_deliveries":3,"outgoing_pending_deliveries":4,"incoming_links":[{"handle":0,"link_name":"l0","target_address":"/exchanges/x/k","snd_settle_mode":"mixed","max_message_size":16,"delivery_count":4,"credit":166,"unconfirmed_messages":2,"unconfirmed_age_ms":1200}],"outgoing_links":[{"handle":1,"link_name":"l1","source_address":"/queues/a%2Fb","queue_name":"a/b","send_settled":false,"max_message_size":16,"delivery_count":4,"credit":166,"unsettled_deliveries":2,"consumer_timeout":false,"unacknowledged_age_ms":1200}]}]
             GET /api/connections/username/own?columns=user -> 200 [{"user":"own"}]
             GET /api/connections/username/nobody -> 200 []
             GET /api/vhosts/%2F/connections?columns=user -> 200 [{"user":"guest"},{"user":"own"}]

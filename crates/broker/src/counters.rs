@@ -269,7 +269,8 @@ impl Deliveries {
         self.manual_ack + self.auto_ack + self.get_manual_ack + self.get_auto_ack
     }
 
-    fn add(&mut self, other: &Self) {
+    /// Adds what was counted elsewhere.
+    pub fn add(&mut self, other: &Self) {
         let Self { manual_ack, auto_ack, get_manual_ack, get_auto_ack, redelivered, acknowledged } = other;
         self.manual_ack += manual_ack;
         self.auto_ack += auto_ack;

@@ -4,6 +4,7 @@
 
 pub mod amqp091_rows;
 pub mod amqp10_rows;
+mod channel_counts;
 mod front;
 mod moving;
 mod quorum;
@@ -17,6 +18,7 @@ pub use queue::Start;
 
 use self::amqp10_rows::Amqp10Row;
 use self::amqp091_rows::Amqp091Row;
+pub use self::channel_counts::ChannelCounts;
 pub use self::front::Desk;
 pub use self::moving::{Move, MoveEnd, MoveRefusal, MoveTo, Moved, Redrive, RedriveTo, Which};
 pub use self::quorum::{GroupRow, MemberChange, PeekedRow, Reclaimed, ShownMessage};

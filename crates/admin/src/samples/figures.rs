@@ -1,8 +1,7 @@
 //! The figures that are sampled, by RabbitMQ's names. The same tables make the fields of the answers.
 
 use broker::counters::{Deliveries, Traffic};
-use broker::desk::amqp091_rows::ChannelRow;
-use broker::desk::{ConnectionRow, Overview, QueueRow};
+use broker::desk::{ChannelCounts, ConnectionRow, Overview, QueueRow};
 use broker::exchange_counts::ExchangeCounts;
 
 use crate::process::Process;
@@ -159,23 +158,23 @@ pub const CONNECTION: usize = 2;
 pub const CONNECTION_FIGURES: [Figure<ConnectionRow>; CONNECTION] =
     [counter(Part::Data, "recv_oct", |c| c.recv_bytes), counter(Part::Data, "send_oct", |c| c.send_bytes)];
 
-/// The number of figures of a channel.
+/// The number of figures of a channel or a session.
 pub const CHANNEL: usize = 12;
 
-pub const CHANNEL_FIGURES: [Figure<ChannelRow>; CHANNEL] = {
+pub const CHANNEL_FIGURES: [Figure<ChannelCounts>; CHANNEL] = {
     use Part::Messages;
     [
-        counter(Messages, "publish", |c| c.counts.received),
-        counter(Messages, "confirm", |c| c.counts.confirmed),
-        counter(Messages, "return_unroutable", |c| c.counts.returned),
-        counter(Messages, "drop_unroutable", |c| c.counts.dropped),
-        counter(Messages, "deliver", |c| c.counts.deliveries.manual_ack),
-        counter(Messages, "deliver_no_ack", |c| c.counts.deliveries.auto_ack),
-        counter(Messages, "get", |c| c.counts.deliveries.get_manual_ack),
-        counter(Messages, "get_no_ack", |c| c.counts.deliveries.get_auto_ack),
-        counter(Messages, "get_empty", |c| c.counts.get_empty),
-        counter(Messages, "deliver_get", |c| c.counts.deliveries.sent()),
-        counter(Messages, "redeliver", |c| c.counts.deliveries.redelivered),
-        counter(Messages, "ack", |c| c.counts.deliveries.acknowledged),
+        counter(Messages, "publish", |c| c.received),
+        counter(Messages, "confirm", |c| c.confirmed),
+        counter(Messages, "return_unroutable", |c| c.returned),
+        counter(Messages, "drop_unroutable", |c| c.dropped),
+        counter(Messages, "deliver", |c| c.deliveries.manual_ack),
+        counter(Messages, "deliver_no_ack", |c| c.deliveries.auto_ack),
+        counter(Messages, "get", |c| c.deliveries.get_manual_ack),
+        counter(Messages, "get_no_ack", |c| c.deliveries.get_auto_ack),
+        counter(Messages, "get_empty", |c| c.get_empty),
+        counter(Messages, "deliver_get", |c| c.deliveries.sent()),
+        counter(Messages, "redeliver", |c| c.deliveries.redelivered),
+        counter(Messages, "ack", |c| c.deliveries.acknowledged),
     ]
 };

@@ -19,8 +19,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use broker::access::Identity;
-use broker::desk::amqp091_rows::ChannelRow;
-use broker::desk::{ConnectionRow, Desk, DeskError, ExchangeRow, ProtocolRow, QueueRow};
+use broker::desk::{ChannelCounts, ConnectionRow, Desk, DeskError, ExchangeRow, ProtocolRow, QueueRow};
 use broker::exchange_counts::ExchangeId;
 use broker::ids::QueueId;
 use serde_json::{Map, Value};
@@ -69,7 +68,7 @@ struct State {
     queues: Watched<QueueId, QUEUE>,
     exchanges: Watched<ExchangeId, EXCHANGE>,
     connections: Watched<Arc<str>, CONNECTION>,
-    /// Channels of AMQP 0.9.1, by the name of their connection and their number.
+    /// Channels of AMQP 0.9.1 and sessions of AMQP 1.0, by the name of their connection and their number.
     channels: Watched<(Arc<str>, u16), CHANNEL>,
 }
 
@@ -139,10 +138,17 @@ impl Samples {
             for row in &rows {
                 let sample = Sample { at_ms: now_ms, values: values(&CONNECTION_FIGURES, row) };
                 state.connections.push(&row.name, sample);
-                let ProtocolRow::Amqp091(ours) = &row.protocol else { continue };
-                for channel in &ours.channels {
-                    let sample = Sample { at_ms: now_ms, values: values(&CHANNEL_FIGURES, channel) };
-                    state.channels.push(&(row.name.clone(), channel.number), sample);
+                let channels: Vec<(u16, &ChannelCounts)> = match &row.protocol {
+                    ProtocolRow::Amqp10(ours) => {
+                        ours.sessions.iter().map(|s| (s.channel, &s.counts)).collect()
+                    }
+                    ProtocolRow::Amqp091(ours) => {
+                        ours.channels.iter().map(|c| (c.number, &c.counts)).collect()
+                    }
+                };
+                for (number, counts) in channels {
+                    let sample = Sample { at_ms: now_ms, values: values(&CHANNEL_FIGURES, counts) };
+                    state.channels.push(&(row.name.clone(), number), sample);
                 }
             }
         }
@@ -180,10 +186,16 @@ impl Samples {
         fields(&CONNECTION_FIGURES, Part::Data, row, series, ranges)
     }
 
-    /// Returns the `message_stats` of a channel, with rates. The channel is sampled from now on.
-    pub fn channel(&self, connection: &Arc<str>, row: &ChannelRow, ranges: &Ranges) -> Map<String, Value> {
+    /// Returns the `message_stats` of the channel or the session with this number, with rates. It is sampled from now on.
+    pub fn channel(
+        &self,
+        connection: &Arc<str>,
+        number: u16,
+        counts: &ChannelCounts,
+        ranges: &Ranges,
+    ) -> Map<String, Value> {
         let mut state = self.state();
-        let series = state.channels.ask(&(connection.clone(), row.number), ranges.is_any());
-        fields(&CHANNEL_FIGURES, Part::Messages, row, series, ranges)
+        let series = state.channels.ask(&(connection.clone(), number), ranges.is_any());
+        fields(&CHANNEL_FIGURES, Part::Messages, counts, series, ranges)
     }
 }

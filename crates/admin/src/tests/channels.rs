@@ -1,7 +1,7 @@
 //! Channels of AMQP 0.9.1, and the consumers of both protocols.
 
-use broker::desk::amqp091_rows::{Amqp091Row, ChannelCounts, ChannelRow};
-use broker::desk::{ConnectionRow, ConsumerRow, ProtocolRow};
+use broker::desk::amqp091_rows::{Amqp091Row, ChannelRow};
+use broker::desk::{ChannelCounts, ConnectionRow, ConsumerRow, ProtocolRow};
 
 use super::connection;
 use super::http::Server;

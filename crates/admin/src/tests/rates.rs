@@ -243,6 +243,38 @@ async fn connections_have_rates() {
 }
 
 #[tokio::test]
+async fn sessions_have_rates_as_channels_have() {
+    let world = World::start().await;
+    let passed = |received, acknowledged| {
+        let mut row = super::connection("c", "guest");
+        if let ProtocolRow::Amqp10(ours) = &mut row.protocol {
+            ours.sessions[0].counts.received = received;
+            ours.sessions[0].counts.deliveries.acknowledged = acknowledged;
+        }
+        world.server.desk.state().connections = vec![row];
+    };
+    let rates = async |path: &str| {
+        let answer = world.get(path).await;
+        let sessions = if answer.is_array() { &answer } else { &answer["sessions"] };
+        let stats = &sessions[0]["message_stats"];
+        (
+            stats["publish"].as_u64(),
+            stats["publish_details"]["rate"].as_f64(),
+            stats["ack_details"]["rate"].as_f64(),
+        )
+    };
+    let (connection, sessions) = ("/api/connections/c", "/api/connections/c/sessions");
+    passed(3, 0);
+    assert_eq!(rates(connection).await, (Some(3), Some(0.0), Some(0.0)));
+    world.sample(100).await;
+    passed(23, 10);
+    world.sample(105).await;
+    assert_eq!(rates(connection).await, (Some(23), Some(4.0), Some(2.0)));
+    assert_eq!(rates(sessions).await, (Some(23), Some(4.0), Some(2.0)));
+    assert_eq!(rates("/api/connections/c/sessions?disable_stats=true").await, (None, None, None));
+}
+
+#[tokio::test]
 async fn exchanges_have_rates_while_somebody_looks_at_them() {
     let world = World::start().await;
     let counted = |published| {

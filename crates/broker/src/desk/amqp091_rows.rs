@@ -1,7 +1,6 @@
 //! The rows for AMQP 0.9.1 connections.
 
-use crate::counters::Deliveries;
-use crate::desk::ConsumerRow;
+use crate::desk::{ChannelCounts, ConsumerRow};
 
 /// The fields of [`crate::desk::ConnectionRow`] that only AMQP 0.9.1 has.
 #[derive(Clone, Debug)]
@@ -44,20 +43,4 @@ pub struct ChannelRow {
     pub shared_prefetch: u16,
     pub consumers: Vec<ConsumerRow>,
     pub counts: ChannelCounts,
-}
-
-/// What passed over a channel since it was opened.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct ChannelCounts {
-    /// The number of messages that the client sent.
-    pub received: u64,
-    /// The number of messages that were confirmed to the client.
-    pub confirmed: u64,
-    /// The number of messages that reached no queue and went back to the client.
-    pub returned: u64,
-    /// The number of messages that reached no queue and were dropped.
-    pub dropped: u64,
-    pub deliveries: Deliveries,
-    /// The number of times that the client asked an empty queue for a message.
-    pub get_empty: u64,
 }

@@ -1,6 +1,6 @@
 //! The rows for AMQP 1.0 connections.
 
-use crate::desk::ConsumerRow;
+use crate::desk::{ChannelCounts, ConsumerRow};
 
 /// The fields of [`crate::desk::ConnectionRow`] that only AMQP 1.0 has.
 #[derive(Clone, Debug)]
@@ -50,5 +50,7 @@ pub struct SessionRow {
     /// The number of deliveries that wait for the client's window or socket. A link that reads a stream
     /// counts as one.
     pub outgoing_pending: u64,
+    /// Includes the links of the session that have ended.
+    pub counts: ChannelCounts,
     pub links: Vec<LinkRow>,
 }

@@ -32,6 +32,7 @@ use self::traced::trace_published;
 use crate::catalog::{QueueRecord, RouteTarget};
 use crate::counters::Protocol;
 use crate::cx::Cx;
+use crate::desk::ChannelCounts;
 use crate::exchange_counts::ExchangeId;
 use crate::explain;
 use crate::ids::QueueId;
@@ -52,6 +53,10 @@ pub struct Intake<P> {
     account: Account<P>,
     /// The route of the messages that are not counted yet.
     counted: Option<Counted>,
+    /// The number of messages whose publisher got a receipt, and of those that reached no queue.
+    confirmed: u64,
+    returned: u64,
+    dropped: u64,
 }
 
 /// Where the last messages of a publisher went. Their number is the difference of two numbers that the account has anyway,
@@ -73,7 +78,20 @@ impl<P: Publication> Intake<P> {
         let (publisher, account) = (PublisherId(publisher), Account::new(cx.settings));
         let allowed = Allowed::default();
         let (watched, owned, counted) = (None, None, None);
-        Some(Self { publisher, protocol, target, allowed, watched, owned, account, counted })
+        let (confirmed, returned, dropped) = (0, 0, 0);
+        Some(Self {
+            publisher,
+            protocol,
+            target,
+            allowed,
+            watched,
+            owned,
+            account,
+            counted,
+            confirmed,
+            returned,
+            dropped,
+        })
     }
 
     /// Ends the publisher. Later receipts are ignored. Returns the queue that is to be deleted with it.
@@ -123,6 +141,13 @@ impl<P: Publication> Intake<P> {
         self.account.published() as u32
     }
 
+    /// Returns what has passed over the publisher.
+    pub fn counts(&self) -> ChannelCounts {
+        let Self { confirmed, returned, dropped, .. } = *self;
+        let received = self.account.published() + returned + dropped;
+        ChannelCounts { received, confirmed, returned, dropped, ..ChannelCounts::default() }
+    }
+
     /// Returns what `sluice explain` shows of the publisher.
     pub fn facts(&self) -> explain::Role {
         explain::Role::Publishing { queue: self.target.queue().cloned(), unconfirmed: self.unconfirmed() }
@@ -164,7 +189,8 @@ impl<P: Publication> Intake<P> {
 
     /// Counts a message that [`Intake::publish`] has refused as unroutable, and that went back to its publisher or was
     /// dropped.
-    pub fn note_unroutable(&self, is_returned: bool, cx: &mut Cx<'_>) {
+    pub fn note_unroutable(&mut self, is_returned: bool, cx: &mut Cx<'_>) {
+        *if is_returned { &mut self.returned } else { &mut self.dropped } += 1;
         let counters = cx.counters.over_mut(self.protocol);
         *if is_returned { &mut counters.unroutable_returned } else { &mut counters.unroutable_dropped } += 1;
         let Some(counted) = &self.counted else { return };
@@ -204,6 +230,7 @@ impl<P: Publication> Intake<P> {
     ) {
         let confirmed = self.account.handle_receipts(range, verdict, cx.now_ms, cx.budget, tell);
         cx.counters.over_mut(self.protocol).confirmed += confirmed;
+        self.confirmed += confirmed;
     }
 
     /// Sends a message to the queues of its route. `own` is the route that the message itself names, or `None` if the

@@ -83,6 +83,11 @@ pub struct Outlet<A> {
     /// True if the reader of the stream waits until there is room for its deliveries.
     waits_for_room: bool,
     bridge: Bridge,
+    /// The number of deliveries that were sent, of those that had been delivered before, and of those that the peer has
+    /// settled as accepted.
+    sent: u64,
+    redelivered: u64,
+    acknowledged: u64,
     unsettled: u32,
     /// When unsettled deliveries were sent.
     ages: Ages,
@@ -194,6 +199,9 @@ impl<A> Outlet<A> {
             attach_state: AttachState::Asking,
             waits_for_room: false,
             bridge: Bridge::new(cx.settings.max_queue_credit),
+            sent: 0,
+            redelivered: 0,
+            acknowledged: 0,
             unsettled: 0,
             ages: Ages::default(),
             unsettled_max: match cx.settings.max_unsettled_per_link {
@@ -253,6 +261,13 @@ impl<A> Outlet<A> {
     /// Returns the number of deliveries that have arrived from the queue. It wraps around.
     pub fn delivery_count(&self) -> u32 {
         self.bridge.delivery_count()
+    }
+
+    /// Returns what has passed over the consumer.
+    pub fn deliveries(&self) -> Deliveries {
+        let Self { sent, redelivered, acknowledged, .. } = *self;
+        let (manual_ack, auto_ack) = if self.settled { (0, sent) } else { (sent, 0) };
+        Deliveries { manual_ack, auto_ack, redelivered, acknowledged, ..Deliveries::default() }
     }
 
     /// Returns what listings show of the consumer. `tag` is its name in its protocol, `prefetch` the number of
@@ -367,6 +382,8 @@ impl<A> Outlet<A> {
         oldest: impl FnOnce() -> Option<u64>,
     ) {
         self.counts(cx.counters).count_sent(lent.redelivered(), self.settled);
+        self.sent += 1;
+        self.redelivered += u64::from(lent.redelivered());
         if !self.settled {
             self.unsettled += 1;
             self.ages.note(lent.number, cx.now_ms, oldest);
@@ -407,6 +424,7 @@ impl<A> Outlet<A> {
         let n = last - first + 1;
         if outcome == Outcome::Accepted {
             self.counts(cx.counters).acknowledged += n;
+            self.acknowledged += n;
         }
         self.request_settle((first, last), outcome, asked.is_some(), cx);
         match asked {

@@ -1,6 +1,7 @@
 //! The counters of shards for definitions, sessions and deliveries.
 
 use broker::catalog::Arguments;
+use broker::desk::ProtocolRow;
 use broker::exchange_counts::ExchangeCounts;
 use broker::settings::Settings;
 
@@ -45,6 +46,39 @@ fn counts_of(house: &House, name: &str) -> (u64, u64, u64, u64) {
     let mut sum = ExchangeCounts::default();
     house.shards.iter().for_each(|shard| sum += shard.counts_of_exchange(id));
     (sum.published, sum.routed, sum.unroutable_returned, sum.unroutable_dropped)
+}
+
+/// Returns what has passed over the sessions of a client: received, confirmed, returned, delivered, redelivered and
+/// acknowledged.
+fn passed(house: &mut House, peer: usize) -> Vec<[u64; 6]> {
+    let key = house.peers[peer].key;
+    let row = house.shards[0].conn(key).unwrap().gate.report(&"n".into(), (0, 0), 0).unwrap();
+    let ProtocolRow::Amqp10(row) = row.protocol else { panic!("this is AMQP 1.0") };
+    let counts = row.sessions.into_iter().map(|session| session.counts);
+    let numbers = counts.map(|c| {
+        let d = c.deliveries;
+        [c.received, c.confirmed, c.returned, d.sent(), d.redelivered, d.acknowledged]
+    });
+    numbers.collect()
+}
+
+#[test]
+fn sessions_count_what_passes_over_their_links() {
+    let mut house = House::new(1, Settings::default());
+    house.declare("q", Arguments::new());
+    let peer = house.connect(0);
+    let (out, nowhere) = (house.sender(peer, "/queues/q"), house.sender(peer, "/exchanges/amq.direct/k"));
+    (0..3).for_each(|_| house.send(peer, out, b"1"));
+    (0..2).for_each(|_| house.send(peer, nowhere, b"1"));
+    assert_eq!(passed(&mut house, peer), [[5, 3, 2, 0, 0, 0]]);
+    let link = house.receiver(peer, "/queues/q");
+    house.grant(peer, link, 1);
+    house.release(peer, 0);
+    house.grant(peer, link, 1);
+    assert_eq!(passed(&mut house, peer), [[5, 3, 2, 2, 1, 0]]);
+    // A session keeps what has passed over links that have ended.
+    house.delete("q");
+    assert_eq!(passed(&mut house, peer), [[5, 3, 2, 2, 1, 0]]);
 }
 
 #[test]

@@ -11,7 +11,7 @@ use super::replies::Replies;
 use super::tx::Tx;
 use super::unsettled::Unsettled;
 use crate::ages::Ages;
-use crate::desk::amqp091_rows::ChannelCounts;
+use crate::desk::ChannelCounts;
 use crate::ids::QueueId;
 use crate::intake::Intake;
 use crate::outlet::{Holder, Outlet};

@@ -6,8 +6,8 @@ use amqp091::Table;
 
 use super::channel::{Cancelled, Channel, Consumer, Publisher, Role};
 use super::{Gate, PUBLISHER, REPLIES, arguments};
-use crate::desk::amqp091_rows::{Amqp091Row, ChannelCounts, ChannelRow};
-use crate::desk::{ConnectionRow, ConsumerRow, ProtocolRow};
+use crate::desk::amqp091_rows::{Amqp091Row, ChannelRow};
+use crate::desk::{ChannelCounts, ConnectionRow, ConsumerRow, ProtocolRow};
 use crate::explain::{self, ConnectionFacts, LinkFacts, Place, Wanted};
 
 impl Gate {

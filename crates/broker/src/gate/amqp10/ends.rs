@@ -170,6 +170,7 @@ impl Gate {
     pub(super) fn drop_link(&mut self, session: u16, link: u32, failed: bool, cx: &mut Cx<'_>) {
         let Some(Some(s)) = self.sessions.get_mut(usize::from(session)) else { return };
         let Some(role) = s.links.get_mut(link as usize).and_then(Option::take) else { return };
+        s.past += role.counts();
         self.drop_role(session, role, failed, cx);
     }
 

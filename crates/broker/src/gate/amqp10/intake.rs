@@ -76,7 +76,7 @@ impl Gate {
     ) {
         let (session, link) = parts(at);
         let Some(Some(s)) = self.sessions.get_mut(usize::from(session)) else { return };
-        let Session { links, dispositions } = &mut **s;
+        let Session { links, dispositions, .. } = &mut **s;
         let Some(Some(LinkRole::Intake(intake))) = links.get_mut(link as usize) else { return };
         let catalog = cx.catalog;
         let tell = |run: Run<Published>| {

@@ -26,7 +26,7 @@ const VOLATILE_QUEUE: &str = "rabbitmq:volatile-queue";
 pub(super) struct Replies {
     pub to: ReplyTo,
     /// The number of replies sent on the link. The tags of deliveries are made from it.
-    sent: u64,
+    pub sent: u64,
     /// The largest delivery that the client accepts, in bytes. 0 means any size.
     max_message_size: u64,
 }

@@ -6,9 +6,10 @@ use amqp10::SenderSettleMode;
 
 use super::address::encode_segment;
 use super::outbound::Consuming;
-use super::{Gate, LinkRole, Waiting};
+use super::{Gate, LinkRole, Session, Waiting};
+use crate::counters::Deliveries;
 use crate::desk::amqp10_rows::{Amqp10Row, LinkRow, SessionRow};
-use crate::desk::{ConnectionRow, ProtocolRow};
+use crate::desk::{ChannelCounts, ConnectionRow, ProtocolRow};
 use crate::explain::{ConnectionFacts, LinkFacts, Place, Role, SessionFacts, Wanted};
 use crate::intake::Target;
 
@@ -151,6 +152,7 @@ impl Gate {
             remote_incoming_window: session.remote_incoming_window(),
             outgoing_unsettled: session.unsettled_len() as u64,
             outgoing_pending: self.pending(number, session),
+            counts: roles.map(|session| session.counts()).unwrap_or_default(),
             links: session
                 .links()
                 .map(|(handle, link)| {
@@ -166,6 +168,28 @@ impl Gate {
                 })
                 .collect(),
         }
+    }
+}
+
+impl Session {
+    /// Returns what has passed over the session.
+    pub(super) fn counts(&self) -> ChannelCounts {
+        let mut sum = self.past;
+        self.links.iter().flatten().for_each(|role| sum += role.counts());
+        sum
+    }
+}
+
+impl LinkRole {
+    /// Returns what has passed over the link. Management links have no messages.
+    pub(super) fn counts(&self) -> ChannelCounts {
+        let deliveries = match self {
+            Self::Intake(intake) => return intake.counts(),
+            Self::Outlet(link) => link.outlet.deliveries(),
+            Self::Replies(replies) => Deliveries { auto_ack: replies.sent, ..Deliveries::default() },
+            Self::Requests { .. } | Self::Responses { .. } => Deliveries::default(),
+        };
+        ChannelCounts { deliveries, ..ChannelCounts::default() }
     }
 }
 

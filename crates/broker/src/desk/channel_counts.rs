@@ -1,0 +1,34 @@
+//! What passed over a channel of AMQP 0.9.1, or over a session of AMQP 1.0.
+
+use std::ops::AddAssign;
+
+use crate::counters::Deliveries;
+
+/// What passed over a channel or a session since it was opened. All of the numbers only grow.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ChannelCounts {
+    /// The number of messages that the client sent.
+    pub received: u64,
+    /// The number of messages that were confirmed to the client. In AMQP 1.0, these are the outcomes of all messages that
+    /// were routed.
+    pub confirmed: u64,
+    /// The number of messages that reached no queue and went back to the client.
+    pub returned: u64,
+    /// The number of messages that reached no queue and were dropped.
+    pub dropped: u64,
+    pub deliveries: Deliveries,
+    /// The number of times that the client asked an empty queue for a message.
+    pub get_empty: u64,
+}
+
+impl AddAssign for ChannelCounts {
+    fn add_assign(&mut self, other: Self) {
+        let Self { received, confirmed, returned, dropped, deliveries, get_empty } = other;
+        self.received += received;
+        self.confirmed += confirmed;
+        self.returned += returned;
+        self.dropped += dropped;
+        self.deliveries.add(&deliveries);
+        self.get_empty += get_empty;
+    }
+}
