@@ -134,14 +134,16 @@ const fn groups(action: Action) -> &'static [&'static [Parameter]] {
         | Action::ListChannelsInVhost
         | Action::ListChannelsOfConnection
         | Action::ListSessions
-        | Action::ListExchanges => &[PAGES, COLUMNS, DISABLE_STATS, SAMPLES],
-        Action::GetNode | Action::GetConnection | Action::GetChannel | Action::GetExchange => {
-            &[COLUMNS, DISABLE_STATS, SAMPLES]
-        }
+        | Action::ListExchanges
+        | Action::ListVhosts => &[PAGES, COLUMNS, DISABLE_STATS, SAMPLES],
+        Action::GetNode
+        | Action::GetConnection
+        | Action::GetChannel
+        | Action::GetExchange
+        | Action::GetVhost => &[COLUMNS, DISABLE_STATS, SAMPLES],
         Action::ListParameters
         | Action::ListGlobalParameters
         | Action::ListTraces
-        | Action::ListVhosts
         | Action::VhostLimits
         | Action::UserLimits
         | Action::ListAuthAttempts
@@ -166,7 +168,6 @@ const fn groups(action: Action) -> &'static [&'static [Parameter]] {
         | Action::EmptyList
         | Action::DeprecatedFeatures(_) => &[PAGES, COLUMNS],
         Action::Whoami
-        | Action::GetVhost
         | Action::GetTrace
         | Action::GetUser
         | Action::GetPermissions

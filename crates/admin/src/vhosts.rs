@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use broker::access::Maximum;
 use broker::catalog::{AccountChange, DEFAULT_VHOST, VhostPatch, VhostSettings};
-use broker::desk::Desk;
+use broker::desk::{Desk, NamedVhost};
 use broker::settings::QueueType;
 use broker::traces::TraceChange;
 use serde_json::{Map, Value, json};
@@ -12,17 +12,62 @@ use serde_json::{Map, Value, json};
 use crate::accounts::{set, tags_of};
 use crate::call::Call;
 use crate::reply::{Failure, Reply};
+use crate::samples::Ranges;
 use crate::{json, shape};
 
 pub async fn list<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     let vhosts = call.desk.vhosts(&call.who).await?;
-    let rows = vhosts.iter().map(|(name, settings)| row(call, name, settings)).collect();
-    Ok(Reply::Json(shape::list(rows, &call.query, &["name"])?))
+    let sorts = call.query.get("sort").is_some_and(|by| !by.is_empty() && is_counted(by));
+    let shown = with_numbers(call, &vhosts, sorts).await?;
+    Ok(Reply::Json(shape::list(shown, &call.query, &["name"])?))
 }
 
 pub async fn get<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     let settings = require(call, call.param(0)).await?;
-    Ok(Reply::Json(shape::columns(row(call, call.param(0), &settings), &call.query)))
+    let shown = with_numbers(call, &[(call.param(0).into(), settings)], false).await?;
+    Ok(Reply::Json(shape::columns(shown.into_iter().next().unwrap_or_default(), &call.query)))
+}
+
+/// Shows virtual hosts with their statistics and rates. If the request does not show them, and does not sort by them (`sorts`), no
+/// queue is visited.
+async fn with_numbers<D: Desk>(
+    call: &Call<'_, D>,
+    vhosts: &[NamedVhost],
+    sorts: bool,
+) -> Result<Vec<Value>, Failure> {
+    let ranges = Ranges::of(&call.query)?;
+    let shows = call.query.get("columns").is_none_or(|wanted| wanted.split(',').any(is_counted));
+    let numbers = match !call.query.flag("disable_stats") && (shows || sorts) {
+        true => Some(call.desk.vhost_numbers(&call.who).await?),
+        false => None,
+    };
+    let shown = vhosts.iter().map(|(name, settings)| {
+        let mut body = row(call, name, settings);
+        if let Some(numbers) = &numbers {
+            let numbers = numbers.get(name).copied().unwrap_or_default();
+            shape::add(&mut body, call.ports.samples().vhost(name, &numbers, &ranges));
+        }
+        body
+    });
+    Ok(shown.collect())
+}
+
+/// The fields of a virtual host that are not counted.
+const SETTINGS: [&str; 9] = [
+    "name",
+    "description",
+    "tags",
+    "default_queue_type",
+    "protected_from_deletion",
+    "limits",
+    "metadata",
+    "tracing",
+    "deleting",
+];
+
+/// Returns true if this field of a virtual host is counted. A field of a field is separated by a point.
+fn is_counted(field: &str) -> bool {
+    !SETTINGS.contains(&field.split('.').next().unwrap_or(field))
 }
 
 /// Checks that the user may see the virtual host. Returns its settings.

@@ -18,7 +18,7 @@ pub use queue::Start;
 
 use self::amqp10_rows::Amqp10Row;
 use self::amqp091_rows::Amqp091Row;
-pub use self::channel_counts::ChannelCounts;
+pub use self::channel_counts::{ChannelCounts, VhostNumbers};
 pub use self::front::Desk;
 pub use self::moving::{Move, MoveEnd, MoveRefusal, MoveTo, Moved, Redrive, RedriveTo, Which};
 pub use self::quorum::{GroupRow, MemberChange, PeekedRow, Reclaimed, ShownMessage};

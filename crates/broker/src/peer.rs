@@ -15,6 +15,7 @@ use crate::audit::{Actor, Rate};
 use crate::catalog::DEFAULT_VHOST;
 use crate::counters::Protocol;
 use crate::cx::Cx;
+use crate::desk::ChannelCounts;
 use crate::ids::ConnectionId;
 use crate::intake::Sender;
 use crate::mail::TicketOwner;
@@ -45,6 +46,8 @@ pub struct Peer {
     pub mechanism: &'static str,
     /// The virtual host that the connection is open to.
     pub vhost: Arc<str>,
+    /// What passed over the channels and sessions that have ended. `None` before the connection is open.
+    pub past: Option<ChannelCounts>,
     /// What TLS says about the connection, if it speaks TLS.
     pub secured: Option<Arc<Secured>>,
     /// True if an event has announced that the connection is open. Another one follows at its end.
@@ -87,6 +90,7 @@ impl Peer {
             vouched: None,
             mechanism: "",
             vhost: DEFAULT_VHOST.into(),
+            past: None,
             secured: None,
             is_announced: false,
             seat: None,
@@ -108,6 +112,7 @@ impl Peer {
             vouched: self.vouched.clone(),
             mechanism: "",
             vhost: DEFAULT_VHOST.into(),
+            past: None,
             secured: self.secured.clone(),
             is_announced: false,
             seat: None,
@@ -296,6 +301,7 @@ impl Peer {
             })
         })?;
         self.seat = Some(seat);
+        self.past = Some(ChannelCounts::default());
         Ok(())
     }
 
@@ -327,7 +333,8 @@ impl Peer {
     }
 
     /// Counts a session or channel that has ended.
-    pub fn end_session(&mut self) {
+    pub fn end_session(&mut self, counts: ChannelCounts) {
+        self.past.iter_mut().for_each(|past| *past += counts);
         self.seat.iter_mut().for_each(Seat::end_session);
     }
 

@@ -11,7 +11,9 @@ use broker::catalog::{
     Answer, Binding, BindingCursor, CatalogError, Command, Parameters, Policy, QueueRecord,
 };
 use broker::counters::Counters;
-use broker::desk::{BudgetRow, ConnectionRow, ExchangeRow, MoveRefusal, NamedVhost, QueueNumbers, Reclaimed};
+use broker::desk::{
+    BudgetRow, ConnectionRow, ExchangeRow, MoveRefusal, NamedVhost, QueueNumbers, Reclaimed, VhostNumbers,
+};
 use broker::exchange_counts::{ExchangeCounts, ExchangeId};
 use broker::explain::{ConnectionFacts, End, LogFacts, Wanted};
 use broker::ids::{QueueId, ShardId};
@@ -78,6 +80,9 @@ pub enum Question {
     Delivered(Vec<QueueId>),
     /// Asks for what was published to each of these exchanges on this shard. Answered by [`Reply::ExchangeCounts`].
     ExchangeCounts(Vec<ExchangeId>),
+    /// Asks for the statistics of virtual hosts on this shard: the sums over queues and connections, from place `from` on. The
+    /// same virtual host may be in several parts. Answered by [`Reply::VhostNumbers`].
+    VhostNumbers { from: usize },
     /// Asks for sums over the shard. Answered by [`Reply::Totals`].
     Totals,
     /// Asks for connections, or for those with these names, from place `from` on. Answered by [`Reply::Connections`].
@@ -124,6 +129,7 @@ pub enum Reply {
     Delivered(Vec<u64>),
     /// In the order of the question.
     ExchangeCounts(Vec<ExchangeCounts>),
+    VhostNumbers(Part<(Arc<str>, VhostNumbers)>),
     Totals(Box<Totals>),
     Connections(Part<ConnectionRow>),
     Look(Part<ConnectionFacts>, LogFacts),

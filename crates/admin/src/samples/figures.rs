@@ -1,7 +1,7 @@
 //! The figures that are sampled, by RabbitMQ's names. The same tables make the fields of the answers.
 
 use broker::counters::{Deliveries, Traffic};
-use broker::desk::{ChannelCounts, ConnectionRow, Overview, QueueRow};
+use broker::desk::{ChannelCounts, ConnectionRow, Overview, QueueRow, VhostNumbers};
 use broker::exchange_counts::ExchangeCounts;
 
 use crate::process::Process;
@@ -151,6 +151,17 @@ pub const EXCHANGE_FIGURES: [Figure<ExchangeCounts>; EXCHANGE] = {
         counter(Messages, "drop_unroutable", |counts| counts.unroutable_dropped),
     ]
 };
+
+/// The number of figures of a virtual host, without those of its channels and sessions, which are [`CHANNEL_FIGURES`].
+pub const VHOST: usize = 5;
+
+pub const VHOST_FIGURES: [Figure<VhostNumbers>; VHOST] = [
+    length("messages", |v| v.ready + v.unsettled),
+    length("messages_ready", |v| v.ready),
+    length("messages_unacknowledged", |v| v.unsettled),
+    counter(Part::Data, "recv_oct", |v| v.recv_bytes),
+    counter(Part::Data, "send_oct", |v| v.send_bytes),
+];
 
 /// The number of figures of a connection.
 pub const CONNECTION: usize = 2;

@@ -5,8 +5,8 @@
 //!   a request for an object ──> Watched::ask: its rate so far; it is sampled from now on, 24 times
 //! ```
 //!
-//! The node is always sampled: that costs one question to each shard. Queues, exchanges, connections and channels are sampled
-//! only while somebody asks for them, so that those that nobody looks at cost nothing. Before the second sample of an object
+//! The node is always sampled: that costs one question to each shard. Virtual hosts, queues, exchanges, connections, channels and
+//! sessions are sampled only while somebody asks for them, so that those that nobody looks at cost nothing. Before the second sample of an object
 //! its rate is 0.
 
 mod details;
@@ -19,7 +19,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use broker::access::Identity;
-use broker::desk::{ChannelCounts, ConnectionRow, Desk, DeskError, ExchangeRow, ProtocolRow, QueueRow};
+use broker::desk::{
+    ChannelCounts, ConnectionRow, Desk, DeskError, ExchangeRow, ProtocolRow, QueueRow, VhostNumbers,
+};
 use broker::exchange_counts::ExchangeId;
 use broker::ids::QueueId;
 use serde_json::{Map, Value};
@@ -30,7 +32,7 @@ use self::details::fields;
 pub use self::details::plain;
 use self::figures::{
     CHANNEL, CHANNEL_FIGURES, CONNECTION, CONNECTION_FIGURES, EXCHANGE, EXCHANGE_FIGURES, NODE, QUEUE,
-    QUEUE_FIGURES, values,
+    QUEUE_FIGURES, VHOST, VHOST_FIGURES, values,
 };
 pub use self::figures::{NODE_FIGURES, NodeRow, Part};
 use self::series::{Retention, Sample, Series};
@@ -67,6 +69,9 @@ struct State {
     node: Series<NODE>,
     queues: Watched<QueueId, QUEUE>,
     exchanges: Watched<ExchangeId, EXCHANGE>,
+    /// Virtual hosts, and what passes over all of their channels and sessions.
+    vhosts: Watched<Arc<str>, VHOST>,
+    vhost_traffic: Watched<Arc<str>, CHANNEL>,
     connections: Watched<Arc<str>, CONNECTION>,
     /// Channels of AMQP 0.9.1 and sessions of AMQP 1.0, by the name of their connection and their number.
     channels: Watched<(Arc<str>, u16), CHANNEL>,
@@ -78,6 +83,8 @@ impl Default for State {
             node: Series::new(&NODE_RINGS),
             queues: Watched::new(HISTORY),
             exchanges: Watched::new(HISTORY),
+            vhosts: Watched::new(HISTORY),
+            vhost_traffic: Watched::new(HISTORY),
             connections: Watched::new(HISTORY),
             channels: Watched::new(HISTORY),
         }
@@ -108,11 +115,13 @@ impl Samples {
     /// The desk's error. What was sampled until then is kept.
     pub async fn take<D: Desk>(&self, desk: &D, now_ms: u64) -> Result<(), DeskError> {
         let who = Identity::metrics_reader();
-        let (queues, exchanges, names) = {
+        let (queues, exchanges, vhosts, names) = {
             let mut state = self.state();
             let mut names: HashSet<Arc<str>> = state.connections.begin_round().into_iter().collect();
             names.extend(state.channels.begin_round().into_iter().map(|(name, _)| name));
-            (state.queues.begin_round(), state.exchanges.begin_round(), names)
+            let vhosts = state.vhosts.begin_round();
+            state.vhost_traffic.begin_round();
+            (state.queues.begin_round(), state.exchanges.begin_round(), vhosts, names)
         };
         let node = NodeRow::new(desk.overview(&who).await?, Process::read());
         self.state().node.push(Sample { at_ms: now_ms, values: values(&NODE_FIGURES, &node) });
@@ -130,6 +139,18 @@ impl Samples {
             for (id, counts) in exchanges.iter().zip(&counts) {
                 let sample = Sample { at_ms: now_ms, values: values(&EXCHANGE_FIGURES, counts) };
                 state.exchanges.push(id, sample);
+            }
+        }
+        if !vhosts.is_empty() {
+            let numbers = desk.vhost_numbers(&who).await?;
+            let mut state = self.state();
+            for vhost in &vhosts {
+                // A virtual host without connections and messages has no entry.
+                let numbers = numbers.get(vhost).copied().unwrap_or_default();
+                let sample = Sample { at_ms: now_ms, values: values(&VHOST_FIGURES, &numbers) };
+                state.vhosts.push(vhost, sample);
+                let sample = Sample { at_ms: now_ms, values: values(&CHANNEL_FIGURES, &numbers.counts) };
+                state.vhost_traffic.push(vhost, sample);
             }
         }
         if !names.is_empty() {
@@ -177,6 +198,19 @@ impl Samples {
         let mut state = self.state();
         let series = state.exchanges.ask(&row.id, ranges.is_any());
         fields(&EXCHANGE_FIGURES, Part::Messages, &row.counts, series, ranges)
+    }
+
+    /// Returns the fields of a virtual host, with rates: its messages, its data, and its `message_stats`. It is sampled from
+    /// now on.
+    pub fn vhost(&self, name: &Arc<str>, numbers: &VhostNumbers, ranges: &Ranges) -> Map<String, Value> {
+        let mut state = self.state();
+        let traffic = state.vhost_traffic.ask(name, ranges.is_any());
+        let stats = fields(&CHANNEL_FIGURES, Part::Messages, &numbers.counts, traffic, ranges);
+        let series = state.vhosts.ask(name, ranges.is_any());
+        let mut shown = fields(&VHOST_FIGURES, Part::Lengths, numbers, series, ranges);
+        shown.extend(fields(&VHOST_FIGURES, Part::Data, numbers, series, ranges));
+        shown.insert("message_stats".into(), stats.into());
+        shown
     }
 
     /// Returns the fields about the data of a connection, with rates. The connection is sampled from now on.

@@ -2,7 +2,7 @@
 
 mod state;
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex};
 
@@ -310,6 +310,14 @@ impl Desk for FakeDesk {
         let mut rows: Vec<_> = seen.map(|(name, settings)| (name.clone(), settings.clone())).collect();
         rows.sort_by(|a, b| a.0.cmp(&b.0));
         Ok(rows)
+    }
+
+    async fn vhost_numbers(&self, who: &Identity) -> Result<HashMap<Arc<str>, VhostNumbers>, DeskError> {
+        let mut state = self.state();
+        state.vhost_walks += 1;
+        let seen = state.vhost_numbers.iter();
+        let seen = seen.filter(|(name, _)| state.permit(who, name, Verb::ReadVhost, &[]).is_ok());
+        Ok(seen.map(|(name, numbers)| (name.as_str().into(), *numbers)).collect())
     }
 
     async fn parameters(&self, who: &Identity) -> Result<Parameters, DeskError> {

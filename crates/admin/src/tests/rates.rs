@@ -1,7 +1,7 @@
 //! Rates and samples. The tests take the samples, at times of their own.
 
 use broker::counters::{Deliveries, Protocol};
-use broker::desk::ProtocolRow;
+use broker::desk::{ProtocolRow, VhostNumbers};
 use broker::exchange_counts::ExchangeCounts;
 use serde_json::{Value, json};
 
@@ -240,6 +240,48 @@ async fn connections_have_rates() {
     assert_eq!(one["send_oct_details"]["samples"].as_array().unwrap().len(), 2);
     let one = world.get("/api/connections/b?disable_stats=true").await;
     assert!(one["send_oct"].is_null() && one["name"] == "b");
+}
+
+#[tokio::test]
+async fn virtual_hosts_have_rates_while_somebody_looks_at_them() {
+    let world = World::start().await;
+    world.server.check("guest", "PUT /api/vhosts/v -> 201").await;
+    let has = |ready, received, recv_bytes| {
+        let mut numbers = VhostNumbers { ready, unsettled: 1, recv_bytes, ..VhostNumbers::default() };
+        numbers.counts.received = received;
+        world.server.desk.state().vhost_numbers.insert("v".into(), numbers);
+    };
+    has(9, 5, 100);
+    let walks = || world.server.desk.state().vhost_walks;
+    world.sample(95).await;
+    assert_eq!(walks(), 0, "nobody has looked at one");
+    let one = async || {
+        let v = world.get("/api/vhosts/v").await;
+        let rate = |of: &Value, name: &str| of[name]["rate"].as_f64().unwrap();
+        let rates = (
+            rate(&v, "messages_details"),
+            rate(&v, "recv_oct_details"),
+            rate(&v["message_stats"], "publish_details"),
+        );
+        (v["messages"].as_u64().unwrap(), v["message_stats"]["publish"].as_u64().unwrap(), rates)
+    };
+    assert_eq!(one().await, (10, 5, (0.0, 0.0, 0.0)));
+    world.sample(100).await;
+    has(4, 25, 600);
+    world.sample(105).await;
+    assert_eq!(one().await, (5, 25, (-1.0, 100.0, 4.0)));
+    let list = world.get("/api/vhosts?columns=name,messages_ready,send_oct").await;
+    assert_eq!(
+        list,
+        json!([{ "name": "/", "messages_ready": 0, "send_oct": 0 }, { "name": "v", "messages_ready": 4, "send_oct": 0 }])
+    );
+    let before = walks();
+    let without = world.get("/api/vhosts/v?disable_stats=true").await;
+    assert!(without["messages"].is_null() && without["message_stats"].is_null());
+    world.get("/api/vhosts?columns=name,limits.max-queues&sort=name").await;
+    assert_eq!(walks(), before, "no queue is visited");
+    world.get("/api/vhosts?columns=name&sort=message_stats.publish").await;
+    assert_eq!(walks(), before + 1);
 }
 
 #[tokio::test]

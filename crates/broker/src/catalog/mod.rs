@@ -427,6 +427,11 @@ impl Catalog {
         self.queues.len()
     }
 
+    /// Returns the id of the queue at a place.
+    pub fn queue_id_at(&self, place: usize) -> Option<QueueId> {
+        self.queues.at(place).map(|row| row.record.id)
+    }
+
     /// Returns the queue at a place, with the current policies.
     pub fn queue_at(&self, place: usize) -> Option<Arc<QueueRecord>> {
         self.queues.at(place).map(|row| self.current(row))

@@ -1,4 +1,4 @@
-//! What passed over a channel of AMQP 0.9.1, or over a session of AMQP 1.0.
+//! What passed over a channel of AMQP 0.9.1, over a session of AMQP 1.0, or over all of them in a virtual host.
 
 use std::ops::AddAssign;
 
@@ -30,5 +30,29 @@ impl AddAssign for ChannelCounts {
         self.dropped += dropped;
         self.deliveries.add(&deliveries);
         self.get_empty += get_empty;
+    }
+}
+
+/// The statistics of a virtual host.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct VhostNumbers {
+    /// The ready and the unsettled messages of its queues now.
+    pub ready: u64,
+    pub unsettled: u64,
+    /// The bytes that its connections have received and sent, with those of connections that have closed.
+    pub recv_bytes: u64,
+    pub send_bytes: u64,
+    /// What passed over its channels and sessions, with those that have ended.
+    pub counts: ChannelCounts,
+}
+
+impl AddAssign for VhostNumbers {
+    fn add_assign(&mut self, other: Self) {
+        let Self { ready, unsettled, recv_bytes, send_bytes, counts } = other;
+        self.ready += ready;
+        self.unsettled += unsettled;
+        self.recv_bytes += recv_bytes;
+        self.send_bytes += send_bytes;
+        self.counts += counts;
     }
 }

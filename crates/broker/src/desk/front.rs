@@ -1,6 +1,6 @@
 //! The trait of the desk.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::future::Future;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::OwnedFd;
@@ -12,6 +12,7 @@ use queue::Start;
 use super::{
     Alarms, AttemptsRow, BrowsedRow, ConnectionCursor, ConnectionRow, Contents, DeskError, ExchangeRow,
     ExchangeSpec, MemberChange, Move, Moved, NamedVhost, Overview, PeekedRow, QueueRow, QueueSpec, Reclaimed,
+    VhostNumbers,
 };
 use crate::access::{Identity, PasswordHash, Users};
 use crate::catalog::{
@@ -189,6 +190,13 @@ pub trait Desk: Clone + Send + Sync + 'static {
 
     /// Returns the virtual hosts that the user may see, in the order of their names.
     fn vhosts(&self, who: &Identity) -> impl Future<Output = Result<Vec<NamedVhost>, DeskError>> + Send;
+
+    /// Returns the statistics of the virtual hosts that the user may see, in any order. They are the sums over all queues and
+    /// connections, which are visited for it.
+    fn vhost_numbers(
+        &self,
+        who: &Identity,
+    ) -> impl Future<Output = Result<HashMap<Arc<str>, VhostNumbers>, DeskError>> + Send;
 
     /// Returns all parameters of components that this broker does not have.
     ///

@@ -20,7 +20,7 @@ use crate::access::{Identity, LoginRefused};
 use crate::catalog::{Answer, CatalogError};
 use crate::counters::Protocol;
 use crate::cx::Cx;
-use crate::desk::ConnectionRow;
+use crate::desk::{ChannelCounts, ConnectionRow};
 use crate::explain::{ConnectionFacts, Wanted};
 use crate::ids::{QueueId, ShardId};
 use crate::mail::GateAddress;
@@ -358,6 +358,13 @@ impl Gate {
     /// Returns a row for listings, or `None` before the connection is open. `bytes` are those that were received and sent.
     pub fn report(&self, node: &Arc<str>, bytes: (u64, u64), now_ms: u64) -> Option<ConnectionRow> {
         product_or!(self, gate => gate.report(node, bytes, now_ms), None)
+    }
+
+    /// Returns what has passed over the connection, or `None` if it was never open.
+    pub fn counts(&self) -> Option<ChannelCounts> {
+        let mut sum = self.peer().past?;
+        sum += product_or!(self, gate => gate.counts(), ChannelCounts::default());
+        Some(sum)
     }
 
     /// Returns what may stop the links, or `None` before the connection is open. `unwritten_bytes` are the bytes that

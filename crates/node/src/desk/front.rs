@@ -1,6 +1,6 @@
 //! What the management front end can be asked, with the permission for each question.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, PoisonError};
@@ -17,7 +17,7 @@ use broker::counters::Protocol;
 use broker::desk::{
     Alarms, AttemptsRow, BrowsedRow, BudgetRow, ConnectionCursor, ConnectionRow, Contents, Desk, DeskError,
     ExchangeRow, ExchangeSpec, MemberChange, Move, Moved, NamedVhost, Overview, PeekedRow, QueueRow,
-    QueueSpec, Reclaimed, ResourceLimits, Start,
+    QueueSpec, Reclaimed, ResourceLimits, Start, VhostNumbers,
 };
 use broker::exchange_counts::{ExchangeCounts, ExchangeId};
 use broker::explain::{Explanation, Subject};
@@ -320,6 +320,10 @@ impl Desk for NodeDesk {
         self.keep_visible(who, Verb::ReadVhost, &mut all, |(name, _)| name).await;
         all.sort_by(|a, b| a.0.cmp(&b.0));
         Ok(all)
+    }
+
+    async fn vhost_numbers(&self, who: &Identity) -> Result<HashMap<Arc<str>, VhostNumbers>, DeskError> {
+        self.numbers_of_vhosts(who).await
     }
 
     async fn parameters(&self, who: &Identity) -> Result<Parameters, DeskError> {

@@ -1,10 +1,10 @@
 //! Statistics of everything in all virtual hosts, for metrics and samples.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use broker::access::{Identity, Verb};
-use broker::desk::{ConnectionCursor, ConnectionRow, DeskError, ExchangeRow, QueueRow};
+use broker::desk::{ConnectionCursor, ConnectionRow, DeskError, ExchangeRow, QueueRow, VhostNumbers};
 use broker::exchange_counts::{ExchangeCounts, ExchangeId};
 use broker::ids::QueueId;
 
@@ -70,6 +70,22 @@ impl NodeDesk {
         let mut rows = self.all_exchanges().await?;
         self.count_exchanges(&mut rows).await?;
         Ok(rows)
+    }
+
+    /// See [`broker::desk::Desk::vhost_numbers`].
+    pub(super) async fn numbers_of_vhosts(
+        &self,
+        who: &Identity,
+    ) -> Result<HashMap<Arc<str>, VhostNumbers>, DeskError> {
+        let mut sums = HashMap::<Arc<str>, VhostNumbers>::new();
+        for shard in 0..self.inner.shards.len() {
+            let part = |reply| if let Reply::VhostNumbers(part) = reply { Some(part) } else { None };
+            let rows = self.ask_for_all(shard, |from| Question::VhostNumbers { from }, part).await?;
+            rows.into_iter().for_each(|(vhost, numbers)| *sums.entry(vhost).or_default() += numbers);
+        }
+        let mut visible: Vec<_> = sums.into_iter().collect();
+        self.keep_visible(who, Verb::ReadVhost, &mut visible, |(vhost, _)| vhost).await;
+        Ok(visible.into_iter().collect())
     }
 
     /// See [`broker::desk::Desk::sampled_exchanges`].

@@ -80,6 +80,7 @@ impl Shard {
             | Question::Delivered(ids) => ids.len(),
             Question::AtEnds(ends) => ends.len(),
             Question::ExchangeCounts(ids) => ids.len(),
+            Question::VhostNumbers { from } => part(*from, self.vhost_places()),
             Question::Queues { from } => part(*from, catalog.queue_places()),
             Question::Exchanges { from } => part(*from, catalog.exchange_places()),
             Question::Bindings { .. } | Question::QueuesIn { .. } => PLACES_PER_PART,
@@ -161,6 +162,7 @@ impl Shard {
                 let counts = ids.into_iter().map(|id| self.counts_of_exchange(id));
                 Reply::ExchangeCounts(counts.collect())
             }
+            Question::VhostNumbers { from } => Reply::VhostNumbers(self.vhost_numbers(from)),
             Question::Bindings { from } => {
                 let (rows, next) = self.catalog().bindings_from(from, PLACES_PER_PART);
                 Reply::Bindings(Part { rows, next })

@@ -41,6 +41,7 @@ mod requests;
 mod storage;
 mod streams;
 mod turn;
+mod vhosts;
 mod walks;
 
 use std::hash::RandomState;
@@ -128,6 +129,7 @@ pub struct Shard {
     rows: Rows,
     walks: Walks,
     pub counters: Counters,
+    past: vhosts::Past,
     chores_done_ms: u64,
     /// The publisher of the broker's own messages. `None` until a queue gets one of them.
     notice_publisher: Option<PublisherId>,
@@ -150,6 +152,7 @@ impl Shard {
             rows: Rows::default(),
             walks: Walks::default(),
             counters: Counters::default(),
+            past: vhosts::Past::default(),
             chores_done_ms: 0,
             notice_publisher: None,
             stopping: false,

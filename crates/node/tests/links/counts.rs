@@ -1,7 +1,7 @@
 //! The counters of shards for definitions, sessions and deliveries.
 
 use broker::catalog::Arguments;
-use broker::desk::ProtocolRow;
+use broker::desk::{ProtocolRow, VhostNumbers};
 use broker::exchange_counts::ExchangeCounts;
 use broker::settings::Settings;
 
@@ -79,6 +79,46 @@ fn sessions_count_what_passes_over_their_links() {
     // A session keeps what has passed over links that have ended.
     house.delete("q");
     assert_eq!(passed(&mut house, peer), [[5, 3, 2, 2, 1, 0]]);
+}
+
+/// Returns the statistics of the default virtual host: ready, unsettled, received, delivered.
+fn vhost(house: &House) -> [u64; 4] {
+    let mut sum = VhostNumbers::default();
+    for shard in &house.shards {
+        let mut next = Some(0);
+        while let Some(from) = next {
+            let part = shard.vhost_numbers(from);
+            part.rows.iter().for_each(|(name, numbers)| {
+                assert_eq!(**name, *"/");
+                sum += *numbers;
+            });
+            next = part.next;
+        }
+    }
+    assert!(sum.recv_bytes > 0);
+    [sum.ready, sum.unsettled, sum.counts.received, sum.counts.deliveries.sent()]
+}
+
+#[test]
+fn a_virtual_host_has_the_sums_over_its_queues_and_connections() {
+    let mut house = House::new(2, Settings::default());
+    house.declare("q", Arguments::new());
+    house.declare("s", [("x-queue-type".to_owned(), "stream".into())].into());
+    let (peer, other) = (house.connect(0), house.connect(1));
+    for (peer, address) in [(peer, "/queues/q"), (other, "/queues/q"), (other, "/queues/s")] {
+        let link = house.sender(peer, address);
+        (0..3).for_each(|_| house.send(peer, link, b"1"));
+    }
+    let mut client = Client091::open(&mut house, &[1]);
+    client.publish(&mut house, 1, "q", 2);
+    let link = house.receiver(other, "/queues/q");
+    house.grant(other, link, 2);
+    assert_eq!(vhost(&house), [9, 2, 11, 2]);
+    // What passed over a connection stays when it closes. Its unsettled deliveries are ready again.
+    let key = house.peers[other].key;
+    house.shards[1].disconnect(key);
+    house.settle();
+    assert_eq!(vhost(&house), [11, 0, 11, 2]);
 }
 
 #[test]

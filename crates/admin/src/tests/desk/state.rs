@@ -29,6 +29,9 @@ pub struct State {
     pub published: BTreeMap<String, u64>,
     /// What was published to exchanges, by their names.
     pub exchange_counts: BTreeMap<String, ExchangeCounts>,
+    pub vhost_numbers: BTreeMap<String, VhostNumbers>,
+    /// How often the numbers of virtual hosts were asked for.
+    pub vhost_walks: usize,
     /// The counters of the node.
     pub counters: Counters,
     /// The Raft groups by queue.

@@ -6,6 +6,7 @@ use amqp091::{Fault, Method, ReplyCode, State};
 use super::channel::Role;
 use super::held::Held;
 use super::refusal::{self, Refused};
+use super::report::counts_of;
 use super::{Gate, Phase};
 use crate::PEER;
 use crate::cx::Cx;
@@ -167,7 +168,7 @@ impl Gate {
         let Some(gone) = self.channels.get_mut(usize::from(channel)).and_then(Option::take) else { return };
         cx.counters.channels_closed += 1;
         self.peer.emit_channel_closed(channel, cx);
-        self.peer.end_session();
+        self.peer.end_session(counts_of(&gone));
         for (_, role) in gone.roles {
             drop_role(role, cx);
         }

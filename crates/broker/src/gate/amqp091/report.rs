@@ -52,6 +52,13 @@ impl Gate {
         })
     }
 
+    /// Returns what has passed over the channels that are open.
+    pub fn counts(&self) -> ChannelCounts {
+        let mut sum = ChannelCounts::default();
+        self.numbered_channels().for_each(|(_, channel)| sum += counts_of(channel));
+        sum
+    }
+
     /// Returns what may stop the links, or `None` before the connection is open. See
     /// [`crate::gate::Gate::facts`].
     pub fn facts(&self, unwritten_bytes: u64, incomplete_bytes: u64) -> Option<ConnectionFacts> {
@@ -175,9 +182,12 @@ fn channel_row(number: u16, channel: &Channel, now_ms: u64) -> ChannelRow {
         prefetch: channel.prefetch,
         shared_prefetch: channel.shared_prefetch,
         consumers: consumers.collect(),
-        counts: ChannelCounts {
-            confirmed: channel.confirms.as_ref().map_or(0, |confirms| confirms.confirmed()),
-            ..channel.counts
-        },
+        counts: counts_of(channel),
     }
+}
+
+/// Returns what has passed over a channel.
+pub(super) fn counts_of(channel: &Channel) -> ChannelCounts {
+    let confirmed = channel.confirms.as_ref().map_or(0, |confirms| confirms.confirmed());
+    ChannelCounts { confirmed, ..channel.counts }
 }

@@ -151,7 +151,7 @@ impl Gate {
         let Some(slot) = self.sessions.get_mut(usize::from(session)) else { return };
         let Some(gone) = slot.take() else { return };
         cx.counters.channels_closed += 1;
-        self.peer.end_session();
+        self.peer.end_session(gone.counts());
         for role in gone.links.into_iter().flatten() {
             self.drop_role(session, role, failed, cx);
         }

@@ -53,6 +53,13 @@ impl Gate {
         })
     }
 
+    /// Returns what has passed over the sessions that are open.
+    pub fn counts(&self) -> ChannelCounts {
+        let mut sum = ChannelCounts::default();
+        self.sessions.iter().flatten().for_each(|session| sum += session.counts());
+        sum
+    }
+
     /// Returns what may stop the links, or `None` before OPEN. `unwritten_bytes` are the bytes that the socket
     /// has not accepted, `incomplete_bytes` those of an incomplete frame.
     pub fn facts(&self, unwritten_bytes: u64, incomplete_bytes: u64) -> Option<ConnectionFacts> {

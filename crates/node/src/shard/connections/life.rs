@@ -102,6 +102,7 @@ impl Shard {
         });
         if self.connections.conns.contains(key) {
             let mut conn = self.connections.conns.remove(key);
+            self.keep_numbers(&conn);
             self.connections.deadlines.forget(key, &mut conn.noted_ms);
             self.connections.sessions -= conn.sessions;
             tracing::info!(target: PEER, connection = %conn.gate.peer().name, "connection gone");

@@ -171,7 +171,12 @@ impl Shard {
                 self.walks.policies.begin();
                 self.walks.exchanges.begin();
             }
-            change if change.is_of_users() => self.walks.rights.begin(),
+            change if change.is_of_users() => {
+                if let Change::VhostDeleted { name } = change {
+                    self.past.forget(name);
+                }
+                self.walks.rights.begin();
+            }
             _ => {}
         }
     }

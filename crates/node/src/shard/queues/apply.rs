@@ -323,6 +323,12 @@ impl Shard {
         self.send_receipts();
     }
 
+    /// Returns the numbers of ready and of unsettled messages of a queue or stream that lives here.
+    pub fn depth_of(&self, queue: QueueId) -> Option<(u64, u64)> {
+        let of_stream = || self.stream_report(queue).map(|report| (report.ready, report.unsettled));
+        self.queues.get(queue).map(|slot| slot.depth_counted).or_else(of_stream)
+    }
+
     /// Returns the report of a queue or stream that lives here.
     pub fn queue_report(&self, queue: QueueId) -> Option<queue::Report> {
         self.queues.get(queue).map(|slot| slot.fifo.report()).or_else(|| self.stream_report(queue))
