@@ -3,7 +3,7 @@
     File {
         path: "/",
         content_type: "text/html; charset=utf-8",
-        etag: "W/\"807a93cd1265ddda\"",
+        etag: "W/\"71f9b9a0fdebc799\"",
         plain: include_bytes!("index.html"),
         gzip: include_bytes!("index.html.gz"),
     },
@@ -15,17 +15,17 @@
         gzip: include_bytes!("assets/icon-G1K_hnQQ.svg.gz"),
     },
     File {
+        path: "/assets/index-D1e8cM8f.js",
+        content_type: "text/javascript; charset=utf-8",
+        etag: "W/\"eac4f638539f2527\"",
+        plain: include_bytes!("assets/index-D1e8cM8f.js"),
+        gzip: include_bytes!("assets/index-D1e8cM8f.js.gz"),
+    },
+    File {
         path: "/assets/index-K6zDPZpj.css",
         content_type: "text/css; charset=utf-8",
         etag: "W/\"77cdbdab9ef1029d\"",
         plain: include_bytes!("assets/index-K6zDPZpj.css"),
         gzip: include_bytes!("assets/index-K6zDPZpj.css.gz"),
-    },
-    File {
-        path: "/assets/index-diEMc9a_.js",
-        content_type: "text/javascript; charset=utf-8",
-        etag: "W/\"b5c0d616d2875ba5\"",
-        plain: include_bytes!("assets/index-diEMc9a_.js"),
-        gzip: include_bytes!("assets/index-diEMc9a_.js.gz"),
     },
 ]

@@ -154,7 +154,7 @@ function Health(): JSX.Element {
 }
 
 function VhostChoice(): JSX.Element {
-  const vhosts = useApi<{ name: string }[]>(`${path("vhosts")}?columns=name`, {});
+  const vhosts = useApi<{ name: string }[]>(`${path("vhosts")}?columns=name&disable_stats=true`, {});
   const chosen = vhost.use();
   const names = vhosts.data?.map((row) => row.name) ?? [];
   useEffect(() => {

@@ -64,6 +64,7 @@ export interface ExchangeRow {
   internal?: boolean;
   arguments?: Record<string, unknown>;
   policy?: string;
+  message_stats?: Record<string, unknown>;
 }
 
 export interface LinkRow {

@@ -4,10 +4,10 @@ import { useRef, useState } from "preact/hooks";
 import { ApiError, path, request } from "../lib/api";
 import { command, inVhost } from "../lib/command";
 import { useApi } from "../lib/poll";
-import { DASH, count } from "../lib/text";
+import { DASH, count, rate } from "../lib/text";
 import { vhost as chosenVhost } from "../lib/vhost";
 import { Action, Named } from "../ui/actions";
-import { Answer, Badge, Check, Empty, Field, Name, Panel, Select, Table, Text } from "../ui/parts";
+import { Answer, Badge, Check, Empty, Field, Name, Panel, Select, Table, Text, show } from "../ui/parts";
 import { Policies } from "./policies";
 import { Users } from "./users";
 
@@ -32,6 +32,7 @@ interface VhostRow {
   default_queue_type?: string;
   protected_from_deletion?: boolean;
   deleting?: boolean;
+  message_stats?: Record<string, unknown>;
 }
 
 function Vhosts(): JSX.Element {
@@ -49,6 +50,8 @@ function Vhosts(): JSX.Element {
               { id: "description", label: "Description", cell: (row) => <Name text={row.description ?? ""} /> },
               { id: "tags", label: "Tags", cell: (row) => <Name text={(row.tags ?? []).join(", ")} /> },
               { id: "type", label: "Default queue type", cell: (row) => row.default_queue_type ?? DASH },
+              ...[["messages_ready", "Ready"], ["messages_unacknowledged", "Unacked"]].map(([field, label]) => ({ id: field ?? "", label: label ?? "", number: true, cell: (row: VhostRow) => show(row, field ?? "", count) })),
+              ...[["publish", "In"], ["deliver_get", "Out"]].map(([field, label]) => ({ id: field ?? "", label: label ?? "", number: true, cell: (row: VhostRow) => show(row.message_stats, `${field}_details.rate`, rate) })),
               { id: "state", label: "Protected", cell: (row) => (row.deleting ? <Badge tone="warn">being deleted</Badge> : row.protected_from_deletion ? "yes" : "no") },
               {
                 id: "actions",

@@ -7,13 +7,19 @@ import type { BindingRow, ExchangeRow, Overview } from "../lib/names";
 import { pairs, toObject, toOptions, typedPairs } from "../lib/pairs";
 import { href } from "../lib/place";
 import { useApi } from "../lib/poll";
-import { DASH, visible } from "../lib/text";
+import { differences, samples } from "../lib/rates";
+import { DASH, count, rate, visible } from "../lib/text";
 import { vhost as chosenVhost } from "../lib/vhost";
 import { Action, Named } from "../ui/actions";
+import { Chart } from "../ui/chart";
 import { List, type ListColumn } from "../ui/list";
-import { Answer, Area, Badge, Check, Empty, Facts, Fields, Name, NameLink, Panel, Select, Text } from "../ui/parts";
+import { Answer, Area, Badge, Check, Empty, Facts, Fields, Name, NameLink, Panel, Select, Text, show } from "../ui/parts";
 import { BindingTable, Unbind } from "./bindings";
 import { Publish } from "./publish";
+
+/** The length of the chart, in seconds. */
+const SPAN = 600;
+const RATES: [string, string][] = [["publish_in", "In"], ["publish_out", "Out"]];
 
 /** The name of an exchange as people read it. */
 export function exchangeTitle(name: string): string {
@@ -22,11 +28,22 @@ export function exchangeTitle(name: string): string {
 
 export function Exchanges(): JSX.Element {
   const vhost = chosenVhost.use();
+  const rateColumn = (field: string, label: string): ListColumn<ExchangeRow> => ({
+    id: field,
+    label,
+    number: true,
+    standard: true,
+    fields: [`message_stats.${field}`, `message_stats.${field}_details`],
+    sort: `message_stats.${field}_details.rate`,
+    cell: (row) => show(row.message_stats, `${field}_details.rate`, rate),
+  });
   const columns: ListColumn<ExchangeRow>[] = [
     { id: "name", label: "Name", fields: ["name", "vhost"], sort: "name", cell: (row) => <NameLink to={href(["exchanges", row.vhost, exchangeInPath(row.name)])} text={exchangeTitle(row.name)} /> },
     { id: "vhost", label: "Virtual host", standard: vhost === "", fields: ["vhost"], sort: "vhost", cell: (row) => <Name text={row.vhost} /> },
     { id: "type", label: "Type", standard: true, fields: ["type"], sort: "type", cell: (row) => <Badge tone="plain">{row.type}</Badge> },
     { id: "features", label: "Properties", standard: true, fields: ["durable", "auto_delete", "internal"], cell: (row) => [row.durable ? "durable" : "transient", row.auto_delete && "auto-delete", row.internal && "internal"].filter(Boolean).join(", ") },
+    rateColumn("publish_in", "In"),
+    rateColumn("publish_out", "Out"),
     { id: "policy", label: "Policy", standard: true, fields: ["policy"], sort: "policy", cell: (row) => <Name text={row.policy ?? ""} /> },
     { id: "arguments", label: "Arguments", standard: true, fields: ["arguments"], cell: (row) => <Fields map={row.arguments} /> },
     { id: "try", label: "", standard: true, fields: [], cell: (row) => <a class="why" href={href(["routing"], { vhost: row.vhost, exchange: exchangeInPath(row.name) })}>try</a> },
@@ -72,7 +89,7 @@ function CreateExchange({ vhost: initial }: { vhost: string }): JSX.Element {
 export function ExchangeView({ vhost, name }: { vhost: string; name: string }): JSX.Element {
   const target = path("exchanges", vhost, name);
   const real = name === "amq.default" ? "" : name;
-  const exchange = useApi<ExchangeRow>(target);
+  const exchange = useApi<ExchangeRow>(`${target}?msg_rates_age=${SPAN}&msg_rates_incr=5`);
   const outgoing = useApi<BindingRow[]>(`${target}/bindings/source`);
   const incoming = useApi<BindingRow[]>(real === "" ? null : `${target}/bindings/destination`);
   const fixed = real === "" || real.startsWith("amq.");
@@ -104,18 +121,31 @@ export function ExchangeView({ vhost, name }: { vhost: string; name: string }): 
       </div>
       <Answer of={exchange}>
         {(row) => (
-          <Panel title="What it is">
-            <Facts
-              items={[
-                ["Type", row.type],
-                ["Durable", row.durable ? "yes" : "no"],
-                ["Deleted with its last binding", row.auto_delete ? "yes" : "no"],
-                ["Internal", row.internal ? "yes" : "no"],
-                ["Policy", row.policy ? <Name text={row.policy} /> : DASH],
-                ["Arguments", <Fields map={row.arguments} />],
-              ]}
-            />
-          </Panel>
+          <div class="columns">
+            <Panel title="The last ten minutes">
+              <div class="charts one">
+                <Chart title="Rates" span={SPAN} format={(value) => rate(value)} lines={RATES.map(([field, label], i) => ({ label, colour: i + 1, points: differences(samples(row.message_stats, field)) }))} />
+              </div>
+            </Panel>
+            <Panel title="What it is">
+              <Facts
+                items={[
+                  ["Type", row.type],
+                  ["Durable", row.durable ? "yes" : "no"],
+                  ["Deleted with its last binding", row.auto_delete ? "yes" : "no"],
+                  ["Internal", row.internal ? "yes" : "no"],
+                  ["Policy", row.policy ? <Name text={row.policy} /> : DASH],
+                  ["Arguments", <Fields map={row.arguments} />],
+                ]}
+              />
+              <h3>Since its start</h3>
+              <dl class="numbers">
+                {[["publish_in", "Published"], ["publish_out", "Routed to queues"], ["return_unroutable", "Returned: no queue"], ["drop_unroutable", "Dropped: no queue"]].map(([field, label]) => (
+                  <div><dt>{label}</dt><dd>{show(row.message_stats, field ?? "", count)}</dd></div>
+                ))}
+              </dl>
+            </Panel>
+          </div>
         )}
       </Answer>
       <Panel title="From here to" tight aside={real === "" ? null : <Bind vhost={vhost} source={real} />}>
