@@ -19,7 +19,7 @@ mod quorum;
 mod rates;
 
 use broker::desk::amqp10_rows::{Amqp10Row, LinkRow, SessionRow};
-use broker::desk::{ChannelCounts, ConnectionRow, ConsumerRow, ProtocolRow};
+use broker::desk::{ConnectionRow, ConsumerRow, PassedCounts, ProtocolRow};
 
 use self::http::{Server, raw, request};
 use broker::explain::{ConnectionFacts, LinkFacts, Place, Role, SessionFacts};
@@ -435,7 +435,7 @@ fn connection(name: &str, user: &str) -> ConnectionRow {
                 remote_incoming_window: 2048,
                 outgoing_unsettled: 3,
                 outgoing_pending: 4,
-                counts: ChannelCounts::default(),
+                counts: PassedCounts::default(),
                 links: vec![link(0, true, "/exchanges/x/k"), link(1, false, "/queues/a%2Fb")],
             }],
         }),

@@ -4,9 +4,9 @@
 
 pub mod amqp091_rows;
 pub mod amqp10_rows;
-mod channel_counts;
 mod front;
 mod moving;
+mod passed_counts;
 mod quorum;
 
 use std::sync::Arc;
@@ -18,9 +18,9 @@ pub use queue::Start;
 
 use self::amqp10_rows::Amqp10Row;
 use self::amqp091_rows::Amqp091Row;
-pub use self::channel_counts::{ChannelCounts, VhostNumbers};
 pub use self::front::Desk;
 pub use self::moving::{Move, MoveEnd, MoveRefusal, MoveTo, Moved, Redrive, RedriveTo, Which};
+pub use self::passed_counts::{PassedCounts, VhostNumbers};
 pub use self::quorum::{GroupRow, MemberChange, PeekedRow, Reclaimed, ShownMessage};
 use crate::catalog::{Arguments, Binding, CatalogError, Exchange, Policy, QueueRecord, VhostSettings};
 use crate::counters::{AuthAttempts, Counters, Deprecated, Protocol};

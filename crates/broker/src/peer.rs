@@ -15,7 +15,7 @@ use crate::audit::{Actor, Rate};
 use crate::catalog::DEFAULT_VHOST;
 use crate::counters::Protocol;
 use crate::cx::Cx;
-use crate::desk::ChannelCounts;
+use crate::desk::PassedCounts;
 use crate::ids::ConnectionId;
 use crate::intake::Sender;
 use crate::mail::TicketOwner;
@@ -47,7 +47,7 @@ pub struct Peer {
     /// The virtual host that the connection is open to.
     pub vhost: Arc<str>,
     /// What passed over the channels and sessions that have ended. `None` before the connection is open.
-    pub past: Option<ChannelCounts>,
+    pub past: Option<PassedCounts>,
     /// What TLS says about the connection, if it speaks TLS.
     pub secured: Option<Arc<Secured>>,
     /// True if an event has announced that the connection is open. Another one follows at its end.
@@ -301,7 +301,7 @@ impl Peer {
             })
         })?;
         self.seat = Some(seat);
-        self.past = Some(ChannelCounts::default());
+        self.past = Some(PassedCounts::default());
         Ok(())
     }
 
@@ -333,7 +333,7 @@ impl Peer {
     }
 
     /// Counts a session or channel that has ended.
-    pub fn end_session(&mut self, counts: ChannelCounts) {
+    pub fn end_session(&mut self, counts: PassedCounts) {
         self.past.iter_mut().for_each(|past| *past += counts);
         self.seat.iter_mut().for_each(Seat::end_session);
     }

@@ -1,7 +1,7 @@
 //! The figures that are sampled, by RabbitMQ's names. The same tables make the fields of the answers.
 
 use broker::counters::{Deliveries, Traffic};
-use broker::desk::{ChannelCounts, ConnectionRow, Overview, QueueRow, VhostNumbers};
+use broker::desk::{ConnectionRow, Overview, PassedCounts, QueueRow, VhostNumbers};
 use broker::exchange_counts::ExchangeCounts;
 
 use crate::process::Process;
@@ -172,7 +172,7 @@ pub const CONNECTION_FIGURES: [Figure<ConnectionRow>; CONNECTION] =
 /// The number of figures of a channel or a session.
 pub const CHANNEL: usize = 12;
 
-pub const CHANNEL_FIGURES: [Figure<ChannelCounts>; CHANNEL] = {
+pub const CHANNEL_FIGURES: [Figure<PassedCounts>; CHANNEL] = {
     use Part::Messages;
     [
         counter(Messages, "publish", |c| c.received),

@@ -20,7 +20,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use broker::access::Identity;
 use broker::desk::{
-    ChannelCounts, ConnectionRow, Desk, DeskError, ExchangeRow, ProtocolRow, QueueRow, VhostNumbers,
+    ConnectionRow, Desk, DeskError, ExchangeRow, PassedCounts, ProtocolRow, QueueRow, VhostNumbers,
 };
 use broker::exchange_counts::ExchangeId;
 use broker::ids::QueueId;
@@ -159,7 +159,7 @@ impl Samples {
             for row in &rows {
                 let sample = Sample { at_ms: now_ms, values: values(&CONNECTION_FIGURES, row) };
                 state.connections.push(&row.name, sample);
-                let channels: Vec<(u16, &ChannelCounts)> = match &row.protocol {
+                let channels: Vec<(u16, &PassedCounts)> = match &row.protocol {
                     ProtocolRow::Amqp10(ours) => {
                         ours.sessions.iter().map(|s| (s.channel, &s.counts)).collect()
                     }
@@ -225,7 +225,7 @@ impl Samples {
         &self,
         connection: &Arc<str>,
         number: u16,
-        counts: &ChannelCounts,
+        counts: &PassedCounts,
         ranges: &Ranges,
     ) -> Map<String, Value> {
         let mut state = self.state();

@@ -1,7 +1,7 @@
 //! Channels of AMQP 0.9.1, and the consumers of both protocols.
 
 use broker::desk::amqp091_rows::{Amqp091Row, ChannelRow};
-use broker::desk::{ChannelCounts, ConnectionRow, ConsumerRow, ProtocolRow};
+use broker::desk::{ConnectionRow, ConsumerRow, PassedCounts, ProtocolRow};
 
 use super::connection;
 use super::http::Server;
@@ -38,7 +38,7 @@ fn channel(number: u16, consumers: Vec<ConsumerRow>) -> ChannelRow {
         prefetch: 10,
         shared_prefetch: 0,
         consumers,
-        counts: ChannelCounts::default(),
+        counts: PassedCounts::default(),
     }
 }
 

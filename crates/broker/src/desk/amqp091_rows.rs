@@ -1,6 +1,6 @@
 //! The rows for AMQP 0.9.1 connections.
 
-use crate::desk::{ChannelCounts, ConsumerRow};
+use crate::desk::{ConsumerRow, PassedCounts};
 
 /// The fields of [`crate::desk::ConnectionRow`] that only AMQP 0.9.1 has.
 #[derive(Clone, Debug)]
@@ -42,5 +42,5 @@ pub struct ChannelRow {
     /// The number of unsettled deliveries that all consumers together may have. 0 means any number.
     pub shared_prefetch: u16,
     pub consumers: Vec<ConsumerRow>,
-    pub counts: ChannelCounts,
+    pub counts: PassedCounts,
 }

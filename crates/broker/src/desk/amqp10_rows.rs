@@ -1,6 +1,6 @@
 //! The rows for AMQP 1.0 connections.
 
-use crate::desk::{ChannelCounts, ConsumerRow};
+use crate::desk::{ConsumerRow, PassedCounts};
 
 /// The fields of [`crate::desk::ConnectionRow`] that only AMQP 1.0 has.
 #[derive(Clone, Debug)]
@@ -51,6 +51,6 @@ pub struct SessionRow {
     /// counts as one.
     pub outgoing_pending: u64,
     /// Includes the links of the session that have ended.
-    pub counts: ChannelCounts,
+    pub counts: PassedCounts,
     pub links: Vec<LinkRow>,
 }

@@ -20,7 +20,7 @@ use crate::access::{Identity, LoginRefused};
 use crate::catalog::{Answer, CatalogError};
 use crate::counters::Protocol;
 use crate::cx::Cx;
-use crate::desk::{ChannelCounts, ConnectionRow};
+use crate::desk::{ConnectionRow, PassedCounts};
 use crate::explain::{ConnectionFacts, Wanted};
 use crate::ids::{QueueId, ShardId};
 use crate::mail::GateAddress;
@@ -361,9 +361,9 @@ impl Gate {
     }
 
     /// Returns what has passed over the connection, or `None` if it was never open.
-    pub fn counts(&self) -> Option<ChannelCounts> {
+    pub fn counts(&self) -> Option<PassedCounts> {
         let mut sum = self.peer().past?;
-        sum += product_or!(self, gate => gate.counts(), ChannelCounts::default());
+        sum += product_or!(self, gate => gate.counts(), PassedCounts::default());
         Some(sum)
     }
 

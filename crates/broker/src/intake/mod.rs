@@ -32,7 +32,7 @@ use self::traced::trace_published;
 use crate::catalog::{QueueRecord, RouteTarget};
 use crate::counters::Protocol;
 use crate::cx::Cx;
-use crate::desk::ChannelCounts;
+use crate::desk::PassedCounts;
 use crate::exchange_counts::ExchangeId;
 use crate::explain;
 use crate::ids::QueueId;
@@ -142,10 +142,10 @@ impl<P: Publication> Intake<P> {
     }
 
     /// Returns what has passed over the publisher.
-    pub fn counts(&self) -> ChannelCounts {
+    pub fn counts(&self) -> PassedCounts {
         let Self { confirmed, returned, dropped, .. } = *self;
         let received = self.account.published() + returned + dropped;
-        ChannelCounts { received, confirmed, returned, dropped, ..ChannelCounts::default() }
+        PassedCounts { received, confirmed, returned, dropped, ..PassedCounts::default() }
     }
 
     /// Returns what `sluice explain` shows of the publisher.

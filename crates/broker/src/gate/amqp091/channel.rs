@@ -11,7 +11,7 @@ use super::replies::Replies;
 use super::tx::Tx;
 use super::unsettled::Unsettled;
 use crate::ages::Ages;
-use crate::desk::ChannelCounts;
+use crate::desk::PassedCounts;
 use crate::ids::QueueId;
 use crate::intake::Intake;
 use crate::outlet::{Holder, Outlet};
@@ -48,7 +48,7 @@ pub(super) struct Channel {
     /// The number of the last consumer tag that was generated.
     pub generated: u64,
     /// What passed over the channel, except confirms, which [`Confirms`] counts.
-    pub counts: ChannelCounts,
+    pub counts: PassedCounts,
 }
 
 /// The publisher of a channel.

@@ -7,7 +7,7 @@ use amqp091::Table;
 use super::channel::{Cancelled, Channel, Consumer, Publisher, Role};
 use super::{Gate, PUBLISHER, REPLIES, arguments};
 use crate::desk::amqp091_rows::{Amqp091Row, ChannelRow};
-use crate::desk::{ChannelCounts, ConnectionRow, ConsumerRow, ProtocolRow};
+use crate::desk::{ConnectionRow, ConsumerRow, PassedCounts, ProtocolRow};
 use crate::explain::{self, ConnectionFacts, LinkFacts, Place, Wanted};
 
 impl Gate {
@@ -53,8 +53,8 @@ impl Gate {
     }
 
     /// Returns what has passed over the channels that are open.
-    pub fn counts(&self) -> ChannelCounts {
-        let mut sum = ChannelCounts::default();
+    pub fn counts(&self) -> PassedCounts {
+        let mut sum = PassedCounts::default();
         self.numbered_channels().for_each(|(_, channel)| sum += counts_of(channel));
         sum
     }
@@ -187,7 +187,7 @@ fn channel_row(number: u16, channel: &Channel, now_ms: u64) -> ChannelRow {
 }
 
 /// Returns what has passed over a channel.
-pub(super) fn counts_of(channel: &Channel) -> ChannelCounts {
+pub(super) fn counts_of(channel: &Channel) -> PassedCounts {
     let confirmed = channel.confirms.as_ref().map_or(0, |confirms| confirms.confirmed());
-    ChannelCounts { confirmed, ..channel.counts }
+    PassedCounts { confirmed, ..channel.counts }
 }

@@ -48,7 +48,7 @@ use super::{BadFrame, Ending, Phase};
 use crate::access::AccessRefused;
 use crate::catalog::{Answer, CatalogError};
 use crate::cx::Cx;
-use crate::desk::ChannelCounts;
+use crate::desk::PassedCounts;
 use crate::follow::Follow;
 use crate::input::Input;
 use crate::intake::Intake;
@@ -72,7 +72,7 @@ struct Session {
     /// Dispositions of deliveries that the client has sent, to be written at the end of the turn.
     dispositions: Vec<DispositionRange>,
     /// What passed over the links that have ended.
-    past: ChannelCounts,
+    past: PassedCounts,
 }
 
 /// The purpose of a link.

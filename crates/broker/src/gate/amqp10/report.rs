@@ -9,7 +9,7 @@ use super::outbound::Consuming;
 use super::{Gate, LinkRole, Session, Waiting};
 use crate::counters::Deliveries;
 use crate::desk::amqp10_rows::{Amqp10Row, LinkRow, SessionRow};
-use crate::desk::{ChannelCounts, ConnectionRow, ProtocolRow};
+use crate::desk::{ConnectionRow, PassedCounts, ProtocolRow};
 use crate::explain::{ConnectionFacts, LinkFacts, Place, Role, SessionFacts, Wanted};
 use crate::intake::Target;
 
@@ -54,8 +54,8 @@ impl Gate {
     }
 
     /// Returns what has passed over the sessions that are open.
-    pub fn counts(&self) -> ChannelCounts {
-        let mut sum = ChannelCounts::default();
+    pub fn counts(&self) -> PassedCounts {
+        let mut sum = PassedCounts::default();
         self.sessions.iter().flatten().for_each(|session| sum += session.counts());
         sum
     }
@@ -180,7 +180,7 @@ impl Gate {
 
 impl Session {
     /// Returns what has passed over the session.
-    pub(super) fn counts(&self) -> ChannelCounts {
+    pub(super) fn counts(&self) -> PassedCounts {
         let mut sum = self.past;
         self.links.iter().flatten().for_each(|role| sum += role.counts());
         sum
@@ -189,14 +189,14 @@ impl Session {
 
 impl LinkRole {
     /// Returns what has passed over the link. Management links have no messages.
-    pub(super) fn counts(&self) -> ChannelCounts {
+    pub(super) fn counts(&self) -> PassedCounts {
         let deliveries = match self {
             Self::Intake(intake) => return intake.counts(),
             Self::Outlet(link) => link.outlet.deliveries(),
             Self::Replies(replies) => Deliveries { auto_ack: replies.sent, ..Deliveries::default() },
             Self::Requests { .. } | Self::Responses { .. } => Deliveries::default(),
         };
-        ChannelCounts { deliveries, ..ChannelCounts::default() }
+        PassedCounts { deliveries, ..PassedCounts::default() }
     }
 }
 

@@ -6,7 +6,7 @@ use crate::counters::Deliveries;
 
 /// What passed over a channel or a session since it was opened. All of the numbers only grow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct ChannelCounts {
+pub struct PassedCounts {
     /// The number of messages that the client sent.
     pub received: u64,
     /// The number of messages that were confirmed to the client. In AMQP 1.0, these are the outcomes of all messages that
@@ -21,7 +21,7 @@ pub struct ChannelCounts {
     pub get_empty: u64,
 }
 
-impl AddAssign for ChannelCounts {
+impl AddAssign for PassedCounts {
     fn add_assign(&mut self, other: Self) {
         let Self { received, confirmed, returned, dropped, deliveries, get_empty } = other;
         self.received += received;
@@ -43,7 +43,7 @@ pub struct VhostNumbers {
     pub recv_bytes: u64,
     pub send_bytes: u64,
     /// What passed over its channels and sessions, with those that have ended.
-    pub counts: ChannelCounts,
+    pub counts: PassedCounts,
 }
 
 impl AddAssign for VhostNumbers {
