@@ -209,7 +209,7 @@ async fn a_full_target_stops_the_move() {
     assert_eq!(numbers(receive(&session, "b").await), [0, 1, 2, 3, 4]);
     let done = broker.verb(&["move", "a", "--to-queue", "b", "--count", "1"]).done();
     assert_eq!(done, "1 message moved from queue 'a' to queue 'b': 0 skipped, 14 left");
-    // With a rate below 20 there is one message in flight, so the first one that is refused is the last one that was tried.
+    // At this rate one message is in flight. So the broker stops at the first one that is refused.
     let one_by_one = ["move", "a", "--to-queue", "b", "--rate", "19"];
     broker.verb(&one_by_one).refused(1, &["queue 'b' is full"]);
     assert_eq!(numbers(receive(&session, "b").await), [5, 6, 7, 8, 9]);

@@ -22,8 +22,8 @@ pub(super) struct Entry {
     pub seq: u64,
     pub delivery_count: u32,
     pub redelivered: bool,
-    /// True if the message came back and does not count as delivered ([`Outcome::Unsent`](crate::Outcome)). Messages behind it
-    /// may have left before it, as with one that was delivered.
+    /// True if the message came back unsent ([`Outcome::Unsent`](crate::Outcome)), and was not delivered since. Messages behind
+    /// it may have left before it, as with one that was delivered.
     pub came_back: bool,
     /// True if the message must survive a restart. Only such messages have facts.
     pub journaled: bool,
@@ -275,6 +275,7 @@ impl Entry {
     pub fn mark_returned(&mut self, failed: bool) -> bool {
         let changed = failed || !self.redelivered;
         self.redelivered = true;
+        self.came_back = false;
         self.delivery_count = self.delivery_count.saturating_add(u32::from(failed));
         changed
     }

@@ -528,8 +528,11 @@ impl Fifo {
     #[inline(always)]
     fn hold(&mut self, slot: Slot, mut entry: Entry, settled: bool) {
         let consumer = self.consumers.get(slot);
-        self.counts.delivered += 1;
-        self.counts.redelivered += u64::from(entry.redelivered);
+        // A message that came back unsent was counted when it left for the first time.
+        if !entry.came_back {
+            self.counts.delivered += 1;
+            self.counts.redelivered += u64::from(entry.redelivered);
+        }
         if settled {
             self.counts.delivered_settled += 1;
             self.counts.acknowledged += 1;

@@ -315,4 +315,10 @@ fn a_delivery_that_was_not_sent_leaves_no_trace() {
     q.settle(1, 2, 2, Outcome::Unsent).is("");
     q.release(1, 1, 1).is("| returned 1 count 0 again");
     q.grant(1, 2, 2).is("1#3 a again; 1#4 b");
+    let counts = |q: &Page| (q.fifo.report().delivered, q.fifo.report().redelivered);
+    assert_eq!(counts(&q), (3, 1), "b was sent once");
+    q.settle(1, 3, 3, Outcome::Unsent).is("");
+    q.release(1, 4, 4).is("| returned 2 count 0 again");
+    q.grant(1, 4, 2).is("1#5 a again; 1#6 b again");
+    assert_eq!(counts(&q), (4, 2));
 }
