@@ -12,8 +12,8 @@ use crate::call::Call;
 use crate::connections::{addresses, require_connection, visible};
 use crate::json::from_amqp;
 use crate::reply::{Failure, Reply};
-use crate::samples::{Ranges, Samples};
 use crate::shape;
+use crate::view::View;
 
 /// Lists the channels of all virtual hosts, or of the one that the request names.
 pub async fn list<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
@@ -79,19 +79,7 @@ fn consumers_of<'a>(row: &'a ConnectionRow, queue: Option<&str>) -> Vec<Value> {
     wanted.map(|(number, consumer)| consumer_json(row, *number, consumer)).collect()
 }
 
-/// How the channels of a request are shown.
-struct View<'a> {
-    stats: bool,
-    ranges: Ranges,
-    samples: &'a Samples,
-}
-
-impl<'a> View<'a> {
-    fn of<D>(call: &Call<'a, D>) -> Result<Self, Failure> {
-        let (stats, samples) = (!call.query.flag("disable_stats"), call.ports.samples());
-        Ok(Self { stats, ranges: Ranges::of(&call.query)?, samples })
-    }
-
+impl View<'_> {
     fn channels(&self, row: &ConnectionRow) -> Vec<Value> {
         match &row.protocol {
             ProtocolRow::Amqp091(ours) => {
@@ -104,10 +92,7 @@ impl<'a> View<'a> {
     /// Shows a channel. `disable_stats` omits what passed over it.
     fn channel(&self, row: &ConnectionRow, ours: &Amqp091Row, channel: &ChannelRow) -> Value {
         let mut body = channel_json(row, ours, channel);
-        if self.stats {
-            body["message_stats"] =
-                self.samples.channel(&row.name, channel.number, &channel.counts, &self.ranges).into();
-        }
+        self.add_passed(&mut body, &row.name, channel.number, &channel.counts);
         body
     }
 }

@@ -9,7 +9,7 @@ use crate::call::Call;
 use crate::channels::put_age;
 use crate::json::from_amqp;
 use crate::reply::{Failure, Reply};
-use crate::samples::{Ranges, Samples};
+use crate::view::View;
 use crate::{shape, vhosts};
 
 /// The reason that the peer receives if the request has no `X-Reason`.
@@ -105,19 +105,7 @@ fn no_connection(name: &str) -> Failure {
     Failure::not_found(format!("no connection '{name}'"))
 }
 
-/// How the connections of a request are shown. `disable_stats` omits all that is counted.
-struct View<'a> {
-    stats: bool,
-    ranges: Ranges,
-    samples: &'a Samples,
-}
-
-impl<'a> View<'a> {
-    fn of<D>(call: &Call<'a, D>) -> Result<Self, Failure> {
-        let (stats, samples) = (!call.query.flag("disable_stats"), call.ports.samples());
-        Ok(Self { stats, ranges: Ranges::of(&call.query)?, samples })
-    }
-
+impl View<'_> {
     fn connections(&self, rows: &[ConnectionRow]) -> Vec<Value> {
         rows.iter().map(|row| self.connection(row)).collect()
     }
@@ -136,10 +124,7 @@ impl<'a> View<'a> {
 
     fn session(&self, row: &ConnectionRow, of: &SessionRow) -> Value {
         let mut body = session(of);
-        if self.stats {
-            body["message_stats"] =
-                self.samples.channel(&row.name, of.channel, &of.counts, &self.ranges).into();
-        }
+        self.add_passed(&mut body, &row.name, of.channel, &of.counts);
         body
     }
 }

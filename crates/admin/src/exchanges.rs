@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::call::Call;
 use crate::reply::{Failure, Reply};
-use crate::samples::Ranges;
+use crate::view::View;
 use crate::{json, shape, vhosts};
 
 pub async fn list<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
@@ -17,14 +17,15 @@ pub async fn list<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     {
         vhosts::require(call, vhost).await?;
     }
-    let rows = exchanges.iter().map(shown(call)?).collect();
+    let view = View::of(call)?;
+    let rows = exchanges.iter().map(|row| view.exchange(row)).collect();
     Ok(Reply::Json(shape::list(rows, &call.query, &["vhost", "name"])?))
 }
 
 pub async fn get<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     let (vhost, name) = (call.param(0), unaliased(call.param(1)));
     let row = require_exchange(call, vhost, name).await?;
-    Ok(Reply::Json(shape::columns(shown(call)?(&row), &call.query)))
+    Ok(Reply::Json(shape::columns(View::of(call)?.exchange(&row), &call.query)))
 }
 
 pub async fn put<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
@@ -82,18 +83,16 @@ pub fn declared(exchange: &Exchange) -> Value {
     })
 }
 
-/// Returns a function that shows an exchange with its rates. `disable_stats` omits all that is counted.
-fn shown<D>(call: &Call<'_, D>) -> Result<impl Fn(&ExchangeRow) -> Value, Failure> {
-    let (ranges, stats) = (Ranges::of(&call.query)?, !call.query.flag("disable_stats"));
-    let samples = call.ports.samples().clone();
-    Ok(move |row: &ExchangeRow| {
+impl View<'_> {
+    /// Shows an exchange with its rates.
+    fn exchange(&self, row: &ExchangeRow) -> Value {
         let mut body = declared(&row.exchange);
         if let Some(policy) = &row.exchange.policy {
             body["policy"] = (*policy.name).into();
         }
-        if stats {
-            body["message_stats"] = samples.exchange(row, &ranges).into();
+        if self.stats {
+            body["message_stats"] = self.samples.exchange(row, &self.ranges).into();
         }
         body
-    })
+    }
 }

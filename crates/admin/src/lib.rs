@@ -55,6 +55,7 @@ mod shown;
 mod topics;
 mod traces;
 mod vhosts;
+mod view;
 
 use std::future::Future;
 use std::io;
