@@ -350,7 +350,11 @@ async fn a_moved_dead_letter_may_die_again() {
         let headers = &row["properties"]["headers"];
         assert_eq!(headers["x-death"][0]["count"], round, "{row}");
         assert_eq!(headers["x-opt-sluice-redriven"].as_u64().unwrap_or(0), round - 1, "{row}");
-        assert_eq!(numbers(&ask(&broker, "dead", &json!({ "to_queue": "q" }))), (200, 1, 0, 0, "done"));
+        let answer = ask(&broker, "dead", &json!({ "to_queue": "q" }));
+        let (status, moved, skipped, left, ended) = numbers(&answer);
+        assert_eq!((status, moved, skipped, ended), (200, 1, 0, "done"));
+        // The message lives for a millisecond, so it may be back before the answer.
+        assert!(left <= 1, "{left} left");
     }
     assert!(broker.terminate().success());
 }
