@@ -16,6 +16,8 @@ const MARKS_MAX: usize = 32;
 #[derive(Debug, Default)]
 pub struct Ages {
     marks: VecDeque<Mark>,
+    /// When the next mark is due.
+    next_ms: u64,
 }
 
 /// The message `first` is the first one from `at_ms` on.
@@ -30,7 +32,7 @@ impl Ages {
     /// called at most once per second.
     #[inline]
     pub fn note(&mut self, number: u64, now_ms: u64, oldest: impl FnOnce() -> Option<u64>) {
-        if self.marks.back().is_none_or(|last| last.at_ms.saturating_add(STEP_MS) <= now_ms) {
+        if self.next_ms <= now_ms {
             self.mark(number, now_ms, oldest());
         }
     }
@@ -45,6 +47,7 @@ impl Ages {
             self.drop_one(now_ms);
         }
         self.marks.push_back(Mark { first: number, at_ms: now_ms });
+        self.next_ms = now_ms.saturating_add(STEP_MS);
     }
 
     /// Drops the mark that matters least, but not the first one.

@@ -187,6 +187,7 @@ impl<P: Publication> Account<P> {
     }
 
     /// Adds a message that `left` queues will answer. Returns its sequence number.
+    #[inline(always)]
     pub fn push(&mut self, publication: P, bytes: u32, left: u32, durable: bool, now_ms: u64) -> u64 {
         let (seq, waiting) = (self.next_seq, self.pending.len() as u64);
         self.ages.note(seq, now_ms, || (waiting > 0).then(|| seq - waiting));

@@ -2,6 +2,7 @@
 
 use queue::{ConsumerId, DeliveryRef, Outcome, QueueType, Request, Ticket};
 
+use crate::ages::Ages;
 use crate::catalog::QueueRecord;
 use crate::counters::Protocol;
 use crate::cx::Cx;
@@ -16,13 +17,16 @@ pub struct Holder {
     queue: QueueId,
     queue_type: QueueType,
     protocol: Protocol,
+    /// When unsettled messages were sent.
+    ages: Ages,
 }
 
 impl Holder {
     /// Registers a holder. Returns `None` if the shard cannot register any more.
     pub fn open(at: GateAddress, protocol: Protocol, record: &QueueRecord, cx: &mut Cx<'_>) -> Option<Self> {
         let (queue, queue_type) = (record.id, record.config.queue_type());
-        Some(Self { id: ConsumerId(cx.consumers.insert(at)?), queue, queue_type, protocol })
+        let (id, ages) = (ConsumerId(cx.consumers.insert(at)?), Ages::default());
+        Some(Self { id, queue, queue_type, protocol, ages })
     }
 
     /// Asks for up to `n` messages. They arrive as [`queue::Effect::Fetched`] with this ticket.
@@ -35,10 +39,25 @@ impl Holder {
         self.queue_type == QueueType::Quorum
     }
 
-    /// Called when a message was sent to the client.
-    pub fn note_sent(&self, lent: &DeliveryRef<'_>, settled: bool, cx: &mut Cx<'_>) {
+    /// Called when a message was sent to the client. `oldest` returns the number of the oldest message that is unsettled, if there
+    /// is one.
+    pub fn note_sent(
+        &mut self,
+        lent: &DeliveryRef<'_>,
+        settled: bool,
+        cx: &mut Cx<'_>,
+        oldest: impl FnOnce() -> Option<u64>,
+    ) {
         let counts = cx.counters.over_mut(self.protocol).deliveries_from(self.queue_type);
         counts.count_fetched(lent.redelivered(), settled);
+        if !settled {
+            self.ages.note(lent.number, cx.now_ms, oldest);
+        }
+    }
+
+    /// Returns the age of the oldest unsettled message in milliseconds. `oldest` is its number.
+    pub fn age_ms(&self, oldest: Option<u64>, now_ms: u64) -> Option<u64> {
+        oldest.map(|oldest| self.ages.age_ms(oldest, now_ms))
     }
 
     /// Called when the queue was found to be empty.

@@ -10,7 +10,6 @@ use super::confirms::{Confirms, Published};
 use super::replies::Replies;
 use super::tx::Tx;
 use super::unsettled::Unsettled;
-use crate::ages::Ages;
 use crate::desk::PassedCounts;
 use crate::ids::QueueId;
 use crate::intake::Intake;
@@ -31,8 +30,6 @@ pub(super) struct Channel {
     /// The consumer of direct replies.
     pub replies: Option<Box<Replies>>,
     pub unsettled: Unsettled,
-    /// When the unsettled deliveries were sent, by their tags.
-    pub ages: Ages,
     /// The delivery tag of the last delivery.
     pub last_tag: u64,
     /// Settlements that are not sent to the queue yet: the next ones may join them.
@@ -41,13 +38,11 @@ pub(super) struct Channel {
     pub prefetch: u16,
     /// The number of unsettled deliveries that all consumers together may have. 0 means any number.
     pub shared_prefetch: u16,
-    /// True if the consumers share a limit, and there may be more room since the last [`super::Gate::grant_sharing`].
-    pub shared_room_grew: bool,
     /// The queue that was declared last. An empty name stands for it.
     pub last_queue: Option<Arc<str>>,
     /// The number of the last consumer tag that was generated.
     pub generated: u64,
-    /// What passed over the channel, except confirms, which [`Confirms`] counts.
+    /// What passed over the channel, except confirms, which [`Confirms`] counts, and what its consumers count.
     pub counts: PassedCounts,
 }
 
@@ -119,10 +114,12 @@ impl Channel {
 
     /// Returns the number of deliveries that the consumers together may still receive. What `basic.get` has returned does
     /// not count.
+    #[inline]
     pub fn shared_room(&self) -> u32 {
-        if self.shared_prefetch == 0 {
-            return u32::MAX;
-        }
+        if self.shared_prefetch == 0 { u32::MAX } else { self.room_of_limit() }
+    }
+
+    fn room_of_limit(&self) -> u32 {
         let fetched = self.holders.values().filter_map(|place| match self.roles.get(*place as usize) {
             Some(Role::Holder { unsettled, .. }) => Some(*unsettled),
             Some(Role::Consumer(_)) | None => None,
@@ -146,10 +143,12 @@ impl Channel {
     pub fn remove(&mut self, place: u32) -> Option<Role> {
         let role = self.roles.try_remove(place as usize)?;
         match &role {
-            Role::Consumer(consumer) if self.tags.get(&consumer.tag) == Some(&place) => {
-                self.tags.remove(&consumer.tag);
+            Role::Consumer(consumer) => {
+                self.counts.deliveries.add(&consumer.outlet.deliveries());
+                if self.tags.get(&consumer.tag) == Some(&place) {
+                    self.tags.remove(&consumer.tag);
+                }
             }
-            Role::Consumer(_) => {}
             Role::Holder { queue, .. } => _ = self.holders.remove(queue),
         }
         Some(role)

@@ -190,7 +190,6 @@ impl Gate {
         if qos.global {
             cx.counters.deprecated.count(Deprecated::GlobalQos);
             state.shared_prefetch = qos.prefetch_count;
-            state.shared_room_grew = true;
             // The consumers may have more room now, or less.
             for place in state.places() {
                 if let Some(Role::Consumer(consumer)) = self.role(channel, place) {
@@ -198,6 +197,7 @@ impl Gate {
                     self.touch(channel, place);
                 }
             }
+            self.note_shared_room(channel);
         } else {
             state.prefetch = qos.prefetch_count;
         }
@@ -318,10 +318,8 @@ impl Gate {
         if let Some(traces) = cx.traces {
             peer.trace_delivered(traces, channel, &outlet.queue_name, message, is_redelivered(&lent), cx);
         }
-        state.counts.deliveries.count_sent(lent.redelivered(), outlet.settled);
         if !outlet.settled {
             consumer.unsettled += 1;
-            state.ages.note(state.last_tag, cx.now_ms, || state.unsettled.oldest_tag());
             state.unsettled.push(state.last_tag, place, lent.number);
         }
         self.touch(channel, place);
@@ -345,19 +343,29 @@ impl Gate {
         consumer.outlet.poll_grant(room, is_full, cx);
     }
 
-    /// Continues all consumers of a channel that share a limit, if there is more room. It is for each of them, also for those
-    /// whose messages found none.
-    pub(super) fn grant_sharing(&mut self, channel: u16, cx: &mut Cx<'_>) {
-        let Some(state) = self.channel(channel) else { return };
-        if !std::mem::take(&mut state.shared_room_grew) {
-            return;
+    /// Called when there may be more room for the consumers of a channel that share a limit.
+    pub(super) fn note_shared_room(&mut self, channel: u16) {
+        if self.shared_room_grew.last() != Some(&channel) {
+            self.shared_room_grew.push(channel);
         }
-        for place in state.places() {
-            if let Some(Role::Consumer(consumer)) = self.role(channel, place) {
-                consumer.outlet.resume(cx);
-                self.grant_queue_credit(channel, place, cx);
+    }
+
+    /// Continues all consumers that share a limit with more room. The room is for each of them, also for those whose messages
+    /// found none.
+    pub(super) fn grant_sharing(&mut self, cx: &mut Cx<'_>) {
+        let mut grown = std::mem::take(&mut self.shared_room_grew);
+        grown.sort_unstable();
+        grown.dedup();
+        for channel in grown.drain(..) {
+            let Some(state) = self.channel(channel) else { continue };
+            for place in state.places() {
+                if let Some(Role::Consumer(consumer)) = self.role(channel, place) {
+                    consumer.outlet.resume(cx);
+                    self.grant_queue_credit(channel, place, cx);
+                }
             }
         }
+        self.shared_room_grew = grown;
     }
 
     /// Continues the consumers that wait until the client has read what it was sent.

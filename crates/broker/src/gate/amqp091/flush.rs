@@ -56,8 +56,8 @@ impl Gate {
                 _ => {}
             }
         }
-        for (channel, _) in &touched {
-            self.grant_sharing(*channel, cx);
+        if !self.shared_room_grew.is_empty() {
+            self.grant_sharing(cx);
         }
         touched.clear();
         if self.touched.is_empty() {

@@ -86,11 +86,12 @@ impl Gate {
         state.last_tag += 1;
         if !settled {
             *unsettled += 1;
-            state.ages.note(state.last_tag, cx.now_ms, || state.unsettled.oldest_tag());
-            state.unsettled.push(state.last_tag, place, delivery.number);
         }
         let lent = delivery.lend();
-        holder.note_sent(&lent, settled, cx);
+        holder.note_sent(&lent, settled, cx, || state.unsettled.oldest_of(place));
+        if !settled {
+            state.unsettled.push(state.last_tag, place, delivery.number);
+        }
         state.counts.deliveries.count_fetched(lent.redelivered(), settled);
         let message = &delivery.message;
         properties.clear();

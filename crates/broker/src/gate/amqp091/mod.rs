@@ -103,6 +103,8 @@ pub struct Gate {
     touched: Vec<(u16, u32)>,
     /// The consumers that wait until the client has read what it was sent.
     without_room: VecDeque<(u16, u32)>,
+    /// The channels whose consumers share a limit and may have more room since the last turn.
+    shared_room_grew: Vec<u16>,
     follow: Follow<Held>,
     /// A buffer for the property list of a delivery. It is reused.
     properties: BytesMut,
@@ -147,6 +149,7 @@ impl Gate {
             own: OwnQueues::default(),
             touched: Vec::new(),
             without_room: VecDeque::new(),
+            shared_room_grew: Vec::new(),
             follow: Follow::default(),
             properties: BytesMut::new(),
             blocked: false,

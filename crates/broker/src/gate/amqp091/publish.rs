@@ -74,6 +74,7 @@ impl Gate {
     }
 
     /// Returns false if the message reaches no queue. Then it has its answer already, unless it is part of a transaction.
+    #[inline(always)]
     pub(super) fn try_publish(
         &mut self,
         channel: u16,

@@ -178,7 +178,13 @@ fn channel_row(number: u16, channel: &Channel, now_ms: u64) -> ChannelRow {
         unconfirmed,
         unconfirmed_age_ms: publisher.and_then(|publisher| publisher.intake.unconfirmed_age_ms(now_ms)),
         unsettled: channel.unsettled.len(),
-        unsettled_age_ms: channel.unsettled.oldest_tag().map(|tag| channel.ages.age_ms(tag, now_ms)),
+        unsettled_age_ms: channel.unsettled.oldest().and_then(|oldest| {
+            let number = Some(oldest.number);
+            match channel.roles.get(oldest.place as usize)? {
+                Role::Consumer(consumer) => consumer.outlet.age_ms(number, now_ms),
+                Role::Holder { holder, .. } => holder.age_ms(number, now_ms),
+            }
+        }),
         prefetch: channel.prefetch,
         shared_prefetch: channel.shared_prefetch,
         consumers: consumers.collect(),
@@ -189,5 +195,11 @@ fn channel_row(number: u16, channel: &Channel, now_ms: u64) -> ChannelRow {
 /// Returns what has passed over a channel.
 pub(super) fn counts_of(channel: &Channel) -> PassedCounts {
     let confirmed = channel.confirms.as_ref().map_or(0, |confirms| confirms.confirmed());
-    PassedCounts { confirmed, ..channel.counts }
+    let mut counts = PassedCounts { confirmed, ..channel.counts };
+    for (_, role) in &channel.roles {
+        if let Role::Consumer(consumer) = role {
+            counts.deliveries.add(&consumer.outlet.deliveries());
+        }
+    }
+    counts
 }

@@ -63,6 +63,7 @@ impl Gate {
         cx: &mut Cx<'_>,
     ) -> Result<(), Refused> {
         let Some(state) = self.channel(channel) else { return Ok(()) };
+        let shares = state.shared_prefetch > 0;
         let unknown = || refusal::precondition_failed(format!("unknown delivery tag {tag}"));
         match (multiple, tag) {
             (false, _) => {
@@ -84,8 +85,8 @@ impl Gate {
                 }
             }
         }
-        if let Some(state) = self.channel(channel) {
-            state.shared_room_grew |= state.shared_prefetch > 0;
+        if shares {
+            self.note_shared_room(channel);
         }
         Ok(())
     }
@@ -101,7 +102,6 @@ impl Gate {
             None => return,
         }
         if *outcome == Outcome::Accepted {
-            state.counts.deliveries.acknowledged += 1;
             match &mut state.settling {
                 Some(settling) if settling.place == place && settling.last + 1 == number => {
                     settling.last = number
@@ -152,7 +152,8 @@ impl Gate {
 
 /// Settles deliveries of a role. If they were the last ones of a role that gets no more, the role ends.
 fn send(channel: &mut Channel, place: u32, range: (u64, u64), outcome: Outcome, cx: &mut Cx<'_>) {
-    let (is_last, has_left) = match channel.roles.get_mut(place as usize) {
+    let Channel { roles, counts, .. } = channel;
+    let (is_last, has_left) = match roles.get_mut(place as usize) {
         Some(Role::Consumer(consumer)) => {
             if !consumer.outlet.is_gone() {
                 consumer.outlet.settle(range, outcome, None, cx);
@@ -160,6 +161,9 @@ fn send(channel: &mut Channel, place: u32, range: (u64, u64), outcome: Outcome, 
             (consumer.cancelled == Cancelled::Done, consumer.unsettled > 0)
         }
         Some(Role::Holder { holder, unsettled, .. }) => {
+            if outcome == Outcome::Accepted {
+                counts.deliveries.acknowledged += range.1 - range.0 + 1;
+            }
             holder.settle(range, outcome, false, cx);
             // It serves the next `basic.get` of its queue.
             (false, *unsettled > 0)

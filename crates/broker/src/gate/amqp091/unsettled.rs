@@ -36,9 +36,9 @@ impl Unsettled {
         self.open
     }
 
-    /// Returns the tag of the oldest delivery.
-    pub fn oldest_tag(&self) -> Option<u64> {
-        self.deliveries.front().map(|first| first.tag)
+    /// Returns the oldest delivery.
+    pub fn oldest(&self) -> Option<&Delivered> {
+        self.deliveries.front()
     }
 
     /// Returns the number of the oldest delivery of a role. The cost grows with the deliveries of other roles before it.
