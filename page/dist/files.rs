@@ -3,7 +3,7 @@
     File {
         path: "/",
         content_type: "text/html; charset=utf-8",
-        etag: "W/\"71f9b9a0fdebc799\"",
+        etag: "W/\"201841acfcb5c375\"",
         plain: include_bytes!("index.html"),
         gzip: include_bytes!("index.html.gz"),
     },
@@ -15,11 +15,11 @@
         gzip: include_bytes!("assets/icon-G1K_hnQQ.svg.gz"),
     },
     File {
-        path: "/assets/index-D1e8cM8f.js",
+        path: "/assets/index-ClFjZqFh.js",
         content_type: "text/javascript; charset=utf-8",
-        etag: "W/\"eac4f638539f2527\"",
-        plain: include_bytes!("assets/index-D1e8cM8f.js"),
-        gzip: include_bytes!("assets/index-D1e8cM8f.js.gz"),
+        etag: "W/\"9414db85de129160\"",
+        plain: include_bytes!("assets/index-ClFjZqFh.js"),
+        gzip: include_bytes!("assets/index-ClFjZqFh.js.gz"),
     },
     File {
         path: "/assets/index-K6zDPZpj.css",

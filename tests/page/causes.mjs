@@ -136,6 +136,16 @@ export const SCENES = {
     client.deafen();
     return consumerOf("videos");
   },
+  async giving_way(stage) {
+    const args = quorum({ "x-single-active-consumer": true });
+    const first = await stage.consumer("payments.sorted", { args, credit: 1 });
+    await first.received();
+    const better = await stage.client("warehouse 2");
+    better.receiver("warehouse 2", "/queues/payments.sorted", { credit: 10, priority: 5 });
+    await better.next(ATTACHED);
+    first.grant(0, 1, 10);
+    return consumerOf("payments.sorted");
+  },
   async inactive_single_active_consumer(stage) {
     const first = await stage.consumer("orders.sorted", { args: { "x-single-active-consumer": true } });
     first.receiver("standby", "/queues/orders.sorted", { credit: 10 });
@@ -213,17 +223,6 @@ export const SCENES = {
     const after = await stage.broker.api("GET", "/api/connections");
     return { kind: "connection", name: after.find((row) => !before.has(row.name)).name };
   },
-  async nothing(stage) {
-    // The active consumer gets no more messages, because one of higher priority waits until it has settled those it has.
-    const args = quorum({ "x-single-active-consumer": true });
-    const first = await stage.consumer("payments.sorted", { args, credit: 1 });
-    await first.received();
-    const better = await stage.client("warehouse 2");
-    better.receiver("warehouse 2", "/queues/payments.sorted", { credit: 10, priority: 5 });
-    await better.next(ATTACHED);
-    first.grant(0, 1, 10);
-    return consumerOf("payments.sorted");
-  },
   async moving(stage) {
     const client = await stage.consumer("clicks", { messages: 1, credit: 1_000_000 });
     const shop = await stage.client("shop");
@@ -234,6 +233,13 @@ export const SCENES = {
     }, 10);
     stage.peers.push({ close: () => clearInterval(timer) });
     return queue("clicks");
+  },
+};
+
+/** States into which no client is known to bring a broker. The page is told the cause and its sentence. */
+export const PRETENDED = {
+  async nothing(stage) {
+    return { subject: await SCENES.no_credit(stage), sentence: "no obstacle is visible, but nothing moved during the check" };
   },
 };
 

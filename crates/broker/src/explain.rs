@@ -47,6 +47,9 @@ pub enum Cause {
     /// The client has held deliveries for longer than its consumer timeout. They have returned to the queue, and it gets no
     /// more until it has settled them.
     ConsumerTimedOut,
+    /// The single active consumer of a quorum queue gets no more until it has settled what it holds, because a consumer of a
+    /// higher priority, or one that has not timed out, takes over then.
+    GivingWay,
     /// The client settles nothing: its link has the maximum number of unsettled deliveries.
     UnsettledLimit,
     /// The client has granted no credit.
@@ -86,7 +89,7 @@ pub enum Cause {
 }
 
 impl Cause {
-    pub const ALL: [Self; 31] = [
+    pub const ALL: [Self; 32] = [
         Self::LogFailed,
         Self::QueueDamaged,
         Self::SocketNotRead,
@@ -100,6 +103,7 @@ impl Cause {
         Self::ClientWindowClosed,
         Self::MessageTooLarge,
         Self::ConsumerTimedOut,
+        Self::GivingWay,
         Self::UnsettledLimit,
         Self::NoCredit,
         Self::ReadingBacklog,
@@ -136,6 +140,7 @@ impl Cause {
             Self::ClientWindowClosed => "client_window_closed",
             Self::MessageTooLarge => "message_too_large",
             Self::ConsumerTimedOut => "consumer_timed_out",
+            Self::GivingWay => "giving_way",
             Self::UnsettledLimit => "unsettled_limit",
             Self::NoCredit => "no_credit",
             Self::ReadingBacklog => "reading_backlog",
@@ -180,6 +185,9 @@ impl Cause {
             Self::MessageTooLarge => "the next message is larger than the client takes (max-message-size)",
             Self::ConsumerTimedOut => {
                 "the client has not settled deliveries that its queue took back after the consumer timeout"
+            }
+            Self::GivingWay => {
+                "another consumer becomes the single active one when this one has settled what it holds"
             }
             Self::UnsettledLimit => "the client has reached its limit of unsettled deliveries",
             Self::NoCredit => "the client has granted no credit",
@@ -460,6 +468,8 @@ fn link_cause(at: &LinkInPlace<'_>, log: LogFacts) -> Cause {
                 () if *standing == Some(Standing::AtEnd) => Cause::EndOfStream,
                 () if active.is_some_and(|active| active != *consumer) => Cause::InactiveConsumer,
                 () if *revoked > 0 => Cause::ConsumerTimedOut,
+                // More credit would bring it nothing.
+                () if active.is_some() && report.is_some_and(|r| r.yielding) => Cause::GivingWay,
                 () if too_large => Cause::MessageTooLarge,
                 // Its settlements may have been sent, but not read.
                 () if connection.held_back && (unsettled >= unsettled_max || link.credit == 0) => {

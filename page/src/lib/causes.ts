@@ -91,7 +91,7 @@ const CAUSES: Record<string, Cause> = {
   },
   unsettled_limit: {
     tone: "warn",
-    means: "The client holds as many messages as it may: its prefetch, or the limit of the link. It gets more when it acknowledges some.",
+    means: "The client holds as many messages as it may: its prefetch, that of its channel, or the limit of the link. It gets more when it acknowledges some.",
     advice: "Find out why the client acknowledges none: it may be slow, hang, or never do it. If it is only slow, start more clients.",
     numbers: ["link_unsettled", "link_unsettled_max", "queue_ready"],
   },
@@ -106,6 +106,12 @@ const CAUSES: Record<string, Cause> = {
     means: "The next message is on the disk, and the broker is reading it.",
     advice: "Nothing to do: this takes milliseconds. If it stays so, the disk is slow or fails. Then the broker's log reports it.",
     numbers: ["queue_ready", "link_credit"],
+  },
+  giving_way: {
+    tone: "warn",
+    means: "The queue has a single active consumer. Another one takes over when this one has acknowledged what it holds: it has a higher priority, or this one took too long. Until then nobody gets more.",
+    advice: "Let the client acknowledge what it holds. If it does not, it may hang: look at what it does.",
+    numbers: ["link_unsettled", "queue_ready", "queue_consumers"],
   },
   inactive_single_active_consumer: {
     tone: "calm",
@@ -188,7 +194,7 @@ const CAUSES: Record<string, Cause> = {
   nothing: {
     tone: "calm",
     means: "The broker sees no reason, and no message moved while it looked.",
-    advice: "Ask again. If an active consumer of a quorum queue gets this answer, a consumer of higher priority may wait until it has settled what it holds. Otherwise report it with the numbers.",
+    advice: "Ask again. If the answer stays, report it with the numbers.",
     numbers: ["queue_ready", "link_credit", "link_unsettled"],
   },
   moving: {

@@ -163,10 +163,12 @@ fn the_cause_at_a_consuming_link() {
     assert_eq!(at(&no_credit, large.clone(), LOG, other), Cause::MessageTooLarge);
     assert_eq!(at(&consuming(100), large, LOG, other), Cause::MessageTooLarge);
     assert_eq!(at(&no_credit, fits, LOG, other), Cause::NoCredit);
-    assert_eq!(
-        at(&consuming(100), Report { active_consumer: Some(ME), ..waits }, LOG, other),
-        Cause::UnsettledLimit
-    );
+    let serves = Report { active_consumer: Some(ME), ..waits };
+    assert_eq!(at(&consuming(100), serves.clone(), LOG, other), Cause::UnsettledLimit);
+    let yields = Report { yielding: true, ..serves };
+    assert_eq!(at(&consuming(100), yields.clone(), LOG, other), Cause::GivingWay);
+    assert_eq!(at(&no_credit, yields.clone(), LOG, other), Cause::GivingWay);
+    assert_eq!(at(&no_credit, Report { ready: 0, unsettled: 1, ..yields }, LOG, other), Cause::AllUnsettled);
     let mut timed_out = consuming(100);
     if let Role::Consuming { revoked, .. } = &mut timed_out.role {
         *revoked = 1;

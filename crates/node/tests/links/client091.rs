@@ -2,7 +2,10 @@
 
 use std::net::SocketAddr;
 
-use amqp091::{BasicPublish, Config, Connection, ConnectionStartOk, Event, Method, Secret, State, Table};
+use amqp091::{
+    BasicConsume, BasicPublish, BasicQos, Config, Connection, ConnectionStartOk, Event, Method, Secret,
+    State, Table,
+};
 use bytes::{Bytes, BytesMut};
 
 use super::house::{House, take};
@@ -50,6 +53,20 @@ impl Client091 {
         for _ in 0..messages {
             self.conn.send_content(channel, &publish, &DURABLE, &Bytes::from_static(b"m"), 0);
         }
+        self.settle(house);
+    }
+
+    /// Lets all consumers of a channel together have this number of unsettled deliveries.
+    pub fn share_prefetch(&mut self, house: &mut House, channel: u16, prefetch_count: u16) {
+        let qos = BasicQos { prefetch_size: 0, prefetch_count, global: true };
+        self.conn.send(channel, &Method::BasicQos(qos));
+        self.settle(house);
+    }
+
+    /// Consumes from a queue. The queue's name is the consumer's tag.
+    pub fn consume(&mut self, house: &mut House, channel: u16, queue: &str) {
+        let consume = BasicConsume { queue, consumer_tag: queue, ..BasicConsume::default() };
+        self.conn.send(channel, &Method::BasicConsume(consume));
         self.settle(house);
     }
 

@@ -268,6 +268,18 @@ fn cases() -> Vec<Case> {
     case(Cause::InactiveConsumer, h.explain(&h.link(consumer, 1)), &[("link_credit", 9), ("queue_ready", 1)]);
     case(Cause::NoCredit, h.explain(&queue()), &[("queue_consumers", 2)]);
 
+    let single = [("x-queue-type", text("quorum")), ("x-single-active-consumer", Value::Boolean(true))];
+    let (mut h, publisher, consumer, out) = house(Settings::default(), &single);
+    let link = h.receiver(consumer, "/queues/q");
+    h.grant(consumer, link, 1);
+    h.send(publisher, out, b"1");
+    h.prior_receiver(consumer, "/queues/q", 1);
+    h.send(publisher, out, b"2");
+    h.grant(consumer, link, 9);
+    case(Cause::GivingWay, h.explain(&h.link(consumer, 0)), &[("link_credit", 9), ("link_unsettled", 1)]);
+    case(Cause::GivingWay, h.explain(&queue()), &[("queue_consumers", 2), ("queue_ready", 1)]);
+    case(Cause::InactiveConsumer, h.explain(&h.link(consumer, 1)), &[]);
+
     let limits = [("x-max-length", Value::Uint(1)), ("x-overflow", text("reject-publish"))];
     let (mut h, publisher, _, out) = house(Settings::default(), &limits);
     (0..2).for_each(|_| h.send(publisher, out, b"1"));
@@ -354,6 +366,18 @@ fn cases() -> Vec<Case> {
         |number: u16| Subject::Link { vhost: None, name: format!("channel {number}"), connection: None };
     case(Cause::WaitingForLog, h.explain(&channel(1)), &[("link_credit", 0), ("link_unconfirmed", 170)]);
     case(Cause::HeldBack, h.explain(&channel(2)), &[("link_credit", 169), ("link_unconfirmed", 0)]);
+
+    // There, all consumers of a channel may share a limit, and one of them may have used it up.
+    let mut h = House::new(1, Settings::default());
+    for queue in ["q", "other"] {
+        h.declare(queue, Default::default());
+    }
+    let mut client = Client091::open(&mut h, &[1, 2]);
+    client.share_prefetch(&mut h, 1, 2);
+    ["q", "other"].into_iter().for_each(|queue| client.consume(&mut h, 1, queue));
+    client.publish(&mut h, 2, "other", 2);
+    client.publish(&mut h, 2, "q", 1);
+    case(Cause::UnsettledLimit, h.explain(&queue()), &[("link_unsettled", 2), ("link_unsettled_max", 2)]);
 
     let mut h = House::new(1, Settings::default());
     let peer = h.connect(0);

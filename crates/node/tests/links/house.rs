@@ -174,6 +174,14 @@ impl House {
         self.attach_as(peer, Attach { max_message_size: Some(max_message_size), ..attach })
     }
 
+    /// Attaches a link that receives before those of lower priority.
+    pub fn prior_receiver(&mut self, peer: usize, address: &str, priority: i32) -> u32 {
+        let source = Source { address: Some(address.to_owned()), ..Source::default() };
+        let attach = self.attach_of(peer, Role::Receiver, source, Target::default());
+        let properties = [(Symbol::from_static("rabbitmq:priority"), Value::Int(priority))];
+        self.attach_as(peer, Attach { properties: Some(properties.into_iter().collect()), ..attach })
+    }
+
     /// Attaches a link that reads a stream from its first message on.
     pub fn reader(&mut self, peer: usize, address: &str) -> u32 {
         let name = Symbol::from_static("rabbitmq:stream-offset-spec");

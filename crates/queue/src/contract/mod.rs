@@ -532,6 +532,8 @@ pub struct Report {
     pub next_bytes: Option<u64>,
     /// The id of the active consumer. `None` unless the queue has a single active consumer.
     pub active_consumer: Option<u64>,
+    /// True if the active consumer gets nothing more, because a better one waits until it has settled what it holds.
+    pub yielding: bool,
     /// The number of accepted messages. Rejected ones do not count.
     pub published: u64,
     /// The number of deliveries, to consumers and to clients that fetch.

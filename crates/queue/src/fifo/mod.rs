@@ -273,6 +273,7 @@ impl Fifo {
             reading: self.reading.is_some() && self.ready.missing().is_some(),
             next_bytes: self.next_bytes(),
             active_consumer: self.consumers.active().map(|id| id.0),
+            yielding: self.consumers.is_yielding(),
             published: self.counts.published,
             delivered: self.counts.delivered,
             delivered_settled: self.counts.delivered_settled,

@@ -112,20 +112,22 @@ impl Channel {
         left(consumer.prefetch, consumer.unsettled).min(self.shared_room())
     }
 
-    /// Returns the number of deliveries that the consumers together may still receive. What `basic.get` has returned does
-    /// not count.
+    /// Returns the number of deliveries that the consumers together may still receive.
     #[inline]
     pub fn shared_room(&self) -> u32 {
-        if self.shared_prefetch == 0 { u32::MAX } else { self.room_of_limit() }
+        match self.shared_prefetch {
+            0 => u32::MAX,
+            limit => u32::from(limit).saturating_sub(self.shared_unsettled()),
+        }
     }
 
-    fn room_of_limit(&self) -> u32 {
+    /// Returns the number of unsettled deliveries of all consumers together. What `basic.get` has returned does not count.
+    pub fn shared_unsettled(&self) -> u32 {
         let fetched = self.holders.values().filter_map(|place| match self.roles.get(*place as usize) {
             Some(Role::Holder { unsettled, .. }) => Some(*unsettled),
             Some(Role::Consumer(_)) | None => None,
         });
-        let delivered = self.unsettled.len().saturating_sub(fetched.sum());
-        u32::from(self.shared_prefetch).saturating_sub(delivered)
+        self.unsettled.len().saturating_sub(fetched.sum())
     }
 
     /// Returns the places of all roles.

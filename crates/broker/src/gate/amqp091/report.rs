@@ -84,7 +84,7 @@ impl Gate {
                 link(
                     place,
                     &consumer.tag,
-                    role(consumer),
+                    role(channel, consumer),
                     outlet.is_answered(),
                     channel.room(consumer),
                     count,
@@ -145,13 +145,17 @@ fn open_consumers(channel: &Channel) -> impl Iterator<Item = (u32, &Consumer)> {
     })
 }
 
-/// Returns the role of a consumer, whose limit of unsettled deliveries is its prefetch.
-fn role(consumer: &Consumer) -> explain::Role {
+/// Returns the role of a consumer, whose limit of unsettled deliveries is its prefetch, or the limit that it shares with the
+/// other consumers of its channel if that is reached.
+fn role(channel: &Channel, consumer: &Consumer) -> explain::Role {
     let mut role = consumer.outlet.facts();
-    if let explain::Role::Consuming { unsettled_max, .. } = &mut role
-        && consumer.prefetch > 0
-    {
-        *unsettled_max = (*unsettled_max).min(consumer.prefetch.into());
+    if let explain::Role::Consuming { unsettled, unsettled_max, .. } = &mut role {
+        if consumer.prefetch > 0 {
+            *unsettled_max = (*unsettled_max).min(consumer.prefetch.into());
+        }
+        if channel.shared_room() == 0 {
+            (*unsettled, *unsettled_max) = (channel.shared_unsettled(), channel.shared_prefetch.into());
+        }
     }
     role
 }

@@ -135,8 +135,10 @@ fn the_active_consumer_first_settles_what_it_holds() {
     q.attach_with(2, |attach| attach.priority = 1).is("attached 2; inactive 2 of 0");
     q.grant(2, 0, 9).is("");
     q.grant(1, 2, 9).is("");
+    assert!(q.fifo.report().yielding);
     q.accept(1, 1, 1).is("");
     q.release(1, 2, 2).is("inactive 1 of 0; active 2 of 2; 2#1 b again; 2#2 c");
+    assert!(!q.fifo.report().yielding);
 }
 
 #[test]
