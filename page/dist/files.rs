@@ -3,7 +3,7 @@
     File {
         path: "/",
         content_type: "text/html; charset=utf-8",
-        etag: "W/\"201841acfcb5c375\"",
+        etag: "W/\"ae05f4c4d050d13a\"",
         plain: include_bytes!("index.html"),
         gzip: include_bytes!("index.html.gz"),
     },
@@ -15,11 +15,11 @@
         gzip: include_bytes!("assets/icon-G1K_hnQQ.svg.gz"),
     },
     File {
-        path: "/assets/index-ClFjZqFh.js",
+        path: "/assets/index-C0GzOiDb.js",
         content_type: "text/javascript; charset=utf-8",
-        etag: "W/\"9414db85de129160\"",
-        plain: include_bytes!("assets/index-ClFjZqFh.js"),
-        gzip: include_bytes!("assets/index-ClFjZqFh.js.gz"),
+        etag: "W/\"a973f4499fdb59c1\"",
+        plain: include_bytes!("assets/index-C0GzOiDb.js"),
+        gzip: include_bytes!("assets/index-C0GzOiDb.js.gz"),
     },
     File {
         path: "/assets/index-K6zDPZpj.css",

@@ -580,8 +580,32 @@ async function provider() {
         ...(await faults()),
       ];
     });
-    await check("without passwords, the page offers the identity provider only", async () => {
+    await check("a token is renewed before it ends, also after a reload, and a refusal is said", async () => {
       await one.page.getByRole("button", { name: "Log out" }).click();
+      idp.lifetime = 8;
+      await button.click();
+      await one.page.getByRole("link", { name: "Continue" }).click();
+      await one.page.getByRole("heading", { name: "Queues and streams" }).waitFor();
+      await one.page.locator("header.top select").nth(1).selectOption("2");
+      await until("two renewals", async () => idp.renewed >= 2);
+      await one.page.reload();
+      const before = idp.renewed;
+      await until("a renewal after the reload", async () => idp.renewed > before);
+      const still = await one.page.getByRole("heading", { name: "Queues and streams" }).count();
+      idp.refusesRenewal = "the session was ended";
+      await one.page.getByText("The sign-in could not be renewed").waitFor();
+      const note = await one.text(".note");
+      const left = await one.page.evaluate(() => sessionStorage.getItem("sluice.login"));
+      // The refusal is what the test has asked for.
+      one.refused.length = 0;
+      return [
+        ...expect(still === 1, "the page asks for a login after the reload"),
+        ...includes(note, "refuses: the session was ended"),
+        ...expect(left === null, "the login is still in the browser"),
+        ...(await faults()),
+      ];
+    });
+    await check("without passwords, the page offers the identity provider only", async () => {
       await one.page.getByLabel("Password").waitFor();
       await restart({ "management.oauth_disable_basic_auth": true });
       await one.page.reload();

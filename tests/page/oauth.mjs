@@ -23,6 +23,8 @@ export class Provider {
     const provider = new Provider();
     /** What the page has sent with each code, and the error that is sent instead of a code. */
     Object.assign(provider, { codes: new Map(), refuses: "", exchanged: 0 });
+    /** The lifetime of tokens in seconds, the refresh token that is valid, how often it was used, and the error instead. */
+    Object.assign(provider, { lifetime: 600, refreshToken: "", renewed: 0, refusesRenewal: "" });
     provider.server = createServer((request, response) => void provider.answer(request, response));
     await new Promise((done) => provider.server.listen(0, "127.0.0.1", done));
     provider.url = `http://127.0.0.1:${provider.server.address().port}`;
@@ -32,6 +34,14 @@ export class Provider {
   async stop() {
     this.server.closeAllConnections();
     await new Promise((done) => this.server.close(done));
+  }
+
+  /** Returns an access token with this scope, and the refresh token for the next one. */
+  tokens(scope) {
+    this.refreshToken = randomBytes(16).toString("hex");
+    const exp = Math.floor(Date.now() / 1000) + this.lifetime;
+    const access_token = signed({ sub: "ann", aud: "rabbitmq", exp, scope });
+    return { access_token, token_type: "Bearer", expires_in: this.lifetime, refresh_token: this.refreshToken };
   }
 
   async answer(request, response) {
@@ -61,6 +71,13 @@ export class Provider {
       let body = "";
       for await (const part of request) body += part;
       const sent = Object.fromEntries(new URLSearchParams(body));
+      if (sent.grant_type === "refresh_token") {
+        // Each refresh token is valid once.
+        const right = sent.client_id === CLIENT && sent.refresh_token === this.refreshToken && !this.refusesRenewal;
+        if (!right) return json(400, { error: "invalid_grant", error_description: this.refusesRenewal || "the refresh token is not valid" });
+        this.renewed += 1;
+        return json(200, this.tokens(this.scope));
+      }
       const asked = this.codes.get(sent.code);
       this.codes.delete(sent.code);
       const challenge = createHash("sha256").update(sent.code_verifier ?? "").digest("base64url");
@@ -68,8 +85,8 @@ export class Provider {
         && asked.response_type === "code" && asked.code_challenge_method === "S256" && asked.code_challenge === challenge && asked.redirect_uri === sent.redirect_uri;
       if (!right) return json(400, { error: "invalid_grant", error_description: "the code is unknown, or is not of this client" });
       this.exchanged += 1;
-      const exp = Math.floor(Date.now() / 1000) + 600;
-      return json(200, { access_token: signed({ sub: "ann", aud: "rabbitmq", exp, scope: asked.scope }), token_type: "Bearer" });
+      this.scope = asked.scope;
+      return json(200, this.tokens(asked.scope));
     }
     return json(404, { error: "not_found" });
   }

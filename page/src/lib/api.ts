@@ -33,6 +33,25 @@ export interface Login {
   user: string;
   /** The value of the header `Authorization`. */
   header: string;
+  /** How a token is renewed. It is missing if users log in again. */
+  renewal?: Renewal;
+}
+
+/** What the page needs to renew a token before it ends. */
+export interface Renewal {
+  refreshToken: string;
+  tokenEndpoint: string;
+  clientId: string;
+  /** From when on the token is renewed, and when it ends, in milliseconds since the epoch. */
+  dueAt: number;
+  endsAt: number;
+}
+
+/** Renews the login before a request, if it is due. `oauth.ts` sets it. */
+let renewal: () => Promise<void> = () => Promise.resolve();
+
+export function renewWith(step: () => Promise<void>): void {
+  renewal = step;
 }
 
 /** The login lasts as long as the browser's tab, and is never part of an address. */
@@ -42,12 +61,20 @@ function storedLogin(): Login | null {
   try {
     const stored: unknown = JSON.parse(sessionStorage.getItem(LOGIN_KEY) ?? "null");
     if (typeof stored !== "object" || stored === null) return null;
-    const { user, header } = stored as Partial<Login>;
-    return typeof user === "string" && typeof header === "string" ? { user, header } : null;
+    const { user, header, renewal } = stored as Partial<Login>;
+    if (typeof user !== "string" || typeof header !== "string") return null;
+    return { user, header, ...(isRenewal(renewal) ? { renewal } : {}) };
   } catch {
     // Storage is forbidden, or holds something else: the user logs in again.
     return null;
   }
+}
+
+function isRenewal(value: unknown): value is Renewal {
+  if (typeof value !== "object" || value === null) return false;
+  const fields = value as Record<string, unknown>;
+  const texts = ["refreshToken", "tokenEndpoint", "clientId"].every((name) => typeof fields[name] === "string");
+  return texts && ["dueAt", "endsAt"].every((name) => typeof fields[name] === "number");
 }
 
 export const login = new Store<Login | null>(storedLogin());
@@ -98,6 +125,7 @@ export interface Options {
  * Throws an `ApiError`; if the broker does not accept the login, the page also asks for another.
  */
 export async function request(method: string, target: string, options: Options = {}): Promise<unknown> {
+  if (!options.login) await renewal();
   const who = options.login ?? login.get();
   const url = new URL(target, location.origin);
   if (url.pathname !== target.split("?")[0]) {
@@ -133,7 +161,7 @@ export async function request(method: string, target: string, options: Options =
   const code = typeof fields["error"] === "string" ? fields["error"] : response.statusText;
   const reason = typeof fields["reason"] === "string" ? fields["reason"] : text || `HTTP status ${response.status}`;
   const error = new ApiError(response.status, code, reason);
-  if (response.status === 401 && !error.refused && !options.login && who === login.get()) {
+  if (response.status === 401 && !error.refused && !options.login && who !== null && who === login.get()) {
     loginNote.set("The broker does not accept this login any more.");
     login.set(null);
   }

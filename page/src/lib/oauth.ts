@@ -4,7 +4,7 @@
  * The page is a public client: it has no secret. It sends the user to the provider, which sends the user back with a code. Only
  * this tab has the verifier that makes a token of the code.
  */
-import { ApiError, path, request, type Login } from "./api";
+import { ApiError, login, loginNote, path, type Renewal, renewWith, request, toApiError, type Login } from "./api";
 import { go } from "./place";
 
 /** How users log in, as `GET /api/auth` says. */
@@ -27,6 +27,12 @@ interface Pending {
 }
 
 const PENDING_KEY = "sluice.pending-login";
+
+/** A token is renewed when this part of its time is over. The rest is for a provider that does not answer at once. */
+const RENEWED_AT = 3 / 4;
+
+/** The time between two attempts, in milliseconds, if the provider does not answer. */
+const RETRY_MS = 10_000;
 
 /** The bytes of randomness in a state and a verifier. RFC 7636 recommends 32 for a verifier. */
 const RANDOM_BYTES = 32;
@@ -83,11 +89,64 @@ export async function finish(): Promise<Login> {
     client_id: pending.clientId,
     code_verifier: pending.verifier,
   });
-  const token = record(await json(pending.tokenEndpoint, form))["access_token"];
+  const { tokenEndpoint, clientId } = pending;
+  const got = tokenIn(await json(tokenEndpoint, form), { tokenEndpoint, clientId }, Date.now());
+  const who = record(await request("GET", path("whoami"), { login: { user: "", ...got } }))["name"];
+  return { user: typeof who === "string" ? who : "", ...got };
+}
+
+/**
+ * Reads the answer of the token endpoint to a request that was sent at `now` (RFC 6749 5.1). Without a refresh token or a lifetime,
+ * the token is not renewed. A provider that sends no new refresh token lets the one of before be used again.
+ */
+export function tokenIn(answer: unknown, at: Pick<Renewal, "tokenEndpoint" | "clientId"> & { refreshToken?: string }, now: number): Omit<Login, "user"> {
+  const { access_token: token, refresh_token: newer, expires_in: lifetime } = record(answer);
   if (typeof token !== "string") throw problem("The identity provider has sent no token.");
   const header = `Bearer ${token}`;
-  const who = record(await request("GET", path("whoami"), { login: { user: "", header } }))["name"];
-  return { user: typeof who === "string" ? who : "", header };
+  const refreshToken = typeof newer === "string" && newer !== "" ? newer : at.refreshToken;
+  // Some providers send the number as text.
+  const ms = Number(lifetime ?? NaN) * 1000;
+  if (refreshToken === undefined || !(ms > 0)) return { header };
+  const { tokenEndpoint, clientId } = at;
+  return { header, renewal: { refreshToken, tokenEndpoint, clientId, dueAt: now + ms * RENEWED_AT, endsAt: now + ms } };
+}
+
+/** The renewal that runs. All requests wait for the same one, because a refresh token may be used once only. */
+let renewing: Promise<void> | null = null;
+
+/**
+ * Renews the token of the login if it is due. If the provider refuses, the user logs in again, and sees why. If it does not
+ * answer, the page goes on with its token, and tries again until the token ends.
+ */
+export function renewIfDue(): Promise<void> {
+  const now = login.get();
+  const how = now?.renewal;
+  if (!now || !how || Date.now() < how.dueAt) return Promise.resolve();
+  renewing ??= renew(now, how).finally(() => { renewing = null; });
+  return renewing;
+}
+
+renewWith(renewIfDue);
+
+async function renew(before: Login, how: Renewal): Promise<void> {
+  const sent = Date.now();
+  const form = new URLSearchParams({ grant_type: "refresh_token", refresh_token: how.refreshToken, client_id: how.clientId });
+  try {
+    const got = tokenIn(await json(how.tokenEndpoint, form), how, sent);
+    // The user may have logged out meanwhile.
+    if (login.get() === before) login.set({ user: before.user, ...got });
+  } catch (caught) {
+    const error = toApiError(caught);
+    if (login.get() !== before) return;
+    const now = Date.now();
+    if (error.unreachable && now < how.endsAt) {
+      login.set({ ...before, renewal: { ...how, dueAt: Math.min(now + RETRY_MS, how.endsAt) } });
+      return;
+    }
+    loginNote.set(`The sign-in could not be renewed: ${error.reason}`);
+    login.set(null);
+    throw error;
+  }
 }
 
 /** Returns the address at the provider where the user logs in. */
@@ -144,7 +203,7 @@ async function json(address: string, form?: URLSearchParams): Promise<unknown> {
     response = await fetch(address, { ...(form ? { method: "POST", body: form } : {}), headers: { accept: "application/json" }, credentials: "omit", cache: "no-store" });
     answer = await response.json();
   } catch {
-    throw problem(`The identity provider ${provider} does not answer, sends no JSON, or does not let this page ask (CORS, or the Content-Security-Policy of the broker).`);
+    throw new ApiError(0, "unreachable", `The identity provider ${provider} does not answer, sends no JSON, or does not let this page ask (CORS, or the Content-Security-Policy of the broker).`);
   }
   if (response.ok) return answer;
   const fields = record(answer);
