@@ -181,6 +181,7 @@ async function clients() {
     await tab.go("#/connections");
     await until("rates", async () => /KiB\/s|[1-9]\d* B\/s/.test(await tab.text()));
     await shot(tab, "connections");
+    await picture(tab, "connections");
     return [...includes(await tab.text(), "AMQP 1.0", "AMQP 0.9.1"), ...(await sound(tab))];
   });
   await check("a connection shows its sessions, windows and credit, and why nothing moves", async () => {
@@ -202,15 +203,18 @@ async function clients() {
   });
   await check("a channel shows its consumers", async () => {
     await tab.go("#/channels");
+    await picture(tab, "channels");
     const rows = await broker.api("GET", "/api/channels");
     await tab.go(hash("channels", rows.find((row) => row.consumer_count > 0).name));
     await tab.page.getByText("Prefetch or credit").waitFor();
     await shot(tab, "channel");
+    await picture(tab, "channel");
     return sound(tab);
   });
   await check("the consumers of all protocols are listed", async () => {
     await tab.go("#/consumers");
     await shot(tab, "consumers");
+    await picture(tab, "consumers");
     return [...includes(await tab.text(), "the active one", "orders"), ...(await sound(tab, { keyboard: false }))];
   });
   await check("a connection is closed with a reason", async () => {
@@ -230,10 +234,12 @@ async function routing() {
   await check("exchanges and their bindings are listed", async () => {
     await tab.go("#/exchanges");
     await shot(tab, "exchanges");
+    await picture(tab, "exchanges");
     const wrong = await sound(tab);
     await tab.go(hash("exchanges", "/", "shop"));
     await tab.page.getByText("order.paid").waitFor();
     await shot(tab, "exchange");
+    await picture(tab, "exchange");
     return [...wrong, ...(await sound(tab))];
   });
   await check("an exchange is bound and unbound in place", async () => {
@@ -289,7 +295,7 @@ async function admin() {
     await check(`${view} with everything in it`, async () => {
       await tab.go(view);
       await shot(tab, view.slice(2).replace("/", "-"));
-      if (view.endsWith("policies")) await picture(tab, "policies");
+      await picture(tab, view.slice("#/admin/".length));
       return sound(tab);
     });
   }

@@ -85,6 +85,29 @@ fn every_cause_of_explain_is_shown_and_described() {
     assert!(wrong.is_empty() && pictures == Cause::ALL.len(), "{pictures} pictures\n{}", wrong.join("\n"));
 }
 
+/// docs/page.md shows each picture that the test of the page makes for it.
+#[test]
+fn every_picture_of_the_page_is_shown() {
+    let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
+    let page = std::fs::read_to_string(docs.join("page.md")).unwrap();
+    let drive = std::fs::read_to_string(docs.join("../tests/page/drive.mjs")).unwrap();
+    let pictures = std::fs::read_dir(docs.join("page")).unwrap().map(|file| file.unwrap().file_name());
+    let mut names: Vec<String> =
+        pictures.filter_map(|file| Some(file.to_str()?.strip_suffix(".webp")?.to_owned())).collect();
+    let views =
+        drive.lines().find_map(|line| line.strip_prefix("const VIEWS = [")).expect("the list of views");
+    let views = views.trim_end_matches("];").split(", ").map(|view| view.trim_matches('"'));
+    names.extend(views.map(|view| match view.trim_start_matches("#/").trim_start_matches("admin/") {
+        "" => "overview".to_owned(),
+        // The list of queues is the picture of the dark theme.
+        "queues" => "dark".to_owned(),
+        view => view.to_owned(),
+    }));
+    let missing: Vec<&String> =
+        names.iter().filter(|name| !page.contains(&format!("](page/{name}.webp)"))).collect();
+    assert!(missing.is_empty(), "docs/page.md does not show {missing:?}");
+}
+
 /// The ports that pages name, in the order in which the broker prints them, unless a page shows others.
 const USUAL_PORTS: [u16; 3] = [5672, 15672, 15692];
 
