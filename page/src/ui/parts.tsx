@@ -8,9 +8,13 @@ import { DASH, at, pieces, visible } from "../lib/text";
 
 /** A name, always as text. Characters that cannot be seen are escaped. */
 export function Name({ text }: { text: string }): JSX.Element {
-  const parts = pieces(text);
-  if (parts.length === 1 && !parts[0]?.escaped) return <>{text}</>;
-  return <>{parts.map(({ text: part, escaped }) => (escaped ? <span class="escape">{part}</span> : part))}</>;
+  return <>{pieces(text).map(({ text: part, escaped }) => (escaped ? <span class="escape">{part}</span> : arrows(part)))}</>;
+}
+
+/** Keeps the arrow in the name of a connection on one line. */
+function arrows(text: string): ComponentChildren {
+  const [first, ...rest] = text.split("->");
+  return [first, ...rest.flatMap((part) => [<span class="nowrap">-&gt;</span>, part])];
 }
 
 export function NameLink({ to, text }: { to: string; text: string }): JSX.Element {
