@@ -3,7 +3,7 @@
     File {
         path: "/",
         content_type: "text/html; charset=utf-8",
-        etag: "W/\"ba91fd6296488032\"",
+        etag: "W/\"860bb5f6973c6663\"",
         plain: include_bytes!("index.html"),
         gzip: include_bytes!("index.html.gz"),
     },
@@ -15,11 +15,11 @@
         gzip: include_bytes!("assets/icon-G1K_hnQQ.svg.gz"),
     },
     File {
-        path: "/assets/index-CeC_GBPi.js",
+        path: "/assets/index-BpI7d0sY.js",
         content_type: "text/javascript; charset=utf-8",
-        etag: "W/\"13941ee80278ef71\"",
-        plain: include_bytes!("assets/index-CeC_GBPi.js"),
-        gzip: include_bytes!("assets/index-CeC_GBPi.js.gz"),
+        etag: "W/\"4431b97f0b09b448\"",
+        plain: include_bytes!("assets/index-BpI7d0sY.js"),
+        gzip: include_bytes!("assets/index-BpI7d0sY.js.gz"),
     },
     File {
         path: "/assets/index-Dqt6OOPH.css",

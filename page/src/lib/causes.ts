@@ -109,8 +109,8 @@ const CAUSES: Record<string, Cause> = {
   },
   giving_way: {
     tone: "warn",
-    means: "The queue has a single active consumer. Another one takes over when this one has acknowledged what it holds: it has a higher priority, or this one took too long. Until then nobody gets more.",
-    advice: "Let the client acknowledge what it holds. If it does not, it may hang: look at what it does.",
+    means: "The queue has a single active consumer, and a better one takes over when this one has acknowledged what it holds. Until then nobody gets more.",
+    advice: "Let the client acknowledge it. If it does not, it may hang: look at what it does.",
     numbers: ["link_unsettled", "queue_ready", "queue_consumers"],
   },
   inactive_single_active_consumer: {
