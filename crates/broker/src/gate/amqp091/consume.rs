@@ -253,7 +253,12 @@ impl Gate {
                     "a consumer holds deliveries for longer than its consumer timeout: they have returned to the queue, \
                      and the consumer is cancelled"
                 );
-                return self.cancel_by_broker(channel, place, cx);
+                if self.client.is_told_of_cancel {
+                    return self.cancel_by_broker(channel, place, cx);
+                }
+                // A client that does not understand `basic.cancel` would wait for ever.
+                let text = format!("delivery acknowledgement on channel {channel} timed out");
+                return self.refuse_method(channel, (0, 0), refusal::precondition_failed(text), cx);
             }
             // The client is told nothing in these cases, and asks for no answers.
             Some(
