@@ -118,7 +118,7 @@ const VHOST: &[Field] = &[
     Field::new("tags", Kind::Tags, r#"["team"]"#, "Words that describe it."),
     text("default_queue_type", r#""quorum""#, "The type of queues whose declarations name none."),
     flag("protected_from_deletion", "false", "True if it cannot be deleted."),
-    flag("tracing", "false", "Must not be true: there is no firehose."),
+    flag("tracing", "false", "True to copy all messages to amq.rabbitmq.trace, until a restart."),
 ];
 
 const USER: &[Field] = &[

@@ -17,7 +17,71 @@ const MEMORY_STRATEGY: &str = "rss";
 pub async fn overview<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     let ranges = Ranges::of(&call.query)?;
     let row = NodeRow::new(call.desk.overview(&call.who).await?, Process::default());
-    Ok(Reply::Json(shape::columns(to_json(call, &row, &ranges), &call.query)))
+    let mut body = to_json(call, &row, &ranges);
+    if row.overview().limited {
+        limit(call, &mut body, &ranges).await?;
+    }
+    Ok(Reply::Json(shape::columns(body, &call.query)))
+}
+
+/// The fields of the overview that are about the whole node.
+const OF_NODE: [&str; 4] = ["listeners", "contexts", "message_stats", "churn_rates"];
+
+/// Limits the overview to the virtual hosts of the user, as RabbitMQ does, with the sums of their figures.
+async fn limit<D: Desk>(call: &Call<'_, D>, body: &mut Value, ranges: &Ranges) -> Result<(), Failure> {
+    let Value::Object(fields) = body else { return Ok(()) };
+    OF_NODE.iter().for_each(|field| _ = fields.remove(*field));
+    let totals = fields.remove("queue_totals");
+    let stats = !call.query.flag("disable_stats");
+    if !stats && totals.is_none() {
+        return Ok(());
+    }
+    let mut sum = Value::Null;
+    let numbers = call.desk.vhost_numbers(&call.who).await?;
+    for (vhost, numbers) in &numbers {
+        add(&mut sum, call.ports.samples().vhost(vhost, numbers, ranges).into());
+    }
+    let Value::Object(mut sum) = sum else { return Ok(()) };
+    if stats {
+        fields.extend(sum.remove("message_stats").map(|stats| ("message_stats".to_owned(), stats)));
+    }
+    let lengths = sum
+        .into_iter()
+        .filter(|(name, _)| name.starts_with("messages") && (stats || !name.ends_with("_details")));
+    fields.insert("queue_totals".into(), Value::Object(lengths.collect()));
+    Ok(())
+}
+
+/// Adds figures, their rates and their samples. Samples are taken of all objects at the same times, the newest first.
+fn add(sum: &mut Value, more: Value) {
+    match (sum, more) {
+        (Value::Object(sum), Value::Object(more)) => {
+            for (name, value) in more {
+                match sum.get_mut(&name) {
+                    Some(_) if name == "timestamp" => {}
+                    Some(sum) => add(sum, value),
+                    None => _ = sum.insert(name, value),
+                }
+            }
+        }
+        (Value::Array(sum), Value::Array(more)) => {
+            let common = sum.len().min(more.len());
+            let mut more = more.into_iter();
+            sum.iter_mut().zip(more.by_ref().take(common)).for_each(|(sum, value)| add(sum, value));
+            sum.extend(more);
+        }
+        (Value::Number(sum), Value::Number(more)) => {
+            *sum = match (sum.as_u64(), more.as_u64()) {
+                (Some(a), Some(b)) => a.saturating_add(b).into(),
+                _ => {
+                    let total = sum.as_f64().unwrap_or_default() + more.as_f64().unwrap_or_default();
+                    serde_json::Number::from_f64(total).unwrap_or_else(|| 0.into())
+                }
+            }
+        }
+        (sum @ Value::Null, more) => *sum = more,
+        _ => {}
+    }
 }
 
 /// Returns the version of RabbitMQ that the broker behaves as.

@@ -319,6 +319,9 @@ pub struct Overview {
     /// storage and operators.
     pub accepting_paused: bool,
     pub uptime_ms: u64,
+    /// True if the user does not watch the node. Then the numbers of objects are those that they see, and there are no listeners
+    /// and no budgets. [`Desk::vhost_numbers`] has the messages.
+    pub limited: bool,
 }
 
 /// The number of logins over one protocol, or from one source, since it was last reset.

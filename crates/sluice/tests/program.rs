@@ -33,3 +33,4 @@ mod tls;
 mod tokens;
 mod traces;
 mod verbs;
+mod vhosts;
