@@ -319,8 +319,8 @@ pub struct Overview {
     /// storage and operators.
     pub accepting_paused: bool,
     pub uptime_ms: u64,
-    /// True if the user does not watch the node. Then the numbers of objects are those that they see, and there are no listeners
-    /// and no budgets. [`Desk::vhost_numbers`] has the messages.
+    /// True if the user does not watch the node. Then the numbers of objects are those that they see, and there are no budgets.
+    /// [`Desk::vhost_numbers`] has the messages.
     pub limited: bool,
 }
 

@@ -29,7 +29,6 @@ impl NodeDesk {
             return Ok(());
         }
         overview.limited = true;
-        overview.listeners.clear();
         overview.budgets.clear();
         overview.queues = self.visible_queues(who, None).await?.len() as u64;
         let mut exchanges = self.all_exchanges().await?;
