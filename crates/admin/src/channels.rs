@@ -60,8 +60,15 @@ pub async fn consumers_of_queue<D: Desk>(
 }
 
 /// Shows the consumers of a connection: those of one queue, or all.
-fn consumers_of<'a>(row: &'a ConnectionRow, queue: Option<&str>) -> Vec<Value> {
-    let numbered: Vec<(u16, &ConsumerRow)> = match &row.protocol {
+fn consumers_of(row: &ConnectionRow, queue: Option<&str>) -> Vec<Value> {
+    let numbered = numbered_consumers(row);
+    let wanted = numbered.iter().filter(|(_, consumer)| queue.is_none_or(|queue| *consumer.queue == *queue));
+    wanted.map(|(number, consumer)| consumer_json(row, *number, consumer)).collect()
+}
+
+/// Returns the consumers of a connection with the numbers of their channels or sessions.
+pub fn numbered_consumers<'a>(row: &'a ConnectionRow) -> Vec<(u16, &'a ConsumerRow)> {
+    match &row.protocol {
         ProtocolRow::Amqp091(ours) => {
             let of =
                 |channel: &'a ChannelRow| channel.consumers.iter().map(|consumer| (channel.number, consumer));
@@ -74,9 +81,7 @@ fn consumers_of<'a>(row: &'a ConnectionRow, queue: Option<&str>) -> Vec<Value> {
             };
             ours.sessions.iter().flat_map(of).collect()
         }
-    };
-    let wanted = numbered.iter().filter(|(_, consumer)| queue.is_none_or(|queue| *consumer.queue == *queue));
-    wanted.map(|(number, consumer)| consumer_json(row, *number, consumer)).collect()
+    }
 }
 
 impl View<'_> {

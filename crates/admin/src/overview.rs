@@ -2,10 +2,11 @@
 
 use broker::catalog::ExchangeKind;
 use broker::counters::Deprecated;
-use broker::desk::{BudgetRow, Desk, Overview};
+use broker::desk::{BudgetRow, Desk, Overview, ProtocolRow};
 use serde_json::{Map, Value, json};
 
 use crate::call::Call;
+use crate::channels::numbered_consumers;
 use crate::process::Process;
 use crate::reply::{Failure, Reply};
 use crate::samples::{NODE_FIGURES, NodeRow, Part, Ranges, plain};
@@ -31,24 +32,34 @@ const OF_NODE: [&str; 4] = ["listeners", "contexts", "message_stats", "churn_rat
 async fn limit<D: Desk>(call: &Call<'_, D>, body: &mut Value, ranges: &Ranges) -> Result<(), Failure> {
     let Value::Object(fields) = body else { return Ok(()) };
     OF_NODE.iter().for_each(|field| _ = fields.remove(*field));
-    let totals = fields.remove("queue_totals");
+    let connections = call.desk.connections(&call.who).await?;
+    let channels = connections.iter().map(|row| match &row.protocol {
+        ProtocolRow::Amqp10(row) => row.sessions.len(),
+        ProtocolRow::Amqp091(row) => row.channels.len(),
+    });
+    let consumers = connections.iter().map(|row| numbered_consumers(row).len());
+    let totals = json!({
+        "connections": connections.len(),
+        "channels": channels.sum::<usize>(),
+        "consumers": consumers.sum::<usize>(),
+        "exchanges": call.desk.exchanges(&call.who, None).await?.len(),
+        "queues": call.desk.queues(&call.who, None, 0, 0).await?.1,
+    });
+    fields.insert("object_totals".into(), totals);
     let stats = !call.query.flag("disable_stats");
-    if !stats && totals.is_none() {
+    if fields.remove("queue_totals").is_none() {
         return Ok(());
     }
-    let mut sum = Value::Null;
-    let numbers = call.desk.vhost_numbers(&call.who).await?;
-    for (vhost, numbers) in &numbers {
+    let mut sum = json!({ "message_stats": {} });
+    for (vhost, numbers) in &call.desk.vhost_numbers(&call.who).await? {
         add(&mut sum, call.ports.samples().vhost(vhost, numbers, ranges).into());
     }
-    let Value::Object(mut sum) = sum else { return Ok(()) };
     if stats {
-        fields.extend(sum.remove("message_stats").map(|stats| ("message_stats".to_owned(), stats)));
+        fields.insert("message_stats".into(), sum["message_stats"].take());
     }
-    let lengths = sum
-        .into_iter()
-        .filter(|(name, _)| name.starts_with("messages") && (stats || !name.ends_with("_details")));
-    fields.insert("queue_totals".into(), Value::Object(lengths.collect()));
+    let of_lengths = |name: &str| name.starts_with("messages") && (stats || !name.ends_with("_details"));
+    let sum = sum.as_object().into_iter().flatten().filter(|(name, _)| of_lengths(name));
+    fields.insert("queue_totals".into(), sum.map(|(name, value)| (name.clone(), value.clone())).collect());
     Ok(())
 }
 
@@ -79,7 +90,6 @@ fn add(sum: &mut Value, more: Value) {
                 }
             }
         }
-        (sum @ Value::Null, more) => *sum = more,
         _ => {}
     }
 }

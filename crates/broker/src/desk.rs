@@ -319,8 +319,7 @@ pub struct Overview {
     /// storage and operators.
     pub accepting_paused: bool,
     pub uptime_ms: u64,
-    /// True if the user does not watch the node. Then the numbers of objects are those that they see, and there are no budgets.
-    /// [`Desk::vhost_numbers`] has the messages.
+    /// True if the user may not read the statistics of all virtual hosts. Then the numbers here are not for their eyes.
     pub limited: bool,
 }
 

@@ -4,9 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use broker::access::{Identity, Verb};
-use broker::desk::{
-    ConnectionCursor, ConnectionRow, DeskError, ExchangeRow, Overview, ProtocolRow, QueueRow, VhostNumbers,
-};
+use broker::desk::{ConnectionCursor, ConnectionRow, DeskError, ExchangeRow, QueueRow, VhostNumbers};
 use broker::exchange_counts::{ExchangeCounts, ExchangeId};
 use broker::ids::QueueId;
 
@@ -17,43 +15,6 @@ use crate::questions::{PLACES_PER_PART, Question, Reply};
 impl NodeDesk {
     async fn permit_statistics(&self, who: &Identity) -> Result<(), DeskError> {
         self.permit(who, "", Verb::ReadAllStatistics, &[]).await
-    }
-
-    /// Limits an overview to what the user sees, unless they may watch the node; see [`Overview::limited`].
-    pub(super) async fn limit_overview(
-        &self,
-        who: &Identity,
-        overview: &mut Overview,
-    ) -> Result<(), DeskError> {
-        if self.permit_statistics(who).await.is_ok() {
-            return Ok(());
-        }
-        overview.limited = true;
-        overview.budgets.clear();
-        overview.queues = self.visible_queues(who, None).await?.len() as u64;
-        let mut exchanges = self.all_exchanges().await?;
-        self.keep_visible(who, Verb::ReadExchange, &mut exchanges, |row| &row.exchange.vhost).await;
-        overview.exchanges = exchanges.len() as u64;
-        let connections = self.visible_connections(who).await?;
-        overview.connections = connections.len() as u64;
-        let objects = |row: &ConnectionRow| match &row.protocol {
-            ProtocolRow::Amqp10(row) => {
-                let links = row
-                    .sessions
-                    .iter()
-                    .map(|session| session.links.iter().filter(|link| link.consumer.is_some()).count());
-                (row.sessions.len(), links.sum::<usize>())
-            }
-            ProtocolRow::Amqp091(row) => {
-                let consumers = row.channels.iter().map(|channel| channel.consumers.len());
-                (row.channels.len(), consumers.sum())
-            }
-        };
-        (overview.sessions, overview.consumers) =
-            connections.iter().map(objects).fold((0, 0), |(sessions, consumers), (more, also)| {
-                (sessions + more as u64, consumers + also as u64)
-            });
-        Ok(())
     }
 
     /// See [`broker::desk::Desk::sampled_queues`].
