@@ -202,6 +202,10 @@ pub fn queue_config(
     }
     config.stream = config.stream.map(|_| stream);
     config.quorum = config.quorum.map(|_| quorum);
+    // Quorum queues do not have this kind of overflow. As in RabbitMQ, it has no effect.
+    if config.quorum.is_some() && config.overflow == queue::Overflow::RejectPublishDlx {
+        config.overflow = queue::Overflow::DropHead;
+    }
     config.dead_letter = match (dead_letter_exchange, dead_letter_key) {
         (Some(exchange), key) => Some(queue::DeadLetter { exchange, key, at_least_once: false }.into()),
         (None, Some(_)) => {
