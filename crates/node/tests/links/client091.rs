@@ -1,10 +1,10 @@
-//! A client of AMQP 0.9.1 on the first shard. It logs in as guest, and ignores what it is sent.
+//! A client of AMQP 0.9.1 on the first shard. It logs in as guest, and only counts what it is sent.
 
 use std::net::SocketAddr;
 
 use amqp091::{
     BasicConsume, BasicPublish, BasicQos, Config, Connection, ConnectionStartOk, Event, Method, Secret,
-    State, Table,
+    State, Table, TableWriter, Value,
 };
 use bytes::{Bytes, BytesMut};
 
@@ -13,9 +13,14 @@ use super::house::{House, take};
 /// The property list of a durable message: the flag of the delivery mode, and 2.
 const DURABLE: [u8; 3] = [0x10, 0x00, 2];
 
+/// An empty property list: that of a message which is not durable.
+const TRANSIENT: [u8; 2] = [0x00, 0x00];
+
 pub struct Client091 {
     key: usize,
     conn: Connection,
+    deliveries: u32,
+    was_blocked: bool,
 }
 
 impl Client091 {
@@ -31,7 +36,8 @@ impl Client091 {
         };
         let local: SocketAddr = ([127, 0, 0, 1], 91).into();
         let key = house.shards[0].connect(local, local);
-        let mut client = Self { key, conn: Connection::client(config, house.now_ms) };
+        let conn = Connection::client(config, house.now_ms);
+        let mut client = Self { key, conn, deliveries: 0, was_blocked: false };
         client.settle(house);
         assert_eq!(client.conn.state(), State::Opened);
         for channel in channels {
@@ -46,12 +52,28 @@ impl Client091 {
         self.publish_to(house, channel, ("", queue), messages);
     }
 
+    /// Publishes messages that are not durable to a queue.
+    pub fn publish_transient(&mut self, house: &mut House, channel: u16, queue: &str, messages: u32) {
+        self.publish_with(house, channel, ("", queue), &TRANSIENT, messages);
+    }
+
     /// Publishes durable messages to an exchange, with a routing key.
     pub fn publish_to(&mut self, house: &mut House, channel: u16, to: (&str, &str), messages: u32) {
+        self.publish_with(house, channel, to, &DURABLE, messages);
+    }
+
+    fn publish_with(
+        &mut self,
+        house: &mut House,
+        channel: u16,
+        to: (&str, &str),
+        properties: &[u8],
+        messages: u32,
+    ) {
         let (exchange, routing_key) = to;
         let publish = Method::BasicPublish(BasicPublish { exchange, routing_key, ..BasicPublish::default() });
         for _ in 0..messages {
-            self.conn.send_content(channel, &publish, &DURABLE, &Bytes::from_static(b"m"), 0);
+            self.conn.send_content(channel, &publish, properties, &Bytes::from_static(b"m"), 0);
         }
         self.settle(house);
     }
@@ -68,6 +90,21 @@ impl Client091 {
         let consume = BasicConsume { queue, consumer_tag: queue, ..BasicConsume::default() };
         self.conn.send(channel, &Method::BasicConsume(consume));
         self.settle(house);
+    }
+
+    /// Returns true if the broker reads the socket of this client.
+    pub fn is_read(&self, house: &mut House) -> bool {
+        house.shards[0].conn(self.key).expect("it is open").gate.takes_input()
+    }
+
+    /// Returns true if the broker has sent `connection.blocked`.
+    pub fn was_blocked(&self) -> bool {
+        self.was_blocked
+    }
+
+    /// Returns the number of messages that were delivered to the consumers of this client.
+    pub fn deliveries(&self) -> u32 {
+        self.deliveries
     }
 
     /// Exchanges bytes with the broker until nothing moves.
@@ -89,20 +126,32 @@ impl Client091 {
     fn handle(&mut self, input: &[u8], now_ms: u64) {
         let mut rest = input;
         loop {
+            let mut properties = BytesMut::new();
             let (used, event) = self.conn.handle_input(rest, usize::MAX, now_ms);
             rest = &rest[used..];
             match event.expect("the broker keeps to the rules") {
                 Some(Event::Start(_)) => self.conn.start_ok(ConnectionStartOk {
-                    client_properties: Table::EMPTY,
+                    client_properties: takes_blocked(&mut properties),
                     mechanism: "PLAIN",
                     response: Secret::new(b"\0guest\0guest"),
                     locale: "en_US",
                 }),
                 Some(Event::Tuned) => self.conn.open("/"),
                 Some(Event::Close { text, .. } | Event::ChannelClose { text, .. }) => panic!("{text}"),
+                Some(Event::Blocked(_)) => self.was_blocked = true,
+                Some(Event::Content { .. }) => self.deliveries += 1,
                 None if used == 0 => return,
                 _ => {}
             }
         }
     }
+}
+
+/// Returns the properties of a client that takes `connection.blocked`, written to `table`.
+fn takes_blocked(table: &mut BytesMut) -> Table<'_> {
+    let mut properties = TableWriter::new(table);
+    properties.table("capabilities").put("connection.blocked", &Value::Bool(true));
+    drop(properties);
+    // The first four bytes are the length of the entries.
+    Table::parse(&table[4..]).expect("it was just written")
 }

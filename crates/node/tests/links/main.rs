@@ -13,6 +13,7 @@ mod direct_reply;
 mod explain;
 mod follow;
 mod groups;
+mod held_back;
 mod house;
 mod large;
 mod left;
