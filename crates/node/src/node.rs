@@ -557,12 +557,11 @@ fn report_flaws(flaws: Vec<StreamFlaw>, restored: &Restored) {
             tracing::error!("{error}: it is created again, and each stream is opened from its own files");
             continue;
         };
-        let record = restored.catalog.queue_by_id(QueueId(stream));
-        let name = record.map_or_else(|| format!("{stream:016x}"), |record| record.name.to_string());
+        let (vhost, stream) = restored.catalog.names_of(QueueId(stream));
         match closes {
-            true => tracing::error!(stream = name, "the stream is closed: {error}"),
+            true => tracing::error!(%stream, %vhost, "the stream is closed: {error}"),
             false => {
-                tracing::warn!(stream = name, "the stream has a gap, possibly from a power failure: {error}")
+                tracing::warn!(%stream, %vhost, "the stream has a gap, possibly from a power failure: {error}")
             }
         }
     }

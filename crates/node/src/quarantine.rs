@@ -72,7 +72,7 @@ pub fn quarantine(
         for &owner in owners {
             let id = QueueId(owner);
             let Some(record) = restored.catalog.queue_by_id(id) else { continue };
-            names.push(record.name.to_string());
+            names.push(format!("'{}' in vhost '{}'", record.name, record.vhost));
             let queue = restored.queues.entry(id).or_default();
             if !queue.is_damaged() {
                 queue.damage();

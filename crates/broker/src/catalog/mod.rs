@@ -450,6 +450,14 @@ impl Catalog {
         self.queues.get(id).map(|row| row.record.is_stream())
     }
 
+    /// Returns the virtual host and the name of a queue, for the log. A queue that is gone has its id for a name.
+    pub fn names_of(&self, id: QueueId) -> (Arc<str>, Arc<str>) {
+        match self.queues.get(id) {
+            Some(row) => (row.record.vhost.clone(), row.record.name.clone()),
+            None => (Arc::default(), format!("{:016x}", id.0).into()),
+        }
+    }
+
     /// Returns the record of a queue with the current policies.
     fn current(&self, row: &QueueRow) -> Arc<QueueRecord> {
         let mut record = row.record.clone();

@@ -330,7 +330,7 @@ impl Gate {
         }
         for filter in &left_out {
             let (connection, link) = (&self.peer.name, shown(&attach.name));
-            tracing::warn!(target: PEER, %connection, link, queue = %record.name, "{filter}");
+            tracing::warn!(target: PEER, %connection, link, queue = %record.name, vhost = %record.vhost, "{filter}");
         }
         let priority = attach.properties.as_ref().and_then(|p| match p.get("rabbitmq:priority") {
             // Other types of number are ignored, as in RabbitMQ (docs/compatibility.md, Consuming).

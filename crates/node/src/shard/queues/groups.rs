@@ -36,7 +36,8 @@ impl Shard {
             Some(restored) => match restored.finish(NODE) {
                 Ok(finished) => (GroupSlot::new(finished), None),
                 Err(damaged) => {
-                    tracing::error!(?queue, "the Raft group of the quorum queue is damaged: {damaged}");
+                    let (vhost, name) = self.metadata.catalog().names_of(queue);
+                    tracing::error!(queue = %name, %vhost, "the Raft group of the quorum queue is damaged: {damaged}");
                     return self.close_damaged(queue);
                 }
             },
@@ -187,7 +188,8 @@ impl Shard {
     /// Applies the facts of a committed entry that was decided before a restart.
     fn learn(&mut self, queue: QueueId, index: u64, facts: Bytes) {
         let Some(facts) = entries::decode(facts, &mut LastRoute::default()) else {
-            tracing::error!(?queue, "an entry of the quorum queue is damaged");
+            let (vhost, name) = self.metadata.catalog().names_of(queue);
+            tracing::error!(queue = %name, %vhost, "an entry of the quorum queue is damaged");
             return self.close_damaged(queue);
         };
         self.with_queue(queue, |slot, output, _| {

@@ -185,7 +185,10 @@ impl Shard {
                 }
             }
             Some(Err(error @ ReadError::Damaged { .. })) => self.quarantine(queue, &error.to_string()),
-            Some(Err(error)) => tracing::error!(?queue, "a run cannot be moved: {error}"),
+            Some(Err(error)) => {
+                let (vhost, name) = self.metadata.catalog().names_of(queue);
+                tracing::error!(queue = %name, %vhost, "a run cannot be moved: {error}");
+            }
             None => {}
         }
         self.storage.pages.moving.now = None;

@@ -342,7 +342,8 @@ impl Shard {
                 None => self.quarantine(queue, "a pack contains a record that is not a message"),
             },
             Err(error @ ReadError::Io { .. }) if there => {
-                tracing::error!(?queue, "the backlog cannot be read: {error}; trying again");
+                let (vhost, name) = self.metadata.catalog().names_of(queue);
+                tracing::error!(queue = %name, %vhost, "the backlog cannot be read: {error}; trying again");
                 self.storage.pages.reads.insert(ticket, reading);
                 let (shard, owner, at) = (u32::from(self.here.id), queue.0, load.block);
                 self.storage.pages.reread.push(ReadJob { shard, ticket, extent, owner, at });
@@ -366,9 +367,8 @@ impl Shard {
         if self.queues.get(queue).is_none() {
             return;
         }
-        let name =
-            self.metadata.catalog().queue_by_id(queue).map(|record| record.name.clone()).unwrap_or_default();
-        tracing::error!(queue = %name, "the queue is closed because its messages are damaged: {why}");
+        let (vhost, name) = self.metadata.catalog().names_of(queue);
+        tracing::error!(queue = %name, %vhost, "the queue is closed because its messages are damaged: {why}");
         self.with_queue(queue, |slot, output, _| slot.fifo.quarantine(output));
     }
 

@@ -352,8 +352,7 @@ impl Shard {
     /// Handles the answer to one of [`Shard::poll_stream_jobs`].
     pub fn handle_stream_answer(&mut self, answer: StreamAnswer) {
         let queue = QueueId(answer.stream());
-        let name =
-            self.metadata.catalog().queue_by_id(queue).map(|record| record.name.clone()).unwrap_or_default();
+        let (vhost, name) = self.metadata.catalog().names_of(queue);
         let Some(home) = self.streams.homes.get_mut(&queue) else { return };
         let mut output = std::mem::take(&mut self.streams.home_output);
         match answer {
@@ -362,22 +361,22 @@ impl Shard {
                     let wal::StreamCut { file, offset, bytes, left } = cut;
                     match left {
                         false => {
-                            tracing::warn!(stream = %name, file, offset, bytes, "the torn end of the stream was cut off");
+                            tracing::warn!(stream = %name, %vhost, file, offset, bytes, "the torn end of the stream was cut off");
                         }
                         true => tracing::warn!(
-                            stream = %name, file, offset, bytes,
+                            stream = %name, %vhost, file, offset, bytes,
                             "the end of the stream is lost from here on; complete messages after this place stay in the file, unread"
                         ),
                     }
                 }
-                let result = result.map(retained).map_err(|error| failure(&name, &error));
+                let result = result.map(retained).map_err(|error| failure(&vhost, &name, &error));
                 home.stream.handle_opened(result, self.here.now_ms, &mut output);
             }
             StreamAnswer::Appended { result, .. } => {
                 let known = match result {
                     Ok(known) => Some(retained(known)),
                     Err(failed) => {
-                        tracing::error!(stream = %name, "the stream cannot be written: {}; trying again", failed.error);
+                        tracing::error!(stream = %name, %vhost, "the stream cannot be written: {}; trying again", failed.error);
                         failed.retained.map(|known| retained(*known))
                     }
                 };
@@ -385,7 +384,7 @@ impl Shard {
             }
             StreamAnswer::Limited { result, .. } => {
                 if let Err(error) = &result {
-                    tracing::error!(stream = %name, "the limits of the stream cannot be applied: {error}");
+                    tracing::error!(stream = %name, %vhost, "the limits of the stream cannot be applied: {error}");
                 }
                 home.stream.handle_limited(result.ok().map(retained), &mut output);
             }
@@ -460,13 +459,8 @@ impl Shard {
             self.begin_load(ticket, Load { who, queue, job, bytes: LOAD_BYTES.into(), reserved: None });
         }
         for offset in output.damaged.drain(..) {
-            let name = self
-                .metadata
-                .catalog()
-                .queue_by_id(queue)
-                .map(|record| record.name.clone())
-                .unwrap_or_default();
-            tracing::error!(target: PEER, stream = %name, offset, "a consumer of the stream has reached damaged messages");
+            let (vhost, name) = self.metadata.catalog().names_of(queue);
+            tracing::error!(target: PEER, stream = %name, %vhost, offset, "a consumer of the stream has reached damaged messages");
         }
         if let Some(following) = self.streams.following.get_mut(&queue) {
             following.recount(&mut self.streams.tails);
@@ -518,14 +512,16 @@ impl Shard {
             // The reader that needed the chunks is gone, so the job is not tried again.
             Err(StreamError::Io { .. }) if !following.readers.is_loading(who) => return,
             Err(error @ StreamError::Io { .. }) => {
-                tracing::error!("a stream cannot be read: {error}; trying again");
+                let (vhost, name) = self.metadata.catalog().names_of(queue);
+                tracing::error!(stream = %name, %vhost, "the stream cannot be read: {error}; trying again");
                 self.streams.again.push(load.job.clone());
                 self.streams.loads.insert(ticket, load);
                 self.streams.again_ms = self.here.now_ms + RETRY_MS;
                 return;
             }
             Err(error) => {
-                tracing::error!("a stream cannot be read: {error}");
+                let (vhost, name) = self.metadata.catalog().names_of(queue);
+                tracing::error!(stream = %name, %vhost, "the stream cannot be read: {error}");
                 None
             }
         };
@@ -569,14 +565,14 @@ fn retained(known: wal::Retained) -> Retained {
     Retained { first, next, bytes, times_ms: first_timestamp_ms.zip(last_timestamp_ms), segments }
 }
 
-fn failure(name: &str, error: &StreamError) -> OpenFailure {
+fn failure(vhost: &str, name: &str, error: &StreamError) -> OpenFailure {
     match error {
         StreamError::Io { .. } => {
-            tracing::error!(stream = name, "the stream cannot be opened: {error}; trying again");
+            tracing::error!(stream = name, vhost, "the stream cannot be opened: {error}; trying again");
             OpenFailure::Unavailable
         }
         _ => {
-            tracing::error!(stream = name, "the stream is closed: {error}");
+            tracing::error!(stream = name, vhost, "the stream is closed: {error}");
             OpenFailure::Damaged
         }
     }
