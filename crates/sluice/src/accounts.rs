@@ -180,8 +180,8 @@ enum OfLimit {
     List,
 }
 
-const USERS: &[Column] = &[("NAME", "name"), ("TAGS", "tags"), ("PASSWORD HASH", "hashing_algorithm")];
-const VHOSTS: &[Column] = &[
+pub const USERS: &[Column] = &[("NAME", "name"), ("TAGS", "tags"), ("PASSWORD HASH", "hashing_algorithm")];
+pub const VHOSTS: &[Column] = &[
     ("NAME", "name"),
     ("DEFAULT TYPE", "default_queue_type"),
     ("PROTECTED", "protected_from_deletion"),
@@ -191,7 +191,7 @@ const VHOSTS: &[Column] = &[
 ];
 const VHOST_LIMITS: &[Column] = &[("VHOST", "vhost"), ("LIMITS", "value")];
 const USER_LIMITS: &[Column] = &[("USER", "user"), ("LIMITS", "value")];
-const PERMISSIONS: &[Column] =
+pub const PERMISSIONS: &[Column] =
     &[("USER", "user"), ("VHOST", "vhost"), ("CONFIGURE", "configure"), ("WRITE", "write"), ("READ", "read")];
 const TOPICS: &[Column] =
     &[("USER", "user"), ("VHOST", "vhost"), ("EXCHANGE", "exchange"), ("WRITE", "write"), ("READ", "read")];

@@ -3,6 +3,7 @@
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
+use crate::accounts;
 use crate::declare::{exchange, queue, segment};
 use crate::failure::Failure;
 use crate::http::Api;
@@ -62,6 +63,18 @@ enum What {
     /// Links of AMQP 1.0
     #[command(alias = "link")]
     Links,
+    /// Virtual hosts
+    #[command(alias = "vhost")]
+    Vhosts,
+    /// Users and their tags
+    #[command(alias = "user")]
+    Users,
+    /// What each user may do, by virtual host
+    #[command(alias = "permission")]
+    Permissions,
+    /// Policies
+    #[command(alias = "policy")]
+    Policies,
     /// Traces that run
     #[command(alias = "trace")]
     Traces,
@@ -144,8 +157,8 @@ fn in_vhost(list: &str, vhost: Option<&str>) -> String {
     }
 }
 
-/// Returns the path of a list of what clients have opened, in all virtual hosts or in one.
-fn of_clients(list: &str, vhost: Option<&str>) -> String {
+/// Returns the path of a list that is part of each virtual host: of all of them, or of one.
+fn of_vhosts(list: &str, vhost: Option<&str>) -> String {
     match vhost {
         Some(vhost) => format!("/api/vhosts/{}/{list}", segment(vhost)),
         None => format!("/api/{list}"),
@@ -164,6 +177,10 @@ impl What {
             Self::Channels { .. } => "channels",
             Self::Consumers => "consumers",
             Self::Links => "links",
+            Self::Vhosts => "vhosts",
+            Self::Users => "users",
+            Self::Permissions => "permissions",
+            Self::Policies => "policies",
             Self::Traces => "traces",
             Self::FeatureFlags => "feature flags",
             Self::DeprecatedFeatures { .. } => "deprecated features",
@@ -178,13 +195,17 @@ impl What {
             Self::Exchanges => in_vhost("exchanges", vhost),
             Self::Bindings(ends) => ends.path(vhost),
             Self::Connections { user: Some(user) } => format!("/api/connections/username/{}", segment(user)),
-            Self::Connections { user: None } | Self::Links => of_clients("connections", vhost),
+            Self::Connections { user: None } | Self::Links => of_vhosts("connections", vhost),
             Self::Sessions { connection } => format!("/api/connections/{}/sessions", segment(connection)),
             Self::Channels { connection: Some(name) } => {
                 format!("/api/connections/{}/channels", segment(name))
             }
-            Self::Channels { connection: None } => of_clients("channels", vhost),
+            Self::Channels { connection: None } => of_vhosts("channels", vhost),
             Self::Consumers => in_vhost("consumers", vhost),
+            Self::Vhosts => "/api/vhosts".to_owned(),
+            Self::Users => "/api/users".to_owned(),
+            Self::Permissions => of_vhosts("permissions", vhost),
+            Self::Policies => in_vhost("policies", vhost),
             Self::Traces => in_vhost("traces", vhost),
             Self::FeatureFlags => "/api/feature-flags".to_owned(),
             Self::DeprecatedFeatures { used: true } => "/api/deprecated-features/used".to_owned(),
@@ -282,6 +303,17 @@ impl What {
                 ("CREDIT", "credit"),
                 ("UNSETTLED", "unsettled"),
                 ("AGE MS", "age_ms"),
+            ],
+            Self::Vhosts => accounts::VHOSTS,
+            Self::Users => accounts::USERS,
+            Self::Permissions => accounts::PERMISSIONS,
+            Self::Policies => &[
+                ("NAME", "name"),
+                ("VHOST", "vhost"),
+                ("PATTERN", "pattern"),
+                ("APPLY TO", "apply-to"),
+                ("PRIORITY", "priority"),
+                ("DEFINITION", "definition"),
             ],
             Self::Traces => &[
                 ("NAME", "name"),

@@ -422,7 +422,7 @@ mod tests {
             "declare queue",
             "declare binding x",
             "list",
-            "list users",
+            "list everybody",
             "status q",
             "explain",
             "explain queue",

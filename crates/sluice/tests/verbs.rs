@@ -326,6 +326,25 @@ fn one_object_is_shown_with_all_its_fields() {
     assert!(attempts.contains("\nhttp "), "{attempts}");
     assert_eq!(broker.verb(&["reset", "auth-attempts"]).done(), "the counts of logins are zero");
     broker.verb(&["user", "add", "idle", "--no-password"]).done();
+    broker.verb(&["vhost", "add", "team"]).done();
+    broker.verb(&["permission", "set", "idle", "^i", "^i", "^i", "-p", "team"]).done();
+    broker.verb(&["policy", "set", "brief", "^b", r#"{"max-length": 2}"#, "-p", "team"]).done();
+    for (what, row) in [
+        ("users", "\nidle "),
+        ("vhosts", "\nteam "),
+        ("permissions", "\nidle   team "),
+        ("policies", "\nbrief  team   ^b "),
+    ] {
+        let listed = broker.verb(&["list", what]).done();
+        assert!(listed.contains(row), "{what}: {listed}");
+    }
+    // Who creates a virtual host gets all permissions in it.
+    for (what, rows) in [("permissions", 2), ("policies", 1)] {
+        let listed = broker.verb(&["list", what, "-p", "team"]).done();
+        assert_eq!(listed.lines().count(), 1 + rows, "{what}: {listed}");
+        assert!(listed.lines().skip(1).all(|row| row.contains(" team ")), "{what}: {listed}");
+    }
+    broker.verb(&["permission", "clear", "idle", "-p", "team"]).done();
     let idle = broker.verb(&["user", "list", "--without-permissions"]).done();
     assert!(idle.lines().count() == 2 && idle.contains("\nidle "), "{idle}");
 }
