@@ -4,6 +4,8 @@
 
 mod broker;
 
+mod authority;
+
 mod ages;
 mod amqp091;
 mod audit;
@@ -30,6 +32,7 @@ mod sockets;
 mod storage;
 mod streams;
 mod tls;
+mod tls_refusals;
 mod tokens;
 mod traces;
 mod verbs;

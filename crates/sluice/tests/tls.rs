@@ -1,102 +1,18 @@
 //! TLS as operators and clients see it: the listeners, logins with certificates, certificates that change, and what is
 //! refused at the start.
 
-use crate::broker;
+use crate::{authority, broker};
 
 use std::io::{Read as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
+use authority::{Authority, port, server_of, start, wait_for};
+use broker::Directory;
 use broker::verb::{Did, finish, sluice};
-use broker::{Broker, Directory, Starting};
 use client::{Connection, Options, ReceiverOptions, SenderOptions};
-use rcgen::{BasicConstraints, CertificateParams, DistinguishedName, DnType, IsCa, Issuer, KeyPair, SanType};
 use serde_json::json;
-use tls::ClientOptions;
-use tokio_rustls::rustls::ClientConnection;
-
-/// An authority that signs certificates into files of a directory.
-struct Authority {
-    folder: PathBuf,
-    issuer: Issuer<'static, KeyPair>,
-}
-
-impl Authority {
-    fn make(folder: &Path, name: &str) -> Self {
-        let mut params = params(name, name);
-        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        let key = KeyPair::generate().unwrap();
-        let made = params.self_signed(&key).unwrap();
-        std::fs::write(folder.join(format!("{name}.pem")), made.pem()).unwrap();
-        Self { folder: folder.to_owned(), issuer: Issuer::new(params, key) }
-    }
-
-    /// Writes `file.pem` and `file.key`.
-    fn sign(&self, file: &str, common_name: &str) {
-        let key = KeyPair::generate().unwrap();
-        let made = params(common_name, file).signed_by(&key, &self.issuer).unwrap();
-        std::fs::write(self.folder.join(format!("{file}.pem")), made.pem()).unwrap();
-        std::fs::write(self.folder.join(format!("{file}.key")), key.serialize_pem()).unwrap();
-    }
-
-    /// Writes `file.pem` for a key that exists already, with these DNS names.
-    fn certify(&self, file: &str, key: &Path, names: &[&str]) {
-        let key = KeyPair::from_pem(&std::fs::read_to_string(key).unwrap()).unwrap();
-        let mut params = params(file, file);
-        params.subject_alt_names =
-            names.iter().map(|name| SanType::DnsName((*name).try_into().unwrap())).collect();
-        let made = params.signed_by(&key, &self.issuer).unwrap();
-        std::fs::write(self.folder.join(format!("{file}.pem")), made.pem()).unwrap();
-    }
-
-    /// Writes `file.pem` and `file.key` of a client, whose chain has an authority in between.
-    fn sign_indirectly(&self, file: &str, common_name: &str) {
-        let mut between = params("between", "between");
-        between.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        let key = KeyPair::generate().unwrap();
-        let made = between.signed_by(&key, &self.issuer).unwrap();
-        let between = Authority { folder: self.folder.clone(), issuer: Issuer::new(between, key) };
-        between.sign(file, common_name);
-        let path = self.folder.join(format!("{file}.pem"));
-        let chain = std::fs::read_to_string(&path).unwrap() + &made.pem();
-        std::fs::write(path, chain).unwrap();
-    }
-
-    fn path(&self, file: &str) -> String {
-        self.folder.join(file).to_str().unwrap().to_owned()
-    }
-
-    /// The settings of a broker whose certificate is in `server.pem`.
-    fn settings(&self) -> Vec<String> {
-        vec![
-            "listeners.ssl.default=0".to_owned(),
-            "management.ssl.port=0".to_owned(),
-            format!("ssl_options.certfile={}", self.path("server.pem")),
-            format!("ssl_options.keyfile={}", self.path("server.key")),
-        ]
-    }
-}
-
-fn params(common_name: &str, other: &str) -> CertificateParams {
-    let mut params =
-        CertificateParams::new(vec!["localhost".to_owned(), format!("{other}.example")]).unwrap();
-    params.distinguished_name = DistinguishedName::new();
-    params.distinguished_name.push(DnType::OrganizationName, "ours");
-    params.distinguished_name.push(DnType::CommonName, common_name);
-    params
-}
-
-fn start(directory: &Directory, settings: &[String]) -> Broker {
-    let settings: Vec<&str> = settings.iter().map(String::as_str).collect();
-    Starting::spawn(directory, &settings).finish()
-}
-
-fn port(broker: &Broker, protocol: &str) -> u64 {
-    let listeners = broker.get("/api/overview").1["listeners"].clone();
-    let found = listeners.as_array().unwrap().iter().find(|row| row["protocol"] == protocol).cloned();
-    found.unwrap_or_else(|| panic!("no {protocol} in {listeners}"))["port"].as_u64().unwrap()
-}
 
 fn verb(url: &str, api: &str, words: &[&str]) -> Did {
     let mut command = Command::new(broker::PROGRAM);
@@ -148,10 +64,7 @@ async fn a_certificate_is_a_login() {
     broker.verb(&["permission", "set", "anna", ".*", ".*", ".*"]).done();
     let port = port(&broker, "amqp/ssl");
     let open = async |login: &str, who: Option<&str>| {
-        let identity = who.map(|who| {
-            (authority.path(&format!("{who}.pem")).into(), authority.path(&format!("{who}.key")).into())
-        });
-        let tls = ClientOptions { authorities: Some(authority.path("ca.pem").into()), identity };
+        let tls = authority.client(who);
         let url = format!("amqps://{login}localhost:{port}").parse().unwrap();
         Connection::open(&url, Options { tls: Some(tls.load().unwrap()), ..Options::default() }).await
     };
@@ -209,7 +122,7 @@ async fn certificates_change_without_a_connection_lost() {
     authority.sign("server", "first");
     let broker = start(&directory, &authority.settings());
     let port = port(&broker, "amqp/ssl");
-    let tls = ClientOptions { authorities: Some(authority.path("ca.pem").into()), identity: None };
+    let tls = authority.client(None);
     let url = format!("amqps://guest:guest@localhost:{port}").parse().unwrap();
     let open = async || {
         Connection::open(&url, Options { tls: Some(tls.load().unwrap()), ..Options::default() }).await
@@ -254,24 +167,6 @@ async fn certificates_change_without_a_connection_lost() {
 /// A key of nobody, plain or as OpenSSL encrypts it with the password `secret`.
 fn known_key(file: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../tls/testdata").join(file)
-}
-
-/// Returns the subject of the certificate that a client gets which asks for this name.
-fn server_of(port: u64, authority: &Authority, name: &str) -> Result<String, String> {
-    let tls = ClientOptions { authorities: Some(authority.path("ca.pem").into()), identity: None };
-    let mut client = ClientConnection::new(tls.load().unwrap(), name.to_owned().try_into().unwrap()).unwrap();
-    let mut socket = std::net::TcpStream::connect(("127.0.0.1", u16::try_from(port).unwrap())).unwrap();
-    while client.is_handshaking() {
-        client.complete_io(&mut socket).map_err(|error| error.to_string())?;
-    }
-    let certificate = client.peer_certificates().and_then(|all| tls::Certificate::parse(all.first()?));
-    Ok(certificate.unwrap().subject)
-}
-
-fn wait_for(directory: &Directory, words: &str) {
-    while !directory.logged().contains(words) {
-        std::thread::sleep(Duration::from_millis(50));
-    }
 }
 
 #[test]
@@ -387,9 +282,7 @@ async fn the_depth_of_client_certificates_is_limited() {
         let broker = start(&directory, &settings);
         let port = port(&broker, "amqp/ssl");
         let open = async |who: &str| {
-            let pair = (authority.path(&format!("{who}.pem")), authority.path(&format!("{who}.key")));
-            let identity = Some((pair.0.into(), pair.1.into()));
-            let tls = ClientOptions { authorities: Some(authority.path("ca.pem").into()), identity };
+            let tls = authority.client(Some(who));
             let url = format!("amqps://localhost:{port}").parse().unwrap();
             Connection::open(&url, Options { tls: Some(tls.load().unwrap()), ..Options::default() }).await
         };
