@@ -199,6 +199,7 @@ fn node<D: Desk>(call: &Call<'_, D>, overview: Overview) -> Result<Value, Failur
         "mem_used": process.resident_bytes,
         "mem_alarm": alarm("memory"),
         "disk_free_alarm": alarm("disk"),
+        "certificate_alarm": call.ports.certificates().iter().any(|tls| tls.problem().is_some()),
         "mem_limit": overview.limits.memory_limit,
         "disk_free_limit": overview.limits.disk_free_limit,
         "fd_used": process.open_fds,

@@ -164,7 +164,8 @@ impl Authentication<'_> {
     }
 }
 
-/// Returns the event of an alarm, `memory` or `disk`, of this node. It is published although the alarm stops publishers.
+/// Returns the event of an alarm of this node: `memory`, `disk` or `certificate`. It is published also while an alarm stops
+/// publishers.
 pub fn alarm(vhost: &Arc<str>, source: &str, node: &str, is_set: bool, now_ms: u64) -> Notice {
     let event = Notice::event(vhost, if is_set { "alarm.set" } else { "alarm.cleared" }, now_ms, |headers| {
         headers.text("source", source);

@@ -22,7 +22,7 @@ use broker::catalog::QueueRecord;
 use broker::counters::Protocol;
 use broker::desk::{DeskError, QueueNumbers, QueueRow};
 use broker::ids::DECIDER;
-use broker::notices::Authentication;
+use broker::notices::{Authentication, alarm};
 use broker::settings::Settings;
 use broker::traces::Traces;
 
@@ -152,6 +152,14 @@ impl NodeDesk {
             refused,
         };
         self.inner.notices.send(login.event(vhost, self.inner.clock.now_ms()));
+    }
+
+    /// Publishes that an alarm of this source was raised or cleared, if events are on.
+    pub fn publish_alarm(&self, source: &str, is_set: bool) {
+        if let Some(vhost) = self.settings().event_vhost() {
+            let now_ms = self.inner.clock.now_ms();
+            self.inner.notices.send(alarm(vhost, source, &self.inner.node, is_set, now_ms));
+        }
     }
 
     fn row(&self, record: &QueueRecord, numbers: QueueNumbers) -> QueueRow {

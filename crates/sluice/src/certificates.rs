@@ -3,7 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use node::NodeDesk;
 use tls::{Options, Tls};
+use tokio::sync::Mutex;
 
 use crate::config::Config;
 
@@ -55,31 +57,67 @@ fn load(options: Option<&Options>, setting: &str, all: &mut Vec<Arc<Tls>>) -> Re
     Ok(tls)
 }
 
-/// Reads changed certificates again, until the task ends.
-pub async fn watch(all: Vec<Arc<Tls>>) {
-    loop {
-        tokio::time::sleep(LOOK_INTERVAL).await;
-        read_again(&all, false).await;
+/// The certificates of a running broker. While changed ones cannot be used, the alarm `certificate` is raised. It stops nobody:
+/// those before stay in use.
+#[derive(Debug)]
+pub struct Watched {
+    all: Vec<Arc<Tls>>,
+    desk: NodeDesk,
+    /// True while the alarm is raised. Locked while certificates are read, so that each change is reported once.
+    is_raised: Mutex<bool>,
+}
+
+impl Watched {
+    pub fn new(all: Vec<Arc<Tls>>, desk: NodeDesk) -> Self {
+        Self { all, desk, is_raised: Mutex::new(false) }
+    }
+
+    /// Returns all certificates.
+    pub fn all(&self) -> &[Arc<Tls>] {
+        &self.all
+    }
+
+    /// Reads changed certificates again, until the task ends.
+    pub async fn watch(self: Arc<Self>) {
+        loop {
+            tokio::time::sleep(LOOK_INTERVAL).await;
+            self.read_again(false).await;
+        }
+    }
+
+    /// Reads certificates again: those that have changed, or all if `anyway` is true. Logs the result.
+    pub async fn read_again(&self, anyway: bool) {
+        let mut is_raised = self.is_raised.lock().await;
+        for tls in &self.all {
+            read_again(tls, anyway).await;
+        }
+        let raise = self.all.iter().any(|tls| tls.problem().is_some());
+        if raise != *is_raised {
+            *is_raised = raise;
+            if raise {
+                tracing::warn!("certificate alarm: changed certificates cannot be used");
+            } else {
+                tracing::info!("certificate alarm cleared");
+            }
+            self.desk.publish_alarm("certificate", raise);
+        }
     }
 }
 
-/// Reads certificates again: those that have changed, or all if `anyway` is true. Logs the result.
-pub async fn read_again(all: &[Arc<Tls>], anyway: bool) {
-    for tls in all {
-        let files: Vec<_> = tls.certificates().iter().map(|(file, _)| file.display().to_string()).collect();
-        let files = files.join(", ");
-        // Decrypting a key takes time on purpose, and other tasks share this thread.
-        let reading = tls.clone();
-        let read = tokio::task::spawn_blocking(move || reading.reload(anyway)).await;
-        match read {
-            Ok(Ok(true)) => tracing::info!("the certificate {files} was read again: new connections use it"),
-            Ok(Ok(false)) => {}
-            Ok(Err(error)) => {
-                tracing::error!(
-                    "the changed certificate {files} cannot be used, the one before stays in use: {error}"
-                );
-            }
-            Err(error) => tracing::error!("the certificate {files} cannot be read again: {error}"),
+async fn read_again(tls: &Arc<Tls>, anyway: bool) {
+    let files: Vec<_> = tls.certificates().iter().map(|(file, _)| file.display().to_string()).collect();
+    let files = files.join(", ");
+    // Decrypting a key takes time on purpose, and other tasks share this thread.
+    let reading = tls.clone();
+    let read = tokio::task::spawn_blocking(move || reading.reload(anyway)).await;
+    match read {
+        Ok(Ok(true)) => tracing::info!("the certificate {files} was read again: new connections use it"),
+        Ok(Ok(false)) => {}
+        Ok(Err(error)) => {
+            tracing::error!(
+                "the changed certificate {files} cannot be used, the one before stays in use: {error}"
+            );
         }
+        Err(error) => tracing::error!("the certificate {files} cannot be read again: {error}"),
     }
 }

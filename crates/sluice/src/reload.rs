@@ -3,9 +3,8 @@
 use std::sync::Arc;
 
 use node::Node;
-use tls::Tls;
 
-use crate::certificates;
+use crate::certificates::Watched;
 use crate::config::{Config, Loaded, SetValues, Sources};
 use crate::log::{self, Levels, LogFile};
 
@@ -17,7 +16,7 @@ pub struct Reload {
     /// The values that were read last.
     last: SetValues,
     levels: Levels,
-    certificates: Vec<Arc<Tls>>,
+    certificates: Arc<Watched>,
     log_file: Option<Arc<LogFile>>,
 }
 
@@ -27,7 +26,7 @@ impl Reload {
         sources: Sources,
         values: SetValues,
         levels: Levels,
-        certificates: Vec<Arc<Tls>>,
+        certificates: Arc<Watched>,
         log_file: Option<Arc<LogFile>>,
     ) -> Self {
         Self { sources, at_start: values.clone(), last: values, levels, certificates, log_file }
@@ -39,7 +38,7 @@ impl Reload {
         if let Some(file) = &self.log_file {
             log::reopen(file);
         }
-        certificates::read_again(&self.certificates, true).await;
+        self.certificates.read_again(true).await;
         self.read_again(node);
     }
 

@@ -14,7 +14,7 @@ use tokio::net::{TcpListener, UnixListener};
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::backends::backends;
-use crate::certificates::{self, Certificates};
+use crate::certificates::{Certificates, Watched};
 use crate::config::{Config, Loaded, Sources};
 use crate::definitions;
 use crate::failure::Failure;
@@ -72,9 +72,9 @@ pub fn run(serve: &Serve) -> Result<(), Failure> {
         tracing::warn!("{warning}");
     }
     runtime.spawn(report(limiter.clone()));
-    let certificates = listeners.certificates.clone();
-    let reload = Reload::new(serve.sources.clone(), values, levels, certificates, log_file);
-    let stopped = runtime.block_on(serve_until_told(&node, &config, listeners, reload));
+    let certificates = Arc::new(Watched::new(listeners.certificates.clone(), node.desk().clone()));
+    let reload = Reload::new(serve.sources.clone(), values, levels, certificates.clone(), log_file);
+    let stopped = runtime.block_on(serve_until_told(&node, &config, listeners, certificates, reload));
     runtime.shutdown_background();
     stopped.map_err(|error| failed(&error))?;
     let stopped = node.stop("Node was shut down");
@@ -256,13 +256,14 @@ async fn serve_until_told(
     node: &Node,
     config: &Config,
     listeners: Listeners,
+    certificates: Arc<Watched>,
     mut reload: Reload,
 ) -> std::io::Result<()> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut hangup = signal(SignalKind::hangup())?;
     let line = listeners.line(config);
-    let Listeners { amqp, unix, http, certificates } = listeners;
+    let Listeners { amqp, unix, http, .. } = listeners;
     for (listener, listening) in amqp {
         tokio::spawn(node.listen_with(listener, listening));
     }
@@ -272,12 +273,12 @@ async fn serve_until_told(
         file
     });
     let ports = admin::Ports::new(limits::http_connections() as usize)
-        .with_certificates(certificates.clone())
+        .with_certificates(certificates.all().to_vec())
         .skipping_unknown(config.skip_unknown_definitions)
         .with_headers(config.headers.clone())
         .with_page_login(config.page_login.clone());
-    if !certificates.is_empty() {
-        tokio::spawn(certificates::watch(certificates));
+    if !certificates.all().is_empty() {
+        tokio::spawn(certificates.watch());
     }
     if http.iter().any(|port| !port.is_metrics) {
         tokio::spawn(management::sample(node.desk().clone(), ports.clone(), config.statistics_interval));

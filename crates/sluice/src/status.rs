@@ -52,6 +52,7 @@ const LINES: &[Column] = &[
     ("memory (bytes)", "mem_used"),
     ("memory alarm", "mem_alarm"),
     ("disk alarm", "disk_free_alarm"),
+    ("certificate alarm", "certificate_alarm"),
     ("descriptors", "fd_used"),
     ("descriptors (limit)", "fd_total"),
 ];
@@ -83,7 +84,7 @@ mod tests {
     fn budgets_are_shown_as_a_table() {
         let node = json!({
             "name": "sluice@h", "node_id": "0a", "boots": 3, "os_pid": "7", "uptime": 12, "mem_used": 99, "mem_alarm": false,
-            "disk_free_alarm": true, "fd_used": 4, "fd_total": null,
+            "disk_free_alarm": true, "certificate_alarm": false, "fd_used": 4, "fd_total": null,
             "budgets": [
                 {"name": "unfinished_deliveries", "used": 512, "limit": 1024},
                 {"name": "backlog", "used": 0, "limit": 0},
@@ -98,6 +99,7 @@ uptime (ms)          12
 memory (bytes)       99
 memory alarm         no
 disk alarm           yes
+certificate alarm    no
 descriptors          4
 descriptors (limit)  -
 

@@ -164,6 +164,55 @@ async fn certificates_change_without_a_connection_lost() {
     open().await.unwrap();
 }
 
+#[test]
+fn a_bad_certificate_raises_an_alarm_that_stops_nobody() {
+    let directory = Directory::new("tls");
+    let authority = Authority::make(directory.path(), "ca");
+    authority.sign("server", "server");
+    let settings = [authority.settings(), vec!["event_exchange.enabled=true".to_owned()]].concat();
+    let broker = start(&directory, &settings);
+    broker.verb(&["declare", "queue", "events"]).done();
+    broker.verb(&["declare", "binding", "amq.rabbitmq.event", "events", "--key", "alarm.#"]).done();
+    let is_raised = || {
+        let shown = broker.verb(&["status"]).done();
+        let shown = shown.lines().find_map(|line| line.strip_prefix("certificate alarm")).unwrap().trim();
+        let nodes = broker.get("/api/nodes").1;
+        assert_eq!(nodes[0]["certificate_alarm"], shown == "yes");
+        shown == "yes"
+    };
+    assert!(!is_raised());
+    std::fs::write(directory.path().join("server.key"), "nonsense").unwrap();
+    wait_for(&directory, "certificate alarm: changed certificates cannot be used");
+    assert!(is_raised());
+    // Nobody is stopped, so the check of the alarms that stop publishers succeeds.
+    assert_eq!(broker.get("/api/health/checks/alarms").0, 200);
+    broker.verb(&["declare", "queue", "q"]).done();
+    assert_eq!(broker.verb(&["send", "q", "hello"]).done(), "1 message sent to /queues/q: accepted");
+    // A raised alarm is not raised again.
+    let errors = || directory.logged().matches("cannot be used, the one before stays in use").count();
+    let before = errors();
+    broker.hang_up();
+    while errors() == before {
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    authority.sign("server", "server");
+    wait_for(&directory, "certificate alarm cleared");
+    assert!(!is_raised());
+    let get = json!({ "count": 10, "ackmode": "ack_requeue_true", "encoding": "auto" }).to_string();
+    let events = loop {
+        let rows = broker.ask("POST", "/api/queues/%2F/events/get", &get).1;
+        let keys = rows.as_array().unwrap().iter().map(|row| row["routing_key"].clone());
+        let sources =
+            rows.as_array().unwrap().iter().map(|row| row["properties"]["headers"]["source"].clone());
+        let events: Vec<_> = keys.zip(sources).collect();
+        if events.iter().any(|(key, _)| key == "alarm.cleared") {
+            break events;
+        }
+    };
+    let event = |key: &str| (json!(key), json!("certificate"));
+    assert_eq!(events, [event("alarm.set"), event("alarm.cleared")]);
+}
+
 /// A key of nobody, plain or as OpenSSL encrypts it with the password `secret`.
 fn known_key(file: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../tls/testdata").join(file)
