@@ -30,6 +30,7 @@ const fn guard(pattern: &'static str, harmless: &'static str, without: &'static 
 const NO_TLS: &str = "there is no TLS for it, so connections would not be encrypted";
 const TLS_LISTENER: &str = "the only listener for clients with TLS is listeners.ssl.default";
 const TLS_OPTIONS: &str = "the TLS of Sluice has no such setting";
+const HTTPS_CLIENTS: &str = "the HTTPS ports ask no client for a certificate, so everybody could connect";
 const LISTENER: &str = "the only listeners for clients are listeners.tcp.default, listeners.ssl.default and listeners.unix.default";
 const LOGINS: &str = "only the keys in sluice.conf.example decide who may log in, and how";
 const PERMISSIONS: &str =
@@ -45,6 +46,12 @@ const GUARDS: &[Guard] = &[
     guard("listeners.*", "", LISTENER),
     guard("ssl_options", "none", TLS_OPTIONS),
     guard("ssl_options.*", "", TLS_OPTIONS),
+    guard("management.ssl.verify", "verify_none", HTTPS_CLIENTS),
+    guard("management.ssl.fail_if_no_peer_cert", "false", HTTPS_CLIENTS),
+    guard("management.ssl.*", "", TLS_OPTIONS),
+    guard("prometheus.ssl.verify", "verify_none", HTTPS_CLIENTS),
+    guard("prometheus.ssl.fail_if_no_peer_cert", "false", HTTPS_CLIENTS),
+    guard("prometheus.ssl.*", "", TLS_OPTIONS),
     guard("*.ssl.*", "", NO_TLS),
     guard("*.listeners.ssl", "none", NO_TLS),
     guard("management.listener.ssl", "false", NO_TLS),
@@ -60,17 +67,42 @@ const GUARDS: &[Guard] = &[
     guard("definitions.https.*", "", DEFINITIONS),
 ];
 
-/// Keys that match a pattern of [`GUARDS`] but do not protect anything.
-const HARMLESS: &[&str] = &[
-    "ssl_handshake_timeout",
-    "ssl_options.client_renegotiation",
-    "ssl_options.honor_cipher_order",
-    "ssl_options.honor_ecc_order",
-    "ssl_options.log_level",
-    "ssl_options.reuse_session",
-    "ssl_options.reuse_sessions",
-    "ssl_options.secure_renegotiate",
+/// The ports whose TLS has keys of its own.
+const TLS_PORTS: &[&str] = &["ssl_options.", "management.ssl.", "prometheus.ssl."];
+
+/// Keys of [`TLS_PORTS`] that match a pattern of [`GUARDS`] but do not protect anything.
+const HARMLESS_OF_TLS: &[&str] = &[
+    "bypass_pem_cache",
+    "client_renegotiation",
+    "honor_cipher_order",
+    "honor_ecc_order",
+    "log_level",
+    "reuse_session",
+    "reuse_sessions",
+    "secure_renegotiate",
 ];
+
+/// Likewise, of the ports with HTTPS. Two of them concern the certificates of clients. They protect nothing alone, and what would
+/// make them protect is refused: `verify = verify_peer`.
+const HARMLESS_OF_HTTPS: &[&str] = &[
+    "backlog",
+    "cacertfile",
+    "compress",
+    "depth",
+    "idle_timeout",
+    "inactivity_timeout",
+    "max_keepalive",
+    "request_timeout",
+    "shutdown_timeout",
+];
+
+/// Returns true for a key that matches a pattern of [`GUARDS`] but does not protect anything.
+fn is_harmless(key: &str) -> bool {
+    let of_tls = TLS_PORTS.iter().find_map(|prefix| Some((*prefix, key.strip_prefix(prefix)?)));
+    of_tls.is_some_and(|(prefix, key)| {
+        HARMLESS_OF_TLS.contains(&key) || prefix != "ssl_options." && HARMLESS_OF_HTTPS.contains(&key)
+    })
+}
 
 /// All other keys of RabbitMQ and its plugins. Keys of protocols that Sluice does not have need no guard:
 /// nobody can connect with those protocols.
@@ -78,6 +110,8 @@ const OTHERS: &[&str] = &[
     "amqp10_client.*",
     "amqp_client.*",
     "anonymous_login_pass",
+    // Sluice tells no client why a backend has refused it, which is RabbitMQ's default.
+    "authorization_failure_disclosure",
     "aws.*",
     "background_gc_enabled",
     "background_gc_target_interval",
@@ -135,6 +169,7 @@ const OTHERS: &[&str] = &[
     "runtime_parameters.limits.*",
     "shovel.*",
     "socket_writer.gc_threshold",
+    "ssl_handshake_timeout",
     "stomp.*",
     "stream.*",
     "sysmon_handler.*",
@@ -151,7 +186,7 @@ const OTHERS: &[&str] = &[
 
 /// Returns what to do with a key that has this value; `None` if RabbitMQ does not know the key either.
 pub fn find(key: &str, value: &str) -> Option<Known> {
-    if HARMLESS.contains(&key) {
+    if is_harmless(key) {
         return Some(Known::NoEffect);
     }
     if let Some(guard) = GUARDS.iter().find(|guard| fits(guard.pattern, key)) {
@@ -202,8 +237,13 @@ mod tests {
             ("listeners.ssl.default", "5671"),
             ("listeners.tcp.internal", "127.0.0.1:5673"),
             ("listeners.tcp", "none"),
-            ("management.ssl.port", "15671"),
-            ("prometheus.ssl.certfile", "/c"),
+            ("management.ssl.verify", "verify_peer"),
+            ("management.ssl.fail_if_no_peer_cert", "true"),
+            ("management.ssl.versions.1", "tlsv1.3"),
+            ("prometheus.ssl.ciphers.1", "TLS_AES_256_GCM_SHA384"),
+            ("prometheus.ssl.verify", "verify_peer"),
+            ("ssl_options.ciphers.1", "TLS_AES_256_GCM_SHA384"),
+            ("web_mqtt.ssl.honor_cipher_order", "true"),
             ("web_mqtt.ssl.port", "15676"),
             ("mqtt.listeners.ssl.default", "8883"),
             ("auth_mechanisms.1", "PLAIN"),
@@ -223,6 +263,8 @@ mod tests {
             ("default_permissions.read", ".*"),
             ("listeners.ssl", "none"),
             ("ssl_options", "none"),
+            ("management.ssl.verify", "verify_none"),
+            ("prometheus.ssl.fail_if_no_peer_cert", "false"),
             ("default_user_tags.administrator", "true"),
             ("default_user_tags.monitoring", "false"),
         ] {
@@ -246,6 +288,16 @@ mod tests {
             "ssl_handshake_timeout",
             "credential_validator.validation_backend",
             "credential_validator.min_length",
+            "ssl_options.honor_cipher_order",
+            "management.ssl.honor_cipher_order",
+            "management.ssl.honor_ecc_order",
+            "management.ssl.client_renegotiation",
+            "management.ssl.secure_renegotiate",
+            "management.ssl.cacertfile",
+            "management.ssl.depth",
+            "prometheus.ssl.reuse_sessions",
+            "prometheus.ssl.idle_timeout",
+            "authorization_failure_disclosure",
         ] {
             assert_eq!(find(key, "1"), Some(Known::NoEffect), "{key}");
         }
