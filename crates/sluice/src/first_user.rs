@@ -1,24 +1,33 @@
-//! Warns of the first user that everybody knows: `guest` with the password `guest`.
+//! Warns of the first user, `guest` with the password `guest`: everybody knows it, or it is the only one and cannot connect from
+//! elsewhere.
 
 use std::net::SocketAddr;
 
 use amqp10::sasl::Secret;
-use broker::access::{Identity, Users};
+use broker::access::{Identity, MAKE_A_USER, Users};
 use broker::desk::Desk as _;
 use node::Node;
 
 /// The name and the password that a broker starts with, unless it is configured otherwise.
 const GUEST: &str = "guest";
 
-/// Returns a warning if other machines can log in as `guest` with the password that everybody knows.
-pub fn warning(listeners: &[SocketAddr], loopback_users: &[String], node: &Node) -> Option<String> {
+/// Returns a warning if other machines can reach the broker, and either can log in as `guest` with the password that everybody
+/// knows, or cannot log in as anybody.
+pub fn warning(
+    listeners: &[SocketAddr],
+    loopback_users: &[String],
+    has_other_backends: bool,
+    node: &Node,
+) -> Option<String> {
+    let reachable = *listeners.iter().find(|address| !address.ip().to_canonical().is_loopback())?;
     // The operator who reads the log may see all users.
     let who = Identity::internal("serve", "administrator");
-    warning_of(listeners, loopback_users, &*node.desk().users(&who).ok()?)
+    let users = &*node.desk().users(&who).ok()?;
+    let of_guest = known_password(reachable, loopback_users, users);
+    of_guest.or_else(|| nobody(reachable, loopback_users, has_other_backends, users))
 }
 
-fn warning_of(listeners: &[SocketAddr], loopback_users: &[String], users: &Users) -> Option<String> {
-    let reachable = listeners.iter().find(|address| !address.ip().to_canonical().is_loopback())?;
+fn known_password(reachable: SocketAddr, loopback_users: &[String], users: &Users) -> Option<String> {
     if loopback_users.iter().any(|user| user == GUEST) {
         return None;
     }
@@ -30,32 +39,63 @@ fn warning_of(listeners: &[SocketAddr], loopback_users: &[String], users: &Users
     ))
 }
 
+fn nobody(
+    reachable: SocketAddr,
+    loopback_users: &[String],
+    has_other_backends: bool,
+    users: &Users,
+) -> Option<String> {
+    let mut all = users.iter().peekable();
+    let user = all.peek()?.name.clone();
+    if has_other_backends || !all.all(|user| loopback_users.iter().any(|name| **name == *user.name)) {
+        return None;
+    }
+    Some(format!(
+        "other machines can reach {reachable}, but nobody can log in from there: user '{user}' can only connect via localhost; \
+         {MAKE_A_USER}"
+    ))
+}
+
 #[cfg(test)]
 mod tests {
     use broker::access::Hashing;
 
     use super::*;
 
+    fn users(name: &str, password: &'static str) -> Users {
+        let mut users = Users::default();
+        users.set(&name.into(), Hashing::Sha256.hash([1; 16], &Secret::new(password)), &[].into());
+        users
+    }
+
     #[test]
     fn only_a_known_password_that_others_can_use_is_warned_of() {
-        let users = |name: &str, password: &'static str| {
-            let mut users = Users::default();
-            users.set(&name.into(), Hashing::Sha256.hash([1; 16], &Secret::new(password)), &[].into());
-            users
-        };
         let known = users("guest", "guest");
-        let addresses =
-            |texts: &[&str]| -> Vec<SocketAddr> { texts.iter().map(|text| text.parse().unwrap()).collect() };
-        let open = addresses(&["127.0.0.1:5672", "0.0.0.0:15672"]);
-        let warning = warning_of(&open, &[], &known).unwrap();
+        let reachable = "0.0.0.0:15672".parse().unwrap();
+        let warning = known_password(reachable, &[], &known).unwrap();
         assert!(
             warning.contains("at 0.0.0.0:15672") && warning.contains("change-password guest"),
             "{warning}"
         );
-        assert_eq!(warning_of(&open, &["guest".to_owned()], &known), None);
-        assert_eq!(warning_of(&open, &[], &users("guest", "another")), None);
-        assert_eq!(warning_of(&open, &[], &users("ops", "guest")), None);
-        let closed = addresses(&["127.0.0.2:5672", "[::1]:5672", "[::ffff:127.0.0.1]:15672"]);
-        assert_eq!(warning_of(&closed, &[], &known), None);
+        assert_eq!(known_password(reachable, &["guest".to_owned()], &known), None);
+        assert_eq!(known_password(reachable, &[], &users("guest", "another")), None);
+        assert_eq!(known_password(reachable, &[], &users("ops", "guest")), None);
+    }
+
+    #[test]
+    fn a_broker_that_nobody_can_use_from_elsewhere_is_warned_of() {
+        let reachable = "0.0.0.0:5672".parse().unwrap();
+        let (guest, mut both) = (["guest".to_owned()], users("guest", "guest"));
+        let warning = nobody(reachable, &guest, false, &both).unwrap();
+        assert!(warning.contains("0.0.0.0:5672") && warning.contains("sluice user add NAME"), "{warning}");
+        assert_eq!(nobody(reachable, &[], false, &both), None);
+        assert_eq!(nobody(reachable, &guest, true, &both), None, "another backend may know users");
+        assert_eq!(
+            nobody(reachable, &guest, false, &Users::default()),
+            None,
+            "there is no user who could add one"
+        );
+        both.set(&"ann".into(), Hashing::Sha256.hash([1; 16], &Secret::new("a")), &[].into());
+        assert_eq!(nobody(reachable, &guest, false, &both), None);
     }
 }

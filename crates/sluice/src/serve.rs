@@ -62,13 +62,15 @@ pub fn run(serve: &Serve) -> Result<(), Failure> {
     serve.log_start(&config, &files, &listeners.line(&config), &file_descriptors);
     let has_users = definitions.as_ref().is_some_and(admin::Definitions::has_users);
     let backends = backends(&config, runtime.handle()).map_err(|error| failed(&error))?;
+    let has_other_backends = backends.is_some();
     let node = start(&config, &serve.data_dir, !has_users, backends).map_err(|error| failed(&error))?;
     log_exchange.begin(node.desk().notices(), &config.settings);
     if let Some(definitions) = definitions {
         // Nobody can connect yet: the listeners do not accept before.
         runtime.block_on(definitions::load(definitions, &config, &node)).map_err(of_definitions)?;
     }
-    if let Some(warning) = first_user::warning(&listeners.logins(), &config.loopback_users, &node) {
+    let warning = first_user::warning(&listeners.logins(), &config.loopback_users, has_other_backends, &node);
+    if let Some(warning) = warning {
         tracing::warn!("{warning}");
     }
     runtime.spawn(report(limiter.clone()));

@@ -1,6 +1,6 @@
 //! The ways to an AMQP listener: over proxies that name their clients, and over a Unix domain socket.
 
-use crate::broker;
+use crate::{authority, broker};
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
@@ -10,6 +10,7 @@ use std::process::Stdio;
 
 use amqp10::DeliveryState;
 use amqp10::frame::SASL_HEADER;
+use authority::{Authority, start};
 use broker::verb::{Did, finish, sluice};
 use broker::{Broker, Directory, Starting};
 use client::{Connection, Credentials, Error, Message, Options, ReceiverOptions, SenderOptions, Url};
@@ -108,6 +109,38 @@ async fn the_client_of_a_proxy_is_the_peer() {
         connection.close().await.unwrap();
     }
     assert!(broker.terminate().success());
+}
+
+#[tokio::test]
+async fn the_log_says_how_to_make_a_user_for_other_machines() {
+    const ADVICE: &str = "to make a user who can connect from other machines: sluice user add NAME";
+    let directory = Directory::new("elsewhere");
+    let authority = Authority::make(directory.path(), "ca");
+    authority.sign("server", "server");
+    let mut settings = authority.settings();
+    settings.retain(|setting| !setting.starts_with("listeners.ssl.default"));
+    settings.push("listeners.ssl.default=0.0.0.0:0".to_owned());
+    settings.extend(TRUST_THIS_MACHINE.map(str::to_owned));
+    let said = || directory.logged().matches(ADVICE).count();
+    let broker = start(&directory, &settings);
+    let logged = directory.logged();
+    let warning = logged.lines().find(|line| line.contains(ADVICE)).unwrap_or_else(|| panic!("{logged}"));
+    assert!(warning.contains("nobody can log in from there: user 'guest' can only connect via localhost"));
+    assert!(warning.contains("other machines can reach 0.0.0.0:"), "{warning}");
+    let refused = open(&broker, &line("192.0.2.1", 1), "guest").await.err().expect("guest is elsewhere");
+    assert!(!refused.to_string().contains("sluice user add"), "the client is told nothing: {refused}");
+    assert_eq!(said(), 2, "at the start, and at the login");
+    let logged = directory.logged();
+    let refusal = logged.lines().rfind(|line| line.contains(ADVICE)).unwrap();
+    assert!(refusal.contains("peer=192.0.2.1"), "{refusal}");
+
+    // What the log says works, and is not said again.
+    broker.verb_with_input(&["user", "add", "anna", "--password-file", "-"], b"anna").done();
+    broker.verb(&["permission", "set", "anna", ".*", ".*", ".*"]).done();
+    open(&broker, &line("192.0.2.1", 1), "anna").await.unwrap().close().await.unwrap();
+    assert!(broker.terminate().success());
+    drop(start(&directory, &settings));
+    assert_eq!(said(), 2);
 }
 
 /// Sends these bytes, and waits until the broker closes the connection. Returns what it answered.
