@@ -1,10 +1,13 @@
-//! What a user of one virtual host sees of the others.
+//! What a user of one virtual host sees of the others, and what remains of one that is deleted.
 
 use crate::broker;
 
+use std::path::Path;
+use std::time::Duration;
+
 use broker::verb::{ask_as, basic};
 use broker::{Broker, Directory};
-use client::{Connection, Options, ReceiverOptions};
+use client::{Connection, Options, ReceiverOptions, SenderOptions, Url};
 use serde_json::{Value, json};
 
 /// Sends a GET as the user who may do everything in the virtual host `mine` alone.
@@ -92,5 +95,63 @@ async fn nothing_of_a_virtual_host_is_shown_to_users_of_another() {
     assert_eq!(overview["queue_totals"]["messages"], 8);
     assert_eq!(overview["object_totals"]["consumers"], 1);
     connection.close().await.unwrap();
+    assert!(broker.terminate().success());
+}
+
+/// Returns how many bytes the files of a directory have.
+fn bytes_in(directory: &Path) -> u64 {
+    let Ok(entries) = std::fs::read_dir(directory) else { return 0 };
+    let size = |entry: std::fs::DirEntry| match entry.metadata() {
+        Ok(metadata) if metadata.is_dir() => bytes_in(&entry.path()),
+        // The broker may have removed the file since.
+        metadata => metadata.map_or(0, |metadata| metadata.len()),
+    };
+    entries.flatten().map(size).sum()
+}
+
+/// The most that the data directory has without live data (docs/operations.md, Size it).
+const IDLE_BYTES_MAX: u64 = 80 * 1024 * 1024;
+
+#[tokio::test]
+async fn a_deleted_virtual_host_frees_its_space_and_closes_its_connections() {
+    const MESSAGE_BYTES: usize = 64 * 1024;
+    const MESSAGES: usize = 1024;
+    let directory = Directory::new("vhosts");
+    let broker = Broker::start(&directory);
+    let data = directory.path().join("data");
+    broker.verb(&["vhost", "add", "team"]).done();
+    for kind in ["classic", "quorum", "stream"] {
+        broker.verb(&["declare", "queue", kind, "--type", kind, "-p", "team"]).done();
+    }
+    let url: Url = format!("{}/team", broker.amqp_url()).parse().unwrap();
+    let publisher = Connection::open(&url, Options::default()).await.unwrap();
+    let session = publisher.session().await.unwrap();
+    let message = client::Message::data(vec![7; MESSAGE_BYTES]).encode();
+    for kind in ["classic", "quorum", "stream"] {
+        let sender =
+            session.sender(Some(&format!("/queues/{kind}")), SenderOptions::default()).await.unwrap();
+        for _ in 0..MESSAGES {
+            sender.send(message.clone()).await.unwrap();
+        }
+    }
+    assert!(bytes_in(&data) > 3 * (MESSAGES * MESSAGE_BYTES) as u64, "all of it is on the disk");
+    let mut other = client::amqp091::Connection::open(&url, Default::default()).await.unwrap();
+    let elsewhere = Connection::open(&broker.amqp_url().parse().unwrap(), Options::default()).await.unwrap();
+
+    broker.verb(&["vhost", "delete", "team"]).done();
+    let closed = publisher.closed().await.unwrap_err().to_string();
+    assert!(closed.contains("Connection forced: vhost 'team' is deleted"), "{closed}");
+    let closed = other.closed().await.to_string();
+    assert!(closed.contains("CONNECTION_FORCED - vhost 'team' is deleted"), "{closed}");
+    while bytes_in(&data) > IDLE_BYTES_MAX {
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    // Other virtual hosts go on, and a restart brings nothing back.
+    elsewhere.session().await.unwrap();
+    assert!(broker.terminate().success());
+    let broker = Broker::start(&directory);
+    assert_eq!(broker.get("/api/vhosts/team").0, 404);
+    assert_eq!(broker.list("queues"), json!([]));
+    assert!(bytes_in(&data) <= IDLE_BYTES_MAX);
     assert!(broker.terminate().success());
 }
