@@ -291,7 +291,7 @@ impl Peer {
         let (vhost, user) = (&self.vhost, &identity.user);
         let seat = cx.access.seats().take(vhost, user, limits).map_err(|full| {
             OpenRefused::Full(match full {
-                Full::Node(max) => format!("node connection limit ({max}) is reached"),
+                Full::Node(max) => format!("connection refused: node connection limit ({max}) is reached"),
                 Full::Vhost(max) => format!(
                     "access to vhost '{vhost}' refused for user '{user}': connection limit ({max}) is reached"
                 ),
@@ -326,9 +326,9 @@ impl Peer {
                 "number of channels opened on node '{}' has reached the maximum allowed limit of {max}",
                 cx.settings.node_name
             ),
-            SessionsFull::User(max) => {
-                format!("session refused for user '{user}': user channel limit ({max}) is reached")
-            }
+            SessionsFull::User(max) => format!(
+                "number of channels opened for user '{user}' has reached the maximum allowed user limit of {max}"
+            ),
         })
     }
 

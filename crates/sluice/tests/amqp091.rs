@@ -17,18 +17,36 @@ use self::broker::{Broker, Directory, Starting};
 /// Longer than any answer takes. A test that waits for this long has failed.
 const PATIENCE: Duration = Duration::from_secs(30);
 
+/// What the client wants to be told: that it is blocked, that a consumer is cancelled, and why a login is refused.
+const CAPABILITIES: [&str; 3] =
+    ["connection.blocked", "consumer_cancel_notify", "authentication_failure_close"];
+
 /// A connection of a client.
-struct Client {
-    conn: Connection,
+pub struct Client {
+    pub conn: Connection,
     stream: TcpStream,
     input: Vec<u8>,
+    /// The mechanism of the login, and the response.
+    login: (&'static str, Vec<u8>),
     /// The code and the text with which the broker closed a channel or the connection last.
-    refused: Option<(u16, String)>,
+    pub refused: Option<(u16, String)>,
 }
 
 impl Client {
-    /// Opens a connection. The client wants to know when it is blocked.
+    /// Opens a connection.
     fn open(broker: &Broker) -> Self {
+        Self::open_as(broker, "guest", "guest")
+    }
+
+    /// Opens a connection of a user.
+    pub fn open_as(broker: &Broker, user: &str, password: &str) -> Self {
+        let mut client = Self::log_in(broker, "PLAIN", format!("\0{user}\0{password}").into_bytes());
+        client.wait_for("open");
+        client
+    }
+
+    /// Connects, and answers with this response when the broker asks for a login.
+    pub fn log_in(broker: &Broker, mechanism: &'static str, response: Vec<u8>) -> Self {
         let config = Config {
             channel_max: 0,
             frame_max: 0,
@@ -39,10 +57,8 @@ impl Client {
         };
         let stream = TcpStream::connect(("127.0.0.1", broker.amqp_port)).unwrap();
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
-        let mut client =
-            Self { conn: Connection::client(config, 0), stream, input: Vec::new(), refused: None };
-        client.wait_for("open");
-        client
+        let login = (mechanism, response);
+        Self { conn: Connection::client(config, 0), stream, input: Vec::new(), login, refused: None }
     }
 
     /// Writes what was put in the output.
@@ -56,8 +72,34 @@ impl Client {
         }
     }
 
+    /// Writes the header, and answers the question for a login. Does not wait for the result.
+    pub fn send_login(&mut self) {
+        self.wait_for("connection.start");
+        self.flush();
+    }
+
+    /// Reads until the broker closes the socket, and takes note of why.
+    pub fn read_to_the_end(&mut self) {
+        let mut is_answered = false;
+        loop {
+            while self.next_event().is_some() {}
+            if self.refused.is_some() && !is_answered {
+                self.conn.close_ok();
+                self.flush();
+                is_answered = true;
+            }
+            let mut more = [0; 4096];
+            match self.stream.read(&mut more) {
+                Ok(0) => return,
+                Ok(n) => self.input.extend_from_slice(&more[..n]),
+                Err(error) if error.kind() == ErrorKind::ConnectionReset => return,
+                Err(error) => panic!("waiting for the end: {error}"),
+            }
+        }
+    }
+
     /// Reads until something of this name arrives: a method, or `open` for the connection.
-    fn wait_for(&mut self, name: &str) {
+    pub fn wait_for(&mut self, name: &str) {
         loop {
             self.flush();
             while let Some(arrived) = self.next_event() {
@@ -83,12 +125,14 @@ impl Client {
             Some(Event::Start(_)) => {
                 let mut table = BytesMut::new();
                 let mut properties = TableWriter::new(&mut table);
-                properties.table("capabilities").put("connection.blocked", &Value::Bool(true));
+                let mut capabilities = properties.table("capabilities");
+                CAPABILITIES.iter().for_each(|name| capabilities.put(name, &Value::Bool(true)));
+                drop(capabilities);
                 drop(properties);
                 self.conn.start_ok(ConnectionStartOk {
                     client_properties: Table::from_entries(&table[4..]),
-                    mechanism: "PLAIN",
-                    response: Secret::new(b"\0guest\0guest"),
+                    mechanism: self.login.0,
+                    response: Secret::new(&self.login.1),
                     locale: "en_US",
                 });
                 Some("connection.start")
@@ -98,6 +142,7 @@ impl Client {
                 Some("connection.tune")
             }
             Some(Event::Opened) => Some("open"),
+            Some(Event::UpdateSecretOk) => Some("connection.update-secret-ok"),
             Some(Event::Blocked(_)) => Some("connection.blocked"),
             Some(Event::Close { code, text, .. }) => {
                 self.refused = Some((code, text.to_owned()));
@@ -119,12 +164,12 @@ impl Client {
         name
     }
 
-    fn open_channel(&mut self, channel: u16) {
+    pub fn open_channel(&mut self, channel: u16) {
         assert!(self.conn.open_channel(channel));
         self.wait_for("channel.open-ok");
     }
 
-    fn declare(&mut self, channel: u16, queue: &str) {
+    pub fn declare(&mut self, channel: u16, queue: &str) {
         self.conn.send(
             channel,
             &Method::QueueDeclare(QueueDeclare { queue, durable: true, ..QueueDeclare::default() }),
@@ -132,8 +177,20 @@ impl Client {
         self.wait_for("queue.declare-ok");
     }
 
+    /// Sends new credentials (`connection.update-secret`), and waits for what the broker says first.
+    pub fn renew(&mut self, secret: &str, answer: &str) {
+        self.conn.update_secret(Secret::new(secret.as_bytes()), "renewal");
+        self.wait_for(answer);
+    }
+
+    pub fn consume(&mut self, channel: u16, queue: &str) {
+        let consume = BasicConsume { queue, consumer_tag: queue, ..BasicConsume::default() };
+        self.conn.send(channel, &Method::BasicConsume(consume));
+        self.wait_for("basic.consume-ok");
+    }
+
     /// Puts messages in the output.
-    fn publish(&mut self, channel: u16, queue: &str, messages: usize) {
+    pub fn publish(&mut self, channel: u16, queue: &str, messages: usize) {
         for _ in 0..messages {
             let publish = BasicPublish { routing_key: queue, ..BasicPublish::default() };
             // No properties: the flags alone.

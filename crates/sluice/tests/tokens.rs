@@ -1,5 +1,6 @@
 //! OAuth 2 tokens as clients and operators see them: what a token allows, how it is renewed, and how it ends.
 
+use crate::amqp091::Client;
 use crate::broker;
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -164,6 +165,61 @@ async fn a_token_is_renewed_before_it_expires() {
     tokio::time::sleep(Duration::from_secs(1)).await;
     let sender = session.sender(Some("/queues/q"), SenderOptions::default()).await.unwrap();
     sender.send(message("three")).await.unwrap();
+}
+
+/// The same over AMQP 0.9.1, where clients renew their tokens with `connection.update-secret`.
+#[test]
+fn a_token_of_amqp_0_9_1_is_renewed_before_it_expires() {
+    const OK: &str = "connection.update-secret-ok";
+    let directory = Directory::new("tokens");
+    let broker = start(&directory, &["auth_backends.1=oauth2", "auth_backends.2=internal"]);
+    broker.verb(&["declare", "queue", "q"]).done();
+    broker.verb(&["declare", "queue", "r"]).done();
+    let all = "rabbitmq.configure:*/* rabbitmq.write:*/* rabbitmq.read:*/*";
+    let open = |seconds| Client::open_as(&broker, "anybody", &token("ann", seconds, all));
+
+    let mut client = open(3600);
+    client.open_channel(1);
+    client.consume(1, "q");
+    client.consume(1, "r");
+    client.open_channel(2);
+    client.renew(&token("ann", 3600, all), OK);
+    client.publish(2, "q", 1);
+    client.wait_for("basic.deliver");
+    // Less than before: the consumer that has lost its permission is cancelled, the others go on.
+    client.renew(&token("ann", 3600, "rabbitmq.write:*/* rabbitmq.read:*/q"), "basic.cancel");
+    client.wait_for(OK);
+    let consumers = broker.get("/api/consumers").1;
+    let tags: Vec<_> = consumers.as_array().unwrap().iter().map(|row| &row["consumer_tag"]).collect();
+    assert_eq!(tags, ["q"]);
+    client.publish(2, "q", 1);
+    client.wait_for("basic.deliver");
+    // What the next token takes away counts for each message, too. Only the channel of the publisher is closed.
+    client.renew(&token("ann", 3600, "rabbitmq.read:*/q"), OK);
+    client.publish(2, "q", 1);
+    client.wait_for("channel.close");
+    let refused =
+        "ACCESS_REFUSED - write access to exchange 'amq.default' in vhost '/' refused for user 'ann'";
+    assert_eq!(client.refused, Some((403, refused.to_owned())));
+    client.open_channel(3);
+
+    // Credentials of others, or that are wrong, end the connection.
+    for (next, why) in [
+        (token("bob", 3600, all), "NOT_ALLOWED - the new credentials are not those of user 'ann'"),
+        ("nonsense".to_owned(), "NOT_ALLOWED - the new credentials are refused"),
+    ] {
+        let mut client = open(3600);
+        client.renew(&next, "connection.close");
+        assert_eq!(client.refused, Some((530, why.to_owned())));
+    }
+
+    // A token that expires ends the connection. One that was renewed in time does not.
+    let (mut renewed, mut expiring) = (open(2), open(2));
+    renewed.renew(&token("ann", 3600, all), OK);
+    expiring.wait_for("connection.close");
+    assert_eq!(expiring.refused, Some((320, "CONNECTION_FORCED - credential expired".to_owned())));
+    renewed.open_channel(1);
+    renewed.declare(1, "s");
 }
 
 #[test]

@@ -1,10 +1,11 @@
 //! Limits of connections and sessions.
 
 use broker::settings::Settings;
-use client::ReceiverOptions;
+use client::{Error, ReceiverOptions};
 
 use super::fixture::{Fixture, ROOT};
 use super::verbs10::is_refused;
+use super::verbs091;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn connections_and_sessions_are_limited() {
@@ -26,7 +27,9 @@ async fn connections_and_sessions_are_limited() {
         Err(refused) => refused.to_string(),
     };
     assert!(
-        refused.contains("session refused for user 'dora': user channel limit (2) is reached"),
+        refused.contains(
+            "number of channels opened for user 'dora' has reached the maximum allowed user limit of 2"
+        ),
         "{refused}"
     );
     let [ended, _open] = sessions;
@@ -48,6 +51,51 @@ async fn connections_and_sessions_are_limited() {
     assert!(refused.contains(reason), "{refused}");
     second.close().await.unwrap();
     fixture.connect(ROOT).await.unwrap().close().await.unwrap();
+    fixture.close();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn connections_and_channels_of_amqp_0_9_1_are_limited() {
+    let fixture = Fixture::open("limits091", &[]).await;
+    fixture.prepare("PUT", "/api/users/dora", r#"{"password":"dora","tags":""}"#).await;
+    let body = r#"{"configure":"","write":"","read":""}"#;
+    fixture.prepare("PUT", "/api/permissions/%2F/dora", body).await;
+    fixture.prepare("PUT", "/api/user-limits/dora/max-connections", r#"{"value":1}"#).await;
+    fixture.prepare("PUT", "/api/user-limits/dora/max-channels", r#"{"value":2}"#).await;
+    let connect = async |user: &str| verbs091::connect(&fixture.url(user)).await;
+    // The whole connection is refused, or ends, with 530.
+    let says = |refused: Error, reason: &str| match refused {
+        Error::Refused { channel: None, code: 530, text } => {
+            assert_eq!(text, format!("NOT_ALLOWED - {reason}"))
+        }
+        other => panic!("{other} instead of {reason}"),
+    };
+    let mut first = connect("dora").await.unwrap();
+    let refused = connect("dora").await.err().unwrap();
+    says(refused, "connection refused for user 'dora': user connection limit (1) is reached");
+
+    first.open_channel(1).await.unwrap();
+    first.open_channel(2).await.unwrap();
+    first.close_channel(1).await.unwrap();
+    first.open_channel(3).await.unwrap();
+    let refused = first.open_channel(4).await.unwrap_err();
+    says(
+        refused,
+        "number of channels opened for user 'dora' has reached the maximum allowed user limit of 2",
+    );
+
+    // A connection that ends makes room.
+    drop(first);
+    let second = loop {
+        if let Ok(second) = connect("dora").await {
+            break second;
+        }
+    };
+    fixture.prepare("PUT", "/api/vhost-limits/%2F/max-connections", r#"{"value":1}"#).await;
+    let refused = connect(ROOT).await.err().unwrap();
+    says(refused, "access to vhost '/' refused for user 'root': connection limit (1) is reached");
+    second.close().await.unwrap();
+    connect(ROOT).await.unwrap().close().await.unwrap();
     fixture.close();
 }
 
