@@ -1,19 +1,23 @@
 //! Looks for passwords, tokens and hashes in everything that the broker and its verbs write: the log, the metrics, answers
 //! over HTTP, errors, and the arguments of processes.
 
+use crate::amqp091::Client;
 use crate::broker;
 
-use std::io::Write as _;
+use std::io::{Read as _, Write as _};
+use std::net::TcpListener;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use admin::{Method, ROUTES};
 use amqp10::Value as AmqpValue;
+use amqp091::TableWriter;
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD, URL_SAFE_NO_PAD};
 use broker::verb::{Did, ask_as as ask, basic, finish};
 use broker::{Broker, Directory, PROGRAM, Starting};
+use bytes::BytesMut;
 use client::{Connection, Management, Options, ReceiverOptions};
 use jsonwebtoken::{EncodingKey, Header, encode};
 use rcgen::{CertificateParams, KeyPair};
@@ -194,6 +198,53 @@ async fn over_amqp(broker: &Broker, secrets: &mut Secrets) -> Connection {
     let session = connect(broker, "watcher", DEFAULT_USERS_PASS).await.unwrap().session().await.unwrap();
     drop(session.receiver(Some("/queues/none"), ReceiverOptions::default()).await);
     connect(broker, "anybody", &good).await.unwrap()
+}
+
+/// Returns a response of AMQPLAIN: a table without its length.
+fn amqplain(user: &str, password: &str) -> Vec<u8> {
+    let mut table = BytesMut::new();
+    let mut fields = TableWriter::new(&mut table);
+    fields.put("LOGIN", &amqp091::Value::LongString(user.as_bytes()));
+    fields.put("PASSWORD", &amqp091::Value::LongString(password.as_bytes()));
+    drop(fields);
+    table[4..].to_vec()
+}
+
+/// Logs in over AMQP 0.9.1 with both mechanisms, and renews logins, with and without errors.
+fn over_amqp091(broker: &Broker, secrets: &mut Secrets) {
+    let plain = |user: &str, password: &str| format!("\0{user}\0{password}").into_bytes();
+    let mut cut = amqplain("guest", WRONG_PASS);
+    cut.pop();
+    let refused = [
+        ("PLAIN", plain("guest", WRONG_PASS)),
+        ("PLAIN", WRONG_PASS.as_bytes().to_vec()),
+        ("AMQPLAIN", amqplain("guest", WRONG_PASS)),
+        ("AMQPLAIN", amqplain("nobody", WRONG_PASS)),
+        ("AMQPLAIN", cut),
+    ];
+    // All of them wait at the same time: each refusal takes seconds.
+    let mut clients = refused.map(|(mechanism, response)| Client::log_in(broker, mechanism, response));
+    clients.iter_mut().for_each(Client::send_login);
+    for mut client in clients {
+        client.read_to_the_end();
+        secrets.check("a refused login over AMQP 0.9.1", &format!("{:?}", client.refused));
+    }
+    let mut client = Client::log_in(broker, "AMQPLAIN", amqplain("guest", DEFAULT_PASS));
+    client.wait_for("open");
+    client.renew(DEFAULT_PASS, "connection.update-secret-ok");
+
+    let good = token(3600, "rabbitmq.configure:*/* rabbitmq.write:*/* rabbitmq.read:*/*");
+    let (next, expired) = (token(1800, "rabbitmq.read:*/*"), token(-3600, "rabbitmq.read:*/*"));
+    [&good, &next, &expired].into_iter().for_each(|token| secrets.add_token(token));
+    for (secret, answer) in [
+        (next.as_str(), "connection.update-secret-ok"),
+        (&expired, "connection.close"),
+        (WRONG_PASS, "connection.close"),
+    ] {
+        let mut client = Client::open_as(broker, "anybody", &good);
+        client.renew(secret, answer);
+        secrets.check("a refused secret over AMQP 0.9.1", &format!("{:?}", client.refused));
+    }
 }
 
 /// Changes users, with and without errors. The answers have no secret.
@@ -490,6 +541,7 @@ async fn no_secret_is_written() {
     let broker = Starting::spawn_with(&directory, &words).finish();
     let mut secrets = Secrets::new();
     let _connection = over_amqp(&broker, &mut secrets).await;
+    over_amqp091(&broker, &mut secrets);
     change_users(&broker, &mut secrets);
     read_everything(&broker, &secrets);
     run_verbs(&broker, &secrets);
@@ -502,4 +554,68 @@ async fn no_secret_is_written() {
     // The log leaves out lines of one place when there are many. Their reasons are those of answers that were checked.
     secrets.check("the log", &log);
     assert!(!log.contains("secret"), "the password of the TLS key: {log}");
+}
+
+/// What a server answers that is asked about a login. `URL` stands for the path and the query that it was asked for, which have
+/// the password.
+const ANSWERS: [&str; 8] = [
+    "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nmaybe",
+    "HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\ndeny",
+    "HTTP/1.1 500 Internal Server Error\r\nContent-Length: 0\r\n\r\n",
+    "HTTP/1.1 404 URL was not found\r\nContent-Length: 3\r\n\r\nURL",
+    "HTTP/1.1 302 Found\r\nLocation: http://127.0.0.1:1URL\r\nContent-Length: 0\r\n\r\n",
+    "HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nURL",
+    "GET URL is no answer",
+    "",
+];
+
+/// With `auth_http.http_method = get`, the password is in a URL.
+#[tokio::test]
+async fn a_password_in_the_url_of_a_backend_is_not_written() {
+    let directory = Directory::new("asked");
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let server = std::thread::spawn(move || {
+        let mut seen = 0;
+        // Two logins over AMQP, and one over HTTP for each answer. Then nobody listens any more.
+        for answer in ANSWERS.iter().cycle().take(2 + ANSWERS.len()) {
+            let (mut stream, _) = listener.accept().unwrap();
+            let (mut request, mut byte) = (Vec::new(), [0]);
+            while !request.ends_with(b"\r\n\r\n") && stream.read(&mut byte).unwrap() > 0 {
+                request.push(byte[0]);
+            }
+            let request = String::from_utf8(request).unwrap();
+            let url = request.split(' ').nth(1).unwrap();
+            seen += usize::from(url.contains(&WRONG_PASS.replace('-', "%2D")));
+            stream.write_all(answer.replace("URL", url).as_bytes()).unwrap();
+        }
+        seen
+    });
+    let path = |name: &str| format!("auth_http.{name}_path=http://127.0.0.1:{port}/{name}");
+    let paths = ["user", "vhost", "resource", "topic"].map(path);
+    let mut settings = vec!["auth_backends.1=http", "auth_http.http_method=get", "log.level=trace"];
+    settings.extend(paths.iter().map(String::as_str));
+    let broker = Starting::spawn(&directory, &settings).finish();
+
+    let mut secrets = Secrets::new();
+    // Every character that is not a letter or a digit is escaped.
+    secrets.0.push(WRONG_PASS.replace('-', "%2D"));
+    let refused = connect(&broker, "ann", WRONG_PASS).await.err().expect("the login is refused");
+    secrets.check("an error of the client", &format!("{refused} {refused:?}"));
+    let mut client = Client::log_in(&broker, "PLAIN", format!("\0ann\0{WRONG_PASS}").into_bytes());
+    client.wait_for("connection.close");
+    secrets.check("a refused login over AMQP 0.9.1", &format!("{:?}", client.refused));
+    // Once more than there are answers.
+    for _ in 0..=ANSWERS.len() {
+        let (status, answer) = ask(broker.http_port, &basic("ann", WRONG_PASS), "GET", "/api/whoami", "");
+        assert_ne!(status, 200, "{answer}");
+        secrets.check("the answer to a login over HTTP", &answer);
+    }
+    assert_eq!(server.join().unwrap(), 2 + ANSWERS.len(), "the server has got the password each time");
+    assert!(broker.terminate().success());
+    let log = directory.logged();
+    for why in ["the answer is 500", "the answer is neither allow nor deny", "Connection refused"] {
+        assert!(log.contains(&format!("http://127.0.0.1/user: {why}")), "{why} is not in {log}");
+    }
+    secrets.check("the log", &log);
 }
