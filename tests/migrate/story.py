@@ -230,7 +230,15 @@ class Story:
         self.staying.stop()
         # What it had not acknowledged stays in RabbitMQ until somebody takes it. Here nothing is left.
         self.at_rabbitmq["invoices"].seen += self.staying.seen
+        # RabbitMQ counts the messages of a quorum queue only now and then.
+        wait_until("RabbitMQ counts no message any more", lambda: re.search(
+            r"^invoices\s0$", shell("rabbitmqctl -q -p shop list_queues name messages").stdout, re.MULTILINE))
         self.consumers["invoices"] = Consumer(SLUICE, "invoices")
+
+    def lose_the_user(self):
+        """Makes RabbitMQ forget the user of all programs, so that only Sluice's export can bring it back."""
+        done = shell("rabbitmqctl delete_user app && ! rabbitmqctl authenticate_user app app-secret")
+        self.check("RabbitMQ has lost the user", done.returncode == 0, "" if done.returncode == 0 else done.stdout)
 
     def go_back(self):
         for queue in QUEUES:
