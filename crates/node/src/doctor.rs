@@ -1,17 +1,55 @@
 //! Looks at the data directory of a broker that does not run, and changes nothing: what is in it, what is damaged, and what a
 //! start of this program would do.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
+use std::fmt;
 use std::path::Path;
 
+use broker::ids::QueueId;
 use wal::{
-    FileKind, Identity, LOG_VERSION, Log, Options, PackOptions, Packs, PreviewDisk, StreamFlaw, Streams,
-    Surveyed, survey,
+    FileKind, Flaw, Identity, IdentityError, LOG_VERSION, Log, Options, PackOptions, PackReader, Packs,
+    PreviewDisk, ReadError, StreamCut, StreamFlaw, Streams, Surveyed, survey,
 };
 
 use crate::facts::{Restored, RestoredQueue};
 use crate::node::{PACKS_DIR, STREAMS_DIR, StartError, refuse_newer};
 use crate::quarantine::{self, DefinitionsLost};
+
+/// The most damaged places that are described one by one. A disk that is broken everywhere fills neither the memory nor the
+/// screen.
+const DAMAGE_MAX: usize = 1000;
+
+/// The damaged places of a directory, for people.
+#[derive(Debug, Default)]
+pub struct Damages {
+    /// The first of them, each once.
+    pub told: Vec<String>,
+    /// How many others there are.
+    pub more: u64,
+}
+
+impl Damages {
+    fn add(&mut self, what: impl fmt::Display) {
+        let what = what.to_string();
+        // The note of a stream and its files can say the same.
+        if self.told.last() == Some(&what) {
+            return;
+        }
+        match self.told.len() < DAMAGE_MAX {
+            true => self.told.push(what),
+            false => self.more += 1,
+        }
+    }
+}
+
+/// The end of a file that a start does not use, because a write was interrupted there.
+#[derive(Debug)]
+pub struct Torn {
+    /// The file, and where in it the end begins.
+    pub file: String,
+    pub offset: u64,
+    pub bytes: u64,
+}
 
 /// What is in a data directory.
 #[derive(Debug)]
@@ -25,10 +63,9 @@ pub struct Examined {
     pub queues: BTreeMap<&'static str, (u64, u64)>,
     /// True if the broker was stopped, and did not fail.
     pub clean: bool,
-    /// The bytes at the end of the log that a start cuts off, because a write was interrupted.
-    pub torn_bytes: u64,
-    /// What is damaged, for people.
-    pub damage: Vec<String>,
+    /// The ends of the log and of streams that a start does not use. This is no damage: nobody was told that they are stored.
+    pub torn: Vec<Torn>,
+    pub damage: Damages,
     /// The names of the queues that are closed because messages of them may be lost.
     pub closed: Vec<String>,
     /// Why a start would be refused, because definitions may be lost.
@@ -38,7 +75,7 @@ pub struct Examined {
 impl Examined {
     /// Returns true if the broker would start with everything that was in the directory.
     pub fn is_sound(&self) -> bool {
-        self.damage.is_empty() && self.closed.is_empty() && self.lost.is_none()
+        self.damage.told.is_empty() && self.closed.is_empty() && self.lost.is_none()
     }
 
     /// Returns the newest version of the log in the directory if a start of this program writes a newer one. From then on,
@@ -49,7 +86,7 @@ impl Examined {
     }
 }
 
-/// Examines a data directory.
+/// Examines a data directory: reads every file and checks what has a checksum.
 ///
 /// # Errors
 /// A broker uses it, its format is newer than this program, or it cannot be read.
@@ -67,23 +104,47 @@ pub fn examine(data_dir: &Path) -> Result<Examined, StartError> {
         Ok(())
     };
     add("", &mut disk, &mut files)?;
-    let identity = Identity::look(&mut disk)
-        .map_err(|error| StartError::Identity { data_dir: data_dir.to_owned(), error })?;
+    let mut damage = Damages::default();
+    let identity = match Identity::look(&mut disk) {
+        // A start is refused, but what else is damaged is of interest, too.
+        Err(error @ IdentityError::Damaged) => {
+            damage.add(error);
+            None
+        }
+        looked => looked.map_err(|error| StartError::Identity { data_dir: data_dir.to_owned(), error })?,
+    };
     let mut restored = Restored::default();
     let options = Options { reserve_bytes: 0, ..Options::default() };
     let (_log, recovery) =
         Log::open(disk, options, &mut |record| restored.handle_record(record)).map_err(of_log)?;
     restored.finish();
-    let mut damage: Vec<String> = recovery.damage.iter().map(ToString::to_string).collect();
-    damage.extend(restored.unreadable.iter().map(|record| format!("unreadable {record}")));
+    if recovery.corrupt_note {
+        damage.add("file lock is damaged at offset 0: it says how far the log was written");
+    }
+    for file in &recovery.corrupt_headers {
+        damage.add(format_args!("log file {file} is damaged at offset 0: its records can be read"));
+    }
+    recovery.damage.iter().for_each(|place| damage.add(place));
+    restored.unreadable.iter().for_each(|record| damage.add(format_args!("unreadable {record}")));
     let lost = quarantine::quarantine(&mut restored, &recovery, false).err();
+    let mut torn = Vec::new();
+    torn.extend(recovery.cut.as_ref().filter(|cut| cut.torn).map(|cut| Torn {
+        file: cut.file.clone(),
+        offset: cut.offset,
+        bytes: cut.bytes,
+    }));
 
+    // A start keeps the packs and streams that it does not know if something is damaged.
+    let keep_unknown = !recovery.damage.is_empty() || restored.has_damaged();
     let packs_dir = data_dir.join(PACKS_DIR);
     if packs_dir.is_dir() {
         let mut disk = open(&packs_dir)?;
         add(PACKS_DIR, &mut disk, &mut files)?;
         Packs::open(disk, PackOptions::default(), restored.extents(), true)
             .map_err(|error| StartError::Packs { packs_dir: packs_dir.clone(), error })?;
+        check_packs(&mut PackReader::new(open(&packs_dir)?), &restored, &mut damage);
+    } else if restored.queues.values().any(|queue| queue.live_extents().next().is_some()) {
+        damage.add(format_args!("the directory {PACKS_DIR} is missing: it had messages"));
     }
     let streams_dir = data_dir.join(STREAMS_DIR);
     if streams_dir.is_dir() {
@@ -91,7 +152,22 @@ pub fn examine(data_dir: &Path) -> Result<Examined, StartError> {
         add(STREAMS_DIR, &mut disk, &mut files)?;
         let mut streams = Streams::new(disk)
             .map_err(|error| StartError::Streams { streams_dir: streams_dir.clone(), error })?;
-        damage.extend(streams.check().into_iter().map(|StreamFlaw { error, .. }| error.to_string()));
+        if !keep_unknown {
+            let known: HashSet<u64> = restored.catalog.queues().map(|record| record.id.0).collect();
+            streams.keep(|stream| known.contains(&stream));
+        }
+        let name = |stream: Option<u64>| of_queue(&restored, QueueId(stream?));
+        for StreamFlaw { stream, error, .. } in streams.check() {
+            damage.add(format_args!("{error}{}", name(stream).unwrap_or_default()));
+        }
+        let cuts = streams.verify(&mut |stream, error| {
+            damage.add(format_args!("{error}{}", name(stream).unwrap_or_default()));
+        });
+        torn.extend(cuts.into_iter().map(|StreamCut { file, offset, bytes, .. }| Torn {
+            file: format!("{STREAMS_DIR}/{file}"),
+            offset,
+            bytes,
+        }));
     }
 
     let mut queues: BTreeMap<&'static str, (u64, u64)> = BTreeMap::new();
@@ -105,6 +181,39 @@ pub fn examine(data_dir: &Path) -> Result<Examined, StartError> {
             closed.push(record.name.to_string());
         }
     }
-    let torn_bytes = recovery.cut.as_ref().filter(|cut| cut.torn).map_or(0, |cut| cut.bytes);
-    Ok(Examined { identity, files, queues, clean: recovery.clean, torn_bytes, damage, closed, lost })
+    Ok(Examined { identity, files, queues, clean: recovery.clean, torn, damage, closed, lost })
+}
+
+/// Reads the messages in packs, one block after the other.
+fn check_packs(reader: &mut PackReader<PreviewDisk>, restored: &Restored, damage: &mut Damages) {
+    let mut runs: Vec<_> = restored
+        .queues
+        .iter()
+        .flat_map(|(id, queue)| queue.live_extents().map(|extent| (extent.pack, extent.offset, extent, *id)))
+        .collect();
+    runs.sort_unstable_by_key(|(pack, offset, ..)| (*pack, *offset));
+    let mut opened = None;
+    for (pack, _, extent, queue) in runs {
+        // A missing pack is reported by its first block.
+        if opened.replace(pack) != Some(pack)
+            && let Err(error @ ReadError::Damaged { what: Flaw::Opening, .. }) = reader.check_header(pack)
+        {
+            damage.add(error);
+        }
+        let mut position = Some(0);
+        while let Some(at) = position {
+            position = match reader.read(extent, queue.0, at) {
+                Ok(block) => block.next,
+                Err(error) => {
+                    damage.add(format_args!("{error}{}", of_queue(restored, queue).unwrap_or_default()));
+                    None
+                }
+            };
+        }
+    }
+}
+
+/// Returns the words that say of which queue something is, if the queue is known.
+fn of_queue(restored: &Restored, id: QueueId) -> Option<String> {
+    restored.catalog.queue_by_id(id).map(|record| format!(" (queue '{}')", record.name))
 }

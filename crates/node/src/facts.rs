@@ -400,6 +400,11 @@ impl RestoredQueue {
         self.facts.is_empty()
     }
 
+    /// Returns the places of the runs that have live messages.
+    pub(crate) fn live_extents(&self) -> impl Iterator<Item = Extent> {
+        self.facts.live_runs().filter_map(|run| self.extents.get(&run)).map(|(extent, _)| *extent)
+    }
+
     /// Returns the facts that were recovered.
     pub fn into_facts(self) -> Restoring {
         self.facts

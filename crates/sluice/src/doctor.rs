@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use std::path::PathBuf;
 
 use clap::Args;
-use node::doctor::{Examined, examine};
+use node::doctor::{Examined, Torn, examine};
 use serde_json::{Value, json};
 use wal::FileKind;
 
@@ -68,6 +68,10 @@ fn queues(examined: &Examined) -> Vec<Value> {
     rows.collect()
 }
 
+fn torn(Torn { file, offset, bytes }: &Torn) -> Value {
+    json!({ "file": file, "offset": offset, "bytes": bytes })
+}
+
 fn to_json(examined: &Examined) -> Value {
     json!({
         "node": examined.identity.as_ref().map(|identity| identity.node_hex()),
@@ -75,8 +79,9 @@ fn to_json(examined: &Examined) -> Value {
         "files": files(examined),
         "queues": queues(examined),
         "clean": examined.clean,
-        "torn_bytes": examined.torn_bytes,
-        "damage": examined.damage,
+        "torn": examined.torn.iter().map(torn).collect::<Vec<_>>(),
+        "damage": examined.damage.told,
+        "damage_more": examined.damage.more,
         "closed": examined.closed,
         "definitions_lost": examined.lost.as_ref().map(ToString::to_string),
         "log_raised_from": examined.raised_from(),
@@ -98,8 +103,10 @@ fn to_text(examined: &Examined) -> String {
         true => "the broker was stopped: a start has nothing to repair",
         false => "the broker was not stopped, it failed or was killed: a start recovers from the log",
     });
-    if examined.torn_bytes > 0 {
-        line(&format!("a start cuts off {} bytes of an interrupted write", examined.torn_bytes));
+    for Torn { file, offset, bytes } in &examined.torn {
+        line(&format!(
+            "a start drops {bytes} bytes of an interrupted write: {file}, from offset {offset} on"
+        ));
     }
     match examined.raised_from() {
         Some(version) => line(&format!(
@@ -108,7 +115,10 @@ fn to_text(examined: &Examined) -> String {
         )),
         None => line("this program writes the same formats: a start changes nothing for other programs"),
     }
-    examined.damage.iter().for_each(|damage| line(&format!("DAMAGED: {damage}")));
+    examined.damage.told.iter().for_each(|damage| line(&format!("DAMAGED: {damage}")));
+    if examined.damage.more > 0 {
+        line(&format!("DAMAGED: {} more places", examined.damage.more));
+    }
     examined
         .closed
         .iter()

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use broker::verb::{Did, finish, sluice};
-use broker::{Broker, Directory, serve};
+use broker::{Broker, Directory, Starting, serve};
 use serde_json::Value;
 
 /// Returns all files of a directory with their contents.
@@ -27,9 +27,11 @@ fn contents(directory: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
 /// Makes a data directory with a queue of each type, and kills its broker.
 fn killed(directory: &Directory) -> PathBuf {
     let broker = Broker::start(directory);
-    for (name, kind) in [("c", "classic"), ("q", "quorum"), ("s", "stream")] {
+    // The last records of the log are messages.
+    for (name, kind) in [("s", "stream"), ("q", "quorum"), ("c", "classic")] {
         broker.verb(&["declare", "queue", name, "--type", kind]).done();
-        broker.verb(&["send", name, "body", "--count", "3"]).done();
+        broker.verb(&["send", name, "body", "--count", "2"]).done();
+        broker.verb(&["send", name, "more"]).done();
     }
     broker.kill();
     directory.path().join("data")
@@ -83,6 +85,135 @@ fn damage_is_named_and_not_repaired() {
     assert!(examined.out.contains("DAMAGED: ") && examined.err.contains("is damaged"), "{examined:?}");
     assert!(contents(&data) == before, "the directory was changed");
     doctor(directory.path(), &[]).refused(2, &["is not the data directory of a broker"]);
+}
+
+/// Returns the bytes of a file with one bit flipped.
+fn flipped(bytes: &[u8], at: usize) -> Vec<u8> {
+    let mut bytes = bytes.to_vec();
+    bytes[at] ^= 1;
+    bytes
+}
+
+/// Makes a data directory with messages in the log, in packs, and in several segments of a stream, and stops its broker.
+fn stopped(directory: &Directory) -> PathBuf {
+    let broker = Starting::spawn(directory, &["classic_queue.backlog_memory=64KiB"]).finish();
+    let body = "b".repeat(1_000);
+    broker.verb(&["declare", "queue", "paged"]).done();
+    broker.verb(&["send", "paged", &body, "--count", "3000"]).done();
+    let segment = "x-stream-max-segment-size-bytes=400000";
+    broker.verb(&["declare", "queue", "stream", "--type", "stream", "--argument", segment]).done();
+    broker.verb(&["send", "stream", &body, "--count", "1000"]).done();
+    assert!(broker.terminate().success());
+    directory.path().join("data")
+}
+
+/// Each file, the places in it that are damaged one after the other, and what the report says besides the name of the file.
+#[test]
+fn every_kind_of_file_is_checked() {
+    let directory = Directory::new("doctor");
+    let data = stopped(&directory);
+    doctor(&data, &[]).done();
+    let before = contents(&data);
+    let mut kinds = BTreeMap::new();
+    for (path, bytes) in &before {
+        let name = path.file_name().unwrap().to_str().unwrap();
+        let in_streams = path.starts_with(data.join("streams"));
+        let kind = path.extension().map_or(name, |extension| extension.to_str().unwrap());
+        let (first, middle, last) = (0, bytes.len() / 2, bytes.len().saturating_sub(1));
+        let (places, what) = match (kind, in_streams) {
+            ("log", _) => (vec![9, middle, last], "log file"),
+            ("pack", _) => (vec![9, 60, middle, last], "pack"),
+            ("segment", _) => (vec![first, 60, middle, last], "stream file"),
+            // The last entry of an index may be torn.
+            ("index", _) => (vec![first, 10], "stream file"),
+            ("version", _) => (vec![middle], "stream file"),
+            ("lock", true) => (vec![20], "stream file"),
+            ("lock", false) if bytes.is_empty() => continue,
+            ("lock", false) => (vec![20], "file"),
+            ("identity", _) => (vec![middle], "file"),
+            // Their contents do not matter.
+            ("reserve" | "spare", _) => continue,
+            other => panic!("{other:?} is not checked: {}", path.display()),
+        };
+        *kinds.entry((kind, in_streams)).or_insert(0) += 1;
+        for at in places {
+            std::fs::write(path, flipped(bytes, at)).unwrap();
+            let examined = doctor(&data, &[]);
+            let line = examined.out.lines().find(|line| line.starts_with("DAMAGED: "));
+            let line = line.unwrap_or_else(|| panic!("byte {at} of {}: {examined:?}", path.display()));
+            assert!(line.contains(&format!("{what} {name}")), "byte {at}: {line}");
+            assert!(examined.err.contains("is damaged") && examined.code == 1, "byte {at}: {examined:?}");
+            std::fs::write(path, bytes).unwrap();
+        }
+    }
+    assert!(contents(&data) == before, "the directory was changed");
+    // There were several packs, segments and indexes.
+    for (kind, least) in [("log", 1), ("pack", 1), ("identity", 1)] {
+        assert!(kinds[&(kind, false)] >= least, "{kinds:?}");
+    }
+    for (kind, least) in [("segment", 2), ("index", 2), ("version", 1), ("lock", 1)] {
+        assert!(kinds[&(kind, true)] >= least, "{kinds:?}");
+    }
+}
+
+/// One look finds all damaged places, and names the queues.
+#[test]
+fn all_damaged_places_are_named() {
+    let directory = Directory::new("doctor");
+    let data = stopped(&directory);
+    let before = contents(&data);
+    let of = |kind: &str| -> Vec<&PathBuf> {
+        before.keys().filter(|path| path.extension().is_some_and(|end| end == kind)).collect()
+    };
+    let segment = of("segment")[0];
+    // Two chunks, with whole ones around them.
+    let bytes = &before[segment];
+    let twice = flipped(&flipped(bytes, bytes.len() / 3), bytes.len() / 3 * 2);
+    std::fs::write(segment, twice).unwrap();
+    std::fs::remove_file(of("pack")[0]).unwrap();
+    let examined: Value = serde_json::from_str(&doctor(&data, &["--json"]).out).unwrap();
+    let damage: Vec<&str> =
+        examined["damage"].as_array().unwrap().iter().map(|line| line.as_str().unwrap()).collect();
+    let count =
+        |words: &[&str]| damage.iter().filter(|line| words.iter().all(|word| line.contains(word))).count();
+    let name = segment.file_name().unwrap().to_str().unwrap();
+    assert_eq!(count(&[name, "is damaged at byte ", "(queue 'stream')"]), 2, "{damage:?}");
+    assert!(count(&["the pack is missing", "(queue 'paged')"]) >= 1, "{damage:?}");
+    assert_eq!(examined["damage_more"], 0);
+    // The queue is open until somebody reads there.
+    assert_eq!(examined["closed"], Value::Array(Vec::new()));
+}
+
+/// After a power failure, the notes in the files `lock` may be missing, and the ends of files may be torn.
+#[test]
+fn an_interrupted_write_is_not_damage() {
+    let directory = Directory::new("doctor");
+    let data = killed(&directory);
+    let files = contents(&data);
+    for name in ["lock", "streams/lock"] {
+        let path = data.join(name);
+        std::fs::write(&path, vec![0; files[&path].len()]).unwrap();
+    }
+    let mut torn = Vec::new();
+    for end in ["log", "segment"] {
+        let path = files.keys().rfind(|path| path.extension().is_some_and(|is| is == end)).unwrap();
+        let bytes = &files[path];
+        std::fs::write(path, &bytes[..bytes.len() - 3]).unwrap();
+        torn.push(path.strip_prefix(&data).unwrap().to_str().unwrap());
+    }
+    let before = contents(&data);
+    let text = doctor(&data, &[]).done();
+    for file in torn {
+        let line = text.lines().find(|line| line.contains(file)).unwrap_or_else(|| panic!("{text}"));
+        assert!(line.contains("bytes of an interrupted write") && line.contains("from offset"), "{line}");
+    }
+    assert!(contents(&data) == before, "the directory was changed");
+    // A start does what the report says, for a stream when it is first used.
+    let broker = Broker::start(&directory);
+    broker.verb(&["send", "s", "other"]).done();
+    assert!(broker.terminate().success());
+    let after = doctor(&data, &[]).done();
+    assert!(!after.contains("interrupted"), "{after}");
 }
 
 /// CRC-32C, bit by bit.

@@ -82,6 +82,10 @@ pub struct Recovery {
     pub cut: Option<Cut>,
     /// Every place where acknowledged records are known to be missing. Every open reports it again.
     pub damage: Vec<Damage>,
+    /// The files whose header is corrupt, although their batches could be read.
+    pub corrupt_headers: Vec<String>,
+    /// True if the note in the file `lock` is corrupt.
+    pub corrupt_note: bool,
 }
 
 /// A tail that was cut: from `offset` in `file` to the end of the newest file.
@@ -193,6 +197,8 @@ pub(crate) fn recover<D: Disk>(disk: &mut D, on_record: &mut dyn FnMut(Record)) 
     let mut recovery = Recovery {
         files: directory.files.len() as u32,
         bytes: directory.files.iter().map(|file| file.length).sum(),
+        corrupt_headers: directory.corrupt_headers(),
+        corrupt_note: directory.corrupt_note,
         ..Recovery::default()
     };
 
@@ -279,6 +285,8 @@ struct Directory {
     cache: Option<(usize, Bytes)>,
     /// The numbers in the names of spares.
     spares: Vec<u64>,
+    /// See [`Recovery::corrupt_note`].
+    corrupt_note: bool,
 }
 
 impl Directory {
@@ -305,6 +313,7 @@ impl Directory {
             last_batch: note.written.max(note.synced),
             cache: None,
             spares: names.iter().filter_map(|name| file::spare_number(name)).collect(),
+            corrupt_note: is_corrupt,
         };
         for number in numbers {
             directory.read_file(disk, number)?;
@@ -351,6 +360,13 @@ impl Directory {
         self.files.push(Scanned { number, length, header, misnamed, scan: scanned, unreadable });
         self.cache = Some((index, bytes));
         Ok(())
+    }
+
+    /// Returns the names of files whose header is corrupt and whose batches were found. A header and the start of the
+    /// first batch share a sector, so no interrupted write explains this.
+    fn corrupt_headers(&self) -> Vec<String> {
+        let files = self.files.iter().filter(|file| file.header.is_none() && !file.misnamed);
+        files.filter(|file| !file.scan.batches.is_empty()).map(|file| file::name(file.number)).collect()
     }
 
     /// Returns the valid batches from `end` down to the floor, in ascending order, and the gaps between them.

@@ -48,6 +48,7 @@ mod state;
 mod streams;
 mod sync;
 mod threads;
+mod verify;
 mod window;
 
 use std::io;

@@ -175,6 +175,11 @@ impl Restoring {
         self.len() == 0
     }
 
+    /// Returns the numbers of the runs that have live messages.
+    pub fn live_runs(&self) -> impl Iterator<Item = u32> {
+        self.runs.iter().filter(|(_, (stored, _))| stored.durable > 0).map(|(run, _)| *run)
+    }
+
     /// Messages from here on get this seq or a later one.
     pub fn note_next_seq(&mut self, next: u64) {
         self.used(next.saturating_sub(1));

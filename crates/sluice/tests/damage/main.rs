@@ -15,6 +15,8 @@
 //! 2. Every message received was sent, with the same octets, and is received once.
 //! 3. A stream shows at each offset what it showed there before. No new message is stored at such an offset.
 //! 4. Every queue that is not closed still works: it accepts another message and delivers it.
+//! 5. `sluice doctor`, run before the start, has found damage if a queue is closed or the broker is refused, and none if
+//!    nothing was damaged.
 //!
 //! ```text
 //! DAMAGE_ROUNDS=50 DAMAGE_SEED=.. cargo test --profile ci -p sluice --test damage -- --nocapture

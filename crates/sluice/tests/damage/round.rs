@@ -8,6 +8,7 @@ use std::time::Duration;
 use amqp10::Value;
 use client::management::{Management, QueueSpec};
 
+use crate::broker::verb::sluice;
 use crate::broker::{Broker, Directory, Starting};
 use crate::content::{Id, Random};
 use crate::fault::{Fault, copy};
@@ -87,7 +88,13 @@ impl Round {
         }
         broker.kill();
         let what = self.fault.make(&data, &older, &mut Random::new(!self.seed));
+        let examined = sluice(&["doctor", &data.display().to_string()]);
         let outcome = async {
+            // Without this file, the directory counts as that of no broker.
+            let is_directory = data.join("lock").exists();
+            if self.fault == Fault::Nothing && examined.code != 0 {
+                return Err(format!("nothing was damaged, and sluice doctor says {examined:?}"));
+            }
             let before = directory.logged().len();
             let mut started = self.start(directory, &[]);
             if started.is_err() && directory.logged()[before..].contains("file identity is damaged") {
@@ -137,6 +144,9 @@ impl Round {
             }
             if self.fault == Fault::Nothing && (refused || !closed.is_empty()) {
                 return Err(format!("nothing was damaged, and {closed:?} {refused}"));
+            }
+            if (refused || !closed.is_empty()) && examined.code != 1 && is_directory {
+                return Err(format!("{closed:?} {refused}, and sluice doctor said {examined:?}"));
             }
             let refused = if refused { "it did not start; " } else { "" };
             Ok(format!("{} messages, {refused}{}", self.messages, closed.join(", ")))

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use super::block::{BLOCK_HEADER, BlockHeader, Place};
 use super::{BLOCK_BYTES, Extent};
 use crate::disk::{Disk, read_all};
-use crate::file;
+use crate::file::{self, FILE_HEADER, FileHeader, PACK_MAGIC};
 use crate::record::{self, Record};
 
 /// The maximum number of packs kept open. Small, because a removed pack keeps its disk space while it is
@@ -39,6 +39,8 @@ pub enum Flaw {
     Header,
     /// The records do not match the header.
     Payload,
+    /// The header of the pack is corrupt. Its blocks can be read all the same.
+    Opening,
 }
 
 impl std::fmt::Display for Flaw {
@@ -48,6 +50,7 @@ impl std::fmt::Display for Flaw {
             Self::Short => "the pack ends too early",
             Self::Header => "the block's header is corrupt",
             Self::Payload => "the block's records are corrupt",
+            Self::Opening => "the header of the pack is corrupt",
         })
     }
 }
@@ -64,6 +67,9 @@ pub enum ReadError {
 impl std::fmt::Display for ReadError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
+            Self::Damaged { pack, what: Flaw::Opening, .. } => {
+                write!(f, "pack {}, at 0: {}", file::pack_name(*pack), Flaw::Opening)
+            }
             Self::Damaged { pack, offset, what } => {
                 write!(f, "pack {}, block at {offset}: {what}", file::pack_name(*pack))
             }
@@ -126,6 +132,21 @@ impl<D: Disk> PackReader<D> {
         })?;
         let next = (at + taken < bytes).then_some(at + taken);
         Ok(Block { records, next, bytes: taken })
+    }
+
+    /// Checks the header of a pack. Reading blocks does not need it.
+    ///
+    /// # Errors
+    /// See [`ReadError`].
+    pub fn check_header(&mut self, pack: u64) -> Result<(), ReadError> {
+        let mut bytes = [0; FILE_HEADER];
+        let read = self.handle(pack).and_then(|(disk, file)| Ok(read_all(disk, file, 0, &mut bytes)?));
+        match read {
+            Ok(read) if FileHeader::decode(&bytes[..read], PACK_MAGIC).is_some() => Ok(()),
+            Ok(_) => Err(ReadError::Damaged { pack, offset: 0, what: Flaw::Opening }),
+            Err(Trouble::Flaw(what)) => Err(ReadError::Damaged { pack, offset: 0, what }),
+            Err(Trouble::Io(error)) => Err(ReadError::Io { pack, offset: 0, error }),
+        }
     }
 
     /// Returns the records of a block and its size in bytes. The block can have at most `room` bytes.

@@ -120,6 +120,35 @@ pub(super) fn find_chunk<D: Disk>(
     Ok(None)
 }
 
+/// Returns the position of the first corrupt entry that has a good entry after it, or 0 if only the file's header is corrupt.
+/// An end that was not written, and sectors of zeros, are no damage: the index is never synced.
+pub(super) fn corrupt_at<D: Disk>(disk: &mut D, stream: u64, segment: u64) -> io::Result<Option<u64>> {
+    let mut file = match disk.open(&Kind::Index.name(stream, segment)) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        opened => opened?,
+    };
+    let mut header = [0; FILE_HEADER];
+    let read = read_all(disk, &mut file, 0, &mut header)?;
+    let (mut corrupt, mut number) = (None, 0);
+    if files::version(&header[..read], INDEX_MAGIC).is_none() && header.iter().any(|&byte| byte != 0) {
+        corrupt = Some(0);
+    }
+    loop {
+        let mut bytes = [0; ENTRY];
+        if read_all(disk, &mut file, offset(number), &mut bytes)? < ENTRY {
+            return Ok(None);
+        }
+        match Entry::decode(&bytes, stream, segment) {
+            Some(_) if corrupt.is_some() => return Ok(corrupt),
+            None if corrupt.is_none() && bytes.iter().any(|&byte| byte != 0) => {
+                corrupt = Some(offset(number));
+            }
+            _ => {}
+        }
+        number += 1;
+    }
+}
+
 fn offset(entry: u64) -> u64 {
     FILE_HEADER as u64 + entry * ENTRY as u64
 }

@@ -83,6 +83,8 @@ pub(super) struct Notes {
     known: HashMap<u64, (u64, Note)>,
     /// The places in the file that hold no valid note.
     free: Vec<u64>,
+    /// The places in the file that held something else than a valid note or zeros when they were read.
+    corrupt: Vec<u64>,
     /// The number of all places in the file.
     places: u64,
 }
@@ -95,10 +97,15 @@ impl Notes {
             boot: disk.boot_id().map_or(0, fold),
             known: HashMap::new(),
             free: Vec::new(),
+            corrupt: Vec::new(),
             places: bytes.len().div_ceil(NOTE) as u64,
         };
         for (place, bytes) in bytes.chunks(NOTE).enumerate() {
-            match Note::decode(bytes) {
+            let note = Note::decode(bytes);
+            if note.is_none() && bytes.iter().any(|&byte| byte != 0) {
+                notes.corrupt.push(place as u64);
+            }
+            match note {
                 Some((stream, note)) if !notes.known.contains_key(&stream) => {
                     notes.known.insert(stream, (place as u64, note));
                 }
@@ -106,6 +113,11 @@ impl Notes {
             }
         }
         Ok(notes)
+    }
+
+    /// Returns where in the file there are corrupt notes, in bytes.
+    pub fn corrupt(&self) -> impl Iterator<Item = u64> + '_ {
+        self.corrupt.iter().map(|place| place * NOTE as u64)
     }
 
     /// The streams that have a note.

@@ -163,20 +163,7 @@ pub(super) fn recover<D: Disk>(
     }
     let Some(segment) = segments.last_mut() else { return Err(StreamError::NotOpen { stream }) };
     let first = segment.first;
-    let tail = Tail::read(disk, stream, first)?;
-    let file = Kind::Segment.name(stream, first);
-    if tail.next < guaranteed_to {
-        return Err(match tail.bad {
-            Some(_) => StreamError::Damaged { file, offset: tail.end.max(FILE_HEADER as u64) },
-            None => StreamError::Missing { file, from: tail.next, to: guaranteed_to },
-        });
-    }
-    let cut = tail.bad.map(|Rest { bytes, has_chunks }| StreamCut {
-        file,
-        offset: tail.end,
-        bytes,
-        left: has_chunks,
-    });
+    let (tail, cut) = Tail::read_whole(disk, stream, first, guaranteed_to)?;
     let mut index = tail.index;
     index.add(disk, stream, first, tail.entries);
     index.flush(disk, stream, first);
@@ -253,10 +240,10 @@ fn truncate<D: Disk>(disk: &mut D, stream: u64, first: u64, end: u64) -> io::Res
 }
 
 /// The last segment, verified.
-struct Tail {
+pub(super) struct Tail {
     /// The bytes of the header and good chunks; 0 if there is no chunk.
     end: u64,
-    next: u64,
+    pub next: u64,
     last: Option<Last>,
     index: Index,
     /// True if the segment was verified from its start.
@@ -275,6 +262,31 @@ struct Rest {
 }
 
 impl Tail {
+    /// Reads the last segment. Returns an error if only damage explains what it has, or what it lacks below
+    /// `guaranteed_to`. Also returns what an interrupted write has left.
+    pub fn read_whole<D: Disk>(
+        disk: &mut D,
+        stream: u64,
+        segment: u64,
+        guaranteed_to: u64,
+    ) -> Result<(Self, Option<StreamCut>), StreamError> {
+        let tail = Self::read(disk, stream, segment)?;
+        let file = Kind::Segment.name(stream, segment);
+        if tail.next < guaranteed_to {
+            return Err(match tail.bad {
+                Some(_) => StreamError::Damaged { file, offset: tail.end.max(FILE_HEADER as u64) },
+                None => StreamError::Missing { file, from: tail.next, to: guaranteed_to },
+            });
+        }
+        let cut = tail.bad.as_ref().map(|&Rest { bytes, has_chunks }| StreamCut {
+            file,
+            offset: tail.end,
+            bytes,
+            left: has_chunks,
+        });
+        Ok((tail, cut))
+    }
+
     fn read<D: Disk>(disk: &mut D, stream: u64, segment: u64) -> Result<Self, StreamError> {
         let name = Kind::Segment.name(stream, segment);
         let io = |error| StreamError::Io { file: name.clone(), error };
@@ -348,19 +360,19 @@ impl Tail {
 }
 
 /// The bytes after the last good chunk of a file.
-struct Bad {
-    stream: u64,
+pub(super) struct Bad {
+    pub stream: u64,
     /// The position where the next chunk should be.
-    from: u64,
+    pub from: u64,
     /// The first offset of that chunk.
-    next: u64,
+    pub next: u64,
     /// The length of the file in bytes.
-    length: u64,
+    pub length: u64,
 }
 
 impl Bad {
     /// Returns the first later position with a whole chunk.
-    fn whole_chunk<D: Disk>(&self, disk: &mut D, file: &mut D::File) -> io::Result<Option<u64>> {
+    pub fn whole_chunk<D: Disk>(&self, disk: &mut D, file: &mut D::File) -> io::Result<Option<u64>> {
         let (mut search, mut window) = (Window::default(), Window::default());
         let mut from = self.from;
         while from + (CHUNK_HEADER as u64) <= self.length {

@@ -7,6 +7,7 @@ use super::appender::Files;
 use super::files::{Kind, VERSION_FILE, parse};
 use super::state::{Appended, Stream};
 use super::sync::{StreamSyncEnd, StreamSyncJob};
+use super::verify::verify;
 use super::{
     AppendFailure, NewChunk, Retained, StreamAnswer, StreamCut, StreamError, StreamJob, StreamLimits,
 };
@@ -117,6 +118,23 @@ impl<D: Disk> Streams<D> {
             flaws.push(StreamFlaw { stream: Some(stream), error, closes });
         }
         flaws
+    }
+
+    /// Reads every file of the streams and checks what it contains, one chunk after the other. Calls `on_flaw` for each damaged
+    /// place that [`Streams::check`] does not return. Returns what interrupted writes have left at the end of
+    /// streams. Must be called before any stream is opened. Changes nothing.
+    pub fn verify(&mut self, on_flaw: &mut dyn FnMut(Option<u64>, StreamError)) -> Vec<StreamCut> {
+        for offset in self.files.notes.corrupt() {
+            on_flaw(None, StreamError::Damaged { file: LOCK.to_owned(), offset });
+        }
+        let mut cuts = Vec::new();
+        for (&stream, firsts) in &self.listed {
+            let note = self.files.notes.get(stream);
+            cuts.extend(verify(&mut self.files.disk, stream, firsts, note, &mut |error| {
+                on_flaw(Some(stream), error);
+            }));
+        }
+        cuts
     }
 
     /// Writes the notes of streams that were appended to, for the next process. Called when there is nothing
