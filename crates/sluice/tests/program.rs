@@ -18,6 +18,7 @@ mod definitions;
 mod descriptors;
 mod doctor;
 mod events;
+mod golden;
 mod http_bodies;
 mod http_messages;
 mod listeners;
