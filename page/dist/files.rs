@@ -3,7 +3,7 @@
     File {
         path: "/",
         content_type: "text/html; charset=utf-8",
-        etag: "W/\"860bb5f6973c6663\"",
+        etag: "W/\"fbc89353faf74b44\"",
         plain: include_bytes!("index.html"),
         gzip: include_bytes!("index.html.gz"),
     },
@@ -15,11 +15,11 @@
         gzip: include_bytes!("assets/icon-G1K_hnQQ.svg.gz"),
     },
     File {
-        path: "/assets/index-BpI7d0sY.js",
+        path: "/assets/index-DO0BxCF9.js",
         content_type: "text/javascript; charset=utf-8",
-        etag: "W/\"4431b97f0b09b448\"",
-        plain: include_bytes!("assets/index-BpI7d0sY.js"),
-        gzip: include_bytes!("assets/index-BpI7d0sY.js.gz"),
+        etag: "W/\"2155fe787b45e707\"",
+        plain: include_bytes!("assets/index-DO0BxCF9.js"),
+        gzip: include_bytes!("assets/index-DO0BxCF9.js.gz"),
     },
     File {
         path: "/assets/index-Dqt6OOPH.css",

@@ -10,7 +10,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use broker::desk::{BrowsedRow, Desk, PeekedRow, ShownMessage, Start};
+use broker::desk::{BrowsedRow, Desk, DeskError, Peek, PeekedRow, ShownMessage, Start};
 use broker::stream_offset::parse_offset;
 use client::Message;
 use serde_json::{Map as Object, Value};
@@ -48,14 +48,18 @@ pub async fn peek<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     let not_a_number = || Failure::bad_request(format!("position '{position}' is not a whole number"));
     let at: u64 = position.parse().map_err(|_| not_a_number())?;
     let truncate = call.query.number("truncate")?.unwrap_or(usize::MAX);
-    let row = call.desk.peek(&call.who, call.param(0), call.param(1), at).await?;
-    Ok(Reply::Json(peeked_to_json(at, &row, truncate)))
+    let (vhost, name) = (call.param(0), call.param(1));
+    let part = call.desk.peek(&call.who, vhost, name, Peek { position: at, count: 1, hint: None }).await?;
+    let row = part.rows.first().ok_or_else(|| DeskError::no_message(vhost, name, at))?;
+    Ok(Reply::Json(peeked_to_json(at, row, truncate)))
 }
 
-fn peeked_to_json(position: u64, row: &PeekedRow, truncate: usize) -> Value {
+/// Returns a ready message of a queue.
+pub fn peeked_to_json(position: u64, row: &PeekedRow, truncate: usize) -> Value {
     let mut object = Object::new();
     object.insert("position".into(), position.into());
     object.insert("seq".into(), row.seq.into());
+    object.insert("arrived_at".into(), row.at_ms.into());
     object.insert("exchange".into(), (*row.exchange).into());
     object.insert("routing_key".into(), (*row.routing_key).into());
     object.insert("redelivered".into(), row.redelivered.into());
@@ -77,19 +81,23 @@ fn start(query: &Query, now_ms: u64) -> Result<Start, Failure> {
     match (query.get("offset"), query.number("at")?) {
         (None, None) => Ok(Start::First),
         (None, Some(ms)) => Ok(Start::Time(ms as u64)),
-        (Some(text), None) => {
-            let start = text.parse().ok().map(Start::Offset).or_else(|| parse_offset(text, now_ms));
-            start.ok_or_else(|| {
-                Failure::bad_request(format!(
-                    "offset '{text}' is not first, last, next, a whole number or a time span such as 10m (units: Y M D h m s)"
-                ))
-            })
-        }
+        (Some(text), None) => offset(text, now_ms),
         (Some(_), Some(_)) => Err(Failure::bad_request("offset and at exclude each other")),
     }
 }
 
-fn count(query: &Query) -> Result<u32, Failure> {
+/// Parses an offset of a stream. `now_ms` is the time since the epoch.
+pub fn offset(text: &str, now_ms: u64) -> Result<Start, Failure> {
+    let start = text.parse().ok().map(Start::Offset).or_else(|| parse_offset(text, now_ms));
+    start.ok_or_else(|| {
+        Failure::bad_request(format!(
+            "offset '{text}' is not first, last, next, a whole number or a time span such as 10m (units: Y M D h m s)"
+        ))
+    })
+}
+
+/// Returns how many messages are wanted.
+pub fn count(query: &Query) -> Result<u32, Failure> {
     match query.number("count")? {
         None => Ok(COUNT_DEFAULT),
         Some(count) => {
@@ -100,7 +108,8 @@ fn count(query: &Query) -> Result<u32, Failure> {
     }
 }
 
-fn to_json(row: &BrowsedRow, truncate: usize) -> Value {
+/// Returns a message of a stream.
+pub fn to_json(row: &BrowsedRow, truncate: usize) -> Value {
     let mut object = Object::new();
     object.insert("offset".into(), row.offset.into());
     object.insert("exchange".into(), (*row.exchange).into());

@@ -23,7 +23,7 @@ use crate::routes::{Action, Found, Method, Route, allowed, find};
 use crate::{
     accounts, attempts, auth, bindings, browse, channels, connections, definitions, exchanges, explain,
     health, json, messages, moving, openapi, overview, page, page_login, parameters, policies, queues,
-    quorum, shape, topics, traces, vhosts,
+    quorum, search, shape, topics, traces, vhosts,
 };
 
 /// The largest request body, in bytes. A larger one is refused, as in RabbitMQ.
@@ -223,6 +223,7 @@ async fn dispatch<D: Desk>(action: Action, call: &Call<'_, D>) -> Result<Reply, 
         Action::GetMessages => messages::get(call).await,
         Action::Publish => messages::publish(call).await,
         Action::PeekQueue => browse::peek(call).await,
+        Action::SearchQueue => search::search(call).await,
         Action::Move => moving::move_messages(call).await,
         Action::Redrive => moving::redrive(call).await,
         Action::QuorumStatus => quorum::status(call).await,

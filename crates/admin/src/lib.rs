@@ -50,6 +50,7 @@ mod quorum;
 mod reply;
 mod routes;
 mod samples;
+mod search;
 mod shape;
 mod shown;
 mod topics;

@@ -93,7 +93,30 @@ const BROWSE: &[Parameter] = &[
         "integer",
         "Instead of offset: the time of the first message, in milliseconds since 1970.",
     ),
-    Parameter::new("count", "integer", "The most messages to show: 1 to 1000, 10 if it is missing."),
+];
+
+const COUNT: &[Parameter] =
+    &[Parameter::new("count", "integer", "The most messages to show: 1 to 1000, 10 if it is missing.")];
+
+const SEARCH: &[Parameter] = &[
+    Parameter::new(
+        "from",
+        "string",
+        "Where to start: the position of a ready message, from 1; in a stream an offset, first, last, or a time span such as \
+         10m.",
+    ),
+    Parameter::new(
+        "filter",
+        "string",
+        "Only messages with this text in their body, or in a line NAME=VALUE of their keys, properties, headers or \
+         annotations.",
+    ),
+    Parameter::new(
+        "since",
+        "string",
+        "Only messages that arrived at this time or later: milliseconds since 1970, or a time span such as 10m.",
+    ),
+    Parameter::new("until", "string", "Only messages that arrived at this time or earlier, as since."),
 ];
 
 const IF_UNUSED: &[Parameter] =
@@ -109,8 +132,20 @@ const CONNECTION: &[Parameter] = &[Parameter::new(
 )];
 
 /// All groups of parameters.
-const ALL: [&[Parameter]; 10] =
-    [PAGES, COLUMNS, DISABLE_STATS, TOTALS, SAMPLES, TRUNCATE, BROWSE, IF_UNUSED, IF_EMPTY, CONNECTION];
+const ALL: [&[Parameter]; 12] = [
+    PAGES,
+    COLUMNS,
+    DISABLE_STATS,
+    TOTALS,
+    SAMPLES,
+    TRUNCATE,
+    BROWSE,
+    COUNT,
+    SEARCH,
+    IF_UNUSED,
+    IF_EMPTY,
+    CONNECTION,
+];
 
 /// Returns all parameters. Each name is there once.
 pub fn all() -> impl Iterator<Item = &'static Parameter> {
@@ -177,8 +212,9 @@ const fn groups(action: Action) -> &'static [&'static [Parameter]] {
         | Action::GetPolicy(_)
         | Action::GetBinding(_) => &[COLUMNS],
         Action::ExplainLink | Action::ExplainLinkOfVhost => &[CONNECTION],
-        Action::BrowseQueue => &[BROWSE, TRUNCATE],
+        Action::BrowseQueue => &[BROWSE, COUNT, TRUNCATE],
         Action::PeekQueue => &[TRUNCATE],
+        Action::SearchQueue => &[SEARCH, COUNT, TRUNCATE],
         Action::DeleteQueue => &[IF_UNUSED, IF_EMPTY],
         Action::DeleteExchange => &[IF_UNUSED],
         _ => &[],

@@ -116,6 +116,7 @@ pub enum Action {
     GetMessages,
     Publish,
     PeekQueue,
+    SearchQueue,
     Move,
     Redrive,
     QueueBindings,
@@ -351,6 +352,7 @@ pub const ROUTES: &[Route] = routes! {
     Get "/api/queues/{vhost}/{name}/bindings" => QueueBindings, [Manage, ReadQueue, ReadBinding];
     Get "/api/queues/quorum/{vhost}/{name}/status" => QuorumStatus, [Manage, ReadQueue];
     Get "/api/queues/{vhost}/{name}/peek/{position}" => PeekQueue, [Manage, Get];
+    Get "/api/queues/{vhost}/{name}/search" => SearchQueue, [Manage, Get];
     Post "/api/queues/{vhost}/{name}/move" => Move, [Manage, Get, Publish];
     Post "/api/queues/{vhost}/{name}/redrive" => Redrive, [Manage, Get, Publish];
     Post "/api/queues/quorum/{vhost}/{name}/checkpoint" => Checkpoint, [Manage, MaintainGroups];

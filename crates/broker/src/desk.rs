@@ -14,14 +14,14 @@ use std::sync::Arc;
 use amqp10::Map;
 use bytes::Bytes;
 pub use message::DeathReason;
-pub use queue::Start;
+pub use queue::{Peek, Start};
 
 use self::amqp10_rows::Amqp10Row;
 use self::amqp091_rows::Amqp091Row;
 pub use self::front::Desk;
 pub use self::moving::{Move, MoveEnd, MoveRefusal, MoveTo, Moved, Redrive, RedriveTo, Which};
 pub use self::passed_counts::{PassedCounts, VhostNumbers};
-pub use self::quorum::{GroupRow, MemberChange, PeekedRow, Reclaimed, ShownMessage};
+pub use self::quorum::{GroupRow, MemberChange, PeekedPart, PeekedRow, Reclaimed, ShownMessage};
 use crate::catalog::{Arguments, Binding, CatalogError, Exchange, Policy, QueueRecord, VhostSettings};
 use crate::counters::{AuthAttempts, Counters, Deprecated, Protocol};
 use crate::exchange_counts::{ExchangeCounts, ExchangeId};
@@ -135,9 +135,13 @@ impl QueueRow {
         self.kind == queue::QueueType::Quorum.name()
     }
 
+    pub fn is_stream(&self) -> bool {
+        self.kind == queue::QueueType::Stream.name()
+    }
+
     /// Returns true if the queue has a leader and members, as quorum queues and streams do.
     pub fn has_members(&self) -> bool {
-        self.is_quorum() || self.kind == queue::QueueType::Stream.name()
+        self.is_quorum() || self.is_stream()
     }
 }
 

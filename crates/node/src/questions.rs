@@ -20,7 +20,7 @@ use broker::ids::{QueueId, ShardId};
 use broker::moving::Moving;
 use broker::traces::Traces;
 use hashbrown::HashMap;
-use queue::{ConsumerId, Effect, Peeked, Refusal, Request};
+use queue::{ConsumerId, Effect, Peek, Peeked, Refusal, Request};
 use tokio::sync::oneshot;
 
 /// A question. Each variant names its reply.
@@ -68,9 +68,9 @@ pub enum Question {
     /// Asks for the reports of these queues; `None` for a queue that does not live on this shard. Answered by
     /// [`Reply::Reports`].
     Reports(Vec<QueueId>),
-    /// Asks for the ready message at this position of a queue that lives on the shard, counted from 1. Answered by
+    /// Asks for ready messages of a queue that lives on the shard, at most [`PLACES_PER_PART`]. Answered by
     /// [`Reply::Peeked`].
-    Peek { queue: QueueId, position: u64 },
+    Peek { queue: QueueId, peek: Peek },
     /// Writes a new base of the group of a quorum queue that lives on the shard. Answered by [`Reply::Checkpoint`].
     Checkpoint(QueueId),
     /// Reclaims memory of a queue that lives on the shard. Answered by [`Reply::Reclaimed`].

@@ -27,6 +27,7 @@ mod operator;
 mod pages;
 mod redrive;
 mod routes;
+mod search;
 mod secrets;
 mod small_disk;
 mod sockets;

@@ -359,9 +359,18 @@ fn a_stream_is_browsed() {
         broker.verb(&["browse", "readings", "--offset", "1", "--count", "1", "--truncate", "2"]).done();
     let expected = "OFFSET  EXCHANGE  KEY       BYTES  PAYLOAD\n     1  \"\"        readings      4  21";
     assert_eq!(shown, expected);
-    broker
-        .verb(&["browse", "readings", "--offset", "soon"])
-        .refused(1, &["browse stream 'readings'", "soon"]);
+    broker.verb(&["browse", "readings", "--offset", "soon"]).refused(1, &["browse queue 'readings'", "soon"]);
+    broker.verb(&["declare", "queue", "orders"]).done();
+    for country in ["de", "fr", "de"] {
+        broker.verb(&["send", "orders", "x", "--property", &format!("country={country}")]).done();
+    }
+    let shown = broker.verb(&["browse", "orders", "--filter", "country=DE", "--offset", "2"]).done();
+    let expected = "POSITION  EXCHANGE  KEY     BYTES  PAYLOAD\n       3  \"\"        orders      1  x";
+    assert_eq!(shown, expected);
+    let rows: Value =
+        serde_json::from_str(&broker.verb(&["browse", "orders", "--since", "1h", "--json"]).done()).unwrap();
+    assert_eq!(rows.as_array().unwrap().len(), 3, "{rows}");
+    assert!(broker.verb(&["browse", "orders", "--until", "1h", "--json"]).done() == "[]");
 }
 
 #[test]

@@ -190,6 +190,8 @@ export interface MessageRow {
   position?: number;
   offset?: number;
   seq?: number;
+  /** When it arrived in its queue, in milliseconds since the epoch. */
+  arrived_at?: number;
   exchange?: string;
   routing_key?: string;
   redelivered?: boolean;

@@ -1,6 +1,6 @@
 /** Looks at messages without changing them, and gets messages. */
 import type { ComponentChildren, JSX } from "preact";
-import { useEffect, useMemo, useRef, useState } from "preact/hooks";
+import { useMemo, useState } from "preact/hooks";
 import { ApiError, path, request, toApiError } from "../lib/api";
 import { recognise } from "../lib/body";
 import { command, inVhost } from "../lib/command";
@@ -8,7 +8,6 @@ import { deaths, redriven } from "../lib/deaths";
 import type { MessageRow } from "../lib/names";
 import { href } from "../lib/place";
 import { refresh } from "../lib/poll";
-import { matches } from "../lib/search";
 import { DASH, bytes, count, plural, time } from "../lib/text";
 import { Action } from "../ui/actions";
 import { Command, Copy, Empty, Fields, Name, NameLink, Panel, Problem, Select, Text } from "../ui/parts";
@@ -21,92 +20,83 @@ const MESSAGES = 10;
 /** The octets of a body that are loaded. Larger ones are cut, so that ten of them do not stop the browser. */
 const BODY_MAX = 64 * 1024;
 
-/**
- * The messages that are read at most for one press of a button, if a text is searched. Each of them is a request, so that more
- * would keep the broker and the browser busy for long.
- */
-const SEARCH_MAX = 200;
-
-/** What was found, how many messages were read for it, and where to go on. */
+/** What was found, how many messages the broker has looked at for it, and where to go on. */
 interface Found {
-  rows: MessageRow[];
-  read: number;
-  next: string;
+  messages: MessageRow[];
+  scanned: number;
+  next: number | null;
 }
 
-export function Messages({ vhost, name, stream, ready }: { vhost: string; name: string; stream: boolean; ready: number | undefined }): JSX.Element {
-  const [from, setFrom] = useState(stream ? "first" : "1");
+export function Messages({ vhost, name, stream }: { vhost: string; name: string; stream: boolean }): JSX.Element {
+  const first = stream ? "first" : "1";
+  const [from, setFrom] = useState(first);
   const [wanted, setWanted] = useState("");
+  const [since, setSince] = useState("");
+  const [until, setUntil] = useState("");
   const [found, setFound] = useState<Found>();
   const [error, setError] = useState<ApiError>();
   const [busy, setBusy] = useState(false);
-  const gone = useRef(false);
-  useEffect(() => () => { gone.current = true; }, []);
+  const asked: Asked = { from, filter: wanted, since: toTime(since), until: toTime(until) };
   const look = async (start: string) => {
     setBusy(true);
     setError(undefined);
     try {
-      const now: Found = { rows: [], read: 0, next: start };
-      // Without a text, all messages match, so the first part is enough. A short part is the last one for now.
-      for (let whole = true; whole && now.rows.length < MESSAGES && now.read < SEARCH_MAX && !gone.current; ) {
-        const part: MessageRow[] = stream ? await browse(vhost, name, now.next) : await peek(vhost, name, Number(now.next), ready);
-        const last = part.at(-1);
-        if (last !== undefined) now.next = String((stream ? (last.offset ?? 0) : (last.position ?? 0)) + 1);
-        now.read += part.length;
-        now.rows.push(...(wanted === "" ? part : part.filter((row) => matches(row, wanted))));
-        whole = part.length === MESSAGES;
-      }
-      setFound(now);
+      const query = new URLSearchParams({ count: String(MESSAGES), truncate: String(BODY_MAX) });
+      for (const [key, value] of Object.entries(narrowed({ ...asked, from: start }))) if (value) query.set(key, value);
+      setFound((await request("GET", `${path("queues", vhost, name, "search")}?${query.toString()}`)) as Found);
     } catch (caught) {
       setError(toApiError(caught));
     } finally {
       setBusy(false);
     }
   };
-  const { rows, read = 0, next } = found ?? {};
+  const { messages, scanned = 0, next = null } = found ?? {};
+  const narrow = wanted !== "" || since !== "" || until !== "";
+  const { from: offset = "", ...texts } = narrowed(asked);
+  const options = Object.entries({ offset, ...texts }).flatMap(([key, value]): [string, string][] => (value ? [[`--${key}`, value]] : []));
   return (
     <Panel title="Look at messages" aside={<span class="hint">They stay as they are, in their order.</span>}>
       <form class="inline" onSubmit={(event) => { event.preventDefault(); void look(from); }}>
         <Text label={stream ? "From" : "From position"} value={from} set={setFrom} required {...(stream ? { hint: "first, last, next, an offset, or a time span ago such as 10m" } : { pattern: "[1-9][0-9]*" })} />
         <Text label="With this text" value={wanted} set={setWanted} hint={`in the first ${BODY_MAX / 1024} KiB of the body, in keys, properties or headers, such as country=DE`} />
+        <Text label="Arrived since" value={since} set={setSince} hint="a time such as 2026-01-31 08:00, or a time span ago such as 10m" />
+        <Text label="Arrived until" value={until} set={setUntil} />
         <button type="submit" class="primary" disabled={busy}>Look</button>
-        {next !== undefined && read > 0 && (
-          <button type="button" disabled={busy} onClick={() => { setFrom(next); void look(next); }}>{wanted === "" ? `Next ${MESSAGES}` : "Look further"}</button>
+        {next !== null && (
+          <button type="button" disabled={busy} onClick={() => { setFrom(String(next)); void look(String(next)); }}>{narrow ? "Look further" : `Next ${MESSAGES}`}</button>
         )}
       </form>
       {error && <Problem error={error} />}
-      {rows && wanted !== "" && read > 0 && <p class="hint" role="status">{count(rows.length)} of the {plural(read, "message")} that {read === 1 ? "was" : "were"} read {rows.length === 1 ? "has" : "have"} this text.</p>}
-      {rows && read === 0 && <Empty title="There is no message at this place." />}
-      {rows?.map((row) => <MessageCard key={row.seq ?? row.offset} vhost={vhost} row={row}>{!stream && <><SendBack vhost={vhost} name={name} row={row} /><MoveOne vhost={vhost} name={name} row={row} /></>}</MessageCard>)}
-      {!stream && <Command text={command(["peek"], inVhost(vhost), [name, from])} />}
+      {messages && narrow && scanned > 0 && <p class="hint" role="status">{count(messages.length)} of the {plural(scanned, "message")} that {scanned === 1 ? "was" : "were"} read {messages.length === 1 ? "matches" : "match"}.</p>}
+      {messages && scanned === 0 && <Empty title="There is no message at this place." />}
+      {messages?.map((row) => <MessageCard key={row.seq ?? row.offset} vhost={vhost} row={row}>{!stream && <><SendBack vhost={vhost} name={name} row={row} /><MoveOne vhost={vhost} name={name} row={row} /></>}</MessageCard>)}
+      <Command text={command(["browse"], [...inVhost(vhost), ...options], [name])} />
     </Panel>
   );
 }
 
-async function browse(vhost: string, name: string, start: string): Promise<MessageRow[]> {
-  const query = new URLSearchParams({ offset: start, count: String(MESSAGES), truncate: String(BODY_MAX) });
-  return (await request("GET", `${path("queues", vhost, name, "messages")}?${query.toString()}`)) as MessageRow[];
+/** What is asked for. Times are in milliseconds since the epoch; an empty text asks for nothing. */
+interface Asked {
+  from: string;
+  filter: string;
+  since: string;
+  until: string;
 }
 
-/** `ready` is the number of ready messages, as far as it is known: more are not asked for. */
-async function peek(vhost: string, name: string, start: number, ready: number | undefined): Promise<MessageRow[]> {
-  const rows: MessageRow[] = [];
-  const end = Math.min(start + MESSAGES, Math.max(start, ready ?? Infinity) + 1);
-  for (let position = start; position < end; position++) {
-    try {
-      rows.push((await request("GET", `${path("queues", vhost, name, "peek", String(position))}?truncate=${BODY_MAX}`)) as MessageRow);
-    } catch (error) {
-      // The queue ends before this position. The first message missing is worth a word, a later one is not.
-      if (error instanceof ApiError && error.status === 404 && rows.length > 0) break;
-      if (error instanceof ApiError && error.status === 404 && /position|message/.test(error.reason)) break;
-      throw error;
-    }
-  }
-  return rows;
+/** A stream begins at the time, so the first offset says nothing beside it. */
+function narrowed(asked: Asked): Partial<Asked> {
+  return asked.since !== "" && asked.from === "first" ? { ...asked, from: "" } : asked;
+}
+
+/** Returns a time as the broker reads it. A date is in the time zone of the browser. What is none may be a time span. */
+function toTime(text: string): string {
+  const date = /^(\d{4}-\d{2}-\d{2})(?:[ T](\d{2}:\d{2}(?::\d{2})?))?$/.exec(text.trim());
+  const ms = date ? new Date(`${date[1]}T${date[2] ?? "00:00"}`).getTime() : Number.NaN;
+  return Number.isNaN(ms) ? text.trim() : String(ms);
 }
 
 /** The fields of a row that are shown in its first line. All others are sections of the message. */
-const HEAD = new Set(["position", "offset", "seq", "exchange", "routing_key", "redelivered", "delivery_count", "acquired_count", "message_count", "payload", "payload_bytes", "payload_encoding", "error"]);
+const HEAD = new Set(["position", "offset", "seq", "arrived_at", "exchange", "routing_key", "redelivered", "delivery_count", "acquired_count", "message_count", "payload", "payload_bytes", "payload_encoding", "error"]);
 
 export function MessageCard({ vhost, row, children }: { vhost: string; row: MessageRow; children?: ComponentChildren }): JSX.Element {
   const body = useMemo(() => recognise(row), [row]);
@@ -117,6 +107,7 @@ export function MessageCard({ vhost, row, children }: { vhost: string; row: Mess
         <b>{row.offset !== undefined ? `Offset ${count(row.offset)}` : row.position !== undefined ? `Position ${count(row.position)}` : "Message"}</b>
         <span>exchange <b><Name text={row.exchange || "(default)"} /></b></span>
         <span>key <b><Name text={row.routing_key || DASH} /></b></span>
+        {row.arrived_at !== undefined && <span>arrived {time(row.arrived_at)}</span>}
         {row.redelivered && <span>redelivered{row.delivery_count ? `, ${count(row.delivery_count)} failed deliveries` : ""}</span>}
         <span class="push">{body.kind} · {bytes(row.payload_bytes)}{body.note ? ` · ${body.note}` : ""}</span>
         {body.text && <Copy text={body.text} label="Copy body" />}

@@ -69,7 +69,7 @@ export function QueueView({ vhost, name }: { vhost: string; name: string }): JSX
       {row?.type === "quorum" && <Quorum vhost={vhost} name={name} />}
       {row && <Panel title="Consumers" tight><ConsumerTable rows={row.consumer_details ?? []} empty={<Empty title="No consumer is attached." />} /></Panel>}
       <QueueBindings vhost={vhost} name={name} />
-      {row && <Messages vhost={vhost} name={name} stream={stream} ready={row.messages_ready} />}
+      {row && <Messages vhost={vhost} name={name} stream={stream} />}
     </>
   );
 }

@@ -3,6 +3,7 @@
 use broker::desk::{BrowsedRow, Start};
 use bytes::Bytes;
 use client::{Body, Message};
+use serde_json::Value;
 
 use super::http::Server;
 
@@ -71,6 +72,65 @@ async fn where_browsing_starts() {
         [(Start::Time(one), _), (Start::Time(two), _)] => assert!(two + 3_000_000 < one),
         ref other => panic!("{other:?}"),
     }
+}
+
+#[tokio::test]
+async fn messages_are_searched() {
+    let server = Server::start().await;
+    let message = |offset: u64| {
+        let country = if offset.is_multiple_of(2) { "DE" } else { "fr" };
+        row(offset, Message::data(format!("body {offset}")).application_property("country", country).encode())
+    };
+    server.desk.state().messages = (1..=12_000).map(message).collect();
+    server
+        .check(
+            "guest",
+            r#"
+            PUT /api/queues/%2F/q -> 201
+            PUT /api/queues/%2F/s {"arguments":{"x-queue-type":"stream"}} -> 201
+            GET /api/queues/%2F/none/search -> 404 {"error":"object_not_found","reason":"no queue 'none' in vhost '/'"}
+            GET /api/queues/%2F/q/search?from=x -> 400 {"error":"bad_request","reason":"position 'x' is not a whole number"}
+            GET /api/queues/%2F/s/search?from=soon -> 400 {"error":"bad_request","reason":"offset 'soon' is not first, ..
+            GET /api/queues/%2F/s/search?from=last&since=5 -> 400 {"error":"bad_request","reason":"since excludes every from but an offset"}
+            GET /api/queues/%2F/q/search?count=0 -> 400 {"error":"bad_request","reason":"count '0' is not a number from 1 to 1000"}
+            "#,
+        )
+        .await;
+    server.check("powerless", "GET /api/queues/%2F/q/search -> 401 {\"error\":\"not_authorised\",..").await;
+    for (query, first, found, scanned, next) in [
+        // Without a filter, as many are looked at as are wanted.
+        ("", 1, 10, 10, Some(11)),
+        ("?from=11998", 11_998, 3, 3, None),
+        ("?filter=Country%3Dde&count=3", 2, 3, 6, Some(7)),
+        ("?filter=country%3Dde&count=3&from=7", 8, 3, 6, Some(13)),
+        ("?filter=BODY+11999", 0, 0, 10_000, Some(10_001)),
+        ("?filter=BODY+11999&from=10001", 11_999, 1, 2000, None),
+        ("?since=11000000&until=11002500&count=1000&from=9000", 11_000, 3, 3001, None),
+    ] {
+        for (queue, place) in [("q", "position"), ("s", "offset")] {
+            let answer =
+                server.ask(Some("guest"), "GET", &format!("/api/queues/%2F/{queue}/search{query}"), "").await;
+            let answer: Value = serde_json::from_str(&answer.body).unwrap();
+            let rows = answer["messages"].as_array().unwrap();
+            let seen = rows.first().map_or(0, |row| row[place].as_u64().unwrap());
+            assert_eq!((seen, rows.len(), answer["next"].as_u64()), (first, found, next), "{queue}{query}");
+            // A stream is read from the first offset of the time on, and to the last one.
+            let is_by_time = query.contains("since");
+            assert_eq!(
+                answer["scanned"],
+                if is_by_time && queue == "s" { 3 } else { scanned },
+                "{queue}{query}"
+            );
+        }
+    }
+    let answer = server.ask(Some("guest"), "GET", "/api/queues/%2F/s/search?since=99000000", "").await;
+    assert_eq!(answer.body, r#"{"scanned":0,"next":null,"messages":[]}"#);
+    let answer = server.ask(Some("guest"), "GET", "/api/queues/%2F/q/search?count=1&truncate=2", "").await;
+    assert!(
+        answer.body.contains(r#""payload_bytes":6,"payload_encoding":"string","payload":"bo""#),
+        "{}",
+        answer.body
+    );
 }
 
 #[tokio::test]

@@ -213,7 +213,13 @@ impl Desk for FakeDesk {
             return Err(DeskError::no_stream(&record));
         }
         state.looks.push((start, count));
-        Ok(state.messages.iter().take(count as usize).cloned().collect())
+        // A message has arrived as many seconds after 1970 as its offset says.
+        let from = match start {
+            Start::Offset(offset) => offset,
+            Start::Time(ms) => ms.div_ceil(1000),
+            _ => 0,
+        };
+        Ok(state.messages.iter().filter(|row| row.offset >= from).take(count as usize).cloned().collect())
     }
 
     async fn move_messages(
@@ -238,24 +244,16 @@ impl Desk for FakeDesk {
         who: &Identity,
         vhost: &str,
         name: &str,
-        position: u64,
-    ) -> Result<PeekedRow, DeskError> {
+        peek: Peek,
+    ) -> Result<PeekedPart, DeskError> {
         let state = self.state();
         state.permit(who, vhost, Verb::Get, &[Resource::Queue(name)])?;
         state.record(vhost, name)?;
-        let row = state.messages.get(position as usize - 1).cloned();
-        let BrowsedRow { offset, exchange, routing_key, message } =
-            row.ok_or_else(|| DeskError::no_message(vhost, name, position))?;
-        let (delivery_count, acquired_count, redelivered) = (2, 3, true);
-        Ok(PeekedRow {
-            seq: offset,
-            exchange,
-            routing_key,
-            delivery_count,
-            acquired_count,
-            redelivered,
-            message: ShownMessage::Amqp10(message),
-        })
+        let from = state.messages.iter().skip(peek.position as usize - 1);
+        let rows: Vec<PeekedRow> = from.clone().take(peek.count as usize).cloned().map(peeked).collect();
+        let position = peek.position + rows.len() as u64;
+        let next = (from.len() > rows.len()).then_some(Peek { position, ..peek });
+        Ok(PeekedPart { rows, next })
     }
 
     async fn checkpoint(&self, who: &Identity, vhost: &str, name: &str) -> Result<u64, DeskError> {
@@ -619,5 +617,20 @@ impl Desk for FakeDesk {
         let state = self.state();
         state.permit(who, "", Verb::ReadAlarms, &[])?;
         Ok(state.alarms.clone())
+    }
+}
+
+/// Returns a message as it would be in a queue. It has arrived as many seconds after 1970 as its offset says.
+fn peeked(row: BrowsedRow) -> PeekedRow {
+    let BrowsedRow { offset, exchange, routing_key, message } = row;
+    PeekedRow {
+        seq: offset,
+        exchange,
+        routing_key,
+        at_ms: offset * 1000,
+        delivery_count: 2,
+        acquired_count: 3,
+        redelivered: true,
+        message: ShownMessage::Amqp10(message),
     }
 }

@@ -70,8 +70,8 @@ async fn a_message_is_peeked_at() {
             "guest",
             r#"
             PUT /api/queues/%2F/q {"arguments":{"x-queue-type":"quorum"}} -> 201
-            GET /api/queues/%2F/q/peek/1 -> 200 {"position":1,"seq":5,"exchange":"x","routing_key":"k","redelivered":true,"delivery_count":2,"acquired_count":3,"payload_bytes":4,"payload_encoding":"string","payload":"body","header":{"durable":true},"properties":{"subject":"s"}}
-            GET /api/queues/%2F/q/peek/1?truncate=2&columns=x -> 200 {"position":1,"seq":5,"exchange":"x","routing_key":"k","redelivered":true,"delivery_count":2,"acquired_count":3,"payload_bytes":4,"payload_encoding":"string","payload":"bo",..
+            GET /api/queues/%2F/q/peek/1 -> 200 {"position":1,"seq":5,"arrived_at":5000,"exchange":"x","routing_key":"k","redelivered":true,"delivery_count":2,"acquired_count":3,"payload_bytes":4,"payload_encoding":"string","payload":"body","header":{"durable":true},"properties":{"subject":"s"}}
+            GET /api/queues/%2F/q/peek/1?truncate=2&columns=x -> 200 {"position":1,"seq":5,"arrived_at":5000,"exchange":"x","routing_key":"k","redelivered":true,"delivery_count":2,"acquired_count":3,"payload_bytes":4,"payload_encoding":"string","payload":"bo",..
             GET /api/queues/%2F/q/peek/2 -> 404 {"error":"object_not_found","reason":"queue 'q' in vhost '/' has no ready message at position 2"}
             GET /api/queues/%2F/q/peek/first -> 400 {"error":"bad_request","reason":"position 'first' is not a whole number"}
             GET /api/queues/%2F/none/peek/1 -> 404 {"error":"object_not_found","reason":"no queue 'none' in vhost '/'"}

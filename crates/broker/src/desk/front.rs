@@ -7,12 +7,12 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use amqp10::sasl::Secret;
-use queue::Start;
+use queue::{Peek, Start};
 
 use super::{
     Alarms, AttemptsRow, BrowsedRow, ConnectionCursor, ConnectionRow, Contents, DeskError, ExchangeRow,
-    ExchangeSpec, MemberChange, Move, Moved, NamedVhost, Overview, PeekedRow, QueueRow, QueueSpec, Reclaimed,
-    VhostNumbers,
+    ExchangeSpec, MemberChange, Move, Moved, NamedVhost, Overview, PeekedPart, QueueRow, QueueSpec,
+    Reclaimed, VhostNumbers,
 };
 use crate::access::{Identity, PasswordHash, Users};
 use crate::catalog::{
@@ -122,14 +122,15 @@ pub trait Desk: Clone + Send + Sync + 'static {
         count: u32,
     ) -> impl Future<Output = Result<Vec<BrowsedRow>, DeskError>> + Send;
 
-    /// Returns the ready message at a position of a queue, counted from 1 in the order of delivery. Nothing is consumed.
+    /// Returns ready messages of a queue from a position on, fewer than wanted if they are large or on the disk. Nothing is
+    /// consumed.
     fn peek(
         &self,
         who: &Identity,
         vhost: &str,
         name: &str,
-        position: u64,
-    ) -> impl Future<Output = Result<PeekedRow, DeskError>> + Send;
+        peek: Peek,
+    ) -> impl Future<Output = Result<PeekedPart, DeskError>> + Send;
 
     /// Moves messages of a queue to a queue or an exchange, or sends dead letters back to where they died. A message leaves the
     /// queue only after its target has taken it. The messages that do not match stay in their places; they count as

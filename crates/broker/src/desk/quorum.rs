@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use queue::Peek;
 
 /// The Raft group of a quorum queue, as its member on this node knows it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -40,11 +41,20 @@ pub struct PeekedRow {
     /// The exchange to which the message was published.
     pub exchange: Arc<str>,
     pub routing_key: Arc<str>,
-    /// See [`queue::PeekedMessage`]. The next two fields are described there, too.
+    /// See [`queue::PeekedMessage`]. The next three fields are described there, too.
+    pub at_ms: u64,
     pub delivery_count: u32,
     pub acquired_count: u32,
     pub redelivered: bool,
     pub message: ShownMessage,
+}
+
+/// Ready messages that stay in their queue, in the order of delivery.
+#[derive(Clone, Debug, Default)]
+pub struct PeekedPart {
+    pub rows: Vec<PeekedRow>,
+    /// How to go on. `None` if no further message is ready.
+    pub next: Option<Peek>,
 }
 
 /// A whole message, encoded as it is for a consumer that speaks the protocol of the publisher.

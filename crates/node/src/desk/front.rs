@@ -16,7 +16,7 @@ use broker::catalog::{
 use broker::counters::Protocol;
 use broker::desk::{
     Alarms, AttemptsRow, BrowsedRow, BudgetRow, ConnectionCursor, ConnectionRow, Contents, Desk, DeskError,
-    ExchangeRow, ExchangeSpec, MemberChange, Move, Moved, NamedVhost, Overview, PeekedRow, QueueRow,
+    ExchangeRow, ExchangeSpec, MemberChange, Move, Moved, NamedVhost, Overview, PeekedPart, QueueRow,
     QueueSpec, Reclaimed, ResourceLimits, Start, VhostNumbers,
 };
 use broker::exchange_counts::{ExchangeCounts, ExchangeId};
@@ -24,7 +24,7 @@ use broker::explain::{Explanation, Subject};
 use broker::ids::{DECIDER, QueueId};
 use broker::settings::SLUICE_VERSION;
 use broker::traces::{TraceChange, Traces};
-use queue::{Effect, Replay, Request};
+use queue::{Effect, Peek, Replay, Request};
 
 use super::ask::{CHANGE_DEADLINE, DEADLINE, LOGIN_DEADLINE, NO_TICKET, other_answer, refused};
 use super::messages::browsed;
@@ -260,10 +260,10 @@ impl Desk for NodeDesk {
         who: &Identity,
         vhost: &str,
         name: &str,
-        position: u64,
-    ) -> Result<PeekedRow, DeskError> {
+        peek: Peek,
+    ) -> Result<PeekedPart, DeskError> {
         self.permit(who, vhost, Verb::Get, &[Resource::Queue(name)]).await?;
-        self.peeked(vhost, name, position).await
+        self.peeked(vhost, name, peek).await
     }
 
     async fn move_messages(

@@ -32,12 +32,13 @@ fn encoded(message: &Message, delivery_count: u32, redelivered: bool, offset: Op
 
 /// Returns a ready message of a queue.
 pub(super) fn peeked_row(peeked: PeekedMessage) -> PeekedRow {
-    let PeekedMessage { seq, message, delivery_count, acquired_count, redelivered } = peeked;
+    let PeekedMessage { seq, message, at_ms, delivery_count, acquired_count, redelivered } = peeked;
     let route = message.route();
     PeekedRow {
         seq,
         exchange: route.exchange().clone(),
         routing_key: route.keys().first().cloned().unwrap_or_default(),
+        at_ms,
         delivery_count,
         acquired_count,
         redelivered,

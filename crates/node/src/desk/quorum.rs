@@ -3,48 +3,50 @@
 use std::sync::Arc;
 
 use broker::catalog::QueueRecord;
-use broker::desk::{DeskError, MemberChange, PeekedRow, Reclaimed};
+use broker::desk::{DeskError, MemberChange, PeekedPart, Reclaimed};
 use broker::ids::DECIDER;
-use queue::{PEEK_POSITION_MAX, Peeked};
+use queue::{PEEK_STEPS_MAX, Peek, PeekEnd, Peeked};
 
 use super::NodeDesk;
 use super::ask::{CHANGE_DEADLINE, other_answer, refused_for};
 use super::messages::peeked_row;
-use crate::questions::{Question, Reply};
+use crate::questions::{PLACES_PER_PART, Question, Reply};
 
 impl NodeDesk {
-    pub(super) async fn peeked(
-        &self,
-        vhost: &str,
-        name: &str,
-        position: u64,
-    ) -> Result<PeekedRow, DeskError> {
+    pub(super) async fn peeked(&self, vhost: &str, name: &str, peek: Peek) -> Result<PeekedPart, DeskError> {
         let record = self.record(CHANGE_DEADLINE, vhost, name).await?;
         if record.is_stream() {
             return Err(DeskError::Refused(format!(
                 "queue '{name}' in vhost '{vhost}' is a stream: browse its messages instead"
             )));
         }
-        if !(1..=PEEK_POSITION_MAX).contains(&position) {
-            return Err(DeskError::Refused(format!(
-                "position '{position}' is not a number from 1 to {PEEK_POSITION_MAX}"
-            )));
+        if peek.position == 0 {
+            return Err(DeskError::Refused("position '0' is not a number from 1 on".to_owned()));
         }
-        let Some(home) = self.home(&record).await? else {
-            return Err(DeskError::no_message(vhost, name, position));
-        };
-        let peek = Question::Peek { queue: record.id, position };
-        let Reply::Peeked(peeked) = self.ask_within(CHANGE_DEADLINE, home, peek).await? else {
+        let Some(home) = self.home(&record).await? else { return Ok(PeekedPart::default()) };
+        let peek = Peek { count: peek.count.min(PLACES_PER_PART as u32), ..peek };
+        let question = Question::Peek { queue: record.id, peek };
+        let Reply::Peeked(peeked) = self.ask_within(CHANGE_DEADLINE, home, question).await? else {
             return Err(other_answer());
         };
-        match peeked.map_err(|why| refused_for(&record, why))? {
-            Peeked::Message(message) => Ok(peeked_row(*message)),
-            Peeked::OnDisk => Err(DeskError::Refused(format!(
-                "the message at position {position} of queue '{name}' in vhost '{vhost}' is on the disk: only messages in \
-                 memory can be peeked at"
-            ))),
-            Peeked::Nothing => Err(DeskError::no_message(vhost, name, position)),
-        }
+        let Peeked { messages, end } = peeked.map_err(|why| refused_for(&record, why))?;
+        let hint = match end {
+            PeekEnd::Queue => None,
+            PeekEnd::Enough(hint) => Some(hint),
+            // The shard has read as many blocks as it may, and has found nothing: the queue changes all the time.
+            PeekEnd::Disk(_) if messages.is_empty() => return Err(DeskError::TimedOut),
+            PeekEnd::Disk(block) => Some(Some(block)),
+            PeekEnd::TooFar => {
+                return Err(DeskError::Refused(format!(
+                    "position {} of queue '{name}' in vhost '{vhost}' is too far: more than {PEEK_STEPS_MAX} messages in \
+                     memory come before it",
+                    peek.position
+                )));
+            }
+        };
+        let position = peek.position.saturating_add(messages.len() as u64);
+        let next = hint.map(|hint| Peek { position, hint, ..peek });
+        Ok(PeekedPart { rows: messages.into_iter().map(peeked_row).collect(), next })
     }
 
     pub(super) async fn checkpointed(&self, vhost: &str, name: &str) -> Result<u64, DeskError> {

@@ -100,7 +100,8 @@ impl Shard {
             | Question::Totals
             | Question::SetTraces(_)
             | Question::Close { .. } => 0,
-            Question::Peek { .. } | Question::Checkpoint(_) | Question::Reclaim(_) => 1,
+            Question::Peek { peek, .. } => (peek.count as usize).min(PLACES_PER_PART),
+            Question::Checkpoint(_) | Question::Reclaim(_) => 1,
         }
     }
 
@@ -194,7 +195,7 @@ impl Shard {
                 };
                 Reply::Reports(ids.into_iter().map(report).collect())
             }
-            Question::Peek { queue, position } => Reply::Peeked(self.peek(queue, position)),
+            Question::Peek { queue, peek } => return self.begin_peek(number, queue, peek),
             Question::Checkpoint(queue) => Reply::Checkpoint(self.checkpoint(queue)),
             Question::Reclaim(queue) => Reply::Reclaimed(self.reclaim_memory(queue)),
             Question::Delivered(ids) => {

@@ -10,8 +10,8 @@ use broker::settings::Settings;
 use bytes::Bytes;
 use node::StorageLimits;
 use node::questions::{Question, Reply};
-use queue::{Peeked, Refusal};
-use wal::{Extent, Packed};
+use queue::{Peek, PeekEnd, Peeked, Refusal};
+use wal::{BlockRead, Extent, Flaw, Packed, ReadError, ReadJob};
 
 use super::house::House;
 use crate::asks::keep;
@@ -65,12 +65,12 @@ impl Group {
     }
 
     /// Returns the body, the delivery count and the acquired count of the message at a position.
-    fn peek(&self, position: u64) -> Option<(Bytes, u32, u32)> {
-        match self.house.shards[0].peek(self.queue, position) {
-            Ok(Peeked::Message(peeked)) => {
-                Some((peeked.message.bare(), peeked.delivery_count, peeked.acquired_count))
-            }
-            Ok(Peeked::Nothing) => None,
+    fn peek(&mut self, position: u64) -> Option<(Bytes, u32, u32)> {
+        let peek = Peek { position, count: 1, hint: None };
+        match self.ask(Question::Peek { queue: self.queue, peek }) {
+            Reply::Peeked(Ok(Peeked { messages, .. })) => messages
+                .first()
+                .map(|peeked| (peeked.message.bare(), peeked.delivery_count, peeked.acquired_count)),
             other => panic!("{other:?}"),
         }
     }
@@ -140,7 +140,9 @@ fn a_checkpoint_moves_the_base_and_needs_the_log() {
 #[test]
 fn a_peek_leaves_the_message_in_the_queue() {
     let mut group = Group::new();
-    assert!(matches!(group.house.shards[0].peek(group.queue, 1), Err(Refusal::NotFound)));
+    let first = Peek { position: 1, count: 1, hint: None };
+    let question = Question::Peek { queue: group.queue, peek: first };
+    assert!(matches!(group.ask(question), Reply::Peeked(Err(Refusal::NotFound))));
     group.send(b"1");
     group.send(b"2");
     let (first, second) = (group.peek(1).unwrap(), group.peek(2).unwrap());
@@ -170,7 +172,24 @@ fn reclaiming_memory_pages_out_what_is_ready() {
     let result = Ok(vec![extent; job.runs.len()]);
     group.house.shards[0].handle_packed(Packed { shard: 0, ticket: job.ticket, result });
     group.house.settle();
-    assert!(matches!(group.house.shards[0].peek(group.queue, 1), Ok(Peeked::OnDisk)));
+    let first = Peek { position: 1, count: 1, hint: None };
+    let peeked = group.house.shards[0].peek(group.queue, &first, None).unwrap();
+    assert!(peeked.messages.is_empty() && matches!(peeked.end, PeekEnd::Disk(_)), "{peeked:?}");
+    // A peek needs the block. If it is damaged, the peek says so, and the queue goes on until it needs the block itself.
+    group.house.reads_stopped = true;
+    let answer = Rc::new(RefCell::new(None));
+    let into = answer.clone();
+    let number = keep(Box::new(move |reply| _ = into.borrow_mut().replace(reply)));
+    group.house.shards[0].handle_question(number, Question::Peek { queue: group.queue, peek: first });
+    let ReadJob { shard, ticket, at, .. } =
+        group.house.shards[0].poll_reads().next().expect("a block to be read");
+    assert!(at == 0 && answer.borrow().is_none());
+    let result = Err(ReadError::Damaged { pack: 1, offset: 0, what: Flaw::Payload });
+    group.house.shards[0].handle_block(BlockRead { shard, ticket, result });
+    group.house.settle();
+    assert!(matches!(answer.borrow_mut().take(), Some(Reply::Peeked(Err(Refusal::Damaged)))));
+    let report = group.house.shards[0].queue_report(group.queue).unwrap();
+    assert_eq!((report.ready, report.damaged), (41, false));
     assert!(group.house.shards[0].poll_pack_job().is_none(), "that was all");
     assert_eq!(group.reclaim(), Ok(Reclaimed::default()));
 }

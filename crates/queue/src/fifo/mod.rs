@@ -45,7 +45,7 @@ pub use entry::stored_bytes;
 use held::Held;
 use journal::Journal;
 use paging::{Fetch, Seldom, Writing};
-pub use peek::{PEEK_POSITION_MAX, Peeked, PeekedMessage};
+pub use peek::{PEEK_BYTES_MAX, PEEK_STEPS_MAX, Peek, PeekBlock, PeekEnd, Peeked, PeekedMessage};
 use rare::Rare;
 use ready::Ready;
 pub use restore::Restoring;

@@ -197,14 +197,15 @@ impl Runs {
         Some((entry, marks))
     }
 
-    /// Returns what [`Runs::take_in`] would return.
-    #[cfg(test)]
-    pub fn would_take_in(&self, spot: Spot, entry: Entry) -> Option<Entry> {
+    /// Returns what [`Runs::take_in`] would return, with the marks of the message.
+    pub fn would_take_in(&self, spot: Spot, entry: Entry) -> Option<(Entry, Marks)> {
         let run = self.runs.get(&spot.run)?;
-        let alive = run.is_alive(spot.index) && (entry.journaled || !run.restored);
+        if !run.is_alive(spot.index) || (!entry.journaled && run.restored) {
+            return None;
+        }
         let marks = run.marks.get(&entry.seq).cloned().unwrap_or(entry.marks());
         let Marks { delivery_count, redelivered, .. } = marks;
-        alive.then_some(Entry { delivery_count, redelivered, spot: Some(spot), ..entry })
+        Some((Entry { delivery_count, redelivered, spot: Some(spot), ..entry }, marks))
     }
 
     /// Returns the marks of a message that has not been read back.

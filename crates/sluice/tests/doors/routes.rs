@@ -97,6 +97,7 @@ async fn prepare(fixture: &Fixture, action: Action) {
         | Action::GetQueue
         | Action::BrowseQueue
         | Action::PeekQueue
+        | Action::SearchQueue
         | Action::Move
         | Action::Redrive
         | Action::GetMessages
@@ -220,6 +221,7 @@ fn path(route: &Route, connections: &Connections, port: u16) -> String {
         Action::DeleteQueue | Action::DeleteExchange => ("old", "old", "p"),
         Action::BrowseQueue => ("s", "x", "p"),
         Action::PeekQueue
+        | Action::SearchQueue
         | Action::QuorumStatus
         | Action::Checkpoint
         | Action::ReclaimMemory

@@ -2,9 +2,17 @@
 
 use broker::desk::{GroupRow, Reclaimed};
 use broker::ids::QueueId;
-use queue::{Driver, Peeked, Refusal};
+use queue::{Block, Driver, Peek, PeekBlock, PeekEnd, Peeked, Refusal};
+use wal::{Extent, ReadError};
 
+use crate::facts;
+use crate::questions::Reply;
 use crate::shard::Shard;
+use crate::shard::storage::{Peeking, Purpose, Reading};
+
+/// The most blocks that are read for one peek. A run has less than half as many, unless its messages are larger than a block.
+/// Without a bound, a queue that changes all the time could keep a peek at work.
+const PEEK_BLOCKS_MAX: u32 = 64;
 
 impl Shard {
     /// Returns the state of a quorum queue's group. `None` if the queue does not live here or has no group.
@@ -26,16 +34,72 @@ impl Shard {
         })
     }
 
-    /// Returns the ready message at a position of a queue that lives here, counted from 1.
+    /// Returns ready messages of a queue that lives here, as far as they are in memory or in the block that was read for it.
     ///
     /// # Errors
     /// The queue does not live here, or it is damaged.
-    pub fn peek(&self, queue: QueueId, position: u64) -> Result<Peeked, Refusal> {
+    pub fn peek(
+        &self,
+        queue: QueueId,
+        peek: &Peek,
+        read: Option<(PeekBlock, &Block)>,
+    ) -> Result<Peeked, Refusal> {
         let slot = self.queues.get(queue).ok_or(Refusal::NotFound)?;
         if slot.fifo.is_damaged() {
             return Err(Refusal::Damaged);
         }
-        Ok(slot.fifo.peek(position))
+        Ok(slot.fifo.peek(peek, read))
+    }
+
+    /// Answers a question for ready messages. If the first one is on the disk, its block is requested first.
+    pub(in crate::shard) fn begin_peek(&mut self, question: u64, queue: QueueId, peek: Peek) {
+        let peeked = self.peek(queue, &peek, None);
+        self.go_on_peeking(question, queue, &peek, peeked, PEEK_BLOCKS_MAX);
+    }
+
+    /// Called when a block was read for a peek.
+    pub(in crate::shard) fn peek_with(
+        &mut self,
+        queue: QueueId,
+        extent: Extent,
+        peeking: Peeking,
+        read: Result<wal::Block, ReadError>,
+    ) {
+        let Peeking { question, peek, block: at, left } = peeking;
+        let kept = self.queues.get(queue).and_then(|slot| slot.extents.get(&at.load.run));
+        // If the run is gone or was moved meanwhile, other data may be where the block was.
+        let is_there = kept.is_some_and(|kept| kept.extent == extent);
+        let peeked = match read {
+            _ if !is_there => self.peek(queue, &peek, None),
+            Ok(block) => match facts::decode_block(block) {
+                Some(block) => self.peek(queue, &peek, Some((at, &block))),
+                None => Err(Refusal::Damaged),
+            },
+            Err(ReadError::Io { .. }) => Err(Refusal::Unavailable),
+            // The queue is closed when it needs the block itself. A peek changes nothing.
+            Err(_) => Err(Refusal::Damaged),
+        };
+        self.go_on_peeking(question, queue, &peek, peeked, left);
+    }
+
+    fn go_on_peeking(
+        &mut self,
+        question: u64,
+        queue: QueueId,
+        peek: &Peek,
+        peeked: Result<Peeked, Refusal>,
+        left: u32,
+    ) {
+        if let Ok(Peeked { messages, end: PeekEnd::Disk(block) }) = &peeked
+            && messages.is_empty()
+            && let Some(left) = left.checked_sub(1)
+            && let Some(kept) = self.queues.get(queue).and_then(|slot| slot.extents.get(&block.load.run))
+        {
+            let purpose = Purpose::Peek(Peeking { question, peek: *peek, block: *block, left });
+            let reading = Reading { queue, load: block.load, extent: kept.extent, purpose };
+            return self.storage.read(u32::from(self.here.id), reading);
+        }
+        self.desk_reply(question, Reply::Peeked(peeked));
     }
 
     /// Writes a new base of a queue's group. Returns its index.

@@ -12,7 +12,7 @@ use queue::{Living, Load, Moved};
 use wal::{Block, Extent, ReadError, Run};
 
 use super::Storage;
-use super::slot::{QueueSlot, Reading, RunPlace};
+use super::slot::{Purpose, QueueSlot, Reading, RunPlace};
 use crate::shard::Shard;
 
 /// Runs that were loaded may pin dead messages on the disk up to this fraction of the allowed garbage (one
@@ -165,7 +165,9 @@ impl Shard {
 
     fn read_to_copy(&mut self, queue: QueueId, run: u32, block: u32, extent: Extent) {
         let load = Load { run, block };
-        self.storage.pages.read(u32::from(self.here.id), Reading { queue, load, extent, copied: true });
+        self.storage
+            .pages
+            .read(u32::from(self.here.id), Reading { queue, load, extent, purpose: Purpose::Copy });
     }
 
     /// Handles a block of the run that is being moved; `None` if the run no longer exists.

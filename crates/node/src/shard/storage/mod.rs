@@ -42,8 +42,7 @@ pub(super) use self::journal::GroupRound;
 use self::journal::Journal;
 use self::pages::Pages;
 use self::reclaim::{Evacuating, Evacuation, GARBAGE_ALLOWED};
-use self::slot::Reading;
-pub(super) use self::slot::{QueueSlot, RunPlace};
+pub(super) use self::slot::{Peeking, Purpose, QueueSlot, Reading, RunPlace};
 use self::unwritten::AllUnwritten;
 pub use self::unwritten::UNWRITTEN_BYTES_MAX;
 pub use self::writes::Writes;
@@ -316,7 +315,8 @@ impl Storage {
         }
         for load in output.loads.drain(..) {
             if let Some(kept) = slot.extents.get(&load.run) {
-                let reading = Reading { queue: slot.id, load, extent: kept.extent, copied: false };
+                let reading =
+                    Reading { queue: slot.id, load, extent: kept.extent, purpose: Purpose::Deliver };
                 self.pages.read(u32::from(shard), reading);
             }
         }

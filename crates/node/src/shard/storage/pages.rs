@@ -3,6 +3,7 @@
 //! ```text
 //!   too much in memory ──> poll_pack_job ──> (packs, their thread) ──> handle_packed ──> Stored, less memory
 //!   Output::loads ───────> poll_reads ─────> (the reader's thread) ──> handle_block ───> Fifo::handle_loaded
+//!   PeekEnd::Disk ───────> poll_reads ─────> (the reader's thread) ──> handle_block ───> Fifo::peek
 //!   Output::released ────> journal, until synced ────────────────────> poll_released ──> (packs)
 //! ```
 //!
@@ -15,8 +16,9 @@ use hashbrown::{HashMap, HashSet};
 use queue::Load;
 use wal::{BlockRead, Extent, PACK_BYTES, PackJob, Packed, ReadError, ReadJob, Run};
 
+use super::Storage;
 use super::compact::Moving;
-use super::slot::{QueueSlot, Reading, RunPlace};
+use super::slot::{Purpose, QueueSlot, Reading, RunPlace};
 use crate::facts;
 use crate::shard::Shard;
 use crate::shard::receipts::Receipts;
@@ -178,6 +180,13 @@ impl Pages {
     }
 }
 
+impl Storage {
+    /// Requests a block of a run for a peek.
+    pub(in crate::shard) fn read(&mut self, shard: u32, reading: Reading) {
+        self.pages.read(shard, reading);
+    }
+}
+
 impl Shard {
     /// Returns the next job for the packs: runs to write. Called after a turn. Returns `None` while a job is in
     /// flight, or if the messages in memory are within the budget and no copy of a run is to be written.
@@ -331,12 +340,15 @@ impl Shard {
     pub fn handle_block(&mut self, read: BlockRead) {
         let BlockRead { ticket, result, .. } = read;
         let Some(reading) = self.storage.pages.reads.remove(&ticket) else { return };
-        let Reading { queue, load, extent, copied } = reading;
+        let Reading { queue, load, extent, purpose } = reading;
+        if let Purpose::Peek(peeking) = purpose {
+            return self.peek_with(queue, extent, peeking, result);
+        }
         let Some(slot) = self.queues.get(queue) else { return };
         // If the run is gone or was moved meanwhile, other data may be where the block was.
         let there = slot.extents.get(&load.run).is_some_and(|kept| kept.extent == extent);
         match result {
-            _ if copied => self.copied(there.then_some(result)),
+            _ if matches!(purpose, Purpose::Copy) => self.copied(there.then_some(result)),
             Ok(block) if there => match facts::decode_block(block) {
                 Some(block) => self.loaded(queue, load, block),
                 None => self.quarantine(queue, "a pack contains a record that is not a message"),

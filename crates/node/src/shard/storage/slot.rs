@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::num::NonZeroU64;
 
 use broker::ids::QueueId;
-use queue::{Driver, Fact, Fifo, GoneFromRun, Load, Span};
+use queue::{Driver, Fact, Fifo, GoneFromRun, Load, Peek, PeekBlock, Span};
 use ranges::replace_joined;
 use wal::Extent;
 
@@ -57,12 +57,33 @@ pub(in crate::shard) struct RunPlace {
 
 /// A block that was requested.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Reading {
+pub(in crate::shard) struct Reading {
     pub queue: QueueId,
     pub load: Load,
     pub extent: Extent,
-    /// It is read to be copied, not to be delivered.
-    pub copied: bool,
+    pub purpose: Purpose,
+}
+
+/// Why a block is read.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::shard) enum Purpose {
+    /// Its messages are to be delivered.
+    Deliver,
+    /// The run is being copied without its dead messages.
+    Copy,
+    /// The desk shows messages of the queue.
+    Peek(Peeking),
+}
+
+/// A peek of the desk that waits for a block.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::shard) struct Peeking {
+    /// The number of the question.
+    pub question: u64,
+    pub peek: Peek,
+    pub block: PeekBlock,
+    /// The number of further blocks that may be read for it.
+    pub left: u32,
 }
 
 impl QueueSlot {

@@ -1,7 +1,7 @@
 //! Tests the backlog on the disk, step by step.
 
 use super::transcript::{Page, config, dead_letters, with};
-use crate::{Arrival, Fact, GoneFromRun, Living, Overflow, Peeked};
+use crate::{Arrival, Fact, GoneFromRun, Living, Overflow, PEEK_STEPS_MAX, Peek, PeekEnd};
 
 #[test]
 fn paged_out_messages_are_delivered_in_order() {
@@ -47,28 +47,101 @@ fn a_written_run_without_live_messages_is_released() {
     assert_eq!(q.shelf.runs(), []);
 }
 
+/// Looks at messages from a position on, and reads the blocks that are needed for it. Returns the sequence numbers, and how
+/// many blocks were read.
+fn look(q: &Page, position: u64, count: u32) -> (Vec<u64>, usize) {
+    let (mut peek, mut block, mut reads, mut seqs) = (Peek { position, count, hint: None }, None, 0, vec![]);
+    loop {
+        let peeked = q.fifo.peek(&peek, block.as_ref().map(|(at, block)| (*at, block)));
+        peek.position += peeked.messages.len() as u64;
+        peek.count -= peeked.messages.len() as u32;
+        seqs.extend(peeked.messages.iter().map(|message| message.seq));
+        match peeked.end {
+            PeekEnd::Queue => return (seqs, reads),
+            PeekEnd::Enough(_) if peek.count == 0 => return (seqs, reads),
+            PeekEnd::Enough(hint) => peek.hint = hint,
+            PeekEnd::Disk(at) => {
+                (block, peek.hint) = (Some((at, q.shelf.block(at.load))), Some(at));
+                reads += 1;
+            }
+            PeekEnd::TooFar => panic!("position {} is too far", peek.position),
+        }
+    }
+}
+
 #[test]
-fn a_peek_says_that_a_message_is_on_the_disk() {
+fn a_peek_reads_blocks_and_changes_nothing() {
     let mut q = Page::new(config());
-    q.publish("a! b! c!");
-    q.page_out(3);
+    q.publish("a! b! c! d! e! f! g!");
+    q.page_out(7);
     q.stored();
-    q.publish("d!");
-    let is_on_disk = |q: &Page, position| matches!(q.fifo.peek(position), Peeked::OnDisk);
-    assert!((1..=3).all(|position| is_on_disk(&q, position)));
-    let Peeked::Message(last) = q.fifo.peek(4) else { panic!("it is in memory") };
-    assert_eq!(last.seq, 4);
-    assert!(matches!(q.fifo.peek(5), Peeked::Nothing));
-    // What was read is in memory until it is forgotten.
+    q.publish("h!");
+    assert_eq!(look(&q, 1, 99), ((1..=8).collect(), 3));
+    assert_eq!(
+        (look(&q, 5, 2), look(&q, 4, 1), look(&q, 8, 9)),
+        ((vec![5, 6], 2), (vec![4], 2), (vec![8], 0))
+    );
+    assert_eq!(look(&q, 9, 1), (vec![], 0));
+    // What a consumer was given is not ready. A message that comes back is read again.
     q.attach(1);
-    q.grant(1, 0, 1);
-    q.load();
-    let Peeked::Message(next) = q.fifo.peek(1) else { panic!("it was read") };
-    assert_eq!(next.seq, 2);
-    q.release(1, 1, 1);
+    q.grant(1, 0, 2);
+    q.load().is("1#1 a; 1#2 b");
+    assert_eq!(look(&q, 1, 99), ((3..=8).collect(), 2));
+    q.release(1, 2, 2);
+    assert_eq!((look(&q, 1, 2), look(&q, 2, 99)), ((vec![2, 3], 1), ((3..=8).collect(), 2)));
+    q.accept(1, 1, 1);
     q.cancel(1);
     q.fifo.forget_loaded();
-    assert!((1..=3).all(|position| is_on_disk(&q, position)));
+    assert_eq!(look(&q, 1, 2), (vec![2, 3], 1));
+    let peek = Peek { position: 1, count: 1, hint: None };
+    let PeekEnd::Disk(at) = q.fifo.peek(&peek, None).end else { panic!("it is on the disk") };
+    let block = q.shelf.block(at.load);
+    let first = &q.fifo.peek(&peek, Some((at, &block))).messages[0];
+    assert_eq!((first.seq, first.redelivered), (2, true));
+    // After a restart, the marks of a message are known before it is read.
+    q.restart();
+    assert_eq!(look(&q, 1, 99), ((2..=8).collect(), 3));
+    let PeekEnd::Disk(at) = q.fifo.peek(&peek, None).end else { panic!("it is on the disk") };
+    let block = q.shelf.block(at.load);
+    let peeked = q.fifo.peek(&Peek { count: 2, ..peek }, Some((at, &block)));
+    let marks: Vec<_> =
+        peeked.messages.iter().map(|of| (of.seq, of.redelivered, of.acquired_count)).collect();
+    assert_eq!(marks, [(2, true, 1), (3, false, 0)]);
+}
+
+#[test]
+fn a_peek_ignores_a_block_that_was_read_for_another_place() {
+    let mut q = Page::new(config());
+    q.publish("a! b! c! d! e! f! g!");
+    q.page_out(7);
+    q.stored();
+    let peek = |position| Peek { position, count: 9, hint: None };
+    let PeekEnd::Disk(first) = q.fifo.peek(&peek(4), None).end else { panic!("it is on the disk") };
+    let block = q.shelf.block(first.load);
+    let PeekEnd::Disk(second) = q.fifo.peek(&peek(4), Some((first, &block))).end else {
+        panic!("not in there")
+    };
+    let block = q.shelf.block(second.load);
+    // The second block does not help at the first position.
+    let early = q.fifo.peek(&peek(1), Some((second, &block)));
+    assert_eq!((early.messages.len(), early.end), (0, PeekEnd::Disk(first)));
+    // A consumer has come to the second block meanwhile.
+    q.attach(1);
+    q.grant(1, 0, 3);
+    q.load();
+    let late = q.fifo.peek(&peek(1), Some((second, &block)));
+    assert!(matches!(late.end, PeekEnd::Disk(at) if at.load == second.load) && late.messages.is_empty());
+    assert_eq!(look(&q, 1, 99), ((4..=7).collect(), 2));
+}
+
+#[test]
+fn a_peek_is_bounded_in_steps() {
+    let mut q = Page::new(config());
+    let words = vec!["a"; PEEK_STEPS_MAX as usize + 2].join(" ");
+    q.publish(&words);
+    let end = |position| q.fifo.peek(&Peek { position, count: 1, hint: None }, None).end;
+    assert_eq!(end(PEEK_STEPS_MAX + 1), PeekEnd::Enough(None));
+    assert_eq!(end(PEEK_STEPS_MAX + 2), PeekEnd::TooFar);
 }
 
 #[test]

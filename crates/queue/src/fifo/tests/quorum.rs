@@ -192,16 +192,17 @@ fn a_peek_shows_what_would_be_delivered_and_changes_nothing() {
     queue.settle(2, failed());
     queue.settle(2, failed());
     queue.settle(1, Outcome::Released);
-    let peek = |queue: &Queue, position| match queue.fifo.peek(position) {
-        Peeked::Message(peeked) => {
-            let PeekedMessage { seq, delivery_count, acquired_count, redelivered, .. } = *peeked;
+    let peek = |position, count| queue.fifo.peek(&Peek { position, count, hint: None }, None).messages;
+    let seen: Vec<_> = peek(1, 9)
+        .into_iter()
+        .map(|peeked| {
+            let PeekedMessage { seq, delivery_count, acquired_count, redelivered, .. } = peeked;
             (seq, delivery_count, acquired_count, redelivered)
-        }
-        other => panic!("{other:?}"),
-    };
-    let seen: Vec<_> = (1..=5).map(|position| peek(&queue, position)).collect();
+        })
+        .collect();
     assert_eq!(seen, [(4, 0, 1, true), (2, 1, 1, true), (3, 1, 1, true), (5, 0, 0, false), (1, 0, 0, false)]);
-    assert!(matches!(queue.fifo.peek(6), Peeked::Nothing));
+    assert_eq!(peek(4, 1)[0].seq, 5);
+    assert!(peek(6, 1).is_empty());
     let order: Vec<_> = (3..8).filter_map(|delivered| queue.next(delivered)).map(|(seq, _)| seq).collect();
     assert_eq!(order, seen.iter().map(|(seq, ..)| *seq).collect::<Vec<_>>());
 }

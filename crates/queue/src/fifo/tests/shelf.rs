@@ -101,7 +101,7 @@ impl Shelf {
                 let journaled = fifo.journal.policy.needs_fact(&loaded.message);
                 let entry = Entry { journaled, ..entry };
                 let spot = Spot { run: rest.load.run, block: 0, index };
-                fifo.journal.runs.would_take_in(spot, entry)
+                Some(fifo.journal.runs.would_take_in(spot, entry)?.0)
             }));
         }
         found

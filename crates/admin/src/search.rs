@@ -1,0 +1,291 @@
+//! `/api/queues/{vhost}/{name}/search`: looks for messages of a queue or a stream by their position, their time and a text, and
+//! changes nothing.
+//!
+//! The answer has the messages that match, as [`crate::browse`] shows them, how many were looked at, and where to go on. One
+//! request is bounded in all of these, so a client repeats it with `from` until `next` is null.
+
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use broker::desk::{Desk, Peek, Start};
+use serde_json::{Value, json};
+
+use crate::browse::{count, offset, peeked_to_json, to_json};
+use crate::call::Call;
+use crate::messages::place;
+use crate::query::Query;
+use crate::reply::{Failure, Reply};
+
+/// The most messages that one request looks at. Filtering so many takes a fraction of a second.
+const SCANNED_MAX: u64 = 10_000;
+
+/// The bytes of messages after which a request looks at no further one. It has at most one part of the desk more.
+const SCANNED_BYTES_MAX: u64 = 32 * 1024 * 1024;
+
+/// The size of an answer at which it gets no further message.
+const ANSWER_BYTES_MAX: usize = 8 * 1024 * 1024;
+
+/// The time after which a request looks at no further message. It is below the deadline of a request.
+const SCAN_TIME_MAX: Duration = Duration::from_secs(5);
+
+/// The messages that the desk is asked for at once, if they are filtered.
+const PART: u32 = 500;
+
+/// The bytes of a body in which the text is looked for. Lower and upper case are the same, so a part is copied to compare it.
+const BODY_MAX: usize = 64 * 1024;
+
+/// The fields of a row that say where the message is, and not what it is.
+const PLACE: [&str; 11] = [
+    "position",
+    "offset",
+    "seq",
+    "arrived_at",
+    "redelivered",
+    "delivery_count",
+    "acquired_count",
+    "payload",
+    "payload_bytes",
+    "payload_encoding",
+    "error",
+];
+
+/// What is looked for.
+#[derive(Debug, Default)]
+struct Wanted {
+    count: usize,
+    truncate: Option<usize>,
+    /// In lower case. `None` matches all messages.
+    text: Option<String>,
+    /// The times of arrival, in milliseconds since the epoch. Both bounds are included.
+    since_ms: Option<u64>,
+    until_ms: Option<u64>,
+}
+
+/// The messages that were found, and what was spent on it.
+struct Scan {
+    wanted: Wanted,
+    began: Instant,
+    rows: Vec<Value>,
+    row_bytes: usize,
+    scanned: u64,
+    scanned_bytes: u64,
+}
+
+pub async fn search<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+    let now_ms = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64);
+    let wanted = wanted(&call.query, now_ms)?;
+    let from = call.query.get("from");
+    let _place = place(call, "nothing was read").await?;
+    let mut scan =
+        Scan { wanted, began: Instant::now(), rows: Vec::new(), row_bytes: 0, scanned: 0, scanned_bytes: 0 };
+    let row = call.desk.queue(&call.who, call.param(0), call.param(1)).await?;
+    let next = match row.is_stream() {
+        true => scan.stream(call, from, now_ms).await?,
+        false => scan.queue(call, from).await?,
+    };
+    let answer = json!({ "scanned": scan.scanned, "next": next, "messages": scan.rows });
+    Ok(Reply::Rows(answer.to_string().into()))
+}
+
+fn wanted(query: &Query, now_ms: u64) -> Result<Wanted, Failure> {
+    let time = |name: &str| match query.get(name) {
+        None | Some("") => Ok(None),
+        Some(text) => match offset(text, now_ms) {
+            Ok(Start::Offset(ms) | Start::Time(ms)) => Ok(Some(ms)),
+            _ => Err(Failure::bad_request(format!(
+                "{name} '{text}' is not a time in milliseconds since 1970, or a time span such as 10m (units: Y M D h m s)"
+            ))),
+        },
+    };
+    Ok(Wanted {
+        count: count(query)? as usize,
+        truncate: query.number("truncate")?,
+        text: query.get("filter").filter(|text| !text.is_empty()).map(str::to_lowercase),
+        since_ms: time("since")?,
+        until_ms: time("until")?,
+    })
+}
+
+impl Scan {
+    /// Returns true if no further message is to be looked at.
+    fn is_over(&self) -> bool {
+        self.rows.len() >= self.wanted.count
+            || self.row_bytes >= ANSWER_BYTES_MAX
+            || self.scanned >= SCANNED_MAX
+            || self.scanned_bytes >= SCANNED_BYTES_MAX
+            || self.began.elapsed() >= SCAN_TIME_MAX
+    }
+
+    /// Returns how many messages to ask for.
+    fn part(&self) -> u32 {
+        match self.wanted.text.is_some() || self.wanted.since_ms.is_some() || self.wanted.until_ms.is_some() {
+            true => PART,
+            false => (self.wanted.count - self.rows.len()).min(PART as usize) as u32,
+        }
+    }
+
+    /// Looks at a message. `shown` renders it with so many bytes of its body.
+    fn look_at(&mut self, shown: impl Fn(usize) -> Value) {
+        self.scanned += 1;
+        let whole = shown(usize::MAX);
+        let bytes = whole["payload_bytes"].as_u64().unwrap_or_default();
+        self.scanned_bytes += bytes;
+        if self.wanted.text.as_ref().is_some_and(|text| !has_text(&whole, text)) {
+            return;
+        }
+        let row = self.wanted.truncate.map_or(whole, shown);
+        self.row_bytes += row["payload"].as_str().map_or(0, str::len);
+        self.rows.push(row);
+    }
+
+    /// Looks at ready messages of a queue. Returns the position to go on from.
+    async fn queue<D: Desk>(
+        &mut self,
+        call: &Call<'_, D>,
+        from: Option<&str>,
+    ) -> Result<Option<u64>, Failure> {
+        let position = match from.unwrap_or("1") {
+            "" | "first" => 1,
+            text => text
+                .parse()
+                .map_err(|_| Failure::bad_request(format!("position '{text}' is not a whole number")))?,
+        };
+        let mut next = Some(Peek { position, count: self.part(), hint: None });
+        while let Some(peek) = next.filter(|_| !self.is_over()) {
+            let peek = Peek { count: self.part(), ..peek };
+            let part = call.desk.peek(&call.who, call.param(0), call.param(1), peek).await?;
+            for (position, row) in (peek.position..).zip(&part.rows) {
+                if self.is_over() {
+                    return Ok(Some(position));
+                }
+                let is_in_time = self.wanted.since_ms.is_none_or(|ms| row.at_ms >= ms)
+                    && self.wanted.until_ms.is_none_or(|ms| row.at_ms <= ms);
+                match is_in_time {
+                    true => self.look_at(|truncate| peeked_to_json(position, row, truncate)),
+                    false => self.scanned += 1,
+                }
+            }
+            next = part.next;
+        }
+        Ok(next.map(|peek| peek.position))
+    }
+
+    /// Looks at messages of a stream. Returns the offset to go on from.
+    async fn stream<D: Desk>(
+        &mut self,
+        call: &Call<'_, D>,
+        from: Option<&str>,
+        now_ms: u64,
+    ) -> Result<Option<u64>, Failure> {
+        let (vhost, name) = (call.param(0), call.param(1));
+        let from = from.filter(|text| !text.is_empty()).map(|text| offset(text, now_ms)).transpose()?;
+        let mut start = match (from, self.wanted.since_ms) {
+            (None, None) => Start::First,
+            (None, Some(ms)) => Start::Time(ms),
+            (Some(start), None) => start,
+            // The message at which an earlier request has ended, unless the time is later.
+            (Some(Start::Offset(offset)), Some(ms)) => match first_of(call, ms).await? {
+                Some(first) => Start::Offset(offset.max(first)),
+                None => return Ok(None),
+            },
+            (Some(_), Some(_)) => {
+                return Err(Failure::bad_request("since excludes every from but an offset"));
+            }
+        };
+        // A stream has times per chunk, so the bound is the first chunk that is too late.
+        let end = match self.wanted.until_ms {
+            Some(ms) => first_of(call, ms.saturating_add(1)).await?,
+            None => None,
+        };
+        loop {
+            let rows = call.desk.browse(&call.who, vhost, name, start, self.part()).await?;
+            let Some(last) = rows.last() else { return Ok(None) };
+            start = Start::Offset(last.offset + 1);
+            for row in &rows {
+                if end.is_some_and(|end| row.offset >= end) {
+                    return Ok(None);
+                }
+                if self.is_over() {
+                    return Ok(Some(row.offset));
+                }
+                self.look_at(|truncate| to_json(row, truncate));
+            }
+            if self.is_over() {
+                return Ok(Some(last.offset + 1));
+            }
+        }
+    }
+}
+
+/// Returns the first offset of a stream that was written at this time or later. `None` if there is none.
+async fn first_of<D: Desk>(call: &Call<'_, D>, ms: u64) -> Result<Option<u64>, Failure> {
+    let rows = call.desk.browse(&call.who, call.param(0), call.param(1), Start::Time(ms), 1).await?;
+    Ok(rows.first().map(|row| row.offset))
+}
+
+/// Returns true if a text is part of the body, or of a line `name=value` of the keys, properties, headers or annotations. `text`
+/// is in lower case.
+fn has_text(row: &Value, text: &str) -> bool {
+    let payload = row["payload"].as_str().unwrap_or_default();
+    let is_in_body = match row["payload_encoding"] == "base64" {
+        // Four characters stand for three bytes. The rest of a body is not looked at.
+        true => {
+            let end = payload.len().min(BODY_MAX / 3 * 4);
+            let octets = STANDARD.decode(&payload[..end / 4 * 4]).unwrap_or_default();
+            String::from_utf8_lossy(&octets).to_lowercase().contains(text)
+        }
+        false => payload[..payload.floor_char_boundary(BODY_MAX)].to_lowercase().contains(text),
+    };
+    let fields = row.as_object().into_iter().flatten();
+    is_in_body
+        || fields
+            .filter(|(name, _)| !PLACE.contains(&name.as_str()))
+            .any(|(name, value)| has_line(name, value, text))
+}
+
+fn has_line(name: &str, value: &Value, text: &str) -> bool {
+    match value {
+        Value::Object(fields) => fields.iter().any(|(name, value)| has_line(name, value, text)),
+        Value::Array(items) => items.iter().any(|item| has_line(name, item, text)),
+        Value::String(value) => format!("{name}={value}").to_lowercase().contains(text),
+        other => format!("{name}={other}").to_lowercase().contains(text),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_text_is_found_in_bodies_and_in_names_with_their_values() {
+        let row = |payload: &str, encoding: &str| {
+            json!({
+                "position": 7, "exchange": "Shop", "routing_key": "new.a", "payload": payload, "payload_encoding": encoding,
+                "properties": {"headers": {"country": "DE", "n": 7, "deaths": [{"reason": "expired"}]}},
+            })
+        };
+        let (text, octets) = (row("Hällo", "string"), row("/0hh", "base64"));
+        let found =
+            |row: &Value, texts: &[&str]| texts.iter().map(|text| has_text(row, text)).collect::<Vec<_>>();
+        assert_eq!(
+            found(&text, &["hällo", "hallo", "country=de", "n=7", "reason=exp", "exchange=shop"]),
+            [true, false, true, true, true, true]
+        );
+        assert_eq!(found(&text, &["position=7", "string", "country=fr", "payload"]), [false; 4]);
+        assert_eq!(found(&octets, &["ha", "/0hh"]), [true, false]);
+        let long = "x".repeat(BODY_MAX);
+        assert!(!has_text(&row(&format!("{long}qq"), "string"), "qq"));
+        assert!(!has_text(&row(&STANDARD.encode(format!("{long}qqqq")), "base64"), "qq"));
+    }
+
+    #[test]
+    fn times_are_absolute_or_ages() {
+        let of = |text: &str| wanted(&Query::parse(text), 1_000_000).map(|of| (of.since_ms, of.until_ms));
+        assert_eq!(of("since=5&until=10m").unwrap(), (Some(5), Some(400_000)));
+        assert_eq!(of("since=").unwrap(), (None, None));
+        for text in ["since=first", "until=soon", "since=-1"] {
+            assert!(of(text).unwrap_err().reason.contains("is not a time in milliseconds"), "{text}");
+        }
+    }
+}

@@ -1,0 +1,86 @@
+//! Messages are looked at without changing them, in memory and on the disk, against the built broker.
+
+use crate::broker;
+
+use broker::{Broker, Directory, Starting};
+use serde_json::{Value, json};
+
+/// Asks for messages. Returns their places, how many were looked at, and where to go on.
+fn search(broker: &Broker, queue: &str, query: &str) -> (Vec<u64>, u64, Option<u64>) {
+    let (status, answer) = broker.get(&format!("/api/queues/%2F/{queue}/search?{query}"));
+    assert_eq!(status, 200, "{answer}");
+    let place = |row: &Value| row["position"].as_u64().or(row["offset"].as_u64()).unwrap();
+    let rows = answer["messages"].as_array().unwrap().iter().map(place);
+    (rows.collect(), answer["scanned"].as_u64().unwrap(), answer["next"].as_u64())
+}
+
+#[test]
+fn messages_on_the_disk_are_found_and_stay_there() {
+    let directory = Directory::new("search");
+    let broker = Starting::spawn(&directory, &["classic_queue.backlog_memory=64KiB"]).finish();
+    let body = "x".repeat(4000);
+    for kind in ["classic", "quorum"] {
+        broker.verb(&["declare", "queue", kind, "--type", kind]).done();
+        assert_eq!(search(&broker, kind, ""), (vec![], 0, None), "nobody has used it");
+        broker.verb(&["send", kind, &body, "--count", "999"]).done();
+        broker.verb(&["send", kind, "the Needle", "--property", "country=DE"]).done();
+        // At least three quarters of the messages are on the disk. The time is not limited: without a place on the disk, the
+        // test does not end.
+        while broker.budget("backlog").0 > 1_000_000 {
+            std::thread::yield_now();
+        }
+        let (ready, total) = (broker.get(&format!("/api/queues/%2F/{kind}")).1, json!(1000));
+        assert_eq!(ready["messages_ready"], total, "{ready}");
+        assert_eq!(search(&broker, kind, "filter=needle"), (vec![1000], 1000, None));
+        assert_eq!(search(&broker, kind, "filter=COUNTRY%3Dde&from=500"), (vec![1000], 501, None));
+        assert_eq!(search(&broker, kind, "from=998&count=2"), (vec![998, 999], 2, Some(1000)));
+        assert_eq!(search(&broker, kind, "from=1001"), (vec![], 0, None));
+        assert_eq!(search(&broker, kind, "until=1h&filter=needle"), (vec![], 1000, None));
+        let (status, row) = broker.get(&format!("/api/queues/%2F/{kind}/peek/1000"));
+        assert_eq!((status, &row["payload"], &row["seq"]), (200, &json!("the Needle"), &json!(1000)));
+        let arrived = row["arrived_at"].as_u64().unwrap();
+        let around = format!("since={arrived}&until={arrived}&from=1000");
+        assert_eq!(search(&broker, kind, &around).0, [1000]);
+        let (_, missing) = broker.get(&format!("/api/queues/%2F/{kind}/peek/1001"));
+        assert!(
+            missing["reason"].as_str().unwrap().contains("no ready message at position 1001"),
+            "{missing}"
+        );
+        // They are delivered in their order, and were never delivered before.
+        let taken =
+            broker.verb(&["get", kind, "--count", "1", "--ackmode", "ack_requeue_false", "--json"]).done();
+        let taken: Value = serde_json::from_str(&taken).unwrap();
+        assert_eq!((&taken[0]["redelivered"], &taken[0]["message_count"]), (&json!(false), &json!(999)));
+        assert_eq!(search(&broker, kind, "filter=needle").0, [999]);
+    }
+    assert!(broker.terminate().success());
+}
+
+#[test]
+fn messages_of_a_stream_are_found_by_text_and_time() {
+    let directory = Directory::new("search");
+    let broker = Broker::start(&directory);
+    broker.verb(&["declare", "queue", "s", "--type", "stream"]).done();
+    assert_eq!(search(&broker, "s", "filter=x"), (vec![], 0, None));
+    broker.verb(&["send", "s", "plain", "--count", "1200"]).done();
+    let written = || broker.get("/api/queues/%2F/s").1["last_timestamp"].as_u64().unwrap();
+    let first_ms = written();
+    // The next chunk has another time.
+    while now_ms() <= first_ms {
+        std::thread::yield_now();
+    }
+    broker.verb(&["send", "s", "late", "--property", "colour=Red"]).done();
+    let last_ms = written();
+    assert!(last_ms > first_ms);
+    assert_eq!(search(&broker, "s", "filter=colour%3Dred"), (vec![1200], 1201, None));
+    assert_eq!(search(&broker, "s", "filter=PLAIN&count=2&from=1198"), (vec![1198, 1199], 2, Some(1200)));
+    assert_eq!(search(&broker, "s", &format!("since={last_ms}")), (vec![1200], 1, None));
+    assert_eq!(search(&broker, "s", &format!("until={first_ms}&from=1199")), (vec![1199], 1, None));
+    assert_eq!(search(&broker, "s", &format!("since={first_ms}&until={last_ms}&filter=late")).0, [1200]);
+    assert_eq!(search(&broker, "s", "since=32503680000000"), (vec![], 0, None));
+    assert!(broker.terminate().success());
+}
+
+fn now_ms() -> u64 {
+    std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_millis() as u64
+}
