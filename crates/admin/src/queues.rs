@@ -243,6 +243,8 @@ fn add_statistics(body: &mut Value, row: &QueueRow) {
     body["messages_dead_lettering"] = report.leaving.into();
     body["messages_delayed"] = report.delayed.into();
     body["consumers"] = report.consumers.into();
+    // In seconds, as in RabbitMQ.
+    body["head_message_timestamp"] = report.head_at_ms.map(|ms| ms / 1000).into();
     if let Some(kept) = &report.stream {
         body["first_offset"] = kept.first.into();
         body["next_offset"] = kept.next.into();

@@ -39,6 +39,10 @@ fn messages_on_the_disk_are_found_and_stay_there() {
         let (status, row) = broker.get(&format!("/api/queues/%2F/{kind}/peek/1000"));
         assert_eq!((status, &row["payload"], &row["seq"]), (200, &json!("the Needle"), &json!(1000)));
         let arrived = row["arrived_at"].as_u64().unwrap();
+        let (_, first) = broker.get(&format!("/api/queues/%2F/{kind}/peek/1"));
+        let head = ready["head_message_timestamp"].as_u64().unwrap();
+        assert_eq!(head, first["arrived_at"].as_u64().unwrap() / 1000, "{ready}");
+        assert!(first["arrived_at"].as_u64().unwrap() <= arrived && arrived <= now_ms());
         let around = format!("since={arrived}&until={arrived}&from=1000");
         assert_eq!(search(&broker, kind, &around).0, [1000]);
         let (_, missing) = broker.get(&format!("/api/queues/%2F/{kind}/peek/1001"));
@@ -72,6 +76,9 @@ fn messages_of_a_stream_are_found_by_text_and_time() {
     broker.verb(&["send", "s", "late", "--property", "colour=Red"]).done();
     let last_ms = written();
     assert!(last_ms > first_ms);
+    let (_, row) = broker.get("/api/queues/%2F/s");
+    let of = |field: &str| row[field].as_u64().unwrap();
+    assert_eq!(of("head_message_timestamp"), of("first_timestamp") / 1000);
     assert_eq!(search(&broker, "s", "filter=colour%3Dred"), (vec![1200], 1201, None));
     assert_eq!(search(&broker, "s", "filter=PLAIN&count=2&from=1198"), (vec![1198, 1199], 2, Some(1200)));
     assert_eq!(search(&broker, "s", &format!("since={last_ms}")), (vec![1200], 1, None));

@@ -30,8 +30,8 @@ pub enum OfQueue {
     Group(fn(&GroupRow) -> u64),
     /// As `Group`, a time in milliseconds.
     GroupTime(fn(&GroupRow) -> u64),
-    /// Of streams: `None` for other queues.
-    Stream(fn(&QueueRow) -> Option<u64>),
+    /// Of queues for which it is known. `None` for others.
+    Known(fn(&QueueRow) -> Option<u64>),
     /// The value is 1. The labels `queue_type` and `membership` say more about the queue.
     Info,
 }
@@ -50,7 +50,7 @@ impl OfQueue {
             Self::Queue(of) => Value::Number(of(row)),
             Self::Group(of) => Value::Number(of(row.group.as_ref()?)),
             Self::GroupTime(of) => Value::Milliseconds(of(row.group.as_ref()?)),
-            Self::Stream(of) => Value::Number(of(row)?),
+            Self::Known(of) => Value::Number(of(row)?),
             Self::Info => Value::Info {
                 queue_type: match row.kind {
                     "quorum" => "rabbit_quorum_queue",
@@ -105,7 +105,7 @@ const fn counter<R>(name: &'static str, help: &'static str, of: R) -> Measure<R>
     Measure { kind: Kind::Counter, name, help, of }
 }
 
-use OfQueue::{Group, GroupTime, Info, Queue, Stream};
+use OfQueue::{Group, GroupTime, Info, Known, Queue};
 
 /// All families, in the order in which they are shown.
 pub const FAMILIES: &[Family] = &[
@@ -162,9 +162,14 @@ const QUEUE: &[Measure<OfQueue>] = &[
         Queue(|q| q.report.ready_bytes + q.report.unsettled_bytes),
     ),
     gauge(
+        "queue_head_message_timestamp",
+        "When the first message arrived, in seconds since 1970",
+        Known(|q| q.report.head_at_ms.map(|ms| ms / 1000)),
+    ),
+    gauge(
         "stream_segments",
         "Segment files of a stream",
-        Stream(|q| q.report.stream.as_ref().map(|kept| kept.segments.len() as u64)),
+        Known(|q| q.report.stream.as_ref().map(|kept| kept.segments.len() as u64)),
     ),
 ];
 

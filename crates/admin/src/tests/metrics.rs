@@ -112,6 +112,7 @@ async fn rows_per_queue() {
     for line in [
         "rabbitmq_queue_messages_ready{vhost=\"/\",queue=\"a\\\"b\"} 3",
         "rabbitmq_queue_messages_ready_bytes{vhost=\"/\",queue=\"a\\\"b\"} 30",
+        "rabbitmq_queue_head_message_timestamp{vhost=\"/\",queue=\"a\\\"b\"} 7",
         "rabbitmq_queue_info{vhost=\"/\",queue=\"a\\\"b\",queue_type=\"rabbit_classic_queue\",membership=\"leader\"} 1",
         "rabbitmq_queues 1",
     ] {

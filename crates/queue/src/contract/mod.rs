@@ -530,6 +530,9 @@ pub struct Report {
     pub reading: bool,
     /// The size of a delivery of the next message in bytes, if the message is in memory.
     pub next_bytes: Option<u64>,
+    /// The time at which the next message arrived, in milliseconds since the epoch. If it is on the disk, a time before which no
+    /// message of its run arrived. Of a stream, when the oldest chunk was written.
+    pub head_at_ms: Option<u64>,
     /// The id of the active consumer. `None` unless the queue has a single active consumer.
     pub active_consumer: Option<u64>,
     /// True if the active consumer gets nothing more, because a better one waits until it has settled what it holds.

@@ -460,6 +460,7 @@ impl Stream {
             consumers: self.consumers(),
             damaged: self.is_damaged(),
             published: self.published,
+            head_at_ms: self.retained.times_ms.filter(|_| self.messages() > 0).map(|(first, _)| first),
             stream: Some(self.retained.clone()),
             ..Report::default()
         }

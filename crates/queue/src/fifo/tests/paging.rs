@@ -135,6 +135,31 @@ fn a_peek_ignores_a_block_that_was_read_for_another_place() {
 }
 
 #[test]
+fn a_report_says_when_the_next_message_arrived() {
+    let mut q = Page::new(config());
+    let head = |q: &Page| q.fifo.report().head_at_ms;
+    assert_eq!(head(&q), None);
+    for (word, ms) in [("a!", 10), ("b!", 20), ("c!", 30)] {
+        q.now_ms = ms;
+        q.publish(word);
+    }
+    assert_eq!(head(&q), Some(10));
+    q.page_out(3);
+    q.stored();
+    assert_eq!(head(&q), Some(10));
+    q.attach(1);
+    q.grant(1, 0, 2);
+    q.load().is("1#1 a; 1#2 b");
+    assert_eq!(head(&q), Some(30));
+    // On the disk, only the bounds of the run are known.
+    q.release(1, 2, 2);
+    q.fifo.forget_loaded();
+    assert_eq!(head(&q), Some(10));
+    q.purge();
+    assert_eq!(head(&q), None);
+}
+
+#[test]
 fn a_peek_is_bounded_in_steps() {
     let mut q = Page::new(config());
     let words = vec!["a"; PEEK_STEPS_MAX as usize + 2].join(" ");

@@ -668,7 +668,7 @@ fn state(fifo: &Fifo, shelf: &Shelf, now_ms: u64) -> String {
     let mut report = fifo.report();
     // Deliveries are not rolled back. The next number has its own place below.
     (report.delivered, report.redelivered, report.next_seq) = (0, 0, 0);
-    (report.ready_bytes, report.next_bytes, report.reading) = (0, None, false);
+    (report.ready_bytes, report.next_bytes, report.reading, report.head_at_ms) = (0, None, false, None);
     // A message that has expired and is over the limit dies of one or the other, depending on what is in memory.
     if drops_heads(&fifo.config) {
         report.expired = 0;
