@@ -18,20 +18,20 @@ const MEMORY_STRATEGY: &str = "rss";
 pub async fn overview<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     let ranges = Ranges::of(&call.query)?;
     let row = NodeRow::new(call.desk.overview(&call.who).await?, Process::default());
-    let mut body = to_json(call, &row, &ranges);
-    if row.overview().limited {
-        limit(call, &mut body, &ranges).await?;
-    }
+    let body = match row.overview().limited {
+        true => limited(call, row.overview(), &ranges).await?,
+        false => whole(call, &row, &ranges),
+    };
     Ok(Reply::Json(shape::columns(body, &call.query)))
 }
 
-/// The fields of the overview that are about the whole node.
-const OF_NODE: [&str; 4] = ["listeners", "contexts", "message_stats", "churn_rates"];
-
-/// Limits the overview to the virtual hosts of the user, as RabbitMQ does, with the sums of their figures.
-async fn limit<D: Desk>(call: &Call<'_, D>, body: &mut Value, ranges: &Ranges) -> Result<(), Failure> {
-    let Value::Object(fields) = body else { return Ok(()) };
-    OF_NODE.iter().for_each(|field| _ = fields.remove(*field));
+/// Shows the overview of the virtual hosts of the user, as RabbitMQ does, with the sums of their figures.
+async fn limited<D: Desk>(
+    call: &Call<'_, D>,
+    overview: &Overview,
+    ranges: &Ranges,
+) -> Result<Value, Failure> {
+    let mut body = about(call, overview);
     let connections = call.desk.connections(&call.who).await?;
     let channels = connections.iter().map(|row| match &row.protocol {
         ProtocolRow::Amqp10(row) => row.sessions.len(),
@@ -45,22 +45,22 @@ async fn limit<D: Desk>(call: &Call<'_, D>, body: &mut Value, ranges: &Ranges) -
         "exchanges": call.desk.exchanges(&call.who, None).await?.len(),
         "queues": call.desk.queues(&call.who, None, 0, 0).await?.1,
     });
-    fields.insert("object_totals".into(), totals);
+    body["object_totals"] = totals;
     let stats = !call.query.flag("disable_stats");
-    if fields.remove("queue_totals").is_none() {
-        return Ok(());
+    if !stats && !call.query.flag("enable_queue_totals") {
+        return Ok(body);
     }
     let mut sum = json!({ "message_stats": {} });
     for (vhost, numbers) in &call.desk.vhost_numbers(&call.who).await? {
         add(&mut sum, call.ports.samples().vhost(vhost, numbers, ranges).into());
     }
     if stats {
-        fields.insert("message_stats".into(), sum["message_stats"].take());
+        body["message_stats"] = sum["message_stats"].take();
     }
     let of_lengths = |name: &str| name.starts_with("messages") && (stats || !name.ends_with("_details"));
     let sum = sum.as_object().into_iter().flatten().filter(|(name, _)| of_lengths(name));
-    fields.insert("queue_totals".into(), sum.map(|(name, value)| (name.clone(), value.clone())).collect());
-    Ok(())
+    body["queue_totals"] = sum.map(|(name, value)| (name.clone(), value.clone())).collect();
+    Ok(body)
 }
 
 /// Adds figures, their rates and their samples. Samples are taken of all objects at the same times, the newest first.
@@ -216,11 +216,10 @@ fn budget(row: &BudgetRow) -> Value {
     json!({ "name": row.name, "used": row.used, "limit": row.limit })
 }
 
-/// Shows the overview as RabbitMQ does. `disable_stats` omits all figures that have a rate; `enable_queue_totals` adds the
-/// numbers of messages again.
-fn to_json<D: Desk>(call: &Call<'_, D>, row: &NodeRow, ranges: &Ranges) -> Value {
+/// Shows the overview of the whole node as RabbitMQ does. `disable_stats` omits all figures that have a rate;
+/// `enable_queue_totals` adds the numbers of messages again.
+fn whole<D: Desk>(call: &Call<'_, D>, row: &NodeRow, ranges: &Ranges) -> Value {
     let o = row.overview();
-    let kinds = ExchangeKind::ALL.map(|kind| json!({ "name": kind.as_str(), "enabled": true }));
     let listeners: Vec<Value> = o
         .listeners
         .iter()
@@ -228,7 +227,34 @@ fn to_json<D: Desk>(call: &Call<'_, D>, row: &NodeRow, ranges: &Ranges) -> Value
             json!({ "node": o.node, "protocol": protocol, "ip_address": ip, "port": port })
         })
         .collect();
-    let mut body = json!({
+    let mut body = about(call, o);
+    body["object_totals"] = json!({
+        "connections": o.connections,
+        "channels": o.sessions,
+        "consumers": o.consumers,
+        "exchanges": o.exchanges,
+        "queues": o.queues,
+    });
+    body["listeners"] = listeners.into();
+    body["contexts"] = json!([]);
+    let fields = |part| Value::Object(call.ports.samples().node(part, row, ranges));
+    let stats = !call.query.flag("disable_stats");
+    if stats {
+        body["message_stats"] = fields(Part::Messages);
+        body["churn_rates"] = fields(Part::Churn);
+    }
+    if stats {
+        body["queue_totals"] = fields(Part::Lengths);
+    } else if call.query.flag("enable_queue_totals") {
+        body["queue_totals"] = Value::Object(plain(&NODE_FIGURES, Part::Lengths, row));
+    }
+    body
+}
+
+/// Returns what every user may know of the broker.
+fn about<D: Desk>(call: &Call<'_, D>, o: &Overview) -> Value {
+    let kinds = ExchangeKind::ALL.map(|kind| json!({ "name": kind.as_str(), "enabled": true }));
+    json!({
         "management_version": o.product_version,
         "rates_mode": "basic",
         // In seconds.
@@ -242,26 +268,5 @@ fn to_json<D: Desk>(call: &Call<'_, D>, row: &NodeRow, ranges: &Ranges) -> Value
         "uptime": o.uptime_ms,
         "default_queue_type": call.desk.default_queue_type().name(),
         "exchange_types": kinds,
-        "object_totals": {
-            "connections": o.connections,
-            "channels": o.sessions,
-            "consumers": o.consumers,
-            "exchanges": o.exchanges,
-            "queues": o.queues,
-        },
-        "listeners": listeners,
-        "contexts": [],
-    });
-    let fields = |part| Value::Object(call.ports.samples().node(part, row, ranges));
-    let stats = !call.query.flag("disable_stats");
-    if stats {
-        body["message_stats"] = fields(Part::Messages);
-        body["churn_rates"] = fields(Part::Churn);
-    }
-    if stats {
-        body["queue_totals"] = fields(Part::Lengths);
-    } else if call.query.flag("enable_queue_totals") {
-        body["queue_totals"] = Value::Object(plain(&NODE_FIGURES, Part::Lengths, row));
-    }
-    body
+    })
 }
