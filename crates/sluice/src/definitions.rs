@@ -15,6 +15,7 @@ use crate::declare::segment;
 use crate::failure::Failure;
 use crate::http::Api;
 use crate::output::print;
+use crate::progress::watched;
 
 #[derive(Args, Debug)]
 pub struct Verb {
@@ -70,7 +71,8 @@ async fn carry_out(verb: &Verb) -> Result<(), Failure> {
                 }
                 false => std::fs::read_to_string(file).map_err(|error| named(file, &error))?,
             };
-            verb.api.send("import the definitions", Method::POST, &path, text, &[]).await?;
+            let words = "import the definitions";
+            watched(words, verb.api.send(words, Method::POST, &path, text, &[])).await?;
             print(&format!("the definitions of {} are imported\n", file.display()))
         }
     }

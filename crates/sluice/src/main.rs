@@ -32,6 +32,7 @@ mod parameters;
 mod password;
 mod peek;
 mod policies;
+mod progress;
 mod quorum;
 mod recv;
 mod redrive;

@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use crate::declare::segment;
 use crate::failure::Failure;
 use crate::http::{Api, Vhost};
+use crate::progress::watched;
 use crate::table::{Ask, Column, rows_of, table};
 
 #[derive(Args, Debug)]
@@ -68,7 +69,7 @@ struct Parts {
 pub fn run(quorum: &Quorum) -> Result<(), Failure> {
     let Parts { words, method, path, body, show } = quorum.what.parts(&quorum.vhost.vhost);
     let ask = Ask { words: &words, method, path: &path, body: body.as_ref() };
-    crate::amqp::block_on(ask.print(&quorum.api, quorum.json, show))
+    crate::amqp::block_on(watched(&words, ask.print(&quorum.api, quorum.json, show)))
 }
 
 impl What {
