@@ -116,6 +116,62 @@ def connections_that_say_nothing(broker, full):
         each.close()
 
 
+# ---- TLS -------------------------------------------------------------------------------------------------------------
+
+
+def record(kind, body):
+    return bytes([kind, 3, 3]) + len(body).to_bytes(2, "big") + body
+
+
+@flood(bound=130)
+def tls_handshakes_that_never_end(broker, full):
+    """A first message of 64 KiB whose end never comes. Every second client sends as much of it as the broker keeps."""
+    yield
+    hello = b"\x01\x00\xff\xff" + b"x" * 65_534
+    records = b"".join(record(22, hello[at:at + 4_000]) for at in range(0, len(hello), 4_000))
+    sockets = [socket.create_connection(("127.0.0.1", broker.amqps)) for _ in range(8_000 if full else 800)]
+    for number, each in enumerate(sockets):
+        try:
+            each.sendall(records if number % 2 else records[:38_000])
+        except OSError:
+            pass  # It was closed: the message is too large, or a later connection has taken its place.
+    time.sleep(1)
+    yield
+    for each in sockets:
+        each.close()
+
+
+@flood(bound=130)
+def tls_records_that_never_end(broker, full):
+    """Connections that have logged in, and send all of a record but its end."""
+    yield
+    clients = [wire.Client(broker.amqps, over_tls=True) for _ in range(2_000 if full else 400)]
+    for client in clients:
+        # Past the encryption: the broker cannot see that these bytes are none of the client's.
+        with socket.socket(fileno=client.socket.fileno()) as plain:
+            plain.sendall(record(23, b"x" * 16_000)[:-1])
+            plain.detach()
+    time.sleep(1)
+    yield
+    for client in clients:
+        client.close()
+
+
+@flood(bound=150)
+def tls_readers_that_read_nothing(broker, full):
+    """The same as without TLS: links to a stream whose connection is not read."""
+    fill_stream(broker)
+    yield
+    clients = [wire.Client(broker.amqps, over_tls=True) for _ in range(2 if full else 1)]
+    for client in clients:
+        for _ in range(200):
+            client.receiver("/queues/stream", 1000, wire.FROM_THE_FIRST)
+    time.sleep(5)
+    yield
+    for client in clients:
+        client.close()
+
+
 # ---- links and messages ----------------------------------------------------------------------------------------------
 
 

@@ -31,6 +31,9 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
 MIB = 1 << 20
 LEFT = 32 * MIB
+# A key of nobody, and a certificate for it.
+KEY = os.path.join(ROOT, "crates/tls/testdata/plain.pem")
+CERTIFICATE = os.path.join(HERE, "server.pem")
 # Seconds until nothing may be left of a flood. The limit of the full form is five. A machine that is
 # busy otherwise gets more.
 GONE_AFTER = {True: 5, False: 30}
@@ -51,13 +54,15 @@ class Broker:
     def __init__(self, program):
         self.directory = tempfile.mkdtemp(prefix="sluice-hostile-")
         self.log = open(os.path.join(self.directory, "log"), "w")
-        sets = ["listeners.tcp.default=0", "management.tcp.port=0", "prometheus.tcp.port=none"]
+        sets = ["listeners.tcp.default=0", "listeners.ssl.default=0", f"ssl_options.certfile={CERTIFICATE}",
+                f"ssl_options.keyfile={KEY}", "management.tcp.port=0", "prometheus.tcp.port=none"]
         words = [word for each in sets for word in ("--set", each)]
         self.process = subprocess.Popen([program, "serve", "--data-dir", os.path.join(self.directory, "data"), *words],
                                         stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=self.log, text=True)
         line = self.process.stdout.readline()
         self.process.stdout.readline()
-        self.amqp, self.http = (int(re.search(rf"{kind}://[^ ]*?:(\d+)", line)[1]) for kind in ("amqp", "http"))
+        ports = (int(re.search(rf"{kind}://[^ ]*?:(\d+)", line)[1]) for kind in ("amqp", "amqps", "http"))
+        self.amqp, self.amqps, self.http = ports
 
     def stop(self):
         self.process.kill()

@@ -1,5 +1,6 @@
 """AMQP 1.0 as bytes, for clients that break the rules."""
 import socket
+import ssl
 import struct
 
 NULL, TRUE, FALSE = b"\x40", b"\x41", b"\x42"
@@ -63,13 +64,17 @@ FROM_THE_FIRST = compound(0xD1, [symbol("rabbitmq:stream-offset-spec"),
 class Client:
     """One connection with one session. It sends only what a test tells it to send."""
 
-    def __init__(self, port, receive_buffer=None):
+    def __init__(self, port, receive_buffer=None, over_tls=False):
         self.socket = socket.socket()
         if receive_buffer:
             self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
         self.socket.settimeout(60)
         self.socket.connect(("127.0.0.1", port))
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if over_tls:
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+            context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+            self.socket = context.wrap_socket(self.socket)
         self.buffer, self.links = b"", 0
         login = described(SASL_INIT, symbol("PLAIN"), binary(b"\0guest\0guest"), NULL)
         self.socket.sendall(b"AMQP\x03\x01\x00\x00" + frame(login, kind=1) + b"AMQP\x00\x01\x00\x00"

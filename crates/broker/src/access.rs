@@ -201,6 +201,12 @@ impl Identity {
         Self { user, tags, is_of_catalog: false, token: None, remote: Some(Arc::new(remote)) }
     }
 
+    /// Returns how much memory this takes, in bytes, without the answers of [`Remote`], which has a bound of its own.
+    pub fn bytes(&self) -> usize {
+        let tags: usize = self.tags.iter().map(|tag| size_of::<String>() + tag.len()).sum();
+        size_of::<Self>() + self.user.len() + tags + self.token.as_ref().map_or(0, |token| token.bytes())
+    }
+
     pub fn has_tag(&self, tag: &str) -> bool {
         self.tags.iter().any(|t| t == tag)
     }

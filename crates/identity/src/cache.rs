@@ -13,8 +13,47 @@ use broker::access::{
 /// The most logins that are remembered. Beyond it, all are asked again.
 const KNOWN_MAX: usize = 10_000;
 
-/// The answers, and the time until which each counts, in milliseconds since the epoch.
-type Answers = HashMap<Keyed, (u64, Result<Identity, LoginRefused>)>;
+/// The most memory of the answers, in bytes. Beyond it, all are asked again. What a token grants may take 100 KiB and more, and a
+/// client that renews its token has several answers here.
+const KNOWN_BYTES_MAX: usize = 32 * 1024 * 1024;
+
+/// The answers that are remembered.
+#[derive(Default)]
+struct Known {
+    /// The answers, and the time until which each counts, in milliseconds since the epoch.
+    answers: HashMap<Keyed, (u64, Result<Identity, LoginRefused>)>,
+    /// The memory of the answers.
+    bytes: usize,
+}
+
+impl Known {
+    fn insert(&mut self, keyed: Keyed, until_ms: u64, answer: Result<Identity, LoginRefused>, now_ms: u64) {
+        let bytes = bytes_of(&answer);
+        if !self.has_room(bytes) {
+            self.answers.retain(|_, (until_ms, _)| now_ms < *until_ms);
+            self.bytes = self.answers.values().map(|(_, answer)| bytes_of(answer)).sum();
+        }
+        if !self.has_room(bytes) {
+            *self = Self::default();
+        }
+        self.bytes += bytes;
+        let before = self.answers.insert(keyed, (until_ms, answer));
+        self.bytes -= before.map_or(0, |(_, answer)| bytes_of(&answer));
+    }
+
+    fn has_room(&self, bytes: usize) -> bool {
+        self.answers.len() < KNOWN_MAX && self.bytes + bytes <= KNOWN_BYTES_MAX
+    }
+}
+
+/// Returns how much memory an answer takes here.
+fn bytes_of(answer: &Result<Identity, LoginRefused>) -> usize {
+    let of_answer = match answer {
+        Ok(identity) => identity.bytes(),
+        Err(refused) => refused.to_string().len(),
+    };
+    size_of::<(Keyed, u64, Result<Identity, LoginRefused>)>() + of_answer
+}
 
 /// The backend `cache`.
 pub struct Cache {
@@ -25,7 +64,7 @@ pub struct Cache {
     keeps_refusals: bool,
     /// Logins are known by a hash with this random key, so that no password is kept.
     key: RememberKey,
-    known: Mutex<Answers>,
+    known: Mutex<Known>,
 }
 
 impl fmt::Debug for Cache {
@@ -61,7 +100,7 @@ impl Cache {
         keyed(&self.key, [kind, user, rest, from.as_bytes()])
     }
 
-    fn known(&self) -> MutexGuard<'_, Answers> {
+    fn known(&self) -> MutexGuard<'_, Known> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -70,7 +109,7 @@ impl ExternalBackend for Cache {
     fn check<'a>(self: Arc<Self>, login: &'a Login) -> Checking<'a> {
         Box::pin(async move {
             let keyed = self.keyed(login);
-            if let Some((until_ms, answer)) = self.known().get(&keyed)
+            if let Some((until_ms, answer)) = self.known().answers.get(&keyed)
                 && login.at_ms < *until_ms
                 && !is_expired(answer, login.at_ms)
             {
@@ -80,14 +119,8 @@ impl ExternalBackend for Cache {
             let is_known = !matches!(answer, Err(LoginRefused::Unavailable(_)));
             if answer.is_ok() || self.keeps_refusals && is_known {
                 let ttl_ms = u64::try_from(self.ttl.as_millis()).unwrap_or(u64::MAX);
-                let mut known = self.known();
-                if known.len() >= KNOWN_MAX {
-                    known.retain(|_, (until_ms, _)| login.at_ms < *until_ms);
-                }
-                if known.len() >= KNOWN_MAX {
-                    known.clear();
-                }
-                known.insert(keyed, (login.at_ms.saturating_add(ttl_ms), answer.clone()));
+                let until_ms = login.at_ms.saturating_add(ttl_ms);
+                self.known().insert(keyed, until_ms, answer.clone(), login.at_ms);
             }
             answer
         })
@@ -106,6 +139,7 @@ mod tests {
     use std::sync::atomic::{AtomicU32, Ordering};
 
     use amqp10::sasl::Secret;
+    use broker::access::Grants;
 
     use super::*;
 
@@ -149,5 +183,29 @@ mod tests {
             assert_eq!(count(login("bob", "p", 1, 0)).await, (false, 1));
             assert_eq!(count(login("bob", "p", 1, 1)).await, (false, u32::from(!keeps_refusals)));
         }
+    }
+
+    #[test]
+    fn what_is_remembered_has_a_bound_in_bytes() {
+        let mut known = Known::default();
+        let scope = format!("read:v/{}", "x".repeat(100_000));
+        let answer = || {
+            let token = Some(Arc::new(Grants::new([scope.as_str()], u64::MAX)));
+            Ok(Identity { token, ..Identity::internal("ann", "x") })
+        };
+        let mut longest = 0;
+        for number in 0..1_000_u32 {
+            let mut keyed = [0; 32];
+            keyed[..4].copy_from_slice(&number.to_be_bytes());
+            // The same login may be asked about twice at once.
+            (0..2).for_each(|_| known.insert(keyed, 10, answer(), 0));
+            longest = longest.max(known.answers.len());
+            assert!(known.bytes <= KNOWN_BYTES_MAX);
+            assert_eq!(
+                known.bytes,
+                known.answers.values().map(|(_, answer)| bytes_of(answer)).sum::<usize>()
+            );
+        }
+        assert!((300..=KNOWN_BYTES_MAX / scope.len()).contains(&longest), "{longest}");
     }
 }

@@ -28,8 +28,8 @@ use tokio::sync::{Semaphore, oneshot};
 use crate::incoming::{Checked, Incoming, Shards};
 use crate::renewal::renew_hash;
 
-/// The number of logins that are checked at the same time. Each check may take [7 MiB](broker::access::Hashing) and a core,
-/// so logins never take more than two cores and 14 MiB.
+/// The number of passwords that are hashed at the same time. Each hash takes a core and [7 MiB](broker::access::Hashing), so they
+/// never take more than two cores and 14 MiB. The hash of an imported user may ask for up to 64 MiB.
 const THREADS: usize = 2;
 
 /// The most logins that external backends check at the same time, each a task with a name and a password. Further ones are refused at
@@ -123,8 +123,8 @@ impl Drop for Handle {
     }
 }
 
-/// The logins that wait for a thread. Their number is bounded by the connections that have not logged in and the HTTP
-/// requests in flight.
+/// The logins that wait for a thread. Their number is bounded by the connections, each of which logs in or renews its login once at a
+/// time, and the HTTP requests in flight.
 #[derive(Debug, Default)]
 struct Line {
     waiting: Mutex<Waiting>,

@@ -26,9 +26,10 @@ const RECORD_OVERHEAD: usize = 64;
 /// Slices that are shorter than this are joined to one record. Each record costs a header, a tag, and the start of a cipher.
 const JOIN_BELOW: usize = 4 * 1024;
 
-/// The largest unfinished input of a peer, in bytes: a record that has not arrived as a whole, or a message of the handshake
-/// in several records. rustls has a lower bound of its own for most messages.
-const UNREAD_MAX: usize = 128 * 1024;
+/// The largest unfinished input of a peer, in bytes: a record that has not arrived as a whole, or a message of the handshake in
+/// several records. It holds a certificate chain of 32 KiB, the largest that Java takes by default. Peers need no login for it, so
+/// it is not larger. A peer with a larger one is refused.
+const UNREAD_MAX: usize = 40 * 1024;
 
 /// The keys of TLS 1.2 cannot be changed, and rustls encrypts at most this suite's `confidentiality_limit` of records with them
 /// (2^24 with AES-GCM). When so many records are left, the session asks for its end. They carry at least 128 MiB: what the
@@ -466,6 +467,34 @@ mod tests {
         let mut session = Session::new(&tls).unwrap();
         assert!(hear(&mut session, &[&[22, 3, 1, 0, 20], &hello[5..25]].concat()));
         assert!(!session.close());
+    }
+
+    #[test]
+    fn a_handshake_that_never_ends_is_refused_while_it_is_small() {
+        let files = Files::make("endless");
+        let tls = server(&files);
+        for piece in [1, 100, 16_000] {
+            let mut session = Session::new(&tls).unwrap();
+            let message = [&[1, 0, 0xff, 0xff][..], &[0; 65_534]].concat();
+            let mut taken = 0;
+            for part in message.chunks(piece) {
+                let length = u16::try_from(part.len()).unwrap().to_be_bytes();
+                if !hear(&mut session, &[&[22, 3, 3][..], &length, part].concat()) {
+                    break;
+                }
+                taken += part.len();
+                assert!(session.unread.capacity() <= UNREAD_MAX);
+            }
+            assert!(taken < UNREAD_MAX, "{taken} bytes in records of {piece} were kept");
+            assert!(session.has_failed);
+        }
+        // One of 32 KiB is waited for.
+        let mut session = Session::new(&tls).unwrap();
+        let message = [&[1, 0, 0x7f, 0xfc][..], &[0; 0x7ffb]].concat();
+        for part in message.chunks(1_000) {
+            let length = u16::try_from(part.len()).unwrap().to_be_bytes();
+            assert!(hear(&mut session, &[&[22, 3, 3][..], &length, part].concat()));
+        }
     }
 
     #[test]

@@ -48,6 +48,16 @@ impl Grants {
         Self { expires_ms, ..self }
     }
 
+    /// Returns how much memory this takes, in bytes. A scope of many stars takes 16 times its length.
+    pub(super) fn bytes(&self) -> usize {
+        let of_text = |text: &str| size_of::<Box<str>>() + text.len();
+        let of_wildcard =
+            |wildcard: &Wildcard| wildcard.texts.iter().map(|text| of_text(text)).sum::<usize>();
+        let of_grant =
+            |grant: &Grant| [&grant.vhost, &grant.name, &grant.key].map(of_wildcard).iter().sum::<usize>();
+        self.grants.iter().map(|grant| size_of::<Grant>() + of_grant(grant)).sum()
+    }
+
     /// Returns true if the token grants something in this virtual host.
     pub(super) fn opens(&self, vhost: &str) -> bool {
         self.grants.iter().any(|grant| grant.vhost.is_match(vhost, vhost))
@@ -177,6 +187,14 @@ mod tests {
             assert_eq!(matches(pattern, name), expected, "{pattern} {name}");
         }
         assert_eq!(Wildcard::parse("%ff"), None);
+    }
+
+    #[test]
+    fn the_memory_of_grants_is_counted() {
+        let bytes = |scope: &str| Grants::new([scope], 0).bytes();
+        assert_eq!(bytes("no-permission"), 0);
+        assert_eq!(bytes("read:v/q") + 5, bytes("read:v/quorum"));
+        assert_eq!(bytes("read:v/q") + 3 * size_of::<Box<str>>(), bytes("read:v/q***"));
     }
 
     #[test]
