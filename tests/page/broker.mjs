@@ -134,6 +134,8 @@ export async function fill(broker) {
     await put(at("policies", "/", name), { pattern: "^never$", definition: { "max-length": 10 }, "apply-to": "queues" });
     await put(at("users", name), { password: "p", tags: "management" });
     await put(at("vhosts", name), {});
+    await put(at("parameters", "tool", "/", name), { component: "tool", vhost: "/", name, value: { note: name } });
+    await put(at("global-parameters", name), { name, value: name });
   }
   await put(at("queues", "/", "orders"), { arguments: { "x-single-active-consumer": true } });
   await put(at("queues", "/", "payments"), { arguments: { "x-queue-type": "quorum", "x-delivery-limit": 5 } });

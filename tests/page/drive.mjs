@@ -6,7 +6,7 @@ import { withProvider } from "./oauth.mjs";
 import { queues } from "./queues.mjs";
 import { causes } from "./why.mjs";
 
-const VIEWS = ["#/", "#/queues", "#/connections", "#/channels", "#/consumers", "#/exchanges", "#/routing", "#/why", "#/admin/vhosts", "#/admin/users", "#/admin/policies", "#/admin/limits", "#/admin/definitions", "#/admin/features"];
+const VIEWS = ["#/", "#/queues", "#/connections", "#/channels", "#/consumers", "#/exchanges", "#/routing", "#/why", "#/admin/vhosts", "#/admin/users", "#/admin/policies", "#/admin/limits", "#/admin/parameters", "#/admin/nodes", "#/admin/definitions", "#/admin/features"];
 
 const broker = await Broker.start(process.env.SLUICE_BIN);
 const browser = await launch();
@@ -23,7 +23,7 @@ try {
   await clients();
   await routing();
   await admin();
-  for (const view of [hash("queues", "/", "invoices"), hash("exchanges", "/", "shop"), "#/exchanges", "#/admin/vhosts", "#/admin/users", "#/admin/policies", "#/admin/limits", "#/admin/definitions"]) {
+  for (const view of [hash("queues", "/", "invoices"), hash("exchanges", "/", "shop"), "#/exchanges", "#/admin/vhosts", "#/admin/users", "#/admin/policies", "#/admin/limits", "#/admin/parameters", "#/admin/nodes", "#/admin/definitions"]) {
     await check(`${view}: every window can be opened and closed`, () => windows(view));
   }
   await pausing();
@@ -348,6 +348,113 @@ async function admin() {
     await tab.page.getByRole("button", { name: "Delete the user" }).click();
     await row.waitFor({ state: "detached" });
     return [...expect(who.tags.includes("monitoring"), `tags: ${who.tags}`), ...(await tab.faults())];
+  });
+  await check("a virtual host is edited in place", async () => {
+    await broker.api("PUT", "/api/vhosts/edited", { description: "old", tags: "a,b", default_queue_type: "classic" });
+    await tab.go("#/admin/vhosts");
+    const row = tab.page.getByRole("region", { name: "Virtual hosts, table", exact: true }).locator("tr", { hasText: "edited" });
+    await row.getByRole("button", { name: "Edit" }).click();
+    const dialog = tab.page.getByRole("dialog");
+    const before = [await dialog.getByLabel("Description").inputValue(), await dialog.getByLabel("Tags").inputValue(), await dialog.getByLabel("Default queue type").inputValue()].join();
+    await dialog.getByLabel("Description").fill("new words");
+    await dialog.getByLabel("Tags").fill("");
+    await dialog.getByLabel("Default queue type").selectOption("quorum");
+    const line = await dialog.locator(".command code").innerText();
+    await dialog.getByRole("button", { name: "Save" }).click();
+    await dialog.waitFor({ state: "detached" });
+    await row.getByText("new words").waitFor();
+    const get = async () => {
+      const made = await broker.api("GET", "/api/vhosts/edited");
+      return JSON.stringify([made.description, made.tags, made.default_queue_type]);
+    };
+    const made = await get();
+    await broker.api("PUT", "/api/vhosts/edited", { description: "old", tags: "a,b", default_queue_type: "classic" });
+    await broker.line(line);
+    const same = await get();
+    await broker.api("DELETE", "/api/vhosts/edited");
+    return [...expect(before === "old,a,b,classic", `the form has ${before}`), ...expect(made === '["new words",[],"quorum"]' && same === made, `made: ${made}, by the command: ${same}`), ...(await tab.faults())];
+  });
+  await check("permissions are edited in place", async () => {
+    await tab.go("#/admin/users");
+    const row = tab.page.getByRole("region", { name: "Permissions, table", exact: true }).locator("tr", { hasText: "viewer" });
+    await row.getByRole("button", { name: "Edit" }).click();
+    const dialog = tab.page.getByRole("dialog");
+    const before = [await dialog.getByLabel("Write").inputValue(), await dialog.getByLabel("Read").inputValue()].join();
+    await dialog.getByLabel("Write").fill("^never$");
+    await dialog.getByRole("button", { name: "Save" }).click();
+    await dialog.waitFor({ state: "detached" });
+    await row.getByText("^never$").waitFor();
+    const { configure, write, read } = await broker.api("GET", "/api/permissions/%2F/viewer");
+    await broker.api("PUT", "/api/permissions/%2F/viewer", { configure: "", write: "", read: "^orders$" });
+    const topic = tab.page.getByRole("region", { name: "Topic permissions, table", exact: true }).locator("tr", { hasText: "amq.topic" });
+    await topic.getByRole("button", { name: "Edit" }).click();
+    const keys = await dialog.getByLabel("Publish with keys").inputValue();
+    await tab.page.keyboard.press("Escape");
+    return [...expect(before === ",^orders$" && keys === "^a", `the forms have ${before} and ${keys}`), ...expect([configure, write, read].join() === ",^never$,^orders$", `it is ${[configure, write, read]}`), ...(await tab.faults())];
+  });
+  await check("parameters are set, edited and deleted, with the commands that do the same", async () => {
+    await tab.go("#/admin/parameters");
+    await tab.page.getByRole("button", { name: "Set a parameter", exact: true }).click();
+    const dialog = tab.page.getByRole("dialog");
+    await dialog.getByLabel("Component").fill("<b>tool</b>");
+    await dialog.getByLabel("Name", { exact: true }).fill("a/name");
+    await dialog.getByLabel("Value").fill('{"size": 7');
+    const lines = await dialog.locator(".command").count();
+    await dialog.getByRole("button", { name: "Set", exact: true }).click();
+    const reason = await dialog.locator(".problem").innerText();
+    await dialog.getByLabel("Value").fill('{"size": 7}');
+    const line = await dialog.locator(".command code").innerText();
+    await dialog.getByRole("button", { name: "Set", exact: true }).click();
+    await dialog.waitFor({ state: "detached" });
+    const row = tab.page.locator("tr", { hasText: "a/name" });
+    await row.getByText('{"size":7}').waitFor();
+    await shot(tab, "parameters");
+    await row.getByRole("button", { name: "Edit" }).click();
+    await dialog.getByLabel("Value").fill("8");
+    await dialog.getByRole("button", { name: "Save" }).click();
+    await dialog.waitFor({ state: "detached" });
+    await row.getByText("8", { exact: true }).waitFor();
+    await row.getByRole("button", { name: "Delete" }).click();
+    const clear = await dialog.locator(".command code").innerText();
+    await dialog.getByRole("button", { name: "Delete the parameter" }).click();
+    await row.waitFor({ state: "detached" });
+    await broker.line(line);
+    await row.getByText('{"size":7}').waitFor();
+    await broker.line(clear);
+    await row.waitFor({ state: "detached" });
+    await tab.page.getByRole("button", { name: "Set a parameter of the cluster" }).click();
+    await dialog.getByLabel("Name", { exact: true }).fill("colour");
+    await dialog.getByLabel("Value").fill('"red"');
+    await dialog.getByRole("button", { name: "Set", exact: true }).click();
+    await tab.page.locator("tr", { hasText: "colour" }).waitFor();
+    const { value } = await broker.api("GET", "/api/global-parameters/colour");
+    await broker.api("DELETE", "/api/global-parameters/colour");
+    tab.refused.length = 0;
+    return [...expect(lines === 0, "a half typed value has a command"), ...includes(reason, "is not JSON"), ...expect(value === "red", `the value is ${value}`), ...(await tab.faults())];
+  });
+  await check("the cluster gets another name, and shows its nodes", async () => {
+    const { name: before } = await broker.api("GET", "/api/cluster-name");
+    await tab.go("#/admin/nodes");
+    await tab.page.getByRole("button", { name: "Rename" }).click();
+    const dialog = tab.page.getByRole("dialog");
+    const shown = await dialog.getByLabel("Name").inputValue();
+    await dialog.getByLabel("Name").fill("the <b>new</b> name");
+    const line = await dialog.locator(".command code").innerText();
+    await dialog.getByRole("button", { name: "Rename" }).click();
+    await dialog.waitFor({ state: "detached" });
+    await tab.page.getByText("the <b>new</b> name").waitFor();
+    await broker.line(line.replace("new", "other"));
+    const { name: after } = await broker.api("GET", "/api/cluster-name");
+    await broker.api("PUT", "/api/cluster-name", { name: before });
+    const [node] = await broker.api("GET", "/api/nodes");
+    const nodes = await tab.text('[aria-label="Nodes, table"]');
+    return [...expect(shown === before, `the form has ${shown}`), ...expect(after === "the <b>other</b> name", `the name is ${after}`), ...includes(nodes, node.name, "running"), ...(await tab.faults())];
+  });
+  await check("the list of queues can show the members of groups", async () => {
+    const [node] = await broker.api("GET", "/api/nodes");
+    await tab.go("#/queues?name=pay&cols=name,members");
+    const row = await tab.page.locator("main tbody tr", { hasText: "payments" }).innerText();
+    return [...includes(row, node.name), ...(await tab.faults())];
   });
   await check("definitions are exported as a file, without the users unless wanted", async () => {
     await tab.go("#/admin/definitions");

@@ -10,6 +10,9 @@ export interface Page<T> {
 }
 
 export interface QueueRow {
+  /** The nodes with a member of the group of a quorum queue or stream, and those whose member runs. */
+  members?: string[];
+  online?: string[];
   name: string;
   vhost: string;
   type?: string;

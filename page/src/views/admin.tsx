@@ -8,10 +8,12 @@ import { DASH, count, rate } from "../lib/text";
 import { vhost as chosenVhost } from "../lib/vhost";
 import { Action, Named } from "../ui/actions";
 import { Answer, Badge, Check, Empty, Field, Name, Panel, Select, Table, Text, show } from "../ui/parts";
+import { Nodes } from "./nodes";
+import { Parameters } from "./parameters";
 import { Policies } from "./policies";
 import { Users } from "./users";
 
-const TABS: [string, string][] = [["vhosts", "Virtual hosts"], ["users", "Users"], ["policies", "Policies"], ["limits", "Limits"], ["definitions", "Definitions"], ["features", "Features"]];
+const TABS: [string, string][] = [["vhosts", "Virtual hosts"], ["users", "Users"], ["policies", "Policies"], ["limits", "Limits"], ["parameters", "Parameters"], ["nodes", "Cluster and nodes"], ["definitions", "Definitions"], ["features", "Features"]];
 
 export function Admin({ tab }: { tab: string }): JSX.Element {
   return (
@@ -20,7 +22,7 @@ export function Admin({ tab }: { tab: string }): JSX.Element {
       <nav class="tabs" aria-label="Admin">
         <ul>{TABS.map(([id, label]) => <li><a href={`#/admin/${id}`} aria-current={tab === id ? "page" : undefined}>{label}</a></li>)}</ul>
       </nav>
-      {tab === "users" ? <Users /> : tab === "policies" ? <Policies /> : tab === "limits" ? <Limits /> : tab === "definitions" ? <Definitions /> : tab === "features" ? <Features /> : <Vhosts />}
+      {tab === "users" ? <Users /> : tab === "policies" ? <Policies /> : tab === "limits" ? <Limits /> : tab === "parameters" ? <Parameters /> : tab === "nodes" ? <Nodes /> : tab === "definitions" ? <Definitions /> : tab === "features" ? <Features /> : <Vhosts />}
     </>
   );
 }
@@ -38,7 +40,7 @@ interface VhostRow {
 function Vhosts(): JSX.Element {
   const vhosts = useApi<VhostRow[]>(path("vhosts"));
   return (
-    <Panel title="Virtual hosts" tight aside={<AddVhost />}>
+    <Panel title="Virtual hosts" tight aside={<EditVhost />}>
       <Answer of={vhosts}>
         {(rows) => (
           <Table
@@ -58,6 +60,7 @@ function Vhosts(): JSX.Element {
                 label: "",
                 cell: (row) => (
                   <span class="actions">
+                    <EditVhost row={row} />
                     <Action
                       label={row.protected_from_deletion ? "Unprotect" : "Protect"}
                       title={`${row.protected_from_deletion ? "Allow the deletion of" : "Protect"} ${row.name}?`}
@@ -81,25 +84,28 @@ function Vhosts(): JSX.Element {
   );
 }
 
-function AddVhost(): JSX.Element {
-  const [name, setName] = useState("");
-  const [description, setDescription] = useState("");
-  const [tags, setTags] = useState("");
-  const [type, setType] = useState("");
-  const options: [string, string][] = [...(description ? [["--description", description] as [string, string]] : []), ...(tags ? [["--tags", tags] as [string, string]] : []), ...(type ? [["--default-queue-type", type] as [string, string]] : [])];
+/** Adds a virtual host, or edits the description, the tags and the default queue type of one. */
+function EditVhost({ row }: { row?: VhostRow }): JSX.Element {
+  const [name, setName] = useState(row?.name ?? "");
+  const [description, setDescription] = useState(row?.description ?? "");
+  const [tags, setTags] = useState((row?.tags ?? []).join(","));
+  const [type, setType] = useState(row?.default_queue_type ?? "");
+  const given: [string, string][] = [["--description", description], ["--tags", tags], ["--default-queue-type", type]];
+  // What was there and is now empty is sent, too.
+  const options = given.filter(([option, value]) => value !== "" || (row !== undefined && option !== "--default-queue-type"));
   return (
     <Action
-      label="Add a virtual host"
-      title="Add a virtual host"
-      confirm="Add"
-      primary
+      label={row ? "Edit" : "Add a virtual host"}
+      title={row ? `Edit ${row.name}` : "Add a virtual host"}
+      confirm={row ? "Save" : "Add"}
+      primary={!row}
       command={name ? command(["vhost", "add"], options, [name]) : undefined}
       run={async () => {
         await request("PUT", path("vhosts", name), { body: { description, tags, ...(type ? { default_queue_type: type } : {}) } });
-        setName("");
+        if (!row) setName("");
       }}
     >
-      <Text label="Name" value={name} set={setName} required />
+      {!row && <Text label="Name" value={name} set={setName} required />}
       <Text label="Description" value={description} set={setDescription} />
       <Text label="Tags" value={tags} set={setTags} hint="With commas between" />
       <Select label="Default queue type" value={type} set={setType} options={[["", "that of the broker"], ["classic", "classic"], ["quorum", "quorum"], ["stream", "stream"]]} />

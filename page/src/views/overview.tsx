@@ -95,7 +95,8 @@ export function OverviewView(): JSX.Element {
   );
 }
 
-function NodeFacts({ node }: { node: NodeRow }): JSX.Element {
+/** The state of a node, and what it uses. */
+export function NodeFacts({ node }: { node: NodeRow }): JSX.Element {
   const memory = useApi<{ memory?: Record<string, unknown> }>(path("nodes", node.name, "memory"));
   const parts = Object.entries(memory.data?.memory ?? {}).filter((entry): entry is [string, number] => typeof entry[1] === "number").sort((a, b) => b[1] - a[1]);
   const of = (used: unknown, limit: unknown, format: (value: unknown) => string) => (limit === undefined || limit === null ? format(used) : `${format(used)} of ${format(limit)}`);

@@ -6,7 +6,7 @@ import { command, inVhost } from "../lib/command";
 import type { QueueRow } from "../lib/names";
 import { pairs, toObject, toOptions, typedPairs } from "../lib/pairs";
 import { href } from "../lib/place";
-import { bytes, count, rate } from "../lib/text";
+import { DASH, bytes, count, rate } from "../lib/text";
 import { vhost as chosenVhost } from "../lib/vhost";
 import { Action } from "../ui/actions";
 import { List, type ListColumn } from "../ui/list";
@@ -42,6 +42,7 @@ export function Queues(): JSX.Element {
     { id: "policy", label: "Policy", standard: true, fields: ["policy"], sort: "policy", cell: (row) => <Name text={row.policy ?? ""} /> },
     { id: "operator_policy", label: "Operator policy", fields: ["operator_policy"], sort: "operator_policy", cell: (row) => <Name text={row.operator_policy ?? ""} /> },
     { id: "arguments", label: "Arguments", fields: ["arguments"], cell: (row) => <Fields map={row.arguments} /> },
+    { id: "members", label: "Members", fields: ["members", "online"], cell: (row) => members(row) },
     { id: "node", label: "Node", fields: ["node"], sort: "node", cell: (row) => row.node },
     { id: "why", label: "", standard: true, fields: [], cell: (row) => <Why kind="queue" vhost={row.vhost} name={row.name} /> },
   ];
@@ -57,6 +58,12 @@ export function Queues(): JSX.Element {
       empty={<Empty title="There are no queues.">Create one here, or let your clients declare theirs.</Empty>}
     />
   );
+}
+
+/** The nodes with a member of the queue's group, and those whose member does not run. Classic queues have none. */
+function members({ members: all = [], online = all }: QueueRow): JSX.Element {
+  const gone = all.filter((one) => !online.includes(one));
+  return <>{all.length === 0 ? DASH : <Name text={all.join(", ")} />}{gone.length > 0 && <> <Badge tone="bad">{count(gone.length)} not running</Badge></>}</>;
 }
 
 function CreateQueue({ vhost: initial }: { vhost: string }): JSX.Element {

@@ -87,9 +87,10 @@ export function Users(): JSX.Element {
                   id: "actions",
                   label: "",
                   cell: (row) => (
+                    <span class="actions"><SetPermission row={row} />
                     <Action label="Clear" title="Remove these permissions?" confirm="Remove the permissions" danger command={command(["permission", "clear"], inVhost(row.vhost), [row.user])} run={async () => void (await request("DELETE", path("permissions", row.vhost, row.user)))}>
                       <Named before="The connections to this virtual host are closed of the user" name={row.user} after="." />
-                    </Action>
+                    </Action></span>
                   ),
                 },
               ]}
@@ -115,9 +116,10 @@ export function Users(): JSX.Element {
                   id: "actions",
                   label: "",
                   cell: (row) => (
+                    <span class="actions"><SetTopic row={row} />
                     <Action label="Clear" title="Remove these topic permissions?" confirm="Remove" danger run={async () => void (await request("DELETE", path("topic-permissions", row.vhost, row.user, row.exchange)))}>
                       <Named before="From then on, all keys are permitted to" name={row.user} after="." />
-                    </Action>
+                    </Action></span>
                   ),
                 },
               ]}
@@ -157,22 +159,22 @@ function EditUser({ row }: { row?: UserRow }): JSX.Element {
   );
 }
 
-function SetPermission(): JSX.Element {
-  const [user, setUser] = useState("");
-  const [vhost, setVhost] = useState(chosenVhost.get() || "/");
-  const [configure, setConfigure] = useState(".*");
-  const [write, setWrite] = useState(".*");
-  const [read, setRead] = useState(".*");
+function SetPermission({ row }: { row?: PermissionRow }): JSX.Element {
+  const [user, setUser] = useState(row?.user ?? "");
+  const [vhost, setVhost] = useState(row?.vhost ?? (chosenVhost.get() || "/"));
+  const [configure, setConfigure] = useState(row?.configure ?? ".*");
+  const [write, setWrite] = useState(row?.write ?? ".*");
+  const [read, setRead] = useState(row?.read ?? ".*");
   return (
     <Action
-      label="Set permissions"
-      title="Set what a user may do"
-      confirm="Set"
+      label={row ? "Edit" : "Set permissions"}
+      title={row ? `What may ${row.user} do?` : "Set what a user may do"}
+      confirm={row ? "Save" : "Set"}
       command={user ? command(["permission", "set"], inVhost(vhost), [user, configure, write, read]) : undefined}
       run={async () => void (await request("PUT", path("permissions", vhost, user), { body: { configure, write, read } }))}
     >
-      <Text label="User" value={user} set={setUser} required />
-      <Text label="Virtual host" value={vhost} set={setVhost} required />
+      {!row && <Text label="User" value={user} set={setUser} required />}
+      {!row && <Text label="Virtual host" value={vhost} set={setVhost} required />}
       <Text label="Configure" value={configure} set={setConfigure} hint="A regular expression for names; .* for all, empty for none" />
       <Text label="Write" value={write} set={setWrite} />
       <Text label="Read" value={read} set={setRead} />
@@ -180,23 +182,23 @@ function SetPermission(): JSX.Element {
   );
 }
 
-function SetTopic(): JSX.Element {
-  const [user, setUser] = useState("");
-  const [vhost, setVhost] = useState(chosenVhost.get() || "/");
-  const [exchange, setExchange] = useState("amq.topic");
-  const [write, setWrite] = useState(".*");
-  const [read, setRead] = useState(".*");
+function SetTopic({ row }: { row?: TopicRow }): JSX.Element {
+  const [user, setUser] = useState(row?.user ?? "");
+  const [vhost, setVhost] = useState(row?.vhost ?? (chosenVhost.get() || "/"));
+  const [exchange, setExchange] = useState(row?.exchange ?? "amq.topic");
+  const [write, setWrite] = useState(row?.write ?? ".*");
+  const [read, setRead] = useState(row?.read ?? ".*");
   return (
     <Action
-      label="Set topic permissions"
-      title="Restrict the keys of a user"
-      confirm="Set"
+      label={row ? "Edit" : "Set topic permissions"}
+      title={row ? `Restrict the keys of ${row.user}` : "Restrict the keys of a user"}
+      confirm={row ? "Save" : "Set"}
       command={user ? command(["permission", "set-topic"], inVhost(vhost), [user, exchange, write, read]) : undefined}
       run={async () => void (await request("PUT", path("topic-permissions", vhost, user), { body: { exchange, write, read } }))}
     >
-      <Text label="User" value={user} set={setUser} required />
-      <Text label="Virtual host" value={vhost} set={setVhost} required />
-      <Text label="Topic exchange" value={exchange} set={setExchange} required />
+      {!row && <Text label="User" value={user} set={setUser} required />}
+      {!row && <Text label="Virtual host" value={vhost} set={setVhost} required />}
+      {!row && <Text label="Topic exchange" value={exchange} set={setExchange} required />}
       <Text label="Publish with keys" value={write} set={setWrite} hint="A regular expression" />
       <Text label="Bind with keys" value={read} set={setRead} hint="A regular expression" />
     </Action>

@@ -1,0 +1,52 @@
+/** The name of the cluster, and its nodes. */
+import type { JSX } from "preact";
+import { useState } from "preact/hooks";
+import { path, request } from "../lib/api";
+import { command } from "../lib/command";
+import type { NodeRow } from "../lib/names";
+import { useApi } from "../lib/poll";
+import { DASH, bytes, count, duration } from "../lib/text";
+import { Action } from "../ui/actions";
+import { Answer, Badge, Name, Panel, Table, Text } from "../ui/parts";
+import { NodeFacts } from "./overview";
+
+export function Nodes(): JSX.Element {
+  const cluster = useApi<{ name: string }>(path("cluster-name"));
+  const nodes = useApi<NodeRow[]>(path("nodes"));
+  return (
+    <>
+      <Panel title="Cluster" aside={cluster.data && <Rename name={cluster.data.name} />}>
+        <Answer of={cluster}>{({ name }) => <p>Its name is <b class="name"><Name text={name} /></b>.</p>}</Answer>
+      </Panel>
+      <Panel title="Nodes" tight>
+        <Answer of={nodes}>
+          {(rows) => (
+            <Table
+              caption="Nodes"
+              rows={rows}
+              rowKey={(row) => row.name}
+              columns={[
+                { id: "name", label: "Name", cell: (row) => <b class="name"><Name text={row.name} /></b> },
+                { id: "state", label: "State", cell: (row) => <Badge tone={row.running === false ? "bad" : "good"}>{row.running === false ? "stopped" : "running"}</Badge> },
+                { id: "uptime", label: "Uptime", number: true, cell: (row) => duration(row.uptime) },
+                { id: "memory", label: "Memory", number: true, cell: (row) => bytes(row.mem_used) },
+                { id: "disk", label: "Disk free", number: true, cell: (row) => (row.disk_free === undefined ? DASH : bytes(row.disk_free)) },
+                { id: "fds", label: "File descriptors", number: true, cell: (row) => count(row.fd_used) },
+              ]}
+            />
+          )}
+        </Answer>
+      </Panel>
+      {nodes.data?.map((node) => <Panel title={`Node ${node.name}`}><NodeFacts node={node} /></Panel>)}
+    </>
+  );
+}
+
+function Rename({ name: now }: { name: string }): JSX.Element {
+  const [name, setName] = useState(now);
+  return (
+    <Action label="Rename" title="Rename the cluster" confirm="Rename" command={name ? command(["cluster", "set-name"], [], [name]) : undefined} run={async () => void (await request("PUT", path("cluster-name"), { body: { name } }))}>
+      <Text label="Name" value={name} set={setName} required />
+    </Action>
+  );
+}
