@@ -5,15 +5,17 @@ import { check, expect, hash, includes, options, picture, shot, sound, total, un
 import { withProvider } from "./oauth.mjs";
 import { queues } from "./queues.mjs";
 import { causes } from "./why.mjs";
-
-const VIEWS = ["#/", "#/queues", "#/connections", "#/channels", "#/consumers", "#/exchanges", "#/routing", "#/why", "#/admin/vhosts", "#/admin/users", "#/admin/policies", "#/admin/limits", "#/admin/parameters", "#/admin/nodes", "#/admin/definitions", "#/admin/features"];
+import { hostile } from "./wire.mjs";
 
 const broker = await Broker.start(process.env.SLUICE_BIN);
 const browser = await launch();
 const open = (more) => Tab.open(browser, broker.url, { fromDist: options.dist, ...more });
 const tab = await open();
+/** The addresses of all views, as the page's own navigation has them, so that a new view is tested, too. */
+let VIEWS = [];
 try {
   await login();
+  VIEWS = await views();
   await nothing();
   await fill(broker);
   traffic(broker);
@@ -23,7 +25,7 @@ try {
   await clients();
   await routing();
   await admin();
-  for (const view of [hash("queues", "/", "invoices"), hash("exchanges", "/", "shop"), "#/exchanges", "#/admin/vhosts", "#/admin/users", "#/admin/policies", "#/admin/limits", "#/admin/parameters", "#/admin/nodes", "#/admin/definitions"]) {
+  for (const view of [hash("queues", "/", "invoices"), hash("exchanges", "/", "shop"), "#/exchanges", ...VIEWS.filter((one) => one.startsWith("#/admin") && !one.endsWith("/features"))]) {
     await check(`${view}: every window can be opened and closed`, () => windows(view));
   }
   await pausing();
@@ -31,6 +33,7 @@ try {
   await phone();
   await gone();
   await many();
+  await eachOfMany();
   await logout();
   await causes(browser);
   await provider();
@@ -61,6 +64,29 @@ async function login() {
     const addresses = [tab.page.url(), ...tab.asked].filter((one) => one.includes("guest:") || one.includes("Z3Vlc3Q"));
     return [...expect(addresses.length === 0, `an address has the login: ${addresses[0]}`), ...(await tab.faults())];
   });
+}
+
+/** Reads the navigation of the page. */
+async function views() {
+  const links = (selector) => tab.page.locator(`${selector} a`).evaluateAll((all) => all.map((one) => one.getAttribute("href")));
+  await tab.go("#/admin");
+  const tabs = await links('nav[aria-label="Admin"]');
+  const found = [...(await links("nav.side")).filter((one) => one !== "#/admin"), ...tabs];
+  await check("the navigation has all views", async () => expect(tabs.length >= 8 && new Set(found).size === found.length && found.length - tabs.length >= 8, `the views are ${found}`));
+  return found;
+}
+
+/** The addresses of pages of objects: a queue, a quorum queue, a stream, an exchange, a connection of each protocol, and a channel. */
+async function objects() {
+  const connections = await broker.api("GET", "/api/connections");
+  const channels = await broker.api("GET", "/api/channels");
+  const of = (protocol) => connections.find((row) => row.protocol === protocol)?.name;
+  return [
+    ...["invoices", "payments", "audit"].map((name) => hash("queues", "/", name)),
+    hash("exchanges", "/", "shop"),
+    ...["AMQP 1-0", "AMQP 0-9-1"].map((protocol) => hash("connections", of(protocol))),
+    hash("channels", channels[0].name),
+  ];
 }
 
 async function nothing() {
@@ -216,6 +242,33 @@ async function clients() {
     await shot(tab, "consumers");
     await picture(tab, "consumers");
     return [...includes(await tab.text(), "the active one", "orders"), ...(await sound(tab, { keyboard: false }))];
+  });
+  await check("what clients call themselves is text in every view", async () => {
+    const found = await hostile(broker.amqp);
+    const wrong = [];
+    try {
+      await until("the connections", async () => (await broker.api("GET", "/api/connections")).filter((row) => row.client_properties?.note !== undefined || HOSTILE.includes(row.container_id)).length === 2 * HOSTILE.length);
+      const rows = await broker.api("GET", "/api/connections");
+      const mine = rows.filter((row) => HOSTILE.includes(row.container_id) || HOSTILE.includes(row.client_properties?.note));
+      const channels = (await broker.api("GET", "/api/channels")).filter((row) => mine.some((one) => one.name === row.connection_details.name));
+      for (const view of [...VIEWS, ...mine.map((row) => hash("connections", row.name)), ...channels.map((row) => hash("channels", row.name))]) {
+        await tab.go(view);
+        wrong.push(...(await sound(tab, { keyboard: false })).map((one) => `${view}: ${one}`));
+        const marked = await tab.page.locator("main :is(script, img)").count();
+        wrong.push(...expect(marked === 0, `${view}: a name became markup`));
+      }
+      await tab.go("#/connections");
+      wrong.push(...includes(await tab.text(), HOSTILE[0], "bell\\u{7}"));
+      const ten = mine.find((row) => row.container_id === HOSTILE[0]);
+      await tab.go(hash("connections", ten.name));
+      wrong.push(...includes(await tab.text(), HOSTILE[0], HOSTILE[1]));
+      await tab.go("#/consumers");
+      await shot(tab, "hostile-consumers");
+      wrong.push(...includes(await tab.text(), HOSTILE[0], HOSTILE[1]));
+    } finally {
+      found.forEach((client) => client.close());
+    }
+    return [...wrong, ...(await tab.faults())];
   });
   await check("a connection is closed with a reason", async () => {
     const before = await broker.api("GET", "/api/consumers/%2F");
@@ -517,7 +570,7 @@ async function refused() {
   const viewer = await open();
   viewer.expectRefusals = true;
   await viewer.login("viewer", "viewer");
-  for (const view of VIEWS) {
+  for (const view of [...VIEWS, ...(await objects())]) {
     await check(`${view} as a user who may see little`, async () => {
       await viewer.go(view);
       await shot(viewer, `viewer${view.replaceAll(/[#/]+/g, "-")}`);
@@ -606,6 +659,27 @@ async function gone() {
     await tab.page.getByText("No alarms").waitFor();
     return [...wrong, ...(await tab.faults()).filter((one) => !one.includes("ERR_CONNECTION"))];
   });
+  const all = [...VIEWS, hash("queues", "/", "invoices"), hash("exchanges", "/", "shop")];
+  tab.expectRefusals = true;
+  await broker.down();
+  for (const view of all) {
+    await check(`${view} says that the broker is gone`, async () => {
+      await tab.go(view);
+      await tab.page.getByText("The broker has not answered since").waitFor();
+      const wrong = includes(await tab.text("header.top"), "No answer");
+      return [...wrong, ...(await tab.axe()), ...(await tab.faults()).filter((one) => !one.includes("ERR_CONNECTION"))];
+    });
+  }
+  await broker.up();
+  await tab.page.getByText("The broker has not answered since").waitFor({ state: "detached" });
+  tab.refused.length = 0;
+  for (const view of all) {
+    await check(`${view} is itself when the broker is back`, async () => {
+      await tab.go(view);
+      const shown = await tab.page.locator("main .problem").allInnerTexts();
+      return [...expect(shown.length === 0, `it shows ${shown[0]}`), ...(await tab.faults())];
+    });
+  }
   await check("an alarm is shown in every view", async () => {
     await broker.down();
     await broker.up({ "disk_free_limit.absolute": "1000TB" });
@@ -646,8 +720,22 @@ async function many() {
   });
 }
 
+/** What a view asks for must not grow with the number of queues. */
+async function eachOfMany() {
+  for (const view of VIEWS) {
+    await check(`${view} with 100,000 queues`, async () => {
+      tab.asked.length = 0;
+      await tab.go(view);
+      await shot(tab, `many${view.replaceAll(/[#/]+/g, "-")}`);
+      const whole = tab.asked.filter((one) => /^GET \/api\/(queues|connections|channels|exchanges|bindings|consumers)(\/[^/?]+)?(\?|$)/.test(one) && !/[?&]page_size=\d+/.test(one));
+      return [...expect(whole.length === 0, `asked for a whole list: ${whole[0]}`), ...(await sound(tab, { keyboard: false }))];
+    });
+  }
+}
+
 async function logout() {
   await check("a login survives a reload, and ends with the button", async () => {
+    await tab.go("#/queues");
     await tab.page.reload();
     await tab.page.getByRole("heading", { name: "Queues and streams" }).waitFor();
     await tab.page.getByRole("button", { name: "Log out" }).click();

@@ -1,6 +1,7 @@
 // Clients of both protocols as bytes. They do only what a test tells them to: they grant no credit, settle nothing and
 // read nothing by themselves, as clients do about which people ask why nothing moves.
 import { connect } from "node:net";
+import { HOSTILE } from "./broker.mjs";
 import { PATIENCE_MS } from "./browser.mjs";
 
 const NULL = Buffer.from([0x40]);
@@ -97,12 +98,14 @@ class Peer {
 /** A connection of AMQP 1.0 with one session. */
 export class Client extends Peer {
   /** `window` is the number of transfers that the client accepts: the incoming-window of its session. */
-  static async open(port, container, { window = MANY } = {}) {
+  /** `properties` are symbols and texts, one after the other. */
+  static async open(port, container, { window = MANY, properties = [] } = {}) {
     const client = new Client(port);
     Object.assign(client, { window, links: 0, deliveries: 0 });
     const login = described(SASL_INIT, symbol("PLAIN"), binary("\0guest\0guest"), NULL);
     client.write(Buffer.from("AMQP\x03\x01\x00\x00", "latin1"), frame(login, 0, 1), Buffer.from("AMQP\x00\x01\x00\x00", "latin1"));
-    client.write(frame(described(OPEN, string(container), NULL)), frame(described(BEGIN, NULL, uint(0), uint(window), uint(MANY))));
+    const more = properties.length > 0 ? [NULL, NULL, NULL, NULL, NULL, NULL, NULL, map(...properties)] : [];
+    client.write(frame(described(OPEN, string(container), NULL, ...more)), frame(described(BEGIN, NULL, uint(0), uint(window), uint(MANY))));
     await client.next(BEGIN);
     return client;
   }
@@ -167,18 +170,19 @@ export class Client extends Peer {
   }
 }
 
-const short = (text) => Buffer.concat([Buffer.from([text.length]), Buffer.from(text)]);
-const long = (text) => Buffer.concat([uint32(text.length), Buffer.from(text)]);
+const short = (text) => Buffer.concat([Buffer.from([Buffer.byteLength(text)]), Buffer.from(text)]);
+const long = (text) => Buffer.concat([uint32(Buffer.byteLength(text)), Buffer.from(text)]);
 /** The methods that are used, as (class, method). */
 const M = { startOk: [10, 11], tune: [10, 30], tuneOk: [10, 31], open: [10, 40], openOk: [10, 41], channelOpen: [20, 10], channelOpenOk: [20, 11], qos: [60, 10], qosOk: [60, 11], consume: [60, 20], consumeOk: [60, 21], publish: [60, 40] };
 const code = ([group, method]) => group * 65_536 + method;
 
 /** A connection of AMQP 0.9.1. */
 export class Client091 extends Peer {
-  static async open(port, channels) {
+  /** `properties` is the table of the client, encoded. */
+  static async open(port, channels, properties = Buffer.alloc(0)) {
     const client = new Client091(port);
     client.write(Buffer.from("AMQP\x00\x00\x09\x01", "latin1"));
-    client.method(0, M.startOk, uint32(0), short("PLAIN"), long("\0guest\0guest"), short("en_US"));
+    client.method(0, M.startOk, long(properties), short("PLAIN"), long("\0guest\0guest"), short("en_US"));
     await client.next(code(M.tune));
     // No limits, and no heartbeat.
     client.method(0, M.tuneOk, Buffer.alloc(8));
@@ -223,4 +227,19 @@ export class Client091 extends Peer {
     this.part(2, channel, Buffer.concat([Buffer.from([0, 60, 0, 0]), size, Buffer.from([0x10, 0x00, 2])]));
     this.part(3, channel, Buffer.from(body));
   }
+}
+
+/** Opens connections of both protocols for each hostile name: as container id, link name, consumer tag and property of the client. */
+export async function hostile(port) {
+  const clients = [];
+  for (const [i, name] of HOSTILE.entries()) {
+    const note = HOSTILE[(i + 1) % HOSTILE.length];
+    const ten = await Client.open(port, name, { properties: [symbol("note"), string(note), symbol("product"), string(name)] });
+    clients.push(ten);
+    ten.receiver(name, "/queues/late");
+    const old = await Client091.open(port, [1], Buffer.concat([short("note"), Buffer.from("S"), long(name), short("product"), Buffer.from("S"), long(note)]));
+    clients.push(old);
+    await old.consume(1, "late", name, 5);
+  }
+  return clients;
 }

@@ -90,19 +90,24 @@ fn every_cause_of_explain_is_shown_and_described() {
 fn every_picture_of_the_page_is_shown() {
     let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
     let page = std::fs::read_to_string(docs.join("page.md")).unwrap();
-    let drive = std::fs::read_to_string(docs.join("../tests/page/drive.mjs")).unwrap();
     let pictures = std::fs::read_dir(docs.join("page")).unwrap().map(|file| file.unwrap().file_name());
     let mut names: Vec<String> =
         pictures.filter_map(|file| Some(file.to_str()?.strip_suffix(".webp")?.to_owned())).collect();
-    let views =
-        drive.lines().find_map(|line| line.strip_prefix("const VIEWS = [")).expect("the list of views");
-    let views = views.trim_end_matches("];").split(", ").map(|view| view.trim_matches('"'));
-    names.extend(views.map(|view| match view.trim_start_matches("#/").trim_start_matches("admin/") {
-        "" => "overview".to_owned(),
-        // The list of queues is the picture of the dark theme.
-        "queues" => "dark".to_owned(),
-        view => view.to_owned(),
-    }));
+    for (file, list) in [("app.tsx", "const VIEWS"), ("views/admin.tsx", "const TABS")] {
+        let source = std::fs::read_to_string(docs.join("../page/src").join(file)).unwrap();
+        let (_, list) =
+            source.split_once(&format!("{list}: [string, string][] = [")).expect("a list of views");
+        let (list, _) = list.split_once("];").unwrap();
+        // An item is ["the word in the address", "the title"].
+        let views: Vec<&str> = list.split("[\"").skip(1).filter_map(|item| item.split('"').next()).collect();
+        assert!(views.len() >= 8, "{file} has the views {views:?}");
+        names.extend(views.into_iter().filter(|view| *view != "admin").map(|view| match view {
+            "" => "overview".to_owned(),
+            // The list of queues is the picture of the dark theme.
+            "queues" => "dark".to_owned(),
+            view => view.to_owned(),
+        }));
+    }
     let missing: Vec<&String> =
         names.iter().filter(|name| !page.contains(&format!("](page/{name}.webp)"))).collect();
     assert!(missing.is_empty(), "docs/page.md does not show {missing:?}");
