@@ -11,33 +11,76 @@ use identity::oauth2::OAuth2;
 use node::Backends;
 use tokio::runtime::Handle;
 
-use crate::config::{BackendEntry, BackendName, Config, ExternalName};
+use crate::config::{BackendEntry, BackendName, Config, ExternalName, SetValues};
 
 /// Returns who checks logins. `None` if only the users of the catalog count.
 ///
 /// # Errors
-/// A backend cannot be used; the error names the key.
-pub fn backends(config: &Config, runtime: &Handle) -> Result<Option<Backends>, String> {
-    const INTERNAL: BackendEntry = BackendEntry::both(BackendName::Internal);
-    if config.backends.iter().chain(config.http_backends.iter().flatten()).all(|entry| *entry == INTERNAL) {
-        return Ok(None);
+/// A backend cannot be used; the error names the key and the place where it is set.
+pub fn backends(config: &Config, values: &SetValues, runtime: &Handle) -> Result<Option<Backends>, String> {
+    let mut loading = Loading::new(config);
+    let loaded = loading.chains().map_err(|problem| placed(values, &problem))?;
+    let Some((chain, over_http)) = loaded else { return Ok(None) };
+    for oauth2 in loading.preparing {
+        runtime.spawn(async move { oauth2.prepare().await });
     }
-    let mut loading = Loading { config, runtime, externals: HashMap::new(), cache: None };
-    let chain = loading.chain(&config.backends)?;
-    let over_http = config.http_backends.as_ref().map(|entries| loading.chain(entries)).transpose()?;
     let patience = Duration::from_millis(config.settings.handshake_timeout_ms);
     Ok(Some(Backends::new(chain, runtime.clone(), patience).with_http_chain(over_http)))
 }
 
+/// Returns why the backends cannot be used, each reason with its key and the place where that is set. Asks no server.
+pub fn problems(config: &Config, values: &SetValues) -> Vec<String> {
+    let mut loading = Loading::new(config);
+    let names = config.backends.iter().chain(config.http_backends.iter().flatten());
+    let mut problems: Vec<String> = Vec::new();
+    for name in names.flat_map(|entry| [entry.authn, entry.authz]) {
+        let problem = loading.backend(name).err().map(|problem| placed(values, &problem));
+        problems.extend(problem.filter(|problem| !problems.contains(problem)));
+    }
+    problems
+}
+
+/// Puts the place where a key is set before a problem, which begins with the key. If the key is missing, the place is where the
+/// backend is chosen.
+fn placed(values: &SetValues, problem: &str) -> String {
+    let Some((key, why)) = problem.split_once(": ") else { return problem.to_owned() };
+    let backend = match key.split('.').next() {
+        Some("auth_oauth2") => "oauth",
+        Some("auth_http") => "http",
+        _ => "cache",
+    };
+    values.placed(key, why, values.key_with(&["auth_backends.", "http_dispatch.auth_backends."], backend))
+}
+
+/// The chain of backends for logins over AMQP, and that for logins over HTTP if it is another one.
+type Chains = (Vec<BackendPair>, Option<Vec<BackendPair>>);
+
 /// Loads each backend once, however often it is named.
 struct Loading<'a> {
     config: &'a Config,
-    runtime: &'a Handle,
     externals: HashMap<ExternalName, Arc<dyn ExternalBackend>>,
     cache: Option<Arc<Cache>>,
+    /// The backends that fetch keys before the first login.
+    preparing: Vec<Arc<OAuth2>>,
 }
 
-impl Loading<'_> {
+impl<'a> Loading<'a> {
+    fn new(config: &'a Config) -> Self {
+        Self { config, externals: HashMap::new(), cache: None, preparing: Vec::new() }
+    }
+
+    /// Returns the chains. `None` if only the users of the catalog count.
+    fn chains(&mut self) -> Result<Option<Chains>, String> {
+        const INTERNAL: BackendEntry = BackendEntry::both(BackendName::Internal);
+        let Config { backends, http_backends, .. } = self.config;
+        if backends.iter().chain(http_backends.iter().flatten()).all(|entry| *entry == INTERNAL) {
+            return Ok(None);
+        }
+        let chain = self.chain(backends)?;
+        let over_http = http_backends.as_ref().map(|entries| self.chain(entries)).transpose()?;
+        Ok(Some((chain, over_http)))
+    }
+
     fn chain(&mut self, entries: &[BackendEntry]) -> Result<Vec<BackendPair>, String> {
         let pair = |entry: &BackendEntry| {
             let authn = self.backend(entry.authn)?;
@@ -62,8 +105,7 @@ impl Loading<'_> {
         let backend: Arc<dyn ExternalBackend> = match name {
             ExternalName::OAuth2 => {
                 let oauth2 = Arc::new(OAuth2::load(self.config.oauth2.clone())?);
-                let preparing = oauth2.clone();
-                self.runtime.spawn(async move { preparing.prepare().await });
+                self.preparing.push(oauth2.clone());
                 oauth2
             }
             ExternalName::Http => Http::load(&self.config.auth_http)?,

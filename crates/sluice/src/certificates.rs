@@ -7,7 +7,7 @@ use node::NodeDesk;
 use tls::{Options, Tls};
 use tokio::sync::Mutex;
 
-use crate::config::Config;
+use crate::config::{Config, SetValues};
 
 /// How often the files are looked at.
 const LOOK_INTERVAL: Duration = Duration::from_secs(2);
@@ -26,11 +26,11 @@ impl Certificates {
     /// Reads the certificates.
     ///
     /// # Errors
-    /// What is not set or cannot be used, each with the setting of its listener.
-    pub fn load(config: &Config) -> Result<Self, Vec<String>> {
+    /// What is not set or cannot be used, each with its setting and the place where that is set.
+    pub fn load(config: &Config, values: &SetValues) -> Result<Self, Vec<String>> {
         let (mut all, mut problems) = (Vec::new(), Vec::new());
         let mut of = |is_needed: bool, options: &Option<Options>, setting: &str| {
-            let tls = is_needed.then(|| load(options.as_ref(), setting, &mut all))?;
+            let tls = is_needed.then(|| load(options.as_ref(), setting, values, &mut all))?;
             tls.map_err(|problem| problems.push(problem)).ok()
         };
         let amqp = of(!config.tls_listeners.is_empty(), &config.tls, "listeners.ssl.default");
@@ -42,16 +42,25 @@ impl Certificates {
     }
 }
 
-fn load(options: Option<&Options>, setting: &str, all: &mut Vec<Arc<Tls>>) -> Result<Arc<Tls>, String> {
+fn load(
+    options: Option<&Options>,
+    setting: &str,
+    values: &SetValues,
+    all: &mut Vec<Arc<Tls>>,
+) -> Result<Arc<Tls>, String> {
     let options = options.ok_or_else(|| {
         let prefix = setting.strip_suffix(".port").unwrap_or("ssl_options");
-        format!("{setting} needs a certificate: set {prefix}.certfile and {prefix}.keyfile")
+        let needs = format!("it needs a certificate: set {prefix}.certfile and {prefix}.keyfile");
+        values.placed(setting, &needs, None)
     })?;
     if let Some(known) = all.iter().find(|known| known.options() == options) {
         return Ok(known.clone());
     }
-    let tls =
-        Tls::load(options.clone()).map_err(|error| format!("the certificate for {setting}: {error}"))?;
+    let tls = Tls::load(options.clone()).map_err(|error| {
+        let problem = format!("the certificate for {setting}: {error}");
+        let key = values.key_of_certificates(options.setting, &problem);
+        values.placed(key.unwrap_or(options.setting), &problem, Some(setting))
+    })?;
     let tls = Arc::new(tls);
     all.push(tls.clone());
     Ok(tls)

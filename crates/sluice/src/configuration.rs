@@ -3,6 +3,7 @@
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
+use crate::backends;
 use crate::certificates::Certificates;
 use crate::config::{Config, Loaded, SetValues, Sources};
 use crate::definitions;
@@ -60,13 +61,13 @@ fn load(sources: &Sources) -> Result<Loaded, Failure> {
 }
 
 fn check(sources: &Sources) -> Result<(), Failure> {
-    let Loaded { config, files, .. } = load(sources)?;
+    let Loaded { config, values, files } = load(sources)?;
     for warning in &config.warnings {
         warn(warning);
     }
-    let mut problems = Certificates::load(&config).err().unwrap_or_default();
-    let definitions = definitions::read(&config);
-    problems.extend(definitions.err().map(|problem| format!("{}: {problem}", config.definitions_key)));
+    let mut problems = Certificates::load(&config, &values).err().unwrap_or_default();
+    problems.extend(definitions::read(&config, &values).err());
+    problems.extend(backends::problems(&config, &values));
     if !problems.is_empty() {
         return Err(Failure::usage(problems.join("\n")));
     }

@@ -10,7 +10,7 @@ use clap::{Args, Subcommand};
 use hyper::Method;
 
 use crate::amqp::block_on;
-use crate::config::{Config, files_of};
+use crate::config::{Config, SetValues, files_of};
 use crate::declare::segment;
 use crate::failure::Failure;
 use crate::http::Api;
@@ -88,8 +88,13 @@ fn write(file: &Path, text: &str) -> std::io::Result<()> {
 /// Reads what `load_definitions` names, if it is set: a file, or the files `*.json` of a directory in the order of their names.
 ///
 /// # Errors
-/// A file cannot be read, or some of it cannot be carried out. Every wrong file is named.
-pub fn read(config: &Config) -> Result<Option<Definitions>, String> {
+/// A file cannot be read, or some of it cannot be carried out. Every wrong file is named, behind the key that names it and the
+/// place where that is set.
+pub fn read(config: &Config, values: &SetValues) -> Result<Option<Definitions>, String> {
+    read_files(config).map_err(|problem| values.placed(config.definitions_key, &problem, None))
+}
+
+fn read_files(config: &Config) -> Result<Option<Definitions>, String> {
     let Some(path) = &config.load_definitions else { return Ok(None) };
     let named = |path: &Path, why: &dyn std::fmt::Display| format!("{}: {why}", path.display());
     let reading = Reading { vhost: None, skip_unknown: config.skip_unknown_definitions };

@@ -15,7 +15,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use crate::backends::backends;
 use crate::certificates::{Certificates, Watched};
-use crate::config::{Config, Loaded, Sources};
+use crate::config::{Config, Loaded, SetValues, Sources};
 use crate::definitions;
 use crate::failure::Failure;
 use crate::first_user;
@@ -56,12 +56,12 @@ pub fn run(serve: &Serve) -> Result<(), Failure> {
         .map_err(|error| failed(&error))?;
     // The ports are bound first, because a broker that cannot listen must not touch the data of one that
     // does.
-    let of_definitions = |error: String| failed(&format!("{}: {error}", config.definitions_key));
-    let definitions = definitions::read(&config).map_err(of_definitions)?;
-    let listeners = runtime.block_on(Listeners::bind(&config)).map_err(|error| failed(&error))?;
+    let of_definitions = |error: String| failed(&values.placed(config.definitions_key, &error, None));
+    let definitions = definitions::read(&config, &values).map_err(|error| failed(&error))?;
+    let listeners = runtime.block_on(Listeners::bind(&config, &values)).map_err(|error| failed(&error))?;
     serve.log_start(&config, &files, &listeners.line(&config), &file_descriptors);
     let has_users = definitions.as_ref().is_some_and(admin::Definitions::has_users);
-    let backends = backends(&config, runtime.handle()).map_err(|error| failed(&error))?;
+    let backends = backends(&config, &values, runtime.handle()).map_err(|error| failed(&error))?;
     let has_other_backends = backends.is_some();
     let node = start(&config, &serve.data_dir, !has_users, backends).map_err(|error| failed(&error))?;
     log_exchange.begin(node.desk().notices(), &config.settings);
@@ -187,14 +187,14 @@ struct Listeners {
 }
 
 impl Listeners {
-    async fn bind(config: &Config) -> Result<Self, String> {
+    async fn bind(config: &Config, values: &SetValues) -> Result<Self, String> {
         async fn bind(address: SocketAddr, setting: &str) -> Result<TcpListener, String> {
             let failed =
                 |error| format!("cannot listen on {address}: {error}; the address is set by {setting}");
             TcpListener::bind(address).await.map_err(failed)
         }
         let Certificates { amqp: amqp_tls, management, metrics, all: certificates } =
-            Certificates::load(config).map_err(|problems| problems.join("\n"))?;
+            Certificates::load(config, values).map_err(|problems| problems.join("\n"))?;
         let (mut amqp, mut http) = (Vec::new(), Vec::new());
         let proxies = config.proxies.clone().map(Arc::new);
         for address in &config.amqp_listeners {

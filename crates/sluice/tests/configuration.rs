@@ -92,8 +92,114 @@ fn a_check_reports_everything_for_which_the_broker_would_not_start() {
     let file = write(&directory, &[("sluice.conf", text)]);
     let refused = finish(&mut config(&["check"], &file, &[]), b"");
     let problems =
-        ["listeners.ssl.default needs a certificate", "management.ssl.port: ", "load_definitions: /none/d: "];
+        ["listeners.ssl.default: it needs", "management.ssl.port: ", "load_definitions: /none/d: "];
     assert_refused(&refused, &problems);
+}
+
+/// What is wrong in files that the configuration names is reported with the line that names the file. Each case is a configuration
+/// and the whole report, in which `DIR` is the directory.
+#[test]
+fn what_a_setting_names_is_checked_and_reported_with_its_line() {
+    let cases = [
+        (
+            "# no certificate\nlisteners.ssl.default = 5671\n",
+            &[
+                "DIR/sluice.conf:2: listeners.ssl.default: it needs a certificate: set ssl_options.certfile and \
+               ssl_options.keyfile",
+            ][..],
+        ),
+        (
+            "listeners.ssl.default = 5671\nssl_options.certfile = DIR/bad.pem\nssl_options.keyfile = DIR/none.key\n",
+            &[
+                "DIR/sluice.conf:2: ssl_options.certfile: the certificate for listeners.ssl.default: DIR/bad.pem: \
+               there is no CERTIFICATE in it",
+            ],
+        ),
+        (
+            "management.ssl.port = 15671\n\nmanagement.ssl.keyfile = DIR/none.key\nmanagement.ssl.certfile = DIR/none.pem\n",
+            &[
+                "DIR/sluice.conf:4: management.ssl.certfile: the certificate for management.ssl.port: cannot read \
+               DIR/none.pem: No such file or directory (os error 2)",
+            ],
+        ),
+        (
+            "\nload_definitions = DIR/bad.json\n",
+            &[
+                "DIR/sluice.conf:2: load_definitions: DIR/bad.json: line 2: queue 'q' in vhost '/': 'durable' is \
+               not a boolean",
+            ],
+        ),
+        (
+            "definitions.import_backend = local_filesystem\ndefinitions.local.path = DIR/none\n",
+            &["DIR/sluice.conf:2: definitions.local.path: DIR/none: No such file or directory (os error 2)"],
+        ),
+        (
+            "auth_backends.1 = internal\nauth_backends.2 = ldap\n",
+            &[
+                "DIR/sluice.conf:2: 'auth_backends.2' cannot be 'ldap': internal, oauth2, http or cache is needed; \
+                 Sluice has no other backends",
+            ],
+        ),
+        (
+            "auth_backends.1 = http\nauth_http.user_path = ftp://h/\n",
+            &["DIR/sluice.conf:2: auth_http.user_path: 'ftp://h/' must be a URL with http:// or https://"],
+        ),
+        (
+            "auth_backends.1 = http\nauth_http.ssl_options.cacertfile = DIR/none.pem\n",
+            &[
+                "DIR/sluice.conf:2: auth_http.ssl_options.cacertfile: cannot read DIR/none.pem: No such file or \
+               directory (os error 2)",
+            ],
+        ),
+        (
+            "auth_backends.1 = internal\nauth_backends.2 = oauth2\n",
+            &["DIR/sluice.conf:2: auth_oauth2.resource_server_id: it must be set"],
+        ),
+        (
+            "auth_backends.1 = oauth2\nauth_oauth2.resource_server_id = r\n\nauth_oauth2.signing_keys.a = DIR/bad.pem\n",
+            &["DIR/sluice.conf:4: auth_oauth2.signing_keys.a: DIR/bad.pem: this is not PEM; a secret needs \
+               auth_oauth2.algorithms with HS256, HS384 or HS512"],
+        ),
+        (
+            "http_dispatch.auth_backends.1 = oauth2\nauth_oauth2.resource_server_id = r\nauth_oauth2.issuer = http://h\n",
+            &[
+                "DIR/sluice.conf:3: auth_oauth2.issuer: 'http://h/.well-known/openid-configuration' must be a URL that starts \
+               with https://",
+            ],
+        ),
+        (
+            "listeners.ssl.default = 5671\nload_definitions = DIR/none\nauth_backends.1 = oauth2\n",
+            &[
+                "DIR/sluice.conf:1: listeners.ssl.default: it needs a certificate: set ssl_options.certfile and \
+                 ssl_options.keyfile",
+                "DIR/sluice.conf:2: load_definitions: DIR/none: No such file or directory (os error 2)",
+                "DIR/sluice.conf:3: auth_oauth2.resource_server_id: it must be set",
+            ],
+        ),
+    ];
+    let directory = Directory::new("configuration");
+    let path = directory.path().display().to_string();
+    let files = [
+        ("bad.pem", "no certificate\n"),
+        ("bad.json", "{\"queues\": [\n{\"name\": \"q\", \"vhost\": \"/\", \"durable\": 1}]}\n"),
+    ];
+    write(&directory, &files);
+    let mut wrong = Vec::new();
+    for (text, expected) in cases {
+        let file = write(&directory, &[("sluice.conf", &text.replace("DIR", &path))]);
+        let refused = finish(&mut config(&["check"], &file, &[]), b"");
+        let said = refused.err.replace(&path, "DIR");
+        let expected_all = format!("sluice: {}", expected.join("\n"));
+        if (refused.code, said.trim_end()) != (2, &expected_all) {
+            wrong.push(format!("{text}is:     {said}wanted: {expected_all}"));
+        }
+        // A start is refused, too, and names the first of these lines, or the second if its file is read earlier.
+        let before = directory.logged().len();
+        assert!(Starting::spawn_with(&directory, &["--config", &file]).try_finish().is_err(), "{text}");
+        let said = directory.logged()[before..].replace(&path, "DIR");
+        assert!(expected.iter().any(|line| said.contains(line)), "{text}{said}");
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n\n"));
 }
 
 #[test]

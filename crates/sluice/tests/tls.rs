@@ -369,7 +369,7 @@ fn a_start_without_sound_certificates_says_what_is_wrong() {
         let last = did.err.lines().last().unwrap_or_default().to_owned();
         parts.iter().for_each(|part| assert!(last.contains(part), "{part} is not in {last}"));
     };
-    says(run(&[listen()]), &["listeners.ssl.default needs a certificate", "ssl_options.certfile"]);
+    says(run(&[listen()]), &["--set: listeners.ssl.default: it needs a certificate", "ssl_options.certfile"]);
     says(
         run(&[listen(), file("certfile", "absent.pem"), file("keyfile", "server.key")]),
         &["listeners.ssl.default", "cannot read", "absent.pem"],
@@ -396,5 +396,5 @@ fn a_start_without_sound_certificates_says_what_is_wrong() {
     );
     let half = with(&[file("certfile.b", "other.pem")]);
     assert!(half.code != 0 && half.err.contains("no effect without ssl_options.keyfile.b"), "{half:?}");
-    says(run(&["management.ssl.port=0".to_owned()]), &["management.ssl.port needs a certificate"]);
+    says(run(&["management.ssl.port=0".to_owned()]), &["--set: management.ssl.port: it needs a certificate"]);
 }

@@ -54,6 +54,34 @@ impl SetValues {
         found.starts_with(key).then_some(&*value.place)
     }
 
+    /// Returns a problem with its key behind the place where somebody has set the key. If nobody has, the place is that of the key
+    /// `instead`, which has made the other one necessary.
+    pub fn placed(&self, key: &str, problem: &str, instead: Option<&str>) -> String {
+        match std::iter::once(key).chain(instead).find_map(|key| self.place(key)) {
+            Some(place) => format!("{place}: {key}: {problem}"),
+            None => format!("{key}: {problem}"),
+        }
+    }
+
+    /// Returns the first key with one of these beginnings whose value has this word in it.
+    pub fn key_with(&self, beginnings: &[&str], word: &str) -> Option<&str> {
+        let mut found = self.0.iter().filter(|(_, set)| set.value.contains(word));
+        let found = found.find(|(key, _)| beginnings.iter().any(|beginning| key.starts_with(beginning)));
+        found.map(|(key, _)| key.as_str())
+    }
+
+    /// Returns the key of certificates behind this prefix whose value the problem names, which is a file or how clients are
+    /// verified. `None` if it names none of them.
+    pub fn key_of_certificates(&self, prefix: &str, problem: &str) -> Option<&str> {
+        let below = |key: &str| key.strip_prefix(prefix).and_then(|rest| rest.strip_prefix('.')).is_some();
+        let has_file = |key: &str| key.ends_with(".verify") || key.contains("file");
+        let named = self.0.iter().filter(|(key, set)| {
+            below(key) && has_file(key) && !set.value.is_empty() && problem.contains(&set.value)
+        });
+        // The name of one file can be in that of another one.
+        named.max_by_key(|(_, set)| set.value.len()).map(|(key, _)| key.as_str())
+    }
+
     /// Returns the value of a key, or its default.
     fn value<'a>(&'a self, name: &str, key: &'a Key) -> &'a str {
         match self.0.get(name) {
