@@ -53,6 +53,11 @@ fn the_page_about_installation_is_true() {
     run_page("docs/install.md");
 }
 
+#[test]
+fn the_page_about_upgrades_is_true() {
+    run_page("docs/upgrade.md");
+}
+
 /// The largest picture of a cause. docs/why.md shows all of them, so larger ones would make it slow to open.
 const PICTURE_BYTES_MAX: u64 = 25 * 1024;
 
