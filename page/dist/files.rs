@@ -3,7 +3,7 @@
     File {
         path: "/",
         content_type: "text/html; charset=utf-8",
-        etag: "W/\"82f3fd65d4c40c17\"",
+        etag: "W/\"e5f070efd4c7d17e\"",
         plain: include_bytes!("index.html"),
         gzip: include_bytes!("index.html.gz"),
     },
@@ -15,11 +15,11 @@
         gzip: include_bytes!("assets/icon-G1K_hnQQ.svg.gz"),
     },
     File {
-        path: "/assets/index-B1Nzgvb6.js",
+        path: "/assets/index-DcJK0b2E.js",
         content_type: "text/javascript; charset=utf-8",
-        etag: "W/\"5dfada73a73c3f2d\"",
-        plain: include_bytes!("assets/index-B1Nzgvb6.js"),
-        gzip: include_bytes!("assets/index-B1Nzgvb6.js.gz"),
+        etag: "W/\"84b24b189f32c5d2\"",
+        plain: include_bytes!("assets/index-DcJK0b2E.js"),
+        gzip: include_bytes!("assets/index-DcJK0b2E.js.gz"),
     },
     File {
         path: "/assets/index-Dqt6OOPH.css",

@@ -168,6 +168,7 @@ export interface NodeRow {
   disk_free?: number;
   disk_free_limit?: number;
   disk_free_alarm?: boolean;
+  certificate_alarm?: boolean;
   fd_used?: number | null;
   fd_total?: number | null;
   budgets?: { name: string; used: number; limit: number }[];

@@ -106,7 +106,7 @@ export function NodeFacts({ node }: { node: NodeRow }): JSX.Element {
         items={[
           ["Name", node.name],
           ["State", node.running === false ? <Badge tone="bad">stopped</Badge> : <Badge tone="good">running</Badge>],
-          ["Alarms", node.mem_alarm || node.disk_free_alarm ? <Badge tone="bad">{[node.mem_alarm && "memory", node.disk_free_alarm && "disk"].filter(Boolean).join(", ")}</Badge> : "none"],
+          ["Alarms", node.mem_alarm || node.disk_free_alarm || node.certificate_alarm ? <Badge tone="bad">{[node.mem_alarm && "memory", node.disk_free_alarm && "disk", node.certificate_alarm && "certificate"].filter(Boolean).join(", ")}</Badge> : "none"],
           ["Uptime", duration(node.uptime)],
           ["Processors", count(node.processors)],
           ["Process", node.os_pid],
