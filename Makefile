@@ -1,16 +1,16 @@
 # Each target is one or two commands that can also be typed by hand.
-.PHONY: run static deb deb-test container container-test manifests release release-test test build unit interop kill alone hostile page page-test fmt lint bench bench-check soak fuzz
+.PHONY: run static deb deb-test deb-boot-test container container-test manifests release release-test test build unit interop kill alone hostile page page-test fmt lint bench bench-check soak fuzz
 
 run:
 	cargo run --release -p sluice -- serve
 
 # The tests are compiled as the static program is, so that they share its dependencies, in target/<host>.
-static deb deb-test container container-test build unit interop kill hostile page-test lint: export CARGO_BUILD_TARGET = $(shell rustc -vV | sed -n 's/^host: //p')
-static deb deb-test container container-test build unit interop kill hostile page-test lint: export RUSTFLAGS = -C target-feature=+crt-static
+static deb deb-test deb-boot-test container container-test build unit interop kill hostile page-test lint: export CARGO_BUILD_TARGET = $(shell rustc -vV | sed -n 's/^host: //p')
+static deb deb-test deb-boot-test container container-test build unit interop kill hostile page-test lint: export RUSTFLAGS = -C target-feature=+crt-static
 
 # Builds the program without shared libraries, in target/<host>/release, for machines and images that have none. Line numbers
 # for debuggers would make it five times as large.
-static deb deb-test container container-test: export CARGO_PROFILE_RELEASE_STRIP = debuginfo
+static deb deb-test deb-boot-test container container-test: export CARGO_PROFILE_RELEASE_STRIP = debuginfo
 static: PROFILE = release
 static:
 	cargo build --profile $(PROFILE) -p sluice
@@ -23,6 +23,10 @@ deb: static
 # Installs, upgrades and removes the package in a clean Debian. Needs root, debootstrap and a mirror.
 deb-test: static
 	packaging/debian/test target/$(CARGO_BUILD_TARGET)/release/sluice
+
+# Boots a Debian with the package in QEMU, and asks its systemd about the service. Needs root, and what packaging/debian/boot-test names.
+deb-boot-test: static
+	packaging/debian/boot-test target/$(CARGO_BUILD_TARGET)/release/sluice
 
 # Builds the container image of that program, for this machine, as an archive in target/packages. Needs buildah.
 container: export SLUICE_COMMIT = $(shell git rev-parse --short=12 HEAD)
@@ -99,7 +103,7 @@ soak:
 	DAMAGE_ROUNDS=1000 cargo test --profile ci -p sluice --test damage -- --nocapture
 	cargo build --release -p sluice && tests/hostile/run.py --full
 	tests/migrate/run.sh
-	$(MAKE) deb-test
+	$(MAKE) deb-test deb-boot-test
 	$(MAKE) manifests container-test release-test
 
 # Searches for inputs that break one of fuzz/fuzz_targets: make fuzz TARGET=peers [SECONDS=3600]. Needs cargo-fuzz.
