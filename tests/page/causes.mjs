@@ -246,9 +246,34 @@ export const PRETENDED = {
 /** What the broker of these scenes is started with: a small memory for messages, and links that may declare queues. */
 export const SLOW_SETTINGS = { "classic_queue.backlog_memory": "1MB", "deprecated_features.permit.amqp_address_v1": "true" };
 
+/** States that take a second or more, or need a broker of their own. */
+export const LONG = {
+  async consumer_timed_out(stage) {
+    const client = await stage.consumer("orders.slow", { args: quorum({ "x-consumer-timeout": 1000 }), credit: 10 });
+    await client.received(3);
+    return consumerOf("orders.slow");
+  },
+  async queue_damaged(stage) {
+    await stage.queue("letters");
+    await stage.fill("letters", 40, 60_000);
+    stage.damagePacks();
+    const client = await stage.client("warehouse");
+    client.receiver("warehouse of letters", "/queues/letters", { credit: 1 });
+    return queue("letters");
+  },
+  async alarm(stage) {
+    await stage.queue("bookings");
+    await stage.broker.down();
+    await stage.broker.up({ "disk_free_limit.absolute": "1000TB" });
+    const client = await stage.client("shop");
+    await client.sender("shop to bookings", "/queues/bookings", { waits: false });
+    return link("shop to bookings");
+  },
+};
+
 /**
- * States that take a while, last milliseconds, or are made by a disk. Calls of the system are held up or fail in the
- * broker, so that its disk seems slow or full to it.
+ * States that last milliseconds, or are made by a disk. Calls of the system are held up or fail in the broker, so that its
+ * disk seems slow or full to it.
  */
 export const SLOW = {
   async waiting_for_log(stage) {
@@ -304,19 +329,6 @@ export const SLOW = {
     for (let i = 0; i < 80; i++) shop.send(out, 60_000);
     return link("shop to reports");
   },
-  async consumer_timed_out(stage) {
-    const client = await stage.consumer("orders.slow", { args: quorum({ "x-consumer-timeout": 1000 }), credit: 10 });
-    await client.received(3);
-    return consumerOf("orders.slow");
-  },
-  async queue_damaged(stage) {
-    await stage.queue("letters");
-    await stage.fill("letters", 40, 60_000);
-    stage.damagePacks();
-    const client = await stage.client("warehouse");
-    client.receiver("warehouse of letters", "/queues/letters", { credit: 1 });
-    return queue("letters");
-  },
   async log_failed(stage) {
     await stage.queue("emails");
     await stage.fill("emails", 3);
@@ -324,13 +336,5 @@ export const SLOW = {
     const shop = await stage.client("shop");
     shop.send(await shop.sender("shop to emails", "/queues/emails"), 20);
     return link("shop to emails");
-  },
-  async alarm(stage) {
-    await stage.queue("bookings");
-    await stage.broker.down();
-    await stage.broker.up({ "disk_free_limit.absolute": "1000TB" });
-    const client = await stage.client("shop");
-    await client.sender("shop to bookings", "/queues/bookings", { waits: false });
-    return link("shop to bookings");
   },
 };
