@@ -4,12 +4,13 @@
 //! The answer has the messages that match, as [`crate::browse`] shows them, how many were looked at, and where to go on. One
 //! request is bounded in all of these, so a client repeats it with `from` until `next` is null.
 
+use std::fmt::Write as _;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use broker::desk::{Desk, Peek, Start};
-use serde_json::{Value, json};
+use broker::desk::{BrowsedRow, Desk, Peek, PeekedRow, ShownMessage, Start};
+use serde_json::Value;
 
 use crate::browse::{count, offset, peeked_to_json, to_json};
 use crate::call::Call;
@@ -20,14 +21,21 @@ use crate::reply::{Failure, Reply};
 /// The most messages that one request looks at. Filtering so many takes a fraction of a second.
 const SCANNED_MAX: u64 = 10_000;
 
-/// The bytes of messages after which a request looks at no further one. It has at most one part of the desk more.
-const SCANNED_BYTES_MAX: u64 = 32 * 1024 * 1024;
+/// The bytes of messages, with all their sections, after which a request looks at no further one. It has at most one part of
+/// the desk more.
+const SCANNED_BYTES_MAX: usize = 32 * 1024 * 1024;
 
 /// The size of an answer at which it gets no further message.
 const ANSWER_BYTES_MAX: usize = 8 * 1024 * 1024;
 
 /// The time after which a request looks at no further message. It is below the deadline of a request.
 const SCAN_TIME_MAX: Duration = Duration::from_secs(5);
+
+/// The bytes of messages after which other tasks of the thread have their turn.
+const TURN_BYTES: usize = 64 * 1024;
+
+/// What a message costs besides its bytes.
+const ROW_BYTES: usize = 1024;
 
 /// The messages that the desk is asked for at once, if they are filtered.
 const PART: u32 = 500;
@@ -66,10 +74,13 @@ struct Wanted {
 struct Scan {
     wanted: Wanted,
     began: Instant,
-    rows: Vec<Value>,
-    row_bytes: usize,
+    /// The messages that match, encoded. As trees of values they would take several times as much memory.
+    rows: String,
+    found: usize,
     scanned: u64,
-    scanned_bytes: u64,
+    scanned_bytes: usize,
+    /// The bytes that were looked at in this turn of the task.
+    turn_bytes: usize,
 }
 
 pub async fn search<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
@@ -77,15 +88,23 @@ pub async fn search<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     let wanted = wanted(&call.query, now_ms)?;
     let from = call.query.get("from");
     let _place = place(call, "nothing was read").await?;
-    let mut scan =
-        Scan { wanted, began: Instant::now(), rows: Vec::new(), row_bytes: 0, scanned: 0, scanned_bytes: 0 };
+    let mut scan = Scan {
+        wanted,
+        began: Instant::now(),
+        rows: String::new(),
+        found: 0,
+        scanned: 0,
+        scanned_bytes: 0,
+        turn_bytes: 0,
+    };
     let row = call.desk.queue(&call.who, call.param(0), call.param(1)).await?;
     let next = match row.is_stream() {
         true => scan.stream(call, from, now_ms).await?,
         false => scan.queue(call, from).await?,
     };
-    let answer = json!({ "scanned": scan.scanned, "next": next, "messages": scan.rows });
-    Ok(Reply::Rows(answer.to_string().into()))
+    let (scanned, next, rows) = (scan.scanned, Value::from(next), scan.rows);
+    let answer = format!(r#"{{"scanned":{scanned},"next":{next},"messages":[{rows}]}}"#);
+    Ok(Reply::Rows(answer.into()))
 }
 
 fn wanted(query: &Query, now_ms: u64) -> Result<Wanted, Failure> {
@@ -110,8 +129,8 @@ fn wanted(query: &Query, now_ms: u64) -> Result<Wanted, Failure> {
 impl Scan {
     /// Returns true if no further message is to be looked at.
     fn is_over(&self) -> bool {
-        self.rows.len() >= self.wanted.count
-            || self.row_bytes >= ANSWER_BYTES_MAX
+        self.found >= self.wanted.count
+            || self.rows.len() >= ANSWER_BYTES_MAX
             || self.scanned >= SCANNED_MAX
             || self.scanned_bytes >= SCANNED_BYTES_MAX
             || self.began.elapsed() >= SCAN_TIME_MAX
@@ -121,22 +140,32 @@ impl Scan {
     fn part(&self) -> u32 {
         match self.wanted.text.is_some() || self.wanted.since_ms.is_some() || self.wanted.until_ms.is_some() {
             true => PART,
-            false => (self.wanted.count - self.rows.len()).min(PART as usize) as u32,
+            false => (self.wanted.count - self.found).min(PART as usize) as u32,
         }
     }
 
-    /// Looks at a message. `shown` renders it with so many bytes of its body.
-    fn look_at(&mut self, shown: impl Fn(usize) -> Value) {
+    /// Counts a message of this size. Lets other tasks of the thread run meanwhile: there is one thread for all requests.
+    async fn count(&mut self, bytes: usize) {
         self.scanned += 1;
-        let whole = shown(usize::MAX);
-        let bytes = whole["payload_bytes"].as_u64().unwrap_or_default();
         self.scanned_bytes += bytes;
+        self.turn_bytes += ROW_BYTES + bytes;
+        if self.turn_bytes >= TURN_BYTES {
+            self.turn_bytes = 0;
+            tokio::task::yield_now().await;
+        }
+    }
+
+    /// Keeps a message if it matches. `shown` renders it with so many bytes of its body.
+    fn look_at(&mut self, shown: impl Fn(usize) -> Value) {
+        let whole = shown(usize::MAX);
         if self.wanted.text.as_ref().is_some_and(|text| !has_text(&whole, text)) {
             return;
         }
         let row = self.wanted.truncate.map_or(whole, shown);
-        self.row_bytes += row["payload"].as_str().map_or(0, str::len);
-        self.rows.push(row);
+        let comma = if self.found > 0 { "," } else { "" };
+        // Writing to a string cannot fail.
+        let _ = write!(self.rows, "{comma}{row}");
+        self.found += 1;
     }
 
     /// Looks at ready messages of a queue. Returns the position to go on from.
@@ -154,16 +183,20 @@ impl Scan {
         let mut next = Some(Peek { position, count: self.part(), hint: None });
         while let Some(peek) = next.filter(|_| !self.is_over()) {
             let peek = Peek { count: self.part(), ..peek };
-            let part = call.desk.peek(&call.who, call.param(0), call.param(1), peek).await?;
+            let part = match call.desk.peek(&call.who, call.param(0), call.param(1), peek).await {
+                // What was found before is not lost. The next request meets the error.
+                Err(_) if self.scanned > 0 => return Ok(Some(peek.position)),
+                part => part?,
+            };
             for (position, row) in (peek.position..).zip(&part.rows) {
                 if self.is_over() {
                     return Ok(Some(position));
                 }
                 let is_in_time = self.wanted.since_ms.is_none_or(|ms| row.at_ms >= ms)
                     && self.wanted.until_ms.is_none_or(|ms| row.at_ms <= ms);
-                match is_in_time {
-                    true => self.look_at(|truncate| peeked_to_json(position, row, truncate)),
-                    false => self.scanned += 1,
+                self.count(peeked_bytes(row)).await;
+                if is_in_time {
+                    self.look_at(|truncate| peeked_to_json(position, row, truncate));
                 }
             }
             next = part.next;
@@ -199,7 +232,10 @@ impl Scan {
             None => None,
         };
         loop {
-            let rows = call.desk.browse(&call.who, vhost, name, start, self.part()).await?;
+            let rows = match (call.desk.browse(&call.who, vhost, name, start, self.part()).await, start) {
+                (Err(_), Start::Offset(offset)) if self.scanned > 0 => return Ok(Some(offset)),
+                (rows, _) => rows?,
+            };
             let Some(last) = rows.last() else { return Ok(None) };
             start = Start::Offset(last.offset + 1);
             for row in &rows {
@@ -209,6 +245,7 @@ impl Scan {
                 if self.is_over() {
                     return Ok(Some(row.offset));
                 }
+                self.count(browsed_bytes(row)).await;
                 self.look_at(|truncate| to_json(row, truncate));
             }
             if self.is_over() {
@@ -216,6 +253,17 @@ impl Scan {
             }
         }
     }
+}
+
+fn peeked_bytes(row: &PeekedRow) -> usize {
+    match &row.message {
+        ShownMessage::Amqp10(encoded) => encoded.len(),
+        ShownMessage::Amqp091 { properties, payload } => properties.len() + payload.len(),
+    }
+}
+
+fn browsed_bytes(row: &BrowsedRow) -> usize {
+    row.message.len()
 }
 
 /// Returns the first offset of a stream that was written at this time or later. `None` if there is none.
@@ -255,6 +303,8 @@ fn has_line(name: &str, value: &Value, text: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     #[test]

@@ -133,6 +133,28 @@ async fn messages_are_searched() {
     );
 }
 
+/// The next request, from where the first one says, has the error.
+#[tokio::test]
+async fn what_a_search_has_found_is_not_lost_with_an_error_behind_it() {
+    let server = Server::start().await;
+    let message = |offset: u64| row(offset, Message::data(format!("body {offset}")).encode());
+    server.desk.state().messages = (1..=2_000).map(message).collect();
+    server.desk.state().damaged_from = Some(700);
+    server
+        .check(
+            "guest",
+            r#"
+            PUT /api/queues/%2F/q -> 201
+            PUT /api/queues/%2F/s {"arguments":{"x-queue-type":"stream"}} -> 201
+            GET /api/queues/%2F/q/search?filter=body+600&truncate=0 -> 200 {"scanned":699,"next":700,"messages":[{"position":600,..
+            GET /api/queues/%2F/s/search?filter=body+600&truncate=0 -> 200 {"scanned":699,"next":700,"messages":[{"offset":600,..
+            GET /api/queues/%2F/q/search?from=700 -> 400 {"error":"bad_request","reason":"damaged"}
+            GET /api/queues/%2F/s/search?from=700 -> 400 {"error":"bad_request","reason":"damaged"}
+            "#,
+        )
+        .await;
+}
+
 #[tokio::test]
 async fn messages_are_moved_and_dead_letters_redriven() {
     let server = Server::start().await;

@@ -219,7 +219,12 @@ impl Desk for FakeDesk {
             Start::Time(ms) => ms.div_ceil(1000),
             _ => 0,
         };
-        Ok(state.messages.iter().filter(|row| row.offset >= from).take(count as usize).cloned().collect())
+        let end = state.damaged_from.unwrap_or(u64::MAX);
+        if from >= end {
+            return Err(DeskError::Refused("damaged".into()));
+        }
+        let rows = state.messages.iter().filter(|row| (from..end).contains(&row.offset));
+        Ok(rows.take(count as usize).cloned().collect())
     }
 
     async fn move_messages(
@@ -249,8 +254,13 @@ impl Desk for FakeDesk {
         let state = self.state();
         state.permit(who, vhost, Verb::Get, &[Resource::Queue(name)])?;
         state.record(vhost, name)?;
+        let readable = state.damaged_from.map_or(u64::MAX, |from| from - 1);
+        if peek.position > readable {
+            return Err(DeskError::Refused("damaged".into()));
+        }
+        let count = u64::from(peek.count).min(readable - peek.position + 1) as usize;
         let from = state.messages.iter().skip(peek.position as usize - 1);
-        let rows: Vec<PeekedRow> = from.clone().take(peek.count as usize).cloned().map(peeked).collect();
+        let rows: Vec<PeekedRow> = from.clone().take(count).cloned().map(peeked).collect();
         let position = peek.position + rows.len() as u64;
         let next = (from.len() > rows.len()).then_some(Peek { position, ..peek });
         Ok(PeekedPart { rows, next })

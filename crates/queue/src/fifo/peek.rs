@@ -132,7 +132,7 @@ impl Look<'_> {
         let Body::InMemory { message, at_ms } = &entry.body else { return false };
         let Entry { seq, delivery_count, redelivered, .. } = *entry;
         let message = shown.unwrap_or_else(|| message.clone());
-        self.bytes += message.len();
+        self.bytes += message.bytes_in_memory();
         let at_ms = *at_ms;
         self.messages.push(PeekedMessage {
             seq,

@@ -46,6 +46,8 @@ pub struct State {
     pub stuck: bool,
     /// The messages of every stream, oldest first.
     pub messages: Vec<BrowsedRow>,
+    /// The messages from this position or offset on cannot be read.
+    pub damaged_from: Option<u64>,
     /// For each browse: where it starts, and how many messages it asks for.
     pub looks: Vec<(Start, u32)>,
     /// The number of rows that each request for queues asked for.
