@@ -168,6 +168,8 @@ pub fn examine(data_dir: &Path) -> Result<Examined, StartError> {
             offset,
             bytes,
         }));
+    } else if restored.catalog.queues().any(|record| record.is_stream()) {
+        damage.add(format_args!("the directory {STREAMS_DIR} is missing: it had the messages of streams"));
     }
 
     let mut queues: BTreeMap<&'static str, (u64, u64)> = BTreeMap::new();
@@ -178,7 +180,7 @@ pub fn examine(data_dir: &Path) -> Result<Examined, StartError> {
         row.0 += 1;
         row.1 += queue.map_or(0, RestoredQueue::len);
         if queue.is_some_and(RestoredQueue::is_damaged) {
-            closed.push(record.name.to_string());
+            closed.push(format!("'{}' in vhost '{}'", record.name, record.vhost));
         }
     }
     Ok(Examined { identity, files, queues, clean: recovery.clean, torn, damage, closed, lost })
@@ -215,5 +217,8 @@ fn check_packs(reader: &mut PackReader<PreviewDisk>, restored: &Restored, damage
 
 /// Returns the words that say of which queue something is, if the queue is known.
 fn of_queue(restored: &Restored, id: QueueId) -> Option<String> {
-    restored.catalog.queue_by_id(id).map(|record| format!(" (queue '{}')", record.name))
+    restored
+        .catalog
+        .queue_by_id(id)
+        .map(|record| format!(" (queue '{}' in vhost '{}')", record.name, record.vhost))
 }

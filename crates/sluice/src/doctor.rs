@@ -122,7 +122,7 @@ fn to_text(examined: &Examined) -> String {
     examined
         .closed
         .iter()
-        .for_each(|queue| line(&format!("CLOSED: queue '{queue}', because messages may be lost")));
+        .for_each(|queue| line(&format!("CLOSED: queue {queue}, because messages may be lost")));
     if let Some(lost) = &examined.lost {
         line(&format!("REFUSED: {lost}"));
     }

@@ -177,11 +177,15 @@ fn all_damaged_places_are_named() {
     let count =
         |words: &[&str]| damage.iter().filter(|line| words.iter().all(|word| line.contains(word))).count();
     let name = segment.file_name().unwrap().to_str().unwrap();
-    assert_eq!(count(&[name, "is damaged at byte ", "(queue 'stream')"]), 2, "{damage:?}");
-    assert!(count(&["the pack is missing", "(queue 'paged')"]) >= 1, "{damage:?}");
+    assert_eq!(count(&[name, "is damaged at byte ", "(queue 'stream' in vhost '/')"]), 2, "{damage:?}");
+    assert!(count(&["the pack is missing", "(queue 'paged' in vhost '/')"]) >= 1, "{damage:?}");
     assert_eq!(examined["damage_more"], 0);
     // The queue is open until somebody reads there.
     assert_eq!(examined["closed"], Value::Array(Vec::new()));
+    std::fs::remove_dir_all(data.join("streams")).unwrap();
+    let examined = doctor(&data, &[]);
+    let missing = "DAMAGED: the directory streams is missing";
+    assert!(examined.out.contains(missing) && examined.code == 1, "{examined:?}");
 }
 
 /// After a power failure, the notes in the files `lock` may be missing, and the ends of files may be torn.
