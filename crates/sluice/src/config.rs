@@ -377,6 +377,13 @@ impl Default for Draft {
     }
 }
 
+/// How RabbitMQ marks values that it decrypts with a passphrase. Taken as they are, they would be passwords.
+const ENCRYPTED: &str = "encrypted:";
+
+/// What to do about an encrypted value.
+const CLEAR: &str =
+    "write the value itself, in a file that only the user of the broker can read, or set it by environment";
+
 impl Draft {
     /// Sets a key. `place` says where the value is.
     fn set(&mut self, name: &str, value: &str, place: &str) -> Result<(), String> {
@@ -384,6 +391,12 @@ impl Draft {
             let nearest = keys::nearest(name).map(|near| format!("; did you mean '{near}'?"));
             return Err(format!("unknown key '{}'{}", shown(name), nearest.unwrap_or_default()));
         };
+        if value.starts_with(ENCRYPTED) {
+            return Err(format!(
+                "'{}' is {ENCRYPTED}..., and Sluice cannot decrypt it: {CLEAR}",
+                shown(name)
+            ));
+        }
         (key.set)(self, part, value).map_err(|need| {
             let value = if key.secret && !value.is_empty() { "***" } else { value };
             format!("'{}' cannot be '{}': {need}", shown(name), value.escape_debug())

@@ -114,6 +114,8 @@ const OTHERS: &[&str] = &[
     "authorization_failure_disclosure",
     "aws.*",
     "background_gc_enabled",
+    // The passphrase of encrypted values, which are refused themselves.
+    "config_entry_decoder.*",
     "background_gc_target_interval",
     "channel_interceptor.*",
     "classic_queue.default_version",

@@ -188,6 +188,16 @@ fn keys_that_protect_are_refused() {
 }
 
 #[test]
+fn encrypted_values_are_refused() {
+    for key in ["default_pass", "ssl_options.password", "cluster_name"] {
+        let refused = parse(&format!("{key} = encrypted:abc+123==")).unwrap_err();
+        assert!(refused.starts_with(&format!("sluice.conf:1: '{key}' is encrypted:...")), "{refused}");
+        assert!(!refused.contains("abc"), "{refused}");
+    }
+    assert!(parse("config_entry_decoder.passphrase = secret").is_ok());
+}
+
+#[test]
 fn a_repeated_key_is_a_warning() {
     let config = parse("heartbeat = 1\nshards = 2\nheartbeat = 2\nheartbeat = 3\n").unwrap();
     assert_eq!(config.settings.heartbeat_s, 3);
