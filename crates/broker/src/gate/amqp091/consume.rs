@@ -249,7 +249,8 @@ impl Gate {
             Some(PeerEvent::Revoked { numbers, .. }) => {
                 let deliveries: u64 = numbers.iter().map(|span| span.last - span.first + 1).sum();
                 tracing::warn!(
-                    target: PEER, connection = %self.peer.name, queue = %consumer.outlet.queue_name, deliveries,
+                    target: PEER, connection = %self.peer.name, queue = %consumer.outlet.queue_name, vhost = %self.peer.vhost,
+                    deliveries,
                     "a consumer holds deliveries for longer than its consumer timeout: they have returned to the queue, \
                      and the consumer is cancelled"
                 );

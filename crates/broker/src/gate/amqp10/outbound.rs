@@ -164,15 +164,17 @@ impl Gate {
         let Gate { sessions, peer, .. } = self;
         if let Some(LinkRole::Outlet(link)) = role_in(sessions, session, link) {
             let outlet = &mut link.outlet;
-            let (connection, queue) = (&*peer.name, &*outlet.queue_name);
+            let (connection, queue, vhost) = (&*peer.name, &*outlet.queue_name, &*peer.vhost);
             let deliveries: u64 = numbers.iter().map(|span| span.last - span.first + 1).sum();
             match is_first {
                 true => tracing::warn!(
-                    target: PEER, connection, queue, deliveries,
+                    target: PEER, connection, queue, vhost, deliveries,
                     "a consumer holds deliveries for longer than its consumer timeout: they have returned to the queue, \
                      and it gets no more until it has settled them"
                 ),
-                false => tracing::debug!(target: PEER, connection, queue, deliveries, "consumer timeout"),
+                false => {
+                    tracing::debug!(target: PEER, connection, queue, vhost, deliveries, "consumer timeout")
+                }
             }
             outlet.await_revoked(runs.iter().flat_map(|run| run.first_cookie..=run.last_cookie), cx);
         }
