@@ -3,7 +3,7 @@
     File {
         path: "/",
         content_type: "text/html; charset=utf-8",
-        etag: "W/\"e5f070efd4c7d17e\"",
+        etag: "W/\"ad5576c57c0f34aa\"",
         plain: include_bytes!("index.html"),
         gzip: include_bytes!("index.html.gz"),
     },
@@ -15,11 +15,11 @@
         gzip: include_bytes!("assets/icon-G1K_hnQQ.svg.gz"),
     },
     File {
-        path: "/assets/index-DcJK0b2E.js",
+        path: "/assets/index-D2Qp3hpB.js",
         content_type: "text/javascript; charset=utf-8",
-        etag: "W/\"84b24b189f32c5d2\"",
-        plain: include_bytes!("assets/index-DcJK0b2E.js"),
-        gzip: include_bytes!("assets/index-DcJK0b2E.js.gz"),
+        etag: "W/\"c40bb214c510b4fa\"",
+        plain: include_bytes!("assets/index-D2Qp3hpB.js"),
+        gzip: include_bytes!("assets/index-D2Qp3hpB.js.gz"),
     },
     File {
         path: "/assets/index-Dqt6OOPH.css",

@@ -159,6 +159,10 @@ async function lists() {
     await tab.settled();
     const head = await tab.page.locator("main thead").innerText();
     const first = await tab.page.locator("main tbody tr").first().innerText();
+    await tab.go("#/");
+    await tab.page.getByRole("button", { name: "1 day" }).click();
+    await tab.page.reload();
+    await tab.page.getByRole("button", { name: "1 day", pressed: true }).waitFor();
     return [...includes(head, "Total"), ...includes(first, "load.119"), ...(await tab.faults())];
   });
   await check("hostile names are text in every list", async () => {

@@ -138,6 +138,8 @@ export async function queues(broker, tab) {
     await tab.page.getByRole("button", { name: "Look further" }).click();
     await tab.page.getByText("1 of the 31 messages").waitFor();
     await shot(tab, "found");
+    await tab.page.reload();
+    await tab.page.getByText("1 of the 31 messages").waitFor();
     return [...wrong, ...includes(await tab.page.locator("article.message").innerText(), "Position 10,031", "a needle"), ...(await sound(tab, { keyboard: false }))];
   });
   await check("a queue is traced, its copies are looked at, and the trace is stopped", async () => {

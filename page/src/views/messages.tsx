@@ -1,12 +1,12 @@
 /** Looks at messages without changing them, and gets messages. */
 import type { ComponentChildren, JSX } from "preact";
-import { useMemo, useState } from "preact/hooks";
+import { useEffect, useMemo, useState } from "preact/hooks";
 import { ApiError, path, request, toApiError } from "../lib/api";
 import { recognise } from "../lib/body";
 import { command, inVhost } from "../lib/command";
 import { deaths, redriven } from "../lib/deaths";
 import type { MessageRow } from "../lib/names";
-import { href } from "../lib/place";
+import { change, href, place } from "../lib/place";
 import { refresh } from "../lib/poll";
 import { DASH, bytes, count, plural, time } from "../lib/text";
 import { Action } from "../ui/actions";
@@ -29,15 +29,17 @@ interface Found {
 
 export function Messages({ vhost, name, stream }: { vhost: string; name: string; stream: boolean }): JSX.Element {
   const first = stream ? "first" : "1";
-  const [from, setFrom] = useState(first);
-  const [wanted, setWanted] = useState("");
-  const [since, setSince] = useState("");
-  const [until, setUntil] = useState("");
+  const { from: begin = first, filter = "", since: earliest = "", until: latest = "" } = place.get().query;
+  const [from, setFrom] = useState(begin);
+  const [wanted, setWanted] = useState(filter);
+  const [since, setSince] = useState(earliest);
+  const [until, setUntil] = useState(latest);
   const [found, setFound] = useState<Found>();
   const [error, setError] = useState<ApiError>();
   const [busy, setBusy] = useState(false);
   const asked: Asked = { from, filter: wanted, since: toTime(since), until: toTime(until) };
   const look = async (start: string) => {
+    change({ from: start === first ? undefined : start, filter: wanted || undefined, since: since || undefined, until: until || undefined });
     setBusy(true);
     setError(undefined);
     try {
@@ -50,6 +52,10 @@ export function Messages({ vhost, name, stream }: { vhost: string; name: string;
       setBusy(false);
     }
   };
+  // A search that was bookmarked shows what it finds.
+  useEffect(() => {
+    if (begin !== first || filter || earliest || latest) void look(begin);
+  }, []);
   const { messages, scanned = 0, next = null } = found ?? {};
   const narrow = wanted !== "" || since !== "" || until !== "";
   const { from: offset = "", ...texts } = narrowed(asked);

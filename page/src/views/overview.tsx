@@ -1,8 +1,8 @@
 /** The overview: totals, rates, listeners and the node. */
 import type { JSX } from "preact";
-import { useState } from "preact/hooks";
 import { path } from "../lib/api";
 import type { NodeRow, Overview } from "../lib/names";
+import { change, place } from "../lib/place";
 import { useApi } from "../lib/poll";
 import { type Point, differences, samples } from "../lib/rates";
 import { DASH, bytes, count, duration, rate, short } from "../lib/text";
@@ -17,7 +17,8 @@ const LENGTHS: [string, string][] = [["messages_ready", "Ready"], ["messages_una
 const CHURN: [string, string][] = [["connection_created", "Connections opened"], ["connection_closed", "Connections closed"], ["channel_created", "Channels opened"], ["queue_declared", "Queues declared"], ["queue_created", "Queues created"], ["queue_deleted", "Queues deleted"]];
 
 export function OverviewView(): JSX.Element {
-  const [range, setRange] = useState(RANGES[0]?.[0] ?? "");
+  const shortest = RANGES[0]?.[0] ?? "";
+  const range = place.use().query["span"] ?? shortest;
   const [, span, step] = RANGES.find(([label]) => label === range) ?? ["", 60, 5];
   const target = `${path("overview")}?lengths_age=${span}&lengths_incr=${step}&msg_rates_age=${span}&msg_rates_incr=${step}`;
   const overview = useApi<Overview>(target, { keep: true });
@@ -50,7 +51,7 @@ export function OverviewView(): JSX.Element {
           title="Messages"
           aside={
             <div class="segments" role="group" aria-label="Time span">
-              {RANGES.map(([label]) => <button type="button" aria-pressed={label === range} onClick={() => setRange(label)}>{label}</button>)}
+              {RANGES.map(([label]) => <button type="button" aria-pressed={label === range} onClick={() => change({ span: label === shortest ? undefined : label })}>{label}</button>)}
             </div>
           }
         >
