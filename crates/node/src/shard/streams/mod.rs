@@ -18,6 +18,7 @@ use std::num::NonZeroU64;
 use std::sync::Arc;
 
 use broker::PEER;
+use broker::catalog::Catalog;
 use broker::ids::QueueId;
 use hashbrown::HashMap;
 use queue::{
@@ -352,12 +353,13 @@ impl Shard {
     /// Handles the answer to one of [`Shard::poll_stream_jobs`].
     pub fn handle_stream_answer(&mut self, answer: StreamAnswer) {
         let queue = QueueId(answer.stream());
-        let (vhost, name) = self.metadata.catalog().names_of(queue);
+        let catalog = self.metadata.catalog();
         let Some(home) = self.streams.homes.get_mut(&queue) else { return };
         let mut output = std::mem::take(&mut self.streams.home_output);
         match answer {
             StreamAnswer::Opened { result, cut, .. } => {
                 if let Some(cut) = cut {
+                    let (vhost, name) = catalog.names_of(queue);
                     let wal::StreamCut { file, offset, bytes, left } = cut;
                     match left {
                         false => {
@@ -369,13 +371,14 @@ impl Shard {
                         ),
                     }
                 }
-                let result = result.map(retained).map_err(|error| failure(&vhost, &name, &error));
+                let result = result.map(retained).map_err(|error| failure(catalog, queue, &error));
                 home.stream.handle_opened(result, self.here.now_ms, &mut output);
             }
             StreamAnswer::Appended { result, .. } => {
                 let known = match result {
                     Ok(known) => Some(retained(known)),
                     Err(failed) => {
+                        let (vhost, name) = catalog.names_of(queue);
                         tracing::error!(stream = %name, %vhost, "the stream cannot be written: {}; trying again", failed.error);
                         failed.retained.map(|known| retained(*known))
                     }
@@ -384,6 +387,7 @@ impl Shard {
             }
             StreamAnswer::Limited { result, .. } => {
                 if let Err(error) = &result {
+                    let (vhost, name) = catalog.names_of(queue);
                     tracing::error!(stream = %name, %vhost, "the limits of the stream cannot be applied: {error}");
                 }
                 home.stream.handle_limited(result.ok().map(retained), &mut output);
@@ -565,14 +569,15 @@ fn retained(known: wal::Retained) -> Retained {
     Retained { first, next, bytes, times_ms: first_timestamp_ms.zip(last_timestamp_ms), segments }
 }
 
-fn failure(vhost: &str, name: &str, error: &StreamError) -> OpenFailure {
+fn failure(catalog: &Catalog, queue: QueueId, error: &StreamError) -> OpenFailure {
+    let (vhost, name) = catalog.names_of(queue);
     match error {
         StreamError::Io { .. } => {
-            tracing::error!(stream = name, vhost, "the stream cannot be opened: {error}; trying again");
+            tracing::error!(stream = %name, %vhost, "the stream cannot be opened: {error}; trying again");
             OpenFailure::Unavailable
         }
         _ => {
-            tracing::error!(stream = name, vhost, "the stream is closed: {error}");
+            tracing::error!(stream = %name, %vhost, "the stream is closed: {error}");
             OpenFailure::Damaged
         }
     }
