@@ -40,11 +40,10 @@ use consumers::{Consumer, Consumers, Slot, Standing};
 use dead_letter::Leaving;
 pub use dead_letter::{DEAD_LETTER_RETRY_MS, LEAVING_MAX};
 use delayed::Delayed;
+use entry::Entry;
 pub use entry::stored_bytes;
-use entry::{Body, Entry};
 use held::Held;
 use journal::Journal;
-use level::Head;
 use paging::{Fetch, Seldom, Writing};
 pub use peek::{PEEK_BYTES_MAX, PEEK_STEPS_MAX, Peek, PeekBlock, PeekEnd, Peeked, PeekedMessage};
 use rare::Rare;
@@ -489,19 +488,6 @@ impl Fifo {
             Some(message) => Some(message.delivery_bytes(entry.delivery_count, entry.redelivered)),
             None => entry.delivery_bytes(),
         }
-    }
-
-    /// See [`Report::head_at_ms`].
-    fn head_at_ms(&self) -> Option<u64> {
-        let run = match self.ready.head(self.ready.top()?)? {
-            Head::Entry(entry) => match entry.body {
-                Body::InMemory { at_ms, .. } => return Some(at_ms),
-                Body::OnDisk { .. } => entry.spot?.run,
-            },
-            Head::Reference(reference) => reference.spot.run,
-            Head::Rest(rest) => rest.load.run,
-        };
-        Some(self.journal.runs.get(run)?.ages.first_arrival_ms)
     }
 
     fn deliver_heads(&mut self, now_ms: u64, out: &mut Output, deliver: &mut dyn Deliver) {

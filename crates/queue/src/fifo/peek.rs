@@ -87,6 +87,19 @@ struct Look<'a> {
 }
 
 impl Fifo {
+    /// See [`Report::head_at_ms`].
+    pub(super) fn head_at_ms(&self) -> Option<u64> {
+        let run = match self.ready.head(self.ready.top()?)? {
+            Head::Entry(entry) => match entry.body {
+                Body::InMemory { at_ms, .. } => return Some(at_ms),
+                Body::OnDisk { .. } => entry.spot?.run,
+            },
+            Head::Reference(reference) => reference.spot.run,
+            Head::Rest(rest) => rest.load.run,
+        };
+        Some(self.journal.runs.get(run)?.ages.first_arrival_ms)
+    }
+
     /// Returns ready messages from a position on. Changes nothing, and requests no block: the caller reads the block of
     /// [`PeekEnd::Disk`], and asks again with it. The unread messages of a run count as one block, although requeued messages
     /// may have their places between them.
