@@ -6,7 +6,6 @@
 //! one.
 
 use std::fmt::Write as _;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -16,6 +15,7 @@ use client::Message;
 use serde_json::{Map as Object, Value};
 
 use crate::call::Call;
+use crate::clock::now_ms;
 use crate::query::Query;
 use crate::reply::{Failure, Reply};
 use crate::shown;
@@ -27,8 +27,7 @@ const COUNT_DEFAULT: u32 = 10;
 const COUNT_MAX: u32 = 1_000;
 
 pub async fn browse<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
-    let now_ms = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64);
-    let start = start(&call.query, now_ms)?;
+    let start = start(&call.query, now_ms())?;
     let count = count(&call.query)?;
     let truncate = call.query.number("truncate")?.unwrap_or(usize::MAX);
     let rows = call.desk.browse(&call.who, call.param(0), call.param(1), start, count).await?;

@@ -19,6 +19,7 @@ mod browse;
 mod budget;
 mod call;
 mod channels;
+mod clock;
 mod connections;
 mod definitions;
 mod etag;

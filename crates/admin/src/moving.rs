@@ -1,13 +1,12 @@
 //! `POST /api/queues/{vhost}/{name}/move`: moves messages to another queue or to an exchange.
 //! `POST /api/queues/{vhost}/{name}/redrive`: sends dead letters back to where they died.
 
-use std::time::{SystemTime, UNIX_EPOCH};
-
 use broker::access::DEFAULT_EXCHANGE_ALIAS;
 use broker::desk::{DeathReason, Desk, Move, MoveEnd, MoveTo, Moved, Redrive, RedriveTo, Which};
 use serde_json::{Map as Object, Value, json};
 
 use crate::call::Call;
+use crate::clock::now_ms;
 use crate::json::text;
 use crate::messages::place;
 use crate::reply::{Failure, Reply};
@@ -56,8 +55,7 @@ pub async fn move_messages<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure
 /// # Errors
 /// As for a move.
 pub async fn redrive<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
-    let now_ms = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64);
-    let wanted = wanted_redrive(&call.fields, now_ms)?;
+    let wanted = wanted_redrive(&call.fields, now_ms())?;
     let _place = place(call, "nothing was redriven").await?;
     let moved = call.desk.move_messages(&call.who, call.param(0), call.param(1), &wanted).await?;
     Ok(Reply::Json(to_json(&moved, "redriven", "died_until")))

@@ -1,13 +1,12 @@
 //! `/api/traces`: traces of a queue or a connection, which end by themselves. The copies of the messages go to the exchange
 //! `amq.rabbitmq.trace`, from which the user who has started the trace takes them.
 
-use std::time::{SystemTime, UNIX_EPOCH};
-
 use broker::desk::Desk;
 use broker::traces::{Subject, TRACE_MESSAGES_MAX, TRACE_SECONDS_MAX, Trace, TraceChange};
 use serde_json::{Map, Value, json};
 
 use crate::call::Call;
+use crate::clock::now_ms;
 use crate::reply::{Failure, Reply};
 use crate::{json, shape, vhosts};
 
@@ -92,8 +91,4 @@ fn row(trace: &Trace, now_ms: u64) -> Value {
         "seconds_left": trace.until_ms.saturating_sub(now_ms).div_ceil(1000),
         "messages_left": trace.messages_left(),
     })
-}
-
-fn now_ms() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64)
 }

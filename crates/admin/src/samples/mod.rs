@@ -16,7 +16,7 @@ mod watched;
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use broker::access::Identity;
 use broker::desk::{
@@ -37,6 +37,7 @@ use self::figures::{
 pub use self::figures::{NODE_FIGURES, NodeRow, Part};
 use self::series::{Retention, Sample, Series};
 use self::watched::Watched;
+use crate::clock::now_ms;
 use crate::ports::Ports;
 use crate::process::Process;
 
@@ -99,9 +100,8 @@ pub async fn run<D: Desk>(desk: D, ports: Ports, every: Duration) {
     timer.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         timer.tick().await;
-        let now_ms = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64);
         // A shard that does not answer in time is overloaded. The next sample may work.
-        if let Err(error) = ports.samples().take(&desk, now_ms).await {
+        if let Err(error) = ports.samples().take(&desk, now_ms()).await {
             tracing::debug!("a sample of the statistics is missing: {error:?}");
         }
     }
