@@ -5,7 +5,7 @@
 //! request is bounded in all of these, so a client repeats it with `from` until `next` is null.
 
 use std::fmt::Write as _;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -14,6 +14,7 @@ use serde_json::Value;
 
 use crate::browse::{count, offset, peeked_to_json, to_json};
 use crate::call::Call;
+use crate::clock::now_ms;
 use crate::messages::place;
 use crate::query::Query;
 use crate::reply::{Failure, Reply};
@@ -59,10 +60,11 @@ const PLACE: [&str; 11] = [
 ];
 
 /// What is looked for.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Wanted {
     count: usize,
-    truncate: Option<usize>,
+    /// The bytes of a body that are shown.
+    truncate: usize,
     /// In lower case. `None` matches all messages.
     text: Option<String>,
     /// The times of arrival, in milliseconds since the epoch. Both bounds are included.
@@ -84,7 +86,7 @@ struct Scan {
 }
 
 pub async fn search<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
-    let now_ms = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64);
+    let now_ms = now_ms();
     let wanted = wanted(&call.query, now_ms)?;
     let from = call.query.get("from");
     let _place = place(call, "nothing was read").await?;
@@ -119,7 +121,7 @@ fn wanted(query: &Query, now_ms: u64) -> Result<Wanted, Failure> {
     };
     Ok(Wanted {
         count: count(query)? as usize,
-        truncate: query.number("truncate")?,
+        truncate: query.number("truncate")?.unwrap_or(usize::MAX),
         text: query.get("filter").filter(|text| !text.is_empty()).map(str::to_lowercase),
         since_ms: time("since")?,
         until_ms: time("until")?,
@@ -157,11 +159,10 @@ impl Scan {
 
     /// Keeps a message if it matches. `shown` renders it with so many bytes of its body.
     fn look_at(&mut self, shown: impl Fn(usize) -> Value) {
-        let whole = shown(usize::MAX);
-        if self.wanted.text.as_ref().is_some_and(|text| !has_text(&whole, text)) {
+        if self.wanted.text.as_ref().is_some_and(|text| !has_text(&shown(usize::MAX), text)) {
             return;
         }
-        let row = self.wanted.truncate.map_or(whole, shown);
+        let row = shown(self.wanted.truncate);
         let comma = if self.found > 0 { "," } else { "" };
         // Writing to a string cannot fail.
         let _ = write!(self.rows, "{comma}{row}");
