@@ -1,7 +1,5 @@
 //! `sluice browse`: shows messages of a stream or a queue, from any position, without consuming them.
 
-use std::io::Write as _;
-
 use clap::Args;
 use hyper::Method;
 use serde_json::Value;
@@ -10,7 +8,7 @@ use crate::amqp::block_on;
 use crate::declare::{queue, segment};
 use crate::failure::Failure;
 use crate::http::{Api, Vhost};
-use crate::output::print;
+use crate::output::{print, tell};
 use crate::table::{Column, list_text};
 
 const COLUMNS: &[Column] = &[
@@ -84,9 +82,7 @@ pub fn run(browse: &Browse) -> Result<(), Failure> {
         print(&list_text(rows, columns, *json))?;
         if let Some(next) = answer["next"].as_u64().filter(|_| is_short) {
             let scanned = &answer["scanned"];
-            let line = format!("sluice: {scanned} messages were looked at; go on with --offset {next}");
-            // If standard error is closed, there is nobody left to notify.
-            drop(writeln!(std::io::stderr(), "{line}"));
+            tell(&format!("{scanned} messages were looked at; go on with --offset {next}"));
         }
         Ok(())
     })

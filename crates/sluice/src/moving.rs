@@ -3,8 +3,6 @@
 //! One request is bounded in time, so the command repeats it until the broker has looked at all messages. Between two requests
 //! nothing is in flight. So the command can be interrupted, and goes on when it is run again.
 
-use std::io::{IsTerminal as _, Write as _};
-
 use clap::Args;
 use hyper::Method;
 use serde_json::{Map, Value, json};
@@ -12,7 +10,7 @@ use serde_json::{Map, Value, json};
 use crate::declare::queue;
 use crate::failure::Failure;
 use crate::http::{Api, Vhost};
-use crate::output::print;
+use crate::output::{print, show_progress};
 use crate::recv::Signals;
 use crate::send::pair;
 
@@ -92,7 +90,7 @@ impl Moving<'_> {
             if answer["ended"] != "time" || interrupted {
                 break (answer, interrupted);
             }
-            self.show_progress(moved, &answer);
+            show_progress(&format!("{moved} messages {}, {} left", self.done, answer["left"]));
             fields.insert((*until).to_owned(), answer[*until].clone());
             if let Some(count) = choice.count {
                 fields.insert("count".to_owned(), count.saturating_sub(moved).max(1).into());
@@ -141,13 +139,5 @@ impl Moving<'_> {
         let (skipped, left) = (number("skipped"), number("left"));
         let end = if answer["ended"] == "interrupted" { "; run the command again to go on" } else { "" };
         format!("{moved} {done} from queue '{queue}'{to}: {skipped} skipped, {left} left{end}\n")
-    }
-
-    /// Writes a line of progress to a terminal. If standard error is closed, there is nobody left to notify.
-    fn show_progress(&self, moved: u64, answer: &Value) {
-        let mut err = std::io::stderr();
-        if err.is_terminal() {
-            drop(writeln!(err, "sluice: {moved} messages {}, {} left", self.done, answer["left"]));
-        }
     }
 }

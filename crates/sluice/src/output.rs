@@ -1,6 +1,6 @@
 //! What the verbs write to standard output and standard error.
 
-use std::io::Write as _;
+use std::io::{IsTerminal as _, Write as _};
 
 use crate::failure::Failure;
 
@@ -15,12 +15,23 @@ pub fn print(text: &str) -> Result<(), Failure> {
 
 /// Writes the line of a failure to standard error.
 pub fn complain(failure: &Failure) {
-    // If standard error is closed, there is nobody left to notify.
-    drop(writeln!(std::io::stderr(), "sluice: {failure}"));
+    tell(&failure.to_string());
 }
 
 /// Writes a warning to standard error.
 pub fn warn(warning: &str) {
-    // As with a failure.
-    drop(writeln!(std::io::stderr(), "sluice: warning: {warning}"));
+    tell(&format!("warning: {warning}"));
+}
+
+/// Writes a line to standard error that is no failure, for example how to go on.
+pub fn tell(line: &str) {
+    // If standard error is closed, there is nobody left to notify.
+    drop(writeln!(std::io::stderr(), "sluice: {line}"));
+}
+
+/// Writes a line of progress to standard error, if that is a terminal.
+pub fn show_progress(line: &str) {
+    if std::io::stderr().is_terminal() {
+        tell(line);
+    }
 }

@@ -1,21 +1,15 @@
 //! Says on a terminal that a request with long work is still being carried out.
 
-use std::io::{IsTerminal as _, Write as _};
 use std::time::Duration;
+
+use crate::output::show_progress;
 
 /// The time between two lines. Most requests are answered before the first one.
 const TICK: Duration = Duration::from_secs(2);
 
 /// Waits for a request. If standard error is a terminal, writes a line there every 2 seconds. `words` names the operation.
 pub async fn watched<T>(words: &str, request: impl Future<Output = T>) -> T {
-    let is_terminal = std::io::stderr().is_terminal();
-    let say = |line: &str| {
-        if is_terminal {
-            // If standard error is closed, there is nobody left to notify.
-            drop(writeln!(std::io::stderr(), "{line}"));
-        }
-    };
-    watched_with(words, request, TICK, say).await
+    watched_with(words, request, TICK, show_progress).await
 }
 
 async fn watched_with<T>(
@@ -35,7 +29,7 @@ async fn watched_with<T>(
             answer = &mut request => return answer,
             _ = ticks.tick() => {
                 waited += tick;
-                say(&format!("sluice: {words}: the broker is at work, {} s so far", waited.as_secs()));
+                say(&format!("{words}: the broker is at work, {} s so far", waited.as_secs()));
             }
         }
     }
@@ -65,7 +59,7 @@ mod tests {
             },
         );
         assert_eq!(answer.await, 7);
-        assert_eq!(lines[0], "sluice: import the definitions: the broker is at work, 0 s so far");
+        assert_eq!(lines[0], "import the definitions: the broker is at work, 0 s so far");
         assert!(lines.len() >= 3, "{lines:?}");
     }
 
