@@ -36,7 +36,10 @@ def stream_readers_that_read_nothing(broker, full):
     """200 links on one connection, to a stream of 300 messages of 100 kB; its socket is not read."""
     fill_stream(broker)
     yield
-    clients = [wire.Client(broker.amqp) for _ in range(2 if full else 1)]
+    yield from read_nothing([wire.Client(broker.amqp) for _ in range(2 if full else 1)])
+
+
+def read_nothing(clients):
     for client in clients:
         for _ in range(200):
             client.receiver("/queues/stream", 1000, wire.FROM_THE_FIRST)
@@ -162,14 +165,7 @@ def tls_readers_that_read_nothing(broker, full):
     """The same as without TLS: links to a stream whose connection is not read."""
     fill_stream(broker)
     yield
-    clients = [wire.Client(broker.amqps, over_tls=True) for _ in range(2 if full else 1)]
-    for client in clients:
-        for _ in range(200):
-            client.receiver("/queues/stream", 1000, wire.FROM_THE_FIRST)
-    time.sleep(5)
-    yield
-    for client in clients:
-        client.close()
+    yield from read_nothing([wire.Client(broker.amqps, over_tls=True) for _ in range(2 if full else 1)])
 
 
 # ---- links and messages ----------------------------------------------------------------------------------------------

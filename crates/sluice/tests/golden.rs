@@ -12,6 +12,7 @@
 //!
 //! The file `reserve` is left out. Of the other formats there are only logs with one record of each kind (`crates/node/golden`).
 
+use crate::backup::copy;
 use crate::broker;
 
 use std::path::{Path, PathBuf};
@@ -21,21 +22,8 @@ use broker::{Broker, Directory};
 use serde_json::{Value, json};
 use wal::LOG_VERSION;
 
-/// The formats of which there is a whole directory.
+/// The formats that have a whole data directory in `golden`.
 const WHOLE: [u32; 3] = [1, 6, 7];
-
-/// Copies a directory with its directories.
-fn copy(from: &Path, to: &Path) {
-    std::fs::create_dir_all(to).unwrap();
-    for entry in std::fs::read_dir(from).unwrap() {
-        let entry = entry.unwrap();
-        let target = to.join(entry.file_name());
-        match entry.file_type().unwrap().is_dir() {
-            true => copy(&entry.path(), &target),
-            false => drop(std::fs::copy(entry.path(), target).unwrap()),
-        }
-    }
-}
 
 /// Returns what the doctor says of a directory, and its exit code.
 fn examine(data: &Path) -> (Value, i32) {

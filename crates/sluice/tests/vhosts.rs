@@ -1,4 +1,4 @@
-//! What a user of one virtual host sees of the others, and what remains of one that is deleted.
+//! A user of one virtual host sees nothing of the others, and a deleted virtual host leaves nothing behind.
 
 use crate::broker;
 

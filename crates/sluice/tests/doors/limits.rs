@@ -7,14 +7,20 @@ use super::fixture::{Fixture, ROOT};
 use super::verbs10::is_refused;
 use super::verbs091;
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn connections_and_sessions_are_limited() {
-    let fixture = Fixture::open("limits", &[]).await;
+/// Starts a broker with the user dora, who may have one connection and two sessions or channels.
+async fn with_limited_user(name: &str) -> Fixture {
+    let fixture = Fixture::open(name, &[]).await;
     fixture.prepare("PUT", "/api/users/dora", r#"{"password":"dora","tags":""}"#).await;
     let body = r#"{"configure":"","write":"","read":""}"#;
     fixture.prepare("PUT", "/api/permissions/%2F/dora", body).await;
     fixture.prepare("PUT", "/api/user-limits/dora/max-connections", r#"{"value":1}"#).await;
     fixture.prepare("PUT", "/api/user-limits/dora/max-channels", r#"{"value":2}"#).await;
+    fixture
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn connections_and_sessions_are_limited() {
+    let fixture = with_limited_user("limits").await;
     let first = fixture.connect("dora").await.unwrap();
     let refused = fixture.connect("dora").await.err().unwrap();
     assert_eq!(refused.condition(), Some("amqp:resource-limit-exceeded"));
@@ -56,12 +62,7 @@ async fn connections_and_sessions_are_limited() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn connections_and_channels_of_amqp_0_9_1_are_limited() {
-    let fixture = Fixture::open("limits091", &[]).await;
-    fixture.prepare("PUT", "/api/users/dora", r#"{"password":"dora","tags":""}"#).await;
-    let body = r#"{"configure":"","write":"","read":""}"#;
-    fixture.prepare("PUT", "/api/permissions/%2F/dora", body).await;
-    fixture.prepare("PUT", "/api/user-limits/dora/max-connections", r#"{"value":1}"#).await;
-    fixture.prepare("PUT", "/api/user-limits/dora/max-channels", r#"{"value":2}"#).await;
+    let fixture = with_limited_user("limits091").await;
     let connect = async |user: &str| verbs091::connect(&fixture.url(user)).await;
     // The whole connection is refused, or ends, with 530.
     let says = |refused: Error, reason: &str| match refused {
