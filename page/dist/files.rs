@@ -3,7 +3,7 @@
     File {
         path: "/",
         content_type: "text/html; charset=utf-8",
-        etag: "W/\"ad5576c57c0f34aa\"",
+        etag: "W/\"38cf32c2fb8f2027\"",
         plain: include_bytes!("index.html"),
         gzip: include_bytes!("index.html.gz"),
     },
@@ -15,11 +15,11 @@
         gzip: include_bytes!("assets/icon-G1K_hnQQ.svg.gz"),
     },
     File {
-        path: "/assets/index-D2Qp3hpB.js",
+        path: "/assets/index-Dbqop5Rm.js",
         content_type: "text/javascript; charset=utf-8",
-        etag: "W/\"c40bb214c510b4fa\"",
-        plain: include_bytes!("assets/index-D2Qp3hpB.js"),
-        gzip: include_bytes!("assets/index-D2Qp3hpB.js.gz"),
+        etag: "W/\"a4fb201a94c774f4\"",
+        plain: include_bytes!("assets/index-Dbqop5Rm.js"),
+        gzip: include_bytes!("assets/index-Dbqop5Rm.js.gz"),
     },
     File {
         path: "/assets/index-Dqt6OOPH.css",

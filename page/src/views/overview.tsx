@@ -98,6 +98,7 @@ export function OverviewView(): JSX.Element {
 
 /** The state of a node, and what it uses. */
 export function NodeFacts({ node }: { node: NodeRow }): JSX.Element {
+  const alarms = [node.mem_alarm && "memory", node.disk_free_alarm && "disk", node.certificate_alarm && "certificate"].filter(Boolean).join(", ");
   const memory = useApi<{ memory?: Record<string, unknown> }>(path("nodes", node.name, "memory"));
   const parts = Object.entries(memory.data?.memory ?? {}).filter((entry): entry is [string, number] => typeof entry[1] === "number").sort((a, b) => b[1] - a[1]);
   const of = (used: unknown, limit: unknown, format: (value: unknown) => string) => (limit === undefined || limit === null ? format(used) : `${format(used)} of ${format(limit)}`);
@@ -107,7 +108,7 @@ export function NodeFacts({ node }: { node: NodeRow }): JSX.Element {
         items={[
           ["Name", node.name],
           ["State", node.running === false ? <Badge tone="bad">stopped</Badge> : <Badge tone="good">running</Badge>],
-          ["Alarms", node.mem_alarm || node.disk_free_alarm || node.certificate_alarm ? <Badge tone="bad">{[node.mem_alarm && "memory", node.disk_free_alarm && "disk", node.certificate_alarm && "certificate"].filter(Boolean).join(", ")}</Badge> : "none"],
+          ["Alarms", alarms ? <Badge tone="bad">{alarms}</Badge> : "none"],
           ["Uptime", duration(node.uptime)],
           ["Processors", count(node.processors)],
           ["Process", node.os_pid],
