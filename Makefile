@@ -5,8 +5,9 @@ run:
 	cargo run --release -p sluice -- serve
 
 # The tests are compiled as the static program is, so that they share its dependencies, in target/<host>.
-static deb deb-test deb-boot-test container container-test build unit interop kill hostile page-test lint: export CARGO_BUILD_TARGET = $(shell rustc -vV | sed -n 's/^host: //p')
-static deb deb-test deb-boot-test container container-test build unit interop kill hostile page-test lint: export RUSTFLAGS = -C target-feature=+crt-static
+STATIC_HOST_TARGETS = static deb deb-test deb-boot-test container container-test build unit interop kill hostile page-test lint
+$(STATIC_HOST_TARGETS): export CARGO_BUILD_TARGET = $(shell rustc -vV | sed -n 's/^host: //p')
+$(STATIC_HOST_TARGETS): export RUSTFLAGS = -C target-feature=+crt-static
 
 # Builds the program without shared libraries, in target/<host>/release, for machines and images that have none. Line numbers
 # for debuggers would make it five times as large.
