@@ -215,7 +215,7 @@ fn check_packs(reader: &mut PackReader<PreviewDisk>, restored: &Restored, damage
     }
 }
 
-/// Returns the words that say of which queue something is, if the queue is known.
+/// Returns the names of a queue in parentheses, for the end of a line. `None` if there is no such queue.
 fn of_queue(restored: &Restored, id: QueueId) -> Option<String> {
     restored
         .catalog

@@ -123,8 +123,8 @@ impl Drop for Handle {
     }
 }
 
-/// The logins that wait for a thread. Their number is bounded by the connections, each of which logs in or renews its login once at a
-/// time, and the HTTP requests in flight.
+/// The logins that wait for a thread. Each connection and each HTTP request in flight has at most one, so their bounds are the bound
+/// of the line.
 #[derive(Debug, Default)]
 struct Line {
     waiting: Mutex<Waiting>,
