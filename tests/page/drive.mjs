@@ -247,6 +247,38 @@ async function clients() {
     await picture(tab, "consumers");
     return [...includes(await tab.text(), "the active one", "orders"), ...(await sound(tab, { keyboard: false }))];
   });
+  await check("consumers are found by their queue, tag, client or user, and a bookmark keeps it", async () => {
+    await tab.go("#/consumers");
+    const all = await broker.api("GET", "/api/consumers");
+    const filter = tab.page.getByLabel("Filter by a part of the consumer, queue, client or user");
+    const { channel_details: at, consumer_tag: tag } = all[0];
+    const found = {
+      ORDERS: (row) => row.queue.name.includes("orders"),
+      [tag]: (row) => row.consumer_tag.includes(tag) || row.queue.name.includes(tag),
+      [at.connection_name]: (row) => row.channel_details.connection_name === at.connection_name,
+      guest: () => true,
+      "no such text": () => false,
+    };
+    const wrong = [];
+    for (const [text, matches] of Object.entries(found)) {
+      const expected = all.filter(matches).length;
+      await filter.fill(text);
+      await tab.page.getByText(`${expected} of ${all.length}`, { exact: true }).waitFor();
+      wrong.push(...expect((await tab.page.locator("main tbody tr").count()) === expected, `${text}: other rows are shown`));
+    }
+    wrong.push(...includes(await tab.text(), "No consumer, queue, client or user contains “no such text”."));
+    await filter.fill("orders");
+    await tab.page.getByRole("button", { name: "Prefetch or credit" }).click();
+    await tab.page.getByText("Columns").first().click();
+    await tab.page.getByLabel("Exclusive").check();
+    await tab.page.reload();
+    await tab.page.getByText(`2 of ${all.length}`, { exact: true }).waitFor();
+    await tab.settled();
+    const head = await tab.page.locator("main thead").innerText();
+    const order = await tab.page.locator("th[aria-sort]").innerText();
+    await shot(tab, "consumers-found");
+    return [...wrong, ...includes(head, "Exclusive"), ...includes(order, "Prefetch"), ...(await sound(tab))];
+  });
   await check("what clients call themselves is text in every view", async () => {
     const found = await hostile(broker.amqp);
     const wrong = [];

@@ -15,6 +15,10 @@ use crate::reply::{Failure, Reply};
 use crate::shape;
 use crate::view::View;
 
+/// The fields of a consumer that the parameter `name` of a list looks at. The name of a channel begins with that of its connection.
+const CONSUMER_NAMES: [&str; 4] =
+    ["consumer_tag", "queue.name", "channel_details.name", "channel_details.user"];
+
 /// Lists the channels of all virtual hosts, or of the one that the request names.
 pub async fn list<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     let rows = visible(call, call.optional_param(0)).await?;
@@ -46,7 +50,8 @@ pub async fn get<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
 pub async fn consumers<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     let rows = visible(call, call.optional_param(0)).await?;
     let shown = rows.iter().flat_map(|row| consumers_of(row, None)).collect();
-    Ok(Reply::Json(shape::list(shown, &call.query, &["channel_details.name", "consumer_tag"])?))
+    let sort = ["channel_details.name", "consumer_tag"];
+    Ok(Reply::Json(shape::list_named_by(&CONSUMER_NAMES, shown, &call.query, &sort)?))
 }
 
 /// Returns the consumers of a queue, as far as the user may see their connections.

@@ -34,7 +34,11 @@ const PAGES: &[Parameter] = &[
         "The number of the page, from 1. Without it, the answer is a list of all rows.",
     ),
     Parameter::new("page_size", "integer", "The rows of a page: 1 to 500, 100 if it is missing."),
-    Parameter::new("name", "string", "The page has only rows whose name contains this text."),
+    Parameter::new(
+        "name",
+        "string",
+        "The page has only rows whose name contains this text. A consumer is found by its tag, queue, channel or user.",
+    ),
     Parameter::new("use_regex", "boolean", "True if name is a regular expression."),
     Parameter::new("sort", "string", "The column to sort by."),
     Parameter::new("sort_reverse", "boolean", "True to sort from the last to the first."),

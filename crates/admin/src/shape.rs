@@ -19,7 +19,7 @@ pub struct Page {
     /// The number of the page, from 1.
     pub number: usize,
     pub size: usize,
-    /// If set, the page has only rows whose name is among these.
+    /// If set, the page has only rows with one of these names.
     pub names: Option<Names>,
 }
 
@@ -109,11 +109,24 @@ pub fn wants_other_order(query: &Query) -> bool {
     query.flag("sort_reverse") || query.get("sort").is_some_and(|s| !s.is_empty())
 }
 
-/// Sorts and filters rows, selects a page, and keeps the requested columns.
+/// Sorts rows, filters them by their name, selects a page, and keeps the requested columns.
 ///
 /// # Errors
 /// 400 for an invalid page.
-pub fn list(mut rows: Vec<Value>, query: &Query, default_sort: &[&str]) -> Result<Value, Failure> {
+pub fn list(rows: Vec<Value>, query: &Query, default_sort: &[&str]) -> Result<Value, Failure> {
+    list_named_by(&["name"], rows, query, default_sort)
+}
+
+/// As [`list`], for rows that a person knows by several fields: the parameter `name` finds those with it in one of these fields.
+///
+/// # Errors
+/// 400 for an invalid page.
+pub fn list_named_by(
+    fields: &[&str],
+    mut rows: Vec<Value>,
+    query: &Query,
+    default_sort: &[&str],
+) -> Result<Value, Failure> {
     let page = Page::of(query)?;
     let first = query.get("sort").filter(|s| !s.is_empty());
     let keys: Vec<&str> = first.into_iter().chain(default_sort.iter().copied()).collect();
@@ -129,7 +142,9 @@ pub fn list(mut rows: Vec<Value>, query: &Query, default_sort: &[&str]) -> Resul
     let Some(page) = page else { return Ok(columns(Value::Array(rows), query)) };
     let total = rows.len();
     if let Some(names) = &page.names {
-        rows.retain(|row| row["name"].as_str().is_some_and(|name| names.contain(name)));
+        let is_found =
+            |row: &Value, field: &str| dotted(row, field).as_str().is_some_and(|name| names.contain(name));
+        rows.retain(|row| fields.iter().any(|field| is_found(row, field)));
     }
     let filtered = rows.len();
     let items: Vec<Value> = rows.into_iter().skip(page.offset()).take(page.size).collect();

@@ -4,7 +4,7 @@ import { useEffect, useRef, useState } from "preact/hooks";
 import type { Page } from "../lib/names";
 import { change, place } from "../lib/place";
 import { useApi } from "../lib/poll";
-import { count } from "../lib/text";
+import { count, visible } from "../lib/text";
 import { Answer, type Column, Table } from "./parts";
 
 /** The number of rows of a page. More would not be read, and would cost the browser and the broker. */
@@ -28,12 +28,13 @@ interface ListProps<T> {
   /** The fields that the broker must always send. */
   keyFields: string[];
   rowKey: (row: T) => string;
-  filter?: boolean;
+  /** What the filter of the broker looks at. */
+  filter?: string;
   actions?: ComponentChildren;
   empty: ComponentChildren;
 }
 
-export function List<T>({ title, target, columns, keyFields, rowKey, filter = true, actions, empty }: ListProps<T>): JSX.Element {
+export function List<T>({ title, target, columns, keyFields, rowKey, filter = "name", actions, empty }: ListProps<T>): JSX.Element {
   const { query } = place.use();
   const chosen = query["cols"]?.split(",");
   const shown = columns.filter((column) => (chosen ? chosen.includes(column.id) : column.standard) || column.id === "name");
@@ -56,7 +57,7 @@ export function List<T>({ title, target, columns, keyFields, rowKey, filter = tr
       <div class="listbar">
         <h1>{title}</h1>
         {rows.data && <span class="total" role="status">{rows.previous ? "looking…" : total(rows.data, name)}</span>}
-        {filter && <Filter value={name} />}
+        <Filter value={name} what={filter} />
         <Chooser columns={columns} shown={shown} />
         {actions && <div class="actions">{actions}</div>}
       </div>
@@ -70,7 +71,7 @@ export function List<T>({ title, target, columns, keyFields, rowKey, filter = tr
                 rows={page.items}
                 rowKey={rowKey}
                 sorting={{ by: by || "name", descending: query["desc"] === "1", change: (sort, descending) => change({ sort: sort === "name" ? undefined : sort, desc: descending ? "1" : undefined, page: undefined }) }}
-                empty={name ? <div class="empty"><p class="title">No name contains “{name}”.</p></div> : empty}
+                empty={name ? <div class="empty"><p class="title">{`No ${filter} contains “${visible(name)}”.`}</p></div> : empty}
               />
               {page.page_count > 1 && <Pager page={page.page} pages={page.page_count} />}
             </>
@@ -85,7 +86,7 @@ function total(page: Page<unknown>, name: string): string {
   return name ? `${count(page.filtered_count)} of ${count(page.total_count)}` : count(page.total_count);
 }
 
-function Filter({ value }: { value: string }): JSX.Element {
+function Filter({ value, what }: { value: string; what: string }): JSX.Element {
   const [typed, type] = useState(value);
   const timer = useRef<ReturnType<typeof setTimeout>>();
   useEffect(() => type(value), [value]);
@@ -94,8 +95,8 @@ function Filter({ value }: { value: string }): JSX.Element {
     <input
       type="search"
       class="filter"
-      aria-label="Filter by a part of the name"
-      placeholder="Filter by name"
+      aria-label={`Filter by a part of the ${what}`}
+      placeholder={`Filter by ${what}`}
       value={typed}
       spellcheck={false}
       onInput={(event) => {

@@ -89,6 +89,7 @@ const CONSUMER_COLUMNS: ListColumn<ConsumerRow>[] = [
   age("unacknowledged_age_ms", "Oldest"),
   { id: "exclusive", label: "Exclusive", fields: ["exclusive"], sort: "exclusive", cell: (row) => (row.exclusive ? "yes" : "no") },
   { id: "arguments", label: "Arguments", fields: ["arguments"], cell: (row) => <Fields map={row.arguments} /> },
+  { id: "user", label: "User", standard: true, fields: ["channel_details"], sort: "channel_details.user", cell: (row) => <Name text={row.channel_details?.user ?? ""} /> },
   { id: "connection", label: "Client", standard: true, fields: ["channel_details"], sort: "channel_details.name", cell: (row) => (row.channel_details?.connection_name ? <NameLink to={href(["connections", row.channel_details.connection_name])} text={client(row.channel_details.connection_name)} /> : DASH) },
   { id: "why", label: "", standard: true, fields: ["channel_details"], cell: (row) => <Why kind="link" name={row.consumer_tag} vhost={row.queue.vhost} {...(row.channel_details?.connection_name ? { connection: row.channel_details.connection_name } : {})} /> },
 ];
@@ -103,6 +104,6 @@ export function ConsumerTable({ rows, empty }: { rows: ConsumerRow[]; empty: Com
 export function Consumers(): JSX.Element {
   const vhost = chosenVhost.use();
   return (
-    <List key={vhost} title="Consumers" target={vhost === "" ? path("consumers") : path("consumers", vhost)} columns={CONSUMER_COLUMNS} keyFields={["consumer_tag", "queue", "channel_details"]} rowKey={keyOf} filter={false} empty={<Empty title="There are no consumers." />} />
+    <List key={vhost} title="Consumers" target={vhost === "" ? path("consumers") : path("consumers", vhost)} columns={CONSUMER_COLUMNS} keyFields={["consumer_tag", "queue", "channel_details"]} rowKey={keyOf} filter="consumer, queue, client or user" empty={<Empty title="There are no consumers." />} />
   );
 }

@@ -83,6 +83,11 @@ async fn channels_and_consumers() {
             GET /api/channels/nope -> 404 {"error":"object_not_found","reason":"no channel 'nope'"}
             GET /api/consumers?columns=consumer_tag,consumer_timeout,activity_status,exclusive,arguments,channel_details.number -> 200 [{"consumer_tag":"a","activity_status":"up","exclusive":true,"consumer_timeout":7,"arguments":{"x-stream-offset":"last","x-priority":3},"channel_details":{"number":1}},{"consumer_tag":"b","activity_status":"single_active","exclusive":false,"consumer_timeout":7,"arguments":{"x-stream-offset":"last"},"channel_details":{"number":1}},{"consumer_tag":"c","activity_status":"waiting","exclusive":false,"consumer_timeout":7,"arguments":{"x-stream-offset":"last"},"channel_details":{"number":2}},{"consumer_tag":"l1","activity_status":"up","exclusive":false,"consumer_timeout":9,"arguments":{},"channel_details":{"number":0}}]
             GET /api/consumers/%2F?columns=queue.name -> 200 [{"queue":{"name":"q"}},{"queue":{"name":"q"}},{"queue":{"name":"q"}},{"queue":{"name":"a/b"}}]
+            GET /api/consumers?page=1&name=A/&columns=consumer_tag -> 200 {"filtered_count":1,"item_count":1,"items":[{"consumer_tag":"l1"}],"page":1,"page_count":1,"page_size":100,"total_count":4}
+            GET /api/consumers?page=1&name=10.0.0.1:1&columns=consumer_tag&sort=consumer_tag&sort_reverse=true -> 200 {"filtered_count":3,"item_count":3,"items":[{"consumer_tag":"c"},{"consumer_tag":"b"},{"consumer_tag":"a"}],..
+            GET /api/consumers/%2F?page=1&name=OWN&columns=queue.name -> 200 {"filtered_count":1,"item_count":1,"items":[{"queue":{"name":"a/b"}}],..
+            GET /api/consumers?page=1&name=%5Eb$&use_regex=true&columns=consumer_tag -> 200 {"filtered_count":1,"item_count":1,"items":[{"consumer_tag":"b"}],..
+            GET /api/consumers?page=1&name=single_active -> 200 {"filtered_count":0,..
             GET /api/consumers/nope -> 404 {"error":"object_not_found",..
             "#,
         )
