@@ -3,7 +3,7 @@
     File {
         path: "/",
         content_type: "text/html; charset=utf-8",
-        etag: "W/\"0412f1196c261960\"",
+        etag: "W/\"082ccbbb3bb15753\"",
         plain: include_bytes!("index.html"),
         gzip: include_bytes!("index.html.gz"),
     },
@@ -22,10 +22,10 @@
         gzip: include_bytes!("assets/index-B1yhTSGM.css.gz"),
     },
     File {
-        path: "/assets/index-D0LH4_pb.js",
+        path: "/assets/index-BvvNY6Qj.js",
         content_type: "text/javascript; charset=utf-8",
-        etag: "W/\"ee16418f3b155e08\"",
-        plain: include_bytes!("assets/index-D0LH4_pb.js"),
-        gzip: include_bytes!("assets/index-D0LH4_pb.js.gz"),
+        etag: "W/\"e2a8bb5590665adf\"",
+        plain: include_bytes!("assets/index-BvvNY6Qj.js"),
+        gzip: include_bytes!("assets/index-BvvNY6Qj.js.gz"),
     },
 ]

@@ -18,12 +18,14 @@ import { OverviewView } from "./views/overview";
 import { QueueView } from "./views/queue";
 import { Queues } from "./views/queues";
 import { Routing } from "./views/routing";
+import { Sessions, SessionView } from "./views/sessions";
 import { WhyView } from "./views/why";
 
 const VIEWS: [string, string][] = [
   ["", "Overview"],
   ["queues", "Queues and streams"],
   ["connections", "Connections"],
+  ["sessions", "Sessions"],
   ["channels", "Channels"],
   ["consumers", "Consumers"],
   ["exchanges", "Exchanges"],
@@ -179,6 +181,8 @@ function View({ at }: { at: string[] }): JSX.Element {
       return first !== undefined && second !== undefined ? <QueueView key={key} vhost={first} name={second} /> : <Queues />;
     case "connections":
       return first !== undefined ? <ConnectionView key={key} name={first} /> : <Connections />;
+    case "sessions":
+      return first !== undefined ? <SessionView key={key} name={first} /> : <Sessions />;
     case "channels":
       return first !== undefined ? <ChannelView key={key} name={first} /> : <Channels />;
     case "consumers":

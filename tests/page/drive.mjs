@@ -142,7 +142,7 @@ async function lists() {
     const rows = await tab.page.locator("main tbody tr").count();
     await tab.page.getByRole("button", { name: "Next" }).click();
     await tab.page.getByText("Page 2 of").waitFor();
-    const whole = tab.asked.filter((one) => /^GET \/api\/(queues|connections|channels|exchanges)(\/[^/?]+)?(\?|$)/.test(one) && !/[?&]page_size=\d+/.test(one));
+    const whole = tab.asked.filter((one) => /^GET \/api\/(queues|connections|sessions|channels|exchanges)(\/[^/?]+)?(\?|$)/.test(one) && !/[?&]page_size=\d+/.test(one));
     return [...expect(rows === 50, `${rows} rows`), ...expect(whole.length === 0, `asked for a whole list: ${whole[0]}`), ...(await tab.faults())];
   });
   await check("sort, filter and columns are in the address, and survive a reload", async () => {
@@ -181,7 +181,7 @@ async function lists() {
     const choice = tab.page.locator("header.top select").first();
     for (const name of HOSTILE) {
       await choice.selectOption(name);
-      for (const view of ["#/queues", "#/connections", "#/channels", "#/consumers", "#/exchanges"]) await tab.go(view);
+      for (const view of ["#/queues", "#/connections", "#/sessions", "#/channels", "#/consumers", "#/exchanges"]) await tab.go(view);
       wrong.push(...includes(await tab.text(), "amq.topic"));
     }
     await choice.selectOption("");
@@ -230,6 +230,33 @@ async function clients() {
     await shot(tab, "why");
     await picture(tab, "why");
     return [...includes(await tab.text(), "sluice explain link", "--connection"), ...includes(traced, "sluice trace connection", busy.name), ...(await sound(tab))];
+  });
+  await check("the sessions of all connections are listed, as many as the tile says, and one shows its links", async () => {
+    await tab.go("#/");
+    const tiles = Object.fromEntries(await tab.page.locator("a.tile").evaluateAll((all) => all.map((one) => [one.querySelector(".label").innerText.toLowerCase(), one.querySelector(".value").innerText])));
+    const [sessions, channels] = [await broker.api("GET", "/api/sessions"), await broker.api("GET", "/api/channels")];
+    await tab.page.locator("a.tile", { hasText: "Sessions" }).click();
+    await tab.page.getByRole("heading", { name: "Sessions" }).waitFor();
+    await tab.settled();
+    const listed = await tab.page.locator("main tbody tr").count();
+    await shot(tab, "sessions");
+    await picture(tab, "sessions");
+    const wrong = await sound(tab);
+    const busy = sessions.find((row) => row.outgoing_links.some((link) => link.queue_name?.startsWith("flow")));
+    await tab.page.getByRole("link", { name: busy.name, exact: true }).click();
+    await tab.page.getByText("Window of the client").waitFor();
+    await tab.page.getByRole("region", { name: "Consumers of the session, table" }).getByText("flow").waitFor();
+    await shot(tab, "session");
+    wrong.push(...(await sound(tab)));
+    await tab.go(hash("sessions", busy.name.replace(/\(\d+\)$/, "(77)")));
+    await tab.page.getByText("This session has ended.").waitFor();
+    return [
+      ...wrong,
+      ...expect(sessions.length > 0 && channels.length > 0, "there are no sessions or no channels"),
+      ...expect(tiles.sessions === String(sessions.length) && listed === sessions.length, `the tile says ${tiles.sessions}, the list has ${listed}, the broker ${sessions.length}`),
+      ...expect(tiles.channels === String(channels.length), `the tile says ${tiles.channels} channels, the broker has ${channels.length}`),
+      ...(await tab.faults()),
+    ];
   });
   await check("a channel shows its consumers", async () => {
     await tab.go("#/channels");
@@ -287,7 +314,9 @@ async function clients() {
       const rows = await broker.api("GET", "/api/connections");
       const mine = rows.filter((row) => HOSTILE.includes(row.container_id) || HOSTILE.includes(row.client_properties?.note));
       const channels = (await broker.api("GET", "/api/channels")).filter((row) => mine.some((one) => one.name === row.connection_details.name));
-      for (const view of [...VIEWS, ...mine.map((row) => hash("connections", row.name)), ...channels.map((row) => hash("channels", row.name))]) {
+      const sessions = (await broker.api("GET", "/api/sessions")).filter((row) => mine.some((one) => one.name === row.connection_details.name));
+      const pages = [["connections", mine], ["channels", channels], ["sessions", sessions]].flatMap(([kind, rows]) => rows.map((row) => hash(kind, row.name)));
+      for (const view of [...VIEWS, ...pages]) {
         await tab.go(view);
         wrong.push(...(await sound(tab, { keyboard: false })).map((one) => `${view}: ${one}`));
         const marked = await tab.page.locator("main :is(script, img)").count();
@@ -763,7 +792,7 @@ async function eachOfMany() {
       tab.asked.length = 0;
       await tab.go(view);
       await shot(tab, `many${view.replaceAll(/[#/]+/g, "-")}`);
-      const whole = tab.asked.filter((one) => /^GET \/api\/(queues|connections|channels|exchanges|bindings|consumers)(\/[^/?]+)?(\?|$)/.test(one) && !/[?&]page_size=\d+/.test(one));
+      const whole = tab.asked.filter((one) => /^GET \/api\/(queues|connections|sessions|channels|exchanges|bindings|consumers)(\/[^/?]+)?(\?|$)/.test(one) && !/[?&]page_size=\d+/.test(one));
       return [...expect(whole.length === 0, `asked for a whole list: ${whole[0]}`), ...(await sound(tab, { keyboard: false }))];
     });
   }

@@ -6,7 +6,7 @@ use broker::desk::{ConnectionRow, Desk, ProtocolRow};
 use serde_json::{Value, json};
 
 use crate::call::Call;
-use crate::channels::put_age;
+use crate::channels::{channel_name, put_age};
 use crate::json::from_amqp;
 use crate::reply::{Failure, Reply};
 use crate::view::View;
@@ -14,6 +14,9 @@ use crate::{shape, vhosts};
 
 /// The reason that the peer receives if the request has no `X-Reason`.
 const CLOSE_REASON: &str = "Closed via management API";
+
+/// The fields of a session that the parameter `name` of a list looks at. The name begins with that of the connection.
+const SESSION_NAMES: [&str; 3] = ["name", "container_id", "user"];
 
 /// Lists connections. Users without the tag `monitoring` see only their own.
 pub async fn list<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
@@ -80,7 +83,15 @@ pub async fn close<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     Err(no_connection(name))
 }
 
+/// Lists the sessions of all virtual hosts, or of the one that the request names.
 pub async fn sessions<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+    let rows = visible(call, call.optional_param(0)).await?;
+    let view = View::of(call)?;
+    let rows = rows.iter().flat_map(|row| view.sessions_with_owner(row)).collect();
+    Ok(Reply::Json(shape::list_named_by(&SESSION_NAMES, rows, &call.query, &["name"])?))
+}
+
+pub async fn sessions_of_connection<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     let (row, view) = (require_connection(call).await?, View::of(call)?);
     let rows = match &row.protocol {
         ProtocolRow::Amqp10(ours) => {
@@ -120,6 +131,24 @@ impl View<'_> {
             shape::add(&mut body, self.samples.connection(row, &self.ranges));
         }
         body
+    }
+
+    /// Shows the sessions of a connection. Each says whose it is, as a channel does.
+    fn sessions_with_owner(&self, row: &ConnectionRow) -> Vec<Value> {
+        let ProtocolRow::Amqp10(ours) = &row.protocol else { return Vec::new() };
+        let ((peer_host, peer_port), _) = addresses(&row.name);
+        let shown = |of: &SessionRow| {
+            let mut body = self.session(row, of);
+            body["name"] = channel_name(&row.name, of.channel).into();
+            body["node"] = (*row.node).into();
+            body["user"] = (*row.user).into();
+            body["vhost"] = (*row.vhost).into();
+            body["container_id"] = ours.container_id.as_str().into();
+            body["connection_details"] =
+                json!({ "name": *row.name, "peer_host": peer_host, "peer_port": peer_port });
+            body
+        };
+        ours.sessions.iter().map(shown).collect()
     }
 
     fn session(&self, row: &ConnectionRow, of: &SessionRow) -> Value {

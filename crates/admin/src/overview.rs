@@ -33,14 +33,16 @@ async fn limited<D: Desk>(
 ) -> Result<Value, Failure> {
     let mut body = about(call, overview);
     let connections = call.desk.connections(&call.who).await?;
-    let channels = connections.iter().map(|row| match &row.protocol {
-        ProtocolRow::Amqp10(row) => row.sessions.len(),
-        ProtocolRow::Amqp091(row) => row.channels.len(),
+    let open = connections.iter().map(|row| match &row.protocol {
+        ProtocolRow::Amqp10(row) => (row.sessions.len(), 0),
+        ProtocolRow::Amqp091(row) => (0, row.channels.len()),
     });
+    let (sessions, channels) = open.fold((0, 0), |sum: (usize, usize), of| (sum.0 + of.0, sum.1 + of.1));
     let consumers = connections.iter().map(|row| numbered_consumers(row).len());
     let totals = json!({
         "connections": connections.len(),
-        "channels": channels.sum::<usize>(),
+        "channels": sessions + channels,
+        "sessions": sessions,
         "consumers": consumers.sum::<usize>(),
         "exchanges": call.desk.exchanges(&call.who, None).await?.len(),
         "queues": call.desk.queues(&call.who, None, 0, 0).await?.1,
@@ -230,7 +232,9 @@ fn whole<D: Desk>(call: &Call<'_, D>, row: &NodeRow, ranges: &Ranges) -> Value {
     let mut body = about(call, o);
     body["object_totals"] = json!({
         "connections": o.connections,
-        "channels": o.sessions,
+        // RabbitMQ counts sessions of AMQP 1.0 as channels.
+        "channels": o.sessions + o.channels,
+        "sessions": o.sessions,
         "consumers": o.consumers,
         "exchanges": o.exchanges,
         "queues": o.queues,

@@ -37,7 +37,7 @@ const PAGES: &[Parameter] = &[
     Parameter::new(
         "name",
         "string",
-        "The page has only rows whose name contains this text. A consumer is found by its tag, queue, channel or user.",
+        "The page has only rows whose name contains this text. A consumer is found by its tag, queue, channel or user, and a session also by its container and user.",
     ),
     Parameter::new("use_regex", "boolean", "True if name is a regular expression."),
     Parameter::new("sort", "string", "The column to sort by."),
@@ -173,6 +173,8 @@ const fn groups(action: Action) -> &'static [&'static [Parameter]] {
         | Action::ListChannelsInVhost
         | Action::ListChannelsOfConnection
         | Action::ListSessions
+        | Action::ListSessionsInVhost
+        | Action::ListSessionsOfConnection
         | Action::ListExchanges
         | Action::ListVhosts => &[PAGES, COLUMNS, DISABLE_STATS, SAMPLES],
         Action::GetNode

@@ -146,6 +146,8 @@ pub enum Action {
     GetConnection,
     CloseConnection,
     ListSessions,
+    ListSessionsInVhost,
+    ListSessionsOfConnection,
     ListConnectionsInVhost,
     ListConnectionsOfUser,
     CloseConnectionsOfUser,
@@ -396,9 +398,11 @@ pub const ROUTES: &[Route] = routes! {
     Delete "/api/connections/username/{user}" => CloseConnectionsOfUser, [Manage, CloseConnection];
     Get "/api/connections/{name}" => GetConnection, [Manage, ReadConnection];
     Delete "/api/connections/{name}" => CloseConnection, [Manage, CloseConnection];
-    Get "/api/connections/{name}/sessions" => ListSessions, [Manage, ReadConnection];
+    Get "/api/connections/{name}/sessions" => ListSessionsOfConnection, [Manage, ReadConnection];
     Get "/api/connections/{name}/channels" => ListChannelsOfConnection, [Manage, ReadConnection];
     Get "/api/vhosts/{vhost}/connections" => ListConnectionsInVhost, [Manage, ReadConnection];
+    Get "/api/sessions" => ListSessions, [Manage, ReadConnection];
+    Get "/api/vhosts/{vhost}/sessions" => ListSessionsInVhost, [Manage, ReadConnection];
     Get "/api/channels" => ListChannels, [Manage, ReadConnection];
     Get "/api/channels/{channel}" => GetChannel, [Manage, ReadConnection];
     Get "/api/vhosts/{vhost}/channels" => ListChannelsInVhost, [Manage, ReadConnection];

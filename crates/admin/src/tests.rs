@@ -459,6 +459,10 @@ async fn connections() {
             GET /api/vhosts/%2F/connections?columns=user -> 200 [{"user":"guest"},{"user":"own"}]
             GET /api/vhosts/nope/connections -> 404 {"error":"object_not_found",..
             GET /api/connections/nope -> 404 {"error":"object_not_found","reason":"no connection 'nope'"}
+            GET /api/sessions?columns=name,node,user,vhost,container_id,channel_number,incoming_window,connection_details,incoming_links.link_name -> 200 [{"channel_number":0,"incoming_window":400,"incoming_links":[{"link_name":"l0"}],"name":"10.0.0.1:1 -> 10.0.0.2:5672 (0)",..
+            GET /api/vhosts/%2F/sessions?columns=name&sort=incoming_window -> 200 [{"name":"10.0.0.1:1 -> 10.0.0.2:5672 (0)"},{"name":"[::1]:2 -> [::1]:5672 (0)"}]
+            GET /api/sessions?page=1&name=OWN&columns=name,user -> 200 {"filtered_count":1,"item_count":1,"items":[{"name":"[::1]:2 -> [::1]:5672 (0)","user":"own"}],..
+            GET /api/vhosts/nope/sessions -> 404 {"error":"object_not_found",..
             GET /api/connections/nope/sessions -> 404 {"error":"object_not_found","reason":"no connection 'nope'"}
             DELETE /api/connections/nope -> 404 {"error":"object_not_found","reason":"no connection 'nope'"}
             "#,

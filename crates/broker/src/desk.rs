@@ -298,7 +298,9 @@ pub struct Overview {
     pub connections: u64,
     /// The most connections that the node accepts (`max_connections`). `None` means any number.
     pub connections_max: Option<u64>,
+    /// The open sessions of AMQP 1.0, and the open channels of AMQP 0.9.1.
     pub sessions: u64,
+    pub channels: u64,
     pub queues: u64,
     pub exchanges: u64,
     pub consumers: u64,

@@ -143,7 +143,9 @@ pub enum Reply {
 pub struct Totals {
     pub ready: u64,
     pub unsettled: u64,
+    /// The open sessions of AMQP 1.0, and the open channels of AMQP 0.9.1.
     pub sessions: u64,
+    pub channels: u64,
     pub counters: Counters,
     /// See [`broker::desk::Overview::commit_latency_ms`].
     pub commit_latency_ms: u64,

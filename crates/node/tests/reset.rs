@@ -31,7 +31,8 @@ fn counts(world: &World) -> [u64; 4] {
         let totals = shard.totals();
         let counters = &totals.counters;
         let traffic = counters.traffic();
-        let of_shard = [counters.connections, totals.sessions, traffic.consumers, traffic.publishers];
+        let of_shard =
+            [counters.connections, totals.sessions + totals.channels, traffic.consumers, traffic.publishers];
         sums.iter_mut().zip(of_shard).for_each(|(sum, n)| *sum += n);
     }
     sums

@@ -44,11 +44,11 @@ enum What {
         #[arg(long, value_name = "NAME")]
         user: Option<String>,
     },
-    /// Sessions of an AMQP 1.0 connection
+    /// Sessions of AMQP 1.0
     #[command(alias = "session")]
     Sessions {
-        /// The name that `sluice list connections` shows
-        connection: String,
+        /// List only the sessions of this connection: the name that `sluice list connections` shows
+        connection: Option<String>,
     },
     /// Channels of AMQP 0.9.1
     #[command(alias = "channel")]
@@ -196,7 +196,10 @@ impl What {
             Self::Bindings(ends) => ends.path(vhost),
             Self::Connections { user: Some(user) } => format!("/api/connections/username/{}", segment(user)),
             Self::Connections { user: None } | Self::Links => of_vhosts("connections", vhost),
-            Self::Sessions { connection } => format!("/api/connections/{}/sessions", segment(connection)),
+            Self::Sessions { connection: Some(name) } => {
+                format!("/api/connections/{}/sessions", segment(name))
+            }
+            Self::Sessions { connection: None } => of_vhosts("sessions", vhost),
             Self::Channels { connection: Some(name) } => {
                 format!("/api/connections/{}/channels", segment(name))
             }
@@ -260,7 +263,17 @@ impl What {
                 ("RECEIVED", "recv_oct"),
                 ("SENT", "send_oct"),
             ],
-            Self::Sessions { .. } => &[
+            Self::Sessions { connection: None } => &[
+                ("NAME", "name"),
+                ("CONTAINER", "container_id"),
+                ("USER", "user"),
+                ("VHOST", "vhost"),
+                ("INCOMING WINDOW", "incoming_window"),
+                ("OUTGOING WINDOW", "remote_incoming_window"),
+                ("UNSETTLED", "outgoing_unsettled_deliveries"),
+                ("PENDING", "outgoing_pending_deliveries"),
+            ],
+            Self::Sessions { connection: Some(_) } => &[
                 ("CHANNEL", "channel_number"),
                 ("HANDLES", "handle_max"),
                 ("INCOMING WINDOW", "incoming_window"),

@@ -77,12 +77,14 @@ async fn nothing_of_a_virtual_host_is_shown_to_users_of_another() {
         assert!(nothing, "{path}: {status} {body:.300}");
     }
 
+    let url = format!("amqp://ann:ann@127.0.0.1:{}/mine", broker.amqp_port);
+    let mut own = client::amqp091::Connection::open(&url.parse().unwrap(), Default::default()).await.unwrap();
+    own.open_channel(1).await.unwrap();
     let (_, body) = ann(&broker, "/api/overview");
     let overview: Value = serde_json::from_str(&body).unwrap();
     let totals = &overview["object_totals"];
     let exchanges = broker.get("/api/exchanges/mine").1.as_array().unwrap().len();
-    let expected =
-        json!({ "connections": 0, "channels": 0, "consumers": 0, "exchanges": exchanges, "queues": 1 });
+    let expected = json!({ "connections": 1, "channels": 1, "sessions": 0, "consumers": 0, "exchanges": exchanges, "queues": 1 });
     assert_eq!(*totals, expected);
     assert_eq!(
         (&overview["queue_totals"]["messages"], &overview["message_stats"]["publish"]),
@@ -93,7 +95,9 @@ async fn nothing_of_a_virtual_host_is_shown_to_users_of_another() {
     // Those who watch the node see all of it.
     let (_, overview) = broker.get("/api/overview");
     assert_eq!(overview["queue_totals"]["messages"], 8);
-    assert_eq!(overview["object_totals"]["consumers"], 1);
+    let totals = &overview["object_totals"];
+    assert_eq!([&totals["consumers"], &totals["sessions"], &totals["channels"]], [1, 1, 2], "{totals}");
+    own.close().await.unwrap();
     connection.close().await.unwrap();
     assert!(broker.terminate().success());
 }

@@ -99,6 +99,16 @@ export interface SessionRow {
   outgoing_links: LinkRow[];
 }
 
+/** A session in the list of all sessions. */
+export interface OwnedSessionRow extends SessionRow {
+  name: string;
+  user?: string;
+  vhost?: string;
+  container_id?: string;
+  connection_details: { name: string };
+  message_stats?: Record<string, unknown>;
+}
+
 export interface ConnectionRow {
   name: string;
   vhost: string;

@@ -120,7 +120,7 @@ export function Bar({ label, used, limit, text, moreIsBetter }: { label: string;
   return (
     <div class="bar">
       <span class="label">{label}</span>
-      <span class="track" role="img" aria-label={`${label}: ${text}`}>
+      <span class="track" role="img" aria-label={label ? `${label}: ${text}` : text}>
         <span class={part > 0.9 && !moreIsBetter ? "fill high" : "fill"} style={{ width: `${(part * 100).toFixed(1)}%` }} />
       </span>
       <span class="text">{text}</span>

@@ -33,7 +33,7 @@ export function Channels(): JSX.Element {
     { id: "why", label: "", standard: true, fields: ["connection_details"], cell: (row) => (row.connection_details?.name ? <Why kind="connection" name={row.connection_details.name} /> : null) },
   ];
   return (
-    <List key={vhost} title="Channels" target={vhost === "" ? path("channels") : path("vhosts", vhost, "channels")} columns={columns} keyFields={["name"]} rowKey={(row) => row.name} empty={<Empty title="There are no channels.">Channels belong to AMQP 0.9.1. Sessions of AMQP 1.0 are on the page of their <a href="#/connections">connection</a>.</Empty>} />
+    <List key={vhost} title="Channels" target={vhost === "" ? path("channels") : path("vhosts", vhost, "channels")} columns={columns} keyFields={["name"]} rowKey={(row) => row.name} empty={<Empty title="There are no channels.">Channels belong to AMQP 0.9.1. Clients of AMQP 1.0 have <a href="#/sessions">sessions</a>.</Empty>} />
   );
 }
 
@@ -89,7 +89,7 @@ const CONSUMER_COLUMNS: ListColumn<ConsumerRow>[] = [
   age("unacknowledged_age_ms", "Oldest"),
   { id: "exclusive", label: "Exclusive", fields: ["exclusive"], sort: "exclusive", cell: (row) => (row.exclusive ? "yes" : "no") },
   { id: "arguments", label: "Arguments", fields: ["arguments"], cell: (row) => <Fields map={row.arguments} /> },
-  { id: "user", label: "User", standard: true, fields: ["channel_details"], sort: "channel_details.user", cell: (row) => <Name text={row.channel_details?.user ?? ""} /> },
+  { id: "user", label: "User", fields: ["channel_details"], sort: "channel_details.user", cell: (row) => <Name text={row.channel_details?.user ?? ""} /> },
   { id: "connection", label: "Client", standard: true, fields: ["channel_details"], sort: "channel_details.name", cell: (row) => (row.channel_details?.connection_name ? <NameLink to={href(["connections", row.channel_details.connection_name])} text={client(row.channel_details.connection_name)} /> : DASH) },
   { id: "why", label: "", standard: true, fields: ["channel_details"], cell: (row) => <Why kind="link" name={row.consumer_tag} vhost={row.queue.vhost} {...(row.channel_details?.connection_name ? { connection: row.channel_details.connection_name } : {})} /> },
 ];
@@ -97,7 +97,7 @@ const CONSUMER_COLUMNS: ListColumn<ConsumerRow>[] = [
 const keyOf = (row: ConsumerRow) => `${row.channel_details?.name ?? ""}\u0000${row.consumer_tag}`;
 
 export function ConsumerTable({ rows, empty }: { rows: ConsumerRow[]; empty: ComponentChildren }): JSX.Element {
-  const columns = CONSUMER_COLUMNS.filter((column) => column.id !== "exclusive") as Column<ConsumerRow>[];
+  const columns = CONSUMER_COLUMNS.filter((column) => column.standard || column.id === "arguments") as Column<ConsumerRow>[];
   return <Table caption="Consumers" rows={rows} rowKey={keyOf} columns={columns} empty={empty} />;
 }
 

@@ -3,14 +3,15 @@ import type { JSX } from "preact";
 import { useState } from "preact/hooks";
 import { path, request } from "../lib/api";
 import { command } from "../lib/command";
-import type { ChannelRow, ConnectionRow, LinkRow, SessionRow } from "../lib/names";
+import type { ChannelRow, ConnectionRow } from "../lib/names";
 import { href } from "../lib/place";
 import { useApi } from "../lib/poll";
 import { DASH, bytes, count, duration, isNumber, time, visible } from "../lib/text";
 import { vhost as chosenVhost } from "../lib/vhost";
 import { Action, Named } from "../ui/actions";
 import { List, type ListColumn } from "../ui/list";
-import { Answer, Bar, Empty, Facts, Fields, Name, NameLink, Panel, State, Table, Text, Why, show } from "../ui/parts";
+import { Answer, Empty, Facts, Fields, Name, NameLink, Panel, State, Table, Text, Why, show } from "../ui/parts";
+import { Session, sessionHref } from "./sessions";
 import { Trace } from "./trace";
 import { Explanation } from "./why";
 
@@ -101,56 +102,12 @@ export function ConnectionView({ name }: { name: string }): JSX.Element {
                 ]}
               />
             </Panel>
-            {(data.sessions ?? []).map((session) => <Session session={session} connection={data} />)}
+            {(data.sessions ?? []).map((session) => <Session session={session} connection={data} aside={<a href={sessionHref(data.name, session.channel_number)}>This session alone</a>} />)}
             {data.sessions === undefined && <ConnectionChannels name={name} />}
             {data.sessions?.length === 0 && <Empty title="The client has begun no session." />}
           </>
         )}
       </Answer>
-    </>
-  );
-}
-
-function Session({ session, connection }: { session: SessionRow; connection: ConnectionRow }): JSX.Element {
-  const most = Math.max(session.incoming_window ?? 0, session.remote_incoming_window ?? 0, 1);
-  const links = [...session.incoming_links, ...session.outgoing_links];
-  const names = (connection.sessions ?? []).flatMap((one) => [...one.incoming_links, ...one.outgoing_links]).map((link) => link.link_name);
-  const mostCredit = Math.max(1, ...links.map((link) => link.credit ?? 0));
-  return (
-    <Panel title={`Session ${session.channel_number}`}>
-      <div class="bars">
-        <Bar label="Window of the broker" used={session.incoming_window} limit={most} moreIsBetter text={`${count(session.incoming_window)} transfers`} />
-        <Bar label="Window of the client" used={session.remote_incoming_window} limit={most} moreIsBetter text={`${count(session.remote_incoming_window)} transfers`} />
-      </div>
-      <Facts items={[["Deliveries not settled", show(session, "outgoing_unsettled_deliveries", count)], ["Deliveries that wait for the window", show(session, "outgoing_pending_deliveries", count)], ["Highest handle", count(session.handle_max)]]} />
-      <Links title="Publishers" links={session.incoming_links} most={mostCredit} connection={connection} names={names} />
-      <Links title="Consumers" links={session.outgoing_links} most={mostCredit} connection={connection} names={names} />
-    </Panel>
-  );
-}
-
-/** `names` are the names of all links of the connection. */
-function Links({ title, links, most, connection, names }: { title: string; links: LinkRow[]; most: number; connection: ConnectionRow; names: string[] }): JSX.Element | null {
-  if (links.length === 0) return null;
-  return (
-    <>
-      <h3>{title}</h3>
-      <Table
-        caption={`${title} of the session`}
-        rows={links}
-        rowKey={(row) => `${title}${row.handle}`}
-        columns={[
-          { id: "name", label: "Link", cell: (row) => <b class="name"><Name text={row.link_name} /></b> },
-          { id: "address", label: "Address", cell: (row) => (row.queue_name ? <NameLink to={href(["queues", connection.vhost, row.queue_name])} text={row.queue_name} /> : <Name text={row.target_address ?? row.source_address ?? DASH} />) },
-          { id: "credit", label: "Credit", cell: (row) => <Bar label="" used={row.credit} limit={most} moreIsBetter text={count(row.credit)} /> },
-          { id: "unsettled", label: "Waiting", number: true, cell: (row) => count(row.unconfirmed_messages ?? row.unsettled_deliveries) },
-          { id: "age", label: "Oldest", number: true, cell: (row) => duration(row.unconfirmed_age_ms ?? row.unacknowledged_age_ms) },
-          { id: "count", label: "Messages", number: true, cell: (row) => count(row.delivery_count) },
-          { id: "size", label: "Largest message", number: true, cell: (row) => (row.max_message_size ? bytes(row.max_message_size) : "any") },
-          { id: "settle", label: "Settled by sender", cell: (row) => row.snd_settle_mode ?? (row.send_settled ? "settled" : "unsettled") },
-          { id: "why", label: "", cell: (row) => (names.filter((name) => name === row.link_name).length === 1 ? <Why kind="link" name={row.link_name} vhost={connection.vhost} connection={connection.name} /> : null) },
-        ]}
-      />
     </>
   );
 }

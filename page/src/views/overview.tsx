@@ -5,7 +5,7 @@ import type { NodeRow, Overview } from "../lib/names";
 import { change, place } from "../lib/place";
 import { useApi } from "../lib/poll";
 import { type Point, differences, samples } from "../lib/rates";
-import { DASH, bytes, count, duration, rate, short } from "../lib/text";
+import { DASH, bytes, count, duration, isNumber, rate, short } from "../lib/text";
 import { Chart, type Line } from "../ui/chart";
 import { Answer, Badge, Bar, Facts, Panel, Table, Tile, show } from "../ui/parts";
 
@@ -40,7 +40,8 @@ export function OverviewView(): JSX.Element {
             <Tile label="Unacknowledged" value={show(now.queue_totals, "messages_unacknowledged", count)} />
             <Tile label="Queues" value={show(now.object_totals, "queues", count)} to="#/queues" />
             <Tile label="Connections" value={show(now.object_totals, "connections", count)} to="#/connections" />
-            <Tile label="Sessions" value={show(now.object_totals, "channels", count)} to="#/channels" />
+            <Tile label="Sessions" value={show(now.object_totals, "sessions", count)} to="#/sessions" />
+            <Tile label="Channels" value={count(channels(now))} to="#/channels" />
             <Tile label="Consumers" value={show(now.object_totals, "consumers", count)} to="#/consumers" />
             <Tile label="Exchanges" value={show(now.object_totals, "exchanges", count)} to="#/exchanges" />
           </div>
@@ -94,6 +95,12 @@ export function OverviewView(): JSX.Element {
       </div>
     </>
   );
+}
+
+/** Returns the number of channels of AMQP 0.9.1. The broker counts sessions of AMQP 1.0 as channels, too, as RabbitMQ does. */
+function channels({ object_totals: totals }: Overview): number | undefined {
+  const [all, sessions] = [totals?.["channels"], totals?.["sessions"]];
+  return isNumber(all) && isNumber(sessions) ? all - sessions : undefined;
 }
 
 /** The state of a node, and what it uses. */

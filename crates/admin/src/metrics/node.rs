@@ -21,7 +21,7 @@ pub fn add(page: &mut Exposition, overview: &Overview, alarms: &Alarms) {
     }
     let gauges = [
         ("connections", "Connections currently open", overview.connections),
-        ("channels", "Channels and sessions currently open", overview.sessions),
+        ("channels", "Channels and sessions currently open", overview.sessions + overview.channels),
         ("consumers", "Consumers currently connected", overview.consumers),
         ("queues", "Queues available", overview.queues),
     ];

@@ -350,6 +350,11 @@ impl Gate {
 
     // ---- people -----------------------------------------------------------------------------------------------
 
+    /// Returns true if the sessions of this protocol are channels of AMQP 0.9.1.
+    pub fn has_channels(&self) -> bool {
+        matches!(self, Self::Amqp091(_))
+    }
+
     /// Returns the number of open sessions.
     pub fn session_count(&self) -> usize {
         product_or!(self, gate => gate.session_count(), 0)

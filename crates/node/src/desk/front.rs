@@ -132,6 +132,7 @@ impl Desk for NodeDesk {
                 return Err(other_answer());
             };
             overview.sessions += totals.sessions;
+            overview.channels += totals.channels;
             overview.messages_ready += totals.ready;
             overview.messages_unacknowledged += totals.unsettled;
             overview.counters.add(&totals.counters);

@@ -17,6 +17,7 @@ use hashbrown::HashMap;
 use queue::{ConsumerId, Request, Ticket};
 
 use super::Shard;
+use super::connections::OpenSessions;
 use crate::questions::{PLACES_PER_PART, Part, Question, Reply, Totals};
 
 /// Questions in progress, and answers that have not been fetched. They are bounded by the HTTP requests in
@@ -268,9 +269,10 @@ impl Shard {
     pub fn totals(&self) -> Totals {
         let (counters, budgets) = (self.counters.clone(), self.budgets());
         let (ready, unsettled) = self.queues.depth();
-        let (ready, sessions) = (ready + self.streams.messages(), self.connections.sessions());
+        let ready = ready + self.streams.messages();
+        let OpenSessions { sessions, channels } = self.connections.open_sessions();
         let commit_latency_ms = self.queues.commit_latency_ms();
-        Totals { ready, unsettled, sessions, counters, commit_latency_ms, budgets }
+        Totals { ready, unsettled, sessions, channels, counters, commit_latency_ms, budgets }
     }
 
     /// Returns what was published to an exchange on this shard.

@@ -130,6 +130,8 @@ async fn prepare(fixture: &Fixture, action: Action) {
         | Action::ListConsumersInVhost
         | Action::GetConnection
         | Action::ListSessions
+        | Action::ListSessionsInVhost
+        | Action::ListSessionsOfConnection
         | Action::ExplainLink
         | Action::ExplainLinkOfVhost
         | Action::ExplainQueue

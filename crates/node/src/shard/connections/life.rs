@@ -104,7 +104,7 @@ impl Shard {
             let mut conn = self.connections.conns.remove(key);
             self.keep_numbers(&conn);
             self.connections.deadlines.forget(key, &mut conn.noted_ms);
-            self.connections.sessions -= conn.sessions;
+            *self.connections.open.of(&conn.gate) -= conn.sessions;
             tracing::info!(target: PEER, connection = %conn.gate.peer().name, "connection gone");
             self.uncount_unfinished(key, conn.unfinished);
             self.counters.connections_closed += 1;
@@ -172,8 +172,8 @@ impl Shard {
                 conn.dirty = false;
                 into.push(key);
                 let sessions = conn.gate.session_count() as u64;
-                self.connections.sessions -= std::mem::replace(&mut conn.sessions, sessions);
-                self.connections.sessions += sessions;
+                let open = self.connections.open.of(&conn.gate);
+                *open = *open - std::mem::replace(&mut conn.sessions, sessions) + sessions;
                 // Every event that brings a deadline nearer marks the connection as dirty.
                 self.connections.deadlines.note(key, &mut conn.noted_ms, conn.gate.next_deadline());
             }

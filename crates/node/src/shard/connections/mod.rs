@@ -65,7 +65,7 @@ pub struct Conn {
     pub unwritten_bytes: usize,
     pub recv_bytes: u64,
     pub send_bytes: u64,
-    /// The number of this connection's sessions that [`Connections::sessions`] includes.
+    /// The number of this connection's sessions or channels that [`Connections::open`] includes.
     sessions: u64,
 }
 
@@ -84,6 +84,20 @@ impl Conn {
     }
 }
 
+/// The numbers of open sessions of AMQP 1.0, and of open channels of AMQP 0.9.1.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct OpenSessions {
+    pub sessions: u64,
+    pub channels: u64,
+}
+
+impl OpenSessions {
+    /// Returns the number that includes those of this gate.
+    fn of(&mut self, gate: &Gate) -> &mut u64 {
+        if gate.has_channels() { &mut self.channels } else { &mut self.sessions }
+    }
+}
+
 /// The connections of a shard; see the module.
 #[derive(Debug)]
 pub(super) struct Connections {
@@ -95,9 +109,9 @@ pub(super) struct Connections {
     checked_ms: u64,
     /// The limit for connections that follow their queues. With `None` no connection moves.
     occupancy: Option<Arc<Occupancy>>,
-    /// The open sessions of all connections here. A connection is recounted when it is taken from `dirty`,
+    /// The open sessions and channels of all connections here. A connection is recounted when it is taken from `dirty`,
     /// because every begin or end of a session marks it.
-    sessions: u64,
+    open: OpenSessions,
     unfinished: Unfinished,
     /// The memory of stream readers of the whole node.
     reader_memory: Arc<Held>,
@@ -132,7 +146,7 @@ impl Connections {
             deadlines: Deadlines::default(),
             checked_ms: 0,
             occupancy: None,
-            sessions: 0,
+            open: OpenSessions::default(),
             unfinished: Unfinished::new(tallies.unfinished),
             reader_memory: tallies.readers,
             blocked: false,
@@ -217,9 +231,8 @@ impl Connections {
         self.shared.exchange_counters.get(exchange)
     }
 
-    /// Returns the number of open sessions.
-    pub fn sessions(&self) -> u64 {
-        self.sessions
+    pub fn open_sessions(&self) -> OpenSessions {
+        self.open
     }
 
     pub fn is_blocked(&self) -> bool {

@@ -36,7 +36,7 @@ impl Shard {
         let to = self.leaving(key)?;
         let mut conn = self.connections.conns.try_remove(key)?;
         self.connections.deadlines.forget(key, &mut conn.noted_ms);
-        self.connections.sessions -= std::mem::take(&mut conn.sessions);
+        *self.connections.open.of(&conn.gate) -= std::mem::take(&mut conn.sessions);
         self.uncount_unfinished(key, std::mem::take(&mut conn.unfinished));
         self.counters.connections -= 1;
         if let Some(occupancy) = &self.connections.occupancy {
