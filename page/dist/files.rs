@@ -3,7 +3,7 @@
     File {
         path: "/",
         content_type: "text/html; charset=utf-8",
-        etag: "W/\"082ccbbb3bb15753\"",
+        etag: "W/\"7c16562238a47158\"",
         plain: include_bytes!("index.html"),
         gzip: include_bytes!("index.html.gz"),
     },
@@ -22,10 +22,10 @@
         gzip: include_bytes!("assets/index-B1yhTSGM.css.gz"),
     },
     File {
-        path: "/assets/index-BvvNY6Qj.js",
+        path: "/assets/index-DQ0WgPiT.js",
         content_type: "text/javascript; charset=utf-8",
-        etag: "W/\"e2a8bb5590665adf\"",
-        plain: include_bytes!("assets/index-BvvNY6Qj.js"),
-        gzip: include_bytes!("assets/index-BvvNY6Qj.js.gz"),
+        etag: "W/\"17e79cdc2877e9ce\"",
+        plain: include_bytes!("assets/index-DQ0WgPiT.js"),
+        gzip: include_bytes!("assets/index-DQ0WgPiT.js.gz"),
     },
 ]

@@ -116,6 +116,12 @@ const SEARCH: &[Parameter] = &[
          annotations.",
     ),
     Parameter::new(
+        "undecoded",
+        "integer",
+        "With filter: so many messages more, 0 to 1000, whose body is no text and does not match as it is. Each has undecoded=true: \
+         the caller decodes it and looks for the text.",
+    ),
+    Parameter::new(
         "since",
         "string",
         "Only messages that arrived at this time or later: milliseconds since 1970, or a time span such as 10m.",

@@ -44,6 +44,9 @@ const PART: u32 = 500;
 /// The bytes of a body in which the text is looked for. Lower and upper case are the same, so a part is copied to compare it.
 const BODY_MAX: usize = 64 * 1024;
 
+/// The most messages that an answer has besides those that match, because their bodies are no text. A request for more is refused.
+const UNDECODED_MAX: usize = 1_000;
+
 /// The fields of a row that say where the message is, and not what it is.
 const PLACE: [&str; 11] = [
     "position",
@@ -67,6 +70,9 @@ struct Wanted {
     truncate: usize,
     /// In lower case. `None` matches all messages.
     text: Option<String>,
+    /// How many messages are shown although they do not match, because their bodies are no text: the caller can decode them, and
+    /// looks for the text there.
+    undecoded: usize,
     /// The times of arrival, in milliseconds since the epoch. Both bounds are included.
     since_ms: Option<u64>,
     until_ms: Option<u64>,
@@ -79,6 +85,8 @@ struct Scan {
     /// The messages that match, encoded. As trees of values they would take several times as much memory.
     rows: String,
     found: usize,
+    /// The messages that are shown for the caller to decode.
+    undecoded: usize,
     scanned: u64,
     scanned_bytes: usize,
     /// The bytes that were looked at in this turn of the task.
@@ -95,6 +103,7 @@ pub async fn search<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
         began: Instant::now(),
         rows: String::new(),
         found: 0,
+        undecoded: 0,
         scanned: 0,
         scanned_bytes: 0,
         turn_bytes: 0,
@@ -119,10 +128,15 @@ fn wanted(query: &Query, now_ms: u64) -> Result<Wanted, Failure> {
             ))),
         },
     };
+    let undecoded = query.number("undecoded")?.unwrap_or(0);
+    if undecoded > UNDECODED_MAX {
+        return Err(Failure::bad_request(format!("undecoded '{undecoded}' is more than {UNDECODED_MAX}")));
+    }
     Ok(Wanted {
         count: count(query)? as usize,
         truncate: query.number("truncate")?.unwrap_or(usize::MAX),
         text: query.get("filter").filter(|text| !text.is_empty()).map(str::to_lowercase),
+        undecoded,
         since_ms: time("since")?,
         until_ms: time("until")?,
     })
@@ -132,6 +146,7 @@ impl Scan {
     /// Returns true if no further message is to be looked at.
     fn is_over(&self) -> bool {
         self.found >= self.wanted.count
+            || (self.undecoded > 0 && self.undecoded >= self.wanted.undecoded)
             || self.rows.len() >= ANSWER_BYTES_MAX
             || self.scanned >= SCANNED_MAX
             || self.scanned_bytes >= SCANNED_BYTES_MAX
@@ -157,16 +172,29 @@ impl Scan {
         }
     }
 
-    /// Keeps a message if it matches. `shown` renders it with so many bytes of its body.
+    /// Keeps a message if it matches, or if the caller is to decode it. `shown` renders it with so many bytes of its body.
     fn look_at(&mut self, shown: impl Fn(usize) -> Value) {
-        if self.wanted.text.as_ref().is_some_and(|text| !has_text(&shown(usize::MAX), text)) {
-            return;
+        let is_match = match &self.wanted.text {
+            None => true,
+            Some(text) => {
+                let whole = shown(usize::MAX);
+                let is_match = has_text(&whole, text);
+                if !is_match && (self.wanted.undecoded == 0 || !is_encoded(&whole)) {
+                    return;
+                }
+                is_match
+            }
+        };
+        let mut row = shown(self.wanted.truncate);
+        if is_match {
+            self.found += 1;
+        } else {
+            row["undecoded"] = true.into();
+            self.undecoded += 1;
         }
-        let row = shown(self.wanted.truncate);
-        let comma = if self.found > 0 { "," } else { "" };
+        let comma = if self.rows.is_empty() { "" } else { "," };
         // Writing to a string cannot fail.
         let _ = write!(self.rows, "{comma}{row}");
-        self.found += 1;
     }
 
     /// Looks at ready messages of a queue. Returns the position to go on from.
@@ -284,13 +312,27 @@ fn has_text(row: &Value, text: &str) -> bool {
             let octets = STANDARD.decode(&payload[..end / 4 * 4]).unwrap_or_default();
             String::from_utf8_lossy(&octets).to_lowercase().contains(text)
         }
-        false => payload[..payload.floor_char_boundary(BODY_MAX)].to_lowercase().contains(text),
+        false => {
+            let body = payload[..payload.floor_char_boundary(BODY_MAX)].to_lowercase();
+            body.contains(text)
+                || (body.starts_with(['{', '[']) && without_space(&body).contains(&without_space(text)))
+        }
     };
     let fields = row.as_object().into_iter().flatten();
     is_in_body
         || fields
             .filter(|(name, _)| !PLACE.contains(&name.as_str()))
             .any(|(name, value)| has_line(name, value, text))
+}
+
+/// Returns a text as it is compared with JSON. People see JSON with other spaces and lines than it was sent with.
+fn without_space(text: &str) -> String {
+    text.split_ascii_whitespace().collect()
+}
+
+/// Returns true if a body is no text, or holds encoded values of AMQP 1.0.
+fn is_encoded(row: &Value) -> bool {
+    row["payload_encoding"] == "base64" || row["properties"]["type"] == "amqp-1.0"
 }
 
 fn has_line(name: &str, value: &Value, text: &str) -> bool {
@@ -328,6 +370,21 @@ mod tests {
         let long = "x".repeat(BODY_MAX);
         assert!(!has_text(&row(&format!("{long}qq"), "string"), "qq"));
         assert!(!has_text(&row(&STANDARD.encode(format!("{long}qqqq")), "base64"), "qq"));
+    }
+
+    #[test]
+    fn spaces_and_lines_of_json_do_not_count() {
+        let has = |payload: &str, text: &str| {
+            has_text(&json!({ "payload": payload, "payload_encoding": "string" }), text)
+        };
+        let bodies = ["{\"a\":{\"b\":[1,2]}}", "{ \"a\": {\n  \"b\" : [1, 2]\n} }"];
+        for body in bodies {
+            for text in ["\"b\": [", "\"b\":[1,2]", "{\n  \"a\": {\n    \"b\": [\n      1,"] {
+                assert!(has(body, text), "{text} in {body}");
+            }
+            assert!(!has(body, "\"b\": 1"), "{body}");
+        }
+        assert!(!has("a: {\"b\":1}", "\"b\": 1"), "a text is no JSON");
     }
 
     #[test]

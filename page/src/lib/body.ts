@@ -30,20 +30,36 @@ const MAGIC: [number[], string][] = [
   [[0xff, 0x06, 0x00, 0x00, 0x73, 0x4e, 0x61, 0x50, 0x70, 0x59], "Snappy"],
 ];
 
-export function recognise(message: Message): Shown {
-  const payload = message.payload ?? "";
-  const octets = message.payload_encoding === "base64" ? decode64(payload) : undefined;
-  const shown = payload.length === 0 ? { kind: "empty" as const, text: "" } : octets ? binary(message, octets) : textual(message, payload);
-  const whole = message.payload_bytes;
-  const have = octets?.length ?? new TextEncoder().encode(payload).length;
-  if (whole !== undefined && whole > have) {
-    const cut = `the first ${have.toLocaleString("en-US")} of ${whole.toLocaleString("en-US")} octets`;
-    return { ...shown, note: shown.note ? `${shown.note}, ${cut}` : cut };
-  }
-  return shown;
+/** What a body is: its text, or its octets if it is nothing else. */
+export type Body = Shown | Octets;
+
+interface Octets {
+  kind: "hex";
+  octets: Uint8Array;
+  note?: string;
 }
 
-function textual(message: Message, payload: string): Shown {
+export function recognise(message: Message): Shown {
+  const body = read(message);
+  const shown = "octets" in body ? { ...body, text: hex(body.octets) } : body;
+  const payload = message.payload ?? "";
+  const whole = message.payload_bytes;
+  const have = message.payload_encoding === "base64" ? decode64(payload).length : new TextEncoder().encode(payload).length;
+  if (whole !== undefined && whole > have) {
+    const cut = `the first ${have.toLocaleString("en-US")} of ${whole.toLocaleString("en-US")} octets`;
+    return { kind: shown.kind, text: shown.text, note: shown.note ? `${shown.note}, ${cut}` : cut };
+  }
+  return { kind: shown.kind, text: shown.text, ...(shown.note ? { note: shown.note } : {}) };
+}
+
+/** Recognises a body, and does not write its octets as text yet, which takes long for a large one. */
+export function read(message: Message): Body {
+  const payload = message.payload ?? "";
+  if (payload.length === 0) return { kind: "empty", text: "" };
+  return message.payload_encoding === "base64" ? binary(message, decode64(payload)) : textual(message, payload);
+}
+
+function textual(message: Message, payload: string): Body {
   const begins = payload.trimStart()[0] ?? "";
   const says = String(message.properties?.content_type ?? "").includes("json");
   if (says || begins === "{" || begins === "[") {
@@ -59,11 +75,11 @@ function textual(message: Message, payload: string): Shown {
   }
   // Text with many control characters is easier to read as octets.
   const controls = payload.match(/[\u0000-\u0008\u000b\u000c\u000e-\u001f\u007f]/g)?.length ?? 0;
-  if (controls * 10 > payload.length) return { kind: "hex", text: hex(new TextEncoder().encode(payload)) };
+  if (controls * 10 > payload.length) return { kind: "hex", octets: new TextEncoder().encode(payload) };
   return { kind: "text", text: payload };
 }
 
-function binary(message: Message, octets: Uint8Array): Shown {
+function binary(message: Message, octets: Uint8Array): Body {
   if (message.properties?.type === "amqp-1.0") {
     const value = amqp(octets);
     if (value !== undefined) return { kind: "AMQP value", text: value };
@@ -71,7 +87,7 @@ function binary(message: Message, octets: Uint8Array): Shown {
   const decoded = compact(octets, String(message.properties?.content_type ?? ""));
   if (decoded !== undefined) return { kind: decoded.kind, text: decoded.text, ...(decoded.unsure ? { note: "it could be CBOR as well" } : {}) };
   const magic = MAGIC.find(([start]) => start.every((octet, i) => octets[i] === octet));
-  return { kind: "hex", text: hex(octets), ...(magic ? { note: magic[1] } : {}) };
+  return { kind: "hex", octets, ...(magic ? { note: magic[1] } : {}) };
 }
 
 /**
@@ -106,18 +122,25 @@ export function hex(octets: Uint8Array): string {
   const lines: string[] = [];
   for (let start = 0; start < octets.length; start += 16) {
     const row = Array.from(octets.subarray(start, start + 16));
-    const digits = row.map((octet) => octet.toString(16).padStart(2, "0"));
-    const left = digits.slice(0, 8).join(" ").padEnd(23);
-    const right = digits.slice(8).join(" ").padEnd(23);
+    const left = digits(row.slice(0, 8)).padEnd(23);
+    const right = digits(row.slice(8)).padEnd(23);
     const ascii = row.map((octet) => (octet >= 0x20 && octet < 0x7f ? String.fromCharCode(octet) : ".")).join("");
     lines.push(`${start.toString(16).padStart(8, "0")}  ${left}  ${right}  ${ascii}`);
   }
   return lines.join("\n");
 }
 
+/** Octets in two digits each, between spaces. */
+export function digits(octets: ArrayLike<number>): string {
+  return Array.from(octets, (octet) => octet.toString(16).padStart(2, "0")).join(" ");
+}
+
 export function decode64(text: string): Uint8Array {
   try {
-    return Uint8Array.from(atob(text), (character) => character.charCodeAt(0));
+    const characters = atob(text);
+    const octets = new Uint8Array(characters.length);
+    for (let at = 0; at < octets.length; at++) octets[at] = characters.charCodeAt(at);
+    return octets;
   } catch {
     // The API always sends base64. If it does not, the text itself is shown.
     return new TextEncoder().encode(text);

@@ -215,6 +215,8 @@ export interface MessageRow {
   payload?: string;
   payload_bytes?: number;
   payload_encoding?: string;
+  /** True if the broker has not found the text that is looked for, and the body is to be decoded. */
+  undecoded?: boolean;
   properties?: Record<string, unknown>;
   error?: string;
   [section: string]: unknown;

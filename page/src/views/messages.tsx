@@ -8,6 +8,7 @@ import { deaths, redriven } from "../lib/deaths";
 import type { MessageRow } from "../lib/names";
 import { change, href, place } from "../lib/place";
 import { refresh } from "../lib/poll";
+import { type Found, search, withText } from "../lib/search";
 import { DASH, bytes, count, plural, time } from "../lib/text";
 import { Action } from "../ui/actions";
 import { Command, Copy, Empty, Fields, Name, NameLink, Panel, Problem, Select, Text } from "../ui/parts";
@@ -19,13 +20,6 @@ const MESSAGES = 10;
 
 /** The octets of a body that are loaded. Larger ones are cut, so that ten of them do not stop the browser. */
 const BODY_MAX = 64 * 1024;
-
-/** What was found, how many messages the broker has looked at for it, and where to go on. */
-interface Found {
-  messages: MessageRow[];
-  scanned: number;
-  next: number | null;
-}
 
 export function Messages({ vhost, name, stream }: { vhost: string; name: string; stream: boolean }): JSX.Element {
   const first = stream ? "first" : "1";
@@ -43,9 +37,12 @@ export function Messages({ vhost, name, stream }: { vhost: string; name: string;
     setBusy(true);
     setError(undefined);
     try {
-      const query = new URLSearchParams({ count: String(MESSAGES), truncate: String(BODY_MAX) });
-      for (const [key, value] of Object.entries(narrowed({ ...asked, from: start }))) if (value) query.set(key, value);
-      setFound((await request("GET", `${path("queues", vhost, name, "search")}?${query.toString()}`)) as Found);
+      const ask = async (next: string) => {
+        const query = new URLSearchParams({ count: String(MESSAGES), truncate: String(BODY_MAX), ...withText(wanted) });
+        for (const [key, value] of Object.entries(narrowed({ ...asked, from: next }))) if (value) query.set(key, value);
+        return (await request("GET", `${path("queues", vhost, name, "search")}?${query.toString()}`)) as Found;
+      };
+      setFound(await search(ask, start, wanted, MESSAGES));
     } catch (caught) {
       setError(toApiError(caught));
     } finally {
@@ -64,7 +61,7 @@ export function Messages({ vhost, name, stream }: { vhost: string; name: string;
     <Panel title="Look at messages" aside={<span class="hint">They stay as they are, in their order.</span>}>
       <form class="inline" onSubmit={(event) => { event.preventDefault(); void look(from); }}>
         <Text label={stream ? "From" : "From position"} value={from} set={setFrom} required {...(stream ? { hint: "first, last, next, an offset, or a time span ago such as 10m" } : { pattern: "[1-9][0-9]*" })} />
-        <Text label="With this text" value={wanted} set={setWanted} hint={`in the first ${BODY_MAX / 1024} KiB of the body, in keys, properties or headers, such as country=DE`} />
+        <Text label="With this text" value={wanted} set={setWanted} hint={`in the first ${BODY_MAX / 1024} KiB of the body as it is shown, in keys, properties or headers, such as country=DE`} />
         <Text label="Arrived since" value={since} set={setSince} hint="a time such as 2026-01-31 08:00, or a time span ago such as 10m" />
         <Text label="Arrived until" value={until} set={setUntil} />
         <button type="submit" class="primary" disabled={busy}>Look</button>
@@ -102,7 +99,7 @@ function toTime(text: string): string {
 }
 
 /** The fields of a row that are shown in its first line. All others are sections of the message. */
-const HEAD = new Set(["position", "offset", "seq", "arrived_at", "exchange", "routing_key", "redelivered", "delivery_count", "acquired_count", "message_count", "payload", "payload_bytes", "payload_encoding", "error"]);
+const HEAD = new Set(["position", "offset", "seq", "arrived_at", "exchange", "routing_key", "redelivered", "delivery_count", "acquired_count", "message_count", "payload", "payload_bytes", "payload_encoding", "undecoded", "error"]);
 
 export function MessageCard({ vhost, row, children }: { vhost: string; row: MessageRow; children?: ComponentChildren }): JSX.Element {
   const body = useMemo(() => recognise(row), [row]);

@@ -133,6 +133,41 @@ async fn messages_are_searched() {
     );
 }
 
+/// The broker finds a text in the octets of a body. What is packed otherwise is for the caller to decode.
+#[tokio::test]
+async fn messages_that_the_caller_has_to_decode_are_bounded() {
+    let server = Server::start().await;
+    // The number 7 in MessagePack, which is no text and does not contain the digit.
+    let message = |offset: u64| match offset % 10 {
+        0 => row(offset, Message::data(b"\x81\xa17\x07".to_vec()).encode()),
+        5 => row(offset, Message::data("a text").encode()),
+        _ => row(offset, Message::data(b"\x81\xa1n\x07".to_vec()).encode()),
+    };
+    server.desk.state().messages = (1..=100).map(message).collect();
+    server.check("guest", "PUT /api/queues/%2F/q -> 201").await;
+    for (query, found, undecoded, scanned, next) in [
+        ("filter=7", vec![10, 20, 30], 0, 30, Some(31)),
+        ("filter=7&undecoded=1000", vec![10, 20, 30], 24, 30, Some(31)),
+        ("filter=7&undecoded=4", vec![], 4, 4, Some(5)),
+        ("filter=7&undecoded=4&from=5", vec![], 4, 5, Some(10)),
+        ("filter=text&undecoded=0&from=90", vec![95], 0, 11, None),
+        // Without a text, nothing has to be looked for.
+        ("undecoded=1000", vec![1, 2, 3], 0, 3, Some(4)),
+    ] {
+        let path = format!("/api/queues/%2F/q/search?count=3&{query}");
+        let answer = server.ask(Some("guest"), "GET", &path, "").await;
+        let answer: Value = serde_json::from_str(&answer.body).unwrap();
+        let (other, matching): (Vec<_>, Vec<_>) =
+            answer["messages"].as_array().unwrap().iter().partition(|row| row["undecoded"] == true);
+        let places: Vec<u64> = matching.iter().map(|row| row["position"].as_u64().unwrap()).collect();
+        assert_eq!((places, other.len()), (found, undecoded), "{query}");
+        assert_eq!((answer["scanned"].as_u64(), answer["next"].as_u64()), (Some(scanned), next), "{query}");
+    }
+    server
+        .check("guest", r#"GET /api/queues/%2F/q/search?undecoded=1001 -> 400 {"error":"bad_request","reason":"undecoded '1001' is more than 1000"}"#)
+        .await;
+}
+
 /// The next request, from where the first one says, has the error.
 #[tokio::test]
 async fn what_a_search_has_found_is_not_lost_with_an_error_behind_it() {
