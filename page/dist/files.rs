@@ -3,7 +3,7 @@
     File {
         path: "/",
         content_type: "text/html; charset=utf-8",
-        etag: "W/\"7c16562238a47158\"",
+        etag: "W/\"d7cefdae2f47ca42\"",
         plain: include_bytes!("index.html"),
         gzip: include_bytes!("index.html.gz"),
     },
@@ -22,10 +22,10 @@
         gzip: include_bytes!("assets/index-B1yhTSGM.css.gz"),
     },
     File {
-        path: "/assets/index-DQ0WgPiT.js",
+        path: "/assets/index-DxxEes7Y.js",
         content_type: "text/javascript; charset=utf-8",
-        etag: "W/\"17e79cdc2877e9ce\"",
-        plain: include_bytes!("assets/index-DQ0WgPiT.js"),
-        gzip: include_bytes!("assets/index-DQ0WgPiT.js.gz"),
+        etag: "W/\"58b139c9557a0d53\"",
+        plain: include_bytes!("assets/index-DxxEes7Y.js"),
+        gzip: include_bytes!("assets/index-DxxEes7Y.js.gz"),
     },
 ]

@@ -236,13 +236,6 @@ export const SCENES = {
   },
 };
 
-/** States into which no client is known to bring a broker. The page is told the cause and its sentence. */
-export const PRETENDED = {
-  async nothing(stage) {
-    return { subject: await SCENES.no_credit(stage), sentence: "no obstacle is visible, but nothing moved during the check" };
-  },
-};
-
 /** What the broker of these scenes is started with: a small memory for messages, and links that may declare queues. */
 export const SLOW_SETTINGS = { "classic_queue.backlog_memory": "1MB", "deprecated_features.permit.amqp_address_v1": "true" };
 

@@ -1,7 +1,7 @@
 // The answers to "why does nothing move?" in the page, for each cause that a broker knows.
 import { Broker } from "./broker.mjs";
 import { Tab } from "./browser.mjs";
-import { LONG, PRETENDED, SCENES, SLOW, SLOW_SETTINGS, Stage } from "./causes.mjs";
+import { LONG, SCENES, SLOW, SLOW_SETTINGS, Stage } from "./causes.mjs";
 import { check, expect, includes, options, picture, shot, sound, until } from "./checks.mjs";
 
 /** The window of the pictures: narrow, because docs/why.md shows them in a table. */
@@ -31,10 +31,7 @@ async function play(browser, scenes, settings) {
         }
       });
     }
-    if (scenes === SCENES) {
-      for (const [word, scene] of Object.entries(PRETENDED)) await pretend(tab, stage, word, scene);
-      await walk(tab, stage);
-    }
+    if (scenes === SCENES) await walk(tab, stage);
   } finally {
     stage.end();
     await tab.close();
@@ -42,30 +39,8 @@ async function play(browser, scenes, settings) {
   }
 }
 
-/** Shows the page a cause that the broker itself does not give. */
-async function pretend(tab, stage, word, scene) {
-  await check(`the page says why nothing moves: ${word}`, async () => {
-    const { subject, sentence } = await scene(stage);
-    const addresses = "**/api/explain/**";
-    await tab.page.route(addresses, async (route) => {
-      const response = await route.fetch();
-      await route.fulfill({ response, json: { ...(await response.json()), cause: word, sentence } });
-    });
-    try {
-      return await show(tab, word, subject);
-    } finally {
-      await tab.page.unroute(addresses);
-      stage.end();
-    }
-  });
-}
-
 async function look(tab, stage, word, subject) {
   await until(`the broker answers ${word}`, async () => (await stage.explain(subject)).cause === word);
-  return show(tab, word, subject);
-}
-
-async function show(tab, word, subject) {
   await tab.go(`#/why?${new URLSearchParams({ vhost: "/", ...subject })}`);
   const answer = tab.page.locator(".panel", { has: tab.page.locator(".explain") });
   await answer.locator(".explain").waitFor();

@@ -82,14 +82,13 @@ pub enum Cause {
     ClientSilent,
     /// The connection has no link.
     NoLinks,
-    /// Nothing visible stops the messages, although nothing has moved between two inspections.
-    Nothing,
-    /// Messages move.
+    /// Messages move, or nothing stops them. Shards are inspected one after the other, so the next message or the credit for it
+    /// may have been on its way between two of them.
     Moving,
 }
 
 impl Cause {
-    pub const ALL: [Self; 32] = [
+    pub const ALL: [Self; 31] = [
         Self::LogFailed,
         Self::QueueDamaged,
         Self::SocketNotRead,
@@ -120,7 +119,6 @@ impl Cause {
         Self::NoReader,
         Self::ClientSilent,
         Self::NoLinks,
-        Self::Nothing,
         Self::Moving,
     ];
 
@@ -157,7 +155,6 @@ impl Cause {
             Self::NoReader => "no_reader",
             Self::ClientSilent => "client_silent",
             Self::NoLinks => "no_links",
-            Self::Nothing => "nothing",
             Self::Moving => "moving",
         }
     }
@@ -205,8 +202,7 @@ impl Cause {
             Self::NoReader => "nobody reads the stream; its messages are retained",
             Self::ClientSilent => "the link has credit and its client sends nothing",
             Self::NoLinks => "the connection has no links",
-            Self::Nothing => "no obstacle is visible, but nothing moved during the check",
-            Self::Moving => "messages are moving",
+            Self::Moving => "nothing stops the messages",
         }
     }
 }
@@ -314,6 +310,13 @@ pub struct ConnectionFacts {
     pub links: Vec<LinkFacts>,
 }
 
+impl ConnectionFacts {
+    /// Returns true if one of the links is this consumer.
+    fn has_consumer(&self, id: u64) -> bool {
+        self.links.iter().any(|link| matches!(link.role, Role::Consuming { consumer, .. } if consumer == id))
+    }
+}
+
 /// What is known about a queue.
 #[derive(Clone, Debug)]
 pub struct QueueFacts {
@@ -415,7 +418,8 @@ pub fn cause<'a>(facts: Facts<'a>, log: LogFacts) -> (Cause, Option<&'a Place>) 
                     .map(of)
                     .filter(|(cause, _)| *cause != Cause::InactiveConsumer)
                     .max_by_key(|(cause, _)| *cause)
-                    .unwrap_or((Cause::Nothing, None)),
+                    // The last consumer has just left, or another one is becoming the active one.
+                    .unwrap_or((Cause::Moving, None)),
             }
         }
         Facts::Connection { connection, links, .. } => match () {
@@ -451,7 +455,8 @@ fn link_cause(at: &LinkInPlace<'_>, log: LogFacts) -> Cause {
             () if link.incomplete_bytes > 0 => Cause::DeliveryIncomplete,
             () if queue.is_some_and(|q| q.full) => Cause::QueueFull,
             () if link.credit > 0 => Cause::ClientSilent,
-            () => Cause::Nothing,
+            // The broker grants credit again as soon as nothing is in its way.
+            () => Cause::Moving,
         },
         Role::Consuming {
             consumer, unsettled, unsettled_max, message_bytes_max, revoked, standing, ..
@@ -480,7 +485,7 @@ fn link_cause(at: &LinkInPlace<'_>, log: LogFacts) -> Cause {
                 () if report.is_some_and(|r| r.reading) || *standing == Some(Standing::Reading) => {
                     Cause::ReadingBacklog
                 }
-                () => Cause::Nothing,
+                () => Cause::Moving,
             }
         }
         Role::Replies => match () {

@@ -191,16 +191,10 @@ const CAUSES: Record<string, Cause> = {
     advice: "Look at the client: it may be idle, or the broker may have refused its link. Then the broker's log has the reason.",
     numbers: ["links"],
   },
-  nothing: {
-    tone: "calm",
-    means: "The broker sees no reason, and no message moved while it looked.",
-    advice: "Ask again. If the answer stays, report it with the numbers.",
-    numbers: ["queue_ready", "link_credit", "link_unsettled"],
-  },
   moving: {
     tone: "good",
-    means: "Messages moved while the broker looked.",
-    advice: "Nothing to do.",
+    means: "Messages moved while the broker looked, or nothing stops the next one.",
+    advice: "Nothing. If no message arrives and this answer stays, report it with the numbers.",
     numbers: ["queue_ready", "queue_unsettled", "queue_consumers"],
   },
 };

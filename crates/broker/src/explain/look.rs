@@ -30,6 +30,14 @@ pub struct Look {
 }
 
 impl Look {
+    /// Adds connections. If they consume from a queue with a single active consumer, only that one explains anything. The others
+    /// are left out, so that however many wait for their turn, it is found.
+    pub fn add(&mut self, connections: Vec<ConnectionFacts>, active: Option<u64>) {
+        let is_kept =
+            |connection: &ConnectionFacts| active.is_none_or(|active| connection.has_consumer(active));
+        self.connections.extend(connections.into_iter().filter(is_kept));
+    }
+
     /// Returns the queues at the other ends of the links.
     pub fn ends(&self) -> Vec<End> {
         let links = self.connections.iter().flat_map(|c| c.links.iter().map(move |l| (&c.vhost, l)));

@@ -112,7 +112,7 @@ fn the_cause_at_a_publishing_link() {
     assert_eq!(at(&partial, ready(1), held, full), Cause::DeliveryIncomplete);
     assert_eq!(at(&publishing(0), ready(1), held, full), Cause::QueueFull);
     assert_eq!(at(&publishing(0), ready(1), held, as_is), Cause::ClientSilent);
-    assert_eq!(at(&LinkFacts { credit: 0, ..publishing(0) }, ready(1), LOG, as_is), Cause::Nothing);
+    assert_eq!(at(&LinkFacts { credit: 0, ..publishing(0) }, ready(1), LOG, as_is), Cause::Moving);
 }
 
 #[test]
@@ -135,7 +135,7 @@ fn the_cause_at_a_consuming_link() {
     let at_limit = LinkFacts { session: None, ..consuming(100) };
     assert_eq!(at(&at_limit, ready(1), LOG, ahead), Cause::HeldBack);
     assert_eq!(at(&at_limit, ready(0), LOG, ahead), Cause::QueueEmpty);
-    assert_eq!(at(&consuming(0), ready(1), LOG, ahead), Cause::Nothing);
+    assert_eq!(at(&consuming(0), ready(1), LOG, ahead), Cause::Moving);
     assert_eq!(
         at(&no_credit, Report { unsettled: 1, leaving: 1, ..ready(0) }, LOG, other),
         Cause::AllUnsettled
@@ -178,7 +178,7 @@ fn the_cause_at_a_consuming_link() {
     let reading = Report { reading: true, ..ready(1) };
     assert_eq!(at(&no_credit, reading.clone(), LOG, other), Cause::NoCredit);
     assert_eq!(at(&consuming(99), reading, LOG, other), Cause::ReadingBacklog);
-    assert_eq!(at(&consuming(99), ready(1), LOG, other), Cause::Nothing);
+    assert_eq!(at(&consuming(99), ready(1), LOG, other), Cause::Moving);
 }
 
 #[test]
@@ -205,7 +205,7 @@ fn the_cause_at_a_stream() {
     assert_eq!(at(&consuming(100, 0, Standing::Reading), 5), Cause::UnsettledLimit);
     assert_eq!(at(&consuming(0, 0, Standing::Reading), 5), Cause::NoCredit);
     assert_eq!(at(&consuming(0, 9, Standing::Reading), 5), Cause::ReadingBacklog);
-    assert_eq!(at(&consuming(0, 9, Standing::Behind), 5), Cause::Nothing);
+    assert_eq!(at(&consuming(0, 9, Standing::Behind), 5), Cause::Moving);
 
     let connection = connection();
     let of = |report: Report, links: &[LinkFacts]| {
@@ -269,7 +269,7 @@ fn the_cause_at_a_queue() {
         Cause::UnsettledLimit,
         "the active consumer"
     );
-    assert_eq!(of(ready(1), &[], LOG, false), Cause::Nothing, "its consumers could not be inspected");
+    assert_eq!(of(ready(1), &[], LOG, false), Cause::Moving, "its consumers could not be inspected");
 }
 
 #[test]
@@ -325,7 +325,7 @@ fn a_link_name_may_be_ambiguous() {
 #[test]
 fn a_delivery_between_two_looks_is_movement() {
     let mut before = Look { connections: vec![connection()], queues: vec![queue(ready(1))], log: LOG };
-    before.connections[0].links = vec![consuming(0)];
+    before.connections[0].links = vec![LinkFacts { credit: 0, ..consuming(0) }];
     let mut now = before.clone();
     let subjects = [
         Subject::Link { vhost: None, name: "l".into(), connection: None },
@@ -333,10 +333,29 @@ fn a_delivery_between_two_looks_is_movement() {
         Subject::Queue { vhost: "/".into(), name: "q".into() },
     ];
     let causes = |now: &Look| subjects.clone().map(|s| now.explain(&before, &s).unwrap().cause);
-    assert_eq!(causes(&now), [Cause::Nothing; 3]);
+    assert_eq!(causes(&now), [Cause::NoCredit; 3]);
     now.connections[0].links[0].delivery_count += 1;
     now.queues[0].report.delivered += 1;
     assert_eq!(causes(&now), [Cause::Moving; 3]);
+}
+
+/// Only so many connections are looked at.
+#[test]
+fn consumers_that_wait_for_their_turn_hide_the_active_one_from_nobody() {
+    let consumer = |id| {
+        let link = LinkFacts { credit: 0, role: consuming_role(id, 0), ..consuming(0) };
+        ConnectionFacts { links: vec![link], ..connection() }
+    };
+    let all = || (1..=9).map(|i| consumer(ME + i)).chain([consumer(ME)]).collect::<Vec<_>>();
+    let seen = |active| {
+        let report = Report { active_consumer: active, ..ready(1) };
+        let mut look = Look { queues: vec![queue(report)], log: LOG, ..Look::default() };
+        look.add(all(), active);
+        let subject = Subject::Queue { vhost: "/".into(), name: "q".into() };
+        (look.connections.len(), look.explain(&look, &subject).unwrap().cause)
+    };
+    assert_eq!(seen(Some(ME)), (1, Cause::NoCredit));
+    assert_eq!(seen(None), (10, Cause::NoCredit));
 }
 
 #[test]

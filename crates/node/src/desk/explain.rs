@@ -52,12 +52,14 @@ impl NodeDesk {
     /// Collects everything that may stop the subject, as it is now.
     async fn look(&self, who: &Identity, subject: &Subject) -> Result<Look, DeskError> {
         let mut look = Look::default();
+        let mut active = None;
         let wanted = match subject {
             Subject::Link { vhost, name, .. } => Wanted::Link { vhost: vhost.clone(), name: name.clone() },
             Subject::Connection { name } => Wanted::Connection(name.clone()),
             Subject::Queue { vhost, name } => {
                 let record = self.record(DEADLINE, vhost, name).await?;
                 let numbers = self.reports(std::slice::from_ref(&record)).await?.remove(0);
+                active = numbers.report.active_consumer;
                 let wanted = Wanted::Consumers(record.id);
                 look.queues.push(QueueFacts::new(&record, numbers.report));
                 wanted
@@ -70,7 +72,7 @@ impl NodeDesk {
                 let Reply::Look(part, log) = self.ask(shard, question).await? else {
                     return Err(other_answer());
                 };
-                look.connections.extend(part.rows);
+                look.add(part.rows, active);
                 from = part.next.filter(|_| look.connections.len() < LOOK_MAX);
                 // Every part of a shard's answer repeats the state of its log, so only the first one is
                 // counted.

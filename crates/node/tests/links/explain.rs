@@ -149,7 +149,7 @@ fn cases() -> Vec<Case> {
     case(Cause::NoCredit, h.explain(&queue()), numbers);
     h.mail_stopped = true;
     h.grant(consumer, 0, 9);
-    case(Cause::Nothing, h.explain(&h.link(consumer, 0)), &[("link_credit", 9), ("queue_ready", 1)]);
+    case(Cause::Moving, h.explain(&h.link(consumer, 0)), &[("link_credit", 9), ("queue_ready", 1)]);
     let before = h.look(&queue());
     h.mail_stopped = false;
     h.settle();
