@@ -11,6 +11,8 @@ const broker = await Broker.start(process.env.SLUICE_BIN);
 const browser = await launch();
 const open = (more) => Tab.open(browser, broker.url, { fromDist: options.dist, ...more });
 const tab = await open();
+/** The addresses of pages of objects that clients have made: a queue, a quorum queue, a stream, an exchange, and why a queue does not move. */
+const KEPT = [...["invoices", "payments", "audit"].map((name) => hash("queues", "/", name)), hash("exchanges", "/", "shop"), `#/why?${new URLSearchParams({ kind: "queue", vhost: "/", name: "invoices" })}`];
 /** The addresses of all views, as the page's own navigation has them, so that a new view is tested, too. */
 let VIEWS = [];
 try {
@@ -76,24 +78,28 @@ async function views() {
   return found;
 }
 
-/** The addresses of pages of objects: a queue, a quorum queue, a stream, an exchange, a connection of each protocol, and a channel. */
-async function objects() {
-  const connections = await broker.api("GET", "/api/connections");
-  const channels = await broker.api("GET", "/api/channels");
+/** The addresses of pages of objects that end with their clients: a connection of each protocol, a session, a channel, and why a link does not move. */
+async function passing() {
+  const rows = async (list) => broker.api("GET", `/api/${list}`);
+  const consumer = (session) => session.outgoing_links.find((link) => link.queue_name);
+  await until("clients of both protocols", async () => (await rows("sessions")).some(consumer) && (await rows("channels")).length > 0);
+  const [connections, [channel]] = [await rows("connections"), await rows("channels")];
+  const session = (await rows("sessions")).find(consumer);
   const of = (protocol) => connections.find((row) => row.protocol === protocol)?.name;
-  return [
-    ...["invoices", "payments", "audit"].map((name) => hash("queues", "/", name)),
-    hash("exchanges", "/", "shop"),
-    ...["AMQP 1-0", "AMQP 0-9-1"].map((protocol) => hash("connections", of(protocol))),
-    hash("channels", channels[0].name),
-  ];
+  const link = { kind: "link", vhost: "/", name: consumer(session).link_name, connection: session.connection_details.name };
+  return [...["AMQP 1-0", "AMQP 0-9-1"].map((protocol) => hash("connections", of(protocol))), hash("sessions", session.name), hash("channels", channel.name), `#/why?${new URLSearchParams(link)}`];
+}
+
+/** Returns a view's address as a part of the name of a picture. */
+function named(view) {
+  return decodeURIComponent(view).replaceAll(/[^\w.]+/g, "-").slice(0, 80);
 }
 
 async function nothing() {
-  for (const view of VIEWS) {
+  for (const view of [...VIEWS, hash("exchanges", "/", "amq.topic")]) {
     await check(`${view} with nothing in the broker`, async () => {
       await tab.go(view);
-      await shot(tab, `empty${view.replaceAll(/[#/]+/g, "-")}`);
+      await shot(tab, `empty${named(view)}`);
       return sound(tab, { keyboard: false });
     });
   }
@@ -196,6 +202,8 @@ async function lists() {
       await tab.page.getByText("queue empty").first().waitFor();
       await tab.page.getByText("The numbers behind this").click();
       const said = await broker.line(await tab.page.locator(".command code").innerText());
+      await tab.go(hash("exchanges", "/", `x ${name}`));
+      await tab.page.locator(`a[href="${hash("queues", "/", name)}"]`).first().waitFor();
       wrong.push(...includes(said, "queue_empty"), ...(await tab.faults()));
     }
     await tab.go("#/queues?name=alert");
@@ -635,10 +643,10 @@ async function refused() {
   const viewer = await open();
   viewer.expectRefusals = true;
   await viewer.login("viewer", "viewer");
-  for (const view of [...VIEWS, ...(await objects())]) {
+  for (const view of [...VIEWS, ...KEPT, ...(await passing())]) {
     await check(`${view} as a user who may see little`, async () => {
       await viewer.go(view);
-      await shot(viewer, `viewer${view.replaceAll(/[#/]+/g, "-")}`);
+      await shot(viewer, `viewer${named(view)}`);
       return sound(viewer, { keyboard: false });
     });
   }
@@ -684,11 +692,11 @@ async function refused() {
 async function phone() {
   const small = await open({ width: 390, height: 844, scheme: "dark" });
   await small.login("guest", "guest");
-  for (const view of [...VIEWS, hash("queues", "/", "invoices"), hash("exchanges", "/", "shop")]) {
+  for (const view of [...VIEWS, ...KEPT, ...(await passing())]) {
     await check(`${view} on a phone, in the dark`, async () => {
       await small.go(view);
       await small.page.waitForTimeout(100);
-      await shot(small, `phone${decodeURIComponent(view).replaceAll(/[#/]+/g, "-")}`);
+      await shot(small, `phone${named(view)}`);
       if (view === "#/") await picture(small, "phone");
       return sound(small, { keyboard: false });
     });
@@ -724,10 +732,12 @@ async function gone() {
     await tab.page.getByText("No alarms").waitFor();
     return [...wrong, ...(await tab.faults()).filter((one) => !one.includes("ERR_CONNECTION"))];
   });
-  const all = [...VIEWS, hash("queues", "/", "invoices"), hash("exchanges", "/", "shop")];
+  // The clients have ended with the broker.
+  traffic(broker);
+  const ended = await passing();
   tab.expectRefusals = true;
   await broker.down();
-  for (const view of all) {
+  for (const view of [...VIEWS, ...KEPT, ...ended]) {
     await check(`${view} says that the broker is gone`, async () => {
       await tab.go(view);
       await tab.page.getByText("The broker has not answered since").waitFor();
@@ -738,11 +748,17 @@ async function gone() {
   await broker.up();
   await tab.page.getByText("The broker has not answered since").waitFor({ state: "detached" });
   tab.refused.length = 0;
-  for (const view of all) {
+  for (const view of [...VIEWS, ...KEPT]) {
     await check(`${view} is itself when the broker is back`, async () => {
       await tab.go(view);
       const shown = await tab.page.locator("main .problem").allInnerTexts();
       return [...expect(shown.length === 0, `it shows ${shown[0]}`), ...(await tab.faults())];
+    });
+  }
+  for (const view of ended) {
+    await check(`${view} says that it has ended when the broker is back`, async () => {
+      await tab.go(view);
+      return [...includes(await tab.text(), "Not found"), ...(await sound(tab, { keyboard: false }))];
     });
   }
   await check("an alarm is shown in every view", async () => {
@@ -787,12 +803,14 @@ async function many() {
 
 /** What a view asks for must not grow with the number of queues. */
 async function eachOfMany() {
-  for (const view of VIEWS) {
+  traffic(broker);
+  for (const view of [...VIEWS, ...KEPT, ...(await passing())]) {
     await check(`${view} with 100,000 queues`, async () => {
       tab.asked.length = 0;
       await tab.go(view);
-      await shot(tab, `many${view.replaceAll(/[#/]+/g, "-")}`);
-      const whole = tab.asked.filter((one) => /^GET \/api\/(queues|connections|sessions|channels|exchanges|bindings|consumers)(\/[^/?]+)?(\?|$)/.test(one) && !/[?&]page_size=\d+/.test(one));
+      await shot(tab, `many${named(view)}`);
+      const list = /^GET \/api\/((queues|exchanges|bindings|consumers)(\/[^/?]+)?|(vhosts\/[^/?]+\/)?(connections|sessions|channels))(\?|$)/;
+      const whole = tab.asked.filter((one) => list.test(one) && !/[?&]page_size=\d+/.test(one));
       return [...expect(whole.length === 0, `asked for a whole list: ${whole[0]}`), ...(await sound(tab, { keyboard: false }))];
     });
   }
