@@ -3,7 +3,7 @@
     File {
         path: "/",
         content_type: "text/html; charset=utf-8",
-        etag: "W/\"d7cefdae2f47ca42\"",
+        etag: "W/\"3dd1c5c1b2bf16cd\"",
         plain: include_bytes!("index.html"),
         gzip: include_bytes!("index.html.gz"),
     },
@@ -22,10 +22,10 @@
         gzip: include_bytes!("assets/index-B1yhTSGM.css.gz"),
     },
     File {
-        path: "/assets/index-DxxEes7Y.js",
+        path: "/assets/index-C0kFvT2i.js",
         content_type: "text/javascript; charset=utf-8",
-        etag: "W/\"58b139c9557a0d53\"",
-        plain: include_bytes!("assets/index-DxxEes7Y.js"),
-        gzip: include_bytes!("assets/index-DxxEes7Y.js.gz"),
+        etag: "W/\"e213779ca763996b\"",
+        plain: include_bytes!("assets/index-C0kFvT2i.js"),
+        gzip: include_bytes!("assets/index-C0kFvT2i.js.gz"),
     },
 ]

@@ -169,6 +169,16 @@ async function lists() {
     await tab.page.getByRole("button", { name: "1 day" }).click();
     await tab.page.reload();
     await tab.page.getByRole("button", { name: "1 day", pressed: true }).waitFor();
+    for (const view of [hash("queues", "/", "flow-1"), hash("exchanges", "/", "amq.topic")]) {
+      await tab.go(view);
+      await tab.page.getByRole("button", { name: "10 min", pressed: true }).waitFor();
+      tab.asked.length = 0;
+      await tab.page.getByRole("button", { name: "8 h" }).click();
+      await until("the samples of 8 hours", async () => tab.asked.some((one) => one.includes("msg_rates_age=28800&msg_rates_incr=600")));
+      await tab.page.reload();
+      await tab.page.getByRole("button", { name: "8 h", pressed: true }).waitFor();
+      await tab.settled();
+    }
     return [...includes(head, "Total"), ...includes(first, "load.119"), ...(await tab.faults())];
   });
   await check("hostile names are text in every list", async () => {

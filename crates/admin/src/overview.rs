@@ -262,7 +262,7 @@ fn about<D: Desk>(call: &Call<'_, D>, o: &Overview) -> Value {
         "management_version": o.product_version,
         "rates_mode": "basic",
         // In seconds.
-        "sample_retention_policies": { "global": [600, 3_600, 28_800, 86_400], "basic": [600], "detailed": [600] },
+        "sample_retention_policies": { "global": [600, 3_600, 28_800, 86_400], "basic": [600, 3_600, 28_800, 86_400], "detailed": [600] },
         "product_name": o.product,
         "product_version": o.product_version,
         "rabbitmq_version": o.product_version,

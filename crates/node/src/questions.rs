@@ -83,6 +83,9 @@ pub enum Question {
     /// Asks for the statistics of virtual hosts on this shard: the sums over queues and connections, from place `from` on. The
     /// same virtual host may be in several parts. Answered by [`Reply::VhostNumbers`].
     VhostNumbers { from: usize },
+    /// Asks for the queues and streams on this shard that have had messages since the start, from place `from` on. Answered by
+    /// [`Reply::UsedQueues`].
+    UsedQueues { from: usize },
     /// Asks for sums over the shard. Answered by [`Reply::Totals`].
     Totals,
     /// Asks for connections, or for those with these names, from place `from` on. Answered by [`Reply::Connections`].
@@ -130,6 +133,8 @@ pub enum Reply {
     /// In the order of the question.
     ExchangeCounts(Vec<ExchangeCounts>),
     VhostNumbers(Part<(Arc<str>, VhostNumbers)>),
+    /// With the number of messages that were published to and delivered from each.
+    UsedQueues(Part<(QueueId, u64)>),
     Totals(Box<Totals>),
     Connections(Part<ConnectionRow>),
     Look(Part<ConnectionFacts>, LogFacts),

@@ -14,11 +14,12 @@ import { Action, Named } from "../ui/actions";
 import { Chart } from "../ui/chart";
 import { List, type ListColumn } from "../ui/list";
 import { Answer, Area, Badge, Check, Empty, Facts, Fields, Name, NameLink, Panel, Select, Text, show } from "../ui/parts";
+import { SpanChoice, useSpan } from "../ui/spans";
 import { BindingTable, Unbind } from "./bindings";
 import { Publish } from "./publish";
 
-/** The length of the chart, in seconds. */
-const SPAN = 600;
+/** The span of the chart unless the user chooses. */
+const SPAN = "10 min";
 const RATES: [string, string][] = [["publish_in", "In"], ["publish_out", "Out"]];
 
 /** The name of an exchange as people read it. */
@@ -89,7 +90,8 @@ function CreateExchange({ vhost: initial }: { vhost: string }): JSX.Element {
 export function ExchangeView({ vhost, name }: { vhost: string; name: string }): JSX.Element {
   const target = path("exchanges", vhost, name);
   const real = name === "amq.default" ? "" : name;
-  const exchange = useApi<ExchangeRow>(`${target}?msg_rates_age=${SPAN}&msg_rates_incr=5`);
+  const span = useSpan(SPAN);
+  const exchange = useApi<ExchangeRow>(`${target}?${span.query}`, { keep: true });
   const outgoing = useApi<BindingRow[]>(`${target}/bindings/source`);
   const incoming = useApi<BindingRow[]>(real === "" ? null : `${target}/bindings/destination`);
   const fixed = real === "" || real.startsWith("amq.");
@@ -122,9 +124,9 @@ export function ExchangeView({ vhost, name }: { vhost: string; name: string }): 
       <Answer of={exchange}>
         {(row) => (
           <div class="columns">
-            <Panel title="The last ten minutes">
+            <Panel title="Messages over time" aside={<SpanChoice now={span} standard={SPAN} />}>
               <div class="charts one">
-                <Chart title="Rates" span={SPAN} format={(value) => rate(value)} lines={RATES.map(([field, label], i) => ({ label, colour: i + 1, points: differences(samples(row.message_stats, field)) }))} />
+                <Chart title="Rates" span={span.seconds} format={(value) => rate(value)} lines={RATES.map(([field, label], i) => ({ label, colour: i + 1, points: differences(samples(row.message_stats, field)) }))} />
               </div>
             </Panel>
             <Panel title="What it is">

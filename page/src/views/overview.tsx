@@ -2,26 +2,23 @@
 import type { JSX } from "preact";
 import { path } from "../lib/api";
 import type { NodeRow, Overview } from "../lib/names";
-import { change, place } from "../lib/place";
 import { useApi } from "../lib/poll";
 import { type Point, differences, samples } from "../lib/rates";
 import { DASH, bytes, count, duration, isNumber, rate, short } from "../lib/text";
 import { Chart, type Line } from "../ui/chart";
 import { Answer, Badge, Bar, Facts, Panel, Table, Tile, show } from "../ui/parts";
+import { SpanChoice, useSpan } from "../ui/spans";
 
-/** The ranges of the charts: label, length in seconds, and the distance of the samples that the broker is asked for. */
-const RANGES: [string, number, number][] = [["1 min", 60, 5], ["10 min", 600, 5], ["1 h", 3600, 60], ["8 h", 28_800, 600], ["1 day", 86_400, 1800]];
+/** The span of the charts unless the user chooses. */
+const SPAN = "1 min";
 
 const MESSAGE_RATES: [string, string][] = [["publish", "Published"], ["confirm", "Confirmed"], ["deliver_get", "Delivered"], ["ack", "Acknowledged"]];
 const LENGTHS: [string, string][] = [["messages_ready", "Ready"], ["messages_unacknowledged", "Unacknowledged"]];
 const CHURN: [string, string][] = [["connection_created", "Connections opened"], ["connection_closed", "Connections closed"], ["channel_created", "Channels opened"], ["queue_declared", "Queues declared"], ["queue_created", "Queues created"], ["queue_deleted", "Queues deleted"]];
 
 export function OverviewView(): JSX.Element {
-  const shortest = RANGES[0]?.[0] ?? "";
-  const range = place.use().query["span"] ?? shortest;
-  const [, span, step] = RANGES.find(([label]) => label === range) ?? ["", 60, 5];
-  const target = `${path("overview")}?lengths_age=${span}&lengths_incr=${step}&msg_rates_age=${span}&msg_rates_incr=${step}`;
-  const overview = useApi<Overview>(target, { keep: true });
+  const span = useSpan(SPAN);
+  const overview = useApi<Overview>(`${path("overview")}?${span.query}`, { keep: true });
   const nodes = useApi<NodeRow[]>(path("nodes"));
   const data = overview.data;
   const rateOf = (field: string): Point[] => differences(samples(data?.message_stats, field));
@@ -50,15 +47,11 @@ export function OverviewView(): JSX.Element {
       {data && (
         <Panel
           title="Messages"
-          aside={
-            <div class="segments" role="group" aria-label="Time span">
-              {RANGES.map(([label]) => <button type="button" aria-pressed={label === range} onClick={() => change({ span: label === shortest ? undefined : label })}>{label}</button>)}
-            </div>
-          }
+          aside={<SpanChoice now={span} standard={SPAN} />}
         >
           <div class="charts">
-            <Chart title="Rates" span={span} lines={lines(MESSAGE_RATES, rateOf)} format={(value) => rate(value)} />
-            <Chart title="In queues" span={span} lines={lines(LENGTHS, lengthOf)} format={short} />
+            <Chart title="Rates" span={span.seconds} lines={lines(MESSAGE_RATES, rateOf)} format={(value) => rate(value)} />
+            <Chart title="In queues" span={span.seconds} lines={lines(LENGTHS, lengthOf)} format={short} />
           </div>
         </Panel>
       )}

@@ -11,6 +11,7 @@ import { DASH, bytes, count, isNumber, plural, rate, short, time } from "../lib/
 import { Chart, type Line } from "../ui/chart";
 import { Action, Named } from "../ui/actions";
 import { Answer, Badge, Empty, Facts, Fields, Name, NameLink, Panel, State, Table, Text, Tile, show } from "../ui/parts";
+import { SpanChoice, useSpan } from "../ui/spans";
 import { BindingTable, Unbind } from "./bindings";
 import { ConsumerTable } from "./channels";
 import { GetMessages, Messages } from "./messages";
@@ -20,14 +21,14 @@ import { Redrive } from "./redrive";
 import { Trace } from "./trace";
 import { Explanation } from "./why";
 
-/** The length of the charts, in seconds. */
-const SPAN = 600;
+/** The span of the charts unless the user chooses. */
+const SPAN = "10 min";
 const RATES: [string, string][] = [["publish", "In"], ["deliver_get", "Out"], ["ack", "Acknowledged"]];
 const LENGTHS: [string, string][] = [["messages_ready", "Ready"], ["messages_unacknowledged", "Unacknowledged"]];
 
 export function QueueView({ vhost, name }: { vhost: string; name: string }): JSX.Element {
   const target = path("queues", vhost, name);
-  const queue = useApi<QueueRow>(`${target}?lengths_age=${SPAN}&lengths_incr=5&msg_rates_age=${SPAN}&msg_rates_incr=5`);
+  const queue = useApi<QueueRow>(`${target}?${useSpan(SPAN).query}`, { keep: true });
   const row = queue.data;
   const stream = row?.type === "stream";
   const messages = row?.messages;
@@ -75,6 +76,7 @@ export function QueueView({ vhost, name }: { vhost: string; name: string }): JSX
 }
 
 function Numbers({ row }: { row: QueueRow }): JSX.Element {
+  const span = useSpan(SPAN);
   const lines = (fields: [string, string][], points: (field: string) => Point[]): Line[] => fields.map(([field, label], i) => ({ label, colour: i + 1, points: points(field) }));
   return (
     <>
@@ -88,10 +90,10 @@ function Numbers({ row }: { row: QueueRow }): JSX.Element {
         })}
       </div>
       <div class="columns">
-        <Panel title="The last ten minutes">
+        <Panel title="Messages over time" aside={<SpanChoice now={span} standard={SPAN} />}>
           <div class="charts one">
-            <Chart title="Rates" span={SPAN} format={(value) => rate(value)} lines={lines(RATES, (field) => differences(samples(row.message_stats, field)))} />
-            <Chart title="Messages" span={SPAN} format={short} lines={lines(LENGTHS, (field) => samples(row, field))} />
+            <Chart title="Rates" span={span.seconds} format={(value) => rate(value)} lines={lines(RATES, (field) => differences(samples(row.message_stats, field)))} />
+            <Chart title="Messages" span={span.seconds} format={short} lines={lines(LENGTHS, (field) => samples(row, field))} />
           </div>
         </Panel>
         <Panel title="What it is">

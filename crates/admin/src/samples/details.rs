@@ -3,7 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use super::figures::{Figure, Part};
-use super::series::{Point, Range, Series, per_second};
+use super::series::{History, Point, Range, per_second};
 use crate::query::Query;
 use crate::reply::Failure;
 
@@ -67,16 +67,15 @@ pub fn fields<R, const N: usize>(
     figures: &[Figure<R>; N],
     part: Part,
     row: &R,
-    series: Option<&Series<N>>,
+    history: History<'_, N>,
     ranges: &Ranges,
 ) -> Map<String, Value> {
     let mut fields = Map::new();
     for (i, figure) in figures.iter().enumerate().filter(|(_, figure)| figure.part == part) {
         fields.insert(figure.name.to_owned(), (figure.of)(row).into());
-        let rate = series.map_or(0.0, |series| series.rate(i));
-        let mut details = json!({ "rate": at_least_0(rate, part.counts()) });
+        let mut details = json!({ "rate": at_least_0(history.rate(i), part.counts()) });
         if let Some(range) = ranges.for_part(part) {
-            let points = series.map(|series| series.points(i, range)).unwrap_or_default();
+            let points = history.points(i, range);
             if let (Some(last), Some(first)) = (points.first(), points.last())
                 && points.len() > 1
             {

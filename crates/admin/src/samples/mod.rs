@@ -6,11 +6,12 @@
 //! ```
 //!
 //! The node is always sampled: that costs one question to each shard. Virtual hosts, queues, exchanges, connections, channels and
-//! sessions are sampled only while somebody asks for them, so that those that nobody looks at cost nothing. Before the second sample of an object
-//! its rate is 0.
+//! sessions are sampled every 5 seconds only while somebody asks for them. Before the second sample of an object its rate is 0. The queues and
+//! exchanges that messages pass through also have a history of a day ([`Kept`]), with a sample a minute.
 
 mod details;
 mod figures;
+mod kept;
 mod series;
 mod watched;
 
@@ -35,7 +36,8 @@ use self::figures::{
     QUEUE_FIGURES, VHOST, VHOST_FIGURES, values,
 };
 pub use self::figures::{NODE_FIGURES, NodeRow, Part};
-use self::series::{Retention, Sample, Series};
+use self::kept::Kept;
+use self::series::{History, Retention, SLACK_MS, Sample, Series};
 use self::watched::Watched;
 use crate::clock::now_ms;
 use crate::ports::Ports;
@@ -53,9 +55,6 @@ const NODE_RINGS: [Retention; 4] = [
 /// The history of an object: ten minutes at five seconds.
 const HISTORY: Retention = Retention { samples_max: 122, every_ms: 0 };
 
-/// A sample may be this early, in milliseconds. Samples are not taken exactly every five seconds.
-const SLACK_MS: u64 = 2_500;
-
 /// The number of queues that are sampled with one request to the desk.
 const QUEUES_PER_REQUEST: usize = 500;
 
@@ -70,6 +69,10 @@ struct State {
     node: Series<NODE>,
     queues: Watched<QueueId, QUEUE>,
     exchanges: Watched<ExchangeId, EXCHANGE>,
+    used_queues: Kept<QueueId, QUEUE>,
+    used_exchanges: Kept<ExchangeId, EXCHANGE>,
+    /// The time of the last sample of those, in milliseconds since the epoch.
+    kept_ms: Option<u64>,
     /// Virtual hosts, and what passes over all of their channels and sessions.
     vhosts: Watched<Arc<str>, VHOST>,
     vhost_traffic: Watched<Arc<str>, CHANNEL>,
@@ -84,6 +87,9 @@ impl Default for State {
             node: Series::new(&NODE_RINGS),
             queues: Watched::new(HISTORY),
             exchanges: Watched::new(HISTORY),
+            used_queues: Kept::default(),
+            used_exchanges: Kept::default(),
+            kept_ms: None,
             vhosts: Watched::new(HISTORY),
             vhost_traffic: Watched::new(HISTORY),
             connections: Watched::new(HISTORY),
@@ -133,6 +139,7 @@ impl Samples {
                 state.queues.push(&row.id, sample);
             }
         }
+        self.keep(desk, &who, now_ms).await?;
         if !exchanges.is_empty() {
             let counts = desk.sampled_exchanges(&who, &exchanges).await?;
             let mut state = self.state();
@@ -176,28 +183,65 @@ impl Samples {
         Ok(())
     }
 
+    /// Takes a sample of the queues and exchanges that messages pass through, once a minute.
+    async fn keep<D: Desk>(&self, desk: &D, who: &Identity, now_ms: u64) -> Result<(), DeskError> {
+        {
+            let mut state = self.state();
+            // A clock that was set back begins again.
+            if state.kept_ms.is_some_and(|at_ms| (at_ms..at_ms + kept::EVERY_MS - SLACK_MS).contains(&now_ms))
+            {
+                return Ok(());
+            }
+            state.kept_ms = Some(now_ms);
+        }
+        let used = desk.used_queues(who).await?;
+        let ids = self.state().used_queues.begin_round(&used, now_ms);
+        for ids in ids.chunks(QUEUES_PER_REQUEST) {
+            let rows = desk.sampled_queues(who, ids).await?;
+            let mut state = self.state();
+            for row in &rows {
+                let sample = Sample { at_ms: now_ms, values: values(&QUEUE_FIGURES, row) };
+                state.used_queues.push(&row.id, sample);
+            }
+        }
+        let exchanges = desk.exchange_rows(who).await?;
+        let used = exchanges.iter().filter(|row| row.counts.published > 0);
+        let used: Vec<_> = used.map(|row| (row.id, row.counts.published)).collect();
+        let mut state = self.state();
+        state.used_exchanges.begin_round(&used, now_ms);
+        for row in &exchanges {
+            let sample = Sample { at_ms: now_ms, values: values(&EXCHANGE_FIGURES, &row.counts) };
+            state.used_exchanges.push(&row.id, sample);
+        }
+        Ok(())
+    }
+
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Returns the fields of one part of the answer about the node, with rates.
     pub fn node(&self, part: Part, row: &NodeRow, ranges: &Ranges) -> Map<String, Value> {
-        fields(&NODE_FIGURES, part, row, Some(&self.state().node), ranges)
+        fields(&NODE_FIGURES, part, row, Some(&self.state().node).into(), ranges)
     }
 
     /// Returns the lengths and the `message_stats` of a queue, with rates. The queue is sampled from now on.
     pub fn queue(&self, row: &QueueRow, ranges: &Ranges) -> (Map<String, Value>, Map<String, Value>) {
         let mut state = self.state();
-        let series = state.queues.ask(&row.id, ranges.is_any());
-        let part = |part| fields(&QUEUE_FIGURES, part, row, series, ranges);
+        let State { queues, used_queues, .. } = &mut *state;
+        let recent = queues.ask(&row.id, ranges.is_any());
+        let history = History { recent, older: used_queues.get(&row.id) };
+        let part = |part| fields(&QUEUE_FIGURES, part, row, history, ranges);
         (part(Part::Lengths), part(Part::Messages))
     }
 
     /// Returns the `message_stats` of an exchange, with rates. The exchange is sampled from now on.
     pub fn exchange(&self, row: &ExchangeRow, ranges: &Ranges) -> Map<String, Value> {
         let mut state = self.state();
-        let series = state.exchanges.ask(&row.id, ranges.is_any());
-        fields(&EXCHANGE_FIGURES, Part::Messages, &row.counts, series, ranges)
+        let State { exchanges, used_exchanges, .. } = &mut *state;
+        let recent = exchanges.ask(&row.id, ranges.is_any());
+        let history = History { recent, older: used_exchanges.get(&row.id) };
+        fields(&EXCHANGE_FIGURES, Part::Messages, &row.counts, history, ranges)
     }
 
     /// Returns the fields of a virtual host, with rates: its messages, its data, and its `message_stats`. It is sampled from
@@ -205,8 +249,8 @@ impl Samples {
     pub fn vhost(&self, name: &Arc<str>, numbers: &VhostNumbers, ranges: &Ranges) -> Map<String, Value> {
         let mut state = self.state();
         let traffic = state.vhost_traffic.ask(name, ranges.is_any());
-        let stats = fields(&CHANNEL_FIGURES, Part::Messages, &numbers.counts, traffic, ranges);
-        let series = state.vhosts.ask(name, ranges.is_any());
+        let stats = fields(&CHANNEL_FIGURES, Part::Messages, &numbers.counts, traffic.into(), ranges);
+        let series = state.vhosts.ask(name, ranges.is_any()).into();
         let mut shown = fields(&VHOST_FIGURES, Part::Lengths, numbers, series, ranges);
         shown.extend(fields(&VHOST_FIGURES, Part::Data, numbers, series, ranges));
         shown.insert("message_stats".into(), stats.into());
@@ -217,7 +261,7 @@ impl Samples {
     pub fn connection(&self, row: &ConnectionRow, ranges: &Ranges) -> Map<String, Value> {
         let mut state = self.state();
         let series = state.connections.ask(&row.name, ranges.is_any());
-        fields(&CONNECTION_FIGURES, Part::Data, row, series, ranges)
+        fields(&CONNECTION_FIGURES, Part::Data, row, series.into(), ranges)
     }
 
     /// Returns the `message_stats` of the channel or the session with this number, with rates. It is sampled from now on.
@@ -230,6 +274,6 @@ impl Samples {
     ) -> Map<String, Value> {
         let mut state = self.state();
         let series = state.channels.ask(&(connection.clone(), number), ranges.is_any());
-        fields(&CHANNEL_FIGURES, Part::Messages, counts, series, ranges)
+        fields(&CHANNEL_FIGURES, Part::Messages, counts, series.into(), ranges)
     }
 }

@@ -10,6 +10,9 @@ pub struct Sample<const N: usize> {
     pub values: [u64; N],
 }
 
+/// A sample may be this early, in milliseconds. Samples are not taken exactly every five seconds.
+pub const SLACK_MS: u64 = 2_500;
+
 /// How long samples are kept, and how far apart they are.
 #[derive(Clone, Copy, Debug)]
 pub struct Retention {
@@ -43,6 +46,38 @@ pub struct Range {
 
 /// One value at a time, in milliseconds since the epoch.
 pub type Point = (u64, u64);
+
+/// What is known of an object: the samples since somebody looks at it, and those of its history.
+#[derive(Clone, Copy, Debug)]
+pub struct History<'a, const N: usize> {
+    pub recent: Option<&'a Series<N>>,
+    pub older: Option<&'a Series<N>>,
+}
+
+impl<'a, const N: usize> From<Option<&'a Series<N>>> for History<'a, N> {
+    fn from(recent: Option<&'a Series<N>>) -> Self {
+        Self { recent, older: None }
+    }
+}
+
+impl<const N: usize> History<'_, N> {
+    /// Returns the change per second of one value between the last two recent samples. Returns 0 with fewer samples.
+    pub fn rate(&self, value: usize) -> f64 {
+        self.recent.map_or(0.0, |series| series.rate(value))
+    }
+
+    /// Returns one value at the times of a range, newest first. The newest time is that of the newest sample. Between two
+    /// samples, the value is on the line between them. Times before the oldest sample are left out.
+    pub fn points(&self, value: usize, range: Range) -> Vec<Point> {
+        let both = || [self.recent, self.older].into_iter().flatten();
+        let Some(newest_ms) = both().filter_map(Series::newest).map(|sample| sample.at_ms).max() else {
+            return Vec::new();
+        };
+        let steps = 0..=range.age_ms / range.step_ms;
+        let times = steps.map_while(|step| newest_ms.checked_sub(step * range.step_ms));
+        times.map_while(|at_ms| Some((at_ms, both().find_map(|series| series.at(at_ms, value))?))).collect()
+    }
+}
 
 impl<const N: usize> Series<N> {
     pub fn new(retentions: &[Retention]) -> Self {
@@ -88,15 +123,6 @@ impl<const N: usize> Series<N> {
             }
             _ => 0.0,
         }
-    }
-
-    /// Returns one value at the times of a range, newest first. The newest time is that of the newest sample. Between two
-    /// samples, the value is on the line between them. Times before the oldest sample are left out.
-    pub fn points(&self, value: usize, range: Range) -> Vec<Point> {
-        let Some(newest) = self.newest() else { return Vec::new() };
-        let steps = 0..=range.age_ms / range.step_ms;
-        let times = steps.map_while(|step| newest.at_ms.checked_sub(step * range.step_ms));
-        times.map_while(|at_ms| Some((at_ms, self.at(at_ms, value)?))).collect()
     }
 
     /// Returns the value at a time, from the finest ring that reaches so far back.
@@ -159,6 +185,10 @@ mod tests {
         series
     }
 
+    fn points(series: &Series<1>, range: Range) -> Vec<Point> {
+        History::from(Some(series)).points(0, range)
+    }
+
     fn seconds(points: Vec<Point>) -> Vec<(u64, u64)> {
         points.into_iter().map(|(ms, value)| (ms / 1000, value)).collect()
     }
@@ -183,18 +213,34 @@ mod tests {
         assert_eq!(both.rings.iter().map(|ring| ring.samples.len()).collect::<Vec<_>>(), [4, 3]);
         let range = Range { age_ms: 60_000, step_ms: 15_000 };
         // 100 and 85 are in the fine ring; 70 lies between two samples of the coarse one, which begins at 60.
-        assert_eq!(seconds(both.points(0, range)), [(100, 200), (85, 170), (70, 140)]);
+        assert_eq!(seconds(points(&both, range)), [(100, 200), (85, 170), (70, 140)]);
         let one = series(&[FINE], &values);
-        assert_eq!(seconds(one.points(0, range)), [(100, 200), (85, 170)]);
+        assert_eq!(seconds(points(&one, range)), [(100, 200), (85, 170)]);
     }
 
     #[test]
     fn values_between_samples_are_on_the_line_between_them() {
         let series = series(&[FINE], &[(0, u64::MAX), (10, 10), (20, 30)]);
         let range = Range { age_ms: 15_000, step_ms: 5_000 };
-        assert_eq!(seconds(series.points(0, range)), [(20, 30), (15, 20), (10, 10), (5, u64::MAX / 2 + 6)]);
+        assert_eq!(seconds(points(&series, range)), [(20, 30), (15, 20), (10, 10), (5, u64::MAX / 2 + 6)]);
         let none = Range { age_ms: 0, step_ms: 1 };
-        assert_eq!(seconds(series.points(0, none)), [(20, 30)]);
+        assert_eq!(seconds(points(&series, none)), [(20, 30)]);
+    }
+
+    #[test]
+    fn a_history_goes_on_where_recent_samples_begin() {
+        let older = series(&[COARSE], &[(0, 0), (20, 20), (40, 40)]);
+        let recent = series(&[FINE], &[(50, 100), (55, 200)]);
+        let of = |recent, older| {
+            seconds(History { recent, older }.points(0, Range { age_ms: 60_000, step_ms: 10_000 }))
+        };
+        assert_eq!(
+            of(Some(&recent), Some(&older)),
+            [(55, 200), (45, 40), (35, 35), (25, 25), (15, 15), (5, 5)]
+        );
+        assert_eq!(of(None, Some(&older)), [(40, 40), (30, 30), (20, 20), (10, 10), (0, 0)]);
+        assert_eq!(of(Some(&recent), None), [(55, 200)]);
+        assert_eq!(of(None, None), []);
     }
 
     #[test]

@@ -582,6 +582,14 @@ impl Desk for FakeDesk {
         Ok(state.rows(&found))
     }
 
+    async fn used_queues(&self, who: &Identity) -> Result<Vec<(QueueId, u64)>, DeskError> {
+        let state = self.state();
+        state.permit(who, "", Verb::ReadAllStatistics, &[])?;
+        let passed = |q: &QueueRecord| state.published.get(&*q.name).copied().unwrap_or(0);
+        let all = state.catalog.queues().map(|q| (q.id, passed(&q)));
+        Ok(all.filter(|(_, passed)| *passed > 0).collect())
+    }
+
     async fn sampled_connections(
         &self,
         who: &Identity,

@@ -362,6 +362,64 @@ async fn exchanges_have_rates_while_somebody_looks_at_them() {
     assert_eq!(world.get("/api/exchanges/%2F/x").await["message_stats"]["publish_in_details"]["rate"], 0.0);
 }
 
+/// The page shows a day of a queue and of an exchange, whether somebody has looked at them or not.
+#[tokio::test]
+async fn queues_and_exchanges_in_use_have_a_history_of_a_day() {
+    let world = World::start().await;
+    world.server.check("guest", "PUT /api/queues/%2F/used -> 201\nPUT /api/queues/%2F/idle -> 201").await;
+    let counts = |published| ExchangeCounts { published, ..ExchangeCounts::default() };
+    // Two samples of each minute, of which one is kept.
+    for minute in 0..=24 * 60 {
+        {
+            let mut state = world.server.desk.state();
+            state.published.insert("used".into(), 1 + minute * 60);
+            state.ready.insert("used".into(), minute);
+            state.exchange_counts.insert("amq.topic".into(), counts(1 + minute * 120));
+        }
+        world.sample(minute * 60).await;
+        world.sample(minute * 60 + 30).await;
+    }
+    let samples = async |path: &str, what: &str, age: u64, step: u64| {
+        let ranges =
+            format!("lengths_age={age}&lengths_incr={step}&msg_rates_age={age}&msg_rates_incr={step}");
+        let row = world.get(&format!("{path}?{ranges}")).await;
+        let details = row.pointer(what).cloned().unwrap_or_default();
+        let samples = details["samples"].as_array().unwrap().clone();
+        (
+            samples.len(),
+            samples.last().map(|last| last["sample"].as_u64().unwrap()),
+            details["avg_rate"].as_f64(),
+        )
+    };
+    let day = 24 * 60;
+    let used = "/api/queues/%2F/used";
+    for (age, step, count) in [(3_600, 60, 61), (28_800, 600, 49), (86_400, 1800, 49)] {
+        let first = day - age / 60;
+        let published = (count, Some(1 + first * 60), Some(1.0));
+        assert_eq!(samples(used, "/message_stats/publish_details", age, step).await, published, "{age}");
+        let ready = (count, Some(first), Some(1.0 / 60.0));
+        assert_eq!(samples(used, "/messages_ready_details", age, step).await, ready, "{age}");
+        let entered = (count, Some(1 + first * 120), Some(2.0));
+        let exchange = "/api/exchanges/%2F/amq.topic";
+        assert_eq!(samples(exchange, "/message_stats/publish_in_details", age, step).await, entered, "{age}");
+    }
+    let none = (0, None, None);
+    assert_eq!(samples("/api/queues/%2F/idle", "/messages_ready_details", 3600, 60).await, none);
+    // Finer samples continue the history.
+    let last = day * 60 + 60;
+    for second in [0, 5, 10] {
+        world.server.desk.state().published.insert("used".into(), 1 + (last + second));
+        world.sample(last + second).await;
+    }
+    assert_eq!(
+        samples(used, "/message_stats/publish_details", 3_600, 60).await,
+        (61, Some(1 + last + 10 - 3_600), Some(1.0))
+    );
+    // What has passed since is 0 after the queue was deleted and declared again.
+    world.server.check("guest", "DELETE /api/queues/%2F/used -> 204\nPUT /api/queues/%2F/used -> 201").await;
+    assert_eq!(samples(used, "/messages_ready_details", 3600, 60).await, none);
+}
+
 #[tokio::test]
 async fn ranges_have_bounds() {
     let world = World::start().await;

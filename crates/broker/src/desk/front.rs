@@ -396,6 +396,13 @@ pub trait Desk: Clone + Send + Sync + 'static {
         ids: &[QueueId],
     ) -> impl Future<Output = Result<Vec<QueueRow>, DeskError>> + Send;
 
+    /// Returns the queues that have had messages since the start, with how many were published to each and delivered from it
+    /// together. See [`Desk::sampled_queues`].
+    fn used_queues(
+        &self,
+        who: &Identity,
+    ) -> impl Future<Output = Result<Vec<(QueueId, u64)>, DeskError>> + Send;
+
     /// Returns those of the connections with these names that are open, in any order. See [`Desk::sampled_queues`].
     fn sampled_connections(
         &self,

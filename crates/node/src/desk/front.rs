@@ -561,6 +561,10 @@ impl Desk for NodeDesk {
         self.statistics_of_queues(who, ids).await
     }
 
+    async fn used_queues(&self, who: &Identity) -> Result<Vec<(QueueId, u64)>, DeskError> {
+        self.queues_with_traffic(who).await
+    }
+
     async fn sampled_connections(
         &self,
         who: &Identity,

@@ -31,6 +31,17 @@ impl NodeDesk {
         self.with_numbers(&records).await
     }
 
+    /// See [`broker::desk::Desk::used_queues`].
+    pub(super) async fn queues_with_traffic(&self, who: &Identity) -> Result<Vec<(QueueId, u64)>, DeskError> {
+        self.permit_statistics(who).await?;
+        let mut all = Vec::new();
+        for shard in 0..self.inner.shards.len() {
+            let part = |reply| if let Reply::UsedQueues(part) = reply { Some(part) } else { None };
+            all.extend(self.ask_for_all(shard, |from| Question::UsedQueues { from }, part).await?);
+        }
+        Ok(all)
+    }
+
     /// See [`broker::desk::Desk::sampled_connections`].
     pub(super) async fn statistics_of_connections(
         &self,

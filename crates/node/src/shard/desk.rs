@@ -82,7 +82,7 @@ impl Shard {
             Question::AtEnds(ends) => ends.len(),
             Question::ExchangeCounts(ids) => ids.len(),
             Question::VhostNumbers { from } => part(*from, self.vhost_places()),
-            Question::Queues { from } => part(*from, catalog.queue_places()),
+            Question::Queues { from } | Question::UsedQueues { from } => part(*from, catalog.queue_places()),
             Question::Exchanges { from } => part(*from, catalog.exchange_places()),
             Question::Bindings { .. } | Question::QueuesIn { .. } => PLACES_PER_PART,
             Question::Parameters => catalog.parameters().len(),
@@ -165,6 +165,7 @@ impl Shard {
                 Reply::ExchangeCounts(counts.collect())
             }
             Question::VhostNumbers { from } => Reply::VhostNumbers(self.vhost_numbers(from)),
+            Question::UsedQueues { from } => Reply::UsedQueues(self.used_queues(from)),
             Question::Bindings { from } => {
                 let (rows, next) = self.catalog().bindings_from(from, PLACES_PER_PART);
                 Reply::Bindings(Part { rows, next })
@@ -273,6 +274,18 @@ impl Shard {
         let OpenSessions { sessions, channels } = self.connections.open_sessions();
         let commit_latency_ms = self.queues.commit_latency_ms();
         Totals { ready, unsettled, sessions, channels, counters, commit_latency_ms, budgets }
+    }
+
+    /// Returns the queues and streams here that have had messages since the start, at one part of the places, which begins at
+    /// `from`. With each comes the number of messages that were published to it and delivered from it.
+    pub fn used_queues(&self, from: usize) -> Part<(QueueId, u64)> {
+        let catalog = self.catalog();
+        Part::of(from, catalog.queue_places(), |place| {
+            let id = catalog.queue_id_at(place)?;
+            let report = self.queue_report(id)?;
+            let passed = report.published + report.delivered;
+            (passed > 0).then_some((id, passed))
+        })
     }
 
     /// Returns what was published to an exchange on this shard.

@@ -4,6 +4,7 @@ use broker::catalog::Arguments;
 use broker::desk::{ProtocolRow, VhostNumbers};
 use broker::exchange_counts::ExchangeCounts;
 use broker::settings::Settings;
+use node::shard::Shard;
 
 use super::client091::Client091;
 use super::house::House;
@@ -79,6 +80,36 @@ fn sessions_count_what_passes_over_their_links() {
     // A session keeps what has passed over links that have ended.
     house.delete("q");
     assert_eq!(passed(&mut house, peer), [[5, 3, 2, 2, 1, 0]]);
+}
+
+#[test]
+fn queues_in_use_are_those_that_had_messages() {
+    let mut house = House::new(2, Settings::default());
+    for (name, kind) in [("a", "classic"), ("idle", "classic"), ("q", "quorum"), ("s", "stream")] {
+        house.declare(name, [("x-queue-type".to_owned(), kind.into())].into());
+    }
+    let used = |house: &House| {
+        let named = |shard: &Shard| {
+            let rows = shard.used_queues(0).rows.into_iter();
+            rows.map(|(id, passed)| (shard.catalog().queue_by_id(id).unwrap().name.to_string(), passed))
+                .collect::<Vec<_>>()
+        };
+        let mut all: Vec<_> = house.shards.iter().flat_map(named).collect();
+        all.sort();
+        all
+    };
+    assert_eq!(used(&house), [] as [(String, u64); 0]);
+    let (peer, other) = (house.connect(0), house.connect(1));
+    for (peer, address) in [(peer, "/queues/a"), (other, "/queues/q"), (other, "/queues/s")] {
+        let link = house.sender(peer, address);
+        (0..3).for_each(|_| house.send(peer, link, b"1"));
+    }
+    // A link alone is no use of a queue.
+    house.receiver(peer, "/queues/idle");
+    let link = house.receiver(peer, "/queues/a");
+    house.grant(peer, link, 2);
+    let expected = [("a", 5), ("q", 3), ("s", 3)].map(|(name, passed)| (name.to_owned(), passed));
+    assert_eq!(used(&house), expected);
 }
 
 /// Returns the statistics of the default virtual host: ready, unsettled, received, delivered.

@@ -1,0 +1,142 @@
+//! The history of the objects that messages pass through: a sample a minute, whether somebody looks at them or not.
+
+use std::collections::{HashMap, HashSet};
+use std::hash::Hash;
+
+use super::series::{Retention, SLACK_MS, Sample, Series};
+
+/// The time between two samples, in milliseconds.
+pub const EVERY_MS: u64 = 60_000;
+
+/// The rings of an object, as RabbitMQ keeps them for the node: an hour, eight hours, and a day.
+pub const RINGS: [Retention; 3] = [
+    Retention { samples_max: 62, every_ms: EVERY_MS - SLACK_MS },
+    Retention { samples_max: 50, every_ms: 600_000 - SLACK_MS },
+    Retention { samples_max: 50, every_ms: 1_800_000 - SLACK_MS },
+];
+
+/// The most objects of one kind that have a history. A queue takes up to 25 kB and an exchange up to 8 kB, so they take 16 MB.
+/// Objects beyond it have none, until one of the others has been silent for [`SILENT_MS`].
+pub const OBJECTS_MAX: usize = 500;
+
+/// An object without messages for this time, in milliseconds, gives its place to another one that has some.
+const SILENT_MS: u64 = 3_600_000;
+
+/// An object without messages for this time, in milliseconds, has nothing to show: a day.
+const FORGOTTEN_MS: u64 = 86_400_000;
+
+/// The most objects of which is known how many messages have passed, to see which of them are in use. It takes 0.5 MB.
+const KNOWN_MAX: usize = 10_000;
+
+/// The histories of the objects of one kind.
+#[derive(Debug)]
+pub struct Kept<K, const N: usize> {
+    objects: HashMap<K, Object<N>>,
+    /// How many messages had passed through each object at the last round.
+    known: HashMap<K, u64>,
+    objects_max: usize,
+}
+
+#[derive(Debug)]
+struct Object<const N: usize> {
+    series: Series<N>,
+    /// When messages were last seen to pass, in milliseconds since the epoch.
+    used_ms: u64,
+}
+
+impl<K: Clone + Eq + Hash, const N: usize> Default for Kept<K, N> {
+    fn default() -> Self {
+        Self { objects: HashMap::new(), known: HashMap::new(), objects_max: OBJECTS_MAX }
+    }
+}
+
+impl<K: Copy + Eq + Hash + Ord, const N: usize> Kept<K, N> {
+    /// Begins a round. `used` are the objects that exist and have had messages, with the number that passed. Returns those of which
+    /// a sample is needed.
+    pub fn begin_round(&mut self, used: &[(K, u64)], now_ms: u64) -> Vec<K> {
+        let exist: HashSet<K> = used.iter().map(|(key, _)| *key).collect();
+        self.objects.retain(|key, object| exist.contains(key) && now_ms < object.used_ms + FORGOTTEN_MS);
+        let mut silent: Vec<(u64, K)> =
+            self.objects.iter().map(|(key, object)| (object.used_ms, *key)).collect();
+        silent.retain(|(used_ms, _)| used_ms + SILENT_MS <= now_ms);
+        silent.sort_unstable_by(|a, b| b.cmp(a));
+        for (key, passed) in used {
+            // The first round finds what has passed since the start.
+            let is_used = self.known.get(key).is_none_or(|before| before != passed);
+            if !is_used {
+                continue;
+            }
+            if let Some(object) = self.objects.get_mut(key) {
+                object.used_ms = now_ms;
+                silent.retain(|(_, other)| other != key);
+                continue;
+            }
+            if self.objects.len() >= self.objects_max {
+                match silent.pop() {
+                    Some((_, other)) => _ = self.objects.remove(&other),
+                    None => continue,
+                }
+            }
+            self.objects.insert(*key, Object { series: Series::new(&RINGS), used_ms: now_ms });
+        }
+        self.known = used.iter().take(KNOWN_MAX).copied().collect();
+        self.objects.keys().copied().collect()
+    }
+
+    pub fn push(&mut self, key: &K, sample: Sample<N>) {
+        if let Some(object) = self.objects.get_mut(key) {
+            object.series.push(sample);
+        }
+    }
+
+    pub fn get(&self, key: &K) -> Option<&Series<N>> {
+        self.objects.get(key).map(|object| &object.series)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn kept() -> Kept<u32, 1> {
+        Kept { objects_max: 3, ..Kept::default() }
+    }
+
+    fn round(kept: &mut Kept<u32, 1>, used: &[(u32, u64)], at_ms: u64) -> Vec<u32> {
+        let mut keys = kept.begin_round(used, at_ms);
+        for (key, passed) in used {
+            kept.push(key, Sample { at_ms, values: [*passed] });
+        }
+        keys.sort_unstable();
+        keys
+    }
+
+    #[test]
+    fn objects_have_a_history_while_messages_pass() {
+        let mut kept = kept();
+        assert_eq!(round(&mut kept, &[], 0), [0; 0]);
+        assert_eq!(round(&mut kept, &[(1, 5), (2, 1)], 60_000), [1, 2]);
+        assert_eq!(round(&mut kept, &[(1, 9), (2, 1)], 120_000), [1, 2]);
+        let newest = |kept: &Kept<u32, 1>, key| kept.get(key).and_then(Series::newest).map(|s| s.values[0]);
+        assert_eq!((newest(&kept, &1), newest(&kept, &2), newest(&kept, &3)), (Some(9), Some(1), None));
+        // A deleted queue is forgotten at once, a silent one after a day.
+        assert_eq!(round(&mut kept, &[(2, 1)], 180_000), [2]);
+        assert_eq!(round(&mut kept, &[(2, 1)], 60_000 + FORGOTTEN_MS - 1), [2]);
+        assert_eq!(round(&mut kept, &[(2, 1)], 60_000 + FORGOTTEN_MS), [0; 0]);
+        assert_eq!(round(&mut kept, &[(2, 2)], 120_000 + FORGOTTEN_MS), [2]);
+    }
+
+    #[test]
+    fn a_silent_object_gives_its_place_to_one_in_use() {
+        let mut kept = kept();
+        let all = |four: u64| [(1, 1), (2, 1), (3, 1), (4, four)];
+        assert_eq!(round(&mut kept, &all(1), 0), [1, 2, 3]);
+        assert_eq!(round(&mut kept, &all(2), 60_000), [1, 2, 3], "nobody is silent");
+        assert_eq!(round(&mut kept, &[(1, 2), (2, 1), (3, 1), (4, 2)], 120_000), [1, 2, 3]);
+        // The fourth one is silent, too.
+        assert_eq!(round(&mut kept, &[(1, 2), (2, 1), (3, 1), (4, 2)], SILENT_MS), [1, 2, 3]);
+        let one = [1, 4].map(|key| (key, 9));
+        assert_eq!(round(&mut kept, &[one[0], (2, 1), (3, 1), one[1]], SILENT_MS + 60_000), [1, 3, 4]);
+        assert_eq!(kept.objects.len(), 3);
+    }
+}

@@ -1,0 +1,28 @@
+/** The time span of the charts of a view. It is in the address. */
+import type { JSX } from "preact";
+import { change, place } from "../lib/place";
+
+/** The spans: label, length in seconds, and the distance of the samples that the broker is asked for. */
+const SPANS: [string, number, number][] = [["1 min", 60, 5], ["10 min", 600, 5], ["1 h", 3600, 60], ["8 h", 28_800, 600], ["1 day", 86_400, 1800]];
+
+interface Span {
+  label: string;
+  seconds: number;
+  /** The parameters with which the broker sends samples. */
+  query: string;
+}
+
+/** Returns the chosen span, or the standard one of the view. */
+export function useSpan(standard: string): Span {
+  const chosen = place.use().query["span"] ?? standard;
+  const [label, seconds, step] = SPANS.find(([one]) => one === chosen) ?? SPANS.find(([one]) => one === standard) ?? ["", 60, 5];
+  return { label, seconds, query: `lengths_age=${seconds}&lengths_incr=${step}&msg_rates_age=${seconds}&msg_rates_incr=${step}` };
+}
+
+export function SpanChoice({ now, standard }: { now: Span; standard: string }): JSX.Element {
+  return (
+    <div class="segments" role="group" aria-label="Time span">
+      {SPANS.map(([label]) => <button type="button" aria-pressed={label === now.label} onClick={() => change({ span: label === standard ? undefined : label })}>{label}</button>)}
+    </div>
+  );
+}
