@@ -882,6 +882,8 @@ async function provider() {
       await one.page.getByRole("heading", { name: "Queues and streams" }).waitFor();
       await one.page.locator("header.top select").nth(1).selectOption("2");
       await until("two renewals", async () => idp.renewed >= 2);
+      // Each refresh token is valid once, so the page must have the new one before it is loaded again.
+      await until("the new token", async () => (await one.page.evaluate(() => sessionStorage.getItem("sluice.login")))?.includes(idp.refreshToken));
       await one.page.reload();
       const before = idp.renewed;
       await until("a renewal after the reload", async () => idp.renewed > before);
