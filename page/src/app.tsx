@@ -106,6 +106,8 @@ function Frame(): JSX.Element {
   useEffect(() => {
     const title = VIEWS.find(([id]) => id === view)?.[1] ?? "Sluice";
     document.title = `${at.length > 1 ? `${visible(at.at(-1) ?? "")} – ` : ""}${title} – Sluice`;
+    // On a phone, the navigation is one line that scrolls.
+    document.querySelector("nav.side [aria-current]")?.scrollIntoView({ block: "nearest", inline: "nearest" });
   }, [at]);
   return (
     <>

@@ -83,21 +83,21 @@ const CONSUMER_COLUMNS: ListColumn<ConsumerRow>[] = [
   { id: "tag", label: "Consumer", standard: true, fields: ["consumer_tag"], sort: "consumer_tag", cell: (row) => <b class="name"><Name text={row.consumer_tag} /></b> },
   { id: "queue", label: "Queue", standard: true, fields: ["queue"], sort: "queue.name", cell: (row) => <NameLink to={href(["queues", row.queue.vhost, row.queue.name])} text={row.queue.name} /> },
   { id: "activity", label: "Activity", standard: true, fields: ["activity_status", "active"], sort: "activity_status", cell: (row) => (row.activity_status === "single_active" ? <Badge tone="good">the active one</Badge> : row.activity_status === "waiting" ? <Badge>waits for its turn</Badge> : (row.activity_status ?? DASH)) },
-  { id: "ack", label: "Acknowledges", standard: true, fields: ["ack_required"], sort: "ack_required", cell: (row) => (row.ack_required === undefined ? DASH : row.ack_required ? "yes" : "no") },
+  { id: "ack", label: "Acknowledges", fields: ["ack_required"], sort: "ack_required", cell: (row) => (row.ack_required === undefined ? DASH : row.ack_required ? "yes" : "no") },
   number("prefetch_count", "Prefetch or credit", true),
   number("messages_unacknowledged", "Unacked", true),
   age("unacknowledged_age_ms", "Oldest"),
   { id: "exclusive", label: "Exclusive", fields: ["exclusive"], sort: "exclusive", cell: (row) => (row.exclusive ? "yes" : "no") },
   { id: "arguments", label: "Arguments", fields: ["arguments"], cell: (row) => <Fields map={row.arguments} /> },
   { id: "user", label: "User", fields: ["channel_details"], sort: "channel_details.user", cell: (row) => <Name text={row.channel_details?.user ?? ""} /> },
-  { id: "connection", label: "Client", standard: true, fields: ["channel_details"], sort: "channel_details.name", cell: (row) => (row.channel_details?.connection_name ? <NameLink to={href(["connections", row.channel_details.connection_name])} text={client(row.channel_details.connection_name)} /> : DASH) },
+  { id: "connection", label: "Client", standard: true, fields: ["channel_details"], sort: "channel_details.name", cell: (row) => (row.channel_details?.connection_name ? <a class="nowrap" href={href(["connections", row.channel_details.connection_name])}><Name text={client(row.channel_details.connection_name)} /></a> : DASH) },
   { id: "why", label: "", standard: true, fields: ["channel_details"], cell: (row) => <Why kind="link" name={row.consumer_tag} vhost={row.queue.vhost} {...(row.channel_details?.connection_name ? { connection: row.channel_details.connection_name } : {})} /> },
 ];
 
 const keyOf = (row: ConsumerRow) => `${row.channel_details?.name ?? ""}\u0000${row.consumer_tag}`;
 
 export function ConsumerTable({ rows, empty }: { rows: ConsumerRow[]; empty: ComponentChildren }): JSX.Element {
-  const columns = CONSUMER_COLUMNS.filter((column) => column.standard || column.id === "arguments") as Column<ConsumerRow>[];
+  const columns = CONSUMER_COLUMNS.filter((column) => column.standard || column.id === "ack" || column.id === "arguments") as Column<ConsumerRow>[];
   return <Table caption="Consumers" rows={rows} rowKey={keyOf} columns={columns} empty={empty} />;
 }
 

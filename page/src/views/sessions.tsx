@@ -29,7 +29,7 @@ export function Sessions(): JSX.Element {
   const columns: ListColumn<OwnedSessionRow>[] = [
     { id: "name", label: "Session", fields: ["name"], sort: "name", cell: (row) => <NameLink to={href(["sessions", row.name])} text={row.name} /> },
     { id: "container", label: "Container", standard: true, fields: ["container_id"], sort: "container_id", cell: (row) => <Name text={row.container_id ?? ""} /> },
-    { id: "user", label: "User", standard: true, fields: ["user"], sort: "user", cell: (row) => <Name text={row.user ?? ""} /> },
+    { id: "user", label: "User", fields: ["user"], sort: "user", cell: (row) => <Name text={row.user ?? ""} /> },
     { id: "vhost", label: "Virtual host", standard: vhost === "", fields: ["vhost"], sort: "vhost", cell: (row) => <Name text={row.vhost ?? ""} /> },
     window("incoming_window", "Broker’s window"),
     window("remote_incoming_window", "Client’s window"),
