@@ -117,7 +117,8 @@ fn receive(
         input.resize(READ_MAX, 0);
     }
     let have = session.put_unread(&mut input);
-    let n = match read.try_read(&mut input[have..]) {
+    let end = input.len().min(have + host.shard.borrow().read_max(key));
+    let n = match read.try_read(&mut input[have..end]) {
         Ok(0) => return Ok(0),
         Ok(n) => n,
         Err(error) => {

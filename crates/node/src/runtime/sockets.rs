@@ -27,7 +27,7 @@ use super::{Host, Incoming, turn};
 use crate::admission;
 use crate::handshakes::Handshake;
 use crate::proxy::Header;
-use crate::shard::{READ_MAX, Shard};
+use crate::shard::Shard;
 
 /// The most reads that one turn processes. Without this bound, the input of thousands of connections would be
 /// in memory at once.
@@ -255,7 +255,8 @@ fn poll_input(
 ) -> Poll<io::Result<usize>> {
     let mut buffers = host.read_buffers.borrow_mut();
     let buffer = buffers.ready();
-    let result = pin!(read.read_buf(&mut (&mut *buffer).limit(READ_MAX))).poll(cx);
+    let max = host.shard.borrow().read_max(key);
+    let result = pin!(read.read_buf(&mut (&mut *buffer).limit(max))).poll(cx);
     if let Poll::Ready(Ok(_)) = result {
         host.shard.borrow_mut().handle_input(key, buffer);
     }
