@@ -11,11 +11,11 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use broker::PEER;
 use broker::access::{
     About, Answering, Authorizer, Checking, Credentials, ExternalBackend, Identity, Login, LoginRefused,
     Question,
 };
+use broker::categories::PEER;
 use bytes::Bytes;
 use http_body_util::Full;
 use hyper::header::{CONTENT_TYPE, HOST};
@@ -236,7 +236,7 @@ impl ExternalBackend for Http {
                 }
                 Ok(Answer::Deny) => Err(refused("the server refuses the login")),
                 Err(why) => {
-                    tracing::error!(target: PEER, "the HTTP authentication server cannot be asked: {why}");
+                    tracing::error!(name: PEER, "the HTTP authentication server cannot be asked: {why}");
                     Err(LoginRefused::Unavailable("http: the server cannot be asked".to_owned()))
                 }
             }
@@ -290,7 +290,7 @@ impl Authorizer for OfLogin {
             match self.http.ask(place, &self.http.questions, &fields).await {
                 Ok(answer) => answer != Answer::Deny,
                 Err(why) => {
-                    tracing::error!(target: PEER, "the HTTP authentication server cannot be asked: {why}");
+                    tracing::error!(name: PEER, "the HTTP authentication server cannot be asked: {why}");
                     false
                 }
             }

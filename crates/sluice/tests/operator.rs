@@ -81,8 +81,8 @@ fn the_log_goes_to_a_file_with_json_lines_and_without_some_levels() {
         |line: &Value, message: &str| line["message"].as_str().is_some_and(|text| text.contains(message));
     assert!(moved.iter().any(|line| is(line, "starts") && line["level"] == "INFO"), "{moved:?}");
     assert!(moved.iter().any(|line| line["backlog"] == 67_108_864), "fields are fields: {moved:?}");
-    // Connections have opened and a login was allowed, and both are below these levels.
-    let silent = |line: &Value| line["target"] != "peer" && line["target"] != "user";
+    // Connections have closed and a login was allowed, and both are below these levels.
+    let silent = |line: &Value| line["target"] != "connection" && line["target"] != "user";
     assert!(moved.iter().chain(&last).all(silent), "{moved:?}");
     assert!(last.iter().any(|line| is(line, "stopped")), "{last:?}");
 

@@ -10,7 +10,7 @@ use std::rc::{Rc, Weak};
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
-use broker::PEER;
+use broker::categories::{CONNECTION, PEER};
 use broker::gate::Phase;
 use broker::ids::ShardId;
 use bytes::BufMut;
@@ -181,7 +181,7 @@ fn introduce(host: &Rc<Host>, key: usize, socket: &Socket, header: Header, proxy
 /// Logs why a connection whose proxy has sent no header is closed.
 fn warn_of_header(shard: &mut Shard, key: usize, why: &dyn std::fmt::Display) {
     let name = shard.conn(key).map(|conn| conn.gate.peer().name.clone()).unwrap_or_default();
-    tracing::warn!(target: PEER, connection = %name, "no valid header of the PROXY protocol: {why}");
+    tracing::warn!(name: PEER, target: CONNECTION, connection = %name, "no valid header of the PROXY protocol: {why}");
 }
 
 /// Called when a connection has ended.
@@ -376,7 +376,7 @@ fn write(host: &Rc<Host>, shard: &mut Shard, key: usize, socket: &Rc<Socket>) ->
         (false, false) => Ok(write_plain(&socket.write, output)),
     };
     let Sent { bytes: written, end } = sent.unwrap_or_else(|error| {
-        tracing::warn!(target: PEER, connection = %conn.gate.peer().name, "TLS: {error}");
+        tracing::warn!(name: PEER, target: CONNECTION, connection = %conn.gate.peer().name, "TLS: {error}");
         Sent { bytes: 0, end: End::Failed }
     });
     let output = conn.gate.output();
