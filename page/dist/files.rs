@@ -3,7 +3,7 @@
     File {
         path: "/",
         content_type: "text/html; charset=utf-8",
-        etag: "W/\"38cf32c2fb8f2027\"",
+        etag: "W/\"209a5f4af079717f\"",
         plain: include_bytes!("index.html"),
         gzip: include_bytes!("index.html.gz"),
     },
@@ -15,11 +15,11 @@
         gzip: include_bytes!("assets/icon-G1K_hnQQ.svg.gz"),
     },
     File {
-        path: "/assets/index-Dbqop5Rm.js",
+        path: "/assets/index-Db0g-cxr.js",
         content_type: "text/javascript; charset=utf-8",
-        etag: "W/\"a4fb201a94c774f4\"",
-        plain: include_bytes!("assets/index-Dbqop5Rm.js"),
-        gzip: include_bytes!("assets/index-Dbqop5Rm.js.gz"),
+        etag: "W/\"3499cbfa00cd23e5\"",
+        plain: include_bytes!("assets/index-Db0g-cxr.js"),
+        gzip: include_bytes!("assets/index-Db0g-cxr.js.gz"),
     },
     File {
         path: "/assets/index-Dqt6OOPH.css",

@@ -43,7 +43,7 @@ use crate::pattern::Pattern;
 pub const DEFAULT_EXCHANGE_ALIAS: &str = "amq.default";
 
 /// What to do if nobody may log in from other machines.
-pub const MAKE_A_USER: &str = "to make a user who can connect from other machines: sluice user add NAME, and sluice permission set NAME '.*' '.*' '.*'";
+pub const MAKE_A_USER: &str = "to make a user who can connect from other machines: sluice add user NAME, and sluice set permission NAME '.*' '.*' '.*'";
 
 /// The permissions of a user in one virtual host: the names of the resources that each covers (docs/operations.md, Security).
 #[derive(Clone, Debug, PartialEq)]
