@@ -54,6 +54,8 @@ class Broker:
                 self.amqp = "amqp://guest:guest@" + line.split("amqp://")[1].split()[0].split("@")[-1]
             if "/api" in line:
                 self.place = line.split("http://")[1].split("/api")[0]
+            if "/metrics" in line:
+                self.metrics = line.split("http://")[1].split("/metrics")[0]
             if "startup complete" in line:
                 break
         else:

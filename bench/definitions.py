@@ -1,10 +1,13 @@
 """The cost of definitions: declares queues, lists them, binds all of them to one exchange, and
-deletes them.
+deletes them. Also, the time that the metrics of many queues take.
 
 It uses the management API, so that every part of the broker is included. Each binding has its
 own key and leads to its own queue, which is the most expensive case.
 """
+import http.client
 import json
+import statistics
+import time
 
 from broker import Broker
 from tables import cell, load, table
@@ -12,10 +15,36 @@ from tables import cell, load, table
 COUNT = 100_000
 # The exchange's type, and whether to measure also the steps that do not involve the exchange.
 KINDS = {"direct": True, "fanout": False}
+# The number of queues whose metrics are read, and how often.
+SCRAPED, SCRAPES = 10_000, 10
 
 
 def workloads():
-    return {kind: (f"{COUNT:,} queues, bound to one {kind} exchange", cost(kind, whole)) for kind, whole in KINDS.items()}
+    costs = {kind: (f"{COUNT:,} queues, bound to one {kind} exchange", cost(kind, whole)) for kind, whole in KINDS.items()}
+    return {**costs, "scrape": (f"the metrics of {SCRAPED:,} queues", scrape)}
+
+
+def scrape(scale):
+    """Reads `/metrics/per-object` of a broker whose queues have all been used."""
+    count = max(200, int(SCRAPED * scale))
+    queue = "/api/queues/%2F/queue-{:06}"
+    with Broker("prometheus.tcp.port=0") as broker:
+        broker.ask_all(("PUT", queue.format(number), {"durable": True}) for number in range(count))
+        broker.ask_all(("DELETE", queue.format(number) + "/contents") for number in range(count))
+        connection, took = http.client.HTTPConnection(broker.metrics), []
+
+        def read():
+            for _ in range(SCRAPES):
+                began = time.monotonic()
+                page = broker.ask("GET", "/metrics/per-object", connection=connection)
+                took.append((time.monotonic() - began) * 1e3)
+            return page
+
+        page, meter = broker.measured(read)
+    if (rows := page.count(b"\nrabbitmq_queue_messages_ready{")) != count:
+        raise RuntimeError(f"{rows} of {count} queues are on the page")
+    return {"median_ms": round(statistics.median(took), 1), "most_ms": round(max(took), 1),
+            "cpu_ms": round(meter.cpu / SCRAPES * 1e3, 1), "lines": page.count(b"\n"), "mib": round(len(page) / 2**20, 1)}
 
 
 def cost(kind, whole):
@@ -69,4 +98,9 @@ def page(results):
             # Declaring costs the same with either exchange.
             if figures[0] != "-" and (key == "direct" or step != "declare queues"):
                 rows.append([step if "bind" not in step else f"{step}, {key}", *figures, load(*where)])
-    return table(["step", "CPU s", "us of CPU each", "seconds", "memory each, B", "other load, cores"], rows)
+    steps = table(["step", "CPU s", "us of CPU each", "seconds", "memory each, B", "other load, cores"], rows)
+    where = (results, "definitions", "definitions.scrape")
+    figures = [cell(*where, figure) for figure in ("median_ms", "most_ms", "cpu_ms", "lines", "mib")]
+    scrapes = [[f"{SCRAPED:,}", *figures, load(*where)]] if figures[0] != "-" else []
+    return steps + "\n" + table(["queues", f"ms for `/metrics/per-object`, median of {SCRAPES}", "the slowest", "CPU ms of the broker",
+                                 "lines", "MiB", "other load, cores"], scrapes)

@@ -208,6 +208,8 @@ def goals(results):
         under("empty", "memory", of("empty", "empty_rss_mib"), 20, " MiB"),
         under("definitions", "memory of an idle queue", median(results, "definitions", "definitions.direct", "idle queue",
                                                                "bytes_each"), 2048, " B"),
+        under("definitions", "the metrics of 10,000 queues", median(results, "definitions", "definitions.scrape", "median_ms"),
+              300, " ms"),
         *(no_goal(key, name, target) for key, name, target in (
             ("a", "RabbitMQ 4.0", "rabbitmq-4.0"), ("c", "RabbitMQ 4.0", "rabbitmq-4.0"), ("a", "Artemis", "artemis"),
             ("h-1k", "Artemis", "artemis"))),

@@ -3,7 +3,7 @@
     File {
         path: "/",
         content_type: "text/html; charset=utf-8",
-        etag: "W/\"ace7d006ac3445c0\"",
+        etag: "W/\"9b4f4f24dc06f235\"",
         plain: include_bytes!("index.html"),
         gzip: include_bytes!("index.html.gz"),
     },
@@ -15,11 +15,11 @@
         gzip: include_bytes!("assets/icon-G1K_hnQQ.svg.gz"),
     },
     File {
-        path: "/assets/index-BbfNl-bO.js",
+        path: "/assets/index-CDoREWLS.js",
         content_type: "text/javascript; charset=utf-8",
-        etag: "W/\"f85cd8a4cd4f38cf\"",
-        plain: include_bytes!("assets/index-BbfNl-bO.js"),
-        gzip: include_bytes!("assets/index-BbfNl-bO.js.gz"),
+        etag: "W/\"f424f39aee4a69fe\"",
+        plain: include_bytes!("assets/index-CDoREWLS.js"),
+        gzip: include_bytes!("assets/index-CDoREWLS.js.gz"),
     },
     File {
         path: "/assets/index-DAaNVxfh.css",

@@ -37,10 +37,10 @@ amqp091=(pika amqplib amqp091-go lapin amqp-java celery crossing)
 # Clients of AMQP 1.0.
 amqp10=(proton go-amqp rhea jms fe2o3 rabbitmq-python rabbitmq-go rabbitmq-java tokens)
 # Clients of the management API.
-management=(rabbit-hole rabbitmq-http-client)
-# Further ones, for `make interop` but not for `make test`: rabbitmqadmin takes minutes to compile, and it is made of the crate
-# rabbitmq_http_client. Terraform needs its provider for RabbitMQ, which no package registry has: TERRAFORM_PROVIDER names the program.
-management_more=(rabbitmqadmin terraform)
+management=(rabbit-hole rabbitmq-http-client rabbitmqadmin)
+# For `make interop` but not for `make test`: Terraform and its provider for RabbitMQ are in no package registry.
+# TERRAFORM_PROVIDER names the program of the provider.
+management_more=(terraform)
 # Further clients of AMQP 0.9.1, for `make interop` but not for `make test`, which has no time for them. Those in C, Ruby
 # and PHP need packages of the system: librabbitmq-dev, ruby-bunny and php-amqplib with php-cli, as Debian names them.
 amqp091_more=(aio-pika spring-amqp perftest rabbitmq-c bunny php-amqplib)
@@ -189,9 +189,9 @@ run_rabbitmq-http-client() { "$cache/rust/debug/suite-rabbitmq-http-client"; }
 
 needs_rabbitmqadmin() { has cargo python3; }
 install_rabbitmqadmin() {
-    env -u CARGO_BUILD_TARGET -u RUSTFLAGS \
+    env -u CARGO_BUILD_TARGET -u RUSTFLAGS CARGO_PROFILE_DEV_DEBUG=0 \
         cargo install --quiet --locked --debug --version "$rabbitmqadmin_version" --root "$cache/rabbitmqadmin" \
-        --target-dir "$cache/rabbitmqadmin/build" rabbitmqadmin
+        --target-dir "$cache/rust" rabbitmqadmin
 }
 run_rabbitmqadmin() {
     PYTHONPATH=$here python3 "$here/rabbitmqadmin/suite.py" "$cache/rabbitmqadmin/bin/rabbitmqadmin"

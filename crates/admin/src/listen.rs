@@ -15,7 +15,7 @@ use axum::Router;
 use axum::body::{Body, Bytes, HttpBody};
 use axum::extract::{ConnectInfo, Request};
 use axum::http::Response;
-use broker::PEER;
+use broker::categories::{CONNECTION, PEER};
 use hyper::body::{Frame, Incoming, SizeHint};
 use hyper::server::conn::http1;
 use hyper::service::{Service as _, service_fn};
@@ -115,7 +115,7 @@ pub async fn run(
             // The client has already closed this connection.
             Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
             Err(error) => {
-                tracing::error!(target: PEER, "cannot accept HTTP connections: {error}");
+                tracing::error!(name: PEER, target: CONNECTION, "cannot accept HTTP connections: {error}");
                 tokio::select! {
                     () = sleep(ACCEPT_RETRY) => {}
                     () = &mut shutdown => break,
@@ -152,11 +152,11 @@ async fn secure(
     match tokio::time::timeout(time, TlsAcceptor::from(config).accept(stream)).await {
         Ok(Ok(stream)) => Some(Box::new(stream)),
         Ok(Err(error)) => {
-            tracing::warn!(target: PEER, %peer, "TLS: {error}");
+            tracing::warn!(name: PEER, target: CONNECTION, %peer, "TLS: {error}");
             None
         }
         Err(_) => {
-            tracing::warn!(target: PEER, %peer, "TLS: no handshake in time");
+            tracing::warn!(name: PEER, target: CONNECTION, %peer, "TLS: no handshake in time");
             None
         }
     }

@@ -4,8 +4,8 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use broker::PEER;
 use broker::access::Identity;
+use broker::categories::{CONNECTION, PEER};
 use broker::desk::{BudgetRow, Desk, DeskError, Overview};
 
 use tls::Tls;
@@ -222,12 +222,12 @@ impl Ports {
     /// Counts a connection that was closed to make room for this peer's.
     pub(crate) fn note_evicted(&self, peer: SocketAddr) {
         self.inner.evicted.fetch_add(1, Ordering::Relaxed);
-        tracing::warn!(target: PEER, %peer, "an HTTP port is crowded: a waiting connection was closed for a new one");
+        tracing::warn!(name: PEER, target: CONNECTION, %peer, "an HTTP port is crowded: a waiting connection was closed for a new one");
     }
 
     /// Counts a connection for which there was no room.
     pub(crate) fn note_refused(&self, peer: SocketAddr) {
         self.inner.refused.fetch_add(1, Ordering::Relaxed);
-        tracing::warn!(target: PEER, %peer, "an HTTP port is crowded: a new connection was refused");
+        tracing::warn!(name: PEER, target: CONNECTION, %peer, "an HTTP port is crowded: a new connection was refused");
     }
 }

@@ -36,14 +36,14 @@ pub use self::sources::{Source, Sources};
 pub use self::topics::{TOPICS_MAX, TopicPermissions, Topics};
 pub use self::users::{UserRecord, Users};
 pub use self::verbs::{Need, Verb, permit, permit_binding, permit_exchange, permit_queue};
-use crate::PEER;
+use crate::categories::{CONNECTION, PEER};
 use crate::pattern::Pattern;
 
 /// The name of the default exchange in texts, where its real name (empty) would not be visible.
 pub const DEFAULT_EXCHANGE_ALIAS: &str = "amq.default";
 
 /// What to do if nobody may log in from other machines.
-pub const MAKE_A_USER: &str = "to make a user who can connect from other machines: sluice user add NAME, and sluice permission set NAME '.*' '.*' '.*'";
+pub const MAKE_A_USER: &str = "to make a user who can connect from other machines: sluice add user NAME, and sluice set permission NAME '.*' '.*' '.*'";
 
 /// The permissions of a user in one virtual host: the names of the resources that each covers (docs/operations.md, Security).
 #[derive(Clone, Debug, PartialEq)]
@@ -460,7 +460,7 @@ impl Access {
     pub fn check_origin(&self, identity: &Identity, peer: IpAddr) -> Result<(), AccessRefused> {
         if self.loopback_users.contains(&identity.user) && !peer.to_canonical().is_loopback() {
             let reason = format!("user '{}' can only connect via localhost", identity.user);
-            tracing::warn!(target: PEER, %peer, "{reason}; {MAKE_A_USER}");
+            tracing::warn!(name: PEER, target: CONNECTION, %peer, "{reason}; {MAKE_A_USER}");
             return Err(AccessRefused::because(reason));
         }
         Ok(())

@@ -3,16 +3,10 @@
 //!
 //! No field has a secret. A name that a client sends is cut, and `tracing` quotes it and escapes control characters.
 
-use crate::PEER;
 use crate::access::Identity;
+use crate::categories::{PEER, USER};
 use crate::counters::Protocol;
 use crate::names::{NAME_CHARS_MAX, cut, cut_to};
-
-/// The `tracing` target of audit lines, which is RabbitMQ's name for this category of the log. `log.user.level` sets its level.
-///
-/// An event of this target whose name is [`PEER`] can be caused by a peer at any rate. The program limits the rate of such
-/// lines, as it does for the target [`PEER`].
-pub const USER: &str = "user";
 
 /// The maximum number of characters of a reason, which may repeat several names.
 const REASON_CHARS_MAX: usize = 4 * NAME_CHARS_MAX;

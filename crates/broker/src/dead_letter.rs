@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use message::{Message, Route};
 
-use crate::PEER;
 use crate::catalog::{Catalog, Letter, RouteTarget, Routed};
+use crate::categories::{PEER, QUEUE};
 
 /// Returns a dead letter with its new route, and the queues of that route. There are none if the exchange
 /// does not exist, if no queue matches, or if the message would go in a cycle. `random` differs from message
@@ -34,7 +34,7 @@ pub fn route(
             let name = queue.as_ref().map(|q| &q.name);
             let cycle = name.is_some_and(|name| deaths.is_cycle(name));
             if cycle {
-                tracing::warn!(target: PEER, queue = name.map_or("", |n| n), vhost, "message dropped: dead-letter cycle");
+                tracing::warn!(name: PEER, target: QUEUE, queue = name.map_or("", |n| n), vhost, "message dropped: dead-letter cycle");
             }
             !cycle
         });

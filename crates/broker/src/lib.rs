@@ -10,6 +10,7 @@ mod ages;
 pub mod announced;
 pub mod audit;
 pub mod catalog;
+pub mod categories;
 mod client_events;
 pub mod counters;
 pub mod credit_budget;
@@ -39,7 +40,3 @@ pub mod settings;
 pub mod stream_offset;
 pub mod traces;
 pub mod watchers;
-
-/// The `tracing` target of log lines that a peer can cause at any rate. The program limits the rate of this
-/// target.
-pub const PEER: &str = "peer";

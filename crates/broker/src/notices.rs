@@ -36,8 +36,8 @@ pub const NOTICES_MAX: usize = 4096;
 /// The maximum size of these notices together, in bytes. Names, arguments and bodies may be large.
 pub const NOTICE_BYTES_MAX: usize = 8 << 20;
 
-/// The name of log lines about notices. Such lines are no notices, or each of them could cause the next.
-pub const LOG_NAME: &str = "notices";
+/// The `tracing` target of log lines about notices. Such lines are no notices, or each of them could cause the next.
+pub const NOTICES: &str = "notices";
 
 /// The delivery mode of a durable message.
 const PERSISTENT: u8 = 2;

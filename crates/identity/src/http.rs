@@ -11,11 +11,11 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use broker::PEER;
 use broker::access::{
     About, Answering, Authorizer, Checking, Credentials, ExternalBackend, Identity, Login, LoginRefused,
     Question,
 };
+use broker::categories::PEER;
 use bytes::Bytes;
 use http_body_util::Full;
 use hyper::header::{CONTENT_TYPE, HOST};
@@ -24,6 +24,8 @@ use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use tls::ClientOptions;
 use tokio::sync::Semaphore;
 use web::{Bounds, Server};
+
+use crate::setting::SettingError;
 
 /// The most requests for logins at the same time, and for permissions. Others wait. So a slow server does not make the broker open thousands of connections.
 const REQUESTS_MAX: usize = 64;
@@ -69,8 +71,10 @@ struct Place {
 }
 
 impl Place {
-    fn parse(setting: &str, url: &str, tls: &Arc<tls::ClientConfig>) -> Result<Self, String> {
-        let wrong = || format!("{setting}: '{}' must be a URL with http:// or https://", url.escape_debug());
+    fn parse(setting: &str, url: &str, tls: &Arc<tls::ClientConfig>) -> Result<Self, SettingError> {
+        let shown = url.escape_debug();
+        let wrong =
+            || SettingError::new(setting, format!("'{shown}' must be a URL with http:// or https://"));
         let uri: Uri = url.parse().map_err(|_| wrong())?;
         let (tls, port) = match uri.scheme_str() {
             Some("http") => (None, 80),
@@ -79,7 +83,7 @@ impl Place {
         };
         let host = uri.host().filter(|host| !host.is_empty()).ok_or_else(wrong)?;
         if uri.authority().is_some_and(|authority| authority.as_str().contains('@')) {
-            return Err(format!("{setting}: the URL must not have a user and a password"));
+            return Err(SettingError::new(setting, "the URL must not have a user and a password"));
         }
         let host = host.trim_matches(['[', ']']).to_owned();
         let server = Server { host, port: uri.port_u16().unwrap_or(port), tls };
@@ -120,9 +124,10 @@ impl Http {
     ///
     /// # Errors
     /// A URL or a file cannot be used; the error names the key.
-    pub fn load(options: &Options) -> Result<Arc<Self>, String> {
+    pub fn load(options: &Options) -> Result<Arc<Self>, SettingError> {
         let trusted = ClientOptions { authorities: options.authorities.clone(), identity: None };
-        let tls = trusted.load().map_err(|error| format!("auth_http.ssl_options.cacertfile: {error}"))?;
+        let tls = trusted.load();
+        let tls = tls.map_err(|error| SettingError::new("auth_http.ssl_options.cacertfile", error))?;
         let place = |name: &str, url: &str| Place::parse(&format!("auth_http.{name}"), url, &tls);
         let http = Self {
             user: place("user_path", &options.user_path)?,
@@ -236,7 +241,7 @@ impl ExternalBackend for Http {
                 }
                 Ok(Answer::Deny) => Err(refused("the server refuses the login")),
                 Err(why) => {
-                    tracing::error!(target: PEER, "the HTTP authentication server cannot be asked: {why}");
+                    tracing::error!(name: PEER, "the HTTP authentication server cannot be asked: {why}");
                     Err(LoginRefused::Unavailable("http: the server cannot be asked".to_owned()))
                 }
             }
@@ -290,7 +295,7 @@ impl Authorizer for OfLogin {
             match self.http.ask(place, &self.http.questions, &fields).await {
                 Ok(answer) => answer != Answer::Deny,
                 Err(why) => {
-                    tracing::error!(target: PEER, "the HTTP authentication server cannot be asked: {why}");
+                    tracing::error!(name: PEER, "the HTTP authentication server cannot be asked: {why}");
                     false
                 }
             }

@@ -7,3 +7,6 @@
 pub mod cache;
 pub mod http;
 pub mod oauth2;
+mod setting;
+
+pub use setting::SettingError;

@@ -31,6 +31,7 @@ use self::claims::ResourceServer;
 pub use self::keys::algorithm;
 use self::keys::algorithm_names;
 use self::provider::Provider;
+use crate::setting::SettingError;
 
 /// The longest token in bytes. One in the body of a management request could be larger, but no provider makes such.
 const TOKEN_BYTES_MAX: usize = 64 * 1024;
@@ -137,32 +138,38 @@ impl OAuth2 {
     ///
     /// # Errors
     /// A file cannot be read, or the settings do not fit together; the error names the key.
-    pub fn load(options: Options) -> Result<Self, String> {
+    pub fn load(options: Options) -> Result<Self, SettingError> {
         let mut providers = BTreeMap::new();
         let Options { verify_audience, verify_issuer, .. } = options;
         for (name, options) in options.providers {
             let of = if name.is_empty() { String::new() } else { format!("oauth_providers.{name}.") };
             if verify_issuer && options.issuer.is_none() {
-                return Err(format!("auth_oauth2.{of}issuer: auth_oauth2.verify_iss needs it"));
+                let key = format!("auth_oauth2.{of}issuer");
+                return Err(SettingError::new(key, "auth_oauth2.verify_iss needs it"));
             }
             let provider = Provider::load(&name, options)?;
             providers.insert(name, Arc::new(provider));
         }
         let find = |of: ServerOptions| match providers.get(&of.provider) {
             Some(provider) => Ok((of.server, provider.clone())),
-            None if of.provider.is_empty() => Err("auth_oauth2.issuer: this key, auth_oauth2.jwks_uri or \
-                                                   auth_oauth2.signing_keys.* must say who signs the tokens"
-                .to_owned()),
-            None => Err(format!("auth_oauth2.oauth_providers.{}: there is no such provider", of.provider)),
+            None if of.provider.is_empty() => Err(SettingError::new(
+                "auth_oauth2.issuer",
+                "this key, auth_oauth2.jwks_uri or auth_oauth2.signing_keys.* must say who signs the tokens",
+            )),
+            None => {
+                let key = format!("auth_oauth2.oauth_providers.{}", of.provider);
+                Err(SettingError::new(key, "there is no such provider"))
+            }
         };
-        let servers: Result<Vec<_>, String> = options.resource_servers.into_iter().map(find).collect();
+        let servers: Result<Vec<_>, SettingError> = options.resource_servers.into_iter().map(find).collect();
         let servers = servers?;
         match servers.len() {
-            0 => Err("auth_oauth2.resource_server_id: it must be set".to_owned()),
+            0 => Err(SettingError::new("auth_oauth2.resource_server_id", "it must be set")),
             1 => Ok(Self { servers, verify_audience, verify_issuer }),
             _ if verify_audience => Ok(Self { servers, verify_audience, verify_issuer }),
             _ => {
-                Err("auth_oauth2.verify_aud: with several resource servers, tokens must name one".to_owned())
+                let why = "with several resource servers, tokens must name one";
+                Err(SettingError::new("auth_oauth2.verify_aud", why))
             }
         }
     }

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use broker::PEER;
+use broker::categories::{CONNECTION, PEER};
 use broker::ids::ShardId;
 use rustix::process::{Resource, getrlimit};
 
@@ -222,7 +222,7 @@ impl Admission {
         let (limit, reserve) = (self.limit.unwrap_or(0), self.reserve);
         let connections = self.occupancy.total();
         tracing::warn!(
-            target: PEER,
+            name: PEER, target: CONNECTION,
             limit,
             reserve,
             connections,
@@ -232,13 +232,13 @@ impl Admission {
 
     fn resume(&self, room: u64) {
         self.paused.store(false, Relaxed);
-        tracing::info!(target: PEER, room, "accepting AMQP connections resumes");
+        tracing::info!(name: PEER, target: CONNECTION, room, "accepting AMQP connections resumes");
     }
 }
 
 /// Tells the shard of an evicted connection to close it.
 pub(crate) fn evict(shards: &Shards, evicted: Evicted) {
-    tracing::warn!(target: PEER, "the oldest connection that had not logged in was closed for a new one");
+    tracing::warn!(name: PEER, target: CONNECTION, "the oldest connection that had not logged in was closed for a new one");
     if let Some((shard, key)) = evicted.at
         && let Some(shard) = shards.get(usize::from(shard))
     {

@@ -12,6 +12,7 @@ use std::thread::JoinHandle;
 use std::time::Instant;
 
 use broker::access::Access;
+use broker::categories::QUEUE;
 use broker::ids::{QueueId, ShardId};
 use broker::placements::Placements;
 use broker::settings::Settings;
@@ -559,9 +560,9 @@ fn report_flaws(flaws: Vec<StreamFlaw>, restored: &Restored) {
         };
         let (vhost, stream) = restored.catalog.names_of(QueueId(stream));
         match closes {
-            true => tracing::error!(%stream, %vhost, "the stream is closed: {error}"),
+            true => tracing::error!(target: QUEUE, %stream, %vhost, "the stream is closed: {error}"),
             false => {
-                tracing::warn!(%stream, %vhost, "the stream has a gap, possibly from a power failure: {error}")
+                tracing::warn!(target: QUEUE, %stream, %vhost, "the stream has a gap, possibly from a power failure: {error}")
             }
         }
     }

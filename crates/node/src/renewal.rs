@@ -1,8 +1,8 @@
 //! Replaces outdated password hashes.
 
-use broker::PEER;
 use broker::access::{Access, Login, Renewal};
 use broker::catalog::{AccountChange, Command};
+use broker::categories::PEER;
 use broker::ids::DECIDER;
 use broker::mail::Mail;
 
@@ -15,7 +15,7 @@ pub(crate) fn renew_hash(access: &Access, login: &Login, shards: &Shards) {
     let Some(Renewal { user, outdated, password }) = access.renewal(login) else { return };
     let Ok(salt) = random() else { return };
     let (old, new) = (outdated.hashing().name(), access.hashing());
-    tracing::info!(target: PEER, "the {old} hash of user '{user}' is replaced by {}", new.name());
+    tracing::info!(name: PEER, "the {old} hash of user '{user}' is replaced by {}", new.name());
     let hash = new.hash(salt, password);
     let command = Command::Account(AccountChange::RenewHash { user, outdated, hash });
     if let Some(decider) = shards.get(usize::from(DECIDER)) {

@@ -22,7 +22,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
-use broker::PEER;
+use broker::categories::{CONNECTION, PEER};
 use broker::ids::ShardId;
 use hashbrown::HashMap;
 use tokio::sync::{Notify, mpsc};
@@ -275,7 +275,7 @@ fn receive(host: &Rc<Host>, message: Incoming) {
             drop(shard);
             if let Err(error) = accept(host, accepted) {
                 host.shard.borrow().uncount();
-                tracing::info!(target: PEER, "a connection closed before it was served: {error}");
+                tracing::info!(name: PEER, target: CONNECTION, "a connection closed before it was served: {error}");
             }
         }
         Incoming::Evict { key, handshake } => {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use broker::access::{Backend, BackendPair, ExternalBackend};
+use identity::SettingError;
 use identity::cache::Cache;
 use identity::http::Http;
 use identity::oauth2::OAuth2;
@@ -19,7 +20,7 @@ use crate::config::{BackendEntry, BackendName, Config, ExternalName, SetValues};
 /// A backend cannot be used; the error names the key and the place where it is set.
 pub fn backends(config: &Config, values: &SetValues, runtime: &Handle) -> Result<Option<Backends>, String> {
     let mut loading = Loading::new(config);
-    let loaded = loading.chains().map_err(|problem| placed(values, &problem))?;
+    let loaded = loading.chains().map_err(|error| placed(values, &error))?;
     let Some((chain, over_http)) = loaded else { return Ok(None) };
     for oauth2 in loading.preparing {
         runtime.spawn(async move { oauth2.prepare().await });
@@ -34,16 +35,14 @@ pub fn problems(config: &Config, values: &SetValues) -> Vec<String> {
     let names = config.backends.iter().chain(config.http_backends.iter().flatten());
     let mut problems: Vec<String> = Vec::new();
     for name in names.flat_map(|entry| [entry.authn, entry.authz]) {
-        let problem = loading.backend(name).err().map(|problem| placed(values, &problem));
+        let problem = loading.backend(name).err().map(|error| placed(values, &error));
         problems.extend(problem.filter(|problem| !problems.contains(problem)));
     }
     problems
 }
 
-/// Puts the place where a key is set before a problem, which begins with the key. If the key is missing, the place is where the
-/// backend is chosen.
-fn placed(values: &SetValues, problem: &str) -> String {
-    let Some((key, why)) = problem.split_once(": ") else { return problem.to_owned() };
+/// Returns the problem behind the place where its key is set. If the key is missing, the place is where the backend is chosen.
+fn placed(values: &SetValues, SettingError { key, why }: &SettingError) -> String {
     let backend = match key.split('.').next() {
         Some("auth_oauth2") => "oauth",
         Some("auth_http") => "http",
@@ -70,7 +69,7 @@ impl<'a> Loading<'a> {
     }
 
     /// Returns the chains. `None` if only the users of the catalog count.
-    fn chains(&mut self) -> Result<Option<Chains>, String> {
+    fn chains(&mut self) -> Result<Option<Chains>, SettingError> {
         const INTERNAL: BackendEntry = BackendEntry::both(BackendName::Internal);
         let Config { backends, http_backends, .. } = self.config;
         if backends.iter().chain(http_backends.iter().flatten()).all(|entry| *entry == INTERNAL) {
@@ -81,7 +80,7 @@ impl<'a> Loading<'a> {
         Ok(Some((chain, over_http)))
     }
 
-    fn chain(&mut self, entries: &[BackendEntry]) -> Result<Vec<BackendPair>, String> {
+    fn chain(&mut self, entries: &[BackendEntry]) -> Result<Vec<BackendPair>, SettingError> {
         let pair = |entry: &BackendEntry| {
             let authn = self.backend(entry.authn)?;
             let authz = (entry.authz != entry.authn).then(|| self.backend(entry.authz)).transpose()?;
@@ -90,7 +89,7 @@ impl<'a> Loading<'a> {
         entries.iter().map(pair).collect()
     }
 
-    fn backend(&mut self, name: BackendName) -> Result<Backend, String> {
+    fn backend(&mut self, name: BackendName) -> Result<Backend, SettingError> {
         Ok(match name {
             BackendName::Internal => Backend::Internal,
             BackendName::External(name) => Backend::External(self.external(name)?),
@@ -98,7 +97,7 @@ impl<'a> Loading<'a> {
         })
     }
 
-    fn external(&mut self, name: ExternalName) -> Result<Arc<dyn ExternalBackend>, String> {
+    fn external(&mut self, name: ExternalName) -> Result<Arc<dyn ExternalBackend>, SettingError> {
         if let Some(known) = self.externals.get(&name) {
             return Ok(known.clone());
         }
@@ -114,13 +113,15 @@ impl<'a> Loading<'a> {
         Ok(backend)
     }
 
-    fn cache(&mut self) -> Result<Arc<Cache>, String> {
+    fn cache(&mut self) -> Result<Arc<Cache>, SettingError> {
         if let Some(known) = &self.cache {
             return Ok(known.clone());
         }
         let (name, ttl_ms, keeps_refusals) = self.config.auth_cache;
-        let backend = self.external(name.ok_or("auth_cache.cached_backend: it must be set")?)?;
-        let key = node::random().map_err(|error| format!("the system gives no random numbers: {error}"))?;
+        let refused = |why: String| SettingError::new("auth_cache.cached_backend", why);
+        let backend = self.external(name.ok_or_else(|| refused("it must be set".to_owned()))?)?;
+        let key = node::random()
+            .map_err(|error| refused(format!("the system gives no random numbers: {error}")))?;
         let cache = Arc::new(Cache::new(backend, Duration::from_millis(ttl_ms), keeps_refusals, key));
         self.cache = Some(cache.clone());
         Ok(cache)

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use node::NodeDesk;
-use tls::{Options, Tls};
+use tls::{AtFault, Options, Tls};
 use tokio::sync::Mutex;
 
 use crate::config::{Config, SetValues};
@@ -57,9 +57,13 @@ fn load(
         return Ok(known.clone());
     }
     let tls = Tls::load(options.clone()).map_err(|error| {
+        let key = match error.at_fault() {
+            AtFault::File(file) => values.key_of_file(options.setting, file).map(str::to_owned),
+            AtFault::Key(key) => Some(format!("{}.{key}", options.setting)),
+            AtFault::System => None,
+        };
         let problem = format!("the certificate for {setting}: {error}");
-        let key = values.key_of_certificates(options.setting, &problem);
-        values.placed(key.unwrap_or(options.setting), &problem, Some(setting))
+        values.placed(key.as_deref().unwrap_or(options.setting), &problem, Some(setting))
     })?;
     let tls = Arc::new(tls);
     all.push(tls.clone());

@@ -3,34 +3,16 @@
 use clap::{Args, Subcommand, ValueEnum};
 use serde_json::Value;
 
+use crate::configuration::{self, CheckConfig};
 use crate::declare::segment;
 use crate::failure::Failure;
 use crate::http::Api;
 use crate::table::Ask;
 
-#[derive(Args, Debug)]
-pub struct Check {
-    #[command(subcommand)]
-    what: What,
-    /// Print the response of the management API
-    #[arg(long, global = true)]
-    json: bool,
-    #[command(flatten)]
-    api: Api,
-}
-
-/// The aliases are the names of `rabbitmq-diagnostics`.
 #[derive(Debug, Subcommand)]
-enum What {
-    /// No alarm stops publishers
-    #[command(alias = "check_alarms")]
-    Alarms,
-    /// No alarm of the node that answers stops publishers
-    #[command(alias = "check_local_alarms")]
-    LocalAlarms,
+pub enum Check {
     /// The node takes connections, and no alarm stops publishers
-    #[command(alias = "check_running")]
-    Ready,
+    Ready(Options),
     /// Every shard answers. Needs no user; asks the port of the metrics
     Live {
         /// The URL of the metrics
@@ -41,20 +23,37 @@ enum What {
             default_value = "http://127.0.0.1:15692"
         )]
         metrics_url: String,
+        #[command(flatten)]
+        options: Options,
     },
+    /// No alarm stops publishers
+    Alarms(Options),
+    /// No alarm of the node that answers stops publishers
+    LocalAlarms(Options),
     /// No certificate expires within this time
-    #[command(alias = "check_certificate_expiration")]
     Certificates {
         within: u32,
         #[arg(value_enum)]
         unit: Unit,
+        #[command(flatten)]
+        options: Options,
     },
     /// Somebody listens on this port of the node
-    #[command(alias = "check_port_listener")]
-    Port { port: u16 },
+    Port {
+        port: u16,
+        #[command(flatten)]
+        options: Options,
+    },
     /// There is a listener for each of these protocols, with commas between: amqp, amqps, http, ...
-    #[command(alias = "check_protocol_listener")]
-    Protocols { protocols: String },
+    Protocols {
+        protocols: String,
+        #[command(flatten)]
+        options: Options,
+    },
+    /// The node may have more connections
+    ConnectionLimit(Options),
+    /// Every virtual host is in use; a virtual host of this broker always is
+    VirtualHosts(Options),
     /// Every quorum queue has a leader
     Leaders {
         /// Look at this virtual host only
@@ -63,19 +62,26 @@ enum What {
         /// Look only at queues whose names match this regular expression
         #[arg(long, value_name = "PATTERN")]
         pattern: Option<String>,
+        #[command(flatten)]
+        options: Options,
     },
-    /// Every virtual host is in use; a virtual host of this broker always is
-    #[command(alias = "check_virtual_hosts")]
-    VirtualHosts,
     /// No quorum queue loses its majority if this node stops; the check succeeds on a node that is alone
-    #[command(alias = "check_if_node_is_quorum_critical")]
-    QuorumCritical,
-    /// The node may have more connections
-    ConnectionLimit,
+    QuorumCritical(Options),
+    /// The broker would start with this configuration; reports all problems, each with file and line; needs no broker
+    Config(CheckConfig),
+}
+
+#[derive(Args, Debug)]
+pub struct Options {
+    /// Print the response of the management API
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    api: Api,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
-enum Unit {
+pub enum Unit {
     #[value(alias = "day")]
     Days,
     #[value(alias = "week")]
@@ -91,36 +97,40 @@ enum Unit {
 /// # Errors
 /// The broker's reason why the check has failed.
 pub fn run(check: &Check) -> Result<(), Failure> {
-    let (words, path) = match &check.what {
-        What::Live { metrics_url } => {
-            let api = check.api.at(metrics_url);
-            return ask(&api, "liveness", "/health/live", check.json);
+    let (words, path, options) = match check {
+        Check::Config(config) => return configuration::check(config),
+        Check::Live { metrics_url, options } => {
+            let api = options.api.at(metrics_url);
+            return ask(&api, "liveness", "/health/live", options.json);
         }
-        What::Alarms => ("alarms".to_owned(), "alarms".to_owned()),
-        What::LocalAlarms => ("local alarms".to_owned(), "local-alarms".to_owned()),
-        What::Ready => ("readiness".to_owned(), "ready-to-serve-clients".to_owned()),
-        What::Certificates { within, unit } => {
+        Check::Ready(options) => ("readiness".to_owned(), "ready-to-serve-clients".to_owned(), options),
+        Check::Alarms(options) => ("alarms".to_owned(), "alarms".to_owned(), options),
+        Check::LocalAlarms(options) => ("local alarms".to_owned(), "local-alarms".to_owned(), options),
+        Check::Certificates { within, unit, options } => {
             let unit = unit.to_possible_value().map(|unit| unit.get_name().to_owned()).unwrap_or_default();
-            ("certificates".to_owned(), format!("certificate-expiration/{within}/{unit}"))
+            ("certificates".to_owned(), format!("certificate-expiration/{within}/{unit}"), options)
         }
-        What::Port { port } => (format!("port {port}"), format!("port-listener/{port}")),
-        What::Protocols { protocols } => {
-            (format!("protocols {protocols}"), format!("protocol-listener/{}", segment(protocols)))
+        Check::Port { port, options } => (format!("port {port}"), format!("port-listener/{port}"), options),
+        Check::Protocols { protocols, options } => {
+            let path = format!("protocol-listener/{}", segment(protocols));
+            (format!("protocols {protocols}"), path, options)
         }
-        What::Leaders { vhost, pattern } => {
+        Check::Leaders { vhost, pattern, options } => {
             let whose = vhost.as_ref().map(|vhost| format!("vhost/{}", segment(vhost)));
             let whose = whose.unwrap_or_else(|| "all-vhosts".to_owned());
             let named = pattern.as_ref().map(|pattern| format!("/pattern/{}", segment(pattern)));
             let path = format!("quorum-queues-without-elected-leaders/{whose}{}", named.unwrap_or_default());
-            ("leaders of quorum queues".to_owned(), path)
+            ("leaders of quorum queues".to_owned(), path, options)
         }
-        What::VirtualHosts => ("virtual hosts".to_owned(), "virtual-hosts".to_owned()),
-        What::QuorumCritical => ("majorities".to_owned(), "node-is-quorum-critical".to_owned()),
-        What::ConnectionLimit => {
-            ("the limit of connections".to_owned(), "below-node-connection-limit".to_owned())
+        Check::VirtualHosts(options) => ("virtual hosts".to_owned(), "virtual-hosts".to_owned(), options),
+        Check::QuorumCritical(options) => {
+            ("majorities".to_owned(), "node-is-quorum-critical".to_owned(), options)
+        }
+        Check::ConnectionLimit(options) => {
+            ("the limit of connections".to_owned(), "below-node-connection-limit".to_owned(), options)
         }
     };
-    ask(&check.api, &words, &format!("/api/health/checks/{path}"), check.json)
+    ask(&options.api, &words, &format!("/api/health/checks/{path}"), options.json)
 }
 
 fn ask(api: &Api, words: &str, path: &str, json: bool) -> Result<(), Failure> {

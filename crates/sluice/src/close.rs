@@ -23,14 +23,11 @@ pub struct Close {
     api: Api,
 }
 
-/// The aliases are the names of `rabbitmqctl`.
 #[derive(Debug, Subcommand)]
 enum What {
     /// A connection, by the name that `sluice list connections` shows
-    #[command(alias = "close_connection")]
     Connection { name: String },
     /// All connections of a user
-    #[command(alias = "close_all_user_connections")]
     User { name: String },
 }
 

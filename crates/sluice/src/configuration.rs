@@ -1,6 +1,6 @@
-//! `sluice config`: checks and shows the configuration with which `sluice serve` would start.
+//! `sluice check config` and `sluice show config`: the configuration with which `sluice serve` would start. They need no broker.
 
-use clap::{Args, Subcommand};
+use clap::Args;
 use serde_json::{Value, json};
 
 use crate::backends;
@@ -12,56 +12,31 @@ use crate::output::{print, warn};
 use crate::table::{Column, table};
 
 #[derive(Args, Debug)]
-pub struct Configuration {
-    #[command(subcommand)]
-    what: What,
+pub struct CheckConfig {
+    #[command(flatten)]
+    sources: Sources,
 }
 
-#[derive(Debug, Subcommand)]
-enum What {
-    /// Report everything for which the broker would not start, each with file and line
-    Check {
-        #[command(flatten)]
-        sources: Sources,
-    },
-    /// Print each key with its value and where that comes from; secrets are hidden
-    Show {
-        #[command(flatten)]
-        sources: Sources,
-        /// Only what differs from the defaults, or is set to them
-        #[arg(long)]
-        only_set: bool,
-        /// Print JSON
-        #[arg(long)]
-        json: bool,
-    },
+#[derive(Args, Debug)]
+pub struct ShowConfig {
+    #[command(flatten)]
+    sources: Sources,
+    /// Only what differs from the defaults, or is set to them
+    #[arg(long)]
+    only_set: bool,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
 }
 
 const COLUMNS: &[Column] = &[("KEY", "key"), ("VALUE", "value"), ("FROM", "from")];
 
-/// Carries out the verb, and prints its result.
+/// Checks everything for which the broker would not start.
 ///
 /// # Errors
 /// Everything that is wrong with the configuration.
-pub fn run(configuration: &Configuration) -> Result<(), Failure> {
-    match &configuration.what {
-        What::Check { sources } => check(sources),
-        What::Show { sources, only_set, json } => {
-            let rows = rows(&load(sources)?.values, *only_set);
-            match json {
-                true => print(&format!("{:#}\n", Value::Array(rows))),
-                false => print(&table(COLUMNS, &rows)),
-            }
-        }
-    }
-}
-
-fn load(sources: &Sources) -> Result<Loaded, Failure> {
-    Config::load(sources).map_err(|error| Failure::usage(error.to_string()))
-}
-
-fn check(sources: &Sources) -> Result<(), Failure> {
-    let Loaded { config, values, files } = load(sources)?;
+pub fn check(check: &CheckConfig) -> Result<(), Failure> {
+    let Loaded { config, values, files } = load(&check.sources)?;
     for warning in &config.warnings {
         warn(warning);
     }
@@ -73,6 +48,23 @@ fn check(sources: &Sources) -> Result<(), Failure> {
     }
     let of = if files.is_empty() { "no file".to_owned() } else { files.join(", ") };
     print(&format!("the configuration is valid ({of})\n"))
+}
+
+/// Prints each key with its value.
+///
+/// # Errors
+/// Everything that is wrong with the configuration.
+pub fn show(show: &ShowConfig) -> Result<(), Failure> {
+    let ShowConfig { sources, only_set, json } = show;
+    let rows = rows(&load(sources)?.values, *only_set);
+    match json {
+        true => print(&format!("{:#}\n", Value::Array(rows))),
+        false => print(&table(COLUMNS, &rows)),
+    }
+}
+
+fn load(sources: &Sources) -> Result<Loaded, Failure> {
+    Config::load(sources).map_err(|error| Failure::usage(error.to_string()))
 }
 
 fn rows(values: &SetValues, only_set: bool) -> Vec<Value> {

@@ -1,4 +1,4 @@
-//! `sluice declare`, `sluice delete` and `sluice purge`: queues, exchanges and bindings.
+//! `sluice declare` and `sluice purge`: queues, exchanges and bindings.
 
 use clap::{Args, Subcommand};
 use hyper::{Method, StatusCode};
@@ -55,43 +55,7 @@ enum New {
     },
     /// A binding from an exchange to a queue or to another exchange
     #[command(alias = "bindings")]
-    Binding(Binding),
-}
-
-#[derive(Args, Debug)]
-pub struct Delete {
-    #[command(subcommand)]
-    what: Old,
-    #[command(flatten)]
-    vhost: Vhost,
-    #[command(flatten)]
-    api: Api,
-}
-
-#[derive(Debug, Subcommand)]
-enum Old {
-    /// A queue and the messages in it
-    #[command(alias = "queues")]
-    Queue {
-        name: String,
-        /// Only if it has no consumers
-        #[arg(long)]
-        if_unused: bool,
-        /// Only if it has no messages
-        #[arg(long)]
-        if_empty: bool,
-    },
-    /// An exchange
-    #[command(alias = "exchanges")]
-    Exchange {
-        name: String,
-        /// Only if nothing is bound to it
-        #[arg(long)]
-        if_unused: bool,
-    },
-    /// A binding, identified by its key and arguments, too
-    #[command(alias = "bindings")]
-    Binding(Binding),
+    Binding(BindingArgs),
 }
 
 #[derive(Args, Debug)]
@@ -120,7 +84,7 @@ struct Arguments {
 }
 
 #[derive(Args, Debug)]
-struct Binding {
+pub struct BindingArgs {
     /// The exchange whose messages are routed
     source: String,
     /// The queue, or with --to-exchange the exchange, that receives them
@@ -171,37 +135,6 @@ pub fn declare(declare: &Declare) -> Result<(), Failure> {
     })
 }
 
-/// Deletes, and prints one line.
-///
-/// # Errors
-/// The broker's error, for example that the object does not exist.
-pub fn delete(delete: &Delete) -> Result<(), Failure> {
-    crate::amqp::block_on(async {
-        let vhost = &delete.vhost.vhost;
-        let (name, path) = match &delete.what {
-            Old::Queue { name, if_unused, if_empty } => {
-                let path = format!("{}?if-unused={if_unused}&if-empty={if_empty}", queue(vhost, name));
-                (format!("queue '{name}'"), path)
-            }
-            Old::Exchange { name, if_unused } => {
-                (format!("exchange '{name}'"), format!("{}?if-unused={if_unused}", exchange(vhost, name)))
-            }
-            Old::Binding(binding) => {
-                // Only the broker knows the `properties_key` of the binding.
-                let what = format!("delete {}", binding.words());
-                let (_, rows) = delete.api.ask(&what, Method::GET, &binding.path(vhost), None).await?;
-                let found = rows.as_array().and_then(|rows| rows.iter().find(|row| binding.is(row)));
-                let Some(props) = found.and_then(|row| row["properties_key"].as_str()) else {
-                    return Err(delete.api.failed(&what, "there is no such binding"));
-                };
-                (binding.words(), format!("{}/{}", binding.path(vhost), segment(props)))
-            }
-        };
-        delete.api.ask(&format!("delete {name}"), Method::DELETE, &path, None).await?;
-        say(&format!("{name} is deleted"))
-    })
-}
-
 /// Purges, and prints one line.
 ///
 /// # Errors
@@ -221,21 +154,23 @@ impl Arguments {
     }
 }
 
-impl Binding {
-    fn words(&self) -> String {
+impl BindingArgs {
+    /// Names the binding in messages.
+    pub fn words(&self) -> String {
         let kind = if self.to_exchange { "exchange" } else { "queue" };
         let Self { source, destination, key, .. } = self;
         format!("binding from exchange '{source}' to {kind} '{destination}' with key '{key}'")
     }
 
-    fn path(&self, vhost: &str) -> String {
+    /// Returns the path of the bindings between the two ends.
+    pub fn path(&self, vhost: &str) -> String {
         let kind = if self.to_exchange { 'e' } else { 'q' };
         let [vhost, source, destination] = [vhost, &self.source, &self.destination].map(segment);
         format!("/api/bindings/{vhost}/e/{source}/{kind}/{destination}")
     }
 
     /// Returns true if this row of a list of bindings is this binding.
-    fn is(&self, row: &Value) -> bool {
+    pub fn is(&self, row: &Value) -> bool {
         row["routing_key"] == self.key.as_str() && row["arguments"] == Value::Object(self.arguments.object())
     }
 }

@@ -1,6 +1,7 @@
-//! `sluice definitions`: everything but the messages, as one file in RabbitMQ's form. Also reads `load_definitions`.
+//! `sluice export definitions` and `sluice import definitions`: everything but the messages, as one file in RabbitMQ's form. Also reads
+//! `load_definitions`.
 
-use std::io::{Read as _, Write as _};
+use std::io::Write as _;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
@@ -17,65 +18,87 @@ use crate::http::Api;
 use crate::output::print;
 use crate::progress::watched;
 
+#[derive(Debug, Subcommand)]
+pub enum Export {
+    /// All definitions, to a file or to standard output
+    Definitions(ExportDefinitions),
+}
+
 #[derive(Args, Debug)]
-pub struct Verb {
-    #[command(subcommand)]
-    what: What,
+pub struct ExportDefinitions {
+    file: Option<PathBuf>,
+    #[command(flatten)]
+    scope: Scope,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Import {
+    /// The definitions of a file (- for standard input): all, or none if one is wrong
+    Definitions(ImportDefinitions),
+}
+
+#[derive(Args, Debug)]
+pub struct ImportDefinitions {
+    file: PathBuf,
+    #[command(flatten)]
+    scope: Scope,
+}
+
+/// Which definitions of which broker.
+#[derive(Args, Debug)]
+struct Scope {
     /// Only what is in this virtual host (default: the whole node)
-    #[arg(long, short = 'p', global = true, value_name = "NAME")]
+    #[arg(long, short = 'p', value_name = "NAME")]
     vhost: Option<String>,
     #[command(flatten)]
     api: Api,
 }
 
-#[derive(Debug, Subcommand)]
-enum What {
-    /// Write all definitions to a file, or to standard output
-    #[command(alias = "export_definitions")]
-    Export { file: Option<PathBuf> },
-    /// Carry out the definitions of a file (- for standard input): all, or none if one is wrong
-    #[command(alias = "import_definitions")]
-    Import { file: PathBuf },
-}
-
-/// Carries out the verb, and prints its result.
+/// Writes the definitions.
 ///
 /// # Errors
 /// The broker's error, or that of a file.
-pub fn run(verb: &Verb) -> Result<(), Failure> {
-    block_on(carry_out(verb))
+pub fn export(verb: &Export) -> Result<(), Failure> {
+    let Export::Definitions(ExportDefinitions { file, scope }) = verb;
+    block_on(async {
+        let (_, all) = scope.api.ask("export the definitions", Method::GET, &scope.path(), None).await?;
+        let text = format!("{all:#}\n");
+        match file {
+            Some(file) => write(file, &text).map_err(|error| named(file, &error)),
+            None => print(&text),
+        }
+    })
 }
 
-async fn carry_out(verb: &Verb) -> Result<(), Failure> {
-    let path = match &verb.vhost {
-        Some(vhost) => format!("/api/definitions/{}", segment(vhost)),
-        None => "/api/definitions".to_owned(),
+/// Carries out the definitions of a file, and prints one line.
+///
+/// # Errors
+/// The broker's error, or that of a file.
+pub fn import(verb: &Import) -> Result<(), Failure> {
+    let Import::Definitions(ImportDefinitions { file, scope }) = verb;
+    let text = match file.as_os_str() == "-" {
+        true => std::io::read_to_string(std::io::stdin()),
+        false => std::fs::read_to_string(file),
     };
-    let named =
-        |file: &Path, error: &dyn std::fmt::Display| Failure::usage(format!("{}: {error}", file.display()));
-    match &verb.what {
-        What::Export { file } => {
-            let (_, all) = verb.api.ask("export the definitions", Method::GET, &path, None).await?;
-            let text = format!("{all:#}\n");
-            match file {
-                Some(file) => write(file, &text).map_err(|error| named(file, &error)),
-                None => print(&text),
-            }
-        }
-        What::Import { file } => {
-            let text = match file.as_os_str() == "-" {
-                true => {
-                    let mut text = String::new();
-                    std::io::stdin().read_to_string(&mut text).map_err(|error| named(file, &error))?;
-                    text
-                }
-                false => std::fs::read_to_string(file).map_err(|error| named(file, &error))?,
-            };
-            let words = "import the definitions";
-            watched(words, verb.api.send(words, Method::POST, &path, text, &[])).await?;
-            print(&format!("the definitions of {} are imported\n", file.display()))
+    let text = text.map_err(|error| named(file, &error))?;
+    let words = "import the definitions";
+    block_on(async {
+        watched(words, scope.api.send(words, Method::POST, &scope.path(), text, &[])).await?;
+        print(&format!("the definitions of {} are imported\n", file.display()))
+    })
+}
+
+impl Scope {
+    fn path(&self) -> String {
+        match &self.vhost {
+            Some(vhost) => format!("/api/definitions/{}", segment(vhost)),
+            None => "/api/definitions".to_owned(),
         }
     }
+}
+
+fn named(file: &Path, error: &std::io::Error) -> Failure {
+    Failure::usage(format!("{}: {error}", file.display()))
 }
 
 /// Writes a file that only its owner can read, if it is new. It has hashes of passwords.

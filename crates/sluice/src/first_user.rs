@@ -35,7 +35,7 @@ fn known_password(reachable: SocketAddr, loopback_users: &[String], users: &User
     users.get(GUEST).filter(|guest| guest.hash.is_of(&Secret::new(GUEST)))?;
     Some(format!(
         "other machines can log in as user '{GUEST}' with the password '{GUEST}', at {reachable} for example: change the password \
-         (sluice user change-password {GUEST}), delete the user, or set loopback_users.{GUEST} = true"
+         (sluice set password {GUEST}), delete the user, or set loopback_users.{GUEST} = true"
     ))
 }
 
@@ -73,10 +73,7 @@ mod tests {
         let known = users("guest", "guest");
         let reachable = "0.0.0.0:15672".parse().unwrap();
         let warning = known_password(reachable, &[], &known).unwrap();
-        assert!(
-            warning.contains("at 0.0.0.0:15672") && warning.contains("change-password guest"),
-            "{warning}"
-        );
+        assert!(warning.contains("at 0.0.0.0:15672") && warning.contains("set password guest"), "{warning}");
         assert_eq!(known_password(reachable, &["guest".to_owned()], &known), None);
         assert_eq!(known_password(reachable, &[], &users("guest", "another")), None);
         assert_eq!(known_password(reachable, &[], &users("ops", "guest")), None);
@@ -87,7 +84,7 @@ mod tests {
         let reachable = "0.0.0.0:5672".parse().unwrap();
         let (guest, mut both) = (["guest".to_owned()], users("guest", "guest"));
         let warning = nobody(reachable, &guest, false, &both).unwrap();
-        assert!(warning.contains("0.0.0.0:5672") && warning.contains("sluice user add NAME"), "{warning}");
+        assert!(warning.contains("0.0.0.0:5672") && warning.contains("sluice add user NAME"), "{warning}");
         assert_eq!(nobody(reachable, &[], false, &both), None);
         assert_eq!(nobody(reachable, &guest, true, &both), None, "another backend may know users");
         assert_eq!(

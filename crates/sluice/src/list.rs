@@ -1,9 +1,10 @@
 //! `sluice list`: lists the broker's objects as a table or as JSON.
 
+use std::borrow::Cow;
+
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
-use crate::accounts;
 use crate::declare::{exchange, queue, segment};
 use crate::failure::Failure;
 use crate::http::Api;
@@ -68,21 +69,50 @@ enum What {
     Vhosts,
     /// Users and their tags
     #[command(alias = "user")]
-    Users,
+    Users {
+        /// List only users who have no permissions in any virtual host
+        #[arg(long)]
+        without_permissions: bool,
+    },
     /// What each user may do, by virtual host
     #[command(alias = "permission")]
-    Permissions,
+    Permissions(OfUser),
+    /// The routing keys that users may publish with and bind with, by virtual host and exchange
+    #[command(alias = "topic-permission")]
+    TopicPermissions(OfUser),
+    /// Limits of virtual hosts and users
+    #[command(alias = "limit")]
+    Limits {
+        /// List only the limits of this user
+        #[arg(long, value_name = "NAME", conflicts_with = "vhost")]
+        user: Option<String>,
+    },
     /// Policies
     #[command(alias = "policy")]
-    Policies,
+    Policies {
+        /// Operator policies, which limit the other ones
+        #[arg(long)]
+        operator: bool,
+    },
+    /// Parameters of components in virtual hosts
+    #[command(alias = "parameter")]
+    Parameters {
+        /// List only the parameters of this component
+        #[arg(long, value_name = "NAME")]
+        component: Option<String>,
+    },
+    /// Parameters of the whole cluster
+    #[command(alias = "global-parameter")]
+    GlobalParameters,
+    /// Members of the Raft group of a quorum queue, and how far their logs have come
+    #[command(alias = "member")]
+    Members { queue: String },
     /// Traces that run
     #[command(alias = "trace")]
     Traces,
     /// Feature flags: there are none, because all features are enabled
-    #[command(alias = "list_feature_flags")]
     FeatureFlags,
     /// Features that clients should no longer use
-    #[command(alias = "list_deprecated_features")]
     DeprecatedFeatures {
         /// List only those that were used since the start
         #[arg(long)]
@@ -94,6 +124,14 @@ enum What {
         #[arg(long)]
         by_source: bool,
     },
+}
+
+/// Whose permissions are listed.
+#[derive(Args, Debug)]
+struct OfUser {
+    /// List only those of this user
+    #[arg(long, value_name = "NAME")]
+    user: Option<String>,
 }
 
 /// The ends of the bindings that are listed.
@@ -118,8 +156,10 @@ pub fn run(list: &List) -> Result<(), Failure> {
     let List { what, vhost, api, .. } = list;
     let words = format!("list {}", what.noun());
     let make = async || {
-        let path = what.path(vhost.as_deref(), api, &words).await?;
-        let mut rows = table::list(api, &words, &path).await?;
+        let mut rows = Vec::new();
+        for path in what.paths(vhost.as_deref(), api, &words).await? {
+            rows.extend(table::list(api, &words, &path).await?);
+        }
         if what.has_vhosts() {
             rows.retain(|row| vhost.as_ref().is_none_or(|vhost| row["vhost"] == vhost.as_str()));
         }
@@ -149,6 +189,16 @@ impl Ends {
     }
 }
 
+impl OfUser {
+    /// Returns the path of permissions: those of the user, or those of all virtual hosts or of one.
+    fn path(&self, list: &str, vhost: Option<&str>) -> String {
+        match &self.user {
+            Some(user) => format!("/api/users/{}/{list}", segment(user)),
+            None => of_vhosts(list, vhost),
+        }
+    }
+}
+
 /// Returns the path of a list: in all virtual hosts, or in one.
 fn in_vhost(list: &str, vhost: Option<&str>) -> String {
     match vhost {
@@ -167,8 +217,8 @@ fn of_vhosts(list: &str, vhost: Option<&str>) -> String {
 
 impl What {
     /// Returns the word for the objects of this list.
-    fn noun(&self) -> &'static str {
-        match self {
+    fn noun(&self) -> Cow<'static, str> {
+        let noun = match self {
             Self::Queues => "queues",
             Self::Exchanges => "exchanges",
             Self::Bindings(_) => "bindings",
@@ -178,19 +228,26 @@ impl What {
             Self::Consumers => "consumers",
             Self::Links => "links",
             Self::Vhosts => "vhosts",
-            Self::Users => "users",
-            Self::Permissions => "permissions",
-            Self::Policies => "policies",
+            Self::Users { .. } => "users",
+            Self::Permissions(_) => "permissions",
+            Self::TopicPermissions(_) => "topic permissions",
+            Self::Limits { .. } => "limits",
+            Self::Policies { operator: false } => "policies",
+            Self::Policies { operator: true } => "operator policies",
+            Self::Parameters { .. } => "parameters",
+            Self::GlobalParameters => "global parameters",
+            Self::Members { queue } => return format!("members of queue '{queue}'").into(),
             Self::Traces => "traces",
             Self::FeatureFlags => "feature flags",
             Self::DeprecatedFeatures { .. } => "deprecated features",
             Self::AuthAttempts { .. } => "logins",
-        }
+        };
+        noun.into()
     }
 
-    /// Returns the path of the list. Some paths contain the name of the node, which is asked for.
-    async fn path(&self, vhost: Option<&str>, api: &Api, words: &str) -> Result<String, Failure> {
-        Ok(match self {
+    /// Returns the paths of the list, whose rows are joined. Some paths contain the name of the node, which is asked for.
+    async fn paths(&self, vhost: Option<&str>, api: &Api, words: &str) -> Result<Vec<String>, Failure> {
+        Ok(vec![match self {
             Self::Queues => in_vhost("queues", vhost),
             Self::Exchanges => in_vhost("exchanges", vhost),
             Self::Bindings(ends) => ends.path(vhost),
@@ -206,9 +263,26 @@ impl What {
             Self::Channels { connection: None } => of_vhosts("channels", vhost),
             Self::Consumers => in_vhost("consumers", vhost),
             Self::Vhosts => "/api/vhosts".to_owned(),
-            Self::Users => "/api/users".to_owned(),
-            Self::Permissions => of_vhosts("permissions", vhost),
-            Self::Policies => in_vhost("policies", vhost),
+            Self::Users { without_permissions: false } => "/api/users".to_owned(),
+            Self::Users { without_permissions: true } => "/api/users/without-permissions".to_owned(),
+            Self::Permissions(of) => of.path("permissions", vhost),
+            Self::TopicPermissions(of) => of.path("topic-permissions", vhost),
+            Self::Limits { user: Some(user) } => format!("/api/user-limits/{}", segment(user)),
+            Self::Limits { user: None } => match vhost {
+                Some(vhost) => format!("/api/vhost-limits/{}", segment(vhost)),
+                None => return Ok(vec!["/api/vhost-limits".to_owned(), "/api/user-limits".to_owned()]),
+            },
+            Self::Policies { operator: false } => in_vhost("policies", vhost),
+            Self::Policies { operator: true } => in_vhost("operator-policies", vhost),
+            // No route lists the parameters of all components in one virtual host.
+            Self::Parameters { component: None } => "/api/parameters".to_owned(),
+            Self::Parameters { component: Some(component) } => {
+                in_vhost(&format!("parameters/{}", segment(component)), vhost)
+            }
+            Self::GlobalParameters => "/api/global-parameters".to_owned(),
+            Self::Members { queue } => {
+                format!("/api/queues/quorum/{}/{}/status", segment(vhost.unwrap_or("/")), segment(queue))
+            }
             Self::Traces => in_vhost("traces", vhost),
             Self::FeatureFlags => "/api/feature-flags".to_owned(),
             Self::DeprecatedFeatures { used: true } => "/api/deprecated-features/used".to_owned(),
@@ -217,12 +291,20 @@ impl What {
                 let by_source = if *by_source { "/source" } else { "" };
                 format!("/api/auth/attempts/{}{by_source}", segment(&api.node(words).await?))
             }
-        })
+        }])
     }
 
     /// Returns true if each row of the list names its virtual host.
     fn has_vhosts(&self) -> bool {
-        matches!(self, Self::Connections { .. } | Self::Channels { .. } | Self::Links)
+        matches!(
+            self,
+            Self::Connections { .. }
+                | Self::Channels { .. }
+                | Self::Links
+                | Self::Permissions(_)
+                | Self::TopicPermissions(_)
+                | Self::Parameters { .. }
+        )
     }
 
     fn columns(&self) -> &'static [Column] {
@@ -317,10 +399,50 @@ impl What {
                 ("UNSETTLED", "unsettled"),
                 ("AGE MS", "age_ms"),
             ],
-            Self::Vhosts => accounts::VHOSTS,
-            Self::Users => accounts::USERS,
-            Self::Permissions => accounts::PERMISSIONS,
-            Self::Policies => &[
+            Self::Vhosts => &[
+                ("NAME", "name"),
+                ("DEFAULT TYPE", "default_queue_type"),
+                ("PROTECTED", "protected_from_deletion"),
+                ("LIMITS", "limits"),
+                ("TAGS", "tags"),
+                ("DESCRIPTION", "description"),
+            ],
+            Self::Users { .. } => {
+                &[("NAME", "name"), ("TAGS", "tags"), ("PASSWORD HASH", "hashing_algorithm")]
+            }
+            Self::Permissions(_) => &[
+                ("USER", "user"),
+                ("VHOST", "vhost"),
+                ("CONFIGURE", "configure"),
+                ("WRITE", "write"),
+                ("READ", "read"),
+            ],
+            Self::TopicPermissions(_) => &[
+                ("USER", "user"),
+                ("VHOST", "vhost"),
+                ("EXCHANGE", "exchange"),
+                ("WRITE", "write"),
+                ("READ", "read"),
+            ],
+            // A limit is of a virtual host or of a user.
+            Self::Limits { .. } => &[("VHOST", "vhost"), ("USER", "user"), ("LIMITS", "value")],
+            Self::Parameters { .. } => {
+                &[("COMPONENT", "component"), ("NAME", "name"), ("VHOST", "vhost"), ("VALUE", "value")]
+            }
+            Self::GlobalParameters => &[("NAME", "name"), ("VALUE", "value")],
+            Self::Members { .. } => &[
+                ("NODE", "Node Name"),
+                ("STATE", "Raft State"),
+                ("TERM", "Term"),
+                ("LAST", "Last Log Index"),
+                ("WRITTEN", "Last Written"),
+                ("COMMITTED", "Commit Index"),
+                ("APPLIED", "Last Applied"),
+                ("BASE", "Snapshot Index"),
+                ("ENTRIES", "Log Entries"),
+                ("BYTES", "Log Bytes"),
+            ],
+            Self::Policies { .. } => &[
                 ("NAME", "name"),
                 ("VHOST", "vhost"),
                 ("PATTERN", "pattern"),
@@ -388,4 +510,37 @@ pub fn links(connection: &Value) -> Vec<Value> {
         [incoming, outgoing].concat()
     });
     links.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn members_are_a_table() {
+        let member = json!({
+            "Node Name": "n@h", "Raft State": "leader", "Membership": "voter", "Last Log Index": 12, "Last Written": 12,
+            "Last Applied": 11, "Commit Index": 11, "Snapshot Index": 1, "Term": 2, "Log Entries": 11, "Log Bytes": 1024,
+        });
+        let expected = "\
+NODE  STATE   TERM  LAST  WRITTEN  COMMITTED  APPLIED  BASE  ENTRIES  BYTES
+n@h   leader     2    12       12         11       11     1       11   1024
+";
+        let members = What::Members { queue: "q".to_owned() };
+        assert_eq!(table::list_text(vec![member], members.columns(), false), expected);
+    }
+
+    #[test]
+    fn limits_of_virtual_hosts_and_users_are_one_table() {
+        let rows = vec![
+            json!({ "vhost": "team", "value": { "max-queues": 100 } }),
+            json!({ "user": "anna", "value": { "max-channels": 7 } }),
+        ];
+        let expected = "\
+VHOST  USER  LIMITS
+team   -     max-queues=100
+-      anna  max-channels=7
+";
+        assert_eq!(table::list_text(rows, What::Limits { user: None }.columns(), false), expected);
+    }
 }

@@ -1,8 +1,7 @@
 //! The broker's log, written to standard error, to a file, and to an exchange.
 //!
-//! Lines that a peer can cause as often as it likes have the target [`PEER`]. Audit lines have the target [`USER`], whose
-//! level is a setting of its own; those that a peer can cause have the name [`PEER`]. For each place in the code, the
-//! first [`LINES_AT_ONCE`] such lines of a period are written. The others are counted, and the count is
+//! The target of a line is its category, whose level is a setting of its own, or a part of the program. Lines that a peer
+//! can cause as often as it likes have the name [`PEER`]. For each place in the code, the first [`LINES_AT_ONCE`] such lines of a period are written. The others are counted, and the count is
 //! logged every [`PERIOD`]. This way no peer can fill the disk with log lines or bury the other lines.
 
 mod exchange;
@@ -15,8 +14,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use broker::PEER;
-use broker::audit::USER;
+use broker::categories::{CHANNEL, CONNECTION, PEER, QUEUE, USER};
 use tracing::callsite::Identifier;
 use tracing::field::{Field, Visit};
 use tracing::{Event, Level, Subscriber};
@@ -77,8 +75,8 @@ pub struct Limiter {
 #[derive(Debug)]
 struct Place {
     level: Level,
-    /// True if it writes audit lines.
-    is_audit: bool,
+    /// The target of its lines.
+    target: &'static str,
     /// The number of lines from this place in this period.
     lines: u64,
     /// The text of the first suppressed line.
@@ -89,7 +87,7 @@ struct Place {
 #[derive(Debug, PartialEq, Eq)]
 struct LeftOut {
     level: Level,
-    is_audit: bool,
+    target: &'static str,
     lines: u64,
     example: String,
 }
@@ -97,14 +95,23 @@ struct LeftOut {
 impl Limiter {
     /// Starts a new period. Logs how many lines were suppressed in the last one.
     pub fn report(&self) {
-        for LeftOut { level, is_audit, lines, example } in self.take() {
+        for LeftOut { level, target, lines, example } in self.take() {
             // `tracing` needs level and target as constants.
-            match (level, is_audit) {
-                (Level::ERROR, _) => tracing::error!("{lines} more lines like: {example}"),
-                (Level::WARN, false) => tracing::warn!("{lines} more lines like: {example}"),
-                (Level::WARN, true) => tracing::warn!(target: USER, "{lines} more lines like: {example}"),
-                (_, false) => tracing::info!("{lines} more lines like: {example}"),
-                (_, true) => tracing::info!(target: USER, "{lines} more lines like: {example}"),
+            macro_rules! report {
+                ($target:expr) => {
+                    match level {
+                        Level::ERROR => tracing::error!(target: $target, "{lines} more lines like: {example}"),
+                        Level::WARN => tracing::warn!(target: $target, "{lines} more lines like: {example}"),
+                        _ => tracing::info!(target: $target, "{lines} more lines like: {example}"),
+                    }
+                };
+            }
+            match target {
+                CONNECTION => report!(CONNECTION),
+                CHANNEL => report!(CHANNEL),
+                QUEUE => report!(QUEUE),
+                USER => report!(USER),
+                _ => report!(module_path!()),
             }
         }
     }
@@ -116,7 +123,7 @@ impl Limiter {
             .filter(|place| place.lines > LINES_AT_ONCE)
             .map(|place| LeftOut {
                 level: place.level,
-                is_audit: place.is_audit,
+                target: place.target,
                 lines: place.lines - LINES_AT_ONCE,
                 example: place.example,
             })
@@ -131,7 +138,7 @@ impl Limiter {
         let mut places = self.places.lock().unwrap_or_else(PoisonError::into_inner);
         let place = places.entry(metadata.callsite()).or_insert_with(|| Place {
             level: *metadata.level(),
-            is_audit: metadata.target() == USER,
+            target: metadata.target(),
             lines: 0,
             example: String::new(),
         });
@@ -146,7 +153,7 @@ impl Limiter {
 impl<S: Subscriber> Layer<S> for Limiter {
     fn event_enabled(&self, event: &Event<'_>, _: Context<'_, S>) -> bool {
         let metadata = event.metadata();
-        (metadata.target() != PEER && metadata.name() != PEER) || self.count(event)
+        metadata.name() != PEER || self.count(event)
     }
 }
 
@@ -168,12 +175,13 @@ impl Visit for Words<'_> {
 #[cfg(test)]
 mod tests {
     use broker::audit::{Actor, Rate};
+    use broker::categories::RA;
     use broker::counters::Protocol;
 
     use super::*;
 
     fn line(who: u64) {
-        tracing::warn!(target: PEER, who, "login refused");
+        tracing::warn!(name: PEER, target: CONNECTION, who, "login refused");
     }
 
     #[test]
@@ -185,12 +193,12 @@ mod tests {
         (1..=LINES_AT_ONCE + 20).for_each(line);
         assert_eq!(written.take(), LINES_AT_ONCE);
         // These lines are written: one comes from another place, the other is not caused by a peer.
-        tracing::info!(target: PEER, "connection gone");
+        tracing::info!(name: PEER, target: CONNECTION, "connection gone");
         (0..100).for_each(|_| tracing::error!("the queue is closed"));
         assert_eq!(written.take(), 101);
         let left_out = LeftOut {
             level: Level::WARN,
-            is_audit: false,
+            target: CONNECTION,
             lines: 20,
             example: format!("login refused who={}", LINES_AT_ONCE + 1),
         };
@@ -219,7 +227,7 @@ mod tests {
         (0..LINES_AT_ONCE + 20).for_each(|_| actor().changed("DELETE x", "name=q", Rate::Every));
         assert_eq!(written.take(), LINES_AT_ONCE + 20);
         let left_out = limiter.take();
-        assert_eq!((left_out.len(), left_out[0].lines, left_out[0].is_audit), (2, 20, true));
+        assert_eq!((left_out.len(), left_out[0].lines, left_out[0].target), (2, 20, USER));
         assert_eq!(
             left_out[0].example,
             "what=\"login\" result=\"refused\" user=\"ann\" peer=\"192.0.2.1:5\" protocol=\"http\" mechanism=\"Basic\" \
@@ -228,10 +236,11 @@ mod tests {
     }
 
     #[test]
-    fn audit_lines_have_a_level_of_their_own() {
+    fn categories_have_levels_of_their_own() {
         let count = |level, user_level| {
             let written = Written::default();
-            let options = LogOptions { level, user_level: Some(user_level), ..LogOptions::default() };
+            let category_levels = [(USER, user_level)].into();
+            let options = LogOptions { level, category_levels, ..LogOptions::default() };
             let filter = outputs::filter(&options, &options.console);
             let subscriber = tracing_subscriber::registry().with(written.clone()).with(filter);
             let _scope = subscriber.set_default();
@@ -245,6 +254,32 @@ mod tests {
         assert_eq!(count("error", "info"), (0, 2));
         assert_eq!(count("off", "warn"), (0, 1));
         assert_eq!(count("trace", "off"), (1, 0));
+    }
+
+    #[test]
+    fn the_level_of_each_category_is_its_own() {
+        let options = LogOptions {
+            level: "warn",
+            category_levels: [(CONNECTION, "off"), (CHANNEL, "error"), (QUEUE, "info"), (RA, "debug")].into(),
+            default_level: Some("error"),
+            ..LogOptions::default()
+        };
+        let written = Written::default();
+        let filter = outputs::filter(&options, &options.console);
+        let subscriber = tracing_subscriber::registry().with(written.clone()).with(filter);
+        let _scope = subscriber.set_default();
+        macro_rules! lines {
+            ($target:expr) => {{
+                tracing::error!(target: $target, "1");
+                tracing::warn!(target: $target, "2");
+                tracing::info!(target: $target, "3");
+                tracing::debug!(target: $target, "4");
+                written.take()
+            }};
+        }
+        let lines =
+            [lines!(CONNECTION), lines!(CHANNEL), lines!(QUEUE), lines!(RA), lines!(USER), lines!("node")];
+        assert_eq!(lines, [0, 1, 3, 4, 2, 1]);
     }
 
     /// Counts the lines that would be written.

@@ -1,7 +1,7 @@
 //! The `sluice` program: the broker, and the verbs that users and operators need in a shell.
 #![deny(unsafe_code)]
 
-mod accounts;
+mod add;
 mod allocator;
 mod amqp;
 mod backends;
@@ -9,16 +9,19 @@ mod bench;
 mod browse;
 mod certificates;
 mod check;
+mod clear;
 mod close;
-mod cluster;
 mod config;
 mod configuration;
 mod declare;
 mod definitions;
+mod delete;
 mod doctor;
 mod explain;
 mod failure;
 mod first_user;
+mod grammar;
+mod hash;
 mod http;
 mod limits;
 mod list;
@@ -27,12 +30,12 @@ mod manual;
 mod messages;
 mod move_messages;
 mod moving;
+mod objects;
 mod output;
-mod parameters;
 mod password;
 mod peek;
-mod policies;
 mod progress;
+mod protect;
 mod quorum;
 mod recv;
 mod redrive;
@@ -40,6 +43,7 @@ mod reload;
 mod reset;
 mod send;
 mod serve;
+mod set;
 mod show;
 mod status;
 mod systemd;
@@ -85,70 +89,92 @@ Exit codes:
   2  wrong usage or configuration
   3  nobody answers there";
 
+/// The verbs, in the order in which a newcomer needs them.
 #[derive(Debug, Subcommand)]
 enum Verb {
     /// Run the broker in the foreground
     Serve(serve::Serve),
-    /// Check or show the configuration of the broker
-    Config(configuration::Configuration),
+    /// Declare a queue, an exchange or a binding
+    Declare(declare::Declare),
     /// Send a message and wait for its outcome
     Send(send::Send),
     /// Print messages and accept them, until interrupted
     Recv(recv::Recv),
+    /// Show an overview of the node, and how much of each memory budget is used
+    Status(status::Status),
+    /// List queues, connections, users, policies and everything else that there is more than one of
+    List(list::List),
+    /// Show all that is known about one object, or the settings of the broker
+    #[command(subcommand)]
+    Show(show::Show),
+    /// Explain why nothing moves at a queue, a link or a connection
+    Explain(explain::Explain),
+    /// Show the busiest queues or links with their rates, again and again
+    Top(top::Top),
+    /// Check the health of the node, or its settings, for scripts
+    #[command(subcommand)]
+    Check(check::Check),
+    /// Show messages of a queue or a stream, from any position, without consuming them
+    Browse(browse::Browse),
+    /// Show a ready message of a queue without taking it
+    Peek(peek::Peek),
+    /// Take messages of a queue over the management API, or look at them
+    Get(messages::Get),
+    /// Publish a message to an exchange over the management API
+    Publish(messages::Publish),
+    /// Print the messages that pass through a queue or a connection, for a limited time
+    Trace(trace::TraceArgs),
     /// Move the messages of a queue to another queue or to an exchange
     Move(move_messages::Move),
     /// Send dead letters of a queue back to where they died
     Redrive(redrive::Redrive),
-    /// Declare a queue, an exchange or a binding
-    Declare(declare::Declare),
-    /// Delete a queue, an exchange or a binding
-    Delete(declare::Delete),
     /// Delete the messages of a queue
     Purge(declare::Purge),
-    /// List queues, exchanges, bindings, connections, links and more
-    List(list::List),
-    /// Show all that is known about one object, such as a queue or a connection
-    Show(show::Show),
-    /// Show the busiest queues or links with their rates, again and again
-    Top(top::Top),
-    /// Show an overview of the node, and how much of each memory budget is used
-    Status(status::Status),
-    /// Explain why nothing moves at a queue, a link or a connection
-    Explain(explain::Explain),
-    /// Publish a message to an exchange over the management API
-    Publish(messages::Publish),
-    /// Take messages of a queue over the management API, or look at them
-    Get(messages::Get),
-    /// Show a ready message of a queue without taking it
-    Peek(peek::Peek),
-    /// Show messages of a stream, from any position, without consuming them
-    Browse(browse::Browse),
-    /// Print the messages that pass through a queue or a connection, for a limited time
-    Trace(trace::TraceArgs),
+    /// Delete a queue, an exchange, a binding, users, a virtual host or a member of a group
+    Delete(delete::Delete),
     /// Close connections, with a reason
     Close(close::Close),
-    /// Check the health of the node, for scripts
-    Check(check::Check),
-    /// Look into the Raft groups of quorum queues, and maintain them
-    Quorum(quorum::Quorum),
-    /// Create, change, list and delete users
-    User(accounts::User),
-    /// Add, list and delete virtual hosts
-    Vhost(accounts::VirtualHost),
-    /// Set, list and clear what users may do in a virtual host
-    Permission(accounts::Permission),
-    /// Set, list and clear limits of virtual hosts and users
-    Limit(accounts::Limit),
-    /// Set, list and clear policies, which configure queues and exchanges by their names
-    Policy(policies::Policy),
-    /// Set, list and clear runtime parameters, which are named values of components
-    Parameter(parameters::Parameter),
-    /// Show or change the name of the cluster
-    Cluster(cluster::Cluster),
+    /// Add a user, a virtual host or a member of a group
+    Add(add::Add),
+    /// Set a password, tags, permissions, limits, policies, parameters or the name of the cluster
+    Set(set::Set),
+    /// Remove permissions, limits, policies or parameters
+    Clear(clear::Clear),
+    /// Protect a virtual host from deletion
+    #[command(subcommand)]
+    Protect(protect::Protect),
+    /// Allow the deletion of a virtual host again
+    #[command(subcommand)]
+    Unprotect(protect::Unprotect),
+    /// Print the hash of a password
+    #[command(subcommand)]
+    Hash(hash::Hash),
+    /// Write everything but the messages to a file, in RabbitMQ's form
+    #[command(subcommand)]
+    Export(definitions::Export),
+    /// Carry out a file of definitions, of Sluice or of RabbitMQ
+    #[command(subcommand)]
+    Import(definitions::Import),
     /// Set counts of the node to zero
     Reset(reset::Reset),
-    /// Export or import everything but the messages, in RabbitMQ's form
-    Definitions(definitions::Verb),
+    /// Write a new base of the log of a quorum queue
+    #[command(subcommand)]
+    Checkpoint(quorum::Checkpoint),
+    /// Free memory of a quorum queue
+    #[command(subcommand)]
+    Reclaim(quorum::Reclaim),
+    /// Make the member on a node the leader of a quorum queue
+    #[command(subcommand)]
+    Transfer(quorum::Transfer),
+    /// Add members on a node to the groups of quorum queues
+    #[command(subcommand)]
+    Grow(quorum::Grow),
+    /// Remove the members on a node from the groups of quorum queues
+    #[command(subcommand)]
+    Shrink(quorum::Shrink),
+    /// Distribute the leaders of queues over the nodes
+    #[command(subcommand)]
+    Rebalance(quorum::Rebalance),
     /// Say what is in the data directory of a broker that does not run, and what a start would do
     Doctor(doctor::Doctor),
     /// Put load on a broker and measure it
@@ -160,38 +186,43 @@ enum Verb {
 }
 
 fn main() -> ExitCode {
-    let done = match Cli::parse().verb {
+    let cli = Cli::try_parse().unwrap_or_else(|error| grammar::helped(error, &Cli::command()).exit());
+    let done = match cli.verb {
         Verb::Serve(serve) => serve::run(&serve),
-        Verb::Config(configuration) => configuration::run(&configuration),
+        Verb::Declare(declare) => declare::declare(&declare),
         Verb::Send(send) => send::run(&send),
         Verb::Recv(recv) => recv::run(&recv),
-        Verb::Move(arguments) => move_messages::run(&arguments),
-        Verb::Redrive(redrive) => redrive::run(&redrive),
-        Verb::Declare(declare) => declare::declare(&declare),
-        Verb::Delete(delete) => declare::delete(&delete),
-        Verb::Purge(purge) => declare::purge(&purge),
+        Verb::Status(status) => status::run(&status),
         Verb::List(list) => list::run(&list),
         Verb::Show(show) => show::run(&show),
-        Verb::Top(top) => top::run(&top),
-        Verb::Status(status) => status::run(&status),
         Verb::Explain(explain) => explain::run(&explain),
-        Verb::Publish(publish) => messages::publish(&publish),
-        Verb::Get(get) => messages::get(&get),
-        Verb::Peek(peek) => peek::run(&peek),
-        Verb::Browse(browse) => browse::run(&browse),
-        Verb::Trace(trace) => trace::run(&trace),
-        Verb::Close(close) => close::run(&close),
+        Verb::Top(top) => top::run(&top),
         Verb::Check(check) => check::run(&check),
-        Verb::Quorum(quorum) => quorum::run(&quorum),
-        Verb::User(user) => accounts::user(&user),
-        Verb::Vhost(vhost) => accounts::vhost(&vhost),
-        Verb::Permission(permission) => accounts::permission(&permission),
-        Verb::Limit(limit) => accounts::limit(&limit),
-        Verb::Policy(policy) => policies::run(&policy),
-        Verb::Parameter(parameter) => parameters::run(&parameter),
-        Verb::Cluster(cluster) => cluster::run(&cluster),
+        Verb::Browse(browse) => browse::run(&browse),
+        Verb::Peek(peek) => peek::run(&peek),
+        Verb::Get(get) => messages::get(&get),
+        Verb::Publish(publish) => messages::publish(&publish),
+        Verb::Trace(trace) => trace::run(&trace),
+        Verb::Move(arguments) => move_messages::run(&arguments),
+        Verb::Redrive(redrive) => redrive::run(&redrive),
+        Verb::Purge(purge) => declare::purge(&purge),
+        Verb::Delete(delete) => delete::run(&delete),
+        Verb::Close(close) => close::run(&close),
+        Verb::Add(add) => add::run(&add),
+        Verb::Set(set) => set::run(&set),
+        Verb::Clear(clear) => clear::run(&clear),
+        Verb::Protect(protect) => protect::protect(&protect),
+        Verb::Unprotect(unprotect) => protect::unprotect(&unprotect),
+        Verb::Hash(hash) => hash::run(&hash),
+        Verb::Export(export) => definitions::export(&export),
+        Verb::Import(import) => definitions::import(&import),
         Verb::Reset(reset) => reset::run(&reset),
-        Verb::Definitions(verb) => definitions::run(&verb),
+        Verb::Checkpoint(checkpoint) => quorum::checkpoint(&checkpoint),
+        Verb::Reclaim(reclaim) => quorum::reclaim(&reclaim),
+        Verb::Transfer(transfer) => quorum::transfer(&transfer),
+        Verb::Grow(grow) => quorum::grow(&grow),
+        Verb::Shrink(shrink) => quorum::shrink(&shrink),
+        Verb::Rebalance(rebalance) => quorum::rebalance(&rebalance),
         Verb::Doctor(doctor) => doctor::run(&doctor),
         Verb::Bench(bench) => bench::run(bench),
         Verb::Completion(completion) => manual::complete(&completion, Cli::command()),
@@ -243,8 +274,8 @@ mod tests {
     #[test]
     fn verbs_read_as_documented() {
         for words in [
-            "config check --config sluice.conf --set a=b",
-            "config show --only-set --json",
+            "check config --config sluice.conf --set a=b",
+            "show config --only-set --json",
             "doctor ./data --json",
             "check live --metrics-url http://127.0.0.1:15692",
             "send q body --count 3 --property a=b --property c=d --durable false --ttl 5 --subject s --settled",
@@ -292,74 +323,73 @@ mod tests {
             "get q --count 3 --ackmode reject_requeue_false --base64 --truncate 10 -p v --json",
             "peek q",
             "peek q 3 -p v --json --url http://h",
-            "quorum status q --json",
-            "quorum quorum_status q -p v",
-            "quorum checkpoint q",
-            "quorum force_checkpoint q",
-            "quorum reclaim-memory q",
-            "quorum reclaim_quorum_memory q",
-            "quorum add-member q n@h",
-            "quorum delete_member q n@h",
-            "quorum transfer-leadership q n@h",
-            "quorum grow n@h",
-            "quorum shrink n@h",
-            "quorum rebalance",
-            "user add u --tags management,monitoring",
-            "user add_user u --no-password",
-            "user change-password u --password-file f --url http://h",
-            "user set-tags u",
-            "user set_user_tags u administrator monitoring",
-            "user delete u v",
-            "user hash-password",
-            "user hash_password --password-file f",
-            "user list --json",
-            "user permissions u",
-            "vhost add v",
-            "vhost add v --description ours --tags a,b --default-queue-type quorum",
-            "vhost protect v",
-            "vhost disable_vhost_deletion_protection v",
-            "limit set max-queues 3 -p v",
-            "limit set max-channels 3 --user u",
-            "limit clear max-connections --user u",
-            "limit list --json",
-            "definitions export",
-            "definitions export_definitions f -p v",
-            "definitions import f",
-            "definitions import - --url https://h --cacert ca.pem",
-            "vhost delete_vhost v",
-            "vhost list --json",
-            "permission set u .* .* .* -p v",
-            "permission set_permissions -p v u ^a|^b ^(?!amq) .*",
-            "permission clear u",
-            "permission list -p v --json",
-            "permission set-topic u amq.topic ^a .*",
-            "permission clear-topic u",
-            "permission clear-topic u amq.topic",
-            "permission list-topic",
+            "list members q -p v --json --watch",
+            "checkpoint queue q -p v --json",
+            "reclaim memory q --url http://h",
+            "add member q n@h -p v --json",
+            "delete member q n@h",
+            "transfer leadership q n@h",
+            "grow groups n@h",
+            "shrink groups n@h --json",
+            "rebalance leaders --url http://h",
+            "add user u --tags management,monitoring",
+            "add --url http://h user u --no-password",
+            "set password u --password-file f --url http://h",
+            "set tags u",
+            "set tags u administrator monitoring",
+            "delete user u v",
+            "hash password",
+            "hash password --password-file f --json",
+            "list users --json",
+            "list users --without-permissions",
+            "list permissions --user u -p v",
+            "list topic-permissions --user u",
+            "add vhost v",
+            "add vhost v --description ours --tags a,b --default-queue-type quorum",
+            "protect vhost v",
+            "unprotect vhost v --url http://h",
+            "set limit max-queues 3 -p v",
+            "set limit max-channels 3 --user u",
+            "clear limit max-connections --user u",
+            "list limits --json",
+            "list limits -p v",
+            "list limits --user u",
+            "export definitions",
+            "export definitions f -p v",
+            "import definitions f",
+            "import definitions - --url https://h --cacert ca.pem",
+            "delete vhost v",
+            "list vhosts --json",
+            "set permission u .* .* .* -p v",
+            "set permission -p v u ^a|^b ^(?!amq) .*",
+            "clear permission u",
+            "list permissions -p v --json",
+            "set topic-permission u amq.topic ^a .*",
+            "clear topic-permission u",
+            "clear topic-permission u amq.topic -p v",
+            "list topic-permissions",
             "purge queue q -p v",
             "close connection c --reason r",
-            "close close_all_user_connections u",
+            "close user u",
             "check alarms --json",
             "check certificates 2 weeks",
-            "check check_port_listener 5672",
+            "check port 5672",
             "check protocols amqp,amqps",
             "check leaders -p v",
-            "policy set p ^a {} --apply-to queues --priority -1 -p v",
-            "policy set_policy p .* {\"max-length\":1} --operator",
-            "policy clear p --operator",
-            "policy list --json",
-            "parameter set shovel s {\"a\":1} -p v",
-            "parameter set_parameter c n -7",
-            "parameter clear c n --json",
-            "parameter clear_parameter c n",
-            "parameter list --component c -p v",
-            "parameter list_parameters --json",
-            "parameter set-global n \"text\"",
-            "parameter set_global_parameter n 7",
-            "parameter clear-global n",
-            "parameter list_global_parameters",
-            "cluster name",
-            "cluster set_cluster_name n --url http://h",
+            "set policy p ^a {} --apply-to queues --priority -1 -p v",
+            "set policy p .* {\"max-length\":1} --operator",
+            "clear policy p --operator -p v",
+            "list policies --json --operator",
+            "set parameter shovel s {\"a\":1} -p v",
+            "set parameter c n -7",
+            "clear parameter c n",
+            "list parameters --component c -p v",
+            "set global-parameter n \"text\"",
+            "set global-parameter n 7",
+            "clear global-parameter n",
+            "list global-parameters",
+            "show cluster-name --json",
+            "set cluster-name n --url http://h",
             "list bindings --from x --to-queue q -p v",
             "list bindings --to-exchange x",
             "list connections --user u",
@@ -367,7 +397,7 @@ mod tests {
             "list sessions -p v",
             "list channels --connection c",
             "list traces -p v",
-            "list list_feature_flags",
+            "list feature-flags",
             "list deprecated-features --used",
             "list auth-attempts --by-source --watch",
             "reset auth-attempts",
@@ -379,10 +409,8 @@ mod tests {
             "show parameter c n",
             "browse s --offset 10m --count 5 --truncate 9 -p v",
             "browse s --at 1700000000000",
-            "user list --without-permissions",
-            "user topic-permissions u",
             "check leaders --pattern ^a",
-            "check check_virtual_hosts",
+            "check virtual-hosts",
             "check quorum-critical",
             "list queues --watch",
             "list queues --watch=5 --json",
@@ -443,37 +471,46 @@ mod tests {
             "trace exchange x",
             "trace queue q --for 2h",
             "trace queue q --limit 0",
-            "quorum",
-            "quorum status",
-            "quorum add-member q",
-            "user add u secret",
-            "user hash-password secret",
-            "user add u --no-password --password-file f",
-            "user delete",
-            "vhost",
-            "limit set max-queues",
-            "definitions import",
-            "limit set max-queues many",
-            "limit set max-channels 3 --user u -p v",
-            "permission set u .* .*",
-            "permission set-topic u amq.topic .*",
+            "list members",
+            "checkpoint",
+            "checkpoint queue",
+            "add member q",
+            "grow groups",
+            "rebalance leaders n@h",
+            "add user u secret",
+            "add user u -p v",
+            "hash password secret",
+            "add user u --no-password --password-file f",
+            "delete user",
+            "delete user u -p v",
+            "add",
+            "set limit max-queues",
+            "import definitions",
+            "set limit max-queues many",
+            "set limit max-channels 3 --user u -p v",
+            "list limits --user u -p v",
+            "set permission u .* .*",
+            "set topic-permission u amq.topic .*",
             "purge",
             "close connection",
             "close connection c --reason ü",
             "check",
             "check certificates 2 moons",
             "check port 70000",
-            "policy set p .* 7",
-            "policy set p .* nonsense",
-            "parameter set c n nonsense",
-            "parameter set c n",
-            "parameter list c",
-            "parameter clear-global c n",
-            "cluster",
+            "check config --url http://h",
+            "show config --watch",
+            "set policy p .* 7",
+            "set policy p .* nonsense",
+            "set parameter c n nonsense",
+            "set parameter c n",
+            "list parameters c",
+            "clear global-parameter c n",
+            "show cluster-name n",
             "list bindings --to-queue q --to-exchange x",
             "list queues --from x",
             "show",
             "show queue",
+            "show user u -p v",
             "browse s --at 1 --offset first",
             "browse s --count 0",
             "reset",

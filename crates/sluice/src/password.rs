@@ -20,6 +20,14 @@ pub struct PasswordFrom {
 }
 
 impl PasswordFrom {
+    /// Reads the password of a user, as [`PasswordFrom::read`] does.
+    ///
+    /// # Errors
+    /// The errors of [`PasswordFrom::read`].
+    pub fn read_for(&self, user: &str) -> Result<String, Failure> {
+        self.read(&format!("Password for user '{user}'"))
+    }
+
     /// Reads the password: from the file, or at the terminal, which shows the prompt, or from standard input if that is not a
     /// terminal.
     ///

@@ -1,148 +1,208 @@
-//! `sluice quorum`: looks into the Raft groups of quorum queues, and maintains them.
+//! The verbs that maintain the Raft groups of quorum queues: `sluice checkpoint`, `reclaim`, `transfer`, `grow`, `shrink` and `rebalance`, and
+//! the members that `sluice add` and `delete` are about.
 
 use clap::{Args, Subcommand};
 use hyper::Method;
 use serde_json::{Value, json};
 
+use crate::amqp::block_on;
 use crate::declare::segment;
 use crate::failure::Failure;
 use crate::http::{Api, Vhost};
 use crate::progress::watched;
-use crate::table::{Ask, Column, rows_of, table};
+use crate::table::Ask;
+
+#[derive(Debug, Subcommand)]
+pub enum Checkpoint {
+    /// A queue: write a new base of its log, so that older entries are no longer needed
+    Queue(Group),
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Reclaim {
+    /// The memory of a queue: free what is not needed, and page out the ready messages
+    Memory(Group),
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Transfer {
+    /// The leadership of a queue's group: the member on a node becomes the leader
+    Leadership(Leadership),
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Grow {
+    /// The groups of all quorum queues: add a member on a node to each that has none there
+    Groups(Node),
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Shrink {
+    /// The groups of all quorum queues: remove their members on a node
+    Groups(Node),
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Rebalance {
+    /// The leaders of all queues: distribute them over the nodes
+    Leaders(Options),
+}
+
+/// The Raft group of a queue.
+#[derive(Args, Debug)]
+pub struct Group {
+    queue: String,
+    #[command(flatten)]
+    vhost: Vhost,
+    #[command(flatten)]
+    options: Options,
+}
 
 #[derive(Args, Debug)]
-pub struct Quorum {
-    #[command(subcommand)]
-    what: What,
+pub struct Leadership {
+    queue: String,
+    node: String,
+    #[command(flatten)]
+    vhost: Vhost,
+    #[command(flatten)]
+    options: Options,
+}
+
+/// A member of a group. The verb has the options of the management API.
+#[derive(Args, Debug)]
+pub struct Member {
+    queue: String,
+    node: String,
     #[command(flatten)]
     vhost: Vhost,
     /// Print the response of the management API
-    #[arg(long, global = true)]
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Args, Debug)]
+pub struct Node {
+    node: String,
+    #[command(flatten)]
+    options: Options,
+}
+
+#[derive(Args, Debug)]
+pub struct Options {
+    /// Print the response of the management API
+    #[arg(long)]
     json: bool,
     #[command(flatten)]
     api: Api,
 }
 
-/// The aliases are the names of `rabbitmq-queues`.
-#[derive(Debug, Subcommand)]
-enum What {
-    /// Show the members of a queue's Raft group and how far their logs have come
-    #[command(alias = "quorum_status")]
-    Status { queue: String },
-    /// Write a new base of a queue's log, so that older entries are no longer needed
-    #[command(alias = "force_checkpoint")]
-    Checkpoint { queue: String },
-    /// Free memory of a queue, and page out its ready messages
-    #[command(alias = "reclaim_quorum_memory")]
-    ReclaimMemory { queue: String },
-    /// Add a member of a queue's group on a node
-    #[command(alias = "add_member")]
-    AddMember { queue: String, node: String },
-    /// Remove the member of a queue's group on a node
-    #[command(alias = "delete_member")]
-    DeleteMember { queue: String, node: String },
-    /// Make the member on a node the leader of a queue's group
-    #[command(alias = "transfer_leadership")]
-    TransferLeadership { queue: String, node: String },
-    /// Add a member on a node to every queue that has none there
-    Grow { node: String },
-    /// Remove the members of all queues on a node
-    Shrink { node: String },
-    /// Distribute the leaders of all queues over the nodes
-    Rebalance,
-}
-
-/// What a request is made of, and how to show its answer.
-struct Parts {
-    /// Names the operation in error messages.
-    words: String,
-    method: Method,
-    path: String,
-    body: Option<Value>,
-    show: fn(&Value) -> String,
-}
-
-/// Carries out the request, and prints its result.
+/// Writes a new base of a queue's log, and prints its index.
 ///
 /// # Errors
 /// The broker's error.
-pub fn run(quorum: &Quorum) -> Result<(), Failure> {
-    let Parts { words, method, path, body, show } = quorum.what.parts(&quorum.vhost.vhost);
-    let ask = Ask { words: &words, method, path: &path, body: body.as_ref() };
-    crate::amqp::block_on(watched(&words, ask.print(&quorum.api, quorum.json, show)))
+pub fn checkpoint(verb: &Checkpoint) -> Result<(), Failure> {
+    let Checkpoint::Queue(Group { queue, vhost, options }) = verb;
+    let words = format!("checkpoint queue '{queue}'");
+    options.ask(&words, Method::POST, &group(vhost, queue, "checkpoint"), None, base)
 }
 
-impl What {
-    fn parts(&self, vhost: &str) -> Parts {
-        let of = |queue: &str, rest: &str| {
-            format!("/api/queues/quorum/{}/{}/{rest}", segment(vhost), segment(queue))
-        };
-        let on = |node: &str| Some(json!({ "node": node }));
-        let done: fn(&Value) -> String = |_| "done\n".to_owned();
-        let (words, method, path, body, show) = match self {
-            Self::Status { queue } => {
-                (format!("show queue '{queue}'"), Method::GET, of(queue, "status"), None, status as _)
-            }
-            Self::Checkpoint { queue } => (
-                format!("checkpoint queue '{queue}'"),
-                Method::POST,
-                of(queue, "checkpoint"),
-                None,
-                base as _,
-            ),
-            Self::ReclaimMemory { queue } => {
-                let words = format!("reclaim memory of queue '{queue}'");
-                (words, Method::POST, of(queue, "reclaim-memory"), None, reclaimed as _)
-            }
-            Self::AddMember { queue, node } => (
-                format!("add a member of queue '{queue}'"),
-                Method::POST,
-                of(queue, "replicas/add"),
-                on(node),
-                done,
-            ),
-            Self::DeleteMember { queue, node } => {
-                let words = format!("delete a member of queue '{queue}'");
-                (words, Method::DELETE, of(queue, "replicas/delete"), on(node), done)
-            }
-            Self::TransferLeadership { queue, node } => {
-                (format!("transfer queue '{queue}'"), Method::POST, of(queue, "leader"), on(node), done)
-            }
-            Self::Grow { node } => {
-                let path = format!("/api/queues/quorum/replicas/on/{}/grow", segment(node));
-                ("grow the quorum queues".to_owned(), Method::POST, path, None, done)
-            }
-            Self::Shrink { node } => {
-                let path = format!("/api/queues/quorum/replicas/on/{}/shrink", segment(node));
-                ("shrink the quorum queues".to_owned(), Method::DELETE, path, None, done)
-            }
-            Self::Rebalance => (
-                "rebalance the queues".to_owned(),
-                Method::POST,
-                "/api/rebalance/queues".to_owned(),
-                None,
-                done,
-            ),
-        };
-        Parts { words, method, path, body, show }
+/// Frees memory of a queue, and prints how much.
+///
+/// # Errors
+/// The broker's error.
+pub fn reclaim(verb: &Reclaim) -> Result<(), Failure> {
+    let Reclaim::Memory(Group { queue, vhost, options }) = verb;
+    let words = format!("reclaim memory of queue '{queue}'");
+    options.ask(&words, Method::POST, &group(vhost, queue, "reclaim-memory"), None, reclaimed)
+}
+
+/// Makes the member on a node the leader.
+///
+/// # Errors
+/// The broker's error.
+pub fn transfer(verb: &Transfer) -> Result<(), Failure> {
+    let Transfer::Leadership(Leadership { queue, node, vhost, options }) = verb;
+    let words = format!("transfer queue '{queue}'");
+    let body = json!({ "node": node });
+    options.ask(&words, Method::POST, &group(vhost, queue, "leader"), Some(&body), done)
+}
+
+/// Adds a member on a node to each group that has none there.
+///
+/// # Errors
+/// The broker's error.
+pub fn grow(verb: &Grow) -> Result<(), Failure> {
+    let Grow::Groups(Node { node, options }) = verb;
+    let path = format!("/api/queues/quorum/replicas/on/{}/grow", segment(node));
+    options.ask("grow the quorum queues", Method::POST, &path, None, done)
+}
+
+/// Removes the members of all groups on a node.
+///
+/// # Errors
+/// The broker's error.
+pub fn shrink(verb: &Shrink) -> Result<(), Failure> {
+    let Shrink::Groups(Node { node, options }) = verb;
+    let path = format!("/api/queues/quorum/replicas/on/{}/shrink", segment(node));
+    options.ask("shrink the quorum queues", Method::DELETE, &path, None, done)
+}
+
+/// Distributes the leaders of all queues over the nodes.
+///
+/// # Errors
+/// The broker's error.
+pub fn rebalance(verb: &Rebalance) -> Result<(), Failure> {
+    let Rebalance::Leaders(options) = verb;
+    options.ask("rebalance the queues", Method::POST, "/api/rebalance/queues", None, done)
+}
+
+impl Member {
+    /// Adds the member.
+    ///
+    /// # Errors
+    /// The broker's error.
+    pub async fn add(&self, api: &Api) -> Result<(), Failure> {
+        self.ask(api, "add", Method::POST).await
+    }
+
+    /// Removes the member.
+    ///
+    /// # Errors
+    /// The broker's error.
+    pub async fn delete(&self, api: &Api) -> Result<(), Failure> {
+        self.ask(api, "delete", Method::DELETE).await
+    }
+
+    async fn ask(&self, api: &Api, verb: &str, method: Method) -> Result<(), Failure> {
+        let Self { queue, node, vhost, json } = self;
+        let words = format!("{verb} a member of queue '{queue}'");
+        let path = group(vhost, queue, &format!("replicas/{verb}"));
+        let ask = Ask { words: &words, method, path: &path, body: Some(&json!({ "node": node })) };
+        watched(&words, ask.print(api, *json, done)).await
     }
 }
 
-const MEMBERS: &[Column] = &[
-    ("NODE", "Node Name"),
-    ("STATE", "Raft State"),
-    ("TERM", "Term"),
-    ("LAST", "Last Log Index"),
-    ("WRITTEN", "Last Written"),
-    ("COMMITTED", "Commit Index"),
-    ("APPLIED", "Last Applied"),
-    ("BASE", "Snapshot Index"),
-    ("ENTRIES", "Log Entries"),
-    ("BYTES", "Log Bytes"),
-];
+impl Options {
+    /// Sends a request, and prints its answer.
+    fn ask(
+        &self,
+        words: &str,
+        method: Method,
+        path: &str,
+        body: Option<&Value>,
+        show: fn(&Value) -> String,
+    ) -> Result<(), Failure> {
+        let ask = Ask { words, method, path, body };
+        block_on(watched(words, ask.print(&self.api, self.json, show)))
+    }
+}
 
-fn status(answer: &Value) -> String {
-    table(MEMBERS, rows_of(answer))
+fn group(vhost: &Vhost, queue: &str, rest: &str) -> String {
+    format!("/api/queues/quorum/{}/{}/{rest}", segment(&vhost.vhost), segment(queue))
+}
+
+fn done(_: &Value) -> String {
+    "done\n".to_owned()
 }
 
 fn base(answer: &Value) -> String {
@@ -160,19 +220,6 @@ fn reclaimed(answer: &Value) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_status_is_a_table() {
-        let answer = json!([{
-            "Node Name": "n@h", "Raft State": "leader", "Membership": "voter", "Last Log Index": 12, "Last Written": 12,
-            "Last Applied": 11, "Commit Index": 11, "Snapshot Index": 1, "Term": 2, "Log Entries": 11, "Log Bytes": 1024,
-        }]);
-        let expected = "\
-NODE  STATE   TERM  LAST  WRITTEN  COMMITTED  APPLIED  BASE  ENTRIES  BYTES
-n@h   leader     2    12       12         11       11     1       11   1024
-";
-        assert_eq!(status(&answer), expected);
-    }
 
     #[test]
     fn what_was_reclaimed_is_a_sentence() {

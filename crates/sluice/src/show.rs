@@ -1,24 +1,88 @@
-//! `sluice show`: shows everything that the management API says about one object.
+//! `sluice show`: shows everything that is known about one object.
 
 use clap::{Args, Subcommand};
 use hyper::Method;
+use serde_json::Value;
 
 use crate::amqp::block_on;
+use crate::configuration::{self, ShowConfig};
 use crate::declare::{exchange, queue, segment};
 use crate::failure::Failure;
 use crate::http::{Api, Vhost};
-use crate::parameters;
-use crate::table::fields;
+use crate::objects::{self, Object};
+use crate::table::{cell, fields};
 use crate::watch::Watch;
 
+#[derive(Debug, Subcommand)]
+pub enum Show {
+    /// The totals and rates of the cluster, and its listeners
+    Overview(Options),
+    /// The name of the cluster
+    ClusterName(Options),
+    /// The version of the broker
+    Version(Options),
+    /// The user who asks, and the tags that the user has
+    Whoami(Options),
+    /// What the memory of the node is used for, in bytes
+    Memory {
+        /// In percent of the memory that the node uses
+        #[arg(long)]
+        percent: bool,
+        #[command(flatten)]
+        options: Options,
+    },
+    /// A queue or stream
+    Queue(InVhost),
+    /// An exchange
+    Exchange(InVhost),
+    /// A connection, by the name that `sluice list connections` shows
+    Connection(Named),
+    /// A channel, by the name that `sluice list channels` shows
+    Channel(Named),
+    /// A virtual host
+    Vhost(Named),
+    /// A user
+    User(Named),
+    /// A policy
+    Policy {
+        #[command(flatten)]
+        policy: InVhost,
+        /// An operator policy
+        #[arg(long)]
+        operator: bool,
+    },
+    /// A parameter of a component in a virtual host
+    Parameter {
+        component: String,
+        #[command(flatten)]
+        parameter: InVhost,
+    },
+    /// A parameter of the whole cluster
+    GlobalParameter(Named),
+    /// The settings with which the broker would start: each key, its value and its place; needs no broker, and hides secrets
+    Config(ShowConfig),
+}
+
 #[derive(Args, Debug)]
-pub struct Show {
-    #[command(subcommand)]
-    what: What,
+pub struct Named {
+    name: String,
+    #[command(flatten)]
+    options: Options,
+}
+
+#[derive(Args, Debug)]
+pub struct InVhost {
+    name: String,
     #[command(flatten)]
     vhost: Vhost,
+    #[command(flatten)]
+    options: Options,
+}
+
+#[derive(Args, Debug)]
+pub struct Options {
     /// Print the response of the management API
-    #[arg(long, global = true)]
+    #[arg(long)]
     json: bool,
     #[command(flatten)]
     watch: Watch,
@@ -26,97 +90,65 @@ pub struct Show {
     api: Api,
 }
 
-#[derive(Debug, Subcommand)]
-enum What {
-    /// The totals and rates of the cluster, and its listeners
-    Overview,
-    /// The user who asks, and the tags that the user has
-    Whoami,
-    /// The version of the broker
-    Version,
-    /// What the memory of the node is used for, in bytes
-    Memory {
-        /// In percent of the memory that the node uses
-        #[arg(long)]
-        percent: bool,
-    },
-    /// A queue or stream
-    Queue { name: String },
-    /// An exchange
-    Exchange { name: String },
-    /// A connection, by the name that `sluice list connections` shows
-    Connection { name: String },
-    /// A channel, by the name that `sluice list channels` shows
-    Channel { name: String },
-    /// A policy
-    Policy {
-        name: String,
-        /// An operator policy
-        #[arg(long)]
-        operator: bool,
-    },
-    /// A parameter of a component in a virtual host
-    Parameter { component: String, name: String },
-    /// A parameter of the whole cluster
-    GlobalParameter { name: String },
-    /// A virtual host
-    Vhost { name: String },
-    /// A user
-    User { name: String },
-}
-
 /// Prints the object, one field per line.
 ///
 /// # Errors
 /// The broker's error, for example that there is no such object.
 pub fn run(show: &Show) -> Result<(), Failure> {
-    let Show { what, vhost, api, .. } = show;
-    let (object, path) = what.object(&vhost.vhost);
-    let words = format!("show {object}");
-    let make = async || {
-        let path = match &path {
-            Some(path) => path.clone(),
-            None => {
-                let relative = if matches!(what, What::Memory { percent: true }) { "/relative" } else { "" };
-                format!("/api/nodes/{}/memory{relative}", segment(&api.node(&words).await?))
-            }
-        };
-        let (_, answer) = api.ask(&words, Method::GET, &path, None).await?;
-        Ok(if show.json { format!("{answer:#}\n") } else { fields(&answer) })
+    let (object, options) = match show {
+        Show::Config(config) => return configuration::show(config),
+        Show::Overview(options) => (fixed("the overview", "/api/overview"), options),
+        Show::ClusterName(options) => (fixed("the name of the cluster", objects::CLUSTER_NAME), options),
+        Show::Version(options) => (fixed("the version", "/api/version"), options),
+        Show::Whoami(options) => (fixed("who asks", "/api/whoami"), options),
+        Show::Memory { percent, options } => return memory(*percent, options),
+        Show::Queue(of) => (named("queue", &of.name, queue(&of.vhost.vhost, &of.name)), &of.options),
+        Show::Exchange(of) => (named("exchange", &of.name, exchange(&of.vhost.vhost, &of.name)), &of.options),
+        Show::Connection(of) => {
+            (named("connection", &of.name, format!("/api/connections/{}", segment(&of.name))), &of.options)
+        }
+        Show::Channel(of) => {
+            (named("channel", &of.name, format!("/api/channels/{}", segment(&of.name))), &of.options)
+        }
+        Show::Vhost(of) => (objects::vhost(&of.name), &of.options),
+        Show::User(of) => (objects::user(&of.name), &of.options),
+        Show::Policy { policy: of, operator } => {
+            (objects::policy(&of.name, &of.vhost.vhost, *operator), &of.options)
+        }
+        Show::Parameter { component, parameter: of } => {
+            (objects::parameter(component, &of.name, &of.vhost.vhost), &of.options)
+        }
+        Show::GlobalParameter(of) => (objects::global_parameter(&of.name), &of.options),
     };
-    block_on(show.watch.print(make))
+    let words = format!("show {}", object.words);
+    let render = match show {
+        Show::ClusterName(_) => |answer: &Value| format!("{}\n", cell(&answer["name"])),
+        _ => fields,
+    };
+    block_on(options.watch.print(async || options.answer(&words, &object.path, render).await))
 }
 
-impl What {
-    /// Returns the words for the object, and its path. `None` is the path of the memory, which contains the name of the node.
-    fn object(&self, vhost: &str) -> (String, Option<String>) {
-        let in_vhost = |list: &str, name: &str| format!("/api/{list}/{}/{}", segment(vhost), segment(name));
-        let (words, path) = match self {
-            Self::Overview => ("the overview".to_owned(), "/api/overview".to_owned()),
-            Self::Whoami => ("who asks".to_owned(), "/api/whoami".to_owned()),
-            Self::Version => ("the version".to_owned(), "/api/version".to_owned()),
-            Self::Memory { .. } => return ("the memory".to_owned(), None),
-            Self::Queue { name } => (format!("queue '{name}'"), queue(vhost, name)),
-            Self::Exchange { name } => (format!("exchange '{name}'"), exchange(vhost, name)),
-            Self::Connection { name } => {
-                (format!("connection '{name}'"), format!("/api/connections/{}", segment(name)))
-            }
-            Self::Channel { name } => {
-                (format!("channel '{name}'"), format!("/api/channels/{}", segment(name)))
-            }
-            Self::Policy { name, operator: false } => {
-                (format!("policy '{name}'"), in_vhost("policies", name))
-            }
-            Self::Policy { name, operator: true } => {
-                (format!("operator policy '{name}'"), in_vhost("operator-policies", name))
-            }
-            Self::Parameter { component, name } => {
-                (parameters::words(component, name, vhost), parameters::path(component, vhost, name))
-            }
-            Self::GlobalParameter { name } => (parameters::global_words(name), parameters::global_path(name)),
-            Self::Vhost { name } => (format!("vhost '{name}'"), format!("/api/vhosts/{}", segment(name))),
-            Self::User { name } => (format!("user '{name}'"), format!("/api/users/{}", segment(name))),
-        };
-        (words, Some(path))
+fn memory(percent: bool, options: &Options) -> Result<(), Failure> {
+    let words = "show the memory";
+    let relative = if percent { "/relative" } else { "" };
+    block_on(options.watch.print(async || {
+        let node = options.api.node(words).await?;
+        options.answer(words, &format!("/api/nodes/{}/memory{relative}", segment(&node)), fields).await
+    }))
+}
+
+impl Options {
+    /// Asks for an object, and renders it: as JSON, or as `render` does.
+    async fn answer(&self, words: &str, path: &str, render: fn(&Value) -> String) -> Result<String, Failure> {
+        let (_, answer) = self.api.ask(words, Method::GET, path, None).await?;
+        Ok(if self.json { format!("{answer:#}\n") } else { render(&answer) })
     }
+}
+
+fn fixed(words: &str, path: &str) -> Object {
+    Object { words: words.to_owned(), path: path.to_owned() }
+}
+
+fn named(kind: &str, name: &str, path: String) -> Object {
+    Object { words: format!("{kind} '{name}'"), path }
 }

@@ -59,20 +59,6 @@ pub fn list_text(rows: Vec<Value>, columns: &[Column], json: bool) -> String {
     if json { format!("{:#}\n", Value::from(rows)) } else { table(columns, &rows) }
 }
 
-/// Asks for a list, and prints it as a table, or as JSON.
-///
-/// # Errors
-/// As for [`list`].
-pub async fn print_list(
-    api: &Api,
-    words: &str,
-    path: &str,
-    columns: &[Column],
-    json: bool,
-) -> Result<(), Failure> {
-    print(&list_text(list(api, words, path).await?, columns, json))
-}
-
 /// Returns the rows of a list; none if it is something else.
 pub fn rows_of(answer: &Value) -> &[Value] {
     answer.as_array().map_or(&[], Vec::as_slice)

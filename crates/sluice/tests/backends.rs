@@ -174,7 +174,7 @@ async fn a_server_decides_who_comes_and_what_they_may_do() {
         let refused = refused.expect(what).to_string();
         assert!(refused.contains(words), "{what}: {refused}");
     }
-    broker.verb(&["vhost", "add", "other"]).done();
+    broker.verb(&["add", "vhost", "other"]).done();
     let url = format!("amqp://ann:nna@127.0.0.1:{}/other", broker.amqp_port).parse().unwrap();
     let refused = Connection::open(&url, Options::default()).await.err().unwrap().to_string();
     assert!(refused.contains("access to vhost 'other' refused for user 'ann'"), "{refused}");
@@ -289,7 +289,7 @@ async fn a_server_that_hangs_holds_up_nobody_who_is_in() {
         connect(&broker, "guest:guest").await.unwrap().close().await.unwrap();
     }
     // The catalog changes, which makes the broker look at all links once more.
-    broker.verb(&["user", "add", "new", "--no-password"]).done();
+    broker.verb(&["add", "user", "new", "--no-password"]).done();
     sender.send(message()).await.unwrap();
     for login in waiting {
         assert!(!login.await.unwrap());
@@ -305,8 +305,8 @@ async fn a_server_may_know_the_users_and_the_broker_their_permissions() {
     let chain = ["auth_backends.1=internal", "auth_backends.2.authn=http", "auth_backends.2.authz=internal"];
     let broker = start(&directory, &server.settings(), &chain);
     assert!(connect(&broker, "ann:nna").await.is_err(), "the catalog does not know ann");
-    broker.verb(&["user", "add", "ann", "--no-password"]).done();
-    broker.verb(&["permission", "set", "ann", "", "", "^bob"]).done();
+    broker.verb(&["add", "user", "ann", "--no-password"]).done();
+    broker.verb(&["set", "permission", "ann", "", "", "^bob"]).done();
     broker.verb(&["declare", "queue", "bob.1"]).done();
     let connection = connect(&broker, "ann:nna").await.unwrap();
     let session = connection.session().await.unwrap();
@@ -329,7 +329,7 @@ async fn a_broker_may_know_the_passwords_and_a_server_the_permissions() {
             "http_dispatch.auth_backends.1=internal",
         ];
         let broker = start(&directory, &server.settings(), &chain);
-        broker.verb_with_input(&["user", "add", "ann", "--password-file", "-"], b"secret").done();
+        broker.verb_with_input(&["add", "user", "ann", "--password-file", "-"], b"secret").done();
         broker.verb(&["declare", "queue", "bob.1"]).done();
         assert!(connect(&broker, "ann:nna").await.is_err(), "the server is not asked about passwords");
         assert_eq!(server.count("/"), 0);
@@ -351,7 +351,7 @@ async fn a_broker_may_know_the_passwords_and_a_server_the_permissions() {
         assert_eq!(server.count("/") == asked, authz.ends_with("cache"));
 
         // Whoever is no longer a user here is out, whatever the server says.
-        broker.verb(&["user", "delete", "ann"]).done();
+        broker.verb(&["delete", "user", "ann"]).done();
         let closed = connection.closed().await.unwrap_err().to_string();
         assert!(closed.contains("user 'ann' is deleted"), "{closed}");
     }

@@ -18,10 +18,10 @@ fn write(directory: &Directory, files: &[(&str, &str)]) -> String {
     directory.path().join(files[0].0).display().to_string()
 }
 
-/// Returns `sluice config` with these words, a file and an environment.
-fn config(words: &[&str], file: &str, environment: &[(&str, &str)]) -> Command {
+/// Returns `sluice VERB config` with these words, a file and an environment.
+fn config(verb: &str, words: &[&str], file: &str, environment: &[(&str, &str)]) -> Command {
     let mut command = Command::new(PROGRAM);
-    command.arg("config").args(words).args(["--config", file]).envs(environment.iter().copied());
+    command.args([verb, "config"]).args(words).args(["--config", file]).envs(environment.iter().copied());
     command
 }
 
@@ -34,7 +34,7 @@ fn each_value_is_shown_with_its_place() {
     ];
     let file = write(&directory, &files);
     let environment = [("SLUICE_CLUSTER_NAME", "shop"), ("SLUICE_DEFAULT_VHOST", "v")];
-    let mut show = config(&["show", "--only-set", "--json", "--set", "default_vhost=w"], &file, &environment);
+    let mut show = config("show", &["--only-set", "--json", "--set", "default_vhost=w"], &file, &environment);
     let shown: Value = serde_json::from_str(&finish(&mut show, b"").done()).unwrap();
     let place = |name: &str, line: u32| format!("{}:{line}", directory.path().join(name).display());
     let row = |key: &str, value: &str, from: &str| json!({"key": key, "value": value, "from": from});
@@ -53,7 +53,7 @@ fn each_value_is_shown_with_its_place() {
     }
     assert_eq!(rows, [json!(null); 0]);
 
-    let table = finish(&mut config(&["show"], &file, &[]), b"").done();
+    let table = finish(&mut config("show", &[], &file, &[]), b"").done();
     assert!(
         table.lines().any(|line| line.starts_with("max_message_size ") && line.ends_with(" default")),
         "{table}"
@@ -74,13 +74,13 @@ fn assert_refused(refused: &Did, parts: &[&str]) {
 fn a_check_reports_everything_for_which_the_broker_would_not_start() {
     let directory = Directory::new("configuration");
     let file = write(&directory, &[("sluice.conf", "shards = 2\nheartbeat = 1\nheartbeat = 2\n")]);
-    let checked = finish(&mut config(&["check"], &file, &[("SLUICE_PORT", "tcp://10.0.0.1:1")]), b"");
+    let checked = finish(&mut config("check", &[], &file, &[("SLUICE_PORT", "tcp://10.0.0.1:1")]), b"");
     assert_eq!((checked.code, checked.out), (0, format!("the configuration is valid ({file})\n")));
     assert!(checked.err.contains("sluice.conf:3: 'heartbeat' is already set on line 2"), "{}", checked.err);
     assert!(checked.err.contains("set no key: SLUICE_PORT"), "{}", checked.err);
 
     let file = write(&directory, &[("sluice.conf", "shard = 2\n"), ("conf.d/a.conf", "\nheartbeat = x\n")]);
-    let refused = finish(&mut config(&["check"], &file, &[("SLUICE_LOG__LEVEL", "loud")]), b"");
+    let refused = finish(&mut config("check", &[], &file, &[("SLUICE_LOG__LEVEL", "loud")]), b"");
     assert_refused(
         &refused,
         &["sluice.conf:1: unknown key 'shard'", "conf.d/a.conf:2: 'heartbeat'", "SLUICE_LOG__LEVEL: "],
@@ -90,7 +90,7 @@ fn a_check_reports_everything_for_which_the_broker_would_not_start() {
     let text = "listeners.ssl.default = 5671\nmanagement.ssl.port = 15671\nmanagement.ssl.certfile = /none/c\n\
                 management.ssl.keyfile = /none/k\nload_definitions = /none/d\n";
     let file = write(&directory, &[("sluice.conf", text)]);
-    let refused = finish(&mut config(&["check"], &file, &[]), b"");
+    let refused = finish(&mut config("check", &[], &file, &[]), b"");
     let problems =
         ["listeners.ssl.default: it needs", "management.ssl.port: ", "load_definitions: /none/d: "];
     assert_refused(&refused, &problems);
@@ -187,7 +187,7 @@ fn what_a_setting_names_is_checked_and_reported_with_its_line() {
     let mut wrong = Vec::new();
     for (text, expected) in cases {
         let file = write(&directory, &[("sluice.conf", &text.replace("DIR", &path))]);
-        let refused = finish(&mut config(&["check"], &file, &[]), b"");
+        let refused = finish(&mut config("check", &[], &file, &[]), b"");
         let said = refused.err.replace(&path, "DIR");
         let expected_all = format!("sluice: {}", expected.join("\n"));
         if (refused.code, said.trim_end()) != (2, &expected_all) {

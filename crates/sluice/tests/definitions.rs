@@ -64,20 +64,20 @@ fn a_file_of_rabbitmq_moves_over_with_one_setting() {
     assert_eq!((&queues[0]["type"], &queues[0]["policy"]), (&json!("quorum"), &json!("p")));
 
     // What is exported is imported by another broker, and the file is carried out at each start without harm.
-    as_ops(&broker, &["user", "add", "late", "--no-password"]).done();
-    as_ops(&broker, &["definitions", "export", &path("out.json")]).done();
+    as_ops(&broker, &["add", "user", "late", "--no-password"]).done();
+    as_ops(&broker, &["export", "definitions", &path("out.json")]).done();
     let mode = std::fs::metadata(path("out.json")).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o600, "it has hashes of passwords");
     assert!(broker.terminate().success());
     let broker = start(&directory, &path("in.json"));
-    assert!(as_ops(&broker, &["user", "list"]).done().contains("late"));
+    assert!(as_ops(&broker, &["list", "users"]).done().contains("late"));
     let second = Directory::new("definitions");
     let other = Broker::start(&second);
     assert_eq!(
-        other.verb(&["definitions", "import", &path("out.json")]).done(),
+        other.verb(&["import", "definitions", &path("out.json")]).done(),
         format!("the definitions of {} are imported", path("out.json"))
     );
-    let export = |broker: &Broker| as_ops(broker, &["definitions", "export", "-p", "shop"]).done();
+    let export = |broker: &Broker| as_ops(broker, &["export", "definitions", "-p", "shop"]).done();
     assert_eq!(export(&other), export(&broker));
     // An import is as durable as any other declaration.
     assert!(other.terminate().success());
@@ -113,12 +113,12 @@ fn an_md5_hash_is_replaced_at_the_first_login() {
     let broker = start(&directory, &path);
     let user = |broker: &Broker| -> Value {
         let users: Vec<Value> =
-            serde_json::from_str(&as_ops(broker, &["user", "list", "--json"]).done()).unwrap();
+            serde_json::from_str(&as_ops(broker, &["list", "users", "--json"]).done()).unwrap();
         users[0].clone()
     };
     as_ops(&broker, &["send", "/exchanges/x/order.1", "one tea"]).done();
     // Changes are carried out in their order, so the hash is replaced before this one is answered.
-    as_ops(&broker, &["vhost", "add", "other"]).done();
+    as_ops(&broker, &["add", "vhost", "other"]).done();
     let renewed = user(&broker);
     assert_eq!(renewed["hashing_algorithm"], "argon2id");
     assert_eq!(renewed["tags"], json!(["administrator"]));
@@ -171,7 +171,7 @@ fn a_directory_is_carried_out_in_the_order_of_its_files_and_skipped_while_unchan
     let other = directory.path().join("other.json");
     std::fs::write(&other, "{}").unwrap();
     as_ops(&broker, &["delete", "queue", "orders", "-p", "shop"]).done();
-    as_ops(&broker, &["definitions", "import", other.to_str().unwrap()]).done();
+    as_ops(&broker, &["import", "definitions", other.to_str().unwrap()]).done();
     assert!(broker.terminate().success());
     let broker = start().finish();
     assert_eq!(queues(&broker), ["late", "orders"]);

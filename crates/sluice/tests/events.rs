@@ -64,7 +64,7 @@ fn changes_of_the_catalog_are_events_that_name_their_user() {
     );
     broker.verb(&["declare", "exchange", "x", "--type", "topic"]).done();
     broker.verb(&["declare", "queue", "q", "--type", "quorum"]).done();
-    broker.verb(&["policy", "set", "p", "^q$", r#"{"max-length":5}"#]).done();
+    broker.verb(&["set", "policy", "p", "^q$", r#"{"max-length":5}"#]).done();
     let put = |path: &str, body: &str| assert_eq!(broker.ask("PUT", path, body).0, 201, "{path}");
     put("/api/users/ann", r#"{"password":"a-secret","tags":"administrator"}"#);
     put("/api/vhosts/v", "{}");

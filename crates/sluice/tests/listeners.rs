@@ -69,8 +69,8 @@ fn shown(broker: &Broker, fields: &[&str]) -> Vec<Value> {
 async fn the_client_of_a_proxy_is_the_peer() {
     let directory = Directory::new("proxy");
     let broker = Starting::spawn(&directory, &TRUST_THIS_MACHINE).finish();
-    broker.verb_with_input(&["user", "add", "anna", "--password-file", "-"], b"anna").done();
-    broker.verb(&["permission", "set", "anna", ".*", ".*", ".*"]).done();
+    broker.verb_with_input(&["add", "user", "anna", "--password-file", "-"], b"anna").done();
+    broker.verb(&["set", "permission", "anna", ".*", ".*", ".*"]).done();
 
     let connection = open(&broker, &line("192.0.2.1", 56324), "anna").await.unwrap();
     assert_eq!(
@@ -113,7 +113,7 @@ async fn the_client_of_a_proxy_is_the_peer() {
 
 #[tokio::test]
 async fn the_log_says_how_to_make_a_user_for_other_machines() {
-    const ADVICE: &str = "to make a user who can connect from other machines: sluice user add NAME";
+    const ADVICE: &str = "to make a user who can connect from other machines: sluice add user NAME";
     let directory = Directory::new("elsewhere");
     let authority = Authority::make(directory.path(), "ca");
     authority.sign("server", "server");
@@ -128,15 +128,15 @@ async fn the_log_says_how_to_make_a_user_for_other_machines() {
     assert!(warning.contains("nobody can log in from there: user 'guest' can only connect via localhost"));
     assert!(warning.contains("other machines can reach 0.0.0.0:"), "{warning}");
     let refused = open(&broker, &line("192.0.2.1", 1), "guest").await.err().expect("guest is elsewhere");
-    assert!(!refused.to_string().contains("sluice user add"), "the client is told nothing: {refused}");
+    assert!(!refused.to_string().contains("sluice add user"), "the client is told nothing: {refused}");
     assert_eq!(said(), 2, "at the start, and at the login");
     let logged = directory.logged();
     let refusal = logged.lines().rfind(|line| line.contains(ADVICE)).unwrap();
     assert!(refusal.contains("peer=192.0.2.1"), "{refusal}");
 
     // What the log says works, and is not said again.
-    broker.verb_with_input(&["user", "add", "anna", "--password-file", "-"], b"anna").done();
-    broker.verb(&["permission", "set", "anna", ".*", ".*", ".*"]).done();
+    broker.verb_with_input(&["add", "user", "anna", "--password-file", "-"], b"anna").done();
+    broker.verb(&["set", "permission", "anna", ".*", ".*", ".*"]).done();
     open(&broker, &line("192.0.2.1", 1), "anna").await.unwrap().close().await.unwrap();
     assert!(broker.terminate().success());
     drop(start(&directory, &settings));

@@ -81,8 +81,8 @@ fn the_log_goes_to_a_file_with_json_lines_and_without_some_levels() {
         |line: &Value, message: &str| line["message"].as_str().is_some_and(|text| text.contains(message));
     assert!(moved.iter().any(|line| is(line, "starts") && line["level"] == "INFO"), "{moved:?}");
     assert!(moved.iter().any(|line| line["backlog"] == 67_108_864), "fields are fields: {moved:?}");
-    // Connections have opened and a login was allowed, and both are below these levels.
-    let silent = |line: &Value| line["target"] != "peer" && line["target"] != "user";
+    // Connections have closed and a login was allowed, and both are below these levels.
+    let silent = |line: &Value| line["target"] != "connection" && line["target"] != "user";
     assert!(moved.iter().chain(&last).all(silent), "{moved:?}");
     assert!(last.iter().any(|line| is(line, "stopped")), "{last:?}");
 
@@ -221,7 +221,7 @@ fn every_verb_that_takes_a_name_takes_its_virtual_host() {
         &["peek", "q", "-p", "other"],
         &["publish", "amq.default", "m", "--key", "q", "-p", "other"],
         &["get", "q", "-p", "other"],
-        &["quorum", "status", "q", "-p", "other"],
+        &["list", "members", "q", "-p", "other"],
     ] {
         broker.verb(words).refused(1, &["vhost", "'other'"]);
     }
@@ -233,25 +233,28 @@ fn quorum_queues_are_maintained() {
     let directory = Directory::new("operator");
     let broker = Broker::start(&directory);
     let node = "sluice@localhost";
-    let quorum = |words: &[&str]| broker.verb(&[&["quorum"], words].concat());
     broker.verb(&["declare", "queue", "c"]).done();
     broker.verb(&["declare", "queue", "q", "--type", "quorum"]).done();
-    quorum(&["status", "c"]).refused(1, &["queue 'c'", "only quorum queues have a Raft group"]);
-    assert!(quorum(&["status", "q"]).done().contains("not_started"));
-    quorum(&["checkpoint", "q"]).refused(1, &["queue 'q'", "has not been used yet"]);
+    broker.verb(&["list", "members", "c"]).refused(1, &["queue 'c'", "only quorum queues have a Raft group"]);
+    assert!(broker.verb(&["list", "members", "q"]).done().contains("not_started"));
+    broker.verb(&["checkpoint", "queue", "q"]).refused(1, &["queue 'q'", "has not been used yet"]);
     broker.verb(&["peek", "q"]).refused(1, &["queue 'q'", "no ready message at position 1"]);
 
     broker.verb(&["send", "q", "x"]).done();
     broker.verb(&["send", "q", "y", "--subject", "s"]).done();
-    let status: Value = serde_json::from_str(&quorum(&["status", "q", "--json"]).done()).unwrap();
+    let status: Value =
+        serde_json::from_str(&broker.verb(&["list", "members", "q", "--json"]).done()).unwrap();
     let fields = ["Node Name", "Raft State", "Membership", "Snapshot Index", "Log Entries"];
     let shown = fields.map(|field| status[0][field].clone());
     assert_eq!(shown, [json!(node), json!("leader"), json!("voter"), json!(1), json!(3)]);
     let last = status[0]["Last Log Index"].as_u64().unwrap();
-    assert_eq!(quorum(&["force_checkpoint", "q"]).done(), format!("the log has a new base at index {last}"));
-    let table = quorum(&["status", "q"]).done();
+    assert_eq!(
+        broker.verb(&["checkpoint", "queue", "q"]).done(),
+        format!("the log has a new base at index {last}")
+    );
+    let table = broker.verb(&["list", "members", "q"]).done();
     assert!(table.starts_with("NODE ") && table.lines().count() == 2 && table.contains("leader"), "{table}");
-    assert_eq!(quorum(&["reclaim-memory", "q"]).done(), "there was nothing to reclaim");
+    assert_eq!(broker.verb(&["reclaim", "memory", "q"]).done(), "there was nothing to reclaim");
 
     let second: Value = serde_json::from_str(&broker.verb(&["peek", "q", "2", "--json"]).done()).unwrap();
     assert_eq!((&second["payload"], &second["properties"]["subject"]), (&json!("y"), &json!("s")));
@@ -260,24 +263,24 @@ fn quorum_queues_are_maintained() {
     broker.verb(&["peek", "q", "0"]).refused(1, &["position '0' is not a number from 1 on"]);
 
     for words in [
-        &["add-member", "q", node][..],
-        &["delete-member", "q", "other"],
-        &["transfer-leadership", "q", node],
-        &["grow", node],
-        &["shrink", "other"],
-        &["rebalance"],
+        &["add", "member", "q", node][..],
+        &["delete", "member", "q", "other"],
+        &["transfer", "leadership", "q", node],
+        &["grow", "groups", node],
+        &["shrink", "groups", "other"],
+        &["rebalance", "leaders"],
     ] {
-        assert_eq!(quorum(words).done(), "done", "{words:?}");
+        assert_eq!(broker.verb(words).done(), "done", "{words:?}");
     }
     for (words, why) in [
-        (&["add-member", "q", "other"][..], "no node 'other' for another member"),
-        (&["delete-member", "q", node], "is the only one and cannot be removed"),
-        (&["transfer-leadership", "q", "other"], "no member on node 'other'"),
-        (&["grow", "other"], "no node 'other'"),
-        (&["shrink", node], "is the only node"),
-        (&["add-member", "c", node], "only quorum queues have a Raft group"),
+        (&["add", "member", "q", "other"][..], "no node 'other' for another member"),
+        (&["delete", "member", "q", node], "is the only one and cannot be removed"),
+        (&["transfer", "leadership", "q", "other"], "no member on node 'other'"),
+        (&["grow", "groups", "other"], "no node 'other'"),
+        (&["shrink", "groups", node], "is the only node"),
+        (&["add", "member", "c", node], "only quorum queues have a Raft group"),
     ] {
-        quorum(words).refused(1, &[why]);
+        broker.verb(words).refused(1, &[why]);
     }
     assert_eq!(broker.verb(&["recv", "q", "--count", "2"]).done(), "x\ny");
 }
@@ -365,20 +368,20 @@ fn new_virtual_hosts_get_what_the_configuration_says() {
         broker.verb(&[words, &["--url", &url]].concat())
     };
     probe(&broker, &["list", "queues"]).refused(1, &["the login of user 'probe' is refused"]);
-    broker.verb(&["vhost", "add", "team-a"]).done();
-    broker.verb(&["vhost", "add", "other"]).done();
-    let limits = broker.verb(&["limit", "list"]).done();
-    assert!(limits.contains("team-a  max-queues=7") && !limits.contains("other"), "{limits}");
-    let shown = broker.verb(&["user", "permissions", "probe"]).done();
+    broker.verb(&["add", "vhost", "team-a"]).done();
+    broker.verb(&["add", "vhost", "other"]).done();
+    let limits = broker.verb(&["list", "limits"]).done();
+    assert!(limits.contains("team-a  -     max-queues=7") && !limits.contains("other"), "{limits}");
+    let shown = broker.verb(&["list", "permissions", "--user", "probe"]).done();
     assert_eq!(shown, "USER   VHOST   CONFIGURE  WRITE  READ\nprobe  team-a  .*         \"\"     .*");
-    let policies = broker.verb(&["policy", "list", "--operator", "-p", "team-a"]).done();
-    assert!(policies.ends_with("short  .*       all              0  max-length=5"), "{policies}");
-    assert!(!broker.verb(&["policy", "list", "--operator", "-p", "other"]).done().contains("short"));
+    let policies = broker.verb(&["list", "policies", "--operator", "-p", "team-a"]).done();
+    assert!(policies.ends_with("short  team-a  .*       all              0  max-length=5"), "{policies}");
+    assert!(!broker.verb(&["list", "policies", "--operator", "-p", "other"]).done().contains("short"));
     // They are the virtual host's own: another configuration does not change them.
     assert!(broker.terminate().success());
     let broker = Broker::start(&directory);
     probe(&broker, &["declare", "queue", "q", "-p", "team-a"]).done();
-    assert!(broker.verb(&["limit", "list"]).done().contains("max-queues=7"));
+    assert!(broker.verb(&["list", "limits"]).done().contains("max-queues=7"));
 }
 
 #[test]
@@ -389,17 +392,17 @@ fn users_are_managed_in_a_shell() {
     let with_password = |words: &str, password: &str| {
         broker.verb_with_input(&words.split(' ').collect::<Vec<_>>(), password.as_bytes())
     };
-    assert_eq!(verb("vhost add team").done(), "vhost 'team' is added");
-    assert_eq!(verb("vhost add team").done(), "vhost 'team' existed already");
+    assert_eq!(verb("add vhost team").done(), "vhost 'team' is added");
+    assert_eq!(verb("add vhost team").done(), "vhost 'team' existed already");
     assert_eq!(
-        with_password("user add anna --tags management", "se cret\n").done(),
+        with_password("add user anna --tags management", "se cret\n").done(),
         "user 'anna' is created"
     );
-    with_password("user add anna", "other\n").refused(1, &["user 'anna'", "exists already"]);
-    with_password("user add bob", "\n").refused(2, &["standard input", "the password is empty"]);
-    verb("user add bob --password-file /absent").refused(2, &["/absent"]);
-    verb("user add bob --no-password").done();
-    let hash = with_password("user hash-password", "se cret\n").done();
+    with_password("add user anna", "other\n").refused(1, &["user 'anna'", "exists already"]);
+    with_password("add user bob", "\n").refused(2, &["standard input", "the password is empty"]);
+    verb("add user bob --password-file /absent").refused(2, &["/absent"]);
+    verb("add user bob --no-password").done();
+    let hash = with_password("hash password", "se cret\n").done();
     let hash = String::from_utf8(STANDARD.decode(hash).unwrap()).unwrap();
     assert!(hash.starts_with("$argon2id$"), "{hash}");
 
@@ -408,65 +411,77 @@ fn users_are_managed_in_a_shell() {
         broker.verb(&[&words.split(' ').collect::<Vec<_>>()[..], &["--url", &url]].concat())
     };
     anna("list queues -p team").refused(1, &["no vhost 'team'"]);
-    let set = ["permission", "set", "anna", "^anna\\.", "", ".*", "-p", "team"];
+    let set = ["set", "permission", "anna", "^anna\\.", "", ".*", "-p", "team"];
     assert_eq!(broker.verb(&set).done(), "the permissions are set");
     anna("declare queue anna.q -p team").done();
     anna("declare queue q -p team").refused(1, &["configure access to queue 'q' in vhost 'team' refused"]);
     broker
-        .verb(&["permission", "set", "anna", "(", "", "", "-p", "team"])
+        .verb(&["set", "permission", "anna", "(", "", "", "-p", "team"])
         .refused(1, &["configure: the pattern"]);
-    verb("permission set-topic anna amq.topic ^{username} .* -p team").done();
-    let topics = verb("permission list-topic -p team").done();
+    verb("set topic-permission anna amq.topic ^{username} .* -p team").done();
+    let topics = verb("list topic-permissions -p team").done();
     assert!(topics.ends_with("anna  team   amq.topic  ^{username}  .*"), "{topics}");
-    verb("permission clear-topic anna amq.topic -p team").done();
-    let shown = verb("permission list -p team").done();
+    assert_eq!(verb("list topic-permissions --user anna").done(), topics);
+    assert_eq!(verb("list topic-permissions").done(), topics);
+    assert_eq!(verb("list topic-permissions --user anna -p /").done().lines().count(), 1);
+    verb("clear topic-permission anna amq.topic -p team").done();
+    let shown = verb("list permissions -p team").done();
     let expected = "\
 USER   VHOST  CONFIGURE  WRITE  READ
 anna   team   ^anna\\.    \"\"     .*
 guest  team   .*         .*     .*";
     assert_eq!(shown, expected, "guest has added the virtual host");
-    let shown = verb("user permissions anna").done();
+    let shown = verb("list permissions --user anna").done();
     assert_eq!(shown, "USER  VHOST  CONFIGURE  WRITE  READ\nanna  team   ^anna\\.    \"\"     .*");
 
+    assert_eq!(verb("list permissions --user anna -p /").done().lines().count(), 1);
+    let everywhere = verb("list permissions").done();
+    assert!(everywhere.contains("\nguest  /") && everywhere.contains("\nanna   team"), "{everywhere}");
+
     // A change of the tags keeps the password, and a change of the password keeps the tags.
-    verb("user set-tags anna monitoring management").done();
+    verb("set tags anna monitoring management").done();
     anna("list queues -p team").done();
-    with_password("user change-password anna", "new\n").done();
+    with_password("set password anna", "new\n").done();
     anna("list queues -p team").refused(1, &["the login of user 'anna' is refused"]);
-    let users: Value = serde_json::from_str(&verb("user list --json").done()).unwrap();
+    let users: Value = serde_json::from_str(&verb("list users --json").done()).unwrap();
     let tags: Vec<&Value> = users.as_array().unwrap().iter().map(|user| &user["tags"]).collect();
     assert_eq!(tags, [&json!(["monitoring", "management"]), &json!([]), &json!(["administrator"])]);
-    let table = verb("user list").done();
+    let table = verb("list users").done();
     assert!(table.contains("anna   monitoring,management  argon2id"), "{table}");
 
-    verb("permission clear anna -p team").done();
-    verb("user delete anna bob").done();
-    verb("user delete anna").refused(1, &["no user 'anna'"]);
-    verb("permission clear guest -p team").done();
+    verb("clear permission anna -p team").done();
+    verb("delete user anna bob").done();
+    verb("delete user anna").refused(1, &["no user 'anna'"]);
+    verb("clear permission guest -p team").done();
     verb("delete queue anna.q -p team").refused(1, &["in vhost 'team' refused for user 'guest'"]);
-    verb("permission set guest .* .* .* -p team").done();
+    verb("set permission guest .* .* .* -p team").done();
     verb("delete queue anna.q -p team").done();
     verb("declare queue q -p team").done();
-    verb("vhost add team --tags a,b --default-queue-type quorum").done();
-    assert_eq!(verb("limit set max-queues 1 -p team").done(), "max-queues of vhost 'team' is 1");
-    verb("limit set max-channels 7 --user guest").done();
-    verb("limit set max-cats 7 --user guest")
+    verb("add vhost team --tags a,b --default-queue-type quorum").done();
+    assert_eq!(verb("set limit max-queues 1 -p team").done(), "max-queues of vhost 'team' is 1");
+    verb("set limit max-channels 7 --user guest").done();
+    verb("set limit max-cats 7 --user guest")
         .refused(1, &["user 'guest'", "'max-cats' is not a limit of a user"]);
     verb("declare queue r -p team").refused(1, &["queue limit in vhost 'team' (1) is reached"]);
-    let limits = verb("limit list").done();
-    assert_eq!(limits, "VHOST  LIMITS\nteam   max-queues=1\nUSER   LIMITS\nguest  max-channels=7");
-    verb("limit clear max-channels --user guest").done();
-    verb("vhost protect team").done();
-    verb("vhost delete team").refused(1, &["vhost 'team' is protected from deletion"]);
-    let vhosts = verb("vhost list").done();
+    let limits = verb("list limits").done();
+    assert_eq!(limits, "VHOST  USER   LIMITS\nteam   -      max-queues=1\n-      guest  max-channels=7");
+    let of_guest = verb("list limits --user guest --json").done();
+    let of_guest: Value = serde_json::from_str(&of_guest).unwrap();
+    assert_eq!(of_guest, json!([{ "user": "guest", "value": { "max-channels": 7 } }]));
+    let of_team = verb("list limits -p team").done();
+    assert_eq!(of_team, "VHOST  USER  LIMITS\nteam   -     max-queues=1");
+    verb("clear limit max-channels --user guest").done();
+    verb("protect vhost team").done();
+    verb("delete vhost team").refused(1, &["vhost 'team' is protected from deletion"]);
+    let vhosts = verb("list vhosts").done();
     let expected = "\
 NAME  DEFAULT TYPE  PROTECTED  LIMITS        TAGS  DESCRIPTION
 /     classic       no         -             -     \"\"
 team  quorum        yes        max-queues=1  a,b   \"\"";
     assert_eq!(vhosts, expected);
-    verb("vhost unprotect team").done();
-    verb("vhost delete team").done();
-    assert_eq!(verb("vhost list").done().lines().count(), 2);
+    verb("unprotect vhost team").done();
+    verb("delete vhost team").done();
+    assert_eq!(verb("list vhosts").done().lines().count(), 2);
 }
 
 /// systemd names a socket by a variable, and how often the broker must tell it that it lives.

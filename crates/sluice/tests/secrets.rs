@@ -425,13 +425,13 @@ fn run_verbs(broker: &Broker, secrets: &Secrets) {
         &["recv", "q", "--count", "1"],
         &["explain", "queue", "q"],
         &["explain", "connection", "none"],
-        &["user", "list"],
-        &["permission", "list"],
-        &["user", "add", "new", "--password-file", "-"],
-        &["user", "add", "new", "--password-file", "-", "--no-password"],
-        &["user", "change-password", "new", "--password-file", "-"],
-        &["user", "change-password", "absent", "--password-file", "-"],
-        &["definitions", "import", "-"],
+        &["list", "users"],
+        &["list", "permissions"],
+        &["add", "user", "new", "--password-file", "-"],
+        &["add", "user", "new", "--password-file", "-", "--no-password"],
+        &["set", "password", "new", "--password-file", "-"],
+        &["set", "password", "absent", "--password-file", "-"],
+        &["import", "definitions", "-"],
         &["publish", "amq.default", "m", "--key", "q"],
         &["get", "q"],
         &["peek", "q", "1"],
@@ -475,13 +475,13 @@ fn run_verbs(broker: &Broker, secrets: &Secrets) {
     }
     assert!(done >= 10, "{done}");
     let hashed =
-        verb(broker, &right, &["user", "hash-password", "--password-file", "-"], &format!("{OF_VERBS}\n"));
+        verb(broker, &right, &["hash", "password", "--password-file", "-"], &format!("{OF_VERBS}\n"));
     assert!(!hashed.out.contains(OF_VERBS) && hashed.code == 0, "{hashed:?}");
 
     // The password of a verb is not among its arguments while it runs.
     let mut command = Command::new(PROGRAM);
     command
-        .args(["user", "add", "late", "--password-file", "-"])
+        .args(["add", "user", "late", "--password-file", "-"])
         .env("SLUICE_HTTP_URL", format!("http://{right}@127.0.0.1:{}", broker.http_port))
         .stdin(Stdio::piped())
         .stdout(Stdio::piped());

@@ -60,8 +60,8 @@ async fn a_certificate_is_a_login() {
     settings.push("ssl_options.fail_if_no_peer_cert=true".to_owned());
     settings.push("ssl_cert_login_from=common_name".to_owned());
     let broker = start(&directory, &settings);
-    broker.verb(&["user", "add", "anna", "--no-password"]).done();
-    broker.verb(&["permission", "set", "anna", ".*", ".*", ".*"]).done();
+    broker.verb(&["add", "user", "anna", "--no-password"]).done();
+    broker.verb(&["set", "permission", "anna", ".*", ".*", ".*"]).done();
     let port = port(&broker, "amqp/ssl");
     let open = async |login: &str, who: Option<&str>| {
         let tls = authority.client(who);

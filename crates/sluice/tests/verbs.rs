@@ -229,16 +229,16 @@ fn what_operators_do_has_verbs() {
     let directory = Directory::new("verbs");
     let broker = Broker::start(&directory);
     broker.verb(&["declare", "queue", "orders"]).done();
-    let limit = ["policy", "set", "short", "^orders$", r#"{"max-length": 2}"#, "--apply-to", "queues"];
+    let limit = ["set", "policy", "short", "^orders$", r#"{"max-length": 2}"#, "--apply-to", "queues"];
     assert_eq!(broker.verb(&limit).done(), "policy 'short' is set");
-    let table = broker.verb(&["policy", "list"]).done();
-    assert!(table.ends_with("\nshort  ^orders$  queues           0  max-length=2"), "{table}");
+    let table = broker.verb(&["list", "policies"]).done();
+    assert!(table.ends_with("\nshort  /      ^orders$  queues           0  max-length=2"), "{table}");
     broker.verb(&["send", "orders", "x", "--count", "3"]).done();
     assert_eq!(broker.list("queues")[0]["messages"], 2);
-    broker.verb(&["policy", "set", "p", ".*", r#"{"max-len": 2}"#]).refused(1, &["policy 'p'", "max-len"]);
-    broker.verb(&["policy", "list", "--operator"]).done();
-    assert_eq!(broker.verb(&["policy", "clear", "short"]).done(), "policy 'short' is cleared");
-    broker.verb(&["policy", "clear", "short"]).refused(1, &["policy 'short'"]);
+    broker.verb(&["set", "policy", "p", ".*", r#"{"max-len": 2}"#]).refused(1, &["policy 'p'", "max-len"]);
+    broker.verb(&["list", "policies", "--operator"]).done();
+    assert_eq!(broker.verb(&["clear", "policy", "short"]).done(), "policy 'short' is cleared");
+    broker.verb(&["clear", "policy", "short"]).refused(1, &["policy 'short'"]);
 
     assert_eq!(broker.verb(&["purge", "queue", "orders"]).done(), "queue 'orders' is purged");
     assert_eq!(broker.list("queues")[0]["messages"], 0);
@@ -266,33 +266,38 @@ fn parameters_are_set_listed_and_cleared() {
     let directory = Directory::new("verbs");
     let broker = Broker::start(&directory);
     let named = "parameter 'orders' of component 'shovel' in vhost '/'";
-    let set = ["parameter", "set", "shovel", "orders", r#"{"src-queue": "a"}"#];
+    let set = ["set", "parameter", "shovel", "orders", r#"{"src-queue": "a"}"#];
     assert_eq!(broker.verb(&set).done(), format!("{named} is set"));
-    broker.verb(&["vhost", "add", "team"]).done();
-    broker.verb(&["parameter", "set_parameter", "federation", "up", "-7", "-p", "team"]).done();
-    let all = "COMPONENT  NAME    VALUE\nshovel     orders  src-queue=a";
-    assert_eq!(broker.verb(&["parameter", "list"]).done(), all);
-    assert_eq!(broker.verb(&["parameter", "list", "--component", "shovel"]).done(), all);
-    assert_eq!(broker.verb(&["parameter", "list", "--component", "other"]).done().lines().count(), 1);
-    let rows = broker.verb(&["parameter", "list", "-p", "team", "--json"]).done();
+    broker.verb(&["add", "vhost", "team"]).done();
+    broker.verb(&["set", "parameter", "federation", "up", "-7", "-p", "team"]).done();
+    let all = "\
+COMPONENT   NAME    VHOST        VALUE
+shovel      orders  /      src-queue=a
+federation  up      team            -7";
+    assert_eq!(broker.verb(&["list", "parameters"]).done(), all);
+    let of_shovel = "COMPONENT  NAME    VHOST  VALUE\nshovel     orders  /      src-queue=a";
+    assert_eq!(broker.verb(&["list", "parameters", "-p", "/"]).done(), of_shovel);
+    assert_eq!(broker.verb(&["list", "parameters", "--component", "shovel"]).done(), of_shovel);
+    assert_eq!(broker.verb(&["list", "parameters", "--component", "other"]).done().lines().count(), 1);
+    let rows = broker.verb(&["list", "parameters", "-p", "team", "--json"]).done();
     let row = json!([{"vhost": "team", "component": "federation", "name": "up", "value": -7}]);
     assert_eq!(serde_json::from_str::<Value>(&rows).unwrap(), row);
     let shown = broker.verb(&["show", "parameter", "federation", "up", "-p", "team"]).done();
     assert!(shown.ends_with("\nvalue      -7"), "{shown}");
     assert_eq!(
-        broker.verb(&["parameter", "clear", "shovel", "orders"]).done(),
+        broker.verb(&["clear", "parameter", "shovel", "orders"]).done(),
         format!("{named} is cleared")
     );
-    broker.verb(&["parameter", "clear", "shovel", "orders"]).refused(1, &[named, "no parameter 'orders'"]);
+    broker.verb(&["clear", "parameter", "shovel", "orders"]).refused(1, &[named, "no parameter 'orders'"]);
 
-    broker.verb(&["parameter", "set-global", "motto", r#""to the point""#]).done();
-    let listed = broker.verb(&["parameter", "list-global"]).done();
+    broker.verb(&["set", "global-parameter", "motto", r#""to the point""#]).done();
+    let listed = broker.verb(&["list", "global-parameters"]).done();
     assert!(listed.lines().any(|line| line == "motto  to the point"), "{listed}");
-    assert_eq!(broker.verb(&["cluster", "set-name", "ours"]).done(), "the name of the cluster is 'ours'");
-    assert_eq!(broker.verb(&["cluster", "name"]).done(), "ours");
-    broker.verb(&["cluster", "set-name", ""]).refused(1, &["name the cluster", "1 to 255 bytes"]);
+    assert_eq!(broker.verb(&["set", "cluster-name", "ours"]).done(), "the name of the cluster is 'ours'");
+    assert_eq!(broker.verb(&["show", "cluster-name"]).done(), "ours");
+    broker.verb(&["set", "cluster-name", ""]).refused(1, &["name the cluster", "1 to 255 bytes"]);
     let global = "global parameter 'motto' is cleared";
-    assert_eq!(broker.verb(&["parameter", "clear-global", "motto"]).done(), global);
+    assert_eq!(broker.verb(&["clear", "global-parameter", "motto"]).done(), global);
 }
 
 #[test]
@@ -325,10 +330,10 @@ fn one_object_is_shown_with_all_its_fields() {
     let attempts = broker.verb(&["list", "auth-attempts"]).done();
     assert!(attempts.contains("\nhttp "), "{attempts}");
     assert_eq!(broker.verb(&["reset", "auth-attempts"]).done(), "the counts of logins are zero");
-    broker.verb(&["user", "add", "idle", "--no-password"]).done();
-    broker.verb(&["vhost", "add", "team"]).done();
-    broker.verb(&["permission", "set", "idle", "^i", "^i", "^i", "-p", "team"]).done();
-    broker.verb(&["policy", "set", "brief", "^b", r#"{"max-length": 2}"#, "-p", "team"]).done();
+    broker.verb(&["add", "user", "idle", "--no-password"]).done();
+    broker.verb(&["add", "vhost", "team"]).done();
+    broker.verb(&["set", "permission", "idle", "^i", "^i", "^i", "-p", "team"]).done();
+    broker.verb(&["set", "policy", "brief", "^b", r#"{"max-length": 2}"#, "-p", "team"]).done();
     for (what, row) in [
         ("users", "\nidle "),
         ("vhosts", "\nteam "),
@@ -344,8 +349,8 @@ fn one_object_is_shown_with_all_its_fields() {
         assert_eq!(listed.lines().count(), 1 + rows, "{what}: {listed}");
         assert!(listed.lines().skip(1).all(|row| row.contains(" team ")), "{what}: {listed}");
     }
-    broker.verb(&["permission", "clear", "idle", "-p", "team"]).done();
-    let idle = broker.verb(&["user", "list", "--without-permissions"]).done();
+    broker.verb(&["clear", "permission", "idle", "-p", "team"]).done();
+    let idle = broker.verb(&["list", "users", "--without-permissions"]).done();
     assert!(idle.lines().count() == 2 && idle.contains("\nidle "), "{idle}");
 }
 

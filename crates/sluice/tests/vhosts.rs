@@ -123,7 +123,7 @@ async fn a_deleted_virtual_host_frees_its_space_and_closes_its_connections() {
     let directory = Directory::new("vhosts");
     let broker = Broker::start(&directory);
     let data = directory.path().join("data");
-    broker.verb(&["vhost", "add", "team"]).done();
+    broker.verb(&["add", "vhost", "team"]).done();
     for kind in ["classic", "quorum", "stream"] {
         broker.verb(&["declare", "queue", kind, "--type", kind, "-p", "team"]).done();
     }
@@ -142,7 +142,7 @@ async fn a_deleted_virtual_host_frees_its_space_and_closes_its_connections() {
     let mut other = client::amqp091::Connection::open(&url, Default::default()).await.unwrap();
     let elsewhere = Connection::open(&broker.amqp_url().parse().unwrap(), Options::default()).await.unwrap();
 
-    broker.verb(&["vhost", "delete", "team"]).done();
+    broker.verb(&["delete", "vhost", "team"]).done();
     let closed = publisher.closed().await.unwrap_err().to_string();
     assert!(closed.contains("Connection forced: vhost 'team' is deleted"), "{closed}");
     let closed = other.closed().await.to_string();

@@ -1,12 +1,12 @@
 //! The client's side: which servers are trusted, and the certificate that the client shows.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use rustls::crypto::aws_lc_rs;
 use rustls::{ClientConfig, RootCertStore};
 
-use crate::error::{TlsError, wrong};
+use crate::error::{AtFault, TlsError, wrong};
 use crate::keys::private_key;
 use crate::pairs::certificates;
 
@@ -39,7 +39,9 @@ impl ClientOptions {
         }
         let provider = Arc::new(aws_lc_rs::default_provider());
         let builder = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
-        let builder = builder.map_err(|error| wrong(Path::new("TLS"), error))?.with_root_certificates(roots);
+        let builder = builder
+            .map_err(|error| TlsError::new(AtFault::System, format!("TLS: {error}")))?
+            .with_root_certificates(roots);
         let config = match &self.identity {
             Some((certificate, key)) => builder
                 .with_client_auth_cert(certificates(certificate)?, private_key(key, None, None)?)

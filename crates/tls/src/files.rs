@@ -15,7 +15,7 @@ use rustls::{RootCertStore, ServerConfig, SupportedProtocolVersion, version};
 
 use crate::certificates::{Certificate, LoginFrom};
 use crate::depth::{Depth, LimitedDepth};
-use crate::error::{TlsError, pem_error, wrong};
+use crate::error::{AtFault, TlsError, pem_error, wrong};
 use crate::keys::Password;
 use crate::pairs::{ByServerName, Pair, certificates};
 
@@ -169,8 +169,9 @@ impl Options {
                 .filter_map(|(wanted, version)| wanted.then_some(version))
                 .collect();
         let builder = ServerConfig::builder_with_provider(provider.clone()).with_protocol_versions(&versions);
-        let builder =
-            builder.map_err(|error| TlsError::new(format!("the TLS versions cannot be used: {error}")))?;
+        let builder = builder.map_err(|error| {
+            TlsError::new(AtFault::Key("versions"), format!("the TLS versions cannot be used: {error}"))
+        })?;
         let builder = match self.verifier(&provider)? {
             Some(verifier) => builder.with_client_cert_verifier(verifier),
             None => builder.with_no_client_auth(),
@@ -179,8 +180,9 @@ impl Options {
         let mut config = builder.with_cert_resolver(pairs);
         if self.verify == Verify::None {
             // A client that comes again skips the costly part of the handshake. The keys of the tickets change every few hours.
-            config.ticketer = aws_lc_rs::Ticketer::new()
-                .map_err(|error| TlsError::new(format!("no keys for session tickets: {error}")))?;
+            config.ticketer = aws_lc_rs::Ticketer::new().map_err(|error| {
+                TlsError::new(AtFault::System, format!("no keys for session tickets: {error}"))
+            })?;
             config.send_tls13_tickets = 1;
         } else {
             // The part that is skipped would check whether the client's certificate is still valid.
@@ -199,9 +201,8 @@ impl Options {
         }
         let Some(path) = &self.authorities else {
             let setting = self.setting;
-            return Err(TlsError::new(format!(
-                "verify_peer needs {setting}.cacertfile: the authorities of the clients"
-            )));
+            let text = format!("verify_peer needs {setting}.cacertfile: the authorities of the clients");
+            return Err(TlsError::new(AtFault::Key("verify"), text));
         };
         let mut roots = RootCertStore::empty();
         for authority in certificates(path)? {

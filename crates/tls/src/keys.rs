@@ -11,7 +11,7 @@ use rustls::pki_types::pem::{self, PemObject};
 use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
 use x509_parser::pem::Pem;
 
-use crate::error::{TlsError, pem_error, wrong};
+use crate::error::{TlsError, pem_error, unreadable, wrong};
 
 /// The most rounds of PBKDF2 that a key file may ask for: some seconds of work. OpenSSL writes 2,048, and advice for
 /// passwords of people ends at about a million. A file that asks for more is refused.
@@ -55,8 +55,7 @@ pub(crate) fn private_key(
     password: Option<&Password>,
     setting: Option<&str>,
 ) -> Result<PrivateKeyDer<'static>, TlsError> {
-    let octets =
-        fs::read(path).map_err(|error| TlsError::new(format!("cannot read {}: {error}", path.display())))?;
+    let octets = fs::read(path).map_err(|error| unreadable(path, &error))?;
     let text = String::from_utf8_lossy(&octets);
     // The header of a PEM block (RFC 1421, 4.6.1.1), with which OpenSSL encrypted keys before PKCS #8.
     if text.lines().any(|line| line.starts_with("Proc-Type:") && line.contains("ENCRYPTED")) {

@@ -16,7 +16,7 @@ mod testing;
 pub use certificates::{Certificate, LoginFrom, Name, NameKind};
 pub use client::ClientOptions;
 pub use depth::Depth;
-pub use error::TlsError;
+pub use error::{AtFault, TlsError};
 pub use files::{Options, Tls, Verify};
 pub use keys::Password;
 pub use pairs::{NAMED_PAIRS_MAX, Pair};

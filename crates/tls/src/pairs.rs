@@ -45,9 +45,9 @@ impl Pair {
         let key = private_key(&self.key, password, Some(setting))?;
         let pair = CertifiedKey::from_der(chain, key, provider).map_err(|error| {
             let (certificate, key) = (self.certificate.display(), self.key.display());
-            TlsError::new(format!(
-                "the certificate {certificate} and the key {key} cannot be used together: {error}"
-            ))
+            let text =
+                format!("the certificate {certificate} and the key {key} cannot be used together: {error}");
+            TlsError::of_file(&self.key, text)
         })?;
         Ok((pair, certificate))
     }

@@ -65,12 +65,12 @@ function Vhosts(): JSX.Element {
                       label={row.protected_from_deletion ? "Unprotect" : "Protect"}
                       title={`${row.protected_from_deletion ? "Allow the deletion of" : "Protect"} ${row.name}?`}
                       confirm={row.protected_from_deletion ? "Allow deletion" : "Protect"}
-                      command={command(["vhost", row.protected_from_deletion ? "unprotect" : "protect"], [], [row.name])}
+                      command={command([row.protected_from_deletion ? "unprotect" : "protect", "vhost"], [], [row.name])}
                       run={async () => void (await request(row.protected_from_deletion ? "DELETE" : "POST", path("vhosts", row.name, "deletion", "protection"), row.protected_from_deletion ? {} : { body: {} }))}
                     >
                       <Named before={row.protected_from_deletion ? "From then on, this can be deleted:" : "From then on, nobody can delete"} name={row.name} />
                     </Action>
-                    <Action label="Delete" title={`Delete ${row.name}?`} confirm="Delete the virtual host" danger command={command(["vhost", "delete"], [], [row.name])} run={async () => void (await request("DELETE", path("vhosts", row.name)))}>
+                    <Action label="Delete" title={`Delete ${row.name}?`} confirm="Delete the virtual host" danger command={command(["delete", "vhost"], [], [row.name])} run={async () => void (await request("DELETE", path("vhosts", row.name)))}>
                       <Named before="All queues, messages, exchanges, policies and permissions of" name={row.name} after=" are deleted, and its connections are closed." />
                     </Action>
                   </span>
@@ -99,7 +99,7 @@ function EditVhost({ row }: { row?: VhostRow }): JSX.Element {
       title={row ? `Edit ${row.name}` : "Add a virtual host"}
       confirm={row ? "Save" : "Add"}
       primary={!row}
-      command={name ? command(["vhost", "add"], options, [name]) : undefined}
+      command={name ? command(["add", "vhost"], options, [name]) : undefined}
       run={async () => {
         await request("PUT", path("vhosts", name), { body: { description, tags, ...(type ? { default_queue_type: type } : {}) } });
         if (!row) setName("");
@@ -130,7 +130,7 @@ function Limits(): JSX.Element {
           id: "actions",
           label: "",
           cell: (row) => (
-            <Action label="Remove" title="Remove this limit?" confirm="Remove the limit" danger command={command(["limit", "clear"], kind === "user" ? [["--user", row.name]] : inVhost(row.name), [row.limit])} run={async () => void (await request("DELETE", path(`${kind}-limits`, row.name, row.limit)))}>
+            <Action label="Remove" title="Remove this limit?" confirm="Remove the limit" danger command={command(["clear", "limit"], kind === "user" ? [["--user", row.name]] : inVhost(row.name), [row.limit])} run={async () => void (await request("DELETE", path(`${kind}-limits`, row.name, row.limit)))}>
               <Named before={`From then on, ${row.limit} has no limit in`} name={row.name} />
             </Action>
           ),
@@ -161,7 +161,7 @@ function SetLimit({ kind }: { kind: "vhost" | "user" }): JSX.Element {
       label="Set a limit"
       title={kind === "vhost" ? "Limit a virtual host" : "Limit a user"}
       confirm="Set"
-      command={name && value ? command(["limit", "set"], kind === "user" ? [["--user", name]] : inVhost(name), [limit, value]) : undefined}
+      command={name && value ? command(["set", "limit"], kind === "user" ? [["--user", name]] : inVhost(name), [limit, value]) : undefined}
       run={async () => void (await request("PUT", path(`${kind}-limits`, name, limit), { body: { value: Number(value) } }))}
     >
       <Text label={kind === "vhost" ? "Virtual host" : "User"} value={name} set={setName} required />
@@ -186,7 +186,7 @@ function Definitions(): JSX.Element {
           title={`Export the definitions ${where}`}
           confirm="Export"
           primary
-          command={command(["definitions", "export"], inVhost(vhost || "/"), ["definitions.json"])}
+          command={command(["export", "definitions"], inVhost(vhost || "/"), ["definitions.json"])}
           run={async () => {
             const definitions = (await request("GET", target)) as Record<string, unknown>;
             if (!hashes) delete definitions["users"];
@@ -206,7 +206,7 @@ function Definitions(): JSX.Element {
           title={`Import definitions ${where}`}
           confirm="Import"
           danger
-          command={command(["definitions", "import"], inVhost(vhost || "/"), ["definitions.json"])}
+          command={command(["import", "definitions"], inVhost(vhost || "/"), ["definitions.json"])}
           run={async () => {
             const chosen = file.current?.files?.[0];
             if (!chosen) throw new ApiError(400, "page", "Choose a file first.");

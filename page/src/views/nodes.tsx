@@ -45,7 +45,7 @@ export function Nodes(): JSX.Element {
 function Rename({ name: now }: { name: string }): JSX.Element {
   const [name, setName] = useState(now);
   return (
-    <Action label="Rename" title="Rename the cluster" confirm="Rename" command={name ? command(["cluster", "set-name"], [], [name]) : undefined} run={async () => void (await request("PUT", path("cluster-name"), { body: { name } }))}>
+    <Action label="Rename" title="Rename the cluster" confirm="Rename" command={name ? command(["set", "cluster-name"], [], [name]) : undefined} run={async () => void (await request("PUT", path("cluster-name"), { body: { name } }))}>
       <Text label="Name" value={name} set={setName} required />
     </Action>
   );

@@ -18,9 +18,9 @@ interface ParameterRow {
 
 const of = (row: ParameterRow) => (row.vhost === undefined ? path("global-parameters", row.name) : path("parameters", row.component ?? "", row.vhost, row.name));
 
-/** The verb of the command, its options and its first words. */
+/** The verb and the noun of the command, its options and its first words. */
 function verb(what: "set" | "clear", row: ParameterRow): [string[], [string, string][], string[]] {
-  return row.vhost === undefined ? [["parameter", `${what}-global`], [], [row.name]] : [["parameter", what], inVhost(row.vhost), [row.component ?? "", row.name]];
+  return row.vhost === undefined ? [[what, "global-parameter"], [], [row.name]] : [[what, "parameter"], inVhost(row.vhost), [row.component ?? "", row.name]];
 }
 
 export function Parameters(): JSX.Element {

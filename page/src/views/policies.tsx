@@ -59,7 +59,7 @@ function PolicyTable({ kind }: { kind: Kind }): JSX.Element {
                   <span class="actions">
                     <Matches kind={kind} row={row} />
                     <EditPolicy kind={kind} row={row} />
-                    <Action label="Delete" title={`Delete ${row.name}?`} confirm="Delete the policy" danger command={command(["policy", "clear"], ofKind(kind, row.vhost), [row.name])} run={async () => void (await request("DELETE", path(kind, row.vhost, row.name)))}>
+                    <Action label="Delete" title={`Delete ${row.name}?`} confirm="Delete the policy" danger command={command(["clear", "policy"], ofKind(kind, row.vhost), [row.name])} run={async () => void (await request("DELETE", path(kind, row.vhost, row.name)))}>
                       <Named before="The queues and exchanges that it is in force for get the next policy that matches, or none:" name={row.name} />
                     </Action>
                   </span>
@@ -153,7 +153,7 @@ function EditPolicy({ kind, row }: { kind: Kind; row?: PolicyRow }): JSX.Element
       title={row ? `Edit ${row.name}` : "Add a policy"}
       confirm={row ? "Save" : "Add"}
       primary={!row && kind === "policies"}
-      command={name && given ? command(["policy", "set"], [...ofKind(kind, vhost), ["--apply-to", apply], ["--priority", priority]], [name, pattern, JSON.stringify(toObject(given))]) : undefined}
+      command={name && given ? command(["set", "policy"], [...ofKind(kind, vhost), ["--apply-to", apply], ["--priority", priority]], [name, pattern, JSON.stringify(toObject(given))]) : undefined}
       run={async () => void (await request("PUT", path(kind, vhost, name), { body: { pattern, "apply-to": apply, priority: Number(priority), definition: toObject(pairs(lines)) } }))}
     >
       {!row && <Text label="Virtual host" value={vhost} set={setVhost} required />}

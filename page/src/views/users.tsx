@@ -59,7 +59,7 @@ export function Users(): JSX.Element {
                   cell: (row) => (
                     <span class="actions">
                       <EditUser row={row} />
-                      <Action label="Delete" title={`Delete ${row.name}?`} confirm="Delete the user" danger command={command(["user", "delete"], [], [row.name])} run={async () => void (await request("DELETE", path("users", row.name)))}>
+                      <Action label="Delete" title={`Delete ${row.name}?`} confirm="Delete the user" danger command={command(["delete", "user"], [], [row.name])} run={async () => void (await request("DELETE", path("users", row.name)))}>
                         <Named before="The connections of" name={row.name} after=" are closed, and the user can no longer log in." />
                       </Action>
                     </span>
@@ -88,7 +88,7 @@ export function Users(): JSX.Element {
                   label: "",
                   cell: (row) => (
                     <span class="actions"><SetPermission row={row} />
-                    <Action label="Clear" title="Remove these permissions?" confirm="Remove the permissions" danger command={command(["permission", "clear"], inVhost(row.vhost), [row.user])} run={async () => void (await request("DELETE", path("permissions", row.vhost, row.user)))}>
+                    <Action label="Clear" title="Remove these permissions?" confirm="Remove the permissions" danger command={command(["clear", "permission"], inVhost(row.vhost), [row.user])} run={async () => void (await request("DELETE", path("permissions", row.vhost, row.user)))}>
                       <Named before="The connections to this virtual host are closed of the user" name={row.user} after="." />
                     </Action></span>
                   ),
@@ -142,7 +142,7 @@ function EditUser({ row }: { row?: UserRow }): JSX.Element {
       title={row ? `Edit ${row.name}` : "Add a user"}
       confirm={row ? "Save" : "Add"}
       primary={!row}
-      command={row ? command(["user", "set-tags"], [], [name, ...tags.split(",").map((tag) => tag.trim()).filter((tag) => tag !== "")]) : name ? command(["user", "add"], [], [name]) : undefined}
+      command={row ? command(["set", "tags"], [], [name, ...tags.split(",").map((tag) => tag.trim()).filter((tag) => tag !== "")]) : name ? command(["add", "user"], [], [name]) : undefined}
       run={async () => {
         const list = tags.split(",").map((tag) => tag.trim()).filter((tag) => tag !== "").join(",");
         // Without a new password, the user keeps the old one: its hash is sent back.
@@ -170,7 +170,7 @@ function SetPermission({ row }: { row?: PermissionRow }): JSX.Element {
       label={row ? "Edit" : "Set permissions"}
       title={row ? `What may ${row.user} do?` : "Set what a user may do"}
       confirm={row ? "Save" : "Set"}
-      command={user ? command(["permission", "set"], inVhost(vhost), [user, configure, write, read]) : undefined}
+      command={user ? command(["set", "permission"], inVhost(vhost), [user, configure, write, read]) : undefined}
       run={async () => void (await request("PUT", path("permissions", vhost, user), { body: { configure, write, read } }))}
     >
       {!row && <Text label="User" value={user} set={setUser} required />}
@@ -193,7 +193,7 @@ function SetTopic({ row }: { row?: TopicRow }): JSX.Element {
       label={row ? "Edit" : "Set topic permissions"}
       title={row ? `Restrict the keys of ${row.user}` : "Restrict the keys of a user"}
       confirm={row ? "Save" : "Set"}
-      command={user ? command(["permission", "set-topic"], inVhost(vhost), [user, exchange, write, read]) : undefined}
+      command={user ? command(["set", "topic-permission"], inVhost(vhost), [user, exchange, write, read]) : undefined}
       run={async () => void (await request("PUT", path("topic-permissions", vhost, user), { body: { exchange, write, read } }))}
     >
       {!row && <Text label="User" value={user} set={setUser} required />}

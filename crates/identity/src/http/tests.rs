@@ -173,7 +173,7 @@ async fn no_answer_is_no_login() {
 
 #[test]
 fn settings_that_cannot_work_are_refused() {
-    let refused = |options: Options| Http::load(&options).unwrap_err();
+    let refused = |options: Options| Http::load(&options).unwrap_err().to_string();
     let path = |url: &str| Options { vhost_path: url.into(), ..Options::default() };
     for url in ["", "localhost:8000", "ftp://h/", "http://"] {
         assert!(refused(path(url)).starts_with("auth_http.vhost_path: '"), "{url}");

@@ -16,6 +16,7 @@ use web::{Bounds, Server};
 
 use super::keys::{Key, Keys};
 use super::{ProviderOptions, TokenError};
+use crate::setting::SettingError;
 
 /// The path where a provider says where its keys are.
 const DISCOVERY_PATH: &str = ".well-known/openid-configuration";
@@ -102,9 +103,9 @@ impl Web {
     }
 }
 
-/// Reads the URL of a setting. Keys must not come over a connection that others can change.
-fn https(setting: &str, url: &str) -> Result<Uri, String> {
-    let wrong = || format!("{setting}: '{}' must be a URL that starts with https://", url.escape_debug());
+/// Reads a URL. Keys must not come over a connection that others can change.
+fn https(url: &str) -> Result<Uri, String> {
+    let wrong = || format!("'{}' must be a URL that starts with https://", url.escape_debug());
     let uri: Uri = url.parse().map_err(|_| wrong())?;
     if uri.scheme_str() == Some("https") && uri.host().is_some() { Ok(uri) } else { Err(wrong()) }
 }
@@ -123,41 +124,43 @@ impl Source {
         let found: Value =
             serde_json::from_slice(&document).map_err(|error| format!("{}: {error}", self.url))?;
         let url = found["jwks_uri"].as_str().ok_or_else(|| format!("{}: it has no jwks_uri", self.url))?;
-        https("jwks_uri", url).map_err(|why| format!("{}: {why}", self.url))
+        https(url).map_err(|why| format!("{}: jwks_uri: {why}", self.url))
     }
 }
 
 impl Provider {
     /// Reads the files of a provider. `name` is empty for the one without a name.
-    pub fn load(name: &str, options: ProviderOptions) -> Result<Self, String> {
+    ///
+    /// # Errors
+    /// A file or a URL cannot be used, or nothing says where the keys are.
+    pub fn load(name: &str, options: ProviderOptions) -> Result<Self, SettingError> {
         let of = if name.is_empty() { String::new() } else { format!("oauth_providers.{name}.") };
         let setting = |key: &str| format!("auth_oauth2.{of}{key}");
         let mut from_files = Keys::default();
         for (id, path) in &options.signing_keys {
             let added = from_files.add_file(id, path, &options.algorithms);
-            added.map_err(|why| format!("{}: {why}", setting(&format!("signing_keys.{id}"))))?;
+            added.map_err(|why| SettingError::new(setting(&format!("signing_keys.{id}")), why))?;
         }
+        let https = |key: &str, url: &str| https(url).map_err(|why| SettingError::new(setting(key), why));
         let url = match (&options.jwks_uri, &options.issuer) {
-            (Some(url), _) => Some((false, https(&setting("jwks_uri"), url)?)),
+            (Some(url), _) => Some((false, https("jwks_uri", url)?)),
             (None, Some(issuer)) => {
                 let path = options.discovery_path.as_deref().unwrap_or(DISCOVERY_PATH);
                 let url = format!("{}/{}", issuer.trim_end_matches('/'), path.trim_start_matches('/'));
-                Some((true, https(&setting("issuer"), &url)?))
+                Some((true, https("issuer", &url)?))
             }
             (None, None) => None,
         };
         if url.is_none() && from_files.len() == 0 {
-            return Err(format!(
-                "{}: this key, {} or {} must say where the keys of its tokens are",
-                setting("issuer"),
-                setting("jwks_uri"),
-                setting("signing_keys.KID")
-            ));
+            let (url, files) = (setting("jwks_uri"), setting("signing_keys.KID"));
+            let why = format!("this key, {url} or {files} must say where the keys of its tokens are");
+            return Err(SettingError::new(setting("issuer"), why));
         }
         let source = match url {
             Some((is_discovered, url)) => {
                 let options = ClientOptions { authorities: options.authorities, identity: None };
-                let config = options.load().map_err(|e| format!("{}: {e}", setting("https.cacertfile")))?;
+                let config =
+                    options.load().map_err(|error| SettingError::new(setting("https.cacertfile"), error))?;
                 Some(Source { is_discovered, url, web: Web::Tls(config) })
             }
             None => None,

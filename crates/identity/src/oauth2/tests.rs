@@ -225,7 +225,10 @@ async fn the_issuer_of_a_token_counts_if_the_operator_wants_it() {
     let providers = [(String::new(), with_file(&file, &[]))].into();
     let (resource_servers, verify_audience, verify_issuer) = (vec![server("a", "")], true, true);
     let refused = OAuth2::load(Options { resource_servers, providers, verify_audience, verify_issuer });
-    assert_eq!(refused.map(|_| ()).unwrap_err(), "auth_oauth2.issuer: auth_oauth2.verify_iss needs it");
+    assert_eq!(
+        refused.map(|_| ()).unwrap_err().to_string(),
+        "auth_oauth2.issuer: auth_oauth2.verify_iss needs it"
+    );
 }
 
 #[tokio::test]
@@ -398,7 +401,7 @@ fn settings_that_cannot_work_are_refused() {
     let curve = KeyPair::generate_for(&rcgen::PKCS_ECDSA_P521_SHA512).unwrap();
     let curve = File::new("curve.pem", &curve.public_key_pem());
     let long = File::new("long", &"x".repeat(40));
-    let refused = |options: ProviderOptions| Provider::load("p", options).unwrap_err();
+    let refused = |options: ProviderOptions| Provider::load("p", options).unwrap_err().to_string();
     let https = |issuer: &str| refused(ProviderOptions { issuer: Some(issuer.into()), ..Default::default() });
     assert!(https("http://a").starts_with("auth_oauth2.oauth_providers.p.issuer: 'http://a/.well-known"));
     assert!(https("").contains("must be a URL that starts with https://"));
@@ -420,6 +423,7 @@ fn settings_that_cannot_work_are_refused() {
         OAuth2::load(Options { resource_servers, providers, verify_audience, verify_issuer })
             .map(|_| ())
             .unwrap_err()
+            .to_string()
     };
     assert!(load(vec![], true).starts_with("auth_oauth2.resource_server_id"));
     assert!(load(vec![server("a", "q")], true).contains("oauth_providers.q: there is no such provider"));

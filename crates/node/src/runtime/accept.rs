@@ -7,7 +7,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use broker::PEER;
+use broker::categories::{CONNECTION, PEER};
 
 use super::Host;
 use super::sockets::{Reading, serve};
@@ -43,7 +43,7 @@ pub(crate) async fn accept_all(
         match listener.accept().await {
             Ok((_, peer)) if proxies.as_ref().is_some_and(|proxies| !proxies.contains(peer.ip())) => {
                 tracing::warn!(
-                    target: PEER,
+                    name: PEER, target: CONNECTION,
                     "a connection from {peer} was closed: proxy_protocol = true, and no proxy_protocol.trusted.N \
                      contains this address"
                 );
@@ -103,7 +103,7 @@ async fn admit(
 
 /// The cause of an error may be a lack of memory, for example. Existing connections continue, and the condition may pass.
 async fn wait_to_retry(error: &io::Error) {
-    tracing::error!(target: PEER, "cannot accept connections: {error}");
+    tracing::error!(name: PEER, target: CONNECTION, "cannot accept connections: {error}");
     tokio::time::sleep(RETRY).await;
 }
 

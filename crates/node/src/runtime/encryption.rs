@@ -6,7 +6,7 @@ use std::io;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use broker::PEER;
+use broker::categories::{CONNECTION, PEER};
 use broker::secured::{PeerCertificate, Secured};
 use buffers::Output;
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
@@ -117,7 +117,8 @@ fn receive(
         input.resize(READ_MAX, 0);
     }
     let have = session.put_unread(&mut input);
-    let n = match read.try_read(&mut input[have..]) {
+    let end = input.len().min(have + host.shard.borrow().read_max(key));
+    let n = match read.try_read(&mut input[have..end]) {
         Ok(0) => return Ok(0),
         Ok(n) => n,
         Err(error) => {
@@ -157,7 +158,7 @@ fn receive(
         }
         Err(error) => {
             let name = shard.conn(key).map(|conn| conn.gate.peer().name.clone()).unwrap_or_default();
-            tracing::warn!(target: PEER, connection = %name, "TLS: {error}");
+            tracing::warn!(name: PEER, target: CONNECTION, connection = %name, "TLS: {error}");
             // The peer learns why from an alert. The connection ends whether the alert can be written or not.
             let _ = try_write(write, &[io::IoSlice::new(session.unsent())]);
             Err(io::Error::other(error))

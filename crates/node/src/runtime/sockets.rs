@@ -10,7 +10,7 @@ use std::rc::{Rc, Weak};
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
-use broker::PEER;
+use broker::categories::{CONNECTION, PEER};
 use broker::gate::Phase;
 use broker::ids::ShardId;
 use bytes::BufMut;
@@ -27,7 +27,7 @@ use super::{Host, Incoming, turn};
 use crate::admission;
 use crate::handshakes::Handshake;
 use crate::proxy::Header;
-use crate::shard::{READ_MAX, Shard};
+use crate::shard::Shard;
 
 /// The most reads that one turn processes. Without this bound, the input of thousands of connections would be
 /// in memory at once.
@@ -181,7 +181,7 @@ fn introduce(host: &Rc<Host>, key: usize, socket: &Socket, header: Header, proxy
 /// Logs why a connection whose proxy has sent no header is closed.
 fn warn_of_header(shard: &mut Shard, key: usize, why: &dyn std::fmt::Display) {
     let name = shard.conn(key).map(|conn| conn.gate.peer().name.clone()).unwrap_or_default();
-    tracing::warn!(target: PEER, connection = %name, "no valid header of the PROXY protocol: {why}");
+    tracing::warn!(name: PEER, target: CONNECTION, connection = %name, "no valid header of the PROXY protocol: {why}");
 }
 
 /// Called when a connection has ended.
@@ -255,7 +255,8 @@ fn poll_input(
 ) -> Poll<io::Result<usize>> {
     let mut buffers = host.read_buffers.borrow_mut();
     let buffer = buffers.ready();
-    let result = pin!(read.read_buf(&mut (&mut *buffer).limit(READ_MAX))).poll(cx);
+    let max = host.shard.borrow().read_max(key);
+    let result = pin!(read.read_buf(&mut (&mut *buffer).limit(max))).poll(cx);
     if let Poll::Ready(Ok(_)) = result {
         host.shard.borrow_mut().handle_input(key, buffer);
     }
@@ -375,7 +376,7 @@ fn write(host: &Rc<Host>, shard: &mut Shard, key: usize, socket: &Rc<Socket>) ->
         (false, false) => Ok(write_plain(&socket.write, output)),
     };
     let Sent { bytes: written, end } = sent.unwrap_or_else(|error| {
-        tracing::warn!(target: PEER, connection = %conn.gate.peer().name, "TLS: {error}");
+        tracing::warn!(name: PEER, target: CONNECTION, connection = %conn.gate.peer().name, "TLS: {error}");
         Sent { bytes: 0, end: End::Failed }
     });
     let output = conn.gate.output();

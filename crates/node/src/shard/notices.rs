@@ -1,9 +1,9 @@
 //! Publishes the notices of this shard: the messages of the broker itself (docs/decisions/0042).
 
-use broker::PEER;
 use broker::catalog::{Change, Letter, events_of};
+use broker::categories::PEER;
 use broker::mail::PublisherAddress;
-use broker::notices::{LOG_NAME, Notice};
+use broker::notices::{NOTICES, Notice};
 use queue::{Publish, PublisherId};
 
 use super::Shard;
@@ -31,7 +31,7 @@ impl Shard {
         if dropped > 0 {
             self.counters.notices_dropped += dropped;
             tracing::warn!(
-                name: LOG_NAME, target: PEER, dropped,
+                name: PEER, target: NOTICES, dropped,
                 "messages about the broker were dropped: their queues are too slow, or an alarm stops publishers"
             );
         }

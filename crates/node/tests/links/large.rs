@@ -15,7 +15,11 @@ const READ_MAX: usize = 256 * 1024;
 
 /// Makes a queue, a publisher and its link.
 fn publisher() -> (House, usize, u32) {
-    let mut h = House::new(1, Settings::default());
+    publisher_with(Settings::default())
+}
+
+fn publisher_with(settings: Settings) -> (House, usize, u32) {
+    let mut h = House::new(1, settings);
     h.declare("q", Arguments::new());
     let peer = h.connect(0);
     let link = h.sender(peer, "/queues/q");
@@ -105,4 +109,27 @@ fn an_incomplete_frame_stays_with_the_others() {
     h.settle();
     assert!(buffer.try_reclaim(READ_BUFFER));
     assert_eq!(buffer.as_ptr(), start);
+}
+
+/// Checks that a connection is read in small pieces as long as its frames are small, in large ones when they are not, and in
+/// small ones again. A piece may begin with the rest of a frame.
+#[test]
+fn the_size_of_a_read_follows_the_size_of_the_frames() {
+    const SMALL_READ: usize = 32 * 1024;
+    let settings = Settings { max_link_credit: 10_000, max_incoming_window: 10_000, ..Settings::default() };
+    let (mut h, peer, link) = publisher_with(settings);
+    let key = h.peers[peer].key;
+    assert_eq!(h.shards[0].read_max(key), SMALL_READ, "nothing is known yet");
+    for (size, expected) in [(12, SMALL_READ), (1_000, READ_MAX), (64 * 1024, READ_MAX), (12, SMALL_READ)] {
+        (0..3 * READ_MAX / (size + 100)).for_each(|_| h.say(peer, link, &vec![b'x'; size]));
+        let up = h.peers[peer].up();
+        let mut rest = &up[..];
+        while !rest.is_empty() {
+            let (read, later) = rest.split_at(rest.len().min(h.shards[0].read_max(key)));
+            h.shards[0].handle_input(key, &mut BytesMut::from(read));
+            rest = later;
+        }
+        assert_eq!(h.shards[0].read_max(key), expected, "messages of {size} bytes");
+        h.settle();
+    }
 }

@@ -286,7 +286,7 @@ const KEYS: &[Key] = &[
     key(
         "load_definitions",
         "",
-        "A file of definitions, as RabbitMQ or sluice definitions export writes it, that is carried out at each start, or a directory of such files *.json. If it has users, default_user is not created.",
+        "A file of definitions, as RabbitMQ or sluice export definitions writes it, that is carried out at each start, or a directory of such files *.json. If it has users, default_user is not created.",
         |c, _, v| put(&mut c.load_definitions, file(v)),
     ),
     key(

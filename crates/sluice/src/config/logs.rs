@@ -1,6 +1,9 @@
 //! The keys of the log, `log.*`.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
+
+use broker::categories::{CHANNEL, CONNECTION, QUEUE, RA, USER};
 
 use super::keys::{Key, key, put, reloads};
 use super::schedule::Schedule;
@@ -21,13 +24,37 @@ pub const KEYS: &[Key] = &[
         "log.user.level",
         "",
         "The lowest level of the lines that say who logged in or changed something, if it is not that of all lines.",
-        |c, _, v| put(&mut c.log.user_level, level_or_none(v)),
+        |c, _, v| c.log.set_category(USER, v),
     )),
     reloads(key(
         "log.connection.level",
         "",
-        "The lowest level of the lines about what clients do, if it is not that of all lines.",
-        |c, _, v| put(&mut c.log.connection_level, level_or_none(v)),
+        "The lowest level of the lines about connections, likewise.",
+        |c, _, v| c.log.set_category(CONNECTION, v),
+    )),
+    reloads(key(
+        "log.channel.level",
+        "",
+        "The lowest level of the lines about channels, sessions and links, likewise.",
+        |c, _, v| c.log.set_category(CHANNEL, v),
+    )),
+    reloads(key(
+        "log.queue.level",
+        "",
+        "The lowest level of the lines about queues and streams, likewise.",
+        |c, _, v| c.log.set_category(QUEUE, v),
+    )),
+    reloads(key(
+        "log.ra.level",
+        "",
+        "The lowest level of the lines about the Raft groups of quorum queues, likewise.",
+        |c, _, v| c.log.set_category(RA, v),
+    )),
+    reloads(key(
+        "log.default.level",
+        "",
+        "The lowest level of the lines of no category, likewise.",
+        |c, _, v| put(&mut c.log.default_level, level_or_none(v)),
     )),
     key("log.console", "true", "Whether the log goes to standard error.", |c, _, v| {
         put(&mut c.log.has_console, boolean(v))
@@ -96,10 +123,10 @@ pub const KEYS: &[Key] = &[
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogOptions {
     pub level: &'static str,
-    /// The level of audit lines; `None` if it is that of all lines.
-    pub user_level: Option<&'static str>,
-    /// The level of the lines about what peers do, likewise.
-    pub connection_level: Option<&'static str>,
+    /// The levels of those [`broker::categories`] that have one of their own, by their names.
+    pub category_levels: BTreeMap<&'static str, &'static str>,
+    /// The level of lines of no category; `None` if it is that of all lines.
+    pub default_level: Option<&'static str>,
     /// True if the log goes to standard error.
     pub has_console: bool,
     pub console: Output,
@@ -151,8 +178,8 @@ impl Default for LogOptions {
         let output = Output { level: None, format: Format::Plain };
         Self {
             level: "info",
-            user_level: None,
-            connection_level: None,
+            category_levels: BTreeMap::new(),
+            default_level: None,
             has_console: true,
             console: output.clone(),
             has_exchange: false,
@@ -164,6 +191,17 @@ impl Default for LogOptions {
                 rotation: Rotation { bytes: 100 << 20, count: 5, schedule: None },
             },
         }
+    }
+}
+
+impl LogOptions {
+    /// Sets the level of a category. An empty value means that of all lines.
+    fn set_category(&mut self, category: &'static str, value: &str) -> Result<(), String> {
+        match level_or_none(value)? {
+            Some(level) => self.category_levels.insert(category, level),
+            None => self.category_levels.remove(category),
+        };
+        Ok(())
     }
 }
 

@@ -277,7 +277,7 @@ mod tests {
     #[test]
     fn other_keys_have_no_effect() {
         for key in [
-            "log.channel.level",
+            "log.federation.level",
             "log.syslog.ip",
             "management.oauth_client_secret",
             "management.oauth_initiated_logon_type",

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
+use std::path::Path;
 
 use super::keys::{self, Key};
 
@@ -70,16 +71,11 @@ impl SetValues {
         found.map(|(key, _)| key.as_str())
     }
 
-    /// Returns the key of certificates behind this prefix whose value the problem names, which is a file or how clients are
-    /// verified. `None` if it names none of them.
-    pub fn key_of_certificates(&self, prefix: &str, problem: &str) -> Option<&str> {
-        let below = |key: &str| key.strip_prefix(prefix).and_then(|rest| rest.strip_prefix('.')).is_some();
-        let has_file = |key: &str| key.ends_with(".verify") || key.contains("file");
-        let named = self.0.iter().filter(|(key, set)| {
-            below(key) && has_file(key) && !set.value.is_empty() && problem.contains(&set.value)
-        });
-        // The name of one file can be in that of another one.
-        named.max_by_key(|(_, set)| set.value.len()).map(|(key, _)| key.as_str())
+    /// Returns the first key behind this prefix that names the file. `None` if there is none.
+    pub fn key_of_file(&self, prefix: &str, file: &Path) -> Option<&str> {
+        let below = |key: &str| key.strip_prefix(prefix).is_some_and(|rest| rest.starts_with('.'));
+        let mut found = self.0.iter().filter(|(key, set)| below(key) && Path::new(&set.value) == file);
+        found.next().map(|(key, _)| key.as_str())
     }
 
     /// Returns the value of a key, or its default.

@@ -44,9 +44,10 @@ fn every_form_of_a_line_is_read() {
     .unwrap();
     assert_eq!(config.amqp_listeners, ["0.0.0.0:5673".parse().unwrap()]);
     assert_eq!((config.shards, config.settings.heartbeat_s, config.log.level), (3, 2, "warn"));
-    assert_eq!(config.log.user_level, None, "that of all lines");
-    let both = parse("log.user.level = debug\nlog.level = error").unwrap();
-    assert_eq!((both.log.level, both.log.user_level), ("error", Some("debug")));
+    assert!(config.log.category_levels.is_empty(), "that of all lines");
+    let both = parse("log.user.level = debug\nlog.queue.level = info\nlog.level = error\nlog.queue.level =")
+        .unwrap();
+    assert_eq!((both.log.level, both.log.category_levels), ("error", [("user", "debug")].into()));
     assert_eq!(config.default_user, "adm#in");
     assert_eq!(config.default_pass.expose(), b"a # b");
     assert_eq!(config.management, Some("[::1]:15672".parse().unwrap()));

@@ -4,7 +4,7 @@ use std::io::{self, Write};
 use std::sync::{Arc, OnceLock};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use broker::notices::{LOG_NAME, Notice};
+use broker::notices::{NOTICES, Notice};
 use broker::settings::Settings;
 use node::NoticeWay;
 use tracing::{Level, Metadata};
@@ -34,7 +34,7 @@ impl LogExchange {
 /// Returns true for lines that may be published. Lines about messages of the broker itself may not, and no lines for debugging: to
 /// publish one of them could cause the next.
 pub fn may_be_published(metadata: &Metadata<'_>) -> bool {
-    metadata.name() != LOG_NAME && *metadata.level() <= Level::INFO
+    metadata.target() != NOTICES && *metadata.level() <= Level::INFO
 }
 
 impl<'a> MakeWriter<'a> for LogExchange {

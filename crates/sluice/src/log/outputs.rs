@@ -4,8 +4,7 @@ use std::io::{self, IsTerminal as _, Stderr, Write};
 use std::path::Path;
 use std::sync::Arc;
 
-use broker::PEER;
-use broker::audit::USER;
+use broker::categories;
 use rustix::fs::fstat;
 use tracing::{Level, Metadata};
 use tracing_subscriber::filter::{FilterExt as _, filter_fn};
@@ -109,8 +108,12 @@ where
 /// Returns which lines go to this place.
 pub fn filter(options: &LogOptions, output: &Output) -> EnvFilter {
     let level = output.level.unwrap_or(options.level);
-    let (user, connection) = (options.user_level.unwrap_or(level), options.connection_level.unwrap_or(level));
-    EnvFilter::new(format!("{level},{USER}={user},{PEER}={connection}"))
+    let mut directives = options.default_level.unwrap_or(level).to_owned();
+    for category in categories::ALL {
+        let own = options.category_levels.get(category).unwrap_or(&level);
+        directives.push_str(&format!(",{category}={own}"));
+    }
+    EnvFilter::new(directives)
 }
 
 /// Returns true if standard error is a stream of systemd's journal, as the variable `JOURNAL_STREAM` says: it has the device

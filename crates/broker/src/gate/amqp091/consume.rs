@@ -13,8 +13,8 @@ use super::channel::{Cancelled, Consumer, Role};
 use super::held::Held;
 use super::replies::REPLY_TO;
 use super::{Gate, OUTPUT_HIGH_WATER, REPLIES, Refused, channel_in, refusal};
-use crate::PEER;
 use crate::access::{Resource, Verb};
+use crate::categories::{CHANNEL, PEER};
 use crate::counters::{Deprecated, Protocol};
 use crate::cx::Cx;
 use crate::follow::home_of_queue;
@@ -249,7 +249,7 @@ impl Gate {
             Some(PeerEvent::Revoked { numbers, .. }) => {
                 let deliveries: u64 = numbers.iter().map(|span| span.last - span.first + 1).sum();
                 tracing::warn!(
-                    target: PEER, connection = %self.peer.name, queue = %consumer.outlet.queue_name, vhost = %self.peer.vhost,
+                    name: PEER, target: CHANNEL, connection = %self.peer.name, queue = %consumer.outlet.queue_name, vhost = %self.peer.vhost,
                     deliveries,
                     "a consumer holds deliveries for longer than its consumer timeout: they have returned to the queue, \
                      and the consumer is cancelled"

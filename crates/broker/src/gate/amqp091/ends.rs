@@ -8,7 +8,7 @@ use super::held::Held;
 use super::refusal::{self, Refused};
 use super::report::counts_of;
 use super::{Gate, Phase};
-use crate::PEER;
+use crate::categories::{CHANNEL, CONNECTION, PEER};
 use crate::cx::Cx;
 use crate::gate::Ending;
 use crate::names::cut;
@@ -28,21 +28,22 @@ impl Gate {
         if matches!(self.phase, Phase::Closing | Phase::Done) {
             return;
         }
-        let place = fault.channel.map_or_else(String::new, |channel| format!(" channel={channel}"));
+        let (code, name) = (fault.code.number(), fault.code.name());
         if fault.code == ReplyCode::AccessRefused {
-            self.peer.refused(
-                if fault.channel.is_some() { "channel" } else { "connection" },
-                &place,
-                &fault.text,
+            let (what, place) = match fault.channel {
+                Some(channel) => ("channel", format!(" channel={channel}")),
+                None => ("connection", String::new()),
+            };
+            self.peer.refused(what, &place, &fault.text);
+        } else if let Some(channel) = fault.channel {
+            tracing::warn!(
+                name: PEER, target: CHANNEL, connection = %self.peer.name, channel, code,
+                "closing the channel: {name} - {}", fault.text
             );
         } else {
             tracing::warn!(
-                target: PEER,
-                connection = %self.peer.name,
-                code = fault.code.number(),
-                "closing{place}: {} - {}",
-                fault.code.name(),
-                fault.text
+                name: PEER, target: CONNECTION, connection = %self.peer.name, code,
+                "closing: {name} - {}", fault.text
             );
         }
         match fault.channel {
@@ -123,7 +124,7 @@ impl Gate {
     pub(super) fn handle_close(&mut self, code: u16, text: &str, cx: &mut Cx<'_>) {
         if code != ReplyCode::ReplySuccess.number() {
             let text = cut(text).escape_default();
-            tracing::info!(target: PEER, connection = %self.peer.name, code, "client closed the connection: {text}");
+            tracing::info!(name: PEER, target: CONNECTION, connection = %self.peer.name, code, "client closed the connection: {text}");
         }
         if self.phase == Phase::Done {
             return;
@@ -154,7 +155,7 @@ impl Gate {
         if code != ReplyCode::ReplySuccess.number() {
             let text = cut(text).escape_default();
             tracing::info!(
-                target: PEER, connection = %self.peer.name, channel, code,
+                name: PEER, target: CHANNEL, connection = %self.peer.name, channel, code,
                 "client closed the channel: {text}"
             );
         }

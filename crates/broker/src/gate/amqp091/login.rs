@@ -13,8 +13,8 @@ use queue::Ticket;
 use super::arguments::shown;
 use super::held::Held;
 use super::{Gate, Phase, Waiting, refusal};
-use crate::PEER;
 use crate::access::{AccessRefused, Credentials, Identity, LoginRefused};
+use crate::categories::{CONNECTION, PEER};
 use crate::cx::Cx;
 use crate::names::cut;
 use crate::peer::OpenRefused;
@@ -174,7 +174,7 @@ impl Gate {
                 self.peer.refuse_login(mechanism, &user, &reason, 0, cx);
             }
             None => tracing::warn!(
-                target: PEER, connection = %self.peer.name,
+                name: PEER, target: CONNECTION, connection = %self.peer.name,
                 "closing: the connection was not opened within the handshake timeout of {ms} ms"
             ),
         }
@@ -188,7 +188,7 @@ impl Gate {
                 self.conn.open_ok();
                 self.phase = Phase::Open;
                 tracing::info!(
-                    target: PEER,
+                    name: PEER, target: CONNECTION,
                     connection = %self.peer.name,
                     user = %self.peer.identity.as_ref().map_or("", |i| &i.user),
                     vhost = %cut(&self.peer.vhost).escape_default(),

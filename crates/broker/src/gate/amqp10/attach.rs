@@ -11,9 +11,9 @@ use super::outbound::Consuming;
 use super::refusal::{Refused, not_implemented, on_link};
 use super::replies::wants_replies;
 use super::{Cx, Gate, LinkRole, error, filter, shown};
-use crate::PEER;
 use crate::access::{AccessRefused, Resource, Verb};
 use crate::catalog::QueueRecord;
+use crate::categories::{CHANNEL, PEER};
 use crate::counters::{Deprecated, Protocol};
 use crate::intake::{Intake, Target as IntakeTarget};
 use crate::outlet::{Outlet, Wanted};
@@ -217,7 +217,7 @@ impl Gate {
         }
         if cx.counters.deprecated.count(Deprecated::AmqpAddressV1) {
             tracing::warn!(
-                target: PEER,
+                name: PEER, target: CHANNEL,
                 connection = %self.peer.name,
                 link = shown(&attach.name),
                 address = shown(address),
@@ -330,7 +330,7 @@ impl Gate {
         }
         for filter in &left_out {
             let (connection, link) = (&self.peer.name, shown(&attach.name));
-            tracing::warn!(target: PEER, %connection, link, queue = %record.name, vhost = %record.vhost, "{filter}");
+            tracing::warn!(name: PEER, target: CHANNEL, %connection, link, queue = %record.name, vhost = %record.vhost, "{filter}");
         }
         let priority = attach.properties.as_ref().and_then(|p| match p.get("rabbitmq:priority") {
             // Other types of number are ignored, as in RabbitMQ (docs/compatibility.md, Consuming).

@@ -4,7 +4,7 @@
 use amqp10::{AmqpError, Attach, Role, condition};
 
 use super::{Ending, Gate, LinkRole, Phase, error, shown_error};
-use crate::PEER;
+use crate::categories::{CHANNEL, CONNECTION, PEER};
 use crate::counters::Protocol;
 use crate::cx::Cx;
 
@@ -34,7 +34,8 @@ impl Gate {
             self.peer.refused("connection", "", error.description.as_deref().unwrap_or_default());
         } else {
             tracing::warn!(
-                target: PEER,
+                name: PEER,
+                target: CONNECTION,
                 connection = %self.peer.name,
                 condition = error.condition.as_str(),
                 "closing: {}",
@@ -84,7 +85,7 @@ impl Gate {
         cx: &mut Cx<'_>,
     ) {
         if let Some(error) = error {
-            tracing::info!(target: PEER, connection = %self.peer.name, session, "client ended the session: {}", shown_error(error));
+            tracing::info!(name: PEER, target: CHANNEL, connection = %self.peer.name, session, "client ended the session: {}", shown_error(error));
         }
         if answered {
             return;
@@ -132,7 +133,8 @@ impl Gate {
             );
         } else {
             tracing::warn!(
-                target: PEER,
+                name: PEER,
+                target: CHANNEL,
                 connection = %self.peer.name,
                 session,
                 condition = error.condition.as_str(),
@@ -210,7 +212,8 @@ impl Gate {
             );
         } else {
             tracing::info!(
-                target: PEER,
+                name: PEER,
+                target: CHANNEL,
                 connection = %self.peer.name,
                 session,
                 link,

@@ -7,8 +7,8 @@ use queue::Ticket;
 use super::asking::Held;
 use super::ends::HeldAnswer;
 use super::{Client, Cx, Gate, Phase, Waiting, error, shown, shown_error};
-use crate::PEER;
 use crate::access::{AccessRefused, Identity, LoginRefused};
+use crate::categories::{CONNECTION, PEER};
 use crate::names::cut;
 use crate::peer::OpenRefused;
 use crate::settings::SLUICE_VERSION;
@@ -123,7 +123,7 @@ impl Gate {
         self.conn.open(open_frame(cx));
         self.phase = Phase::Open;
         tracing::info!(
-            target: PEER,
+            name: PEER, target: CONNECTION,
             connection = %self.peer.name,
             user = %self.peer.identity.as_ref().map_or("", |i| &i.user),
             vhost = shown(&self.peer.vhost),
@@ -144,7 +144,7 @@ impl Gate {
 
     pub(super) fn handle_close(&mut self, error: Option<&AmqpError>, cx: &mut Cx<'_>) {
         if let Some(error) = error {
-            tracing::info!(target: PEER, connection = %self.peer.name, "client closed the connection: {}", shown_error(error));
+            tracing::info!(name: PEER, target: CONNECTION, connection = %self.peer.name, "client closed the connection: {}", shown_error(error));
         }
         if self.phase == Phase::Done {
             return;

@@ -13,7 +13,7 @@ use super::address::queue_address;
 use super::dynamic::Bound;
 use super::refusal::Refused;
 use super::{Gate, LinkRole, error, role_in};
-use crate::PEER;
+use crate::categories::{CHANNEL, PEER};
 use crate::cx::Cx;
 use crate::ids::QueueId;
 use crate::outlet::{Outlet, PeerEvent};
@@ -168,12 +168,12 @@ impl Gate {
             let deliveries: u64 = numbers.iter().map(|span| span.last - span.first + 1).sum();
             match is_first {
                 true => tracing::warn!(
-                    target: PEER, connection, queue, vhost, deliveries,
+                    name: PEER, target: CHANNEL, connection, queue, vhost, deliveries,
                     "a consumer holds deliveries for longer than its consumer timeout: they have returned to the queue, \
                      and it gets no more until it has settled them"
                 ),
                 false => {
-                    tracing::debug!(target: PEER, connection, queue, vhost, deliveries, "consumer timeout")
+                    tracing::debug!(name: PEER, target: CHANNEL, connection, queue, vhost, deliveries, "consumer timeout")
                 }
             }
             outlet.await_revoked(runs.iter().flat_map(|run| run.first_cookie..=run.last_cookie), cx);

@@ -3,8 +3,8 @@
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
-use broker::PEER;
 use broker::access::{Identity, Login, LoginRefused, Question, Remote};
+use broker::categories::{CONNECTION, PEER};
 use broker::cx::Cx;
 use broker::gate::{Ending, Gate};
 use broker::mail::TicketOwner;
@@ -105,7 +105,7 @@ impl Shard {
             self.keep_numbers(&conn);
             self.connections.deadlines.forget(key, &mut conn.noted_ms);
             *self.connections.open.of(&conn.gate) -= conn.sessions;
-            tracing::info!(target: PEER, connection = %conn.gate.peer().name, "connection gone");
+            tracing::info!(name: PEER, target: CONNECTION, connection = %conn.gate.peer().name, "connection gone");
             self.uncount_unfinished(key, conn.unfinished);
             self.counters.connections_closed += 1;
             self.counters.connections -= 1;

@@ -55,6 +55,8 @@ pub struct Conn {
     dirty: bool,
     /// The length of `partial` while the reading task has it.
     partial_taken: usize,
+    /// True if the frames of the last long input were small; see [`Shard::read_max`].
+    sends_small: bool,
     /// The bytes of the connection's incomplete deliveries and frames, at the last count.
     unfinished: usize,
     /// The memory of the connection's stream readers. `None` if it never had any.
@@ -262,6 +264,7 @@ impl Connections {
             partial: BytesMut::new(),
             dirty: false,
             partial_taken: 0,
+            sends_small: true,
             unfinished: 0,
             reader_memory: None,
             noted_ms: None,

@@ -10,6 +10,7 @@
 //! [`Shard::group_synced`] when the log has synced the records of a round. A group campaigns when the first request
 //! arrives.
 
+use broker::categories::RA;
 use broker::ids::QueueId;
 use bytes::Bytes;
 use message::LastRoute;
@@ -37,7 +38,7 @@ impl Shard {
                 Ok(finished) => (GroupSlot::new(finished), None),
                 Err(damaged) => {
                     let (vhost, name) = self.metadata.catalog().names_of(queue);
-                    tracing::error!(queue = %name, %vhost, "the Raft group of the quorum queue is damaged: {damaged}");
+                    tracing::error!(target: RA, queue = %name, %vhost, "the Raft group of the quorum queue is damaged: {damaged}");
                     return self.close_damaged(queue);
                 }
             },
@@ -91,7 +92,7 @@ impl Shard {
                 }
                 Err(refused) => {
                     // The member refuses only if it no longer leads in this term.
-                    tracing::debug!(?queue, "a quorum queue makes no entry: {refused}");
+                    tracing::debug!(target: RA, ?queue, "a quorum queue makes no entry: {refused}");
                     self.roll_back(queue);
                     continue;
                 }
@@ -153,7 +154,7 @@ impl Shard {
         let Some(slot) = self.queues.get_mut(queue) else { return };
         let Some(group) = slot.group.as_mut().filter(|group| group.may_campaign()) else { return };
         if let Err(refused) = group.engine.wake().campaign() {
-            tracing::debug!(?queue, "a quorum queue does not campaign: {refused}");
+            tracing::debug!(target: RA, ?queue, "a quorum queue does not campaign: {refused}");
         }
         self.pump_group(queue);
     }
@@ -189,7 +190,7 @@ impl Shard {
     fn learn(&mut self, queue: QueueId, index: u64, facts: Bytes) {
         let Some(facts) = entries::decode(facts, &mut LastRoute::default()) else {
             let (vhost, name) = self.metadata.catalog().names_of(queue);
-            tracing::error!(queue = %name, %vhost, "an entry of the quorum queue is damaged");
+            tracing::error!(target: RA, queue = %name, %vhost, "an entry of the quorum queue is damaged");
             return self.close_damaged(queue);
         };
         self.with_queue(queue, |slot, output, _| {

@@ -7,6 +7,7 @@
 
 use std::collections::VecDeque;
 
+use broker::categories::QUEUE;
 use broker::ids::QueueId;
 use queue::{Living, Load, Moved};
 use wal::{Block, Extent, ReadError, Run};
@@ -189,7 +190,7 @@ impl Shard {
             Some(Err(error @ ReadError::Damaged { .. })) => self.quarantine(queue, &error.to_string()),
             Some(Err(error)) => {
                 let (vhost, name) = self.metadata.catalog().names_of(queue);
-                tracing::error!(queue = %name, %vhost, "a run cannot be moved: {error}");
+                tracing::error!(target: QUEUE, queue = %name, %vhost, "a run cannot be moved: {error}");
             }
             None => {}
         }

@@ -11,6 +11,7 @@
 //! messages take more than twice the memory budget and a job is in flight. This slows publishers down to the
 //! speed of the disk. If the disk accepts nothing, new messages are refused.
 
+use broker::categories::QUEUE;
 use broker::ids::QueueId;
 use hashbrown::{HashMap, HashSet};
 use queue::Load;
@@ -296,10 +297,13 @@ impl Shard {
         };
         match (std::mem::replace(&mut self.storage.pages.failed, packed.result.is_err()), &packed.result) {
             (false, Err(failure)) => tracing::error!(
+                target: QUEUE,
                 shard = self.here.id,
                 "the backlog cannot be paged out: {failure}; publishing is stopped if it grows too large"
             ),
-            (true, Ok(_)) => tracing::info!(shard = self.here.id, "the backlog can be paged out again"),
+            (true, Ok(_)) => {
+                tracing::info!(target: QUEUE, shard = self.here.id, "the backlog can be paged out again")
+            }
             _ => {}
         }
         match (packed.result, writes) {
@@ -355,7 +359,7 @@ impl Shard {
             },
             Err(error @ ReadError::Io { .. }) if there => {
                 let (vhost, name) = self.metadata.catalog().names_of(queue);
-                tracing::error!(queue = %name, %vhost, "the backlog cannot be read: {error}; trying again");
+                tracing::error!(target: QUEUE, queue = %name, %vhost, "the backlog cannot be read: {error}; trying again");
                 self.storage.pages.reads.insert(ticket, reading);
                 let (shard, owner, at) = (u32::from(self.here.id), queue.0, load.block);
                 self.storage.pages.reread.push(ReadJob { shard, ticket, extent, owner, at });
@@ -380,7 +384,7 @@ impl Shard {
             return;
         }
         let (vhost, name) = self.metadata.catalog().names_of(queue);
-        tracing::error!(queue = %name, %vhost, "the queue is closed because its messages are damaged: {why}");
+        tracing::error!(target: QUEUE, queue = %name, %vhost, "the queue is closed because its messages are damaged: {why}");
         self.with_queue(queue, |slot, output, _| slot.fifo.quarantine(output));
     }
 

@@ -17,8 +17,8 @@ use std::collections::{BTreeMap, VecDeque};
 use std::num::NonZeroU64;
 use std::sync::Arc;
 
-use broker::PEER;
 use broker::catalog::Catalog;
+use broker::categories::{PEER, QUEUE};
 use broker::ids::QueueId;
 use hashbrown::HashMap;
 use queue::{
@@ -363,10 +363,10 @@ impl Shard {
                     let wal::StreamCut { file, offset, bytes, left } = cut;
                     match left {
                         false => {
-                            tracing::warn!(stream = %name, %vhost, file, offset, bytes, "the torn end of the stream was cut off");
+                            tracing::warn!(target: QUEUE, stream = %name, %vhost, file, offset, bytes, "the torn end of the stream was cut off");
                         }
                         true => tracing::warn!(
-                            stream = %name, %vhost, file, offset, bytes,
+                            target: QUEUE, stream = %name, %vhost, file, offset, bytes,
                             "the end of the stream is lost from here on; complete messages after this place stay in the file, unread"
                         ),
                     }
@@ -379,7 +379,7 @@ impl Shard {
                     Ok(known) => Some(retained(known)),
                     Err(failed) => {
                         let (vhost, name) = catalog.names_of(queue);
-                        tracing::error!(stream = %name, %vhost, "the stream cannot be written: {}; trying again", failed.error);
+                        tracing::error!(target: QUEUE, stream = %name, %vhost, "the stream cannot be written: {}; trying again", failed.error);
                         failed.retained.map(|known| retained(*known))
                     }
                 };
@@ -388,7 +388,7 @@ impl Shard {
             StreamAnswer::Limited { result, .. } => {
                 if let Err(error) = &result {
                     let (vhost, name) = catalog.names_of(queue);
-                    tracing::error!(stream = %name, %vhost, "the limits of the stream cannot be applied: {error}");
+                    tracing::error!(target: QUEUE, stream = %name, %vhost, "the limits of the stream cannot be applied: {error}");
                 }
                 home.stream.handle_limited(result.ok().map(retained), &mut output);
             }
@@ -464,7 +464,7 @@ impl Shard {
         }
         for offset in output.damaged.drain(..) {
             let (vhost, name) = self.metadata.catalog().names_of(queue);
-            tracing::error!(target: PEER, stream = %name, %vhost, offset, "a consumer of the stream has reached damaged messages");
+            tracing::error!(name: PEER, target: QUEUE, stream = %name, %vhost, offset, "a consumer of the stream has reached damaged messages");
         }
         if let Some(following) = self.streams.following.get_mut(&queue) {
             following.recount(&mut self.streams.tails);
@@ -517,7 +517,7 @@ impl Shard {
             Err(StreamError::Io { .. }) if !following.readers.is_loading(who) => return,
             Err(error @ StreamError::Io { .. }) => {
                 let (vhost, name) = self.metadata.catalog().names_of(queue);
-                tracing::error!(stream = %name, %vhost, "the stream cannot be read: {error}; trying again");
+                tracing::error!(target: QUEUE, stream = %name, %vhost, "the stream cannot be read: {error}; trying again");
                 self.streams.again.push(load.job.clone());
                 self.streams.loads.insert(ticket, load);
                 self.streams.again_ms = self.here.now_ms + RETRY_MS;
@@ -525,7 +525,7 @@ impl Shard {
             }
             Err(error) => {
                 let (vhost, name) = self.metadata.catalog().names_of(queue);
-                tracing::error!(stream = %name, %vhost, "the stream cannot be read: {error}");
+                tracing::error!(target: QUEUE, stream = %name, %vhost, "the stream cannot be read: {error}");
                 None
             }
         };
@@ -573,11 +573,11 @@ fn failure(catalog: &Catalog, queue: QueueId, error: &StreamError) -> OpenFailur
     let (vhost, name) = catalog.names_of(queue);
     match error {
         StreamError::Io { .. } => {
-            tracing::error!(stream = %name, %vhost, "the stream cannot be opened: {error}; trying again");
+            tracing::error!(target: QUEUE, stream = %name, %vhost, "the stream cannot be opened: {error}; trying again");
             OpenFailure::Unavailable
         }
         _ => {
-            tracing::error!(stream = %name, %vhost, "the stream is closed: {error}");
+            tracing::error!(target: QUEUE, stream = %name, %vhost, "the stream is closed: {error}");
             OpenFailure::Damaged
         }
     }

@@ -1,0 +1,109 @@
+//! `sluice clear`: removes what `sluice set` has set.
+
+use clap::{Args, Subcommand};
+use hyper::Method;
+
+use crate::amqp::block_on;
+use crate::failure::Failure;
+use crate::http::{Api, Vhost};
+use crate::objects::{self, Object};
+use crate::output::print;
+
+#[derive(Args, Debug)]
+pub struct Clear {
+    #[command(subcommand)]
+    what: What,
+    #[command(flatten)]
+    api: Api,
+}
+
+#[derive(Debug, Subcommand)]
+enum What {
+    /// The permissions of a user; the user's connections in the virtual host are closed
+    Permission {
+        user: String,
+        #[command(flatten)]
+        vhost: Vhost,
+    },
+    /// The topic permissions of a user, for one exchange or for all
+    TopicPermission {
+        user: String,
+        exchange: Option<String>,
+        #[command(flatten)]
+        vhost: Vhost,
+    },
+    /// A limit of the virtual host or of a user
+    Limit {
+        limit: String,
+        /// The user, instead of the virtual host, that is limited
+        #[arg(long, value_name = "NAME", conflicts_with = "vhost")]
+        user: Option<String>,
+        #[command(flatten)]
+        vhost: Vhost,
+    },
+    /// A policy
+    Policy {
+        name: String,
+        /// An operator policy
+        #[arg(long)]
+        operator: bool,
+        #[command(flatten)]
+        vhost: Vhost,
+    },
+    /// A parameter of a component in the virtual host
+    Parameter {
+        component: String,
+        name: String,
+        #[command(flatten)]
+        vhost: Vhost,
+    },
+    /// A parameter of the whole cluster
+    GlobalParameter { name: String },
+}
+
+/// Removes it, and prints one line.
+///
+/// # Errors
+/// The broker's error, for example that there is no such parameter.
+pub fn run(clear: &Clear) -> Result<(), Failure> {
+    let (object, words, done) = clear.what.parts();
+    block_on(async {
+        clear.api.ask(&words, Method::DELETE, &object.path, None).await?;
+        print(&format!("{done}\n"))
+    })
+}
+
+impl What {
+    /// Returns the object, the words for the operation in errors, and the line that says that it is done.
+    fn parts(&self) -> (Object, String, String) {
+        let named = |object: Object| {
+            let (words, done) = (format!("clear {}", object.words), format!("{} is cleared", object.words));
+            (object, words, done)
+        };
+        match self {
+            Self::Permission { user, vhost } => {
+                let object = objects::permission(user, &vhost.vhost);
+                let words = format!("clear {}", object.words);
+                (object, words, "the permissions are cleared".to_owned())
+            }
+            Self::TopicPermission { user, exchange, vhost } => {
+                let object = objects::topic_permission(user, &vhost.vhost, exchange.as_deref());
+                let words = format!("clear {}", object.words);
+                (object, words, "the topic permissions are cleared".to_owned())
+            }
+            Self::Limit { limit, user, vhost } => {
+                let object = objects::limit(limit, user.as_deref(), &vhost.vhost);
+                let (words, done) = (
+                    format!("clear a limit of {}", object.words),
+                    format!("{limit} of {} is cleared", object.words),
+                );
+                (object, words, done)
+            }
+            Self::Policy { name, operator, vhost } => named(objects::policy(name, &vhost.vhost, *operator)),
+            Self::Parameter { component, name, vhost } => {
+                named(objects::parameter(component, name, &vhost.vhost))
+            }
+            Self::GlobalParameter { name } => named(objects::global_parameter(name)),
+        }
+    }
+}

@@ -1,0 +1,115 @@
+//! `sluice delete`: queues, exchanges, bindings, users, virtual hosts and members of Raft groups.
+
+use clap::{Args, Subcommand};
+use hyper::Method;
+
+use crate::amqp::block_on;
+use crate::declare::{BindingArgs, exchange, queue, segment};
+use crate::failure::Failure;
+use crate::http::{Api, Vhost};
+use crate::objects::{self, Object};
+use crate::output::print;
+use crate::quorum;
+
+#[derive(Args, Debug)]
+pub struct Delete {
+    #[command(subcommand)]
+    what: What,
+    #[command(flatten)]
+    api: Api,
+}
+
+#[derive(Debug, Subcommand)]
+enum What {
+    /// A queue and the messages in it
+    #[command(alias = "queues")]
+    Queue {
+        name: String,
+        /// Only if it has no consumers
+        #[arg(long)]
+        if_unused: bool,
+        /// Only if it has no messages
+        #[arg(long)]
+        if_empty: bool,
+        #[command(flatten)]
+        vhost: Vhost,
+    },
+    /// An exchange
+    #[command(alias = "exchanges")]
+    Exchange {
+        name: String,
+        /// Only if nothing is bound to it
+        #[arg(long)]
+        if_unused: bool,
+        #[command(flatten)]
+        vhost: Vhost,
+    },
+    /// A binding, identified by its key and arguments, too
+    #[command(alias = "bindings")]
+    Binding {
+        #[command(flatten)]
+        binding: BindingArgs,
+        #[command(flatten)]
+        vhost: Vhost,
+    },
+    /// Users; their connections are closed
+    #[command(alias = "users")]
+    User {
+        #[arg(required = true, value_name = "NAME")]
+        names: Vec<String>,
+    },
+    /// A virtual host with everything in it; its connections are closed
+    #[command(alias = "vhosts")]
+    Vhost { name: String },
+    /// The member of a queue's Raft group on a node
+    #[command(alias = "members")]
+    Member(quorum::Member),
+}
+
+/// Deletes, and prints one line for each object.
+///
+/// # Errors
+/// The broker's error, for example that the object does not exist.
+pub fn run(delete: &Delete) -> Result<(), Failure> {
+    block_on(carry_out(delete))
+}
+
+async fn carry_out(delete: &Delete) -> Result<(), Failure> {
+    let Delete { what, api } = delete;
+    match what {
+        What::Queue { name, if_unused, if_empty, vhost } => {
+            let path = queue(&vhost.vhost, name);
+            let path = format!("{path}?if-unused={if_unused}&if-empty={if_empty}");
+            one(api, &Object { words: format!("queue '{name}'"), path }).await
+        }
+        What::Exchange { name, if_unused, vhost } => {
+            let path = format!("{}?if-unused={if_unused}", exchange(&vhost.vhost, name));
+            one(api, &Object { words: format!("exchange '{name}'"), path }).await
+        }
+        What::Binding { binding, vhost } => {
+            let (words, path) = (binding.words(), binding.path(&vhost.vhost));
+            // Only the broker knows the `properties_key` of the binding.
+            let what = format!("delete {words}");
+            let (_, rows) = api.ask(&what, Method::GET, &path, None).await?;
+            let found = rows.as_array().and_then(|rows| rows.iter().find(|row| binding.is(row)));
+            let Some(props) = found.and_then(|row| row["properties_key"].as_str()) else {
+                return Err(api.failed(&what, "there is no such binding"));
+            };
+            one(api, &Object { words, path: format!("{path}/{}", segment(props)) }).await
+        }
+        What::User { names } => {
+            for name in names {
+                one(api, &objects::user(name)).await?;
+            }
+            Ok(())
+        }
+        What::Vhost { name } => one(api, &objects::vhost(name)).await,
+        What::Member(member) => member.delete(api).await,
+    }
+}
+
+async fn one(api: &Api, object: &Object) -> Result<(), Failure> {
+    let Object { words, path } = object;
+    api.ask(&format!("delete {words}"), Method::DELETE, path, None).await?;
+    print(&format!("{words} is deleted\n"))
+}

@@ -1,0 +1,181 @@
+//! The grammar of the command line: `sluice VERB NOUN`, and what `sluice` answers to other words.
+
+use clap::error::{ContextKind, ContextValue};
+use clap::{Command, Error};
+
+/// Adds to an error about an unknown word the commands that have it as their noun, or set its name. So whoever begins with the noun
+/// finds the verb. Names of `rabbitmqctl`, such as `add_user`, lead to the same commands.
+pub fn helped(mut error: Error, all: &Command) -> Error {
+    let Some(ContextValue::String(word)) = error.get(ContextKind::InvalidSubcommand) else { return error };
+    let found: Vec<String> = commands(all)
+        .filter(|(verb, noun)| {
+            let joined = format!("{verb}_{}", noun.get_name().replace('-', "_"));
+            let is_of = |name: &str| name == word || name.strip_suffix("-name") == Some(word);
+            joined == *word || names(noun).any(is_of)
+        })
+        .map(|(verb, noun)| format!("{verb} {}", noun.get_name()))
+        .collect();
+    // Otherwise clap's own suggestion stays: a verb with similar letters.
+    if !found.is_empty() {
+        error.insert(ContextKind::SuggestedSubcommand, ContextValue::Strings(found));
+    }
+    error
+}
+
+/// Returns each command of two words: its verb, and its noun.
+fn commands(all: &Command) -> impl Iterator<Item = (&str, &Command)> {
+    all.get_subcommands().flat_map(|verb| verb.get_subcommands().map(|noun| (verb.get_name(), noun)))
+}
+
+/// Returns the name of a noun, and its aliases: the plural, or the singular.
+fn names(noun: &Command) -> impl Iterator<Item = &str> {
+    std::iter::once(noun.get_name()).chain(noun.get_all_aliases())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+    use std::path::{Path, PathBuf};
+
+    use clap::{CommandFactory as _, Parser as _};
+
+    use super::*;
+    use crate::Cli;
+
+    /// The verbs that have nouns.
+    const WITH_NOUNS: &str = "declare list show explain check purge delete close add set clear protect unprotect hash export import \
+        reset checkpoint reclaim transfer grow shrink rebalance";
+
+    /// The verbs whose arguments follow at once.
+    const ALONE: &str =
+        "serve send recv status top browse peek get publish move redrive trace doctor bench completion man";
+
+    fn has(list: &str, word: &str) -> bool {
+        list.split_whitespace().any(|known| known == word)
+    }
+
+    #[test]
+    fn every_command_begins_with_a_verb() {
+        let all = Cli::command();
+        let mut nouns = BTreeSet::new();
+        for verb in all.get_subcommands() {
+            let name = verb.get_name();
+            let list = if verb.has_subcommands() { WITH_NOUNS } else { ALONE };
+            assert!(has(list, name), "{name} is no verb of the grammar");
+            assert_eq!(verb.get_all_aliases().count(), 0, "{name} has a second name");
+        }
+        for (verb, noun) in commands(&all) {
+            let name = noun.get_name();
+            assert!(!noun.has_subcommands(), "{verb} {name} has a third word");
+            let first = name.split('-').next().unwrap_or_default();
+            assert!(!has(WITH_NOUNS, first) && !has(ALONE, first), "{verb} {name} has a second verb");
+            let of_one = |name: &str| name.replace("ies", "y").trim_end_matches('s').to_owned();
+            assert!(noun.get_all_aliases().all(|alias| of_one(alias) == of_one(name)), "{verb} {name}");
+            assert!(nouns.insert((verb, of_one(name))), "{verb} {name} exists twice");
+        }
+        // `trace` is the one word that is both: `sluice trace queue`, `sluice list traces`.
+        let both = all.get_subcommands().filter(|verb| nouns.iter().any(|(_, noun)| verb.get_name() == noun));
+        assert_eq!(both.map(Command::get_name).collect::<Vec<_>>(), ["trace"]);
+    }
+
+    #[test]
+    fn whoever_begins_with_the_noun_is_shown_the_commands() {
+        for (words, suggested) in [
+            (&["vhost", "add", "team"][..], "'add vhost'"),
+            (&["user", "set-tags", "anna"], "'add user'"),
+            (&["limit", "list"], "'list limits'"),
+            (&["cluster", "name"], "'set cluster-name'"),
+            (&["add", "policy", "p"], "'set policy'"),
+            (&["add_user", "anna"], "'add user'"),
+            (&["list_feature_flags"], "'list feature-flags'"),
+            (&["lst", "queues"], "'list'"),
+        ] {
+            let words = std::iter::once("sluice").chain(words.iter().copied());
+            let error = Cli::try_parse_from(words.clone()).expect_err("no such command");
+            let told = helped(error, &Cli::command()).to_string();
+            assert!(told.contains(suggested), "{:?}: {told}", words.collect::<Vec<_>>());
+        }
+        let error = Cli::try_parse_from(["sluice", "limit", "list"]).expect_err("no such command");
+        let told = helped(error, &Cli::command()).to_string();
+        assert!(!told.contains("'list'"), "{told}");
+    }
+
+    /// docs/from-rabbitmq.md names commands for those of RabbitMQ. Words in capitals stand for arguments.
+    #[test]
+    fn commands_of_rabbitmq_have_others_here() {
+        let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/from-rabbitmq.md");
+        let page = std::fs::read_to_string(page).unwrap();
+        let rows = page.lines().filter_map(|line| line.strip_prefix("| `rabbitmq")?.split_once(" | "));
+        let mut count = 0;
+        for (_, ours) in rows {
+            let commands = ours.split('`').skip(1).step_by(2).filter(|code| code.starts_with("sluice "));
+            for command in commands {
+                count += 1;
+                let parsed = Cli::try_parse_from(command.split(' '));
+                assert!(parsed.is_ok(), "{command}: {}", parsed.unwrap_err());
+            }
+        }
+        assert!(count > 50, "only {count} commands were found");
+    }
+
+    /// Whatever documents, messages and comments quote as a command is one, and so is what the page offers to copy.
+    #[test]
+    fn commands_that_are_quoted_exist() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+        let mut files =
+            vec![root.join("README.md"), root.join("ARCHITECTURE.md"), root.join("sluice.conf.example")];
+        for directory in ["docs", "crates", "packaging", "page/src", "tests"] {
+            collect(&root.join(directory), &mut files);
+        }
+        let all = Cli::command();
+        let (mut quoted, mut wrong) = (0, Vec::new());
+        for file in files {
+            let text = std::fs::read_to_string(&file).unwrap_or_default();
+            let of_page = text.replace("command([\"", "`sluice ").replace("\", \"", " ").replace("\"]", "` ");
+            let text = if file.extension().is_some_and(|end| end == "tsx") { of_page } else { text };
+            let quotes = text.split("`sluice ").skip(1).chain(text.split("\nsluice ").skip(1));
+            // A word in capitals, or a sign, stands for something else.
+            for quote in quotes.filter(|quote| quote.starts_with(|c: char| c.is_ascii_lowercase())) {
+                let end = quote.find(['`', '"', '\n']).unwrap_or(quote.len());
+                quoted += 1;
+                if !is_command(&all, &quote[..end]) {
+                    wrong.push(format!("{}: sluice {}", file.display(), &quote[..end]));
+                }
+            }
+        }
+        assert!(quoted > 300, "only {quoted} commands were found");
+        assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    }
+
+    /// Collects the files below a directory that people write.
+    fn collect(directory: &Path, files: &mut Vec<PathBuf>) {
+        for entry in std::fs::read_dir(directory).unwrap() {
+            let path = entry.unwrap().path();
+            match path.extension().and_then(|end| end.to_str()) {
+                _ if path.is_dir() => collect(&path, files),
+                Some("md" | "rs" | "ts" | "tsx" | "mjs" | "py" | "sh" | "yaml" | "service" | "conf") => {
+                    files.push(path)
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// Returns true if the first words are a verb and, if it has nouns, a noun. Pages join alternatives with `|`, and end early.
+    fn is_command(all: &Command, words: &str) -> bool {
+        let mut words = words.split([' ', ',', ':', ')']);
+        let alternatives = |word: Option<&str>| -> Vec<String> {
+            let word = word.unwrap_or_default().replace('\\', "");
+            word.split('|').map(str::to_owned).collect()
+        };
+        let (verbs, nouns) = (alternatives(words.next()), alternatives(words.next()));
+        let is_noun = |verb: &Command, noun: &String| {
+            let is_word = noun.starts_with(|c: char| c.is_ascii_lowercase());
+            !is_word || verb.get_subcommands().any(|known| names(known).any(|name| name == noun))
+        };
+        verbs.iter().all(|verb| {
+            all.find_subcommand(verb)
+                .is_some_and(|verb| !verb.has_subcommands() || nouns.iter().all(|noun| is_noun(verb, noun)))
+        })
+    }
+}

@@ -1,0 +1,78 @@
+//! The objects of the broker that several verbs are about: how messages name them, and their paths in the management API.
+
+use crate::declare::segment;
+
+/// An object of the broker.
+#[derive(Debug)]
+pub struct Object {
+    /// The name of the object in messages.
+    pub words: String,
+    pub path: String,
+}
+
+/// Returns a user.
+pub fn user(name: &str) -> Object {
+    Object { words: format!("user '{name}'"), path: format!("/api/users/{}", segment(name)) }
+}
+
+/// Returns a virtual host.
+pub fn vhost(name: &str) -> Object {
+    Object { words: format!("vhost '{name}'"), path: format!("/api/vhosts/{}", segment(name)) }
+}
+
+/// Returns what a user may do in a virtual host.
+pub fn permission(user: &str, vhost: &str) -> Object {
+    Object {
+        words: format!("the permissions of user '{user}' in vhost '{vhost}'"),
+        path: format!("/api/permissions/{}/{}", segment(vhost), segment(user)),
+    }
+}
+
+/// Returns the topic permissions of a user in a virtual host: for one exchange, or for all.
+pub fn topic_permission(user: &str, vhost: &str, exchange: Option<&str>) -> Object {
+    let exchange = exchange.map(|exchange| format!("/{}", segment(exchange))).unwrap_or_default();
+    Object {
+        words: format!("the topic permissions of user '{user}' in vhost '{vhost}'"),
+        path: format!("/api/topic-permissions/{}/{}{exchange}", segment(vhost), segment(user)),
+    }
+}
+
+/// Returns a limit of a user, or of the virtual host if there is no user. The words do not name the limit.
+pub fn limit(limit: &str, user: Option<&str>, vhost: &str) -> Object {
+    let (words, path) = match user {
+        Some(user) => (format!("user '{user}'"), format!("/api/user-limits/{}", segment(user))),
+        None => (format!("vhost '{vhost}'"), format!("/api/vhost-limits/{}", segment(vhost))),
+    };
+    Object { words, path: format!("{path}/{}", segment(limit)) }
+}
+
+/// Returns a policy, or an operator policy.
+pub fn policy(name: &str, vhost: &str, operator: bool) -> Object {
+    let (kind, list) = match operator {
+        true => ("operator policy", "operator-policies"),
+        false => ("policy", "policies"),
+    };
+    Object {
+        words: format!("{kind} '{name}'"),
+        path: format!("/api/{list}/{}/{}", segment(vhost), segment(name)),
+    }
+}
+
+/// Returns a parameter of a component in a virtual host.
+pub fn parameter(component: &str, name: &str, vhost: &str) -> Object {
+    Object {
+        words: format!("parameter '{name}' of component '{component}' in vhost '{vhost}'"),
+        path: format!("/api/parameters/{}/{}/{}", segment(component), segment(vhost), segment(name)),
+    }
+}
+
+/// Returns a parameter of the whole cluster.
+pub fn global_parameter(name: &str) -> Object {
+    Object {
+        words: format!("global parameter '{name}'"),
+        path: format!("/api/global-parameters/{}", segment(name)),
+    }
+}
+
+/// The path of the name of the cluster.
+pub const CLUSTER_NAME: &str = "/api/cluster-name";

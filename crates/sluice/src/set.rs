@@ -1,0 +1,198 @@
+//! `sluice set`: changes a property of an object, or creates an object that has only a value.
+
+use clap::{Args, Subcommand};
+use hyper::Method;
+use serde_json::{Map as Fields, Value, json};
+
+use crate::amqp::block_on;
+use crate::failure::Failure;
+use crate::http::{Api, Vhost};
+use crate::objects::{self, Object};
+use crate::output::print;
+use crate::password::PasswordFrom;
+
+#[derive(Args, Debug)]
+pub struct Set {
+    #[command(subcommand)]
+    what: What,
+    #[command(flatten)]
+    api: Api,
+}
+
+#[derive(Debug, Subcommand)]
+enum What {
+    /// The password of a user; it is asked for, or read from standard input
+    Password {
+        user: String,
+        #[command(flatten)]
+        password: PasswordFrom,
+    },
+    /// All tags of a user; without tags, the user has none
+    Tags { user: String, tags: Vec<String> },
+    /// What a user may configure, write and read: regular expressions, `.*` for all names, "" for none
+    Permission {
+        user: String,
+        configure: String,
+        write: String,
+        read: String,
+        #[command(flatten)]
+        vhost: Vhost,
+    },
+    /// The routing keys that a user may publish with and bind with at a topic exchange
+    TopicPermission {
+        user: String,
+        exchange: String,
+        write: String,
+        read: String,
+        #[command(flatten)]
+        vhost: Vhost,
+    },
+    /// max-connections or max-queues of the virtual host, or max-connections or max-channels of a user
+    Limit {
+        limit: String,
+        value: u32,
+        /// The user, instead of the virtual host, that is limited
+        #[arg(long, value_name = "NAME", conflicts_with = "vhost")]
+        user: Option<String>,
+        #[command(flatten)]
+        vhost: Vhost,
+    },
+    /// A policy, which configures queues or exchanges by their names; one with this name is replaced
+    Policy {
+        name: String,
+        /// A regular expression for the names of the queues or exchanges
+        pattern: String,
+        /// What it sets, as a JSON object: {"max-length": 1000}
+        #[arg(value_parser = definition)]
+        definition: Fields<String, Value>,
+        /// all, queues, classic_queues, quorum_queues, streams or exchanges
+        #[arg(long, value_name = "WHAT", default_value = "all")]
+        apply_to: String,
+        /// Of all policies that match, the one with the highest priority applies
+        #[arg(long, value_name = "N", default_value_t = 0, allow_negative_numbers = true)]
+        priority: i32,
+        /// An operator policy, which only administrators may set, and which limits the other ones
+        #[arg(long)]
+        operator: bool,
+        #[command(flatten)]
+        vhost: Vhost,
+    },
+    /// A parameter of a component in the virtual host; one with this name is replaced
+    Parameter {
+        component: String,
+        name: String,
+        /// The value, as JSON: 7, "text", {"key": "value"}
+        #[arg(value_parser = value, allow_negative_numbers = true)]
+        value: Value,
+        #[command(flatten)]
+        vhost: Vhost,
+    },
+    /// A parameter of the whole cluster; one with this name is replaced
+    GlobalParameter {
+        name: String,
+        /// The value, as JSON
+        #[arg(value_parser = value, allow_negative_numbers = true)]
+        value: Value,
+    },
+    /// The name of the cluster
+    ClusterName { name: String },
+}
+
+/// Carries out the verb, and prints its result.
+///
+/// # Errors
+/// The broker's error, for example that a key of a policy is unknown, or there is no password.
+pub fn run(set: &Set) -> Result<(), Failure> {
+    block_on(carry_out(set))
+}
+
+async fn carry_out(set: &Set) -> Result<(), Failure> {
+    let Set { what, api } = set;
+    let put = async |words: &str, path: &str, body: Value, done: &str| {
+        api.ask(words, Method::PUT, path, Some(&body)).await?;
+        print(&format!("{done}\n"))
+    };
+    match what {
+        What::Password { user, password } => {
+            let password = password.read_for(user)?;
+            let of = format!("the password of user '{user}'");
+            change_user(
+                api,
+                &format!("change {of}"),
+                user,
+                |user| json!({ "tags": user["tags"], "password": password }),
+            )
+            .await?;
+            print(&format!("{of} is changed\n"))
+        }
+        What::Tags { user, tags } => {
+            let of = format!("the tags of user '{user}'");
+            change_user(api, &format!("set {of}"), user, |user| {
+                json!({
+                    "tags": tags,
+                    "password_hash": user["password_hash"],
+                    "hashing_algorithm": user["hashing_algorithm"],
+                })
+            })
+            .await?;
+            print(&format!("{of} are set\n"))
+        }
+        What::Permission { user, configure, write, read, vhost } => {
+            let Object { words, path } = objects::permission(user, &vhost.vhost);
+            let body = json!({ "configure": configure, "write": write, "read": read });
+            put(&format!("set {words}"), &path, body, "the permissions are set").await
+        }
+        What::TopicPermission { user, exchange, write, read, vhost } => {
+            let Object { words, path } = objects::topic_permission(user, &vhost.vhost, None);
+            let body = json!({ "exchange": exchange, "write": write, "read": read });
+            put(&format!("set {words}"), &path, body, "the topic permissions are set").await
+        }
+        What::Limit { limit, value, user, vhost } => {
+            let Object { words, path } = objects::limit(limit, user.as_deref(), &vhost.vhost);
+            let done = format!("{limit} of {words} is {value}");
+            put(&format!("limit {words}"), &path, json!({ "value": value }), &done).await
+        }
+        What::Policy { name, pattern, definition, apply_to, priority, operator, vhost } => {
+            let Object { words, path } = objects::policy(name, &vhost.vhost, *operator);
+            let body = json!({
+                "pattern": pattern, "definition": definition, "apply-to": apply_to, "priority": priority,
+            });
+            put(&format!("set {words}"), &path, body, &format!("{words} is set")).await
+        }
+        What::Parameter { component, name, value, vhost } => {
+            let Object { words, path } = objects::parameter(component, name, &vhost.vhost);
+            put(&format!("set {words}"), &path, json!({ "value": value }), &format!("{words} is set")).await
+        }
+        What::GlobalParameter { name, value } => {
+            let Object { words, path } = objects::global_parameter(name);
+            put(&format!("set {words}"), &path, json!({ "value": value }), &format!("{words} is set")).await
+        }
+        What::ClusterName { name } => {
+            let done = format!("the name of the cluster is '{name}'");
+            put("name the cluster", objects::CLUSTER_NAME, json!({ "name": name }), &done).await
+        }
+    }
+}
+
+/// Replaces a user by what `change` makes of it. A user is sent as a whole.
+async fn change_user(
+    api: &Api,
+    words: &str,
+    name: &str,
+    change: impl FnOnce(&Value) -> Value,
+) -> Result<(), Failure> {
+    let Object { path, .. } = objects::user(name);
+    let (_, user) = api.ask(words, Method::GET, &path, None).await?;
+    api.ask(words, Method::PUT, &path, Some(&change(&user))).await?;
+    Ok(())
+}
+
+fn definition(text: &str) -> Result<Fields<String, Value>, String> {
+    serde_json::from_str(text)
+        .map_err(|_| r#"a JSON object is needed, such as {"max-length": 1000}"#.to_owned())
+}
+
+fn value(text: &str) -> Result<Value, String> {
+    let needed = "JSON is needed: a text has quotation marks, such as '\"text\"'";
+    serde_json::from_str(text).map_err(|_| needed.to_owned())
+}
