@@ -12,6 +12,7 @@ use std::sync::Arc;
 
 use buffers::Output;
 use bytes::Bytes;
+use hashbrown::HashMap;
 use message::Message;
 use queue::{ConsumerId, DeliveryRef, Effect, Ticket, Verdict};
 
@@ -98,6 +99,16 @@ pub enum Gate {
     Amqp091(amqp091::Gate),
     #[cfg(debug_assertions)]
     Line(line::Gate),
+}
+
+/// Takes what waits for an answer out of a gate's table, and frees the table if nothing is left in it. Most connections wait for
+/// answers only until they are open, and an empty table would take 448 bytes (AMQP 0.9.1) or 768 bytes (AMQP 1.0) of each.
+fn take<W>(waiting: &mut HashMap<Ticket, W>, ticket: Ticket) -> Option<W> {
+    let taken = waiting.remove(&ticket);
+    if waiting.is_empty() {
+        waiting.shrink_to_fit();
+    }
+    taken
 }
 
 /// Calls the same method of either gate.
@@ -386,5 +397,20 @@ impl Gate {
     /// Calls `each` for every consumer of the connection that reads a stream.
     pub fn stream_consumers(&self, mut each: impl FnMut(QueueId, ConsumerId)) {
         product_or!(self, gate => gate.stream_consumers().for_each(|(queue, consumer)| each(queue, consumer)), ())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_table_with_nothing_in_it_takes_no_memory() {
+        let mut waiting: HashMap<Ticket, &str> =
+            [(Ticket(1), "login"), (Ticket(2), "open")].into_iter().collect();
+        assert_eq!(take(&mut waiting, Ticket(1)), Some("login"));
+        assert!(waiting.capacity() > 0);
+        assert_eq!((take(&mut waiting, Ticket(3)), take(&mut waiting, Ticket(2))), (None, Some("open")));
+        assert_eq!(waiting.capacity(), 0);
     }
 }

@@ -7,7 +7,7 @@ use amqp091::{BasicPublish, Content, Method, ReplyCode};
 use bytes::{BufMut, Bytes, BytesMut};
 use queue::Ticket;
 
-use super::{Gate, Phase, Refused, Waiting, refusal};
+use super::{Gate, Phase, Refused, Waiting, refusal, take};
 use crate::access::Question;
 use crate::cx::Cx;
 use crate::ids::ShardId;
@@ -128,7 +128,7 @@ impl Gate {
     /// Called when the question of a ticket was asked. Handles again what waited for it.
     pub fn handle_permission(&mut self, ticket: Ticket, cx: &mut Cx<'_>) {
         cx.tickets.remove(ticket.0);
-        let Some(Waiting::Permission(held)) = self.waiting.remove(&ticket) else { return };
+        let Some(Waiting::Permission(held)) = take(&mut self.waiting, ticket) else { return };
         match (*held, self.phase) {
             (Held::Open(vhost), Phase::Login) => {
                 self.phase = Phase::Handshake;

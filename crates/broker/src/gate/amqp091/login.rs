@@ -12,7 +12,7 @@ use queue::Ticket;
 
 use super::arguments::shown;
 use super::held::Held;
-use super::{Gate, Phase, Waiting, refusal};
+use super::{Gate, Phase, Waiting, refusal, take};
 use crate::access::{AccessRefused, Credentials, Identity, LoginRefused};
 use crate::categories::{CONNECTION, PEER};
 use crate::cx::Cx;
@@ -115,7 +115,7 @@ impl Gate {
     /// Called with the result of a login check. A late result has no effect.
     pub fn handle_login(&mut self, ticket: Ticket, result: Result<Identity, LoginRefused>, cx: &mut Cx<'_>) {
         cx.tickets.remove(ticket.0);
-        let (mechanism, user) = match self.waiting.remove(&ticket) {
+        let (mechanism, user) = match take(&mut self.waiting, ticket) {
             Some(Waiting::Login { mechanism, user }) if self.phase == Phase::Login => (mechanism, user),
             Some(Waiting::Renewal) => return self.finish_renewal(result, cx),
             _ => return,

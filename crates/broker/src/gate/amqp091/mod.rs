@@ -41,7 +41,7 @@ use self::held::Held;
 use self::login::Client;
 use self::queues::QueueStep;
 use self::refusal::Refused;
-use super::{BadFrame, Phase};
+use super::{BadFrame, Phase, take};
 use crate::catalog::{Answer, CatalogError};
 use crate::cx::Cx;
 use crate::follow::Follow;
@@ -388,7 +388,7 @@ impl Gate {
         if self.own.handle_ticket(ticket) {
             return self.deletion_done();
         }
-        let waiting = self.waiting.remove(&ticket);
+        let waiting = take(&mut self.waiting, ticket);
         self.resume(cx);
         match waiting {
             Some(Waiting::Queue { channel, step }) => self.finish_queue_step(channel, step, &effect, cx),
@@ -405,7 +405,7 @@ impl Gate {
     /// Handles the catalog's answer to a ticket of this connection.
     pub fn handle_answer(&mut self, ticket: Ticket, result: Result<Answer, CatalogError>, cx: &mut Cx<'_>) {
         cx.tickets.remove(ticket.0);
-        let waiting = self.waiting.remove(&ticket);
+        let waiting = take(&mut self.waiting, ticket);
         self.resume(cx);
         match (waiting, result) {
             (Some(Waiting::Queue { channel, step }), result) => {

@@ -5,7 +5,7 @@ use amqp10::{Attach, Chunk, Delivery, Open, condition};
 use bytes::Bytes;
 use queue::Ticket;
 
-use super::{Cx, Gate, Phase, Waiting, error};
+use super::{Cx, Gate, Phase, Waiting, error, take};
 use crate::access::Question;
 
 /// What waits for an answer.
@@ -87,7 +87,7 @@ impl Gate {
     /// Called when the question of a ticket was asked. Handles again what waited for it.
     pub fn handle_permission(&mut self, ticket: Ticket, cx: &mut Cx<'_>) {
         cx.tickets.remove(ticket.0);
-        let held = match self.waiting.remove(&ticket) {
+        let held = match take(&mut self.waiting, ticket) {
             Some(Waiting::Permission(held)) => *held,
             // A request waits in its pair, which keeps the order of its requests.
             Some(Waiting::Management { pair, request }) if self.phase.is_open() => {

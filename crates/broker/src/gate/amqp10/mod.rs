@@ -44,7 +44,7 @@ use self::intake::Published;
 use self::management::Pair;
 use self::outbound::Consuming;
 use self::replies::Replies;
-use super::{BadFrame, Ending, Phase};
+use super::{BadFrame, Ending, Phase, take};
 use crate::access::AccessRefused;
 use crate::catalog::{Answer, CatalogError};
 use crate::cx::Cx;
@@ -428,7 +428,7 @@ impl Gate {
         if self.own.handle_ticket(ticket) {
             return self.deletion_done(cx);
         }
-        match self.waiting.remove(&ticket) {
+        match take(&mut self.waiting, ticket) {
             Some(Waiting::Management { pair, request }) => {
                 self.finish_queue_request(pair, request, effect, cx);
             }
@@ -442,7 +442,7 @@ impl Gate {
     /// Handles the catalog's answer to a ticket of this connection.
     pub fn handle_answer(&mut self, ticket: Ticket, result: Result<Answer, CatalogError>, cx: &mut Cx<'_>) {
         cx.tickets.remove(ticket.0);
-        match self.waiting.remove(&ticket) {
+        match take(&mut self.waiting, ticket) {
             Some(Waiting::Management { pair, request }) => self.finish_command(pair, request, result, cx),
             Some(Waiting::Making { session, link, attach, step, flow }) => {
                 self.continue_making((session, link), attach, step, result, cx);

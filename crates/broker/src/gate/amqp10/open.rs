@@ -6,7 +6,7 @@ use queue::Ticket;
 
 use super::asking::Held;
 use super::ends::HeldAnswer;
-use super::{Client, Cx, Gate, Phase, Waiting, error, shown, shown_error};
+use super::{Client, Cx, Gate, Phase, Waiting, error, shown, shown_error, take};
 use crate::access::{AccessRefused, Identity, LoginRefused};
 use crate::categories::{CONNECTION, PEER};
 use crate::names::cut;
@@ -52,7 +52,7 @@ impl Gate {
     /// Called with the result of a login check. A late result has no effect.
     pub fn handle_login(&mut self, ticket: Ticket, result: Result<Identity, LoginRefused>, cx: &mut Cx<'_>) {
         cx.tickets.remove(ticket.0);
-        let (mechanism, user) = match self.waiting.remove(&ticket) {
+        let (mechanism, user) = match take(&mut self.waiting, ticket) {
             Some(Waiting::Login { mechanism, user }) if self.phase == Phase::Login => (mechanism, user),
             Some(Waiting::Management { pair, request }) => {
                 return self.finish_renewal(pair, request, result, cx);
