@@ -55,7 +55,7 @@ class Broker:
             if "/api" in line:
                 self.place = line.split("http://")[1].split("/api")[0]
             if "/metrics" in line:
-                self.metrics = line.split("http://")[1].split("/metrics")[0]
+                self.metrics = line.split("/metrics")[0].split("http://")[-1]
             if "startup complete" in line:
                 break
         else:

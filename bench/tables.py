@@ -123,7 +123,8 @@ def setting(results):
         return NOT_YET.capitalize() + ".\n"
     who = lambda keys: f"{', '.join(sorted(keys))}: " if len(seen) > 1 else ""  # noqa: E731
     text = "".join(f"- {who(keys)}{line}\n" for line, keys in seen.items())
-    versions = [f"{data['name']}: {data['version']}" for data in results.values() if data.get("version")]
+    # Some programs say more about themselves in further lines.
+    versions = [f"{data['name']}: {data['version'].splitlines()[0]}" for data in results.values() if data.get("version")]
     return text + f"- versions: {'; '.join(versions)}\n"
 
 
