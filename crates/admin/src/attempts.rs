@@ -101,8 +101,8 @@ impl BySource {
             }
             let name = format!("{}{name}", self.prefix);
             let mut family = match self.from {
-                0 => page.named(Kind::Counter, name, &format!("{help}, by source")),
-                _ => page.same_named(name),
+                0 => page.named(Kind::Counter, name.as_str(), &format!("{help}, by source")),
+                _ => page.same_named(&name),
             };
             while let Some(AttemptsRow { protocol, source, attempts }) = self.rows.get(self.from)
                 && family.page_len() < PAGE_BYTES

@@ -1,5 +1,6 @@
 //! The Prometheus text format, version 0.0.4.
 
+use std::borrow::Cow;
 use std::fmt::{Display, Write};
 
 /// The `Content-Type` of the text.
@@ -31,7 +32,8 @@ impl Exposition {
     }
 
     /// Starts a family with this whole name.
-    pub fn named(&mut self, kind: Kind, name: String, help: &str) -> Family<'_> {
+    pub fn named<'a>(&'a mut self, kind: Kind, name: impl Into<Cow<'a, str>>, help: &str) -> Family<'a> {
+        let name = name.into();
         let kind = match kind {
             Kind::Counter => "counter",
             Kind::Gauge => "gauge",
@@ -43,8 +45,8 @@ impl Exposition {
     }
 
     /// Adds samples to the last family, possibly on a new page. `name` is the argument that [`Self::named`] received.
-    pub fn same_named(&mut self, name: String) -> Family<'_> {
-        Family { page: self, name }
+    pub fn same_named<'a>(&'a mut self, name: &'a str) -> Family<'a> {
+        Family { page: self, name: name.into() }
     }
 
     /// Returns the length of the page in bytes.
@@ -61,7 +63,7 @@ impl Exposition {
 #[derive(Debug)]
 pub struct Family<'a> {
     page: &'a mut Exposition,
-    name: String,
+    name: Cow<'a, str>,
 }
 
 impl Family<'_> {
@@ -99,21 +101,30 @@ impl Family<'_> {
         out.push_str(suffix);
         for (i, (name, value)) in labels.iter().enumerate() {
             let _ = write!(out, "{}{name}=\"", if i == 0 { '{' } else { ',' });
-            for c in value.chars() {
-                match c {
-                    '\\' => out.push_str("\\\\"),
-                    '"' => out.push_str("\\\""),
-                    '\n' => out.push_str("\\n"),
-                    c if c.is_control() => {
-                        let _ = write!(out, "\\\\u{:04x}", u32::from(c));
-                    }
-                    c => out.push(c),
-                }
-            }
+            put_escaped(out, value);
             out.push('"');
         }
         let _ = writeln!(out, "{} {value}", if labels.is_empty() { "" } else { "}" });
         self
+    }
+}
+
+/// Adds the value of a label; see [`Family::sample`].
+fn put_escaped(out: &mut String, value: &str) {
+    let is_plain = |b: u8| b.is_ascii_graphic() && b != b'"' && b != b'\\' || b == b' ';
+    if value.bytes().all(is_plain) {
+        return out.push_str(value);
+    }
+    for c in value.chars() {
+        match c {
+            '\\' => out.push_str("\\\\"),
+            '"' => out.push_str("\\\""),
+            '\n' => out.push_str("\\n"),
+            c if c.is_control() => {
+                let _ = write!(out, "\\\\u{:04x}", u32::from(c));
+            }
+            c => out.push(c),
+        }
     }
 }
 

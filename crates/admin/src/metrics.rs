@@ -5,6 +5,7 @@ mod families;
 mod listed;
 mod node;
 mod objects;
+mod queues;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -62,11 +62,6 @@ impl OfQueue {
             },
         })
     }
-
-    /// Returns true if only queues with a Raft group have a value.
-    pub fn is_of_group(&self) -> bool {
-        matches!(self, Self::Group(_) | Self::GroupTime(_))
-    }
 }
 
 /// The measures of a family, by the objects that have them.

@@ -136,8 +136,8 @@ impl Listed {
                 return false;
             }
             let mut family = match self.from {
-                0 => page.named(*kind, name.clone(), help),
-                _ => page.same_named(name.clone()),
+                0 => page.named(*kind, name.as_str(), help),
+                _ => page.same_named(name),
             };
             while let Some((labels, values)) = self.rows.get(self.from)
                 && family.page_len() < PAGE_BYTES

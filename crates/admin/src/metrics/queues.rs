@@ -1,0 +1,100 @@
+//! Rows of queues, which are collected once for a family: all samples of a metric must be together, and asking the shards again
+//! for each metric took most of the time.
+
+use std::sync::Arc;
+
+use broker::access::Identity;
+use broker::desk::{Desk, QueueRow};
+
+use super::families::{Measure, OfQueue, Value};
+use super::objects::Filter;
+use crate::budget::Held;
+use crate::exposition::Exposition;
+use crate::pages::PAGE_BYTES;
+use crate::ports::Ports;
+use crate::reply::Failure;
+
+/// The most queues that have their own rows. `rabbitmq_queues` says how many queues there are.
+const ROWS_MAX: usize = 10_000;
+
+/// The number of rows to request from the desk at once, so that no shard is busy with a request for long.
+const ROWS_PER_REQUEST: usize = 500;
+
+/// What a family says of one queue: its virtual host, its name, and a value for each measure that it has.
+type Row = (Arc<str>, Arc<str>, Box<[Option<Value>]>);
+
+/// A family of queues, as far as it is not on a page yet.
+pub struct OfQueues {
+    measures: &'static [Measure<OfQueue>],
+    rows: Vec<Row>,
+    /// The index of the next measure, and its next row.
+    measure: usize,
+    from: usize,
+    /// True if the measure has a sample already.
+    is_begun: bool,
+    /// The memory of the rows.
+    _held: Held,
+}
+
+impl OfQueues {
+    /// Collects the rows of the queues that the filter wants and that have any of the measures.
+    ///
+    /// # Errors
+    /// The desk's error, or 503 if too much memory is in use for responses.
+    pub async fn collect<D: Desk>(
+        measures: &'static [Measure<OfQueue>],
+        filter: &Filter,
+        (desk, who, ports): (&D, &Identity, &Ports),
+    ) -> Result<Self, Failure> {
+        let row = |row: &QueueRow| -> Option<Row> {
+            let values: Box<[_]> = measures.iter().map(|measure| measure.of.value(row)).collect();
+            let has_any = values.iter().any(Option::is_some);
+            (has_any && filter.wants(row)).then(|| (row.vhost.clone(), row.name.clone(), values))
+        };
+        let (mut rows, mut from) = (Vec::new(), 0);
+        while rows.len() < ROWS_MAX {
+            let part = desk.queue_rows(who, from, ROWS_PER_REQUEST).await?;
+            rows.extend(part.iter().filter_map(|(_, found)| row(found)));
+            match part.last() {
+                Some((place, _)) if part.len() == ROWS_PER_REQUEST => from = place + 1,
+                _ => break,
+            }
+        }
+        rows.truncate(ROWS_MAX);
+        let bytes = |(vhost, name, values): &Row| {
+            size_of::<Row>() + vhost.len() + name.len() + size_of_val(&**values)
+        };
+        let held = ports.hold_answer(rows.iter().map(bytes).sum())?;
+        Ok(Self { measures, rows, measure: 0, from: 0, is_begun: false, _held: held })
+    }
+
+    /// Adds samples to a page until it is full. Returns true if all samples are on it or on an earlier one.
+    pub fn add_to(&mut self, page: &mut Exposition, prefix: &str) -> bool {
+        while let Some(measure) = self.measures.get(self.measure) {
+            let name = format!("{prefix}{}", measure.name);
+            while let Some((vhost, queue, values)) = self.rows.get(self.from) {
+                if page.len() >= PAGE_BYTES {
+                    return false;
+                }
+                self.from += 1;
+                let Some(value) = &values[self.measure] else { continue };
+                // A metric that no queue has is not named.
+                let mut samples = match std::mem::replace(&mut self.is_begun, true) {
+                    true => page.same_named(&name),
+                    false => page.named(measure.kind, name.as_str(), measure.help),
+                };
+                let (vhost, queue) = (("vhost", &**vhost), ("queue", &**queue));
+                match *value {
+                    Value::Number(value) => _ = samples.sample(&[vhost, queue], value),
+                    Value::Milliseconds(ms) => _ = samples.sample_ms(&[vhost, queue], ms),
+                    Value::Info { queue_type, membership } => {
+                        let labels = [vhost, queue, ("queue_type", queue_type), ("membership", membership)];
+                        samples.sample(&labels, 1);
+                    }
+                }
+            }
+            (self.measure, self.from, self.is_begun) = (self.measure + 1, 0, false);
+        }
+        true
+    }
+}
