@@ -5,9 +5,9 @@ use hyper::Method;
 use serde_json::Value;
 
 use crate::amqp::block_on;
-use crate::declare::{queue, segment};
 use crate::failure::Failure;
 use crate::http::{Api, Vhost};
+use crate::objects::{self, segment};
 use crate::output::{print, tell};
 use crate::table::{Column, list_text};
 
@@ -70,7 +70,7 @@ pub struct Browse {
 pub fn run(browse: &Browse) -> Result<(), Failure> {
     let Browse { stream, vhost, json, api, count, .. } = browse;
     let words = format!("browse queue '{stream}'");
-    let path = format!("{}/search?{}", queue(&vhost.vhost, stream), browse.query());
+    let path = format!("{}/search?{}", objects::queue(&vhost.vhost, stream).path, browse.query());
     block_on(async {
         let (_, mut answer) = api.ask(&words, Method::GET, &path, None).await?;
         let Some(Value::Array(rows)) = answer.get_mut("messages").map(Value::take) else {

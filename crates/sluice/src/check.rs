@@ -4,9 +4,9 @@ use clap::{Args, Subcommand, ValueEnum};
 use serde_json::Value;
 
 use crate::configuration::{self, CheckConfig};
-use crate::declare::segment;
 use crate::failure::Failure;
 use crate::http::Api;
+use crate::objects::segment;
 use crate::table::Ask;
 
 #[derive(Debug, Subcommand)]

@@ -4,9 +4,9 @@ use clap::{Args, Subcommand};
 use hyper::Method;
 use hyper::header::HeaderName;
 
-use crate::declare::segment;
 use crate::failure::Failure;
 use crate::http::Api;
+use crate::objects::{self, Object, segment};
 use crate::output::print;
 
 /// The header that carries the reason.
@@ -45,14 +45,12 @@ fn header(text: &str) -> Result<String, String> {
 /// The broker's error, for example that there is no such connection.
 pub fn run(close: &Close) -> Result<(), Failure> {
     let Close { what, reason, api } = close;
-    let (words, path) = match what {
-        What::Connection { name } => {
-            (format!("connection '{name}'"), format!("/api/connections/{}", segment(name)))
-        }
-        What::User { name } => (
-            format!("the connections of user '{name}'"),
-            format!("/api/connections/username/{}", segment(name)),
-        ),
+    let Object { words, path } = match what {
+        What::Connection { name } => objects::connection(name),
+        What::User { name } => Object {
+            words: format!("the connections of user '{name}'"),
+            path: format!("/api/connections/username/{}", segment(name)),
+        },
     };
     crate::amqp::block_on(async {
         let headers = [(X_REASON, reason.as_str())];

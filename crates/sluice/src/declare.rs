@@ -2,12 +2,11 @@
 
 use clap::{Args, Subcommand};
 use hyper::{Method, StatusCode};
-use percent_encoding::utf8_percent_encode;
-use serde_json::{Map as Object, Value, json};
+use serde_json::{Map, Value, json};
 
-use crate::amqp::SEGMENT;
 use crate::failure::Failure;
 use crate::http::{Api, Vhost};
+use crate::objects::{self, Object, segment};
 use crate::output::print;
 use crate::send::pair;
 
@@ -105,32 +104,32 @@ pub struct BindingArgs {
 /// The broker's error, for example that the object exists with other properties.
 pub fn declare(declare: &Declare) -> Result<(), Failure> {
     let vhost = &declare.vhost.vhost;
-    let (name, method, path, body) = match &declare.what {
+    let (Object { words, path }, method, body) = match &declare.what {
         New::Queue { name, kind, auto_delete, arguments } => {
             let mut arguments = arguments.object();
             if let Some(kind) = kind {
                 arguments.insert("x-queue-type".to_owned(), kind.as_str().into());
             }
             let body = json!({ "durable": true, "auto_delete": auto_delete, "arguments": arguments });
-            (format!("queue '{name}'"), Method::PUT, queue(vhost, name), body)
+            (objects::queue(vhost, name), Method::PUT, body)
         }
         New::Exchange { name, kind, auto_delete, internal, arguments } => {
             let arguments = arguments.object();
             let body = json!({ "type": kind, "durable": true, "auto_delete": auto_delete, "internal": internal,
                                "arguments": arguments });
-            (format!("exchange '{name}'"), Method::PUT, exchange(vhost, name), body)
+            (objects::exchange(vhost, name), Method::PUT, body)
         }
         New::Binding(binding) => {
             let body = json!({ "routing_key": binding.key, "arguments": binding.arguments.object() });
-            (binding.words(), Method::POST, binding.path(vhost), body)
+            (Object { words: binding.words(), path: binding.path(vhost) }, Method::POST, body)
         }
     };
     crate::amqp::block_on(async {
-        let what = format!("declare {name}");
+        let what = format!("declare {words}");
         let (status, _) = declare.api.ask(&what, method, &path, Some(&body)).await?;
         say(&match status {
-            StatusCode::CREATED => format!("{name} is declared"),
-            _ => format!("{name} already exists"),
+            StatusCode::CREATED => format!("{words} is declared"),
+            _ => format!("{words} already exists"),
         })
     })
 }
@@ -141,15 +140,16 @@ pub fn declare(declare: &Declare) -> Result<(), Failure> {
 /// The broker's error, for example that there is no such queue.
 pub fn purge(purge: &Purge) -> Result<(), Failure> {
     let Purged::Queue { name } = &purge.what;
-    let path = format!("{}/contents", queue(&purge.vhost.vhost, name));
+    let Object { words, path } = objects::queue(&purge.vhost.vhost, name);
     crate::amqp::block_on(async {
-        purge.api.ask(&format!("purge queue '{name}'"), Method::DELETE, &path, None).await?;
-        say(&format!("queue '{name}' is purged"))
+        let contents = format!("{path}/contents");
+        purge.api.ask(&format!("purge {words}"), Method::DELETE, &contents, None).await?;
+        say(&format!("{words} is purged"))
     })
 }
 
 impl Arguments {
-    fn object(&self) -> Object<String, Value> {
+    fn object(&self) -> Map<String, Value> {
         self.arguments.iter().map(|(key, text)| (key.clone(), value(text))).collect()
     }
 }
@@ -180,21 +180,6 @@ pub fn value(text: &str) -> Value {
     serde_json::from_str(text).unwrap_or_else(|_| text.into())
 }
 
-/// Returns the path of a queue.
-pub fn queue(vhost: &str, name: &str) -> String {
-    format!("/api/queues/{}/{}", segment(vhost), segment(name))
-}
-
-/// Returns the path of an exchange.
-pub fn exchange(vhost: &str, name: &str) -> String {
-    format!("/api/exchanges/{}/{}", segment(vhost), segment(name))
-}
-
-/// Encodes one segment of a path. The default exchange is called `amq.default` there.
-pub fn segment(name: &str) -> String {
-    utf8_percent_encode(if name.is_empty() { "amq.default" } else { name }, SEGMENT).to_string()
-}
-
 fn say(line: &str) -> Result<(), Failure> {
     print(&format!("{line}\n"))
 }
@@ -209,11 +194,5 @@ mod tests {
         let object = Arguments { arguments: arguments.collect() }.object();
         let expected = r#"{"a":10,"b":"classic","c":"10","d":true,"e":""}"#;
         assert_eq!(Value::Object(object).to_string(), expected);
-    }
-
-    #[test]
-    fn paths_hold_any_name() {
-        assert_eq!(queue("/", "a/b ä"), "/api/queues/%2F/a%2Fb%20%C3%A4");
-        assert_eq!(exchange("v/w", ""), "/api/exchanges/v%2Fw/amq.default");
     }
 }

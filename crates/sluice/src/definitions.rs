@@ -12,9 +12,9 @@ use hyper::Method;
 
 use crate::amqp::block_on;
 use crate::config::{Config, SetValues, files_of};
-use crate::declare::segment;
 use crate::failure::Failure;
 use crate::http::Api;
+use crate::objects::segment;
 use crate::output::print;
 use crate::progress::watched;
 
@@ -44,7 +44,7 @@ pub struct ImportDefinitions {
     scope: Scope,
 }
 
-/// Which definitions of which broker.
+/// What is exported or imported, and where.
 #[derive(Args, Debug)]
 struct Scope {
     /// Only what is in this virtual host (default: the whole node)

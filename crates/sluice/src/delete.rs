@@ -4,10 +4,10 @@ use clap::{Args, Subcommand};
 use hyper::Method;
 
 use crate::amqp::block_on;
-use crate::declare::{BindingArgs, exchange, queue, segment};
+use crate::declare::BindingArgs;
 use crate::failure::Failure;
 use crate::http::{Api, Vhost};
-use crate::objects::{self, Object};
+use crate::objects::{self, Object, segment};
 use crate::output::print;
 use crate::quorum;
 
@@ -78,13 +78,13 @@ async fn carry_out(delete: &Delete) -> Result<(), Failure> {
     let Delete { what, api } = delete;
     match what {
         What::Queue { name, if_unused, if_empty, vhost } => {
-            let path = queue(&vhost.vhost, name);
+            let Object { words, path } = objects::queue(&vhost.vhost, name);
             let path = format!("{path}?if-unused={if_unused}&if-empty={if_empty}");
-            one(api, &Object { words: format!("queue '{name}'"), path }).await
+            one(api, &Object { words, path }).await
         }
         What::Exchange { name, if_unused, vhost } => {
-            let path = format!("{}?if-unused={if_unused}", exchange(&vhost.vhost, name));
-            one(api, &Object { words: format!("exchange '{name}'"), path }).await
+            let Object { words, path } = objects::exchange(&vhost.vhost, name);
+            one(api, &Object { words, path: format!("{path}?if-unused={if_unused}") }).await
         }
         What::Binding { binding, vhost } => {
             let (words, path) = (binding.words(), binding.path(&vhost.vhost));

@@ -6,9 +6,9 @@ use clap::{Args, Subcommand};
 use hyper::Method;
 use serde_json::Value;
 
-use crate::declare::segment;
 use crate::failure::Failure;
 use crate::http::Api;
+use crate::objects::segment;
 use crate::watch::Watch;
 
 #[derive(Args, Debug)]

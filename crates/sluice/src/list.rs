@@ -5,9 +5,9 @@ use std::borrow::Cow;
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
-use crate::declare::{exchange, queue, segment};
 use crate::failure::Failure;
 use crate::http::Api;
+use crate::objects::{self, segment};
 use crate::table::{self, Column};
 use crate::watch::Watch;
 
@@ -181,9 +181,9 @@ impl Ends {
         match (&self.from, &self.to_queue, &self.to_exchange) {
             (Some(from), Some(to), _) => pair(from, 'q', to),
             (Some(from), None, Some(to)) => pair(from, 'e', to),
-            (Some(from), None, None) => format!("{}/bindings/source", exchange(default, from)),
-            (None, Some(to), _) => format!("{}/bindings", queue(default, to)),
-            (None, None, Some(to)) => format!("{}/bindings/destination", exchange(default, to)),
+            (Some(from), None, None) => format!("{}/bindings/source", objects::exchange(default, from).path),
+            (None, Some(to), _) => format!("{}/bindings", objects::queue(default, to).path),
+            (None, None, Some(to)) => format!("{}/bindings/destination", objects::exchange(default, to).path),
             (None, None, None) => in_vhost("bindings", vhost),
         }
     }

@@ -9,9 +9,10 @@ use clap::{Args, ValueEnum};
 use hyper::Method;
 use serde_json::{Map, Value, json};
 
-use crate::declare::{exchange, queue, value};
+use crate::declare::value;
 use crate::failure::Failure;
 use crate::http::{Api, Vhost};
+use crate::objects;
 use crate::output::print;
 use crate::send::{body, pair};
 use crate::table::{Ask, Column, rows_of, table};
@@ -127,7 +128,7 @@ pub fn publish(publish: &Publish) -> Result<(), Failure> {
     let request = json!({
         "routing_key": key, "properties": publish.properties(), "payload": payload, "payload_encoding": encoding,
     });
-    let path = format!("{}/publish", exchange(&vhost.vhost, name));
+    let path = format!("{}/publish", objects::exchange(&vhost.vhost, name).path);
     let what = format!("publish to exchange '{name}'");
     crate::amqp::block_on(async {
         let (_, answer) = api.ask(&what, Method::POST, &path, Some(&request)).await?;
@@ -155,7 +156,7 @@ pub fn get(get: &Get) -> Result<(), Failure> {
     let request = json!({
         "count": count, "ackmode": mode, "encoding": encoding, "truncate": get.truncate,
     });
-    let path = format!("{}/get", queue(&vhost.vhost, name));
+    let path = format!("{}/get", objects::queue(&vhost.vhost, name).path);
     let what = format!("get messages of queue '{name}'");
     let ask = Ask { words: &what, method: Method::POST, path: &path, body: Some(&request) };
     crate::amqp::block_on(ask.print(api, get.json, |answer| table(COLUMNS, rows_of(answer))))

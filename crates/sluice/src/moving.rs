@@ -7,9 +7,9 @@ use clap::Args;
 use hyper::Method;
 use serde_json::{Map, Value, json};
 
-use crate::declare::queue;
 use crate::failure::Failure;
 use crate::http::{Api, Vhost};
+use crate::objects;
 use crate::output::{print, show_progress};
 use crate::recv::Signals;
 use crate::send::pair;
@@ -66,7 +66,7 @@ impl Moving<'_> {
         let mut signals =
             Signals::new().map_err(|error| Failure::failed(format!("cannot wait for signals: {error}")))?;
         let what = format!("{verb} messages of queue '{}'", self.queue);
-        let path = format!("{}/{verb}", queue(&choice.vhost.vhost, self.queue));
+        let path = format!("{}/{verb}", objects::queue(&choice.vhost.vhost, self.queue).path);
         let mut fields = self.request();
         let mut moved = 0;
         let (mut answer, interrupted) = loop {

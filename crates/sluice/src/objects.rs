@@ -1,6 +1,8 @@
 //! The objects of the broker that several verbs are about: how messages name them, and their paths in the management API.
 
-use crate::declare::segment;
+use percent_encoding::utf8_percent_encode;
+
+use crate::amqp::SEGMENT;
 
 /// An object of the broker.
 #[derive(Debug)]
@@ -8,6 +10,37 @@ pub struct Object {
     /// The name of the object in messages.
     pub words: String,
     pub path: String,
+}
+
+/// Encodes one segment of a path. The default exchange is called `amq.default` there.
+pub fn segment(name: &str) -> String {
+    utf8_percent_encode(if name.is_empty() { "amq.default" } else { name }, SEGMENT).to_string()
+}
+
+/// Returns a queue or stream.
+pub fn queue(vhost: &str, name: &str) -> Object {
+    Object {
+        words: format!("queue '{name}'"),
+        path: format!("/api/queues/{}/{}", segment(vhost), segment(name)),
+    }
+}
+
+/// Returns an exchange.
+pub fn exchange(vhost: &str, name: &str) -> Object {
+    Object {
+        words: format!("exchange '{name}'"),
+        path: format!("/api/exchanges/{}/{}", segment(vhost), segment(name)),
+    }
+}
+
+/// Returns a connection.
+pub fn connection(name: &str) -> Object {
+    Object { words: format!("connection '{name}'"), path: format!("/api/connections/{}", segment(name)) }
+}
+
+/// Returns a channel.
+pub fn channel(name: &str) -> Object {
+    Object { words: format!("channel '{name}'"), path: format!("/api/channels/{}", segment(name)) }
 }
 
 /// Returns a user.
@@ -76,3 +109,14 @@ pub fn global_parameter(name: &str) -> Object {
 
 /// The path of the name of the cluster.
 pub const CLUSTER_NAME: &str = "/api/cluster-name";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_hold_any_name() {
+        assert_eq!(queue("/", "a/b ä").path, "/api/queues/%2F/a%2Fb%20%C3%A4");
+        assert_eq!(exchange("v/w", "").path, "/api/exchanges/v%2Fw/amq.default");
+    }
+}

@@ -5,9 +5,9 @@ use std::fmt::Write as _;
 use clap::Args;
 use serde_json::Value;
 
-use crate::declare::segment;
 use crate::failure::Failure;
 use crate::http::{Api, Vhost};
+use crate::objects::segment;
 use crate::table::{Ask, cell};
 
 #[derive(Args, Debug)]

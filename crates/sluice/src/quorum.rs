@@ -6,9 +6,9 @@ use hyper::Method;
 use serde_json::{Value, json};
 
 use crate::amqp::block_on;
-use crate::declare::segment;
 use crate::failure::Failure;
 use crate::http::{Api, Vhost};
+use crate::objects::segment;
 use crate::progress::watched;
 use crate::table::Ask;
 

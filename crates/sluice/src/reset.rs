@@ -4,9 +4,9 @@ use clap::{Args, Subcommand};
 use hyper::Method;
 
 use crate::amqp::block_on;
-use crate::declare::segment;
 use crate::failure::Failure;
 use crate::http::Api;
+use crate::objects::segment;
 use crate::output::print;
 
 #[derive(Args, Debug)]

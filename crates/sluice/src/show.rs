@@ -6,10 +6,9 @@ use serde_json::Value;
 
 use crate::amqp::block_on;
 use crate::configuration::{self, ShowConfig};
-use crate::declare::{exchange, queue, segment};
 use crate::failure::Failure;
 use crate::http::{Api, Vhost};
-use crate::objects::{self, Object};
+use crate::objects::{self, Object, segment};
 use crate::table::{cell, fields};
 use crate::watch::Watch;
 
@@ -102,14 +101,10 @@ pub fn run(show: &Show) -> Result<(), Failure> {
         Show::Version(options) => (fixed("the version", "/api/version"), options),
         Show::Whoami(options) => (fixed("who asks", "/api/whoami"), options),
         Show::Memory { percent, options } => return memory(*percent, options),
-        Show::Queue(of) => (named("queue", &of.name, queue(&of.vhost.vhost, &of.name)), &of.options),
-        Show::Exchange(of) => (named("exchange", &of.name, exchange(&of.vhost.vhost, &of.name)), &of.options),
-        Show::Connection(of) => {
-            (named("connection", &of.name, format!("/api/connections/{}", segment(&of.name))), &of.options)
-        }
-        Show::Channel(of) => {
-            (named("channel", &of.name, format!("/api/channels/{}", segment(&of.name))), &of.options)
-        }
+        Show::Queue(of) => (objects::queue(&of.vhost.vhost, &of.name), &of.options),
+        Show::Exchange(of) => (objects::exchange(&of.vhost.vhost, &of.name), &of.options),
+        Show::Connection(of) => (objects::connection(&of.name), &of.options),
+        Show::Channel(of) => (objects::channel(&of.name), &of.options),
         Show::Vhost(of) => (objects::vhost(&of.name), &of.options),
         Show::User(of) => (objects::user(&of.name), &of.options),
         Show::Policy { policy: of, operator } => {
@@ -147,8 +142,4 @@ impl Options {
 
 fn fixed(words: &str, path: &str) -> Object {
     Object { words: words.to_owned(), path: path.to_owned() }
-}
-
-fn named(kind: &str, name: &str, path: String) -> Object {
-    Object { words: format!("{kind} '{name}'"), path }
 }

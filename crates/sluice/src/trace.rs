@@ -10,9 +10,9 @@ use clap::{Args, ValueEnum};
 use hyper::Method;
 use serde_json::{Value, json};
 
-use crate::declare::segment;
 use crate::failure::Failure;
 use crate::http::{Api, Vhost};
+use crate::objects::segment;
 use crate::output::print;
 use crate::table::cell;
 
