@@ -25,14 +25,12 @@ const SILENT_MS: u64 = 3_600_000;
 /// An object without messages for this time, in milliseconds, has nothing to show: a day.
 const FORGOTTEN_MS: u64 = 86_400_000;
 
-/// The most objects of which is known how many messages have passed, to see which of them are in use. It takes 0.5 MB.
-const KNOWN_MAX: usize = 10_000;
-
 /// The histories of the objects of one kind.
 #[derive(Debug)]
 pub struct Kept<K, const N: usize> {
     objects: HashMap<K, Object<N>>,
-    /// How many messages had passed through each object at the last round.
+    /// How many messages had passed through each object at the last round, to see which of them are in use. It takes 24 bytes for
+    /// each object that has had messages.
     known: HashMap<K, u64>,
     objects_max: usize,
 }
@@ -51,8 +49,8 @@ impl<K: Clone + Eq + Hash, const N: usize> Default for Kept<K, N> {
 }
 
 impl<K: Copy + Eq + Hash + Ord, const N: usize> Kept<K, N> {
-    /// Begins a round. `used` are the objects that exist and have had messages, with the number that passed. Returns those of which
-    /// a sample is needed.
+    /// Begins a round. `used` has each object that exists and has had messages, with their number. Returns the objects that need a
+    /// sample.
     pub fn begin_round(&mut self, used: &[(K, u64)], now_ms: u64) -> Vec<K> {
         let exist: HashSet<K> = used.iter().map(|(key, _)| *key).collect();
         self.objects.retain(|key, object| exist.contains(key) && now_ms < object.used_ms + FORGOTTEN_MS);
@@ -79,7 +77,7 @@ impl<K: Copy + Eq + Hash + Ord, const N: usize> Kept<K, N> {
             }
             self.objects.insert(*key, Object { series: Series::new(&RINGS), used_ms: now_ms });
         }
-        self.known = used.iter().take(KNOWN_MAX).copied().collect();
+        self.known = used.iter().copied().collect();
         self.objects.keys().copied().collect()
     }
 
@@ -138,5 +136,14 @@ mod tests {
         let one = [1, 4].map(|key| (key, 9));
         assert_eq!(round(&mut kept, &[one[0], (2, 1), (3, 1), one[1]], SILENT_MS + 60_000), [1, 3, 4]);
         assert_eq!(kept.objects.len(), 3);
+    }
+
+    #[test]
+    fn silent_objects_are_told_from_those_in_use_however_many_there_are() {
+        let mut kept = kept();
+        let mut used: Vec<(u32, u64)> = (0..20_000).map(|key| (key, 1)).collect();
+        assert_eq!(round(&mut kept, &used, 0), [0, 1, 2]);
+        used[19_999].1 = 2;
+        assert_eq!(round(&mut kept, &used, SILENT_MS), [1, 2, 19_999]);
     }
 }

@@ -139,7 +139,6 @@ impl Samples {
                 state.queues.push(&row.id, sample);
             }
         }
-        self.keep(desk, &who, now_ms).await?;
         if !exchanges.is_empty() {
             let counts = desk.sampled_exchanges(&who, &exchanges).await?;
             let mut state = self.state();
@@ -180,7 +179,7 @@ impl Samples {
                 }
             }
         }
-        Ok(())
+        self.keep(desk, &who, now_ms).await
     }
 
     /// Takes a sample of the queues and exchanges that messages pass through, once a minute.

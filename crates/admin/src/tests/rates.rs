@@ -368,7 +368,7 @@ async fn queues_and_exchanges_in_use_have_a_history_of_a_day() {
     let world = World::start().await;
     world.server.check("guest", "PUT /api/queues/%2F/used -> 201\nPUT /api/queues/%2F/idle -> 201").await;
     let counts = |published| ExchangeCounts { published, ..ExchangeCounts::default() };
-    // Two samples of each minute, of which one is kept.
+    // There are two samples in each minute. The history keeps one of them.
     for minute in 0..=24 * 60 {
         {
             let mut state = world.server.desk.state();
