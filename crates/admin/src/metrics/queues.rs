@@ -47,9 +47,12 @@ impl OfQueues {
         (desk, who, ports): (&D, &Identity, &Ports),
     ) -> Result<Self, Failure> {
         let row = |row: &QueueRow| -> Option<Row> {
+            if !filter.wants(row) {
+                return None;
+            }
             let values: Box<[_]> = measures.iter().map(|measure| measure.of.value(row)).collect();
             let has_any = values.iter().any(Option::is_some);
-            (has_any && filter.wants(row)).then(|| (row.vhost.clone(), row.name.clone(), values))
+            has_any.then(|| (row.vhost.clone(), row.name.clone(), values))
         };
         let (mut rows, mut from) = (Vec::new(), 0);
         while rows.len() < ROWS_MAX {
