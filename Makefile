@@ -56,7 +56,7 @@ release-test:
 	packaging/release/test
 
 test:
-	tests/run
+	tests/run $(TEST_FLAGS)
 
 # Compiles everything that make unit and make kill run.
 build:
@@ -95,13 +95,13 @@ page-test:
 # of hostile clients, and a move from RabbitMQ, the Debian package, the container and the release, which need root. SLUICE_SEED sets the first
 # seed, so that one part can be run by hand and continued later.
 soak:
-	SLUICE_SOAK=120 cargo test --profile ci -p wal --test faults --test packs --test stream_faults --test reserve --test damage_anywhere at_random
+	SLUICE_SOAK=120 cargo test --profile ci -p wal --test all at_random
 	PROPTEST_CASES=100000 cargo test --profile ci -p queue -p broker -p message -p amqp10 -p amqp091 --lib
 	SLUICE_SOAK=1000 cargo test --profile ci -p replica -- nothing_acknowledged_is_lost no_message_makes_a_member_panic
-	SLUICE_SOAK=20 cargo test --profile ci -p node --test two_shards
-	SLUICE_SOAK=10 cargo test --profile ci -p node --test flow
+	SLUICE_SOAK=20 cargo test --profile ci -p node --test all two_shards::
+	SLUICE_SOAK=10 cargo test --profile ci -p node --test all flow::
 	KILL_ROUNDS=56 KILL_MESSAGES=200000 tests/kill/run.sh
-	DAMAGE_ROUNDS=1000 cargo test --profile ci -p sluice --test damage -- --nocapture
+	DAMAGE_ROUNDS=1000 cargo test --profile ci -p sluice --test program damage:: -- --nocapture
 	cargo build --release -p sluice && tests/hostile/run.py --full
 	tests/migrate/run.sh
 	$(MAKE) deb-test deb-boot-test

@@ -3,8 +3,8 @@
 
 use node::facts::Restored;
 use node::shard::Shard;
-use wal::testing::{Crash, SimDisk};
 use wal::{ChunkJob, ChunksRead, Handover, Log, Options, StreamJob, StreamReader, Streams};
+use wal_testing::{Crash, SimDisk};
 
 /// The disks, and the components that use them while the process runs.
 pub struct Storage {

@@ -1,7 +1,7 @@
 //! Opens any bytes as the files of the log. Shared by the fuzz target and the test that replays the corpus.
 
-use wal::testing::{Crash, SimDisk};
 use wal::{Handover, Log, Options, Record, Records, Recovery};
+use wal_testing::{Crash, SimDisk};
 
 /// The first octet is the number of the first file. Each file is preceded by its length. Opening must end for
 /// any content. If an open finds no damage, the next one must find the same records, and then the records

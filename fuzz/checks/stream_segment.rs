@@ -1,8 +1,8 @@
 //! Reads any bytes as the last segment of a stream. Shared by the fuzz target and the test that replays the
 //! corpus.
 
-use wal::testing::SimDisk;
 use wal::{ChunkJob, ReadFrom, StreamAnswer, StreamJob, StreamLimits, StreamReader, Streams};
+use wal_testing::SimDisk;
 
 const STREAM: u64 = 7;
 

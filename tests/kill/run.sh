@@ -3,4 +3,4 @@
 # KILL_SEED (the time), KILL_KIND (each kind in turn).
 set -eu
 cd "$(dirname "$0")/../.."
-exec cargo test --profile ci --workspace --test kill -- --nocapture "$@"
+exec cargo test --profile ci --workspace --test program a_killed_broker -- --nocapture "$@"

@@ -14,6 +14,8 @@ mod imports;
 mod same_tokens;
 #[cfg(test)]
 mod tidy;
+#[cfg(test)]
+mod units;
 
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();

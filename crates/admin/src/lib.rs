@@ -94,6 +94,9 @@ const STALL_TIME_MAX: Duration = Duration::from_secs(10);
 /// The time that requests in flight may take after the server is asked to stop.
 const FINISH_TIME_MAX: Duration = Duration::from_secs(2);
 
+/// The delay after a failure to accept, for example if no file descriptor is left.
+const ACCEPT_RETRY: Duration = Duration::from_millis(100);
+
 /// Serves everything under `/api`, and the web page at `/`. The router needs the peer's address as axum's
 /// `ConnectInfo`, which [`serve`] provides.
 pub fn management_router<D: Desk>(desk: D, ports: Ports) -> Router {
@@ -134,6 +137,7 @@ pub async fn serve(
         idle: IDLE_TIME_MAX,
         stall: STALL_TIME_MAX,
         finish: FINISH_TIME_MAX,
+        retry: ACCEPT_RETRY,
     };
     listen::run(listener, tls, router, bounds, &ports, shutdown).await
 }

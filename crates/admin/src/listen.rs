@@ -43,9 +43,6 @@ const BUFFER_BYTES_MAX: usize = 32 * 1024;
 /// So a client makes progress if it reads about 4 KiB per second.
 const SEND_BUFFER_BYTES: usize = 64 * 1024;
 
-/// The delay after a failure to accept, for example if no file descriptor is left.
-const ACCEPT_RETRY: Duration = Duration::from_millis(100);
-
 /// The limits of one port.
 #[derive(Clone, Copy, Debug)]
 pub struct Bounds {
@@ -60,6 +57,8 @@ pub struct Bounds {
     pub stall: Duration,
     /// The time for requests in flight after the server is asked to stop.
     pub finish: Duration,
+    /// The delay after a failure to accept, for example if no file descriptor is left.
+    pub retry: Duration,
 }
 
 /// Serves one HTTP port; see [`crate::serve`].
@@ -117,7 +116,7 @@ pub async fn run(
             Err(error) => {
                 tracing::error!(name: PEER, target: CONNECTION, "cannot accept HTTP connections: {error}");
                 tokio::select! {
-                    () = sleep(ACCEPT_RETRY) => {}
+                    () = sleep(bounds.retry) => {}
                     () = &mut shutdown => break,
                 }
             }

@@ -1,9 +1,7 @@
 //! Heartbeats in both directions. All times are in milliseconds.
 
-mod wire;
-
+use crate::wire::{CONFIG, connected, written};
 use amqp091::{Config, Connection, ReplyCode};
-use wire::{CONFIG, connected, written};
 
 const HEARTBEAT: &[u8] = b"\x08\x00\x00\x00\x00\x00\x00\xce";
 

@@ -1,12 +1,10 @@
 //! Input gives the same events however it is cut into reads.
 
-mod wire;
-
+use crate::wire::{CONFIG, Socket, connected, shake_hands, shown, written};
 use amqp091::{
     BasicAck, BasicDeliver, BasicGetOk, BasicPublish, BasicReturn, Connection, Method, QueueDeclare, Table,
 };
 use bytes::Bytes;
-use wire::{CONFIG, Socket, connected, shake_hands, shown, written};
 
 /// Returns the events of an endpoint that reads these pieces.
 fn events(mut endpoint: Connection, pieces: &[&[u8]], server: bool) -> Vec<String> {

@@ -1,13 +1,11 @@
 //! What a peer does wrong, and what it gets for it: which channel or the connection ends, with which code and text.
 
-mod wire;
-
+use crate::wire::{CONFIG, Socket, connected, shake_hands, shown, written};
 use amqp091::{
     BasicPublish, ChannelClose, ChannelCloseOk, Config, Connection, ConnectionClose, ConnectionCloseOk,
     Event, Fault, Method, QueueDeclare, State, Table, Tuned,
 };
 use bytes::{Bytes, BytesMut};
-use wire::{CONFIG, Socket, connected, shake_hands, shown, written};
 
 const METHOD: u8 = 1;
 const HEADER: u8 = 2;

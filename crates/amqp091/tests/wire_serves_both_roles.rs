@@ -1,16 +1,14 @@
 //! Simulates a client endpoint and a server endpoint in memory, from a seed. Both open, send and close at random. The bytes
 //! between them arrive in pieces of any size.
 
-mod wire;
-
 use std::collections::VecDeque;
 
+use crate::wire::{CONFIG, Socket, shake_hands, written};
 use amqp091::{
     BasicAck, BasicDeliver, BasicGetOk, BasicNack, BasicPublish, BasicReturn, Config, Connection, Event,
     Fault, Method, ReplyCode, State,
 };
 use bytes::Bytes;
-use wire::{CONFIG, Socket, shake_hands, written};
 
 #[test]
 fn wire_serves_both_roles() {

@@ -1,16 +1,14 @@
 //! Transcripts: frames that one endpoint receives, and the frames that it sends.
 
-mod script;
-
+use crate::script::{INCOMPLETE_MAX, Script, attach, head, session_flow};
 use amqp10::{
     AmqpError, Attach, Begin, Chunk, DeliveryState, Detach, Disposition, End, Event, Flow, Map, Open,
     Outgoing, Performative, Radius, ReceiverSettleMode, Role, Symbol, Tag, Target, TargetArchetype, Transfer,
     TransferHead, Value, Violation, condition, put_frame,
 };
 use bytes::{Bytes, BytesMut};
-use script::{INCOMPLETE_MAX, Script, attach, head, session_flow};
 
-fn event(name: &str) -> script::Handled {
+fn event(name: &str) -> crate::script::Handled {
     Ok(Some(name.to_owned()))
 }
 

@@ -1,13 +1,11 @@
 //! Each rule that a peer can break: what ends because of it, and with which error condition.
 
-mod script;
-
+use crate::script::{Handled, Script, attach, head, session_flow};
 use amqp10::{
     Begin, Close, Disposition, Fault, Flow, Map, Open, Performative, Radius, ReceiverSettleMode, Role,
     SenderSettleMode, Symbol, Transfer, TransferHead, Value,
 };
 use bytes::Bytes;
-use script::{Handled, Script, attach, head, session_flow};
 
 #[track_caller]
 fn check(handled: Handled, radius: Radius, condition: &str) -> Fault {

@@ -1,11 +1,10 @@
 //! Simulates a client endpoint and a server endpoint in memory, from a seed. Both sides begin, attach, grant,
 //! send, settle, detach and end at random. The bytes between them arrive in pieces of any size.
 
-mod tally;
-
 use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::io::IoSlice;
 
+use crate::tally::{Model, Random, Seen};
 use amqp10::connection::Config;
 use amqp10::link::LinkState;
 use amqp10::session::{SessionConfig, SessionState};
@@ -14,7 +13,6 @@ use amqp10::{
     SaslInit, Source, Symbol, Tag, Target, TargetArchetype, serial,
 };
 use bytes::{Bytes, BytesMut};
-use tally::{Model, Random, Seen};
 
 #[test]
 fn wire_serves_both_roles() {

@@ -26,6 +26,7 @@ use broker::notices::{Authentication, alarm};
 use broker::settings::Settings;
 use broker::traces::Traces;
 
+use self::ask::{DEADLINES, Deadlines};
 use self::attempts::Attempts;
 use crate::admission::Admission;
 use crate::alarms::Measured;
@@ -73,6 +74,7 @@ struct Inner {
     /// What is traced. Each shard has a copy.
     traces: Mutex<Traces>,
     identity: wal::Identity,
+    deadlines: Deadlines,
 }
 
 impl NodeDesk {
@@ -103,6 +105,7 @@ impl NodeDesk {
             notices,
             traces: Mutex::default(),
             identity,
+            deadlines: DEADLINES,
         };
         Self { inner: Arc::new(inner) }
     }

@@ -20,8 +20,8 @@ use node::facts::{Restored, push_change, push_fact, push_group, push_noted};
 use node::quarantine::quarantine;
 use queue::{Ages, Fact, Fifo, GoneFromRun, Marks, QueueType, Seqs, Span, Stored};
 use replica::{Base, Entry, Member, Payload, Position, Vote};
-use wal::testing::{Crash, SimDisk};
 use wal::{Extent, Handover, LOG_VERSION, Log, Options, Records};
+use wal_testing::{Crash, SimDisk};
 
 fn golden(version: u32) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("golden/v{version}"))

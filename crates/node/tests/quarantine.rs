@@ -1,14 +1,10 @@
 //! Damage in the log closes the queues that it may concern, permanently, and nothing else. The tests run one
 //! shard on the real log, on a simulated disk whose bytes are changed between two starts.
 
-mod asks;
-#[path = "asks/queues.rs"]
-mod asks_queues;
-
 use std::sync::{Arc, Mutex};
 
-use asks::Asks;
-use asks_queues::AsksQueues;
+use crate::asks::Asks;
+use crate::asks_queues::AsksQueues;
 use broker::access::Access;
 use broker::catalog::{Arguments, Command, DeclareQueue};
 use broker::ids::QueueId;
@@ -21,8 +17,8 @@ use node::quarantine::{DefinitionsLost, quarantine};
 use node::shard::Shard;
 use node::{StorageLimits, make_shards};
 use queue::{ConsumerId, Effect, Publish, PublisherId, Refusal, Request, Ticket};
-use wal::testing::SimDisk;
 use wal::{Handover, Log, Options};
+use wal_testing::SimDisk;
 
 /// The bytes of garbage that the log may hold. There are so few that the log deletes its files.
 const GARBAGE: u64 = 4 * 1024;

@@ -2,16 +2,12 @@
 //! to the messages that leave the queue. The tests use one thread, a simulated clock, and a log that writes
 //! at once.
 
-mod asks;
-#[path = "asks/queues.rs"]
-mod asks_queues;
-
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 
+use crate::asks::Asks;
+use crate::asks_queues::AsksQueues;
 use amqp10::Value;
-use asks::Asks;
-use asks_queues::AsksQueues;
 use broker::access::Access;
 use broker::catalog::{
     Answer, Binding, CatalogError, Command, DeclareExchange, DeclareQueue, Destination, SetPolicy,

@@ -1,12 +1,4 @@
 //! Many sessions that end at the same time without an orderly close.
-#![forbid(unsafe_code)]
-
-mod asks;
-#[path = "asks/queues.rs"]
-mod asks_queues;
-#[path = "flow/world.rs"]
-#[allow(dead_code, reason = "this test uses its part")]
-mod world;
 
 use amqp10::frame::{AMQP_HEADER, SASL_HEADER};
 use amqp10::{
@@ -16,7 +8,7 @@ use amqp10::{
 use broker::settings::Settings;
 use bytes::BytesMut;
 
-use world::{Socket, World};
+use crate::flow::world::{Socket, World};
 
 const CONNECTIONS: usize = 400;
 const SESSIONS: u16 = 250;

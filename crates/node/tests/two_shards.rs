@@ -1,10 +1,8 @@
 //! Simulations from a seed, in one thread: one to three shards, their mail, the real log on a simulated disk, and
 //! clients of both protocols, built from our own endpoints. They include crashes and failing disks.
 
-mod world;
-
-use wal::testing::Crash;
-use world::World;
+use crate::world::World;
+use wal_testing::Crash;
 
 /// Returns the seeds of a test. `SLUICE_SOAK` multiplies the number of runs.
 fn seeds(runs: u64) -> impl Iterator<Item = u64> {

@@ -10,8 +10,8 @@ use broker::catalog::{AccountChange, Command, Decision};
 use broker::settings::Settings;
 use node::facts::{Restored, push_change};
 use node::{AlarmLimits, Node, NodeOptions, StorageLimits};
-use wal::testing::{Crash, SimDisk};
 use wal::{Handover, Log, Options, Records};
+use wal_testing::{Crash, SimDisk};
 
 const PASSWORD: &str = "correct horse battery staple";
 

@@ -1,8 +1,6 @@
 //! No turn walks more rows than the limit, however many queues and connections there are. The tests use one
 //! thread, a simulated clock, and a log that writes at once.
 
-mod asks;
-
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::rc::Rc;
@@ -10,8 +8,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use crate::asks::Asks;
 use amqp10::Value;
-use asks::Asks;
 use broker::access::Access;
 use broker::catalog::{Answer, BindingCursor, CatalogError, Command, DeclareQueue, SetPolicy};
 use broker::ids::QueueId;
@@ -270,7 +268,7 @@ impl World {
     fn ask(&mut self, question: Question) -> Reply {
         let reply = Rc::new(RefCell::new(None));
         let answer = reply.clone();
-        let number = asks::keep(Box::new(move |reply| _ = answer.borrow_mut().replace(reply)));
+        let number = crate::asks::keep(Box::new(move |reply| _ = answer.borrow_mut().replace(reply)));
         let began = Instant::now();
         self.shard.handle_question(number, question);
         self.handed += began.elapsed();
@@ -310,7 +308,7 @@ impl World {
         let answered = Rc::new(RefCell::new(0));
         for _ in 0..3 {
             let answered = answered.clone();
-            let number = asks::keep(Box::new(move |_| *answered.borrow_mut() += 1));
+            let number = crate::asks::keep(Box::new(move |_| *answered.borrow_mut() += 1));
             let question = Question::Reports(first.clone());
             let began = Instant::now();
             self.shard.handle_question(number, question);

@@ -1,61 +1,15 @@
 //! Bounds the memory of a queue whose consumer never settles: a budget, plus one reference for each message.
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
 use std::sync::Arc;
 
 use message::{Message, Parts, Route};
 use queue::{
-    Attach, Carrier, Config, ConsumerId, ConsumerTimeout, Deliver, DeliveryRef, Effect, Fifo, Mode, Outcome,
-    Output, Publish, PublisherId, Put, QuorumConfig, Request, Ticket,
+    Attach, Config, ConsumerId, ConsumerTimeout, Effect, Fifo, Mode, Outcome, Output, Publish, PublisherId,
+    QuorumConfig, Request, Ticket,
 };
 
-/// A receiver that takes no delivery at once. So all deliveries become effects, and the queue sends every
-/// receipt itself.
-struct Nobody;
-
-impl Deliver for Nobody {
-    fn deliver(&mut self, _: DeliveryRef<'_>) -> bool {
-        false
-    }
-}
-
-impl Carrier for Nobody {
-    fn put(&mut self, _: Put<'_>) -> bool {
-        false
-    }
-}
-
-struct Weighing;
-
-thread_local! {
-    /// The bytes of this thread. Memory that comes from other threads and is freed here makes the number negative.
-    static BYTES: Cell<isize> = const { Cell::new(0) };
-    static MOST: Cell<isize> = const { Cell::new(0) };
-}
-
-fn add(bytes: isize) {
-    BYTES.set(BYTES.get() + bytes);
-    MOST.set(MOST.get().max(BYTES.get()));
-}
-
-// SAFETY: every call goes to the system's allocator unchanged; counting does not allocate.
-unsafe impl GlobalAlloc for Weighing {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        add(layout.size() as isize);
-        // SAFETY: the caller's promise about `layout` is passed on.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
-        add(-(layout.size() as isize));
-        // SAFETY: `at` came from `alloc` above with this `layout`.
-        unsafe { System.dealloc(at, layout) }
-    }
-}
-
-#[global_allocator]
-static WEIGHING: Weighing = Weighing;
+use crate::counting::{BYTES, MOST};
+use crate::nobody::Nobody;
 
 const MESSAGES: u64 = 1_000_000;
 const BODY: usize = 100;

@@ -1,53 +1,15 @@
 //! Checks that a warm queue accepts, delivers and removes messages without allocating.
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
 use std::sync::Arc;
 
 use message::{Message, Parts, Route};
 use queue::{
-    Attach, Carrier, Config, ConsumerId, ConsumerTimeout, Deliver, DeliveryRef, Effect, Fifo, Mode, Outcome,
-    Output, Publish, PublisherId, Put, Request,
+    Attach, Config, ConsumerId, ConsumerTimeout, Effect, Fifo, Mode, Outcome, Output, Publish, PublisherId,
+    Request,
 };
 
-/// A receiver that takes no delivery at once. So all deliveries become effects, and the queue sends every
-/// receipt itself.
-struct Nobody;
-
-impl Deliver for Nobody {
-    fn deliver(&mut self, _: DeliveryRef<'_>) -> bool {
-        false
-    }
-}
-
-impl Carrier for Nobody {
-    fn put(&mut self, _: Put<'_>) -> bool {
-        false
-    }
-}
-
-struct Counting;
-
-thread_local! {
-    static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
-}
-
-// SAFETY: every call goes to the system's allocator unchanged; counting does not allocate.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        ALLOCATIONS.set(ALLOCATIONS.get() + 1);
-        // SAFETY: the caller's promise about `layout` is passed on.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
-        // SAFETY: `at` came from `alloc` above with this `layout`.
-        unsafe { System.dealloc(at, layout) }
-    }
-}
-
-#[global_allocator]
-static COUNTING: Counting = Counting;
+use crate::counting::ALLOCATIONS;
+use crate::nobody::Nobody;
 
 const CONSUMERS: u64 = 3;
 

@@ -1,7 +1,7 @@
 //! The management API of a node.
 //!
 //! `admin` is generic over its [desk](broker::desk::Desk), and compiling it for that of a node takes a minute. This library has it
-//! compiled once, for the program, its unit tests and `tests/doors/main.rs`.
+//! compiled once, for the program, its unit tests and `tests/doors/mod.rs`.
 #![forbid(unsafe_code)]
 
 use admin::{Ports, Router};

@@ -2,9 +2,8 @@
 //! file takes minutes.
 #![forbid(unsafe_code)]
 
-mod broker;
-
 mod authority;
+mod broker;
 
 mod ages;
 mod amqp091;
@@ -14,13 +13,16 @@ mod backup;
 mod bench;
 mod budgets;
 mod configuration;
+mod damage;
 mod definitions;
 mod descriptors;
 mod doctor;
+mod doors;
 mod events;
 mod golden;
 mod http_bodies;
 mod http_messages;
+mod kill;
 mod listeners;
 mod moving;
 mod operator;

@@ -3,21 +3,17 @@
 //! The test runs itself again in a new mount namespace, so that nothing has to be unmounted. If the system
 //! allows no namespace, the test says so and passes, except in CI.
 
-use crate::broker;
-#[path = "kill/content.rs"]
-#[allow(dead_code, reason = "each test uses only a part")]
-mod content;
-
 use std::collections::BTreeSet;
 use std::io::Write as _;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use amqp10::DeliveryState;
-use broker::{Broker, Directory, Starting};
 use client::{Connection, Options, ReceiverOptions, Sender, SenderOptions};
-use content::{Id, identify, message};
 use tokio::sync::mpsc;
+
+use crate::broker::{Broker, Directory, Starting};
+use crate::kill::content::{Id, identify, message};
 
 const SEED: u64 = 7;
 const DISK_BYTES: u64 = 64 * 1024 * 1024;

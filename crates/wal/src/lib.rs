@@ -10,7 +10,7 @@
 //!  Log::append     one batch, one vectored write; then one Completion per handover: written
 //!  Log::begin_sync one sync for all handovers that asked since the last one began, on its own thread; writing continues
 //!  Log::end_sync   one more Completion for each of them: synced
-//!  Disk            RealDisk: a directory;  testing::SimDisk: a disk that fails on purpose
+//!  Disk            RealDisk: a directory;  wal_testing::SimDisk: a disk that fails on purpose
 //! ```
 //!
 //! The log guarantees:
@@ -48,6 +48,9 @@
 
 #![deny(unsafe_code)]
 
+#[cfg(test)]
+extern crate self as wal;
+
 mod batch;
 mod disk;
 mod file;
@@ -63,8 +66,12 @@ mod scan;
 mod shared;
 mod stream;
 mod survey;
-#[cfg(any(test, feature = "testing"))]
-pub mod testing;
+/// The source of the crate `wal-testing`. Unit tests cannot use the crate itself: it implements the `Disk` of the library, and
+/// they need the `Disk` of this build.
+#[cfg(test)]
+#[allow(dead_code, reason = "unit tests need a part of it")]
+#[path = "../../wal-testing/src/lib.rs"]
+mod testing;
 mod worker;
 mod writer;
 

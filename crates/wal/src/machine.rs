@@ -292,12 +292,6 @@ impl<D: Disk> Log<D> {
         &self.spans
     }
 
-    /// Gives tests access to the disk.
-    #[cfg(any(test, feature = "testing"))]
-    pub fn disk(&self) -> &D {
-        &self.disk
-    }
-
     /// Writes one batch (or none), and syncs it at once if `sync`. Tries twice.
     fn commit(&mut self, batch: Option<Batch<'_>>, sync: bool) -> Result<Option<BatchHeader>, Failure> {
         let number = self.next_batch;

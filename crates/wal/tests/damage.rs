@@ -2,8 +2,8 @@
 //! `lock`, with the last written batch and the boot of the machine, and the batches, which refer to each
 //! other.
 
-use wal::testing::{Op, SimDisk};
 use wal::{CUT_SUFFIX, Completion, Damage, Handover, Log, Options, Owners, Record, Records, Recovery};
+use wal_testing::{Op, SimDisk};
 
 const FILE_HEADER: usize = 48;
 const BATCH_HEADER: usize = 64;

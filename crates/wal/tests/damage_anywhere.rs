@@ -4,17 +4,14 @@
 //!
 //! `SLUICE_SOAK=n` multiplies the runs by n, `SLUICE_SEED=m` begins with seed m.
 
-mod chunks;
-mod soak;
-
 use std::collections::BTreeMap;
 
-use chunks::{Owner, chunk, read_all};
-use soak::{named, pick, seeds};
-use wal::testing::{Crash, Random, SimDisk};
+use crate::chunks::{Owner, chunk, read_all};
+use crate::soak::{named, pick, seeds};
 use wal::{
     Handover, Log, Options, Owners, Record, Records, Recovery, Step, StreamError, StreamLimits, StreamReader,
 };
+use wal_testing::{Crash, Random, SimDisk};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fault {
@@ -239,7 +236,7 @@ fn run_stream(plan: Plan) {
         Err(error) => panic!("{error}"),
     };
     let mut reader = StreamReader::new(disk.clone());
-    let mut job = chunks::job(7, wal::ReadFrom::First, &kept);
+    let mut job = crate::chunks::job(7, wal::ReadFrom::First, &kept);
     let (mut came, mut has_error) = (Vec::new(), false);
     loop {
         match reader.read(&job) {

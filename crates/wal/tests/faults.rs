@@ -5,16 +5,14 @@
 //!
 //! `SLUICE_SOAK=n` multiplies the runs by n, `SLUICE_SEED=m` begins with seed m.
 
-mod soak;
-
 use std::collections::BTreeMap;
 
-use soak::{named, pick, seeds};
-use wal::testing::{CHANGES, Crash, Op, Random, SimDisk};
+use crate::soak::{named, pick, seeds};
 use wal::{
     CUT_SUFFIX, Completion, Handover, LARGE, Log, OpenError, Options, Record, Records, Size, Step, SyncEnd,
     SyncJob,
 };
+use wal_testing::{CHANGES, Crash, Op, Random, SimDisk};
 
 /// Everything that decides a run. A "life" is the time from one open to the next crash.
 #[derive(Clone, Copy, Debug)]

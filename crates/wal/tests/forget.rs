@@ -1,8 +1,8 @@
 //! How space is reclaimed, what this costs, and what is found when the first files are removed.
 
 use libc::EIO;
-use wal::testing::{Crash, Op, Random, SimDisk, forget};
 use wal::{Completion, Handover, Log, Options, Record, Records, Recovery, Size};
+use wal_testing::{Crash, Op, Random, SimDisk, forget};
 
 const FILE_BYTES: u64 = 1000;
 

@@ -4,11 +4,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-use wal::testing::{Op, Random, SimDisk, forget};
 use wal::{
     Completion, Cut, Damage, Handover, LOG_VERSION, Log, OpenError, Options, Owners, Record, Records,
     Recovery,
 };
+use wal_testing::{Op, Random, SimDisk, forget};
 
 const FILE_HEADER: usize = 48;
 const BATCH_HEADER: usize = 64;

@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
-use wal::testing::{Op, SimDisk};
 use wal::{
     BLOCK_BYTES, Block, Extent, Flaw, LARGE, PACK_VERSION, PackError, PackOptions, PackReader, Packs,
     ReadError, Record, Records, Run,
 };
+use wal_testing::{Op, SimDisk};
 
 const FILE_HEADER: usize = 48;
 const BLOCK_HEADER: usize = 20;
@@ -228,7 +228,7 @@ fn a_cut_or_missing_pack_is_damage() {
     let disk = disk_of(&files);
     let mut packs = open(&disk, &[extent]).unwrap();
     assert_eq!(packs.bytes(), (0, u64::from(extent.bytes)));
-    let error = records(&mut PackReader::new(disk), extent, owner);
+    let error = records(&mut PackReader::new(disk.clone()), extent, owner);
     assert_eq!(
         error.as_ref().unwrap_err().to_string(),
         format!("pack {name}, block at 48: the pack is missing")
@@ -239,7 +239,7 @@ fn a_cut_or_missing_pack_is_damage() {
     run.push(1, 1, b"x", Bytes::new());
     assert_eq!(packs.write(vec![run]).unwrap()[0].pack, 3);
     packs.release(extent);
-    assert_eq!(packs.disk().files().len(), 1);
+    assert_eq!(disk.files().len(), 1);
 }
 
 #[test]

@@ -4,10 +4,10 @@ use std::io::ErrorKind;
 
 use bytes::Bytes;
 use libc::{EIO, ENOSPC, EROFS};
-use wal::testing::{CHANGES, Crash, Op, SimDisk};
 use wal::{
     BLOCK_BYTES, Extent, PackError, PackOptions, PackReader, Packs, ReadError, Records, Run, WriteFailure,
 };
+use wal_testing::{CHANGES, Crash, Op, SimDisk};
 
 /// The header of a pack, and the bytes that `run` takes in addition to its body.
 const OPENING: u64 = 48;

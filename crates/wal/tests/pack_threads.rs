@@ -1,17 +1,15 @@
 //! The threads of packs: every job is answered once and in order, and a read does not wait for a sync.
 
-mod slow_disk;
-
 use std::collections::BTreeMap;
 use std::sync::mpsc::{Receiver, Sender, channel};
 
+use crate::slow_disk::SlowDisk;
 use bytes::Bytes;
-use slow_disk::SlowDisk;
-use wal::testing::{Op, SimDisk};
 use wal::{
     BlockRead, Extent, PackJob, PackOptions, PackReader, PackReaderHandle, PackRound, Packs, PacksHandle,
     ReadJob, Run,
 };
+use wal_testing::{Op, SimDisk};
 
 struct Threads {
     go: Sender<()>,

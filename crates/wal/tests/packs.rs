@@ -4,13 +4,11 @@
 //!
 //! `SLUICE_SOAK=n` multiplies the runs by n, `SLUICE_SEED=m` begins with seed m.
 
-mod soak;
-
 use std::collections::BTreeSet;
 
-use soak::{named, pick, seeds};
-use wal::testing::{CHANGES, Crash, Random, SimDisk};
+use crate::soak::{named, pick, seeds};
 use wal::{Extent, LARGE, PackError, PackOptions, PackReader, Packs, ReadError, Record, Records, Run};
+use wal_testing::{CHANGES, Crash, Random, SimDisk};
 
 /// Everything that decides a run. A "life" is the time from one open to the next crash.
 #[derive(Clone, Copy, Debug)]

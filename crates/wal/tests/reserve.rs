@@ -1,11 +1,9 @@
 //! The reserve, which makes it possible to empty a full disk.
 
-mod soak;
-
 use std::collections::BTreeMap;
 
-use wal::testing::{Crash, Random, SimDisk, forget};
 use wal::{Completion, Handover, Log, Options, Records, Step};
+use wal_testing::{Crash, Random, SimDisk, forget};
 
 const FILE_BYTES: u64 = 4096;
 const RESERVE: u64 = 8192;
@@ -128,8 +126,8 @@ fn a_full_disk_accepts_what_frees_space() {
 #[test]
 fn without_a_reserve_a_full_disk_stays_full() {
     let mut run = Run::new(1);
-    run.log = Log::open(SimDisk::new(1), Options { reserve_bytes: 0, ..options() }, &mut |_| ()).unwrap().0;
-    run.disk = run.log.disk().clone();
+    run.disk = SimDisk::new(1);
+    run.log = Log::open(run.disk.clone(), Options { reserve_bytes: 0, ..options() }, &mut |_| ()).unwrap().0;
     run.disk.limit(CAPACITY);
     while run.put() {
         assert!(!run.short);
@@ -154,7 +152,7 @@ fn a_log_opened_on_a_full_disk_uses_its_reserve() {
 #[test]
 fn a_disk_is_emptied_from_its_reserve_at_random() {
     let mut shorts = 0;
-    for seed in soak::seeds(300) {
+    for seed in crate::soak::seeds(300) {
         let mut random = Random(seed);
         let mut run = Run::new(seed);
         for _ in 0..3 {

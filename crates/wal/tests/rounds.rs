@@ -1,8 +1,8 @@
 //! What a round costs, and how errors of the disk are handled.
 
 use libc::{EIO, ENOSPC};
-use wal::testing::{CHANGES, Crash, Op, SimDisk};
 use wal::{AT_ONCE_BYTES_MAX, Completion, Handover, Log, Options, Record, Records, Step, UNSYNCED_BYTES_MAX};
+use wal_testing::{CHANGES, Crash, Op, SimDisk};
 
 fn open(disk: &SimDisk, file_bytes: u64) -> (Log<SimDisk>, Vec<Record>) {
     let mut records = Vec::new();

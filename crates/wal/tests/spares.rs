@@ -4,8 +4,8 @@
 use std::collections::BTreeMap;
 
 use libc::{EIO, ENOSPC};
-use wal::testing::{Crash, Op, SimDisk, forget};
 use wal::{Handover, Log, Options, Record, Records, Recovery};
+use wal_testing::{Crash, Op, SimDisk, forget};
 
 const FILE_BYTES: u64 = 1000;
 

@@ -1,11 +1,9 @@
 //! Missing parts of a stream are detected: segments, their ends, and the version file. No offset is used for
 //! two messages.
 
-mod chunks;
-
-use chunks::{LIMITS, Owner, chunk, read_all};
-use wal::testing::{Crash, SimDisk};
+use crate::chunks::{LIMITS, Owner, chunk, read_all};
 use wal::{Retained, StreamError, StreamFlaw, StreamLimits, StreamReader, Streams};
+use wal_testing::{Crash, SimDisk};
 
 /// Limits with which one chunk of 100 bytes fills a segment.
 const SMALL: StreamLimits = StreamLimits { segment_bytes: 100, ..LIMITS };

@@ -4,18 +4,15 @@
 //!
 //! `SLUICE_SOAK=n` multiplies the runs by n, `SLUICE_SEED=m` begins with seed m.
 
-mod chunks;
-mod soak;
-
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use soak::{named, pick, seeds};
-use wal::testing::{CHANGES, Crash, Op, Random, SimDisk};
+use crate::soak::{named, pick, seeds};
 use wal::{
     Bloom, Chunk, ChunkJob, NewChunk, Position, ReadFrom, Retained, StreamAnswer, StreamError, StreamJob,
     StreamLimits, StreamReader, StreamSyncJob, Streams,
 };
+use wal_testing::{CHANGES, Crash, Op, Random, SimDisk};
 
 /// Everything that decides a run. A "life" is the time from one open to the next crash.
 #[derive(Clone, Copy, Debug)]
@@ -165,7 +162,7 @@ impl Model {
     }
 
     fn job(&self, stream: u64, from: ReadFrom) -> ChunkJob {
-        chunks::job(stream, from, &self.retained)
+        crate::chunks::job(stream, from, &self.retained)
     }
 
     /// Checks that everything guaranteed reads back.
@@ -205,8 +202,11 @@ impl Model {
             let end_of = kept.segments.get(at + 1).copied().unwrap_or(kept.next);
             let mut from = Position { segment, at: 8, offset: segment };
             while from.offset < end_of {
-                let job =
-                    ChunkJob { until: end_of, bytes_max: 1, ..chunks::job(stream, ReadFrom::At(from), kept) };
+                let job = ChunkJob {
+                    until: end_of,
+                    bytes_max: 1,
+                    ..crate::chunks::job(stream, ReadFrom::At(from), kept)
+                };
                 match reader.read(&job) {
                     Ok(read) if !read.chunks.is_empty() => {
                         from = read.next;
@@ -505,11 +505,11 @@ fn what_was_confirmed_reads_back_at_any_boundary() {
 #[test]
 fn reads_are_bounded_by_the_file() {
     let disk = SimDisk::new(0);
-    let mut owner = chunks::Owner::new(&disk);
-    owner.open(7, chunks::LIMITS, 0).unwrap();
-    owner.append(7, vec![chunks::chunk(0, 1, 0, 50)], false).unwrap();
+    let mut owner = crate::chunks::Owner::new(&disk);
+    owner.open(7, crate::chunks::LIMITS, 0).unwrap();
+    owner.append(7, vec![crate::chunks::chunk(0, 1, 0, 50)], false).unwrap();
     let kept = owner.retained(7);
-    let job = ChunkJob { bytes_max: u32::MAX, ..chunks::job(7, ReadFrom::First, &kept) };
+    let job = ChunkJob { bytes_max: u32::MAX, ..crate::chunks::job(7, ReadFrom::First, &kept) };
     StreamReader::new(disk.clone()).read(&job).unwrap();
     assert_eq!(disk.longest_read(), 98);
     assert_eq!(disk.count(Op::Read), 2, "the header of the file, and the chunk");

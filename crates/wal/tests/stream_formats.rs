@@ -1,17 +1,15 @@
 //! The formats of streams: every released version opens, the current one is written byte for byte as before,
 //! and a newer one is refused. An interrupted end is cut. Damage is reported and left in place.
 
-mod chunks;
-
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use chunks::{LIMITS, Owner, chunk, job, open, read_all};
-use wal::testing::{Random, SimDisk};
+use crate::chunks::{LIMITS, Owner, chunk, job, open, read_all};
 use wal::{
     Bloom, Chunk, ChunkJob, NewChunk, ReadFrom, Retained, STREAM_VERSION, StreamCut, StreamError,
     StreamLimits, StreamReader,
 };
+use wal_testing::{Random, SimDisk};
 
 type Files = BTreeMap<String, Vec<u8>>;
 

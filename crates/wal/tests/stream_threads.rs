@@ -1,12 +1,10 @@
 //! The threads of streams, on a real directory.
 
-mod chunks;
-
 use std::sync::mpsc;
 
-use chunks::{LIMITS, chunk, job};
-use wal::testing::SimDisk;
+use crate::chunks::{LIMITS, chunk, job};
 use wal::{ChunksRead, ReadFrom, RealDisk, Retained, StreamAnswer, StreamJob, StreamReader, Streams};
+use wal_testing::SimDisk;
 
 #[test]
 fn everything_is_answered_once_and_survives_a_restart() {

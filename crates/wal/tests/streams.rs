@@ -1,16 +1,14 @@
 //! What a stream confirms reads back from any place, and what it removes is gone. One case per test.
 
-mod chunks;
-
 use std::sync::Arc;
 
+use crate::chunks::{LIMITS, Owner, chunk, data, job, open, read, read_all, reopen};
 use bytes::Bytes;
-use chunks::{LIMITS, Owner, chunk, data, job, open, read, read_all, reopen};
-use wal::testing::{Crash, Op, SimDisk};
 use wal::{
     Bloom, ChunkJob, NewChunk, ReadFrom, StreamAnswer, StreamError, StreamJob, StreamLimits, StreamReader,
     Streams, Wanted,
 };
+use wal_testing::{Crash, Op, SimDisk};
 
 const SMALL: StreamLimits = StreamLimits { segment_bytes: 900, ..LIMITS };
 
@@ -99,7 +97,7 @@ fn a_read_takes_whole_chunks_and_at_least_one() {
     assert_eq!(counts, [4, 3, 1, 4, 4, 4, 4, 4, 2]);
     // One buffer for all chunks.
     let reads = disk.count(Op::Read);
-    let all = ChunkJob { bytes_max: 1 << 20, ..chunks::job(7, ReadFrom::First, &kept) };
+    let all = ChunkJob { bytes_max: 1 << 20, ..crate::chunks::job(7, ReadFrom::First, &kept) };
     assert_eq!(reader.read(&all).unwrap().chunks.len(), 30);
     assert_eq!(disk.count(Op::Read), reads + 1);
 }
@@ -189,7 +187,7 @@ fn segments_are_removed_from_the_front() {
         let kept = owner.limit(7, aged, now).unwrap();
         assert_eq!(&*kept.segments, firsts, "at {now}");
     }
-    let again = chunks::reopen(owner, &disk, 7, aged, 1000);
+    let again = crate::chunks::reopen(owner, &disk, 7, aged, 1000);
     assert_eq!((again.first, again.next, again.first_timestamp_ms), (36, 40, Some(360)));
     assert_eq!(disk.files().len(), 3, "a segment, its index, the version");
 }
@@ -204,7 +202,7 @@ fn ages_are_known_after_a_restart() {
     }
     let aged = StreamLimits { age_max_ms: Some(100), ..SMALL };
     for (now, firsts) in [(130, &[0, 4, 8][..]), (131, &[4, 8]), (170, &[4, 8]), (171, &[8])] {
-        let kept = chunks::reopen(owner, &disk, 7, aged, now);
+        let kept = crate::chunks::reopen(owner, &disk, 7, aged, now);
         assert_eq!(&*kept.segments, firsts, "at {now}");
         owner = Owner::new(&SimDisk::new(0));
     }
@@ -460,7 +458,7 @@ fn a_segment_that_could_not_be_cut_ends_where_the_next_begins() {
     failure.chunks[0].data = data(77, 60);
     let kept = owner.append(7, failure.chunks, false).unwrap();
     assert_eq!(&*kept.segments, &[0, 1]);
-    let kept = chunks::reopen(owner, &disk, 7, LIMITS, 0);
+    let kept = crate::chunks::reopen(owner, &disk, 7, LIMITS, 0);
     assert_eq!(kept.next, 3);
     let all = read_all(&mut StreamReader::new(disk.clone()), 7, &kept);
     assert_eq!(all.iter().map(|chunk| chunk.data.len()).collect::<Vec<_>>(), [10, 60]);

@@ -1,14 +1,12 @@
 //! The threads of the log: writing waits for no sync, and every handover is answered at the end.
 
-mod slow_disk;
-
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::sleep;
 use std::time::Duration;
 
-use slow_disk::SlowDisk;
-use wal::testing::{Crash, Op, SimDisk};
+use crate::slow_disk::SlowDisk;
 use wal::{Completion, Handover, Log, Options, Records, Step, UNSYNCED_BYTES_MAX, Writer, WriterHandle};
+use wal_testing::{Crash, Op, SimDisk};
 
 fn writer(disk: &SimDisk) -> (Sender<()>, WriterHandle<SlowDisk>, Receiver<Completion>) {
     let (go, wait) = channel();

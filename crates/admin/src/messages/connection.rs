@@ -73,11 +73,23 @@ pub async fn in_time<T>(
     then: impl Fn() -> &'static str,
     request: impl Future<Output = Result<T, Failure>>,
 ) -> Result<T, Failure> {
-    let late = |_| {
-        let (seconds, then) = (TIME_MAX.as_secs(), then());
-        Failure::unavailable(format!("the broker has not answered within {seconds} s: {then}"))
-    };
-    tokio::time::timeout(TIME_MAX, request).await.map_err(late)?
+    ended_by(tokio::time::sleep(TIME_MAX), then, request).await
+}
+
+/// Waits for the end of a request, or for a timer of [`TIME_MAX`].
+async fn ended_by<T>(
+    timer: impl Future<Output = ()>,
+    then: impl Fn() -> &'static str,
+    request: impl Future<Output = Result<T, Failure>>,
+) -> Result<T, Failure> {
+    tokio::select! {
+        biased;
+        ended = request => ended,
+        () = timer => {
+            let (seconds, then) = (TIME_MAX.as_secs(), then());
+            Err(Failure::unavailable(format!("the broker has not answered within {seconds} s: {then}")))
+        }
+    }
 }
 
 /// Returns what an error of AMQP 0.9.1 is over HTTP. As in RabbitMQ, it is 404 for what does not exist, 401 for what the user may
@@ -99,11 +111,10 @@ pub fn failure(error: &Error) -> Failure {
 mod tests {
     use super::*;
 
-    #[tokio::test(start_paused = true)]
+    #[tokio::test]
     async fn a_request_does_not_wait_for_ever() {
-        let late = in_time(|| "nothing has happened", std::future::pending::<Result<(), Failure>>())
-            .await
-            .unwrap_err();
+        let (timer, then) = (std::future::ready(()), || "nothing has happened");
+        let late = ended_by(timer, then, std::future::pending::<Result<(), Failure>>()).await.unwrap_err();
         assert_eq!((late.status.as_u16(), late.error), (503, "service_unavailable"));
         assert_eq!(late.reason, "the broker has not answered within 10 s: nothing has happened");
     }

@@ -1,5 +1,4 @@
 //! Two endpoints in memory, for tests of the whole connection.
-#![allow(dead_code, reason = "each test uses a part")]
 
 use std::io::IoSlice;
 

@@ -2,7 +2,7 @@
 //! unknown key, at most once a minute, and again when they are old. The old keys stay until new ones are there.
 
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use http_body_util::Full;
@@ -11,7 +11,6 @@ use hyper::{Request, StatusCode, Uri};
 use jsonwebtoken::Algorithm;
 use serde_json::Value;
 use tls::ClientOptions;
-use tokio::time::Instant;
 use web::{Bounds, Server};
 
 use super::keys::{Key, Keys};
@@ -111,6 +110,15 @@ fn https(url: &str) -> Result<Uri, String> {
 }
 
 impl Source {
+    /// Returns the time by which the age of keys is told.
+    fn now(&self) -> Instant {
+        match &self.web {
+            Web::Tls(_) => Instant::now(),
+            #[cfg(test)]
+            Web::Test(pages) => pages.now(),
+        }
+    }
+
     /// Fetches the keys.
     async fn fetch(&self, algorithms: &[Algorithm]) -> Result<Keys, String> {
         let url = if self.is_discovered { self.discover().await? } else { self.url.clone() };
@@ -185,7 +193,7 @@ impl Provider {
     /// Fetches the keys at the start. If that succeeds, it does not count as an attempt: the first token that names a newer key has
     /// it fetched at once.
     pub async fn prepare(&self) {
-        self.fetch(|fetched| fetched.at.is_none()).await;
+        self.fetch(|fetched, _| fetched.at.is_none()).await;
         let mut fetched = self.fetched();
         if fetched.at.is_some() {
             fetched.tried_at = None;
@@ -199,12 +207,13 @@ impl Provider {
         };
         if self.are_old() {
             let provider = self.clone();
-            tokio::spawn(async move { provider.fetch(|fetched| is_due(fetched.at, KEYS_AGE_MAX)).await });
+            let is_old = |fetched: &Fetched, now| is_due(fetched.at, KEYS_AGE_MAX, now);
+            tokio::spawn(async move { provider.fetch(is_old).await });
         }
         if let Some(key) = self.known(id) {
             return Ok(key);
         }
-        self.fetch(|fetched| fetched.keys.find(id).is_none()).await;
+        self.fetch(|fetched, _| fetched.keys.find(id).is_none()).await;
         let failure = self.fetched().failure.clone();
         self.known(id).ok_or_else(|| TokenError::UnknownKey(id.to_owned(), failure))
     }
@@ -225,32 +234,32 @@ impl Provider {
 
     /// Returns true if the keys must be fetched again, although the token's key is known.
     fn are_old(&self) -> bool {
-        let fetched = self.fetched();
-        self.source.is_some()
-            && is_due(fetched.at, KEYS_AGE_MAX)
+        let Some(source) = &self.source else { return false };
+        let (fetched, now) = (self.fetched(), source.now());
+        is_due(fetched.at, KEYS_AGE_MAX, now)
             && fetched.at.is_some()
-            && is_due(fetched.tried_at, FETCH_INTERVAL)
+            && is_due(fetched.tried_at, FETCH_INTERVAL, now)
     }
 
     /// Fetches the keys, unless they are no longer `wanted` because somebody else has just done so, or the last attempt was too
     /// short ago.
-    async fn fetch(&self, wanted: impl Fn(&Fetched) -> bool) {
+    async fn fetch(&self, wanted: impl Fn(&Fetched, Instant) -> bool) {
         let Some(source) = &self.source else { return };
         let _guard = self.fetching.lock().await;
         {
-            let mut fetched = self.fetched();
+            let (mut fetched, now) = (self.fetched(), source.now());
             let interval = if fetched.at.is_some() { FETCH_INTERVAL } else { FIRST_FETCH_INTERVAL };
-            if !wanted(&fetched) || !is_due(fetched.tried_at, interval) {
+            if !wanted(&fetched, now) || !is_due(fetched.tried_at, interval, now) {
                 return;
             }
-            fetched.tried_at = Some(Instant::now());
+            fetched.tried_at = Some(now);
         }
         let keys = source.fetch(&self.algorithms).await;
         let mut fetched = self.fetched();
         match keys {
             Ok(keys) => {
                 tracing::info!(keys = keys.len(), "keys of the OAuth 2 provider {} fetched", self.name);
-                (fetched.keys, fetched.at, fetched.failure) = (keys, Some(Instant::now()), None);
+                (fetched.keys, fetched.at, fetched.failure) = (keys, Some(source.now()), None);
             }
             Err(why) => {
                 tracing::error!("keys of the OAuth 2 provider {} cannot be fetched: {why}", self.name);
@@ -264,6 +273,6 @@ impl Provider {
     }
 }
 
-fn is_due(last: Option<Instant>, interval: Duration) -> bool {
-    last.is_none_or(|last| last.elapsed() >= interval)
+fn is_due(last: Option<Instant>, interval: Duration, now: Instant) -> bool {
+    last.is_none_or(|last| now.saturating_duration_since(last) >= interval)
 }

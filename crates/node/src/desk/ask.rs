@@ -14,19 +14,26 @@ use super::NodeDesk;
 use crate::incoming::Incoming;
 use crate::questions::{PLACES_PER_PART, Part, Question, Reply};
 
-/// The deadline of questions about numbers. A shard that takes longer is overloaded, and old numbers are of
-/// no use.
-pub(super) const DEADLINE: Duration = Duration::from_secs(1);
+/// How long the desk waits for an answer.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Deadlines {
+    /// For questions about numbers. A shard that takes longer is overloaded, and old numbers are of no use.
+    pub numbers: Duration,
+    /// For changes. They wait for the log, which may be slow, and for a shard that a slow disk delays.
+    pub change: Duration,
+    /// For checking a login. It is the same as for a client over AMQP.
+    pub login: Duration,
+}
 
-/// The deadline of changes. They wait for the log, which may be slow, and for a shard that a slow disk
-/// delays.
-pub(super) const CHANGE_DEADLINE: Duration = Duration::from_secs(10);
-
-/// The deadline for checking a login. It is the same as for a client over AMQP.
-pub(super) const LOGIN_DEADLINE: Duration = Duration::from_secs(10);
+/// The deadlines of the product. Tests have others, so that none waits for these.
+pub(super) const DEADLINES: Deadlines = Deadlines {
+    numbers: Duration::from_secs(1),
+    change: Duration::from_secs(10),
+    login: Duration::from_secs(10),
+};
 
 /// How long, and how often, the deletion of a virtual host waits for queues that somebody else is deleting. Together it is
-/// [`CHANGE_DEADLINE`].
+/// as long as a change may take.
 const WAIT: Duration = Duration::from_millis(20);
 const WAITS_MAX: u32 = 500;
 
@@ -67,9 +74,9 @@ pub(super) fn other_answer() -> DeskError {
 }
 
 impl NodeDesk {
-    /// Asks a shard and waits for the answer up to [`DEADLINE`].
+    /// Asks a shard and waits for the answer up to [`Deadlines::numbers`].
     pub(super) async fn ask(&self, shard: usize, question: Question) -> Result<Reply, DeskError> {
-        self.ask_within(DEADLINE, shard, question).await
+        self.ask_within(self.inner.deadlines.numbers, shard, question).await
     }
 
     pub(super) async fn ask_within(
@@ -109,7 +116,7 @@ impl NodeDesk {
     /// Asks the deciding shard for a change of the catalog, for a user.
     pub(super) async fn change(&self, who: &Identity, command: Command) -> Result<Answer, DeskError> {
         let change = Question::Change(command, who.user.clone());
-        match self.ask_within(CHANGE_DEADLINE, DECIDER.into(), change).await? {
+        match self.ask_within(self.inner.deadlines.change, DECIDER.into(), change).await? {
             Reply::Changed(result) => result.map_err(DeskError::Catalog),
             _ => Err(other_answer()),
         }
@@ -118,7 +125,7 @@ impl NodeDesk {
     /// Sends a request to a queue and waits for its answer. The shard sets the ticket.
     pub(super) async fn ask_queue(&self, queue: QueueId, request: Request) -> Result<Effect, DeskError> {
         let question = Question::Queue { queue, request };
-        match self.ask_within(CHANGE_DEADLINE, DECIDER.into(), question).await? {
+        match self.ask_within(self.inner.deadlines.change, DECIDER.into(), question).await? {
             Reply::Effect(effect) => Ok(*effect),
             _ => Err(other_answer()),
         }
@@ -170,7 +177,7 @@ impl NodeDesk {
             .collect::<Result<Vec<_>, DeskError>>()?;
         for (i, asked) in asked {
             // The stream was deleted in the meantime if any other reply arrives.
-            if let Reply::Effect(effect) = asked.answer(DEADLINE).await?
+            if let Reply::Effect(effect) = asked.answer(self.inner.deadlines.numbers).await?
                 && let Effect::Report { report, .. } = *effect
             {
                 reports[i].report = *report;
@@ -230,7 +237,7 @@ impl NodeDesk {
             let asked = queues.into_iter().map(delete).collect::<Result<Vec<_>, _>>()?;
             let mut deleted = 0;
             for waiting in asked {
-                if let Reply::Effect(effect) = waiting.answer(CHANGE_DEADLINE).await?
+                if let Reply::Effect(effect) = waiting.answer(self.inner.deadlines.change).await?
                     && matches!(*effect, Effect::Done { .. })
                 {
                     deleted += 1;

@@ -8,7 +8,6 @@ use broker::access::Identity;
 use broker::desk::DeskError;
 
 use super::NodeDesk;
-use super::ask::DEADLINE;
 use crate::incoming::{Accepted, Incoming, Way};
 
 impl NodeDesk {
@@ -23,7 +22,7 @@ impl NodeDesk {
     ) -> Result<OwnedFd, DeskError> {
         let admission = &self.inner.admission;
         let impossible = |why: String| DeskError::Impossible(format!("cannot connect to the broker: {why}"));
-        tokio::time::timeout(DEADLINE, admission.wait_for_room())
+        tokio::time::timeout(self.inner.deadlines.numbers, admission.wait_for_room())
             .await
             .map_err(|_| impossible("the remaining file descriptors are reserved".to_owned()))?;
         let (client, stream) = UnixStream::pair().map_err(|error| impossible(error.to_string()))?;

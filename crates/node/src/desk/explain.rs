@@ -7,7 +7,7 @@ use broker::desk::DeskError;
 use broker::explain::{ConnectionFacts, Explanation, Look, QueueFacts, Subject, Wanted};
 
 use super::NodeDesk;
-use super::ask::{DEADLINE, other_answer};
+use super::ask::other_answer;
 use crate::questions::{PLACES_PER_PART, Question, Reply};
 
 /// The time between the two observations: long enough to see progress if there is any.
@@ -57,7 +57,7 @@ impl NodeDesk {
             Subject::Link { vhost, name, .. } => Wanted::Link { vhost: vhost.clone(), name: name.clone() },
             Subject::Connection { name } => Wanted::Connection(name.clone()),
             Subject::Queue { vhost, name } => {
-                let record = self.record(DEADLINE, vhost, name).await?;
+                let record = self.record(self.inner.deadlines.numbers, vhost, name).await?;
                 let numbers = self.reports(std::slice::from_ref(&record)).await?.remove(0);
                 active = numbers.report.active_consumer;
                 let wanted = Wanted::Consumers(record.id);

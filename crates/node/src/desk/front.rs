@@ -26,7 +26,7 @@ use broker::settings::SLUICE_VERSION;
 use broker::traces::{TraceChange, Traces};
 use queue::{Effect, Peek, Replay, Request};
 
-use super::ask::{CHANGE_DEADLINE, DEADLINE, LOGIN_DEADLINE, NO_TICKET, other_answer, refused};
+use super::ask::{NO_TICKET, other_answer, refused};
 use super::messages::browsed;
 use super::{NodeDesk, by_name};
 use crate::logins::NewHash;
@@ -82,7 +82,8 @@ impl Desk for NodeDesk {
     async fn login(&self, user: &str, password: &Secret, peer: IpAddr) -> Result<Identity, DeskError> {
         let credentials = Credentials::Plain { user: user.to_owned(), password: password.clone() };
         let login = Login { credentials, from: peer, at_ms: self.inner.clock.now_ms() };
-        let answer = tokio::time::timeout(LOGIN_DEADLINE, self.inner.checker.ask_for_desk(login)).await;
+        let answer =
+            tokio::time::timeout(self.inner.deadlines.login, self.inner.checker.ask_for_desk(login)).await;
         let checked = answer.ok().and_then(Result::ok).ok_or(DeskError::TimedOut);
         let checked = checked.and_then(|login| {
             let identity = login.map_err(|refused| DeskError::LoginRefused(refused.to_string()))?;
@@ -204,7 +205,7 @@ impl Desk for NodeDesk {
 
     async fn queue(&self, who: &Identity, vhost: &str, name: &str) -> Result<QueueRow, DeskError> {
         self.permit(who, vhost, Verb::ReadQueue, &[]).await?;
-        let record = self.record(DEADLINE, vhost, name).await?;
+        let record = self.record(self.inner.deadlines.numbers, vhost, name).await?;
         let report = self.reports(std::slice::from_ref(&record)).await?.remove(0);
         Ok(self.row(&record, report))
     }
@@ -226,13 +227,13 @@ impl Desk for NodeDesk {
         if_empty: bool,
     ) -> Result<u64, DeskError> {
         self.permit(who, vhost, Verb::DeleteQueue, &[Resource::Queue(name)]).await?;
-        let record = self.record(CHANGE_DEADLINE, vhost, name).await?;
+        let record = self.record(self.inner.deadlines.change, vhost, name).await?;
         self.count(record, Request::Delete { ticket: NO_TICKET, if_unused, if_empty }).await
     }
 
     async fn purge_queue(&self, who: &Identity, vhost: &str, name: &str) -> Result<u64, DeskError> {
         self.permit(who, vhost, Verb::PurgeQueue, &[Resource::Queue(name)]).await?;
-        let record = self.record(CHANGE_DEADLINE, vhost, name).await?;
+        let record = self.record(self.inner.deadlines.change, vhost, name).await?;
         self.count(record, Request::Purge { ticket: NO_TICKET }).await
     }
 
@@ -245,7 +246,7 @@ impl Desk for NodeDesk {
         count: u32,
     ) -> Result<Vec<BrowsedRow>, DeskError> {
         self.permit(who, vhost, Verb::Get, &[Resource::Queue(name)]).await?;
-        let record = self.record(CHANGE_DEADLINE, vhost, name).await?;
+        let record = self.record(self.inner.deadlines.change, vhost, name).await?;
         if !record.is_stream() {
             return Err(DeskError::no_stream(&record));
         }
@@ -476,7 +477,7 @@ impl Desk for NodeDesk {
         let no_salt = |error| DeskError::Impossible(format!("there is no random salt: {error}"));
         let salt = random().map_err(no_salt)?;
         let hashed = self.inner.checker.hash(NewHash { hashing, salt, password });
-        let answer = tokio::time::timeout(LOGIN_DEADLINE, hashed).await;
+        let answer = tokio::time::timeout(self.inner.deadlines.login, hashed).await;
         answer.ok().and_then(Result::ok).ok_or(DeskError::TimedOut)
     }
 
@@ -524,7 +525,8 @@ impl Desk for NodeDesk {
         for shard in 0..self.inner.shards.len() {
             let (who, name, reason) = (who.clone(), name.to_owned(), reason.to_owned());
             let close = Question::Close { who, name, reason };
-            let Reply::Closed(closed) = self.ask_within(CHANGE_DEADLINE, shard, close).await? else {
+            let Reply::Closed(closed) = self.ask_within(self.inner.deadlines.change, shard, close).await?
+            else {
                 return Err(other_answer());
             };
             any |= closed.map_err(|refused| DeskError::AccessRefused(refused.reason))?;

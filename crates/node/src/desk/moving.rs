@@ -18,7 +18,7 @@ use queue::{ConsumerId, Delivery, Effect, Outcome, Report, Request};
 use tokio::time::Instant;
 
 use super::NodeDesk;
-use super::ask::{CHANGE_DEADLINE, NO_TICKET, other_answer, refused};
+use super::ask::{NO_TICKET, other_answer, refused};
 use crate::questions::{Question, Reply};
 
 /// The time for one move. It is half of the time of a request, because the other half is for the last batch. A move that
@@ -61,7 +61,7 @@ impl NodeDesk {
         name: &str,
         wanted: &Move,
     ) -> Result<Moved, DeskError> {
-        let source = self.record(CHANGE_DEADLINE, vhost, name).await?;
+        let source = self.record(self.inner.deadlines.change, vhost, name).await?;
         if let Some(locked) = source.locked_to(None) {
             return Err(DeskError::Catalog(locked));
         }
@@ -85,7 +85,7 @@ impl NodeDesk {
                     "queue '{name}' in vhost '{vhost}' cannot be moved to itself"
                 )));
             }
-            self.record(CHANGE_DEADLINE, vhost, to).await?;
+            self.record(self.inner.deadlines.change, vhost, to).await?;
         }
         let exchange = match &wanted.which {
             Which::All { to: MoveTo::Exchange { name, .. }, .. } => Some(&**name),
@@ -182,7 +182,7 @@ impl Holding<'_> {
             answer: false,
         };
         let post = Question::Post { queue: self.source.id, requests: numbers.map(settle).collect() };
-        match self.desk.ask_within(CHANGE_DEADLINE, DECIDER.into(), post).await? {
+        match self.desk.ask_within(self.desk.inner.deadlines.change, DECIDER.into(), post).await? {
             Reply::Posted => Ok(()),
             _ => Err(other_answer()),
         }
@@ -191,7 +191,7 @@ impl Holding<'_> {
     /// Publishes messages, and waits until their targets have taken or refused them.
     async fn publish(&self, messages: Vec<Moving>) -> Result<Vec<Result<(), MoveRefusal>>, DeskError> {
         let publish = Question::Move { vhost: self.source.vhost.clone(), messages };
-        match self.desk.ask_within(CHANGE_DEADLINE, DECIDER.into(), publish).await? {
+        match self.desk.ask_within(self.desk.inner.deadlines.change, DECIDER.into(), publish).await? {
             Reply::Moved(outcomes) => Ok(outcomes),
             _ => Err(other_answer()),
         }

@@ -8,13 +8,13 @@ use broker::ids::DECIDER;
 use queue::{PEEK_STEPS_MAX, Peek, PeekEnd, Peeked};
 
 use super::NodeDesk;
-use super::ask::{CHANGE_DEADLINE, other_answer, refused_for};
+use super::ask::{other_answer, refused_for};
 use super::messages::peeked_row;
 use crate::questions::{PLACES_PER_PART, Question, Reply};
 
 impl NodeDesk {
     pub(super) async fn peeked(&self, vhost: &str, name: &str, peek: Peek) -> Result<PeekedPart, DeskError> {
-        let record = self.record(CHANGE_DEADLINE, vhost, name).await?;
+        let record = self.record(self.inner.deadlines.change, vhost, name).await?;
         if record.is_stream() {
             return Err(DeskError::Refused(format!(
                 "queue '{name}' in vhost '{vhost}' is a stream: browse its messages instead"
@@ -26,7 +26,8 @@ impl NodeDesk {
         let Some(home) = self.home(&record).await? else { return Ok(PeekedPart::default()) };
         let peek = Peek { count: peek.count.min(PLACES_PER_PART as u32), ..peek };
         let question = Question::Peek { queue: record.id, peek };
-        let Reply::Peeked(peeked) = self.ask_within(CHANGE_DEADLINE, home, question).await? else {
+        let Reply::Peeked(peeked) = self.ask_within(self.inner.deadlines.change, home, question).await?
+        else {
             return Err(other_answer());
         };
         let Peeked { messages, end } = peeked.map_err(|why| refused_for(&record, why))?;
@@ -51,7 +52,7 @@ impl NodeDesk {
 
     pub(super) async fn checkpointed(&self, vhost: &str, name: &str) -> Result<u64, DeskError> {
         let (record, home) = self.running(vhost, name).await?;
-        match self.ask_within(CHANGE_DEADLINE, home, Question::Checkpoint(record.id)).await? {
+        match self.ask_within(self.inner.deadlines.change, home, Question::Checkpoint(record.id)).await? {
             Reply::Checkpoint(index) => index.map_err(|why| refused_for(&record, why)),
             _ => Err(other_answer()),
         }
@@ -59,7 +60,7 @@ impl NodeDesk {
 
     pub(super) async fn reclaimed(&self, vhost: &str, name: &str) -> Result<Reclaimed, DeskError> {
         let (record, home) = self.running(vhost, name).await?;
-        match self.ask_within(CHANGE_DEADLINE, home, Question::Reclaim(record.id)).await? {
+        match self.ask_within(self.inner.deadlines.change, home, Question::Reclaim(record.id)).await? {
             Reply::Reclaimed(reclaimed) => reclaimed.map_err(|why| refused_for(&record, why)),
             _ => Err(other_answer()),
         }
@@ -112,7 +113,7 @@ impl NodeDesk {
     }
 
     async fn quorum_record(&self, vhost: &str, name: &str) -> Result<Arc<QueueRecord>, DeskError> {
-        let record = self.record(CHANGE_DEADLINE, vhost, name).await?;
+        let record = self.record(self.inner.deadlines.change, vhost, name).await?;
         match record.is_quorum() {
             true => Ok(record),
             false => Err(DeskError::no_group(vhost, name, record.kind())),

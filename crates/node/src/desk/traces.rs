@@ -6,7 +6,7 @@ use broker::desk::DeskError;
 use broker::traces::{TRACES_MAX, TraceChange, Traces};
 
 use super::NodeDesk;
-use super::ask::{CHANGE_DEADLINE, other_answer};
+use super::ask::other_answer;
 use crate::questions::{Question, Reply};
 
 impl NodeDesk {
@@ -30,7 +30,9 @@ impl NodeDesk {
             (result, asked?)
         };
         for waiting in asked {
-            let Reply::TracesSet = waiting.answer(CHANGE_DEADLINE).await? else { return Err(other_answer()) };
+            let Reply::TracesSet = waiting.answer(self.inner.deadlines.change).await? else {
+                return Err(other_answer());
+            };
         }
         result.map_err(|_| {
             DeskError::Refused(format!(

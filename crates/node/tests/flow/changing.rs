@@ -2,10 +2,10 @@
 
 use amqp10::DeliveryState;
 use broker::settings::Settings;
-use wal::testing::Random;
+use wal_testing::Random;
 
-use crate::client::{Client, End, Hello};
-use crate::world::World;
+use super::client::{Client, End, Hello};
+use super::world::World;
 
 const HELLO: Hello = Hello { max_frame_size: 65_536, window: 1_000_000, start: u32::MAX - 9 };
 const WINDOW: u32 = 1_000_000;

@@ -12,7 +12,7 @@ use amqp10::{
 };
 use bytes::BytesMut;
 
-use crate::world::{Socket, World};
+use super::world::{Socket, World};
 
 /// The queue of this name is a stream. A consumer reads all of it.
 pub const STREAM: &str = "stream";

@@ -7,8 +7,8 @@ use amqp10::Value;
 use amqp10::session::OUTPUT_HIGH_WATER;
 use broker::settings::Settings;
 
-use crate::client::{Client, End, Hello};
-use crate::world::World;
+use super::client::{Client, End, Hello};
+use super::world::World;
 
 /// The number of messages of one measured run.
 const MESSAGES: u64 = 5_000;

@@ -3,10 +3,10 @@
 
 use amqp10::{DeliveryState, Modified, Value};
 use broker::settings::{LinkCredit, Settings};
-use wal::testing::Random;
+use wal_testing::Random;
 
-use crate::client::{Client, Consumer, End, Hello, STREAM, State};
-use crate::world::World;
+use super::client::{Client, Consumer, End, Hello, STREAM, State};
+use super::world::World;
 
 const RUNS: u64 = 100;
 const STEPS: u64 = 1_000;

@@ -21,8 +21,8 @@ use node::facts::Restored;
 use node::shard::Shard;
 use node::{StorageLimits, make_shards};
 use queue::{Report, Request};
-use wal::testing::SimDisk;
 use wal::{ChunkJob, ChunksRead, Completion, Handover, Step, StreamJob, StreamReader, Streams};
+use wal_testing::SimDisk;
 
 /// The number of rounds after which the broker is assumed to run in an endless loop.
 const ROUNDS_MAX: usize = 10_000;

@@ -24,8 +24,8 @@ use node::facts::Restored;
 use node::shard::{Occupancy, Shard, Writes};
 use node::{StorageLimits, make_shards};
 use queue::{Request, Ticket};
-use wal::testing::SimDisk;
 use wal::{ChunkJob, ChunksRead, Completion, Handover, Step, StreamAnswer, StreamJob, StreamReader, Streams};
+use wal_testing::SimDisk;
 
 /// The capability of a link that receives direct replies.
 const REPLIES: &str = "rabbitmq:volatile-queue";

@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 use broker::ids::ShardId;
 use broker::settings::Settings;
 use bytes::BytesMut;
-use wal::testing::Random;
+use wal_testing::Random;
 
 use super::house::{House, take};
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::io::IoSlice;
 
 use amqp10::{Output, Value};
-use wal::testing::Random;
+use wal_testing::Random;
 
 use super::peer10::Peer10;
 use super::peer091::Peer091;

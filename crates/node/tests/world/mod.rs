@@ -1,8 +1,6 @@
 //! The world of the simulation. It does everything that `runtime` does, in small steps, in an order that the
 //! seed decides.
 
-#[path = "../asks/mod.rs"]
-mod asks;
 mod client;
 mod peer091;
 mod peer10;
@@ -25,13 +23,13 @@ use node::facts::Restored;
 use node::questions::{Question, Reply};
 use node::shard::{Moved, Occupancy, Shard, Writes};
 use node::{StorageLimits, make_shards};
-use wal::testing::{CHANGES, Crash, Op, Random, SimDisk};
 use wal::{
     BlockRead, Completion, Extent, Handover, Log, Options, PackJob, PackOptions, PackReader, Packed, Packs,
     ReadJob, StreamAnswer, StreamJob, SyncEnd, SyncJob,
 };
+use wal_testing::{CHANGES, Crash, Op, Random, SimDisk};
 
-use asks::Asks;
+use crate::asks::Asks;
 use client::Client;
 use streams::StreamWorld;
 
@@ -801,7 +799,7 @@ fn operate(shard: &mut Shard, checkpoints: &Rc<Cell<u64>>, reclaims: bool) {
     let queues: Vec<_> = shard.catalog().queues().map(|queue| queue.id).collect();
     for queue in queues {
         let checkpoints = checkpoints.clone();
-        let number = asks::keep(Box::new(move |reply| {
+        let number = crate::asks::keep(Box::new(move |reply| {
             checkpoints.update(|count| count + u64::from(matches!(reply, Reply::Checkpoint(Ok(_)))));
         }));
         let question = if reclaims { Question::Reclaim(queue) } else { Question::Checkpoint(queue) };

@@ -7,7 +7,7 @@ use amqp091::{
     ConnectionStartOk, Content, Event, Method, Output, Properties, Secret, Table, TableWriter, Value,
 };
 use bytes::{Bytes, BytesMut};
-use wal::testing::Random;
+use wal_testing::Random;
 
 use super::client::{Outcome, Peer, Seen, What, body, number_in};
 

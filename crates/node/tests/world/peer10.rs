@@ -7,7 +7,7 @@ use amqp10::{
     SenderSettleMode, SessionConfig, Source, Symbol, Tag, Target, TargetArchetype, Value, sections,
 };
 use bytes::Bytes;
-use wal::testing::Random;
+use wal_testing::Random;
 
 use super::client::{Outcome, Peer, Seen, What, body, number_in};
 

@@ -7,15 +7,15 @@ use std::sync::{Arc, Mutex};
 use amqp10::Value;
 use broker::catalog::{Arguments, Command, DeclareQueue};
 use message::Entries;
-use wal::testing::{CHANGES, Crash, Op, Random, SimDisk};
 use wal::{
     ChunkJob, ChunksRead, NewChunk, Retained, StreamAnswer, StreamError, StreamJob, StreamReader,
     StreamSyncEnd, StreamSyncJob, Streams,
 };
+use wal_testing::{CHANGES, Crash, Op, Random, SimDisk};
 
-use super::asks::Asks;
 use super::client::{Client, number_in};
 use super::{Story, World};
+use crate::asks::Asks;
 
 /// The number of streams in one world.
 const STREAMS: u64 = 3;

@@ -7,11 +7,11 @@ use std::sync::Arc;
 use broker::categories;
 use rustix::fs::fstat;
 use tracing::{Level, Metadata};
-use tracing_subscriber::filter::{FilterExt as _, filter_fn};
+use tracing_subscriber::filter::{FilterExt as _, LevelFilter, Targets, filter_fn};
 use tracing_subscriber::fmt::MakeWriter;
 use tracing_subscriber::layer::Layer;
 use tracing_subscriber::reload::{self, Handle};
-use tracing_subscriber::{EnvFilter, Registry, fmt};
+use tracing_subscriber::{Registry, fmt};
 
 use super::exchange::{LogExchange, may_be_published};
 use super::file::LogFile;
@@ -35,9 +35,9 @@ pub fn open_file(options: &LogOptions, data_dir: &Path) -> Result<Option<Arc<Log
 /// The levels of the outputs, which can change while the broker runs.
 #[derive(Clone, Debug, Default)]
 pub struct Levels {
-    console: Option<Handle<EnvFilter, Registry>>,
-    file: Option<Handle<EnvFilter, Registry>>,
-    exchange: Option<Handle<EnvFilter, Registry>>,
+    console: Option<Handle<Targets, Registry>>,
+    file: Option<Handle<Targets, Registry>>,
+    exchange: Option<Handle<Targets, Registry>>,
 }
 
 impl Levels {
@@ -106,14 +106,13 @@ where
 }
 
 /// Returns which lines go to this place.
-pub fn filter(options: &LogOptions, output: &Output) -> EnvFilter {
+pub fn filter(options: &LogOptions, output: &Output) -> Targets {
+    let parsed =
+        |level: &str| level.parse::<LevelFilter>().expect("the configuration has only levels of tracing");
     let level = output.level.unwrap_or(options.level);
-    let mut directives = options.default_level.unwrap_or(level).to_owned();
-    for category in categories::ALL {
-        let own = options.category_levels.get(category).unwrap_or(&level);
-        directives.push_str(&format!(",{category}={own}"));
-    }
-    EnvFilter::new(directives)
+    let own = |category| *options.category_levels.get(category).unwrap_or(&level);
+    let categories = categories::ALL.into_iter().map(|category| (category, parsed(own(category))));
+    Targets::new().with_default(parsed(options.default_level.unwrap_or(level))).with_targets(categories)
 }
 
 /// Returns true if standard error is a stream of systemd's journal, as the variable `JOURNAL_STREAM` says: it has the device

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::content::Random;
+use crate::kill::content::Random;
 
 /// A fault in one file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -8,12 +8,12 @@ use std::time::Duration;
 use amqp10::Value;
 use client::management::{Management, QueueSpec};
 
+use super::fault::{Fault, copy};
 use crate::broker::verb::sluice;
 use crate::broker::{Broker, Directory, Starting};
-use crate::content::{Id, Random};
-use crate::fault::{Fault, copy};
-use crate::reading::read_all;
-use crate::traffic::{Protocol, connect, drain, publish};
+use crate::kill::content::{Id, Random};
+use crate::kill::reading::read_all;
+use crate::kill::traffic::{Protocol, connect, drain, publish};
 
 /// The queues of a round: name, address, type, and whether it has `x-fsync`.
 const QUEUES: [(&str, &str, &str, bool); 5] = [

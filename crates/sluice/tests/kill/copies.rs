@@ -11,8 +11,8 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use super::content::{Id, body};
 use crate::broker::Broker;
-use crate::content::{Id, body};
 
 /// The interval at which the files are inspected.
 const CHECK_INTERVAL: Duration = Duration::from_millis(1);

@@ -4,8 +4,8 @@ use std::path::Path;
 use std::sync::mpsc;
 use std::time::Duration;
 
+use super::copies::{Copied, kill_at_copy};
 use crate::broker::Broker;
-use crate::copies::{Copied, kill_at_copy};
 
 /// The interval at which the data directory is inspected.
 const CHECK_INTERVAL: Duration = Duration::from_micros(100);

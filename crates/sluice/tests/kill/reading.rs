@@ -3,8 +3,8 @@
 use amqp10::{Described, Map, Symbol, Value};
 use client::{Credit, Delivery, Error, Message, Receiver, ReceiverOptions};
 
-use crate::content::{Id, identify};
-use crate::traffic::connect;
+use super::content::{Id, identify};
+use super::traffic::connect;
 
 /// The most messages that a consumer may have in flight.
 pub const CREDIT: u32 = 500;

@@ -12,13 +12,13 @@ use client::management::{Binding, ExchangeSpec, Management, QueueSpec};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
+use super::content::{Id, Random};
+use super::copies::Copied;
+use super::moment::Moment;
+use super::traffic::{Protocol, Published, connect, consume, drain, publish};
+use super::traffic091;
+use super::verdict::{Came, Figures, Ledger, judge};
 use crate::broker::{Broker, Directory, Starting};
-use crate::content::{Id, Random};
-use crate::copies::Copied;
-use crate::moment::Moment;
-use crate::traffic::{Protocol, Published, connect, consume, drain, publish};
-use crate::traffic091;
-use crate::verdict::{Came, Figures, Ledger, judge};
 
 const QUEUES: [&str; 2] = ["kill-1", "kill-2"];
 const FANOUT: &str = "kill";

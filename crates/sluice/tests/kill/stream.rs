@@ -21,10 +21,10 @@ use amqp10::Value;
 use client::management::{Management, QueueSpec};
 use client::{Credit, Error};
 
+use super::content::{Id, Random};
+use super::reading::{CREDIT, Shown, attach, read_all, take};
+use super::traffic::{Protocol, Published, connect, publish};
 use crate::broker::{Broker, Directory, Starting};
-use crate::content::{Id, Random};
-use crate::reading::{CREDIT, Shown, attach, read_all, take};
-use crate::traffic::{Protocol, Published, connect, publish};
 
 const STREAM: &str = "kill-stream";
 const ADDRESS: &str = "/queues/kill-stream";

@@ -8,8 +8,8 @@ use amqp10::DeliveryState;
 use client::{Connection, Credit, Error, Options, Receiver, ReceiverOptions, SenderOptions, Session};
 use tokio::sync::mpsc;
 
-use crate::content::{Id, identify, message};
-use crate::traffic091;
+use super::content::{Id, identify, message};
+use super::traffic091;
 
 /// The most messages that a consumer may have in flight.
 pub const CREDIT: u32 = 500;

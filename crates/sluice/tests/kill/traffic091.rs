@@ -10,8 +10,8 @@ use bytes::{Bytes, BytesMut};
 use client::Error;
 use client::amqp091::{Confirms, Connection, Options};
 
-use crate::content::{Id, body, identify_body};
-use crate::traffic::{CHECK_INTERVAL, CREDIT, Published};
+use super::content::{Id, body, identify_body};
+use super::traffic::{CHECK_INTERVAL, CREDIT, Published};
 
 /// Every connection uses one channel.
 const CHANNEL: u16 = 1;
@@ -46,7 +46,7 @@ fn queue_of(address: &str) -> &str {
     address.strip_prefix("/queues/").unwrap_or(address)
 }
 
-/// Does the same as [`crate::traffic::publish`].
+/// Does the same as [`super::traffic::publish`].
 pub async fn publish(
     url: String,
     address: &str,

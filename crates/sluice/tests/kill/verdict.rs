@@ -14,7 +14,7 @@
 
 use std::collections::HashSet;
 
-use crate::content::Id;
+use super::content::Id;
 
 /// What the publishers know. The index is the publisher.
 #[derive(Debug, Default)]

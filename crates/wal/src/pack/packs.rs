@@ -235,12 +235,6 @@ impl<D: Disk> Packs<D> {
         (self.bytes, self.live)
     }
 
-    /// Gives tests access to the disk.
-    #[cfg(any(test, feature = "testing"))]
-    pub fn disk(&self) -> &D {
-        &self.disk
-    }
-
     fn is_sparse(&self, bytes: u64, live: u64) -> bool {
         bytes > 2 * live + self.options.garbage_allowed
     }

@@ -211,12 +211,6 @@ impl<D: Disk> Streams<D> {
         }
     }
 
-    /// Gives tests access to the disk.
-    #[cfg(any(test, feature = "testing"))]
-    pub fn disk(&self) -> &D {
-        &self.files.disk
-    }
-
     fn open(
         &mut self,
         stream: u64,

@@ -1,14 +1,13 @@
 //! Streams and an owner that does one thing at a time.
-#![allow(dead_code, reason = "not every test needs all of it")]
 
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use wal::testing::SimDisk;
 use wal::{
     AppendFailure, Chunk, ChunkJob, Disk, NewChunk, ReadFrom, Retained, StreamAnswer, StreamCut, StreamError,
     StreamJob, StreamLimits, StreamReader, Streams,
 };
+use wal_testing::SimDisk;
 
 pub const LIMITS: StreamLimits = StreamLimits { segment_bytes: 1 << 20, bytes_max: None, age_max_ms: None };
 

@@ -4,8 +4,8 @@ use std::io::{self, IoSlice};
 use std::sync::mpsc::Receiver;
 use std::sync::{Arc, Mutex};
 
-use wal::testing::{FalseFile, SimDisk};
 use wal::{BootId, Disk, PendingSync};
+use wal_testing::{FalseFile, SimDisk};
 
 /// A disk whose syncs wait for a message.
 pub struct SlowDisk {

@@ -1,10 +1,9 @@
 //! Many runs, each from a plan that a seed decides.
-#![allow(dead_code, reason = "not every test needs all of it")]
 
 use std::fmt::Debug;
 use std::ops::Range;
 
-use wal::testing::Random;
+use wal_testing::Random;
 
 pub fn pick<'a, T>(random: &mut Random, from: &'a [T]) -> &'a T {
     &from[random.below(from.len() as u64) as usize]

@@ -7,8 +7,8 @@ use broker::catalog::{Arguments, Catalog, CatalogError, Destination};
 use broker::counters::AuthAttempts;
 use broker::ids::ConnectionId;
 use tokio::sync::mpsc;
-use tokio::time::timeout;
 
+use super::super::ask::{DEADLINES, Deadlines};
 use super::super::*;
 use super::*;
 use crate::Backends;
@@ -55,6 +55,19 @@ fn desk(shards: Shards, access: Arc<Access>) -> NodeDesk {
     NodeDesk::new(ways(shards), Arc::default(), access, logins, run(), Arc::default(), admission())
 }
 
+/// A time that is so long that no test waits for it, and one that has passed soon.
+const LONG: Duration = Duration::from_secs(600);
+const SHORT: Duration = Duration::from_millis(1);
+
+/// Changes wait for the log and for a shard that a slow disk delays, so they must be given more time than questions about numbers.
+const _: () = assert!(DEADLINES.numbers.as_millis() < DEADLINES.change.as_millis());
+
+/// Returns a desk with other deadlines.
+fn with_deadlines(mut desk: NodeDesk, deadlines: Deadlines) -> NodeDesk {
+    Arc::get_mut(&mut desk.inner).expect("nobody else has the desk").deadlines = deadlines;
+    desk
+}
+
 fn administrator() -> Identity {
     Identity::internal("guest", "administrator")
 }
@@ -83,15 +96,22 @@ async fn the_reason_of_a_refused_login_is_known() {
 }
 
 /// The check of this login never ends. The caller gets an answer in time, and other requests are not delayed.
-#[tokio::test(start_paused = true)]
+#[tokio::test]
 async fn a_login_that_nobody_checks_is_given_up() {
-    let desk = desk_with(vec![Backend::External(Arc::new(Elsewhere { answers: false })).into()]);
+    let silent = || desk_with(vec![Backend::External(Arc::new(Elsewhere { answers: false })).into()]);
     let password = Secret::new("guest");
+    let desk = with_deadlines(silent(), Deadlines { login: LONG, numbers: SHORT, change: SHORT });
     let login = desk.login("guest", &password, [127, 0, 0, 1].into());
     let mut login = std::pin::pin!(login);
-    assert!(timeout(LOGIN_DEADLINE - Duration::from_millis(1), &mut login).await.is_err());
+    tokio::select! {
+        biased;
+        given_up = &mut login => panic!("it was given up before its deadline: {given_up:?}"),
+        () = tokio::time::sleep(20 * SHORT) => {}
+    }
     assert_eq!(desk.alarms(&administrator()), Ok(Vec::new()), "others go on");
-    assert_eq!(login.await, Err(DeskError::TimedOut));
+
+    let desk = with_deadlines(silent(), Deadlines { login: SHORT, numbers: LONG, change: LONG });
+    assert_eq!(desk.login("guest", &password, [127, 0, 0, 1].into()).await, Err(DeskError::TimedOut));
 }
 
 /// A backend that knows ann, if it answers.
@@ -116,7 +136,7 @@ impl ExternalBackend for Elsewhere {
 
 fn desk_with(chain: Vec<BackendPair>) -> NodeDesk {
     let access = Arc::new(Access::new([guest()]));
-    let backends = Backends::new(chain, tokio::runtime::Handle::current(), 2 * LOGIN_DEADLINE);
+    let backends = Backends::new(chain, tokio::runtime::Handle::current(), 2 * LONG);
     let logins = Logins::start(Vec::new(), access.clone(), Some(backends)).unwrap();
     NodeDesk::new(ways(Vec::new()), Arc::default(), access, logins, run(), Arc::default(), admission())
 }
@@ -197,26 +217,38 @@ async fn logins_are_counted_by_protocol_and_by_source() {
 
 /// A purge may take longer than a second, because a stalled disk blocks its shard. It used to be refused
 /// after a second, although nothing was wrong with it.
-#[tokio::test(start_paused = true)]
+#[tokio::test]
 async fn a_change_waits_for_a_blocked_shard_and_numbers_do_not() {
     let who = administrator();
     let (shard, _held_up) = mpsc::unbounded_channel();
-    let desk = desk(vec![shard], Arc::new(Access::new([guest()])));
+    let blocked =
+        |deadlines| with_deadlines(desk(vec![shard.clone()], Arc::new(Access::new([guest()]))), deadlines);
 
-    let soon = CHANGE_DEADLINE - Duration::from_millis(1);
-    assert!(timeout(soon, desk.purge_queue(&who, "/", "q")).await.is_err(), "a purge was given up");
-    assert!(
-        timeout(soon, desk.delete_queue(&who, "/", "q", false, false)).await.is_err(),
-        "a deletion was given up"
-    );
-    assert!(timeout(soon, desk.close_connection(&who, "c", "why")).await.is_err(), "a close was given up");
-    let numbers = timeout(soon, desk.overview(&who)).await.expect("numbers are given up sooner");
-    assert!(matches!(numbers, Err(DeskError::TimedOut)), "{numbers:?}");
-    let numbers = timeout(soon, desk.queue(&who, "/", "q")).await.expect("those of one queue, too");
-    assert!(matches!(numbers, Err(DeskError::TimedOut)), "{numbers:?}");
-    let subject = Subject::Queue { vhost: "/".into(), name: "q".into() };
-    let explained = timeout(soon, desk.explain(&who, subject)).await.expect("so is a look at it");
-    assert!(matches!(explained, Err(DeskError::TimedOut)), "{explained:?}");
+    let desk = blocked(Deadlines { change: LONG, numbers: SHORT, login: SHORT });
+    let changes = async {
+        tokio::select! {
+            purged = desk.purge_queue(&who, "/", "q") => panic!("a purge was given up: {purged:?}"),
+            deleted = desk.delete_queue(&who, "/", "q", false, false) => {
+                panic!("a deletion was given up: {deleted:?}")
+            }
+            closed = desk.close_connection(&who, "c", "why") => panic!("a close was given up: {closed:?}"),
+        }
+    };
+    let numbers = async {
+        let numbers = desk.overview(&who).await;
+        assert!(matches!(numbers, Err(DeskError::TimedOut)), "{numbers:?}");
+        let numbers = desk.queue(&who, "/", "q").await;
+        assert!(matches!(numbers, Err(DeskError::TimedOut)), "those of one queue, too: {numbers:?}");
+        let subject = Subject::Queue { vhost: "/".into(), name: "q".into() };
+        let explained = desk.explain(&who, subject).await;
+        assert!(matches!(explained, Err(DeskError::TimedOut)), "so is a look at it: {explained:?}");
+    };
+    tokio::select! {
+        () = changes => unreachable!("each of them panics when it ends"),
+        () = numbers => {}
+    }
+
+    let desk = blocked(Deadlines { change: SHORT, numbers: LONG, login: LONG });
     let purged = desk.purge_queue(&who, "/", "q").await;
     assert!(matches!(purged, Err(DeskError::TimedOut)), "{purged:?}");
 }

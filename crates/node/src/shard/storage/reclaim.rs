@@ -477,7 +477,7 @@ mod tests {
         }
 
         // What remains after file 1 is deleted and the process is killed.
-        let disk = wal::testing::SimDisk::new(1);
+        let disk = wal_testing::SimDisk::new(1);
         let options = wal::Options { seed: Some(1), ..wal::Options::default() };
         let (mut files, _) = wal::Log::open(disk.clone(), options, &mut |_| {}).unwrap();
         files.append(&mut evacuated, &mut Vec::new());
@@ -564,7 +564,7 @@ mod tests {
 
     /// Reads what the log has of these handovers.
     fn read(mut handovers: Vec<Handover>, restored: &mut Restored) {
-        let disk = wal::testing::SimDisk::new(1);
+        let disk = wal_testing::SimDisk::new(1);
         let options = || wal::Options { seed: Some(1), ..wal::Options::default() };
         let (mut log, _) = wal::Log::open(disk.clone(), options(), &mut |_| {}).unwrap();
         log.append(&mut handovers, &mut Vec::new());

@@ -19,21 +19,17 @@
 //! - One of fourteen rounds uses quorum queues, two use streams; see [`stream`].
 //!
 //! ```text
-//! KILL_ROUNDS=14 KILL_MESSAGES=50000 KILL_SEED=.. cargo test --profile ci -p sluice --test kill -- --nocapture
+//! KILL_ROUNDS=14 KILL_MESSAGES=50000 KILL_SEED=.. cargo test --profile ci -p sluice --test program a_killed_broker -- --nocapture
 //! ```
 //!
 //! With `KILL_KIND=10`, all rounds are of the tenth kind.
-#![forbid(unsafe_code)]
-
-#[path = "../broker/mod.rs"]
-mod broker;
-mod content;
+pub mod content;
 mod copies;
 mod moment;
-mod reading;
+pub mod reading;
 mod round;
 mod stream;
-mod traffic;
+pub mod traffic;
 mod traffic091;
 mod verdict;
 

@@ -19,29 +19,15 @@
 //!    nothing was damaged.
 //!
 //! ```text
-//! DAMAGE_ROUNDS=50 DAMAGE_SEED=.. cargo test --profile ci -p sluice --test damage -- --nocapture
+//! DAMAGE_ROUNDS=50 DAMAGE_SEED=.. cargo test --profile ci -p sluice --test program damage:: -- --nocapture
 //! ```
-#![forbid(unsafe_code)]
-
-#[path = "../broker/mod.rs"]
-mod broker;
-#[path = "../kill/content.rs"]
-mod content;
 mod fault;
-#[path = "../kill/reading.rs"]
-mod reading;
 mod round;
-#[path = "../kill/traffic.rs"]
-#[allow(dead_code, reason = "this test uses only a part")]
-mod traffic;
-#[path = "../kill/traffic091.rs"]
-#[allow(dead_code, reason = "this test uses only a part")]
-mod traffic091;
 
 use std::io::Write as _;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use content::Random;
+use crate::kill::content::Random;
 use round::Round;
 
 /// A round that takes longer counts as hung.

@@ -1,9 +1,5 @@
 //! Links of real peers on whole shards, in one thread.
 
-#[path = "../asks/mod.rs"]
-mod asks;
-#[path = "../asks/queues.rs"]
-mod asks_queues;
 mod backlog;
 mod client091;
 mod counts;

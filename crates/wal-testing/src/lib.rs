@@ -15,9 +15,7 @@ use std::collections::BTreeMap;
 use std::io::{self, IoSlice};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::disk::{Disk, PendingSync};
-use crate::machine::Log;
-use crate::note::BootId;
+use wal::{BootId, Disk, Log, PendingSync};
 
 /// Forgets files of a log at once, while no sync is in flight. Returns false if some of them are still there.
 pub fn forget<D: Disk>(log: &mut Log<D>, file: u64) -> bool {

@@ -1,0 +1,18 @@
+//! The tests of whole shards and nodes. One binary, because linking one for each file takes minutes.
+
+mod asks;
+#[path = "asks/queues.rs"]
+mod asks_queues;
+mod world;
+
+mod corpus;
+mod flow;
+mod formats;
+mod guessing;
+mod links;
+mod quarantine;
+mod queue_settings;
+mod reset;
+mod two_shards;
+mod users;
+mod walks;
