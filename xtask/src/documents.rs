@@ -91,6 +91,20 @@ fn check_scene(name: &str) -> Result<(), String> {
     }
 }
 
+/// Each part that a run prints has its row in docs/testing.md.
+#[test]
+fn every_part_of_a_run_is_described() {
+    let page = read("docs/testing.md").expect("the page");
+    let script = read("tests/run").expect("the script");
+    let named = |line: &str| line.trim_start().strip_prefix("part ")?.split(' ').next().map(str::to_owned);
+    let parts: Vec<String> =
+        script.lines().filter_map(named).chain(["lint", "counts"].map(str::to_owned)).collect();
+    assert!(parts.len() > 10, "{parts:?}");
+    let missing: Vec<&String> =
+        parts.iter().filter(|part| !page.contains(&format!("\n| `{part}` |"))).collect();
+    assert!(missing.is_empty(), "docs/testing.md has no row of {missing:?}");
+}
+
 #[test]
 fn links_between_documents_lead_somewhere() {
     let mut wrong = Vec::new();
