@@ -14,6 +14,9 @@
 #                                             **Deletes everything** in its virtual host / before each run. The suites
 #                                             get the BROKER's name, for example rabbitmq, in SLUICE_AGAINST, and leave
 #                                             out the few checks in which Sluice deliberately does more.
+#   tests/interop/run.sh --record rabbitmqadmin
+#                                             records the pages again that crates/sluice/tests/rabbitmqadmin.rs plays,
+#                                             see rabbitmqadmin/recorder.py
 #
 # SLUICE_BIN names the broker (default: the newest build of the profiles ci and release). SLUICE_LOG_LINES is the number
 # of log lines to show when a suite fails (default: 20). Everything that a suite needs is installed below ./.cache with
@@ -37,10 +40,11 @@ amqp091=(pika amqplib amqp091-go lapin amqp-java celery crossing)
 # Clients of AMQP 1.0.
 amqp10=(proton go-amqp rhea jms fe2o3 rabbitmq-python rabbitmq-go rabbitmq-java tokens)
 # Clients of the management API.
-management=(rabbit-hole rabbitmq-http-client rabbitmqadmin)
-# For `make interop` but not for `make test`: Terraform and its provider for RabbitMQ are in no package registry.
+management=(rabbit-hole rabbitmq-http-client)
+# Further clients of the management API, for `make interop` but not for `make test`. rabbitmqadmin takes minutes to compile,
+# and `make unit` plays its recorded requests. Terraform and its provider for RabbitMQ are in no package registry.
 # TERRAFORM_PROVIDER names the program of the provider.
-management_more=(terraform)
+management_more=(rabbitmqadmin terraform)
 # Further clients of AMQP 0.9.1, for `make interop` but not for `make test`, which has no time for them. Those in C, Ruby
 # and PHP need packages of the system: librabbitmq-dev, ruby-bunny and php-amqplib with php-cli, as Debian names them.
 amqp091_more=(aio-pika spring-amqp perftest rabbitmq-c bunny php-amqplib)
@@ -359,6 +363,8 @@ suite() {
     local types=(classic quorum) settings=()
     case $name in
         rabbitmq-python|rabbitmq-go|rabbitmq-java) types=(classic);;
+        # While it records, the suite itself tries both types.
+        rabbitmqadmin) [ -z "$SLUICE_RECORD" ] || types=(classic);;
         tokens)
             types=(classic)
             start_provider || return 1
@@ -384,11 +390,17 @@ suite() {
 }
 
 install_only= installed_before=
-case ${1:-} in
-    --install) install_only=yes; shift;;
-    --installed) installed_before=yes; shift;;
-esac
-export SLUICE_AGAINST=; [ "${1:-}" != --against ] || { SLUICE_AGAINST=${2:?the name of a broker}; shift 2; }
+export SLUICE_AGAINST= SLUICE_RECORD=
+while true; do
+    case ${1:-} in
+        --install) install_only=yes;;
+        --installed) installed_before=yes;;
+        --record) SLUICE_RECORD=yes;;
+        --against) SLUICE_AGAINST=${2:?the name of a broker}; shift;;
+        *) break;;
+    esac
+    shift
+done
 names=(); [ $# -gt 0 ] || names=("${amqp10[@]}" "${amqp091[@]}" "${management[@]}")
 for name; do
     case $name in
