@@ -69,7 +69,7 @@ unit:
 
 interop:
 	cargo build --profile ci -p sluice
-	tests/interop/run.sh amqp10 amqp091 management amqp091-more management-more
+	tests/interop/run.sh --both amqp10 amqp091 management amqp091-more management-more
 
 kill:
 	tests/kill/run.sh
@@ -92,7 +92,7 @@ page-test:
 
 # Runs for hours: more than a million seeded runs of the log, the packs and the streams on a false disk, 12,000 runs of
 # shards on top of them, 100,000 runs of each property of the queues, a million steps of flow control, kills, damage, floods
-# of hostile clients, all foreign clients, and a move from RabbitMQ, the Debian package, the container
+# of hostile clients, all foreign clients with both types of queues, and a move from RabbitMQ, the Debian package, the container
 # and the release, which need root. SLUICE_SEED sets the first seed, so that one part can be run by hand and continued later.
 soak:
 	SLUICE_SOAK=120 cargo test --profile ci -p wal --test faults --test packs --test stream_faults --test reserve --test damage_anywhere at_random
