@@ -69,7 +69,7 @@ unit:
 
 interop:
 	cargo build --profile ci -p sluice
-	tests/interop/run.sh amqp10 amqp091 management amqp091-more management-more
+	tests/interop/run.sh --both amqp10 amqp091 management amqp091-more management-more
 
 kill:
 	tests/kill/run.sh
@@ -92,8 +92,8 @@ page-test:
 
 # Runs for hours: more than a million seeded runs of the log, the packs and the streams on a false disk, 12,000 runs of
 # shards on top of them, 100,000 runs of each property of the queues, a million steps of flow control, kills, damage, floods
-# of hostile clients, and a move from RabbitMQ, the Debian package, the container and the release, which need root. SLUICE_SEED sets the first
-# seed, so that one part can be run by hand and continued later.
+# of hostile clients, all foreign clients with both types of queues, and a move from RabbitMQ, the Debian package, the container
+# and the release, which need root. SLUICE_SEED sets the first seed, so that one part can be run by hand and continued later.
 soak:
 	SLUICE_SOAK=120 cargo test --profile ci -p wal --test all at_random
 	PROPTEST_CASES=100000 cargo test --profile ci -p queue -p broker -p message -p amqp10 -p amqp091 --lib
@@ -103,6 +103,7 @@ soak:
 	KILL_ROUNDS=56 KILL_MESSAGES=200000 tests/kill/run.sh
 	DAMAGE_ROUNDS=1000 cargo test --profile ci -p sluice --test program damage:: -- --nocapture
 	cargo build --release -p sluice && tests/hostile/run.py --full
+	$(MAKE) interop
 	tests/migrate/run.sh
 	$(MAKE) deb-test deb-boot-test
 	$(MAKE) manifests container-test release-test

@@ -8,12 +8,17 @@
 #   tests/interop/run.sh --installed [NAME]...
 #                                             installs nothing, because --install has done so. Only then may two runs
 #                                             share ./.cache at the same time
+#   tests/interop/run.sh --both [NAME]...     runs each suite with classic and again with quorum queues. Without it,
+#                                             some suites run with one type, see type_of below
 #   tests/interop/run.sh --against BROKER NAME...
 #                                             runs suites against a broker that is running already. SLUICE_AMQP and
 #                                             SLUICE_HTTP say where, SLUICE_AMQPS and SLUICE_TLS too if it has TLS.
 #                                             **Deletes everything** in its virtual host / before each run. The suites
 #                                             get the BROKER's name, for example rabbitmq, in SLUICE_AGAINST, and leave
 #                                             out the few checks in which Sluice deliberately does more.
+#   tests/interop/run.sh --record rabbitmqadmin
+#                                             records the pages again that crates/sluice/tests/rabbitmqadmin.rs plays,
+#                                             see rabbitmqadmin/recorder.py
 #
 # SLUICE_BIN names the broker (default: the newest build of the profiles ci and release). SLUICE_LOG_LINES is the number
 # of log lines to show when a suite fails (default: 20). Everything that a suite needs is installed below ./.cache with
@@ -23,7 +28,7 @@
 # A suite receives SLUICE_AMQP, SLUICE_AMQPS and SLUICE_HTTP (all host:port), and SLUICE_TLS, a folder with the authority of
 # the broker's certificate (ca.pem) and a certificate of the user guest (client.pem, client.key). It runs named checks. It ends with `NAME: N passed, M
 # failed`, and its exit code is not zero if a check failed. SLUICE_QUEUE_TYPE is the type of the queues that its checks
-# declare. Each suite runs with classic queues and again with quorum queues, except those of RabbitMQ's own clients.
+# declare.
 #
 # `tokens` starts an OpenID provider (oidc/provider.js), whose tokens a new broker accepts, and runs the suites with the
 # URL of the provider in SLUICE_ISSUER. They then run their checks of tokens instead of the others. All run at the same time,
@@ -37,14 +42,31 @@ amqp091=(pika amqplib amqp091-go lapin amqp-java celery crossing)
 # Clients of AMQP 1.0.
 amqp10=(proton go-amqp rhea jms fe2o3 rabbitmq-python rabbitmq-go rabbitmq-java tokens)
 # Clients of the management API.
-management=(rabbit-hole rabbitmq-http-client rabbitmqadmin)
-# For `make interop` but not for `make test`: Terraform and its provider for RabbitMQ are in no package registry.
+management=(rabbit-hole rabbitmq-http-client)
+# Further clients of the management API, for `make interop` but not for `make test`. rabbitmqadmin takes minutes to compile,
+# and `make unit` plays its recorded requests. Terraform and its provider for RabbitMQ are in no package registry.
 # TERRAFORM_PROVIDER names the program of the provider.
-management_more=(terraform)
+management_more=(rabbitmqadmin terraform)
 # Further clients of AMQP 0.9.1, for `make interop` but not for `make test`, which has no time for them. Those in C, Ruby
 # and PHP need packages of the system: librabbitmq-dev, ruby-bunny and php-amqplib with php-cli, as Debian names them.
 amqp091_more=(aio-pika spring-amqp perftest rabbitmq-c bunny php-amqplib)
 rabbitmqadmin_version=2.35.0
+# The queue type of the suites that run with one type, unless --both asks for both. Two clients of each protocol, those with
+# the most checks, have no row and always run with both: proton and jms, pika and amqp091-go. What the other clients do
+# differently depends on the client and not on the type, so they are spread over the types. RabbitMQ's own clients of AMQP
+# 1.0 and `tokens` do not use SLUICE_QUEUE_TYPE, so they never run twice.
+declare -A type_of=(
+    [go-amqp]=classic
+    [rhea]=quorum
+    [fe2o3]=classic
+    [amqplib]=classic
+    [lapin]=quorum
+    [amqp-java]=classic
+    [celery]=quorum # its check of delays needs quorum queues
+    [crossing]=quorum
+    [rabbit-hole]=classic
+    [rabbitmq-http-client]=quorum
+)
 # fe2o3-amqp sends at most 512 bytes before OPEN, so it cannot send a token.
 with_tokens=(proton go-amqp rhea jms rabbitmq-python rabbitmq-go rabbitmq-java)
 
@@ -357,8 +379,11 @@ suite() {
     fi
     [ -z "$install_only" ] || return 0
     local types=(classic quorum) settings=()
+    [ -n "$both" ] || [ -z "${type_of[$name]:-}" ] || types=("${type_of[$name]}")
     case $name in
         rabbitmq-python|rabbitmq-go|rabbitmq-java) types=(classic);;
+        # While it records, the suite itself tries both types.
+        rabbitmqadmin) [ -z "$SLUICE_RECORD" ] || types=(classic);;
         tokens)
             types=(classic)
             start_provider || return 1
@@ -383,12 +408,19 @@ suite() {
     done
 }
 
-install_only= installed_before=
-case ${1:-} in
-    --install) install_only=yes; shift;;
-    --installed) installed_before=yes; shift;;
-esac
-export SLUICE_AGAINST=; [ "${1:-}" != --against ] || { SLUICE_AGAINST=${2:?the name of a broker}; shift 2; }
+install_only= installed_before= both=
+export SLUICE_AGAINST= SLUICE_RECORD=
+while true; do
+    case ${1:-} in
+        --install) install_only=yes;;
+        --installed) installed_before=yes;;
+        --both) both=yes;;
+        --record) SLUICE_RECORD=yes;;
+        --against) SLUICE_AGAINST=${2:?the name of a broker}; shift;;
+        *) break;;
+    esac
+    shift
+done
 names=(); [ $# -gt 0 ] || names=("${amqp10[@]}" "${amqp091[@]}" "${management[@]}")
 for name; do
     case $name in

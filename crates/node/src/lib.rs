@@ -16,6 +16,7 @@ mod logins;
 mod marks;
 mod node;
 mod notices;
+pub mod offline;
 pub mod proxy;
 pub mod quarantine;
 pub mod questions;

@@ -354,7 +354,7 @@ impl Node {
 }
 
 /// Closes the queues that may have lost a record, and writes that to the log so that they stay closed.
-fn close_damaged(
+pub(crate) fn close_damaged(
     log: &mut Log<RealDisk>,
     restored: &mut Restored,
     recovery: &Recovery,
@@ -382,7 +382,11 @@ fn begin_users(
     write_synced(log, restored.begin_users(access), data_dir)
 }
 
-fn write_synced(log: &mut Log<RealDisk>, records: Records, data_dir: &Path) -> Result<(), StartError> {
+pub(crate) fn write_synced(
+    log: &mut Log<RealDisk>,
+    records: Records,
+    data_dir: &Path,
+) -> Result<(), StartError> {
     if records.is_empty() {
         return Ok(());
     }
@@ -429,7 +433,7 @@ pub(crate) fn refuse_newer(data_dir: &Path) -> Result<(), StartError> {
     Ok(())
 }
 
-fn open_dir(path: &Path) -> Result<RealDisk, StartError> {
+pub(crate) fn open_dir(path: &Path) -> Result<RealDisk, StartError> {
     RealDisk::new(path).map_err(|error| StartError::Io {
         what: format!("cannot use the data directory {}, which --data-dir names", path.display()),
         error,

@@ -97,7 +97,8 @@ pub fn quarantine(
         }
         if definitions {
             tracing::error!(
-                "{damage}: definitions may be lost here; the broker starts because accept_lost_definitions is true"
+                "{damage}: definitions may be lost here; the broker starts because accept_lost_definitions is true. If users \
+                 are lost, stop it and add one: sluice add user NAME --tags administrator --data-dir DIR"
             );
         }
         let owners: BTreeSet<u64> = match owners {

@@ -1,5 +1,9 @@
 //! `sluice add`: users, virtual hosts and members of Raft groups.
 
+use std::path::{Path, PathBuf};
+
+use amqp10::sasl::Secret;
+use broker::access::Hashing;
 use clap::{Args, Subcommand};
 use hyper::{Method, StatusCode};
 use serde_json::json;
@@ -33,6 +37,9 @@ enum What {
         no_password: bool,
         #[command(flatten)]
         password: PasswordFrom,
+        /// Add the user to the data directory of a stopped broker, when nobody can log in
+        #[arg(long, value_name = "DIR")]
+        data_dir: Option<PathBuf>,
     },
     /// A virtual host; if it exists, its settings are changed
     Vhost {
@@ -61,7 +68,11 @@ pub fn run(add: &Add) -> Result<(), Failure> {
 async fn carry_out(add: &Add) -> Result<(), Failure> {
     let Add { what, api } = add;
     match what {
-        What::User { name, tags, no_password, password } => {
+        What::User { name, tags, no_password, password, data_dir: Some(data_dir) } => {
+            let password = if *no_password { None } else { Some(password.read_for(name)?) };
+            add_offline(data_dir, name, password, tags)
+        }
+        What::User { name, tags, no_password, password, data_dir: None } => {
             let mut fields = json!({ "tags": tags });
             if !*no_password {
                 fields["password"] = password.read_for(name)?.into();
@@ -94,4 +105,28 @@ async fn carry_out(add: &Add) -> Result<(), Failure> {
         }
         What::Member(member) => member.add(api).await,
     }
+}
+
+/// Adds a user to the data directory of a stopped broker. The hash of the password is of the default algorithm.
+fn add_offline(
+    data_dir: &Path,
+    name: &str,
+    password: Option<String>,
+    tags: &[String],
+) -> Result<(), Failure> {
+    let Object { words, .. } = objects::user(name);
+    let failed = |why: &dyn std::fmt::Display| Failure::failed(format!("cannot create {words}: {why}"));
+    if !data_dir.join("lock").is_file() {
+        return Err(Failure::usage(format!("{} is not the data directory of a broker", data_dir.display())));
+    }
+    let hashing = Hashing::default();
+    let hash = match password {
+        Some(password) => {
+            let salt = node::random().map_err(|error| failed(&error))?;
+            hashing.hash(salt, &Secret::new(password))
+        }
+        None => hashing.of_nobody(),
+    };
+    node::offline::add_user(data_dir, name.into(), hash, tags.into()).map_err(|error| failed(&error))?;
+    print(&format!("{words} is created\n"))
 }

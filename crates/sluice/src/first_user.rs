@@ -1,7 +1,8 @@
 //! Warns of the first user, `guest` with the password `guest`: everybody knows it, or it is the only one and cannot connect from
-//! elsewhere.
+//! elsewhere. Also warns if there is no user at all.
 
 use std::net::SocketAddr;
+use std::path::Path;
 
 use amqp10::sasl::Secret;
 use broker::access::{Identity, MAKE_A_USER, Users};
@@ -11,20 +12,34 @@ use node::Node;
 /// The name and the password that a broker starts with, unless it is configured otherwise.
 const GUEST: &str = "guest";
 
-/// Returns a warning if other machines can reach the broker, and either can log in as `guest` with the password that everybody
-/// knows, or cannot log in as anybody.
+/// Returns a warning if there is no user. Otherwise returns one if other machines can reach the broker, and either can log in as
+/// `guest` with the password that everybody knows, or cannot log in as anybody.
 pub fn warning(
     listeners: &[SocketAddr],
     loopback_users: &[String],
     has_other_backends: bool,
     node: &Node,
+    data_dir: &Path,
 ) -> Option<String> {
-    let reachable = *listeners.iter().find(|address| !address.ip().to_canonical().is_loopback())?;
     // The operator who reads the log may see all users.
     let who = Identity::internal("serve", "administrator");
     let users = &*node.desk().users(&who).ok()?;
+    if let Some(nobody) = no_user(has_other_backends, users, data_dir) {
+        return Some(nobody);
+    }
+    let reachable = *listeners.iter().find(|address| !address.ip().to_canonical().is_loopback())?;
     let of_guest = known_password(reachable, loopback_users, users);
     of_guest.or_else(|| nobody(reachable, loopback_users, has_other_backends, users))
+}
+
+fn no_user(has_other_backends: bool, users: &Users, data_dir: &Path) -> Option<String> {
+    (!has_other_backends && users.iter().next().is_none()).then(|| {
+        format!(
+            "there is no user, so nobody can log in: stop the broker, and add one: sluice add user NAME --tags administrator \
+             --data-dir {}",
+            data_dir.display()
+        )
+    })
 }
 
 fn known_password(reachable: SocketAddr, loopback_users: &[String], users: &Users) -> Option<String> {
@@ -77,6 +92,18 @@ mod tests {
         assert_eq!(known_password(reachable, &["guest".to_owned()], &known), None);
         assert_eq!(known_password(reachable, &[], &users("guest", "another")), None);
         assert_eq!(known_password(reachable, &[], &users("ops", "guest")), None);
+    }
+
+    #[test]
+    fn a_broker_without_users_is_warned_of() {
+        let warning = no_user(false, &Users::default(), Path::new("/data")).unwrap();
+        assert!(warning.contains("sluice add user NAME --tags administrator --data-dir /data"), "{warning}");
+        assert_eq!(
+            no_user(true, &Users::default(), Path::new("/data")),
+            None,
+            "another backend may know users"
+        );
+        assert_eq!(no_user(false, &users("ann", "a"), Path::new("/data")), None);
     }
 
     #[test]

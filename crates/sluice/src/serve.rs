@@ -69,7 +69,9 @@ pub fn run(serve: &Serve) -> Result<(), Failure> {
         // Nobody can connect yet: the listeners do not accept before.
         runtime.block_on(definitions::load(definitions, &config, &node)).map_err(of_definitions)?;
     }
-    let warning = first_user::warning(&listeners.logins(), &config.loopback_users, has_other_backends, &node);
+    let logins = listeners.logins();
+    let warning =
+        first_user::warning(&logins, &config.loopback_users, has_other_backends, &node, &serve.data_dir);
     if let Some(warning) = warning {
         tracing::warn!("{warning}");
     }

@@ -27,6 +27,7 @@ mod listeners;
 mod moving;
 mod operator;
 mod pages;
+mod rabbitmqadmin;
 mod redrive;
 mod routes;
 mod search;

@@ -63,7 +63,12 @@ fn name(route: &Route) -> String {
 
 /// Returns true if the broker would use this route for the request.
 fn is_for(request: &str, route: &str) -> bool {
-    ROUTES.iter().find(|route| matches(&name(route), request)).is_some_and(|found| name(found) == route)
+    route_of(request).is_some_and(|found| found == route)
+}
+
+/// Returns the route that the broker would use for a request, which is a method and a path without its query.
+pub fn route_of(request: &str) -> Option<String> {
+    ROUTES.iter().map(name).find(|route| matches(route, request))
 }
 
 fn matches(route: &str, request: &str) -> bool {

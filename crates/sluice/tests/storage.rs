@@ -5,8 +5,8 @@ use crate::broker;
 use std::path::{Path, PathBuf};
 
 use amqp10::DeliveryState;
-use broker::verb::finish;
-use broker::{Broker, Directory, Starting, serve};
+use broker::verb::{ask_as, basic, finish};
+use broker::{Broker, Directory, PROGRAM, Starting, serve};
 use client::{Connection, Options, ReceiverOptions};
 use serde_json::{Value, json};
 
@@ -119,6 +119,47 @@ fn a_broker_that_may_have_lost_definitions_does_not_start() {
     );
     let broker = Broker::start(&directory);
     assert_eq!(broker.verb(&["recv", "defined-here", "--count", "1"]).done(), "y");
+    assert!(broker.terminate().success());
+}
+
+/// A user, an administrator of a broker whose other users are lost.
+const OPS: &str = "ops";
+
+#[test]
+fn a_broker_whose_users_are_lost_gets_a_new_one() {
+    let directory = Directory::new("storage-users");
+    let data = directory.path().join("data");
+    let broker = Broker::start(&directory);
+    broker.verb(&["declare", "queue", "kept"]).done();
+    broker
+        .verb_with_input(&["add", "user", "anna-of-the-shop", "--tags", "administrator"], b"secret\n")
+        .done();
+    broker.verb(&["delete", "user", "guest"]).done();
+    let data_dir = data.display().to_string();
+    let add = |more: &[&str]| {
+        let words = ["add", "user", OPS, "--tags", "administrator", "--data-dir", &data_dir];
+        finish(std::process::Command::new(PROGRAM).args(words).args(more), b"secret\n")
+    };
+    add(&[]).refused(1, &["cannot create user 'ops'", "in use by another broker"]);
+    broker.kill();
+    flip_behind(&data, b"anna-of-the-shop");
+    add(&[]).refused(1, &["definitions", "damaged at offset", "accept_lost_definitions = true"]);
+
+    let broker = Starting::spawn(&directory, &["accept_lost_definitions=true"]).finish();
+    assert_eq!(broker.get("/api/whoami").0, 401, "guest is deleted, and anna is lost");
+    let says = format!("sluice add user NAME --tags administrator --data-dir {data_dir}");
+    assert!(directory.logged().contains(&says), "{}", directory.logged());
+    assert!(broker.terminate().success());
+    add(&["--tags", ""]).refused(1, &["cannot create user 'ops'", "tag name is empty"]);
+    assert_eq!(add(&[]).done(), "user 'ops' is created");
+    add(&[]).refused(1, &["cannot create user 'ops'", "exists already"]);
+
+    let broker = Broker::start(&directory);
+    let ask = |method, path, body| ask_as(broker.http_port, &basic(OPS, "secret"), method, path, body);
+    let all = r#"{"configure": ".*", "write": ".*", "read": ".*"}"#;
+    assert_eq!(ask("PUT", "/api/permissions/%2F/ops", all).0, 201);
+    let (status, answer) = ask("GET", "/api/queues", "");
+    assert!(status == 200 && answer.contains("\"kept\""), "{answer}");
     assert!(broker.terminate().success());
 }
 

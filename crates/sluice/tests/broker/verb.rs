@@ -93,12 +93,25 @@ pub fn basic(user: &str, password: &str) -> String {
 
 /// Sends one request to a port. Returns the status, and the whole answer.
 pub fn ask_as(port: u16, authorization: &str, method: &str, path: &str, body: &str) -> (u16, String) {
+    ask_with(port, authorization, &[], method, path, body)
+}
+
+/// Sends one request with further headers, each `name: value`.
+pub fn ask_with(
+    port: u16,
+    authorization: &str,
+    headers: &[&str],
+    method: &str,
+    path: &str,
+    body: &str,
+) -> (u16, String) {
     let mut socket = TcpStream::connect(("127.0.0.1", port)).unwrap();
     let length = body.len();
+    let headers: String = headers.iter().map(|header| format!("{header}\r\n")).collect();
     write!(
         socket,
         "{method} {path} HTTP/1.1\r\nHost: h\r\nConnection: close\r\nAuthorization: {authorization}\r\n\
-         Content-Length: {length}\r\n\r\n{body}"
+         Content-Length: {length}\r\n{headers}\r\n{body}"
     )
     .unwrap();
     let mut answer = String::new();

@@ -1,0 +1,85 @@
+//! Changes the data directory of a broker that does not run: for a broker that nobody can log in to.
+
+use std::fmt;
+use std::path::Path;
+use std::sync::Arc;
+
+use broker::access::PasswordHash;
+use broker::catalog::{AccountChange, CatalogError, Command};
+use wal::{Log, Options, Records};
+
+use crate::facts::{self, Restored};
+use crate::node::{StartError, close_damaged, open_dir, refuse_newer, write_synced};
+
+/// Why a user cannot be added.
+#[derive(Debug)]
+pub enum AddUserError {
+    /// A broker uses the directory, or could not start on it.
+    Directory(StartError),
+    /// There is a user with this name.
+    Exists,
+    /// The name or a tag is not allowed.
+    Refused(CatalogError),
+}
+
+impl fmt::Display for AddUserError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Directory(error) => write!(f, "{error}"),
+            Self::Exists => write!(f, "the user exists already"),
+            Self::Refused(error) => write!(f, "{error}"),
+        }
+    }
+}
+
+impl std::error::Error for AddUserError {}
+
+impl From<StartError> for AddUserError {
+    fn from(error: StartError) -> Self {
+        Self::Directory(error)
+    }
+}
+
+/// Adds a user to the data directory of a broker that does not run. The user is synced when this function returns. Otherwise
+/// the directory is as after a start that was interrupted: an incomplete end of the log is cut off, and queues with damaged
+/// records are closed.
+///
+/// # Errors
+/// See [`AddUserError`].
+pub fn add_user(
+    data_dir: &Path,
+    name: Arc<str>,
+    hash: PasswordHash,
+    tags: Arc<[String]>,
+) -> Result<(), AddUserError> {
+    let of_log = |error| StartError::Log { data_dir: data_dir.to_owned(), error };
+    let mut disk = open_dir(data_dir)?;
+    wal::lock(&mut disk).map_err(of_log)?;
+    refuse_newer(data_dir)?;
+    let mut restored = Restored::default();
+    // The reserve of the broker stays as it is.
+    let options = Options { reserve_bytes: 0, ..Options::default() };
+    let (mut log, recovery) =
+        Log::open(disk, options, &mut |record| restored.handle_record(record)).map_err(of_log)?;
+    restored.finish();
+    close_damaged(&mut log, &mut restored, &recovery, data_dir, false)?;
+    if restored.catalog.users().get(&name).is_some() {
+        return Err(AddUserError::Exists);
+    }
+    let command = Command::Account(AccountChange::SetUser { name, hash, tags });
+    let mut ids = restored.catalog.queue_ids();
+    let decision = restored.catalog.decide(command, &mut ids).map_err(AddUserError::Refused)?;
+    let (mut records, before) = (Records::new(), restored.catalog.version());
+    for (version, change) in (before + 1..).zip(&decision.changes) {
+        facts::push_change(&mut records, version, change);
+    }
+    write_synced(&mut log, records, data_dir)?;
+    // A broker that failed has not stopped cleanly, whatever was added since.
+    if recovery.clean {
+        log.close().map_err(|error| StartError::Io {
+            what: format!("cannot write to the log in {}", data_dir.display()),
+            error: std::io::Error::other(error.to_string()),
+        })?;
+    }
+    Ok(())
+}
