@@ -7,7 +7,7 @@ use std::sync::Arc;
 use message::{Message, Parts, Route};
 use queue::{
     Attach, Carrier, Config, ConsumerId, ConsumerTimeout, Deliver, DeliveryRef, Effect, Fifo, Mode, Outcome,
-    Output, Publish, PublisherId, Put, Request,
+    Output, Publish, PublisherId, Put, Request, SettleAnswer,
 };
 
 /// A receiver that takes no delivery at once. So all deliveries become effects, and the queue sends every
@@ -109,7 +109,7 @@ impl Bench {
             let (consumer, first, last) = (ConsumerId(id as u64), self.settled[id] + 1, last[id]);
             self.granted[id] = last as u32;
             self.settled[id] = last;
-            let settle = Request::Settle { consumer, first, last, outcome: Outcome::Accepted, answer: true };
+            let settle = Request::Settle { consumer, first, last, outcome: Outcome::Accepted, answer: SettleAnswer::Made };
             self.fifo.apply(settle, 1000, &mut self.out, &mut Nobody);
         }
         self.out.receipts.drain().for_each(drop);
