@@ -16,8 +16,8 @@ use message::{
 };
 use queue::{
     Attach, Carrier, Chunk, Config, ConsumerId, ConsumerTimeout, Deliver, DeliveryRef, Effect, Fifo,
-    Follower, Mode, Outcome, Publish, PublisherId, Put, Readers, ReadersOutput, Request, Retained, SettleAnswer,
-    Stream, StreamConfig, StreamOutput, Work,
+    Follower, Mode, Outcome, Publish, PublisherId, Put, Readers, ReadersOutput, Request, Retained,
+    SettleAnswer, Stream, StreamConfig, StreamOutput, Work,
 };
 use wal::{
     ChunkJob, Handover, Log, NewChunk, Options, ReadFrom, RealDisk, Records, StreamAnswer, StreamJob,

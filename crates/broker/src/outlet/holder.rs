@@ -67,13 +67,7 @@ impl Holder {
 
     /// Settles the deliveries `first..=last` with the peer's outcome. `answer` says when [`queue::Effect::Settled`]
     /// follows.
-    pub fn settle(
-        &self,
-        (first, last): (u64, u64),
-        outcome: Outcome,
-        answer: SettleAnswer,
-        cx: &mut Cx<'_>,
-    ) {
+    pub fn settle(&self, (first, last): (u64, u64), outcome: Outcome, answer: SettleAnswer, cx: &mut Cx<'_>) {
         if outcome == Outcome::Accepted {
             cx.counters.over_mut(self.protocol).deliveries_from(self.queue_type).acknowledged +=
                 last - first + 1;

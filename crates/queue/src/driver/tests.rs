@@ -78,7 +78,13 @@ impl Queue {
     }
 
     fn settle(&mut self, first: u64, last: u64, outcome: Outcome) {
-        self.ask(Request::Settle { consumer: ConsumerId(1), first, last, outcome, answer: SettleAnswer::Never });
+        self.ask(Request::Settle {
+            consumer: ConsumerId(1),
+            first,
+            last,
+            outcome,
+            answer: SettleAnswer::Never,
+        });
     }
 
     /// Returns the receipts and facts of a turn, and the level that they wait for.

@@ -367,7 +367,9 @@ impl Gate {
             Published::Committed => {
                 committed += 1;
                 let step = tx.as_mut().and_then(|tx| tx.commit.as_mut());
-                if let (Some(Step::Publishing { is_rejected, .. }), Verdict::Rejected(_)) = (step, run.verdict) {
+                if let (Some(Step::Publishing { is_rejected, .. }), Verdict::Rejected(_)) =
+                    (step, run.verdict)
+                {
                     *is_rejected = true;
                 }
             }

@@ -153,7 +153,8 @@ impl Unsettled {
             if delivered.state == State::Unsettled {
                 delivered.state = State::Uncommitted(settlement);
                 self.uncommitted += 1;
-                span = Some(Span { first: span.map_or(delivered.tag, |span| span.first), last: delivered.tag });
+                span =
+                    Some(Span { first: span.map_or(delivered.tag, |span| span.first), last: delivered.tag });
             }
         }
         self.unsettled_from = span.map_or(self.unsettled_from, |span| span.last + 1);

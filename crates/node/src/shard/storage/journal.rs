@@ -103,11 +103,7 @@ pub(super) struct OnSynced {
 impl OnSynced {
     fn is_empty(&self) -> bool {
         let Self { receipts, answers, decided, released, rounds } = self;
-        receipts.is_empty()
-            && answers.is_empty()
-            && *decided == 0
-            && released.is_empty()
-            && rounds.is_empty()
+        receipts.is_empty() && answers.is_empty() && *decided == 0 && released.is_empty() && rounds.is_empty()
     }
 }
 

@@ -112,7 +112,11 @@ fn a_publishers_annotations_count() {
         let annotations = Some(large(key, 12_000).into());
         let outcome = Outcome::Modified { failed: true, undeliverable_here: true, annotations };
         let (consumer, first, last) = (ConsumerId(1), 1, 1);
-        q.fifo.ask(Request::Settle { consumer, first, last, outcome, answer: SettleAnswer::Never }, 1000, &mut out);
+        q.fifo.ask(
+            Request::Settle { consumer, first, last, outcome, answer: SettleAnswer::Never },
+            1000,
+            &mut out,
+        );
         let [Effect::DeadLetter { message, token, .. }] = &out.effects[..] else {
             panic!("{:?}", out.effects)
         };

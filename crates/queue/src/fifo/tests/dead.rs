@@ -224,7 +224,8 @@ fn a_consumers_annotations_go_with_the_dead_letter() {
     q.settle(1, 1, 1, annotated("x-a", false)).is("1#2 a again | returned 1 count 0 again annotated");
     let mut out = Output::default();
     let outcome = annotated("x-b", true);
-    let settle = Request::Settle { consumer: ConsumerId(1), first: 2, last: 2, outcome, answer: SettleAnswer::Never };
+    let settle =
+        Request::Settle { consumer: ConsumerId(1), first: 2, last: 2, outcome, answer: SettleAnswer::Never };
     q.fifo.ask(settle, 1000, &mut out);
     let [Effect::DeadLetter { message, .. }] = &out.effects[..] else { panic!("{:?}", out.effects) };
     let both = Notes::from([("x-a".to_owned(), 7), ("x-b".to_owned(), 7)]);
