@@ -100,7 +100,7 @@ soak:
 	SLUICE_SOAK=1000 cargo test --profile ci -p replica -- nothing_acknowledged_is_lost no_message_makes_a_member_panic
 	SLUICE_SOAK=20 cargo test --profile ci -p node --test all two_shards::
 	SLUICE_SOAK=10 cargo test --profile ci -p node --test all flow::
-	KILL_ROUNDS=56 KILL_MESSAGES=200000 tests/kill/run.sh
+	KILL_ROUNDS=60 KILL_MESSAGES=200000 tests/kill/run.sh
 	DAMAGE_ROUNDS=1000 cargo test --profile ci -p sluice --test program damage:: -- --nocapture
 	cargo build --release -p sluice && tests/hostile/run.py --full
 	$(MAKE) interop

@@ -16,8 +16,8 @@ use message::{
 };
 use queue::{
     Attach, Carrier, Chunk, Config, ConsumerId, ConsumerTimeout, Deliver, DeliveryRef, Effect, Fifo,
-    Follower, Mode, Outcome, Publish, PublisherId, Put, Readers, ReadersOutput, Request, Retained, Stream,
-    StreamConfig, StreamOutput, Work,
+    Follower, Mode, Outcome, Publish, PublisherId, Put, Readers, ReadersOutput, Request, Retained,
+    SettleAnswer, Stream, StreamConfig, StreamOutput, Work,
 };
 use wal::{
     ChunkJob, Handover, Log, NewChunk, Options, ReadFrom, RealDisk, Records, StreamAnswer, StreamJob,
@@ -395,7 +395,7 @@ fn fifo() -> Box<dyn FnMut() -> u64> {
             let (first, last) = (published - TURN + 1, published);
             let outcome = Outcome::Accepted;
             fifo.apply(
-                Request::Settle { consumer, first, last, outcome, answer: false },
+                Request::Settle { consumer, first, last, outcome, answer: SettleAnswer::Never },
                 1000,
                 &mut out,
                 &mut Briefs,

@@ -13,6 +13,7 @@ mod links;
 mod quarantine;
 mod queue_settings;
 mod reset;
+mod transactions;
 mod two_shards;
 mod users;
 mod walks;

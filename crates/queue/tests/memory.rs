@@ -5,7 +5,7 @@ use std::sync::Arc;
 use message::{Message, Parts, Route};
 use queue::{
     Attach, Config, ConsumerId, ConsumerTimeout, Effect, Fifo, Mode, Outcome, Output, Publish, PublisherId,
-    QuorumConfig, Request, Ticket,
+    QuorumConfig, Request, SettleAnswer, Ticket,
 };
 
 use crate::counting::{BYTES, MOST};
@@ -83,13 +83,23 @@ fn a_consumer_that_never_settles_costs_a_reference_a_message() {
     // Requeued messages can be read again from the disk, and settled messages take no memory.
     let (first, last) = (MESSAGES / 2, MESSAGES / 2);
     let outcome = Outcome::Released;
-    fifo.apply(Request::Settle { consumer, first, last, outcome, answer: false }, 0, &mut out, &mut Nobody);
+    fifo.apply(
+        Request::Settle { consumer, first, last, outcome, answer: SettleAnswer::Never },
+        0,
+        &mut out,
+        &mut Nobody,
+    );
     assert_eq!(out.loads.len(), 1);
     assert!(!out.effects.iter().any(|effect| matches!(effect, Effect::Delivery(_))));
     out = Output::default();
     for first in (1..=MESSAGES).step_by(1000) {
-        let settle =
-            Request::Settle { consumer, first, last: first + 999, outcome: Outcome::Accepted, answer: false };
+        let settle = Request::Settle {
+            consumer,
+            first,
+            last: first + 999,
+            outcome: Outcome::Accepted,
+            answer: SettleAnswer::Never,
+        };
         fifo.apply(settle, 0, &mut out, &mut Nobody);
         out.facts.clear();
         out.released.clear();

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use message::{Message, Parts, Route};
 use queue::{
     Attach, Config, ConsumerId, ConsumerTimeout, Effect, Fifo, Mode, Outcome, Output, Publish, PublisherId,
-    Request,
+    Request, SettleAnswer,
 };
 
 use crate::counting::ALLOCATIONS;
@@ -71,7 +71,13 @@ impl Bench {
             let (consumer, first, last) = (ConsumerId(id as u64), self.settled[id] + 1, last[id]);
             self.granted[id] = last as u32;
             self.settled[id] = last;
-            let settle = Request::Settle { consumer, first, last, outcome: Outcome::Accepted, answer: true };
+            let settle = Request::Settle {
+                consumer,
+                first,
+                last,
+                outcome: Outcome::Accepted,
+                answer: SettleAnswer::Made,
+            };
             self.fifo.apply(settle, 1000, &mut self.out, &mut Nobody);
         }
         self.out.receipts.drain().for_each(drop);

@@ -22,7 +22,7 @@ use std::sync::Arc;
 
 use bytes::{BufMut, Bytes};
 use message::Route;
-use queue::{DeliveryRef, Effect, GoneReason, Mode, Outcome, Ticket, Verdict};
+use queue::{DeliveryRef, Effect, GoneReason, Mode, Outcome, SettleAnswer, Ticket, Verdict};
 
 use super::{BadFrame, Ending, Output, Phase};
 use crate::access::{Credentials, Identity, Login, LoginRefused, Resource, Verb};
@@ -199,7 +199,10 @@ impl Gate {
                         Role::Consumer(outlet, _) => {
                             outlet.settle(range, outcome, asked.then_some(range), cx)
                         }
-                        Role::Holder(holder) => holder.settle(range, outcome, asked, cx),
+                        Role::Holder(holder) => {
+                            let answer = if asked { SettleAnswer::Made } else { SettleAnswer::Never };
+                            holder.settle(range, outcome, answer, cx);
+                        }
                         Role::Publisher(..) => return Err("a publisher settles nothing".into()),
                     }
                 }

@@ -117,6 +117,26 @@ impl<P: Publication> Intake<P> {
         self.target.forget();
     }
 
+    /// Checks that the publisher may send this message, which takes a route of its own. Nothing is sent.
+    ///
+    /// # Errors
+    /// It may not, or the exchange does not exist.
+    pub fn check(
+        &mut self,
+        sender: Sender<'_>,
+        arrived: Arrived<'_>,
+        route: &Route,
+        cx: &Cx<'_>,
+    ) -> Result<(), Refused> {
+        self.allowed.check(sender, route, arrived.hidden_keys(), cx)
+    }
+
+    /// Sets whether the messages that follow are known to be permitted: [`Intake::check`] has checked them in the same call of
+    /// the gate.
+    pub fn trust(&mut self, is_trusted: bool) {
+        self.allowed.trust(is_trusted);
+    }
+
     pub fn target(&self) -> &Target {
         &self.target
     }

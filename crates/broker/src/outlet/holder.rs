@@ -1,6 +1,6 @@
 //! Messages that are fetched on request, without a consumer.
 
-use queue::{ConsumerId, DeliveryRef, Outcome, QueueType, Request, Ticket};
+use queue::{ConsumerId, DeliveryRef, Outcome, QueueType, Request, SettleAnswer, Ticket};
 
 use crate::ages::Ages;
 use crate::catalog::QueueRecord;
@@ -65,9 +65,9 @@ impl Holder {
         cx.counters.over_mut(self.protocol).get_empty += 1;
     }
 
-    /// Settles the deliveries `first..=last` with the peer's outcome. With `answer`, [`queue::Effect::Settled`]
+    /// Settles the deliveries `first..=last` with the peer's outcome. `answer` says when [`queue::Effect::Settled`]
     /// follows.
-    pub fn settle(&self, (first, last): (u64, u64), outcome: Outcome, answer: bool, cx: &mut Cx<'_>) {
+    pub fn settle(&self, (first, last): (u64, u64), outcome: Outcome, answer: SettleAnswer, cx: &mut Cx<'_>) {
         if outcome == Outcome::Accepted {
             cx.counters.over_mut(self.protocol).deliveries_from(self.queue_type).acknowledged +=
                 last - first + 1;

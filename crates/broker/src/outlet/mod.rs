@@ -19,7 +19,7 @@ use std::sync::Arc;
 
 use queue::{
     Attach, ConsumerId, ConsumerTimeout, DeliveryRef, Effect, GoneReason, Mode, Outcome, QueueType, Refusal,
-    Request, Span,
+    Request, SettleAnswer, Span,
 };
 
 pub use self::bridge::CreditReport;
@@ -397,7 +397,7 @@ impl<A> Outlet<A> {
 
     /// Returns the delivery with this number to the queue. It was not sent, because the peer has no room for it any more.
     pub fn give_back(&self, number: u64, cx: &mut Cx<'_>) {
-        self.request_settle((number, number), Outcome::Unsent, false, cx);
+        self.request_settle((number, number), Outcome::Unsent, SettleAnswer::Never, cx);
     }
 
     /// Settles the deliveries `first..=last` with the peer's outcome. `asked` is set if the peer waits for an answer:
@@ -411,14 +411,21 @@ impl<A> Outlet<A> {
             }
         }
         // Only the last part is answered. When it is, the queue has handled the other parts, too.
+        let asked = asked.map(|asked| (asked, SettleAnswer::Made));
         self.settle_part((first, last), outcome, asked, cx);
+    }
+
+    /// Settles the deliveries `first..=last`. The gate gets `asked` back with [`PeerEvent::Settled`] when the settlement
+    /// survives what a confirm of the queue survives.
+    pub fn settle_stored(&mut self, range: (u64, u64), outcome: Outcome, asked: A, cx: &mut Cx<'_>) {
+        self.settle_part(range, outcome, Some((asked, SettleAnswer::Stored)), cx);
     }
 
     fn settle_part(
         &mut self,
         (first, last): (u64, u64),
         outcome: Outcome,
-        asked: Option<A>,
+        asked: Option<(A, SettleAnswer)>,
         cx: &mut Cx<'_>,
     ) {
         let n = last - first + 1;
@@ -426,9 +433,10 @@ impl<A> Outlet<A> {
             self.counts(cx.counters).acknowledged += n;
             self.acknowledged += n;
         }
-        self.request_settle((first, last), outcome, asked.is_some(), cx);
+        let wanted = asked.as_ref().map_or(SettleAnswer::Never, |(_, wanted)| *wanted);
+        self.request_settle((first, last), outcome, wanted, cx);
         match asked {
-            Some(answer) => self.open_settlements.push_back(OpenSettlement { first, last, answer }),
+            Some((answer, _)) => self.open_settlements.push_back(OpenSettlement { first, last, answer }),
             None => self.unsettled = self.unsettled.saturating_sub(n as u32),
         }
         if self.revoked.is_some() {
@@ -469,6 +477,11 @@ impl<A> Outlet<A> {
         }
     }
 
+    /// Returns true if the queue has to answer settlements.
+    pub fn awaits_answers(&self) -> bool {
+        !self.open_settlements.is_empty()
+    }
+
     /// Takes the settlements that the queue has not answered yet. Called for a consumer that ends before the
     /// answers can arrive. The settlements may be answered now, because the queue handles them before it ends
     /// the consumer.
@@ -476,7 +489,13 @@ impl<A> Outlet<A> {
         std::mem::take(&mut self.open_settlements).into_iter().map(|open| open.answer)
     }
 
-    fn request_settle(&self, (first, last): (u64, u64), outcome: Outcome, answer: bool, cx: &mut Cx<'_>) {
+    fn request_settle(
+        &self,
+        (first, last): (u64, u64),
+        outcome: Outcome,
+        answer: SettleAnswer,
+        cx: &mut Cx<'_>,
+    ) {
         cx.post
             .request(self.queue, Request::Settle { consumer: self.consumer, first, last, outcome, answer });
     }

@@ -14,7 +14,7 @@ use broker::desk::{DeskError, Move, MoveEnd, MoveRefusal, MoveTo, Moved, Redrive
 use broker::ids::DECIDER;
 use broker::moving::Moving;
 use message::{Message, Route};
-use queue::{ConsumerId, Delivery, Effect, Outcome, Report, Request};
+use queue::{ConsumerId, Delivery, Effect, Outcome, Report, Request, SettleAnswer};
 use tokio::time::Instant;
 
 use super::NodeDesk;
@@ -179,7 +179,7 @@ impl Holding<'_> {
             first: number,
             last: number,
             outcome: Outcome::Accepted,
-            answer: false,
+            answer: SettleAnswer::Never,
         };
         let post = Question::Post { queue: self.source.id, requests: numbers.map(settle).collect() };
         match self.desk.ask_within(self.desk.inner.deadlines.change, DECIDER.into(), post).await? {

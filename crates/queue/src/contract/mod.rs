@@ -60,8 +60,8 @@ pub enum Request {
     /// [`Effect::StreamUpdate`] when it starts, and whenever there is something new.
     Follow { follower: Follower, consumers: Option<u32> },
     /// Settles the consumer's deliveries `first..=last`, which are its own consecutive numbers. Unknown numbers are
-    /// ignored. With `answer`, [`Effect::Settled`] follows.
-    Settle { consumer: ConsumerId, first: u64, last: u64, outcome: Outcome, answer: bool },
+    /// ignored. `answer` says when [`Effect::Settled`] follows.
+    Settle { consumer: ConsumerId, first: u64, last: u64, outcome: Outcome, answer: SettleAnswer },
     /// Answers [`Effect::DeadLetter`] with the same token. `taken_by` are the targets that have taken the message, when it
     /// has to be sent again to others. Their numbers mean nothing to the queue.
     DeadLettered { token: u64, arrival: Arrival, taken_by: Vec<u64> },
@@ -176,6 +176,17 @@ pub enum Outcome {
     /// count is raised. The annotations are merged into the message's own, for all later deliveries and for the dead
     /// letter.
     Modified { failed: bool, undeliverable_here: bool, annotations: Option<Box<Annotations>> },
+}
+
+/// When a queue answers a settlement.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SettleAnswer {
+    /// Never.
+    Never,
+    /// When the settlement is made. A queue whose turns can be rolled back answers when it is committed.
+    Made,
+    /// When the settlement survives what a confirm of the queue survives.
+    Stored,
 }
 
 /// The result of publishing a dead letter.

@@ -6,8 +6,8 @@ use message::{Message, Parts, Route};
 
 use super::*;
 use crate::{
-    Carrier, Config, ConsumerId, Deliver, DeliveryRef, Fact, Outcome, Publish, PublisherId, Put, Span,
-    Ticket, Verdict,
+    Carrier, Config, ConsumerId, Deliver, DeliveryRef, Fact, Outcome, Publish, PublisherId, Put,
+    SettleAnswer, Span, Ticket, Verdict,
 };
 
 const HEALTHY: Health = Health { log_refuses: false, memory_is_stuck: false };
@@ -78,7 +78,13 @@ impl Queue {
     }
 
     fn settle(&mut self, first: u64, last: u64, outcome: Outcome) {
-        self.ask(Request::Settle { consumer: ConsumerId(1), first, last, outcome, answer: false });
+        self.ask(Request::Settle {
+            consumer: ConsumerId(1),
+            first,
+            last,
+            outcome,
+            answer: SettleAnswer::Never,
+        });
     }
 
     /// Returns the receipts and facts of a turn, and the level that they wait for.
@@ -255,7 +261,7 @@ fn with_a_delivery() -> Queue {
 fn a_settlement_of_a_replicated_queue_is_answered_when_it_is_committed() {
     let mut queue = with_a_delivery();
     let (consumer, outcome) = (ConsumerId(1), Outcome::Accepted);
-    queue.ask(Request::Settle { consumer, first: 1, last: 1, outcome, answer: true });
+    queue.ask(Request::Settle { consumer, first: 1, last: 1, outcome, answer: SettleAnswer::Made });
     assert_eq!(queue.close().1, "gone 1..=1");
     queue.replica().handle_proposed(2);
     assert_eq!(queue.commit(2), (vec![], "settled 1..=1".into()));

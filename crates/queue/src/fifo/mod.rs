@@ -55,7 +55,7 @@ use uncommitted::Place;
 use crate::{
     Attach, Capabilities, Carrier, Config, CreditState, Deferrable, DeletedReason, Deliver, DeliveryRef,
     Effect, Fact, GoneReason, Load, Mode, Overflow, Publish, Put, QuorumConfig, Receipts, Refusal,
-    RejectReason, Report, Request, Requester, Ticket, Verdict,
+    RejectReason, Report, Request, Requester, SettleAnswer, Ticket, Verdict,
 };
 
 /// The results of calls. Each call appends; the caller carries the results out and empties the output.
@@ -188,8 +188,9 @@ impl Fifo {
                 self.dispatch(now_ms, out, carrier);
             }
             Request::Settle { consumer, first, last, outcome, answer } => {
-                if answer {
-                    let journaled = self.journal.keeps();
+                if answer != SettleAnswer::Never {
+                    let waits = answer == SettleAnswer::Stored || self.journal.can_roll_back();
+                    let journaled = waits && self.journal.keeps();
                     out.effects.push(Effect::Settled { consumer, first, last, journaled });
                 }
                 self.settle(consumer, (first, last), outcome, now_ms, out, carrier);
@@ -642,7 +643,7 @@ impl Fifo {
             Request::Cancel { consumer } | Request::Detach { consumer, .. } => {
                 Effect::Gone { consumer, reason }
             }
-            Request::Settle { consumer, first, last, answer: true, .. } => {
+            Request::Settle { consumer, first, last, answer, .. } if answer != SettleAnswer::Never => {
                 Effect::Settled { consumer, first, last, journaled: false }
             }
             Request::Report { ticket } => Effect::Report { ticket, report: Box::new(self.report()) },

@@ -17,7 +17,8 @@ use super::reader::{BROWSE_BYTES_MAX, Browsed, Reader, Served};
 use super::tail::Tail;
 use crate::contract::{Retained, StreamUpdate};
 use crate::{
-    Attach, Capabilities, ConsumerId, Deliver, Effect, GoneReason, Mode, Refusal, Request, Requester, Ticket,
+    Attach, Capabilities, ConsumerId, Deliver, Effect, GoneReason, Mode, Refusal, Request, Requester,
+    SettleAnswer, Ticket,
 };
 
 /// How far a consumer has read.
@@ -94,7 +95,7 @@ impl Readers {
                 self.serve(who, now_ms, out, deliver);
             }
             // Settling never removes a message from a stream (docs/compatibility.md, Streams).
-            Request::Settle { consumer, first, last, answer: true, .. } => {
+            Request::Settle { consumer, first, last, answer, .. } if answer != SettleAnswer::Never => {
                 out.effects.push(Effect::Settled { consumer, first, last, journaled: false });
             }
             _ => {}

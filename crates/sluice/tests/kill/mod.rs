@@ -16,10 +16,11 @@
 //! - The kill comes when the log begins a file or releases one, or when a pack is begun.
 //! - The kill comes while a copy and its original are both on the disk ([`copies`]). Two kinds are repeated
 //!   until it does.
-//! - One of fourteen rounds uses quorum queues, two use streams; see [`stream`].
+//! - One of fifteen rounds uses quorum queues, two use streams (see [`stream`]), and one moves messages in transactions (see
+//!   [`transactions`]).
 //!
 //! ```text
-//! KILL_ROUNDS=14 KILL_MESSAGES=50000 KILL_SEED=.. cargo test --profile ci -p sluice --test program a_killed_broker -- --nocapture
+//! KILL_ROUNDS=15 KILL_MESSAGES=50000 KILL_SEED=.. cargo test --profile ci -p sluice --test program a_killed_broker -- --nocapture
 //! ```
 //!
 //! With `KILL_KIND=10`, all rounds are of the tenth kind.
@@ -31,6 +32,7 @@ mod round;
 mod stream;
 pub mod traffic;
 mod traffic091;
+mod transactions;
 mod verdict;
 
 use std::io::Write as _;
@@ -39,16 +41,17 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use content::Random;
 use round::Round;
 use stream::StreamRound;
+use transactions::TransactionRound;
 
-/// The number of kinds of rounds. The rounds take the kinds in turn, and the last two kinds use streams.
-const KINDS: u64 = 14;
+/// The number of kinds of rounds. The rounds take the kinds in turn. The last three kinds use streams, transactions, and streams.
+const KINDS: u64 = 15;
 
 /// The time limit of a round. A round that takes longer counts as hung.
 const ROUND_TIME_MAX: Duration = Duration::from_secs(600);
 
 #[test]
 fn a_killed_broker_keeps_what_it_confirmed() {
-    let rounds = number("KILL_ROUNDS").unwrap_or(14);
+    let rounds = number("KILL_ROUNDS").unwrap_or(15);
     let messages = number("KILL_MESSAGES").unwrap_or(50_000);
     let only = number("KILL_KIND");
     let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
@@ -62,6 +65,9 @@ fn a_killed_broker_keeps_what_it_confirmed() {
         let result = runtime.block_on(async {
             if kind == 0 || kind == KINDS - 1 {
                 let round = StreamRound::plan(kind == 0, seed, messages);
+                bounded(round.run()).await.map_err(|why| format!("{why} ({round:?})"))
+            } else if kind == KINDS - 2 {
+                let round = TransactionRound::plan(seed, messages);
                 bounded(round.run()).await.map_err(|why| format!("{why} ({round:?})"))
             } else {
                 let round = Round::plan(kind, seed, messages);

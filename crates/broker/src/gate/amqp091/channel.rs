@@ -60,7 +60,13 @@ pub(super) struct Publisher {
 #[derive(Debug)]
 pub(super) enum Role {
     Consumer(Box<Consumer>),
-    Holder { queue: QueueId, holder: Holder, unsettled: u32 },
+    Holder {
+        queue: QueueId,
+        holder: Holder,
+        unsettled: u32,
+        /// The number of settlements whose answers a commit waits for.
+        unanswered: u32,
+    },
 }
 
 /// A consumer.
@@ -97,6 +103,13 @@ pub(super) struct Settling {
     pub place: u32,
     pub first: u64,
     pub last: u64,
+}
+
+impl Consumer {
+    /// Returns true if it gets nothing more, and has settled everything.
+    pub fn is_over(&self) -> bool {
+        self.cancelled == Cancelled::Done && self.unsettled == 0 && !self.outlet.awaits_answers()
+    }
 }
 
 impl Channel {

@@ -170,13 +170,13 @@ impl Gate {
             let consumer_tag = &consumer.tag;
             conn.send(channel, &Method::BasicCancelOk(BasicCancelOk { consumer_tag }));
         }
-        if consumer.unsettled == 0 {
+        if consumer.is_over() {
             self.drop_settled(channel, place, cx);
         }
     }
 
     /// Releases a consumer that has no unsettled deliveries.
-    fn drop_settled(&mut self, channel: u16, place: u32, cx: &mut Cx<'_>) {
+    pub(super) fn drop_settled(&mut self, channel: u16, place: u32, cx: &mut Cx<'_>) {
         if let Some(Role::Consumer(consumer)) = self.channel(channel).and_then(|state| state.remove(place)) {
             consumer.outlet.close(false, cx);
         }
@@ -216,7 +216,9 @@ impl Gate {
     ) {
         let Self { channels, conn, peer, .. } = self;
         let Some(state) = channel_in(channels, channel) else { return };
-        let Some(Role::Consumer(consumer)) = state.roles.get(place as usize) else { return };
+        let Some(Role::Consumer(consumer)) = state.roles.get(place as usize) else {
+            return self.handle_holder_effect(channel, place, effect);
+        };
         let room = state.room(consumer);
         let Some(Role::Consumer(consumer)) = state.roles.get_mut(place as usize) else { return };
         match consumer.outlet.handle_effect(effect, || room) {
@@ -237,14 +239,28 @@ impl Gate {
                 self.drop_place(channel, place, cx);
                 return self.refuse_method(channel, CONSUME, refused, cx);
             }
-            Some(PeerEvent::Gone(reason)) if consumer.cancelled != Cancelled::No => {
-                if reason != GoneReason::Detached {
-                    self.finish_cancel(channel, place, cx);
+            Some(PeerEvent::Gone(reason)) => {
+                // A damaged queue gives its messages to nobody, and its answers may never come.
+                let unanswered = match reason {
+                    GoneReason::Damaged => consumer.outlet.take_unanswered().count(),
+                    GoneReason::QueueDeleted | GoneReason::Cancelled | GoneReason::Detached => 0,
+                };
+                match (reason, consumer.cancelled) {
+                    (GoneReason::QueueDeleted | GoneReason::Damaged, Cancelled::No) => {
+                        self.cancel_by_broker(channel, place, cx);
+                    }
+                    (GoneReason::Cancelled | GoneReason::Detached, Cancelled::No)
+                    | (GoneReason::Detached, _) => {}
+                    _ => self.finish_cancel(channel, place, cx),
                 }
+                self.stored(channel, unanswered);
                 return;
             }
-            Some(PeerEvent::Gone(GoneReason::QueueDeleted | GoneReason::Damaged)) => {
-                return self.cancel_by_broker(channel, place, cx);
+            Some(PeerEvent::Settled(())) => {
+                if consumer.is_over() {
+                    self.drop_settled(channel, place, cx);
+                }
+                self.stored(channel, 1);
             }
             Some(PeerEvent::Revoked { numbers, .. }) => {
                 let deliveries: u64 = numbers.iter().map(|span| span.last - span.first + 1).sum();
@@ -261,16 +277,25 @@ impl Gate {
                 let text = format!("delivery acknowledgement on channel {channel} timed out");
                 return self.refuse_method(channel, (0, 0), refusal::precondition_failed(text), cx);
             }
-            // The client is told nothing in these cases, and asks for no answers.
-            Some(
-                PeerEvent::Gone(GoneReason::Cancelled | GoneReason::Detached)
-                | PeerEvent::Active { .. }
-                | PeerEvent::Credit(_)
-                | PeerEvent::Settled(()),
-            )
-            | None => {}
+            // The client is told nothing in these cases.
+            Some(PeerEvent::Active { .. } | PeerEvent::Credit(_)) | None => {}
         }
         self.touch(channel, place);
+    }
+
+    /// Handles an effect for a role that is no consumer: a queue has answered a settlement of a commit.
+    fn handle_holder_effect(&mut self, channel: u16, place: u32, effect: &Effect) {
+        let Some(Role::Holder { unanswered, .. }) = self.role(channel, place) else { return };
+        let answered = match effect {
+            Effect::Settled { .. } => (*unanswered).min(1),
+            // As for a consumer of a damaged queue.
+            Effect::Gone { reason: GoneReason::Damaged, .. } => *unanswered,
+            _ => 0,
+        };
+        *unanswered -= answered;
+        if answered > 0 {
+            self.stored(channel, answered as usize);
+        }
     }
 
     /// Sends a delivery. Returns false if it comes from a stream and there is no room for it. It must then be offered

@@ -42,6 +42,9 @@ impl Gate {
         if !self.without_room.is_empty() {
             self.resume_reading(cx);
         }
+        if !self.held.is_empty() {
+            self.continue_channels(cx);
+        }
         let mut touched = std::mem::take(&mut self.touched);
         for (channel, _) in &touched {
             self.flush_confirms(*channel);

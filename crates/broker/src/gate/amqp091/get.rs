@@ -40,7 +40,8 @@ impl Gate {
                 let holder = Holder::open(at, Protocol::Amqp091, &record, cx).ok_or_else(refusal::busy)?;
                 let Some(state) = self.channel(channel) else { return Ok(()) };
                 state.holders.insert(record.id, place);
-                state.roles.insert(Role::Holder { queue: record.id, holder, unsettled: 0 }) as u32
+                let (queue, unsettled, unanswered) = (record.id, 0, 0);
+                state.roles.insert(Role::Holder { queue, holder, unsettled, unanswered }) as u32
             }
         };
         let ticket =

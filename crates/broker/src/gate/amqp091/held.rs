@@ -1,8 +1,6 @@
 //! What a client wants and somebody else must allow, or what decides on which shard the connection stays. It is held until
 //! then, and handled again.
 
-use std::collections::VecDeque;
-
 use amqp091::{BasicPublish, Content, Method, ReplyCode};
 use bytes::{BufMut, Bytes, BytesMut};
 use queue::Ticket;
@@ -40,9 +38,8 @@ pub(super) enum Held {
         encoded: Bytes,
     },
     Publish(HeldMessage),
-    /// The rest of the messages of a transaction that is being committed on this channel. The first of them needs an answer; the
-    /// others wait behind it, so that they keep their order.
-    Commit(u16, VecDeque<HeldMessage>),
+    /// The commit on this channel, one of whose messages needs an answer.
+    Commit(u16),
 }
 
 /// A message in a buffer of its own: the encoded method `basic.publish`, the property list, the payload.
@@ -96,12 +93,12 @@ impl Held {
     }
 
     /// Returns the bytes that it keeps in memory.
-    fn bytes(&self) -> usize {
+    pub fn bytes(&self) -> usize {
         match self {
             Self::Publish(message) => message.len(),
-            Self::Commit(_, messages) => messages.iter().map(HeldMessage::len).sum(),
-            // They are at most one frame each.
-            Self::Open(_) | Self::Method { .. } => 0,
+            Self::Method { encoded, .. } => encoded.len(),
+            // The messages of a commit are counted with their transaction. A name is short.
+            Self::Open(_) | Self::Commit(_) => 0,
         }
     }
 }
@@ -167,7 +164,7 @@ impl Gate {
                 Err(refused) => self.refuse_method(channel, (0, 0), refused, cx),
             },
             Held::Publish(message) => self.handle_held_message(&message, cx),
-            Held::Commit(channel, messages) => self.commit_messages(channel, messages, cx),
+            Held::Commit(channel) => self.continue_commit(channel, cx),
         }
     }
 

@@ -114,6 +114,9 @@ pub struct Gate {
     knows_blocked: bool,
     /// True if a channel has had transactions.
     has_tx: bool,
+    /// The channels whose commit waits for the end of an alarm, or on which something waits for the end of a commit. The socket
+    /// is not read until then.
+    held: Vec<u16>,
     /// True if a channel has used up its credit for publishing. The socket is not read until the queues catch up.
     has_debt: bool,
     /// When the socket is closed without the client's answer to `connection.close`, in milliseconds.
@@ -155,6 +158,7 @@ impl Gate {
             blocked: false,
             knows_blocked: false,
             has_tx: false,
+            held: Vec::new(),
             has_debt: false,
             close_deadline_ms: u64::MAX,
             output_max: (OUTPUT_HIGH_WATER + ANSWERS_MAX)
@@ -197,7 +201,10 @@ impl Gate {
             Phase::Closing | Phase::Done => true,
             Phase::Login | Phase::Asking => false,
             Phase::Handshake | Phase::Refused => self.conn.output_len() < self.output_max,
-            Phase::Open => self.conn.output_len() < self.output_max && !self.has_debt && !self.is_stopped(),
+            Phase::Open => {
+                let waits = self.has_debt || self.is_stopped() || !self.held.is_empty();
+                self.conn.output_len() < self.output_max && !waits
+            }
         }
     }
 
@@ -236,6 +243,9 @@ impl Gate {
     fn handle_event(&mut self, event: Event<'_>, cx: &mut Cx<'_>) {
         match event {
             Event::Content { channel, content } => self.publish_or_follow(channel, &content, cx),
+            Event::Method { channel, method } if self.is_committing(channel) => {
+                self.hold_behind_commit(channel, Held::method(channel, &method));
+            }
             Event::Method { channel, method } => self.handle_method(channel, &method, cx),
             Event::HeaderExchanged => self.offer_mechanisms(cx),
             Event::BadHeader => self.phase = Phase::Done,
@@ -468,7 +478,8 @@ impl Gate {
             }
             Phase::Open | Phase::Asking => {
                 // A client that is not read cannot show that it is alive.
-                if self.phase == Phase::Asking || self.has_debt || self.is_stopped() {
+                let waits = self.has_debt || self.is_stopped() || !self.held.is_empty();
+                if self.phase == Phase::Asking || waits {
                     self.conn.forgive_silence(cx.now_ms);
                 }
                 if let Err(fault) = self.conn.handle_timeout(cx.now_ms) {

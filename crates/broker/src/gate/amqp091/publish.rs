@@ -9,7 +9,7 @@ use message::{Basic, Route};
 use super::channel::{Channel, Publisher};
 use super::confirms::Published;
 use super::held::{Arriving, Held, HeldMessage};
-use super::replies::REPLY_TO;
+use super::replies::{REPLY_TO, Replies};
 use super::{Gate, PUBLISHER, Refused, channel_in, refusal};
 use crate::access::Identity;
 use crate::catalog::CatalogError;
@@ -17,6 +17,7 @@ use crate::counters::Protocol;
 use crate::cx::Cx;
 use crate::follow::home_of_route;
 use crate::intake::{self, Arrived, Intake, Publication as _, Target};
+use crate::mail::GateAddress;
 
 impl Gate {
     /// Handles a message, or holds it if the connection is to move to another shard first.
@@ -25,6 +26,9 @@ impl Gate {
             let refused = refusal::unimplemented_method();
             return self.refuse_method(channel, (BasicPublish::CLASS_ID, 0), refused, cx);
         };
+        if self.is_committing(channel) {
+            return self.hold_behind_commit(channel, Held::Publish(HeldMessage::new(channel, &arriving)));
+        }
         if self.follow.is_undecided() {
             let BasicPublish { exchange, routing_key, .. } = arriving.publish;
             if !self.is_unknown() {
@@ -43,13 +47,10 @@ impl Gate {
     }
 
     pub(super) fn handle_publish(&mut self, channel: u16, arriving: &Arriving<'_>, cx: &mut Cx<'_>) {
-        if let Some(tx) = self.channel(channel).and_then(|channel| channel.tx.as_mut()) {
-            tx.publish(HeldMessage::new(channel, arriving));
-            return self.bound_tx(cx);
-        }
-        let published = match self.channel(channel).and_then(|channel| channel.confirms.as_mut()) {
-            Some(confirms) => Published::Confirmed(confirms.publish()),
-            None => Published::Unconfirmed,
+        let published = match self.channel(channel) {
+            Some(Channel { tx: Some(_), .. }) => return self.publish_in_tx(channel, arriving, cx),
+            Some(Channel { confirms: Some(confirms), .. }) => Published::Confirmed(confirms.publish()),
+            _ => Published::Unconfirmed,
         };
         self.publish(channel, arriving, published, cx);
     }
@@ -73,6 +74,30 @@ impl Gate {
         }
     }
 
+    /// Checks everything that can be checked without a queue.
+    pub(super) fn check_publish(
+        &mut self,
+        channel: u16,
+        arriving: &Arriving<'_>,
+        cx: &mut Cx<'_>,
+    ) -> Result<(), Refused> {
+        let publish = arriving.publish;
+        if publish.immediate {
+            return Err(refusal::not_implemented("immediate=true"));
+        }
+        let address = self.address(channel, PUBLISHER);
+        let Self { channels, peer, .. } = self;
+        let Some(state) = channel_in(channels, channel) else { return Ok(()) };
+        if state.publisher.is_none() {
+            state.publisher = Some(Publisher::open(address, &publish, cx)?);
+        }
+        let Channel { publisher: Some(publisher), replies, .. } = state else { return Ok(()) };
+        let basic = read(arriving, replies.as_deref(), peer.identity.as_ref())?;
+        let route = publisher.route_of(&publish, &basic);
+        let checked = publisher.intake.check(peer.sender(channel), Arrived::Amqp091(&basic), &route, cx);
+        checked.map_err(|refused| refusal_of(refused, &peer.vhost))
+    }
+
     /// Returns false if the message reaches no queue. Then it has its answer already, unless it is part of a transaction.
     #[inline(always)]
     pub(super) fn try_publish(
@@ -82,7 +107,7 @@ impl Gate {
         published: Published,
         cx: &mut Cx<'_>,
     ) -> Result<bool, Refused> {
-        let Arriving { publish, properties, payload, ref assembled } = *arriving;
+        let Arriving { publish, properties, payload, .. } = *arriving;
         if publish.immediate {
             return Err(refusal::not_implemented("immediate=true"));
         }
@@ -90,29 +115,14 @@ impl Gate {
         let Self { channels, peer, conn, has_debt, touched, .. } = self;
         let Some(state) = channel_in(channels, channel) else { return Ok(true) };
         if state.publisher.is_none() {
-            let intake = Intake::open(address, Protocol::Amqp091, Target::Named { cached: None }, cx)
-                .ok_or_else(refusal::busy)?;
-            let route = Arc::new(Route::simple(publish.exchange, publish.routing_key));
-            state.publisher =
-                Some(Box::new(Publisher { intake, credit: cx.settings.max_link_credit, route }));
+            state.publisher = Some(Publisher::open(address, &publish, cx)?);
         }
         let Channel { publisher, confirms, replies, counts, .. } = state;
         let Some(publisher) = publisher else { return Ok(true) };
         counts.received += 1;
         let wants_receipt = published.wants_receipt();
         publisher.intake.note_received(payload.len(), wants_receipt, cx);
-        let basic = match assembled {
-            Some(whole) => Basic::owned(whole, properties.len()),
-            None => Basic::borrowed(properties, payload),
-        };
-        let mut basic = basic.map_err(|bad| refusal::of_message(&bad))?;
-        check_user_id(basic.user_id(), peer.identity.as_ref())?;
-        if basic.reply_to() == Some(REPLY_TO.as_bytes()) {
-            let Some(replies) = replies else {
-                return Err(refusal::precondition_failed("fast reply consumer does not exist"));
-            };
-            basic.set_reply_to(&replies.to.name()).map_err(|bad| refusal::of_message(&bad.into()))?;
-        }
+        let basic = read(arriving, replies.as_deref(), peer.identity.as_ref())?;
         let route = publisher.route_of(&publish, &basic);
         let result = publisher.intake.publish(
             peer.sender(channel),
@@ -154,21 +164,20 @@ impl Gate {
                 }
                 Ok(false)
             }
-            intake::Refused::NoExchange(exchange) => {
-                Err(CatalogError::no_exchange(&peer.vhost, &exchange).into())
-            }
-            intake::Refused::Internal(exchange) => Err(Refused::new(
-                ReplyCode::AccessRefused,
-                format!("cannot publish to internal exchange '{exchange}' in vhost '{}'", peer.vhost),
-            )),
-            intake::Refused::AccessRefused(refused) | intake::Refused::AccessLost(refused) => {
-                Err(refused.into())
-            }
+            refused => Err(refusal_of(refused, &peer.vhost)),
         }
     }
 }
 
 impl Publisher {
+    /// Registers the publisher of a channel, with its first message.
+    fn open(at: GateAddress, publish: &BasicPublish<'_>, cx: &mut Cx<'_>) -> Result<Box<Self>, Refused> {
+        let intake = Intake::open(at, Protocol::Amqp091, Target::Named { cached: None }, cx)
+            .ok_or_else(refusal::busy)?;
+        let route = Arc::new(Route::simple(publish.exchange, publish.routing_key));
+        Ok(Box::new(Self { intake, credit: cx.settings.max_link_credit, route }))
+    }
+
     /// Returns the route of a message. Most messages take that of the message before, which is shared. A message with keys
     /// that receivers do not see has a route of its own, without them (see [`Intake::publish`]).
     fn route_of(&mut self, publish: &BasicPublish<'_>, basic: &Basic<'_>) -> Arc<Route> {
@@ -188,6 +197,43 @@ impl Publisher {
             }
         }
         self.route.clone()
+    }
+}
+
+/// Reads the properties of a message, and checks them.
+#[inline(always)]
+fn read<'a>(
+    arriving: &'a Arriving<'_>,
+    replies: Option<&Replies>,
+    identity: Option<&Identity>,
+) -> Result<Basic<'a>, Refused> {
+    let Arriving { properties, payload, assembled, .. } = arriving;
+    let basic = match assembled {
+        Some(whole) => Basic::owned(whole, properties.len()),
+        None => Basic::borrowed(properties, payload),
+    };
+    let mut basic = basic.map_err(|bad| refusal::of_message(&bad))?;
+    check_user_id(basic.user_id(), identity)?;
+    if basic.reply_to() == Some(REPLY_TO.as_bytes()) {
+        let Some(replies) = replies else {
+            return Err(refusal::precondition_failed("fast reply consumer does not exist"));
+        };
+        basic.set_reply_to(&replies.to.name()).map_err(|bad| refusal::of_message(&bad.into()))?;
+    }
+    Ok(basic)
+}
+
+/// Maps the refusal of a message.
+fn refusal_of(refused: intake::Refused, vhost: &str) -> Refused {
+    match refused {
+        intake::Refused::NoExchange(exchange) => CatalogError::no_exchange(vhost, &exchange).into(),
+        intake::Refused::Internal(exchange) => Refused::new(
+            ReplyCode::AccessRefused,
+            format!("cannot publish to internal exchange '{exchange}' in vhost '{vhost}'"),
+        ),
+        intake::Refused::AccessRefused(refused) | intake::Refused::AccessLost(refused) => refused.into(),
+        // Only a message that is routed can have no route. It is returned or dropped.
+        intake::Refused::Unroutable => Refused::new(ReplyCode::NoRoute, "no queue takes the message"),
     }
 }
 

@@ -172,13 +172,12 @@ fn channel_row(number: u16, channel: &Channel, now_ms: u64) -> ChannelRow {
     let unconfirmed = channel.confirms.as_ref().map_or(0, |confirms| confirms.unanswered());
     // Messages without a wish for confirms have receipts, too, but nobody waits for them.
     let publisher = channel.publisher.as_ref().filter(|_| unconfirmed > 0);
-    let (uncommitted, uncommitted_settlements) = channel.tx.as_ref().map_or((0, 0), |tx| tx.waiting());
     ChannelRow {
         number,
         confirms: channel.confirms.is_some(),
         transactional: channel.tx.is_some(),
-        uncommitted,
-        uncommitted_settlements,
+        uncommitted: channel.tx.as_ref().map_or(0, |tx| tx.messages() as u64),
+        uncommitted_settlements: channel.unsettled.uncommitted().into(),
         unconfirmed,
         unconfirmed_age_ms: publisher.and_then(|publisher| publisher.intake.unconfirmed_age_ms(now_ms)),
         unsettled: channel.unsettled.len(),

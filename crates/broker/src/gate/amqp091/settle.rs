@@ -1,26 +1,48 @@
 //! Settlements of the client: ack, nack, reject and recover.
 
 use amqp091::{BasicAck, BasicNack, BasicRecoverOk, BasicReject, Method};
-use queue::Outcome;
+use queue::{Outcome, SettleAnswer};
+use ranges::{Range, Span};
 
-use super::channel::{Cancelled, Channel, Role, Settling};
-use super::unsettled::Delivered;
+use super::channel::{Channel, Role, Settling};
+use super::unsettled::{Delivered, Settlement};
 use super::{Gate, Refused, refusal};
 use crate::cx::Cx;
 
+/// Deliveries of a commit that are settled together: their numbers are consecutive.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Run {
+    place: u32,
+    first: u64,
+    last: u64,
+    settlement: Settlement,
+}
+
+impl Run {
+    pub fn new(delivered: &Delivered, settlement: Settlement) -> Self {
+        let Delivered { place, number, .. } = *delivered;
+        Self { place, first: number, last: number, settlement }
+    }
+}
+
+impl Range for Run {
+    fn joins(&self, next: &Self) -> bool {
+        (self.place, self.last + 1, self.settlement) == (next.place, next.first, next.settlement)
+    }
+
+    fn lengthen(&mut self, next: &Self) {
+        self.last = next.last;
+    }
+}
+
 impl Gate {
     pub(super) fn ack(&mut self, channel: u16, ack: BasicAck, cx: &mut Cx<'_>) -> Result<(), Refused> {
-        if let Some(tx) = self.channel(channel).and_then(|channel| channel.tx.as_mut()) {
-            tx.settle(ack.delivery_tag, ack.multiple, Outcome::Accepted);
-            return Ok(());
-        }
-        self.settle(channel, ack.delivery_tag, ack.multiple, &Outcome::Accepted, cx)
+        self.settle_or_note(channel, (ack.delivery_tag, ack.multiple), Settlement::Ack, cx)
     }
 
     pub(super) fn nack(&mut self, channel: u16, nack: BasicNack, cx: &mut Cx<'_>) -> Result<(), Refused> {
-        // In a quorum queue, a returned message has not failed. A rejected one has.
-        let outcome = if nack.requeue { Outcome::Released } else { Outcome::Rejected };
-        self.settle_or_buffer(channel, nack.delivery_tag, nack.multiple, outcome, cx)
+        let settlement = if nack.requeue { Settlement::Return } else { Settlement::Reject };
+        self.settle_or_note(channel, (nack.delivery_tag, nack.multiple), settlement, cx)
     }
 
     pub(super) fn reject(
@@ -29,28 +51,35 @@ impl Gate {
         reject: BasicReject,
         cx: &mut Cx<'_>,
     ) -> Result<(), Refused> {
-        let outcome = match reject.requeue {
-            true => Outcome::Modified { failed: true, undeliverable_here: false, annotations: None },
-            false => Outcome::Rejected,
-        };
-        self.settle_or_buffer(channel, reject.delivery_tag, false, outcome, cx)
+        let settlement = if reject.requeue { Settlement::Fail } else { Settlement::Reject };
+        self.settle_or_note(channel, (reject.delivery_tag, false), settlement, cx)
     }
 
-    fn settle_or_buffer(
+    /// Settles now, or notes the settlement for the commit of the transaction.
+    #[inline]
+    fn settle_or_note(
         &mut self,
         channel: u16,
-        tag: u64,
-        multiple: bool,
-        outcome: Outcome,
+        (tag, multiple): (u64, bool),
+        settlement: Settlement,
         cx: &mut Cx<'_>,
     ) -> Result<(), Refused> {
-        match self.channel(channel).and_then(|channel| channel.tx.as_mut()) {
-            Some(tx) => {
-                tx.settle(tag, multiple, outcome);
-                Ok(())
-            }
-            None => self.settle(channel, tag, multiple, &outcome, cx),
+        let Some(state) = self.channel(channel) else { return Ok(()) };
+        if state.tx.is_none() {
+            return self.settle(channel, tag, multiple, &settlement.outcome(), cx);
         }
+        let Channel { tx, unsettled, last_tag, .. } = state;
+        let tags = match (multiple, tag) {
+            (false, tag) => unsettled.settle(tag, settlement).then_some(Span { first: tag, last: tag }),
+            (true, 0) => unsettled.settle_to(*last_tag, settlement),
+            (true, tag) if tag > *last_tag => None,
+            (true, tag) => unsettled.settle_to(tag, settlement),
+        };
+        match tags {
+            None if (multiple, tag) != (true, 0) => return Err(unknown(tag)),
+            tags => tags.into_iter().for_each(|tags| tx.iter_mut().for_each(|tx| tx.note_settled(tags))),
+        }
+        Ok(())
     }
 
     /// Settles the delivery with this tag, or all up to it. 0 stands for all deliveries of the channel.
@@ -64,10 +93,9 @@ impl Gate {
     ) -> Result<(), Refused> {
         let Some(state) = self.channel(channel) else { return Ok(()) };
         let shares = state.shared_prefetch > 0;
-        let unknown = || refusal::precondition_failed(format!("unknown delivery tag {tag}"));
         match (multiple, tag) {
             (false, _) => {
-                let delivered = state.unsettled.take(tag).ok_or_else(unknown)?;
+                let delivered = state.unsettled.take(tag).ok_or_else(|| unknown(tag))?;
                 self.settle_one(channel, delivered, outcome, cx);
             }
             (true, 0) => {
@@ -78,7 +106,7 @@ impl Gate {
             }
             (true, tag) => {
                 if tag > state.last_tag || !state.unsettled.has_to(tag) {
-                    return Err(unknown());
+                    return Err(unknown(tag));
                 }
                 for delivered in state.unsettled.take_to(tag) {
                     self.settle_one(channel, delivered, outcome, cx);
@@ -131,7 +159,44 @@ impl Gate {
         }
     }
 
-    /// Returns all unsettled deliveries to their queues.
+    /// Settles deliveries of a commit. Returns true if the queue will answer when the settlement is stored.
+    pub(super) fn settle_run(&mut self, channel: u16, run: &Run, cx: &mut Cx<'_>) -> bool {
+        let Run { place, first, last, settlement } = *run;
+        let Some(state) = self.channel(channel) else { return false };
+        let shares = state.shared_prefetch > 0;
+        let Channel { roles, counts, .. } = state;
+        let (range, outcome, settled) = ((first, last), settlement.outcome(), (last - first + 1) as u32);
+        let is_answered = match roles.get_mut(place as usize) {
+            Some(Role::Consumer(consumer)) => {
+                consumer.unsettled = consumer.unsettled.saturating_sub(settled);
+                // A queue that is gone has taken its messages with it.
+                let is_known = !consumer.outlet.is_gone();
+                if is_known {
+                    consumer.outlet.settle_stored(range, outcome, (), cx);
+                } else if consumer.is_over() {
+                    self.drop_settled(channel, place, cx);
+                }
+                is_known
+            }
+            Some(Role::Holder { holder, unsettled, unanswered, .. }) => {
+                *unsettled = unsettled.saturating_sub(settled);
+                *unanswered += 1;
+                if outcome == Outcome::Accepted {
+                    counts.deliveries.acknowledged += u64::from(settled);
+                }
+                holder.settle(range, outcome, SettleAnswer::Stored, cx);
+                true
+            }
+            None => false,
+        };
+        if shares {
+            self.note_shared_room(channel);
+        }
+        self.touch(channel, place);
+        is_answered
+    }
+
+    /// Returns all unsettled deliveries to their queues. Those that are settled in a transaction stay.
     pub(super) fn recover(
         &mut self,
         channel: u16,
@@ -150,30 +215,32 @@ impl Gate {
     }
 }
 
+/// The refusal of a tag whose delivery is settled, or that never was one.
+fn unknown(tag: u64) -> Refused {
+    refusal::precondition_failed(format!("unknown delivery tag {tag}"))
+}
+
 /// Settles deliveries of a role. If they were the last ones of a role that gets no more, the role ends.
 fn send(channel: &mut Channel, place: u32, range: (u64, u64), outcome: Outcome, cx: &mut Cx<'_>) {
     let Channel { roles, counts, .. } = channel;
-    let (is_last, has_left) = match roles.get_mut(place as usize) {
+    let is_over = match roles.get_mut(place as usize) {
         Some(Role::Consumer(consumer)) => {
             if !consumer.outlet.is_gone() {
                 consumer.outlet.settle(range, outcome, None, cx);
             }
-            (consumer.cancelled == Cancelled::Done, consumer.unsettled > 0)
+            consumer.is_over()
         }
-        Some(Role::Holder { holder, unsettled, .. }) => {
+        Some(Role::Holder { holder, .. }) => {
             if outcome == Outcome::Accepted {
                 counts.deliveries.acknowledged += range.1 - range.0 + 1;
             }
-            holder.settle(range, outcome, false, cx);
+            holder.settle(range, outcome, SettleAnswer::Never, cx);
             // It serves the next `basic.get` of its queue.
-            (false, *unsettled > 0)
+            false
         }
         None => return,
     };
-    if is_last
-        && !has_left
-        && let Some(Role::Consumer(consumer)) = channel.remove(place)
-    {
+    if is_over && let Some(Role::Consumer(consumer)) = channel.remove(place) {
         consumer.outlet.close(false, cx);
     }
 }

@@ -1,58 +1,96 @@
-//! Transactions: messages and settlements wait for `tx.commit`. RabbitMQ promises no more than this (docs/from-rabbitmq.md,
-//! AMQP 0.9.1): a transaction that concerns several queues is not atomic.
+//! Transactions: messages and settlements wait for `tx.commit`. A transaction that concerns several queues is not atomic, but one
+//! that fails loses nothing: its messages are published before anything is settled (docs/guarantees.md, Transactions).
+//!
+//! ```text
+//!   tx.commit ──> checking ──> publishing ──> settling ──> tx.commit-ok
+//!                    │             └── a queue rejects a message: 406, nothing is settled
+//!                    └── a message is not permitted any more: 403, 404, 406, nothing is published or settled
+//! ```
+//!
+//! | step | a commit waits here for |
+//! |---|---|
+//! | checking | the end of an alarm, if it has messages; somebody who decides permissions |
+//! | publishing | the receipts of all messages |
+//! | settling | the answers of the queues: all settlements are stored |
+//!
+//! What the client sends on the channel before the commit has ended is handled after it. The other channels go on, so that the
+//! commits of several channels share a write. If the channel ends in between, the deliveries that are not settled return to their
+//! queues, as without a commit.
 
 use std::collections::VecDeque;
 
 use amqp091::{
     BasicPublish, ConfirmSelectOk, Method, ReplyCode, TxCommit, TxCommitOk, TxRollbackOk, TxSelectOk,
 };
-use queue::{Outcome, Verdict};
+use queue::Verdict;
+use ranges::{Ranges, Span};
 
 use super::confirms::{Confirms, Published};
-use super::held::{Held, HeldMessage};
-use super::{Gate, PUBLISHER, Refused, refusal};
+use super::held::{Arriving, Held, HeldMessage};
+use super::settle::Run;
+use super::{Gate, PUBLISHER, Phase, Refused, refusal};
 use crate::cx::Cx;
 use crate::ids::QueueId;
-use crate::intake::Run;
+use crate::intake;
+
+/// The class and the number of `tx.commit`.
+const COMMIT: (u16, u16) = (TxCommit::CLASS_ID, TxCommit::METHOD_ID);
 
 /// The state of a channel with transactions.
 #[derive(Debug, Default)]
 pub(super) struct Tx {
     messages: Vec<HeldMessage>,
-    settlements: Vec<Settlement>,
+    /// The tags of the deliveries that were settled. How is known to [`super::unsettled::Unsettled`].
+    settled: Vec<Span>,
+    /// The bytes of the messages.
     bytes: usize,
-    /// The messages of the commit that have no receipt. The client waits for them.
-    uncommitted: usize,
-    /// True if a queue has rejected a message of the commit.
-    has_failed: bool,
+    /// How far the commit has come. `None` if there is none.
+    commit: Option<Step>,
+    /// What the client has sent since the commit.
+    behind: VecDeque<Held>,
 }
 
+/// A step of a commit; see the module.
 #[derive(Debug)]
-struct Settlement {
-    tag: u64,
-    multiple: bool,
-    outcome: Outcome,
+enum Step {
+    Checking {
+        /// The number of messages that are permitted, according to this version of the catalog.
+        checked: usize,
+        version: u64,
+    },
+    Publishing {
+        /// The number of messages without a receipt.
+        unconfirmed: usize,
+        /// True if a queue has rejected a message.
+        is_rejected: bool,
+    },
+    Settling {
+        /// The number of settlements without an answer.
+        unanswered: usize,
+    },
 }
 
 impl Tx {
-    pub fn publish(&mut self, message: HeldMessage) {
-        self.bytes += message.len() + size_of::<HeldMessage>();
-        self.messages.push(message);
+    /// Returns the number of messages that wait for the commit.
+    pub fn messages(&self) -> usize {
+        self.messages.len()
     }
 
-    pub fn settle(&mut self, tag: u64, multiple: bool, outcome: Outcome) {
-        self.bytes += size_of::<Settlement>();
-        self.settlements.push(Settlement { tag, multiple, outcome });
+    /// Notes that deliveries with these tags were settled.
+    pub fn note_settled(&mut self, tags: Span) {
+        self.settled.push_joined(tags);
     }
 
-    /// Returns the number of messages, and of settlements, that wait for the commit.
-    pub fn waiting(&self) -> (u64, u64) {
-        (self.messages.len() as u64, self.settlements.len() as u64)
-    }
-
-    /// Returns the bytes that wait for the commit.
+    /// Returns the bytes that wait for the commit, or for its end.
     pub fn bytes(&self) -> usize {
         self.bytes
+            + self.settled.len() * size_of::<Span>()
+            + self.behind.iter().map(|held| held.bytes() + size_of::<Held>()).sum::<usize>()
+    }
+
+    /// Returns true if what the client sends must wait.
+    fn is_busy(&self) -> bool {
+        self.commit.is_some() || !self.behind.is_empty()
     }
 }
 
@@ -80,8 +118,34 @@ impl Gate {
         Ok(())
     }
 
+    fn tx(&mut self, channel: u16) -> Option<&mut Tx> {
+        self.channel(channel)?.tx.as_deref_mut()
+    }
+
+    // ---- before the commit --------------------------------------------------------------------------------
+
+    /// Adds a message to the transaction. What can be checked without a queue is checked now, and again at the commit.
+    pub(super) fn publish_in_tx(&mut self, channel: u16, arriving: &Arriving<'_>, cx: &mut Cx<'_>) {
+        match self.check_publish(channel, arriving, cx) {
+            Ok(()) => {}
+            Err(Refused::Unknown(question)) => {
+                return self.hold(Held::Publish(HeldMessage::new(channel, arriving)), question, cx);
+            }
+            Err(refused) => {
+                let failed = (BasicPublish::CLASS_ID, BasicPublish::METHOD_ID);
+                return self.refuse_method(channel, failed, refused, cx);
+            }
+        }
+        if let Some(tx) = self.tx(channel) {
+            let message = HeldMessage::new(channel, arriving);
+            tx.bytes += message.len() + size_of::<HeldMessage>();
+            tx.messages.push(message);
+        }
+        self.bound_tx(cx);
+    }
+
     /// Ends the connection if what waits for commits takes too much memory.
-    pub(super) fn bound_tx(&mut self, cx: &mut Cx<'_>) {
+    fn bound_tx(&mut self, cx: &mut Cx<'_>) {
         let max = usize::try_from(cx.settings.connection_unfinished_memory()).unwrap_or(usize::MAX);
         if self.held_bytes() > max {
             let text = format!("transactions without a commit take more than {max} bytes");
@@ -89,81 +153,202 @@ impl Gate {
         }
     }
 
+    /// Drops the messages. The deliveries are unsettled again, and can be settled in another way.
+    pub(super) fn roll_back(&mut self, channel: u16) -> Result<(), Refused> {
+        let Some(state) = self.channel(channel) else { return Ok(()) };
+        let Some(tx) = &mut state.tx else {
+            return Err(refusal::precondition_failed("channel is not transactional"));
+        };
+        tx.messages.clear();
+        tx.bytes = 0;
+        tx.settled.drain(..).for_each(|tags| state.unsettled.roll_back(tags));
+        self.conn.send(channel, &Method::TxRollbackOk(TxRollbackOk));
+        Ok(())
+    }
+
+    // ---- the commit -----------------------------------------------------------------------------------------
+
     pub(super) fn commit(&mut self, channel: u16, cx: &mut Cx<'_>) -> Result<(), Refused> {
         let Some(state) = self.channel(channel) else { return Ok(()) };
         let Some(tx) = &mut state.tx else {
             return Err(refusal::precondition_failed("channel is not transactional"));
         };
-        tx.bytes = 0;
-        tx.has_failed = false;
-        let (messages, settlements) = (std::mem::take(&mut tx.messages), std::mem::take(&mut tx.settlements));
-        for Settlement { tag, multiple, outcome } in settlements {
-            self.settle(channel, tag, multiple, &outcome, cx)?;
-        }
-        // The receipts may arrive before all messages are published. So one more is missing until then.
-        if let Some(tx) = self.channel(channel).and_then(|state| state.tx.as_mut()) {
-            tx.uncommitted += messages.len() + 1;
-        }
-        self.commit_messages(channel, messages.into(), cx);
+        tx.commit = Some(Step::Checking { checked: 0, version: cx.catalog.version() });
+        self.continue_commit(channel, cx);
         Ok(())
     }
 
-    /// Publishes the messages of a commit. If somebody must be asked about one of them, it waits, and all messages behind it. The
-    /// first that is refused ends the channel.
-    pub(super) fn commit_messages(
-        &mut self,
-        channel: u16,
-        mut messages: VecDeque<HeldMessage>,
-        cx: &mut Cx<'_>,
-    ) {
-        while let Some(message) = messages.pop_front() {
-            // The channel may have ended while the messages were held.
-            if !self.conn.channel_is_open(channel) {
-                return;
+    /// Continues a commit that has not published anything yet.
+    pub(super) fn continue_commit(&mut self, channel: u16, cx: &mut Cx<'_>) {
+        match self.check_messages(channel, cx) {
+            Ok(true) => self.publish_messages(channel, cx),
+            Ok(false) => {}
+            Err(Refused::Unknown(question)) => self.hold(Held::Commit(channel), question, cx),
+            Err(refused) => self.refuse_method(channel, COMMIT, refused, cx),
+        }
+    }
+
+    /// Checks all messages of a commit. Returns false if the commit waits for the end of an alarm.
+    fn check_messages(&mut self, channel: u16, cx: &mut Cx<'_>) -> Result<bool, Refused> {
+        let is_blocked = self.blocked;
+        let Some(tx) = self.tx(channel) else { return Ok(false) };
+        let Some(Step::Checking { checked, version }) = tx.commit else { return Ok(false) };
+        let messages = std::mem::take(&mut tx.messages);
+        let mut result = Ok(true);
+        // The rights may have changed while somebody was asked.
+        let mut at = if version == cx.catalog.version() { checked } else { 0 };
+        if is_blocked && !messages.is_empty() {
+            (at, result) = (0, Ok(false));
+            self.note_held(channel);
+        } else {
+            while let Some(message) = messages.get(at) {
+                let arriving = message.arriving();
+                if let Err(refused) = arriving.and_then(|arriving| self.check_publish(channel, &arriving, cx))
+                {
+                    result = Err(refused);
+                    break;
+                }
+                at += 1;
             }
+        }
+        if let Some(tx) = self.tx(channel) {
+            tx.messages = messages;
+            tx.commit = Some(Step::Checking { checked: at, version: cx.catalog.version() });
+        }
+        result
+    }
+
+    /// Publishes the messages of a commit, which were all checked just before.
+    fn publish_messages(&mut self, channel: u16, cx: &mut Cx<'_>) {
+        let Some(tx) = self.tx(channel) else { return };
+        let messages = std::mem::take(&mut tx.messages);
+        tx.bytes = 0;
+        // The commit itself counts as one message until all of them are published.
+        tx.commit = Some(Step::Publishing { unconfirmed: messages.len() + 1, is_rejected: false });
+        let mut answered = 1;
+        self.trust_publisher(channel, true);
+        for message in messages {
             let published = message
                 .arriving()
                 .and_then(|arriving| self.try_publish(channel, &arriving, Published::Committed, cx));
             match published {
                 Ok(true) => {}
-                Ok(false) => self.committed(channel, 1, cx),
-                Err(Refused::Unknown(question)) => {
-                    messages.push_front(message);
-                    return self.hold(Held::Commit(channel, messages), question, cx);
-                }
-                Err(refused) => {
-                    let failed = (BasicPublish::CLASS_ID, BasicPublish::METHOD_ID);
-                    return self.refuse_method(channel, failed, refused, cx);
-                }
+                Ok(false) => answered += 1,
+                Err(refused) => return self.refuse_method(channel, COMMIT, refused, cx),
             }
         }
-        self.committed(channel, 1, cx);
+        self.trust_publisher(channel, false);
+        self.confirmed(channel, answered, cx);
     }
 
-    /// Called when messages of a commit have their receipts. The last of them completes the commit.
-    fn committed(&mut self, channel: u16, messages: usize, cx: &mut Cx<'_>) {
-        let Some(tx) = self.channel(channel).and_then(|state| state.tx.as_mut()) else { return };
-        tx.uncommitted = tx.uncommitted.saturating_sub(messages);
-        match (tx.uncommitted, tx.has_failed) {
-            (0, false) => self.conn.send(channel, &Method::TxCommitOk(TxCommitOk)),
+    /// Sets whether the messages that follow were checked.
+    fn trust_publisher(&mut self, channel: u16, is_trusted: bool) {
+        if let Some(publisher) = self.channel(channel).and_then(|state| state.publisher.as_mut()) {
+            publisher.intake.trust(is_trusted);
+        }
+    }
+
+    /// Called when messages of a commit have their receipts, or need none. After the last one, the deliveries are settled.
+    fn confirmed(&mut self, channel: u16, messages: usize, cx: &mut Cx<'_>) {
+        let Some(tx) = self.tx(channel) else { return };
+        let Some(Step::Publishing { unconfirmed, is_rejected }) = &mut tx.commit else { return };
+        *unconfirmed = unconfirmed.saturating_sub(messages);
+        match (*unconfirmed, *is_rejected) {
+            (0, false) => self.settle_committed(channel, cx),
             (0, true) => {
                 let refused = refusal::precondition_failed("partial tx completion");
-                self.refuse_method(channel, (TxCommit::CLASS_ID, TxCommit::METHOD_ID), refused, cx);
+                self.refuse_method(channel, COMMIT, refused, cx);
             }
             _ => {}
         }
     }
 
-    pub(super) fn roll_back(&mut self, channel: u16) -> Result<(), Refused> {
-        let Some(tx) = self.channel(channel).and_then(|state| state.tx.as_mut()) else {
-            return Err(refusal::precondition_failed("channel is not transactional"));
-        };
-        tx.messages.clear();
-        tx.settlements.clear();
-        tx.bytes = 0;
-        self.conn.send(channel, &Method::TxRollbackOk(TxRollbackOk));
-        Ok(())
+    /// Settles the deliveries of a commit, in the order of their tags.
+    fn settle_committed(&mut self, channel: u16, cx: &mut Cx<'_>) {
+        let Some(tx) = self.tx(channel) else { return };
+        let mut tags = std::mem::take(&mut tx.settled);
+        tags.sort_unstable();
+        let Some(state) = self.channel(channel) else { return };
+        let mut runs: Vec<Run> = Vec::new();
+        for tags in tags {
+            for (delivered, settlement) in state.unsettled.commit(tags) {
+                runs.push_joined(Run::new(&delivered, settlement));
+            }
+        }
+        let mut unanswered = 0;
+        for run in &runs {
+            unanswered += usize::from(self.settle_run(channel, run, cx));
+        }
+        if let Some(tx) = self.tx(channel) {
+            tx.commit = Some(Step::Settling { unanswered });
+        }
+        self.stored(channel, 0);
     }
+
+    /// Called when settlements of a commit are stored. The last of them completes the commit.
+    pub(super) fn stored(&mut self, channel: u16, settlements: usize) {
+        let Some(tx) = self.tx(channel) else { return };
+        let Some(Step::Settling { unanswered }) = &mut tx.commit else { return };
+        *unanswered = unanswered.saturating_sub(settlements);
+        if *unanswered == 0 {
+            tx.commit = None;
+            self.conn.send(channel, &Method::TxCommitOk(TxCommitOk));
+        }
+    }
+
+    // ---- what waits -----------------------------------------------------------------------------------------
+
+    /// Returns true if a commit of the channel has not ended, so that what the client sends must wait.
+    pub(super) fn is_committing(&mut self, channel: u16) -> bool {
+        self.has_tx && self.tx(channel).is_some_and(|tx| tx.is_busy())
+    }
+
+    /// Keeps what the client has sent until the commit has ended.
+    pub(super) fn hold_behind_commit(&mut self, channel: u16, held: Held) {
+        if let Some(tx) = self.tx(channel) {
+            tx.behind.push_back(held);
+            self.note_held(channel);
+        }
+    }
+
+    /// Notes that the channel has something to continue with. Until then, the socket is not read.
+    fn note_held(&mut self, channel: u16) {
+        if !self.held.contains(&channel) {
+            self.held.push(channel);
+        }
+    }
+
+    /// Continues with the commits that have waited for the end of an alarm, and with what has waited for a commit.
+    pub(super) fn continue_channels(&mut self, cx: &mut Cx<'_>) {
+        for channel in std::mem::take(&mut self.held) {
+            if self.continue_channel(channel, cx) {
+                self.note_held(channel);
+            }
+        }
+        if self.held.is_empty() {
+            // What the client has sent meanwhile was not read.
+            self.conn.forgive_silence(cx.now_ms);
+        }
+    }
+
+    /// Returns true if something is left.
+    fn continue_channel(&mut self, channel: u16, cx: &mut Cx<'_>) -> bool {
+        loop {
+            let (is_open, is_blocked) = (self.phase == Phase::Open, self.blocked);
+            let Some(tx) = self.tx(channel) else { return false };
+            match &tx.commit {
+                _ if !is_open => return true,
+                Some(Step::Checking { .. }) if !is_blocked => self.continue_commit(channel, cx),
+                Some(_) => return true,
+                None => match tx.behind.pop_front() {
+                    Some(held) => self.handle_held(held, cx),
+                    None => return false,
+                },
+            }
+        }
+    }
+
+    // ---- from queues ----------------------------------------------------------------------------------------
 
     /// Reports receipts to a publisher; see [`crate::gate::Gate::handle_receipts`].
     pub fn handle_receipts(
@@ -178,11 +363,14 @@ impl Gate {
         let Some(state) = super::channel_in(&mut self.channels, channel) else { return };
         let super::Channel { publisher: Some(publisher), confirms, tx, .. } = state else { return };
         let mut committed = 0;
-        publisher.intake.handle_receipts(range, verdict, cx, |run: Run<Published>| match run.first {
+        publisher.intake.handle_receipts(range, verdict, cx, |run: intake::Run<Published>| match run.first {
             Published::Committed => {
                 committed += 1;
-                if let (Some(tx), Verdict::Rejected(_)) = (tx.as_mut(), run.verdict) {
-                    tx.has_failed = true;
+                let step = tx.as_mut().and_then(|tx| tx.commit.as_mut());
+                if let (Some(Step::Publishing { is_rejected, .. }), Verdict::Rejected(_)) =
+                    (step, run.verdict)
+                {
+                    *is_rejected = true;
                 }
             }
             Published::Confirmed(_) => confirms.iter_mut().for_each(|confirms| confirms.note(run)),
@@ -190,7 +378,7 @@ impl Gate {
         });
         self.touch(channel, PUBLISHER);
         if committed > 0 {
-            self.committed(channel, committed, cx);
+            self.confirmed(channel, committed, cx);
         }
     }
 }

@@ -7,7 +7,7 @@ use broker::mail::Mail;
 use hashbrown::HashSet;
 use queue::{
     Admission, Carrier, Deliver, DeliveryRef, Drive, Driver, Effect, Fifo, GoneReason, Health, Publish, Put,
-    Refusal, Request, Requester, Retained, StreamUpdate, Verdict, ends,
+    Refusal, Request, Requester, Retained, SettleAnswer, StreamUpdate, Verdict, ends,
 };
 
 use crate::facts::{RestoredParts, RestoredQueue};
@@ -213,7 +213,7 @@ impl Shard {
                     Box::new(StreamUpdate { retained: Retained::default(), chunks: Vec::new(), end });
                 Effect::StreamUpdate { follower, update }
             }
-            Request::Settle { consumer, first, last, answer: true, .. } => {
+            Request::Settle { consumer, first, last, answer, .. } if answer != SettleAnswer::Never => {
                 Effect::Settled { consumer, first, last, journaled: false }
             }
             Request::Grant { .. }
@@ -346,6 +346,7 @@ impl Shard {
                 false => self.mail.receipts.push(Receipt::of(queue, receipt)),
             }
         }
+        self.storage.hold_settled(queue, &mut output.effects, mark.level);
         let ends = ends(&output.effects);
         self.counters.never_written += if ends { 0 } else { never_written };
         match ends {

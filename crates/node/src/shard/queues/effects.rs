@@ -13,14 +13,16 @@ use crate::questions::Reply;
 use crate::shard::Shard;
 
 impl Shard {
-    /// Called when the queue has decided to end. Whoever asked for its deletion, or has cancelled its last consumer, is
-    /// answered only after the catalog has forgotten the queue.
+    /// Called when the queue has decided to end. Whoever asked for its deletion, has cancelled its last consumer, or waits for a
+    /// settlement, is answered only after the catalog has forgotten the queue.
     pub(in crate::shard) fn delete(&mut self, queue: QueueId, effects: &mut Vec<Effect>) {
         let mut answers = Vec::new();
         for effect in effects.drain(..) {
             match effect {
                 Effect::Deleted { .. } => {}
-                effect @ (Effect::Done { .. } | Effect::Gone { reason: GoneReason::Cancelled, .. }) => {
+                effect @ (Effect::Done { .. }
+                | Effect::Settled { .. }
+                | Effect::Gone { reason: GoneReason::Cancelled, .. }) => {
                     answers.push(Mail::Effect { queue, effect })
                 }
                 effect => self.carry_out(queue, effect),

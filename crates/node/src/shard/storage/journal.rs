@@ -16,7 +16,7 @@ use std::collections::VecDeque;
 
 use broker::catalog::Change;
 use broker::ids::QueueId;
-use queue::{Fact, Level, Put};
+use queue::{Effect, Fact, Level, Put};
 use replica::Member;
 use wal::{Extent, Handover, Records, WriteError};
 
@@ -59,6 +59,8 @@ struct Load {
 #[derive(Debug, Default)]
 pub(super) struct OnWritten {
     pub receipts: Receipts,
+    /// Answers to settlements of classic queues.
+    pub answers: Vec<Answer>,
     /// Messages that were put: queue, first and last sequence number.
     pub puts: Vec<(QueueId, u64, u64)>,
     /// Runs whose `Stored` records are among them.
@@ -68,6 +70,13 @@ pub(super) struct OnWritten {
     /// Set if these records end an evacuation: the file up to which live records were written again, and the
     /// size of these records in bytes.
     pub evacuated: Option<(u64, u64)>,
+}
+
+/// A queue's answer to a settlement that must be stored first: an [`Effect::Settled`].
+#[derive(Debug)]
+pub(in crate::shard) struct Answer {
+    pub queue: QueueId,
+    pub effect: Effect,
 }
 
 /// A round of a Raft group whose records are on their way to the disk.
@@ -80,8 +89,9 @@ pub(in crate::shard) struct GroupRound {
 /// What happens when the records of a handover are synced.
 #[derive(Debug, Default)]
 pub(super) struct OnSynced {
-    /// Receipts of queues with `x-fsync`.
+    /// Receipts of queues with `x-fsync`, and their answers to settlements.
     pub receipts: Receipts,
+    pub answers: Vec<Answer>,
     /// The last of the decider's decisions whose changes are among the records; 0 if there is none.
     pub decided: u64,
     /// Extents to be released.
@@ -92,8 +102,8 @@ pub(super) struct OnSynced {
 
 impl OnSynced {
     fn is_empty(&self) -> bool {
-        let Self { receipts, decided, released, rounds } = self;
-        receipts.is_empty() && *decided == 0 && released.is_empty() && rounds.is_empty()
+        let Self { receipts, answers, decided, released, rounds } = self;
+        receipts.is_empty() && answers.is_empty() && *decided == 0 && released.is_empty() && rounds.is_empty()
     }
 }
 
@@ -107,7 +117,7 @@ pub(super) struct Journal {
     /// The handover that the log returned unwritten.
     returned: Option<Load>,
     /// What waits for a sync, by ticket, oldest first. It is bounded by the unanswered requests that
-    /// publishers and clients of the catalog may have.
+    /// publishers, consumers and clients of the catalog may have.
     unsynced: VecDeque<(u64, OnSynced)>,
     /// When the oldest extent that waits for a sync was released.
     released_ms: Option<u64>,
@@ -198,6 +208,19 @@ impl Journal {
             Level::Synced | Level::Committed => {
                 *sync = true;
                 on_synced.receipts.push(receipt);
+            }
+        }
+    }
+
+    /// Holds an answer back until the records so far have reached a level.
+    pub fn hold_answer(&mut self, answer: Answer, level: Level) {
+        let Load { sync, urgent, on_written, on_synced, .. } = &mut self.open;
+        *urgent = true;
+        match level {
+            Level::Written => on_written.answers.push(answer),
+            Level::Synced | Level::Committed => {
+                *sync = true;
+                on_synced.answers.push(answer);
             }
         }
     }
@@ -328,8 +351,11 @@ impl Journal {
         self.receipts().map(Receipts::messages).sum()
     }
 
+    /// Returns whether receipts, or answers to settlements, wait for the log.
     pub fn holds_receipts(&self) -> bool {
-        self.receipts().any(|receipts| !receipts.is_empty())
+        let answers = self.loads().any(|load| !load.on_written.answers.is_empty())
+            || self.on_synced().any(|on_synced| !on_synced.answers.is_empty());
+        answers || self.receipts().any(|receipts| !receipts.is_empty())
     }
 
     /// Returns whether a Raft group waits for a sync: receipts may depend on it.
@@ -343,23 +369,30 @@ impl Journal {
     }
 
     fn rounds(&self) -> impl Iterator<Item = &Vec<GroupRound>> {
-        let in_flight = self.in_flight.iter().map(|(_, load)| load);
-        let loads = in_flight.chain(&self.returned).chain([&self.open]);
-        let on_synced = loads.map(|load| &load.on_synced);
-        on_synced.chain(self.unsynced.iter().map(|(_, on_synced)| on_synced)).map(|on| &on.rounds)
+        self.on_synced().map(|on| &on.rounds)
     }
 
     fn receipts(&self) -> impl Iterator<Item = &Receipts> {
+        let written = self.loads().map(|load| &load.on_written.receipts);
+        written.chain(self.on_synced().map(|on_synced| &on_synced.receipts))
+    }
+
+    /// Returns everything that is not written.
+    fn loads(&self) -> impl Iterator<Item = &Load> {
         let in_flight = self.in_flight.iter().map(|(_, load)| load);
-        let loads = in_flight.chain(&self.returned).chain([&self.open]);
-        let written = loads.flat_map(|load| [&load.on_written.receipts, &load.on_synced.receipts]);
-        written.chain(self.unsynced.iter().map(|(_, on_synced)| &on_synced.receipts))
+        in_flight.chain(&self.returned).chain([&self.open])
+    }
+
+    /// Returns everything that waits for a sync.
+    fn on_synced(&self) -> impl Iterator<Item = &OnSynced> {
+        let unsynced = self.unsynced.iter().map(|(_, on_synced)| on_synced);
+        self.loads().map(|load| &load.on_synced).chain(unsynced)
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use queue::{PublisherId, Span, Verdict};
+    use queue::{ConsumerId, PublisherId, Span, Verdict};
 
     use super::*;
 
@@ -458,6 +491,26 @@ mod tests {
         assert!(synced.sync);
         written(&mut journal, synced.ticket);
         assert_eq!(journal.handle_synced(synced.ticket).unwrap().released, [extent]);
+    }
+
+    #[test]
+    fn an_answer_to_a_settlement_waits_for_its_level() {
+        let consumer = ConsumerId(7);
+        for level in [Level::Written, Level::Synced] {
+            let mut journal = Journal::default();
+            journal.push_fact(QUEUE, &Fact::Gone(Span { first: 1, last: 1 }), None, false);
+            let effect = Effect::Settled { consumer, first: 1, last: 1, journaled: true };
+            journal.hold_answer(Answer { queue: QUEUE, effect }, level);
+            assert!(journal.holds_receipts());
+            let handover = journal.poll_handover(0, 0, false).expect("somebody waits for it");
+            assert_eq!(handover.sync, level == Level::Synced);
+            let on_written = journal.handle_written(handover.ticket, Ok(())).unwrap().unwrap();
+            assert_eq!(on_written.answers.len(), usize::from(level == Level::Written));
+            assert_eq!(journal.holds_receipts(), level == Level::Synced);
+            let on_synced = journal.handle_synced(handover.ticket);
+            assert_eq!(on_synced.map_or(0, |on_synced| on_synced.answers.len()), usize::from(handover.sync));
+            assert!(journal.is_idle());
+        }
     }
 
     #[test]

@@ -4,7 +4,7 @@ use broker::ids::DECIDER;
 use broker::mail::Mail;
 use wal::{Completion, Handover, Size, Step};
 
-use super::journal::{OnSynced, OnWritten};
+use super::journal::{Answer, OnSynced, OnWritten};
 use crate::facts::Place;
 use crate::shard::Shard;
 
@@ -70,7 +70,7 @@ impl Shard {
         self.storage.log_file = self.storage.log_file.max(file);
         self.note_log_on_reserve(size.on_reserve);
         self.report_size(size);
-        let OnWritten { mut receipts, puts, stored, definitions, evacuated } = on_written;
+        let OnWritten { mut receipts, answers, puts, stored, definitions, evacuated } = on_written;
         for (queue, first, last) in puts {
             let slot = self.queues.get_mut(queue);
             if let Some(slot) = slot {
@@ -90,19 +90,26 @@ impl Shard {
             self.mail.send(DECIDER, Mail::Evacuated { file, bytes });
         }
         receipts.drain().for_each(|receipt| self.mail.receipts.push(receipt));
+        self.send_settled(answers);
         if let Some(file) = self.storage.evacuate_next.take() {
             self.handle_evacuate(file);
         }
     }
 
     fn synced(&mut self, on_synced: OnSynced) {
-        let OnSynced { mut receipts, decided, released, rounds } = on_synced;
+        let OnSynced { mut receipts, answers, decided, released, rounds } = on_synced;
         receipts.drain().for_each(|receipt| self.mail.receipts.push(receipt));
+        self.send_settled(answers);
         self.changes_synced(decided);
         rounds.into_iter().for_each(|round| self.group_synced(round));
         for extent in released {
             self.storage.pages.release(extent);
         }
+    }
+
+    /// Sends the answers to settlements that are stored now.
+    fn send_settled(&mut self, answers: Vec<Answer>) {
+        answers.into_iter().for_each(|Answer { queue, effect }| self.carry_out(queue, effect));
     }
 
     /// Records whether the log uses its reserve, and logs the change.

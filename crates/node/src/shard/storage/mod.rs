@@ -11,10 +11,11 @@
 //!
 //! - [`Storage::put`] for each durable message;
 //! - [`Storage::close`] after each run of requests, which asks the queue's driver;
-//! - [`Storage::hold`] for the receipts that depend on its facts;
+//! - [`Storage::hold`] for the receipts that depend on its facts, and [`Storage::hold_settled`] for such answers to
+//!   settlements;
 //! - at the end, `poll_handover` and the other polls of [`super::Shard`].
 //!
-//! Receipts that are held leave when the log has answered.
+//! Receipts and answers that are held leave when the log has answered.
 
 mod compact;
 mod engine;
@@ -33,13 +34,13 @@ use std::sync::atomic::AtomicU64;
 use broker::catalog::Change;
 use broker::explain::LogFacts;
 use broker::ids::{QueueId, ShardId};
-use queue::{Drive, Fact, Level, Mark, Put, Solo};
+use queue::{Drive, Effect, Fact, Level, Mark, Put, Solo};
 use replica::Member;
 use wal::{Extent, Step};
 
 pub(super) use self::group::{GroupSlot, NODE};
 pub(super) use self::journal::GroupRound;
-use self::journal::Journal;
+use self::journal::{Answer, Journal};
 use self::pages::Pages;
 use self::reclaim::{Evacuating, Evacuation, GARBAGE_ALLOWED};
 pub(super) use self::slot::{Peeking, Purpose, QueueSlot, Reading, RunPlace};
@@ -338,6 +339,17 @@ impl Storage {
     /// Holds a receipt back until the records so far have reached a level.
     pub fn hold(&mut self, receipt: Receipt, level: Level) {
         self.journal.hold(receipt, level);
+    }
+
+    /// Holds the answers to settlements that wait for the records so far back, until these have reached a level. They are
+    /// removed from `effects`. A quorum queue holds its own answers back ([`queue::Replica`]).
+    pub fn hold_settled(&mut self, queue: QueueId, effects: &mut Vec<Effect>, level: Level) {
+        let waits = |effect: &Effect| matches!(effect, Effect::Settled { journaled: true, .. });
+        if effects.iter().any(waits) {
+            for effect in effects.extract_if(.., |effect| waits(effect)) {
+                self.journal.hold_answer(Answer { queue, effect }, level);
+            }
+        }
     }
 
     /// Releases an extent. Nothing in it is needed any more, and the log has recorded that.

@@ -4,7 +4,7 @@ use message::Annotations;
 
 use super::transcript::{Page, config, dead_letters, message, with};
 use crate::fifo::{Fifo, Output};
-use crate::{ConsumerId, Delivery, Effect, Fact, Outcome, PublisherId, Request};
+use crate::{ConsumerId, Delivery, Effect, Fact, Outcome, PublisherId, Request, SettleAnswer};
 
 /// Returns one annotation with a value of this size. `key` has three characters and starts with `x-`.
 fn large(key: &str, bytes: usize) -> Annotations {
@@ -112,7 +112,11 @@ fn a_publishers_annotations_count() {
         let annotations = Some(large(key, 12_000).into());
         let outcome = Outcome::Modified { failed: true, undeliverable_here: true, annotations };
         let (consumer, first, last) = (ConsumerId(1), 1, 1);
-        q.fifo.ask(Request::Settle { consumer, first, last, outcome, answer: false }, 1000, &mut out);
+        q.fifo.ask(
+            Request::Settle { consumer, first, last, outcome, answer: SettleAnswer::Never },
+            1000,
+            &mut out,
+        );
         let [Effect::DeadLetter { message, token, .. }] = &out.effects[..] else {
             panic!("{:?}", out.effects)
         };

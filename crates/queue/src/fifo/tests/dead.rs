@@ -6,7 +6,7 @@ use super::model::{Notes, note, notes};
 use super::transcript::{Page, config, dead_letters, with};
 use crate::Arrival::{Refused, Taken, Unavailable};
 use crate::fifo::{DEAD_LETTER_RETRY_MS, LEAVING_MAX, Output};
-use crate::{ConsumerId, Effect, Outcome, Overflow, Request};
+use crate::{ConsumerId, Effect, Outcome, Overflow, Request, SettleAnswer};
 
 fn dlx(at_least_once: bool) -> Page {
     Page::new(with(|config| config.dead_letter = dead_letters(at_least_once)))
@@ -119,7 +119,7 @@ fn the_death_is_recorded() {
         first: 1,
         last: 1,
         outcome: Outcome::Rejected,
-        answer: false,
+        answer: SettleAnswer::Never,
     };
     q.fifo.ask(settle, q.now_ms, &mut out);
     let [Effect::DeadLetter { message, .. }] = &out.effects[..] else { panic!("{:?}", out.effects) };
@@ -224,7 +224,8 @@ fn a_consumers_annotations_go_with_the_dead_letter() {
     q.settle(1, 1, 1, annotated("x-a", false)).is("1#2 a again | returned 1 count 0 again annotated");
     let mut out = Output::default();
     let outcome = annotated("x-b", true);
-    let settle = Request::Settle { consumer: ConsumerId(1), first: 2, last: 2, outcome, answer: false };
+    let settle =
+        Request::Settle { consumer: ConsumerId(1), first: 2, last: 2, outcome, answer: SettleAnswer::Never };
     q.fifo.ask(settle, 1000, &mut out);
     let [Effect::DeadLetter { message, .. }] = &out.effects[..] else { panic!("{:?}", out.effects) };
     let both = Notes::from([("x-a".to_owned(), 7), ("x-b".to_owned(), 7)]);

@@ -327,7 +327,7 @@ impl Run {
                 model.settle(reader.id, first, first + len, outcome, now_ms);
                 let (consumer, last, outcome) = (ConsumerId(reader.id), first + len, outcome.clone());
                 self.forget_cancelled();
-                Request::Settle { consumer, first, last, outcome, answer: false }
+                Request::Settle { consumer, first, last, outcome, answer: SettleAnswer::Never }
             }
             Step::Cancel { reader } => {
                 let reader = chosen(model, reader).filter(|reader| reader.live)?;
@@ -675,7 +675,7 @@ proptest! {
         expected.sort_unstable();
         prop_assert_eq!(&got, &expected);
         let (first, last, outcome) = (1, 1000, Outcome::Accepted);
-        restored.ask(Request::Settle { consumer, first, last, outcome, answer: false }, 0, &mut out);
+        restored.ask(Request::Settle { consumer, first, last, outcome, answer: SettleAnswer::Never }, 0, &mut out);
         run.shelf.release(out.released);
         prop_assert_eq!(run.shelf.runs(), Vec::<u32>::new());
         prop_assert_eq!(restored.report().ready + restored.report().unsettled, 0);

@@ -99,7 +99,7 @@ impl Queue {
 
     fn settle(&mut self, number: u64, outcome: Outcome) -> Vec<Effect> {
         let (first, last) = (number, number);
-        self.ask(Request::Settle { consumer: CONSUMER, first, last, outcome, answer: false })
+        self.ask(Request::Settle { consumer: CONSUMER, first, last, outcome, answer: SettleAnswer::Never })
     }
 }
 

@@ -210,7 +210,7 @@ impl Call {
         Some(match self.clone() {
             Self::Publish(publish) => Request::Publish(publish),
             Self::Settle { consumer, first, last, outcome } => {
-                Request::Settle { consumer, first, last, outcome, answer: true }
+                Request::Settle { consumer, first, last, outcome, answer: SettleAnswer::Made }
             }
             Self::DeadLettered { seq, arrival } => {
                 let token = fifo.leaving.token_of(seq).unwrap_or(0);

@@ -156,7 +156,13 @@ impl Page {
     }
 
     pub fn settle(&mut self, id: u64, first: u64, last: u64, outcome: Outcome) -> Response {
-        self.send(Request::Settle { consumer: ConsumerId(id), first, last, outcome, answer: false })
+        self.send(Request::Settle {
+            consumer: ConsumerId(id),
+            first,
+            last,
+            outcome,
+            answer: SettleAnswer::Never,
+        })
     }
 
     pub fn accept(&mut self, id: u64, first: u64, last: u64) -> Response {

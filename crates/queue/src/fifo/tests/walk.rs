@@ -126,7 +126,7 @@ fn settling_is_answered_when_asked() {
         first: 1,
         last: 2,
         outcome: Outcome::Accepted,
-        answer: true,
+        answer: crate::SettleAnswer::Made,
     };
     q.send(settle(1)).is("settled 1 1..=2");
     q.send(settle(5)).is("settled 5 1..=2");

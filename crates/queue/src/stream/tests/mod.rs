@@ -440,7 +440,7 @@ fn only_credit_drives_a_consumer() {
         first: 1,
         last: 5,
         outcome,
-        answer: false,
+        answer: SettleAnswer::Never,
     });
     world.settle();
     assert_eq!(world.got[&1].offsets.len(), 5, "settling changes nothing");
