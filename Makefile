@@ -103,6 +103,7 @@ soak:
 	KILL_ROUNDS=56 KILL_MESSAGES=200000 tests/kill/run.sh
 	DAMAGE_ROUNDS=1000 cargo test --profile ci -p sluice --test damage -- --nocapture
 	cargo build --release -p sluice && tests/hostile/run.py --full
+	SLUICE_BIN=target/release/sluice tests/page/run --proxies
 	tests/migrate/run.sh
 	$(MAKE) deb-test deb-boot-test
 	$(MAKE) manifests container-test release-test

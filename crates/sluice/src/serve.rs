@@ -110,6 +110,19 @@ impl Serve {
     }
 }
 
+/// Returns the hosts of the management API, and the users whose logins depend on them.
+fn hosts(config: &Config) -> admin::HostOptions {
+    let machine = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    // The name of a node is `NAME@HOST`.
+    let node = config.settings.node_name.rsplit('@').next().map(str::to_owned);
+    admin::HostOptions {
+        allowed: config.allowed_hosts.clone(),
+        own: node.into_iter().chain([machine]).collect(),
+        local_users: config.loopback_users.clone(),
+        known_logins: first_user::known_logins(&config.default_user),
+    }
+}
+
 fn random<const N: usize>() -> Result<[u8; N], StartError> {
     node::random()
         .map_err(|error| StartError::Io { what: "the system gives no random numbers".into(), error })
@@ -278,6 +291,7 @@ async fn serve_until_told(
         .with_certificates(certificates.all().to_vec())
         .skipping_unknown(config.skip_unknown_definitions)
         .with_headers(config.headers.clone())
+        .with_hosts(hosts(config))
         .with_page_login(config.page_login.clone());
     if !certificates.all().is_empty() {
         tokio::spawn(certificates.watch());

@@ -24,6 +24,7 @@ mod http_messages;
 mod listeners;
 mod moving;
 mod operator;
+mod origins;
 mod pages;
 mod redrive;
 mod routes;

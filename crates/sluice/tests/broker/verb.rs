@@ -97,7 +97,7 @@ pub fn ask_as(port: u16, authorization: &str, method: &str, path: &str, body: &s
     let length = body.len();
     write!(
         socket,
-        "{method} {path} HTTP/1.1\r\nHost: h\r\nConnection: close\r\nAuthorization: {authorization}\r\n\
+        "{method} {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nAuthorization: {authorization}\r\n\
          Content-Length: {length}\r\n\r\n{body}"
     )
     .unwrap();
