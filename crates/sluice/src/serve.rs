@@ -17,7 +17,7 @@ use crate::backends::backends;
 use crate::certificates::{Certificates, Watched};
 use crate::config::{Config, Loaded, SetValues, Sources};
 use crate::definitions;
-use crate::failure::Failure;
+use crate::failure::{FAILED, Failure};
 use crate::first_user;
 use crate::limits;
 use crate::log;
@@ -43,7 +43,8 @@ pub struct Serve {
 /// A usage failure if the configuration is refused; otherwise why the broker cannot start, or could not stop
 /// cleanly.
 pub fn run(serve: &Serve) -> Result<(), Failure> {
-    let failed = |error: &dyn std::fmt::Display| Failure::failed(error.to_string());
+    // These errors name what the operator has set, one problem on each line.
+    let failed = |error: &dyn std::fmt::Display| Failure { code: FAILED, line: error.to_string() };
     let loaded = Config::load(&serve.sources).map_err(|error| Failure::usage(error.to_string()))?;
     let Loaded { config, values, files } = loaded;
     let log::Log { limiter, levels, exchange: log_exchange, file: log_file } =
