@@ -47,9 +47,6 @@ async function remembering(browser) {
 /** Sends each request as the page in a tab does that wants to do harm. Returns those that were not refused. */
 async function attack(page, target, routes) {
   const wrong = [];
-  page.statuses.length = 0;
-  await page.evaluate(async (url) => void (await fetch(url, { mode: "no-cors", credentials: "include" })), `${target}/api/whoami`);
-  if (page.statuses.at(-1)?.[2] !== 200) wrong.push(`the browser does not remember the login: ${page.statuses.at(-1)}`);
   for (const [method, path] of routes) {
     page.statuses.length = 0;
     await page.evaluate(
@@ -104,6 +101,13 @@ export async function twoOrigins(browser, broker, url, evil, passes = true) {
   try {
     await page.goto(`${url}/`);
     wrong.push(...(await own(page, routes, passes)));
+    // A page of another site can send its user to the broker, with the login.
+    await page.goto(evil);
+    const seen = page.waitForResponse((response) => response.url().endsWith("/api/whoami") && response.status() !== 401);
+    await page.evaluate((to) => void (location.href = to), `${url}/api/whoami`);
+    const status = (await seen).status();
+    await page.waitForURL(`${url}/api/whoami`);
+    wrong.push(...expect(status === 200, `the browser does not log in: ${status}`));
     await page.goto(evil);
     wrong.push(...(await attack(page, url, routes)));
   } finally {

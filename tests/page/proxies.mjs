@@ -1,9 +1,8 @@
 // The origins of requests behind nginx, with and without `proxy_set_header Host`, over HTTP and HTTPS. See tests/page/run --proxies.
-import { spawn } from "node:child_process";
+import { execFileSync, spawn } from "node:child_process";
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { fileURLToPath } from "node:url";
 import { Broker, freePorts } from "./broker.mjs";
 import { launch } from "./browser.mjs";
 import { check, total } from "./checks.mjs";
@@ -12,26 +11,26 @@ import { OtherSite, twoOrigins } from "./origins.mjs";
 /** The names of the broker and of the other site. Browsers trust only names of this machine without TLS, so these say what happens elsewhere. */
 const [NAME, EVIL] = ["mq.test", "evil.test"];
 
-/** A certificate and its key, for tests only. */
-const PEM = fileURLToPath(new URL("../hostile/server.pem", import.meta.url));
-
 class Nginx {
   /** Starts nginx in front of a port. It listens on a port for each of the four ways. */
   static async start(upstream) {
     const nginx = new Nginx();
     nginx.folder = mkdtempSync(join(tmpdir(), "sluice-nginx-"));
+    const pem = join(nginx.folder, "server.pem");
+    const options = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-subj", `/CN=${NAME}`, "-keyout", pem, "-out", `${pem}.crt`];
+    execFileSync("openssl", ["req", "-x509", ...options], { stdio: "ignore" });
     const ports = await freePorts(4);
     nginx.ways = [];
     for (const secure of [false, true]) for (const keepsHost of [false, true]) nginx.ways.push({ secure, keepsHost, port: ports[nginx.ways.length] });
     const servers = nginx.ways.map(({ secure, keepsHost, port }) => {
-      const tls = secure ? `ssl_certificate ${PEM}; ssl_certificate_key ${PEM};` : "";
+      const tls = secure ? `ssl_certificate ${pem}.crt; ssl_certificate_key ${pem};` : "";
       const host = keepsHost ? "proxy_set_header Host $http_host;" : "";
       return `server { listen 127.0.0.1:${port}${secure ? " ssl" : ""}; ${tls} location / { proxy_pass http://127.0.0.1:${upstream}; ${host} } }`;
     });
     const files = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"].map((what) => `${what}_temp_path ${nginx.folder}/${what};`);
     const configuration = `daemon off; error_log stderr; pid ${nginx.folder}/pid; events {} http { access_log off; ${files.join(" ")} ${servers.join(" ")} }`;
     writeFileSync(join(nginx.folder, "nginx.conf"), configuration);
-    nginx.process = spawn(process.env.NGINX, ["-p", nginx.folder, "-c", join(nginx.folder, "nginx.conf")], { stdio: ["ignore", "ignore", "inherit"] });
+    nginx.process = spawn(process.env.NGINX_BIN, ["-p", nginx.folder, "-c", join(nginx.folder, "nginx.conf")], { stdio: ["ignore", "ignore", "inherit"] });
     for (let tries = 0; tries < 600; tries++) {
       if (nginx.process.exitCode !== null) break;
       try {
