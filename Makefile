@@ -104,6 +104,7 @@ soak:
 	DAMAGE_ROUNDS=1000 cargo test --profile ci -p sluice --test program damage:: -- --nocapture
 	cargo build --release -p sluice && tests/hostile/run.py --full
 	$(MAKE) interop
+	SLUICE_BIN=target/release/sluice tests/page/run --proxies
 	tests/migrate/run.sh
 	$(MAKE) deb-test deb-boot-test
 	$(MAKE) manifests container-test release-test

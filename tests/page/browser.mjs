@@ -11,10 +11,11 @@ const axeSource = readFileSync(need.resolve("axe-core/axe.min.js"), "utf8");
 /** A guard against waiting for ever, not a measure: a machine that runs other tests is slow. */
 export const PATIENCE_MS = 60_000;
 
-export async function launch() {
+/** Starts the browser. `more` are further options of it. */
+export async function launch(...more) {
   // The sandbox of Chromium does not work for root, as whom tests run in containers. A page that is served from page/dist counts as
   // one of the internet, which could not ask the identity provider of the test on this machine.
-  const args = ["--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu", "--disable-features=LocalNetworkAccessChecks"];
+  const args = ["--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu", "--disable-features=LocalNetworkAccessChecks", ...more];
   return chromium.launch({ executablePath: process.env.CHROMIUM, args });
 }
 

@@ -3,6 +3,7 @@ import { Broker, HOSTILE, fill, messages, traffic } from "./broker.mjs";
 import { Tab, launch } from "./browser.mjs";
 import { check, expect, hash, includes, options, picture, shot, sound, total, until } from "./checks.mjs";
 import { withProvider } from "./oauth.mjs";
+import { origins } from "./origins.mjs";
 import { queues } from "./queues.mjs";
 import { causes } from "./why.mjs";
 import { hostile } from "./wire.mjs";
@@ -37,6 +38,7 @@ try {
   await many();
   await eachOfMany();
   await logout();
+  await origins(browser);
   await causes(browser);
   await provider();
 } finally {

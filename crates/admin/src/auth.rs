@@ -4,7 +4,7 @@
 use std::net::SocketAddr;
 
 use amqp10::sasl::Secret;
-use axum::http::{HeaderMap, header};
+use axum::http::{HeaderMap, Uri, header};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use broker::access::{self, Identity, Rights, Verb};
@@ -12,6 +12,8 @@ use broker::audit::Actor;
 use broker::counters::Protocol;
 use broker::desk::{Desk, DeskError};
 
+use crate::origin::host_of;
+use crate::ports::Ports;
 use crate::reply::Failure;
 
 /// The longest `Authorization` header that is accepted, in bytes. It may have a token.
@@ -43,17 +45,20 @@ impl Sender {
     }
 }
 
-/// Checks the credentials, a password (Basic) or a token (Bearer), and the peer's address. Nothing else authenticates a request.
-/// Without `allows_passwords`, only tokens are accepted.
+/// Checks the credentials, a password (Basic) or a token (Bearer), the host that the request names, and the peer's address. Nothing
+/// else authenticates a request.
 ///
 /// # Errors
-/// 401 with a challenge; 503 if the credentials were not checked in time.
+/// 401, with a challenge unless the host is the reason; 503 if the credentials were not checked in time.
 pub async fn authenticate<D: Desk>(
     desk: &D,
+    ports: &Ports,
+    uri: &Uri,
     headers: &HeaderMap,
     peer: SocketAddr,
-    allows_passwords: bool,
 ) -> Result<Sender, Failure> {
+    let allows_passwords = ports.page_login().is_none_or(|login| login.allows_passwords);
+    let host = host_of(uri, headers);
     let (scheme, user, password) = credentials(headers).ok_or_else(Failure::not_authenticated)?;
     let address = SocketAddr::new(peer.ip().to_canonical(), peer.port());
     let shown = address.to_string();
@@ -62,8 +67,21 @@ pub async fn authenticate<D: Desk>(
         actor.login_refused("only tokens are accepted: management.oauth_disable_basic_auth is true");
         return Err(Failure::not_authenticated());
     }
+    let refuse_host = |user: &str| {
+        let permitted = ports.hosts().permit(user, &password, host);
+        permitted.inspect_err(|failure| {
+            let actor = Actor { user, peer: &shown, protocol: Protocol::Http, mechanism: scheme };
+            actor.login_refused(&failure.reason);
+        })
+    };
+    // Before the password is checked, so that pages of other sites cannot try passwords of these users.
+    refuse_host(&user)?;
     match desk.login(&user, &password, peer.ip()).await {
         Ok(who) => {
+            // A token names its user.
+            if *who.user != *user {
+                refuse_host(&who.user)?;
+            }
             let sender = Sender { who, scheme, address, peer: shown };
             sender.actor().logged_in();
             Ok(sender)

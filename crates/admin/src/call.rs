@@ -110,8 +110,7 @@ async fn answer<D: Desk>(
         Action::PageLogin => return Ok(page_login::get(ports.page_login())),
         _ => {}
     }
-    let allows_passwords = ports.page_login().is_none_or(|login| login.allows_passwords);
-    let sender = auth::authenticate(desk, &head.headers, peer, allows_passwords).await?;
+    let sender = auth::authenticate(desk, ports, &head.uri, &head.headers, peer).await?;
     let line = Line::new(&sender, route, &params);
     let request = Request::from_parts(head, body);
     let result = carry_out(desk, ports, &sender, route, &params, in_vhost, request).await;

@@ -1,20 +1,28 @@
-//! Every request must name its host exactly once (RFC 9112, section 3.2). Proxies and the broker could
-//! interpret any other request differently.
+//! Every request must name its host exactly once (RFC 9112, section 3.2), and have the other headers that decide about it at most once.
+//! Proxies and the broker could interpret any other request differently.
 
 use axum::body::Body;
 use axum::extract::Request;
-use axum::http::{Response, Version, header};
+use axum::http::{HeaderName, Response, Version, header};
 use axum::middleware::Next;
 
+use crate::origin::SEC_FETCH_SITE;
 use crate::reply::{Failure, respond};
 
-/// Refuses a request with several `Host` headers, and one without a header if its HTTP version requires it.
+/// The headers that decide who sends a request, and whether it is carried out.
+const ONCE: [HeaderName; 5] =
+    [header::HOST, header::AUTHORIZATION, header::ORIGIN, SEC_FETCH_SITE, header::CONTENT_TYPE];
+
+/// Refuses a request with several of one of these headers, and one without a host if its HTTP version requires it.
 pub async fn require(request: Request, next: Next) -> Response<Body> {
-    let reason = match request.headers().get_all(header::HOST).iter().count() {
-        1 => None,
-        0 if request.version() < Version::HTTP_11 => None,
-        0 => Some("the request has no header 'Host'"),
-        _ => Some("the request has more than one header 'Host'"),
+    let headers = request.headers();
+    let twice = ONCE.into_iter().find(|name| headers.get_all(name).iter().nth(1).is_some());
+    let reason = match twice {
+        Some(name) => Some(format!("the request has more than one header '{name}'")),
+        None if !headers.contains_key(header::HOST) && request.version() >= Version::HTTP_11 => {
+            Some("the request has no header 'host'".to_owned())
+        }
+        None => None,
     };
     match reason {
         None => next.run(request).await,

@@ -2,7 +2,7 @@
 //! front end of management requests (the desk).
 //!
 //! ```text
-//! request -> routes (404, 405) -> auth (401) -> body (400) -> one handler per route -> shape (page, sort, columns)
+//! request -> host (400) -> origin (403, 415) -> routes (404, 405) -> auth (401) -> body (400) -> one handler per route -> shape (page, sort, columns)
 //! ```
 //!
 //! Every route goes through `auth::authenticate` before its handler runs. The exceptions are the files of the web
@@ -35,6 +35,7 @@ mod messages;
 mod metrics;
 mod moving;
 mod openapi;
+mod origin;
 mod overview;
 mod page;
 mod page_login;
@@ -74,6 +75,7 @@ use tokio::net::TcpListener;
 use self::listen::Bounds;
 pub use definitions::{Definitions, Problem, Problems, Reading};
 pub use headers::{HeaderOptions, MAX_AGE_S_DEFAULT, POLICY_DEFAULT};
+pub use origin::HostOptions;
 pub use page_login::PageLogin;
 pub use ports::{Counts, Ports};
 pub use routes::{Action, Method, ROUTES, Route, To, Whose};
@@ -102,6 +104,7 @@ const ACCEPT_RETRY: Duration = Duration::from_millis(100);
 pub fn management_router<D: Desk>(desk: D, ports: Ports) -> Router {
     Router::new()
         .fallback(call::handle::<D>)
+        .layer(from_fn_with_state(ports.clone(), origin::check))
         .layer(from_fn(host::require))
         .layer(from_fn_with_state(ports.clone(), headers::add))
         .with_state(call::Source { desk, ports })

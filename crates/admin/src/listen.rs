@@ -196,6 +196,8 @@ async fn serve(
     // hyper's timeout for the head is off, because it also counts between two requests. `Watched`
     // distinguishes the two.
     http.timer(TokioTimer::new()).header_read_timeout(None).max_buf_size(BUFFER_BYTES_MAX);
+    // Without this bound, a head that is larger than the buffer passes if it arrives at once.
+    http.max_header_size(BUFFER_BYTES_MAX);
     let mut connection = pin!(http.serve_connection(io, service));
     let mut stops = pin!(stopping.wait_for(|stop| *stop));
     let mut stopped = false;

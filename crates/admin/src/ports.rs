@@ -13,6 +13,7 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 
 use crate::budget::{Budget, Held};
 use crate::headers::HeaderOptions;
+use crate::origin::HostOptions;
 use crate::page_login::PageLogin;
 use crate::reply::Failure;
 use crate::samples::Samples;
@@ -41,6 +42,7 @@ pub struct Ports {
     certificates: Arc<[Arc<Tls>]>,
     skips_unknown: bool,
     headers: Arc<HeaderOptions>,
+    hosts: Arc<HostOptions>,
     page_login: Option<Arc<PageLogin>>,
     is_tls: bool,
 }
@@ -93,6 +95,7 @@ impl Ports {
             certificates: [].into(),
             skips_unknown: false,
             headers: Arc::default(),
+            hosts: Arc::default(),
             page_login: None,
             is_tls: false,
         }
@@ -119,6 +122,13 @@ impl Ports {
         self
     }
 
+    /// Sets the hosts of the node, and the logins that depend on the host that a request names.
+    #[must_use]
+    pub fn with_hosts(mut self, hosts: HostOptions) -> Self {
+        self.hosts = Arc::new(hosts);
+        self
+    }
+
     /// Sets the identity provider at which users of the web page log in.
     #[must_use]
     pub fn with_page_login(mut self, login: Option<PageLogin>) -> Self {
@@ -135,6 +145,10 @@ impl Ports {
 
     pub(crate) fn headers(&self) -> &HeaderOptions {
         &self.headers
+    }
+
+    pub(crate) fn hosts(&self) -> &HostOptions {
+        &self.hosts
     }
 
     pub(crate) fn page_login(&self) -> Option<&PageLogin> {

@@ -71,6 +71,16 @@ impl Failure {
         Self::new(StatusCode::UNAUTHORIZED, "not_authorised", reason)
     }
 
+    /// 403: nobody may send such a request, whoever logs in.
+    pub fn forbidden(reason: impl Into<String>) -> Self {
+        Self::new(StatusCode::FORBIDDEN, "forbidden", reason)
+    }
+
+    /// 415: the body has a type that is not read.
+    pub fn unsupported_media_type(reason: impl Into<String>) -> Self {
+        Self::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "unsupported_media_type", reason)
+    }
+
     pub fn method_not_allowed(allow: String) -> Self {
         let failure =
             Self::new(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", format!("allowed: {allow}"));

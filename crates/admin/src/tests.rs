@@ -12,6 +12,7 @@ mod headers;
 mod http;
 mod lists;
 mod metrics;
+mod origins;
 mod page;
 mod page_login;
 mod policies;
@@ -84,8 +85,10 @@ async fn the_peer_address_is_checked() {
     let desk = desk::FakeDesk::new();
     let headers = [("authorization".parse().unwrap(), "Basic Z3Vlc3Q6Z3Vlc3Q=".parse().unwrap())];
     let headers = headers.into_iter().collect();
-    let from =
-        async |peer: &str| crate::auth::authenticate(&desk, &headers, peer.parse().unwrap(), true).await;
+    let (ports, uri) = (crate::Ports::default(), "/api/whoami".parse().unwrap());
+    let from = async |peer: &str| {
+        crate::auth::authenticate(&desk, &ports, &uri, &headers, peer.parse().unwrap()).await
+    };
     assert_eq!(&*from("[::ffff:127.0.0.1]:1").await.unwrap().who.user, "guest");
     assert_eq!(from("10.0.0.1:1").await.unwrap_err().status, 401);
 }

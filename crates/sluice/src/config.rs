@@ -131,6 +131,8 @@ pub struct Config {
     pub skip_unknown_definitions: bool,
     /// The headers of the management API.
     pub headers: HeaderOptions,
+    /// The hosts that browsers and proxies may name to the management API, with their ports.
+    pub allowed_hosts: Vec<String>,
     /// The provider at which users of the web page log in.
     pub page_login: Option<PageLogin>,
     /// The time between two samples of the statistics.
@@ -480,6 +482,8 @@ impl Draft {
         let provider = page_login.as_ref().and_then(|login| page_login::origin(&login.provider_url));
         let mut settings = self.settings;
         settings.declare_rules.event_vhost = self.events.vhost();
+        let mut warnings = self.warnings;
+        warnings.extend(self.web.warning());
         settings.declare_rules.log_vhost =
             self.log.has_exchange.then(|| settings.default_vhost.as_str().into());
         Config {
@@ -523,12 +527,13 @@ impl Draft {
             load_definitions: self.load_definitions.or(self.local_definitions),
             skip_unchanged_definitions: self.skip_unchanged_definitions,
             skip_unknown_definitions: self.skip_unknown_definitions,
+            allowed_hosts: self.web.hosts(),
             headers: self.web.options(provider.as_deref()),
             page_login,
             statistics_interval: Duration::from_millis(self.statistics_ms),
             tracks_login_sources: self.tracks_login_sources,
             log: self.log,
-            warnings: self.warnings,
+            warnings,
         }
     }
 }

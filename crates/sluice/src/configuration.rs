@@ -7,6 +7,7 @@ use crate::backends;
 use crate::certificates::Certificates;
 use crate::config::{Config, Loaded, SetValues, Sources};
 use crate::definitions;
+use crate::escape;
 use crate::failure::Failure;
 use crate::output::{print, warn};
 use crate::table::{Column, table};
@@ -58,7 +59,7 @@ pub fn show(show: &ShowConfig) -> Result<(), Failure> {
     let ShowConfig { sources, only_set, json } = show;
     let rows = rows(&load(sources)?.values, *only_set);
     match json {
-        true => print(&format!("{:#}\n", Value::Array(rows))),
+        true => print(&escape::json(&Value::Array(rows))),
         false => print(&table(COLUMNS, &rows)),
     }
 }

@@ -12,6 +12,7 @@ use hyper::Method;
 
 use crate::amqp::block_on;
 use crate::config::{Config, SetValues, files_of};
+use crate::escape;
 use crate::failure::Failure;
 use crate::http::Api;
 use crate::objects::segment;
@@ -62,7 +63,7 @@ pub fn export(verb: &Export) -> Result<(), Failure> {
     let Export::Definitions(ExportDefinitions { file, scope }) = verb;
     block_on(async {
         let (_, all) = scope.api.ask("export the definitions", Method::GET, &scope.path(), None).await?;
-        let text = format!("{all:#}\n");
+        let text = escape::json(&all);
         match file {
             Some(file) => write(file, &text).map_err(|error| named(file, &error)),
             None => print(&text),

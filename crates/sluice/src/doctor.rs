@@ -9,6 +9,7 @@ use node::doctor::{Examined, Torn, examine};
 use serde_json::{Value, json};
 use wal::FileKind;
 
+use crate::escape;
 use crate::failure::Failure;
 use crate::output::print;
 use crate::table::{Column, table};
@@ -35,7 +36,7 @@ pub fn run(doctor: &Doctor) -> Result<(), Failure> {
         return Err(Failure::usage(format!("{} is not the data directory of a broker", directory.display())));
     }
     let examined = examine(directory).map_err(|error| Failure::failed(error.to_string()))?;
-    print(&if doctor.json { format!("{:#}\n", to_json(&examined)) } else { to_text(&examined) })?;
+    print(&if doctor.json { escape::json(&to_json(&examined)) } else { to_text(&examined) })?;
     match examined.is_sound() {
         true => Ok(()),
         false => Err(Failure::failed(format!("{} is damaged", directory.display()))),

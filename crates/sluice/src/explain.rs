@@ -6,6 +6,7 @@ use clap::{Args, Subcommand};
 use hyper::Method;
 use serde_json::Value;
 
+use crate::escape;
 use crate::failure::Failure;
 use crate::http::Api;
 use crate::objects::segment;
@@ -79,25 +80,14 @@ pub fn run(explain: &Explain) -> Result<(), Failure> {
     };
     let make = async || {
         let (_, answer) = explain.api.ask(words, Method::GET, &path, None).await?;
-        Ok(if explain.json { format!("{answer:#}\n") } else { shown(&answer) })
+        Ok(if explain.json { escape::json(&answer) } else { shown(&answer) })
     };
     crate::amqp::block_on(explain.watch.print(make))
 }
 
 /// Renders the cause, the link where it was found, the notes, and the numbers, one per line.
 fn shown(answer: &Value) -> String {
-    // Control characters are escaped, because they could move the cursor.
-    let word = |field: &Value| {
-        let text = field.as_str().unwrap_or_default();
-        text.chars().fold(String::new(), |mut word, c| {
-            if c.is_control() {
-                word.extend(c.escape_debug())
-            } else {
-                word.push(c)
-            }
-            word
-        })
-    };
+    let word = |field: &Value| escape::line(field.as_str().unwrap_or_default()).into_owned();
     let mut text = format!("{}: {}\n", word(&answer["cause"]), word(&answer["sentence"]));
     let at = &answer["at"];
     // Writing to a string cannot fail.

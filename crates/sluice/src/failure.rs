@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use crate::escape;
+
 /// Exit code: done.
 pub const OK: u8 = 0;
 /// Exit code: refused, or failed on the way.
@@ -19,9 +21,10 @@ pub struct Failure {
 }
 
 impl Failure {
-    /// Returns the failure for an operation that the broker refused, or that failed on the way.
-    pub fn failed(line: impl Into<String>) -> Self {
-        Self { code: FAILED, line: line.into() }
+    /// Returns the failure for an operation that the broker refused, or that failed on the way. It has one line, whatever names of
+    /// other clients the reason repeats.
+    pub fn failed(line: impl AsRef<str>) -> Self {
+        Self { code: FAILED, line: escape::line(line.as_ref()).into_owned() }
     }
 
     /// Returns the failure for wrong arguments or a wrong configuration.

@@ -12,6 +12,11 @@ use node::Node;
 /// The name and the password that a broker starts with, unless it is configured otherwise.
 const GUEST: &str = "guest";
 
+/// Returns the logins that everybody knows: the first user, if its password was never changed. `default_user` is its name.
+pub fn known_logins(default_user: &str) -> Vec<(String, Secret)> {
+    [default_user, GUEST].into_iter().map(|user| (user.to_owned(), Secret::new(GUEST))).collect()
+}
+
 /// Returns a warning if there is no user. Otherwise returns one if other machines can reach the broker, and either can log in as
 /// `guest` with the password that everybody knows, or cannot log in as anybody.
 pub fn warning(

@@ -6,6 +6,7 @@
 
 mod exchange;
 mod file;
+mod lines;
 mod outputs;
 
 use std::collections::HashMap;

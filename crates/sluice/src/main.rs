@@ -17,6 +17,7 @@ mod declare;
 mod definitions;
 mod delete;
 mod doctor;
+mod escape;
 mod explain;
 mod failure;
 mod first_user;

@@ -10,6 +10,7 @@ use hyper::Method;
 use serde_json::{Map, Value, json};
 
 use crate::declare::value;
+use crate::escape;
 use crate::failure::Failure;
 use crate::http::{Api, Vhost};
 use crate::objects;
@@ -134,7 +135,7 @@ pub fn publish(publish: &Publish) -> Result<(), Failure> {
         let (_, answer) = api.ask(&what, Method::POST, &path, Some(&request)).await?;
         let is_routed = answer["routed"] == true;
         if publish.json {
-            print(&format!("{answer:#}\n"))?;
+            print(&escape::json(&answer))?;
         } else if is_routed {
             print(&format!("1 message published to exchange '{name}': routed\n"))?;
         }

@@ -7,6 +7,7 @@ use clap::Args;
 use hyper::Method;
 use serde_json::{Map, Value, json};
 
+use crate::escape;
 use crate::failure::Failure;
 use crate::http::{Api, Vhost};
 use crate::objects;
@@ -102,7 +103,7 @@ impl Moving<'_> {
                 ("interrupted".into(), "run the command again to go on".into());
         }
         if choice.json {
-            print(&format!("{answer:#}\n"))?;
+            print(&escape::json(&answer))?;
         } else {
             print(&self.line(&answer))?;
         }

@@ -2,13 +2,30 @@
 
 use std::io::{IsTerminal as _, Write as _};
 
+use crate::escape;
 use crate::failure::Failure;
 
-/// Writes text to standard output, so that it is there when the verb ends.
+/// Moves the cursor to the first cell of a terminal, and erases the screen.
+const CLEAR: &str = "\x1b[H\x1b[2J";
+
+/// Writes text to standard output, so that it is there when the verb ends. Control characters in it are escaped, but for line breaks.
 ///
 /// # Errors
 /// Nobody reads it, or there is no room.
 pub fn print(text: &str) -> Result<(), Failure> {
+    write(&escape::lines(text))
+}
+
+/// Like [`print`]. On a terminal, the text replaces what is on the screen.
+///
+/// # Errors
+/// The errors of [`print`].
+pub fn redraw(text: &str) -> Result<(), Failure> {
+    let clear = if std::io::stdout().is_terminal() { CLEAR } else { "" };
+    write(&format!("{clear}{}", escape::lines(text)))
+}
+
+fn write(text: &str) -> Result<(), Failure> {
     let mut out = std::io::stdout();
     out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(|error| Failure::output(&error))
 }

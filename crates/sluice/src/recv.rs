@@ -11,6 +11,7 @@ use client::{Credit, Delivery, Error, Message, Receiver, ReceiverOptions};
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::amqp::{Broker, Place, address};
+use crate::escape;
 use crate::failure::Failure;
 use crate::recv::filters::Filters;
 
@@ -163,7 +164,9 @@ const PRINTED_MAX: usize = 100;
 impl Printer {
     fn print(&mut self, delivery: Delivery, json: bool) -> Result<(), Failure> {
         match Message::decode(&delivery.message) {
-            Ok(message) if json => writeln!(self.out, "{}", message_to_json(&message)),
+            Ok(message) if json => {
+                writeln!(self.out, "{}", escape::json_text(&message_to_json(&message).to_string()))
+            }
             Ok(message) => {
                 self.out.write_all(&message_body(&message)).and_then(|()| self.out.write_all(b"\n"))
             }

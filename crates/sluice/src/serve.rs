@@ -17,7 +17,7 @@ use crate::backends::backends;
 use crate::certificates::{Certificates, Watched};
 use crate::config::{Config, Loaded, SetValues, Sources};
 use crate::definitions;
-use crate::failure::Failure;
+use crate::failure::{FAILED, Failure};
 use crate::first_user;
 use crate::limits;
 use crate::log;
@@ -43,7 +43,8 @@ pub struct Serve {
 /// A usage failure if the configuration is refused; otherwise why the broker cannot start, or could not stop
 /// cleanly.
 pub fn run(serve: &Serve) -> Result<(), Failure> {
-    let failed = |error: &dyn std::fmt::Display| Failure::failed(error.to_string());
+    // These errors name what the operator has set, one problem on each line.
+    let failed = |error: &dyn std::fmt::Display| Failure { code: FAILED, line: error.to_string() };
     let loaded = Config::load(&serve.sources).map_err(|error| Failure::usage(error.to_string()))?;
     let Loaded { config, values, files } = loaded;
     let log::Log { limiter, levels, exchange: log_exchange, file: log_file } =
@@ -109,6 +110,19 @@ impl Serve {
         for warning in &config.warnings {
             tracing::warn!("{warning}");
         }
+    }
+}
+
+/// Returns the hosts of the management API, and the users whose logins depend on them.
+fn hosts(config: &Config) -> admin::HostOptions {
+    let machine = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    // The name of a node is `NAME@HOST`.
+    let node = config.settings.node_name.rsplit('@').next().map(str::to_owned);
+    admin::HostOptions {
+        allowed: config.allowed_hosts.clone(),
+        own: node.into_iter().chain([machine]).collect(),
+        local_users: config.loopback_users.clone(),
+        known_logins: first_user::known_logins(&config.default_user),
     }
 }
 
@@ -280,6 +294,7 @@ async fn serve_until_told(
         .with_certificates(certificates.all().to_vec())
         .skipping_unknown(config.skip_unknown_definitions)
         .with_headers(config.headers.clone())
+        .with_hosts(hosts(config))
         .with_page_login(config.page_login.clone());
     if !certificates.all().is_empty() {
         tokio::spawn(certificates.watch());

@@ -6,6 +6,7 @@ use serde_json::Value;
 
 use crate::amqp::block_on;
 use crate::configuration::{self, ShowConfig};
+use crate::escape;
 use crate::failure::Failure;
 use crate::http::{Api, Vhost};
 use crate::objects::{self, Object, segment};
@@ -136,7 +137,7 @@ impl Options {
     /// Asks for an object, and renders it: as JSON, or as `render` does.
     async fn answer(&self, words: &str, path: &str, render: fn(&Value) -> String) -> Result<String, Failure> {
         let (_, answer) = self.api.ask(words, Method::GET, path, None).await?;
-        Ok(if self.json { format!("{answer:#}\n") } else { render(&answer) })
+        Ok(if self.json { escape::json(&answer) } else { render(&answer) })
     }
 }
 

@@ -6,6 +6,7 @@ use clap::Args;
 use hyper::Method;
 use serde_json::{Value, json};
 
+use crate::escape;
 use crate::failure::Failure;
 use crate::http::Api;
 use crate::table::{Column, cell, table};
@@ -35,7 +36,7 @@ pub fn run(status: &Status) -> Result<(), Failure> {
             _ => return Err(status.api.failed(words, "the answer is not a list of nodes")),
         };
         Ok(match status.json {
-            true => format!("{:#}\n", Value::from(nodes)),
+            true => escape::json(&Value::from(nodes)),
             false => nodes.iter().map(show).collect(),
         })
     };

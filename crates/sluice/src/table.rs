@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use hyper::Method;
 use serde_json::Value;
 
+use crate::escape;
 use crate::failure::Failure;
 use crate::http::Api;
 use crate::output::print;
@@ -39,7 +40,7 @@ impl<'a> Ask<'a> {
         show: impl FnOnce(&Value) -> String,
     ) -> Result<(), Failure> {
         let (_, answer) = api.ask(self.words, self.method, self.path, self.body).await?;
-        print(&if json { format!("{answer:#}\n") } else { show(&answer) })
+        print(&if json { escape::json(&answer) } else { show(&answer) })
     }
 }
 
@@ -56,7 +57,7 @@ pub async fn list(api: &Api, words: &str, path: &str) -> Result<Vec<Value>, Fail
 
 /// Renders a list: as a table, or as JSON.
 pub fn list_text(rows: Vec<Value>, columns: &[Column], json: bool) -> String {
-    if json { format!("{:#}\n", Value::from(rows)) } else { table(columns, &rows) }
+    if json { escape::json(&Value::from(rows)) } else { table(columns, &rows) }
 }
 
 /// Returns the rows of a list; none if it is something else.
@@ -100,15 +101,14 @@ pub fn table(columns: &[Column], rows: &[Value]) -> String {
     text
 }
 
-/// Renders a field for people. Control characters are escaped: they could move the cursor.
+/// Renders a field for people, in one line.
 pub fn cell(value: &Value) -> String {
     match value {
         Value::Null => "-".to_owned(),
         Value::Bool(true) => "yes".to_owned(),
         Value::Bool(false) => "no".to_owned(),
         Value::String(text) if text.is_empty() => "\"\"".to_owned(),
-        Value::String(text) if text.contains(char::is_control) => text.escape_debug().to_string(),
-        Value::String(text) => text.clone(),
+        Value::String(text) => escape::line(text).into_owned(),
         Value::Object(fields) => {
             let pairs = fields.iter().map(|(key, value)| format!("{key}={}", cell(value)));
             let pairs = pairs.collect::<Vec<_>>().join(" ");

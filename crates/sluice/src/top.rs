@@ -1,7 +1,6 @@
 //! `sluice top`: the busiest queues or links, with their rates, again and again.
 
 use std::collections::HashMap;
-use std::io::IsTerminal as _;
 use std::time::{Duration, Instant};
 
 use clap::builder::RangedU64ValueParser;
@@ -13,9 +12,9 @@ use serde_json::Value;
 use crate::failure::Failure;
 use crate::http::Api;
 use crate::list::links;
-use crate::output::{complain, print};
+use crate::output::{complain, redraw};
 use crate::table::{Column, cell, table};
-use crate::watch::{CLEAR, seconds};
+use crate::watch::seconds;
 
 /// The most queues that are asked for at once: those with the most messages. More would cost the broker too much every few
 /// seconds.
@@ -68,14 +67,13 @@ struct Seen {
 /// The first answer failed, or nobody reads the output any more.
 pub fn run(top: &Top) -> Result<(), Failure> {
     crate::amqp::block_on(async {
-        let clear = if std::io::stdout().is_terminal() { CLEAR } else { "" };
         let mut last = top.look().await?;
         let mut shown = 0;
         loop {
             tokio::time::sleep(Duration::from_secs(top.every)).await;
             match top.look().await {
                 Ok(seen) => {
-                    print(&format!("{clear}{}", top.what.show(&last, &seen, rows_of_terminal())))?;
+                    redraw(&top.what.show(&last, &seen, rows_of_terminal()))?;
                     last = seen;
                 }
                 Err(failure) => complain(&failure),

@@ -10,6 +10,7 @@ use clap::{Args, ValueEnum};
 use hyper::Method;
 use serde_json::{Value, json};
 
+use crate::escape;
 use crate::failure::Failure;
 use crate::http::{Api, Vhost};
 use crate::objects::segment;
@@ -120,7 +121,7 @@ impl TraceArgs {
             for message in rows(&messages).iter().filter(|message| is_of(message, name)) {
                 // Writing to a string cannot fail.
                 let _ = match self.json {
-                    true => writeln!(text, "{message}"),
+                    true => writeln!(text, "{}", escape::json_text(&message.to_string())),
                     false => writeln!(text, "{}", line(message)),
                 };
             }

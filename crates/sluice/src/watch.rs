@@ -1,18 +1,14 @@
 //! `--watch`: shows an answer again and again.
 
-use std::io::IsTerminal as _;
 use std::time::Duration;
 
 use clap::Args;
 
 use crate::failure::Failure;
-use crate::output::{complain, print};
+use crate::output::{complain, print, redraw};
 
 /// The most seconds between two answers: a day. A longer time is probably a mistake.
 const SECONDS_MAX: u64 = 86_400;
-
-/// Moves the cursor to the first cell of a terminal, and erases the screen.
-pub const CLEAR: &str = "\x1b[H\x1b[2J";
 
 #[derive(Args, Clone, Copy, Debug)]
 pub struct Watch {
@@ -35,14 +31,13 @@ impl Watch {
     /// # Errors
     /// The first answer failed, or nobody reads the output any more.
     pub async fn print(self, make: impl AsyncFn() -> Result<String, Failure>) -> Result<(), Failure> {
-        let clear = if std::io::stdout().is_terminal() { CLEAR } else { "" };
         let first = make().await?;
         let Some(seconds) = self.watch else { return print(&first) };
-        print(&format!("{clear}{first}"))?;
+        redraw(&first)?;
         loop {
             tokio::time::sleep(Duration::from_secs(seconds)).await;
             match make().await {
-                Ok(text) => print(&format!("{clear}{text}"))?,
+                Ok(text) => redraw(&text)?,
                 // The last answer stays on the screen, with this below it.
                 Err(failure) => complain(&failure),
             }

@@ -323,7 +323,7 @@ impl Fixture {
         leaves: bool,
     ) -> Option<(u16, String)> {
         let head = format!(
-            "{method} {path} HTTP/1.1\r\nHost: h\r\nAuthorization: {}\r\nConnection: close\r\nContent-Length: {length}\r\n\r\n",
+            "{method} {path} HTTP/1.1\r\nHost: localhost\r\nAuthorization: {}\r\nConnection: close\r\nContent-Length: {length}\r\n\r\n",
             basic("guest", "guest")
         );
         let answer = self.send(&head, body, leaves).await;

@@ -134,14 +134,15 @@ const MAKE: &str = r#"#!/bin/sh
 echo "the test does not make $*" && exit 99
 "#;
 
-/// Does what the pages ask of curl: `-s`, `-f`, `-u USER:PASSWORD`, `-X METHOD`, `-d BODY`, `-d @-`.
+/// Does what the pages ask of curl: `-s`, `-f`, `-u USER:PASSWORD`, `-X METHOD`, `-d BODY`, `-d @-`. Like curl, it sends a body as that
+/// of a form.
 const CURL: &str = r#"#!/bin/bash
-method=GET user= body=
+method=GET user= body= type=
 while [ $# -gt 0 ]; do
     case $1 in
         -u) user=$2; shift ;;
         -X) method=$2; shift ;;
-        -d) body=$2; [ "$body" = @- ] && body=$(cat); shift ;;
+        -d) body=$2; [ "$body" = @- ] && body=$(cat); type=$'Content-Type: application/x-www-form-urlencoded\r\n'; shift ;;
         -s | -f | -sf) ;;
         -*) echo "the test does not know curl $1" && exit 99 ;;
         *) url=${1#http://} ;;
@@ -150,8 +151,8 @@ while [ $# -gt 0 ]; do
 done
 place=${url%%/*}
 exec 3<>"/dev/tcp/${place%:*}/${place#*:}"
-printf '%s /%s HTTP/1.0\r\nHost: %s\r\nAuthorization: Basic %s\r\nContent-Length: %d\r\n\r\n%s' \
-    "$method" "${url#*/}" "$place" "$(printf %s "$user" | base64 -w 0)" "${#body}" "$body" >&3
+printf '%s /%s HTTP/1.0\r\nHost: %s\r\nAuthorization: Basic %s\r\n%sContent-Length: %d\r\n\r\n%s' \
+    "$method" "${url#*/}" "$place" "$(printf %s "$user" | base64 -w 0)" "$type" "${#body}" "$body" >&3
 read -r _ status _ <&3
 sed '1,/^\r$/d' <&3
 [ "$status" -lt 400 ] || exit 22

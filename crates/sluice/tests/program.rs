@@ -26,6 +26,7 @@ mod kill;
 mod listeners;
 mod moving;
 mod operator;
+mod origins;
 mod pages;
 mod rabbitmqadmin;
 mod redrive;

@@ -247,7 +247,7 @@ fn ask(port: u64, authority: &Authority, path: &str) -> Result<String, String> {
     let authorization = broker::verb::basic("guest", "guest");
     write!(
         stream,
-        "GET {path} HTTP/1.1\r\nHost: h\r\nConnection: close\r\nAuthorization: {authorization}\r\n\r\n"
+        "GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nAuthorization: {authorization}\r\n\r\n"
     )
     .map_err(|error| error.to_string())?;
     let mut answer = String::new();

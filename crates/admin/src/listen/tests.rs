@@ -207,6 +207,18 @@ async fn a_head_has_a_bound() {
 }
 
 #[tokio::test]
+async fn a_head_of_32_kib_is_the_largest() {
+    let (address, _) = port(BOUNDS).await;
+    for (bytes, status) in [(BUFFER_BYTES_MAX, "200"), (BUFFER_BYTES_MAX + 1, "431"), (40_000, "431")] {
+        let (begin, end) = ("GET / HTTP/1.1\r\nHost: h\r\nConnection: close\r\nX-A: ", "\r\n\r\n");
+        let head = format!("{begin}{}{end}", "x".repeat(bytes - begin.len() - end.len()));
+        let mut answer = String::new();
+        send(address, head.as_bytes()).await.read_to_string(&mut answer).await.unwrap();
+        assert_eq!(answer.split(' ').nth(1), Some(status), "{bytes}");
+    }
+}
+
+#[tokio::test]
 async fn whole_responses_share_a_budget() {
     let (address, ports) = port(BOUNDS).await;
     let large = b"GET /large HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n";

@@ -1,8 +1,9 @@
-//! The keys about the headers of the management API: `management.csp.*`, `management.hsts.*` and `management.cors.*`.
+//! The keys about browsers that use the management API: `management.csp.*`, `management.hsts.*`, `management.cors.*` and
+//! `management.allowed_hosts.*`.
 
 use std::collections::BTreeMap;
 
-use admin::{HeaderOptions, MAX_AGE_S_DEFAULT, POLICY_DEFAULT};
+use admin::{HeaderOptions, HostOptions, MAX_AGE_S_DEFAULT, POLICY_DEFAULT};
 use hyper::header::HeaderValue;
 
 use super::keys::{Key, key, put};
@@ -53,6 +54,17 @@ pub const KEYS: &[Key] = &[
         "Seconds for which a browser of such a page may remember what it may do.",
         |c, _, v| put(&mut c.web.options.max_age_s, number(v, 0..=MAX_AGE_S_MAX)),
     ),
+    key(
+        "management.allowed_hosts.*",
+        "",
+        "A name of the management API, with its port unless it is 80 or 443: mq.example.com or mq.example.com:8443. It is needed if a proxy replaces the header Host, and for users of loopback_users who use this name. Any name may stand for N.",
+        |c, name, v| {
+            let (name, host) = (text(name)?, host(v)?);
+            c.web.hosts.remove(&name);
+            c.web.hosts.extend(host.map(|host| (name, host)));
+            Ok(())
+        },
+    ),
 ];
 
 /// The values of these keys.
@@ -61,9 +73,25 @@ pub struct WebKeys {
     options: HeaderOptions,
     /// The origins, by the `N` of their keys.
     origins: BTreeMap<String, String>,
+    /// The hosts, by the `N` of their keys.
+    hosts: BTreeMap<String, String>,
 }
 
 impl WebKeys {
+    /// Returns the allowed hosts.
+    pub fn hosts(&self) -> Vec<String> {
+        self.hosts.values().cloned().collect()
+    }
+
+    /// Returns a warning if pages of any origin may change the broker.
+    pub fn warning(&self) -> Option<String> {
+        let (name, _) = self.origins.iter().find(|(_, origin)| *origin == "*")?;
+        Some(format!(
+            "management.cors.allow_origins.{name} = *: a page of any web site can change this broker with the login that a browser \
+             remembers; list the origins that need it"
+        ))
+    }
+
     /// Returns the headers. The default policy lets the page ask `provider`, an origin where its users log in.
     pub fn options(self, provider: Option<&str>) -> HeaderOptions {
         let origins = self.origins.into_values().collect();
@@ -99,6 +127,16 @@ fn origin(value: &str) -> Result<Option<String>, String> {
     let host = value.strip_prefix("https://").or_else(|| value.strip_prefix("http://"));
     let is_origin = host.is_some_and(|host| !host.is_empty() && !host.contains(['/', ' ', '?', '#', '@']));
     if value == "*" || is_origin { Ok(Some(value)) } else { Err(need.to_owned()) }
+}
+
+/// Parses a host with or without a port. An empty one means none.
+fn host(value: &str) -> Result<Option<String>, String> {
+    if value.is_empty() {
+        return Ok(None);
+    }
+    let host = text(value).ok().filter(|host| HostOptions::is_host(host));
+    let need = "a host is needed, with its port unless it is 80 or 443, such as mq.example.com or mq.example.com:8443";
+    host.map(Some).ok_or_else(|| need.to_owned())
 }
 
 #[cfg(test)]

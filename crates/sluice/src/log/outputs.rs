@@ -6,15 +6,18 @@ use std::sync::Arc;
 
 use broker::categories;
 use rustix::fs::fstat;
-use tracing::{Level, Metadata};
+use tracing::{Level, Metadata, Subscriber};
 use tracing_subscriber::filter::{FilterExt as _, LevelFilter, Targets, filter_fn};
 use tracing_subscriber::fmt::MakeWriter;
+use tracing_subscriber::fmt::format::{DefaultFields, Format as FormatLine, Json, JsonFields};
 use tracing_subscriber::layer::Layer;
+use tracing_subscriber::registry::LookupSpan;
 use tracing_subscriber::reload::{self, Handle};
 use tracing_subscriber::{Registry, fmt};
 
 use super::exchange::{LogExchange, may_be_published};
 use super::file::LogFile;
+use super::lines::{Escaped, Terminal};
 use crate::config::{Format, LogOptions, Output};
 
 /// Opens the file of the log, if there is one. Its directory is by default below `data_dir`.
@@ -69,11 +72,9 @@ pub fn layers(options: &LogOptions, file: Option<Arc<LogFile>>, exchange: &LogEx
             Format::Plain if writes_to_journal() => {
                 plain(Journal).without_time().with_level(false).with_filter(of_console).boxed()
             }
-            Format::Plain => {
-                let ansi = io::stderr().is_terminal();
-                plain(io::stderr).with_ansi(ansi).with_filter(of_console).boxed()
-            }
-            Format::Json => plain(io::stderr).json().flatten_event(true).with_filter(of_console).boxed(),
+            Format::Plain if io::stderr().is_terminal() => plain(Terminal).with_filter(of_console).boxed(),
+            Format::Plain => plain(io::stderr).with_filter(of_console).boxed(),
+            Format::Json => json(io::stderr).with_filter(of_console).boxed(),
         });
     }
     if let Some(file) = file {
@@ -81,7 +82,7 @@ pub fn layers(options: &LogOptions, file: Option<Arc<LogFile>>, exchange: &LogEx
         levels.file = Some(handle);
         layers.push(match options.file.output.format {
             Format::Plain => plain(file).with_filter(of_file).boxed(),
-            Format::Json => plain(file).json().flatten_event(true).with_filter(of_file).boxed(),
+            Format::Json => json(file).with_filter(of_file).boxed(),
         });
     }
     if options.has_exchange {
@@ -91,18 +92,42 @@ pub fn layers(options: &LogOptions, file: Option<Arc<LogFile>>, exchange: &LogEx
         let exchange = exchange.clone();
         layers.push(match options.exchange.format {
             Format::Plain => plain(exchange).with_filter(of_exchange).boxed(),
-            Format::Json => plain(exchange).json().flatten_event(true).with_filter(of_exchange).boxed(),
+            Format::Json => json(exchange).with_filter(of_exchange).boxed(),
         });
     }
     (layers, levels)
 }
 
-fn plain<S, W>(writer: W) -> fmt::Layer<S, fmt::format::DefaultFields, fmt::format::Format, W>
+/// A layer that writes lines as text.
+type Plain<S, W> = fmt::Layer<S, DefaultFields, FormatLine, Escaped<W>>;
+
+/// A layer that writes lines as JSON.
+type InJson<S, W> = fmt::Layer<S, JsonFields, FormatLine<Json>, Escaped<W>>;
+
+fn plain<S, W>(writer: W) -> Plain<S, W>
 where
     W: for<'w> MakeWriter<'w> + 'static,
 {
+    lines(Format::Plain, writer)
+}
+
+fn json<S, W>(writer: W) -> InJson<S, W>
+where
+    S: Subscriber + for<'a> LookupSpan<'a>,
+    W: for<'w> MakeWriter<'w> + 'static,
+{
+    lines(Format::Json, writer).json().flatten_event(true)
+}
+
+fn lines<S, W>(format: Format, to: W) -> Plain<S, W>
+where
+    W: for<'w> MakeWriter<'w> + 'static,
+{
+    // The formatter escapes some characters of some fields. The writer escapes all of them, so each is escaped once.
+    let layer =
+        fmt::layer().with_writer(Escaped { format, to }).with_ansi(false).with_ansi_sanitization(false);
     // An error would be logged to the stream that has just failed, which would panic. So the broker continues without its log.
-    fmt::layer().with_writer(writer).with_ansi(false).log_internal_errors(false)
+    layer.log_internal_errors(false)
 }
 
 /// Returns which lines go to this place.

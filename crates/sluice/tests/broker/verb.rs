@@ -110,7 +110,7 @@ pub fn ask_with(
     let headers: String = headers.iter().map(|header| format!("{header}\r\n")).collect();
     write!(
         socket,
-        "{method} {path} HTTP/1.1\r\nHost: h\r\nConnection: close\r\nAuthorization: {authorization}\r\n\
+        "{method} {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nAuthorization: {authorization}\r\n\
          Content-Length: {length}\r\n{headers}\r\n{body}"
     )
     .unwrap();

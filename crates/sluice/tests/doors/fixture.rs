@@ -17,6 +17,25 @@ use super::{Subject, tokens};
 /// A user with all permissions. It has a connection that others may or may not see.
 pub const ROOT: &str = "root";
 
+/// Who makes a user send a request: a program, or a page in the browser that remembers the user's login.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum From {
+    Program,
+    OwnPage,
+    OtherPage,
+}
+
+impl From {
+    /// The headers that say so.
+    fn headers(self) -> &'static str {
+        match self {
+            Self::Program => "",
+            Self::OwnPage => "Origin: http://h\r\n",
+            Self::OtherPage => "Origin: http://evil.example\r\n",
+        }
+    }
+}
+
 /// A node with all its entry points.
 pub struct Fixture {
     pub node: Node,
@@ -84,12 +103,23 @@ impl Fixture {
     }
 
     pub async fn ask(&self, user: &str, method: &str, path: &str, body: &str) -> (u16, String) {
+        self.ask_from(From::Program, user, method, path, body).await
+    }
+
+    pub async fn ask_from(
+        &self,
+        from: From,
+        user: &str,
+        method: &str,
+        path: &str,
+        body: &str,
+    ) -> (u16, String) {
         let mut socket = TcpStream::connect(self.http).await.unwrap();
         let credentials = STANDARD.encode(format!("{user}:{}", self.password(user)));
-        let length = body.len();
+        let (length, more) = (body.len(), from.headers());
         let request = format!(
             "{method} {path} HTTP/1.1\r\nHost: h\r\nAuthorization: Basic {credentials}\r\n\
-             Connection: close\r\nContent-Length: {length}\r\n\r\n{body}"
+             Connection: close\r\nContent-Length: {length}\r\n{more}\r\n{body}"
         );
         socket.write_all(request.as_bytes()).await.unwrap();
         let mut answer = String::new();

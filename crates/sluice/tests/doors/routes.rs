@@ -2,14 +2,14 @@
 
 use std::collections::BTreeSet;
 
-use admin::{Action, ROUTES, Route, To, Whose};
+use admin::{Action, Method, ROUTES, Route, To, Whose};
 use amqp10::Value;
 use broker::access::Verb;
 use broker::desk::MemberChange;
 use broker::settings::Settings;
 use client::{Connection, ReceiverOptions, SenderOptions};
 
-use super::fixture::{Fixture, ROOT};
+use super::fixture::{Fixture, From, ROOT};
 use super::{Subject, verbs091};
 
 /// The outcome that a user sees.
@@ -312,7 +312,9 @@ pub async fn walk(fixture: &Fixture, subjects: &[Subject], walked: &mut BTreeSet
     let mut watched = watch(fixture).await;
     for route in ROUTES {
         walked.extend(route.verbs);
-        for subject in subjects {
+        for (number, subject) in subjects.iter().enumerate() {
+            // Permissions do not depend on it whether a program or the broker's own page sends the request.
+            let from = if number % 2 == 0 { From::Program } else { From::OwnPage };
             for (body, verbs) in bodies(route) {
                 prepare(fixture, route.action).await;
                 if watched.0.error().is_some() {
@@ -321,7 +323,12 @@ pub async fn walk(fixture: &Fixture, subjects: &[Subject], walked: &mut BTreeSet
                 let connections = names_of_connections(fixture).await;
                 let (method, path) =
                     (route.method.to_string(), path(route, &connections, fixture.amqp.port()));
-                let (status, answer) = fixture.ask(subject.name(), &method, &path, body).await;
+                if route.method != Method::Get {
+                    let (status, answer) =
+                        fixture.ask_from(From::OtherPage, subject.name(), &method, &path, body).await;
+                    assert_eq!(status, 403, "{method} {path} of another page as {subject:?}: {answer}");
+                }
+                let (status, answer) = fixture.ask_from(from, subject.name(), &method, &path, body).await;
                 let outcome = match status {
                     401 | 404 => Outcome::Refused,
                     _ if answer.trim() == "[]" && !may_be_empty(route.action) => Outcome::Refused,
