@@ -16,6 +16,7 @@ mod groups;
 mod held_back;
 mod house;
 mod large;
+mod late;
 mod left;
 mod line;
 mod login;
