@@ -300,6 +300,8 @@ fn global(page: &mut Exposition, overview: &Overview) {
     for (name, help, value) in [
         ("notices_published_total", "Messages of the broker itself that were published", c.notices_published),
         ("notices_dropped_total", "Messages of the broker itself that were dropped", c.notices_dropped),
+        ("routing_steps_total", "Steps taken to find the routes of messages", c.routing_steps),
+        ("late_turns_total", "Turns of event loops that were more than 100 ms late", c.late_turns),
     ] {
         page.own_family(Kind::Counter, name, help).sample(&[], value);
     }

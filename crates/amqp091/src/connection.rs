@@ -181,6 +181,11 @@ impl Connection {
         self.last_received_ms = now_ms;
     }
 
+    /// Takes `late_ms` off the silence of the peer. For a caller that has not read for so long.
+    pub fn forgive_lateness(&mut self, late_ms: u64, now_ms: u64) {
+        self.last_received_ms = self.last_received_ms.saturating_add(late_ms).min(now_ms);
+    }
+
     /// Consumes the heartbeats at the start of `input`. Returns their length in bytes. If our own heartbeat is due soon,
     /// sends it as well, because this saves a separate wakeup.
     pub fn handle_heartbeats(&mut self, input: &[u8], now_ms: u64) -> usize {

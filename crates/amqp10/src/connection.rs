@@ -304,6 +304,11 @@ impl Connection {
         self.last_received_ms = now_ms;
     }
 
+    /// Takes `late_ms` off the silence of the peer. For a caller that has not read for so long.
+    pub fn forgive_lateness(&mut self, late_ms: u64, now_ms: u64) {
+        self.last_received_ms = self.last_received_ms.saturating_add(late_ms).min(now_ms);
+    }
+
     /// Returns the time at which [`Connection::handle_timeout`] has something to do, in milliseconds.
     pub fn next_deadline(&self) -> Option<u64> {
         if !self.open_received || self.state == ConnectionState::Closed {

@@ -39,6 +39,11 @@ pub struct Counters {
     pub notices_published: u64,
     /// The number of notices that were dropped because too many waited, or because an alarm stops publishers.
     pub notices_dropped: u64,
+    /// The number of steps that it took to find the routes of messages. A step is one comparison: of a word with a binding key,
+    /// of a header with a binding, or of a destination with those found before.
+    pub routing_steps: u64,
+    /// The number of turns (iterations of an event loop) that were late: see `docs/operations.md`, Late turns.
+    pub late_turns: u64,
     /// The current number of connections.
     pub connections: u64,
 }
@@ -417,6 +422,8 @@ impl Counters {
             queues_deleted,
             notices_published,
             notices_dropped,
+            routing_steps,
+            late_turns,
             connections,
         } = other;
         self.over.iter_mut().zip(over).for_each(|(sum, more)| sum.add(more));
@@ -438,6 +445,8 @@ impl Counters {
         self.queues_deleted += queues_deleted;
         self.notices_published += notices_published;
         self.notices_dropped += notices_dropped;
+        self.routing_steps += routing_steps;
+        self.late_turns += late_turns;
         self.connections += connections;
     }
 }

@@ -212,6 +212,11 @@ impl Peer {
         true
     }
 
+    /// Gives the client more time for the handshake: the broker has not read its socket for `late_ms`.
+    pub fn forgive_lateness(&mut self, late_ms: u64) {
+        self.handshake_deadline_ms = self.handshake_deadline_ms.saturating_add(late_ms);
+    }
+
     /// Called when a login was refused. The client is told at [`Peer::handshake_deadline_ms`], after `delay_ms` at the
     /// latest. The delay makes guessing passwords slow. It ends with the handshake timeout, so that a guesser cannot keep a
     /// connection longer than a silent client. `access::guesses` bounds guessing over many connections.

@@ -18,7 +18,7 @@ pub const REPLY_TO_PREFIX: &str = "amq.rabbitmq.reply-to.";
 const DIGITS: usize = 16;
 
 /// An outlet that takes replies, as its name identifies it. Only its own shard knows whether it exists.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ReplyTo {
     pub outlet: ConsumerId,
     pub key: u64,

@@ -12,6 +12,7 @@ mod deaths;
 mod delivery;
 mod envelope;
 mod filter;
+mod further_keys;
 mod intake;
 mod stored;
 mod stream;
@@ -25,6 +26,7 @@ pub use filter::{
     Dialect, FIELDS_MAX, FieldError, FieldFilter, Filter, Position, SQL_CHARS_MAX, SQL_TOKENS_MAX, Scope,
     ScopeValues, SqlError, SqlFilter, SqlProblem,
 };
+pub use further_keys::{FurtherKeys, TooManyKeys};
 pub use intake::{Trimmed, trim};
 pub use stored::{LastRoute, StoredError};
 pub use stream::{Entries, EntryWriter, FILTER_VALUE};

@@ -11,6 +11,7 @@
 mod accept;
 mod encryption;
 mod header;
+mod late;
 mod sockets;
 mod write;
 
@@ -36,6 +37,7 @@ pub use self::accept::Listening;
 use self::accept::accept;
 pub(crate) use self::accept::{accept_all, accept_all_unix};
 use self::encryption::Encryption;
+use self::late::Punctuality;
 use self::sockets::{Reading, Socket, evict, serve, write_dirty, write_large};
 use crate::incoming::{Incoming, Shards};
 use crate::logins::Logins;
@@ -131,6 +133,7 @@ struct Host {
     /// Connections with much output, the one that has waited longest first. See [`sockets::write_large`].
     large_outputs: RefCell<VecDeque<usize>>,
     encryption: Encryption,
+    punctuality: Arc<Punctuality>,
     /// Wakes the turn task.
     wake: Notify,
 }
@@ -145,7 +148,14 @@ pub(crate) fn run(
     logins: Logins,
     questions: Arc<OpenQuestions>,
 ) -> io::Result<()> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build()?;
+    let punctuality = Arc::new(Punctuality::start(Instant::now()));
+    let (works, waits) = (punctuality.clone(), punctuality.clone());
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_io()
+        .enable_time()
+        .on_thread_unpark(move || works.begin(Instant::now()))
+        .on_thread_park(move || waits.end(Instant::now()))
+        .build()?;
     let host = Rc::new(Host {
         shard: RefCell::new(shard),
         shards,
@@ -158,6 +168,7 @@ pub(crate) fn run(
         reads: Cell::new(0),
         large_outputs: RefCell::default(),
         encryption: Encryption::default(),
+        punctuality,
         wake: Notify::new(),
     });
     let tasks = LocalSet::new();
@@ -300,6 +311,12 @@ fn turn(host: &Rc<Host>, dirty: &mut Vec<usize>) -> bool {
     let (mut guard, storage) = (host.shard.borrow_mut(), &host.storage);
     let shard = &mut *guard;
     host.reads.set(0);
+    let late = host.punctuality.take_late(Instant::now());
+    if late.is_some() {
+        // The time was last set before the shard was late.
+        shard.set_now(host.clock.now_ms());
+    }
+    shard.begin_turn(late);
     shard.handle_timeout();
     let mut pending = Vec::new();
     let mut is_left = shard.turn();

@@ -189,6 +189,12 @@ fn what_is_wrong_is_said() {
         publish(&broker, "amq.default", "s", "m", &json!({ "properties": { "user_id": "somebody" } }));
     assert_eq!(status, 400, "{refused}");
     assert!(refused["reason"].as_str().unwrap().starts_with("406 PRECONDITION_FAILED - "), "{refused}");
+    let keys: Vec<String> = (0..257).map(|n| n.to_string()).collect();
+    let more = json!({ "properties": { "headers": { "CC": keys[..200], "BCC": keys[200..] } } });
+    let (status, refused) = publish(&broker, "amq.default", "s", "m", &more);
+    let reason =
+        "406 PRECONDITION_FAILED - invalid message: CC and BCC have more than 256 different routing keys";
+    assert_eq!((status, &refused["reason"]), (400, &json!(reason)));
     for (path, body, reason) in [
         (
             "exchanges/%2F/x/publish",

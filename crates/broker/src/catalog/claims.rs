@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use hashbrown::HashMap;
 
+use super::exchange::topic::word_count;
 use super::{AccountChange, Binding, Catalog, Change, Command, Destination};
 
 /// Something that a command can claim. The first field is the virtual host.
@@ -34,21 +35,36 @@ struct Claim {
     exclusive: bool,
 }
 
+/// A claim on a part of the room that an exchange has for binding keys. Commands share the room while it is enough for all of
+/// them together.
+#[derive(Clone, Debug)]
+struct RoomClaim {
+    /// The virtual host and the name of the exchange.
+    exchange: (Arc<str>, Arc<str>),
+    words: usize,
+    /// The room that the committed bindings leave.
+    room: usize,
+}
+
 /// The claims of one command.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Claims(Vec<Claim>);
+pub(super) struct Claims {
+    things: Vec<Claim>,
+    /// At most one for each exchange.
+    rooms: Vec<RoomClaim>,
+}
 
 impl Claims {
     fn add_shared(&mut self, thing: Thing) {
-        self.0.push(Claim { thing, exclusive: false });
+        self.add(thing, false);
     }
 
     fn add_exclusive(&mut self, thing: Thing) {
-        self.0.push(Claim { thing, exclusive: true });
+        self.add(thing, true);
     }
 
     fn add(&mut self, thing: Thing, exclusive: bool) {
-        self.0.push(Claim { thing, exclusive });
+        self.things.push(Claim { thing, exclusive });
     }
 
     /// Returns the claims on what the command names. Its decision may reach further: see [`Self::add_changes`].
@@ -94,7 +110,12 @@ impl Claims {
                 claims.add_exclusive(Thing::Exchange(vhost.clone(), name.clone()));
                 claims.count("exchanges", catalog.rules.exchanges_max.is_some());
             }
-            Command::Bind(binding) | Command::Unbind(binding) => {
+            Command::Bind(binding) => {
+                claims.share_topology(&binding.vhost);
+                claims.add_binding(binding, false);
+                claims.add_room(binding, catalog);
+            }
+            Command::Unbind(binding) => {
                 claims.share_topology(&binding.vhost);
                 claims.add_binding(binding, false);
             }
@@ -142,6 +163,8 @@ impl Claims {
                     // Whether an auto-delete exchange loses its last binding depends on all of its bindings.
                     let source = catalog.exchange(&binding.vhost, &binding.source);
                     self.add_binding(binding, source.is_some_and(|exchange| exchange.auto_delete));
+                    // Commands that need the freed room are decided after this one.
+                    self.add_room(binding, catalog);
                 }
                 Change::ExchangeDeleted { vhost, name } => {
                     self.add_exclusive(Thing::Exchange(vhost.clone(), name.clone()));
@@ -231,11 +254,26 @@ impl Claims {
         });
         self.add_exclusive(Thing::Binding(vhost.clone(), source.clone(), destination.clone(), key.clone()));
     }
+
+    /// Claims the room that a binding takes or frees, if the exchange limits it.
+    fn add_room(&mut self, binding: &Binding, catalog: &Catalog) {
+        let Some(room) = catalog.binding_room(&binding.vhost, &binding.source) else { return };
+        let words = word_count(&binding.key);
+        let exchange = (binding.vhost.clone(), binding.source.clone());
+        match self.rooms.iter_mut().find(|claim| claim.exchange == exchange) {
+            Some(claim) => claim.words += words,
+            None => self.rooms.push(RoomClaim { exchange, words, room }),
+        }
+    }
 }
 
 /// The claims of several commands together, counted for each thing.
 #[derive(Debug, Default)]
-pub(super) struct Claimed(HashMap<Thing, ClaimCounts>);
+pub(super) struct Claimed {
+    things: HashMap<Thing, ClaimCounts>,
+    /// The claimed words of each exchange with limited room.
+    rooms: HashMap<(Arc<str>, Arc<str>), usize>,
+}
 
 /// The number of shared and exclusive claims on one thing.
 #[derive(Clone, Copy, Debug, Default)]
@@ -246,31 +284,49 @@ struct ClaimCounts {
 
 impl Claimed {
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.things.is_empty()
     }
 
     /// Returns true if one of these claims conflicts with a claim that is held.
     pub fn blocks(&self, claims: &Claims) -> bool {
         !self.is_empty()
-            && claims.0.iter().any(|Claim { thing, exclusive }| {
-                let held = self.0.get(thing);
-                held.is_some_and(|held| held.exclusive > 0 || *exclusive && held.shared > 0)
-            })
+            && (claims.things.iter().any(|claim| self.conflicts(claim))
+                || claims.rooms.iter().any(|claim| self.crowds(claim)))
+    }
+
+    fn conflicts(&self, Claim { thing, exclusive }: &Claim) -> bool {
+        let held = self.things.get(thing);
+        held.is_some_and(|held| held.exclusive > 0 || *exclusive && held.shared > 0)
+    }
+
+    /// Returns true if there may be too little room for the claim and for those that are held.
+    fn crowds(&self, RoomClaim { exchange, words, room }: &RoomClaim) -> bool {
+        self.rooms.get(exchange).is_some_and(|held| held + words > *room)
     }
 
     pub fn hold(&mut self, claims: &Claims) {
-        for Claim { thing, exclusive } in &claims.0 {
-            let held = self.0.entry_ref(thing).or_default();
+        for Claim { thing, exclusive } in &claims.things {
+            let held = self.things.entry_ref(thing).or_default();
             *(if *exclusive { &mut held.exclusive } else { &mut held.shared }) += 1;
+        }
+        for RoomClaim { exchange, words, .. } in &claims.rooms {
+            *self.rooms.entry(exchange.clone()).or_default() += words;
         }
     }
 
     pub fn release(&mut self, claims: &Claims) {
-        for Claim { thing, exclusive } in &claims.0 {
-            let Some(held) = self.0.get_mut(thing) else { continue };
+        for Claim { thing, exclusive } in &claims.things {
+            let Some(held) = self.things.get_mut(thing) else { continue };
             *(if *exclusive { &mut held.exclusive } else { &mut held.shared }) -= 1;
             if held.exclusive == 0 && held.shared == 0 {
-                self.0.remove(thing);
+                self.things.remove(thing);
+            }
+        }
+        for RoomClaim { exchange, words, .. } in &claims.rooms {
+            let Some(held) = self.rooms.get_mut(exchange) else { continue };
+            *held -= words;
+            if *held == 0 {
+                self.rooms.remove(exchange);
             }
         }
     }

@@ -11,6 +11,11 @@ impl Catalog {
         self.vhosts.get(vhost)?.exchanges.get(name)
     }
 
+    /// Returns the number of words that the keys of further bindings of an exchange may have, if its type limits it.
+    pub(super) fn binding_room(&self, vhost: &str, exchange: &str) -> Option<usize> {
+        self.vhosts.get(vhost)?.exchanges.get(exchange)?.room()
+    }
+
     pub fn exchange(&self, vhost: &str, name: &str) -> Option<Arc<Exchange>> {
         let vhost = self.vhosts.get(vhost)?;
         Some(vhost.exchanges.get(name)?.current(&vhost.policies, self.policies).into_owned())

@@ -1,7 +1,9 @@
 //! Routing: finds the queues that a message to an exchange reaches.
 
+use std::hash::Hash;
 use std::sync::Arc;
 
+use hashbrown::HashSet;
 use smallvec::SmallVec;
 
 use super::exchange::{Facts, Letter};
@@ -11,7 +13,7 @@ use crate::ids::QueueId;
 use crate::reply_to::ReplyTo;
 
 /// The end of a route.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum RouteTarget {
     Queue(QueueId),
     /// A link that takes replies. The message is delivered if the link has credit; otherwise it is dropped
@@ -32,6 +34,8 @@ pub struct Routed {
     pub by_key_alone: bool,
     /// The exchange at which the route begins. `None` if it begins at a queue.
     pub exchange: Option<ExchangeId>,
+    /// The number of steps that it took to find the route. A step visits a node, a binding, a header or a destination.
+    pub steps: u64,
     /// The exchanges on the route that keep the message for destinations that are bound later.
     pub histories: SmallVec<[Arc<Exchange>; 1]>,
 }
@@ -41,21 +45,24 @@ impl Catalog {
     pub fn route(&self, vhost: &str, exchange: &str, letter: &Letter<'_>) -> Option<Routed> {
         let vhost = self.vhosts.get(vhost)?;
         let mut routed = Routed { by_key_alone: true, ..Routed::default() };
+        let mut targets = Distinct::default();
         if exchange.is_empty() {
             routed.exchange = vhost.default_exchange;
             for key in letter.keys {
                 match vhost.queues.get(key) {
-                    Some(id) => self.push_queue(*id, &mut routed.targets),
+                    Some(id) => self.add_queue(*id, &mut targets),
                     // The key may name a link that takes replies. Such names cannot be declared or bound.
                     None => ReplyTo::parse(key)
                         .into_iter()
-                        .for_each(|to| push_target(RouteTarget::Direct(to), &mut routed.targets)),
+                        .for_each(|to| _ = targets.insert(RouteTarget::Direct(to))),
                 }
             }
+            routed.targets = targets.list;
+            routed.steps = letter.keys.len() as u64;
             return Some(routed);
         }
         let facts = Facts::new(*letter);
-        let mut seen: SmallVec<[&str; 4]> = SmallVec::new();
+        let mut seen = Distinct::<[&str; 4]>::default();
         let mut todo: SmallVec<[&str; 4]> = SmallVec::new();
         let (first, table) = vhost.exchanges.get_key_value(exchange)?;
         routed.exchange = Some(table.id);
@@ -63,10 +70,9 @@ impl Catalog {
         while let Some(name) = todo.pop() {
             // Each exchange handles a message only once, so cycles of exchanges and alternate exchanges end
             // here.
-            if seen.contains(&name) {
+            if !seen.insert(name) {
                 continue;
             }
-            seen.push(name);
             let Some(table) = vhost.exchanges.get(name) else { continue };
             routed.by_key_alone &= table.by_key_alone();
             if table.remembers(&facts) {
@@ -75,10 +81,11 @@ impl Catalog {
             let mut any = false;
             table.route(&facts, &mut |destination| {
                 any = true;
+                facts.count(1);
                 match destination {
                     Destination::Queue(queue) => {
                         if let Some(id) = vhost.queues.get(queue) {
-                            self.push_queue(*id, &mut routed.targets);
+                            self.add_queue(*id, &mut targets);
                         }
                     }
                     Destination::Exchange(exchange) => {
@@ -95,18 +102,45 @@ impl Catalog {
                 todo.push(name);
             }
         }
+        routed.targets = targets.list;
+        routed.steps = facts.steps();
         Some(routed)
     }
 
-    fn push_queue(&self, id: QueueId, targets: &mut RouteTargets) {
+    fn add_queue(&self, id: QueueId, targets: &mut Distinct<[RouteTarget; 2]>) {
         if self.is_stream(id).is_some() {
-            push_target(RouteTarget::Queue(id), targets);
+            targets.insert(RouteTarget::Queue(id));
         }
     }
 }
 
-fn push_target(target: RouteTarget, targets: &mut RouteTargets) {
-    if !targets.contains(&target) {
-        targets.push(target);
+/// The longest list that is searched from its start. Above this, a set is faster.
+const FEW_MAX: usize = 16;
+
+/// A list without duplicates. An insertion costs a constant time, also if there are many items.
+struct Distinct<A: smallvec::Array> {
+    list: SmallVec<A>,
+    /// The same items, if there are more than [`FEW_MAX`].
+    set: Option<HashSet<A::Item>>,
+}
+
+impl<A: smallvec::Array> Default for Distinct<A> {
+    fn default() -> Self {
+        Self { list: SmallVec::new(), set: None }
+    }
+}
+
+impl<A: smallvec::Array<Item: Copy + Eq + Hash>> Distinct<A> {
+    /// Adds an item. Returns false if it was in the list.
+    fn insert(&mut self, item: A::Item) -> bool {
+        let list = &self.list;
+        let is_new = match list.len() < FEW_MAX {
+            true => !list.contains(&item),
+            false => self.set.get_or_insert_with(|| list.iter().copied().collect()).insert(item),
+        };
+        if is_new {
+            self.list.push(item);
+        }
+        is_new
     }
 }

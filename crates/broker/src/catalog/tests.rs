@@ -209,6 +209,52 @@ fn the_default_exchange_routes_to_reply_links() {
     assert_eq!(targets("amq.direct"), []);
 }
 
+/// Many targets, and many exchanges on the way, are each found once.
+#[test]
+fn a_route_to_many_queues_reaches_each_once() {
+    const QUEUES: usize = 100;
+    let mut catalog = Catalog::default();
+    let bind = |catalog: &mut Catalog, source: &str, destination: Destination, key: &str| {
+        let (vhost, source, key) = ("/".into(), source.into(), key.into());
+        run(catalog, Command::Bind(Binding { vhost, source, destination, key, arguments: Arguments::new() }));
+    };
+    for n in 0..QUEUES {
+        let name = format!("q{n:02}");
+        run(&mut catalog, queue(&name, &[]));
+        let (vhost, kind) = ("/".into(), "fanout".into());
+        let (durable, auto_delete, internal, arguments) = (true, false, false, Arguments::new());
+        let declare = DeclareExchange {
+            vhost,
+            name: format!("x{n}").into(),
+            kind,
+            durable,
+            auto_delete,
+            internal,
+            arguments,
+        };
+        run(&mut catalog, Command::DeclareExchange(declare));
+        for source in ["amq.fanout".to_owned(), format!("x{n}")] {
+            for key in ["", "again"] {
+                bind(&mut catalog, &source, Destination::Queue(name.as_str().into()), key);
+            }
+        }
+        bind(&mut catalog, "amq.fanout", Destination::Exchange(format!("x{n}").into()), "");
+        bind(&mut catalog, &format!("x{n}"), Destination::Exchange("amq.fanout".into()), "");
+    }
+    for exchange in ["amq.fanout", "x7"] {
+        let targets = catalog.route("/", exchange, &Letter::default()).unwrap().targets;
+        let mut names: Vec<_> = targets
+            .iter()
+            .map(|target| match target {
+                RouteTarget::Queue(id) => catalog.queue_by_id(*id).unwrap().name.to_string(),
+                RouteTarget::Direct(_) => unreachable!(),
+            })
+            .collect();
+        names.sort();
+        assert_eq!(names, (0..QUEUES).map(|n| format!("q{n:02}")).collect::<Vec<_>>());
+    }
+}
+
 #[test]
 fn a_local_exchange_binds_no_stream() {
     let mut catalog = Catalog::default();

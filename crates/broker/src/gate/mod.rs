@@ -298,6 +298,11 @@ impl Gate {
         product_or!(self, gate => gate.handle_timeout(cx), ())
     }
 
+    /// Moves the deadlines for the client: the broker has not read its socket for `late_ms`.
+    pub fn forgive_lateness(&mut self, late_ms: u64, now_ms: u64) {
+        product_or!(self, gate => gate.forgive_lateness(late_ms, now_ms), ())
+    }
+
     /// Called when the socket is closed.
     pub fn handle_disconnect(&mut self, cx: &mut Cx<'_>) {
         each!(self, gate => gate.handle_disconnect(cx))

@@ -163,6 +163,7 @@ impl Target {
         };
         let routed = cx.catalog.route(sender.vhost, route.exchange(), &letter);
         let routed = routed.ok_or_else(|| Refused::NoExchange(route.exchange().clone()))?;
+        cx.counters.routing_steps += routed.steps;
         let version = cx.catalog.version();
         match self {
             Self::Route { cached, .. } if !takes_own => {

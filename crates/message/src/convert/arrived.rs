@@ -8,7 +8,7 @@ use amqp091::{Array, Properties, SyntaxError, Table, TableWriter, Terms, Value};
 use bytes::{Bytes, BytesMut};
 
 use super::name;
-use crate::{Format, Message, Parts};
+use crate::{Format, FurtherKeys, Message, Parts, TooManyKeys};
 
 /// The value of delivery-mode for a message that must survive a restart.
 const PERSISTENT: u8 = 2;
@@ -78,11 +78,12 @@ impl<'a> Basic<'a> {
             name::BCC => _ = bcc.get_or_insert(value),
             _ => {}
         })?;
+        let mut further = FurtherKeys::default();
         if let Some(cc) = cc {
-            self.cc = keys(name::CC, cc)?;
+            self.cc = keys(name::CC, cc, &mut further)?;
         }
         if let Some(bcc) = bcc {
-            self.bcc = keys(name::BCC, bcc)?;
+            self.bcc = keys(name::BCC, bcc, &mut further)?;
             self.hide_bcc(headers)?;
         }
         Ok(())
@@ -190,14 +191,23 @@ impl<'a> Basic<'a> {
     }
 }
 
-/// Reads routing keys. Values that are not long strings are ignored, as in RabbitMQ.
-fn keys(header: &'static str, value: Value<'_>) -> Result<Vec<Arc<str>>, BasicError> {
+/// Reads routing keys, and leaves out those that are in `further` already. Values that are not long strings are ignored, as in
+/// RabbitMQ.
+fn keys<'a>(
+    header: &'static str,
+    value: Value<'a>,
+    further: &mut FurtherKeys<'a>,
+) -> Result<Vec<Arc<str>>, BasicError> {
     let Value::Array(keys) = value else {
         return Err(BasicError::RoutingHeader { header, type_name: value.type_name() });
     };
-    let text = |key: &[u8]| std::str::from_utf8(key).map(Arc::from).map_err(|_| SyntaxError::NotUtf8.into());
-    let long_string = |value| if let Value::LongString(key) = value { Some(key) } else { None };
-    Array::iter(keys).filter_map(long_string).map(text).collect()
+    let mut new = Vec::new();
+    for value in Array::iter(keys) {
+        let Value::LongString(key) = value else { continue };
+        let key = std::str::from_utf8(key).map_err(|_| SyntaxError::NotUtf8)?;
+        new.extend(further.add(key).map_err(BasicError::TooManyKeys)?);
+    }
+    Ok(new)
 }
 
 /// Reads the property `expiration`: a whole number of milliseconds as decimal digits, with or without a sign.
@@ -243,6 +253,8 @@ pub enum BasicError {
     Expiration { text: String, why: ExpirationError },
     /// The header `CC` or `BCC` is not an array. The reply code is 406 (`PRECONDITION_FAILED`).
     RoutingHeader { header: &'static str, type_name: &'static str },
+    /// The headers `CC` and `BCC` have too many keys together. The reply code is 406 (`PRECONDITION_FAILED`).
+    TooManyKeys(TooManyKeys),
 }
 
 /// Why a text is not a time to live in milliseconds.
@@ -264,7 +276,7 @@ impl From<SyntaxError> for BasicError {
     }
 }
 
-/// The text is that of RabbitMQ, because programs and people search for it.
+/// The text is that of RabbitMQ if it has one, because programs and people search for it.
 impl fmt::Display for BasicError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -281,6 +293,7 @@ impl fmt::Display for BasicError {
             Self::RoutingHeader { header, type_name } => {
                 write!(f, "invalid message: {{unacceptable_type_in_header,\"{header}\",{type_name}}}")
             }
+            Self::TooManyKeys(error) => write!(f, "invalid message: CC and BCC have {error}"),
         }
     }
 }
@@ -383,6 +396,32 @@ mod tests {
         let kept = Properties::parse(basic.list()).unwrap();
         let names: Vec<_> = kept.headers.unwrap().iter().map(|(name, _)| name).collect();
         assert_eq!((names, kept.message_id), (vec!["a", "CC", "z"], properties.message_id));
+    }
+
+    #[test]
+    fn routing_keys_are_few_and_each_counts_once() {
+        let with = |cc: &[String], bcc: &[String]| {
+            let headers = headers(|table| {
+                for (name, keys) in [("CC", cc), ("BCC", bcc)] {
+                    let mut array = table.array(name);
+                    keys.iter().for_each(|key| array.put(&Value::LongString(key.as_bytes())));
+                }
+            });
+            list(&Properties { headers: Some(Table::from_entries(&headers)), ..Properties::default() })
+        };
+        let texts: Vec<String> = (0..=FurtherKeys::MAX).map(|n| n.to_string()).collect();
+        let (cc, bcc) = texts[..FurtherKeys::MAX].split_at(200);
+        let twice = with(&[cc, cc].concat(), &[cc, bcc].concat());
+        let basic = Basic::borrowed(&twice, b"").unwrap();
+        let strings = |keys: &[Arc<str>]| keys.iter().map(|key| key.to_string()).collect::<Vec<_>>();
+        assert_eq!((strings(basic.cc()), strings(basic.bcc())), (cc.to_vec(), bcc.to_vec()));
+        for (cc, bcc) in [(&texts[..], &[][..]), (&[], &texts), (&texts[1..], &texts[..1])] {
+            let refused = Basic::borrowed(&with(cc, bcc), b"").unwrap_err();
+            assert_eq!(
+                refused.to_string(),
+                "invalid message: CC and BCC have more than 256 different routing keys"
+            );
+        }
     }
 
     #[test]

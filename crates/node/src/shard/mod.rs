@@ -23,14 +23,15 @@
 //! | [`mail`] | what is posted, boxes to and from other shards, and receipts |
 //!
 //! The driver calls, in this order: 1. [`Shard::set_now`]; 2. the `handle_*` of everything that arrived;
-//! 3. [`Shard::handle_timeout`]; 4. [`Shard::turn`]; 5. [`Shard::write`]; 6. the other polls;
-//! 7. [`Shard::take_dirty`], and then it writes the output of those connections.
+//! 3. [`Shard::begin_turn`]; 4. [`Shard::handle_timeout`]; 5. [`Shard::turn`]; 6. [`Shard::write`]; 7. the other polls;
+//! 8. [`Shard::take_dirty`], and then it writes the output of those connections.
 
 mod budgets;
 mod connections;
 mod deadlines;
 mod desk;
 mod direct;
+mod late;
 mod mail;
 mod metadata;
 mod moving;
@@ -60,6 +61,7 @@ use wal::Held;
 use self::connections::{Connections, Gates};
 pub use self::connections::{Moved, Occupancy};
 pub(crate) use self::connections::{READ_BUFFER, READ_MAX};
+pub use self::late::Late;
 use self::mail::Mailroom;
 use self::metadata::Metadata;
 use self::queues::Queues;
@@ -72,7 +74,7 @@ use crate::tally::Tally;
 /// The time between two rounds of a shard's chores, in milliseconds. The chores inspect the space in the log,
 /// runs that pin too much, and loaded messages that nobody needs. Waking up for them is most of the cost of
 /// an idle broker.
-const CHORES_MS: u64 = 1000;
+pub(crate) const CHORES_MS: u64 = 1000;
 
 /// What a shard is made from.
 #[derive(Debug)]
@@ -130,6 +132,8 @@ pub struct Shard {
     walks: Walks,
     pub counters: Counters,
     past: vhosts::Past,
+    /// What was done when the current turn began.
+    done: late::Done,
     chores_done_ms: u64,
     /// The publisher of the broker's own messages. `None` until a queue gets one of them.
     notice_publisher: Option<PublisherId>,
@@ -153,6 +157,7 @@ impl Shard {
             walks: Walks::default(),
             counters: Counters::default(),
             past: vhosts::Past::default(),
+            done: late::Done::default(),
             chores_done_ms: 0,
             notice_publisher: None,
             stopping: false,

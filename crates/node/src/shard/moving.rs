@@ -37,6 +37,7 @@ impl Shard {
                     continue;
                 }
             };
+            self.counters.routing_steps += routed.steps;
             let seq = wait.add(Ok(routed.targets.len()));
             // Deaths before a redrive or a move make no cycle. A message that has not died stays as it is.
             let message = match moving.message.deaths() {

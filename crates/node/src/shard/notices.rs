@@ -43,6 +43,7 @@ impl Shard {
         let letter = Letter::of_message(&message, random);
         let routed = self.metadata.catalog().route(&notice.vhost, notice.exchange(), &letter);
         let routed = routed.unwrap_or_default();
+        self.counters.routing_steps += routed.steps;
         if routed.targets.is_empty() && routed.histories.is_empty() {
             return self.mail.post.notices.note_unroutable(notice);
         }

@@ -6,6 +6,7 @@ use amqp091::{
     BasicConsume, BasicPublish, BasicQos, Config, Connection, ConnectionStartOk, Event, Method, Secret,
     State, Table, TableWriter, Value,
 };
+use broker::gate::Phase;
 use bytes::{Bytes, BytesMut};
 
 use super::house::{House, take};
@@ -26,11 +27,21 @@ pub struct Client091 {
 impl Client091 {
     /// Opens a connection with these channels.
     pub fn open(house: &mut House, channels: &[u16]) -> Self {
+        let mut client = Self::open_with_heartbeat(house, 0);
+        for channel in channels {
+            assert!(client.conn.open_channel(*channel));
+        }
+        client.settle(house);
+        client
+    }
+
+    /// Opens a connection with this interval of heartbeats. The client sends none.
+    pub fn open_with_heartbeat(house: &mut House, heartbeat_s: u16) -> Self {
         let config = Config {
             channel_max: 0,
             frame_max: 0,
             initial_frame_max: 8192,
-            heartbeat_s: 0,
+            heartbeat_s,
             max_message_size: u64::MAX,
             incomplete_bytes_max: usize::MAX,
         };
@@ -40,11 +51,12 @@ impl Client091 {
         let mut client = Self { key, conn, deliveries: 0, was_blocked: false };
         client.settle(house);
         assert_eq!(client.conn.state(), State::Opened);
-        for channel in channels {
-            assert!(client.conn.open_channel(*channel));
-        }
-        client.settle(house);
         client
+    }
+
+    /// Returns true if the connection is open at the broker.
+    pub fn is_open(&self, house: &mut House) -> bool {
+        house.shards[0].conn(self.key).is_some_and(|conn| conn.gate.phase() == Phase::Open)
     }
 
     /// Publishes durable messages to a queue.

@@ -12,6 +12,7 @@ mod groups;
 mod held_back;
 mod house;
 mod large;
+mod late;
 mod left;
 mod line;
 mod login;

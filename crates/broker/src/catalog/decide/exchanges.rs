@@ -173,6 +173,7 @@ impl Catalog {
         if table.bindings.has(&binding) {
             return Ok(Decision { changes: Vec::new(), answer: Answer::Done { changed: false } });
         }
+        table.check_room(&binding)?;
         let change = Change::Bound(Arc::new(binding));
         Ok(Decision { changes: vec![change], answer: Answer::Done { changed: true } })
     }

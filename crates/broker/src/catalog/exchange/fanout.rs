@@ -41,7 +41,10 @@ impl Destinations {
     }
 
     pub fn is_empty(&self) -> bool {
-        self.iter().next().is_none()
+        match self {
+            Self::Few(list) => list.is_empty(),
+            Self::Many(set) => set.is_empty(),
+        }
     }
 
     pub fn iter(&self) -> impl Iterator<Item = &Destination> {

@@ -57,6 +57,7 @@ impl Headers {
     }
 
     pub fn route<'a>(&'a self, facts: &Facts<'_>, found: &mut dyn FnMut(&'a Destination)) {
+        facts.count(self.0.len() as u64);
         self.0.iter().filter(|rule| rule.matches(facts)).for_each(|rule| found(&rule.binding.destination));
     }
 }

@@ -69,6 +69,7 @@ pub(in super::super) struct Facts<'a> {
     pub letter: Letter<'a>,
     headers: OnceCell<HashMap<&'a str, Header<'a>>>,
     draws: Cell<u64>,
+    steps: Cell<u64>,
 }
 
 /// A header of a message, as its protocol encodes it.
@@ -80,21 +81,38 @@ enum Header<'a> {
 
 impl<'a> Facts<'a> {
     pub fn new(letter: Letter<'a>) -> Self {
-        Self { letter, headers: OnceCell::new(), draws: Cell::new(0) }
+        Self { letter, headers: OnceCell::new(), draws: Cell::new(0), steps: Cell::new(0) }
+    }
+
+    /// Counts steps of routing. A step takes a bounded time: it visits a node, a binding, a header or a destination.
+    pub fn count(&self, steps: u64) {
+        self.steps.set(self.steps.get() + steps);
+    }
+
+    /// Returns the number of steps so far.
+    pub fn steps(&self) -> u64 {
+        self.steps.get()
     }
 
     /// Returns an application-property, or a message annotation if there is none of that name. A message of AMQP 0.9.1
     /// has headers instead. If a name occurs twice, the first counts. The first call costs one walk over all of them.
     pub(super) fn header(&self, name: &str) -> Option<Plain<'a>> {
-        let headers = self.headers.get_or_init(|| match self.letter.property_list {
-            Some(list) => {
-                let mut all = HashMap::new();
-                let headers = properties(list).headers.unwrap_or_default();
-                headers.iter().for_each(|(key, value)| _ = all.entry(key).or_insert(Header::Amqp091(value)));
-                all
-            }
-            None => self.annotated(),
+        let headers = self.headers.get_or_init(|| {
+            let all = match self.letter.property_list {
+                Some(list) => {
+                    let mut all = HashMap::new();
+                    let headers = properties(list).headers.unwrap_or_default();
+                    headers
+                        .iter()
+                        .for_each(|(key, value)| _ = all.entry(key).or_insert(Header::Amqp091(value)));
+                    all
+                }
+                None => self.annotated(),
+            };
+            self.count(all.len() as u64);
+            all
         });
+        self.count(1);
         match headers.get(name)? {
             Header::Amqp10(encoded) => Plain::read(encoded),
             Header::Amqp091(value) => Some(Plain::of_field(*value)),

@@ -15,7 +15,7 @@ mod modulus;
 mod random;
 #[cfg(test)]
 mod tests;
-mod topic;
+pub(super) mod topic;
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -238,6 +238,25 @@ impl Table {
         Self { exchange, id, policies: 0, bindings: Bindings::default(), index }
     }
 
+    /// Returns the number of words that the keys of further bindings may have, if the type limits it.
+    pub fn room(&self) -> Option<usize> {
+        match &self.index {
+            Index::Topic(trie) => Some(trie.room()),
+            _ => None,
+        }
+    }
+
+    /// Checks that there is room for a binding that is new.
+    ///
+    /// # Errors
+    /// The bindings of the exchange would take too much memory, and a message too many steps.
+    pub fn check_room(&self, binding: &Binding) -> Result<(), CatalogError> {
+        match &self.index {
+            Index::Topic(trie) => trie.check_room(binding),
+            _ => Ok(()),
+        }
+    }
+
     /// Returns the exchange with the current policies, which have this version.
     pub fn current(&self, policies: &Policies, version: u64) -> Cow<'_, Arc<Exchange>> {
         let mut exchange = Cow::Borrowed(&self.exchange);
@@ -310,12 +329,15 @@ impl Table {
         self.exchange.kind == ExchangeKind::RecentHistory && history::is_wanted(facts)
     }
 
-    /// Calls `found` for every destination of the message, possibly more than once for the same one.
+    /// Calls `found` for every destination of the message, possibly more than once for the same one. Counts the steps of
+    /// the search, without those of the caller for the destinations that it finds.
     pub fn route<'a>(&'a self, facts: &Facts<'_>, found: &mut dyn FnMut(&'a Destination)) {
         match &self.index {
             Index::Direct(direct) => direct.route(facts, found),
             Index::Fanout(all) => all.iter().for_each(found),
-            Index::Topic(trie) => facts.letter.keys.iter().for_each(|key| trie.matches(key, found)),
+            Index::Topic(trie) => {
+                facts.letter.keys.iter().for_each(|key| facts.count(trie.matches(key, found)));
+            }
             Index::Headers(headers) => headers.route(facts, found),
             Index::Random(random) => random.route(facts, found),
             Index::Modulus(modulus) => modulus.route(facts, found),

@@ -368,6 +368,22 @@ fn consistent_hash_uses_the_properties_of_amqp091() {
     assert!(destinations(("hash-property", "timestamp"), &|n| basic(|p| p.timestamp = Some(n), &[])) > 5);
 }
 
+/// Counts the steps of the most expensive type: each binding, and each of its arguments, is compared with the headers.
+#[test]
+fn the_steps_of_headers_are_bindings_times_arguments() {
+    let mut x = table(ExchangeKind::Headers, &[]);
+    for n in 0..200 {
+        let queue = format!("q{n}");
+        let absent =
+            [("x-match", "any".into()), ("a", Value::Int(n)), ("b", Value::Int(n)), ("c", Value::Int(n))];
+        x.bind(binding(&queue, "", &absent));
+    }
+    let list = basic(|_| {}, &[("a", Field::I32(-1)), ("d", Field::I32(7))]);
+    let facts = Facts::new(Letter::of_properties(&[], &list, 0));
+    x.route(&facts, &mut |_| unreachable!());
+    assert_eq!(facts.steps(), 200 + 200 * 3 + 2, "each binding, each argument, and the headers once");
+}
+
 #[test]
 fn random_choices_are_fair_and_depend_on_the_seed() {
     for kind in [ExchangeKind::Random, ExchangeKind::LocalRandom] {

@@ -7,6 +7,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::access::{Hashing, Permissions};
+use crate::catalog::exchange::topic::NODES_MAX;
 use crate::catalog::{
     AccountChange, Arguments, Binding, DeclareExchange, DeclareQueue, Destination, SetPolicy, VhostPatch,
 };
@@ -304,4 +305,38 @@ fn too_many_waiting_commands_are_refused_except_ends_of_queues() {
     assert_eq!(world.answers.len(), 2);
     world.settle();
     assert!(world.catalog.queue("/", "a").is_none());
+}
+
+/// Bindings share the room of a topic exchange as long as it suffices for all of them, and none of them gets more than is left.
+#[test]
+fn bindings_that_wait_for_the_log_do_not_exceed_the_room_of_their_exchange() {
+    const WORDS: usize = 250;
+    let mut catalog = Catalog::default();
+    run_one(&mut catalog, declare("/", "a", true)).unwrap();
+    let bind = |n: usize| {
+        let key = format!("{n}{}", ".".repeat(WORDS - 1));
+        Command::Bind(binding("/", "amq.topic", Destination::Queue("a".into()), &key))
+    };
+    let most = NODES_MAX / WORDS;
+    for n in 0..most - 3 {
+        run_one(&mut catalog, bind(n)).unwrap();
+    }
+    let mut world = World::new(catalog);
+    (0..5).for_each(|n| world.propose(bind(most + n)));
+    assert_eq!((world.unsynced.len(), world.pending.waiting.len()), (3, 2), "three have room");
+    world.propose(bind(0));
+    world.sync(u8::MAX);
+    let refused = |answer: &Result<_, _>| matches!(answer, Err(CatalogError::LimitReached { .. }));
+    assert_eq!(
+        world.answers.values().map(refused).collect::<Vec<_>>(),
+        [false, false, false, true, true, false]
+    );
+    // What a removal frees is there for the next command, but not before the log has it.
+    let Command::Bind(first) = bind(0) else { unreachable!() };
+    world.propose(Command::Unbind(first));
+    world.propose(bind(most + 3));
+    assert_eq!((world.unsynced.len(), world.pending.waiting.len()), (1, 1));
+    world.settle();
+    assert_eq!(world.answers.values().filter(|answer| refused(answer)).count(), 2);
+    assert_eq!(world.catalog.binding_room("/", "amq.topic"), Some(0));
 }

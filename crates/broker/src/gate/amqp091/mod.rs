@@ -465,6 +465,12 @@ impl Gate {
         self.phase.next_deadline(&self.peer, of_protocol)
     }
 
+    pub fn forgive_lateness(&mut self, late_ms: u64, now_ms: u64) {
+        self.peer.forgive_lateness(late_ms);
+        self.conn.forgive_lateness(late_ms, now_ms);
+        self.close_deadline_ms = self.close_deadline_ms.saturating_add(late_ms);
+    }
+
     pub fn handle_timeout(&mut self, cx: &mut Cx<'_>) {
         let is_due = cx.now_ms >= self.peer.handshake_deadline_ms;
         match self.phase {

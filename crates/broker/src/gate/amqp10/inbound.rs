@@ -6,7 +6,7 @@ use std::sync::Arc;
 use amqp10::sections::{self, Sections};
 use amqp10::{AmqpError, Chunk, DecodeError, Delivery, DeliveryState, Map, Reader, Symbol, Value, condition};
 use bytes::Bytes;
-use message::Route;
+use message::{FurtherKeys, Route, TooManyKeys};
 
 use super::address::Address;
 use super::asking::{Held, copy_of};
@@ -130,7 +130,7 @@ fn refusal(refused: Refused, vhost: &str, anywhere: bool, delivery: &Delivery<'_
     };
     let error = error(condition, reason);
     match anywhere {
-        true => Refusal::from_anonymous(error, delivery),
+        true => Refusal::rejecting(error, delivery),
         false => Refusal::Detach(Box::new(error), Some(DeliveryState::Released)),
     }
 }
@@ -168,9 +168,16 @@ fn own_route(
     if matches!(target, Target::Route { .. }) && cc_value(found, bytes).is_none() {
         return Ok(None);
     }
-    let extra_keys = extra_keys(found, bytes).map_err(|error| match target {
-        Target::Anywhere | Target::Named { .. } => Refusal::from_anonymous(error, delivery),
-        Target::Route { .. } | Target::Exchange(_) => {
+    let extra_keys = extra_keys(found, bytes).map_err(|bad| match (bad, target) {
+        (BadKeys::TooMany(many), _) => {
+            let reason = format!("annotation 'x-cc' has {many}");
+            Refusal::rejecting(error(condition::PRECONDITION_FAILED, reason), delivery)
+        }
+        (BadKeys::Invalid(reason), Target::Anywhere | Target::Named { .. }) => {
+            Refusal::rejecting(error(condition::INVALID_FIELD, reason), delivery)
+        }
+        (BadKeys::Invalid(reason), Target::Route { .. } | Target::Exchange(_)) => {
+            let error = error(condition::INVALID_FIELD, reason);
             Refusal::Detach(Box::new(error), Some(DeliveryState::Released))
         }
     })?;
@@ -203,10 +210,10 @@ fn undecodable(delivery: &Delivery<'_>, why: &dyn std::fmt::Display) -> Refusal 
 }
 
 impl Refusal {
-    /// Returns the reaction to a refused message on the anonymous terminus. An outcome reports the error, and
-    /// the link continues. A settled delivery has no outcome, so the link is detached with an error that
-    /// names the delivery (docs/compatibility.md, Publishing).
-    fn from_anonymous(mut error: AmqpError, delivery: &Delivery<'_>) -> Self {
+    /// Returns the reaction to a message that is refused while the link continues: an outcome reports the error. A settled
+    /// delivery has no outcome, so the link is detached with an error that names the delivery (docs/compatibility.md,
+    /// Publishing).
+    fn rejecting(mut error: AmqpError, delivery: &Delivery<'_>) -> Self {
         if !delivery.settled {
             return Self::Outcome(DeliveryState::Rejected(Some(error)));
         }
@@ -226,8 +233,7 @@ fn anonymous_route(
     bytes: &[u8],
     delivery: &Delivery<'_>,
 ) -> Result<(Arc<str>, Vec<Arc<str>>), Refusal> {
-    let failed =
-        |reason: String| Refusal::from_anonymous(error(condition::PRECONDITION_FAILED, reason), delivery);
+    let failed = |reason: String| Refusal::rejecting(error(condition::PRECONDITION_FAILED, reason), delivery);
     let section = found.properties.as_ref().map(|r| &bytes[r.start as usize..r.end as usize]);
     let to = section.map(sections::to).transpose().map_err(|e| undecodable(delivery, &e))?;
     let Some(to) = to.flatten() else {
@@ -264,28 +270,31 @@ fn cc_value<'a>(found: &Sections, bytes: &'a [u8]) -> Option<&'a [u8]> {
     pairs.flatten().find(|(key, _)| *key == "x-cc").map(|(_, value)| value)
 }
 
-/// Returns the routing keys of annotation `x-cc`, which must be a list of strings (docs/compatibility.md, Publishing).
-fn extra_keys(found: &Sections, bytes: &[u8]) -> Result<Vec<Arc<str>>, AmqpError> {
+/// Why the annotation `x-cc` is refused.
+#[derive(Debug, PartialEq, Eq)]
+enum BadKeys {
+    /// It is no list of strings, or a string is too long. Contains the reason.
+    Invalid(String),
+    TooMany(TooManyKeys),
+}
+
+/// Returns the routing keys of annotation `x-cc`, each once. It must be a list of strings (docs/compatibility.md, Publishing).
+fn extra_keys(found: &Sections, bytes: &[u8]) -> Result<Vec<Arc<str>>, BadKeys> {
     let Some(value) = cc_value(found, bytes) else { return Ok(Vec::new()) };
-    let keys = amqp10::Reader::new(value).read_value().ok().and_then(|value| {
-        value
-            .as_list()?
-            .iter()
-            .map(|item| match item {
-                Value::String(key) => Some(Arc::<str>::from(key.as_str())),
-                _ => None,
-            })
-            .collect::<Option<Vec<_>>>()
-    });
-    let invalid = |reason: String| error(condition::INVALID_FIELD, reason);
-    let keys = keys.ok_or_else(|| invalid("annotation 'x-cc' must be a list of strings".into()))?;
-    // The route may have one key less in `x-cc`, because one key comes from the address.
-    let (keys_max, bytes_max) = (Route::KEYS_MAX - 1, Route::KEY_BYTES_MAX);
-    if keys.len() > keys_max || keys.iter().any(|key| key.len() > bytes_max) {
-        let reason = format!(
-            "annotation 'x-cc' has more than {keys_max} keys, or a key of more than {bytes_max} bytes"
-        );
-        return Err(invalid(reason));
+    let no_list = || BadKeys::Invalid("annotation 'x-cc' must be a list of strings".into());
+    let value = amqp10::Reader::new(value).read_value().map_err(|_| no_list())?;
+    let items = value.as_list().ok_or_else(no_list)?;
+    let texts =
+        items.iter().map(|item| if let Value::String(key) = item { Some(key.as_str()) } else { None });
+    let texts = texts.collect::<Option<Vec<_>>>().ok_or_else(no_list)?;
+    if texts.iter().any(|key| key.len() > Route::KEY_BYTES_MAX) {
+        let max = Route::KEY_BYTES_MAX;
+        return Err(BadKeys::Invalid(format!("annotation 'x-cc' has a key of more than {max} bytes")));
+    }
+    let mut further = FurtherKeys::default();
+    let mut keys = Vec::new();
+    for text in texts {
+        keys.extend(further.add(text).map_err(BadKeys::TooMany)?);
     }
     Ok(keys)
 }
@@ -298,7 +307,7 @@ mod tests {
     use super::*;
 
     /// Returns the number of routing keys of a message with this `x-cc` and an empty body.
-    fn keys_of(value: Value) -> Result<usize, Symbol> {
+    fn keys_of(value: Value) -> Result<usize, BadKeys> {
         let mut message = BytesMut::new();
         message.extend_from_slice(&[0x00, 0x53, 0x72]);
         let mut annotations = Map::new();
@@ -306,17 +315,23 @@ mod tests {
         encode::put_map(&mut message, &annotations);
         message.extend_from_slice(&[0x00, 0x53, 0x77, 0x40]);
         let found = sections::scan(&message).unwrap();
-        extra_keys(&found, &message).map(|keys| keys.len()).map_err(|refused| refused.condition)
+        extra_keys(&found, &message).map(|keys| keys.len())
     }
 
     #[test]
-    fn extra_keys_must_fit_into_a_stored_message() {
-        let list = |n: usize, key: &str| Value::List(vec![Value::from(key); n]);
-        assert_eq!(keys_of(list(65_534, "k")), Ok(65_534));
-        assert_eq!(keys_of(list(65_535, "k")), Err(condition::INVALID_FIELD));
-        assert_eq!(keys_of(list(2, &"k".repeat(65_535))), Ok(2));
-        assert_eq!(keys_of(list(1, &"k".repeat(65_536))), Err(condition::INVALID_FIELD));
-        let array = Array::try_from_items(vec![Value::from("k")]).unwrap();
-        assert_eq!(keys_of(Value::Array(array)), Err(condition::INVALID_FIELD));
+    fn extra_keys_are_few_and_fit_into_a_stored_message() {
+        let numbered = |n: usize| (0..n).map(|n| Value::from(n.to_string())).collect::<Vec<_>>();
+        assert_eq!(keys_of(Value::List(numbered(256))), Ok(256));
+        assert_eq!(
+            keys_of(Value::List([numbered(256), numbered(256)].concat())),
+            Ok(256),
+            "each counts once"
+        );
+        assert_eq!(keys_of(Value::List(numbered(257))), Err(BadKeys::TooMany(TooManyKeys)));
+        let list = |key: &str| Value::List(vec![Value::from(key)]);
+        let invalid = |value| matches!(keys_of(value), Err(BadKeys::Invalid(_)));
+        assert_eq!(keys_of(list(&"k".repeat(65_535))), Ok(1));
+        assert!(invalid(list(&"k".repeat(65_536))));
+        assert!(invalid(Value::Array(Array::try_from_items(vec![Value::from("k")]).unwrap())));
     }
 }

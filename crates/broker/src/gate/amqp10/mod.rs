@@ -476,6 +476,11 @@ impl Gate {
         self.phase.next_deadline(&self.peer, self.conn.next_deadline())
     }
 
+    pub fn forgive_lateness(&mut self, late_ms: u64, now_ms: u64) {
+        self.peer.forgive_lateness(late_ms);
+        self.conn.forgive_lateness(late_ms, now_ms);
+    }
+
     pub fn handle_timeout(&mut self, cx: &mut Cx<'_>) {
         match self.phase {
             Phase::Handshake if cx.now_ms >= self.peer.handshake_deadline_ms => self.time_out_handshake(cx),

@@ -347,6 +347,12 @@ impl Connections {
         self.dirty.get(at).copied()
     }
 
+    /// Moves the deadlines of all clients: their sockets were not read for `late_ms`. Their entries are made again when they
+    /// are visited.
+    pub fn forgive_lateness(&mut self, late_ms: u64, now_ms: u64) {
+        self.conns.iter_mut().for_each(|(_, conn)| conn.gate.forgive_lateness(late_ms, now_ms));
+    }
+
     /// Returns when the deadlines must be checked next, in milliseconds since the epoch.
     pub fn next_check(&self) -> Option<u64> {
         self.deadlines.first().map(|at| at.max(self.checked_ms + CHECK_MS))

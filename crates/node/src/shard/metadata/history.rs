@@ -42,7 +42,10 @@ impl Shard {
                 }
                 Destination::Exchange(name) => {
                     let letter = Letter::of_message(&message, random);
-                    self.metadata.catalog.route(&binding.vhost, name, &letter).unwrap_or_default().targets
+                    let routed =
+                        self.metadata.catalog.route(&binding.vhost, name, &letter).unwrap_or_default();
+                    self.counters.routing_steps += routed.steps;
+                    routed.targets
                 }
             };
             for target in targets {

@@ -127,6 +127,7 @@ impl Shard {
         let (catalog, vhost) = (self.metadata.catalog(), &record.vhost);
         let random = self.connections.draw(self.here.id);
         let (message, routed) = dead_letter::route(catalog, vhost, message, &exchange, key.as_ref(), random);
+        self.counters.routing_steps += routed.steps;
         if !again {
             routed.histories.iter().for_each(|x| self.mail.post.remember(x, message.clone()));
         }
