@@ -1,5 +1,6 @@
 //! Links of real peers on whole shards, in one thread.
 
+mod alarm;
 #[path = "../asks/mod.rs"]
 mod asks;
 #[path = "../asks/queues.rs"]

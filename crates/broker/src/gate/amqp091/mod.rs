@@ -36,6 +36,7 @@ use hashbrown::HashMap;
 use queue::{DeliveryRef, Effect, Ticket};
 
 use self::channel::{Channel, Role};
+use self::confirms::Published;
 use self::ends::HeldAnswer;
 use self::held::Held;
 use self::login::Client;
@@ -46,6 +47,7 @@ use crate::catalog::{Answer, CatalogError};
 use crate::cx::Cx;
 use crate::follow::Follow;
 use crate::input::Input;
+use crate::intake::Unanswered;
 use crate::mail::GateAddress;
 use crate::own_queues::OwnQueues;
 use crate::peer::Peer;
@@ -110,6 +112,11 @@ pub struct Gate {
     properties: BytesMut,
     /// True if publishing is stopped, by an alarm or because the node is stopping.
     blocked: bool,
+    /// True if a message may be handled at once. It is false until the first message, and again after each change of `blocked`.
+    publishes_freely: bool,
+    /// What is held in [`Phase::Stopped`].
+    stopped: Option<Box<Held>>,
+    unanswered: Unanswered<Published>,
     /// True if the client was told that publishing is stopped.
     knows_blocked: bool,
     /// True if a channel has had transactions.
@@ -129,7 +136,7 @@ pub fn is_header(input: &[u8]) -> bool {
 }
 
 impl Gate {
-    pub fn new(peer: Peer, settings: &Settings) -> Self {
+    pub fn new(peer: Peer, blocked: bool, settings: &Settings) -> Self {
         let config = Config {
             channel_max: settings.channel_max,
             frame_max: settings.frame_max,
@@ -152,7 +159,10 @@ impl Gate {
             shared_room_grew: Vec::new(),
             follow: Follow::default(),
             properties: BytesMut::new(),
-            blocked: false,
+            blocked,
+            publishes_freely: false,
+            stopped: None,
+            unanswered: Unanswered::default(),
             knows_blocked: false,
             has_tx: false,
             has_debt: false,
@@ -190,14 +200,14 @@ impl Gate {
 
     // ---- from the socket --------------------------------------------------------------------------------
 
-    /// Returns true if the socket is to be read. It is not read while a publisher is ahead of its queues, and while an
-    /// alarm stops a client that has published. A connection that is done is read until its end.
+    /// Returns true if the socket is to be read. It is not read while a publisher is ahead of its queues, and while a message
+    /// is held because of an alarm. A connection that is done is read until its end.
     pub fn takes_input(&self) -> bool {
         match self.phase {
             Phase::Closing | Phase::Done => true,
-            Phase::Login | Phase::Asking => false,
+            Phase::Login | Phase::Asking | Phase::Stopped => false,
             Phase::Handshake | Phase::Refused => self.conn.output_len() < self.output_max,
-            Phase::Open => self.conn.output_len() < self.output_max && !self.has_debt && !self.is_stopped(),
+            Phase::Open => self.conn.output_len() < self.output_max && !self.is_ahead(),
         }
     }
 
@@ -235,7 +245,7 @@ impl Gate {
 
     fn handle_event(&mut self, event: Event<'_>, cx: &mut Cx<'_>) {
         match event {
-            Event::Content { channel, content } => self.publish_or_follow(channel, &content, cx),
+            Event::Content { channel, content } => self.handle_content(channel, &content, cx),
             Event::Method { channel, method } => self.handle_method(channel, &method, cx),
             Event::HeaderExchanged => self.offer_mechanisms(cx),
             Event::BadHeader => self.phase = Phase::Done,
@@ -461,14 +471,14 @@ impl Gate {
             Phase::Handshake | Phase::Login if is_due => self.time_out_handshake(cx),
             Phase::Refused if is_due => self.report_refusal(cx),
             Phase::Closing if cx.now_ms >= self.close_deadline_ms => self.phase = Phase::Done,
-            Phase::Open | Phase::Asking if self.peer.is_expired(cx.now_ms) => {
+            Phase::Open | Phase::Asking | Phase::Stopped if self.peer.is_expired(cx.now_ms) => {
                 // RabbitMQ's words.
                 let text = "credential expired";
                 self.fail(refusal::connection(amqp091::ReplyCode::ConnectionForced, text), cx);
             }
-            Phase::Open | Phase::Asking => {
+            Phase::Open | Phase::Asking | Phase::Stopped => {
                 // A client that is not read cannot show that it is alive.
-                if self.phase == Phase::Asking || self.has_debt || self.is_stopped() {
+                if self.phase != Phase::Open || self.is_ahead() {
                     self.conn.forgive_silence(cx.now_ms);
                 }
                 if let Err(fault) = self.conn.handle_timeout(cx.now_ms) {

@@ -174,6 +174,9 @@ impl Gate {
         verdict: Verdict,
         cx: &mut Cx<'_>,
     ) {
+        if self.unanswered.handle_receipts(at, range, verdict, cx) {
+            return;
+        }
         let (channel, _) = super::parts(at);
         let Some(state) = super::channel_in(&mut self.channels, channel) else { return };
         let super::Channel { publisher: Some(publisher), confirms, tx, .. } = state else { return };
