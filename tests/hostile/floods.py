@@ -12,9 +12,10 @@ import wire
 KB, MB = 1000, 1_000_000
 
 
-def flood(bound):
+def flood(bound, stops_publishers=False):
+    """Marks a flood. With `stops_publishers`, it raises an alarm, so that the well-behaved client must wait, too."""
     def mark(function):
-        function.bound = bound
+        function.bound, function.stops_publishers = bound, stops_publishers
         return function
     return mark
 
@@ -221,6 +222,53 @@ def messages_that_come_back_with_annotations(broker, full):
     consumer.close()
     publisher.close()
     broker.delete("annotated")
+
+
+# ---- alarms ----------------------------------------------------------------------------------------------------------
+
+
+@flood(bound=60, stops_publishers=True)
+def messages_during_an_alarm(broker, full):
+    """Clients of both protocols that publish during an alarm as much as their sockets take, over many channels and sessions."""
+    broker.declare("stopped")
+    yield
+    broker.set_alarm(True)
+    clients = []
+    for _ in range(400 if full else 100):
+        client = wire.Client091(broker.amqp)
+        for channel in range(1, 11):
+            client.open_channel(channel)
+        client.socket.setblocking(False)
+        clients.append(client)
+    payload = b"x" * 50 * KB
+    for _ in range(20):
+        for client in clients:
+            for channel in range(1, 11):
+                push(client.socket, wire.publish091(channel, "stopped", payload))
+    for _ in range(50 if full else 10):
+        client = wire.Client(broker.amqp)
+        clients.append(client)
+        sender = client.sender("/queues/stopped")
+        client.wait_for(wire.FLOW)
+        try:
+            for number in range(100):
+                client.send(sender, number, payload, settled=True)
+        except OSError:
+            pass  # The broker has ended the session, and reads nothing more of it.
+    time.sleep(2)
+    assert broker.call("/queues/%2F/stopped")["messages"] == 0, "messages have passed the alarm"
+    yield
+    for client in clients:
+        client.close()
+    broker.set_alarm(False)
+
+
+def push(opened, message):
+    """Writes as much of a message as the socket takes. What follows half a message is no message, which does not matter here."""
+    try:
+        opened.send(message)
+    except OSError:
+        pass  # The socket is full, or the broker has closed it.
 
 
 # ---- HTTP ------------------------------------------------------------------------------------------------------------

@@ -61,6 +61,62 @@ FROM_THE_FIRST = compound(0xD1, [symbol("rabbitmq:stream-offset-spec"),
                                  b"\x00" + symbol("rabbitmq:stream-offset-spec") + string("first")])
 
 
+def frame091(kind, channel, body):
+    """Returns a frame of AMQP 0.9.1."""
+    return struct.pack(">BHI", kind, channel, len(body)) + body + b"\xce"
+
+
+def method(channel, class_id, method_id, arguments=b""):
+    return frame091(1, channel, struct.pack(">HH", class_id, method_id) + arguments)
+
+
+def short(text):
+    return bytes([len(text)]) + text.encode()
+
+
+def publish091(channel, queue, payload):
+    """Returns a message of AMQP 0.9.1 to a queue, in three frames."""
+    return (method(channel, 60, 40, b"\0\0" + short("") + short(queue) + b"\0")
+            + frame091(2, channel, struct.pack(">HHQH", 60, 0, len(payload), 0))
+            + frame091(3, channel, payload))
+
+
+class Client091:
+    """One connection of AMQP 0.9.1. It sends only what a test tells it to send."""
+
+    def __init__(self, port):
+        self.socket = socket.create_connection(("127.0.0.1", port), timeout=60)
+        self.buffer = b""
+        self.socket.sendall(b"AMQP\0\0\x09\x01")
+        self.wait_for(10, 10)
+        login = b"\0guest\0guest"
+        self.socket.sendall(method(0, 10, 11, b"\0\0\0\0" + short("PLAIN") + struct.pack(">I", len(login)) + login
+                                   + short("en_US")))
+        self.wait_for(10, 30)
+        self.socket.sendall(method(0, 10, 31, struct.pack(">HIH", 0, 131072, 0)) + method(0, 10, 40, short("/") + b"\0\0"))
+        self.wait_for(10, 41)
+
+    def wait_for(self, class_id, method_id):
+        """Reads until this method arrives."""
+        found = None
+        while found != (class_id, method_id):
+            while len(self.buffer) < 8 or len(self.buffer) < 8 + struct.unpack(">I", self.buffer[3:7])[0]:
+                got = self.socket.recv(1 << 16)
+                if not got:
+                    raise EOFError("the broker closed the connection")
+                self.buffer += got
+            size = 8 + struct.unpack(">I", self.buffer[3:7])[0]
+            found = struct.unpack(">HH", self.buffer[7:11]) if self.buffer[0] == 1 else None
+            self.buffer = self.buffer[size:]
+
+    def open_channel(self, channel):
+        self.socket.sendall(method(channel, 20, 10, b"\0"))
+        self.wait_for(20, 11)
+
+    def close(self):
+        self.socket.close()
+
+
 class Client:
     """One connection with one session. It sends only what a test tells it to send."""
 

@@ -179,6 +179,9 @@ fn to_json(answer: &Moved, done: &str, until: &str) -> Value {
             "skipped",
             format!("{skipped} messages do not match: one request cannot look at those behind so many"),
         ),
+        MoveEnd::Alarm { resource, node } => {
+            ("alarm", format!("publishing is stopped: {resource} alarm on node '{node}'"))
+        }
         MoveEnd::Refused(refusal) => ("refused", refusal.to_string()),
     };
     json!({ done: moved, "skipped": skipped, "left": left, until: bound, "ended": word, "reason": reason })
@@ -309,6 +312,12 @@ mod tests {
             json!({
                 "redriven": 1, "skipped": 2, "left": 3, "died_until": 4, "ended": "refused", "reason": "queue 'q' is full",
             })
+        );
+        let (resource, node) = ("disk", "n@h".into());
+        let alarm = of(MoveEnd::Alarm { resource, node });
+        assert_eq!(
+            (&alarm["ended"], &alarm["reason"]),
+            (&json!("alarm"), &json!("publishing is stopped: disk alarm on node 'n@h'"))
         );
         let words = [MoveEnd::Done, MoveEnd::Count, MoveEnd::Time, MoveEnd::Skipped].map(of);
         assert_eq!(words.map(|answer| answer["ended"].clone()), ["done", "count", "time", "skipped"]);

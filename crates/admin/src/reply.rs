@@ -40,11 +40,17 @@ pub struct Failure {
     pub allow: Option<String>,
     /// True if the response asks the client for other credentials.
     pub challenge: bool,
+    /// For 503: the time after which the client may try again, in seconds, if it is known.
+    pub retry_after_s: Option<u64>,
 }
+
+/// The time after which a client may repeat a request that an alarm has refused, in seconds. An alarm ends when consumers have
+/// made room, which takes longer than the second between two measurements.
+const ALARM_RETRY_S: u64 = 5;
 
 impl Failure {
     fn new(status: StatusCode, error: &'static str, reason: impl Into<String>) -> Self {
-        Self { status, error, reason: reason.into(), allow: None, challenge: false }
+        Self { status, error, reason: reason.into(), allow: None, challenge: false, retry_after_s: None }
     }
 
     /// 400 with one of RabbitMQ's error names.
@@ -94,6 +100,11 @@ impl Failure {
 
     pub fn unavailable(reason: impl Into<String>) -> Self {
         Self::new(StatusCode::SERVICE_UNAVAILABLE, "service_unavailable", reason)
+    }
+
+    /// 503: an alarm stops publishers.
+    pub fn alarm(reason: impl Into<String>) -> Self {
+        Self { retry_after_s: Some(ALARM_RETRY_S), ..Self::unavailable(reason) }
     }
 }
 
@@ -151,6 +162,9 @@ pub fn respond(result: Result<Reply, Failure>) -> Response<Body> {
             }
             if let Some(allow) = failure.allow.and_then(|a| HeaderValue::try_from(a).ok()) {
                 response.headers_mut().insert(header::ALLOW, allow);
+            }
+            if let Some(seconds) = failure.retry_after_s {
+                response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(seconds));
             }
             response
         }

@@ -79,6 +79,11 @@ pub struct Connection {
     /// Our channel for each channel of the peer.
     by_remote_channel: Vec<Option<u16>>,
     output: Output,
+    /// The number of bytes that the frames in the margins of all sessions may still have; see
+    /// [`Connection::limit_margin`].
+    margin_bytes: usize,
+    /// True if the windows of all sessions are held; see [`Connection::hold_windows`].
+    windows_held: bool,
     /// True if some link may have a delivery whose last transfer has not arrived.
     has_incomplete: bool,
     /// The first transfer-id and delivery-id of new sessions; set by [`Connection::start_ids_at`].
@@ -111,6 +116,8 @@ impl Connection {
             sessions: Vec::new(),
             by_remote_channel: Vec::new(),
             output: Output::default(),
+            margin_bytes: usize::MAX,
+            windows_held: false,
             has_incomplete: false,
             first_id: 0,
             config,

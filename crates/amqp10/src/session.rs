@@ -65,10 +65,14 @@ pub struct Session {
     incoming_window: u32,
     /// The value to which `incoming_window` is set each time the window opens.
     window_max: u32,
-    /// While false, the window is not opened again, because intake has no capacity.
+    /// False while we have closed the window.
     window_open: bool,
+    /// While true, the window is not opened again, but what is left of it stays open.
+    pub(crate) window_held: bool,
+    /// True if the window is opened again when half of it is used: it is open and not held.
+    refills: bool,
     /// The number of frames that are still accepted after we closed the window, because they may have been in
-    /// flight.
+    /// flight. Together, the margins of all sessions have a bound in bytes ([`crate::Connection::limit_margin`]).
     margin: u32,
     first_outgoing_id: u32,
     next_outgoing_id: u32,
@@ -110,6 +114,8 @@ impl Session {
             incoming_window: 0,
             window_max: config.incoming_window,
             window_open: true,
+            window_held: false,
+            refills: true,
             margin: 0,
             first_outgoing_id: first_id,
             next_outgoing_id: first_id,
@@ -210,6 +216,7 @@ impl Session {
         transfer: &Transfer<'_>,
         frame: &Chunk<'_>,
         payload_at: usize,
+        margin_bytes: &mut usize,
         out: &mut Output,
     ) -> Result<(u32, Progress), SessionFault> {
         if self.state == SessionState::Ending {
@@ -218,12 +225,10 @@ impl Session {
         self.next_incoming_id = self.next_incoming_id.wrapping_add(1);
         if self.incoming_window > 0 {
             self.incoming_window -= 1;
-        } else if self.margin > 0 {
-            self.margin -= 1;
-        } else {
+        } else if !self.spend_margin(frame.len(), margin_bytes) {
             return Err((None, Violation::WindowViolation));
         }
-        if self.window_open && self.incoming_window <= self.window_max / 2 {
+        if self.refills && self.incoming_window <= self.window_max / 2 {
             self.open_window(out);
         }
         let Some(link) = self.by_handle(transfer.handle) else {
@@ -249,6 +254,16 @@ impl Session {
             Ok(progress) => Ok((link, progress)),
             Err(violation) => Err((Some(link), violation)),
         }
+    }
+
+    /// Takes a frame of `bytes` bytes from the margin. Returns false if it is not part of it.
+    #[inline(never)]
+    fn spend_margin(&mut self, bytes: usize, margin_bytes: &mut usize) -> bool {
+        match (self.margin.checked_sub(1), margin_bytes.checked_sub(bytes)) {
+            (Some(frames), Some(bytes)) => (self.margin, *margin_bytes) = (frames, bytes),
+            _ => return false,
+        }
+        true
     }
 
     fn handle_flow(&mut self, flow: Flow, out: &mut Output) -> Result<Option<SessionEvent>, SessionFault> {
@@ -300,7 +315,8 @@ impl Session {
     // ---- output ----------------------------------------------------------------------------------------
 
     pub(crate) fn put_begin(&mut self, out: &mut Output) {
-        self.incoming_window = if self.window_open { self.window_max } else { 0 };
+        self.refills = self.window_open && !self.window_held;
+        self.incoming_window = if self.refills { self.window_max } else { 0 };
         let begin = Begin {
             remote_channel: self.remote_channel,
             next_outgoing_id: self.next_outgoing_id,
@@ -366,15 +382,25 @@ impl Session {
             return;
         }
         self.window_open = open;
-        if self.state != SessionState::Mapped {
-            return;
+        self.refills = open && !self.window_held;
+        match (self.state, open) {
+            (SessionState::Mapped, true) if self.refills => self.open_window(out),
+            (SessionState::Mapped, false) => {
+                self.incoming_window = 0;
+                self.margin = self.window_max;
+                self.put_flow(None, None, out);
+            }
+            _ => {}
         }
-        if open {
+    }
+
+    /// Holds the window: it is not opened again until it is released. Then it is opened if half of it is used.
+    pub(crate) fn hold_window(&mut self, hold: bool, out: &mut Output) {
+        self.window_held = hold;
+        self.refills = self.window_open && !hold;
+        let is_due = self.refills && self.incoming_window <= self.window_max / 2;
+        if is_due && self.state == SessionState::Mapped {
             self.open_window(out);
-        } else {
-            self.incoming_window = 0;
-            self.margin = self.window_max;
-            self.put_flow(None, None, out);
         }
     }
 

@@ -3,6 +3,8 @@
 //! One request is bounded in time, so the command repeats it until the broker has looked at all messages. Between two requests
 //! nothing is in flight. So the command can be interrupted, and goes on when it is run again.
 
+use std::time::Duration;
+
 use clap::Args;
 use hyper::Method;
 use serde_json::{Map, Value, json};
@@ -11,9 +13,12 @@ use crate::escape;
 use crate::failure::Failure;
 use crate::http::{Api, Vhost};
 use crate::objects;
-use crate::output::{print, show_progress};
+use crate::output::{print, show_progress, tell};
 use crate::recv::Signals;
 use crate::send::pair;
+
+/// The time between two requests while an alarm stops publishers.
+const ALARM_RETRY: Duration = Duration::from_secs(1);
 
 /// Which messages of a queue, and how the result is printed.
 #[derive(Args, Debug)]
@@ -58,7 +63,7 @@ pub struct Moving<'a> {
 
 impl Moving<'_> {
     /// Sends the request until all messages were looked at, the count is reached, a target refuses a message, or a signal
-    /// arrives. Prints one line.
+    /// arrives. Pauses while an alarm stops publishers. Prints one line.
     ///
     /// # Errors
     /// The broker's error, or why it has ended too early.
@@ -69,7 +74,7 @@ impl Moving<'_> {
         let what = format!("{verb} messages of queue '{}'", self.queue);
         let path = format!("{}/{verb}", objects::queue(&choice.vhost.vhost, self.queue).path);
         let mut fields = self.request();
-        let mut moved = 0;
+        let (mut moved, mut is_paused) = (0, false);
         let (mut answer, interrupted) = loop {
             let request = Value::Object(fields.clone());
             let mut ask = std::pin::pin!(choice.api.ask(&what, Method::POST, &path, Some(&request)));
@@ -88,8 +93,19 @@ impl Moving<'_> {
                 return Err(choice.api.failed(&what, "the answer is not an object"));
             }
             moved += answer[*done].as_u64().unwrap_or_default();
-            if answer["ended"] != "time" || interrupted {
+            let has_paused = std::mem::replace(&mut is_paused, answer["ended"] == "alarm");
+            if !goes_on(&answer) || interrupted {
                 break (answer, interrupted);
+            }
+            if is_paused {
+                if !has_paused {
+                    let reason = answer["reason"].as_str().unwrap_or_default();
+                    tell(&format!("paused until the alarm ends: {reason}"));
+                }
+                tokio::select! {
+                    () = tokio::time::sleep(ALARM_RETRY) => {}
+                    () = signals.recv() => break (answer, true),
+                }
             }
             show_progress(&format!("{moved} messages {}, {} left", self.done, answer["left"]));
             fields.insert((*until).to_owned(), answer[*until].clone());
@@ -98,7 +114,7 @@ impl Moving<'_> {
             }
         };
         answer[*done] = moved.into();
-        if interrupted && answer["ended"] == "time" {
+        if interrupted && goes_on(&answer) {
             (answer["ended"], answer["reason"]) =
                 ("interrupted".into(), "run the command again to go on".into());
         }
@@ -141,4 +157,9 @@ impl Moving<'_> {
         let end = if answer["ended"] == "interrupted" { "; run the command again to go on" } else { "" };
         format!("{moved} {done} from queue '{queue}'{to}: {skipped} skipped, {left} left{end}\n")
     }
+}
+
+/// Returns true if the request can be repeated to move more.
+fn goes_on(answer: &Value) -> bool {
+    answer["ended"] == "time" || answer["ended"] == "alarm"
 }

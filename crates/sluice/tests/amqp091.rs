@@ -72,6 +72,24 @@ impl Client {
         }
     }
 
+    /// Writes as much of the output as the socket takes.
+    fn flush_some(&mut self) {
+        self.stream.set_nonblocking(true).unwrap();
+        let output = self.conn.output();
+        while !output.is_empty() {
+            let mut slices = [std::io::IoSlice::new(&[])];
+            let n = output.slices(&mut slices);
+            match self.stream.write(&slices[..n][0]) {
+                Ok(written) => output.advance(written),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+                Err(error) => panic!("{error}"),
+            }
+        }
+        let left = output.len();
+        output.advance(left);
+        self.stream.set_nonblocking(false).unwrap();
+    }
+
     /// Writes the header, and answers the question for a login. Does not wait for the result.
     pub fn send_login(&mut self) {
         self.wait_for("connection.start");
@@ -233,7 +251,45 @@ fn an_alarm_stops_new_connections() {
     let mut other = Client::open(&broker);
     other.open_channel(1);
     other.declare(1, "q");
-    broker.terminate();
+    // A client that closes its socket is gone, although what it has sent is not read.
+    let connections = || broker.get("/api/connections").1.as_array().unwrap().len();
+    client.publish(1, "q", 100_000);
+    client.flush_some();
+    assert_eq!(connections(), 2);
+    drop(client);
+    while connections() > 1 {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    assert_eq!(broker.get("/api/queues/%2F/q").1["messages"], 0);
+    // A client that is stopped does not delay the end of the broker.
+    other.publish(1, "q", 1);
+    other.wait_for("connection.blocked");
+    assert!(broker.terminate().success());
+}
+
+/// In an alarm, a client gets rid of one read, however much it sends and however many channels it opens.
+#[test]
+fn an_alarm_leaves_a_flood_in_the_sockets() {
+    let directory = Directory::new("alarm-flood");
+    let sets = ["disk_free_limit.absolute=1000TB", "shards=1"];
+    let broker = Starting::spawn_giving_back(&directory, &sets).finish();
+    let mut clients: Vec<Client> = (0..50).map(|_| Client::open(&broker)).collect();
+    for client in &mut clients {
+        client.open_channel(1);
+        client.declare(1, "q");
+    }
+    let before = broker.resident_bytes();
+    for client in &mut clients {
+        client.publish(1, "q", 20_000);
+        client.flush_some();
+        client.wait_for("connection.blocked");
+    }
+    let more = broker.resident_bytes().saturating_sub(before);
+    assert!(more < 16 << 20, "{more} bytes more are resident");
+    assert_eq!(broker.get("/api/queues/%2F/q").1["messages"], 0);
+    let (used, _) = broker.budget("unfinished_deliveries");
+    assert!((1..=50 * 40_000).contains(&used), "{used} bytes are held");
+    assert!(broker.terminate().success());
 }
 
 /// Consumers and publishers of channels are seen, counted and explained as the links of AMQP 1.0 are.

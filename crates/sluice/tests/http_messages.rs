@@ -335,6 +335,10 @@ fn an_alarm_stops_messages_over_http() {
     let (status, refused) = publish(&broker, "amq.default", "q", "m", &json!({}));
     assert_eq!((status, &refused["error"]), (503, &json!("service_unavailable")));
     assert_eq!(refused["reason"], "publishing is stopped: disk alarm on node 'sluice@localhost'");
+    let body = r#"{"routing_key":"q","payload":"m","payload_encoding":"string","properties":{}}"#;
+    let path = "/api/exchanges/%2F/amq.default/publish";
+    let (_, answer) = ask_as(broker.http_port, &basic("guest", "guest"), "POST", path, body);
+    assert!(answer.to_lowercase().contains("\r\nretry-after: 5\r\n"), "{answer}");
     assert_eq!(take(&broker, "q", "ack_requeue_true"), [], "reading continues");
     assert!(broker.terminate().success());
 }

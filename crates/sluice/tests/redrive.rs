@@ -2,6 +2,7 @@
 
 use crate::broker;
 
+use std::io::{BufRead as _, BufReader};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
@@ -353,9 +354,9 @@ fn a_message_that_expires_again_after_a_redrive_is_kept() {
     assert!(broker.terminate().success());
 }
 
-/// An alarm ends a redrive, because a request does not wait until the alarm is over.
+/// A request does not wait until an alarm is over. The command does, and says why.
 #[test]
-fn an_alarm_ends_a_redrive() {
+fn an_alarm_pauses_a_redrive() {
     let directory = Directory::new("redrive-alarm");
     let broker = Broker::start(&directory);
     broker.verb(&["declare", "queue", "dead"]).done();
@@ -364,13 +365,28 @@ fn an_alarm_ends_a_redrive() {
     reject(&broker, "q", 1);
     wait_for(&broker, "dead", 1);
     assert!(broker.terminate().success());
-    let broker = Starting::spawn(&directory, &["disk_free_limit.absolute=1000TB"]).finish();
+    let file = directory.path().join("sluice.conf");
+    std::fs::write(&file, "disk_free_limit.absolute = 1000TB\n").unwrap();
+    let broker = Starting::spawn_with(&directory, &["--config", &file.display().to_string()]).finish();
     let answer = redrive(&broker, "dead", &json!({}));
-    assert_eq!(numbers(&answer), (0, 0, 1, "refused"), "{answer}");
-    assert_eq!(answer["reason"], "publishing is stopped: disk alarm on node 'sluice@localhost'");
-    assert!(broker.terminate().success());
-    let broker = Broker::start(&directory);
-    assert_eq!(numbers(&redrive(&broker, "dead", &json!({}))), (1, 0, 0, "done"));
+    assert_eq!(numbers(&answer), (0, 0, 1, "alarm"), "{answer}");
+    let reason = "publishing is stopped: disk alarm on node 'sluice@localhost'";
+    assert_eq!(answer["reason"], reason);
+    let mut child = Command::new(PROGRAM)
+        .args(["redrive", "dead", "--url", &broker.http_url()])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut said = String::new();
+    BufReader::new(child.stderr.take().unwrap()).read_line(&mut said).unwrap();
+    assert!(said.contains("paused until the alarm ends") && said.contains(reason), "{said}");
+    assert_eq!(payloads(&broker, "dead"), ["m"], "reading goes on");
+    std::fs::write(&file, "").unwrap();
+    broker.hang_up();
+    let output = child.wait_with_output().unwrap();
+    let line = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(line, "1 message redriven from queue 'dead': 0 skipped, 0 left\n");
     assert!(broker.terminate().success());
 }
 

@@ -82,8 +82,11 @@ pub async fn publish<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
         let mut connection = open(call).await?;
         is_sent.store(true, Ordering::Relaxed);
         let outcome = send(&mut connection, &publish, &properties, &payload).await;
-        // The outcome is known, so the way in which the connection ends does not change it.
-        drop(connection.close().await);
+        // The outcome is known, so the way in which the connection ends does not change it. A connection that an alarm stops is
+        // not read, so nothing would answer.
+        if !matches!(outcome, Ok(Outcome::Stopped)) {
+            drop(connection.close().await);
+        }
         outcome.map_err(|error| failure(&error))
     })
     .await?;
@@ -94,6 +97,9 @@ pub async fn publish<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
         Outcome::Rejected => {
             Err(Failure::bad_request("rejected Unable to publish message. Check queue limits."))
         }
+        Outcome::Stopped => Err(Failure::alarm(
+            "publishing is stopped: an alarm has begun meanwhile, and the message may be published when it ends, or not",
+        )),
     }
 }
 
@@ -105,6 +111,8 @@ enum Outcome {
     Unroutable,
     /// A queue has refused it.
     Rejected,
+    /// An alarm has begun since it was sent.
+    Stopped,
 }
 
 /// Publishes a message in confirm mode, and waits for its confirm.
@@ -128,6 +136,7 @@ async fn send(
                     outcome = Some(if is_returned { Outcome::Unroutable } else { Outcome::Routed });
                 }
                 Event::Method { method: Method::BasicNack(_), .. } => outcome = Some(Outcome::Rejected),
+                Event::Blocked(_) => outcome = Some(Outcome::Stopped),
                 _ => {}
             })
             .await?;
@@ -142,7 +151,7 @@ async fn send(
 fn require_no_alarm<D: Desk>(call: &Call<'_, D>) -> Result<(), Failure> {
     let alarms = call.desk.alarms(&call.who)?;
     let Some((resource, node)) = alarms.first() else { return Ok(()) };
-    Err(Failure::unavailable(format!("publishing is stopped: {resource} alarm on node '{node}'")))
+    Err(Failure::alarm(format!("publishing is stopped: {resource} alarm on node '{node}'")))
 }
 
 fn decode(payload: &str, encoding: &Value) -> Result<Bytes, Failure> {

@@ -60,7 +60,9 @@ impl Connection {
         if self.sessions.len() <= at {
             self.sessions.resize_with(at + 1, || None);
         }
-        self.sessions[at] = Some(Box::new(Session::new(number, self.config.session, self.first_id)));
+        let mut session = Session::new(number, self.config.session, self.first_id);
+        session.window_held = self.windows_held;
+        self.sessions[at] = Some(Box::new(session));
     }
 
     fn session_mut(&mut self, session: u16) -> Option<&mut Session> {
@@ -92,8 +94,10 @@ impl Connection {
         input: &Chunk<'a>,
         payload_at: usize,
     ) -> Result<Option<Event<'a>>, Fault> {
-        let Some((number, session, output)) = self.of_channel(channel) else { return Ok(None) };
-        match session.handle_transfer(transfer, input, payload_at, output) {
+        let Some(number) = self.by_channel(channel) else { return Ok(None) };
+        let Self { sessions, margin_bytes, output, .. } = self;
+        let Some(Some(session)) = sessions.get_mut(usize::from(number)) else { return Ok(None) };
+        match session.handle_transfer(transfer, input, payload_at, margin_bytes, output) {
             // The delivery is built in each branch, so that it is written directly to where it is returned.
             Ok((link, Progress::Whole(whole))) => match input {
                 Chunk::Borrowed(frame) => {
@@ -210,6 +214,22 @@ impl Connection {
     pub fn set_window_open(&mut self, session: u16, open: bool) {
         if let Some((s, output, _)) = self.parts(session) {
             s.set_window_open(open, output);
+        }
+    }
+
+    /// Limits the bytes of the frames that all sessions together still accept after their windows were closed. Every session
+    /// accepts one window of frames, and a client may have many sessions. A frame beyond the limit is a window violation.
+    pub fn limit_margin(&mut self, bytes: usize) {
+        self.margin_bytes = bytes;
+    }
+
+    /// Holds the windows of all sessions, or releases them. A window that is held is not opened again, and is closed in a new
+    /// session.
+    pub fn hold_windows(&mut self, hold: bool) {
+        if self.windows_held != hold {
+            self.windows_held = hold;
+            let Self { sessions, output, .. } = self;
+            sessions.iter_mut().flatten().for_each(|session| session.hold_window(hold, output));
         }
     }
 

@@ -122,6 +122,8 @@ pub enum MoveEnd {
     Time,
     /// As many messages were skipped as one request may hold back. Those behind them were not looked at.
     Skipped,
+    /// Publishing is stopped by an alarm: its resource, and the node. The move may go on when the alarm has ended.
+    Alarm { resource: &'static str, node: Arc<str> },
     /// A message was refused. It stays in the queue.
     Refused(MoveRefusal),
 }
@@ -143,8 +145,6 @@ pub enum MoveRefusal {
     Unavailable(Arc<str>),
     /// Messages of the queue of this name are damaged, so it takes none.
     Damaged(Arc<str>),
-    /// Publishing is stopped by an alarm: its resource, and the node.
-    Alarm { resource: &'static str, node: Arc<str> },
     /// The user may not publish there. The text is that of the permission.
     NotPermitted(Arc<str>),
     /// The shard has no number left for another publisher.
@@ -165,9 +165,6 @@ impl std::fmt::Display for MoveRefusal {
             Self::Full(queue) => write!(f, "queue '{queue}' is full"),
             Self::Unavailable(queue) => write!(f, "queue '{queue}' cannot store messages at the moment"),
             Self::Damaged(queue) => write!(f, "queue '{queue}' is damaged on the disk"),
-            Self::Alarm { resource, node } => {
-                write!(f, "publishing is stopped: {resource} alarm on node '{node}'")
-            }
             Self::NotPermitted(reason) => f.write_str(reason),
             Self::NoPublisher => f.write_str("the broker has too many publishers"),
         }

@@ -42,6 +42,9 @@ pub enum Phase {
     /// The connection is open, and somebody is asked whether the client may do what it has sent last. Until then, its input
     /// is kept.
     Asking,
+    /// The connection is open, and its client has published while an alarm stops publishers. The message is held and the
+    /// client's input is kept until the alarm ends.
+    Stopped,
     /// The client was told why the connection ends, and its answer has not arrived. Its other input is ignored.
     Closing,
     /// The connection is closed when the output is written.
@@ -56,19 +59,21 @@ impl Phase {
 
     /// Returns true if input of the client is kept until something is known.
     pub fn keeps_input(self) -> bool {
-        matches!(self, Self::Login | Self::Asking)
+        matches!(self, Self::Login | Self::Asking | Self::Stopped)
     }
 
     /// Returns true if the client has logged in and opened the connection.
     pub fn is_open(self) -> bool {
-        matches!(self, Self::Open | Self::Asking)
+        matches!(self, Self::Open | Self::Asking | Self::Stopped)
     }
 
     /// Returns when a connection in this phase has something to do. `of_protocol` is when its protocol has.
     fn next_deadline(self, peer: &Peer, of_protocol: Option<u64>) -> Option<u64> {
         match self {
             Self::Handshake | Self::Login | Self::Refused => Some(peer.handshake_deadline_ms),
-            Self::Open | Self::Asking => of_protocol.into_iter().chain(peer.expires_ms()).min(),
+            Self::Open | Self::Asking | Self::Stopped => {
+                of_protocol.into_iter().chain(peer.expires_ms()).min()
+            }
             Self::Closing => of_protocol,
             Self::Done => None,
         }
@@ -136,9 +141,9 @@ macro_rules! product_or {
 }
 
 impl Gate {
-    /// Creates the gate of a new connection, whose protocol is not known yet.
-    pub fn new(peer: Peer, settings: &Settings) -> Self {
-        Self::Amqp10(amqp10::Gate::new(peer, settings))
+    /// Creates the gate of a new connection, whose protocol is not known yet. `blocked` says whether publishing is stopped.
+    pub fn new(peer: Peer, blocked: bool, settings: &Settings) -> Self {
+        Self::Amqp10(amqp10::Gate::new(peer, blocked, settings))
     }
 
     /// Returns the client at the other end.
@@ -169,9 +174,8 @@ impl Gate {
             && gate.is_new()
             && amqp091::is_header(input)
         {
-            let mut other = amqp091::Gate::new(gate.peer.speaking(Protocol::Amqp091), settings);
-            other.set_blocked(gate.is_blocked());
-            *self = Self::Amqp091(other);
+            let (peer, blocked) = (gate.peer.speaking(Protocol::Amqp091), gate.is_blocked());
+            *self = Self::Amqp091(amqp091::Gate::new(peer, blocked, settings));
         }
         #[cfg(debug_assertions)]
         if let Self::Amqp10(gate) = self
@@ -280,8 +284,8 @@ impl Gate {
     }
 
     /// Stops or resumes publishing.
-    pub fn set_blocked(&mut self, blocked: bool) {
-        product_or!(self, gate => gate.set_blocked(blocked), ())
+    pub fn set_blocked(&mut self, blocked: bool, cx: &mut Cx<'_>) {
+        product_or!(self, gate => gate.set_blocked(blocked, cx), ())
     }
 
     /// Called when the rights of users, or the virtual hosts, have changed.

@@ -19,6 +19,9 @@ const UNCONFIRMED_BYTES_MAX: u64 = 32 * 1024 * 1024;
 /// withholds that receipt and rejects the messages after it, so only this bound stops the publisher.
 const PENDING_MAX: usize = 65_536;
 
+/// The memory that a message takes in addition to its own bytes, about.
+const MESSAGE_BYTES: u64 = 128;
+
 /// A publisher with more than one eighth of its credit unconfirmed, and with more than [`PIPELINE_MIN`] messages, is
 /// assumed to pipeline (docs/decisions/0022). A publisher that waits for each receipt, or for a few, never has as many.
 const PIPELINE_PART: u32 = 8;
@@ -137,9 +140,14 @@ impl<P> Account<P> {
         }
     }
 
+    /// Returns the memory that the messages without a receipt take, in bytes.
+    pub fn unanswered_bytes(&self) -> u64 {
+        self.unconfirmed_bytes + u64::from(self.unconfirmed) * MESSAGE_BYTES
+    }
+
     /// Returns to the shard's budget what adaptive credit has taken from it.
     pub fn release(&mut self, budget: &mut CreditBudget) {
-        self.adaptive.iter_mut().for_each(|adaptive| adaptive.release(budget));
+        self.adaptive.take().into_iter().for_each(|mut adaptive| adaptive.release(budget));
     }
 
     /// Returns the number of messages so far.

@@ -15,6 +15,7 @@ pub(crate) mod adaptive;
 mod arrived;
 mod route;
 mod traced;
+mod unanswered;
 
 use std::sync::Arc;
 
@@ -29,6 +30,7 @@ pub use self::arrived::{Arrived, Body};
 use self::route::Allowed;
 pub use self::route::{Refused, Sender, Target, may_publish};
 use self::traced::trace_published;
+pub use self::unanswered::Unanswered;
 use crate::catalog::{QueueRecord, RouteTarget};
 use crate::counters::Protocol;
 use crate::cx::Cx;
@@ -57,6 +59,8 @@ pub struct Intake<P> {
     confirmed: u64,
     returned: u64,
     dropped: u64,
+    /// The bytes of this publisher that its connection counts as unanswered.
+    noted_bytes: u64,
 }
 
 /// Where the last messages of a publisher went. Their number is the difference of two numbers that the account has anyway,
@@ -91,14 +95,32 @@ impl<P: Publication> Intake<P> {
             confirmed,
             returned,
             dropped,
+            noted_bytes: 0,
         })
     }
 
     /// Ends the publisher. Later receipts are ignored. Returns the queue that is to be deleted with it.
     pub fn close(mut self, cx: &mut Cx<'_>) -> Option<QueueId> {
+        cx.publishers.remove(self.publisher.0);
+        self.end(cx)
+    }
+
+    /// Ends the publisher. Its messages without a receipt still count for its connection, until they have theirs. Returns the
+    /// queue that is to be deleted with it.
+    pub fn leave(
+        mut self,
+        unanswered: &mut Unanswered<P>,
+        connection: usize,
+        cx: &mut Cx<'_>,
+    ) -> Option<QueueId> {
+        let queue = self.end(cx);
+        unanswered.keep(self, connection, cx);
+        queue
+    }
+
+    fn end(&mut self, cx: &mut Cx<'_>) -> Option<QueueId> {
         self.count_published(cx);
         self.account.release(cx.budget);
-        cx.publishers.remove(self.publisher.0);
         self.watched.into_iter().for_each(|queue| cx.watchers.remove(queue, self.publisher));
         cx.counters.over_mut(self.protocol).publishers -= 1;
         self.owned

@@ -19,8 +19,10 @@ pub(super) struct Login {
 }
 
 /// What we tell the broker that we support. Without the first, it closes the socket when it refuses a login, and does not
-/// say why. Without the second, we would not hear that a queue with our consumer is deleted.
-const CAPABILITIES: [&str; 3] = ["authentication_failure_close", "consumer_cancel_notify", "basic.nack"];
+/// say why. Without the second, we would not hear that a queue with our consumer is deleted. Without the last, we would not hear
+/// that an alarm stops what we publish ([`Event::Blocked`]).
+const CAPABILITIES: [&str; 4] =
+    ["authentication_failure_close", "consumer_cancel_notify", "basic.nack", "connection.blocked"];
 
 impl Login {
     /// Answers an event, or passes it on to `handle`.

@@ -250,7 +250,7 @@ impl Run<'_> {
         } else if self.began.elapsed() >= MOVE_TIME_MAX {
             Some(MoveEnd::Time)
         } else {
-            self.alarm().map(MoveEnd::Refused)
+            self.alarm()
         }
     }
 
@@ -281,10 +281,10 @@ impl Run<'_> {
     }
 
     /// A publisher over AMQP would wait until the alarm is over. A request does not.
-    fn alarm(&self) -> Option<MoveRefusal> {
+    fn alarm(&self) -> Option<MoveEnd> {
         let node = &self.holding.desk.inner.node;
         let resource = self.holding.desk.raised_alarms().next()?;
-        Some(MoveRefusal::Alarm { resource, node: node.clone() })
+        Some(MoveEnd::Alarm { resource, node: node.clone() })
     }
 
     fn next_batch(&self) -> u64 {

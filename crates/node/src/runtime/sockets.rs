@@ -14,6 +14,7 @@ use broker::categories::{CONNECTION, PEER};
 use broker::gate::Phase;
 use broker::ids::ShardId;
 use bytes::BufMut;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
@@ -49,6 +50,9 @@ const WRITES_MAX: usize = 1024 * 1024;
 /// The time for which a closed connection is kept open, so that the peer can read the reason and close its
 /// side.
 const LINGER: Duration = Duration::from_secs(3);
+
+/// The time between two checks whether the peer of a connection has closed it, while an alarm keeps the broker from reading.
+const CLOSED_CHECK: Duration = Duration::from_secs(1);
 
 /// Why a connection ends whose keys are used up.
 const USED_UP: &str = "the keys of TLS 1.2 with this cipher suite are used up after 16 million records, and cannot be \
@@ -192,7 +196,7 @@ fn close(host: &Rc<Host>, key: usize) {
 }
 
 /// The reading task of a connection. It reads until the peer closes its side. It pauses while too much output
-/// is unread by the peer, and while the login is checked. It ends when the connection moves to another shard.
+/// is unread by the peer, while the login is checked, and while an alarm stops a publisher. It ends when the connection moves to another shard.
 async fn read_all(
     host: Rc<Host>,
     key: usize,
@@ -207,7 +211,17 @@ async fn read_all(
     }
     loop {
         while !host.shard.borrow().takes_input(key) {
-            socket.written.notified().await;
+            if host.shard.borrow().is_stopped(key) {
+                tokio::select! {
+                    biased;
+                    () = socket.written.notified() => {}
+                    () = tokio::time::sleep(CLOSED_CHECK) => if is_closed(&read) {
+                        return close(&host, key);
+                    },
+                }
+            } else {
+                socket.written.notified().await;
+            }
         }
         // The client may have logged in since the last read.
         if socket.handshake.borrow().is_some() && host.shard.borrow().is_open(key) {
@@ -244,6 +258,15 @@ async fn read_all(
         }
     }
     close(&host, key);
+}
+
+/// Returns true if the peer has closed its side, or the connection is broken. Unread data does not matter.
+fn is_closed(read: &OwnedReadHalf) -> bool {
+    let flags = PollFlags::RDHUP;
+    let mut sockets = [PollFd::new(read.as_ref(), flags)];
+    // An error and the end of both sides are always reported.
+    let is_reported = poll(&mut sockets, Some(&Timespec::default())).is_ok_and(|n| n > 0);
+    is_reported && sockets[0].revents().intersects(flags | PollFlags::ERR | PollFlags::HUP)
 }
 
 /// Reads into the shard's read buffer. A new buffer is used if frames still refer to the last one.

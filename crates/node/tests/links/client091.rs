@@ -3,8 +3,8 @@
 use std::net::SocketAddr;
 
 use amqp091::{
-    BasicConsume, BasicPublish, BasicQos, Config, Connection, ConnectionStartOk, Event, Method, Secret,
-    State, Table, TableWriter, Value,
+    BasicAck, BasicConsume, BasicPublish, BasicQos, Config, Connection, ConnectionStartOk, Event, Method,
+    Secret, State, Table, TableWriter, TxCommit, TxSelect, Value,
 };
 use broker::gate::Phase;
 use bytes::{Bytes, BytesMut};
@@ -21,7 +21,10 @@ pub struct Client091 {
     key: usize,
     conn: Connection,
     deliveries: u32,
+    /// The delivery tag of the last delivery.
+    last_tag: u64,
     was_blocked: bool,
+    is_blocked: bool,
 }
 
 impl Client091 {
@@ -48,7 +51,8 @@ impl Client091 {
         let local: SocketAddr = ([127, 0, 0, 1], 91).into();
         let key = house.shards[0].connect(local, local);
         let conn = Connection::client(config, house.now_ms);
-        let mut client = Self { key, conn, deliveries: 0, was_blocked: false };
+        let mut client =
+            Self { key, conn, deliveries: 0, last_tag: 0, was_blocked: false, is_blocked: false };
         client.settle(house);
         assert_eq!(client.conn.state(), State::Opened);
         client
@@ -72,6 +76,49 @@ impl Client091 {
     /// Publishes durable messages to an exchange, with a routing key.
     pub fn publish_to(&mut self, house: &mut House, channel: u16, to: (&str, &str), messages: u32) {
         self.publish_with(house, channel, to, &DURABLE, messages);
+    }
+
+    /// Publishes durable messages of this size to a queue.
+    pub fn publish_large(
+        &mut self,
+        house: &mut House,
+        channel: u16,
+        queue: &str,
+        bytes: usize,
+        messages: u32,
+    ) {
+        let publish = BasicPublish { routing_key: queue, ..BasicPublish::default() };
+        let body = Bytes::from(vec![b'm'; bytes]);
+        for _ in 0..messages {
+            self.conn.send_content(channel, &Method::BasicPublish(publish), &DURABLE, &body, 0);
+        }
+        self.settle(house);
+    }
+
+    pub fn open_channel(&mut self, house: &mut House, channel: u16) {
+        assert!(self.conn.open_channel(channel));
+        self.settle(house);
+    }
+
+    pub fn close_channel(&mut self, house: &mut House, channel: u16) {
+        self.conn.close_channel(channel, "done");
+        self.settle(house);
+    }
+
+    pub fn select_tx(&mut self, house: &mut House, channel: u16) {
+        self.conn.send(channel, &Method::TxSelect(TxSelect));
+        self.settle(house);
+    }
+
+    pub fn commit(&mut self, house: &mut House, channel: u16) {
+        self.conn.send(channel, &Method::TxCommit(TxCommit));
+        self.settle(house);
+    }
+
+    /// Acknowledges all deliveries of a channel up to this one.
+    pub fn ack(&mut self, house: &mut House, channel: u16, delivery_tag: u64) {
+        self.conn.send(channel, &Method::BasicAck(BasicAck { delivery_tag, multiple: true }));
+        self.settle(house);
     }
 
     fn publish_with(
@@ -114,13 +161,23 @@ impl Client091 {
         self.was_blocked
     }
 
+    /// Returns true if the broker has sent `connection.blocked`, and not `connection.unblocked` after it.
+    pub fn is_blocked(&self) -> bool {
+        self.is_blocked
+    }
+
+    /// Returns the delivery tag of the last delivery.
+    pub fn last_tag(&self) -> u64 {
+        self.last_tag
+    }
+
     /// Returns the number of messages that were delivered to the consumers of this client.
     pub fn deliveries(&self) -> u32 {
         self.deliveries
     }
 
     /// Exchanges bytes with the broker until nothing moves.
-    fn settle(&mut self, house: &mut House) {
+    pub fn settle(&mut self, house: &mut House) {
         loop {
             let mut up = Vec::new();
             take(self.conn.output(), &mut up);
@@ -150,8 +207,12 @@ impl Client091 {
                 }),
                 Some(Event::Tuned) => self.conn.open("/"),
                 Some(Event::Close { text, .. } | Event::ChannelClose { text, .. }) => panic!("{text}"),
-                Some(Event::Blocked(_)) => self.was_blocked = true,
-                Some(Event::Content { .. }) => self.deliveries += 1,
+                Some(Event::Blocked(_)) => (self.was_blocked, self.is_blocked) = (true, true),
+                Some(Event::Unblocked) => self.is_blocked = false,
+                Some(Event::Content { content, .. }) => {
+                    self.deliveries += 1;
+                    self.last_tag = content.deliver().expect("a delivery").delivery_tag;
+                }
                 None if used == 0 => return,
                 _ => {}
             }

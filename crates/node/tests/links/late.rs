@@ -6,8 +6,8 @@ use broker::gate::Phase;
 use broker::settings::Settings;
 use node::shard::Late;
 
-use crate::client091::Client091;
-use crate::house::House;
+use super::client091::Client091;
+use super::house::House;
 
 /// More than any client may be silent, and longer than a handshake may take.
 const LATE_MS: u64 = 300_000;

@@ -1,5 +1,6 @@
 //! Links of real peers on whole shards, in one thread.
 
+mod alarm;
 mod backlog;
 mod client091;
 mod counts;

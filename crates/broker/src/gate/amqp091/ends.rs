@@ -104,6 +104,7 @@ impl Gate {
     pub fn handle_disconnect(&mut self, cx: &mut Cx<'_>) {
         self.drop_all_channels(cx);
         self.own.delete_all(self.peer.key, cx);
+        self.unanswered.clear(cx);
         self.waiting.clear();
         self.own.give_up();
         self.phase = Phase::Done;
@@ -175,7 +176,7 @@ impl Gate {
             drop_role(role, cx);
         }
         if let Some(publisher) = gone.publisher {
-            publisher.intake.close(cx);
+            publisher.intake.leave(&mut self.unanswered, self.peer.key, cx);
             self.look_for_debt();
         }
         if let Some(replies) = gone.replies {
@@ -184,6 +185,7 @@ impl Gate {
     }
 
     fn drop_all_channels(&mut self, cx: &mut Cx<'_>) {
+        self.stopped = None;
         for channel in 0..self.channels.len() {
             self.drop_channel(channel as u16, cx);
         }

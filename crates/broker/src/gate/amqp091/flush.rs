@@ -2,39 +2,45 @@
 //! allow, passes settlements to queues, and asks queues for more deliveries.
 
 use super::channel::Role;
-use super::{Cx, Gate, PUBLISHER};
+use super::held::Held;
+use super::{Cx, Gate, PUBLISHER, Phase, channel_in};
 
 /// The reason that a client gets when publishing is stopped.
 const LOW: &str = "low on memory or disk";
 
 impl Gate {
-    /// Stops or resumes publishing. Consuming continues, as long as the client does not publish (docs/from-rabbitmq.md, AMQP
-    /// 0.9.1).
-    pub fn set_blocked(&mut self, blocked: bool) {
+    /// Stops or resumes publishing. Everything else continues until the client's next message ([`Gate::stop`]).
+    pub fn set_blocked(&mut self, blocked: bool, cx: &mut Cx<'_>) {
         self.blocked = blocked;
-        self.tell_blocked();
-    }
-
-    /// Returns true if an alarm stops this client, because it publishes.
-    pub(super) fn is_stopped(&self) -> bool {
-        self.blocked && self.publishes()
-    }
-
-    fn publishes(&self) -> bool {
-        self.channels.iter().flatten().any(|channel| channel.publisher.is_some())
-    }
-
-    /// Tells a client that publishes, and that understands it, whether it is stopped.
-    pub(super) fn tell_blocked(&mut self) {
-        let is_stopped = self.is_stopped();
-        if is_stopped == self.knows_blocked || !self.client.is_told_of_blocking || !self.phase.is_open() {
+        self.publishes_freely = false;
+        if blocked {
             return;
         }
-        self.knows_blocked = is_stopped;
-        match is_stopped {
-            true => self.conn.blocked(LOW),
-            false => self.conn.unblocked(),
+        if std::mem::take(&mut self.knows_blocked) {
+            self.conn.unblocked();
         }
+        if self.phase == Phase::Stopped {
+            self.phase = Phase::Open;
+            // What the client has sent meanwhile was not read.
+            self.conn.forgive_silence(cx.now_ms);
+            self.stopped.take().into_iter().for_each(|held| self.handle_held(*held, cx));
+        }
+    }
+
+    /// Holds what would publish messages until the alarm ends, and keeps all input behind it. The client is told so, if it
+    /// understands that.
+    pub(super) fn stop(&mut self, held: Held) {
+        self.stopped = Some(Box::new(held));
+        self.phase = Phase::Stopped;
+        if self.client.is_told_of_blocking && !self.knows_blocked {
+            self.knows_blocked = true;
+            self.conn.blocked(LOW);
+        }
+    }
+
+    /// Returns true if an alarm stops this client, because it has published.
+    pub(super) fn is_stopped(&self) -> bool {
+        self.phase == Phase::Stopped
     }
 
     /// Writes what results from the turn: confirms, then grants.
@@ -66,9 +72,6 @@ impl Gate {
         if self.touched.is_empty() {
             self.touched = touched;
         }
-        if self.blocked {
-            self.tell_blocked();
-        }
     }
 
     /// Returns true if consumers wait until the client has read what it was sent.
@@ -88,13 +91,21 @@ impl Gate {
 
     /// Gives a publisher new credit if it is time. The client does not know of it: without credit, its socket is not read.
     fn grant_publisher(&mut self, channel: u16, cx: &mut Cx<'_>) {
-        let Some(publisher) = self.channel(channel).and_then(|channel| channel.publisher.as_mut()) else {
+        let Self { channels, unanswered, .. } = self;
+        let Some(publisher) = channel_in(channels, channel).and_then(|channel| channel.publisher.as_mut())
+        else {
             return;
         };
+        unanswered.note(&mut publisher.intake);
         if let Some(grant) = publisher.intake.poll_grant(publisher.credit, cx) {
             publisher.credit = grant;
             self.look_for_debt();
         }
+    }
+
+    /// Returns true if the client is ahead of its queues: on one channel, or in bytes on all channels together.
+    pub(super) fn is_ahead(&self) -> bool {
+        self.has_debt || self.unanswered.is_over()
     }
 
     /// Called when a channel may have been the last one without credit.

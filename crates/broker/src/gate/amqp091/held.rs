@@ -171,18 +171,19 @@ impl Gate {
     fn handle_held_message(&mut self, message: &HeldMessage, cx: &mut Cx<'_>) {
         match message.arriving() {
             Ok(_) if !self.conn.channel_is_open(message.channel) => {}
-            Ok(arriving) => self.handle_publish(message.channel, &arriving, cx),
+            Ok(arriving) => self.publish_or_hold(message.channel, &arriving, cx),
             Err(refused) => self.refuse_method(message.channel, (0, 0), refused, cx),
         }
     }
 
-    /// Returns the bytes of what waits for answers and for commits.
+    /// Returns the bytes of what waits for answers, for the end of an alarm, and for commits.
     pub(super) fn held_bytes(&self) -> usize {
         let waiting = self.waiting.values().map(|of| match of {
             Waiting::Permission(held) => held.bytes(),
             _ => 0,
         });
         let mut bytes = if self.phase == Phase::Asking { waiting.sum() } else { 0 };
+        bytes += self.stopped.as_ref().map_or(0, |held| held.bytes());
         // This is asked with each read.
         if self.has_tx {
             let transactions = self.channels.iter().flatten().filter_map(|channel| channel.tx.as_ref());

@@ -36,6 +36,7 @@ use hashbrown::HashMap;
 use queue::{DeliveryRef, Effect, Ticket};
 
 use self::channel::{Channel, Role};
+use self::confirms::Published;
 use self::ends::HeldAnswer;
 use self::held::Held;
 use self::login::Client;
@@ -46,6 +47,7 @@ use crate::catalog::{Answer, CatalogError};
 use crate::cx::Cx;
 use crate::follow::Follow;
 use crate::input::Input;
+use crate::intake::Unanswered;
 use crate::mail::GateAddress;
 use crate::own_queues::OwnQueues;
 use crate::peer::Peer;
@@ -110,12 +112,16 @@ pub struct Gate {
     properties: BytesMut,
     /// True if publishing is stopped, by an alarm or because the node is stopping.
     blocked: bool,
+    /// True if a message may be handled at once. It is false until the first message, and again after each change of `blocked`.
+    publishes_freely: bool,
+    /// What is held in [`Phase::Stopped`].
+    stopped: Option<Box<Held>>,
+    unanswered: Unanswered<Published>,
     /// True if the client was told that publishing is stopped.
     knows_blocked: bool,
     /// True if a channel has had transactions.
     has_tx: bool,
-    /// The channels whose commit waits for the end of an alarm, or on which something waits for the end of a commit. The socket
-    /// is not read until then.
+    /// The channels on which something waits for the end of a commit. The socket is not read until then.
     held: Vec<u16>,
     /// True if a channel has used up its credit for publishing. The socket is not read until the queues catch up.
     has_debt: bool,
@@ -132,7 +138,7 @@ pub fn is_header(input: &[u8]) -> bool {
 }
 
 impl Gate {
-    pub fn new(peer: Peer, settings: &Settings) -> Self {
+    pub fn new(peer: Peer, blocked: bool, settings: &Settings) -> Self {
         let config = Config {
             channel_max: settings.channel_max,
             frame_max: settings.frame_max,
@@ -155,7 +161,10 @@ impl Gate {
             shared_room_grew: Vec::new(),
             follow: Follow::default(),
             properties: BytesMut::new(),
-            blocked: false,
+            blocked,
+            publishes_freely: false,
+            stopped: None,
+            unanswered: Unanswered::default(),
             knows_blocked: false,
             has_tx: false,
             held: Vec::new(),
@@ -194,16 +203,15 @@ impl Gate {
 
     // ---- from the socket --------------------------------------------------------------------------------
 
-    /// Returns true if the socket is to be read. It is not read while a publisher is ahead of its queues, and while an
-    /// alarm stops a client that has published. A connection that is done is read until its end.
+    /// Returns true if the socket is to be read. It is not read while a publisher is ahead of its queues, and while a message
+    /// is held because of an alarm. A connection that is done is read until its end.
     pub fn takes_input(&self) -> bool {
         match self.phase {
             Phase::Closing | Phase::Done => true,
-            Phase::Login | Phase::Asking => false,
+            Phase::Login | Phase::Asking | Phase::Stopped => false,
             Phase::Handshake | Phase::Refused => self.conn.output_len() < self.output_max,
             Phase::Open => {
-                let waits = self.has_debt || self.is_stopped() || !self.held.is_empty();
-                self.conn.output_len() < self.output_max && !waits
+                self.conn.output_len() < self.output_max && !self.is_ahead() && self.held.is_empty()
             }
         }
     }
@@ -242,7 +250,7 @@ impl Gate {
 
     fn handle_event(&mut self, event: Event<'_>, cx: &mut Cx<'_>) {
         match event {
-            Event::Content { channel, content } => self.publish_or_follow(channel, &content, cx),
+            Event::Content { channel, content } => self.handle_content(channel, &content, cx),
             Event::Method { channel, method } if self.is_committing(channel) => {
                 self.hold_behind_commit(channel, Held::method(channel, &method));
             }
@@ -477,15 +485,14 @@ impl Gate {
             Phase::Handshake | Phase::Login if is_due => self.time_out_handshake(cx),
             Phase::Refused if is_due => self.report_refusal(cx),
             Phase::Closing if cx.now_ms >= self.close_deadline_ms => self.phase = Phase::Done,
-            Phase::Open | Phase::Asking if self.peer.is_expired(cx.now_ms) => {
+            Phase::Open | Phase::Asking | Phase::Stopped if self.peer.is_expired(cx.now_ms) => {
                 // RabbitMQ's words.
                 let text = "credential expired";
                 self.fail(refusal::connection(amqp091::ReplyCode::ConnectionForced, text), cx);
             }
-            Phase::Open | Phase::Asking => {
+            Phase::Open | Phase::Asking | Phase::Stopped => {
                 // A client that is not read cannot show that it is alive.
-                let waits = self.has_debt || self.is_stopped() || !self.held.is_empty();
-                if self.phase == Phase::Asking || waits {
+                if self.phase != Phase::Open || self.is_ahead() || !self.held.is_empty() {
                     self.conn.forgive_silence(cx.now_ms);
                 }
                 if let Err(fault) = self.conn.handle_timeout(cx.now_ms) {

@@ -20,14 +20,33 @@ use crate::intake::{self, Arrived, Intake, Publication as _, Target};
 use crate::mail::GateAddress;
 
 impl Gate {
-    /// Handles a message, or holds it if the connection is to move to another shard first.
-    pub(super) fn publish_or_follow(&mut self, channel: u16, content: &Content<'_>, cx: &mut Cx<'_>) {
+    /// Handles a method with content. The only one that a client sends is `basic.publish`.
+    pub(super) fn handle_content(&mut self, channel: u16, content: &Content<'_>, cx: &mut Cx<'_>) {
         let Some(arriving) = Arriving::new(content) else {
             let refused = refusal::unimplemented_method();
             return self.refuse_method(channel, (BasicPublish::CLASS_ID, 0), refused, cx);
         };
         if self.is_committing(channel) {
             return self.hold_behind_commit(channel, Held::Publish(HeldMessage::new(channel, &arriving)));
+        }
+        self.publish_or_hold(channel, &arriving, cx);
+    }
+
+    /// Handles a message, unless it is held. Every message passes here, also one that was held.
+    #[inline]
+    pub(super) fn publish_or_hold(&mut self, channel: u16, arriving: &Arriving<'_>, cx: &mut Cx<'_>) {
+        if self.publishes_freely || !self.is_held(channel, arriving, cx) {
+            self.handle_publish(channel, arriving, cx);
+        }
+    }
+
+    /// Holds a message while an alarm stops publishing, or if the connection is to move to another shard first. Returns false
+    /// if the message may be handled now.
+    #[inline(never)]
+    fn is_held(&mut self, channel: u16, arriving: &Arriving<'_>, cx: &mut Cx<'_>) -> bool {
+        if self.blocked {
+            self.stop(Held::Publish(HeldMessage::new(channel, arriving)));
+            return true;
         }
         if self.follow.is_undecided() {
             let BasicPublish { exchange, routing_key, .. } = arriving.publish;
@@ -36,17 +55,17 @@ impl Gate {
             } else if let Some(home) =
                 home_of_route(cx.catalog, cx.placements, &self.peer.vhost, exchange, routing_key)
             {
-                let held = Held::Publish(HeldMessage::new(channel, &arriving));
-                if let Some(held) = self.follow.decide(held, home, cx.shard) {
-                    self.handle_held(held, cx);
+                let held = Held::Publish(HeldMessage::new(channel, arriving));
+                if self.follow.decide(held, home, cx.shard).is_none() {
+                    return true;
                 }
-                return;
             }
         }
-        self.handle_publish(channel, &arriving, cx);
+        self.publishes_freely = !self.follow.is_undecided();
+        false
     }
 
-    pub(super) fn handle_publish(&mut self, channel: u16, arriving: &Arriving<'_>, cx: &mut Cx<'_>) {
+    fn handle_publish(&mut self, channel: u16, arriving: &Arriving<'_>, cx: &mut Cx<'_>) {
         let published = match self.channel(channel) {
             Some(Channel { tx: Some(_), .. }) => return self.publish_in_tx(channel, arriving, cx),
             Some(Channel { confirms: Some(confirms), .. }) => Published::Confirmed(confirms.publish()),

@@ -43,7 +43,7 @@ impl Gate {
                 frame_max: tuned.frame_max,
                 heartbeat_s: tuned.heartbeat_s,
                 is_blocked: self.is_stopped(),
-                is_held_back: self.has_debt,
+                is_held_back: self.is_ahead(),
                 channels: self
                     .numbered_channels()
                     .map(|(number, channel)| channel_row(number, channel, now_ms))
@@ -101,7 +101,7 @@ impl Gate {
             user: self.peer.identity.as_ref()?.user.clone(),
             vhost: self.peer.vhost.clone(),
             blocked: self.is_stopped(),
-            held_back: self.has_debt,
+            held_back: self.is_ahead(),
             unwritten_bytes,
             links: links.collect(),
         })

@@ -9,7 +9,7 @@
 //!
 //! | step | a commit waits here for |
 //! |---|---|
-//! | checking | the end of an alarm, if it has messages; somebody who decides permissions |
+//! | checking | the end of an alarm, if it has messages (then no input is taken, as for a publish); somebody who decides permissions |
 //! | publishing | the receipts of all messages |
 //! | settling | the answers of the queues: all settlements are stored |
 //!
@@ -199,7 +199,7 @@ impl Gate {
         let mut at = if version == cx.catalog.version() { checked } else { 0 };
         if is_blocked && !messages.is_empty() {
             (at, result) = (0, Ok(false));
-            self.note_held(channel);
+            self.stop(Held::Commit(channel));
         } else {
             while let Some(message) = messages.get(at) {
                 let arriving = message.arriving();
@@ -318,7 +318,7 @@ impl Gate {
         }
     }
 
-    /// Continues with the commits that have waited for the end of an alarm, and with what has waited for a commit.
+    /// Continues with what has waited for a commit.
     pub(super) fn continue_channels(&mut self, cx: &mut Cx<'_>) {
         for channel in std::mem::take(&mut self.held) {
             if self.continue_channel(channel, cx) {
@@ -334,16 +334,14 @@ impl Gate {
     /// Returns true if something is left.
     fn continue_channel(&mut self, channel: u16, cx: &mut Cx<'_>) -> bool {
         loop {
-            let (is_open, is_blocked) = (self.phase == Phase::Open, self.blocked);
+            let is_open = self.phase == Phase::Open;
             let Some(tx) = self.tx(channel) else { return false };
-            match &tx.commit {
-                _ if !is_open => return true,
-                Some(Step::Checking { .. }) if !is_blocked => self.continue_commit(channel, cx),
-                Some(_) => return true,
-                None => match tx.behind.pop_front() {
-                    Some(held) => self.handle_held(held, cx),
-                    None => return false,
-                },
+            if !is_open || tx.commit.is_some() {
+                return true;
+            }
+            match tx.behind.pop_front() {
+                Some(held) => self.handle_held(held, cx),
+                None => return false,
             }
         }
     }
@@ -359,6 +357,9 @@ impl Gate {
         verdict: Verdict,
         cx: &mut Cx<'_>,
     ) {
+        if self.unanswered.handle_receipts(at, range, verdict, cx) {
+            return;
+        }
         let (channel, _) = super::parts(at);
         let Some(state) = super::channel_in(&mut self.channels, channel) else { return };
         let super::Channel { publisher: Some(publisher), confirms, tx, .. } = state else { return };

@@ -73,15 +73,14 @@ impl Gate {
         self.conn.forgive_silence(cx.now_ms);
     }
 
-    /// Returns the bytes of what waits for an answer.
+    /// Returns the bytes of what waits for an answer, or for the end of an alarm.
     pub(super) fn held_bytes(&self) -> usize {
         if self.phase != Phase::Asking {
-            return 0;
+            return self.margin.bytes();
         }
-        self.waiting
-            .values()
-            .map(|of| if let Waiting::Permission(held) = of { held.bytes() } else { 0 })
-            .sum()
+        let waiting = self.waiting.values();
+        let asking = waiting.map(|of| if let Waiting::Permission(held) = of { held.bytes() } else { 0 });
+        self.margin.bytes() + asking.sum::<usize>()
     }
 
     /// Called when the question of a ticket was asked. Handles again what waited for it.
@@ -114,5 +113,7 @@ impl Gate {
             }
             _ => {}
         }
+        // An alarm may have ended meanwhile.
+        self.publish_margin(cx);
     }
 }

@@ -53,6 +53,7 @@ impl Gate {
     pub fn handle_disconnect(&mut self, cx: &mut Cx<'_>) {
         self.drop_all_sessions(true, cx);
         self.own.delete_all(self.peer.key, cx);
+        self.unanswered.clear(cx);
         self.waiting.clear();
         self.own.give_up();
         self.phase = Phase::Done;
@@ -152,6 +153,7 @@ impl Gate {
     pub(super) fn drop_session(&mut self, session: u16, failed: bool, cx: &mut Cx<'_>) {
         let Some(slot) = self.sessions.get_mut(usize::from(session)) else { return };
         let Some(gone) = slot.take() else { return };
+        self.margin.forget(session, None);
         cx.counters.channels_closed += 1;
         self.peer.end_session(gone.counts());
         for role in gone.links.into_iter().flatten() {
@@ -172,6 +174,7 @@ impl Gate {
     pub(super) fn drop_link(&mut self, session: u16, link: u32, failed: bool, cx: &mut Cx<'_>) {
         let Some(Some(s)) = self.sessions.get_mut(usize::from(session)) else { return };
         let Some(role) = s.links.get_mut(link as usize).and_then(Option::take) else { return };
+        self.margin.forget(session, Some(link));
         s.past += role.counts();
         self.drop_role(session, role, failed, cx);
     }
@@ -179,7 +182,8 @@ impl Gate {
     fn drop_role(&mut self, session: u16, role: LinkRole, failed: bool, cx: &mut Cx<'_>) {
         match role {
             LinkRole::Intake(intake) => {
-                intake.close(cx).into_iter().for_each(|queue| self.own.delete(queue, self.peer.key, cx));
+                let queue = intake.leave(&mut self.unanswered, self.peer.key, cx);
+                queue.into_iter().for_each(|queue| self.own.delete(queue, self.peer.key, cx));
             }
             LinkRole::Outlet(link) => {
                 let mut outlet = link.outlet;

@@ -7,15 +7,18 @@ use ranges::Range;
 use super::{Cx, Gate, LinkRole};
 
 impl Gate {
-    /// Stops or resumes publishing on every session. Consuming continues (docs/compatibility.md, Definitions and
+    /// Stops or resumes publishing on every session. Everything else continues (docs/compatibility.md, Definitions and
     /// alarms).
-    pub fn set_blocked(&mut self, blocked: bool) {
-        if self.blocked != blocked {
-            self.blocked = blocked;
-            for session in 0..self.sessions.len() {
-                self.conn.set_window_open(session as u16, !blocked);
-            }
+    pub fn set_blocked(&mut self, blocked: bool, cx: &mut Cx<'_>) {
+        if self.blocked == blocked {
+            return;
         }
+        self.blocked = blocked;
+        self.conn.limit_margin(self.margin.bytes_max());
+        for session in 0..self.sessions.len() {
+            self.conn.set_window_open(session as u16, !blocked);
+        }
+        self.publish_margin(cx);
     }
 
     /// Returns true if publishing is stopped.
@@ -50,6 +53,7 @@ impl Gate {
                 Some(LinkRole::Replies(_)) | None => {}
             }
         }
+        self.conn.hold_windows(self.unanswered.is_over());
         let mut touched = touched;
         touched.clear();
         if self.touched.is_empty() {

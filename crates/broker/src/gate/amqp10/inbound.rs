@@ -39,8 +39,9 @@ impl Gate {
         delivery: &Delivery<'_>,
         cx: &mut Cx<'_>,
     ) {
-        let Gate { sessions, peer, .. } = self;
+        let Gate { sessions, peer, blocked, .. } = self;
         match role_in(sessions, session, link) {
+            Some(LinkRole::Intake(_)) if *blocked => self.hold_in_margin(session, link, delivery),
             Some(LinkRole::Intake(intake)) => {
                 let published = publish(intake, peer.sender(session), delivery, cx);
                 self.touch(session, link);

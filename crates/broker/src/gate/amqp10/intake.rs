@@ -6,7 +6,7 @@ use amqp10::{
 use queue::{RejectReason, Verdict};
 use ranges::Ranges;
 
-use super::{Gate, LinkRole, Session, parts};
+use super::{Gate, LinkRole, Session, parts, role_in};
 use crate::catalog::Catalog;
 use crate::cx::Cx;
 use crate::ids::QueueId;
@@ -74,6 +74,9 @@ impl Gate {
         verdict: Verdict,
         cx: &mut Cx<'_>,
     ) {
+        if self.unanswered.handle_receipts(at, range, verdict, cx) {
+            return;
+        }
         let (session, link) = parts(at);
         let Some(Some(s)) = self.sessions.get_mut(usize::from(session)) else { return };
         let Session { links, dispositions, .. } = &mut **s;
@@ -95,7 +98,9 @@ impl Gate {
     pub(super) fn grant_link_credit(&mut self, session: u16, link: u32, cx: &mut Cx<'_>) {
         let Some(l) = self.conn.session(session).and_then(|s| s.link(link)) else { return };
         let credit = l.receiver_credit().credit();
-        let Some(LinkRole::Intake(intake)) = self.role(session, link) else { return };
+        let Self { sessions, unanswered, .. } = self;
+        let Some(LinkRole::Intake(intake)) = role_in(sessions, session, link) else { return };
+        unanswered.note(intake);
         if let Some(grant) = intake.poll_grant(credit, cx) {
             if grant > cx.settings.max_link_credit {
                 self.conn.widen_window(session, grant);

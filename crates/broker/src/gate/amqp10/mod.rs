@@ -17,6 +17,7 @@ mod frames;
 mod inbound;
 mod intake;
 mod management;
+mod margin;
 mod node_address;
 mod open;
 mod outbound;
@@ -42,6 +43,7 @@ use self::ends::HeldAnswer;
 use self::follow::HeldAttach;
 use self::intake::Published;
 use self::management::Pair;
+use self::margin::Margin;
 use self::outbound::Consuming;
 use self::replies::Replies;
 use super::{BadFrame, Ending, Phase, take};
@@ -51,7 +53,7 @@ use crate::cx::Cx;
 use crate::desk::PassedCounts;
 use crate::follow::Follow;
 use crate::input::Input;
-use crate::intake::Intake;
+use crate::intake::{Intake, Unanswered};
 use crate::mail::GateAddress;
 use crate::names::cut;
 use crate::own_queues::OwnQueues;
@@ -161,12 +163,15 @@ pub struct Gate {
     runs: Vec<amqp10::Run>,
     /// True if publishing is stopped, by an alarm or because the node is stopping.
     blocked: bool,
+    /// What arrived while publishing is stopped, and is held until then.
+    margin: Margin,
+    unanswered: Unanswered<Published>,
     /// If at least this number of bytes is unwritten, no input is taken.
     output_max: usize,
 }
 
 impl Gate {
-    pub fn new(peer: Peer, settings: &Settings) -> Self {
+    pub fn new(peer: Peer, blocked: bool, settings: &Settings) -> Self {
         let config = amqp10::connection::Config {
             max_frame_size: settings.frame_max,
             initial_max_frame_size: settings.initial_frame_max,
@@ -192,7 +197,9 @@ impl Gate {
             without_room: VecDeque::new(),
             follow: Follow::default(),
             runs: Vec::new(),
-            blocked: false,
+            blocked,
+            margin: Margin::new(settings),
+            unanswered: Unanswered::default(),
             output_max: (OUTPUT_HIGH_WATER + ANSWERS_MAX)
                 .saturating_add(usize::try_from(settings.max_message_size).unwrap_or(usize::MAX)),
         }
@@ -242,7 +249,8 @@ impl Gate {
         match self.phase {
             // This protocol does not wait for the answer to CLOSE.
             Phase::Closing | Phase::Done => true,
-            Phase::Login | Phase::Asking => false,
+            // In this protocol, windows stop publishers.
+            Phase::Login | Phase::Asking | Phase::Stopped => false,
             Phase::Handshake | Phase::Refused | Phase::Open => self.conn.output_len() < self.output_max,
         }
     }

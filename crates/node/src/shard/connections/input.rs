@@ -2,7 +2,7 @@
 //! rest arrives.
 
 use amqp10::frame::HEADER_SIZE;
-use broker::gate::{BadFrame, Gate};
+use broker::gate::{BadFrame, Gate, Phase};
 use bytes::{Buf, BytesMut};
 
 use crate::shard::Shard;
@@ -14,6 +14,10 @@ pub(crate) const READ_MAX: usize = 256 * 1024;
 /// lengthen the queues, because a consumer is sent a few hundred messages in a turn. With [`READ_MAX`], four publishers
 /// without confirms cost twice as much (docs/benchmarks.md, AMQP 0.9.1).
 const SMALL_READ_MAX: usize = 32 * 1024;
+
+/// The most bytes of one read while an alarm stops publishers. What follows a message in its read is kept until the alarm
+/// ends, so a thousand clients that publish during an alarm keep at most 16 MiB.
+const READ_MAX_IN_ALARM: usize = 16 * 1024;
 
 /// A frame of less than this many bytes is small. [`READ_MAX`] bytes hold at most a thousand larger ones.
 const SMALL_FRAME: usize = 256;
@@ -41,10 +45,18 @@ impl Shard {
         self.connections.conns.get(key).is_none_or(|c| c.gate.takes_input())
     }
 
+    /// Returns true if an alarm stops a connection, which is therefore not read.
+    pub fn is_stopped(&self, key: usize) -> bool {
+        self.connections.conns.get(key).is_some_and(|c| c.gate.phase() == Phase::Stopped)
+    }
+
     /// Returns the most bytes that the next read of a connection takes.
     pub fn read_max(&self, key: usize) -> usize {
-        let small = self.connections.conns.get(key).is_none_or(|c| c.sends_small);
-        if small { SMALL_READ_MAX } else { READ_MAX }
+        match self.connections.conns.get(key).is_none_or(|c| c.sends_small) {
+            _ if self.connections.is_blocked() => READ_MAX_IN_ALARM,
+            true => SMALL_READ_MAX,
+            false => READ_MAX,
+        }
     }
 
     /// Handles bytes from the socket, in the buffer that they were read into. Large frames stay there if they
@@ -66,7 +78,25 @@ impl Shard {
         }
     }
 
+    /// Continues with input that was kept, if the gate takes it now.
+    pub(super) fn continue_input(&mut self, key: usize) {
+        if self.connections.conns.get(key).is_some_and(|conn| conn.is_kept) {
+            self.take_input(key, &mut BytesMut::new());
+            self.count_unfinished(key);
+        }
+    }
+
     pub(super) fn take_input(&mut self, key: usize, input: &mut BytesMut) {
+        let Some(conn) = self.connections.conns.get_mut(key) else { return };
+        if conn.is_kept && !conn.gate.phase().keeps_input() && conn.gate.moves_to().is_none() {
+            conn.is_kept = false;
+            let mut kept = std::mem::take(&mut conn.partial);
+            self.take_more(key, &mut kept);
+        }
+        self.take_more(key, input);
+    }
+
+    fn take_more(&mut self, key: usize, input: &mut BytesMut) {
         // Whether large frames stay in `input`. This is decided at the first large frame.
         let mut stays = None;
         let mut is_judged = input.len() < SMALL_READ_MAX;
@@ -77,6 +107,7 @@ impl Shard {
                     || self.connections.occupancy.as_ref().is_some_and(|occupancy| occupancy.has_room(to));
                 if !conn.partial.is_empty() || has_room() {
                     conn.partial.extend_from_slice(input);
+                    conn.is_kept = true;
                     return;
                 }
                 self.gates().with(key, |gate, cx| gate.continue_held(cx));
@@ -84,6 +115,7 @@ impl Shard {
             }
             if conn.gate.phase().keeps_input() {
                 conn.partial.extend_from_slice(input);
+                conn.is_kept = true;
                 return;
             }
             if input.is_empty() || !conn.gate.phase().listens() {

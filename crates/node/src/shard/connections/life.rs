@@ -76,13 +76,9 @@ impl Shard {
         ticket: Ticket,
         pass: impl FnOnce(&mut Gate, &mut Cx<'_>),
     ) {
-        let kept = self.connections.get_mut(key).is_some_and(|conn| conn.gate.phase().keeps_input());
         self.gates().with(key, |gate, cx| pass(gate, cx));
         self.connections.remove_ticket(ticket);
-        let Some(conn) = self.connections.get_mut(key).filter(|_| kept) else { return };
-        let mut unread = std::mem::take(&mut conn.partial);
-        self.take_input(key, &mut unread);
-        self.count_unfinished(key);
+        self.continue_input(key);
     }
 
     pub fn conn(&mut self, key: usize) -> Option<&mut Conn> {
@@ -126,7 +122,8 @@ impl Shard {
         let places = self.connections.places();
         let blocked = self.connections.is_blocked();
         for key in self.walks.blocked.part(places, &mut self.rows) {
-            self.gates().with(key, |gate, _cx| gate.set_blocked(blocked));
+            self.gates().with(key, |gate, cx| gate.set_blocked(blocked, cx));
+            self.continue_input(key);
         }
         for key in self.walks.rights.part(places, &mut self.rows) {
             self.gates().with(key, |gate, cx| gate.recheck_rights(cx));

@@ -51,6 +51,8 @@ pub struct Conn {
     pub gate: Gate,
     /// The beginning of an incomplete frame, in the buffer that will hold the whole frame.
     pub partial: BytesMut,
+    /// True if `partial` may have more than the beginning of one frame, because the gate keeps input.
+    is_kept: bool,
     /// True if the connection is in [`Connections::dirty`].
     dirty: bool,
     /// The length of `partial` while the reading task has it.
@@ -256,12 +258,12 @@ impl Connections {
         let id = ConnectionId(self.draw(here.id));
         let entry = self.conns.vacant_entry();
         let key = entry.key();
-        let mut gate =
-            Gate::new(Peer::new(id, key, peer, name, metadata.settings(), here.now_ms), metadata.settings());
-        gate.set_blocked(self.blocked);
+        let client = Peer::new(id, key, peer, name, metadata.settings(), here.now_ms);
+        let gate = Gate::new(client, self.blocked, metadata.settings());
         entry.insert(Conn {
             gate,
             partial: BytesMut::new(),
+            is_kept: false,
             dirty: false,
             partial_taken: 0,
             sends_small: true,

@@ -43,6 +43,7 @@ impl Shard {
             occupancy.shift(self.here.id, to);
         }
         let unread = std::mem::take(&mut conn.partial);
+        conn.is_kept = false;
         Some(Moved { conn, unread })
     }
 
@@ -52,14 +53,17 @@ impl Shard {
         let entry = self.connections.conns.vacant_entry();
         let key = entry.key();
         conn.gate.peer_mut().key = key;
-        conn.gate.set_blocked(self.connections.blocked);
         conn.dirty = false;
         // Reader memory that is still in use stays with the old shard.
         conn.reader_memory = None;
         entry.insert(conn);
         self.touch(key);
         self.counters.connections += 1;
-        self.gates().with(key, |gate, cx| gate.continue_held(cx));
+        let blocked = self.connections.is_blocked();
+        self.gates().with(key, |gate, cx| {
+            gate.set_blocked(blocked, cx);
+            gate.continue_held(cx);
+        });
         self.take_input(key, &mut unread);
         self.count_unfinished(key);
         if let Some(why) = self.connections.ending() {
@@ -73,11 +77,8 @@ impl Shard {
         if self.leaving(key).is_none() {
             return;
         }
-        let Some(conn) = self.connections.conns.get_mut(key) else { return };
-        let mut unread = std::mem::take(&mut conn.partial);
         self.gates().with(key, |gate, cx| gate.continue_held(cx));
-        self.take_input(key, &mut unread);
-        self.count_unfinished(key);
+        self.continue_input(key);
     }
 
     /// Counts one connection less here. It was closed, possibly before it was served.

@@ -1,0 +1,96 @@
+//! The messages that arrive while an alarm stops publishing. They have crossed the FLOW that closed the window of their
+//! session. They are held, and handled when the alarm ends.
+
+use std::collections::VecDeque;
+
+use amqp10::Delivery;
+
+use super::asking::copy_of;
+use super::{Cx, Gate, Phase};
+use crate::settings::Settings;
+
+/// The bytes that the transfers of all sessions of a connection may have after their windows were closed, in addition to one
+/// message of the largest size. More is a window violation. A socket's buffers hold about as much, so a client that sends small
+/// messages and obeys its windows never comes here.
+const MARGIN_BYTES: usize = 256 * 1024;
+
+/// A message that is held.
+#[derive(Debug)]
+struct Held {
+    session: u16,
+    link: u32,
+    delivery: Box<Delivery<'static>>,
+}
+
+/// The messages of a connection that are held, in the order in which they arrived.
+#[derive(Debug)]
+pub(super) struct Margin {
+    held: VecDeque<Held>,
+    /// The bytes of memory that they take.
+    bytes: usize,
+    bytes_max: usize,
+}
+
+impl Margin {
+    pub fn new(settings: &Settings) -> Self {
+        let message = usize::try_from(settings.max_message_size).unwrap_or(usize::MAX);
+        Self { held: VecDeque::new(), bytes: 0, bytes_max: message.saturating_add(MARGIN_BYTES) }
+    }
+
+    /// Returns the number of bytes that may arrive in one alarm.
+    pub fn bytes_max(&self) -> usize {
+        self.bytes_max
+    }
+
+    /// Returns the bytes of memory that the messages take.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    fn push(&mut self, held: Held) {
+        self.bytes += held.bytes();
+        self.held.push_back(held);
+    }
+
+    fn pop(&mut self) -> Option<Held> {
+        let held = self.held.pop_front()?;
+        self.bytes -= held.bytes();
+        if self.held.is_empty() {
+            self.held = VecDeque::new();
+        }
+        Some(held)
+    }
+
+    /// Drops the messages of a session, or of one of its links. They get no outcome.
+    pub fn forget(&mut self, session: u16, link: Option<u32>) {
+        if !self.held.is_empty() {
+            self.held.retain(|held| held.session != session || link.is_some_and(|link| held.link != link));
+            self.bytes = self.held.iter().map(Held::bytes).sum();
+        }
+    }
+}
+
+impl Held {
+    fn bytes(&self) -> usize {
+        size_of::<Self>() + size_of::<Delivery<'_>>() + self.delivery.tag.len() + self.delivery.message.len()
+    }
+}
+
+impl Gate {
+    /// Holds a message until the alarm ends.
+    #[cold]
+    pub(super) fn hold_in_margin(&mut self, session: u16, link: u32, delivery: &Delivery<'_>) {
+        self.margin.push(Held { session, link, delivery: copy_of(delivery) });
+    }
+
+    /// Handles the messages that were held, if publishing is not stopped. If somebody must be asked about one of them, the
+    /// others wait for the answer, too.
+    pub(super) fn publish_margin(&mut self, cx: &mut Cx<'_>) {
+        while !self.blocked
+            && self.phase == Phase::Open
+            && let Some(Held { session, link, delivery }) = self.margin.pop()
+        {
+            self.handle_transfer(session, link, &delivery, cx);
+        }
+    }
+}
