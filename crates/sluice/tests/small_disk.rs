@@ -5,6 +5,7 @@
 
 use std::collections::BTreeSet;
 use std::io::Write as _;
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
@@ -101,7 +102,11 @@ async fn round(directory: &Directory, sets: &[&str], filled: bool, killed: bool,
     assert_eq!(logged.contains("disk alarm: publishers are stopped"), !filled, "{logged}");
     if killed {
         broker.kill();
+        // Another program takes the space that is left, also that of the log's reserve.
+        let rest = directory.path().join("rest");
+        fill(&rest);
         broker = start();
+        std::fs::remove_file(&rest).unwrap();
     }
     if drained {
         // The remaining space, or the log's reserve, suffices to empty queues.
@@ -119,6 +124,17 @@ async fn round(directory: &Directory, sets: &[&str], filled: bool, killed: bool,
     story.publish_again(&broker, directory).await;
     assert!(broker.terminate().success());
     assert!(!directory.logged().contains("panicked"), "{}", directory.logged());
+}
+
+/// Writes a file until the disk has no byte left.
+fn fill(path: &Path) {
+    let mut file = std::fs::File::create(path).unwrap();
+    let full = loop {
+        if let Err(error) = file.write_all(&[1; 4096]) {
+            break error;
+        }
+    };
+    assert_eq!(full.kind(), std::io::ErrorKind::StorageFull, "{full}");
 }
 
 /// Returns the future's output, or `None` if publishing is stopped first.

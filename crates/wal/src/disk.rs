@@ -139,6 +139,11 @@ pub(crate) fn write_all<D: Disk>(
     Ok(())
 }
 
+/// Returns true if the disk refused because it has no room.
+pub(crate) fn is_full(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
+}
+
 /// Fills `into` from `offset` on. Returns how many bytes were read before the end of the file.
 pub(crate) fn read_all<D: Disk>(
     disk: &mut D,

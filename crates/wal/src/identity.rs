@@ -15,14 +15,15 @@
 //! * `check`: CRC-32C over bytes 0..36.
 //!
 //! The file is replaced as a whole: a new one is written, synced and renamed. So a crash leaves the old or
-//! the new one, and any other content is damage.
+//! the new one, and any other content is damage. If the disk is full, there is no room for a second file. Then the
+//! file is overwritten in place, within one sector, which a crash does not tear.
 
 use std::fmt;
 use std::hash::{BuildHasher as _, RandomState};
 use std::io::{self, IoSlice};
 
 use crate::batch::crc32c;
-use crate::disk::{Disk, read_all, write_all};
+use crate::disk::{Disk, is_full, read_all, write_all};
 use crate::file::u64_at;
 
 /// The name of the file.
@@ -84,19 +85,39 @@ impl Identity {
     /// # Errors
     /// The identity is damaged or newer than this program, and nothing was changed; or the disk failed.
     pub fn begin<D: Disk>(disk: &mut D) -> Result<Self, IdentityError> {
-        let of = |file: &'static str| move |error| IdentityError::Io { file, error };
-        let names = disk.list().map_err(of(""))?;
+        let names = disk.list().map_err(|error| IdentityError::Io { file: "", error })?;
         let former = Self::former(disk, &names)?.unwrap_or_else(|| Self { node: random(), boots: 0 });
         let identity = Self { boots: former.boots.saturating_add(1), ..former };
-        if names.iter().any(|name| name == NEW_NAME) {
+        let has = |file: &str| names.iter().any(|name| name == file);
+        match identity.replace(disk, has(NEW_NAME)) {
+            Err(IdentityError::Io { error, .. }) if is_full(&error) && has(NAME) => {
+                // The next start removes the incomplete file if the disk does not.
+                let _ = disk.remove(NEW_NAME);
+                identity.overwrite(disk).map_err(|error| IdentityError::Io { file: NAME, error })?;
+            }
+            replaced => replaced?,
+        }
+        Ok(identity)
+    }
+
+    /// Writes the identity to a new file, which replaces the old one.
+    fn replace<D: Disk>(&self, disk: &mut D, is_new_there: bool) -> Result<(), IdentityError> {
+        let of = |file: &'static str| move |error| IdentityError::Io { file, error };
+        if is_new_there {
             disk.remove(NEW_NAME).map_err(of(NEW_NAME))?;
         }
         let mut file = disk.create(NEW_NAME).map_err(of(NEW_NAME))?;
-        write_all(disk, &mut file, 0, &mut [IoSlice::new(&identity.encode())]).map_err(of(NEW_NAME))?;
+        write_all(disk, &mut file, 0, &mut [IoSlice::new(&self.encode())]).map_err(of(NEW_NAME))?;
         disk.sync(&mut file).map_err(of(NEW_NAME))?;
         disk.rename(NEW_NAME, NAME).map_err(of(NEW_NAME))?;
-        disk.sync_dir().map_err(of(""))?;
-        Ok(identity)
+        disk.sync_dir().map_err(of(""))
+    }
+
+    /// Writes the identity over the old one. This takes no more space.
+    fn overwrite<D: Disk>(&self, disk: &mut D) -> io::Result<()> {
+        let mut file = disk.open(NAME)?;
+        write_all(disk, &mut file, 0, &mut [IoSlice::new(&self.encode())])?;
+        disk.sync(&mut file)
     }
 
     /// Reads the identity of a directory and changes nothing. Returns `None` if it has none yet.
@@ -230,6 +251,25 @@ mod tests {
             let next = Identity::begin(&mut disk).unwrap();
             assert!(next.node == first.node && next.boots > first.boots, "{next:?}");
         }
+    }
+
+    #[test]
+    fn a_start_on_a_full_disk_is_counted() {
+        for how in [Crash::Process, Crash::Power] {
+            let mut disk = SimDisk::new(4);
+            let first = Identity::begin(&mut disk).unwrap();
+            disk.limit(disk.taken());
+            for boots in 2..5 {
+                disk = disk.crash(how);
+                assert_eq!(Identity::begin(&mut disk).unwrap(), Identity { boots, ..first });
+                assert_eq!(disk.files().len(), 1);
+            }
+            assert_eq!(Identity::begin(&mut disk.crash(how)).unwrap().boots, 5);
+        }
+        let mut empty = SimDisk::new(4);
+        empty.limit(0);
+        let refused = Identity::begin(&mut empty).unwrap_err();
+        assert!(matches!(&refused, IdentityError::Io { error, .. } if is_full(error)), "{refused}");
     }
 
     #[test]

@@ -15,7 +15,7 @@
 use std::io;
 
 use super::Log;
-use crate::disk::Disk;
+use crate::disk::{Disk, is_full};
 use crate::handover::Failure;
 
 /// The size of the reserve in bytes. It must hold what was in flight when the disk became full, and the copy
@@ -50,7 +50,7 @@ impl<D: Disk> Log<D> {
 
     /// Releases the reserve if the failure was due to a full disk.
     pub(super) fn release_reserve_if_full(&mut self, failure: &Failure) {
-        if matches!(failure.error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded) {
+        if is_full(&failure.error) {
             self.drop_spares();
             self.drop_reserve();
         }
