@@ -325,7 +325,7 @@ async fn try_move(
             moved.rollbacks += 1;
             let returned = batch.pop();
             publishes(&mut connection, &batch);
-            for (delivery_tag, _) in returned {
+            if let Some((delivery_tag, _)) = returned {
                 let nack = BasicNack { delivery_tag, multiple: false, requeue: true };
                 connection.send(CHANNEL, &Method::BasicNack(nack));
             }
