@@ -4,3 +4,4 @@
 mod broker;
 mod crashes;
 mod model;
+mod remote;

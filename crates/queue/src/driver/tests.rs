@@ -268,6 +268,44 @@ fn a_settlement_of_a_replicated_queue_is_answered_when_it_is_committed() {
 }
 
 #[test]
+fn a_settlement_of_a_classic_queue_is_answered_when_its_record_is_stored_if_it_is_to_be() {
+    use SettleAnswer::{Made, Stored};
+    for (driver, answer, waits) in [
+        (Driver::classic(true, false), Stored, true),
+        (Driver::classic(true, false), Made, false),
+        (Driver::classic(true, true), Stored, true),
+        (Driver::classic(false, false), Stored, false),
+    ] {
+        let mut queue = Queue::new(driver);
+        queue.ask(publish(1, true));
+        queue.close();
+        let (consumer, outcome) = (ConsumerId(1), Outcome::Accepted);
+        queue.ask(Request::Settle { consumer, first: 1, last: 1, outcome, answer });
+        let journaled: Vec<bool> = queue.out.effects.iter().map(Effect::is_journaled).collect();
+        assert_eq!(journaled, [waits], "{answer:?}");
+        queue.close();
+    }
+}
+
+#[test]
+fn a_purge_is_answered_when_it_is_committed_and_at_once_by_a_classic_queue() {
+    for (mut queue, waits) in [(Queue::new(Driver::classic(true, false)), false), (replicated(), true)] {
+        // The consumer has credit for one message less.
+        (1..=100).for_each(|seq| _ = queue.ask(publish(seq, true)));
+        queue.close();
+        if waits {
+            queue.replica().handle_proposed(1);
+            queue.commit(1);
+        }
+        queue.ask(Request::Purge { ticket: Ticket(1) });
+        queue.driver.close(&mut queue.fifo, &mut queue.out);
+        let is_answered =
+            queue.out.effects.iter().any(|effect| matches!(effect, Effect::Done { messages: 1, .. }));
+        assert_eq!(is_answered, !waits);
+    }
+}
+
+#[test]
 fn a_deposed_member_refuses_what_is_not_committed() {
     let mut queue = with_a_delivery();
     queue.ask(publish(2, true));

@@ -5,7 +5,7 @@
 //! confirms, settlements and grants.
 //!
 //! The methods of a channel take effect in their order. A method that waits for an answer of the catalog or of a queue
-//! holds up the input of its connection until then ([`Phase::Asking`]).
+//! holds up the input of its connection until then ([`Phase::Asking`]). A commit holds up its channel only ([`tx`]).
 
 mod arguments;
 mod channel;
