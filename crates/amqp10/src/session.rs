@@ -454,3 +454,56 @@ fn handle_disposition(disposition: Disposition) -> SessionEvent {
         last: disposition.last.unwrap_or(disposition.first),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Returns a session with a window of four frames, of which `left` are left.
+    fn session(left: u32) -> (Session, Output) {
+        let mut session = Session::new(0, SessionConfig { incoming_window: 4, handle_max: 7 }, 0);
+        session.put_begin(&mut Output::default());
+        (session.state, session.incoming_window) = (SessionState::Mapped, left);
+        (session, Output::default())
+    }
+
+    #[test]
+    fn a_held_window_is_opened_when_it_is_released_and_half_is_used() {
+        for (left, then) in [(0, 4), (2, 4), (3, 3)] {
+            let (mut session, mut out) = session(left);
+            session.hold_window(true, &mut out);
+            assert!(session.incoming_window == left && !session.refills && out.is_empty());
+            session.hold_window(false, &mut out);
+            assert!(session.incoming_window == then && session.refills);
+            assert_eq!(out.is_empty(), left == then, "a FLOW says so");
+        }
+    }
+
+    #[test]
+    fn a_window_that_is_held_and_closed_opens_when_it_is_neither() {
+        let (mut session, mut out) = session(2);
+        session.set_window_open(false, &mut out);
+        session.hold_window(true, &mut out);
+        session.set_window_open(true, &mut out);
+        assert_eq!(session.incoming_window, 0);
+        session.set_window_open(false, &mut out);
+        session.hold_window(false, &mut out);
+        assert_eq!(session.incoming_window, 0);
+        session.set_window_open(true, &mut out);
+        assert_eq!((session.incoming_window, session.margin), (4, 0));
+    }
+
+    #[test]
+    fn margins_are_frames_of_a_session_and_bytes_of_its_connection() {
+        let ((mut one, mut out), (mut other, _)) = (session(4), session(4));
+        let mut bytes = 10;
+        assert!(!one.spend_margin(1, &mut bytes), "the window is open");
+        one.set_window_open(false, &mut out);
+        other.set_window_open(false, &mut out);
+        assert!(one.spend_margin(6, &mut bytes) && !other.spend_margin(5, &mut bytes));
+        assert!(other.spend_margin(4, &mut bytes) && !other.spend_margin(1, &mut bytes));
+        bytes = 100;
+        assert!((0..3).all(|_| one.spend_margin(1, &mut bytes)), "the rest of its frames");
+        assert!(!one.spend_margin(1, &mut bytes));
+    }
+}

@@ -171,7 +171,13 @@ impl Gate {
     fn handle_held_message(&mut self, message: &HeldMessage, cx: &mut Cx<'_>) {
         match message.arriving() {
             Ok(_) if !self.conn.channel_is_open(message.channel) => {}
-            Ok(arriving) => self.publish_or_hold(message.channel, &arriving, cx),
+            Ok(arriving) => {
+                // Connections move only after a read. Here the next one may be far away.
+                if self.follow.is_undecided() {
+                    self.follow.stay();
+                }
+                self.publish_or_hold(message.channel, &arriving, cx);
+            }
             Err(refused) => self.refuse_method(message.channel, (0, 0), refused, cx),
         }
     }
