@@ -110,7 +110,7 @@ pub fn cell(value: &Value) -> String {
         Value::String(text) if text.is_empty() => "\"\"".to_owned(),
         Value::String(text) => escape::line(text).into_owned(),
         Value::Object(fields) => {
-            let pairs = fields.iter().map(|(key, value)| format!("{key}={}", cell(value)));
+            let pairs = fields.iter().map(|(key, value)| format!("{}={}", escape::line(key), cell(value)));
             let pairs = pairs.collect::<Vec<_>>().join(" ");
             if pairs.is_empty() { "-".to_owned() } else { pairs }
         }
@@ -154,14 +154,14 @@ mod tests {
     fn tables_are_aligned() {
         let rows = [
             json!({"source": "", "destination": "ä\u{1b}", "routing_key": 7, "arguments": {}}),
-            json!({"source": "logs", "destination": "q", "routing_key": 1234, "arguments": {"x-a": 1}}),
+            json!({"source": "logs", "destination": "q", "routing_key": 1234, "arguments": {"x\n": 1}}),
         ];
         let columns =
             [("FROM", "source"), ("TO", "destination"), ("KEY", "routing_key"), ("ARGS", "arguments")];
         let expected = "\
 FROM  TO        KEY  ARGS
 \"\"    ä\\u{1b}     7  -
-logs  q        1234  x-a=1
+logs  q        1234  x\\n=1
 ";
         assert_eq!(table(&columns, &rows), expected);
     }
