@@ -48,6 +48,11 @@ pub const CASES: &[Case] = &[
         prepare: section_scan,
     },
     Case { name: "topic-match", what: "route of a three-word key, 1,000 bindings", prepare: topic_match },
+    Case {
+        name: "topic-hashes",
+        what: "a hundredth of: route of a key of 127 words, 2,000 bindings with two # and twice 40 words, which all match",
+        prepare: topic_hashes,
+    },
     Case { name: "filter-sql", what: "three terms over four fields of both sections", prepare: filter_sql },
     Case { name: "filter-fields", what: "a property and an application-property", prepare: filter_fields },
     Case { name: "fifo", what: "publish, deliver and settle one message, in batches of 85", prepare: fifo },
@@ -216,23 +221,17 @@ fn amqp10_to_091() -> Box<dyn FnMut() -> u64> {
     })
 }
 
-fn topic_match() -> Box<dyn FnMut() -> u64> {
+/// Returns a catalog with one queue for each of these binding keys.
+fn with_topics(keys: impl Iterator<Item = String>) -> Catalog {
     let mut catalog = Catalog::default();
     let mut ids = catalog.queue_ids();
     let mut run = |command| {
         let decision = catalog.decide(command, &mut ids).expect("allowed");
         decision.changes.iter().for_each(|change| catalog.apply(change));
     };
-    let bindings = 1_000;
-    for i in 0..bindings {
+    for (i, key) in keys.enumerate() {
         let name: Arc<str> = format!("q{i}").into();
         run(Command::DeclareQueue(DeclareQueue::new(DEFAULT_VHOST, name.clone(), Default::default())));
-        // The exchange has 10 * 10 * 10 binding keys. Every tenth contains a `*`, every hundredth a `#`.
-        let key = match i {
-            _ if i % 100 == 0 => format!("a{}.#", i / 100),
-            _ if i % 10 == 0 => format!("a{}.*.c{}", i / 100, i / 10 % 10),
-            _ => format!("a{}.b{}.c{}", i / 100, i / 10 % 10, i % 10),
-        };
         run(Command::Bind(Binding {
             vhost: DEFAULT_VHOST.into(),
             source: "amq.topic".into(),
@@ -241,11 +240,42 @@ fn topic_match() -> Box<dyn FnMut() -> u64> {
             arguments: Default::default(),
         }));
     }
+    catalog
+}
+
+fn topic_match() -> Box<dyn FnMut() -> u64> {
+    // The exchange has 10 * 10 * 10 binding keys. Every tenth contains a `*`, every hundredth a `#`.
+    let catalog = with_topics((0..1_000).map(|i| match i {
+        _ if i % 100 == 0 => format!("a{}.#", i / 100),
+        _ if i % 10 == 0 => format!("a{}.*.c{}", i / 100, i / 10 % 10),
+        _ => format!("a{}.b{}.c{}", i / 100, i / 10 % 10, i % 10),
+    }));
     let key = [Arc::from("a3.b4.c5")];
     Box::new(move || {
         let letter = Letter { keys: black_box(&key), ..Letter::default() };
         let routed = catalog.route(DEFAULT_VHOST, "amq.topic", &letter);
         assert_eq!(routed.map(|r| r.targets.len()), Some(3), "its own binding, the star and the hash");
+        0
+    })
+}
+
+/// The worst binding keys for their size that are known. Only one of a hundred operations finds a route, because it takes as long as
+/// thousands of others.
+fn topic_hashes() -> Box<dyn FnMut() -> u64> {
+    let half = |n: usize| {
+        let word = |at: usize| if n >> (at % 11) & 1 == 0 { "a" } else { "*" };
+        (0..40).map(word).collect::<Vec<_>>().join(".")
+    };
+    let catalog = with_topics((0..2_000).map(|n| format!("#.{0}.#.{0}", half(n))));
+    let key = [Arc::from(["a"; 127].join("."))];
+    let mut operations = 0;
+    Box::new(move || {
+        operations += 1;
+        if operations % 100 == 0 {
+            let letter = Letter { keys: black_box(&key), ..Letter::default() };
+            let routed = catalog.route(DEFAULT_VHOST, "amq.topic", &letter);
+            assert_eq!(routed.map(|r| r.targets.len()), Some(2_000));
+        }
         0
     })
 }
