@@ -64,7 +64,8 @@ public final class Suite {
         CHECKS.put("message_types_and_durability_arrive", Suite::messageTypesArrive);
         CHECKS.put("temporary_queue_takes_the_reply", Suite::temporaryQueueTakesTheReply);
         CHECKS.put("transactions_are_not_implemented", Suite::transactionsAreNotImplemented);
-        CHECKS.put("selectors_of_queues_are_left_out", Suite::selectorsOfQueuesAreLeftOut);
+        CHECKS.put("selectors_of_queues_are_refused", Suite::selectorsOfQueuesAreRefused);
+        CHECKS.put("browsers_of_queues_are_refused", Suite::browsersOfQueuesAreRefused);
         CHECKS.put("streams_are_read_by_many", Streams::readByMany);
         CHECKS.put("streams_keep_whatever_is_settled", Streams::keepWhateverIsSettled);
         CHECKS.put("streams_are_read_from_the_first", Streams::readFromTheFirst);
@@ -472,12 +473,21 @@ public final class Suite {
         }
     }
 
-    /** The client takes the answer without it as it is. */
-    static void selectorsOfQueuesAreLeftOut() throws Exception {
+    static void selectorsOfQueuesAreRefused() throws Exception {
         try (Client client = Client.connect()) {
             client.onQueue("selected", "a");
-            MessageConsumer consumer = client.consumer("selected", "JMSCorrelationID = 'absent'");
-            expect(Client.body(Client.take(consumer)), "a");
+            refused(JMSException.class, "amqp:not-implemented",
+                    () -> client.consumer("selected", "JMSCorrelationID = 'absent'"));
+            expect(Client.drain(client.consumer("selected")), List.of("a"));
+        }
+    }
+
+    static void browsersOfQueuesAreRefused() throws Exception {
+        try (Client client = Client.connect()) {
+            client.onQueue("looked-at", "a");
+            refused(JMSException.class, "amqp:not-implemented", () -> client.session
+                    .createBrowser(client.session.createQueue("/queues/looked-at")).getEnumeration().hasMoreElements());
+            expect(Client.drain(client.consumer("looked-at")), List.of("a"));
         }
     }
 
