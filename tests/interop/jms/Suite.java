@@ -60,6 +60,7 @@ public final class Suite {
         CHECKS.put("unroutable_is_released", Suite::unroutableIsReleased);
         CHECKS.put("deleting_the_queue_detaches_its_links", Suite::deletingTheQueueDetaches);
         CHECKS.put("settled_both_ways", Suite::settledBothWays);
+        CHECKS.put("a_publisher_that_detaches_gets_its_outcomes", Suite::detachedPublisherGetsItsOutcomes);
         CHECKS.put("anonymous_terminus_routes_by_to", Suite::anonymousTerminus);
         CHECKS.put("message_types_and_durability_arrive", Suite::messageTypesArrive);
         CHECKS.put("temporary_queue_takes_the_reply", Suite::temporaryQueueTakesTheReply);
@@ -463,6 +464,33 @@ public final class Suite {
             refused(InvalidDestinationException.class, "amqp:not-found",
                     () -> answerer.session.createProducer(asked.getJMSReplyTo()));
         }
+    }
+
+    static void detachedPublisherGetsItsOutcomes() throws Exception {
+        Client.queue("left");
+        try (Client client = Client.connect()) {
+            MessageProducer producer = client.session.createProducer(client.session.createQueue("/queues/left"));
+            Semaphore accepted = new Semaphore(0);
+            AtomicReference<Exception> problem = new AtomicReference<>();
+            CompletionListener outcome = new CompletionListener() {
+                @Override
+                public void onCompletion(Message message) {
+                    accepted.release();
+                }
+
+                @Override
+                public void onException(Message message, Exception cause) {
+                    problem.compareAndSet(null, cause);
+                }
+            };
+            for (int number = 0; number < 100; number++) {
+                producer.send(client.session.createTextMessage("x"), outcome);
+            }
+            producer.close();
+            expect(accepted.tryAcquire(100, Client.PATIENCE_MS, TimeUnit.MILLISECONDS), true);
+            expect(problem.get(), null);
+        }
+        expect(Client.messages("left"), 100);
     }
 
     static void transactionsAreNotImplemented() throws Exception {

@@ -13,6 +13,7 @@
 mod account;
 pub(crate) mod adaptive;
 mod arrived;
+mod parted;
 mod route;
 mod traced;
 
@@ -26,6 +27,7 @@ use queue::{Publish, PublisherId, Request, Verdict};
 use self::account::Account;
 pub use self::account::{Publication, Run};
 pub use self::arrived::{Arrived, Body};
+pub use self::parted::Parted;
 use self::route::Allowed;
 pub use self::route::{Refused, Sender, Target, may_publish};
 use self::traced::trace_published;
@@ -96,12 +98,17 @@ impl<P: Publication> Intake<P> {
 
     /// Ends the publisher. Later receipts are ignored. Returns the queue that is to be deleted with it.
     pub fn close(mut self, cx: &mut Cx<'_>) -> Option<QueueId> {
-        self.count_published(cx);
+        self.stop(cx);
         self.account.release(cx.budget);
         cx.publishers.remove(self.publisher.0);
+        self.owned
+    }
+
+    /// Counts the end of the publisher, and what it has sent before.
+    fn stop(&mut self, cx: &mut Cx<'_>) {
+        self.count_published(cx);
         self.watched.into_iter().for_each(|queue| cx.watchers.remove(queue, self.publisher));
         cx.counters.over_mut(self.protocol).publishers -= 1;
-        self.owned
     }
 
     /// Notes that all messages go to this queue. The gate is notified when the queue is deleted.

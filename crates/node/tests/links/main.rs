@@ -9,6 +9,7 @@ mod client091;
 mod counts;
 mod dead_letters;
 mod declared;
+mod detached;
 mod direct_reply;
 mod explain;
 mod follow;
