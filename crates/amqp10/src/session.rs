@@ -191,6 +191,17 @@ impl Session {
         self.handle_max = self.config.handle_max.min(begin.handle_max);
     }
 
+    /// Called when the peer has ended the session: it receives nothing more, and the rest of its deliveries never comes.
+    pub(crate) fn handle_end(&mut self) {
+        self.peer_ended = true;
+        self.pending.clear();
+        self.unsettled = Unsettled::default();
+        for link in self.links.iter_mut().flatten() {
+            link.forget_partial();
+        }
+        self.partial_bytes = 0;
+    }
+
     pub(crate) fn handle_frame(
         &mut self,
         performative: Performative<'_>,
@@ -203,7 +214,7 @@ impl Session {
         match performative {
             Performative::Flow(flow) => self.handle_flow(flow, out),
             Performative::Disposition(disposition) => Ok(Some(handle_disposition(disposition))),
-            Performative::Attach(attach) => self.handle_attach(attach),
+            Performative::Attach(attach) => self.handle_attach(attach, out),
             Performative::Detach(detach) => self.handle_detach(detach),
             _ => Err((None, Violation::UnexpectedFrame("frame on a session"))),
         }

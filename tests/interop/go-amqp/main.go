@@ -42,6 +42,7 @@ var checks = []namedCheck{
 	{"unroutable_is_released", unroutableIsReleased},
 	{"deleting_the_queue_detaches_its_links", deletingTheQueueDetaches},
 	{"settled_both_ways", settledBothWays},
+	{"a_publisher_that_detaches_gets_its_outcomes", detachedPublisherGetsItsOutcomes},
 	{"anonymous_terminus_routes_by_to", anonymousTerminus},
 	{"streams_are_read_from_anywhere", streamsAreReadFromAnywhere},
 	{"streams_filter_on_the_server", streamsFilterOnTheServer},
@@ -354,6 +355,24 @@ func settledBothWays(ctx context.Context) {
 	consumer.detach()
 	expect(m.messages("at-most-once"), any(uint64(0)))
 	c.close()
+}
+
+func detachedPublisherGetsItsOutcomes(ctx context.Context) {
+	c := connect(ctx)
+	defer c.close()
+	c.manage().queue("left")
+	sender := c.sender("/queues/left")
+	var receipts []amqp.SendReceipt
+	for range 100 {
+		message := amqp.NewMessage([]byte("x"))
+		message.Header = &amqp.MessageHeader{Durable: true}
+		receipts = append(receipts, must(sender.SendWithReceipt(ctx, message, nil)))
+	}
+	check(sender.Close(ctx))
+	for i := range receipts {
+		expect(outcome(must(receipts[i].Wait(ctx))), "accepted")
+	}
+	expect(len(c.consumer("left").drain()), 100)
 }
 
 func anonymousTerminus(ctx context.Context) {

@@ -60,11 +60,13 @@ public final class Suite {
         CHECKS.put("unroutable_is_released", Suite::unroutableIsReleased);
         CHECKS.put("deleting_the_queue_detaches_its_links", Suite::deletingTheQueueDetaches);
         CHECKS.put("settled_both_ways", Suite::settledBothWays);
+        CHECKS.put("a_publisher_that_detaches_gets_its_outcomes", Suite::detachedPublisherGetsItsOutcomes);
         CHECKS.put("anonymous_terminus_routes_by_to", Suite::anonymousTerminus);
         CHECKS.put("message_types_and_durability_arrive", Suite::messageTypesArrive);
         CHECKS.put("temporary_queue_takes_the_reply", Suite::temporaryQueueTakesTheReply);
         CHECKS.put("transactions_are_not_implemented", Suite::transactionsAreNotImplemented);
-        CHECKS.put("selectors_of_queues_are_left_out", Suite::selectorsOfQueuesAreLeftOut);
+        CHECKS.put("selectors_of_queues_are_refused", Suite::selectorsOfQueuesAreRefused);
+        CHECKS.put("browsers_of_queues_are_refused", Suite::browsersOfQueuesAreRefused);
         CHECKS.put("streams_are_read_by_many", Streams::readByMany);
         CHECKS.put("streams_keep_whatever_is_settled", Streams::keepWhateverIsSettled);
         CHECKS.put("streams_are_read_from_the_first", Streams::readFromTheFirst);
@@ -464,6 +466,33 @@ public final class Suite {
         }
     }
 
+    static void detachedPublisherGetsItsOutcomes() throws Exception {
+        Client.queue("left");
+        try (Client client = Client.connect()) {
+            MessageProducer producer = client.session.createProducer(client.session.createQueue("/queues/left"));
+            Semaphore accepted = new Semaphore(0);
+            AtomicReference<Exception> problem = new AtomicReference<>();
+            CompletionListener outcome = new CompletionListener() {
+                @Override
+                public void onCompletion(Message message) {
+                    accepted.release();
+                }
+
+                @Override
+                public void onException(Message message, Exception cause) {
+                    problem.compareAndSet(null, cause);
+                }
+            };
+            for (int number = 0; number < 100; number++) {
+                producer.send(client.session.createTextMessage("x"), outcome);
+            }
+            producer.close();
+            expect(accepted.tryAcquire(100, Client.PATIENCE_MS, TimeUnit.MILLISECONDS), true);
+            expect(problem.get(), null);
+        }
+        expect(Client.messages("left"), 100);
+    }
+
     static void transactionsAreNotImplemented() throws Exception {
         try (Client client = Client.connect()) {
             refused(JMSException.class, "amqp:not-implemented",
@@ -472,12 +501,21 @@ public final class Suite {
         }
     }
 
-    /** The client takes the answer without it as it is. */
-    static void selectorsOfQueuesAreLeftOut() throws Exception {
+    static void selectorsOfQueuesAreRefused() throws Exception {
         try (Client client = Client.connect()) {
             client.onQueue("selected", "a");
-            MessageConsumer consumer = client.consumer("selected", "JMSCorrelationID = 'absent'");
-            expect(Client.body(Client.take(consumer)), "a");
+            refused(JMSException.class, "amqp:not-implemented",
+                    () -> client.consumer("selected", "JMSCorrelationID = 'absent'"));
+            expect(Client.drain(client.consumer("selected")), List.of("a"));
+        }
+    }
+
+    static void browsersOfQueuesAreRefused() throws Exception {
+        try (Client client = Client.connect()) {
+            client.onQueue("looked-at", "a");
+            refused(JMSException.class, "amqp:not-implemented", () -> client.session
+                    .createBrowser(client.session.createQueue("/queues/looked-at")).getEnumeration().hasMoreElements());
+            expect(Client.drain(client.consumer("looked-at")), List.of("a"));
         }
     }
 

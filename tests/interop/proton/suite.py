@@ -289,6 +289,18 @@ def settled_both_ways():
     connection.close()
 
 
+def a_publisher_that_detaches_gets_its_outcomes():
+    connection = connect()
+    Management(connection).queue("left")
+    sender = connection.create_sender("/queues/left")
+    connection.wait(lambda: sender.link.credit >= 100, msg="credit")
+    sent = [sender.link.send(Message(body=number, durable=True)) for number in range(100)]
+    sender.close()
+    expect([delivery.remote_state for delivery in sent], [Delivery.ACCEPTED] * 100)
+    expect(len(Consumer(connection, "left").drain()), 100)
+    connection.close()
+
+
 class SenderSettlesFirst(LinkOption):
     """A receiver that settles a delivery only after the sender has settled it."""
 
@@ -460,7 +472,8 @@ CHECKS = [
     modify_counts_the_failure,
     drain_returns_what_is_there_and_tells, drain_of_more_than_a_round_of_credit, one_credit_gets_one_message,
     detach_redelivers_in_order, missing_queue_is_not_found, fanout_and_topic_route, unroutable_is_released,
-    deleting_the_queue_detaches_its_links, settled_both_ways, the_sender_settles_first, anonymous_terminus_routes_by_to,
+    deleting_the_queue_detaches_its_links, settled_both_ways, a_publisher_that_detaches_gets_its_outcomes,
+    the_sender_settles_first, anonymous_terminus_routes_by_to,
     direct_reply_to_answers_without_a_queue, streams_are_read_from_anywhere, streams_filter_on_the_server,
     streams_keep_whatever_is_settled, idle_connection_stays,
 ]

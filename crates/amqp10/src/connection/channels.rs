@@ -25,7 +25,7 @@ impl Connection {
             Some(_) => return Err(Fault::connection(Violation::UnexpectedFrame("answer to no BEGIN"))),
             // Use the peer's channel number as ours too, unless a session of ours has it.
             None if self.session(channel).is_none() => (channel, false),
-            None => match self.free_channel() {
+            None => match self.free_channel().or_else(|| self.end_waiting_session()) {
                 Some(free) => (free, false),
                 None => return Err(Fault::connection(Violation::ChannelInUse(channel))),
             },
@@ -55,6 +55,15 @@ impl Connection {
         u16::try_from(free).ok().filter(|n| *n <= self.channel_max)
     }
 
+    /// Answers the END of a session now, because every channel is in use: the peer may use the channel of that session again,
+    /// and its answer waits for something that is not worth a connection. Returns its number.
+    fn end_waiting_session(&mut self) -> Option<u16> {
+        let waits = |session: &Session| session.peer_ended && session.state == SessionState::Mapped;
+        let (waiting, _) = self.sessions().find(|(_, session)| waits(session))?;
+        self.end(waiting, None);
+        Some(waiting)
+    }
+
     fn put_session(&mut self, number: u16) {
         let at = usize::from(number);
         if self.sessions.len() <= at {
@@ -81,7 +90,7 @@ impl Connection {
         if answered {
             self.sessions[usize::from(session)] = None;
         } else {
-            s.peer_ended = true;
+            s.handle_end();
         }
         Some(Event::End { session, error, answered })
     }

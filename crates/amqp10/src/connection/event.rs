@@ -21,7 +21,8 @@ pub enum Event<'a> {
     HeaderExchanged,
     Open(Box<Open>),
     Close(Option<AmqpError>),
-    /// The peer began a session (answer with [`begin`](super::Connection::begin)) or answered our BEGIN.
+    /// The peer began a session (answer with [`begin`](super::Connection::begin)) or answered our BEGIN. If it needs the number
+    /// of a session that the peer has ended and whose END was not answered, that END is answered first.
     Begin {
         session: u16,
         begin: Begin,
@@ -33,6 +34,8 @@ pub enum Event<'a> {
         error: Option<AmqpError>,
         answered: bool,
     },
+    /// The peer proposed a link or answered our ATTACH. As with sessions, a DETACH that was not answered is answered first if
+    /// the link needs the number.
     Attach {
         session: u16,
         link: u32,

@@ -12,6 +12,7 @@ impl Session {
     pub(super) fn handle_attach(
         &mut self,
         attach: Box<Attach>,
+        out: &mut Output,
     ) -> Result<Option<SessionEvent>, SessionFault> {
         if attach.handle > self.handle_max {
             return Err((None, Violation::HandleMax { handle: attach.handle, max: self.handle_max }));
@@ -36,6 +37,7 @@ impl Session {
                     let initial = attach.initial_delivery_count.unwrap_or(0);
                     End::Receiving(Receiving::starting_at(initial))
                 };
+                self.free_handle(out);
                 let link = self.insert_link(Link {
                     name: attach.name.clone(),
                     state: LinkState::Half,
@@ -77,6 +79,17 @@ impl Session {
             }
         }
         Ok(Some(SessionEvent::Attach { link, attach }))
+    }
+
+    /// Answers the DETACH of a link now if every handle is in use. The peer may use the handle of that link again, and its
+    /// answer waits for something that is not worth refusing a link.
+    fn free_handle(&mut self, out: &mut Output) {
+        if self.links.len() <= self.handle_max as usize || self.links.iter().any(Option::is_none) {
+            return;
+        }
+        let waits = |link: &Link| link.peer_detached && link.state == LinkState::Attached;
+        let waiting = self.links().find(|(_, link)| waits(link)).map(|(number, _)| number);
+        waiting.into_iter().for_each(|link| self.detach(link, None, out));
     }
 
     fn insert_link(&mut self, link: Link) -> u32 {

@@ -150,6 +150,12 @@ impl<P> Account<P> {
         self.adaptive.take().into_iter().for_each(|mut adaptive| adaptive.release(budget));
     }
 
+    /// Ends adaptive credit, because the publisher gets no more. Returns to the shard's budget what it has taken.
+    pub fn end_credit(&mut self, budget: &mut CreditBudget) {
+        self.release(budget);
+        self.adaptive = None;
+    }
+
     /// Returns the number of messages so far.
     pub fn published(&self) -> u64 {
         self.next_seq
@@ -172,6 +178,13 @@ impl<P> Account<P> {
 }
 
 impl<P: Publication> Account<P> {
+    /// Returns the number of messages without an outcome whose publisher wants to know it. The cost depends on the number of
+    /// messages without a receipt.
+    pub fn awaited(&self) -> u64 {
+        let waits = |p: &&Pending<P>| !p.answers.are_merged() && p.publication.wants_receipt();
+        self.pending.iter().filter(waits).count() as u64
+    }
+
     /// Returns the credit to grant now, if it is time: half of the credit is used, and receipts are not behind.
     pub fn grant(&mut self, credit: u32, fixed: u32, budget: &mut CreditBudget) -> Option<u32> {
         let adaptive = self.adaptive.as_deref_mut().filter(|_| self.adapts);

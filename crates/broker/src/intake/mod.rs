@@ -13,6 +13,7 @@
 mod account;
 pub(crate) mod adaptive;
 mod arrived;
+mod parted;
 mod route;
 mod traced;
 mod unanswered;
@@ -27,9 +28,11 @@ use queue::{Publish, PublisherId, Request, Verdict};
 use self::account::Account;
 pub use self::account::{Publication, Run};
 pub use self::arrived::{Arrived, Body};
+pub use self::parted::Parted;
 use self::route::Allowed;
 pub use self::route::{Refused, Sender, Target, may_publish};
 use self::traced::trace_published;
+use self::unanswered::Left;
 pub use self::unanswered::Unanswered;
 use crate::catalog::{QueueRecord, RouteTarget};
 use crate::counters::Protocol;
@@ -101,8 +104,10 @@ impl<P: Publication> Intake<P> {
 
     /// Ends the publisher. Later receipts are ignored. Returns the queue that is to be deleted with it.
     pub fn close(mut self, cx: &mut Cx<'_>) -> Option<QueueId> {
+        self.stop(cx);
+        self.account.release(cx.budget);
         cx.publishers.remove(self.publisher.0);
-        self.end(cx)
+        self.owned
     }
 
     /// Ends the publisher. Its messages without a receipt still count for its connection, until they have theirs. Returns the
@@ -113,17 +118,18 @@ impl<P: Publication> Intake<P> {
         connection: usize,
         cx: &mut Cx<'_>,
     ) -> Option<QueueId> {
-        let queue = self.end(cx);
-        unanswered.keep(self, connection, cx);
-        queue
+        self.stop(cx);
+        let Self { publisher, mut account, noted_bytes, owned, .. } = self;
+        account.end_credit(cx.budget);
+        unanswered.keep(Left { publisher, account, noted_bytes }, connection, cx);
+        owned
     }
 
-    fn end(&mut self, cx: &mut Cx<'_>) -> Option<QueueId> {
+    /// Counts the end of the publisher, and what it has sent before.
+    fn stop(&mut self, cx: &mut Cx<'_>) {
         self.count_published(cx);
-        self.account.release(cx.budget);
         self.watched.into_iter().for_each(|queue| cx.watchers.remove(queue, self.publisher));
         cx.counters.over_mut(self.protocol).publishers -= 1;
-        self.owned
     }
 
     /// Notes that all messages go to this queue. The gate is notified when the queue is deleted.

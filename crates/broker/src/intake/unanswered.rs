@@ -4,8 +4,8 @@
 use queue::{PublisherId, Verdict};
 use slab::Slab;
 
-use super::Intake;
 use super::account::{Account, Publication};
+use super::{Intake, Parted};
 use crate::cx::Cx;
 use crate::mail::{GateAddress, PublisherAddress};
 
@@ -27,10 +27,11 @@ pub struct Unanswered<P> {
 
 /// A publisher that has ended before all its messages had their receipts.
 #[derive(Debug)]
-struct Left<P> {
-    publisher: PublisherId,
-    account: Account<P>,
-    noted_bytes: u64,
+pub(super) struct Left<P> {
+    pub publisher: PublisherId,
+    pub account: Account<P>,
+    /// The bytes of its messages without a receipt, as [`Unanswered`] counts them.
+    pub noted_bytes: u64,
 }
 
 impl<P> Default for Unanswered<P> {
@@ -67,14 +68,21 @@ impl<P: Publication> Unanswered<P> {
         self.change(&mut intake.noted_bytes, intake.account.unanswered_bytes());
     }
 
+    /// Counts what was answered of a publisher that sends nothing more.
+    pub(super) fn note_parted(&mut self, parted: &mut Parted<P>) {
+        let bytes = parted.account.unanswered_bytes();
+        self.change(&mut parted.noted_bytes, bytes);
+    }
+
     /// Keeps a publisher that has ended, if it has messages without a receipt.
-    pub(super) fn keep(&mut self, intake: Intake<P>, connection: usize, cx: &mut Cx<'_>) {
-        let Intake { publisher, account, mut noted_bytes, .. } = intake;
-        self.change(&mut noted_bytes, account.unanswered_bytes());
-        if account.unconfirmed() == 0 {
+    pub(super) fn keep(&mut self, mut left: Left<P>, connection: usize, cx: &mut Cx<'_>) {
+        let publisher = left.publisher;
+        let bytes = left.account.unanswered_bytes();
+        self.change(&mut left.noted_bytes, bytes);
+        if left.account.unconfirmed() == 0 {
             cx.publishers.remove(publisher.0);
         } else if let Some(address) = cx.publishers.get_mut(publisher.0) {
-            let place = LEFT | self.left.insert(Left { publisher, account, noted_bytes }) as u64;
+            let place = LEFT | self.left.insert(left) as u64;
             *address = PublisherAddress::Gate(GateAddress { connection, place });
         }
     }

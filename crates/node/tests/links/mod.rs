@@ -6,6 +6,7 @@ mod client091;
 mod counts;
 mod dead_letters;
 mod declared;
+mod detached;
 mod direct_reply;
 mod explain;
 mod follow;

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use amqp091::{BasicAck, BasicGet, Method, QueueBind, TxCommit, TxSelect};
 use broker::access::{About, Answering, Authorizer, Identity, Question};
 
-use crate::broker::{Broker, Killed, Kind, Seen};
+use super::broker::{Broker, Killed, Kind, Seen};
 
 /// More routing keys than a login remembers answers. So some are asked for again at the commit.
 const KEYS: u64 = 1_100;

@@ -27,6 +27,10 @@ use amqp10::{
 const OUTCOMES: [&str; 4] =
     ["amqp:accepted:list", "amqp:rejected:list", "amqp:released:list", "amqp:modified:list"];
 
+/// The distribution mode of receivers whose messages stay in the node [3.5.7], and that of all others.
+const COPY: &str = "copy";
+const MOVE: &str = "move";
+
 impl Gate {
     pub(super) fn handle_attach(&mut self, session: u16, link: u32, attach: Box<Attach>, cx: &mut Cx<'_>) {
         let result = match attach.role {
@@ -325,6 +329,7 @@ impl Gate {
                 mode = queue::Mode::Replay(Box::new(accepted.replay));
                 left_out = accepted.left_out;
             } else {
+                check_queue_source(source, record, &attach.name)?;
                 left_out = filter::leave_out(source.filter.as_ref());
             }
         }
@@ -379,7 +384,7 @@ impl Gate {
             expiry_policy: asked.expiry_policy,
             timeout: asked.timeout,
             dynamic: asked.dynamic,
-            distribution_mode: Some(Symbol::from_static(if stream { "copy" } else { "move" })),
+            distribution_mode: Some(Symbol::from_static(if stream { COPY } else { MOVE })),
             // The answer contains only filters that are in effect (docs/compatibility.md, Stream filters).
             filter: if stream { asked.filter } else { None },
             default_outcome: Some(DeliveryState::Released),
@@ -407,6 +412,24 @@ impl Gate {
         };
         self.answer_attach(session, link, reply, cx);
     }
+}
+
+/// Refuses what a client of a queue must not miss silently: a receiver that only wants to look would empty the queue, and
+/// one with a selector would get the messages that it has excluded (docs/compatibility.md, Consuming).
+fn check_queue_source(source: &Source, queue: &QueueRecord, link: &str) -> Result<(), Refused> {
+    let missing = if source.distribution_mode.as_ref().is_some_and(|mode| mode.as_str() == COPY) {
+        "distribution-mode copy"
+    } else if filter::has_selector(source.filter.as_ref()) {
+        "a selector"
+    } else {
+        return Ok(());
+    };
+    let QueueRecord { name, vhost, .. } = queue;
+    let reason = format!(
+        "queue '{name}' in vhost '{vhost}' does not support {missing}, only streams do, on link '{}'",
+        shown(link)
+    );
+    Err(error(condition::NOT_IMPLEMENTED, reason).into())
 }
 
 fn no_exchange(exchange: &str, vhost: &str) -> AmqpError {

@@ -7,9 +7,11 @@ use super::{Ending, Gate, LinkRole, Phase, error, shown_error};
 use crate::categories::{CHANNEL, CONNECTION, PEER};
 use crate::counters::Protocol;
 use crate::cx::Cx;
+use crate::desk::PassedCounts;
 
-/// An answer that leaves when the queues of the ended object are deleted. See [`crate::own_queues`].
-#[derive(Clone, Copy, Debug)]
+/// An answer that leaves when the queues of the ended object are deleted ([`crate::own_queues`]), and when the client knows the
+/// outcomes of its messages ([`super::parted`]).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum HeldAnswer {
     Detach { session: u16, link: u32 },
     End { session: u16 },
@@ -19,6 +21,11 @@ pub(super) enum HeldAnswer {
 impl HeldAnswer {
     fn is_detach_on(self, session: u16) -> bool {
         matches!(self, Self::Detach { session: on, .. } if on == session)
+    }
+
+    /// Returns true if it is the answer to DETACH or END on this session.
+    pub fn is_on(self, session: u16) -> bool {
+        self.is_detach_on(session) || self == Self::End { session }
     }
 }
 
@@ -91,9 +98,8 @@ impl Gate {
         if answered {
             return;
         }
-        self.flush_session(session);
         let before = self.own.deletions();
-        self.drop_session(session, true, cx);
+        self.leave_session(session, cx);
         self.answer_after_deletions(HeldAnswer::End { session }, before, cx);
     }
 
@@ -105,23 +111,48 @@ impl Gate {
             HeldAnswer::Detach { .. } | HeldAnswer::Close => false,
         };
         if let Some(answer) = self.own.hold(answer, before, first) {
-            self.send_answer(answer, cx);
+            self.answer_after_outcomes(answer, cx);
         }
     }
 
-    fn send_answer(&mut self, answer: HeldAnswer, cx: &mut Cx<'_>) {
+    /// Sends an answer, behind the outcomes that are known.
+    pub(super) fn send_answer(&mut self, answer: HeldAnswer, cx: &mut Cx<'_>) {
         match answer {
-            HeldAnswer::Detach { session, link } => self.put_detach(session, link, None, cx),
-            HeldAnswer::End { session } => self.conn.end(session, None),
-            HeldAnswer::Close => self.answer_close(cx),
+            HeldAnswer::Detach { session, link } => {
+                self.flush_session(session);
+                self.put_detach(session, link, None, cx);
+            }
+            HeldAnswer::End { session } => {
+                self.flush_session(session);
+                self.drop_session(session, true, cx);
+                self.conn.end(session, None);
+            }
+            HeldAnswer::Close => {
+                (0..self.sessions.len()).for_each(|session| self.flush_session(session as u16));
+                self.drop_all_sessions(true, cx);
+                self.answer_close(cx);
+            }
         }
     }
 
     /// Called when a deletion is done. It may be the last one that an answer waited for.
     pub(super) fn deletion_done(&mut self, cx: &mut Cx<'_>) {
         for answer in self.own.poll_answers() {
-            self.send_answer(answer, cx);
+            self.answer_after_outcomes(answer, cx);
         }
+    }
+
+    /// Called when a new session or link has this number: the object that had it before has ended without an answer of the
+    /// gate ([`amqp10::Event`]).
+    pub(super) fn forget_ended_session(&mut self, session: u16, cx: &mut Cx<'_>) {
+        self.own.drop_answers(|answer| answer.is_on(session));
+        self.drop_session(session, true, cx);
+    }
+
+    /// See [`Gate::forget_ended_session`].
+    pub(super) fn forget_ended_link(&mut self, session: u16, link: u32) {
+        self.own.drop_answers(|answer| *answer == HeldAnswer::Detach { session, link });
+        self.release_parted(session, link);
     }
 
     /// Ends a session with an error.
@@ -146,19 +177,50 @@ impl Gate {
         self.flush_session(session);
         self.drop_session(session, true, cx);
         // No frame may follow the broker's END [2.5.5].
-        self.own.drop_answers(|answer| answer.is_detach_on(session));
+        self.own.drop_answers(|answer| answer.is_on(session));
         self.conn.end(session, Some(error));
     }
 
+    /// Called when the client has ended a session. The outcomes of its messages may still be sent on it.
+    pub(super) fn leave_session(&mut self, session: u16, cx: &mut Cx<'_>) {
+        let Some(Some(s)) = self.sessions.get_mut(usize::from(session)) else { return };
+        if s.has_ended {
+            return;
+        }
+        s.has_ended = true;
+        let (counts, links) = (s.counts(), std::mem::take(&mut s.links));
+        s.past = PassedCounts::default();
+        self.count_end_of_session(counts, cx);
+        for (link, role) in (0..).zip(links) {
+            role.into_iter().for_each(|role| self.leave_role(session, link, role, true, cx));
+        }
+    }
+
+    /// Ends a session. Nothing more is sent on it.
     pub(super) fn drop_session(&mut self, session: u16, failed: bool, cx: &mut Cx<'_>) {
         let Some(slot) = self.sessions.get_mut(usize::from(session)) else { return };
         let Some(gone) = slot.take() else { return };
         self.margin.forget(session, None);
-        cx.counters.channels_closed += 1;
-        self.peer.end_session(gone.counts());
+        if !gone.has_ended {
+            self.count_end_of_session(gone.counts(), cx);
+        }
         for role in gone.links.into_iter().flatten() {
             self.drop_role(session, role, failed, cx);
         }
+        self.drop_parted(session, cx);
+    }
+
+    fn count_end_of_session(&mut self, counts: PassedCounts, cx: &mut Cx<'_>) {
+        cx.counters.channels_closed += 1;
+        self.peer.end_session(counts);
+    }
+
+    /// Called when the client has closed the connection.
+    pub(super) fn leave_all_sessions(&mut self, cx: &mut Cx<'_>) {
+        for session in 0..self.sessions.len() {
+            self.leave_session(session as u16, cx);
+        }
+        self.peer.leave();
     }
 
     /// Ends all sessions, because the connection ends.
@@ -176,7 +238,15 @@ impl Gate {
         let Some(role) = s.links.get_mut(link as usize).and_then(Option::take) else { return };
         self.margin.forget(session, Some(link));
         s.past += role.counts();
-        self.drop_role(session, role, failed, cx);
+        self.leave_role(session, link, role, failed, cx);
+    }
+
+    /// Ends the purpose of a link. The outcomes of its messages are still sent.
+    fn leave_role(&mut self, session: u16, link: u32, role: LinkRole, failed: bool, cx: &mut Cx<'_>) {
+        match role {
+            LinkRole::Intake(intake) if intake.awaits_outcomes() => self.part(session, link, *intake, cx),
+            role => self.drop_role(session, role, failed, cx),
+        }
     }
 
     fn drop_role(&mut self, session: u16, role: LinkRole, failed: bool, cx: &mut Cx<'_>) {
@@ -275,6 +345,7 @@ impl Gate {
             return;
         }
         self.conn.detach(session, link, error);
+        self.release_parted(session, link);
         // The waiting deliveries of the link no longer block the other links of the session.
         self.touch_session(session);
     }

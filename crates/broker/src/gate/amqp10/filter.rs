@@ -19,10 +19,10 @@
 //!
 //! Filters must be described values [3.5.8]. A filter that is unknown or invalid is left out. The answer to ATTACH
 //! contains exactly the filters that are in effect [3.5.3]. Few clients check the answer, so the log and
-//! `sluice explain` name the filters that were left out. Two filters refuse the consumer instead if they are invalid:
+//! `sluice explain` name the filters that were left out. Two filters refuse the consumer instead:
 //!
-//! - an offset, as in RabbitMQ;
-//! - a selector, because a JMS client does not check the answer.
+//! - an invalid offset, as in RabbitMQ;
+//! - a selector that is invalid, or whose queue is not a stream, because a JMS client does not check the answer.
 
 use std::fmt;
 use std::sync::Arc;
@@ -107,6 +107,15 @@ impl fmt::Display for LeftOut {
 pub(super) fn leave_out(asked: Option<&Map>) -> Vec<LeftOut> {
     let asked = asked.map_or(&[][..], |map| &map.0).iter().take(LEFT_OUT_MAX);
     asked.map(|(name, filter)| LeftOut::new(name, filter, Why::NoStream)).collect()
+}
+
+/// Returns true if one of the filters is a selector, whatever its name and its value.
+pub(super) fn has_selector(asked: Option<&Map>) -> bool {
+    let mut filters = asked.into_iter().flat_map(|map| &map.0);
+    filters.any(|(_, filter)| match filter {
+        Value::Described(described) => matches!(Kind::of(&described.descriptor), Some(Kind::Selector)),
+        _ => false,
+    })
 }
 
 /// Accepts the valid filters of a source. If two filters exclude each other, the last one is in effect, because RabbitMQ

@@ -31,8 +31,9 @@ impl Gate {
         !self.touched.is_empty()
     }
 
-    /// Writes the frames that result from the turn: dispositions, then grants.
+    /// Writes the frames that result from the turn: dispositions and the answers that waited for them, then grants.
     pub fn flush(&mut self, cx: &mut Cx<'_>) {
+        self.send_held_answers(cx);
         self.pump();
         if !self.without_room.is_empty() {
             self.resume_reading(cx);

@@ -54,6 +54,7 @@ impl Gate {
         let mut roles = self.sessions.iter().flatten().flat_map(|session| session.links.iter().flatten());
         self.waiting.is_empty()
             && self.own.is_idle()
+            && self.parted.is_none()
             && roles.all(|role| matches!(role, LinkRole::Requests { .. } | LinkRole::Responses { .. }))
     }
 

@@ -74,7 +74,9 @@ impl Gate {
         verdict: Verdict,
         cx: &mut Cx<'_>,
     ) {
-        if self.unanswered.handle_receipts(at, range, verdict, cx) {
+        if self.unanswered.handle_receipts(at, range, verdict, cx)
+            || self.handle_parted_receipts(at, queue, range, verdict, cx)
+        {
             return;
         }
         let (session, link) = parts(at);
@@ -82,15 +84,7 @@ impl Gate {
         let Session { links, dispositions, .. } = &mut **s;
         let Some(Some(LinkRole::Intake(intake))) = links.get_mut(link as usize) else { return };
         let catalog = cx.catalog;
-        let tell = |run: Run<Published>| {
-            let state = match run.verdict {
-                Verdict::Accepted => DeliveryState::Accepted,
-                Verdict::Released => DeliveryState::Released,
-                Verdict::Rejected(reason) => rejected(reason, queue, catalog),
-            };
-            note(dispositions, (run.first.id, run.last.id), run.first.answer, state);
-        };
-        intake.handle_receipts(range, verdict, cx, tell);
+        intake.handle_receipts(range, verdict, cx, |run| note_run(dispositions, &run, queue, catalog));
         self.touch(session, link);
     }
 
@@ -108,6 +102,21 @@ impl Gate {
             self.conn.grant(session, link, grant, false, false);
         }
     }
+}
+
+/// Stores the outcome of consecutive publishes until the end of the turn.
+pub(super) fn note_run(
+    dispositions: &mut Vec<DispositionRange>,
+    run: &Run<Published>,
+    queue: QueueId,
+    catalog: &Catalog,
+) {
+    let state = match run.verdict {
+        Verdict::Accepted => DeliveryState::Accepted,
+        Verdict::Released => DeliveryState::Released,
+        Verdict::Rejected(reason) => rejected(reason, queue, catalog),
+    };
+    note(dispositions, (run.first.id, run.last.id), run.first.answer, state);
 }
 
 fn note(

@@ -21,6 +21,7 @@ mod margin;
 mod node_address;
 mod open;
 mod outbound;
+mod parted;
 mod refusal;
 mod replies;
 mod report;
@@ -45,6 +46,7 @@ use self::intake::Published;
 use self::management::Pair;
 use self::margin::Margin;
 use self::outbound::Consuming;
+use self::parted::PartedLinks;
 use self::replies::Replies;
 use super::{BadFrame, Ending, Phase, take};
 use crate::access::AccessRefused;
@@ -75,6 +77,8 @@ struct Session {
     dispositions: Vec<DispositionRange>,
     /// What passed over the links that have ended.
     past: PassedCounts,
+    /// True if the client has ended it, and the answer waits. It has no links any more.
+    has_ended: bool,
 }
 
 /// The purpose of a link.
@@ -154,6 +158,8 @@ pub struct Gate {
     waiting: HashMap<Ticket, Waiting>,
     /// The exclusive queues of the connection, and the answers that wait for their deletion.
     own: OwnQueues<HeldAnswer>,
+    /// Boxed because few connections have one.
+    parted: Option<Box<PartedLinks>>,
     /// The links that have something to do at the end of the turn, by session and link.
     touched: Vec<(u16, u32)>,
     /// The links that read streams and wait for room, in the order in which they continue.
@@ -193,6 +199,7 @@ impl Gate {
             pairs: slab::Slab::new(),
             waiting: HashMap::new(),
             own: OwnQueues::default(),
+            parted: None,
             touched: Vec::new(),
             without_room: VecDeque::new(),
             follow: Follow::default(),
@@ -311,7 +318,10 @@ impl Gate {
             Event::Close(error) => self.handle_close(error.as_ref(), cx),
             Event::Begin { session, .. } => self.handle_begin(session, cx),
             Event::End { session, error, answered } => self.handle_end(session, error.as_ref(), answered, cx),
-            Event::Attach { session, link, attach } => self.attach_or_follow(session, link, attach, cx),
+            Event::Attach { session, link, attach } => {
+                self.forget_ended_link(session, link);
+                self.attach_or_follow(session, link, attach, cx);
+            }
             Event::Detach { session, link, answered, .. } => {
                 if !answered {
                     let before = self.own.deletions();
@@ -365,6 +375,7 @@ impl Gate {
         if self.sessions.len() <= at {
             self.sessions.resize_with(at + 1, || None);
         }
+        self.forget_ended_session(session, cx);
         self.sessions[at] = Some(Box::default());
         self.conn.begin(Some(session), !self.blocked);
         if let Err(full) = self.peer.begin_session(cx) {
@@ -406,6 +417,12 @@ impl Gate {
         if self.touched.last() != Some(&(session, link)) {
             self.touched.push((session, link));
         }
+    }
+
+    /// Notes that dispositions are to be written at the end of the turn.
+    fn touch_dispositions(&mut self, session: u16) {
+        // No link is needed: the number may belong to one or to none.
+        self.touch(session, 0);
     }
 
     fn touch_session(&mut self, session: u16) {
@@ -481,7 +498,8 @@ impl Gate {
 
     /// Returns when [`Gate::handle_timeout`] has something to do.
     pub fn next_deadline(&self) -> Option<u64> {
-        self.phase.next_deadline(&self.peer, self.conn.next_deadline())
+        let of_protocol = self.conn.next_deadline().into_iter().chain(self.answers_deadline()).min();
+        self.phase.next_deadline(&self.peer, of_protocol)
     }
 
     pub fn forgive_lateness(&mut self, late_ms: u64, now_ms: u64) {
@@ -508,6 +526,7 @@ impl Gate {
                 if let Err(fault) = self.conn.handle_timeout(cx.now_ms) {
                     self.handle_fault(&fault, cx);
                 }
+                self.send_held_answers(cx);
             }
             _ => {}
         }

@@ -149,7 +149,7 @@ impl Gate {
         if self.phase == Phase::Done {
             return;
         }
-        self.drop_all_sessions(true, cx);
+        self.leave_all_sessions(cx);
         self.own.delete_all(self.peer.key, cx);
         // Exclusive and dynamic queues are deleted before CLOSE is answered. See [`crate::own_queues`].
         self.answer_after_deletions(HeldAnswer::Close, 0, cx);

@@ -16,7 +16,7 @@ use crate::intake::Target;
 impl Gate {
     /// Returns the number of open sessions.
     pub fn session_count(&self) -> usize {
-        self.sessions.iter().flatten().count()
+        self.sessions.iter().flatten().filter(|session| !session.has_ended).count()
     }
 
     /// Returns a row for listings, or `None` before OPEN.
