@@ -74,7 +74,7 @@ fn play(broker: &mut Broker, kinds: [Kind; 2], promised: &mut Promised) -> Resul
 
 /// Returns everything that is in a queue.
 fn drain(broker: &mut Broker, client: usize, queue: &str) -> Vec<u64> {
-    let get = Method::BasicGet(BasicGet { queue, no_ack: true, ..BasicGet::default() });
+    let get = Method::BasicGet(BasicGet { queue, no_ack: true });
     let mut got = Vec::new();
     while let Ok([Seen::Delivery { number, .. }]) = broker.ask(client, &get).as_deref() {
         got.push(*number);

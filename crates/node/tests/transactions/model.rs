@@ -461,7 +461,7 @@ impl Run {
     fn drain(mut self) -> Result<(), Killed> {
         self.act(&Op::Close)?;
         for (at, (queue, is_ordered)) in QUEUES.iter().enumerate() {
-            let get = Method::BasicGet(BasicGet { queue, no_ack: true, ..BasicGet::default() });
+            let get = Method::BasicGet(BasicGet { queue, no_ack: true });
             let mut got = Vec::new();
             while let [Seen::Delivery { number, .. }] = self.broker.ask(self.other, &get)?[..] {
                 got.push(number);

@@ -2,38 +2,12 @@
 
 use amqp091::{BasicAck, BasicNack, BasicRecoverOk, BasicReject, Method};
 use queue::{Outcome, SettleAnswer};
-use ranges::{Range, Span};
+use ranges::Span;
 
 use super::channel::{Channel, Role, Settling};
-use super::unsettled::{Delivered, Settlement};
+use super::unsettled::{Delivered, Run, Settlement};
 use super::{Gate, Refused, refusal};
 use crate::cx::Cx;
-
-/// Deliveries of a commit that are settled together: their numbers are consecutive.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Run {
-    place: u32,
-    first: u64,
-    last: u64,
-    settlement: Settlement,
-}
-
-impl Run {
-    pub fn new(delivered: &Delivered, settlement: Settlement) -> Self {
-        let Delivered { place, number, .. } = *delivered;
-        Self { place, first: number, last: number, settlement }
-    }
-}
-
-impl Range for Run {
-    fn joins(&self, next: &Self) -> bool {
-        (self.place, self.last + 1, self.settlement) == (next.place, next.first, next.settlement)
-    }
-
-    fn lengthen(&mut self, next: &Self) {
-        self.last = next.last;
-    }
-}
 
 impl Gate {
     pub(super) fn ack(&mut self, channel: u16, ack: BasicAck, cx: &mut Cx<'_>) -> Result<(), Refused> {

@@ -27,7 +27,7 @@ use ranges::{Ranges, Span};
 
 use super::confirms::{Confirms, Published};
 use super::held::{Arriving, Held, HeldMessage};
-use super::settle::Run;
+use super::unsettled::Run;
 use super::{Gate, PUBLISHER, Phase, Refused, refusal};
 use crate::cx::Cx;
 use crate::ids::QueueId;

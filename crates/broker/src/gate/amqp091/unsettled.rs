@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use queue::Outcome;
-use ranges::Span;
+use ranges::{Range, Span};
 
 /// Beyond this capacity, the memory of a channel without unsettled deliveries is freed.
 const KEPT_CAPACITY: usize = 256;
@@ -48,6 +48,32 @@ impl Settlement {
             Self::Fail => Outcome::Modified { failed: true, undeliverable_here: false, annotations: None },
             Self::Reject => Outcome::Rejected,
         }
+    }
+}
+
+/// Deliveries of a commit that are settled together: their numbers are consecutive.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Run {
+    pub place: u32,
+    pub first: u64,
+    pub last: u64,
+    pub settlement: Settlement,
+}
+
+impl Run {
+    pub fn new(delivered: &Delivered, settlement: Settlement) -> Self {
+        let Delivered { place, number, .. } = *delivered;
+        Self { place, first: number, last: number, settlement }
+    }
+}
+
+impl Range for Run {
+    fn joins(&self, next: &Self) -> bool {
+        (self.place, self.last + 1, self.settlement) == (next.place, next.first, next.settlement)
+    }
+
+    fn lengthen(&mut self, next: &Self) {
+        self.last = next.last;
     }
 }
 
