@@ -1,5 +1,5 @@
 //! What a connection has sent and what has no receipt yet, over all its publishers, also those that have ended. So a client
-//! that opens and closes channels, sessions or links does not get more memory than one that does not.
+//! that opens and closes many publishers does not get more memory than one that does not.
 
 use queue::{PublisherId, Verdict};
 use slab::Slab;
@@ -9,12 +9,11 @@ use super::{Intake, Parted};
 use crate::cx::Cx;
 use crate::mail::{GateAddress, PublisherAddress};
 
-/// A connection with more bytes than this is ahead of its queues: it is not read (AMQP 0.9.1), or its sessions get no new window
-/// (AMQP 1.0), until half of them are answered. A link with fixed credit gets as far only with messages of 190 kB and more.
+/// A connection with more bytes than this is ahead of its queues: its gate takes no more messages until half of them are
+/// answered. A publisher with fixed credit gets as far only with messages of 190 kB and more.
 const BYTES_MAX: u64 = 32 * 1024 * 1024;
 
-/// Marks the places of publishers that have ended. Those of open ones are numbers of channels or sessions and what is in them,
-/// which never have this bit.
+/// Marks the places of publishers that have ended. The places that gates choose never have this bit.
 const LEFT: u64 = 1 << 63;
 
 /// The messages of a connection that have no receipt.

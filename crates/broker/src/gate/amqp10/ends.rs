@@ -191,6 +191,7 @@ impl Gate {
         let (counts, links) = (s.counts(), std::mem::take(&mut s.links));
         s.past = PassedCounts::default();
         self.count_end_of_session(counts, cx);
+        self.release_margin(session, None);
         for (link, role) in (0..).zip(links) {
             role.into_iter().for_each(|role| self.leave_role(session, link, role, true, cx));
         }
@@ -200,7 +201,8 @@ impl Gate {
     pub(super) fn drop_session(&mut self, session: u16, failed: bool, cx: &mut Cx<'_>) {
         let Some(slot) = self.sessions.get_mut(usize::from(session)) else { return };
         let Some(gone) = slot.take() else { return };
-        self.margin.forget(session, None);
+        // Nothing more can be sent on the session.
+        drop(self.margin.take(session, None));
         if !gone.has_ended {
             self.count_end_of_session(gone.counts(), cx);
         }
@@ -236,7 +238,7 @@ impl Gate {
     pub(super) fn drop_link(&mut self, session: u16, link: u32, failed: bool, cx: &mut Cx<'_>) {
         let Some(Some(s)) = self.sessions.get_mut(usize::from(session)) else { return };
         let Some(role) = s.links.get_mut(link as usize).and_then(Option::take) else { return };
-        self.margin.forget(session, Some(link));
+        self.release_margin(session, Some(link));
         s.past += role.counts();
         self.leave_role(session, link, role, failed, cx);
     }

@@ -1,9 +1,9 @@
 //! The messages that arrive while an alarm stops publishing. They have crossed the FLOW that closed the window of their
-//! session. They are held, and handled when the alarm ends.
+//! session. They are held, and handled when the alarm ends. If their link or session ends before, they are released.
 
 use std::collections::VecDeque;
 
-use amqp10::Delivery;
+use amqp10::{Delivery, DeliveryState};
 
 use super::asking::copy_of;
 use super::{Cx, Gate, Phase};
@@ -61,12 +61,16 @@ impl Margin {
         Some(held)
     }
 
-    /// Drops the messages of a session, or of one of its links. They get no outcome.
-    pub fn forget(&mut self, session: u16, link: Option<u32>) {
-        if !self.held.is_empty() {
-            self.held.retain(|held| held.session != session || link.is_some_and(|link| held.link != link));
-            self.bytes = self.held.iter().map(Held::bytes).sum();
+    /// Removes the messages of a session, or of one of its links.
+    pub fn take(&mut self, session: u16, link: Option<u32>) -> Vec<Box<Delivery<'static>>> {
+        if self.held.is_empty() {
+            return Vec::new();
         }
+        let is_of = |held: &Held| held.session == session && link.is_none_or(|link| held.link == link);
+        let (taken, kept): (VecDeque<Held>, _) = std::mem::take(&mut self.held).into_iter().partition(is_of);
+        self.held = kept;
+        self.bytes = self.held.iter().map(Held::bytes).sum();
+        taken.into_iter().map(|held| held.delivery).collect()
     }
 }
 
@@ -81,6 +85,13 @@ impl Gate {
     #[cold]
     pub(super) fn hold_in_margin(&mut self, session: u16, link: u32, delivery: &Delivery<'_>) {
         self.margin.push(Held { session, link, delivery: copy_of(delivery) });
+    }
+
+    /// Releases the messages of a session, or of one of its links, that the client has ended: it may send them again elsewhere.
+    pub(super) fn release_margin(&mut self, session: u16, link: Option<u32>) {
+        for delivery in self.margin.take(session, link) {
+            self.note_disposition(session, &delivery, DeliveryState::Released);
+        }
     }
 
     /// Handles the messages that were held, if publishing is not stopped. If somebody must be asked about one of them, the
