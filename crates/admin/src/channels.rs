@@ -167,6 +167,7 @@ fn consumer_json(row: &ConnectionRow, number: u16, consumer: &ConsumerRow) -> Va
         "ack_required": !consumer.settled,
         "active": consumer.active != Some(false),
         "activity_status": match consumer.active {
+            _ if consumer.browses => "browsing",
             None => "up",
             Some(true) => "single_active",
             Some(false) => "waiting",

@@ -407,6 +407,7 @@ fn connection(name: &str, user: &str) -> ConnectionRow {
             exclusive: false,
             priority: 0,
             active: None,
+            browses: false,
             prefetch: 166,
             unsettled: 2,
             unsettled_age_ms: None,

@@ -224,6 +224,8 @@ pub struct ConsumerRow {
     pub priority: i32,
     /// Whether this is the queue's single active consumer. `None` unless the queue has one.
     pub active: Option<bool>,
+    /// True if it only looks at the messages of its queue.
+    pub browses: bool,
     /// The number of unsettled deliveries that it may have. 0 means any number.
     pub prefetch: u32,
     pub unsettled: u32,

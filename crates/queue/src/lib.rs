@@ -17,8 +17,8 @@ pub use driver::{
     ALL_DUE, Admission, DEFERRED_MS, Deferral, Drive, Driver, Health, Level, Mark, Replica, Solo, ends,
 };
 pub use fifo::{
-    DEAD_LETTER_RETRY_MS, Fifo, LEAVING_MAX, Output, PEEK_BYTES_MAX, PEEK_STEPS_MAX, Peek, PeekBlock,
-    PeekEnd, Peeked, PeekedMessage, Restoring, stored_bytes,
+    BrowserLoad, DEAD_LETTER_RETRY_MS, Fifo, LEAVING_MAX, Output, PEEK_BYTES_MAX, PEEK_STEPS_MAX, Peek,
+    PeekBlock, PeekEnd, Peeked, PeekedMessage, Restoring, stored_bytes,
 };
 pub use ranges::Span;
 pub use seqs::Seqs;

@@ -16,6 +16,7 @@ fn consumer(tag: &str, active: Option<bool>) -> ConsumerRow {
         exclusive: active.is_none(),
         priority: if active.is_none() { 3 } else { 0 },
         active,
+        browses: false,
         prefetch: 10,
         unsettled: 2,
         unsettled_age_ms: active.is_none().then_some(1500),

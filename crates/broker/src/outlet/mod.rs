@@ -67,6 +67,8 @@ pub struct Outlet<A> {
     pub queue_name: Arc<str>,
     /// True if deliveries are settled as they are sent.
     pub settled: bool,
+    /// True if the peer only looks at the messages of a queue. Then it is no consumer for anything that counts them.
+    pub browses: bool,
     priority: i32,
     /// The time for which the consumer may hold a delivery, in milliseconds, as it was at the Attach.
     timeout_ms: u64,
@@ -165,7 +167,8 @@ impl<A> Outlet<A> {
         cx: &mut Cx<'_>,
     ) -> Option<Self> {
         let consumer = ConsumerId(cx.consumers.insert(at)?);
-        cx.counters.over_mut(protocol).consumers += 1;
+        let browses = matches!(wanted.mode, Mode::Browse);
+        cx.counters.over_mut(protocol).consumers += u64::from(!browses);
         let Wanted { mode, priority, exclusive, settled, message_bytes_max, timeout_ms, left_out } = wanted;
         let delivery_count = 0;
         let timeout =
@@ -189,6 +192,7 @@ impl<A> Outlet<A> {
             queue: record.id,
             queue_name: record.name.clone(),
             settled,
+            browses,
             priority,
             exclusive,
             active: None,
@@ -223,7 +227,7 @@ impl<A> Outlet<A> {
         if !self.is_gone() {
             cx.post.request(self.queue, Request::Detach { consumer: self.consumer, failed });
         }
-        cx.counters.over_mut(self.protocol).consumers -= 1;
+        cx.counters.over_mut(self.protocol).consumers -= u64::from(!self.browses);
         self.owned
     }
 
@@ -280,6 +284,7 @@ impl<A> Outlet<A> {
             exclusive: self.exclusive,
             priority: self.priority,
             active: self.active,
+            browses: self.browses,
             prefetch,
             unsettled: self.unsettled,
             unsettled_age_ms: age_ms,
@@ -346,6 +351,12 @@ impl<A> Outlet<A> {
     #[inline]
     pub fn reads_stream(&self) -> bool {
         self.queue_type == QueueType::Stream
+    }
+
+    /// Returns true if deliveries stay where they are: the peer reads a stream or browses a queue.
+    #[inline]
+    pub fn copies(&self) -> bool {
+        self.browses || self.reads_stream()
     }
 
     /// Returns true if the consumer takes from a quorum queue.

@@ -291,7 +291,9 @@ pub(super) fn refused_for(record: &QueueRecord, why: Refusal) -> DeskError {
         Refusal::Unavailable => "cannot be opened: the disk has failed",
         Refusal::Damaged => "is damaged on the disk",
         // The desk attaches no consumers.
-        Refusal::ExclusiveConsumer | Refusal::LockedQueue => "gave an unexpected answer",
+        Refusal::ExclusiveConsumer | Refusal::LockedQueue | Refusal::TooManyBrowsers => {
+            "gave an unexpected answer"
+        }
     };
     refused_with(record, reason)
 }

@@ -153,7 +153,8 @@ pub struct ConsumerTimeout {
 pub enum Mode {
     /// Each message goes to one consumer and leaves the queue when it is settled. Streams refuse this mode.
     Take,
-    /// Reads without removing messages. The fifo machine does not support this mode and refuses it.
+    /// Looks at the ready messages once, in the order of their delivery, up to the last one that the queue has at the
+    /// attach. Nothing is removed, and outcomes change nothing. Streams refuse this mode.
     Browse,
     /// Reads from any position, as often as wanted. For streams only; the fifo machine refuses this mode.
     Replay(Box<Replay>),
@@ -413,6 +414,8 @@ pub enum Refusal {
     Unavailable,
     /// Messages of the queue are damaged on the disk. The queue can only be deleted.
     Damaged,
+    /// The queue has as many browsers ([`Mode::Browse`]) as it may have.
+    TooManyBrowsers,
 }
 
 /// Why a consumer has ended.

@@ -57,7 +57,7 @@ pub(super) enum Head<'a> {
 
 impl Head<'_> {
     /// Returns the sequence number of the message, or a lower bound if it has not been read.
-    fn seq(&self) -> u64 {
+    pub fn seq(&self) -> u64 {
         match self {
             Self::Entry(entry) => entry.seq,
             Self::Reference(reference) => reference.seq,
@@ -85,6 +85,26 @@ impl<'a> From<&'a Lone> for Head<'a> {
 }
 
 impl Part {
+    /// Returns the sequence number of the first message, or a lower bound.
+    fn first(&self) -> u64 {
+        match self {
+            Self::InMemory(part) => part.front().map_or(0, |entry| entry.seq),
+            Self::References(part) => part.front().map_or(0, |reference| reference.seq),
+            Self::Unread(rest) => rest.seq,
+        }
+    }
+
+    /// As [`Part::heads`], without messages up to a sequence number. A part that was not read is included all the same.
+    fn heads_after(&self, seq: u64) -> Box<dyn Iterator<Item = Head<'_>> + '_> {
+        match self {
+            Self::InMemory(part) => Box::new(part.iter_from(move |entry| entry.seq <= seq).map(Head::Entry)),
+            Self::References(part) => {
+                Box::new(part.iter_from(move |reference| reference.seq <= seq).copied().map(Head::Reference))
+            }
+            Self::Unread(rest) => Box::new(std::iter::once(Head::Rest(rest))),
+        }
+    }
+
     fn heads(&self) -> Box<dyn Iterator<Item = Head<'_>> + '_> {
         match self {
             Self::InMemory(part) => Box::new(part.iter().map(Head::Entry)),
@@ -145,6 +165,18 @@ impl Level {
             (Some(_), _) => returned.next(),
             (None, _) => line.next(),
         })
+    }
+
+    /// Iterates over `head` and `rest` after a sequence number. An unread part that may have such messages is one item.
+    pub fn line_after(&self, seq: u64) -> impl Iterator<Item = Head<'_>> {
+        let head = self.head.iter_from(move |entry| entry.seq <= seq).map(Head::Entry);
+        let from = self.rest.partition_point(|part| part.first() <= seq).saturating_sub(1);
+        head.chain(self.rest.range(from..).flat_map(move |part| part.heads_after(seq)))
+    }
+
+    /// Returns the first message of `returned` after a sequence number.
+    pub fn returned_after(&self, seq: u64) -> Option<Head<'_>> {
+        self.returned.range(seq.saturating_add(1)..).next().map(|(_, lone)| lone.into())
     }
 
     pub fn push(&mut self, entry: Entry) {

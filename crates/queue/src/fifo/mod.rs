@@ -3,6 +3,7 @@
 mod acquired;
 mod active;
 mod annotated;
+mod browse;
 mod chunks;
 mod consumers;
 mod dead_letter;
@@ -36,6 +37,8 @@ use std::sync::Arc;
 use message::Message;
 
 use acquired::Acquired;
+use browse::Browser;
+pub use browse::BrowserLoad;
 use consumers::{Consumer, Consumers, Slot, Standing};
 use dead_letter::Leaving;
 pub use dead_letter::{DEAD_LETTER_RETRY_MS, LEAVING_MAX};
@@ -69,6 +72,8 @@ pub struct Output {
     pub local: Vec<Fact>,
     /// Blocks to be read and passed to [`Fifo::handle_loaded`].
     pub loads: Vec<Load>,
+    /// Blocks to be read and passed to [`Fifo::handle_browsed`].
+    pub browser_loads: Vec<BrowserLoad>,
     /// Runs that may be freed as soon as all facts so far are safe.
     pub released: Vec<u32>,
 }
@@ -166,12 +171,23 @@ impl Fifo {
         match request {
             Request::Publish(publish) => self.publish(publish, now_ms, out, carrier),
             Request::Attach(attach) => self.attach(&attach, now_ms, out),
-            Request::Cancel { consumer } => self.cancel(consumer, now_ms, out, carrier),
-            Request::Detach { consumer, failed } => self.detach(consumer, failed, now_ms, out, carrier),
+            Request::Cancel { consumer } => {
+                if !self.remove_browser(consumer, GoneReason::Cancelled, out) {
+                    self.cancel(consumer, now_ms, out, carrier);
+                }
+            }
+            Request::Detach { consumer, failed } => {
+                if !self.remove_browser(consumer, GoneReason::Detached, out) {
+                    self.detach(consumer, failed, now_ms, out, carrier);
+                }
+            }
             Request::Grant { consumer, delivery_count, credit, drain, echo } => {
                 if let Some(slot) = self.consumers.slot(consumer) {
                     self.consumers.get(slot).grant.replace(delivery_count, credit);
                     self.granted(slot, drain, echo, now_ms, out, carrier);
+                } else {
+                    let (count, asks) = ((delivery_count, credit), (drain, echo));
+                    self.grant_browser(consumer, count, asks, now_ms, out, carrier);
                 }
             }
             Request::Resume { consumer, taken_back } => {
@@ -375,6 +391,9 @@ impl Fifo {
     fn attach(&mut self, attach: &Attach, now_ms: u64, out: &mut Output) {
         let consumer = attach.consumer;
         let refused = |why| Effect::Refused { requester: Requester::Consumer(consumer), why };
+        if matches!(attach.mode, Mode::Browse) {
+            return self.attach_browser(attach, out);
+        }
         self.used_ms = NonZeroU64::new(now_ms);
         if !matches!(attach.mode, Mode::Take) {
             return out.effects.push(refused(Refusal::NotSupported));
@@ -609,8 +628,10 @@ impl Fifo {
             End::Deleted => (GoneReason::QueueDeleted, Refusal::NotFound),
             End::Damaged => (GoneReason::Damaged, Refusal::Damaged),
         };
-        let consumers = self.consumers.clear();
-        out.effects.extend(consumers.into_iter().map(|consumer| Effect::Gone { consumer, reason }));
+        let browsers =
+            self.seldom.made().map(|seldom| std::mem::take(&mut seldom.browsers)).unwrap_or_default();
+        let consumers = self.consumers.clear().into_iter().chain(browsers.iter().map(Browser::id));
+        out.effects.extend(consumers.map(|consumer| Effect::Gone { consumer, reason }));
         let fetches = self.seldom.made().map(Seldom::take_waiting).unwrap_or_default();
         for Fetch { ticket, .. } in fetches {
             out.effects.push(Effect::Refused { requester: Requester::Ticket(ticket), why });

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
+use super::browse::Browser;
 use super::consumers::{Slot, Standing};
 use super::dead_letter::Leaving;
 use super::entry::{Entry, Reference, Spot};
@@ -33,8 +34,8 @@ pub(super) struct Writing {
     pub seqs: Seqs,
 }
 
-/// What few queues have: requests that wait for messages to be read from the disk, and counts of messages that were
-/// fetched.
+/// What few queues have: requests that wait for messages to be read from the disk, counts of messages that were fetched, and
+/// browsers.
 #[derive(Default)]
 pub(super) struct Seldom {
     pub fetches: VecDeque<Fetch>,
@@ -43,11 +44,18 @@ pub(super) struct Seldom {
     /// See [`Report`](crate::Report).
     pub fetched: u64,
     pub fetched_settled: u64,
+    /// At most [`BROWSERS_MAX`](super::browse::BROWSERS_MAX).
+    pub browsers: Vec<Browser>,
 }
 
 impl Nothing for Seldom {
-    const NOTHING: &'static Self =
-        &Self { fetches: VecDeque::new(), grants: Vec::new(), fetched: 0, fetched_settled: 0 };
+    const NOTHING: &'static Self = &Self {
+        fetches: VecDeque::new(),
+        grants: Vec::new(),
+        fetched: 0,
+        fetched_settled: 0,
+        browsers: Vec::new(),
+    };
 }
 
 impl Seldom {

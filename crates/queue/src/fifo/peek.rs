@@ -31,11 +31,18 @@ pub struct Peek {
 pub struct PeekBlock {
     pub load: Load,
     /// The block with which the unread messages of the run begin.
-    begin: Load,
+    pub(super) begin: Load,
     /// The position in the run of the block's first message.
-    index: u32,
+    pub(super) index: u32,
     /// The number of live messages from `begin` to this block.
     passed: u64,
+}
+
+impl PeekBlock {
+    /// Returns a block for a caller that knows by sequence numbers what it has passed.
+    pub(super) fn new(load: Load, begin: Load, index: u32) -> Self {
+        Self { load, begin, index, passed: 0 }
+    }
 }
 
 /// The answer to [`Fifo::peek`].

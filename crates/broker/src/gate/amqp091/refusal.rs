@@ -106,6 +106,10 @@ pub(super) fn by_queue(why: Refusal, queue: &str, vhost: &str) -> Refused {
             ReplyCode::InternalError,
             format!("queue '{queue}' in vhost '{vhost}' cannot be opened: the disk has failed"),
         ),
+        // This protocol has no browsers.
+        Refusal::TooManyBrowsers => {
+            (ReplyCode::ResourceError, format!("queue '{queue}' in vhost '{vhost}' has too many browsers"))
+        }
         Refusal::Damaged => {
             (ReplyCode::InternalError, format!("queue '{queue}' in vhost '{vhost}' is damaged on the disk"))
         }

@@ -7,7 +7,7 @@ use super::asking::Held;
 use super::dynamic::{Bound, dynamic_node_properties};
 use super::intake::Published;
 use super::node_address::{self, Format, Node};
-use super::outbound::Consuming;
+use super::outbound::{Consuming, Modes};
 use super::refusal::{Refused, not_implemented, on_link};
 use super::replies::wants_replies;
 use super::{Cx, Gate, LinkRole, error, filter, shown};
@@ -330,6 +330,9 @@ impl Gate {
                 left_out = accepted.left_out;
             } else {
                 check_queue_source(source, record, &attach.name)?;
+                if wants_copies(source) {
+                    mode = queue::Mode::Browse;
+                }
                 left_out = filter::leave_out(source.filter.as_ref());
             }
         }
@@ -373,7 +376,7 @@ impl Gate {
         link: u32,
         attach: &Attach,
         address: &str,
-        (settled, stream): (bool, bool),
+        modes: Modes,
         cx: &mut Cx<'_>,
     ) {
         let asked = attach.source.clone().unwrap_or_default();
@@ -384,9 +387,9 @@ impl Gate {
             expiry_policy: asked.expiry_policy,
             timeout: asked.timeout,
             dynamic: asked.dynamic,
-            distribution_mode: Some(Symbol::from_static(if stream { COPY } else { MOVE })),
+            distribution_mode: Some(Symbol::from_static(if modes.copies { COPY } else { MOVE })),
             // The answer contains only filters that are in effect (docs/compatibility.md, Stream filters).
-            filter: if stream { asked.filter } else { None },
+            filter: if modes.stream { asked.filter } else { None },
             default_outcome: Some(DeliveryState::Released),
             outcomes: if asked.outcomes.is_empty() {
                 OUTCOMES.iter().map(|o| Symbol::from_static(o)).collect()
@@ -401,33 +404,38 @@ impl Gate {
         }
         let reply = Attach {
             role: Role::Sender,
-            snd_settle_mode: if settled { SenderSettleMode::Settled } else { SenderSettleMode::Unsettled },
+            snd_settle_mode: if modes.settled {
+                SenderSettleMode::Settled
+            } else {
+                SenderSettleMode::Unsettled
+            },
             rcv_settle_mode: attach.rcv_settle_mode,
             source: Some(source),
             target: attach.target.clone(),
             initial_delivery_count: Some(0),
             max_message_size: attach.max_message_size,
-            offered_capabilities: if stream { stream_capabilities() } else { Vec::new() },
+            offered_capabilities: if modes.stream { stream_capabilities() } else { Vec::new() },
             ..blank_reply(attach)
         };
         self.answer_attach(session, link, reply, cx);
     }
 }
 
-/// Refuses what a client of a queue must not miss silently: a receiver that only wants to look would empty the queue, and
-/// one with a selector would get the messages that it has excluded (docs/compatibility.md, Consuming).
+/// Returns true if a receiver wants to leave the messages where they are.
+fn wants_copies(source: &Source) -> bool {
+    source.distribution_mode.as_ref().is_some_and(|mode| mode.as_str() == COPY)
+}
+
+/// Refuses a selector on a queue: the client would get the messages that it has excluded (docs/compatibility.md, Stream
+/// filters).
 fn check_queue_source(source: &Source, queue: &QueueRecord, link: &str) -> Result<(), Refused> {
-    let missing = if source.distribution_mode.as_ref().is_some_and(|mode| mode.as_str() == COPY) {
-        "distribution-mode copy"
-    } else if filter::has_selector(source.filter.as_ref()) {
-        "a selector"
-    } else {
+    if !filter::has_selector(source.filter.as_ref()) {
         return Ok(());
-    };
+    }
     let QueueRecord { name, vhost, .. } = queue;
+    let link = shown(link);
     let reason = format!(
-        "queue '{name}' in vhost '{vhost}' does not support {missing}, only streams do, on link '{}'",
-        shown(link)
+        "queue '{name}' in vhost '{vhost}' does not support a selector, only streams do, on link '{link}'"
     );
     Err(error(condition::NOT_IMPLEMENTED, reason).into())
 }

@@ -21,6 +21,23 @@ use crate::outlet::{Outlet, PeerEvent};
 /// The link property that says whether this is the single active consumer (docs/compatibility.md, Consuming).
 const ACTIVE: &str = "rabbitmq:active";
 
+/// How a receiver gets its messages.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Modes {
+    /// Deliveries are settled as they are sent.
+    pub settled: bool,
+    /// The node is a stream.
+    pub stream: bool,
+    /// The messages stay in the node.
+    pub copies: bool,
+}
+
+impl Modes {
+    fn of<A>(outlet: &Outlet<A>) -> Self {
+        Self { settled: outlet.settled, stream: outlet.reads_stream(), copies: outlet.copies() }
+    }
+}
+
 /// A consuming link.
 #[derive(Debug)]
 pub(super) struct Consuming {
@@ -118,9 +135,10 @@ impl Gate {
             }
             Some(PeerEvent::Attached) => {
                 let Some(attach) = attach.take() else { return };
-                peer.emit_consumer(outlet, (&attach.name, session), 0, &[], cx);
-                let (address, modes) =
-                    (queue_address(&outlet.queue_name), (outlet.settled, outlet.reads_stream()));
+                if !outlet.browses {
+                    peer.emit_consumer(outlet, (&attach.name, session), 0, &[], cx);
+                }
+                let (address, modes) = (queue_address(&outlet.queue_name), Modes::of(outlet));
                 self.accept_consumer(session, link, &attach, &address, modes, cx);
             }
             Some(PeerEvent::Refused(why)) => {
@@ -233,8 +251,8 @@ impl Gate {
             tag: Tag::from_number(number),
             settled,
             // Such a delivery cannot be returned: a queue has already removed messages that are sent settled,
-            // and the reader of a stream never goes back.
-            irrevocable: settled || offset.is_some(),
+            // and readers of streams and browsers never go back.
+            irrevocable: settled || outlet.copies(),
             message_format: 0,
             head,
             bare,
@@ -366,6 +384,10 @@ pub(super) fn refused_by_queue(why: Refusal, queue: &str, vhost: &str) -> (Symbo
         Refusal::Unavailable => (
             condition::INTERNAL_ERROR,
             format!("queue '{queue}' in vhost '{vhost}' cannot be opened: the disk has failed"),
+        ),
+        Refusal::TooManyBrowsers => (
+            condition::RESOURCE_LIMIT_EXCEEDED,
+            format!("queue '{queue}' in vhost '{vhost}' has as many browsers as it may have"),
         ),
         Refusal::Damaged => {
             (condition::INTERNAL_ERROR, format!("queue '{queue}' in vhost '{vhost}' is damaged on the disk"))

@@ -11,6 +11,7 @@ use amqp10::{
 use message::Message;
 use queue::{ConsumerId, Effect, Verdict};
 
+use super::outbound::Modes;
 use super::refusal::{Refused, not_implemented, on_link};
 use super::{Cx, Gate, LinkRole, Waiting, error, parts, queue_address};
 use crate::access::{Resource, Verb};
@@ -71,7 +72,14 @@ impl Gate {
         cx.counters.over_mut(Protocol::Amqp10).consumers += 1;
         let replies = Replies { to, sent: 0, max_message_size: attach.max_message_size.unwrap_or(0) };
         self.set_role(session, link, LinkRole::Replies(Box::new(replies)));
-        self.accept_consumer(session, link, attach, &queue_address(&name), (true, false), cx);
+        self.accept_consumer(
+            session,
+            link,
+            attach,
+            &queue_address(&name),
+            Modes { settled: true, ..Modes::default() },
+            cx,
+        );
         Ok(())
     }
 

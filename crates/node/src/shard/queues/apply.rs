@@ -15,7 +15,7 @@ use crate::shard::Shard;
 use crate::shard::connections::Gates;
 use crate::shard::receipts::Receipt;
 use crate::shard::requests::{RUN_MAX, Requests, is_for_readers};
-use crate::shard::storage::{GroupSlot, QueueSlot, RunPlace, Storage};
+use crate::shard::storage::{GroupSlot, Purpose, QueueSlot, Reading, RunPlace, Storage};
 
 /// Takes the next requests while they are for this queue, at most [`RUN_MAX`].
 fn run(queue: QueueId, requests: &mut Requests<'_>) -> impl Iterator<Item = Request> {
@@ -338,6 +338,14 @@ impl Shard {
     pub(in crate::shard) fn take_output(&mut self, queue: QueueId, output: &mut queue::Output) {
         let Some(Some(slot)) = self.queues.slots.get_mut(queue.slot()) else { return };
         let (mark, never_written) = self.storage.close(self.here.id, self.here.now_ms, slot, output);
+        for of in output.browser_loads.drain(..) {
+            let load = of.block.load;
+            // The machine knows only runs that are stored.
+            if let Some(RunPlace { extent, .. }) = slot.extents.get(&load.run) {
+                let reading = Reading { queue, load, extent: *extent, purpose: Purpose::Browse(of) };
+                self.storage.read(u32::from(self.here.id), reading);
+            }
+        }
         slot.recount_depth(&mut self.queues.depth);
         self.queues.deadlines.note(queue, &mut slot.noted_ms, slot.fifo.next_deadline());
         for receipt in output.receipts.drain() {

@@ -14,7 +14,6 @@
 use broker::categories::QUEUE;
 use broker::ids::QueueId;
 use hashbrown::{HashMap, HashSet};
-use queue::Load;
 use wal::{BlockRead, Extent, PACK_BYTES, PackJob, Packed, ReadError, ReadJob, Run};
 
 use super::Storage;
@@ -182,7 +181,7 @@ impl Pages {
 }
 
 impl Storage {
-    /// Requests a block of a run for a peek.
+    /// Requests a block of a run for a peek or a browser.
     pub(in crate::shard) fn read(&mut self, shard: u32, reading: Reading) {
         self.pages.read(shard, reading);
     }
@@ -354,7 +353,7 @@ impl Shard {
         match result {
             _ if matches!(purpose, Purpose::Copy) => self.copied(there.then_some(result)),
             Ok(block) if there => match facts::decode_block(block) {
-                Some(block) => self.loaded(queue, load, block),
+                Some(block) => self.loaded(&reading, Some(block)),
                 None => self.quarantine(queue, "a pack contains a record that is not a message"),
             },
             Err(error @ ReadError::Io { .. }) if there => {
@@ -366,14 +365,18 @@ impl Shard {
                 self.storage.pages.reread_ms = self.here.now_ms + RETRY_MS;
             }
             Err(error) if there => self.quarantine(queue, &error.to_string()),
-            _ => self.loaded(queue, load, queue::Block::default()),
+            _ => self.loaded(&reading, None),
         }
     }
 
-    fn loaded(&mut self, queue: QueueId, load: Load, block: queue::Block) {
-        let now_ms = self.here.now_ms;
-        self.with_queue(queue, |slot, output, gates| {
-            slot.fifo.handle_loaded(load, block, now_ms, output, gates);
+    /// Passes a block to the machine of its queue. `block` is `None` if it is not where it was.
+    fn loaded(&mut self, reading: &Reading, block: Option<queue::Block>) {
+        let (now_ms, load) = (self.here.now_ms, reading.load);
+        self.with_queue(reading.queue, |slot, output, gates| match reading.purpose {
+            Purpose::Browse(of) => slot.fifo.handle_browsed(of, block.as_ref(), now_ms, output, gates),
+            Purpose::Deliver | Purpose::Copy | Purpose::Peek(_) => {
+                slot.fifo.handle_loaded(load, block.unwrap_or_default(), now_ms, output, gates);
+            }
         });
         self.send_receipts();
     }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::num::NonZeroU64;
 
 use broker::ids::QueueId;
-use queue::{Driver, Fact, Fifo, GoneFromRun, Load, Peek, PeekBlock, Span};
+use queue::{BrowserLoad, Driver, Fact, Fifo, GoneFromRun, Load, Peek, PeekBlock, Span};
 use ranges::replace_joined;
 use wal::Extent;
 
@@ -73,6 +73,8 @@ pub(in crate::shard) enum Purpose {
     Copy,
     /// The desk shows messages of the queue.
     Peek(Peeking),
+    /// A consumer looks at messages of the queue, and takes none.
+    Browse(BrowserLoad),
 }
 
 /// A peek of the desk that waits for a block.

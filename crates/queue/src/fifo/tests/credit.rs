@@ -254,7 +254,6 @@ fn an_exclusive_consumer_stays_alone() {
 #[test]
 fn unsupported_modes_are_refused() {
     let mut q = Page::new(config());
-    q.attach_with(1, |attach| attach.mode = Mode::Browse).is("refused NotSupported");
     q.attach_with(1, |attach| attach.mode = Mode::Replay(Box::default())).is("refused NotSupported");
     q.attach(1).is("attached 1");
     q.attach(1).is("refused InUse");

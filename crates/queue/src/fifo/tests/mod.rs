@@ -1,6 +1,7 @@
 //! Tests of the fifo machine. Most are transcripts: requests on the left, the machine's output on the right.
 
 mod annotated;
+mod browse;
 mod credit;
 mod dead;
 mod late;
