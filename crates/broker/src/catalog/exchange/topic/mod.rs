@@ -69,8 +69,11 @@ pub(in super::super) fn word_count(key: &str) -> usize {
     if key.is_empty() { 0 } else { key.split('.').count() }
 }
 
+/// Words of a key that follow each other.
+type Part<'k> = &'k [&'k str];
+
 /// Cuts a binding key into its head, the words from its first `#` to its last one, and its tail.
-fn cut<'k>(key: &'k [&'k str]) -> (&'k [&'k str], Option<(&'k [&'k str], &'k [&'k str])>) {
+fn cut<'k>(key: Part<'k>) -> (Part<'k>, Option<(Part<'k>, Part<'k>)>) {
     let is_hash = |word: &&str| *word == "#";
     match (key.iter().position(is_hash), key.iter().rposition(is_hash)) {
         (Some(first), Some(last)) => (&key[..first], Some((&key[first..=last], &key[last + 1..]))),
