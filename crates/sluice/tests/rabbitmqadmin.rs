@@ -286,7 +286,8 @@ impl Shape {
             Value::Object(_) => "object",
         };
         let allows = |kind: &str| self.types.iter().any(|allowed| allowed == kind);
-        if !allows(kind) && !(kind == "integer" && allows("number")) {
+        let is_allowed = allows(kind) || (kind == "integer" && allows("number"));
+        if !is_allowed {
             return Err(format!("{at} is {kind} and not {}", self.types.join(" or ")));
         }
         if let Value::Object(found) = value {

@@ -595,10 +595,7 @@ fn write(image: &mut Vec<u8>, at: usize, bytes: &[u8]) {
 pub struct Random(pub u64);
 
 impl Random {
-    #[expect(
-        clippy::should_implement_trait,
-        reason = "a generator never ends, so it need not be an iterator"
-    )]
+    #[allow(clippy::should_implement_trait, reason = "a generator never ends, so it need not be an iterator")]
     pub fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mix = self.0;

@@ -57,7 +57,7 @@ impl Punctuality {
         if worked > 0 {
             return Some(Late { ms: worked.max(missed) / 1000, has_worked: true });
         }
-        (missed > TURN_MAX.as_micros() as u64).then(|| Late { ms: missed / 1000, has_worked: false })
+        (missed > TURN_MAX.as_micros() as u64).then_some(Late { ms: missed / 1000, has_worked: false })
     }
 }
 

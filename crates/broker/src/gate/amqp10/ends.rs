@@ -238,8 +238,8 @@ impl Gate {
     pub(super) fn drop_link(&mut self, session: u16, link: u32, failed: bool, cx: &mut Cx<'_>) {
         let Some(Some(s)) = self.sessions.get_mut(usize::from(session)) else { return };
         let Some(role) = s.links.get_mut(link as usize).and_then(Option::take) else { return };
-        self.release_margin(session, Some(link));
         s.past += role.counts();
+        self.release_margin(session, Some(link));
         self.leave_role(session, link, role, failed, cx);
     }
 

@@ -16,7 +16,7 @@ const MARGIN_BYTES: usize = 256 * 1024;
 
 /// A message that is held.
 #[derive(Debug)]
-struct Held {
+pub(super) struct Held {
     session: u16,
     link: u32,
     delivery: Box<Delivery<'static>>,
@@ -62,7 +62,7 @@ impl Margin {
     }
 
     /// Removes the messages of a session, or of one of its links.
-    pub fn take(&mut self, session: u16, link: Option<u32>) -> Vec<Box<Delivery<'static>>> {
+    pub fn take(&mut self, session: u16, link: Option<u32>) -> Vec<Held> {
         if self.held.is_empty() {
             return Vec::new();
         }
@@ -70,7 +70,7 @@ impl Margin {
         let (taken, kept): (VecDeque<Held>, _) = std::mem::take(&mut self.held).into_iter().partition(is_of);
         self.held = kept;
         self.bytes = self.held.iter().map(Held::bytes).sum();
-        taken.into_iter().map(|held| held.delivery).collect()
+        taken.into()
     }
 }
 
@@ -89,8 +89,8 @@ impl Gate {
 
     /// Releases the messages of a session, or of one of its links, that the client has ended: it may send them again elsewhere.
     pub(super) fn release_margin(&mut self, session: u16, link: Option<u32>) {
-        for delivery in self.margin.take(session, link) {
-            self.note_disposition(session, &delivery, DeliveryState::Released);
+        for held in self.margin.take(session, link) {
+            self.note_disposition(session, &held.delivery, DeliveryState::Released);
         }
     }
 

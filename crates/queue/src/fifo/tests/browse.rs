@@ -141,6 +141,7 @@ impl World {
             _ => _ = self.items.remove(&seq),
         }
         let (consumer, first, last, answer) = (TAKER, number, number, false);
+        let answer = if answer { SettleAnswer::Made } else { SettleAnswer::Never };
         self.ask(Request::Settle { consumer, first, last, outcome, answer });
     }
 
@@ -444,7 +445,7 @@ fn outcomes_of_browsers_change_nothing() {
     world.grant(0, 1, false);
     for outcome in [Outcome::Accepted, Outcome::Rejected, Outcome::Released] {
         let mut out = Output::default();
-        let settle = Request::Settle { consumer: id, first: 1, last: 1, outcome, answer: true };
+        let settle = Request::Settle { consumer: id, first: 1, last: 1, outcome, answer: SettleAnswer::Made };
         world.fifo.ask(settle, world.now_ms, &mut out);
         assert!(matches!(&out.effects[..], [Effect::Settled { .. }]), "{:?}", out.effects);
         assert!(out.facts.is_empty());
