@@ -286,8 +286,7 @@ impl Run {
         let step = match self.random.below(7) {
             0 if old.channels < 10 && old.waiting.is_empty() => Step::Open { channel: old.channels + 1 },
             1 if channel > 1 && !is_tx => Step::SelectTx { channel },
-            // What a commit does during an alarm is a matter of the transaction (`tx.rs`).
-            2 if is_tx && (!self.is_alarm || !old.waiting.is_empty()) => Step::Commit { channel },
+            2 if is_tx => Step::Commit { channel },
             0..3 => return,
             3 | 4 => Step::Publish { channel, messages: 1 + self.random.below(20) as u32 },
             _ => Step::Ack { tag: old.client.last_tag() },

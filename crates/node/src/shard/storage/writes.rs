@@ -36,7 +36,8 @@ impl Shard {
         for _ in 0..WRITES_MAX {
             let completion = self.poll_handover().and_then(|handover| writes.write(handover));
             let answers: Vec<_> = self.poll_stream_jobs().filter_map(|job| writes.append(job)).collect();
-            if completion.is_none() && answers.is_empty() {
+            // Handing over may itself have moved something: turns of a quorum queue that need no record are committed then.
+            if completion.is_none() && answers.is_empty() && self.mail.is_empty() {
                 return is_left;
             }
             completion.into_iter().for_each(|completion| self.handle_logged(completion));
