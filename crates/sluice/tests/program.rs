@@ -22,6 +22,7 @@ mod golden;
 mod http_bodies;
 mod http_messages;
 mod listeners;
+mod log_lines;
 mod moving;
 mod operator;
 mod origins;
