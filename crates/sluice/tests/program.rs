@@ -24,6 +24,7 @@ mod http_bodies;
 mod http_messages;
 mod kill;
 mod listeners;
+mod log_lines;
 mod moving;
 mod operator;
 mod origins;
