@@ -643,7 +643,7 @@ async fn fields_of_amqp_0_9_1_forge_no_line() {
         assert!(broker.terminate().success());
         shown.extend(check_logs(&directory));
     }
-    assert!(shown.len() >= 8, "{shown:?}");
+    assert!(shown.len() >= 4, "{shown:?}");
 }
 
 #[test]
