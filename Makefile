@@ -56,7 +56,7 @@ release-test:
 	packaging/release/test
 
 test:
-	tests/run $(TEST_FLAGS)
+	tests/run
 
 # Compiles everything that make unit and make kill run.
 build:

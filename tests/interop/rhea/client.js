@@ -22,7 +22,8 @@ export function overTls(certificate) {
 /** Sends one request to the management API, as guest. */
 export async function http(status, method, path, body) {
     const answer = await fetch(`http://${process.env.SLUICE_HTTP}/api/${path}`, {
-        method, body: JSON.stringify(body), headers: { authorization: `Basic ${btoa('guest:guest')}` },
+        method, body: JSON.stringify(body),
+        headers: { authorization: `Basic ${btoa('guest:guest')}`, 'content-type': 'application/json' },
     });
     assert.equal(answer.status, status, `${method} ${path}: ${await answer.text()}`);
 }

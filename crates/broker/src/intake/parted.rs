@@ -56,7 +56,7 @@ impl<P: Publication> Parted<P> {
         let confirmed = self.account.handle_receipts(range, verdict, cx.now_ms, cx.budget, tell);
         cx.counters.over_mut(self.protocol).confirmed += confirmed;
         self.awaited -= confirmed;
-        unanswered.note_parted(self);
+        unanswered.note_account(&self.account, &mut self.noted_bytes);
         confirmed
     }
 

@@ -4,8 +4,8 @@
 use queue::{PublisherId, Verdict};
 use slab::Slab;
 
+use super::Intake;
 use super::account::{Account, Publication};
-use super::{Intake, Parted};
 use crate::cx::Cx;
 use crate::mail::{GateAddress, PublisherAddress};
 
@@ -67,10 +67,9 @@ impl<P: Publication> Unanswered<P> {
         self.change(&mut intake.noted_bytes, intake.account.unanswered_bytes());
     }
 
-    /// Counts what was answered of a publisher that sends nothing more.
-    pub(super) fn note_parted(&mut self, parted: &mut Parted<P>) {
-        let bytes = parted.account.unanswered_bytes();
-        self.change(&mut parted.noted_bytes, bytes);
+    /// Counts what was answered of a publisher that sends nothing more. `noted_bytes` are what was counted before.
+    pub(super) fn note_account(&mut self, account: &Account<P>, noted_bytes: &mut u64) {
+        self.change(noted_bytes, account.unanswered_bytes());
     }
 
     /// Keeps a publisher that has ended, if it has messages without a receipt.
