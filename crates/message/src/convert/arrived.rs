@@ -78,6 +78,17 @@ impl<'a> Basic<'a> {
             name::BCC => _ = bcc.get_or_insert(value),
             _ => {}
         })?;
+        if cc.is_none() && bcc.is_none() { Ok(()) } else { self.read_further_keys(cc, bcc, headers) }
+    }
+
+    /// Reads the headers `CC` and `BCC`. Apart, so that messages without them do not pay for it.
+    #[inline(never)]
+    fn read_further_keys(
+        &mut self,
+        cc: Option<Value<'a>>,
+        bcc: Option<Value<'a>>,
+        headers: Table<'_>,
+    ) -> Result<(), BasicError> {
         let mut further = FurtherKeys::default();
         if let Some(cc) = cc {
             self.cc = keys(name::CC, cc, &mut further)?;
