@@ -339,6 +339,7 @@ fn turn(host: &Rc<Host>, dirty: &mut Vec<usize>) -> bool {
     if let Some(job) = shard.poll_pack_job() {
         storage.packs.send(job);
     }
+    is_left |= shard.has_receipts_to_send();
     shard.poll_reads().for_each(|job| storage.reader.send(job));
     shard.poll_chunk_jobs().for_each(|job| storage.stream_reader.send(job));
     shard.poll_released().for_each(|extent| storage.packs.release(extent));

@@ -99,6 +99,12 @@ impl Shard {
         }
     }
 
+    /// Returns true if receipts have waited for memory that is free now. Then another turn sends them. Ask after
+    /// [`Shard::poll_pack_job`], which ends the waiting if there is nothing to page out.
+    pub fn has_receipts_to_send(&mut self) -> bool {
+        !self.storage.holds_memory() && !self.storage.waiting_for_memory().is_empty()
+    }
+
     pub(super) fn handle_receipt(&mut self, receipt: Receipt) {
         let Receipt { queue, publisher, first, last, verdict } = receipt;
         match self.connections.publisher(publisher) {

@@ -63,6 +63,11 @@ impl Client091 {
         house.shards[0].conn(self.key).is_some_and(|conn| conn.gate.phase() == Phase::Open)
     }
 
+    /// Returns true if the broker has something to send.
+    pub fn has_output(&self, house: &mut House) -> bool {
+        house.shards[0].conn(self.key).is_some_and(|conn| !conn.gate.output().is_empty())
+    }
+
     /// Publishes durable messages to a queue.
     pub fn publish(&mut self, house: &mut House, channel: u16, queue: &str, messages: u32) {
         self.publish_to(house, channel, ("", queue), messages);

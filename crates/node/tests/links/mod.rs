@@ -15,6 +15,7 @@ mod held_back;
 mod house;
 mod large;
 mod late;
+mod lateness;
 mod left;
 mod line;
 mod login;

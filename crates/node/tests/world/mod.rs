@@ -142,6 +142,19 @@ impl Writes for Threads<'_> {
     }
 }
 
+/// Takes what a turn that has nothing to do writes, which is nothing.
+struct Idle;
+
+impl Writes for Idle {
+    fn write(&mut self, handover: Handover) -> Option<Completion> {
+        panic!("{} bytes of records were left", handover.records.bytes());
+    }
+
+    fn append(&mut self, _: StreamJob) -> Option<StreamAnswer> {
+        panic!("a job of a stream was left");
+    }
+}
+
 /// A client, and where its connection is.
 struct Placed {
     client: Client,
@@ -682,12 +695,13 @@ impl World {
         if self.is_operated && self.random.one_in(30) {
             operate(shard, &self.checkpoints, self.random.one_in(2));
         }
-        shard.turn();
+        let mut is_left = shard.turn();
         shard.take_replies();
         for (ticket, login) in shard.poll_logins() {
             shard.handle_login(ticket, self.access.check(&login));
+            is_left = true;
         }
-        shard.write(&mut Threads {
+        is_left |= shard.write(&mut Threads {
             random: &mut self.random,
             log: self.log.as_mut(),
             to_log: &mut self.to_log,
@@ -697,15 +711,19 @@ impl World {
         });
         self.forget = shard.poll_forget().or(self.forget);
         self.to_packs.extend(shard.poll_pack_job());
+        is_left |= shard.has_receipts_to_send();
         self.to_reader.extend(shard.poll_reads());
         self.released.extend(shard.poll_released());
         if let Some(streams) = &mut self.streams {
             streams.take_reads(shard.poll_chunk_jobs());
         }
         self.take_mail(id);
-        let shard = &mut self.shards[id];
         let mut dirty = Vec::new();
-        shard.take_dirty(&mut dirty);
+        self.shards[id].take_dirty(&mut dirty);
+        if !is_left {
+            self.assert_nothing_waits(id);
+        }
+        let shard = &mut self.shards[id];
         for key in dirty {
             let Some(placed) =
                 self.clients.iter_mut().find(|c| c.shard == id && c.key == key && c.moving.is_none())
@@ -718,6 +736,15 @@ impl World {
                 shard.touch(key);
             }
         }
+    }
+
+    /// Asserts that another turn of a shard moves nothing: what could move does not wait for its next timer.
+    fn assert_nothing_waits(&mut self, id: usize) {
+        let shard = &mut self.shards[id];
+        assert!(!shard.turn() && !shard.write(&mut Idle), "the turn has left work");
+        let mail = (0..self.shard_count).flat_map(|to| shard.poll_mail(to)).next();
+        assert!(mail.is_none(), "mail was left: {mail:?}");
+        assert!(!shard.is_dirty(), "output was left");
     }
 
     fn take_mail(&mut self, id: usize) {

@@ -77,6 +77,7 @@ impl Shard {
                 driver.handle_proposed(last);
                 if applied >= last {
                     self.commit_turns(queue, last);
+                    self.storage.has_moved = true;
                 }
                 continue;
             }
@@ -94,6 +95,7 @@ impl Shard {
                     // The member refuses only if it no longer leads in this term.
                     tracing::debug!(target: RA, ?queue, "a quorum queue makes no entry: {refused}");
                     self.roll_back(queue);
+                    self.storage.has_moved = true;
                     continue;
                 }
             }

@@ -93,6 +93,8 @@ pub(super) struct Storage {
     groups: Vec<QueueId>,
     /// When the oldest of these facts must become an entry.
     groups_due_ms: Option<u64>,
+    /// True if the end of a turn has moved more than records: another turn has work.
+    pub(in crate::shard) has_moved: bool,
     // ---- the state of the log
     /// The log has failed. Nothing durable is applied until it has accepted what it returned.
     log_failed: Option<Step>,
@@ -133,6 +135,7 @@ impl Storage {
         Self {
             journal: Journal::default(),
             turn_began_at: 0,
+            has_moved: false,
             unwritten: AllUnwritten::new(limits.unwritten_max),
             pages: Pages::new(limits.backlog_memory / u64::from(shards)),
             with_kept_facts: Vec::new(),

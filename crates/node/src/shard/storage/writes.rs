@@ -37,7 +37,8 @@ impl Shard {
             let completion = self.poll_handover().and_then(|handover| writes.write(handover));
             let answers: Vec<_> = self.poll_stream_jobs().filter_map(|job| writes.append(job)).collect();
             // Handing over may itself have moved something: turns of a quorum queue that need no record are committed then.
-            if completion.is_none() && answers.is_empty() && self.mail.is_empty() {
+            let has_moved = std::mem::take(&mut self.storage.has_moved);
+            if completion.is_none() && answers.is_empty() && !has_moved {
                 return is_left;
             }
             completion.into_iter().for_each(|completion| self.handle_logged(completion));
