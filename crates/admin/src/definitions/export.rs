@@ -1,14 +1,18 @@
 //! Shows what exists as definitions.
 
-use std::collections::HashSet;
+use std::collections::{HashSet, VecDeque};
+use std::fmt::Write;
+use std::sync::Arc;
 
-use broker::access::Users;
-use broker::catalog::{Destination, Exchange, Parameters, QueueRecord};
+use broker::access::{UserRecord, Users};
+use broker::catalog::{Destination, Exchange, ParameterKey, Parameters, QueueRecord, VhostSettings};
 use broker::desk::{Contents, Desk};
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use super::{OPERATOR_POLICY, VHOST_LIMITS, unchanged};
+use crate::budget::Held;
 use crate::call::Call;
+use crate::pages::{self, PAGE_BYTES, Source};
 use crate::reply::{Failure, Reply};
 use crate::{accounts, bindings, exchanges, json, policies, topics, vhosts};
 
@@ -19,16 +23,7 @@ pub async fn get<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     let mut vhosts = call.desk.vhosts(&call.who).await?;
     // What is being deleted is not there for others any more.
     vhosts.retain(|(_, settings)| !settings.deleting);
-    let mut settings: Vec<Value> =
-        vhosts.iter().map(|(name, settings)| vhosts::row(call, name, settings)).collect();
-    for row in &mut settings {
-        // Limits are parameters.
-        row.as_object_mut().into_iter().for_each(|row| {
-            row.shift_remove("limits");
-            row.shift_remove("deleting");
-        });
-    }
-    let mut all = json!({
+    let head = json!({
         "rabbit_version": overview.product_version,
         "rabbitmq_version": overview.product_version,
         "sluice_version": overview.sluice_version,
@@ -36,24 +31,18 @@ pub async fn get<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
         "product_version": overview.product_version,
         "rabbitmq_definition_format": "cluster",
         "original_cluster_name": overview.cluster_name,
-        "users": users_json(&users),
-        "vhosts": settings,
-        "permissions": permissions_json(&users),
-        "topic_permissions": topics_json(&users),
     });
-    let of_vhosts = contents(call, None).await?;
-    let parameters = call.desk.parameters(&call.who).await?;
-    all["global_parameters"] = global_json(&parameters);
-    if let Some(all) = all.as_object_mut() {
-        all.extend(of_vhosts);
-        for rows in all.values_mut().filter_map(Value::as_array_mut) {
-            rows.retain(|row| {
-                let of = row.get("vhost");
-                of.is_none_or(|of| vhosts.iter().any(|(name, _)| *of == **name))
-            });
-        }
-    }
-    Ok(Reply::Json(all))
+    let known: HashSet<Arc<str>> = vhosts.iter().map(|(name, _)| name.clone()).collect();
+    let mut export =
+        Export::new(&head, move |row| row["vhost"].as_str().is_none_or(|vhost| known.contains(vhost)));
+    export.add("users", by_name(&users), of_user(&users, |user| vec![accounts::user_json(user)]));
+    let settings = vhosts.iter().map(|(name, settings)| vhost_json(call, name, settings)).collect();
+    export.add("vhosts", settings, Some);
+    export.add("permissions", by_name(&users), of_user(&users, permissions_json));
+    export.add("topic_permissions", by_name(&users), of_user(&users, topics_json));
+    export.add("global_parameters", global_json(&call.desk.parameters(&call.who).await?), Some);
+    add_contents(call, None, &mut export).await?;
+    export.reply(call).await
 }
 
 /// What is in one virtual host. The rows do not name it, so that they can be imported into another.
@@ -61,7 +50,7 @@ pub async fn get_of_vhost<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure>
     let vhost = call.param(0);
     let settings = vhosts::require(call, vhost).await?;
     let overview = call.desk.overview(&call.who).await?;
-    let mut all = json!({
+    let head = json!({
         "rabbit_version": overview.product_version,
         "rabbitmq_version": overview.product_version,
         "sluice_version": overview.sluice_version,
@@ -70,20 +59,100 @@ pub async fn get_of_vhost<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure>
         "description": *settings.description,
         "default_queue_type": settings.default_queue_type.unwrap_or(call.desk.default_queue_type()).name(),
     });
-    let mut contents = contents(call, Some(vhost)).await?;
-    for rows in contents.values_mut().filter_map(Value::as_array_mut) {
-        for row in rows.iter_mut().filter_map(Value::as_object_mut) {
-            row.shift_remove("vhost");
-        }
-    }
-    if let Some(all) = all.as_object_mut() {
-        all.extend(contents);
-    }
-    Ok(Reply::Json(all))
+    let mut export = Export::new(&head, |row| {
+        row.as_object_mut().into_iter().for_each(|row| drop(row.shift_remove("vhost")));
+        true
+    });
+    add_contents(call, Some(vhost), &mut export).await?;
+    export.reply(call).await
 }
 
-/// The sections that belong to virtual hosts.
-async fn contents<D: Desk>(call: &Call<'_, D>, vhost: Option<&str>) -> Result<Map<String, Value>, Failure> {
+/// An export, which is made page by page. Until the client has read it, it keeps references to the records that are not shown
+/// yet, and not their text. So it shows what there was at one time, whatever is deleted meanwhile.
+struct Export {
+    /// The text before the next row.
+    page: String,
+    /// The sections that are not complete. The first one has begun if `in_section` is set.
+    sections: VecDeque<(&'static str, Box<dyn Iterator<Item = Value> + Send>)>,
+    in_section: bool,
+    /// What separates the next row from the one before.
+    comma: &'static str,
+    /// Changes a row. Returns false if the row is not shown.
+    shape: Box<dyn FnMut(&mut Value) -> bool + Send>,
+    /// The memory of the references, in bytes.
+    bytes: usize,
+    /// What counts it in the budget for responses.
+    held: Option<Held>,
+}
+
+impl Export {
+    /// Begins an export with the members of an object. Each row of its sections passes through `shape`.
+    fn new(head: &Value, shape: impl FnMut(&mut Value) -> bool + Send + 'static) -> Self {
+        let mut page = head.to_string();
+        // The object ends behind the sections.
+        page.pop();
+        let (sections, shape) = (VecDeque::new(), Box::new(shape));
+        Self { page, sections, in_section: false, comma: "", shape, bytes: 0, held: None }
+    }
+
+    /// Adds a section. `rows` shows a record.
+    fn add<T: Send + 'static, R: IntoIterator<Item = Value, IntoIter: Send> + 'static>(
+        &mut self,
+        name: &'static str,
+        mut records: Vec<T>,
+        rows: impl FnMut(T) -> R + Send + 'static,
+    ) {
+        records.shrink_to_fit();
+        self.bytes += records.capacity() * size_of::<T>();
+        self.sections.push_back((name, Box::new(records.into_iter().flat_map(rows))));
+    }
+
+    /// Returns the response.
+    ///
+    /// # Errors
+    /// 503: the budget for responses has no room for the references to the records.
+    async fn reply<D: Desk>(mut self, call: &Call<'_, D>) -> Result<Reply, Failure> {
+        self.held = Some(call.ports.hold_answer(self.bytes)?);
+        Ok(Reply::Rows(pages::body(self).await?))
+    }
+}
+
+impl Source for Export {
+    async fn next_page(mut self) -> Result<(String, Option<Self>), Failure> {
+        let mut page = std::mem::take(&mut self.page);
+        while page.len() < PAGE_BYTES {
+            let Some((name, rows)) = self.sections.front_mut() else {
+                page.push('}');
+                return Ok((page, None));
+            };
+            // Writing to a string cannot fail.
+            if !std::mem::replace(&mut self.in_section, true) {
+                let _ = write!(page, ",\"{name}\":[");
+            }
+            match rows.next() {
+                Some(mut row) => {
+                    if (self.shape)(&mut row) {
+                        let _ = write!(page, "{}{row}", self.comma);
+                        self.comma = ",";
+                    }
+                }
+                None => {
+                    page.push(']');
+                    self.sections.pop_front();
+                    (self.in_section, self.comma) = (false, "");
+                }
+            }
+        }
+        Ok((page, Some(self)))
+    }
+}
+
+/// Adds the sections that belong to virtual hosts.
+async fn add_contents<D: Desk>(
+    call: &Call<'_, D>,
+    vhost: Option<&str>,
+    export: &mut Export,
+) -> Result<(), Failure> {
     let (desk, who) = (call.desk, &call.who);
     let mut parameters = Vec::new();
     for (name, settings) in desk.vhosts(who).await? {
@@ -94,7 +163,7 @@ async fn contents<D: Desk>(call: &Call<'_, D>, vhost: Option<&str>) -> Result<Ma
             parameters.push(json!({ "vhost": *name, "component": component, "name": of, "value": limits }));
         }
     }
-    let Contents { policies, operator_policies, queues, exchanges: known, bindings: bound } =
+    let Contents { policies, operator_policies, mut queues, exchanges: mut known, bindings: mut bound } =
         desk.contents(who, vhost).await?;
     for policy in operator_policies {
         let mut value = policies::to_json(&policy);
@@ -112,11 +181,11 @@ async fn contents<D: Desk>(call: &Call<'_, D>, vhost: Option<&str>) -> Result<Ma
             );
         }
     }
-    let queues: Vec<_> = queues.iter().filter(|queue| queue.exclusive.is_none()).collect();
+    queues.retain(|queue| queue.exclusive.is_none());
     // Something may have been declared or deleted since the queues were read. A binding needs both of its ends.
     let of_queues: HashSet<_> = queues.iter().map(|queue| (&*queue.vhost, &*queue.name)).collect();
     let of_exchanges: HashSet<_> = known.iter().map(|exchange| (&*exchange.vhost, &*exchange.name)).collect();
-    let bound = bound.iter().filter(|binding| {
+    bound.retain(|binding| {
         let vhost = &*binding.vhost;
         let has_destination = match &binding.destination {
             Destination::Queue(name) => of_queues.contains(&(vhost, &**name)),
@@ -124,30 +193,17 @@ async fn contents<D: Desk>(call: &Call<'_, D>, vhost: Option<&str>) -> Result<Ma
         };
         !binding.source.is_empty() && has_destination && of_exchanges.contains(&(vhost, &*binding.source))
     });
-    let sections = [
-        ("parameters", Value::from(parameters)),
-        ("policies", policies.iter().map(|policy| policies::to_json(policy)).collect()),
-        ("queues", queues.iter().map(|queue| queue_json(queue)).collect()),
-        (
-            "exchanges",
-            known
-                .iter()
-                .filter(|exchange| !is_predeclared(exchange))
-                .map(|exchange| exchanges::declared(exchange))
-                .collect(),
-        ),
-        (
-            "bindings",
-            bound
-                .map(|binding| {
-                    let mut row = bindings::to_json(binding);
-                    row.as_object_mut().into_iter().for_each(|row| drop(row.shift_remove("properties_key")));
-                    row
-                })
-                .collect(),
-        ),
-    ];
-    Ok(sections.into_iter().map(|(name, rows)| (name.to_owned(), rows)).collect())
+    known.retain(|exchange| !is_predeclared(exchange));
+    export.add("parameters", parameters, Some);
+    export.add("policies", policies, |policy| Some(policies::to_json(&policy)));
+    export.add("queues", queues, |queue| Some(queue_json(&queue)));
+    export.add("exchanges", known, |exchange| Some(exchanges::declared(&exchange)));
+    export.add("bindings", bound, |binding| {
+        let mut row = bindings::to_json(&binding);
+        row.as_object_mut().into_iter().for_each(|row| drop(row.shift_remove("properties_key")));
+        Some(row)
+    });
+    Ok(())
 }
 
 fn is_predeclared(exchange: &Exchange) -> bool {
@@ -165,39 +221,56 @@ fn queue_json(queue: &QueueRecord) -> Value {
     })
 }
 
-fn users_json(users: &Users) -> Value {
-    sorted(users.iter().map(accounts::user_json).collect())
+fn vhost_json<D: Desk>(call: &Call<'_, D>, name: &str, settings: &VhostSettings) -> Value {
+    let mut row = vhosts::row(call, name, settings);
+    // Limits are parameters.
+    row.as_object_mut().into_iter().for_each(|row| {
+        row.shift_remove("limits");
+        row.shift_remove("deleting");
+    });
+    row
 }
 
-fn permissions_json(users: &Users) -> Value {
-    let of_user = |user: &broker::access::UserRecord| -> Vec<Value> {
-        let own = user.permissions.iter();
-        own.map(|(vhost, own)| accounts::permissions_json(&user.name, vhost, own)).collect()
-    };
-    sorted(users.iter().flat_map(of_user).collect())
+/// Returns the names of all users, sorted, so that two exports of the same can be compared.
+fn by_name(users: &Users) -> Vec<Arc<str>> {
+    let mut names: Vec<Arc<str>> = users.iter().map(|user| user.name.clone()).collect();
+    names.sort_unstable();
+    names
 }
 
-fn topics_json(users: &Users) -> Value {
+/// Returns what shows the user of a name by `rows`.
+fn of_user(
+    users: &Arc<Users>,
+    rows: impl Fn(&UserRecord) -> Vec<Value> + Send + 'static,
+) -> impl FnMut(Arc<str>) -> Vec<Value> + Send + 'static {
+    let users = users.clone();
+    move |name| users.get(&name).map(&rows).unwrap_or_default()
+}
+
+fn permissions_json(user: &UserRecord) -> Vec<Value> {
+    let own = user.permissions.iter();
+    sorted(own.map(|(vhost, own)| accounts::permissions_json(&user.name, vhost, own)).collect())
+}
+
+fn topics_json(user: &UserRecord) -> Vec<Value> {
     let mut rows = Vec::new();
-    for user in users.iter() {
-        for (vhost, topics) in &user.topics {
-            rows.extend(topics.iter().map(|(exchange, own)| topics::row(&user.name, vhost, exchange, own)));
-        }
+    for (vhost, topics) in &user.topics {
+        rows.extend(topics.iter().map(|(exchange, own)| topics::row(&user.name, vhost, exchange, own)));
     }
     sorted(rows)
 }
 
-fn global_json(parameters: &Parameters) -> Value {
+fn global_json(parameters: &Parameters) -> Vec<Value> {
     let global = parameters.iter().filter(|(key, _)| key.vhost.is_none() && !unchanged::is_hash(&key.name));
-    let row = |(key, value): (&broker::catalog::ParameterKey, &std::sync::Arc<str>)| {
+    let row = |(key, value): (&ParameterKey, &Arc<str>)| {
         let value: Value = serde_json::from_str(value).unwrap_or(Value::Null);
         json!({ "name": *key.name, "value": value })
     };
     global.map(row).collect()
 }
 
-/// Sorts rows, so that two exports of the same can be compared.
-fn sorted(mut rows: Vec<Value>) -> Value {
+/// Sorts rows, for the same reason as [`by_name`].
+fn sorted(mut rows: Vec<Value>) -> Vec<Value> {
     rows.sort_by_cached_key(Value::to_string);
-    rows.into()
+    rows
 }

@@ -162,10 +162,15 @@ async fn pages(mut body: Body) -> Vec<Bytes> {
 #[tokio::test]
 async fn a_page_ends_with_the_row_that_fills_it() {
     let (desk, ports) = (FakeDesk::new(), Ports::default());
-    declare_queues(&desk, (0..400).map(|number| format!("{number:0200}"))).await;
+    declare_queues(&desk, (0..600).map(|number| format!("{number:0200}"))).await;
     let (list, metrics) = (management_router(desk.clone(), ports.clone()), metrics_router(desk, ports));
-    for (router, path, row_max) in [(list, "/api/queues", 2_000), (metrics, "/metrics/per-object", 400)] {
-        let pages = pages(answer(&router, path).await.into_body()).await;
+    for (router, path, row_max) in [
+        (&list, "/api/queues", 2_000),
+        (&list, "/api/definitions", 2_000),
+        (&list, "/api/definitions/%2F", 2_000),
+        (&metrics, "/metrics/per-object", 400),
+    ] {
+        let pages = pages(answer(router, path).await.into_body()).await;
         let sizes: Vec<usize> = pages.iter().map(Bytes::len).collect();
         // The first page of metrics has all figures of the node, whose number does not grow.
         let is_small =
@@ -192,6 +197,23 @@ async fn unread_lists_count_their_queue_ids() {
     }
     assert_eq!(ports.answers().used(), 0);
     assert_eq!(answer(&router, "/api/queues").await.status(), 200);
+}
+
+#[tokio::test]
+async fn unread_definitions_count_their_references() {
+    let (desk, ports) = (FakeDesk::new(), Ports::with_bytes(1, 1, QUEUES * 20));
+    declare_many_queues(&desk).await;
+    let router = management_router(desk, ports.clone());
+    let unread = answer(&router, "/api/definitions").await;
+    let one = ports.answers().used();
+    assert!((QUEUES * 8..QUEUES * 10).contains(&one), "{one}");
+    let second = answer(&router, "/api/definitions/%2F").await;
+    assert_eq!(answer(&router, "/api/definitions").await.status(), 503);
+    let text = pages(unread.into_body()).await.concat();
+    let all: serde_json::Value = serde_json::from_slice(&text).unwrap();
+    assert_eq!(all["queues"].as_array().unwrap().len(), QUEUES);
+    drop(second);
+    assert_eq!(ports.answers().used(), 0);
 }
 
 /// Checks that a list whose client does not read keeps no deleted queues in memory, and does not show them.

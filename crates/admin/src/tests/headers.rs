@@ -110,7 +110,7 @@ async fn pages_of_allowed_origins_may_use_the_api() {
 #[tokio::test]
 async fn a_client_is_told_that_it_has_the_answer() {
     let server = Server::start().await;
-    for path in ["/api/definitions", "/api/exchanges", "/api/whoami"] {
+    for path in ["/api/bindings", "/api/exchanges", "/api/whoami"] {
         let ask = async |known: &str| {
             let known = if known.is_empty() { String::new() } else { format!("If-None-Match: {known}\r\n") };
             request(server.management, "GET", path, &format!("{GUEST}{known}"), "").await
@@ -127,16 +127,19 @@ async fn a_client_is_told_that_it_has_the_answer() {
         assert_eq!((other.status, other.body), (200, first.body), "{path}");
     }
     let tag = async || {
-        let answer = request(server.management, "GET", "/api/definitions", GUEST, "").await;
+        let answer = request(server.management, "GET", "/api/bindings", GUEST, "").await;
         answer.header("etag").unwrap().to_owned()
     };
     let before = tag().await;
     request(server.management, "PUT", "/api/queues/%2F/q", GUEST, "").await;
-    assert_ne!(tag().await, before, "the definitions have changed");
+    assert_ne!(tag().await, before, "the bindings have changed");
     // Answers that are made page by page have no tag, and other methods have none.
-    for (method, path) in
-        [("GET", "/api/queues"), ("PUT", "/api/queues/%2F/q"), ("GET", "/api/queues/%2F/none")]
-    {
+    for (method, path) in [
+        ("GET", "/api/queues"),
+        ("GET", "/api/definitions"),
+        ("PUT", "/api/queues/%2F/q"),
+        ("GET", "/api/queues/%2F/none"),
+    ] {
         assert_eq!(request(server.management, method, path, GUEST, "").await.header("etag"), None, "{path}");
     }
 }
