@@ -8,7 +8,8 @@ use std::sync::{Arc, Mutex};
 
 use amqp10::sasl::Secret;
 use broker::access::{
-    Credentials, Hashing, Identity, Login, PasswordHash, Resource, Users, Verb, permit_exchange, permit_queue,
+    Credentials, Hashing, Identity, Login, PasswordHash, Resource, Users, Verb, permit_exchange,
+    permit_policy, permit_queue,
 };
 use broker::catalog::{
     AccountChange, Binding, Command, DeclareExchange, DeclareQueue, ParameterKey, Parameters, Policy,
@@ -24,13 +25,6 @@ use self::state::State;
 
 #[derive(Clone)]
 pub struct FakeDesk(Arc<Mutex<State>>);
-
-fn set_policy(name: &str, operator: bool) -> (Verb, Resource<'_>) {
-    match operator {
-        true => (Verb::SetOperatorPolicy, Resource::OperatorPolicy(name)),
-        false => (Verb::SetPolicy, Resource::Policy(name)),
-    }
-}
 
 impl Desk for FakeDesk {
     fn traces(&self, who: &Identity) -> Result<Traces, DeskError> {
@@ -451,8 +445,8 @@ impl Desk for FakeDesk {
 
     async fn set_policy(&self, who: &Identity, policy: SetPolicy) -> Result<bool, DeskError> {
         let mut state = self.state();
-        let (verb, resource) = set_policy(&policy.name, policy.operator);
-        state.permit(who, &policy.vhost, verb, &[resource])?;
+        let SetPolicy { vhost, name, operator, definition, .. } = &policy;
+        permit_policy(name, *operator, Some(definition), |verb, on| state.permit(who, vhost, verb, on))?;
         state.run(Command::SetPolicy(policy))
     }
 
@@ -464,8 +458,7 @@ impl Desk for FakeDesk {
         operator: bool,
     ) -> Result<bool, DeskError> {
         let mut state = self.state();
-        let (verb, resource) = set_policy(name, operator);
-        state.permit(who, vhost, verb, &[resource])?;
+        permit_policy(name, operator, None, |verb, on| state.permit(who, vhost, verb, on))?;
         state.run(Command::ClearPolicy { vhost: vhost.into(), name: name.into(), operator })
     }
 

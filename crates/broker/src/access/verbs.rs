@@ -33,6 +33,8 @@ pub enum Need {
     VhostOrMonitor,
     /// A permission on a resource.
     Right(usize, Permission),
+    /// A permission on a resource, unless the user has one of these tags.
+    RightUnless(usize, Permission, &'static [&'static str]),
     /// Any permission on a resource.
     AnyRight(usize),
     /// A topic permission for a routing key. Without an entry for the exchange, all keys are allowed.
@@ -58,8 +60,8 @@ macro_rules! verbs {
             /// Returns the conditions. All of them must be met. They are checked in this order.
             pub const fn needs(self) -> &'static [Need] {
                 use Need::{
-                    Administrator, AnyRight, Management, Monitor, Own, Right, Setter, Topic, Vhost,
-                    VhostOrMonitor,
+                    Administrator, AnyRight, Management, Monitor, Own, Right, RightUnless, Setter, Topic,
+                    Vhost, VhostOrMonitor,
                 };
                 use Permission::{Configure, Read, Write};
                 match self {
@@ -118,6 +120,8 @@ verbs! {
     ReadOperatorPolicy => [Vhost];
     SetPolicy => [Vhost, Setter(0, &[ADMINISTRATOR, POLICYMAKER])];
     SetOperatorPolicy => [Vhost, Setter(0, &[ADMINISTRATOR])];
+    /// Sets a policy that sends messages of others to an exchange. RabbitMQ does not ask for this.
+    PolicyTo => [RightUnless(0, Write, &[ADMINISTRATOR])];
     ReadConnection => [Vhost, Own(0, MONITORS)];
     /// Closes a connection. Only its owner counts, not its virtual host: an administrator may close any connection.
     CloseConnection => [Own(0, &[ADMINISTRATOR])];
@@ -163,6 +167,7 @@ pub fn permit(
             Need::VhostOrMonitor => tagged(MONITORS) || rights.are_any()?,
             Need::Vhost => rights.are_any()?,
             Need::Right(at, permission) => may(at, permission)?,
+            Need::RightUnless(at, permission, tags) => named(at) && (tagged(tags) || may(at, permission)?),
             Need::AnyRight(at) => {
                 let [one, two, three] = Permission::ALL;
                 may(at, one)? || may(at, two)? || may(at, three)?
@@ -196,7 +201,7 @@ fn refusal<'a>(
         Need::Vhost | Need::VhostOrMonitor => {
             AccessRefused::because(format!("access to vhost '{vhost}' refused for user '{}'", who.user))
         }
-        Need::Right(at, permission) | Need::Topic(at, permission) => {
+        Need::Right(at, permission) | Need::RightUnless(at, permission, _) | Need::Topic(at, permission) => {
             refused(who, vhost, resource(at), permission)
         }
         Need::AnyRight(at) => refused(who, vhost, resource(at), Permission::Read),
@@ -240,6 +245,30 @@ pub fn permit_exchange<E>(
         Some(alternate) => ask(Verb::AlternateTo, &[exchange, Resource::Exchange(alternate)]),
         None => Ok(()),
     }
+}
+
+/// The keys of a policy whose value is an exchange to which messages go.
+const TARGETS: [&str; 2] = ["dead-letter-exchange", "alternate-exchange"];
+
+/// Asks for every permission that setting a policy needs, or clearing it, which needs no definition.
+///
+/// # Errors
+/// The errors of `ask`.
+pub fn permit_policy<E>(
+    name: &str,
+    operator: bool,
+    definition: Option<&Arguments>,
+    ask: impl Fn(Verb, &[Resource<'_>]) -> Result<(), E>,
+) -> Result<(), E> {
+    match operator {
+        true => ask(Verb::SetOperatorPolicy, &[Resource::OperatorPolicy(name)])?,
+        false => ask(Verb::SetPolicy, &[Resource::Policy(name)])?,
+    }
+    let named = |key: &&str| definition?.get(*key)?.as_str();
+    TARGETS
+        .iter()
+        .filter_map(named)
+        .try_for_each(|exchange| ask(Verb::PolicyTo, &[Resource::Exchange(exchange)]))
 }
 
 /// Asks for every permission that a binding from `source` needs, or its removal, which `verb` says. `topic` is its key if the
@@ -302,7 +331,7 @@ mod tests {
             | Verb::ReadOperatorPolicy
             | Verb::MaintainGroups
             | Verb::Administer => &[],
-            Verb::Publish | Verb::DeclareExchange | Verb::DeleteExchange => &[Exchange("x")],
+            Verb::Publish | Verb::DeclareExchange | Verb::DeleteExchange | Verb::PolicyTo => &[Exchange("x")],
             Verb::Consume
             | Verb::Get
             | Verb::DeclareQueue
@@ -385,6 +414,7 @@ ReadPolicy v
 ReadOperatorPolicy v
 SetPolicy v administrator policymaker
 SetOperatorPolicy v administrator
+PolicyTo *
 ReadConnection v administrator monitoring
 CloseConnection * administrator
 MaintainGroups * administrator
@@ -404,6 +434,26 @@ ExplainConnection v administrator monitoring";
             assert!(!ask(Permissions { write: NONE.write, ..ALL }), "{verb:?}");
             assert!(!ask(Permissions { read: NONE.read, ..ALL }), "{verb:?}");
         }
+    }
+
+    #[test]
+    fn a_policymaker_needs_write_on_the_exchange_that_a_policy_names() {
+        let set = |tags: &[&str], rights: Permissions, key: &str| {
+            let definition = Arguments::from([(key.to_owned(), "x".into())]);
+            permit_policy("p", false, Some(&definition), |verb, on| {
+                permit(&who(tags), of(Some(&rights)), "/", verb, on)
+            })
+        };
+        for key in ["dead-letter-exchange", "alternate-exchange"] {
+            let no_write = Permissions { write: NONE.write, ..ALL };
+            assert_eq!(
+                set(&["policymaker"], no_write.clone(), key).unwrap_err().reason,
+                "write access to exchange 'x' in vhost '/' refused for user 'u'"
+            );
+            assert_eq!(set(&["policymaker"], Permissions { write: ALL.write, ..NONE }, key), Ok(()));
+            assert_eq!(set(&["administrator"], no_write, key), Ok(()));
+        }
+        assert_eq!(set(&["policymaker"], NONE, "dead-letter-routing-key"), Ok(()));
     }
 
     #[test]

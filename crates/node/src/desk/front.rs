@@ -7,7 +7,8 @@ use std::sync::{Arc, PoisonError};
 
 use amqp10::sasl::Secret;
 use broker::access::{
-    Credentials, Identity, Login, PasswordHash, Resource, Users, Verb, permit_exchange, permit_queue,
+    Credentials, Identity, Login, PasswordHash, Resource, Users, Verb, permit_exchange, permit_policy,
+    permit_queue,
 };
 use broker::catalog::{
     AccountChange, Answer, Binding, Command, DeclareExchange, DeclareQueue, ParameterKey, Parameters, Policy,
@@ -46,14 +47,6 @@ fn page_of(mut rows: Vec<Arc<QueueRecord>>, offset: usize, limit: usize) -> Vec<
     }
     rows.sort_unstable_by(by_name);
     rows
-}
-
-/// Returns the verb and the resource for setting or clearing a policy.
-fn set_policy(name: &str, operator: bool) -> (Verb, Resource<'_>) {
-    match operator {
-        true => (Verb::SetOperatorPolicy, Resource::OperatorPolicy(name)),
-        false => (Verb::SetPolicy, Resource::Policy(name)),
-    }
 }
 
 fn changed(answer: Answer) -> bool {
@@ -443,8 +436,9 @@ impl Desk for NodeDesk {
     }
 
     async fn set_policy(&self, who: &Identity, policy: SetPolicy) -> Result<bool, DeskError> {
-        let (verb, resource) = set_policy(&policy.name, policy.operator);
-        self.permit(who, &policy.vhost, verb, &[resource]).await?;
+        let SetPolicy { vhost, name, operator, definition, .. } = &policy;
+        let ask = || permit_policy(name, *operator, Some(definition), |v, on| self.known(who, vhost, v, on));
+        self.decide(who, ask).await?;
         Ok(changed(self.change(who, Command::SetPolicy(policy)).await?))
     }
 
@@ -455,8 +449,8 @@ impl Desk for NodeDesk {
         name: &str,
         operator: bool,
     ) -> Result<bool, DeskError> {
-        let (verb, resource) = set_policy(name, operator);
-        self.permit(who, vhost, verb, &[resource]).await?;
+        let ask = || permit_policy(name, operator, None, |v, on| self.known(who, vhost, v, on));
+        self.decide(who, ask).await?;
         let command = Command::ClearPolicy { vhost: vhost.into(), name: name.into(), operator };
         Ok(changed(self.change(who, command).await?))
     }

@@ -43,7 +43,13 @@ fn bodies(route: &Route) -> Vec<(&'static str, &'static [Verb])> {
         Action::PutTopicPermissions => vec![(r#"{"exchange":"x","write":"","read":"^a"}"#, all)],
         Action::PutPermissions => vec![(r#"{"configure":"","write":".*","read":"^$"}"#, all)],
         Action::PutTrace => vec![(r#"{"queue":"q"}"#, all)],
-        Action::PutPolicy(_) => vec![(r#"{"pattern":"^none$","definition":{"max-length":1}}"#, all)],
+        Action::PutPolicy(Whose::Users) => vec![
+            (r#"{"pattern":"^none$","definition":{"max-length":1}}"#, &all[..2]),
+            (r#"{"pattern":"^none$","definition":{"dead-letter-exchange":"x"}}"#, all),
+        ],
+        Action::PutPolicy(Whose::Operators) => {
+            vec![(r#"{"pattern":"^none$","definition":{"max-length":1}}"#, all)]
+        }
         // The only member cannot be removed, but there is nothing to do on another node.
         Action::ChangeMember(MemberChange::Remove) => vec![(r#"{"node":"other"}"#, all)],
         Action::ChangeMember(MemberChange::Add | MemberChange::Lead) => vec![(OWN_NODE, all)],
