@@ -12,7 +12,7 @@ use crate::access::{
     SessionLimits, SessionsFull, Verb, permit_binding,
 };
 use crate::audit::{Actor, Rate};
-use crate::catalog::DEFAULT_VHOST;
+use crate::catalog::{Caller, DEFAULT_VHOST};
 use crate::counters::Protocol;
 use crate::cx::Cx;
 use crate::desk::PassedCounts;
@@ -69,6 +69,11 @@ pub enum OpenRefused {
 }
 
 impl Peer {
+    /// Returns who uses queues through this connection.
+    pub fn caller(&self) -> Caller {
+        Caller::Connection(self.id)
+    }
+
     /// Creates the client of a new connection, which speaks AMQP 1.0 until its first bytes say otherwise.
     pub fn new(
         id: ConnectionId,

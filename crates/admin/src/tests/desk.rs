@@ -11,7 +11,7 @@ use broker::access::{
     Credentials, Hashing, Identity, Login, PasswordHash, Resource, Users, Verb, permit_exchange, permit_queue,
 };
 use broker::catalog::{
-    AccountChange, Binding, Command, DeclareExchange, DeclareQueue, ParameterKey, Parameters, Policy,
+    AccountChange, Binding, Caller, Command, DeclareExchange, DeclareQueue, ParameterKey, Parameters, Policy,
     QueueRecord, SetPolicy,
 };
 use broker::desk::*;
@@ -427,13 +427,13 @@ impl Desk for FakeDesk {
     async fn bind(&self, who: &Identity, binding: Binding) -> Result<bool, DeskError> {
         let mut state = self.state();
         state.permit_binding(who, Verb::Bind, &binding)?;
-        state.run(Command::Bind(binding))
+        state.run(Command::Bind(binding, Caller::Management))
     }
 
     async fn unbind(&self, who: &Identity, binding: Binding) -> Result<bool, DeskError> {
         let mut state = self.state();
         state.permit_binding(who, Verb::Unbind, &binding)?;
-        state.run(Command::Unbind(binding))
+        state.run(Command::Unbind(binding, Caller::Management))
     }
 
     async fn policies(

@@ -5,6 +5,7 @@ mod fixture;
 mod limits;
 mod rights;
 mod routes;
+mod states;
 mod tokens;
 mod verbs091;
 mod verbs10;

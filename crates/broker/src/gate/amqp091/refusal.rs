@@ -91,7 +91,6 @@ pub(super) fn by_queue(why: Refusal, queue: &str, vhost: &str) -> Refused {
         Refusal::ExclusiveConsumer => {
             (ReplyCode::AccessRefused, format!("queue '{queue}' in vhost '{vhost}' in exclusive use"))
         }
-        Refusal::LockedQueue => return CatalogError::locked(vhost, queue).into(),
         Refusal::InUse => {
             (ReplyCode::PreconditionFailed, format!("queue '{queue}' in vhost '{vhost}' in use"))
         }

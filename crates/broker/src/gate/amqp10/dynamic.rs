@@ -233,7 +233,7 @@ impl Gate {
             arguments: Arguments::new(),
         };
         let step = Step::Bind { queue: queue.clone(), bound };
-        self.make(at, Box::new(attach.clone()), step, Command::Bind(binding), cx)
+        self.make(at, Box::new(attach.clone()), step, Command::Bind(binding, self.peer.caller()), cx)
     }
 
     /// Called when the queue that a link names has been declared, possibly by somebody else.
@@ -245,7 +245,7 @@ impl Gate {
         refused: Option<CatalogError>,
         cx: &mut Cx<'_>,
     ) {
-        match refused.filter(|_| cx.catalog.queue(&self.peer.vhost, name).is_none()) {
+        match refused.filter(|_| cx.catalog.listed_queue(&self.peer.vhost, name).is_none()) {
             None => self.handle_attach(session, link, attach, cx),
             Some(refused) => {
                 let error = error(condition::PRECONDITION_FAILED, refused.to_string());

@@ -271,6 +271,7 @@ async fn an_exclusive_queue_cannot_be_bound_over_http() {
     tokio::spawn(async move {
         while let Some(Incoming::Question(number, question)) = called.recv().await {
             shards[0].handle_question(number, question);
+            while shards[0].turn() {}
             shards[0].poll_replies().for_each(|(number, reply)| questions.answer(number, reply));
         }
     });
@@ -280,5 +281,8 @@ async fn an_exclusive_queue_cannot_be_bound_over_http() {
     let binding = Binding { vhost, source, destination, key, arguments: Arguments::new() };
     let locked = DeskError::Catalog(CatalogError::locked("/", "own"));
     assert_eq!(desk.bind(&who, binding.clone()).await, Err(locked.clone()));
-    assert_eq!(desk.unbind(&who, binding).await, Err(locked));
+    assert_eq!(desk.unbind(&who, binding.clone()).await, Err(locked));
+    let error = Box::new(CatalogError::locked("/", "own"));
+    let imported = desk.import(&who, vec![Command::Bind(binding, Caller::Management)]).await;
+    assert_eq!(imported, Err(DeskError::Catalog(CatalogError::InBatch { at: 0, error })));
 }
