@@ -2,7 +2,6 @@
 
 use std::collections::HashSet;
 use std::fmt;
-use std::hash::RandomState;
 use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -16,6 +15,7 @@ use broker::categories::QUEUE;
 use broker::ids::{QueueId, ShardId};
 use broker::placements::Placements;
 use broker::settings::Settings;
+use broker::unguessable::{KEY_BYTES, Names};
 use tokio::sync::mpsc;
 use wal::{
     Cut, FileKind, Handover, Identity, IdentityError, Log, OpenError, Options, PackError, PackOptions,
@@ -33,6 +33,7 @@ use crate::logins::{Backends, Logins};
 use crate::notices::NoticeWay;
 use crate::quarantine::{self, DefinitionsLost};
 use crate::questions::OpenQuestions;
+use crate::randomness::random;
 use crate::runtime::{self, Clock, Listening, Storage};
 use crate::shard::{Occupancy, Setup, Shard, StorageLimits, Tallies};
 
@@ -181,7 +182,15 @@ impl Node {
 
         let (settings, access) = (Arc::new(settings), Arc::new(access));
         let clock = Clock::start();
-        let mut machines = make_shards(restored, count, &settings, &access, storage, clock.now_ms());
+        let mut machines = make_named_shards(
+            restored,
+            count,
+            &settings,
+            &access,
+            storage,
+            clock.now_ms(),
+            names_of(&identity),
+        );
         let occupancy = Arc::new(Occupancy::new(count));
         machines.iter_mut().for_each(|shard| shard.follow_queues(occupancy.clone()));
         let (shards, receivers): (Shards, Vec<_>) = (0..count).map(|_| mpsc::unbounded_channel()).unzip();
@@ -469,6 +478,31 @@ pub fn make_shards(
     limits: StorageLimits,
     now_ms: u64,
 ) -> Vec<Shard> {
+    let names = Names { node: 0, boot: 0, random: random_key };
+    make_named_shards(restored, count, settings, access, limits, now_ms, names)
+}
+
+/// Returns what makes the names of this start of the node.
+fn names_of(identity: &Identity) -> Names {
+    // A node is known by the beginning of its identity: a cluster has few of them. Numbers of starts that have the same end
+    // are years apart.
+    let [a, b, c, d, ..] = identity.node;
+    Names { node: u32::from_be_bytes([a, b, c, d]), boot: identity.boots as u32, random: random_key }
+}
+
+fn random_key() -> Option<[u8; KEY_BYTES]> {
+    random().ok()
+}
+
+fn make_named_shards(
+    restored: Restored,
+    count: ShardId,
+    settings: &Arc<Settings>,
+    access: &Arc<Access>,
+    limits: StorageLimits,
+    now_ms: u64,
+    names: Names,
+) -> Vec<Shard> {
     let Restored { mut catalog, mut queues, .. } = restored;
     catalog.refresh_all();
     // A node has written these users to its log already. Without a log they are created at each start.
@@ -486,7 +520,6 @@ pub fn make_shards(
     for (i, (queue, _)) in placed.iter().enumerate() {
         placements.place(*queue, (i % usize::from(count)) as ShardId);
     }
-    let reply_keys = RandomState::new();
     let live: Arc<[AtomicU64]> = (0..count).map(|_| AtomicU64::new(0)).collect();
     let tallies = Tallies::new(count, settings);
     let mut shards: Vec<Shard> = (0..count)
@@ -501,7 +534,7 @@ pub fn make_shards(
                 placements: placements.clone(),
                 live: live.clone(),
                 limits,
-                reply_keys: reply_keys.clone(),
+                names,
                 tallies: tallies.clone(),
             })
         })

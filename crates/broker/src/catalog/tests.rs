@@ -14,6 +14,7 @@ use super::*;
 use crate::access::{Access, Hashing, Permissions, UserRecord};
 use crate::pattern::Pattern;
 use crate::reply_to::ReplyTo;
+use crate::unguessable::Key;
 
 fn decide(catalog: &Catalog, command: Command) -> Result<Decision, CatalogError> {
     catalog.decide(command, &mut catalog.queue_ids())
@@ -212,7 +213,8 @@ fn auto_delete_exchanges_end_with_their_last_binding() {
 #[test]
 fn the_default_exchange_routes_to_reply_links() {
     let catalog = Catalog::default();
-    let to = ReplyTo { outlet: ::queue::ConsumerId(7), key: 9 };
+    let key = Key::parse("GuessesAreFutile").unwrap();
+    let to = ReplyTo { node: 1, boot: 2, outlet: ::queue::ConsumerId(7), key };
     let keys: [Arc<str>; 3] = [to.name().into(), "nobody".into(), to.name().into()];
     let letter = Letter { keys: &keys, ..Letter::default() };
     let targets = |exchange| catalog.route(DEFAULT_VHOST, exchange, &letter).unwrap().targets.into_vec();

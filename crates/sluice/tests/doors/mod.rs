@@ -3,6 +3,7 @@
 //! table of permissions says.
 mod fixture;
 mod limits;
+mod names;
 mod rights;
 mod routes;
 mod states;

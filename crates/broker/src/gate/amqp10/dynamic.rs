@@ -71,13 +71,12 @@ impl Gate {
         bind: Option<Bound>,
         cx: &mut Cx<'_>,
     ) -> Result<(), Refused> {
-        *cx.unique += 1;
-        let random = format!("{:x}.{:x}", self.peer.id.0, *cx.unique);
+        let key = cx.names.key()?;
         let (container, name) = (&self.client.container_id, &attach.name);
         let queue = if container.len() + name.len() < DYNAMIC_NAME_IDS_MAX {
-            format!("{prefix}-{container}-{name}-{random}")
+            format!("{prefix}-{container}-{name}-{key}")
         } else {
-            format!("{prefix}.gen-{random}")
+            format!("{prefix}.gen-{key}")
         };
         let own = Resource::Queue(&queue);
         self.permit(Verb::DeclareQueue, &[own], cx)?;
