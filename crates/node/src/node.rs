@@ -17,6 +17,7 @@ use broker::placements::Placements;
 use broker::settings::Settings;
 use broker::unguessable::{KEY_BYTES, Names};
 use tokio::sync::mpsc;
+use wal::files::{self, Loose, Sharing};
 use wal::{
     Cut, FileKind, Handover, Identity, IdentityError, Log, OpenError, Options, PackError, PackOptions,
     PackReader, Packs, PreviewDisk, RealDisk, Records, Recovery, StreamError, StreamFlaw, StreamReader,
@@ -48,6 +49,8 @@ pub struct NodeOptions {
     pub shards: usize,
     /// The directory of the log, the packs and the streams. It is created if it does not exist.
     pub data_dir: PathBuf,
+    /// Who may use what is in the data directory.
+    pub sharing: Sharing,
     pub alarms: AlarmLimits,
     pub storage: StorageLimits,
     /// The number of file descriptors that are reserved for everything except connections and storage.
@@ -138,6 +141,7 @@ impl Node {
             backends,
             shards: count,
             data_dir,
+            sharing,
             alarms,
             storage,
             reserved_descriptors,
@@ -145,10 +149,11 @@ impl Node {
         } = options;
         let count = count.clamp(1, usize::from(ShardId::MAX)) as ShardId;
         let packs_dir = data_dir.join(PACKS_DIR);
-        let mut disk = open_dir(&data_dir)?;
+        let mut disk = open_dir(&data_dir, sharing)?;
         let of_log = |error| StartError::Log { data_dir: data_dir.clone(), error };
         wal::lock(&mut disk).map_err(of_log)?;
         refuse_newer(&data_dir)?;
+        tighten(&data_dir, sharing)?;
         // The start is counted before anything else is written, so that no two runs have the same number.
         let identity = Identity::begin(&mut disk)
             .map_err(|error| StartError::Identity { data_dir: data_dir.clone(), error })?;
@@ -165,20 +170,24 @@ impl Node {
         begin_users(&mut log, &mut restored, &access, &data_dir)?;
         // A pack or stream that the catalog does not know may belong to a damaged record.
         let keep_unknown = !recovery.damage.is_empty() || restored.has_damaged();
-        let packs =
-            Packs::open(open_dir(&packs_dir)?, PackOptions::default(), restored.extents(), keep_unknown)
-                .map_err(|error| StartError::Packs { packs_dir: packs_dir.clone(), error })?;
-        let reader = PackReader::new(open_dir(&packs_dir)?);
+        let packs = Packs::open(
+            open_dir(&packs_dir, sharing)?,
+            PackOptions::default(),
+            restored.extents(),
+            keep_unknown,
+        )
+        .map_err(|error| StartError::Packs { packs_dir: packs_dir.clone(), error })?;
+        let reader = PackReader::new(open_dir(&packs_dir, sharing)?);
 
         let streams_dir = data_dir.join(STREAMS_DIR);
         let of_streams = |error| StartError::Streams { streams_dir: streams_dir.clone(), error };
-        let mut streams = Streams::new(open_dir(&streams_dir)?).map_err(of_streams)?;
+        let mut streams = Streams::new(open_dir(&streams_dir, sharing)?).map_err(of_streams)?;
         if !keep_unknown {
             let known: HashSet<u64> = restored.catalog.queues().map(|record| record.id.0).collect();
             streams.keep(|stream| known.contains(&stream));
         }
         report_flaws(streams.check(), &restored);
-        let stream_reader = StreamReader::new(open_dir(&streams_dir)?);
+        let stream_reader = StreamReader::new(open_dir(&streams_dir, sharing)?);
 
         let (settings, access) = (Arc::new(settings), Arc::new(access));
         let clock = Clock::start();
@@ -231,7 +240,8 @@ impl Node {
             Box::new(move |read| send_to(&chunks, read.shard, Incoming::Chunks(read)));
         let stream_reader = stream_reader.spawn(on_chunks).map_err(thread("stream reader"))?;
         let storage = Storage { log, packs, reader, streams, stream_reader };
-        let logins = Logins::start(shards.clone(), access.clone(), backends).map_err(thread("logins"))?;
+        let logins =
+            Logins::start(shards.clone(), access.clone(), backends).map_err(thread("logins"))?;
         let questions = Arc::new(OpenQuestions::default());
         let mut threads = Vec::new();
         for (shard, receiver) in machines.drain(..).zip(receivers) {
@@ -442,11 +452,29 @@ pub(crate) fn refuse_newer(data_dir: &Path) -> Result<(), StartError> {
     Ok(())
 }
 
-pub(crate) fn open_dir(path: &Path) -> Result<RealDisk, StartError> {
-    RealDisk::new(path).map_err(|error| StartError::Io {
+pub(crate) fn open_dir(path: &Path, sharing: Sharing) -> Result<RealDisk, StartError> {
+    RealDisk::shared(path, sharing).map_err(of_directory(path))
+}
+
+fn of_directory(path: &Path) -> impl FnOnce(io::Error) -> StartError {
+    move |error| StartError::Io {
         what: format!("cannot use the data directory {}, which --data-dir names", path.display()),
         error,
-    })
+    }
+}
+
+/// Gives the modes of new files to those that older versions or a copy have left. What cannot be changed is logged.
+fn tighten(data_dir: &Path, sharing: Sharing) -> Result<(), StartError> {
+    if let Some(loose) = files::tighten(data_dir, sharing).map_err(of_directory(data_dir))? {
+        let Loose { example, mode, count } = loose;
+        tracing::warn!(
+            "the data directory is not its owner's alone: others may use {} (mode {mode:04o}), {count} files and directories in \
+             all. They belong to another user, or the directory is set up for a group; data_dir.group_access = true says \
+             that this is intended",
+            example.display()
+        );
+    }
+    Ok(())
 }
 
 /// Sends a message to a shard. A shard that has ended ignores it.

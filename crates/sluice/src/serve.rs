@@ -48,7 +48,7 @@ pub fn run(serve: &Serve) -> Result<(), Failure> {
     let loaded = Config::load(&serve.sources).map_err(|error| Failure::usage(error.to_string()))?;
     let Loaded { config, values, files } = loaded;
     let log::Log { limiter, levels, exchange: log_exchange, file: log_file } =
-        log::start(&config.log, &serve.data_dir).map_err(|error| failed(&error))?;
+        log::start(&config.log, &serve.data_dir, config.sharing).map_err(|error| failed(&error))?;
     let file_descriptors = limits::raise_file_descriptors();
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(1)
@@ -162,6 +162,7 @@ fn start(
         backends,
         shards: config.shards,
         data_dir: data_dir.to_owned(),
+        sharing: config.sharing,
         alarms: config.alarms,
         storage: config.storage,
         reserved_descriptors: HTTP_PORTS * limits::http_connections(),

@@ -12,6 +12,7 @@ use client::{Connection, Error, Options, Url};
 use node::{AlarmLimits, Node, NodeOptions, StorageLimits};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
+use wal::files::Sharing;
 
 use super::{Subject, tokens};
 
@@ -96,6 +97,7 @@ impl Fixture {
             backends: (!tokens.is_empty()).then(|| tokens::backends(&data_dir)),
             shards: 2,
             data_dir: data_dir.clone(),
+            sharing: Sharing::Owner,
             alarms: AlarmLimits::default(),
             storage: StorageLimits::default(),
             reserved_descriptors: 0,
