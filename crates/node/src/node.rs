@@ -241,7 +241,7 @@ impl Node {
         let stream_reader = stream_reader.spawn(on_chunks).map_err(thread("stream reader"))?;
         let storage = Storage { log, packs, reader, streams, stream_reader };
         let logins =
-            Logins::start(shards.clone(), access.clone(), backends).map_err(thread("logins"))?;
+            Logins::start(shards.clone(), access.clone(), backends, clock).map_err(thread("logins"))?;
         let questions = Arc::new(OpenQuestions::default());
         let mut threads = Vec::new();
         for (shard, receiver) in machines.drain(..).zip(receivers) {

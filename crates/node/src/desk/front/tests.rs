@@ -16,6 +16,7 @@ use crate::facts::Restored;
 use crate::handshakes::Handshakes;
 use crate::incoming::Incoming;
 use crate::node::make_shards;
+use crate::runtime::Clock;
 use crate::shard::{Occupancy, StorageLimits};
 
 fn admission() -> Arc<Admission> {
@@ -51,7 +52,7 @@ fn ways(shards: Shards) -> Ways {
 
 /// Returns a desk that has only these shards.
 fn desk(shards: Shards, access: Arc<Access>) -> NodeDesk {
-    let logins = Logins::start(shards.clone(), access.clone(), None).unwrap();
+    let logins = Logins::start(shards.clone(), access.clone(), None, Clock::start()).unwrap();
     NodeDesk::new(ways(shards), Arc::default(), access, logins, run(), Arc::default(), admission())
 }
 
@@ -137,7 +138,7 @@ impl ExternalBackend for Elsewhere {
 fn desk_with(chain: Vec<BackendPair>) -> NodeDesk {
     let access = Arc::new(Access::new([guest()]));
     let backends = Backends::new(chain, tokio::runtime::Handle::current(), 2 * LONG);
-    let logins = Logins::start(Vec::new(), access.clone(), Some(backends)).unwrap();
+    let logins = Logins::start(Vec::new(), access.clone(), Some(backends), Clock::start()).unwrap();
     NodeDesk::new(ways(Vec::new()), Arc::default(), access, logins, run(), Arc::default(), admission())
 }
 
