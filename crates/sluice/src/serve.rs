@@ -71,10 +71,9 @@ pub fn run(serve: &Serve) -> Result<(), Failure> {
         runtime.block_on(definitions::load(definitions, &config, &node)).map_err(of_definitions)?;
     }
     let logins = listeners.logins();
-    let warning =
-        first_user::warning(&logins, &config.loopback_users, has_other_backends, &node, &serve.data_dir);
-    if let Some(warning) = warning {
-        tracing::warn!("{warning}");
+    if let Some(said) = first_user::report(&config, &logins, has_other_backends, &node, &serve.data_dir) {
+        tracing::info!("{}", said.line);
+        said.warning.into_iter().for_each(|warning| tracing::warn!("{warning}"));
     }
     runtime.spawn(report(limiter.clone()));
     let certificates = Arc::new(Watched::new(listeners.certificates.clone(), node.desk().clone()));

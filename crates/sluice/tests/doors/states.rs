@@ -9,11 +9,15 @@ use amqp091::{
 use client::management::{Binding, Destination, QueueSpec};
 use client::{Connection, Credit, Error, Management, ReceiverOptions, SenderOptions, Session};
 
+use super::Subject;
 use super::fixture::{Fixture, ROOT};
 use super::verbs091::Client;
 
 /// What a queue may be, in the order of the columns of the tables.
 const STATES: [&str; 3] = ["exclusive of another", "absent", "damaged"];
+
+/// A user who may use the virtual host and nothing in it. Its refusals must not depend on the state.
+const NOBODY: &str = "management-none";
 
 /// The content of a message that is damaged.
 const SPOILT: &[u8] = b"this message is spoilt";
@@ -56,7 +60,9 @@ struct Queues {
 
 impl Queues {
     async fn open(name: &str) -> Self {
-        let fixture = Fixture::open(name, &[]).await;
+        let subjects: Vec<_> =
+            Subject::all().into_iter().filter(|subject| subject.name() == NOBODY).collect();
+        let fixture = Fixture::open(name, &subjects).await;
         fixture.prepare("PUT", "/api/queues/%2F/damaged", "{}").await;
         let connection = fixture.connect(ROOT).await.unwrap();
         let session = connection.session().await.unwrap();
@@ -128,6 +134,12 @@ async fn each_route_that_names_a_queue_answers_by_its_state() {
             ];
             let path = (*path).to_owned();
             let path = filled.iter().fold(path, |path, (part, with)| path.replace(part, with));
+            // Who may use the virtual host may see what is in it.
+            let is_shown = *method == Method::Get && *expected != 400;
+            let (status, answer) = queues.fixture.ask(NOBODY, &method.to_string(), &path, body).await;
+            if status != if is_shown { *expected } else { 401 } {
+                wrong.push(format!("{method} {path} as nobody: {status} {answer}"));
+            }
             let (status, answer) = queues.fixture.ask(ROOT, &method.to_string(), &path, body).await;
             let shown = String::from_utf8_lossy(SECRET);
             assert!(!answer.contains(&*shown), "{method} {path} shows a message of another: {answer}");
@@ -193,9 +205,14 @@ async fn ask091(client: &mut Client, verb: &str, queue: &str) -> u16 {
 async fn each_method_that_names_a_queue_answers_by_its_state() {
     let queues = Queues::open("states-091").await;
     let mut client = Client::open(&queues.fixture.url(ROOT), ROOT).await.unwrap();
+    let mut nobody = Client::open(&queues.fixture.url(NOBODY), NOBODY).await.unwrap();
     let mut wrong = Vec::new();
     for (verb, expected) in AMQP091 {
         for (state, expected) in STATES.into_iter().zip(expected) {
+            let refused = ask091(&mut nobody, verb, Queues::name(state)).await;
+            if refused != ReplyCode::AccessRefused.number() {
+                wrong.push(format!("{verb} of a queue that is {state}, as nobody: {refused}"));
+            }
             let code = ask091(&mut client, verb, Queues::name(state)).await;
             if code == ReplyCode::InternalError.number() {
                 // This closes the whole connection.
@@ -286,9 +303,14 @@ async fn manage(session: &Session, verb: &str, queue: &str) -> Result<u16, Error
 async fn each_request_that_names_a_queue_answers_by_its_state() {
     let queues = Queues::open("states-10").await;
     let connection = queues.fixture.connect(ROOT).await.unwrap();
+    let nobody = queues.fixture.connect(NOBODY).await.unwrap();
     let mut wrong = Vec::new();
     for (verb, expected) in AMQP10 {
         for (state, expected) in STATES.into_iter().zip(expected) {
+            let refused = ask10(&nobody, verb, Queues::name(state)).await;
+            if refused != "amqp:unauthorized-access" {
+                wrong.push(format!("{verb} of a queue that is {state}, as nobody: {refused}"));
+            }
             let answer = ask10(&connection, verb, Queues::name(state)).await;
             if answer != *expected {
                 wrong.push(format!("{verb} of a queue that is {state}: {answer} instead of {expected}"));
