@@ -25,9 +25,9 @@ use queue::Ticket;
 use tokio::runtime;
 use tokio::sync::{Semaphore, oneshot};
 
+use crate::clock::Clock;
 use crate::incoming::{Checked, Incoming, Shards};
 use crate::renewal::renew_hash;
-use crate::runtime::Clock;
 
 /// The number of passwords that are hashed at the same time. Each hash takes a core and [7 MiB](broker::access::Hashing), so they
 /// never take more than two cores and 14 MiB. The hash of an imported user may ask for up to 64 MiB.

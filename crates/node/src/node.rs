@@ -26,6 +26,7 @@ use wal::{
 
 use crate::admission::Admission;
 use crate::alarms::{AlarmChange, AlarmLimits, Watch};
+use crate::clock::Clock;
 use crate::desk::{NodeDesk, Run, Ways};
 use crate::facts::Restored;
 use crate::handshakes::Handshakes;
@@ -35,7 +36,7 @@ use crate::notices::NoticeWay;
 use crate::quarantine::{self, DefinitionsLost};
 use crate::questions::OpenQuestions;
 use crate::randomness::random;
-use crate::runtime::{self, Clock, Listening, Storage};
+use crate::runtime::{self, Listening, Storage};
 use crate::shard::{Occupancy, Setup, Shard, StorageLimits, Tallies};
 
 /// The options with which a node is started.

@@ -12,11 +12,12 @@ use super::super::ask::{DEADLINES, Deadlines};
 use super::super::*;
 use super::*;
 use crate::Backends;
+use crate::clock::Clock;
 use crate::facts::Restored;
 use crate::handshakes::Handshakes;
 use crate::incoming::Incoming;
 use crate::node::make_shards;
-use crate::runtime::Clock;
+
 use crate::shard::{Occupancy, StorageLimits};
 
 fn admission() -> Arc<Admission> {
