@@ -124,7 +124,7 @@ fn changed(name: &str) -> Vec<String> {
 async fn send(connection: &Connection, to: &str, body: &'static str) -> DeliveryState {
     let session = connection.session().await.unwrap();
     let sender = session.sender(None, SenderOptions::default()).await.unwrap();
-    let message = client::Message::data(body).to(&format!("/queues/{to}"));
+    let message = client::Message::data(body).to(format!("/queues/{to}"));
     let outcome = sender.send(message.encode()).await.unwrap();
     session.end().await.unwrap();
     outcome
