@@ -13,7 +13,7 @@
 use queue::ConsumerId;
 
 use crate::ids::{ShardId, shard_of};
-use crate::unguessable::Key;
+use crate::unguessable::{Key, Names};
 
 /// The prefix of all these names.
 pub const REPLY_TO_PREFIX: &str = "amq.rabbitmq.reply-to.";
@@ -28,6 +28,12 @@ pub struct ReplyTo {
 }
 
 impl ReplyTo {
+    /// Names an outlet. `key` is new.
+    pub fn new(names: Names, outlet: u64, key: Key) -> Self {
+        let Names { node, boot, .. } = names;
+        Self { node, boot, outlet: ConsumerId(outlet), key }
+    }
+
     /// Parses a name. Returns `None` if it is not a name of this kind.
     pub fn parse(name: &str) -> Option<Self> {
         let mut parts = name.strip_prefix(REPLY_TO_PREFIX)?.split('.');

@@ -5,9 +5,6 @@ use std::fmt;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use queue::ConsumerId;
-
-use crate::reply_to::ReplyTo;
 
 /// The random bytes in a name: 96 bits. A guesser who tries a billion names a second for a year finds one of a million names
 /// with a probability of less than one in a million.
@@ -76,12 +73,6 @@ impl Names {
     /// See [`NoRandomness`].
     pub fn key(&self) -> Result<Key, NoRandomness> {
         (self.random)().map(Key).ok_or(NoRandomness)
-    }
-
-    /// Returns the name of an outlet that takes replies. `key` is new.
-    pub fn reply_to(&self, outlet: u64, key: Key) -> ReplyTo {
-        let Self { node, boot, .. } = *self;
-        ReplyTo { node, boot, outlet: ConsumerId(outlet), key }
     }
 }
 

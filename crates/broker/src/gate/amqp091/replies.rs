@@ -60,7 +60,7 @@ impl Gate {
         let key = cx.names.key()?;
         let outlet = cx.consumers.insert(at).ok_or_else(refusal::busy)?;
         cx.counters.over_mut(Protocol::Amqp091).consumers += 1;
-        let to = cx.names.reply_to(outlet, key);
+        let to = ReplyTo::new(cx.names, outlet, key);
         state.tags.insert(tag.clone(), REPLIES);
         if !consume.nowait {
             self.conn.send(channel, &Method::BasicConsumeOk(BasicConsumeOk { consumer_tag: &tag }));

@@ -62,7 +62,7 @@ impl Gate {
         let outlet = cx.consumers.insert(address).ok_or_else(|| {
             Refused::Link(error(condition::RESOURCE_LIMIT_EXCEEDED, "too many consumers on this shard"))
         })?;
-        let to = cx.names.reply_to(outlet, key);
+        let to = ReplyTo::new(cx.names, outlet, key);
         let name = to.name();
         if let Err(refused) = self.permit(Verb::Consume, &[Resource::Queue(&name)], cx) {
             cx.consumers.remove(outlet);
