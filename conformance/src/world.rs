@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use broker::access::{Access, Hashing, Permissions, User};
 use broker::catalog::{
-    Arguments, Binding, Command, DEFAULT_VHOST, DeclareExchange, DeclareQueue, Destination, SetPolicy,
+    Arguments, Binding, Caller, Command, DEFAULT_VHOST, DeclareExchange, DeclareQueue, Destination, SetPolicy,
 };
 use broker::gate::Phase;
 use broker::ids::ShardId;
@@ -424,13 +424,9 @@ impl World {
         key: &str,
         arguments: Arguments,
     ) -> Parsed<()> {
-        self.propose(Command::Bind(Binding {
-            vhost: DEFAULT_VHOST.into(),
-            source: source.into(),
-            destination,
-            key: key.into(),
-            arguments,
-        }))
+        let vhost = DEFAULT_VHOST.into();
+        let binding = Binding { vhost, source: source.into(), destination, key: key.into(), arguments };
+        self.propose(Command::Bind(binding, Caller::Management))
     }
 
     pub fn delete_queue(&mut self, name: &str) -> Parsed<()> {
@@ -439,7 +435,7 @@ impl World {
 
     /// Returns the queue's report, or `None` if it does not exist.
     pub fn queue(&mut self, name: &str) -> Parsed<Option<Report>> {
-        if self.shards[0].catalog().queue(DEFAULT_VHOST, name).is_none() {
+        if self.shards[0].catalog().listed_queue(DEFAULT_VHOST, name).is_none() {
             return Ok(None);
         }
         match self.ask(name, |ticket| Request::Report { ticket })? {
@@ -450,7 +446,7 @@ impl World {
 
     fn ask(&mut self, queue: &str, request: impl Fn(queue::Ticket) -> Request) -> Parsed<Effect> {
         self.settle();
-        let id = self.shards[0].catalog().queue(DEFAULT_VHOST, queue).map(|q| q.id);
+        let id = self.shards[0].catalog().listed_queue(DEFAULT_VHOST, queue).map(|q| q.id);
         let id = id.ok_or_else(|| format!("no queue {queue}"))?;
         match self.question(Question::Queue { queue: id, request: request(queue::Ticket(0)) })? {
             Reply::Effect(effect) => Ok(*effect),

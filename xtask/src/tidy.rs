@@ -198,6 +198,34 @@ fn nothing_is_left_undone() {
     }
 }
 
+/// Modes are right whatever the umask says only if one module creates everything.
+#[test]
+fn files_are_created_in_one_place() {
+    const WAYS: &[&str] = &[
+        "File::create",
+        "fs::write(",
+        "create_dir(",
+        "create_dir_all(",
+        "DirBuilder",
+        ".create(true)",
+        "create_new(true)",
+    ];
+    // The second writes manual pages, which everybody may read. The third makes certificates for tests.
+    const PLACES: &[&str] = &["wal/src/files.rs", "sluice/src/manual.rs", "tls/src/testing.rs"];
+    for crate_dir in std::fs::read_dir(root().join("crates")).expect("crates") {
+        for file in sources(&crate_dir.expect("a folder").path().join("src")) {
+            if PLACES.iter().any(|place| file.ends_with(place)) || file.ends_with("tests.rs") {
+                continue;
+            }
+            let text = std::fs::read_to_string(&file).expect("a source");
+            let product = text.split("#[cfg(test)]").next().unwrap_or_default();
+            for way in WAYS {
+                assert!(!product.contains(way), "{} uses {way} and not wal::files", file.display());
+            }
+        }
+    }
+}
+
 fn sources(dir: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir(dir).expect("a folder").map(|e| e.expect("an entry").path()) {

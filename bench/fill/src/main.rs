@@ -99,7 +99,7 @@ impl Filler {
             push_change(&mut self.records, self.catalog.version() + 1, &change);
             self.catalog.apply(&change);
         }
-        Ok(self.catalog.queue("/", name).ok_or("no such queue")?.id)
+        Ok(self.catalog.listed_queue("/", name).ok_or("no such queue")?.id)
     }
 
     fn fill(&mut self, queue: QueueId, messages: u64) -> Result<(), Box<dyn Error>> {

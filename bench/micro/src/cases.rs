@@ -9,7 +9,7 @@ use amqp10::{
     Encode, Map, Output, Performative, Properties, Symbol, TransferHead, Value, descriptor, encode, frame,
     put_transfer_frame, sections,
 };
-use broker::catalog::{Binding, Catalog, Command, DEFAULT_VHOST, DeclareQueue, Destination, Letter};
+use broker::catalog::{Binding, Caller, Catalog, Command, DEFAULT_VHOST, DeclareQueue, Destination, Letter};
 use bytes::{Bytes, BytesMut};
 use message::{
     Additions, Basic, DeliveryHeads, Dialect, FieldFilter, Filter, Message, Parts, Position, Route, SqlFilter,
@@ -232,13 +232,14 @@ fn with_topics(keys: impl Iterator<Item = String>) -> Catalog {
     for (i, key) in keys.enumerate() {
         let name: Arc<str> = format!("q{i}").into();
         run(Command::DeclareQueue(DeclareQueue::new(DEFAULT_VHOST, name.clone(), Default::default())));
-        run(Command::Bind(Binding {
+        let binding = Binding {
             vhost: DEFAULT_VHOST.into(),
             source: "amq.topic".into(),
             destination: Destination::Queue(name),
             key: key.into(),
             arguments: Default::default(),
-        }));
+        };
+        run(Command::Bind(binding, Caller::Management));
     }
     catalog
 }

@@ -1,7 +1,5 @@
 //! The context of a gate, and of the components that it calls: what they may read and write.
 
-use std::hash::RandomState;
-
 use bytes::BytesMut;
 use message::DeliveryHeads;
 
@@ -16,6 +14,7 @@ use crate::mail::{GateAddress, Post, PublisherAddress, TicketOwner};
 use crate::placements::Placements;
 use crate::settings::Settings;
 use crate::traces::Traces;
+use crate::unguessable::Names;
 use crate::watchers::Watchers;
 
 /// The parts of the shard that its gates may read and write. The context is made once for a series of calls,
@@ -48,8 +47,8 @@ pub struct Cx<'a> {
     pub budget: &'a mut CreditBudget,
     /// The last number that was drawn. See [`Cx::draw`].
     pub unique: &'a mut u64,
-    /// The source of the keys of reply links, which must not be guessable. It decides nothing else.
-    pub reply_keys: &'a RandomState,
+    /// Makes names that nobody can guess.
+    pub names: Names,
 }
 
 impl Cx<'_> {

@@ -74,7 +74,7 @@ impl<H> Follow<H> {
 
 /// Returns the home of a queue, if the queue exists and has a home.
 pub fn home_of_queue(catalog: &Catalog, placements: &Placements, vhost: &str, name: &str) -> Option<ShardId> {
-    placements.home(catalog.queue(vhost, name)?.id)
+    placements.home(catalog.listed_queue(vhost, name)?.id)
 }
 
 /// Returns the home of the queue that every message with this key reaches, if there is exactly one such queue.

@@ -39,4 +39,5 @@ pub mod secured;
 pub mod settings;
 pub mod stream_offset;
 pub mod traces;
+pub mod unguessable;
 pub mod watchers;

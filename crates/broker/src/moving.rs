@@ -23,7 +23,7 @@ pub struct Moving {
 /// What the message names is gone, internal, or leads to no queue.
 pub fn route(catalog: &Catalog, vhost: &str, moving: &Moving, random: u64) -> Result<Routed, MoveRefusal> {
     if let Some(name) = &moving.queue {
-        let queue = catalog.queue(vhost, name).ok_or_else(|| MoveRefusal::NoQueue(name.clone()))?;
+        let queue = catalog.listed_queue(vhost, name).ok_or_else(|| MoveRefusal::NoQueue(name.clone()))?;
         let targets = std::iter::once(RouteTarget::Queue(queue.id)).collect();
         return Ok(Routed { targets, ..Routed::default() });
     }

@@ -12,7 +12,7 @@ use crate::access::{
     SessionLimits, SessionsFull, Verb, permit_binding,
 };
 use crate::audit::{Actor, Rate};
-use crate::catalog::DEFAULT_VHOST;
+use crate::catalog::{Caller, DEFAULT_VHOST};
 use crate::counters::Protocol;
 use crate::cx::Cx;
 use crate::desk::PassedCounts;
@@ -69,6 +69,11 @@ pub enum OpenRefused {
 }
 
 impl Peer {
+    /// Returns who uses queues through this connection.
+    pub fn caller(&self) -> Caller {
+        Caller::Connection(self.id)
+    }
+
     /// Creates the client of a new connection, which speaks AMQP 1.0 until its first bytes say otherwise.
     pub fn new(
         id: ConnectionId,
@@ -136,7 +141,7 @@ impl Peer {
     pub fn mechanisms(&self, cx: &Cx<'_>) -> Vec<&'static str> {
         let mut mechanisms = vec![sasl::PLAIN];
         mechanisms.extend(self.certificate_user().map(|_| sasl::EXTERNAL));
-        mechanisms.extend(cx.settings.anonymous_login_user.as_ref().map(|_| sasl::ANONYMOUS));
+        mechanisms.extend(self.anonymous_user(cx).map(|_| sasl::ANONYMOUS));
         mechanisms
     }
 
@@ -150,9 +155,11 @@ impl Peer {
         response: &[u8],
         cx: &Cx<'_>,
     ) -> Result<(&'static str, Credentials), String> {
-        match (mechanism, cx.settings.anonymous_login_user.clone()) {
+        match (mechanism, self.anonymous_user(cx)) {
             (sasl::PLAIN, _) => Ok((sasl::PLAIN, Credentials::parse_plain(response)?)),
-            (sasl::ANONYMOUS, Some(user)) => Ok((sasl::ANONYMOUS, Credentials::Anonymous { user })),
+            (sasl::ANONYMOUS, Some(user)) => {
+                Ok((sasl::ANONYMOUS, Credentials::Anonymous { user: user.to_owned() }))
+            }
             (sasl::ANONYMOUS, None) => Err(LoginRefused::AnonymousDisabled.to_string()),
             (sasl::EXTERNAL, _) => match self.certificate_user() {
                 Some(user) => Ok((sasl::EXTERNAL, Credentials::Certificate { user: user.to_owned() })),
@@ -160,6 +167,13 @@ impl Peer {
             },
             (other, _) => Err(format!("mechanism '{}' is not offered", other.escape_default())),
         }
+    }
+
+    /// Returns the user that a client without credentials becomes. There is none at a listener that demands certificates: who
+    /// has one says who they are.
+    fn anonymous_user<'a>(&self, cx: &'a Cx<'_>) -> Option<&'a str> {
+        let demands_certificate = self.secured.as_ref().is_some_and(|secured| secured.demands_certificate);
+        cx.settings.anonymous_login_user.as_deref().filter(|_| !demands_certificate)
     }
 
     /// Returns the user whom the client's certificate names.

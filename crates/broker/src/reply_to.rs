@@ -2,37 +2,54 @@
 //! stored or declared. The name says where the link is, so that every shard finds it without asking.
 //!
 //! ```text
-//!   amq.rabbitmq.reply-to.<outlet>.<key>      each 16 hexadecimal digits
+//!   amq.rabbitmq.reply-to.<node>.<boot>.<outlet>.<key>
+//!       node, boot: 8 hexadecimal digits each;   outlet: 16;   key: 16 characters of base64url
 //! ```
 //!
 //! The id of the outlet contains the shard and is never reused while the process lives. The key cannot be guessed:
-//! nobody can make up a name that reaches a link.
+//! nobody can make up a name that reaches a link. A name of another node or of an earlier start reaches nobody, like that of a
+//! link that has ended.
 
 use queue::ConsumerId;
 
 use crate::ids::{ShardId, shard_of};
+use crate::unguessable::{Key, Names};
 
 /// The prefix of all these names.
 pub const REPLY_TO_PREFIX: &str = "amq.rabbitmq.reply-to.";
 
-const DIGITS: usize = 16;
-
 /// An outlet that takes replies, as its name identifies it. Only its own shard knows whether it exists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ReplyTo {
+    pub node: u32,
+    pub boot: u32,
     pub outlet: ConsumerId,
-    pub key: u64,
+    pub key: Key,
 }
 
 impl ReplyTo {
+    /// Names an outlet. `key` is new.
+    pub fn new(names: Names, outlet: u64, key: Key) -> Self {
+        let Names { node, boot, .. } = names;
+        Self { node, boot, outlet: ConsumerId(outlet), key }
+    }
+
     /// Parses a name. Returns `None` if it is not a name of this kind.
     pub fn parse(name: &str) -> Option<Self> {
-        let (outlet, key) = name.strip_prefix(REPLY_TO_PREFIX)?.split_once('.')?;
-        Some(Self { outlet: ConsumerId(number(outlet)?), key: number(key)? })
+        let mut parts = name.strip_prefix(REPLY_TO_PREFIX)?.split('.');
+        let mut next = || parts.next();
+        let to = Self {
+            node: u32::try_from(number(next()?, 8)?).ok()?,
+            boot: u32::try_from(number(next()?, 8)?).ok()?,
+            outlet: ConsumerId(number(next()?, 16)?),
+            key: Key::parse(next()?)?,
+        };
+        next().is_none().then_some(to)
     }
 
     pub fn name(self) -> String {
-        format!("{REPLY_TO_PREFIX}{:016x}.{:016x}", self.outlet.0, self.key)
+        let Self { node, boot, outlet, key } = self;
+        format!("{REPLY_TO_PREFIX}{node:08x}.{boot:08x}.{:016x}.{key}", outlet.0)
     }
 
     /// Returns the shard of the outlet, whether the outlet exists or not.
@@ -42,9 +59,9 @@ impl ReplyTo {
 }
 
 /// Parses a number. Each number has only one spelling, so that each outlet has one name.
-fn number(digits: &str) -> Option<u64> {
+fn number(text: &str, digits: usize) -> Option<u64> {
     let ours = |c: u8| c.is_ascii_digit() || (b'a'..=b'f').contains(&c);
-    (digits.len() == DIGITS && digits.bytes().all(ours)).then(|| u64::from_str_radix(digits, 16).ok())?
+    (text.len() == digits && text.bytes().all(ours)).then(|| u64::from_str_radix(text, 16).ok())?
 }
 
 #[cfg(test)]
@@ -53,8 +70,9 @@ mod tests {
 
     #[test]
     fn a_name_identifies_the_outlet() {
-        let to = ReplyTo { outlet: ConsumerId(0x0300_0000_0100_0007), key: 0xfeed };
-        assert_eq!(to.name(), "amq.rabbitmq.reply-to.0300000001000007.000000000000feed");
+        let key = Key::parse("GuessesAreFutile").unwrap();
+        let to = ReplyTo { node: 0xfeed_f00d, boot: 17, outlet: ConsumerId(0x0300_0000_0100_0007), key };
+        assert_eq!(to.name(), "amq.rabbitmq.reply-to.feedf00d.00000011.0300000001000007.GuessesAreFutile");
         assert_eq!((ReplyTo::parse(&to.name()), to.shard()), (Some(to), 3));
     }
 
@@ -64,12 +82,15 @@ mod tests {
             "",
             "amq.rabbitmq.reply-to",
             "amq.rabbitmq.reply-to.",
-            "amq.rabbitmq.reply-to.0300000001000007",
-            "amq.rabbitmq.reply-to.0300000001000007.feed",
-            "amq.rabbitmq.reply-to.0300000001000007.000000000000FEED",
-            "amq.rabbitmq.reply-to.+300000001000007.000000000000feed",
-            "amq.rabbitmq.reply-to.0300000001000007.000000000000feed.1",
-            "Amq.rabbitmq.reply-to.0300000001000007.000000000000feed",
+            "amq.rabbitmq.reply-to.0300000001000007.000000000000feed",
+            "amq.rabbitmq.reply-to.feedf00d.00000011.0300000001000007",
+            "amq.rabbitmq.reply-to.feedf00d.00000011.0300000001000007.GuessesAreFutil",
+            "amq.rabbitmq.reply-to.feedf00d.00000011.0300000001000007.GuessesAre/utile",
+            "amq.rabbitmq.reply-to.FEEDF00D.00000011.0300000001000007.GuessesAreFutile",
+            "amq.rabbitmq.reply-to.feedf00d.11.0300000001000007.GuessesAreFutile",
+            "amq.rabbitmq.reply-to.feedf00d.00000011.+300000001000007.GuessesAreFutile",
+            "amq.rabbitmq.reply-to.feedf00d.00000011.0300000001000007.GuessesAreFutile.1",
+            "Amq.rabbitmq.reply-to.feedf00d.00000011.0300000001000007.GuessesAreFutile",
         ] {
             assert_eq!(ReplyTo::parse(name), None, "{name}");
         }

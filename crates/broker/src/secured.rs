@@ -7,6 +7,8 @@ pub struct Secured {
     pub protocol: &'static str,
     /// The cipher suite, by its name in the standard.
     pub cipher: &'static str,
+    /// True if the listener refuses clients without a certificate.
+    pub demands_certificate: bool,
     /// The client's certificate, which was verified.
     pub peer: Option<PeerCertificate>,
 }

@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use broker::access::{
     Checking, Credentials, ExternalBackend, Identity, Keyed, Login, LoginRefused, RememberKey, keyed,
@@ -111,7 +111,7 @@ impl ExternalBackend for Cache {
             let keyed = self.keyed(login);
             if let Some((until_ms, answer)) = self.known().answers.get(&keyed)
                 && login.at_ms < *until_ms
-                && !is_expired(answer, login.at_ms)
+                && !is_expired(answer)
             {
                 return answer.clone();
             }
@@ -127,8 +127,10 @@ impl ExternalBackend for Cache {
     }
 }
 
-/// Returns true if the token of the client has expired.
-fn is_expired(answer: &Result<Identity, LoginRefused>, now_ms: u64) -> bool {
+/// Returns true if the token of the client has expired. Tokens say when by the system's clock.
+fn is_expired(answer: &Result<Identity, LoginRefused>) -> bool {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let now_ms = u64::try_from(now.as_millis()).unwrap_or(u64::MAX);
     let token = answer.as_ref().ok().and_then(|who| who.token.as_ref());
     token.is_some_and(|token| now_ms >= token.expires_ms)
 }

@@ -30,11 +30,11 @@ use self::ask::{DEADLINES, Deadlines};
 use self::attempts::Attempts;
 use crate::admission::Admission;
 use crate::alarms::Measured;
+use crate::clock::Clock;
 use crate::incoming::Shards;
 use crate::logins::Logins;
 use crate::notices::NoticeWay;
 use crate::questions::{OpenQuestions, Question, Reply};
-use crate::runtime::Clock;
 
 /// The desk of a node. See the module.
 #[derive(Clone, Debug)]

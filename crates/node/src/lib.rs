@@ -6,6 +6,7 @@
 
 mod admission;
 mod alarms;
+mod clock;
 mod desk;
 pub mod doctor;
 pub mod entries;

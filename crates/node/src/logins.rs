@@ -25,6 +25,7 @@ use queue::Ticket;
 use tokio::runtime;
 use tokio::sync::{Semaphore, oneshot};
 
+use crate::clock::Clock;
 use crate::incoming::{Checked, Incoming, Shards};
 use crate::renewal::renew_hash;
 
@@ -83,6 +84,7 @@ pub(crate) struct Logins {
     access: Arc<Access>,
     /// `None` if only the catalog is asked.
     backends: Option<Backends>,
+    clock: Clock,
 }
 
 #[derive(Debug)]
@@ -193,7 +195,12 @@ impl Logins {
     ///
     /// # Errors
     /// A thread cannot be started.
-    pub fn start(shards: Shards, access: Arc<Access>, backends: Option<Backends>) -> io::Result<Self> {
+    pub fn start(
+        shards: Shards,
+        access: Arc<Access>,
+        backends: Option<Backends>,
+        clock: Clock,
+    ) -> io::Result<Self> {
         let line = Arc::new(Line::default());
         let handle = Arc::new(Handle(line.clone()));
         for number in 0..THREADS {
@@ -226,7 +233,7 @@ impl Logins {
                 }
             })?;
         }
-        Ok(Self { line: handle, shards, access, backends })
+        Ok(Self { line: handle, shards, access, backends, clock })
     }
 
     /// Checks the login of a connection. The shard receives the result as [`Incoming::Login`].
@@ -276,7 +283,7 @@ impl Logins {
         let (mut refusals, mut is_known) = (Vec::new(), true);
         for pair in chain {
             match self.ask_pair(pair, login).await {
-                Ok(identity) => return Ok(identity),
+                Ok(identity) => return Ok(self.by_own_clock(identity)),
                 Err(refused) => {
                     is_known &= !matches!(refused, LoginRefused::Unavailable(_));
                     refusals.push(refused.to_string());
@@ -289,6 +296,16 @@ impl Logins {
         }
         self.access.note_failure(login);
         Err(LoginRefused::External(why))
+    }
+
+    /// Says by the broker's clock when the token of the client expires. Backends say it by the system's clock, as the token
+    /// does. The check may have taken long, so both clocks are read now.
+    fn by_own_clock(&self, mut who: Identity) -> Identity {
+        if let Some(token) = who.token.take() {
+            let expires_ms = self.clock.when_system_shows(token.expires_ms);
+            who.token = Some(Arc::new(Arc::unwrap_or_clone(token).expiring_at(expires_ms)));
+        }
+        who
     }
 
     /// Asks who the client is, and then what it may do.

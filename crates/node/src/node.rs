@@ -2,7 +2,6 @@
 
 use std::collections::HashSet;
 use std::fmt;
-use std::hash::RandomState;
 use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -16,7 +15,9 @@ use broker::categories::QUEUE;
 use broker::ids::{QueueId, ShardId};
 use broker::placements::Placements;
 use broker::settings::Settings;
+use broker::unguessable::{KEY_BYTES, Names};
 use tokio::sync::mpsc;
+use wal::files::{self, Loose, Sharing};
 use wal::{
     Cut, FileKind, Handover, Identity, IdentityError, Log, OpenError, Options, PackError, PackOptions,
     PackReader, Packs, PreviewDisk, RealDisk, Records, Recovery, StreamError, StreamFlaw, StreamReader,
@@ -25,6 +26,7 @@ use wal::{
 
 use crate::admission::Admission;
 use crate::alarms::{AlarmChange, AlarmLimits, Watch};
+use crate::clock::Clock;
 use crate::desk::{NodeDesk, Run, Ways};
 use crate::facts::Restored;
 use crate::handshakes::Handshakes;
@@ -33,7 +35,8 @@ use crate::logins::{Backends, Logins};
 use crate::notices::NoticeWay;
 use crate::quarantine::{self, DefinitionsLost};
 use crate::questions::OpenQuestions;
-use crate::runtime::{self, Clock, Listening, Storage};
+use crate::randomness::random;
+use crate::runtime::{self, Listening, Storage};
 use crate::shard::{Occupancy, Setup, Shard, StorageLimits, Tallies};
 
 /// The options with which a node is started.
@@ -47,6 +50,8 @@ pub struct NodeOptions {
     pub shards: usize,
     /// The directory of the log, the packs and the streams. It is created if it does not exist.
     pub data_dir: PathBuf,
+    /// Who may use what is in the data directory.
+    pub sharing: Sharing,
     pub alarms: AlarmLimits,
     pub storage: StorageLimits,
     /// The number of file descriptors that are reserved for everything except connections and storage.
@@ -137,6 +142,7 @@ impl Node {
             backends,
             shards: count,
             data_dir,
+            sharing,
             alarms,
             storage,
             reserved_descriptors,
@@ -144,10 +150,11 @@ impl Node {
         } = options;
         let count = count.clamp(1, usize::from(ShardId::MAX)) as ShardId;
         let packs_dir = data_dir.join(PACKS_DIR);
-        let mut disk = open_dir(&data_dir)?;
+        let mut disk = open_dir(&data_dir, sharing)?;
         let of_log = |error| StartError::Log { data_dir: data_dir.clone(), error };
         wal::lock(&mut disk).map_err(of_log)?;
         refuse_newer(&data_dir)?;
+        tighten(&data_dir, sharing)?;
         // The start is counted before anything else is written, so that no two runs have the same number.
         let identity = Identity::begin(&mut disk)
             .map_err(|error| StartError::Identity { data_dir: data_dir.clone(), error })?;
@@ -164,24 +171,36 @@ impl Node {
         begin_users(&mut log, &mut restored, &access, &data_dir)?;
         // A pack or stream that the catalog does not know may belong to a damaged record.
         let keep_unknown = !recovery.damage.is_empty() || restored.has_damaged();
-        let packs =
-            Packs::open(open_dir(&packs_dir)?, PackOptions::default(), restored.extents(), keep_unknown)
-                .map_err(|error| StartError::Packs { packs_dir: packs_dir.clone(), error })?;
-        let reader = PackReader::new(open_dir(&packs_dir)?);
+        let packs = Packs::open(
+            open_dir(&packs_dir, sharing)?,
+            PackOptions::default(),
+            restored.extents(),
+            keep_unknown,
+        )
+        .map_err(|error| StartError::Packs { packs_dir: packs_dir.clone(), error })?;
+        let reader = PackReader::new(open_dir(&packs_dir, sharing)?);
 
         let streams_dir = data_dir.join(STREAMS_DIR);
         let of_streams = |error| StartError::Streams { streams_dir: streams_dir.clone(), error };
-        let mut streams = Streams::new(open_dir(&streams_dir)?).map_err(of_streams)?;
+        let mut streams = Streams::new(open_dir(&streams_dir, sharing)?).map_err(of_streams)?;
         if !keep_unknown {
             let known: HashSet<u64> = restored.catalog.queues().map(|record| record.id.0).collect();
             streams.keep(|stream| known.contains(&stream));
         }
         report_flaws(streams.check(), &restored);
-        let stream_reader = StreamReader::new(open_dir(&streams_dir)?);
+        let stream_reader = StreamReader::new(open_dir(&streams_dir, sharing)?);
 
         let (settings, access) = (Arc::new(settings), Arc::new(access));
         let clock = Clock::start();
-        let mut machines = make_shards(restored, count, &settings, &access, storage, clock.now_ms());
+        let mut machines = make_named_shards(
+            restored,
+            count,
+            &settings,
+            &access,
+            storage,
+            clock.now_ms(),
+            names_of(&identity),
+        );
         let occupancy = Arc::new(Occupancy::new(count));
         machines.iter_mut().for_each(|shard| shard.follow_queues(occupancy.clone()));
         let (shards, receivers): (Shards, Vec<_>) = (0..count).map(|_| mpsc::unbounded_channel()).unzip();
@@ -222,7 +241,8 @@ impl Node {
             Box::new(move |read| send_to(&chunks, read.shard, Incoming::Chunks(read)));
         let stream_reader = stream_reader.spawn(on_chunks).map_err(thread("stream reader"))?;
         let storage = Storage { log, packs, reader, streams, stream_reader };
-        let logins = Logins::start(shards.clone(), access.clone(), backends).map_err(thread("logins"))?;
+        let logins =
+            Logins::start(shards.clone(), access.clone(), backends, clock).map_err(thread("logins"))?;
         let questions = Arc::new(OpenQuestions::default());
         let mut threads = Vec::new();
         for (shard, receiver) in machines.drain(..).zip(receivers) {
@@ -433,11 +453,29 @@ pub(crate) fn refuse_newer(data_dir: &Path) -> Result<(), StartError> {
     Ok(())
 }
 
-pub(crate) fn open_dir(path: &Path) -> Result<RealDisk, StartError> {
-    RealDisk::new(path).map_err(|error| StartError::Io {
+pub(crate) fn open_dir(path: &Path, sharing: Sharing) -> Result<RealDisk, StartError> {
+    RealDisk::shared(path, sharing).map_err(of_directory(path))
+}
+
+fn of_directory(path: &Path) -> impl FnOnce(io::Error) -> StartError {
+    move |error| StartError::Io {
         what: format!("cannot use the data directory {}, which --data-dir names", path.display()),
         error,
-    })
+    }
+}
+
+/// Gives the modes of new files to those that older versions or a copy have left. What cannot be changed is logged.
+fn tighten(data_dir: &Path, sharing: Sharing) -> Result<(), StartError> {
+    if let Some(loose) = files::tighten(data_dir, sharing).map_err(of_directory(data_dir))? {
+        let Loose { example, mode, count } = loose;
+        tracing::warn!(
+            "the data directory is not its owner's alone: others may use {} (mode {mode:04o}), {count} files and directories in \
+             all. They belong to another user, or the directory is set up for a group; data_dir.group_access = true says \
+             that this is intended",
+            example.display()
+        );
+    }
+    Ok(())
 }
 
 /// Sends a message to a shard. A shard that has ended ignores it.
@@ -469,6 +507,31 @@ pub fn make_shards(
     limits: StorageLimits,
     now_ms: u64,
 ) -> Vec<Shard> {
+    let names = Names { node: 0, boot: 0, random: random_key };
+    make_named_shards(restored, count, settings, access, limits, now_ms, names)
+}
+
+/// Returns what makes the names of this start of the node.
+fn names_of(identity: &Identity) -> Names {
+    // A node is known by the beginning of its identity: a cluster has few of them. Numbers of starts that have the same end
+    // are years apart.
+    let [a, b, c, d, ..] = identity.node;
+    Names { node: u32::from_be_bytes([a, b, c, d]), boot: identity.boots as u32, random: random_key }
+}
+
+fn random_key() -> Option<[u8; KEY_BYTES]> {
+    random().ok()
+}
+
+fn make_named_shards(
+    restored: Restored,
+    count: ShardId,
+    settings: &Arc<Settings>,
+    access: &Arc<Access>,
+    limits: StorageLimits,
+    now_ms: u64,
+    names: Names,
+) -> Vec<Shard> {
     let Restored { mut catalog, mut queues, .. } = restored;
     catalog.refresh_all();
     // A node has written these users to its log already. Without a log they are created at each start.
@@ -486,7 +549,6 @@ pub fn make_shards(
     for (i, (queue, _)) in placed.iter().enumerate() {
         placements.place(*queue, (i % usize::from(count)) as ShardId);
     }
-    let reply_keys = RandomState::new();
     let live: Arc<[AtomicU64]> = (0..count).map(|_| AtomicU64::new(0)).collect();
     let tallies = Tallies::new(count, settings);
     let mut shards: Vec<Shard> = (0..count)
@@ -501,7 +563,7 @@ pub fn make_shards(
                 placements: placements.clone(),
                 live: live.clone(),
                 limits,
-                reply_keys: reply_keys.clone(),
+                names,
                 tallies: tallies.clone(),
             })
         })

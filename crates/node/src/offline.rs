@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use broker::access::PasswordHash;
 use broker::catalog::{AccountChange, CatalogError, Command};
+use wal::files::Sharing;
 use wal::{Log, Options, Records};
 
 use crate::facts::{self, Restored};
@@ -53,7 +54,7 @@ pub fn add_user(
     tags: Arc<[String]>,
 ) -> Result<(), AddUserError> {
     let of_log = |error| StartError::Log { data_dir: data_dir.to_owned(), error };
-    let mut disk = open_dir(data_dir)?;
+    let mut disk = open_dir(data_dir, Sharing::of(data_dir))?;
     wal::lock(&mut disk).map_err(of_log)?;
     refuse_newer(data_dir)?;
     let mut restored = Restored::default();

@@ -19,6 +19,7 @@ use std::path::Path;
 
 use broker::ids::QueueId;
 use queue::Fact;
+use wal::files::{Sharing, create_directory};
 use wal::{CUT_SUFFIX, Cut, Damage, Owners, Records, Recovery};
 
 use crate::facts::{self, CATALOG, Restored};
@@ -142,7 +143,7 @@ pub fn keep_files(data_dir: &Path, restored: &Restored, recovery: &Recovery) -> 
     if !kept.exists() && damaged.is_empty() && cuts.is_empty() {
         return Ok(());
     }
-    std::fs::create_dir_all(&kept)?;
+    create_directory(&kept, Sharing::of(data_dir))?;
     for file in damaged {
         match std::fs::hard_link(data_dir.join(file), kept.join(file)) {
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),

@@ -39,8 +39,10 @@ pub enum Question {
     Post { queue: QueueId, requests: Vec<Request> },
     /// Publishes messages of a queue again, at their targets. Answered by [`Reply::Moved`].
     Move { vhost: Arc<str>, messages: Vec<Moving> },
-    /// Asks for the queue of this name. Answered by [`Reply::Records`] with none or one.
-    Named { vhost: Arc<str>, name: Arc<str> },
+    /// Asks for the queue of this name, to show it. Answered by [`Reply::Named`].
+    Listed { vhost: Arc<str>, name: Arc<str> },
+    /// Asks for the queue of this name, to use it. Answered by [`Reply::Named`].
+    Usable { vhost: Arc<str>, name: Arc<str> },
     /// Asks for those of these queues that exist, in this order. Answered by [`Reply::Records`].
     ById(Vec<QueueId>),
     /// Asks for the queues at these ends of routes. A queue that is at several ends appears several times.
@@ -110,6 +112,7 @@ pub enum Reply {
     /// What has become of each message, in their order.
     Moved(Vec<Result<(), MoveRefusal>>),
     Records(Vec<Arc<QueueRecord>>),
+    Named(Result<Arc<QueueRecord>, CatalogError>),
     Places(Part<(usize, Arc<QueueRecord>)>),
     Homes(Vec<Option<ShardId>>),
     Exchanges(Part<ExchangeRow>),

@@ -21,7 +21,7 @@ use std::io;
 use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 use broker::categories::{CONNECTION, PEER};
 use broker::ids::ShardId;
@@ -39,6 +39,7 @@ pub(crate) use self::accept::{accept_all, accept_all_unix};
 use self::encryption::Encryption;
 use self::late::Punctuality;
 use self::sockets::{Reading, Socket, evict, serve, write_dirty, write_large};
+use crate::clock::Clock;
 use crate::incoming::{Incoming, Shards};
 use crate::logins::Logins;
 use crate::questions::OpenQuestions;
@@ -78,41 +79,6 @@ impl Writes for &Storage {
 
     fn append(&mut self, job: StreamJob) -> Option<StreamAnswer> {
         self.streams.try_append(job).map_err(|job| self.streams.send(job)).ok()
-    }
-}
-
-/// A clock in milliseconds since the epoch that never goes back while the process lives.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Clock {
-    started: Instant,
-    /// The time since the epoch at `started`.
-    since: Duration,
-}
-
-impl Clock {
-    pub fn start() -> Self {
-        let started = Instant::now();
-        let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-        Self { started, since }
-    }
-
-    pub fn now_ms(&self) -> u64 {
-        self.after(self.started.elapsed())
-    }
-
-    pub fn uptime_ms(&self) -> u64 {
-        self.started.elapsed().as_millis() as u64
-    }
-
-    /// Returns the time since the epoch, in milliseconds, at `elapsed` after the start. It is rounded only
-    /// once: a message that a client publishes after reading the system's clock must not appear to be older
-    /// than that reading.
-    fn after(&self, elapsed: Duration) -> u64 {
-        (self.since + elapsed).as_millis() as u64
-    }
-
-    fn instant(&self, at_ms: u64) -> Instant {
-        self.started + Duration::from_millis(at_ms).saturating_sub(self.since)
     }
 }
 
@@ -365,18 +331,4 @@ fn turn(host: &Rc<Host>, dirty: &mut Vec<usize>) -> bool {
         host.wake.notify_one();
     }
     is_left
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_clock_rounds_once() {
-        let clock = Clock { started: Instant::now(), since: Duration::from_micros(5_900) };
-        assert_eq!(clock.after(Duration::from_micros(100)), 6);
-        assert_eq!(clock.after(Duration::from_micros(100_300)), 106);
-        assert_eq!(clock.instant(6) - clock.started, Duration::from_micros(100));
-        assert_eq!(clock.instant(3), clock.started);
-    }
 }

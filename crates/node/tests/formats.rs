@@ -9,8 +9,8 @@ use std::sync::Arc;
 use amqp10::sasl::Secret;
 use broker::access::{Hashing, PasswordHash, Permissions, TopicPermissions};
 use broker::catalog::{
-    AccountChange, Arguments, Binding, Catalog, Change, Command, DeclareExchange, DeclareQueue, Destination,
-    ParameterKey, VhostPatch,
+    AccountChange, Arguments, Binding, Caller, Catalog, Change, Command, DeclareExchange, DeclareQueue,
+    Destination, ParameterKey, VhostPatch,
 };
 use broker::pattern::Pattern;
 use bytes::Bytes;
@@ -146,9 +146,9 @@ fn changes(catalog: &mut Catalog) -> Vec<Change> {
         queue("second"),
         Command::DeclareQueue(DeclareQueue::new("/", "third", quorum)),
         exchange,
-        Command::Bind(binding("a.*")),
-        Command::Bind(binding("gone")),
-        Command::Unbind(binding("gone")),
+        Command::Bind(binding("a.*"), Caller::Management),
+        Command::Bind(binding("gone"), Caller::Management),
+        Command::Unbind(binding("gone"), Caller::Management),
         Command::Account(AccountChange::SetVhost {
             name: "other".into(),
             patch: VhostPatch {
@@ -259,7 +259,7 @@ fn written() -> BTreeMap<String, Vec<u8>> {
     for (version, change) in (1..).zip(changes(&mut catalog)) {
         push_change(&mut records, version, &change);
     }
-    let queue = catalog.queue("/", "first").expect("it is declared").id;
+    let queue = catalog.listed_queue("/", "first").expect("it is declared").id;
     let mut fact = |fact: Fact| push_fact(&mut records, queue, &fact, Some(EXTENT));
     fact(Fact::Put { seq: 1, message: message(b"\x00\x53\x75\xa0\x03one"), at_ms: 5_000 });
     fact(Fact::Put { seq: 2, message: message(b"\x00\x53\x75\xa0\x03two"), at_ms: 5_001 });
@@ -269,10 +269,10 @@ fn written() -> BTreeMap<String, Vec<u8>> {
     fact(Fact::Put { seq: 10, message: redriven(b"\x00\x53\x75\xa0\x03ten"), at_ms: 5_010 });
     fact(Fact::Stored(stored()));
     fact(Fact::GoneFromRun(GoneFromRun { run: 7, first: 0, last: 2, durable: 1, bytes: 10 }));
-    let damaged = catalog.queue("/", "second").expect("it is declared").id;
+    let damaged = catalog.listed_queue("/", "second").expect("it is declared").id;
     push_fact(&mut records, damaged, &Fact::Damaged, None);
     push_noted(&mut records, "00000001.log", 48);
-    let quorum = catalog.queue("/", "third").expect("it is declared").id;
+    let quorum = catalog.listed_queue("/", "third").expect("it is declared").id;
     let me = Member { node: 1, number: 1 };
     group().iter().for_each(|record| push_group(&mut records, quorum, me, record));
     let mut handovers = vec![Handover { shard: 0, ticket: 1, records, sync: true }];
@@ -316,9 +316,9 @@ fn opens(version: u32, written: &BTreeMap<String, Vec<u8>>) {
     assert!(recovery.clean && recovery.damage.is_empty());
     assert_eq!(restored.unreadable, Vec::<String>::new());
     let catalog = &restored.catalog;
-    let first = catalog.queue("/", "first").expect("the queue").clone();
+    let first = catalog.listed_queue("/", "first").expect("the queue").clone();
     assert_eq!(first.config.max_length, Some(1000));
-    assert!(catalog.queue("/", "second").is_some() && catalog.exchange("/", "orders").is_some());
+    assert!(catalog.listed_queue("/", "second").is_some() && catalog.exchange("/", "orders").is_some());
     let keys: Vec<String> =
         catalog.bindings_of_source("/", "orders").iter().map(|b| b.key.to_string()).collect();
     assert_eq!(keys, ["a.*"]);
@@ -330,11 +330,11 @@ fn opens(version: u32, written: &BTreeMap<String, Vec<u8>>) {
         assert_eq!(kept.permissions.iter().collect::<Vec<_>>(), [(&"/".into(), &PERMISSIONS)]);
         assert!(users.get("gone").is_none() && !catalog.has_vhost("gone") && catalog.has_vhost("other"));
     }
-    let second = catalog.queue("/", "second").expect("the queue").id;
+    let second = catalog.listed_queue("/", "second").expect("the queue").id;
     assert!(restored.queues[&second].is_damaged() && !restored.queues[&first.id].is_damaged());
     assert_eq!(restored.extents().collect::<Vec<_>>(), [EXTENT]);
     if version >= 4 {
-        let third = catalog.queue("/", "third").expect("the queue").clone();
+        let third = catalog.listed_queue("/", "third").expect("the queue").clone();
         assert!(third.is_quorum());
         // The last entry is not known to be committed.
         let queue = restored.queues.remove(&third.id).expect("its messages");
@@ -432,7 +432,7 @@ fn a_record_that_contradicts_itself_is_unreadable() {
         for (version, change) in (1..).zip(changes(&mut catalog)) {
             push_change(&mut records, version, &change);
         }
-        let queue = catalog.queue("/", "first").expect("it is declared").clone();
+        let queue = catalog.listed_queue("/", "first").expect("it is declared").clone();
         push_fact(&mut records, queue.id, &Fact::Stored(sound.clone()), Some(EXTENT));
         push_fact(&mut records, queue.id, &fact, Some(EXTENT));
         let disk = SimDisk::new(1);

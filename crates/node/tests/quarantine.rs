@@ -85,7 +85,7 @@ impl Life {
     }
 
     fn queue(&self, name: &str) -> Option<QueueId> {
-        self.shard.catalog().queue("/", name).map(|record| record.id)
+        self.shard.catalog().listed_queue("/", name).map(|record| record.id)
     }
 
     fn ask(&mut self, queue: QueueId, request: impl FnOnce(Ticket) -> Request) -> Effect {

@@ -10,7 +10,7 @@ use crate::asks_queues::AsksQueues;
 use amqp10::Value;
 use broker::access::Access;
 use broker::catalog::{
-    Answer, Binding, CatalogError, Command, DeclareExchange, DeclareQueue, Destination, SetPolicy,
+    Answer, Binding, Caller, CatalogError, Command, DeclareExchange, DeclareQueue, Destination, SetPolicy,
 };
 use broker::ids::{QueueId, ShardId};
 use broker::mail::Mail;
@@ -282,13 +282,15 @@ fn a_later_binding_gets_the_recent_history() {
         arguments: [].into(),
     };
     let late = Destination::Queue("late".into());
-    world.change(Command::Bind(binding("h", late.clone()))).unwrap();
+    world.change(Command::Bind(binding("h", late.clone()), Caller::Management)).unwrap();
     assert_eq!(world.take(queue), ["2", "3"]);
-    world.change(Command::Bind(binding("h", late.clone()))).unwrap();
+    world.change(Command::Bind(binding("h", late.clone()), Caller::Management)).unwrap();
     assert_eq!(world.take(queue), Vec::<String>::new(), "bound already");
     // Messages also reach the exchange through another exchange.
-    world.change(Command::Bind(binding("amq.fanout", late))).unwrap();
-    world.change(Command::Bind(binding("h", Destination::Exchange("amq.fanout".into())))).unwrap();
+    world.change(Command::Bind(binding("amq.fanout", late), Caller::Management)).unwrap();
+    world
+        .change(Command::Bind(binding("h", Destination::Exchange("amq.fanout".into())), Caller::Management))
+        .unwrap();
     assert_eq!(world.take(queue), ["2", "3"]);
 }
 

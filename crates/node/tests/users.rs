@@ -121,6 +121,7 @@ fn no_password_is_in_the_data_directory() {
     let access = access(PASSWORD);
     let hash = access.users().get("guest").unwrap().hash.clone();
     let node = Node::start(NodeOptions {
+        sharing: wal::files::Sharing::Owner,
         settings: Settings::default(),
         access,
         backends: None,

@@ -167,7 +167,7 @@ fn chores_continue_in_the_next_turn() {
 fn a_queue_has_its_new_settings_before_the_walk_reaches_it() {
     let mut world = World::new();
     world.declare("q", 3500, 3_600_000);
-    let [first, last] = ["q0", "q3499"].map(|name| world.shard.catalog().queue("/", name).unwrap().id);
+    let [first, last] = ["q0", "q3499"].map(|name| world.shard.catalog().listed_queue("/", name).unwrap().id);
     for queue in [first, last] {
         (0..3).for_each(|_| world.publish(queue));
     }

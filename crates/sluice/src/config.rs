@@ -41,6 +41,7 @@ use broker::settings::Settings;
 use node::proxy::{Network, Proxies};
 use node::{AlarmLimits, Limit, StorageLimits};
 use tls::{LoginFrom, NameKind};
+use wal::files::Sharing;
 
 pub use self::chain::{BackendEntry, BackendName, ExternalName};
 use self::defaults::Defaults;
@@ -119,6 +120,8 @@ pub struct Config {
     pub alarms: AlarmLimits,
     /// Limits on what is stored.
     pub storage: StorageLimits,
+    /// Who may use what is in the data directory.
+    pub sharing: Sharing,
     /// True if the broker starts even if definitions may have been lost.
     pub accept_lost_definitions: bool,
     /// The file of definitions that are carried out at each start, or a directory of such files.
@@ -311,6 +314,7 @@ struct Draft {
     memory_instead: Option<Limit>,
     disk_free_instead: Option<Limit>,
     storage: StorageLimits,
+    has_group_access: bool,
     accept_lost_definitions: bool,
     load_definitions: Option<PathBuf>,
     /// True if `definitions.import_backend` says that `local_definitions` count.
@@ -361,6 +365,7 @@ impl Default for Draft {
             memory_instead: None,
             disk_free_instead: None,
             storage: StorageLimits::default(),
+            has_group_access: false,
             accept_lost_definitions: false,
             load_definitions: None,
             has_local_definitions: false,
@@ -518,6 +523,7 @@ impl Draft {
                 disk_free: self.disk_free_instead.unwrap_or(self.alarms.disk_free),
             },
             storage: self.storage,
+            sharing: if self.has_group_access { Sharing::Group } else { Sharing::Owner },
             accept_lost_definitions: self.accept_lost_definitions,
             definitions_key: if self.load_definitions.is_some() {
                 LOAD_DEFINITIONS

@@ -8,14 +8,18 @@ use crate::certificates::Certificates;
 use crate::config::{Config, Loaded, SetValues, Sources};
 use crate::definitions;
 use crate::escape;
-use crate::failure::Failure;
+use crate::failure::{FAILED, Failure};
 use crate::output::{print, warn};
+use crate::production;
 use crate::table::{Column, table};
 
 #[derive(Args, Debug)]
 pub struct CheckConfig {
     #[command(flatten)]
     sources: Sources,
+    /// Fail (exit 1) if something should not go into production, and list it
+    #[arg(long)]
+    strict: bool,
 }
 
 #[derive(Args, Debug)]
@@ -35,7 +39,7 @@ const COLUMNS: &[Column] = &[("KEY", "key"), ("VALUE", "value"), ("FROM", "from"
 /// Checks everything for which the broker would not start.
 ///
 /// # Errors
-/// Everything that is wrong with the configuration.
+/// Everything that is wrong with the configuration. With `strict`, if nothing is: what should not go into production.
 pub fn check(check: &CheckConfig) -> Result<(), Failure> {
     let Loaded { config, values, files } = load(&check.sources)?;
     for warning in &config.warnings {
@@ -46,6 +50,10 @@ pub fn check(check: &CheckConfig) -> Result<(), Failure> {
     problems.extend(backends::problems(&config, &values));
     if !problems.is_empty() {
         return Err(Failure::usage(problems.join("\n")));
+    }
+    let doubtful = if check.strict { production::problems(&config, &values) } else { Vec::new() };
+    if !doubtful.is_empty() {
+        return Err(Failure { code: FAILED, line: doubtful.join("\n") });
     }
     let of = if files.is_empty() { "no file".to_owned() } else { files.join(", ") };
     print(&format!("the configuration is valid ({of})\n"))

@@ -2,13 +2,13 @@
 //! `load_definitions`.
 
 use std::io::Write as _;
-use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
 use admin::{Definitions, Reading};
 use broker::access::Identity;
 use clap::{Args, Subcommand};
 use hyper::Method;
+use wal::files::{self, Sharing};
 
 use crate::amqp::block_on;
 use crate::config::{Config, SetValues, files_of};
@@ -104,8 +104,8 @@ fn named(file: &Path, error: &std::io::Error) -> Failure {
 
 /// Writes a file that only its owner can read, if it is new. It has hashes of passwords.
 fn write(file: &Path, text: &str) -> std::io::Result<()> {
-    let mut options = std::fs::OpenOptions::new();
-    let mut file = options.write(true).create(true).truncate(true).mode(0o600).open(file)?;
+    let options = std::fs::OpenOptions::new().write(true).truncate(true).clone();
+    let mut file = files::open_or_create(&options, file, Sharing::Owner.file())?;
     file.write_all(text.as_bytes())
 }
 

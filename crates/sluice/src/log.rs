@@ -21,6 +21,7 @@ use tracing::field::{Field, Visit};
 use tracing::{Event, Level, Subscriber};
 use tracing_subscriber::layer::{Context, Layer, SubscriberExt as _};
 use tracing_subscriber::util::SubscriberInitExt as _;
+use wal::files::Sharing;
 
 pub use self::exchange::LogExchange;
 pub use self::file::LogFile;
@@ -49,9 +50,9 @@ pub struct Log {
 ///
 /// # Errors
 /// The file of the log cannot be opened.
-pub fn start(options: &LogOptions, data_dir: &Path) -> Result<Log, String> {
+pub fn start(options: &LogOptions, data_dir: &Path, sharing: Sharing) -> Result<Log, String> {
     let limiter = Limiter::default();
-    let file = outputs::open_file(options, data_dir)?;
+    let file = outputs::open_file(options, data_dir, sharing)?;
     let exchange = LogExchange::default();
     let (layers, levels) = outputs::layers(options, file.clone(), &exchange);
     tracing_subscriber::registry().with(layers).with(limiter.clone()).init();

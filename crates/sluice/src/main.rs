@@ -35,6 +35,7 @@ mod objects;
 mod output;
 mod password;
 mod peek;
+mod production;
 mod progress;
 mod protect;
 mod quorum;
@@ -275,7 +276,7 @@ mod tests {
     #[test]
     fn verbs_read_as_documented() {
         for words in [
-            "check config --config sluice.conf --set a=b",
+            "check config --config sluice.conf --set a=b --strict",
             "show config --only-set --json",
             "doctor ./data --json",
             "check live --metrics-url http://127.0.0.1:15692",

@@ -48,7 +48,7 @@ pub fn run(serve: &Serve) -> Result<(), Failure> {
     let loaded = Config::load(&serve.sources).map_err(|error| Failure::usage(error.to_string()))?;
     let Loaded { config, values, files } = loaded;
     let log::Log { limiter, levels, exchange: log_exchange, file: log_file } =
-        log::start(&config.log, &serve.data_dir).map_err(|error| failed(&error))?;
+        log::start(&config.log, &serve.data_dir, config.sharing).map_err(|error| failed(&error))?;
     let file_descriptors = limits::raise_file_descriptors();
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(1)
@@ -71,10 +71,9 @@ pub fn run(serve: &Serve) -> Result<(), Failure> {
         runtime.block_on(definitions::load(definitions, &config, &node)).map_err(of_definitions)?;
     }
     let logins = listeners.logins();
-    let warning =
-        first_user::warning(&logins, &config.loopback_users, has_other_backends, &node, &serve.data_dir);
-    if let Some(warning) = warning {
-        tracing::warn!("{warning}");
+    if let Some(said) = first_user::report(&config, &logins, has_other_backends, &node, &serve.data_dir) {
+        tracing::info!("{}", said.line);
+        said.warning.into_iter().for_each(|warning| tracing::warn!("{warning}"));
     }
     runtime.spawn(report(limiter.clone()));
     let certificates = Arc::new(Watched::new(listeners.certificates.clone(), node.desk().clone()));
@@ -162,6 +161,7 @@ fn start(
         backends,
         shards: config.shards,
         data_dir: data_dir.to_owned(),
+        sharing: config.sharing,
         alarms: config.alarms,
         storage: config.storage,
         reserved_descriptors: HTTP_PORTS * limits::http_connections(),

@@ -99,6 +99,31 @@ fn a_check_reports_everything_for_which_the_broker_would_not_start() {
 /// What is wrong in files that the configuration names is reported with the line that names the file. Each case is a configuration
 /// and the whole report, in which `DIR` is the directory.
 #[test]
+fn a_strict_check_lists_what_should_not_go_into_production() {
+    let directory = Directory::new("configuration");
+    let files = [
+        ("sluice.conf", "listeners.tcp.default = 0.0.0.0:5672\nloopback_users.guest = false\n"),
+        ("good.conf", "default_user = ops\ndefault_pass = hunter2\n"),
+    ];
+    let file = write(&directory, &files);
+    finish(&mut config("check", &[], &file, &[]), b"").done();
+    let strict = |file: &str| finish(&mut config("check", &["--strict"], file, &[]), b"");
+    let did = strict(&file);
+    let place = |line: u32| format!("{file}:{line}: ");
+    let expected = [
+        "sluice: default_pass: a new data directory begins with user 'guest' and the password 'guest'"
+            .to_owned(),
+        format!("{}loopback_users: user 'guest' may log in from other machines", place(2)),
+        "anonymous_login_user: clients without credentials become user 'guest', at 0.0.0.0:5672".to_owned(),
+        format!("{}listeners.tcp: passwords and messages cross the network at 0.0.0.0:5672", place(1)),
+    ];
+    assert_eq!((did.code, did.err.lines().count()), (1, expected.len()), "{did:?}");
+    assert!(did.err.lines().zip(&expected).all(|(line, start)| line.starts_with(start)), "{did:?}");
+    let good = directory.path().join("good.conf");
+    assert!(strict(good.to_str().unwrap()).done().contains("the configuration is valid"));
+}
+
+#[test]
 fn what_a_setting_names_is_checked_and_reported_with_its_line() {
     let cases = [
         (

@@ -341,12 +341,17 @@ fn a_first_user_whom_everybody_knows_is_warned_of() {
         assert!(lines.any(|line| line.unwrap() == "Server startup complete"));
         child.kill().unwrap();
         child.wait().unwrap();
-        directory.logged().contains("other machines can log in as user 'guest' with the password 'guest'")
+        let logged = directory.logged();
+        let said = logged.split("with the default password 'guest'").nth(1).expect("each start says it");
+        let said = said.lines().next().unwrap_or_default().to_owned();
+        (said, logged.contains("other machines can log in as user 'guest' with the password 'guest'"))
     };
     let open = "listeners.tcp.default=0.0.0.0:0";
-    assert!(run(&[open, "loopback_users=none"]));
-    assert!(!run(&[open]), "only this machine can log in");
-    assert!(!run(&["loopback_users=none"]), "only this machine can connect");
+    let (said, warned) = run(&[open, "loopback_users=none"]);
+    assert!(said.starts_with(", from every machine that reaches 0.0.0.0:") && warned, "{said}");
+    let here = (", from this machine only".to_owned(), false);
+    assert_eq!(run(&[open]), here, "only this machine can log in");
+    assert_eq!(run(&["loopback_users=none"]), here, "only this machine can connect");
 }
 
 #[test]

@@ -25,6 +25,7 @@ mod http_messages;
 mod kill;
 mod listeners;
 mod log_lines;
+mod modes;
 mod moving;
 mod operator;
 mod origins;

@@ -115,6 +115,31 @@ async fn a_certificate_is_a_login() {
     assert!(log.contains("TLS: peer sent no certificates"), "{log}");
 }
 
+/// Who has a certificate says who they are. So nobody becomes the anonymous user because their certificate names no user.
+#[tokio::test]
+async fn nobody_is_anonymous_where_a_certificate_is_demanded() {
+    let directory = Directory::new("tls");
+    let authority = Authority::make(directory.path(), "ca");
+    authority.sign("server", "server");
+    authority.sign("anna", "anna");
+    for (demanded, logs_in) in [("false", true), ("true", false)] {
+        let mut settings = authority.settings();
+        settings.push(format!("ssl_options.cacertfile={}", authority.path("ca.pem")));
+        settings.push("ssl_options.verify=verify_peer".to_owned());
+        settings.push(format!("ssl_options.fail_if_no_peer_cert={demanded}"));
+        settings.push("ssl_cert_login_from=subject_alternative_name".to_owned());
+        settings.push("ssl_cert_login_san_type=email".to_owned());
+        let broker = start(&directory, &settings);
+        let tls = authority.client(Some("anna"));
+        let url = format!("amqps://localhost:{}", port(&broker, "amqp/ssl")).parse().unwrap();
+        let options = Options { tls: Some(tls.load().unwrap()), ..Options::default() };
+        match Connection::open(&url, options).await {
+            Ok(_) => assert!(logs_in),
+            Err(error) => assert!(!logs_in && matches!(error, client::Error::Mechanism), "{error}"),
+        }
+    }
+}
+
 #[tokio::test]
 async fn certificates_change_without_a_connection_lost() {
     let directory = Directory::new("tls");

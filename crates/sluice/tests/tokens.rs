@@ -25,8 +25,16 @@ fn start(directory: &Directory, settings: &[&str]) -> Broker {
 
 /// Returns a token of a user that expires after some seconds.
 fn token(user: &str, seconds: u64, scope: &str) -> String {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
-    let claims = json!({ "sub": user, "aud": "rabbitmq", "exp": now + seconds, "scope": scope });
+    expiring(user, seconds_now() + seconds, scope)
+}
+
+fn seconds_now() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs()
+}
+
+/// Returns a token of a user that expires at this second.
+fn expiring(user: &str, exp: u64, scope: &str) -> String {
+    let claims = json!({ "sub": user, "aud": "rabbitmq", "exp": exp, "scope": scope });
     encode(&Header::default(), &claims, &EncodingKey::from_secret(SECRET.as_bytes())).unwrap()
 }
 
@@ -165,6 +173,22 @@ async fn a_token_is_renewed_before_it_expires() {
     tokio::time::sleep(Duration::from_secs(1)).await;
     let sender = session.sender(Some("/queues/q"), SenderOptions::default()).await.unwrap();
     sender.send(message("three")).await.unwrap();
+}
+
+/// Checking a token takes time, which must not count twice.
+#[tokio::test]
+async fn a_connection_is_never_closed_before_its_token_expires() {
+    let directory = Directory::new("tokens");
+    let broker = start(&directory, &["auth_backends.1=oauth2", "auth_backends.2=internal"]);
+    for _ in 0..4 {
+        let expires = Duration::from_secs(seconds_now() + 2);
+        let password = expiring("ann", expires.as_secs(), "rabbitmq.read:*/*");
+        let connection = connect(&broker, &password).await.unwrap();
+        let closed = connection.closed().await.unwrap_err().to_string();
+        assert!(closed.contains("credential expired"), "{closed}");
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
+        assert!(now >= expires, "it is closed {:?} early", expires.saturating_sub(now));
+    }
 }
 
 /// The same over AMQP 0.9.1, where clients renew their tokens with `connection.update-secret`.

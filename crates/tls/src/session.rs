@@ -15,7 +15,7 @@ use rustls::unbuffered::{ConnectionState, UnbufferedStatus, WriteTraffic};
 use rustls::{Error, ServerConfig, SupportedCipherSuite};
 
 use crate::certificates::{Certificate, LoginFrom};
-use crate::files::Tls;
+use crate::files::{Tls, Verify};
 
 /// The most plain bytes in one record (RFC 8446, 5.1).
 const RECORD_BYTES_MAX: usize = 16 * 1024;
@@ -40,6 +40,8 @@ const RECORDS_RESERVED: u64 = 1 << 16;
 pub struct Session {
     tls: UnbufferedServerConnection,
     login_from: LoginFrom,
+    /// True if peers without a certificate are refused.
+    demands_certificate: bool,
     /// Input that is not complete: the start of a record, or a message of the handshake in several records. rustls refers to
     /// it, so it is passed along with every call.
     unread: Vec<u8>,
@@ -74,7 +76,9 @@ impl Session {
     /// # Errors
     /// The configuration cannot be used.
     pub fn new(listener: &Tls) -> Result<Self, Error> {
-        Self::with(listener.config(), listener.options().login_from)
+        let demands_certificate = listener.options().verify == Verify::Required;
+        let session = Self::with(listener.config(), listener.options().login_from)?;
+        Ok(Self { demands_certificate, ..session })
     }
 
     fn with(config: Arc<ServerConfig>, login_from: LoginFrom) -> Result<Self, Error> {
@@ -83,6 +87,7 @@ impl Session {
         Ok(Self {
             tls,
             login_from,
+            demands_certificate: false,
             unread,
             unsent,
             sent: 0,
@@ -112,6 +117,11 @@ impl Session {
             _ => "tlsv1.3",
         };
         Some((version, self.tls.negotiated_cipher_suite()?.suite().as_str().unwrap_or("unknown")))
+    }
+
+    /// Returns true if peers without a certificate are refused.
+    pub fn demands_certificate(&self) -> bool {
+        self.demands_certificate
     }
 
     /// Returns the peer's certificate, which was verified in the handshake, and the user whom it names. `None` if the peer sent

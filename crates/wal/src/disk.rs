@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use rustix::fs::{Advice, FallocateFlags};
 
+use crate::files::{self, Sharing};
 use crate::note::BootId;
 
 /// A sync that has begun. Calling it waits, on any thread, until the sync has ended.
@@ -194,19 +195,25 @@ pub struct RealDisk {
     path: PathBuf,
     dir: Arc<File>,
     lock: Option<File>,
+    sharing: Sharing,
 }
 
 impl RealDisk {
-    /// Opens the directory at `path`. Creates it and its missing parents.
+    /// Opens the directory at `path`. Creates it and its missing parents. What is new belongs to its owner alone.
     pub fn new(path: impl AsRef<Path>) -> io::Result<Self> {
+        Self::shared(path, Sharing::Owner)
+    }
+
+    /// Like [`Self::new`], for a directory that others may use, too.
+    pub fn shared(path: impl AsRef<Path>, sharing: Sharing) -> io::Result<Self> {
         let path = path.as_ref().to_path_buf();
-        make_directory(&path)?;
+        files::create_directory(&path, sharing)?;
         let dir = Arc::new(File::open(&path)?);
-        Ok(Self { path, dir, lock: None })
+        Ok(Self { path, dir, lock: None, sharing })
     }
 
     fn allocate(&self, path: &Path, bytes: u64) -> io::Result<()> {
-        let mut file = OpenOptions::new().create(true).truncate(false).write(true).open(path)?;
+        let mut file = files::open_or_create(OpenOptions::new().write(true), path, self.sharing.file())?;
         let missing = bytes.saturating_sub(file.metadata()?.len());
         if missing == 0 {
             return Ok(());
@@ -228,16 +235,6 @@ impl RealDisk {
     }
 }
 
-/// Creates a directory and its missing parents, and syncs their names. So a power failure cannot remove the
-/// directory of files that are synced later.
-fn make_directory(path: &Path) -> io::Result<()> {
-    let missing: Vec<&Path> = path.ancestors().take_while(|above| !above.exists()).collect();
-    std::fs::create_dir_all(path)?;
-    // The parent of a relative path with one component is the empty string.
-    let parents = missing.iter().filter_map(|made| made.parent());
-    parents.map(|parent| parent.join(".")).try_for_each(|parent| File::open(parent)?.sync_all())
-}
-
 impl Disk for RealDisk {
     type File = Arc<File>;
 
@@ -245,7 +242,8 @@ impl Disk for RealDisk {
         if self.lock.is_some() {
             return Ok(());
         }
-        let file = OpenOptions::new().create(true).truncate(false).write(true).open(self.path.join(LOCK))?;
+        let path = self.path.join(LOCK);
+        let file = files::open_or_create(OpenOptions::new().write(true), &path, self.sharing.file())?;
         self.lock = Some(locked(file)?);
         Ok(())
     }
@@ -271,7 +269,8 @@ impl Disk for RealDisk {
     }
 
     fn create(&mut self, name: &str) -> io::Result<Arc<File>> {
-        OpenOptions::new().create_new(true).read(true).write(true).open(self.path.join(name)).map(Arc::new)
+        let (options, path) = (OpenOptions::new().read(true).write(true).clone(), self.path.join(name));
+        files::create_new(&options, &path, self.sharing.file()).map(Arc::new)
     }
 
     fn open(&mut self, name: &str) -> io::Result<Arc<File>> {

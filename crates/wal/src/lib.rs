@@ -54,6 +54,7 @@ extern crate self as wal;
 mod batch;
 mod disk;
 mod file;
+pub mod files;
 mod handover;
 mod identity;
 mod machine;

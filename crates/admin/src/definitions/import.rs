@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use broker::access::{Hashing, Identity, Permissions, TopicPermissions};
 use broker::catalog::{
-    AccountChange, Arguments, Binding, CatalogError, Command, DeclareExchange, DeclareQueue, Destination,
-    ExchangeKind, ParameterKey, SetPolicy, VhostPatch,
+    AccountChange, Arguments, Binding, Caller, CatalogError, Command, DeclareExchange, DeclareQueue,
+    Destination, ExchangeKind, ParameterKey, SetPolicy, VhostPatch,
 };
 use broker::desk::{Desk, DeskError};
 use serde_json::value::RawValue;
@@ -560,6 +560,6 @@ fn read_binding(definitions: &mut Definitions, entry: Entry, _: Reading<'_>) -> 
         key: json::text(&fields, "routing_key", "")?.into(),
         arguments: json::arguments(&fields)?,
     };
-    definitions.push(line, &shown, Command::Bind(binding));
+    definitions.push(line, &shown, Command::Bind(binding, Caller::Management));
     Ok(())
 }

@@ -12,7 +12,7 @@ use broker::access::{
     permit_policy, permit_queue,
 };
 use broker::catalog::{
-    AccountChange, Binding, Command, DeclareExchange, DeclareQueue, ParameterKey, Parameters, Policy,
+    AccountChange, Binding, Caller, Command, DeclareExchange, DeclareQueue, ParameterKey, Parameters, Policy,
     QueueRecord, SetPolicy,
 };
 use broker::desk::*;
@@ -421,13 +421,13 @@ impl Desk for FakeDesk {
     async fn bind(&self, who: &Identity, binding: Binding) -> Result<bool, DeskError> {
         let mut state = self.state();
         state.permit_binding(who, Verb::Bind, &binding)?;
-        state.run(Command::Bind(binding))
+        state.run(Command::Bind(binding, Caller::Management))
     }
 
     async fn unbind(&self, who: &Identity, binding: Binding) -> Result<bool, DeskError> {
         let mut state = self.state();
         state.permit_binding(who, Verb::Unbind, &binding)?;
-        state.run(Command::Unbind(binding))
+        state.run(Command::Unbind(binding, Caller::Management))
     }
 
     async fn policies(

@@ -32,7 +32,8 @@ pub fn matches_wildcard(pattern: &str, name: &str) -> bool {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Grants {
     grants: Vec<Grant>,
-    /// When the token expires, in milliseconds since the epoch.
+    /// When the token expires, in milliseconds since the epoch. A backend says it by the clock of the system, and the node
+    /// passes it on by that of the broker.
     pub expires_ms: u64,
 }
 

@@ -85,7 +85,7 @@ impl Claims {
                 claims.add_exclusive(Thing::Count("parameters"));
             }
             Command::DeclareQueue(declare) => {
-                let is_new = catalog.queue(&declare.vhost, &declare.name).is_none();
+                let is_new = catalog.listed_queue(&declare.vhost, &declare.name).is_none();
                 claims.add_shared(Thing::Vhost(declare.vhost.clone()));
                 claims.add(Thing::Queue(declare.vhost.clone(), declare.name.clone()), is_new);
                 if is_new {
@@ -110,12 +110,12 @@ impl Claims {
                 claims.add_exclusive(Thing::Exchange(vhost.clone(), name.clone()));
                 claims.count("exchanges", catalog.rules.exchanges_max.is_some());
             }
-            Command::Bind(binding) => {
+            Command::Bind(binding, _) => {
                 claims.share_topology(&binding.vhost);
                 claims.add_binding(binding, false);
                 claims.add_room(binding, catalog);
             }
-            Command::Unbind(binding) => {
+            Command::Unbind(binding, _) => {
                 claims.share_topology(&binding.vhost);
                 claims.add_binding(binding, false);
             }
@@ -202,10 +202,10 @@ impl Claims {
         let vhost = match command {
             Command::ForgetQueue { queue } => catalog.queue_by_id(*queue).map(|record| record.vhost.clone()),
             Command::DeleteExchange { vhost, .. } => Some(vhost.clone()),
-            Command::Unbind(binding) => Some(binding.vhost.clone()),
+            Command::Unbind(binding, _) => Some(binding.vhost.clone()),
             Command::DeclareQueue(_)
             | Command::DeclareExchange(_)
-            | Command::Bind(_)
+            | Command::Bind(..)
             | Command::SetPolicy(_)
             | Command::ClearPolicy { .. }
             | Command::Account(_)

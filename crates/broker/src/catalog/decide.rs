@@ -14,8 +14,8 @@ pub use self::users::AccountChange;
 use super::arguments::{ARGUMENTS_MAX, NAME_PREFIX, QUEUE_TYPE};
 use super::error::CatalogError;
 use super::{
-    Arguments, Binding, Catalog, Change, Destination, ParameterKey, QueueIds, QueueRecord, RESERVED_PREFIX,
-    queue_config,
+    Arguments, Binding, Caller, Catalog, Change, Destination, ParameterKey, QueueIds, QueueRecord,
+    RESERVED_PREFIX, queue_config,
 };
 use crate::access::Maximum;
 use crate::ids::{ConnectionId, QueueId};
@@ -37,8 +37,10 @@ pub enum Command {
         name: Arc<str>,
         if_unused: bool,
     },
-    Bind(Binding),
-    Unbind(Binding),
+    /// Makes a binding, for the caller.
+    Bind(Binding, Caller),
+    /// Removes a binding, for the caller.
+    Unbind(Binding, Caller),
     SetPolicy(SetPolicy),
     /// Sets a parameter to a value in JSON.
     SetParameter {
@@ -138,8 +140,8 @@ impl Catalog {
             Command::DeleteExchange { vhost, name, if_unused } => {
                 self.delete_exchange(&vhost, &name, if_unused)
             }
-            Command::Bind(binding) => self.bind(binding),
-            Command::Unbind(binding) => self.unbind(binding),
+            Command::Bind(binding, caller) => self.bind(binding, caller),
+            Command::Unbind(binding, caller) => self.unbind(binding, caller),
             Command::SetPolicy(set) => self.set_policy(set),
             Command::ClearPolicy { vhost, name, operator } => Ok(self.clear_policy(vhost, name, operator)),
             Command::Account(change) => self.change_account(change),
@@ -164,7 +166,7 @@ impl Catalog {
         check_arguments(&arguments)?;
         self.check_vhost(&vhost)?;
         arguments.remove(NAME_PREFIX);
-        if let Some(known) = self.queue(&vhost, &name) {
+        if let Some(known) = self.listed_queue(&vhost, &name) {
             let is_relaxed = self.rules.relaxed_redeclaration && known.config.quorum.is_some();
             let owner = connection.filter(|_| exclusive);
             if known.exclusive != owner && !is_relaxed {

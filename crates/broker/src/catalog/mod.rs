@@ -77,6 +77,14 @@ impl Default for BindingCursor {
     }
 }
 
+/// Who wants to use a queue. It decides whether an exclusive queue is refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Caller {
+    Connection(ConnectionId),
+    /// A request over HTTP, or the broker itself. No exclusive queue belongs to it.
+    Management,
+}
+
 /// A queue as the catalog knows it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct QueueRecord {
@@ -114,11 +122,14 @@ impl QueueRecord {
         self.config.expires_ms.is_some()
     }
 
-    /// Returns an error if the queue is exclusive to a connection other than `who`. `who` is `None` if the
-    /// caller is not a connection.
-    pub fn locked_to(&self, who: Option<ConnectionId>) -> Option<CatalogError> {
-        let others = self.exclusive.is_some() && self.exclusive != who;
-        others.then(|| CatalogError::locked(&self.vhost, &self.name))
+    /// Checks that the caller may use the queue: an exclusive queue is there for its own connection only.
+    fn check_caller(&self, caller: Caller) -> Result<(), CatalogError> {
+        match self.exclusive {
+            Some(owner) if caller != Caller::Connection(owner) => {
+                Err(CatalogError::locked(&self.vhost, &self.name))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Returns the name of the queue type.
@@ -404,7 +415,24 @@ impl Catalog {
         self.policies
     }
 
-    pub fn queue(&self, vhost: &str, name: &str) -> Option<Arc<QueueRecord>> {
+    /// Returns a queue to somebody who reads it, consumes from it, or changes it or its bindings. This is the only
+    /// place that refuses exclusive queues of others.
+    ///
+    /// # Errors
+    /// There is no such queue, or it is exclusive to another connection.
+    pub fn usable_queue(
+        &self,
+        vhost: &str,
+        name: &str,
+        caller: Caller,
+    ) -> Result<Arc<QueueRecord>, CatalogError> {
+        let queue = self.listed_queue(vhost, name).ok_or_else(|| CatalogError::no_queue(vhost, name))?;
+        queue.check_caller(caller).map(|()| queue)
+    }
+
+    /// Returns a queue to somebody who lists it, shows its figures, or publishes to it. Everybody may do so with exclusive
+    /// queues of others, too. Whoever wants more calls [`Self::usable_queue`].
+    pub fn listed_queue(&self, vhost: &str, name: &str) -> Option<Arc<QueueRecord>> {
         let id = *self.vhosts.get(vhost)?.queues.get(name)?;
         self.queue_by_id(id)
     }

@@ -6,7 +6,7 @@
 //!   2 forget queue      id
 //!   3 declare exchange  vhost, name, type, durable, auto-delete, internal, arguments
 //!   4 delete exchange   vhost, name, if-unused
-//!   5 bind              vhost, source, destination, to-exchange, key, arguments
+//!   5 bind              vhost, source, destination, to-exchange, key, arguments, connection ulong or null
 //!   6 unbind            the same
 //!   7 set policy        vhost, name, operator, pattern, priority long, apply-to, definition
 //!   8 clear policy      vhost, name, operator
@@ -33,7 +33,7 @@ use amqp10::Value;
 use bytes::BytesMut;
 
 use super::fields::{ListReader, ListWriter};
-use super::{AccountChange, Command, DeclareExchange, DeclareQueue, SetPolicy};
+use super::{AccountChange, Caller, Command, DeclareExchange, DeclareQueue, SetPolicy};
 use crate::ids::{ConnectionId, QueueId};
 
 /// Appends the encoding of a command.
@@ -60,8 +60,8 @@ pub fn encode_command(command: &Command, out: &mut BytesMut) {
         Command::DeleteExchange { vhost, name, if_unused } => {
             ListWriter::new(4).text(vhost).text(name).boolean(*if_unused)
         }
-        Command::Bind(binding) => ListWriter::new(5).binding(binding),
-        Command::Unbind(binding) => ListWriter::new(6).binding(binding),
+        Command::Bind(binding, caller) => ListWriter::new(5).binding(binding).value(from_caller(*caller)),
+        Command::Unbind(binding, caller) => ListWriter::new(6).binding(binding).value(from_caller(*caller)),
         Command::SetPolicy(set) => ListWriter::new(7)
             .text(&set.vhost)
             .text(&set.name)
@@ -149,8 +149,8 @@ fn decode_nested(sent: &[u8], is_top: bool) -> Option<Command> {
             arguments: fields.arguments(7)?,
         }),
         4 => Command::DeleteExchange { vhost: text(1)?, name: text(2)?, if_unused: boolean(3)? },
-        5 => Command::Bind(fields.binding(1)?),
-        6 => Command::Unbind(fields.binding(1)?),
+        5 => Command::Bind(fields.binding(1)?, to_caller(fields.value(7)?)?),
+        6 => Command::Unbind(fields.binding(1)?, to_caller(fields.value(7)?)?),
         7 => Command::SetPolicy(SetPolicy {
             vhost: text(1)?,
             name: text(2)?,
@@ -211,6 +211,20 @@ fn decode_nested(sent: &[u8], is_top: bool) -> Option<Command> {
         }),
         _ => return None,
     })
+}
+
+fn from_caller(caller: Caller) -> Value {
+    match caller {
+        Caller::Connection(connection) => Value::Ulong(connection.0),
+        Caller::Management => Value::Null,
+    }
+}
+
+fn to_caller(sent: &Value) -> Option<Caller> {
+    match sent {
+        Value::Null => Some(Caller::Management),
+        connection => Some(Caller::Connection(ConnectionId(connection.as_u64()?))),
+    }
 }
 
 #[cfg(test)]
@@ -299,8 +313,9 @@ mod tests {
                 name: name.into(),
                 if_unused
             }),
-            (binding, any::<bool>()).prop_map(|(binding, goes)| {
-                if goes { Command::Unbind(binding) } else { Command::Bind(binding) }
+            (binding, any::<bool>(), any::<Option<u64>>()).prop_map(|(binding, goes, connection)| {
+                let caller = connection.map_or(Caller::Management, |id| Caller::Connection(ConnectionId(id)));
+                if goes { Command::Unbind(binding, caller) } else { Command::Bind(binding, caller) }
             }),
             (names(), ".{0,8}", any::<bool>(), any::<i64>(), arguments()).prop_map(
                 |((vhost, name, pattern), apply_to, operator, priority, definition)| {

@@ -14,6 +14,7 @@ use super::*;
 use crate::access::{Access, Hashing, Permissions, UserRecord};
 use crate::pattern::Pattern;
 use crate::reply_to::ReplyTo;
+use crate::unguessable::Key;
 
 fn decide(catalog: &Catalog, command: Command) -> Result<Decision, CatalogError> {
     catalog.decide(command, &mut catalog.queue_ids())
@@ -63,9 +64,10 @@ fn quorum_queues_are_durable_and_for_everybody() {
         assert!(refused.to_string().contains(&format!("invalid property '{what}'")), "{refused}");
     }
     run(&mut catalog, Command::DeclareQueue(plain));
-    assert_eq!(catalog.queue("/", "q").unwrap().kind(), "quorum");
+    assert_eq!(catalog.listed_queue("/", "q").unwrap().kind(), "quorum");
     run(&mut catalog, policy("p", false, "", 0, &[("delivery-limit", Value::Int(3))]));
-    let limit = |catalog: &Catalog| catalog.queue("/", "q").unwrap().config.quorum.unwrap().delivery_limit();
+    let limit =
+        |catalog: &Catalog| catalog.listed_queue("/", "q").unwrap().config.quorum.unwrap().delivery_limit();
     assert_eq!(limit(&catalog), Some(3));
 }
 
@@ -74,7 +76,7 @@ fn a_queue_without_a_type_gets_the_default_type_if_it_can() {
     let mut catalog = Catalog::default();
     run(&mut catalog, queue("before", &[]));
     catalog.set_rules(DeclareRules { default_type: QueueType::Quorum, ..Default::default() });
-    let kind = |catalog: &Catalog, name: &str| catalog.queue("/", name).unwrap().config.queue_type();
+    let kind = |catalog: &Catalog, name: &str| catalog.listed_queue("/", name).unwrap().config.queue_type();
     let plain = |name: &str| DeclareQueue::new("/", name, Arguments::new());
     run(&mut catalog, queue("new", &[]));
     run(&mut catalog, queue("classic", &[("x-queue-type", "classic".into())]));
@@ -82,7 +84,10 @@ fn a_queue_without_a_type_gets_the_default_type_if_it_can() {
     let names = ["before", "new", "classic", "auto"];
     let expected = [QueueType::Classic, QueueType::Quorum, QueueType::Classic, QueueType::Classic];
     assert_eq!(names.map(|name| kind(&catalog, name)), expected);
-    assert_eq!(catalog.queue("/", "new").unwrap().arguments.get("x-queue-type"), Some(&"quorum".into()));
+    assert_eq!(
+        catalog.listed_queue("/", "new").unwrap().arguments.get("x-queue-type"),
+        Some(&"quorum".into())
+    );
     // Declared again without a type, both stay what they are.
     run(&mut catalog, queue("before", &[]));
     run(&mut catalog, queue("new", &[]));
@@ -117,13 +122,16 @@ fn bindings_are_listed_in_parts() {
     for (key, to) in (0..40).zip(["a", "b", "c"].into_iter().cycle()) {
         run(
             &mut catalog,
-            Command::Bind(Binding {
-                vhost: "/".into(),
-                source: "amq.fanout".into(),
-                destination: Destination::Queue(to.into()),
-                key: format!("{key}").into(),
-                arguments: Arguments::new(),
-            }),
+            Command::Bind(
+                Binding {
+                    vhost: "/".into(),
+                    source: "amq.fanout".into(),
+                    destination: Destination::Queue(to.into()),
+                    key: format!("{key}").into(),
+                    arguments: Arguments::new(),
+                },
+                Caller::Management,
+            ),
         );
     }
     let all = catalog.bindings();
@@ -172,7 +180,7 @@ fn auto_delete_exchanges_end_with_their_last_binding() {
         }
         run(&mut catalog, queue("q", &[]));
         for (source, destination) in bindings {
-            run(&mut catalog, Command::Bind(binding(source, destination.clone())));
+            run(&mut catalog, Command::Bind(binding(source, destination.clone()), Caller::Management));
         }
         let command = last(&catalog);
         let (_, changes) = run(&mut catalog, command);
@@ -185,11 +193,15 @@ fn auto_delete_exchanges_end_with_their_last_binding() {
         left.sort();
         left.concat()
     };
-    let forget = |catalog: &Catalog| Command::ForgetQueue { queue: catalog.queue("/", "q").unwrap().id };
+    let forget =
+        |catalog: &Catalog| Command::ForgetQueue { queue: catalog.listed_queue("/", "q").unwrap().id };
     let q = || Destination::Queue("q".into());
 
     assert_eq!(left(&[("a", to("a"))], &|_| delete("a")), "bc");
-    assert_eq!(left(&[("a", to("a"))], &|_| Command::Unbind(binding("a", to("a")))), "bc");
+    assert_eq!(
+        left(&[("a", to("a"))], &|_| Command::Unbind(binding("a", to("a")), Caller::Management)),
+        "bc"
+    );
     assert_eq!(left(&[("a", to("b")), ("b", to("a"))], &|_| delete("a")), "c");
     assert_eq!(left(&[("a", to("b")), ("b", to("c")), ("c", to("a"))], &|_| delete("b")), "");
     assert_eq!(left(&[("a", q()), ("a", to("a"))], &forget), "abc", "the exchange is still bound to itself");
@@ -201,7 +213,8 @@ fn auto_delete_exchanges_end_with_their_last_binding() {
 #[test]
 fn the_default_exchange_routes_to_reply_links() {
     let catalog = Catalog::default();
-    let to = ReplyTo { outlet: ::queue::ConsumerId(7), key: 9 };
+    let key = Key::parse("GuessesAreFutile").unwrap();
+    let to = ReplyTo { node: 1, boot: 2, outlet: ::queue::ConsumerId(7), key };
     let keys: [Arc<str>; 3] = [to.name().into(), "nobody".into(), to.name().into()];
     let letter = Letter { keys: &keys, ..Letter::default() };
     let targets = |exchange| catalog.route(DEFAULT_VHOST, exchange, &letter).unwrap().targets.into_vec();
@@ -216,7 +229,13 @@ fn a_route_to_many_queues_reaches_each_once() {
     let mut catalog = Catalog::default();
     let bind = |catalog: &mut Catalog, source: &str, destination: Destination, key: &str| {
         let (vhost, source, key) = ("/".into(), source.into(), key.into());
-        run(catalog, Command::Bind(Binding { vhost, source, destination, key, arguments: Arguments::new() }));
+        run(
+            catalog,
+            Command::Bind(
+                Binding { vhost, source, destination, key, arguments: Arguments::new() },
+                Caller::Management,
+            ),
+        );
     };
     for n in 0..QUEUES {
         let name = format!("q{n:02}");
@@ -271,7 +290,10 @@ fn a_local_exchange_binds_no_stream() {
         let destination = Destination::Queue(to.into());
         decide(
             &catalog,
-            Command::Bind(Binding { vhost, source, destination, key, arguments: Arguments::new() }),
+            Command::Bind(
+                Binding { vhost, source, destination, key, arguments: Arguments::new() },
+                Caller::Management,
+            ),
         )
     };
     assert!(bind("x-local-random", "c").is_ok() && bind("x-random", "s").is_ok());

@@ -214,7 +214,7 @@ impl Gate {
     }
 
     fn queue(&self, name: &str, cx: &Cx<'_>) -> Done<Arc<QueueRecord>> {
-        cx.catalog.queue(&self.peer.vhost, name).ok_or_else(|| format!("no queue {name}"))
+        cx.catalog.listed_queue(&self.peer.vhost, name).ok_or_else(|| format!("no queue {name}"))
     }
 
     fn readable(&self, name: &str, cx: &Cx<'_>) -> Done<Arc<QueueRecord>> {
@@ -222,7 +222,8 @@ impl Gate {
         let allowed =
             cx.catalog.users().permit(identity, &self.peer.vhost, Verb::Consume, &[Resource::Queue(name)]);
         allowed.map_err(|refused| refused.reason)?;
-        self.queue(name, cx)
+        let usable = cx.catalog.usable_queue(&self.peer.vhost, name, self.peer.caller());
+        usable.map_err(|refused| refused.to_string())
     }
 
     fn ticket(&self, cx: &mut Cx<'_>) -> Done<Ticket> {

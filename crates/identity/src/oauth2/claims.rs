@@ -67,7 +67,7 @@ pub fn identity(
         return Err(TokenError::Claim("scope", format!("the token has more than {SCOPES_MAX} scopes")));
     }
     let tags = scopes.iter().filter_map(|scope| scope.strip_prefix(TAG)).map(str::to_owned).collect();
-    let expires_ms = (expires_s.min(EXPIRES_S_MAX) * 1000.0) as u64;
+    let expires_ms = (expires_s.min(EXPIRES_S_MAX) * 1000.0).ceil() as u64;
     let grants = Grants::new(scopes.iter().map(String::as_str), expires_ms);
     let (user, token) = (user(claims, server)?.into(), Some(grants.into()));
     Ok(Identity { user, tags, is_of_catalog: false, token, remote: None })

@@ -139,19 +139,29 @@ impl NodeDesk {
         }
     }
 
-    /// Returns the catalog's record of a queue. `deadline` is that of the operation that needs it.
-    pub(super) async fn record(
+    /// Returns the catalog's record of a queue for an operation that lists it, shows its figures, or publishes to it.
+    /// `deadline` is that of the operation.
+    pub(super) async fn listed(
         &self,
         deadline: Duration,
         vhost: &str,
         name: &str,
     ) -> Result<Arc<QueueRecord>, DeskError> {
-        let named = Question::Named { vhost: vhost.into(), name: name.into() };
-        match self.ask_within(deadline, DECIDER.into(), named).await? {
-            Reply::Records(records) => {
-                let record = records.into_iter().next();
-                record.ok_or_else(|| DeskError::Catalog(CatalogError::no_queue(vhost, name)))
-            }
+        self.named(deadline, Question::Listed { vhost: vhost.into(), name: name.into() }).await
+    }
+
+    /// Returns the catalog's record of a queue for an operation that reads its messages or changes it.
+    ///
+    /// # Errors
+    /// Also if the queue is exclusive: then it belongs to a connection.
+    pub(super) async fn usable(&self, vhost: &str, name: &str) -> Result<Arc<QueueRecord>, DeskError> {
+        let question = Question::Usable { vhost: vhost.into(), name: name.into() };
+        self.named(self.inner.deadlines.change, question).await
+    }
+
+    async fn named(&self, deadline: Duration, question: Question) -> Result<Arc<QueueRecord>, DeskError> {
+        match self.ask_within(deadline, DECIDER.into(), question).await? {
+            Reply::Named(found) => found.map_err(DeskError::Catalog),
             _ => Err(other_answer()),
         }
     }
@@ -256,9 +266,6 @@ impl NodeDesk {
 
     /// Sends a request to a queue whose answer is a number of messages.
     pub(super) async fn count(&self, record: Arc<QueueRecord>, request: Request) -> Result<u64, DeskError> {
-        if let Some(locked) = record.locked_to(None) {
-            return Err(DeskError::Catalog(locked));
-        }
         match self.ask_queue(record.id, request).await? {
             Effect::Done { messages, .. } => Ok(messages),
             other => Err(refused(&record, &other)),
@@ -291,9 +298,7 @@ pub(super) fn refused_for(record: &QueueRecord, why: Refusal) -> DeskError {
         Refusal::Unavailable => "cannot be opened: the disk has failed",
         Refusal::Damaged => "is damaged on the disk",
         // The desk attaches no consumers.
-        Refusal::ExclusiveConsumer | Refusal::LockedQueue | Refusal::TooManyBrowsers => {
-            "gave an unexpected answer"
-        }
+        Refusal::ExclusiveConsumer | Refusal::TooManyBrowsers => "gave an unexpected answer",
     };
     refused_with(record, reason)
 }

@@ -57,7 +57,7 @@ impl NodeDesk {
             Subject::Link { vhost, name, .. } => Wanted::Link { vhost: vhost.clone(), name: name.clone() },
             Subject::Connection { name } => Wanted::Connection(name.clone()),
             Subject::Queue { vhost, name } => {
-                let record = self.record(self.inner.deadlines.numbers, vhost, name).await?;
+                let record = self.listed(self.inner.deadlines.numbers, vhost, name).await?;
                 let numbers = self.reports(std::slice::from_ref(&record)).await?.remove(0);
                 active = numbers.report.active_consumer;
                 let wanted = Wanted::Consumers(record.id);

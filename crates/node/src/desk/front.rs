@@ -11,8 +11,8 @@ use broker::access::{
     permit_queue,
 };
 use broker::catalog::{
-    AccountChange, Answer, Binding, Command, DeclareExchange, DeclareQueue, ParameterKey, Parameters, Policy,
-    QueueRecord, SetPolicy,
+    AccountChange, Answer, Binding, Caller, Command, DeclareExchange, DeclareQueue, ParameterKey, Parameters,
+    Policy, QueueRecord, SetPolicy,
 };
 use broker::counters::Protocol;
 use broker::desk::{
@@ -198,7 +198,7 @@ impl Desk for NodeDesk {
 
     async fn queue(&self, who: &Identity, vhost: &str, name: &str) -> Result<QueueRow, DeskError> {
         self.permit(who, vhost, Verb::ReadQueue, &[]).await?;
-        let record = self.record(self.inner.deadlines.numbers, vhost, name).await?;
+        let record = self.listed(self.inner.deadlines.numbers, vhost, name).await?;
         let report = self.reports(std::slice::from_ref(&record)).await?.remove(0);
         Ok(self.row(&record, report))
     }
@@ -220,13 +220,13 @@ impl Desk for NodeDesk {
         if_empty: bool,
     ) -> Result<u64, DeskError> {
         self.permit(who, vhost, Verb::DeleteQueue, &[Resource::Queue(name)]).await?;
-        let record = self.record(self.inner.deadlines.change, vhost, name).await?;
+        let record = self.usable(vhost, name).await?;
         self.count(record, Request::Delete { ticket: NO_TICKET, if_unused, if_empty }).await
     }
 
     async fn purge_queue(&self, who: &Identity, vhost: &str, name: &str) -> Result<u64, DeskError> {
         self.permit(who, vhost, Verb::PurgeQueue, &[Resource::Queue(name)]).await?;
-        let record = self.record(self.inner.deadlines.change, vhost, name).await?;
+        let record = self.usable(vhost, name).await?;
         self.count(record, Request::Purge { ticket: NO_TICKET }).await
     }
 
@@ -239,7 +239,7 @@ impl Desk for NodeDesk {
         count: u32,
     ) -> Result<Vec<BrowsedRow>, DeskError> {
         self.permit(who, vhost, Verb::Get, &[Resource::Queue(name)]).await?;
-        let record = self.record(self.inner.deadlines.change, vhost, name).await?;
+        let record = self.usable(vhost, name).await?;
         if !record.is_stream() {
             return Err(DeskError::no_stream(&record));
         }
@@ -413,12 +413,12 @@ impl Desk for NodeDesk {
 
     async fn bind(&self, who: &Identity, binding: Binding) -> Result<bool, DeskError> {
         self.permit_binding(who, Verb::Bind, &binding).await?;
-        Ok(changed(self.change(who, Command::Bind(binding)).await?))
+        Ok(changed(self.change(who, Command::Bind(binding, Caller::Management)).await?))
     }
 
     async fn unbind(&self, who: &Identity, binding: Binding) -> Result<bool, DeskError> {
         self.permit_binding(who, Verb::Unbind, &binding).await?;
-        Ok(changed(self.change(who, Command::Unbind(binding)).await?))
+        Ok(changed(self.change(who, Command::Unbind(binding, Caller::Management)).await?))
     }
 
     async fn policies(

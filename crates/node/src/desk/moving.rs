@@ -61,10 +61,7 @@ impl NodeDesk {
         name: &str,
         wanted: &Move,
     ) -> Result<Moved, DeskError> {
-        let source = self.record(self.inner.deadlines.change, vhost, name).await?;
-        if let Some(locked) = source.locked_to(None) {
-            return Err(DeskError::Catalog(locked));
-        }
+        let source = self.usable(vhost, name).await?;
         if source.is_stream() {
             return Err(DeskError::Refused(format!(
                 "queue '{name}' in vhost '{vhost}' is a stream: reading a stream removes nothing from it, so its messages \
@@ -85,7 +82,7 @@ impl NodeDesk {
                     "queue '{name}' in vhost '{vhost}' cannot be moved to itself"
                 )));
             }
-            self.record(self.inner.deadlines.change, vhost, to).await?;
+            self.listed(self.inner.deadlines.change, vhost, to).await?;
         }
         let exchange = match &wanted.which {
             Which::All { to: MoveTo::Exchange { name, .. }, .. } => Some(&**name),

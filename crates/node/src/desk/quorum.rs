@@ -14,7 +14,7 @@ use crate::questions::{PLACES_PER_PART, Question, Reply};
 
 impl NodeDesk {
     pub(super) async fn peeked(&self, vhost: &str, name: &str, peek: Peek) -> Result<PeekedPart, DeskError> {
-        let record = self.record(self.inner.deadlines.change, vhost, name).await?;
+        let record = self.usable(vhost, name).await?;
         if record.is_stream() {
             return Err(DeskError::Refused(format!(
                 "queue '{name}' in vhost '{vhost}' is a stream: browse its messages instead"
@@ -113,7 +113,7 @@ impl NodeDesk {
     }
 
     async fn quorum_record(&self, vhost: &str, name: &str) -> Result<Arc<QueueRecord>, DeskError> {
-        let record = self.record(self.inner.deadlines.change, vhost, name).await?;
+        let record = self.usable(vhost, name).await?;
         match record.is_quorum() {
             true => Ok(record),
             false => Err(DeskError::no_group(vhost, name, record.kind())),

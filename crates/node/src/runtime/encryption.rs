@@ -176,7 +176,8 @@ fn note_secured(shard: &mut Shard, key: usize, session: &tls::Session) {
         not_after: certificate.not_after,
         user,
     });
-    conn.gate.peer_mut().secured = Some(Arc::new(Secured { protocol, cipher, peer }));
+    let demands_certificate = session.demands_certificate();
+    conn.gate.peer_mut().secured = Some(Arc::new(Secured { protocol, cipher, demands_certificate, peer }));
 }
 
 /// Encrypts a connection's output and writes it until the socket is full. If the connection is `done`, the peer is told that

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::vec;
 
 use broker::access::{AccessRefused, Identity, Resource, Verb};
-use broker::catalog::{Catalog, CatalogError, Command, Destination, QueueRecord};
+use broker::catalog::{Caller, Catalog, CatalogError, QueueRecord};
 use broker::desk::{ExchangeRow, QueueNumbers};
 use broker::exchange_counts::{ExchangeCounts, ExchangeId};
 use broker::explain::{ConnectionFacts, End, LogFacts, Role, Wanted};
@@ -95,7 +95,8 @@ impl Shard {
             | Question::Holder
             | Question::Post { .. }
             | Question::Move { .. }
-            | Question::Named { .. }
+            | Question::Listed { .. }
+            | Question::Usable { .. }
             | Question::Policies { .. }
             | Question::Counts
             | Question::Totals
@@ -109,15 +110,12 @@ impl Shard {
     fn answer(&mut self, number: u64, question: Question) {
         self.rows.count(self.rows_for(&question));
         let reply = match question {
-            Question::Change(command, by) => match locked(self.catalog(), &command) {
-                Some(locked) => Reply::Changed(Err(locked)),
-                None => {
-                    if let Some(ticket) = self.desk_ticket(number) {
-                        self.mail.post.propose_for(Some(by), ticket, command);
-                    }
-                    return;
+            Question::Change(command, by) => {
+                if let Some(ticket) = self.desk_ticket(number) {
+                    self.mail.post.propose_for(Some(by), ticket, command);
                 }
-            },
+                return;
+            }
             Question::Queue { queue, mut request } => {
                 if let Some(ticket) = self.desk_ticket(number) {
                     self.desk.queues.insert(number, (queue, ticket));
@@ -135,8 +133,12 @@ impl Shard {
                 Some(outcomes) => Reply::Moved(outcomes),
                 None => return,
             },
-            Question::Named { vhost, name } => {
-                Reply::Records(self.catalog().queue(&vhost, &name).into_iter().collect())
+            Question::Listed { vhost, name } => {
+                let found = self.catalog().listed_queue(&vhost, &name);
+                Reply::Named(found.ok_or_else(|| CatalogError::no_queue(&vhost, &name)))
+            }
+            Question::Usable { vhost, name } => {
+                Reply::Named(self.catalog().usable_queue(&vhost, &name, Caller::Management))
             }
             Question::ById(ids) => {
                 let found = ids.iter().filter_map(|id| self.catalog().queue_by_id(*id));
@@ -312,7 +314,7 @@ impl Shard {
     /// Returns the queue at this end of a route.
     pub fn record_at(&self, end: &End) -> Option<Arc<QueueRecord>> {
         match end {
-            End::Named(vhost, name) => self.catalog().queue(vhost, name),
+            End::Named(vhost, name) => self.catalog().listed_queue(vhost, name),
             End::Id(id) => self.catalog().queue_by_id(*id),
         }
     }
@@ -335,12 +337,4 @@ impl Shard {
         self.close(key, reason);
         Ok(true)
     }
-}
-
-/// Returns the reason why the desk may not change this binding: the queue belongs exclusively to a
-/// connection.
-fn locked(catalog: &Catalog, command: &Command) -> Option<CatalogError> {
-    let (Command::Bind(binding) | Command::Unbind(binding)) = command else { return None };
-    let Destination::Queue(name) = &binding.destination else { return None };
-    catalog.queue(&binding.vhost, name)?.locked_to(None)
 }

@@ -45,7 +45,6 @@ mod turn;
 mod vhosts;
 mod walks;
 
-use std::hash::RandomState;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
@@ -55,6 +54,7 @@ use broker::counters::Counters;
 use broker::ids::ShardId;
 use broker::placements::Placements;
 use broker::settings::Settings;
+use broker::unguessable::Names;
 use queue::PublisherId;
 use wal::Held;
 
@@ -88,8 +88,8 @@ pub struct Setup {
     /// For each shard, the approximate number of live bytes in the log.
     pub live: Arc<[AtomicU64]>,
     pub limits: StorageLimits,
-    /// The keys that make the names of reply links impossible to guess.
-    pub reply_keys: RandomState,
+    /// Makes names that nobody can guess.
+    pub names: Names,
     pub(crate) tallies: Tallies,
 }
 
@@ -142,12 +142,11 @@ pub struct Shard {
 
 impl Shard {
     pub fn new(setup: Setup) -> Self {
-        let Setup { id, shards, settings, access, catalog, placements, live, limits, reply_keys, tallies } =
-            setup;
+        let Setup { id, shards, settings, access, catalog, placements, live, limits, names, tallies } = setup;
         Self {
             here: Here { id, now_ms: 0 },
             metadata: Metadata::new(id, shards, settings, access, catalog, placements),
-            connections: Connections::new(id, shards, tallies, reply_keys),
+            connections: Connections::new(id, shards, tallies, names),
             queues: Queues::default(),
             streams: Streams::default(),
             storage: Storage::new(shards, limits, live),

@@ -296,7 +296,7 @@ impl World {
     }
 
     pub fn queue(&self, name: &str) -> Option<QueueId> {
-        self.shards[0].catalog().queue("/", name).map(|q| q.id)
+        self.shards[0].catalog().listed_queue("/", name).map(|q| q.id)
     }
 
     /// Returns the report of a queue, if it has a home.

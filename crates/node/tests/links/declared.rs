@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 
 use broker::catalog::{
-    Answer, Arguments, Binding, CatalogError, Command, DeclareExchange, DeclareQueue, Destination,
+    Answer, Arguments, Binding, Caller, CatalogError, Command, DeclareExchange, DeclareQueue, Destination,
 };
 use broker::ids::ConnectionId;
 use broker::settings::Settings;
@@ -69,7 +69,7 @@ fn a_deleted_queue_exists_until_its_deletion_is_synced() {
     house.log_stopped = false;
     house.settle();
     assert_eq!(answered(&answers), ["gone", "again"]);
-    let again = house.shards.iter().map(|shard| shard.catalog().queue("/", "q").unwrap().id);
+    let again = house.shards.iter().map(|shard| shard.catalog().listed_queue("/", "q").unwrap().id);
     assert!(again.into_iter().all(|id| id.slot() == queue.slot() && id != queue), "its place is free");
 }
 
@@ -88,13 +88,16 @@ fn commands_that_depend_on_declarations_wait_for_them() {
         internal: false,
         arguments: Arguments::new(),
     });
-    let bind = Command::Bind(Binding {
-        vhost: "/".into(),
-        source: "x".into(),
-        destination: Destination::Queue("q".into()),
-        key: "k".into(),
-        arguments: Arguments::new(),
-    });
+    let bind = Command::Bind(
+        Binding {
+            vhost: "/".into(),
+            source: "x".into(),
+            destination: Destination::Queue("q".into()),
+            key: "k".into(),
+            arguments: Arguments::new(),
+        },
+        Caller::Management,
+    );
     propose(&mut house, 1, exchange, "x", &answers);
     propose(&mut house, 1, declare("q"), "q", &answers);
     propose(&mut house, 1, bind, "bound", &answers);

@@ -16,7 +16,7 @@ use super::house::House;
 
 impl House {
     fn record(&self, name: &str) -> Arc<QueueRecord> {
-        self.shards[0].catalog().queue("/", name).expect("the queue is declared").clone()
+        self.shards[0].catalog().listed_queue("/", name).expect("the queue is declared").clone()
     }
 
     fn facts(&self, record: &QueueRecord) -> QueueFacts {

@@ -15,7 +15,7 @@ use amqp10::{
     TerminusExpiryPolicy, TransferHead, Value, Violation, put_transfer_frame,
 };
 use broker::access::{Access, Hashing, Login, Permissions, User};
-use broker::catalog::{Answer, Arguments, Binding, Command, DeclareQueue, Destination};
+use broker::catalog::{Answer, Arguments, Binding, Caller, Command, DeclareQueue, Destination};
 use broker::ids::{QueueId, ShardId};
 use broker::mail::Mail;
 use broker::settings::Settings;
@@ -295,7 +295,7 @@ impl House {
 
     /// Returns the number of messages in a queue.
     pub fn messages(&self, name: &str) -> u64 {
-        let queue = self.shards[0].catalog().queue("/", name).expect("a queue").id;
+        let queue = self.shards[0].catalog().listed_queue("/", name).expect("a queue").id;
         let report = self.shards.iter().find_map(|shard| shard.queue_report(queue));
         report.map_or(0, |report| report.ready + report.unsettled)
     }
@@ -315,7 +315,7 @@ impl House {
 
     /// Deletes a queue.
     pub fn delete(&mut self, name: &str) {
-        let queue = self.shards[0].catalog().queue("/", name).expect("a queue").id;
+        let queue = self.shards[0].catalog().listed_queue("/", name).expect("a queue").id;
         let request = |ticket| Request::Delete { ticket, if_unused: false, if_empty: false };
         self.shards[0].ask(queue, request, Box::new(|_| ()));
         self.settle();
@@ -330,7 +330,7 @@ impl House {
             arguments: Arguments::new(),
         };
         let then = Box::new(|result: Result<Answer, _>| assert!(result.is_ok(), "{result:?}"));
-        self.shards[0].propose(Command::Bind(binding), then);
+        self.shards[0].propose(Command::Bind(binding, Caller::Management), then);
         self.settle();
     }
 

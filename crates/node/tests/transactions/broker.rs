@@ -213,14 +213,14 @@ impl Broker {
 
     /// Returns the numbers of ready and of unsettled messages of a queue.
     pub fn depth(&self, queue: &str) -> (u64, u64) {
-        let id = self.shards[0].catalog().queue("/", queue).expect("a queue").id;
+        let id = self.shards[0].catalog().listed_queue("/", queue).expect("a queue").id;
         let report = self.shards.iter().find_map(|shard| shard.queue_report(id));
         report.map_or((0, 0), |report| (report.ready, report.unsettled))
     }
 
     /// Returns true if there is a queue of this name.
     pub fn has(&self, queue: &str) -> bool {
-        self.shards[0].catalog().queue("/", queue).is_some()
+        self.shards[0].catalog().listed_queue("/", queue).is_some()
     }
 
     /// Runs until nothing moves.

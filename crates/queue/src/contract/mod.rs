@@ -404,8 +404,6 @@ pub enum Refusal {
     NotFound,
     /// There is an exclusive consumer, or an exclusive consumer was requested while there are others.
     ExclusiveConsumer,
-    /// The queue belongs to another connection.
-    LockedQueue,
     InUse,
     NotEmpty,
     /// The queue type does not support the request.

@@ -581,6 +581,12 @@ const KEYS: &[Key] = &[
         |c, _, v| put(&mut c.settings.reader_memory, bytes(v)),
     ),
     key(
+        "data_dir.group_access",
+        "false",
+        "Whether the group of the data directory may use what is in it, for containers whose user is another one after each start. Otherwise everything in it is its owner's alone.",
+        |c, _, v| put(&mut c.has_group_access, boolean(v)),
+    ),
+    key(
         "accept_lost_definitions",
         "false",
         "Whether to start even if definitions may be lost in a damaged log. Then every remaining durable queue is closed, and its messages are kept.",

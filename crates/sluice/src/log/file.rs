@@ -7,6 +7,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use wal::files::{self, Sharing};
+
 use crate::config::{Rotation, Schedule};
 
 /// A log file, and the older ones beside it: `NAME.0` is the newest of them.
@@ -16,6 +18,7 @@ use crate::config::{Rotation, Schedule};
 pub struct LogFile {
     path: PathBuf,
     rotation: Rotation,
+    sharing: Sharing,
     state: Mutex<State>,
 }
 
@@ -30,8 +33,8 @@ struct State {
 
 impl State {
     /// Opens the file. What was written to it before the last time of the schedule goes into an older file with the next line.
-    fn open(path: &Path, schedule: Option<Schedule>) -> io::Result<Self> {
-        let file = OpenOptions::new().create(true).append(true).open(path)?;
+    fn open(path: &Path, schedule: Option<Schedule>, sharing: Sharing) -> io::Result<Self> {
+        let file = files::open_or_create(OpenOptions::new().append(true), path, sharing.log_file())?;
         let metadata = file.metadata()?;
         let bytes = metadata.len();
         let due_s = match schedule {
@@ -53,12 +56,13 @@ impl LogFile {
     ///
     /// # Errors
     /// It cannot be opened for writing.
-    pub fn open(path: PathBuf, rotation: Rotation) -> io::Result<Self> {
+    pub fn open(path: PathBuf, rotation: Rotation, sharing: Sharing) -> io::Result<Self> {
         if let Some(directory) = path.parent() {
-            std::fs::create_dir_all(directory)?;
+            files::create_directory(directory, sharing)?;
         }
-        let state = Mutex::new(State::open(&path, rotation.schedule)?);
-        Ok(Self { path, rotation, state })
+        files::tighten_log_file(&path, sharing);
+        let state = Mutex::new(State::open(&path, rotation.schedule, sharing)?);
+        Ok(Self { path, rotation, sharing, state })
     }
 
     /// Opens the file of this name again, after another program has renamed it.
@@ -68,7 +72,7 @@ impl LogFile {
     pub fn reopen(&self) -> io::Result<()> {
         // No rotation may come between, which would make the opened file an older one.
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        *state = State::open(&self.path, self.rotation.schedule)?;
+        *state = State::open(&self.path, self.rotation.schedule, self.sharing)?;
         Ok(())
     }
 
@@ -82,7 +86,7 @@ impl LogFile {
     /// and no new one could be opened, only that is tried again.
     fn rotate(&self) -> io::Result<State> {
         if !self.path.try_exists()? {
-            return State::open(&self.path, self.rotation.schedule);
+            return State::open(&self.path, self.rotation.schedule, self.sharing);
         }
         for n in (1..self.rotation.count).rev() {
             match std::fs::rename(self.older(n - 1), self.older(n)) {
@@ -94,7 +98,7 @@ impl LogFile {
             0 => std::fs::remove_file(&self.path)?,
             _ => std::fs::rename(&self.path, self.older(0))?,
         }
-        State::open(&self.path, self.rotation.schedule)
+        State::open(&self.path, self.rotation.schedule, self.sharing)
     }
 
     /// Writes a line at this time, in seconds since the epoch.
@@ -175,7 +179,7 @@ mod tests {
     #[test]
     fn a_full_file_is_renamed_and_the_oldest_is_deleted() {
         let directory = Directory::new("rotation");
-        let log = LogFile::open(directory.0.join("a.log"), rotation(6, 2)).unwrap();
+        let log = LogFile::open(directory.0.join("a.log"), rotation(6, 2), Sharing::Owner).unwrap();
         let write = |line: &str| (&log).write_all(line.as_bytes()).unwrap();
         ["1\n", "2\n", "3\n"].into_iter().for_each(write);
         assert_eq!(directory.files(), pairs(&[("a.log", "1\n2\n3\n")]));
@@ -188,7 +192,7 @@ mod tests {
             pairs(&[("a.log", "6\n"), ("a.log.0", "5 is long\n"), ("a.log.1", "4\n")])
         );
         // The size of a file that exists counts.
-        let log = LogFile::open(directory.0.join("a.log"), rotation(6, 0)).unwrap();
+        let log = LogFile::open(directory.0.join("a.log"), rotation(6, 0), Sharing::Owner).unwrap();
         (&log).write_all(b"7\n8\n9\n").unwrap();
         assert_eq!(directory.files()[0], ("a.log".to_owned(), "7\n8\n9\n".to_owned()));
     }
@@ -198,7 +202,7 @@ mod tests {
         const DAY: u64 = 24 * 3600;
         let directory = Directory::new("schedule");
         let each_midnight = Rotation { schedule: Schedule::parse("$D0").ok(), ..rotation(0, 2) };
-        let open = || LogFile::open(directory.0.join("a.log"), each_midnight).unwrap();
+        let open = || LogFile::open(directory.0.join("a.log"), each_midnight, Sharing::Owner).unwrap();
         let log = open();
         let now_s = seconds(SystemTime::now());
         let midnight = now_s / DAY * DAY;
@@ -222,7 +226,7 @@ mod tests {
     fn a_rotation_that_fails_destroys_nothing() {
         let directory = Directory::new("failing");
         let path = directory.0.join("a.log");
-        let log = LogFile::open(path.clone(), rotation(4, 2)).unwrap();
+        let log = LogFile::open(path.clone(), rotation(4, 2), Sharing::Owner).unwrap();
         let write = |line: &str| (&log).write_all(line.as_bytes()).unwrap();
         write("1\n2\n");
         // The older file cannot be renamed: a directory does not replace a file.
@@ -243,7 +247,7 @@ mod tests {
     #[test]
     fn a_renamed_file_is_opened_again() {
         let directory = Directory::new("reopened");
-        let log = LogFile::open(directory.0.join("new/a.log"), rotation(0, 2)).unwrap();
+        let log = LogFile::open(directory.0.join("new/a.log"), rotation(0, 2), Sharing::Owner).unwrap();
         let (path, moved) = (directory.0.join("new/a.log"), directory.0.join("new/moved"));
         (&log).write_all(b"1\n").unwrap();
         std::fs::rename(&path, &moved).unwrap();

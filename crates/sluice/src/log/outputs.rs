@@ -14,6 +14,7 @@ use tracing_subscriber::layer::Layer;
 use tracing_subscriber::registry::LookupSpan;
 use tracing_subscriber::reload::{self, Handle};
 use tracing_subscriber::{Registry, fmt};
+use wal::files::{LOGS_DIR, Sharing};
 
 use super::exchange::{LogExchange, may_be_published};
 use super::file::LogFile;
@@ -24,14 +25,18 @@ use crate::config::{Format, LogOptions, Output};
 ///
 /// # Errors
 /// What cannot be opened, and why.
-pub fn open_file(options: &LogOptions, data_dir: &Path) -> Result<Option<Arc<LogFile>>, String> {
+pub fn open_file(
+    options: &LogOptions,
+    data_dir: &Path,
+    sharing: Sharing,
+) -> Result<Option<Arc<LogFile>>, String> {
     let file = &options.file;
     let Some(name) = &file.name else { return Ok(None) };
     let path = match &file.directory {
         Some(directory) => directory.join(name),
-        None => data_dir.join("logs").join(name),
+        None => data_dir.join(LOGS_DIR).join(name),
     };
-    let opened = LogFile::open(path.clone(), file.rotation);
+    let opened = LogFile::open(path.clone(), file.rotation, sharing);
     opened.map(|file| Some(Arc::new(file))).map_err(|error| format!("log.file: {}: {error}", path.display()))
 }
 

@@ -116,10 +116,15 @@ impl Starting {
 
     /// Starts a broker with a limit on file descriptors.
     pub fn spawn_limited(directory: &Directory, descriptors: u32, sets: &[&str]) -> Self {
+        Self::spawn_under(directory, &format!("ulimit -n {descriptors}"), sets)
+    }
+
+    /// Starts a broker in a shell that has executed a command.
+    pub fn spawn_under(directory: &Directory, first: &str, sets: &[&str]) -> Self {
         let stderr = File::options().append(true).create(true).open(directory.path.join("stderr")).unwrap();
         let serve = serve(&directory.path.join("data"));
         let mut command = Command::new("sh");
-        command.args(["-c", &format!("ulimit -n {descriptors} && exec \"$0\" \"$@\"")]);
+        command.args(["-c", &format!("{first} && exec \"$0\" \"$@\"")]);
         command.arg(serve.get_program()).args(serve.get_args()).stdin(Stdio::null());
         for set in sets {
             command.args(["--set", set]);

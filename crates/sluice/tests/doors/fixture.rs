@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -11,6 +12,7 @@ use client::{Connection, Error, Options, Url};
 use node::{AlarmLimits, Node, NodeOptions, StorageLimits};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
+use wal::files::Sharing;
 
 use super::{Subject, tokens};
 
@@ -41,7 +43,7 @@ pub struct Fixture {
     pub node: Node,
     pub amqp: SocketAddr,
     http: SocketAddr,
-    data_dir: std::path::PathBuf,
+    data_dir: PathBuf,
     /// The tokens of the users who have one. The password of the others is their name.
     tokens: HashMap<String, String>,
 }
@@ -53,14 +55,36 @@ impl Fixture {
     }
 
     pub async fn open_with(name: &str, subjects: &[Subject], settings: Settings) -> Self {
+        let data_dir =
+            Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("doors-{name}-{}", std::process::id()));
+        Self::open_at(data_dir, subjects, settings).await
+    }
+
+    /// Stops the node, damages the record in the log that contains these bytes, and starts the node again.
+    pub async fn damage(self, what: &[u8]) -> Self {
+        self.node.stop("its log is damaged").unwrap();
+        let is_log = |path: &PathBuf| path.extension().is_some_and(|end| end == "log");
+        let files = std::fs::read_dir(&self.data_dir).unwrap().map(|entry| entry.unwrap().path());
+        let mut hits = 0;
+        for path in files.filter(is_log) {
+            let mut bytes = std::fs::read(&path).unwrap();
+            if let Some(at) = bytes.windows(what.len()).position(|bytes| bytes == what) {
+                bytes[at] ^= 1;
+                std::fs::write(&path, bytes).unwrap();
+                hits += 1;
+            }
+        }
+        assert_eq!(hits, 1, "the bytes are in one file");
+        Self::open_at(self.data_dir, &[], Settings::default()).await
+    }
+
+    async fn open_at(data_dir: PathBuf, subjects: &[Subject], settings: Settings) -> Self {
         let root = Subject {
             identity: Identity::internal(ROOT, "administrator"),
             rights: Some(Permissions::ALL),
             topics: Topics::new(),
             has_token: false,
         };
-        let data_dir = std::path::Path::new(env!("CARGO_TARGET_TMPDIR"))
-            .join(format!("doors-{name}-{}", std::process::id()));
         let users = subjects.iter().filter(|subject| !subject.has_token).chain([&root]);
         let tokens: HashMap<String, String> = subjects
             .iter()
@@ -73,6 +97,7 @@ impl Fixture {
             backends: (!tokens.is_empty()).then(|| tokens::backends(&data_dir)),
             shards: 2,
             data_dir: data_dir.clone(),
+            sharing: Sharing::Owner,
             alarms: AlarmLimits::default(),
             storage: StorageLimits::default(),
             reserved_descriptors: 0,

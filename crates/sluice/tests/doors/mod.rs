@@ -3,8 +3,10 @@
 //! table of permissions says.
 mod fixture;
 mod limits;
+mod names;
 mod rights;
 mod routes;
+mod states;
 mod tokens;
 mod verbs091;
 mod verbs10;

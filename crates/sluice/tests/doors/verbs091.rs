@@ -104,6 +104,30 @@ impl Client {
         }
     }
 
+    /// Sends a method on a new channel. Returns the reply code of a refusal.
+    pub async fn ask_for(&mut self, method: impl Into<Method<'_>>) -> Result<(), u16> {
+        self.channel += 1;
+        self.connection.open_channel(self.channel).await.unwrap();
+        self.connection.send(self.channel, &method.into());
+        self.refused_with().await
+    }
+
+    /// Publishes to a queue, with a confirm, on a new channel. Returns the reply code of a refusal.
+    pub async fn publish_to(&mut self, queue: &str) -> Result<(), u16> {
+        self.channel += 1;
+        self.connection.open_channel(self.channel).await.unwrap();
+        self.publish("", queue);
+        self.refused_with().await
+    }
+
+    async fn refused_with(&mut self) -> Result<(), u16> {
+        match self.answered().await {
+            Ok(()) => Ok(()),
+            Err(Error::Refused { code, .. }) => Err(code),
+            Err(error) => panic!("{error} as {}", self.user),
+        }
+    }
+
     /// Waits until the broker cancels a consumer.
     pub async fn cancelled(&mut self) {
         loop {
@@ -153,7 +177,7 @@ impl Client {
         let exchange = ExchangeDeclare { durable: true, arguments, ..ExchangeDeclare::default() };
         let (routing_key, nowait) = ("k", false);
         let method: Method<'_> = match what {
-            Ask::Publish => return self.publish(),
+            Ask::Publish => return self.publish("x", "k"),
             Ask::Consume => BasicConsume { queue: "q", ..BasicConsume::default() }.into(),
             Ask::Get => BasicGet { queue: "q", no_ack: true }.into(),
             Ask::InspectQueue => QueueDeclare { queue: "q", passive: true, ..queue }.into(),
@@ -186,9 +210,9 @@ impl Client {
     }
 
     /// Publishes with a confirm, which is the answer.
-    fn publish(&mut self) {
+    fn publish(&mut self, exchange: &str, routing_key: &str) {
         self.connection.send(self.channel, &Method::ConfirmSelect(ConfirmSelect { nowait: true }));
-        let publish = BasicPublish { exchange: "x", routing_key: "k", ..BasicPublish::default() };
+        let publish = BasicPublish { exchange, routing_key, ..BasicPublish::default() };
         // No properties: the flags alone.
         self.connection.publish(self.channel, &publish, &[0, 0], &Bytes::from_static(b"m"));
     }

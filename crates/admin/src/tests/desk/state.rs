@@ -152,7 +152,7 @@ impl State {
     }
 
     pub fn record(&self, vhost: &str, name: &str) -> Result<Arc<QueueRecord>, DeskError> {
-        let record = self.catalog.queue(vhost, name);
+        let record = self.catalog.listed_queue(vhost, name);
         record.ok_or_else(|| DeskError::Catalog(CatalogError::no_queue(vhost, name)))
     }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use hashbrown::HashMap;
 
 use super::super::exchange::{ALTERNATE, Exchange, ExchangeKind};
-use super::super::{Binding, Catalog, Change, Destination, RESERVED_PREFIX};
+use super::super::{Binding, Caller, Catalog, Change, Destination, RESERVED_PREFIX};
 use super::{
     Answer, CatalogError, Decision, DeclareExchange, check_arguments, check_name, check_not_default,
     check_text, quoted, same_arguments, shown,
@@ -153,7 +153,7 @@ impl Catalog {
         }
     }
 
-    pub(super) fn bind(&self, binding: Binding) -> Result<Decision, CatalogError> {
+    pub(super) fn bind(&self, binding: Binding, caller: Caller) -> Result<Decision, CatalogError> {
         self.check_binding(&binding)?;
         let vhost = &binding.vhost;
         let Some(table) = self.vhosts.get(vhost).and_then(|v| v.exchanges.get(&binding.source)) else {
@@ -161,7 +161,7 @@ impl Catalog {
         };
         match &binding.destination {
             Destination::Queue(name) => {
-                let queue = self.queue(vhost, name).ok_or_else(|| CatalogError::no_queue(vhost, name))?;
+                let queue = self.usable_queue(vhost, name, caller)?;
                 table.exchange.kind.check_queue(&queue)?;
             }
             Destination::Exchange(name) if self.exchange(vhost, name).is_none() => {
@@ -178,9 +178,14 @@ impl Catalog {
         Ok(Decision { changes: vec![change], answer: Answer::Done { changed: true } })
     }
 
-    pub(super) fn unbind(&self, binding: Binding) -> Result<Decision, CatalogError> {
+    pub(super) fn unbind(&self, binding: Binding, caller: Caller) -> Result<Decision, CatalogError> {
         self.check_binding(&binding)?;
         let vhost = &binding.vhost;
+        if let Destination::Queue(name) = &binding.destination
+            && let Some(queue) = self.listed_queue(vhost, name)
+        {
+            queue.check_caller(caller)?;
+        }
         let table = self.vhosts.get(vhost).and_then(|v| v.exchanges.get(&binding.source));
         let Some(table) = table.filter(|t| t.bindings.has(&binding)) else {
             return Ok(Decision { changes: Vec::new(), answer: Answer::Done { changed: false } });

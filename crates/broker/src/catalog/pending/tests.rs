@@ -9,7 +9,8 @@ use super::*;
 use crate::access::{Hashing, Permissions};
 use crate::catalog::exchange::topic::NODES_MAX;
 use crate::catalog::{
-    AccountChange, Arguments, Binding, DeclareExchange, DeclareQueue, Destination, SetPolicy, VhostPatch,
+    AccountChange, Arguments, Binding, Caller, DeclareExchange, DeclareQueue, Destination, SetPolicy,
+    VhostPatch,
 };
 use crate::ids::{ConnectionId, QueueId};
 
@@ -173,8 +174,8 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         4 => (place.clone(), any::<bool>(), any::<bool>()).prop_map(|((vhost, name), durable, auto_delete)| {
             exchange(vhost, name, durable, auto_delete)
         }),
-        8 => bound.clone().prop_map(Command::Bind),
-        3 => bound.prop_map(Command::Unbind),
+        8 => bound.clone().prop_map(|binding| Command::Bind(binding, Caller::Management)),
+        3 => bound.prop_map(|binding| Command::Unbind(binding, Caller::Management)),
         2 => (place.clone(), any::<bool>()).prop_map(|((vhost, name), if_unused)| {
             Command::DeleteExchange { vhost: vhost.into(), name: name.into(), if_unused }
         }),
@@ -220,9 +221,9 @@ proptest! {
                 Step::Forget(vhost, name) => {
                     // Only a committed queue has a machine that can end, and it ends once. In the model the
                     // queue has another id, so it is looked up by name.
-                    let queue = world.catalog.queue(vhost, name).map(|q| q.id);
+                    let queue = world.catalog.listed_queue(vhost, name).map(|q| q.id);
                     let Some(queue) = queue.filter(|queue| ended.insert(*queue)) else { continue };
-                    let in_model = model.queue(vhost, name).unwrap().id;
+                    let in_model = model.listed_queue(vhost, name).unwrap().id;
                     (Command::ForgetQueue { queue }, Command::ForgetQueue { queue: in_model })
                 }
                 Step::Sync(part) => {
@@ -248,8 +249,8 @@ fn commands_without_conflicts_share_a_sync() {
     }
     for name in NAMES {
         let to = |key| binding("/", "amq.fanout", Destination::Queue(name.into()), key);
-        world.propose(Command::Bind(to("1")));
-        world.propose(Command::Bind(to("2")));
+        world.propose(Command::Bind(to("1"), Caller::Management));
+        world.propose(Command::Bind(to("2"), Caller::Management));
     }
     assert_eq!((world.unsynced.len(), world.pending.waiting.len()), (6, 6), "bindings wait for their queues");
     assert!(world.answers.is_empty() && world.catalog.queues().count() == 0);
@@ -265,25 +266,26 @@ fn changes_that_are_not_durable_wait_for_no_sync() {
     world.propose(exchange("/", "x", true, false));
     world.propose(declare("/", "durable", true));
     world.propose(declare("/", "own", false));
-    let bind =
-        |source: &str, to: &str| Command::Bind(binding("/", source, Destination::Queue(to.into()), ""));
+    let bind = |source: &str, to: &str| {
+        Command::Bind(binding("/", source, Destination::Queue(to.into()), ""), Caller::Management)
+    };
     world.propose(bind("amq.fanout", "own"));
     assert_eq!(world.answers.keys().collect::<Vec<_>>(), [&3, &4]);
     // This binding depends on an exchange whose declaration is not synced.
     world.propose(bind("x", "own"));
     assert_eq!(world.answers.len(), 2);
-    let own = world.catalog.queue("/", "own").unwrap().id;
+    let own = world.catalog.listed_queue("/", "own").unwrap().id;
     world.sync(0);
     assert_eq!(world.answers.len(), 4, "its exchange exists now");
     world.propose(Command::ForgetQueue { queue: own });
     assert_eq!(world.answers.len(), 5);
     world.propose(declare("/", "next", false));
-    let next = world.catalog.queue("/", "next").unwrap().id;
+    let next = world.catalog.listed_queue("/", "next").unwrap().id;
     assert_eq!(next.slot(), own.slot(), "its place is free");
     assert!(world.catalog.is_to_come(QueueId::new(next.incarnation() + 1, own.slot() as u32)));
     assert!(!world.catalog.is_to_come(own) && world.catalog.is_to_come(QueueId::new(1, 0)), "one is pending");
     world.settle();
-    let durable = world.catalog.queue("/", "durable").unwrap().id;
+    let durable = world.catalog.listed_queue("/", "durable").unwrap().id;
     assert_ne!(durable.slot(), next.slot());
     assert!(durable.incarnation() < own.incarnation(), "ids are not given in the order of the commits");
 }
@@ -293,7 +295,7 @@ fn too_many_waiting_commands_are_refused_except_ends_of_queues() {
     let mut world = World::new(Catalog::default());
     world.propose(declare("/", "a", true));
     world.sync(0);
-    let queue = world.catalog.queue("/", "a").unwrap().id;
+    let queue = world.catalog.listed_queue("/", "a").unwrap().id;
     world.propose(policy("/", "a"));
     for _ in 0..WAITING_MAX {
         world.propose(declare("/", "a", true));
@@ -304,7 +306,7 @@ fn too_many_waiting_commands_are_refused_except_ends_of_queues() {
     world.propose(Command::ForgetQueue { queue });
     assert_eq!(world.answers.len(), 2);
     world.settle();
-    assert!(world.catalog.queue("/", "a").is_none());
+    assert!(world.catalog.listed_queue("/", "a").is_none());
 }
 
 /// Bindings share the room of a topic exchange as long as it suffices for all of them, and none of them gets more than is left.
@@ -315,7 +317,7 @@ fn bindings_that_wait_for_the_log_do_not_exceed_the_room_of_their_exchange() {
     run_one(&mut catalog, declare("/", "a", true)).unwrap();
     let bind = |n: usize| {
         let key = format!("{n}{}", ".".repeat(WORDS - 1));
-        Command::Bind(binding("/", "amq.topic", Destination::Queue("a".into()), &key))
+        Command::Bind(binding("/", "amq.topic", Destination::Queue("a".into()), &key), Caller::Management)
     };
     let most = NODES_MAX / WORDS;
     for n in 0..most - 3 {
@@ -332,8 +334,8 @@ fn bindings_that_wait_for_the_log_do_not_exceed_the_room_of_their_exchange() {
         [false, false, false, true, true, false]
     );
     // What a removal frees is there for the next command, but not before the log has it.
-    let Command::Bind(first) = bind(0) else { unreachable!() };
-    world.propose(Command::Unbind(first));
+    let Command::Bind(first, _) = bind(0) else { unreachable!() };
+    world.propose(Command::Unbind(first, Caller::Management));
     world.propose(bind(most + 3));
     assert_eq!((world.unsynced.len(), world.pending.waiting.len()), (1, 1));
     world.settle();

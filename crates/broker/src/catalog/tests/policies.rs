@@ -6,7 +6,7 @@ use super::*;
 fn policies_apply_to_existing_and_new_queues() {
     let mut catalog = Catalog::default();
     run(&mut catalog, queue("q1", &[("x-max-length", Value::Int(50))]));
-    let max = |catalog: &Catalog, name: &str| catalog.queue("/", name).unwrap().config.max_length;
+    let max = |catalog: &Catalog, name: &str| catalog.listed_queue("/", name).unwrap().config.max_length;
     let length = |n: i32| [("max-length", Value::Int(n))];
 
     let (answer, _) = run(&mut catalog, policy("p", false, "^q", 0, &length(10)));
@@ -27,7 +27,7 @@ fn policies_apply_to_existing_and_new_queues() {
     run(&mut catalog, clear("p", false));
     run(&mut catalog, clear("op", true));
     assert_eq!((max(&catalog, "q1"), max(&catalog, "q2")), (Some(50), None));
-    assert_eq!(catalog.queue("/", "q1").unwrap().policy, None);
+    assert_eq!(catalog.listed_queue("/", "q1").unwrap().policy, None);
 
     let version = catalog.version();
     assert_eq!(run(&mut catalog, clear("p", false)).0, Answer::Done { changed: false });
@@ -52,7 +52,7 @@ fn an_outdated_record_reads_like_a_refreshed_one() {
         place(catalog, queue("q4", &[]));
         place(catalog, policy("p", false, "q[13]", 0, &length(20)));
         place(catalog, policy("o", true, "", 0, &length(15)));
-        let id = catalog.queue("/", "q3").unwrap().id;
+        let id = catalog.listed_queue("/", "q3").unwrap().id;
         place(catalog, Command::ForgetQueue { queue: id });
         place(catalog, queue("q5", &[]));
         place(catalog, policy("x", false, "amq", 0, &alternate("a")));
@@ -76,7 +76,7 @@ fn an_outdated_record_reads_like_a_refreshed_one() {
     let before = read(&outdated);
     outdated.refresh_all();
     assert_eq!(read(&outdated), before);
-    let max = |name: &str| outdated.queue("/", name).unwrap().config.max_length;
+    let max = |name: &str| outdated.listed_queue("/", name).unwrap().config.max_length;
     assert_eq!(["q1", "q2", "q4", "q5"].map(max), [Some(20), None, None, None]);
     assert_eq!(outdated.exchange("/", "amq.direct").unwrap().alternate.as_deref(), Some("b"));
     assert_eq!(outdated.exchange("/", "amq.topic").unwrap().alternate, None);
@@ -113,7 +113,7 @@ fn the_same_declaration_is_the_same_under_a_policy() {
         key: "".into(),
         arguments: Arguments::new(),
     };
-    run(&mut catalog, Command::Bind(binding));
+    run(&mut catalog, Command::Bind(binding, Caller::Management));
     let reached = |catalog: &Catalog| catalog.route("/", "x", &Letter::default()).unwrap().targets.len();
     assert_eq!(reached(&catalog), 1);
     run(&mut catalog, clear("p", false));

@@ -23,9 +23,11 @@ fn definitions_told_in_parts_rebuild_the_catalog() {
         key: key.into(),
         arguments: Arguments::new(),
     };
-    let bind = |source: &str, to: &str, key: &str| Command::Bind(binding(source, to, key));
-    let forget =
-        |catalog: &Catalog, name: &str| Command::ForgetQueue { queue: catalog.queue("/", name).unwrap().id };
+    let bind =
+        |source: &str, to: &str, key: &str| Command::Bind(binding(source, to, key), Caller::Management);
+    let forget = |catalog: &Catalog, name: &str| Command::ForgetQueue {
+        queue: catalog.listed_queue("/", name).unwrap().id,
+    };
     let mut before = Catalog::default();
     for name in ["a", "b", "c"] {
         run(&mut before, queue(name, &[]));
@@ -59,7 +61,7 @@ fn definitions_told_in_parts_rebuild_the_catalog() {
                     queue("d", &[]),
                     bind("hash", "d", "1"),
                     bind("x", "d", "#"),
-                    Command::Unbind(binding("hash", "c", "2")),
+                    Command::Unbind(binding("hash", "c", "2"), Caller::Management),
                     declare("new", "fanout"),
                     bind("new", "a", ""),
                 ] {
@@ -112,11 +114,11 @@ fn stored_changes_restore_the_catalog() {
     let mut restored = Catalog::default();
     stored.iter().for_each(|bytes| restored.apply(&decode_change(bytes).unwrap()));
     for name in ["q1", "q2"] {
-        let record = restored.queue("/", name).unwrap();
-        assert_eq!(Some(&record), catalog.queue("/", name).as_ref());
+        let record = restored.listed_queue("/", name).unwrap();
+        assert_eq!(Some(&record), catalog.listed_queue("/", name).as_ref());
         assert_eq!((record.config.message_ttl_ms, record.fsync), (Some(7), true));
     }
-    assert_eq!(restored.queue("/", "q1").unwrap().config.expires_ms, Some(9));
+    assert_eq!(restored.listed_queue("/", "q1").unwrap().config.expires_ms, Some(9));
     assert_eq!(restored.policies(false).count(), 1);
 
     // All definitions are applied at once, on top of an empty catalog and on top of the restored one.
@@ -124,7 +126,7 @@ fn stored_changes_restore_the_catalog() {
     for mut base in [Catalog::default(), restored] {
         again.iter().for_each(|change| base.apply(change));
         for name in ["q1", "q2"] {
-            assert_eq!(base.queue("/", name), catalog.queue("/", name));
+            assert_eq!(base.listed_queue("/", name), catalog.listed_queue("/", name));
         }
         let names = |c: &Catalog| [false, true].map(|o| c.policies(o).cloned().collect::<Vec<_>>());
         assert_eq!(names(&base), names(&catalog));

@@ -29,7 +29,7 @@ fn deleting_a_virtual_host_needs_no_queues_and_clears_permissions() {
     let declare = DeclareQueue::new("v", "q", Arguments::new());
     run(&mut catalog, Command::DeclareQueue(declare));
     let delete = || Command::Account(AccountChange::DeleteVhost { name: "v".into() });
-    let queue = catalog.queue("v", "q").unwrap().id;
+    let queue = catalog.listed_queue("v", "q").unwrap().id;
     // Only what was closed is deleted: somebody else may have deleted it, and made it anew.
     assert!(decide(&catalog, delete()).unwrap().changes.is_empty());
     run(&mut catalog, Command::Account(AccountChange::CloseVhost { name: "v".into() }));
@@ -145,8 +145,8 @@ fn a_virtual_host_has_a_default_type_and_limits() {
     };
     run(&mut catalog, set(patch));
     run(&mut catalog, declare("a"));
-    assert_eq!(catalog.queue("v", "a").unwrap().config.queue_type(), QueueType::Quorum);
-    assert_eq!(catalog.queue("v", "a").unwrap().arguments.get("x-queue-type"), Some(&"quorum".into()));
+    assert_eq!(catalog.listed_queue("v", "a").unwrap().config.queue_type(), QueueType::Quorum);
+    assert_eq!(catalog.listed_queue("v", "a").unwrap().arguments.get("x-queue-type"), Some(&"quorum".into()));
     run(&mut catalog, declare("a"));
     run(&mut catalog, declare("b"));
     let full = decide(&catalog, declare("c")).unwrap_err();
@@ -171,7 +171,7 @@ fn a_virtual_host_that_is_being_deleted_cannot_be_used() {
     assert_eq!(refused.to_string(), "vhost 'v' is protected from deletion");
     run(&mut catalog, protect(false));
     run(&mut catalog, close());
-    assert!(!catalog.has_vhost("v") && catalog.queue("v", "q").is_some());
+    assert!(!catalog.has_vhost("v") && catalog.listed_queue("v", "q").is_some());
     let refused = |command| decide(&catalog, command).unwrap_err().to_string();
     assert_eq!(refused(Command::DeclareQueue(DeclareQueue::new("v", "r", Arguments::new()))), "no vhost 'v'");
     assert_eq!(refused(protect(true)), "vhost 'v' is being deleted");

@@ -5,10 +5,7 @@ use std::sync::Arc;
 
 use amqp10::{Map, Value as CatalogValue};
 use amqp091::{Table, Value};
-use base64::Engine as _;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use queue::{BloomFilter, Replay, Start};
-use std::hash::BuildHasher as _;
 
 use super::{Refused, refusal};
 use crate::catalog::Arguments;
@@ -53,7 +50,7 @@ pub(super) fn without_line_breaks(name: &str) -> Cow<'_, str> {
 ///
 /// # Errors
 /// The prefix is not a string, too long, or reserved.
-pub(super) fn generated_name(prefix: Option<&CatalogValue>, cx: &mut Cx<'_>) -> Result<Arc<str>, Refused> {
+pub(super) fn generated_name(prefix: Option<&CatalogValue>, cx: &Cx<'_>) -> Result<Arc<str>, Refused> {
     let prefix = match prefix {
         None => "amq.gen",
         Some(value) => match value.as_str() {
@@ -72,10 +69,7 @@ pub(super) fn generated_name(prefix: Option<&CatalogValue>, cx: &mut Cx<'_>) -> 
             }
         },
     };
-    let number = cx.draw();
-    let (one, other) = (cx.reply_keys.hash_one(("queue", number)), cx.reply_keys.hash_one(("name", number)));
-    let random = [one.to_be_bytes(), other.to_be_bytes()].concat();
-    Ok(format!("{prefix}-{}", URL_SAFE_NO_PAD.encode(random)).into())
+    Ok(format!("{prefix}-{}", cx.names.key()?).into())
 }
 
 /// The arguments of `basic.consume`.

@@ -71,12 +71,7 @@ impl Gate {
 
     /// Returns the queue of this name, if the connection may use it.
     pub(super) fn queue_of(&self, name: &str, cx: &Cx<'_>) -> Result<Arc<QueueRecord>, Refused> {
-        let vhost = &self.peer.vhost;
-        let record = cx.catalog.queue(vhost, name).ok_or_else(|| CatalogError::no_queue(vhost, name))?;
-        match record.locked_to(Some(self.peer.id)) {
-            Some(locked) => Err(locked.into()),
-            None => Ok(record),
-        }
+        Ok(cx.catalog.usable_queue(&self.peer.vhost, name, self.peer.caller())?)
     }
 
     pub(super) fn declare_queue(
@@ -282,7 +277,7 @@ impl Gate {
         self.permit(Verb::DeleteQueue, &[Resource::Queue(&name)], cx)?;
         let vhost = &self.peer.vhost;
         let wants_answer = !delete.nowait;
-        if cx.catalog.queue(vhost, &name).is_none() {
+        if cx.catalog.listed_queue(vhost, &name).is_none() {
             self.answer_delete(channel, 0, wants_answer);
             return Ok(());
         }
@@ -372,7 +367,11 @@ impl Gate {
         if let Destination::Queue(name) = &binding.destination {
             self.queue_of(name, cx)?;
         }
-        let command = if verb == Verb::Unbind { Command::Unbind(binding) } else { Command::Bind(binding) };
+        let caller = self.peer.caller();
+        let command = match verb {
+            Verb::Unbind => Command::Unbind(binding, caller),
+            _ => Command::Bind(binding, caller),
+        };
         self.propose(channel, command, failed, answer, cx)
     }
 

@@ -6,6 +6,7 @@ use queue::Refusal;
 
 use crate::access::{AccessRefused, Question};
 use crate::catalog::CatalogError;
+use crate::unguessable::NoRandomness;
 
 /// Why a method is not carried out.
 #[derive(Debug)]
@@ -19,6 +20,12 @@ pub(super) enum Refused {
 impl Refused {
     pub fn new(code: ReplyCode, text: impl Into<String>) -> Self {
         Self::Fault { code, text: text.into() }
+    }
+}
+
+impl From<NoRandomness> for Refused {
+    fn from(error: NoRandomness) -> Self {
+        Self::new(ReplyCode::InternalError, error.to_string())
     }
 }
 
@@ -91,7 +98,6 @@ pub(super) fn by_queue(why: Refusal, queue: &str, vhost: &str) -> Refused {
         Refusal::ExclusiveConsumer => {
             (ReplyCode::AccessRefused, format!("queue '{queue}' in vhost '{vhost}' in exclusive use"))
         }
-        Refusal::LockedQueue => return CatalogError::locked(vhost, queue).into(),
         Refusal::InUse => {
             (ReplyCode::PreconditionFailed, format!("queue '{queue}' in vhost '{vhost}' in use"))
         }

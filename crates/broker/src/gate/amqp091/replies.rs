@@ -1,12 +1,11 @@
 //! Direct reply-to: a consumer of the name [`REPLY_TO`] receives the replies to the messages of its channel, without a
 //! queue (docs/from-rabbitmq.md, AMQP 0.9.1). Nothing waits and nothing is stored.
 
-use std::hash::BuildHasher as _;
 use std::sync::Arc;
 
 use amqp091::{BasicConsume, BasicConsumeOk, BasicDeliver, Method};
 use message::{Additions, Message};
-use queue::{ConsumerId, Verdict};
+use queue::Verdict;
 
 use super::{Gate, OUTPUT_HIGH_WATER, REPLIES, Refused, channel_in, parts, refusal};
 use crate::counters::Protocol;
@@ -58,9 +57,10 @@ impl Gate {
             }
             tag => tag.into(),
         };
+        let key = cx.names.key()?;
         let outlet = cx.consumers.insert(at).ok_or_else(refusal::busy)?;
         cx.counters.over_mut(Protocol::Amqp091).consumers += 1;
-        let to = ReplyTo { outlet: ConsumerId(outlet), key: cx.reply_keys.hash_one(outlet) };
+        let to = ReplyTo::new(cx.names, outlet, key);
         state.tags.insert(tag.clone(), REPLIES);
         if !consume.nowait {
             self.conn.send(channel, &Method::BasicConsumeOk(BasicConsumeOk { consumer_tag: &tag }));

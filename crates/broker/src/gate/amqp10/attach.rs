@@ -12,7 +12,7 @@ use super::refusal::{Refused, not_implemented, on_link};
 use super::replies::wants_replies;
 use super::{Cx, Gate, LinkRole, error, filter, shown};
 use crate::access::{AccessRefused, Resource, Verb};
-use crate::catalog::QueueRecord;
+use crate::catalog::{CatalogError, QueueRecord};
 use crate::categories::{CHANNEL, PEER};
 use crate::counters::{Deprecated, Protocol};
 use crate::intake::{Intake, Target as IntakeTarget};
@@ -149,7 +149,7 @@ impl Gate {
                 self.permit_role(Role::Sender, &name, cx)?;
                 return self.probe_replies(session, link, attach, to, cx);
             }
-            Node::Queue { name, declare: true } if cx.catalog.queue(&vhost, &name).is_none() => {
+            Node::Queue { name, declare: true } if cx.catalog.listed_queue(&vhost, &name).is_none() => {
                 return self.make_named_queue((session, link), attach, name, cx);
             }
             Node::Queue { name, .. } => {
@@ -235,7 +235,7 @@ impl Gate {
     /// Finds a queue of this virtual host. It may be exclusive to another connection: such queues receive replies, so
     /// everybody who knows the name may publish to them (docs/compatibility.md, Addresses).
     fn known_queue(&self, name: &str, cx: &Cx<'_>) -> Result<Arc<QueueRecord>, Refused> {
-        let record = cx.catalog.queue(&self.peer.vhost, name).ok_or_else(|| {
+        let record = cx.catalog.listed_queue(&self.peer.vhost, name).ok_or_else(|| {
             error(condition::NOT_FOUND, format!("no queue '{name}' in vhost '{}'", self.peer.vhost))
         })?;
         Ok(record.clone())
@@ -243,11 +243,13 @@ impl Gate {
 
     /// Finds a queue of this virtual host to consume from. It must not be exclusive to another connection.
     fn usable_queue(&self, name: &str, cx: &Cx<'_>) -> Result<Arc<QueueRecord>, Refused> {
-        let record = self.known_queue(name, cx)?;
-        match record.locked_to(Some(self.peer.id)) {
-            Some(locked) => Err(error(condition::RESOURCE_LOCKED, locked.to_string()).into()),
-            None => Ok(record),
-        }
+        cx.catalog.usable_queue(&self.peer.vhost, name, self.peer.caller()).map_err(|refused| {
+            let condition = match refused {
+                CatalogError::Locked { .. } => condition::RESOURCE_LOCKED,
+                _ => condition::NOT_FOUND,
+            };
+            error(condition, refused.to_string()).into()
+        })
     }
 
     // ---- the client consumes --------------------------------------------------------------------------------
@@ -299,7 +301,7 @@ impl Gate {
         if let Some(to) = ReplyTo::parse(&queue) {
             return self.probe_replies(session, link, attach, to, cx);
         }
-        if declare && cx.catalog.queue(&self.peer.vhost, &queue).is_none() {
+        if declare && cx.catalog.listed_queue(&self.peer.vhost, &queue).is_none() {
             return self.make_named_queue((session, link), attach, queue, cx);
         }
         let record = self.usable_queue(&queue, cx)?;

@@ -71,13 +71,12 @@ impl Gate {
         bind: Option<Bound>,
         cx: &mut Cx<'_>,
     ) -> Result<(), Refused> {
-        *cx.unique += 1;
-        let random = format!("{:x}.{:x}", self.peer.id.0, *cx.unique);
+        let key = cx.names.key()?;
         let (container, name) = (&self.client.container_id, &attach.name);
         let queue = if container.len() + name.len() < DYNAMIC_NAME_IDS_MAX {
-            format!("{prefix}-{container}-{name}-{random}")
+            format!("{prefix}-{container}-{name}-{key}")
         } else {
-            format!("{prefix}.gen-{random}")
+            format!("{prefix}.gen-{key}")
         };
         let own = Resource::Queue(&queue);
         self.permit(Verb::DeclareQueue, &[own], cx)?;
@@ -233,7 +232,7 @@ impl Gate {
             arguments: Arguments::new(),
         };
         let step = Step::Bind { queue: queue.clone(), bound };
-        self.make(at, Box::new(attach.clone()), step, Command::Bind(binding), cx)
+        self.make(at, Box::new(attach.clone()), step, Command::Bind(binding, self.peer.caller()), cx)
     }
 
     /// Called when the queue that a link names has been declared, possibly by somebody else.
@@ -245,7 +244,7 @@ impl Gate {
         refused: Option<CatalogError>,
         cx: &mut Cx<'_>,
     ) {
-        match refused.filter(|_| cx.catalog.queue(&self.peer.vhost, name).is_none()) {
+        match refused.filter(|_| cx.catalog.listed_queue(&self.peer.vhost, name).is_none()) {
             None => self.handle_attach(session, link, attach, cx),
             Some(refused) => {
                 let error = error(condition::PRECONDITION_FAILED, refused.to_string());

@@ -236,7 +236,7 @@ impl Gate {
         }
         let vhost = self.peer.vhost.clone();
         match &pending.verb {
-            Verb::GetQueue { name } => match cx.catalog.queue(&vhost, name) {
+            Verb::GetQueue { name } => match cx.catalog.listed_queue(&vhost, name) {
                 None if let Some(to) = ReplyTo::parse(name) => {
                     if let Some(ticket) = self.ticket(Waiting::Management { pair, request: pending }, cx) {
                         cx.post.probe(&vhost, to, ticket);
@@ -257,17 +257,16 @@ impl Gate {
             }
             Verb::DeleteQueue { name } | Verb::PurgeQueue { name } => {
                 let purge = matches!(pending.verb, Verb::PurgeQueue { .. });
-                let record = cx.catalog.queue(&vhost, name);
-                match record {
-                    None if purge => {
+                match cx.catalog.usable_queue(&vhost, name, self.peer.caller()) {
+                    Err(CatalogError::NotFound { .. }) if purge => {
                         let reply = Reply::not_found(&vhost, name);
                         self.respond(pair, pending, reply);
                     }
-                    None => self.respond(pair, pending, Reply::message_count(0)),
-                    Some(record) if let Some(locked) = record.locked_to(Some(self.peer.id)) => {
-                        self.respond(pair, pending, Reply::from_error(&locked));
+                    Err(CatalogError::NotFound { .. }) => {
+                        self.respond(pair, pending, Reply::message_count(0));
                     }
-                    Some(record) => {
+                    Err(refused) => self.respond(pair, pending, Reply::from_error(&refused)),
+                    Ok(record) => {
                         if !purge {
                             self.own.forget(record.id);
                         }
@@ -290,15 +289,15 @@ impl Gate {
                 let command = Command::DeleteExchange { vhost, name: name.clone(), if_unused: false };
                 self.propose(pair, pending, command, cx);
             }
-            Verb::Bind(Binding { destination: Destination::Queue(name), .. })
-            | Verb::Unbind { destination: Destination::Queue(name), .. }
-                if let Some(locked) =
-                    cx.catalog.queue(&vhost, name).and_then(|q| q.locked_to(Some(self.peer.id))) =>
+            // The binding may not exist, so that no command would check the queue.
+            Verb::Unbind { destination: Destination::Queue(name), .. }
+                if let Err(locked @ CatalogError::Locked { .. }) =
+                    cx.catalog.usable_queue(&vhost, name, self.peer.caller()) =>
             {
                 self.respond(pair, pending, Reply::from_error(&locked));
             }
             Verb::Bind(binding) => {
-                let command = Command::Bind(binding.clone());
+                let command = Command::Bind(binding.clone(), self.peer.caller());
                 self.propose(pair, pending, command, cx);
             }
             Verb::Unbind { source, destination, key, hash } => {
@@ -306,7 +305,10 @@ impl Gate {
                 let found =
                     all.into_iter().find(|b| b.key == *key && request::arguments_hash(&b.arguments) == *hash);
                 match found {
-                    Some(binding) => self.propose(pair, pending, Command::Unbind((*binding).clone()), cx),
+                    Some(binding) => {
+                        let command = Command::Unbind((*binding).clone(), self.peer.caller());
+                        self.propose(pair, pending, command, cx);
+                    }
                     None => self.respond(pair, pending, Reply::no_content()),
                 }
             }
@@ -407,7 +409,7 @@ impl Gate {
             }
             Effect::Report { report, .. } => {
                 let Verb::GetQueue { name } = &pending.verb else { return };
-                match cx.catalog.queue(&self.peer.vhost, name) {
+                match cx.catalog.listed_queue(&self.peer.vhost, name) {
                     Some(record) => Reply::queue(200, &record, &report, cx.settings),
                     None if ReplyTo::parse(name).is_some() => {
                         Reply::volatile_queue(&self.peer.vhost, name, cx.settings)

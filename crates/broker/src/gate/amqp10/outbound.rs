@@ -367,10 +367,6 @@ pub(super) fn refused_by_queue(why: Refusal, queue: &str, vhost: &str) -> (Symbo
             condition::UNAUTHORIZED_ACCESS,
             format!("queue '{queue}' in vhost '{vhost}' has an exclusive consumer"),
         ),
-        Refusal::LockedQueue => (
-            condition::RESOURCE_LOCKED,
-            format!("queue '{queue}' in vhost '{vhost}' is exclusive to another connection"),
-        ),
         Refusal::InUse => {
             (condition::PRECONDITION_FAILED, format!("queue '{queue}' in vhost '{vhost}' is in use"))
         }

@@ -4,6 +4,7 @@ use amqp10::{AmqpError, Attach, Symbol, condition};
 
 use super::{error, shown};
 use crate::access::{AccessRefused, Question};
+use crate::unguessable::NoRandomness;
 
 /// Why an ATTACH or a request is not carried out.
 pub(super) enum Refused {
@@ -27,6 +28,12 @@ impl From<AccessRefused> for Refused {
             Some(question) => Self::Unknown(question),
             None => Self::Session(refused.into()),
         }
+    }
+}
+
+impl From<NoRandomness> for Refused {
+    fn from(error: NoRandomness) -> Self {
+        Self::Link(super::error(condition::INTERNAL_ERROR, error.to_string()))
     }
 }
 

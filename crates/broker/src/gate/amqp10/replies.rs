@@ -2,14 +2,12 @@
 //! an address of its own. A reply to it is delivered if the link has credit; otherwise it is dropped and counted.
 //! Nothing waits and nothing is stored.
 
-use std::hash::BuildHasher as _;
-
 use amqp10::{
     Attach, Outgoing, Part, Role, SenderSettleMode, Source, Tag, TerminusDurability, TerminusExpiryPolicy,
     condition,
 };
 use message::Message;
-use queue::{ConsumerId, Effect, Verdict};
+use queue::{Effect, Verdict};
 
 use super::outbound::Modes;
 use super::refusal::{Refused, not_implemented, on_link};
@@ -59,11 +57,12 @@ impl Gate {
                 attach,
             ));
         }
+        let key = cx.names.key()?;
         let address = self.address(session, link);
         let outlet = cx.consumers.insert(address).ok_or_else(|| {
             Refused::Link(error(condition::RESOURCE_LIMIT_EXCEEDED, "too many consumers on this shard"))
         })?;
-        let to = ReplyTo { outlet: ConsumerId(outlet), key: cx.reply_keys.hash_one(outlet) };
+        let to = ReplyTo::new(cx.names, outlet, key);
         let name = to.name();
         if let Err(refused) = self.permit(Verb::Consume, &[Resource::Queue(&name)], cx) {
             cx.consumers.remove(outlet);

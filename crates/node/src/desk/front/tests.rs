@@ -12,10 +12,12 @@ use super::super::ask::{DEADLINES, Deadlines};
 use super::super::*;
 use super::*;
 use crate::Backends;
+use crate::clock::Clock;
 use crate::facts::Restored;
 use crate::handshakes::Handshakes;
 use crate::incoming::Incoming;
 use crate::node::make_shards;
+
 use crate::shard::{Occupancy, StorageLimits};
 
 fn admission() -> Arc<Admission> {
@@ -51,7 +53,7 @@ fn ways(shards: Shards) -> Ways {
 
 /// Returns a desk that has only these shards.
 fn desk(shards: Shards, access: Arc<Access>) -> NodeDesk {
-    let logins = Logins::start(shards.clone(), access.clone(), None).unwrap();
+    let logins = Logins::start(shards.clone(), access.clone(), None, Clock::start()).unwrap();
     NodeDesk::new(ways(shards), Arc::default(), access, logins, run(), Arc::default(), admission())
 }
 
@@ -137,7 +139,7 @@ impl ExternalBackend for Elsewhere {
 fn desk_with(chain: Vec<BackendPair>) -> NodeDesk {
     let access = Arc::new(Access::new([guest()]));
     let backends = Backends::new(chain, tokio::runtime::Handle::current(), 2 * LONG);
-    let logins = Logins::start(Vec::new(), access.clone(), Some(backends)).unwrap();
+    let logins = Logins::start(Vec::new(), access.clone(), Some(backends), Clock::start()).unwrap();
     NodeDesk::new(ways(Vec::new()), Arc::default(), access, logins, run(), Arc::default(), admission())
 }
 
@@ -271,6 +273,7 @@ async fn an_exclusive_queue_cannot_be_bound_over_http() {
     tokio::spawn(async move {
         while let Some(Incoming::Question(number, question)) = called.recv().await {
             shards[0].handle_question(number, question);
+            while shards[0].turn() {}
             shards[0].poll_replies().for_each(|(number, reply)| questions.answer(number, reply));
         }
     });
@@ -280,5 +283,8 @@ async fn an_exclusive_queue_cannot_be_bound_over_http() {
     let binding = Binding { vhost, source, destination, key, arguments: Arguments::new() };
     let locked = DeskError::Catalog(CatalogError::locked("/", "own"));
     assert_eq!(desk.bind(&who, binding.clone()).await, Err(locked.clone()));
-    assert_eq!(desk.unbind(&who, binding).await, Err(locked));
+    assert_eq!(desk.unbind(&who, binding.clone()).await, Err(locked));
+    let error = Box::new(CatalogError::locked("/", "own"));
+    let imported = desk.import(&who, vec![Command::Bind(binding, Caller::Management)]).await;
+    assert_eq!(imported, Err(DeskError::Catalog(CatalogError::InBatch { at: 0, error })));
 }

@@ -12,7 +12,6 @@ mod moving;
 mod occupancy;
 mod unfinished;
 
-use std::hash::RandomState;
 use std::net::IpAddr;
 use std::num::NonZeroU64;
 use std::sync::Arc;
@@ -26,6 +25,7 @@ use broker::ids::{ConnectionId, QueueId, Registry, ShardId};
 use broker::input::Input;
 use broker::mail::{GateAddress, PublisherAddress, TicketOwner};
 use broker::peer::Peer;
+use broker::unguessable::Names;
 use broker::watchers::Watchers;
 use bytes::BytesMut;
 use message::DeliveryHeads;
@@ -140,11 +140,11 @@ struct Shared {
     exchange_counters: ExchangeCounters,
     budget: CreditBudget,
     unique: u64,
-    reply_keys: RandomState,
+    names: Names,
 }
 
 impl Connections {
-    pub fn new(here: ShardId, shards: ShardId, tallies: Tallies, reply_keys: RandomState) -> Self {
+    pub fn new(here: ShardId, shards: ShardId, tallies: Tallies, names: Names) -> Self {
         Self {
             conns: Slab::new(),
             dirty: Vec::new(),
@@ -166,7 +166,7 @@ impl Connections {
                 exchange_counters: ExchangeCounters::default(),
                 budget: CreditBudget::share(shards.into()),
                 unique: 0,
-                reply_keys,
+                names,
             },
         }
     }
@@ -191,7 +191,7 @@ impl Connections {
             exchange_counters,
             budget,
             unique,
-            reply_keys,
+            names,
         } = &mut self.shared;
         let cx = Cx {
             now_ms: here.now_ms,
@@ -213,7 +213,7 @@ impl Connections {
             exchange_counters,
             budget,
             unique,
-            reply_keys,
+            names: *names,
         };
         Gates { cx, conns: &mut self.conns, dirty: &mut self.dirty }
     }

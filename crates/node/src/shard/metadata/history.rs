@@ -37,7 +37,7 @@ impl Shard {
             let random = self.connections.draw(self.here.id);
             let targets: RouteTargets = match &binding.destination {
                 Destination::Queue(name) => {
-                    let queue = self.metadata.catalog.queue(&binding.vhost, name);
+                    let queue = self.metadata.catalog.listed_queue(&binding.vhost, name);
                     queue.map(|q| RouteTarget::Queue(q.id)).into_iter().collect()
                 }
                 Destination::Exchange(name) => {

@@ -453,7 +453,7 @@ mod tests {
         }
         let ticket = shard.poll_handover().unwrap().ticket;
         [Step::Written, Step::Synced].into_iter().for_each(|step| log(&mut shard, ticket, step, 1));
-        let queue = shard.catalog().queue("/", "old").unwrap().id;
+        let queue = shard.catalog().listed_queue("/", "old").unwrap().id;
 
         propose(&mut shard, declare("new"));
         propose(&mut shard, Command::ForgetQueue { queue });
@@ -503,7 +503,7 @@ mod tests {
         for change in catalog.decide(declare, &mut catalog.queue_ids()).unwrap().changes {
             catalog.apply(&change);
         }
-        let queue = catalog.queue("/", "q").unwrap().id;
+        let queue = catalog.listed_queue("/", "q").unwrap().id;
         let me = Member { node: 1, number: 1 };
         let mut facts = Vec::new();
         entries::push_fact(&mut facts, &Fact::Put { seq: 1, message: message(), at_ms: 1 });
