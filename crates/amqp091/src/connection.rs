@@ -159,6 +159,12 @@ impl Connection {
         self.output.len()
     }
 
+    /// Returns the number of bytes to write behind the last `basic.deliver`, unless it came when much was unwritten; see
+    /// [`Output::note_delivery`].
+    pub fn answers_len(&self) -> usize {
+        self.output.len_behind_delivery()
+    }
+
     /// Returns the limits that both sides agreed on. Before that, our own.
     pub fn tuned(&self) -> Tuned {
         self.tuned

@@ -142,6 +142,11 @@ impl Connection {
         self.output.len()
     }
 
+    /// Returns the number of bytes to write behind the last large delivery.
+    pub fn answers_len(&self) -> usize {
+        self.output.len_behind_delivery()
+    }
+
     pub fn session(&self, session: u16) -> Option<&Session> {
         self.sessions.get(usize::from(session))?.as_deref()
     }

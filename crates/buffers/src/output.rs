@@ -11,6 +11,9 @@ use bytes::{Buf, Bytes, BytesMut};
 /// more slice in the vectored write.
 const SHARE_FROM: usize = 4096;
 
+/// If this many bytes are unwritten, deliveries should wait where they are. There they can still be given to others.
+pub const HIGH_WATER: usize = 256 * 1024;
+
 /// The most bytes that are reserved at once after the buffer was freed.
 const EXPECTED_MAX: usize = 64 * 1024;
 
@@ -29,6 +32,8 @@ pub struct Output {
     /// many bytes at once, so that it grows in one step. This also helps if large and small outputs
     /// alternate.
     expected: usize,
+    /// The number of bytes up to the end of the last delivery that [`Output::note_delivery`] has accepted.
+    delivered: usize,
 }
 
 impl Output {
@@ -39,6 +44,20 @@ impl Output {
 
     pub fn is_empty(&self) -> bool {
         self.len() == 0
+    }
+
+    /// The number of bytes not yet written behind the last delivery ([`Output::note_delivery`]).
+    pub fn len_behind_delivery(&self) -> usize {
+        self.len() - self.delivered
+    }
+
+    /// Called when a delivery was appended to the `before` bytes that were not yet written. It counts if deliveries had not
+    /// to wait, or if nothing but deliveries was appended since the last one that counts.
+    #[inline]
+    pub fn note_delivery(&mut self, before: usize) {
+        if before < HIGH_WATER || before == self.delivered {
+            self.delivered = self.len();
+        }
     }
 
     /// Returns the buffer to which frames are encoded.
@@ -84,6 +103,7 @@ impl Output {
     /// Removes the first `n` bytes. Called when they were written to the socket.
     pub fn advance(&mut self, mut n: usize) {
         self.written += n;
+        self.delivered = self.delivered.saturating_sub(n);
         while n > 0 {
             match self.segments.front_mut() {
                 Some(front) if front.len() > n => {
@@ -116,6 +136,29 @@ impl Output {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn answers_are_counted_behind_the_last_delivery() {
+        let mut output = Output::default();
+        let put = |output: &mut Output, bytes: usize, delivers: bool| {
+            let before = output.len();
+            output.buffer().resize(before + bytes, b'x');
+            if delivers {
+                output.note_delivery(before);
+            }
+            output.len_behind_delivery()
+        };
+        assert_eq!(put(&mut output, 10, false), 10, "no delivery");
+        assert_eq!(put(&mut output, HIGH_WATER, true), 0, "a large delivery, and what is ahead of it");
+        assert_eq!(put(&mut output, 5, true), 0, "another one directly behind it");
+        assert_eq!(put(&mut output, 20, false), 20);
+        assert_eq!(put(&mut output, 5, true), 25, "a delivery that should have waited");
+        output.advance(HIGH_WATER);
+        assert_eq!(output.len_behind_delivery(), 25);
+        assert_eq!(put(&mut output, 5, true), 0);
+        output.advance(40);
+        assert_eq!((output.len(), output.len_behind_delivery()), (5, 0));
+    }
 
     #[test]
     fn an_output_in_use_grows_once() {

@@ -12,9 +12,9 @@ use crate::performative::{
 use crate::{Flow, Map};
 use buffers::Output;
 
-/// If more bytes than this of output are unwritten, deliveries wait in the session instead of the output.
+/// If this many bytes of output are unwritten, deliveries wait in the session instead of the output.
 /// There they can still be dropped when their link is detached.
-pub const OUTPUT_HIGH_WATER: usize = 256 * 1024;
+pub const OUTPUT_HIGH_WATER: usize = buffers::HIGH_WATER;
 
 /// Output that waits for the peer's window or for the socket, in order.
 #[derive(Debug)]
@@ -265,7 +265,8 @@ impl Session {
     ) -> bool {
         let total = delivery.head.len() + delivery.bare.len();
         loop {
-            if self.remote_incoming_window == 0 || out.len() >= OUTPUT_HIGH_WATER {
+            let before = out.len();
+            if self.remote_incoming_window == 0 || before >= OUTPUT_HIGH_WATER {
                 return false;
             }
             let mut head = TransferHead { handle: link, ..TransferHead::default() };
@@ -292,6 +293,10 @@ impl Session {
             if to > h {
                 let Part { of, from: start } = delivery.bare;
                 out.put_payload(of, start + from.max(h) - h, start + to - h);
+            }
+            // The peer takes frames of any size. A smaller one exceeds the mark by so little that it does not matter.
+            if n >= OUTPUT_HIGH_WATER {
+                out.note_delivery(before);
             }
             *sent = to;
             self.next_outgoing_id = self.next_outgoing_id.wrapping_add(1);

@@ -29,6 +29,13 @@ use crate::peer::Peer;
 use crate::reply_to::ReplyTo;
 use crate::settings::Settings;
 
+/// The bytes of answers that a client may leave unread: answers to its requests, returned messages, outcomes. Above them, its
+/// socket is not read until it reads. So TCP slows down a client that floods the broker with requests and reads no answers.
+///
+/// What the output has up to the end of a delivery does not count, as far as deliveries had room. A client must be able to
+/// finish a large message while a large message is sent to it: it may read nothing before.
+const ANSWERS_MAX: usize = 1024 * 1024;
+
 /// The state of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
@@ -195,6 +202,11 @@ impl Gate {
     /// Returns true if the socket is to be read.
     pub fn takes_input(&self) -> bool {
         product_or!(self, gate => gate.takes_input(), true)
+    }
+
+    /// Returns false if the client must read before anything is done for it that makes an answer.
+    pub fn has_room_for_answers(&self) -> bool {
+        product_or!(self, gate => gate.has_room_for_answers(), true)
     }
 
     /// Handles the frames at the start of `input` that only show that the peer is alive. Returns their length in bytes.

@@ -480,12 +480,12 @@ impl Peer {
         if !self.deaf {
             take(conn.gate.output(), &mut self.input);
         }
-        conn.unwritten_bytes = conn.gate.output().len();
         let came = self.input.len() > before;
         moved |= came;
         if came && conn.gate.has_pending() {
             shard.touch(self.key);
         }
+        shard.note_written(self.key, self.input.len() - before);
         self.read(now_ms);
         moved
     }

@@ -23,5 +23,6 @@ mod readers;
 mod refused;
 mod streams;
 mod unfinished;
+mod unread;
 mod unwritten;
 mod writes;

@@ -30,7 +30,6 @@ mod rights;
 use std::collections::VecDeque;
 
 use amqp10::frame::FrameError::TooLarge;
-use amqp10::session::OUTPUT_HIGH_WATER;
 use amqp10::{
     AmqpError, Chunk, Connection, DispositionRange, Event, Fault, Flow, Map, Output, Radius, Role,
     SessionConfig, Symbol, Violation, condition,
@@ -48,7 +47,7 @@ use self::margin::Margin;
 use self::outbound::Consuming;
 use self::parted::PartedLinks;
 use self::replies::Replies;
-use super::{BadFrame, Ending, Phase, take};
+use super::{ANSWERS_MAX, BadFrame, Ending, Phase, take};
 use crate::access::AccessRefused;
 use crate::catalog::{Answer, CatalogError};
 use crate::cx::Cx;
@@ -64,10 +63,6 @@ use crate::reply_to::ReplyTo;
 use crate::settings::Settings;
 
 pub use address::{Address, BadAddress, queue_address};
-
-/// The bytes of answers that a client may leave unread, in addition to the bytes of deliveries. Above them, its socket
-/// is not read until it reads. So TCP slows down a client that floods the broker with requests and reads no answers.
-const ANSWERS_MAX: usize = 1024 * 1024;
 
 /// The state of a session.
 #[derive(Debug, Default)]
@@ -172,8 +167,6 @@ pub struct Gate {
     /// What arrived while publishing is stopped, and is held until then.
     margin: Margin,
     unanswered: Unanswered<Published>,
-    /// If at least this number of bytes is unwritten, no input is taken.
-    output_max: usize,
 }
 
 impl Gate {
@@ -207,8 +200,6 @@ impl Gate {
             blocked,
             margin: Margin::new(settings),
             unanswered: Unanswered::default(),
-            output_max: (OUTPUT_HIGH_WATER + ANSWERS_MAX)
-                .saturating_add(usize::try_from(settings.max_message_size).unwrap_or(usize::MAX)),
         }
     }
 
@@ -250,16 +241,19 @@ impl Gate {
 
     // ---- from the socket --------------------------------------------------------------------------------
 
-    /// Returns true if the socket is to be read. Deliveries stop at [`OUTPUT_HIGH_WATER`] plus the message that exceeds
-    /// it, so only answers can fill the output up to the bound. A connection that is done is read until its end.
+    /// Returns true if the socket is to be read. A connection that is done is read until its end.
     pub fn takes_input(&self) -> bool {
         match self.phase {
             // This protocol does not wait for the answer to CLOSE.
             Phase::Closing | Phase::Done => true,
             // In this protocol, windows stop publishers.
             Phase::Login | Phase::Asking | Phase::Stopped => false,
-            Phase::Handshake | Phase::Refused | Phase::Open => self.conn.output_len() < self.output_max,
+            Phase::Handshake | Phase::Refused | Phase::Open => self.has_room_for_answers(),
         }
+    }
+
+    pub fn has_room_for_answers(&self) -> bool {
+        self.conn.answers_len() < ANSWERS_MAX
     }
 
     /// Handles the whole frames at the start of `input` that are shorter than `large` bytes, as long as the phase

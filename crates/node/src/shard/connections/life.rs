@@ -109,6 +109,19 @@ impl Shard {
         }
     }
 
+    /// Called when a connection's output was offered to its socket, which has taken `written` bytes.
+    pub fn note_written(&mut self, key: usize, written: usize) {
+        let now_ms = self.here.now_ms;
+        let Some(conn) = self.connections.conns.get_mut(key) else { return };
+        conn.send_bytes += written as u64;
+        conn.unwritten_bytes = conn.gate.output().len();
+        if written > 0 {
+            conn.gate.handle_written(now_ms);
+            // The client may have been given as many answers as it may leave unread.
+            self.continue_input(key);
+        }
+    }
+
     /// Called when the node stops. The next turns tell every connection why.
     pub fn shut_down(&mut self, why: &str) {
         self.stopping = true;

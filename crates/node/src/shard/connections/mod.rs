@@ -51,7 +51,7 @@ pub struct Conn {
     pub gate: Gate,
     /// The beginning of an incomplete frame, in the buffer that will hold the whole frame.
     pub partial: BytesMut,
-    /// True if `partial` may have more than the beginning of one frame, because the gate keeps input.
+    /// True if `partial` may have more than the beginning of one frame; see [`Conn::keeps_input`].
     is_kept: bool,
     /// True if the connection is in [`Connections::dirty`].
     dirty: bool,
@@ -80,6 +80,12 @@ impl Conn {
             self.dirty = true;
             dirty.push(key);
         }
+    }
+
+    /// Returns true if input is kept: the gate waits for an answer, or the client must read before it is given more answers.
+    fn keeps_input(&self) -> bool {
+        let phase = self.gate.phase();
+        phase.keeps_input() || phase.is_open() && !self.gate.has_room_for_answers()
     }
 
     /// Returns the bytes of an incomplete frame.
