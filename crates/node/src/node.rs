@@ -34,7 +34,7 @@ use crate::notices::NoticeWay;
 use crate::quarantine::{self, DefinitionsLost};
 use crate::questions::OpenQuestions;
 use crate::runtime::{self, Clock, Listening, Storage};
-use crate::shard::{Occupancy, Setup, Shard, StorageLimits, Tallies};
+use crate::shard::{NodeBudgets, Occupancy, Setup, Shard, StorageLimits};
 
 /// The options with which a node is started.
 #[derive(Debug)]
@@ -488,7 +488,7 @@ pub fn make_shards(
     }
     let reply_keys = RandomState::new();
     let live: Arc<[AtomicU64]> = (0..count).map(|_| AtomicU64::new(0)).collect();
-    let tallies = Tallies::new(count, settings);
+    let budgets = NodeBudgets::new(count, settings);
     let mut shards: Vec<Shard> = (0..count)
         .map(|id| {
             let (settings, access) = (settings.clone(), access.clone());
@@ -502,7 +502,7 @@ pub fn make_shards(
                 live: live.clone(),
                 limits,
                 reply_keys: reply_keys.clone(),
-                tallies: tallies.clone(),
+                budgets: budgets.clone(),
             })
         })
         .collect();

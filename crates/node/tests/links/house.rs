@@ -30,6 +30,9 @@ use wal_testing::SimDisk;
 /// The capability of a link that receives direct replies.
 const REPLIES: &str = "rabbitmq:volatile-queue";
 
+/// A user besides guest, with the same password and rights.
+pub const OTHER: &str = "other";
+
 pub struct House {
     pub shards: Vec<Shard>,
     pub peers: Vec<Peer>,
@@ -63,6 +66,8 @@ pub struct Peer {
     pub shard: usize,
     pub key: usize,
     pub conn: Connection,
+    /// The user, if the client does not log in as ANONYMOUS.
+    user: Option<&'static str>,
     /// True if the client reads nothing, so that its socket is full.
     pub deaf: bool,
     input: Vec<u8>,
@@ -86,14 +91,14 @@ impl House {
     }
 
     pub fn with(shards: ShardId, settings: Settings, limits: StorageLimits) -> Self {
-        let user = User {
-            name: "guest".into(),
+        let user = |name: &str| User {
+            name: name.into(),
             hash: Hashing::Sha256.hash([1; 16], &Secret::new("guest")),
             tags: Vec::new(),
             loopback_only: true,
             permissions: [("/".into(), Permissions::ALL)].into_iter().collect(),
         };
-        let (settings, access) = (Arc::new(settings), Arc::new(Access::new([user])));
+        let (settings, access) = (Arc::new(settings), Arc::new(Access::new([user("guest"), user(OTHER)])));
         let shards = make_shards(Restored::default(), shards, &settings, &access, limits, 1000);
         let disk = SimDisk::new(1);
         Self {
@@ -127,6 +132,11 @@ impl House {
 
     /// Connects a client to a shard, with a session. Returns its number.
     pub fn connect(&mut self, shard: usize) -> usize {
+        self.connect_as(shard, None)
+    }
+
+    /// Connects a client of this user.
+    pub fn connect_as(&mut self, shard: usize, user: Option<&'static str>) -> usize {
         self.occupancy.iter().for_each(|occupancy| occupancy.add(shard as ShardId));
         let local: SocketAddr = ([127, 0, 0, 1], 1000 + self.peers.len() as u16).into();
         let key = self.shards[shard].connect(local, local);
@@ -143,6 +153,7 @@ impl House {
             shard,
             key,
             conn: Connection::client(config, self.now_ms),
+            user,
             deaf: false,
             input: Vec::new(),
             sources: Vec::new(),
@@ -506,8 +517,12 @@ impl Peer {
             };
             match event {
                 Some(Event::SaslMechanisms(_)) => {
-                    let mut init = SaslInit::new(Symbol::from_static("ANONYMOUS"));
-                    init.initial_response = Some(Secret::new(""));
+                    let (mechanism, response) = match self.user {
+                        None => (Symbol::from_static("ANONYMOUS"), String::new()),
+                        Some(user) => (Symbol::from_static("PLAIN"), format!("\0{user}\0guest")),
+                    };
+                    let mut init = SaslInit::new(mechanism);
+                    init.initial_response = Some(Secret::new(response));
                     self.conn.sasl_init(init);
                 }
                 Some(Event::HeaderExchanged) => {

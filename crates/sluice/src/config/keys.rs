@@ -550,7 +550,7 @@ const KEYS: &[Key] = &[
     key(
         "amqp10.unfinished_memory",
         "256MiB",
-        "The memory for incomplete deliveries of all connections. Above it, the connection that uses most is closed. At least twice max_message_size.",
+        "The memory for incomplete deliveries of all connections. Above it, the user who uses most loses the largest connection. At least twice max_message_size.",
         |c, _, v| put(&mut c.settings.unfinished_memory, bytes(v)),
     ),
     key("amqp10.durable_by_default", "true", "Whether a message without a header is durable.", |c, _, v| {

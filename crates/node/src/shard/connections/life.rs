@@ -11,6 +11,7 @@ use broker::mail::TicketOwner;
 use queue::Ticket;
 
 use super::Conn;
+use super::held::uncount;
 use crate::shard::Shard;
 
 impl Shard {
@@ -102,7 +103,7 @@ impl Shard {
             self.connections.deadlines.forget(key, &mut conn.noted_ms);
             *self.connections.open.of(&conn.gate) -= conn.sessions;
             tracing::info!(name: PEER, target: CONNECTION, connection = %conn.gate.peer().name, "connection gone");
-            self.uncount_unfinished(key, conn.unfinished);
+            uncount(&self.connections.held, self.here.id, key, &mut conn);
             self.counters.connections_closed += 1;
             self.counters.connections -= 1;
             self.uncount();

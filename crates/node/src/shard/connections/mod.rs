@@ -6,17 +6,18 @@
 //! Other components call [`Connections::gates`] to tell a gate something, the registries (`consumer`,
 //! `publisher`, `ticket`) to find it, and [`Connections::draw`].
 
+mod held;
 mod input;
 mod life;
 mod moving;
 mod occupancy;
-mod unfinished;
 
 use std::hash::RandomState;
 use std::net::IpAddr;
 use std::num::NonZeroU64;
 use std::sync::Arc;
 
+use broker::client_budget::ClientBudget;
 use broker::counters::Counters;
 use broker::credit_budget::CreditBudget;
 use broker::cx::Cx;
@@ -33,14 +34,15 @@ use queue::{ConsumerId, Deliver, DeliveryRef, PublisherId, Ticket};
 use slab::Slab;
 use wal::Held;
 
+use self::held::Held as HeldBytes;
 pub(crate) use self::input::{READ_BUFFER, READ_MAX};
 pub use self::moving::Moved;
 pub use self::occupancy::Occupancy;
-use self::unfinished::Unfinished;
 use super::deadlines::Deadlines;
 use super::mail::Mailroom;
 use super::metadata::Metadata;
-use super::{Here, Tallies};
+use super::{Here, NodeBudgets};
+use crate::ledger::Owner;
 
 /// The shortest time between two checks of the deadlines, in milliseconds. The deadlines are whole seconds.
 const CHECK_MS: u64 = 500;
@@ -59,8 +61,12 @@ pub struct Conn {
     partial_taken: usize,
     /// True if the frames of the last long input were small; see [`Shard::read_max`].
     sends_small: bool,
-    /// The bytes of the connection's incomplete deliveries and frames, at the last count.
-    unfinished: usize,
+    /// What the connection holds for each budget, in bytes, at the last count.
+    held: [u64; ClientBudget::ALL.len()],
+    /// Who held it at the last count.
+    owner: Owner,
+    /// True if the connection was closed because a budget was exceeded. What is left of it is not counted.
+    is_shed: bool,
     /// The memory of the connection's stream readers. `None` if it never had any.
     reader_memory: Option<Arc<Held>>,
     /// The time of the connection's entry in [`Connections::deadlines`].
@@ -122,7 +128,7 @@ pub(super) struct Connections {
     /// The open sessions and channels of all connections here. A connection is recounted when it is taken from `dirty`,
     /// because every begin or end of a session marks it.
     open: OpenSessions,
-    unfinished: Unfinished,
+    held: [HeldBytes; ClientBudget::ALL.len()],
     /// The memory of stream readers of the whole node.
     reader_memory: Arc<Held>,
     /// True if publishing is stopped, by an alarm or because the node is stopping.
@@ -149,7 +155,7 @@ struct Shared {
 }
 
 impl Connections {
-    pub fn new(here: ShardId, shards: ShardId, tallies: Tallies, reply_keys: RandomState) -> Self {
+    pub fn new(here: ShardId, shards: ShardId, budgets: NodeBudgets, reply_keys: RandomState) -> Self {
         Self {
             conns: Slab::new(),
             dirty: Vec::new(),
@@ -157,8 +163,8 @@ impl Connections {
             checked_ms: 0,
             occupancy: None,
             open: OpenSessions::default(),
-            unfinished: Unfinished::new(tallies.unfinished),
-            reader_memory: tallies.readers,
+            held: budgets.of_clients.map(HeldBytes::new),
+            reader_memory: budgets.readers,
             blocked: false,
             ending: None,
             shared: Shared {
@@ -265,6 +271,7 @@ impl Connections {
         let entry = self.conns.vacant_entry();
         let key = entry.key();
         let client = Peer::new(id, key, peer, name, metadata.settings(), here.now_ms);
+        let vhost = client.vhost.clone();
         let gate = Gate::new(client, self.blocked, metadata.settings());
         entry.insert(Conn {
             gate,
@@ -273,7 +280,9 @@ impl Connections {
             dirty: false,
             partial_taken: 0,
             sends_small: true,
-            unfinished: 0,
+            held: Default::default(),
+            owner: Owner { user: None, vhost },
+            is_shed: false,
             reader_memory: None,
             noted_ms: None,
             unwritten_bytes: 0,
@@ -382,11 +391,6 @@ impl Connections {
     /// Returns the reader memory of the whole node.
     pub fn node_reader_memory(&self) -> &Arc<Held> {
         &self.reader_memory
-    }
-
-    /// Returns the bytes of incomplete deliveries and frames, and this shard's part of their limit.
-    pub fn unfinished(&self, here: ShardId) -> (u64, u64) {
-        (self.unfinished.used(), self.unfinished.limit_part(here))
     }
 
     /// Returns the bytes of credit granted to publishers beyond the fixed credit, and their limit.
