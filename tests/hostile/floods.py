@@ -224,6 +224,55 @@ def messages_that_come_back_with_annotations(broker, full):
     broker.delete("annotated")
 
 
+# ---- output that nobody reads ----------------------------------------------------------------------------------------
+
+
+@flood(bound=700)
+def output_that_nobody_reads(broker, full):
+    """Connections of both protocols that make the broker write and do not read: returned messages, answers to `basic.get`,
+    deliveries, answers to FLOW."""
+    broker.declare("unread")
+    publisher = wire.Client(broker.amqp)
+    publisher.send_all(publisher.sender("/queues/unread"), 1_000, b"x" * 100 * KB)
+    publisher.close()
+    yield
+    returned = wire.publish091(1, "nobody", b"x" * 3 * MB, mandatory=True)
+    clients = []
+    for number in range(400):
+        kind = number % 4
+        client = (wire.Client if kind == 3 else wire.Client091)(broker.amqp, receive_buffer=4096)
+        if kind < 3:
+            client.open_channel(1)
+        client.socket.setblocking(False)
+        part, times = ((returned, 20), (wire.get091(1, "unread") * 100, 20), (wire.consume091(1, "unread") * 5, 1),
+                       (wire.ECHO * 1_000, 100))[kind]
+        clients.append([client, part, times, b""])
+    for _ in range(60 if full else 10):
+        for each in clients:
+            push_on(each)
+        time.sleep(0.05)
+    rows = broker.call("/nodes")[0]["budgets"]
+    used, limit = next((row["used"], row["limit"]) for row in rows if row["name"] == "unread_output")
+    assert 0 < used <= limit + MB, f"{used} bytes are unread, of {limit}"
+    yield
+    for client, *_ in clients:
+        client.close()
+    broker.delete("unread")
+
+
+def push_on(each):
+    """Writes as much as the socket takes, and remembers the rest for the next time."""
+    client, part, times, rest = each
+    try:
+        while rest or times > 0:
+            if not rest:
+                rest, times = part, times - 1
+            rest = rest[client.socket.send(rest):]
+    except OSError:
+        pass  # The socket is full, or the broker has closed it.
+    each[2:] = times, rest
+
+
 # ---- alarms ----------------------------------------------------------------------------------------------------------
 
 

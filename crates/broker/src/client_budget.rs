@@ -7,15 +7,18 @@ use crate::settings::Settings;
 pub enum ClientBudget {
     /// Deliveries and frames whose end has not arrived.
     Unfinished,
+    /// What waits to be written: output, and the deliveries of AMQP 1.0 that wait in their session.
+    Unread,
 }
 
 impl ClientBudget {
-    pub const ALL: [Self; 1] = [Self::Unfinished];
+    pub const ALL: [Self; 2] = [Self::Unfinished, Self::Unread];
 
     /// The name in listings and metrics.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Unfinished => "unfinished_deliveries",
+            Self::Unread => "unread_output",
         }
     }
 
@@ -23,6 +26,7 @@ impl ClientBudget {
     pub const fn what(self) -> &'static str {
         match self {
             Self::Unfinished => "incomplete deliveries",
+            Self::Unread => "bytes that clients do not read",
         }
     }
 
@@ -30,6 +34,7 @@ impl ClientBudget {
     pub const fn setting(self) -> &'static str {
         match self {
             Self::Unfinished => "amqp10.unfinished_memory",
+            Self::Unread => "unread_output_memory",
         }
     }
 
@@ -37,6 +42,7 @@ impl ClientBudget {
     pub fn limit(self, settings: &Settings) -> u64 {
         match self {
             Self::Unfinished => settings.node_unfinished_memory(),
+            Self::Unread => settings.node_unread_memory(),
         }
     }
 }

@@ -6,6 +6,7 @@ pub use queue::QueueType;
 
 use crate::access::Maximum;
 use crate::counters::Deprecated;
+use crate::gate::UNREAD_MAX;
 
 /// The settings. Their names are those of `sluice.conf`, and their defaults are RabbitMQ's.
 #[derive(Clone, Debug)]
@@ -56,6 +57,9 @@ pub struct Settings {
     /// The memory for incomplete deliveries and frames of all connections together, in bytes
     /// (`amqp10.unfinished_memory`). It is never below the limit of one connection.
     pub unfinished_memory: u64,
+    /// The memory for what clients do not read, of all connections together, in bytes (`unread_output_memory`). It is never
+    /// below what one connection may have.
+    pub unread_output_memory: u64,
     /// The memory for readers of streams of all connections together, in bytes (`stream.reader_memory`).
     pub reader_memory: u64,
     /// True if a message without a header section is durable (`amqp10.durable_by_default`).
@@ -113,6 +117,9 @@ impl Default for Settings {
             max_unsettled_per_link: 100_000,
             consumer_timeout_ms: 1_800_000,
             unfinished_memory: 256 * 1024 * 1024,
+            // As much as for what clients do not finish. A client that does not read has at most 1.25 MiB, unless its
+            // messages are large, so some 200 such clients have room.
+            unread_output_memory: 256 * 1024 * 1024,
             reader_memory: 256 * 1024 * 1024,
             durable_by_default: true,
             permit_address_v1: false,
@@ -163,6 +170,12 @@ impl Settings {
     /// its largest message.
     pub fn node_unfinished_memory(&self) -> u64 {
         self.unfinished_memory.max(self.connection_unfinished_memory())
+    }
+
+    /// Returns the memory for what clients do not read, of all connections, in bytes. A single consumer can always be sent the
+    /// largest message.
+    pub fn node_unread_memory(&self) -> u64 {
+        self.unread_output_memory.max(self.max_message_size.saturating_add(UNREAD_MAX as u64))
     }
 
     /// Returns the deprecated features that clients may not use (`deprecated_features.permit.NAME`).

@@ -111,6 +111,10 @@ impl Part<'_> {
 }
 
 impl Waiting {
+    fn bytes(&self) -> usize {
+        self.head.len() + self.bare.len()
+    }
+
     fn as_outgoing(&self) -> Outgoing<'_> {
         let Self { tag, settled, irrevocable, message_format, ref head, ref bare, cookie } = *self;
         let bare = Part { of: bare, from: 0 };
@@ -151,6 +155,11 @@ impl Session {
         self.pending.len()
     }
 
+    /// The bytes of the deliveries that wait. They are in memory until they are sent.
+    pub fn pending_bytes(&self) -> usize {
+        self.pending_bytes
+    }
+
     /// Returns true if a delivery of this link waits.
     pub fn has_pending(&self, link: u32) -> bool {
         self.pending.iter().any(|p| matches!(p, Pending::Delivery { link: l, .. } if *l == link))
@@ -182,6 +191,7 @@ impl Session {
             return true;
         }
         let delivery = Box::new(delivery.to_waiting());
+        self.pending_bytes += delivery.bytes();
         self.pending.push_back(Pending::Delivery { link, delivery, sent, id });
         true
     }
@@ -247,6 +257,7 @@ impl Session {
                         self.pending.push_front(Pending::Delivery { link, delivery, sent, id });
                         return;
                     }
+                    self.pending_bytes -= delivery.bytes();
                 }
             }
         }
@@ -316,6 +327,11 @@ impl Session {
         self.pending.retain(|p| match p {
             Pending::Delivery { link: l, .. } | Pending::Report { link: l, .. } => *l != link,
         });
+        let deliveries = self.pending.iter().map(|pending| match pending {
+            Pending::Delivery { delivery, .. } => delivery.bytes(),
+            Pending::Report { .. } => 0,
+        });
+        self.pending_bytes = deliveries.sum();
         // If the peer's window is closed, no abort can be sent. The DETACH alone then ends the delivery.
         if let Some(id) = begun
             && self.remote_incoming_window > 0

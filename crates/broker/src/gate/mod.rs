@@ -10,7 +10,7 @@ pub mod line;
 
 use std::sync::Arc;
 
-use buffers::Output;
+use buffers::{HIGH_WATER, Output};
 use bytes::Bytes;
 use hashbrown::HashMap;
 use message::Message;
@@ -35,6 +35,9 @@ use crate::settings::Settings;
 /// What the output has up to the end of a delivery does not count, as far as deliveries had room. A client must be able to
 /// finish a large message while a large message is sent to it: it may read nothing before.
 const ANSWERS_MAX: usize = 1024 * 1024;
+
+/// What a connection may leave unread besides its largest message: see [`ANSWERS_MAX`] and [`HIGH_WATER`].
+pub(crate) const UNREAD_MAX: usize = HIGH_WATER + ANSWERS_MAX;
 
 /// The state of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -202,6 +205,11 @@ impl Gate {
     /// Returns true if the socket is to be read.
     pub fn takes_input(&self) -> bool {
         product_or!(self, gate => gate.takes_input(), true)
+    }
+
+    /// Returns the bytes of memory in use for what the client has not read.
+    pub fn unread_bytes(&self) -> usize {
+        product_or!(self, gate => gate.unread_bytes(), 0)
     }
 
     /// Returns false if the client must read before anything is done for it that makes an answer.

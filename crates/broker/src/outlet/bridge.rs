@@ -6,11 +6,25 @@
 
 use queue::CreditState;
 
+/// The bytes of messages that one batch should have. What a batch brings waits for the peer, so large messages are asked for
+/// in smaller batches.
+const BATCH_BYTES: u64 = 1024 * 1024;
+
+/// The maximum of the first batch of a consumer: how large the messages are is not known yet.
+const FIRST_BATCH: u32 = 16;
+
 /// The credit of one consumer on both sides.
 #[derive(Debug, Default)]
 pub(super) struct Bridge {
     /// The maximum credit that is requested from the queue at once.
     batch_max: u32,
+    /// The maximum of the next batch, by the size of the messages of the last one.
+    batch: u32,
+    /// True if large messages are asked for in smaller batches.
+    follows_size: bool,
+    /// The number and the bytes of the deliveries since the last batch was asked for.
+    arrived: u32,
+    arrived_bytes: u64,
     /// The number of deliveries that have arrived from the queue, as the queue counts them.
     queue_count: u32,
     /// The number of messages that the queue may still deliver.
@@ -42,7 +56,14 @@ pub struct CreditReport {
 
 impl Bridge {
     pub fn new(batch_max: u32) -> Self {
-        Self { batch_max: batch_max.max(1), ..Self::default() }
+        let batch_max = batch_max.max(1);
+        Self { batch_max, batch: batch_max.min(FIRST_BATCH), follows_size: true, ..Self::default() }
+    }
+
+    /// Creates the bridge to a queue that stops by itself when the peer has no room: a stream, or a queue that is browsed.
+    pub fn to_stopping(batch_max: u32) -> Self {
+        let batch_max = batch_max.max(1);
+        Self { batch_max, batch: batch_max, ..Self::default() }
     }
 
     /// Returns the number of deliveries that have arrived from the queue.
@@ -57,8 +78,10 @@ impl Bridge {
         self.echo |= echo;
     }
 
-    /// Called when a delivery has arrived from the queue.
-    pub fn handle_delivery(&mut self) {
+    /// Called when a delivery of this many bytes has arrived from the queue.
+    pub fn handle_delivery(&mut self, bytes: u64) {
+        self.arrived = self.arrived.wrapping_add(1);
+        self.arrived_bytes = self.arrived_bytes.wrapping_add(bytes);
         self.queue_count = self.queue_count.wrapping_add(1);
         self.queue_credit = self.queue_credit.saturating_sub(1);
     }
@@ -109,12 +132,12 @@ impl Bridge {
     /// unsettled. `blocked` says that deliveries wait for the peer's window or socket, so that no more are
     /// fetched.
     pub fn poll_grant(&mut self, client_credit: u32, room: u32, blocked: bool) -> Option<Batch> {
-        if self.in_flight {
+        if self.in_flight || !self.peer_changed && self.queue_credit > 0 {
             return None;
         }
-        let batch = client_credit.min(self.batch_max).min(room);
+        let batch = client_credit.min(self.next_batch()).min(room);
         let batch = if blocked { batch.min(self.queue_credit) } else { batch };
-        if !self.peer_changed && (self.queue_credit > 0 || batch == 0) {
+        if !self.peer_changed && batch == 0 {
             return None;
         }
         self.peer_changed = false;
@@ -122,6 +145,16 @@ impl Bridge {
         self.queue_credit = batch;
         self.echo_in_flight |= std::mem::take(&mut self.echo);
         Some(Batch { delivery_count: self.queue_count, credit: batch, drain: self.drain })
+    }
+
+    /// Returns the maximum of the next batch.
+    fn next_batch(&mut self) -> u32 {
+        if self.follows_size && self.arrived > 0 {
+            let mean = (self.arrived_bytes / u64::from(self.arrived)).max(1);
+            self.batch = u32::try_from(BATCH_BYTES / mean).unwrap_or(u32::MAX).clamp(1, self.batch_max);
+            (self.arrived, self.arrived_bytes) = (0, 0);
+        }
+        self.batch
     }
 }
 
@@ -140,17 +173,31 @@ mod tests {
         let mut bridge = Bridge::new(256);
         bridge.handle_flow(false, false);
         let grant = bridge.poll_grant(u32::MAX, ROOM, false);
-        assert_eq!(grant, Some(Batch { delivery_count: 0, credit: 256, drain: false }));
+        assert_eq!(grant, Some(Batch { delivery_count: 0, credit: FIRST_BATCH, drain: false }));
         assert_eq!(bridge.poll_grant(u32::MAX, ROOM, false), None, "one request in flight");
-        assert_eq!(bridge.handle_credit_state(state(0, 256, 0, false), u32::MAX, ROOM), None);
-        for _ in 0..255 {
-            bridge.handle_delivery();
+        assert_eq!(bridge.handle_credit_state(state(0, FIRST_BATCH, 0, false), u32::MAX, ROOM), None);
+        for _ in 1..FIRST_BATCH {
+            bridge.handle_delivery(100);
             assert_eq!(bridge.poll_grant(u32::MAX, ROOM, false), None);
         }
-        bridge.handle_delivery();
+        bridge.handle_delivery(100);
         assert_eq!(bridge.poll_grant(1000, ROOM, true), None, "no grant while the client does not read");
         let grant = bridge.poll_grant(1000, ROOM, false);
-        assert_eq!(grant, Some(Batch { delivery_count: 256, credit: 256, drain: false }));
+        assert_eq!(grant, Some(Batch { delivery_count: FIRST_BATCH, credit: 256, drain: false }));
+    }
+
+    #[test]
+    fn a_batch_of_large_messages_is_small() {
+        let mut bridge = Bridge::new(256);
+        bridge.handle_flow(false, false);
+        let mut next = |bytes: u64| {
+            let batch = bridge.poll_grant(u32::MAX, ROOM, false).expect("the last one is used up").credit;
+            bridge.handle_credit_state(state(bridge.queue_count, batch, 0, false), u32::MAX, ROOM);
+            (0..batch).for_each(|_| bridge.handle_delivery(bytes));
+            batch
+        };
+        let batches = [100_000, 1000, 1 << 24, 1 << 24, 0, 0].map(&mut next);
+        assert_eq!(batches, [FIRST_BATCH, 10, 256, 1, 1, 256]);
     }
 
     #[test]
@@ -179,14 +226,14 @@ mod tests {
             bridge.poll_grant(5, ROOM, false),
             Some(Batch { delivery_count: 0, credit: 2, drain: true })
         );
-        bridge.handle_delivery();
-        bridge.handle_delivery();
+        bridge.handle_delivery(1);
+        bridge.handle_delivery(1);
         assert_eq!(bridge.handle_credit_state(state(2, 0, 1, true), 3, ROOM), None);
         assert_eq!(
             bridge.poll_grant(3, ROOM, false),
             Some(Batch { delivery_count: 2, credit: 2, drain: true })
         );
-        bridge.handle_delivery();
+        bridge.handle_delivery(1);
         let report = bridge.handle_credit_state(state(4, 0, 0, true), 2, ROOM);
         assert_eq!(report, Some(CreditReport { available: 0, drain: true }));
         assert_eq!(bridge.poll_grant(0, ROOM, false), None);
@@ -197,7 +244,7 @@ mod tests {
         let mut bridge = Bridge::new(2);
         bridge.handle_flow(true, true);
         bridge.poll_grant(5, ROOM, false);
-        (0..2).for_each(|_| bridge.handle_delivery());
+        (0..2).for_each(|_| bridge.handle_delivery(1));
         assert_eq!(bridge.handle_credit_state(state(2, 0, 9, true), 3, ROOM), None, "another round");
         bridge.poll_grant(3, ROOM, false);
         // The drain is cancelled. The queue may still answer the drain before it receives the new grant. That
@@ -214,7 +261,7 @@ mod tests {
         let mut bridge = Bridge::new(256);
         bridge.handle_flow(true, false);
         bridge.poll_grant(10, ROOM, false);
-        bridge.handle_delivery();
+        bridge.handle_delivery(1);
         // The head of the queue cannot be delivered now, for example because it is expired and waits for its
         // dead-letter queue.
         let report = bridge.handle_credit_state(state(10, 0, 3, true), 9, ROOM);
@@ -224,10 +271,10 @@ mod tests {
 
     #[test]
     fn an_echo_without_credit_is_answered_when_the_queue_has_stopped() {
-        let mut bridge = Bridge::new(256);
+        let mut bridge = Bridge::new(10);
         bridge.handle_flow(false, false);
         bridge.poll_grant(100, ROOM, false);
-        bridge.handle_credit_state(state(0, 100, 0, false), 100, ROOM);
+        bridge.handle_credit_state(state(0, 10, 0, false), 100, ROOM);
         bridge.handle_flow(false, true);
         assert_eq!(
             bridge.poll_grant(0, ROOM, true),
@@ -244,7 +291,7 @@ mod tests {
         bridge.handle_flow(false, false);
         assert_eq!(bridge.poll_grant(1000, 3, false).unwrap().credit, 3);
         bridge.handle_credit_state(state(0, 3, 0, false), 1000, 3);
-        (0..3).for_each(|_| bridge.handle_delivery());
+        (0..3).for_each(|_| bridge.handle_delivery(1));
         assert_eq!(bridge.poll_grant(997, 0, false), None);
         assert_eq!(bridge.poll_grant(997, 2, false).unwrap().credit, 2, "the client has settled two");
     }

@@ -387,6 +387,10 @@ struct Written {
 /// Writes a connection's output until the socket is full.
 fn write(host: &Rc<Host>, shard: &mut Shard, key: usize, socket: &Rc<Socket>) -> Written {
     let Some(conn) = shard.conn(key) else { return Written::default() };
+    if conn.is_cut {
+        cut(host, shard, key, socket);
+        return Written::default();
+    }
     let done = conn.gate.phase() == Phase::Done;
     if done && socket.awaits_header.get() {
         // Nobody but the proxy is there, and it does not speak AMQP.

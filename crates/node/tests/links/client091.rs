@@ -1,5 +1,6 @@
 //! A client of AMQP 0.9.1 on the first shard. It logs in as guest, and only counts what it is sent.
 
+use std::io::IoSlice;
 use std::net::SocketAddr;
 
 use amqp091::{
@@ -34,6 +35,8 @@ pub struct Client091 {
     pub closed: Option<(u16, String)>,
     /// True if the broker may close the connection.
     pub doomed: bool,
+    /// What was read and not handled yet.
+    begun: Vec<u8>,
 }
 
 impl Client091 {
@@ -72,6 +75,7 @@ impl Client091 {
             got: 0,
             closed: None,
             doomed: false,
+            begun: Vec::new(),
         };
         client.settle(house);
         assert_eq!(client.conn.state(), State::Opened);
@@ -190,6 +194,27 @@ impl Client091 {
         self.settle(house);
     }
 
+    /// Reads this number of bytes, as a slow client does.
+    pub fn read(&mut self, house: &mut House, bytes: usize) {
+        let output = house.shards[0].conn(self.key).expect("it is open").gate.output();
+        let mut slices = [IoSlice::new(&[])];
+        output.slices(&mut slices);
+        self.begun.extend_from_slice(&slices[0][..bytes]);
+        output.advance(bytes);
+        house.shards[0].note_written(self.key, bytes);
+    }
+
+    /// Returns true if the broker closes the socket at once.
+    pub fn is_cut(&self, house: &mut House) -> bool {
+        house.shards[0].conn(self.key).expect("it is open").is_cut
+    }
+
+    /// Closes the connection as an operator does.
+    pub fn close_as_operator(&self, house: &mut House) {
+        house.shards[0].close(self.key, "enough");
+        house.settle();
+    }
+
     /// Returns the number of bytes that the broker has to write to this client.
     pub fn unread(&self, house: &mut House) -> usize {
         house.shards[0].conn(self.key).expect("it is open").gate.output().len()
@@ -229,9 +254,16 @@ impl Client091 {
             house.settle();
             let mut input = Vec::new();
             if !self.deaf {
-                take(house.shards[0].conn(self.key).expect("it is open").gate.output(), &mut input);
+                let gate = &mut house.shards[0].conn(self.key).expect("it is open").gate;
+                take(gate.output(), &mut input);
+                if !input.is_empty() && gate.has_pending() {
+                    house.shards[0].touch(self.key);
+                }
             }
             house.shards[0].note_written(self.key, input.len());
+            if !self.deaf {
+                input.splice(0..0, self.begun.drain(..));
+            }
             if up.is_empty() && input.is_empty() {
                 return;
             }

@@ -324,7 +324,7 @@ impl Gate {
             outlet.wait_for_room();
             return false;
         }
-        outlet.handle_delivery();
+        outlet.handle_delivery(lent.message);
         if !outlet.settled && !has_room {
             outlet.give_back(lent.number, cx);
             return true;

@@ -206,6 +206,10 @@ impl Gate {
         }
     }
 
+    pub fn unread_bytes(&self) -> usize {
+        self.conn.unread_bytes()
+    }
+
     pub fn has_room_for_answers(&self) -> bool {
         self.conn.answers_len() < ANSWERS_MAX
     }

@@ -229,7 +229,7 @@ impl Gate {
             }
             return false;
         }
-        outlet.handle_delivery();
+        outlet.handle_delivery(message);
         let (settled, max) = (outlet.settled, outlet.message_bytes_max);
         let offset = outlet.reads_stream().then_some(seq);
         let head = cx.heads.head(message, delivery_count, redelivered, offset);

@@ -19,6 +19,10 @@ use crate::shard::Shard;
 /// may exceed the budget by this much unnoticed.
 const STEP_BYTES: u64 = 64 * 1024;
 
+/// The most bytes of a frame that a client is still sent when its connection is closed for what it does not read. The reason
+/// can only follow a whole frame. This is the largest frame of a client that has not asked for larger ones.
+const BEGUN_MAX: usize = 128 * 1024;
+
 /// What the connections of this shard hold for one budget.
 #[derive(Debug)]
 pub(super) struct Held {
@@ -64,6 +68,13 @@ impl Shard {
             }
         };
         self.count(ClientBudget::Unfinished, key, bytes as u64);
+    }
+
+    /// Recounts what a connection has not read. Called when it may have changed.
+    #[inline]
+    pub(super) fn count_unread(&mut self, key: usize) {
+        let Some(conn) = self.connections.conns.get(key) else { return };
+        self.count(ClientBudget::Unread, key, conn.gate.unread_bytes() as u64);
     }
 
     #[inline]
@@ -124,11 +135,20 @@ impl Shard {
             "{what} take more than the {limit} bytes of {setting}; the connections of this user hold most of all users, \
              {of_user} bytes, and this connection most of them, {bytes} bytes"
         );
+        let Some(conn) = self.connections.conns.get_mut(key) else { return };
+        let is_told = match budget {
+            ClientBudget::Unfinished => true,
+            ClientBudget::Unread => {
+                let is_open = conn.gate.phase().is_open();
+                conn.gate.output().drop_unbegun(BEGUN_MAX) && is_open
+            }
+        };
         self.gates().with(key, |gate, cx| gate.end(Ending::TooMuchMemory, &why, cx));
         let Connections { conns, held, .. } = &mut self.connections;
         let Some(conn) = conns.get_mut(key) else { return };
         conn.partial = BytesMut::new();
         conn.is_shed = true;
+        conn.is_cut |= !is_told;
         uncount(held, self.here.id, key, conn);
     }
 }

@@ -118,6 +118,9 @@ impl Shard {
         conn.unwritten_bytes = conn.gate.output().len();
         if written > 0 {
             conn.gate.handle_written(now_ms);
+        }
+        self.count_unread(key);
+        if written > 0 {
             // The client may have been given as many answers as it may leave unread.
             self.continue_input(key);
         }

@@ -67,6 +67,8 @@ pub struct Conn {
     owner: Owner,
     /// True if the connection was closed because a budget was exceeded. What is left of it is not counted.
     is_shed: bool,
+    /// True if the socket must be closed at once, without writing what is left.
+    pub is_cut: bool,
     /// The memory of the connection's stream readers. `None` if it never had any.
     reader_memory: Option<Arc<Held>>,
     /// The time of the connection's entry in [`Connections::deadlines`].
@@ -283,6 +285,7 @@ impl Connections {
             held: Default::default(),
             owner: Owner { user: None, vhost },
             is_shed: false,
+            is_cut: false,
             reader_memory: None,
             noted_ms: None,
             unwritten_bytes: 0,
