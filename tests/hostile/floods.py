@@ -247,12 +247,14 @@ def output_that_nobody_reads(broker, full):
         part, times = ((returned, 20), (wire.get091(1, "unread") * 100, 20), (wire.consume091(1, "unread") * 5, 1),
                        (wire.ECHO * 1_000, 100))[kind]
         clients.append([client, part, times, b""])
-    for _ in range(60 if full else 10):
-        for each in clients:
-            push_on(each)
+    # As much as the broker takes: it stops reading from each of them.
+    quiet = 0
+    while quiet < (20 if full else 5):
+        sent = sum([push_on(each) for each in clients])
+        quiet = 0 if sent > MB else quiet + 1
         time.sleep(0.05)
-    rows = broker.call("/nodes")[0]["budgets"]
-    used, limit = next((row["used"], row["limit"]) for row in rows if row["name"] == "unread_output")
+    budgets = {row["name"]: row for row in broker.call("/nodes")[0]["budgets"]}
+    used, limit = budgets["unread_output"]["used"], budgets["unread_output"]["limit"]
     assert 0 < used <= limit + MB, f"{used} bytes are unread, of {limit}"
     yield
     for client, *_ in clients:
@@ -261,16 +263,19 @@ def output_that_nobody_reads(broker, full):
 
 
 def push_on(each):
-    """Writes as much as the socket takes, and remembers the rest for the next time."""
+    """Writes as much as the socket takes, and remembers the rest for the next time. Returns the number of bytes."""
     client, part, times, rest = each
+    sent = 0
     try:
         while rest or times > 0:
             if not rest:
                 rest, times = part, times - 1
-            rest = rest[client.socket.send(rest):]
+            size = client.socket.send(rest)
+            rest, sent = rest[size:], sent + size
     except OSError:
         pass  # The socket is full, or the broker has closed it.
     each[2:] = times, rest
+    return sent
 
 
 # ---- alarms ----------------------------------------------------------------------------------------------------------
