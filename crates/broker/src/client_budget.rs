@@ -2,6 +2,20 @@
 
 use crate::settings::Settings;
 
+/// If more than this part of the budget for unread output is used (one half), connections get messages only while little of
+/// their output is unwritten: [`CROWDED_ROOM`]. So consumers that fall behind, however many, do not use up the budget. It is
+/// clients that do not read answers who do.
+const CROWDED_PART: u64 = 2;
+
+/// The bytes of output that a connection may have unwritten and still get messages, when there is a crowd.
+const CROWDED_ROOM: usize = 16 * 1024;
+
+/// Returns the bytes of output that a connection may have unwritten and still get messages, given what all connections of the
+/// node have not read.
+pub fn output_room(unread: u64, limit: u64) -> usize {
+    if unread > limit / CROWDED_PART { CROWDED_ROOM } else { buffers::HIGH_WATER }
+}
+
 /// A budget for memory that connections hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ClientBudget {

@@ -87,6 +87,11 @@ impl Ledger {
         self.pages.get(usize::from(shard)).map_or(0, |page| page.used.load(Ordering::Relaxed))
     }
 
+    /// Returns the bytes that all shards use.
+    pub fn used_by_all(&self) -> u64 {
+        self.pages.iter().map(|page| page.used.load(Ordering::Relaxed)).sum()
+    }
+
     /// Notes that a connection used `before` bytes and uses `after` now.
     pub fn change(&self, shard: ShardId, owner: &Owner, key: usize, before: u64, after: u64) {
         let Some(page) = self.pages.get(usize::from(shard)) else { return };
@@ -97,8 +102,7 @@ impl Ledger {
 
     /// Returns the connection that must be closed. `None` while the budget is not exceeded.
     pub fn victim(&self) -> Option<Victim> {
-        let used: u64 = self.pages.iter().map(|page| page.used.load(Ordering::Relaxed)).sum();
-        if used <= self.limit {
+        if self.used_by_all() <= self.limit {
             return None;
         }
         // Every shard locks in this order, and none holds its own lock here.

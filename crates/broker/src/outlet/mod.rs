@@ -328,7 +328,7 @@ impl<A> Outlet<A> {
             return;
         }
         let room = self.room();
-        if let Some(grant) = self.bridge.poll_grant(left, room, blocked) {
+        if let Some(grant) = self.bridge.poll_grant(left, room, blocked, cx.output_room) {
             self.grant(grant, cx);
         }
     }

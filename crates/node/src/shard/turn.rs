@@ -32,6 +32,7 @@ impl Shard {
     }
 
     fn move_all(&mut self) -> bool {
+        self.connections.look_at_unread();
         self.apply_left();
         self.answer_waiting();
         self.resume_reading();

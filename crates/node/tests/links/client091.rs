@@ -62,6 +62,7 @@ impl Client091 {
         };
         let local: SocketAddr = ([127, 0, 0, 1], 91).into();
         let key = house.shards[0].connect(local, local);
+        house.others.push(key);
         let conn = Connection::client(config, house.now_ms);
         let mut client = Self {
             key,

@@ -36,6 +36,8 @@ pub const OTHER: &str = "other";
 pub struct House {
     pub shards: Vec<Shard>,
     pub peers: Vec<Peer>,
+    /// The keys of other clients of the first shard. Their sockets take nothing during a round.
+    pub others: Vec<usize>,
     /// True if the log does not write what it was given.
     pub log_stopped: bool,
     /// True if shards write records themselves when no sync is needed.
@@ -104,6 +106,7 @@ impl House {
         Self {
             shards,
             peers: Vec::new(),
+            others: Vec::new(),
             log_stopped: false,
             at_once: false,
             mail_stopped: false,
@@ -414,6 +417,7 @@ impl House {
                 }
             }
         }
+        self.others.iter().for_each(|key| self.shards[0].note_written(*key, 0));
         moved |= self.check_logins();
         if !self.mail_stopped {
             moved |= !self.mail.is_empty();

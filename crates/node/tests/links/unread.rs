@@ -189,6 +189,36 @@ fn a_closed_connection_with_unread_output_is_cut() {
     assert!(flood.iter().all(|client| !client.is_cut(&mut h)));
 }
 
+/// Consumers that fall behind do not use up the budget: in a crowd, each gets messages only while it reads.
+#[test]
+fn many_consumers_that_do_not_read_are_not_closed() {
+    let mut h = small_house();
+    let mut publisher = Client091::open(&mut h, &[1]);
+    publisher.publish_large(&mut h, 1, "q", 1000, 8_000);
+    let mut consumers: Vec<Client091> = (0..40).map(|_| Client091::open(&mut h, &[1])).collect();
+    for consumer in &mut consumers {
+        consumer.deaf = true;
+        consumer.consume(&mut h, 1, "q");
+    }
+    // Those of AMQP 1.0 wait in the same way.
+    let peers: Vec<usize> = (0..10).map(|_| h.connect(0)).collect();
+    for peer in &peers {
+        let link = h.receiver(*peer, "/queues/q");
+        h.peers[*peer].deaf = true;
+        h.grant(*peer, link, 100_000);
+    }
+    let (used, limit) = h.budget(BUDGET);
+    assert!((limit / 2..limit).contains(&used), "{used} bytes are unread");
+    peers.iter().for_each(|peer| h.peers[*peer].deaf = false);
+    h.settle();
+    for consumer in &mut consumers {
+        consumer.deaf = false;
+        consumer.settle(&mut h);
+    }
+    let got = consumers.iter().map(|consumer| consumer.deliveries() as usize).sum::<usize>();
+    assert_eq!(got + peers.iter().map(|peer| h.peers[*peer].got.len()).sum::<usize>(), 8_000, "all goes on");
+}
+
 #[test]
 fn a_consumer_of_large_messages_that_does_not_read_is_not_sent_many() {
     let mut h = house();

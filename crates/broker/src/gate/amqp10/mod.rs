@@ -159,6 +159,8 @@ pub struct Gate {
     touched: Vec<(u16, u32)>,
     /// The links that read streams and wait for room, in the order in which they continue.
     without_room: VecDeque<(u16, u32)>,
+    /// The links that ask their queues for more when more of the output is written.
+    crowded: Vec<(u16, u32)>,
     follow: Follow<HeldAttach>,
     /// A buffer for the runs to which a DISPOSITION is resolved. It is reused.
     runs: Vec<amqp10::Run>,
@@ -195,6 +197,7 @@ impl Gate {
             parted: None,
             touched: Vec::new(),
             without_room: VecDeque::new(),
+            crowded: Vec::new(),
             follow: Follow::default(),
             runs: Vec::new(),
             blocked,

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use broker::client_budget::ClientBudget;
+use broker::client_budget::{ClientBudget, output_room};
 use broker::gate::Ending;
 use broker::ids::ShardId;
 use broker::mail::Mail;
@@ -51,6 +51,12 @@ impl Connections {
     pub fn held(&self, budget: ClientBudget, here: ShardId) -> (u64, u64) {
         let ledger = &self.held[budget as usize].ledger;
         (ledger.used(here), ledger.limit_part(here))
+    }
+
+    /// Looks how much all connections of the node have not read. Called once a turn.
+    pub fn look_at_unread(&mut self) {
+        let ledger = &self.held[ClientBudget::Unread as usize].ledger;
+        self.output_room = output_room(ledger.used_by_all(), ledger.limit());
     }
 }
 

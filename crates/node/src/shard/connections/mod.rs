@@ -17,7 +17,7 @@ use std::net::IpAddr;
 use std::num::NonZeroU64;
 use std::sync::Arc;
 
-use broker::client_budget::ClientBudget;
+use broker::client_budget::{ClientBudget, output_room};
 use broker::counters::Counters;
 use broker::credit_budget::CreditBudget;
 use broker::cx::Cx;
@@ -131,6 +131,8 @@ pub(super) struct Connections {
     /// because every begin or end of a session marks it.
     open: OpenSessions,
     held: [HeldBytes; ClientBudget::ALL.len()],
+    /// See [`Cx::output_room`].
+    output_room: usize,
     /// The memory of stream readers of the whole node.
     reader_memory: Arc<Held>,
     /// True if publishing is stopped, by an alarm or because the node is stopping.
@@ -166,6 +168,7 @@ impl Connections {
             occupancy: None,
             open: OpenSessions::default(),
             held: budgets.of_clients.map(HeldBytes::new),
+            output_room: output_room(0, u64::MAX),
             reader_memory: budgets.readers,
             blocked: false,
             ending: None,
@@ -213,6 +216,7 @@ impl Connections {
             placements: metadata.placements(),
             access: metadata.access(),
             settings: metadata.settings(),
+            output_room: self.output_room,
             traces: metadata.traces(),
             consumers,
             publishers,
