@@ -188,6 +188,27 @@ def links_that_come_and_go(broker, full):
     client.close()
 
 
+@flood(bound=60)
+def links_with_long_names(broker, full):
+    """4,080 links with names of 130 kB on one connection of a user without any permission. Each is refused, and the client
+    does not answer."""
+    broker.call("/users/nobody", "PUT", {"password": "nobody of this broker", "tags": ""})
+    broker.call("/permissions/%2F/nobody", "PUT", {"configure": "^$", "write": "^$", "read": "^$"})
+    yield
+    client = wire.Client(broker.amqp, user="nobody", password="nobody of this broker")
+    threading.Thread(target=client.read_on, daemon=True).start()
+    name = "n" * 130_000
+    for session in range(16 if full else 4):
+        if session > 0:
+            client.begin(session)
+        for handle in range(255):
+            client.socket.sendall(wire.attach(f"{handle}{name}", handle, "/queues/hostile", session))
+    time.sleep(1)
+    yield
+    client.close()
+    broker.call("/users/nobody", "DELETE")
+
+
 @flood(bound=100)
 def messages_that_are_taken_and_kept(broker, full):
     """A consumer that never settles, on a queue that is being filled."""

@@ -96,6 +96,12 @@ def consume091(channel, queue):
     return method(channel, 60, 20, b"\0\0" + short(queue) + short("") + b"\2" + b"\0\0\0\0")
 
 
+def attach(name, handle, address, channel=0):
+    """Returns an ATTACH of a link on which the client sends."""
+    return frame(described(ATTACH, string(name), uint(handle), FALSE, NULL, NULL, described(0x28, NULL),
+                           described(0x29, string(address)), NULL, FALSE, uint(0)), channel)
+
+
 def connect(port, receive_buffer=None):
     opened = socket.socket()
     if receive_buffer:
@@ -144,7 +150,7 @@ class Client091:
 class Client:
     """One connection with one session. It sends only what a test tells it to send."""
 
-    def __init__(self, port, receive_buffer=None, over_tls=False):
+    def __init__(self, port, receive_buffer=None, over_tls=False, user="guest", password="guest"):
         self.socket = connect(port, receive_buffer)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         if over_tls:
@@ -152,11 +158,15 @@ class Client:
             context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
             self.socket = context.wrap_socket(self.socket)
         self.buffer, self.links = b"", 0
-        login = described(SASL_INIT, symbol("PLAIN"), binary(b"\0guest\0guest"), NULL)
+        login = described(SASL_INIT, symbol("PLAIN"), binary(f"\0{user}\0{password}".encode()), NULL)
         self.socket.sendall(b"AMQP\x03\x01\x00\x00" + frame(login, kind=1) + b"AMQP\x00\x01\x00\x00"
                             + frame(described(OPEN, string("hostile"), NULL))
                             + frame(described(BEGIN, NULL, uint(0), uint(MANY), uint(MANY))))
         self.wait_for(BEGIN)
+
+    def begin(self, channel):
+        """Begins another session. Its BEGIN is not waited for."""
+        self.socket.sendall(frame(described(BEGIN, NULL, uint(0), uint(MANY), uint(MANY)), channel))
 
     def close(self):
         try:
@@ -206,8 +216,7 @@ class Client:
     def sender(self, address):
         handle = self.links
         self.links += 1
-        self.socket.sendall(frame(described(ATTACH, string(f"link-{handle}"), uint(handle), FALSE, NULL, NULL,
-                                            described(0x28, NULL), described(0x29, string(address)), NULL, FALSE, uint(0))))
+        self.socket.sendall(attach(f"link-{handle}", handle, address))
         return handle
 
     def receiver(self, address, credit=0, filters=None):

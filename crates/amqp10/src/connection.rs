@@ -142,6 +142,11 @@ impl Connection {
         self.output.len()
     }
 
+    /// Returns the bytes of memory that the names of all links take.
+    pub fn name_bytes(&self) -> usize {
+        self.sessions().map(|(_, session)| session.name_bytes()).sum()
+    }
+
     /// Returns the bytes of memory in use for what the peer has not read: the output, and deliveries that wait for it or for
     /// the peer's window.
     pub fn unread_bytes(&self) -> usize {

@@ -87,6 +87,8 @@ pub struct Session {
     /// Our link number for each handle of the peer.
     by_remote_handle: Vec<Option<u32>>,
     pending: VecDeque<Pending>,
+    /// The bytes of the names of its links.
+    name_bytes: usize,
     /// The bytes of the deliveries in `pending`.
     pending_bytes: usize,
     unsettled: Unsettled,
@@ -129,6 +131,7 @@ impl Session {
             by_remote_handle: Vec::new(),
             pending: VecDeque::new(),
             pending_bytes: 0,
+            name_bytes: 0,
             unsettled: Unsettled::default(),
         }
     }
@@ -349,6 +352,7 @@ impl Session {
         self.pending_bytes = 0;
         self.unsettled = Unsettled::default();
         self.links.clear();
+        self.name_bytes = 0;
         self.partial_bytes = 0;
         self.by_remote_handle.clear();
         put_frame(out.buffer(), self.channel, &EndPerformative { error });

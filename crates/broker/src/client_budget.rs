@@ -23,16 +23,19 @@ pub enum ClientBudget {
     Unfinished,
     /// What waits to be written: output, and the deliveries of AMQP 1.0 that wait in their session.
     Unread,
+    /// The names of links and containers.
+    Names,
 }
 
 impl ClientBudget {
-    pub const ALL: [Self; 2] = [Self::Unfinished, Self::Unread];
+    pub const ALL: [Self; 3] = [Self::Unfinished, Self::Unread, Self::Names];
 
     /// The name in listings and metrics.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Unfinished => "unfinished_deliveries",
             Self::Unread => "unread_output",
+            Self::Names => "link_names",
         }
     }
 
@@ -41,6 +44,7 @@ impl ClientBudget {
         match self {
             Self::Unfinished => "incomplete deliveries",
             Self::Unread => "bytes that clients do not read",
+            Self::Names => "names of links",
         }
     }
 
@@ -49,6 +53,7 @@ impl ClientBudget {
         match self {
             Self::Unfinished => "amqp10.unfinished_memory",
             Self::Unread => "unread_output_memory",
+            Self::Names => "link_names_memory",
         }
     }
 
@@ -57,6 +62,7 @@ impl ClientBudget {
         match self {
             Self::Unfinished => settings.node_unfinished_memory(),
             Self::Unread => settings.node_unread_memory(),
+            Self::Names => settings.node_names_memory(),
         }
     }
 }

@@ -2,11 +2,14 @@
 
 use std::sync::Arc;
 
+use amqp10::link::NAME_MAX;
+
 pub use queue::QueueType;
 
 use crate::access::Maximum;
 use crate::counters::Deprecated;
 use crate::gate::UNREAD_MAX;
+use crate::gate::amqp10::NAMES_MAX;
 
 /// The settings. Their names are those of `sluice.conf`, and their defaults are RabbitMQ's.
 #[derive(Clone, Debug)]
@@ -60,6 +63,9 @@ pub struct Settings {
     /// The memory for what clients do not read, of all connections together, in bytes (`unread_output_memory`). It is never
     /// below what one connection may have.
     pub unread_output_memory: u64,
+    /// The memory for the names of links and containers of all connections together, in bytes (`link_names_memory`). It is
+    /// never below the limit of one connection.
+    pub link_names_memory: u64,
     /// The memory for readers of streams of all connections together, in bytes (`stream.reader_memory`).
     pub reader_memory: u64,
     /// True if a message without a header section is durable (`amqp10.durable_by_default`).
@@ -120,6 +126,8 @@ impl Default for Settings {
             // As much as for what clients do not finish. A client that does not read has at most 1.25 MiB, unless its
             // messages are large, so some 200 such clients have room.
             unread_output_memory: 256 * 1024 * 1024,
+            // A million links with names of 128 bytes.
+            link_names_memory: 128 * 1024 * 1024,
             reader_memory: 256 * 1024 * 1024,
             durable_by_default: true,
             permit_address_v1: false,
@@ -176,6 +184,11 @@ impl Settings {
     /// largest message.
     pub fn node_unread_memory(&self) -> u64 {
         self.unread_output_memory.max(self.max_message_size.saturating_add(UNREAD_MAX as u64))
+    }
+
+    /// Returns the memory for the names of links and containers of all connections, in bytes.
+    pub fn node_names_memory(&self) -> u64 {
+        self.link_names_memory.max((NAMES_MAX + 2 * NAME_MAX) as u64)
     }
 
     /// Returns the deprecated features that clients may not use (`deprecated_features.permit.NAME`).

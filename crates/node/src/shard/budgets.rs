@@ -22,6 +22,11 @@ const BUDGETS: &[Budget] = &[
         |shard| shard.connections.held(ClientBudget::Unread, shard.here.id).1,
     ),
     (
+        ClientBudget::Names.name(),
+        |shard| shard.connections.held(ClientBudget::Names, shard.here.id).0,
+        |shard| shard.connections.held(ClientBudget::Names, shard.here.id).1,
+    ),
+    (
         "stream_readers",
         |shard| of_node(shard, shard.connections.node_reader_memory().bytes()),
         |shard| of_node(shard, shard.connections.node_reader_memory().limit()),

@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex};
 use crate::asks::Asks;
 use crate::asks_queues::AsksQueues;
 use amqp10::connection::Config;
+use amqp10::link::NAME_MAX;
 use amqp10::sasl::Secret;
 use amqp10::{
     Attach, Chunk, Connection, DeliveryState, Described, Event, Map, Modified, Open, Outgoing, Role,
@@ -36,6 +37,8 @@ pub const OTHER: &str = "other";
 pub struct House {
     pub shards: Vec<Shard>,
     pub peers: Vec<Peer>,
+    /// The container-id of clients that connect.
+    pub container: String,
     /// The keys of other clients of the first shard. Their sockets take nothing during a round.
     pub others: Vec<usize>,
     /// True if the log does not write what it was given.
@@ -70,6 +73,7 @@ pub struct Peer {
     pub conn: Connection,
     /// The user, if the client does not log in as ANONYMOUS.
     user: Option<&'static str>,
+    container: String,
     /// True if the client reads nothing, so that its socket is full.
     pub deaf: bool,
     input: Vec<u8>,
@@ -106,6 +110,7 @@ impl House {
         Self {
             shards,
             peers: Vec::new(),
+            container: "peer".into(),
             others: Vec::new(),
             log_stopped: false,
             at_once: false,
@@ -157,6 +162,7 @@ impl House {
             key,
             conn: Connection::client(config, self.now_ms),
             user,
+            container: self.container.clone(),
             deaf: false,
             input: Vec::new(),
             sources: Vec::new(),
@@ -530,7 +536,7 @@ impl Peer {
                     self.conn.sasl_init(init);
                 }
                 Some(Event::HeaderExchanged) => {
-                    self.conn.open(Open { container_id: "peer".into(), ..Open::default() });
+                    self.conn.open(Open { container_id: self.container.clone(), ..Open::default() });
                 }
                 Some(Event::Open(_)) => _ = self.conn.begin(None, true),
                 Some(Event::Attach { link, attach, .. }) => {
@@ -556,7 +562,7 @@ impl Peer {
                     self.detached.push(error.condition.to_string());
                 }
                 Some(Event::End { error: Some(error), .. }) => panic!("the session has ended: {error:?}"),
-                Some(Event::Close(Some(error))) if self.doomed => {
+                Some(Event::Close(Some(error))) if self.doomed || self.container.len() > NAME_MAX => {
                     self.closed = Some((error.condition.to_string(), error.description.unwrap_or_default()));
                 }
                 Some(Event::Close(error)) => panic!("the connection is closed: {error:?}"),

@@ -18,6 +18,7 @@ mod late;
 mod left;
 mod line;
 mod login;
+mod names;
 mod own_queues;
 mod readers;
 mod refused;

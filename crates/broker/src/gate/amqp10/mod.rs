@@ -62,6 +62,7 @@ use crate::peer::Peer;
 use crate::reply_to::ReplyTo;
 use crate::settings::Settings;
 
+pub(crate) use self::attach::NAMES_MAX;
 pub use address::{Address, BadAddress, queue_address};
 
 /// The state of a session.
@@ -255,6 +256,11 @@ impl Gate {
         }
     }
 
+    /// Returns the bytes of the names that the client has given to its links and to itself.
+    pub fn name_bytes(&self) -> usize {
+        self.conn.name_bytes() + self.client.container_id.len()
+    }
+
     pub fn unread_bytes(&self) -> usize {
         self.conn.unread_bytes()
     }
@@ -321,7 +327,10 @@ impl Gate {
             Event::End { session, error, answered } => self.handle_end(session, error.as_ref(), answered, cx),
             Event::Attach { session, link, attach } => {
                 self.forget_ended_link(session, link);
-                self.attach_or_follow(session, link, attach, cx);
+                match self.check_name(&attach) {
+                    Ok(()) => self.attach_or_follow(session, link, attach, cx),
+                    Err(refused) => self.refuse(session, link, &attach, refused, cx),
+                }
             }
             Event::Detach { session, link, answered, .. } => {
                 if !answered {

@@ -76,6 +76,13 @@ impl Shard {
         self.count(ClientBudget::Unfinished, key, bytes as u64);
     }
 
+    /// Recounts the names that a client has given. Called when its connection was marked as dirty, as every ATTACH does.
+    #[inline]
+    pub(super) fn count_names(&mut self, key: usize) {
+        let Some(conn) = self.connections.conns.get(key) else { return };
+        self.count(ClientBudget::Names, key, conn.gate.name_bytes() as u64);
+    }
+
     /// Recounts what a connection has not read. Called when it may have changed.
     #[inline]
     pub(super) fn count_unread(&mut self, key: usize) {
@@ -143,7 +150,7 @@ impl Shard {
         );
         let Some(conn) = self.connections.conns.get_mut(key) else { return };
         let is_told = match budget {
-            ClientBudget::Unfinished => true,
+            ClientBudget::Unfinished | ClientBudget::Names => true,
             ClientBudget::Unread => {
                 let is_open = conn.gate.phase().is_open();
                 conn.gate.output().drop_unbegun(BEGUN_MAX) && is_open
