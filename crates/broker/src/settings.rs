@@ -3,13 +3,25 @@
 use std::sync::Arc;
 
 use amqp10::link::NAME_MAX;
+use buffers::HIGH_WATER;
 
 pub use queue::QueueType;
 
 use crate::access::Maximum;
 use crate::counters::Deprecated;
-use crate::gate::UNREAD_MAX;
-use crate::gate::amqp10::NAMES_MAX;
+
+/// The bytes of answers that a client may leave unread: answers to its requests, returned messages, outcomes. Above them, its
+/// socket is not read until it reads. So TCP slows down a client that floods the broker with requests and reads no answers.
+///
+/// What the output has up to the end of a delivery does not count, as far as deliveries had room. A client must be able to
+/// finish a large message while a large message is sent to it: it may read nothing before.
+pub(crate) const ANSWERS_MAX: usize = 1024 * 1024;
+
+/// What a connection may leave unread besides its largest message: see [`ANSWERS_MAX`] and [`HIGH_WATER`].
+const UNREAD_MAX: usize = HIGH_WATER + ANSWERS_MAX;
+
+/// The bytes of the names of all links of a connection: 250 bytes for each of 16,384 links, or 2,000 links with the longest names.
+pub(crate) const NAMES_MAX: usize = 4 * 1024 * 1024;
 
 /// The settings. Their names are those of `sluice.conf`, and their defaults are RabbitMQ's.
 #[derive(Clone, Debug)]

@@ -210,7 +210,7 @@ mod tests {
 
     fn uses() -> impl Strategy<Value = Vec<(Use, u64)>> {
         let a_use = (0..3u8, (0..4u8, 0..3u8), 0..20u64);
-        let a_use = a_use.prop_map(|(shard, owner, bytes)| Use { shard: shard.into(), owner, bytes });
+        let a_use = a_use.prop_map(|(shard, owner, bytes)| Use { shard, owner, bytes });
         prop::collection::vec((a_use, 0..20u64), 1..40)
     }
 

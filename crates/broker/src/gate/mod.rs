@@ -10,7 +10,7 @@ pub mod line;
 
 use std::sync::Arc;
 
-use buffers::{HIGH_WATER, Output};
+use buffers::Output;
 use bytes::Bytes;
 use hashbrown::HashMap;
 use message::Message;
@@ -28,16 +28,6 @@ use crate::mail::GateAddress;
 use crate::peer::Peer;
 use crate::reply_to::ReplyTo;
 use crate::settings::Settings;
-
-/// The bytes of answers that a client may leave unread: answers to its requests, returned messages, outcomes. Above them, its
-/// socket is not read until it reads. So TCP slows down a client that floods the broker with requests and reads no answers.
-///
-/// What the output has up to the end of a delivery does not count, as far as deliveries had room. A client must be able to
-/// finish a large message while a large message is sent to it: it may read nothing before.
-const ANSWERS_MAX: usize = 1024 * 1024;
-
-/// What a connection may leave unread besides its largest message: see [`ANSWERS_MAX`] and [`HIGH_WATER`].
-pub(crate) const UNREAD_MAX: usize = HIGH_WATER + ANSWERS_MAX;
 
 /// The state of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

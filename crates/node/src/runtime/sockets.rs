@@ -467,20 +467,26 @@ async fn linger(host: Rc<Host>, key: usize, socket: Weak<Socket>) {
 /// reads would keep the output for ever.
 async fn watch(host: Rc<Host>, key: usize, socket: Weak<Socket>) {
     let mut sent = None;
-    loop {
-        let Some(socket) = socket.upgrade().filter(|socket| is_current(&host, key, socket)) else { return };
-        if socket.done.get().is_some() {
-            return;
-        }
-        let mut shard = host.shard.borrow_mut();
-        let now = shard.conn(key).map(|conn| conn.send_bytes);
-        if sent.is_some() && sent == now {
-            return cut(&host, &mut shard, key, &socket);
-        }
-        sent = now;
-        drop((shard, socket));
+    while let Some(now) = sent_to_ended(&host, key, &socket, sent) {
+        sent = Some(now);
         tokio::time::sleep(UNREAD).await;
     }
+}
+
+/// Returns the number of bytes that were sent to the peer of a connection that has ended. If they are `before`, the peer has
+/// read nothing, and the socket is closed. Returns `None` if there is nothing to wait for.
+fn sent_to_ended(host: &Rc<Host>, key: usize, socket: &Weak<Socket>, before: Option<u64>) -> Option<u64> {
+    let socket = socket.upgrade().filter(|socket| is_current(host, key, socket))?;
+    if socket.done.get().is_some() {
+        return None;
+    }
+    let mut shard = host.shard.borrow_mut();
+    let now = shard.conn(key)?.send_bytes;
+    if before == Some(now) {
+        cut(host, &mut shard, key, &socket);
+        return None;
+    }
+    Some(now)
 }
 
 /// Returns true if this is the socket of the connection with this key. It may have closed, and another may have its key.

@@ -189,7 +189,7 @@ impl Client091 {
     /// Asks for this number of messages of a queue, one by one, without waiting for them. They are settled as they are sent.
     pub fn get(&mut self, house: &mut House, channel: u16, queue: &str, messages: u32) {
         for _ in 0..messages {
-            let get = BasicGet { queue, no_ack: true, ..BasicGet::default() };
+            let get = BasicGet { queue, no_ack: true };
             self.conn.send(channel, &Method::BasicGet(get));
         }
         self.settle(house);

@@ -42,7 +42,7 @@ use self::held::Held;
 use self::login::Client;
 use self::queues::QueueStep;
 use self::refusal::Refused;
-use super::{ANSWERS_MAX, BadFrame, Phase, take};
+use super::{BadFrame, Phase, take};
 use crate::catalog::{Answer, CatalogError};
 use crate::cx::Cx;
 use crate::follow::Follow;
@@ -51,7 +51,7 @@ use crate::intake::Unanswered;
 use crate::mail::GateAddress;
 use crate::own_queues::OwnQueues;
 use crate::peer::Peer;
-use crate::settings::Settings;
+use crate::settings::{ANSWERS_MAX, Settings};
 
 /// The protocol header of AMQP 0.9.1 and those of its predecessors start with these bytes. The headers of AMQP 1.0 are
 /// told apart by [`is_header`].

@@ -18,6 +18,7 @@ use crate::counters::{Deprecated, Protocol};
 use crate::intake::{Intake, Target as IntakeTarget};
 use crate::outlet::{Outlet, Wanted};
 use crate::reply_to::ReplyTo;
+use crate::settings::NAMES_MAX;
 use amqp10::link::NAME_MAX;
 use amqp10::{
     AmqpError, Attach, DeliveryState, Role, SenderSettleMode, Source, Symbol, Target, TargetArchetype, Value,
@@ -31,9 +32,6 @@ const OUTCOMES: [&str; 4] =
 /// The distribution mode of receivers whose messages stay in the node [3.5.7], and that of all others.
 const COPY: &str = "copy";
 const MOVE: &str = "move";
-
-/// The bytes of the names of all links of a connection: 250 bytes for each of 16,384 links, or 2,000 links with the longest names.
-pub(crate) const NAMES_MAX: usize = 4 * 1024 * 1024;
 
 impl Gate {
     /// Checks the name of a link before anything else is known of it. The name is kept as long as the link.

@@ -47,7 +47,7 @@ use self::margin::Margin;
 use self::outbound::Consuming;
 use self::parted::PartedLinks;
 use self::replies::Replies;
-use super::{ANSWERS_MAX, BadFrame, Ending, Phase, take};
+use super::{BadFrame, Ending, Phase, take};
 use crate::access::AccessRefused;
 use crate::catalog::{Answer, CatalogError};
 use crate::cx::Cx;
@@ -60,9 +60,8 @@ use crate::names::cut;
 use crate::own_queues::OwnQueues;
 use crate::peer::Peer;
 use crate::reply_to::ReplyTo;
-use crate::settings::Settings;
+use crate::settings::{ANSWERS_MAX, Settings};
 
-pub(crate) use self::attach::NAMES_MAX;
 pub use address::{Address, BadAddress, queue_address};
 
 /// The state of a session.
