@@ -42,6 +42,7 @@ pub fn configure(setup: &mut Setup, step: &str, rest: &str) -> Parsed<bool> {
                 "consumer_max_per_channel" => s.consumer_max_per_channel = Some(number),
                 "connection_max" => s.connection_max = Some(number),
                 "unfinished_memory" => s.unfinished_memory = number.into(),
+                "unread_output_memory" => s.unread_output_memory = number.into(),
                 "permit_transient" => s.declare_rules.permit_transient = value == "true",
                 "relaxed_redeclaration" => s.declare_rules.relaxed_redeclaration = value == "true",
                 "queues_max" => s.declare_rules.queues_max = Some(number),

@@ -188,6 +188,27 @@ def links_that_come_and_go(broker, full):
     client.close()
 
 
+@flood(bound=60)
+def links_with_long_names(broker, full):
+    """4,080 links with names of 130 kB on one connection of a user without any permission. Each is refused, and the client
+    does not answer."""
+    broker.call("/users/nobody", "PUT", {"password": "nobody of this broker", "tags": ""})
+    broker.call("/permissions/%2F/nobody", "PUT", {"configure": "^$", "write": "^$", "read": "^$"})
+    yield
+    client = wire.Client(broker.amqp, user="nobody", password="nobody of this broker")
+    threading.Thread(target=client.read_on, daemon=True).start()
+    name = "n" * 130_000
+    for session in range(16 if full else 4):
+        if session > 0:
+            client.begin(session)
+        for handle in range(255):
+            client.socket.sendall(wire.attach(f"{handle}{name}", handle, "/queues/hostile", session))
+    time.sleep(1)
+    yield
+    client.close()
+    broker.call("/users/nobody", "DELETE")
+
+
 @flood(bound=100)
 def messages_that_are_taken_and_kept(broker, full):
     """A consumer that never settles, on a queue that is being filled."""
@@ -222,6 +243,60 @@ def messages_that_come_back_with_annotations(broker, full):
     consumer.close()
     publisher.close()
     broker.delete("annotated")
+
+
+# ---- output that nobody reads ----------------------------------------------------------------------------------------
+
+
+@flood(bound=700)
+def output_that_nobody_reads(broker, full):
+    """Connections of both protocols that make the broker write and do not read: returned messages, answers to `basic.get`,
+    deliveries, answers to FLOW."""
+    broker.declare("unread")
+    publisher = wire.Client(broker.amqp)
+    publisher.send_all(publisher.sender("/queues/unread"), 1_000, b"x" * 100 * KB)
+    publisher.close()
+    yield
+    returned = wire.publish091(1, "nobody", b"x" * 3 * MB, mandatory=True)
+    clients = []
+    for number in range(400):
+        kind = number % 4
+        client = (wire.Client if kind == 3 else wire.Client091)(broker.amqp, receive_buffer=4096)
+        if kind < 3:
+            client.open_channel(1)
+        client.socket.setblocking(False)
+        part, times = ((returned, 20), (wire.get091(1, "unread") * 100, 20), (wire.consume091(1, "unread") * 5, 1),
+                       (wire.ECHO * 1_000, 100))[kind]
+        clients.append([client, part, times, b""])
+    # As much as the broker takes: it stops reading from each of them.
+    quiet = 0
+    while quiet < (20 if full else 5):
+        sent = sum([push_on(each) for each in clients])
+        quiet = 0 if sent > MB else quiet + 1
+        time.sleep(0.05)
+    budgets = {row["name"]: row for row in broker.call("/nodes")[0]["budgets"]}
+    used, limit = budgets["unread_output"]["used"], budgets["unread_output"]["limit"]
+    assert 0 < used <= limit + MB, f"{used} bytes are unread, of {limit}"
+    yield
+    for client, *_ in clients:
+        client.close()
+    broker.delete("unread")
+
+
+def push_on(each):
+    """Writes as much as the socket takes, and remembers the rest for the next time. Returns the number of bytes."""
+    client, part, times, rest = each
+    sent = 0
+    try:
+        while rest or times > 0:
+            if not rest:
+                rest, times = part, times - 1
+            size = client.socket.send(rest)
+            rest, sent = rest[size:], sent + size
+    except OSError:
+        pass  # The socket is full, or the broker has closed it.
+    each[2:] = times, rest
+    return sent
 
 
 # ---- alarms ----------------------------------------------------------------------------------------------------------

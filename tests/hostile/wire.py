@@ -61,6 +61,10 @@ FROM_THE_FIRST = compound(0xD1, [symbol("rabbitmq:stream-offset-spec"),
                                  b"\x00" + symbol("rabbitmq:stream-offset-spec") + string("first")])
 
 
+# A FLOW of the session, which the broker must answer.
+ECHO = frame(described(FLOW, uint(0), uint(MANY), uint(0), uint(MANY), NULL, NULL, NULL, NULL, NULL, TRUE))
+
+
 def frame091(kind, channel, body):
     """Returns a frame of AMQP 0.9.1."""
     return struct.pack(">BHI", kind, channel, len(body)) + body + b"\xce"
@@ -74,18 +78,44 @@ def short(text):
     return bytes([len(text)]) + text.encode()
 
 
-def publish091(channel, queue, payload):
-    """Returns a message of AMQP 0.9.1 to a queue, in three frames."""
-    return (method(channel, 60, 40, b"\0\0" + short("") + short(queue) + b"\0")
+def publish091(channel, queue, payload, mandatory=False):
+    """Returns a message of AMQP 0.9.1 to a queue, in as many frames as it needs."""
+    parts = [payload[at:at + 100_000] for at in range(0, len(payload), 100_000)]
+    return (method(channel, 60, 40, b"\0\0" + short("") + short(queue) + (b"\1" if mandatory else b"\0"))
             + frame091(2, channel, struct.pack(">HHQH", 60, 0, len(payload), 0))
-            + frame091(3, channel, payload))
+            + b"".join(frame091(3, channel, part) for part in parts))
+
+
+def get091(channel, queue):
+    """Asks for one message of a queue, which is settled as it is sent."""
+    return method(channel, 60, 70, b"\0\0" + short(queue) + b"\1")
+
+
+def consume091(channel, queue):
+    """Consumes from a queue. Deliveries are settled as they are sent."""
+    return method(channel, 60, 20, b"\0\0" + short(queue) + short("") + b"\2" + b"\0\0\0\0")
+
+
+def attach(name, handle, address, channel=0):
+    """Returns an ATTACH of a link on which the client sends."""
+    return frame(described(ATTACH, string(name), uint(handle), FALSE, NULL, NULL, described(0x28, NULL),
+                           described(0x29, string(address)), NULL, FALSE, uint(0)), channel)
+
+
+def connect(port, receive_buffer=None):
+    opened = socket.socket()
+    if receive_buffer:
+        opened.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
+    opened.settimeout(60)
+    opened.connect(("127.0.0.1", port))
+    return opened
 
 
 class Client091:
     """One connection of AMQP 0.9.1. It sends only what a test tells it to send."""
 
-    def __init__(self, port):
-        self.socket = socket.create_connection(("127.0.0.1", port), timeout=60)
+    def __init__(self, port, receive_buffer=None):
+        self.socket = connect(port, receive_buffer)
         self.buffer = b""
         self.socket.sendall(b"AMQP\0\0\x09\x01")
         self.wait_for(10, 10)
@@ -120,23 +150,23 @@ class Client091:
 class Client:
     """One connection with one session. It sends only what a test tells it to send."""
 
-    def __init__(self, port, receive_buffer=None, over_tls=False):
-        self.socket = socket.socket()
-        if receive_buffer:
-            self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
-        self.socket.settimeout(60)
-        self.socket.connect(("127.0.0.1", port))
+    def __init__(self, port, receive_buffer=None, over_tls=False, user="guest", password="guest"):
+        self.socket = connect(port, receive_buffer)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         if over_tls:
             context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
             context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
             self.socket = context.wrap_socket(self.socket)
         self.buffer, self.links = b"", 0
-        login = described(SASL_INIT, symbol("PLAIN"), binary(b"\0guest\0guest"), NULL)
+        login = described(SASL_INIT, symbol("PLAIN"), binary(f"\0{user}\0{password}".encode()), NULL)
         self.socket.sendall(b"AMQP\x03\x01\x00\x00" + frame(login, kind=1) + b"AMQP\x00\x01\x00\x00"
                             + frame(described(OPEN, string("hostile"), NULL))
                             + frame(described(BEGIN, NULL, uint(0), uint(MANY), uint(MANY))))
         self.wait_for(BEGIN)
+
+    def begin(self, channel):
+        """Begins another session. Its BEGIN is not waited for."""
+        self.socket.sendall(frame(described(BEGIN, NULL, uint(0), uint(MANY), uint(MANY)), channel))
 
     def close(self):
         try:
@@ -186,8 +216,7 @@ class Client:
     def sender(self, address):
         handle = self.links
         self.links += 1
-        self.socket.sendall(frame(described(ATTACH, string(f"link-{handle}"), uint(handle), FALSE, NULL, NULL,
-                                            described(0x28, NULL), described(0x29, string(address)), NULL, FALSE, uint(0))))
+        self.socket.sendall(attach(f"link-{handle}", handle, address))
         return handle
 
     def receiver(self, address, credit=0, filters=None):

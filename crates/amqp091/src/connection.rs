@@ -140,7 +140,7 @@ impl Connection {
             last_received_ms: now_ms,
             last_sent_ms: now_ms,
             channels: Channels::default(),
-            output: Output::default(),
+            output: Output::framed(frame::output_frame_len),
         }
     }
 
@@ -157,6 +157,17 @@ impl Connection {
     /// Returns the number of bytes to write.
     pub fn output_len(&self) -> usize {
         self.output.len()
+    }
+
+    /// Returns the bytes of memory in use for what the peer has not read.
+    pub fn unread_bytes(&self) -> usize {
+        self.output.held()
+    }
+
+    /// Returns the number of bytes to write behind the last `basic.deliver`, unless it came when much was unwritten; see
+    /// [`Output::note_delivery`].
+    pub fn answers_len(&self) -> usize {
+        self.output.len_behind_delivery()
     }
 
     /// Returns the limits that both sides agreed on. Before that, our own.

@@ -28,6 +28,17 @@ pub const HEADER_SIZE: usize = 7;
 /// The size in bytes of a frame without payload: its header and the end octet.
 pub const OVERHEAD: usize = HEADER_SIZE + 1;
 
+/// Returns the length of a frame or protocol header, given its first bytes.
+pub(crate) fn output_frame_len(bytes: &[u8]) -> Option<usize> {
+    match bytes {
+        [b'A', b'M', b'Q', b'P', ..] => Some(PROTOCOL_HEADER_SIZE),
+        [_, _, _, s0, s1, s2, s3, ..] => {
+            usize::try_from(u32::from_be_bytes([*s0, *s1, *s2, *s3])).ok()?.checked_add(OVERHEAD)
+        }
+        _ => None,
+    }
+}
+
 /// The bytes by which a frame may be larger than agreed. Some clients do not count header and end octet, so RabbitMQ
 /// accepts as much.
 pub const SIZE_TOLERANCE: u32 = OVERHEAD as u32;

@@ -115,7 +115,7 @@ impl Connection {
             last_sent_ms: now_ms,
             sessions: Vec::new(),
             by_remote_channel: Vec::new(),
-            output: Output::default(),
+            output: Output::framed(frame::output_frame_len),
             margin_bytes: usize::MAX,
             windows_held: false,
             has_incomplete: false,
@@ -140,6 +140,22 @@ impl Connection {
 
     pub fn output_len(&self) -> usize {
         self.output.len()
+    }
+
+    /// Returns the bytes of memory that the names of all links take.
+    pub fn name_bytes(&self) -> usize {
+        self.sessions().map(|(_, session)| session.name_bytes()).sum()
+    }
+
+    /// Returns the bytes of memory in use for what the peer has not read: the output, and deliveries that wait for it or for
+    /// the peer's window.
+    pub fn unread_bytes(&self) -> usize {
+        self.output.held() + self.sessions().map(|(_, session)| session.pending_bytes()).sum::<usize>()
+    }
+
+    /// Returns the number of bytes to write behind the last large delivery.
+    pub fn answers_len(&self) -> usize {
+        self.output.len_behind_delivery()
     }
 
     pub fn session(&self, session: u16) -> Option<&Session> {

@@ -124,6 +124,15 @@ impl fmt::Display for FrameError {
 
 impl std::error::Error for FrameError {}
 
+/// Returns the length of a frame or protocol header, given its first bytes.
+pub(crate) fn output_frame_len(bytes: &[u8]) -> Option<usize> {
+    match bytes {
+        [b'A', b'M', b'Q', b'P', ..] => Some(HEADER_SIZE),
+        [a, b, c, d, ..] => usize::try_from(u32::from_be_bytes([*a, *b, *c, *d])).ok(),
+        _ => None,
+    }
+}
+
 /// Parses and checks a frame header [2.3.1]. `max_frame_size` is the limit at this time, in bytes.
 pub fn parse_header(header: &[u8; HEADER_SIZE], max_frame_size: u32) -> Result<FrameHeader, FrameError> {
     let [s0, s1, s2, s3, doff, kind, c0, c1] = *header;

@@ -20,6 +20,9 @@ use crate::violation::Violation;
 use crate::{DeliveryState, ReceiverSettleMode, SenderSettleMode, Transfer};
 use buffers::Chunk;
 
+/// The longest name of a link and of a container, in bytes. The protocol sets no maximum. Names that clients make have some 100.
+pub const NAME_MAX: usize = 2048;
+
 /// Our end of a link, sending or receiving, with its credit.
 #[derive(Debug)]
 pub enum End {

@@ -87,6 +87,10 @@ pub struct Session {
     /// Our link number for each handle of the peer.
     by_remote_handle: Vec<Option<u32>>,
     pending: VecDeque<Pending>,
+    /// The bytes of the names of its links.
+    name_bytes: usize,
+    /// The bytes of the deliveries in `pending`.
+    pending_bytes: usize,
     unsettled: Unsettled,
 }
 
@@ -126,6 +130,8 @@ impl Session {
             partial_bytes: 0,
             by_remote_handle: Vec::new(),
             pending: VecDeque::new(),
+            pending_bytes: 0,
+            name_bytes: 0,
             unsettled: Unsettled::default(),
         }
     }
@@ -195,6 +201,7 @@ impl Session {
     pub(crate) fn handle_end(&mut self) {
         self.peer_ended = true;
         self.pending.clear();
+        self.pending_bytes = 0;
         self.unsettled = Unsettled::default();
         for link in self.links.iter_mut().flatten() {
             link.forget_partial();
@@ -342,8 +349,10 @@ impl Session {
     /// Sends END. Pending output is dropped, because nothing may follow.
     pub(crate) fn put_end(&mut self, error: Option<AmqpError>, out: &mut Output) {
         self.pending.clear();
+        self.pending_bytes = 0;
         self.unsettled = Unsettled::default();
         self.links.clear();
+        self.name_bytes = 0;
         self.partial_bytes = 0;
         self.by_remote_handle.clear();
         put_frame(out.buffer(), self.channel, &EndPerformative { error });

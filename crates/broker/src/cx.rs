@@ -27,6 +27,9 @@ pub struct Cx<'a> {
     pub placements: &'a Placements,
     pub access: &'a Access,
     pub settings: &'a Settings,
+    /// If this many bytes of a connection's output are unwritten, no more messages are requested for it. A request should not
+    /// bring more than this, either.
+    pub output_room: usize,
     /// What is traced. `None` if nothing is.
     pub traces: Option<&'a Traces>,
     pub consumers: &'a mut Registry<GateAddress>,

@@ -11,6 +11,7 @@ pub mod announced;
 pub mod audit;
 pub mod catalog;
 pub mod categories;
+pub mod client_budget;
 mod client_events;
 pub mod counters;
 pub mod credit_budget;

@@ -9,6 +9,7 @@ use queue::{Arrival, ConsumerId, Effect, Publish, PublisherId, RejectReason, Req
 
 use crate::access::{Login, Question, Remote};
 use crate::catalog::{Answer, CatalogError, Change, Command, Exchange, RouteTarget, history_length};
+use crate::client_budget::ClientBudget;
 use crate::ids::{QueueId, ShardId};
 use crate::moving::MoveWait;
 use crate::notices::Outbox;
@@ -53,9 +54,9 @@ pub enum Mail {
     /// For the deciding shard: keep these messages, oldest first, for destinations that are bound to the exchange
     /// later. Bounded by twice the length of the history per exchange and turn (iteration of the shard's event loop).
     Remember { exchange: Arc<Exchange>, messages: Vec<Message> },
-    /// The incomplete deliveries of the node use too much memory, and a connection of the receiving shard has the
-    /// most. One for each step by which a shard's part grows.
-    ShedUnfinished,
+    /// The clients of the node exceed this budget, and the connection that must be closed is on the receiving shard. One for
+    /// each step by which a shard's part grows.
+    Shed(ClientBudget),
     /// The result of a proposal.
     Answer { ticket: Ticket, result: Result<Answer, CatalogError> },
 }

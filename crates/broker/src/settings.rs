@@ -2,10 +2,26 @@
 
 use std::sync::Arc;
 
+use amqp10::link::NAME_MAX;
+use buffers::HIGH_WATER;
+
 pub use queue::QueueType;
 
 use crate::access::Maximum;
 use crate::counters::Deprecated;
+
+/// The bytes of answers that a client may leave unread: answers to its requests, returned messages, outcomes. Above them, its
+/// socket is not read until it reads. So TCP slows down a client that floods the broker with requests and reads no answers.
+///
+/// What the output has up to the end of a delivery does not count, as far as deliveries had room. A client must be able to
+/// finish a large message while a large message is sent to it: it may read nothing before.
+pub(crate) const ANSWERS_MAX: usize = 1024 * 1024;
+
+/// What a connection may leave unread besides its largest message: see [`ANSWERS_MAX`] and [`HIGH_WATER`].
+const UNREAD_MAX: usize = HIGH_WATER + ANSWERS_MAX;
+
+/// The bytes of the names of all links of a connection: 250 bytes for each of 16,384 links, or 2,000 links with the longest names.
+pub(crate) const NAMES_MAX: usize = 4 * 1024 * 1024;
 
 /// The settings. Their names are those of `sluice.conf`, and their defaults are RabbitMQ's.
 #[derive(Clone, Debug)]
@@ -56,6 +72,12 @@ pub struct Settings {
     /// The memory for incomplete deliveries and frames of all connections together, in bytes
     /// (`amqp10.unfinished_memory`). It is never below the limit of one connection.
     pub unfinished_memory: u64,
+    /// The memory for what clients do not read, of all connections together, in bytes (`unread_output_memory`). It is never
+    /// below what one connection may have.
+    pub unread_output_memory: u64,
+    /// The memory for the names of links and containers of all connections together, in bytes (`link_names_memory`). It is
+    /// never below the limit of one connection.
+    pub link_names_memory: u64,
     /// The memory for readers of streams of all connections together, in bytes (`stream.reader_memory`).
     pub reader_memory: u64,
     /// True if a message without a header section is durable (`amqp10.durable_by_default`).
@@ -113,6 +135,11 @@ impl Default for Settings {
             max_unsettled_per_link: 100_000,
             consumer_timeout_ms: 1_800_000,
             unfinished_memory: 256 * 1024 * 1024,
+            // As much as for what clients do not finish. A client that does not read has at most 1.25 MiB, unless its
+            // messages are large, so some 200 such clients have room.
+            unread_output_memory: 256 * 1024 * 1024,
+            // A million links with names of 128 bytes.
+            link_names_memory: 128 * 1024 * 1024,
             reader_memory: 256 * 1024 * 1024,
             durable_by_default: true,
             permit_address_v1: false,
@@ -163,6 +190,17 @@ impl Settings {
     /// its largest message.
     pub fn node_unfinished_memory(&self) -> u64 {
         self.unfinished_memory.max(self.connection_unfinished_memory())
+    }
+
+    /// Returns the memory for what clients do not read, of all connections, in bytes. A single consumer can always be sent the
+    /// largest message.
+    pub fn node_unread_memory(&self) -> u64 {
+        self.unread_output_memory.max(self.max_message_size.saturating_add(UNREAD_MAX as u64))
+    }
+
+    /// Returns the memory for the names of links and containers of all connections, in bytes.
+    pub fn node_names_memory(&self) -> u64 {
+        self.link_names_memory.max((NAMES_MAX + 2 * NAME_MAX) as u64)
     }
 
     /// Returns the deprecated features that clients may not use (`deprecated_features.permit.NAME`).

@@ -11,11 +11,17 @@ use bytes::{Buf, Bytes, BytesMut};
 /// more slice in the vectored write.
 const SHARE_FROM: usize = 4096;
 
+/// If this many bytes are unwritten, deliveries should wait where they are. There they can still be given to others.
+pub const HIGH_WATER: usize = 256 * 1024;
+
 /// The most bytes that are reserved at once after the buffer was freed.
 const EXPECTED_MAX: usize = 64 * 1024;
 
 /// If less was written than expected, the expected size shrinks by this fraction.
 const EXPECTED_FADES: usize = 8;
+
+/// Returns the length of the frame that begins with these bytes, or `None` if no frame begins like this.
+pub type FrameLen = fn(&[u8]) -> Option<usize>;
 
 /// The bytes that a connection has still to write, in order.
 #[derive(Debug, Default)]
@@ -29,9 +35,27 @@ pub struct Output {
     /// many bytes at once, so that it grows in one step. This also helps if large and small outputs
     /// alternate.
     expected: usize,
+    /// The number of bytes up to the end of the last delivery that [`Output::note_delivery`] has accepted.
+    delivered: usize,
+    /// Splits the output into frames. `None` if nobody asks for that.
+    frame_len: Option<FrameLen>,
+    /// The number of bytes up to the end of the frame of which a part was written. `None` if that is not known.
+    begun: Option<usize>,
+    /// The size of the largest payload of which a part is shared. It stays in memory as a whole.
+    largest: usize,
 }
 
 impl Output {
+    /// Creates an output that can be cut between two frames; see [`Output::drop_unbegun`].
+    pub fn framed(frame_len: FrameLen) -> Self {
+        Self { frame_len: Some(frame_len), begun: Some(0), ..Self::default() }
+    }
+
+    /// The number of bytes of memory that are in use until they are written.
+    pub fn held(&self) -> usize {
+        if self.is_empty() { 0 } else { self.len().max(self.largest) }
+    }
+
     /// The number of bytes not yet written.
     pub fn len(&self) -> usize {
         self.segment_bytes + self.tail.len()
@@ -39,6 +63,20 @@ impl Output {
 
     pub fn is_empty(&self) -> bool {
         self.len() == 0
+    }
+
+    /// The number of bytes not yet written behind the last delivery ([`Output::note_delivery`]).
+    pub fn len_behind_delivery(&self) -> usize {
+        self.len() - self.delivered
+    }
+
+    /// Called when a delivery was appended to the `before` bytes that were not yet written. It counts if deliveries had not
+    /// to wait, or if nothing but deliveries was appended since the last one that counts.
+    #[inline]
+    pub fn note_delivery(&mut self, before: usize) {
+        if before < HIGH_WATER || before == self.delivered {
+            self.delivered = self.len();
+        }
     }
 
     /// Returns the buffer to which frames are encoded.
@@ -60,6 +98,7 @@ impl Output {
             self.segment_bytes += head.len();
             self.segments.push_back(head);
         }
+        self.largest = self.largest.max(payload.len());
         self.segment_bytes += to - from;
         self.segments.push_back(payload.slice(from..to));
     }
@@ -84,6 +123,8 @@ impl Output {
     /// Removes the first `n` bytes. Called when they were written to the socket.
     pub fn advance(&mut self, mut n: usize) {
         self.written += n;
+        self.delivered = self.delivered.saturating_sub(n);
+        self.begun = if n >= self.len() { Some(0) } else { self.end_of_frame(n).map(|end| end - n) };
         while n > 0 {
             match self.segments.front_mut() {
                 Some(front) if front.len() > n => {
@@ -95,6 +136,9 @@ impl Output {
                     n -= front.len();
                     self.segment_bytes -= front.len();
                     self.segments.pop_front();
+                    if self.segments.is_empty() {
+                        self.largest = 0;
+                    }
                 }
                 None => {
                     self.tail.advance(n.min(self.tail.len()));
@@ -104,11 +148,50 @@ impl Output {
         }
     }
 
+    /// Returns the first place from `n` on at which a frame ends or begins. It looks at frames only as far as `n`, so it costs
+    /// nothing as long as the socket takes everything.
+    fn end_of_frame(&self, n: usize) -> Option<usize> {
+        let (frame_len, mut end) = (self.frame_len?, self.begun?);
+        let mut slices = self.pieces();
+        let (mut slice, mut from) = (slices.next()?, 0);
+        while end < n {
+            while from + slice.len() <= end {
+                from += slice.len();
+                slice = slices.next()?;
+            }
+            // The head of a frame is in one piece: only payloads are shared.
+            end += frame_len(&slice[end - from..])?.max(1);
+        }
+        Some(end)
+    }
+
+    fn pieces(&self) -> impl Iterator<Item = &[u8]> {
+        self.segments.iter().map(|segment| &segment[..]).chain([&self.tail[..]])
+    }
+
+    /// Drops all frames of which nothing was written. Returns true if other frames may follow. Otherwise, the rest of the
+    /// frame that has begun is longer than `max` bytes and was dropped, too.
+    pub fn drop_unbegun(&mut self, max: usize) -> bool {
+        let begun = self.begun.filter(|begun| *begun <= max);
+        let mut left = begun.unwrap_or(0);
+        // Copied, because a part of a payload would keep all of it.
+        let mut tail = BytesMut::with_capacity(left);
+        for piece in self.pieces() {
+            let part = left.min(piece.len());
+            tail.extend_from_slice(&piece[..part]);
+            left -= part;
+        }
+        let Self { expected, frame_len, .. } = *self;
+        *self = Self { tail, expected, frame_len, begun, ..Self::default() };
+        begun.is_some()
+    }
+
     /// Frees the memory of the buffer if the output is empty.
     pub fn shrink(&mut self) {
         if self.is_empty() {
             let faded = self.expected - self.expected / EXPECTED_FADES;
-            *self = Self { expected: self.written.min(EXPECTED_MAX).max(faded), ..Self::default() };
+            let expected = self.written.min(EXPECTED_MAX).max(faded);
+            *self = Self { expected, frame_len: self.frame_len, begun: Some(0), ..Self::default() };
         }
     }
 }
@@ -116,6 +199,81 @@ impl Output {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn answers_are_counted_behind_the_last_delivery() {
+        let mut output = Output::default();
+        let put = |output: &mut Output, bytes: usize, delivers: bool| {
+            let before = output.len();
+            output.buffer().resize(before + bytes, b'x');
+            if delivers {
+                output.note_delivery(before);
+            }
+            output.len_behind_delivery()
+        };
+        assert_eq!(put(&mut output, 10, false), 10, "no delivery");
+        assert_eq!(put(&mut output, HIGH_WATER, true), 0, "a large delivery, and what is ahead of it");
+        assert_eq!(put(&mut output, 5, true), 0, "another one directly behind it");
+        assert_eq!(put(&mut output, 20, false), 20);
+        assert_eq!(put(&mut output, 5, true), 25, "a delivery that should have waited");
+        output.advance(HIGH_WATER);
+        assert_eq!(output.len_behind_delivery(), 25);
+        assert_eq!(put(&mut output, 5, true), 0);
+        output.advance(40);
+        assert_eq!((output.len(), output.len_behind_delivery()), (5, 0));
+    }
+
+    /// Frames of this test: their length in one byte, which counts itself.
+    fn frame_len(head: &[u8]) -> Option<usize> {
+        head.first().map(|len| usize::from(*len)).filter(|len| *len > 0)
+    }
+
+    fn frames(output: &mut Output, sizes: &[u8]) {
+        for size in sizes {
+            output.buffer().extend_from_slice(&vec![*size; usize::from(*size)]);
+        }
+    }
+
+    #[test]
+    fn only_a_frame_that_has_begun_is_kept() {
+        for written in 0..=60 {
+            let mut output = Output::framed(frame_len);
+            frames(&mut output, &[10, 20, 30]);
+            // The socket takes a little at a time.
+            (0..written).for_each(|_| output.advance(1));
+            assert!(output.drop_unbegun(30));
+            let end = [0, 10, 30, 60].into_iter().find(|end| *end >= written).unwrap();
+            assert_eq!(output.len(), end - written, "{written} bytes were written");
+            frames(&mut output, &[5]);
+            output.advance(end - written);
+            assert_eq!(output.pieces().collect::<Vec<_>>().concat(), [5; 5]);
+        }
+    }
+
+    #[test]
+    fn a_large_frame_that_has_begun_is_dropped_with_its_payload() {
+        let mut output = Output::framed(|_| Some(1 + SHARE_FROM));
+        let payload = Bytes::from(vec![1; 2 * SHARE_FROM]);
+        output.buffer().extend_from_slice(b"h");
+        output.put_payload(&payload, 0, SHARE_FROM);
+        assert_eq!(
+            (output.len(), output.held()),
+            (1 + SHARE_FROM, 2 * SHARE_FROM),
+            "all of the payload is kept"
+        );
+        output.advance(3);
+        assert!(!output.drop_unbegun(SHARE_FROM - 3));
+        assert_eq!((output.len(), output.held()), (0, 0));
+    }
+
+    #[test]
+    fn an_output_without_frames_is_dropped_as_a_whole() {
+        let mut output = Output::default();
+        frames(&mut output, &[10]);
+        output.advance(1);
+        assert!(!output.drop_unbegun(100));
+        assert!(output.is_empty());
+    }
 
     #[test]
     fn an_output_in_use_grows_once() {

@@ -13,6 +13,7 @@ pub mod entries;
 pub mod facts;
 mod handshakes;
 mod incoming;
+mod ledger;
 mod logins;
 mod marks;
 mod node;
@@ -26,7 +27,6 @@ mod read_buffers;
 mod renewal;
 mod runtime;
 pub mod shard;
-mod tally;
 
 pub use alarms::{AlarmLimits, Limit, Measured};
 pub use desk::NodeDesk;

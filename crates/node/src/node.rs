@@ -37,7 +37,7 @@ use crate::quarantine::{self, DefinitionsLost};
 use crate::questions::OpenQuestions;
 use crate::randomness::random;
 use crate::runtime::{self, Listening, Storage};
-use crate::shard::{Occupancy, Setup, Shard, StorageLimits, Tallies};
+use crate::shard::{NodeBudgets, Occupancy, Setup, Shard, StorageLimits};
 
 /// The options with which a node is started.
 #[derive(Debug)]
@@ -550,7 +550,7 @@ fn make_named_shards(
         placements.place(*queue, (i % usize::from(count)) as ShardId);
     }
     let live: Arc<[AtomicU64]> = (0..count).map(|_| AtomicU64::new(0)).collect();
-    let tallies = Tallies::new(count, settings);
+    let budgets = NodeBudgets::new(count, settings);
     let mut shards: Vec<Shard> = (0..count)
         .map(|id| {
             let (settings, access) = (settings.clone(), access.clone());
@@ -564,7 +564,7 @@ fn make_named_shards(
                 live: live.clone(),
                 limits,
                 names,
-                tallies: tallies.clone(),
+                budgets: budgets.clone(),
             })
         })
         .collect();

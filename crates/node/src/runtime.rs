@@ -326,6 +326,8 @@ fn turn(host: &Rc<Host>, dirty: &mut Vec<usize>) -> bool {
         shard.touch(key);
         is_left = true;
     }
+    // A client that has read may have had input that waited for that.
+    is_left |= shard.is_dirty();
     is_left |= host.encryption.allow_handshakes();
     if is_left {
         host.wake.notify_one();

@@ -64,6 +64,7 @@ impl Connection {
         from: usize,
     ) {
         if self.channel_is_open(channel) {
+            let before = self.output.len();
             let body_max = self.body_max();
             put_content(
                 &mut self.output,
@@ -74,6 +75,7 @@ impl Connection {
                 payload,
                 from,
             );
+            self.output.note_delivery(before);
         }
     }
 

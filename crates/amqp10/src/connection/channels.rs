@@ -321,6 +321,13 @@ impl Connection {
         }
     }
 
+    /// Frees the name of a link that was refused; see [`Connection::detach`].
+    pub fn forget_name(&mut self, session: u16, link: u32) {
+        if let Some((session, _, _)) = self.parts(session) {
+            session.forget_name(link);
+        }
+    }
+
     /// Reports our credit on a link on which we send, after its pending deliveries. With `drain`, uses up the
     /// credit first.
     pub fn report_credit(&mut self, session: u16, link: u32, available: u32, drain: bool) {

@@ -92,7 +92,25 @@ impl Session {
         waiting.into_iter().for_each(|link| self.detach(link, None, out));
     }
 
+    /// Returns the bytes of memory that the names of the links take.
+    pub fn name_bytes(&self) -> usize {
+        self.name_bytes
+    }
+
+    /// Frees the name of a link that the peer has proposed and we have refused. Nobody asks for it any more, but the link exists
+    /// until the peer's DETACH arrives.
+    pub(crate) fn forget_name(&mut self, link: u32) {
+        if let Some(l) = self.link_mut(link)
+            && l.state == LinkState::Detaching
+            && l.remote_handle.is_some()
+        {
+            let name = std::mem::take(&mut l.name);
+            self.name_bytes -= name.len();
+        }
+    }
+
     fn insert_link(&mut self, link: Link) -> u32 {
+        self.name_bytes += link.name.len();
         match self.links.iter().position(Option::is_none) {
             Some(free) => {
                 self.links[free] = Some(link);
@@ -134,6 +152,7 @@ impl Session {
             && let Some(mut removed) = slot.take()
         {
             self.partial_bytes -= removed.forget_partial();
+            self.name_bytes -= removed.name.len();
             let handle = removed.remote_handle;
             if let Some(slot) = handle.and_then(|handle| self.by_remote_handle.get_mut(handle as usize)) {
                 *slot = None;

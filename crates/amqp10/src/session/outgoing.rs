@@ -12,9 +12,9 @@ use crate::performative::{
 use crate::{Flow, Map};
 use buffers::Output;
 
-/// If more bytes than this of output are unwritten, deliveries wait in the session instead of the output.
+/// If this many bytes of output are unwritten, deliveries wait in the session instead of the output.
 /// There they can still be dropped when their link is detached.
-pub const OUTPUT_HIGH_WATER: usize = 256 * 1024;
+pub const OUTPUT_HIGH_WATER: usize = buffers::HIGH_WATER;
 
 /// Output that waits for the peer's window or for the socket, in order.
 #[derive(Debug)]
@@ -111,6 +111,10 @@ impl Part<'_> {
 }
 
 impl Waiting {
+    fn bytes(&self) -> usize {
+        self.head.len() + self.bare.len()
+    }
+
     fn as_outgoing(&self) -> Outgoing<'_> {
         let Self { tag, settled, irrevocable, message_format, ref head, ref bare, cookie } = *self;
         let bare = Part { of: bare, from: 0 };
@@ -151,6 +155,11 @@ impl Session {
         self.pending.len()
     }
 
+    /// The bytes of the deliveries that wait. They are in memory until they are sent.
+    pub fn pending_bytes(&self) -> usize {
+        self.pending_bytes
+    }
+
     /// Returns true if a delivery of this link waits.
     pub fn has_pending(&self, link: u32) -> bool {
         self.pending.iter().any(|p| matches!(p, Pending::Delivery { link: l, .. } if *l == link))
@@ -182,6 +191,7 @@ impl Session {
             return true;
         }
         let delivery = Box::new(delivery.to_waiting());
+        self.pending_bytes += delivery.bytes();
         self.pending.push_back(Pending::Delivery { link, delivery, sent, id });
         true
     }
@@ -247,6 +257,7 @@ impl Session {
                         self.pending.push_front(Pending::Delivery { link, delivery, sent, id });
                         return;
                     }
+                    self.pending_bytes -= delivery.bytes();
                 }
             }
         }
@@ -265,7 +276,8 @@ impl Session {
     ) -> bool {
         let total = delivery.head.len() + delivery.bare.len();
         loop {
-            if self.remote_incoming_window == 0 || out.len() >= OUTPUT_HIGH_WATER {
+            let before = out.len();
+            if self.remote_incoming_window == 0 || before >= OUTPUT_HIGH_WATER {
                 return false;
             }
             let mut head = TransferHead { handle: link, ..TransferHead::default() };
@@ -293,6 +305,10 @@ impl Session {
                 let Part { of, from: start } = delivery.bare;
                 out.put_payload(of, start + from.max(h) - h, start + to - h);
             }
+            // The peer takes frames of any size. A smaller one exceeds the mark by so little that it does not matter.
+            if n >= OUTPUT_HIGH_WATER {
+                out.note_delivery(before);
+            }
             *sent = to;
             self.next_outgoing_id = self.next_outgoing_id.wrapping_add(1);
             self.remote_incoming_window -= 1;
@@ -311,6 +327,11 @@ impl Session {
         self.pending.retain(|p| match p {
             Pending::Delivery { link: l, .. } | Pending::Report { link: l, .. } => *l != link,
         });
+        let deliveries = self.pending.iter().map(|pending| match pending {
+            Pending::Delivery { delivery, .. } => delivery.bytes(),
+            Pending::Report { .. } => 0,
+        });
+        self.pending_bytes = deliveries.sum();
         // If the peer's window is closed, no abort can be sent. The DETACH alone then ends the delivery.
         if let Some(id) = begun
             && self.remote_incoming_window > 0

@@ -264,7 +264,7 @@ pub fn permit_policy<E>(
         true => ask(Verb::SetOperatorPolicy, &[Resource::OperatorPolicy(name)])?,
         false => ask(Verb::SetPolicy, &[Resource::Policy(name)])?,
     }
-    let named = |key: &&str| definition?.get(*key)?.as_str();
+    let named = |key: &&str| definition?.get(key)?.as_str();
     TARGETS
         .iter()
         .filter_map(named)

@@ -266,7 +266,7 @@ impl Gate {
 
     pub fn handle_delivery(&mut self, place: u64, lent: DeliveryRef<'_>, cx: &mut Cx<'_>) -> bool {
         let Some(Role::Consumer(outlet, credit)) = self.roles.get_mut(&place) else { return true };
-        outlet.handle_delivery();
+        outlet.handle_delivery(lent.message);
         let Some(left) = credit.checked_sub(1) else {
             outlet.give_back(lent.number, cx);
             return true;

@@ -197,6 +197,27 @@ impl Gate {
         product_or!(self, gate => gate.takes_input(), true)
     }
 
+    /// Returns the bytes of the names that the client has given to its links and to itself.
+    pub fn name_bytes(&self) -> usize {
+        match self {
+            Self::Amqp10(gate) => gate.name_bytes(),
+            // Names of AMQP 0.9.1 have at most 255 bytes.
+            Self::Amqp091(_) => 0,
+            #[cfg(debug_assertions)]
+            Self::Line(_) => 0,
+        }
+    }
+
+    /// Returns the bytes of memory in use for what the client has not read.
+    pub fn unread_bytes(&self) -> usize {
+        product_or!(self, gate => gate.unread_bytes(), 0)
+    }
+
+    /// Returns false if the client must read before anything is done for it that makes an answer.
+    pub fn has_room_for_answers(&self) -> bool {
+        product_or!(self, gate => gate.has_room_for_answers(), true)
+    }
+
     /// Handles the frames at the start of `input` that only show that the peer is alive. Returns their length in bytes.
     pub fn handle_heartbeats(&mut self, input: &[u8], now_ms: u64) -> usize {
         product_or!(self, gate => gate.handle_heartbeats(input, now_ms), 0)

@@ -6,11 +6,21 @@
 
 use queue::CreditState;
 
+/// The maximum of the first batch of a consumer: how large the messages are is not known yet.
+const FIRST_BATCH: u32 = 16;
+
 /// The credit of one consumer on both sides.
 #[derive(Debug, Default)]
 pub(super) struct Bridge {
     /// The maximum credit that is requested from the queue at once.
     batch_max: u32,
+    /// The mean size of the messages of the last batch, in bytes. 0 if there was none.
+    mean_bytes: u64,
+    /// True if large messages are asked for in smaller batches.
+    follows_size: bool,
+    /// The number and the bytes of the deliveries since the last batch was asked for.
+    arrived: u32,
+    arrived_bytes: u64,
     /// The number of deliveries that have arrived from the queue, as the queue counts them.
     queue_count: u32,
     /// The number of messages that the queue may still deliver.
@@ -42,6 +52,11 @@ pub struct CreditReport {
 
 impl Bridge {
     pub fn new(batch_max: u32) -> Self {
+        Self { batch_max: batch_max.max(1), follows_size: true, ..Self::default() }
+    }
+
+    /// Creates the bridge to a queue that stops by itself when the peer has no room: a stream, or a queue that is browsed.
+    pub fn to_stopping(batch_max: u32) -> Self {
         Self { batch_max: batch_max.max(1), ..Self::default() }
     }
 
@@ -57,8 +72,10 @@ impl Bridge {
         self.echo |= echo;
     }
 
-    /// Called when a delivery has arrived from the queue.
-    pub fn handle_delivery(&mut self) {
+    /// Called when a delivery of this many bytes has arrived from the queue.
+    pub fn handle_delivery(&mut self, bytes: u64) {
+        self.arrived = self.arrived.wrapping_add(1);
+        self.arrived_bytes = self.arrived_bytes.wrapping_add(bytes);
         self.queue_count = self.queue_count.wrapping_add(1);
         self.queue_credit = self.queue_credit.saturating_sub(1);
     }
@@ -107,14 +124,21 @@ impl Bridge {
 
     /// Returns the next grant for the queue. `room` is the number of further deliveries that may be left
     /// unsettled. `blocked` says that deliveries wait for the peer's window or socket, so that no more are
-    /// fetched.
-    pub fn poll_grant(&mut self, client_credit: u32, room: u32, blocked: bool) -> Option<Batch> {
-        if self.in_flight {
+    /// fetched. `bytes` are those that the messages of a batch should have: a batch waits for the peer, so large messages are
+    /// asked for in smaller batches. Another batch follows in the same turn if the peer has room.
+    pub fn poll_grant(
+        &mut self,
+        client_credit: u32,
+        room: u32,
+        blocked: bool,
+        bytes: usize,
+    ) -> Option<Batch> {
+        if self.in_flight || !self.peer_changed && self.queue_credit > 0 {
             return None;
         }
-        let batch = client_credit.min(self.batch_max).min(room);
+        let batch = client_credit.min(self.next_batch(bytes)).min(room);
         let batch = if blocked { batch.min(self.queue_credit) } else { batch };
-        if !self.peer_changed && (self.queue_credit > 0 || batch == 0) {
+        if !self.peer_changed && batch == 0 {
             return None;
         }
         self.peer_changed = false;
@@ -123,6 +147,21 @@ impl Bridge {
         self.echo_in_flight |= std::mem::take(&mut self.echo);
         Some(Batch { delivery_count: self.queue_count, credit: batch, drain: self.drain })
     }
+
+    /// Returns the maximum of the next batch.
+    fn next_batch(&mut self, bytes: usize) -> u32 {
+        if !self.follows_size {
+            return self.batch_max;
+        }
+        if self.arrived > 0 {
+            self.mean_bytes = (self.arrived_bytes / u64::from(self.arrived)).max(1);
+            (self.arrived, self.arrived_bytes) = (0, 0);
+        }
+        match self.mean_bytes {
+            0 => self.batch_max.min(FIRST_BATCH),
+            mean => u32::try_from(bytes as u64 / mean).unwrap_or(u32::MAX).clamp(1, self.batch_max),
+        }
+    }
 }
 
 #[cfg(test)]
@@ -130,6 +169,7 @@ mod tests {
     use super::*;
 
     const ROOM: u32 = 1000;
+    const BYTES: usize = 256 * 1024;
 
     fn state(delivery_count: u32, credit: u32, available: u32, drained: bool) -> CreditState {
         CreditState { delivery_count, credit, available, drained }
@@ -139,36 +179,55 @@ mod tests {
     fn a_huge_credit_is_asked_for_in_batches() {
         let mut bridge = Bridge::new(256);
         bridge.handle_flow(false, false);
-        let grant = bridge.poll_grant(u32::MAX, ROOM, false);
-        assert_eq!(grant, Some(Batch { delivery_count: 0, credit: 256, drain: false }));
-        assert_eq!(bridge.poll_grant(u32::MAX, ROOM, false), None, "one request in flight");
-        assert_eq!(bridge.handle_credit_state(state(0, 256, 0, false), u32::MAX, ROOM), None);
-        for _ in 0..255 {
-            bridge.handle_delivery();
-            assert_eq!(bridge.poll_grant(u32::MAX, ROOM, false), None);
+        let grant = bridge.poll_grant(u32::MAX, ROOM, false, BYTES);
+        assert_eq!(grant, Some(Batch { delivery_count: 0, credit: FIRST_BATCH, drain: false }));
+        assert_eq!(bridge.poll_grant(u32::MAX, ROOM, false, BYTES), None, "one request in flight");
+        assert_eq!(bridge.handle_credit_state(state(0, FIRST_BATCH, 0, false), u32::MAX, ROOM), None);
+        for _ in 1..FIRST_BATCH {
+            bridge.handle_delivery(100);
+            assert_eq!(bridge.poll_grant(u32::MAX, ROOM, false, BYTES), None);
         }
-        bridge.handle_delivery();
-        assert_eq!(bridge.poll_grant(1000, ROOM, true), None, "no grant while the client does not read");
-        let grant = bridge.poll_grant(1000, ROOM, false);
-        assert_eq!(grant, Some(Batch { delivery_count: 256, credit: 256, drain: false }));
+        bridge.handle_delivery(100);
+        assert_eq!(
+            bridge.poll_grant(1000, ROOM, true, BYTES),
+            None,
+            "no grant while the client does not read"
+        );
+        let grant = bridge.poll_grant(1000, ROOM, false, BYTES);
+        assert_eq!(grant, Some(Batch { delivery_count: FIRST_BATCH, credit: 256, drain: false }));
+    }
+
+    #[test]
+    fn a_batch_of_large_messages_is_small() {
+        let mut bridge = Bridge::new(256);
+        bridge.handle_flow(false, false);
+        let mut next = |bytes: u64| {
+            let batch =
+                bridge.poll_grant(u32::MAX, ROOM, false, BYTES).expect("the last one is used up").credit;
+            bridge.handle_credit_state(state(bridge.queue_count, batch, 0, false), u32::MAX, ROOM);
+            (0..batch).for_each(|_| bridge.handle_delivery(bytes));
+            batch
+        };
+        let batches = [100_000, 1000, 1 << 24, 1 << 24, 0, 0].map(&mut next);
+        assert_eq!(batches, [FIRST_BATCH, 2, 256, 1, 1, 256]);
     }
 
     #[test]
     fn the_newest_flow_wins() {
         let mut bridge = Bridge::new(256);
         bridge.handle_flow(false, false);
-        assert!(bridge.poll_grant(10, ROOM, false).is_some());
+        assert!(bridge.poll_grant(10, ROOM, false, BYTES).is_some());
         for _ in 0..1000 {
             bridge.handle_flow(false, false);
-            assert_eq!(bridge.poll_grant(7, ROOM, false), None);
+            assert_eq!(bridge.poll_grant(7, ROOM, false, BYTES), None);
         }
         bridge.handle_credit_state(state(0, 10, 0, false), 7, ROOM);
         assert_eq!(
-            bridge.poll_grant(7, ROOM, false),
+            bridge.poll_grant(7, ROOM, false, BYTES),
             Some(Batch { delivery_count: 0, credit: 7, drain: false })
         );
         bridge.handle_credit_state(state(0, 7, 0, false), 7, ROOM);
-        assert_eq!(bridge.poll_grant(7, ROOM, false), None);
+        assert_eq!(bridge.poll_grant(7, ROOM, false, BYTES), None);
     }
 
     #[test]
@@ -176,35 +235,35 @@ mod tests {
         let mut bridge = Bridge::new(2);
         bridge.handle_flow(true, false);
         assert_eq!(
-            bridge.poll_grant(5, ROOM, false),
+            bridge.poll_grant(5, ROOM, false, BYTES),
             Some(Batch { delivery_count: 0, credit: 2, drain: true })
         );
-        bridge.handle_delivery();
-        bridge.handle_delivery();
+        bridge.handle_delivery(1);
+        bridge.handle_delivery(1);
         assert_eq!(bridge.handle_credit_state(state(2, 0, 1, true), 3, ROOM), None);
         assert_eq!(
-            bridge.poll_grant(3, ROOM, false),
+            bridge.poll_grant(3, ROOM, false, BYTES),
             Some(Batch { delivery_count: 2, credit: 2, drain: true })
         );
-        bridge.handle_delivery();
+        bridge.handle_delivery(1);
         let report = bridge.handle_credit_state(state(4, 0, 0, true), 2, ROOM);
         assert_eq!(report, Some(CreditReport { available: 0, drain: true }));
-        assert_eq!(bridge.poll_grant(0, ROOM, false), None);
+        assert_eq!(bridge.poll_grant(0, ROOM, false, BYTES), None);
     }
 
     #[test]
     fn an_echo_is_answered_after_the_newest_flow() {
         let mut bridge = Bridge::new(2);
         bridge.handle_flow(true, true);
-        bridge.poll_grant(5, ROOM, false);
-        (0..2).for_each(|_| bridge.handle_delivery());
+        bridge.poll_grant(5, ROOM, false, BYTES);
+        (0..2).for_each(|_| bridge.handle_delivery(1));
         assert_eq!(bridge.handle_credit_state(state(2, 0, 9, true), 3, ROOM), None, "another round");
-        bridge.poll_grant(3, ROOM, false);
+        bridge.poll_grant(3, ROOM, false, BYTES);
         // The drain is cancelled. The queue may still answer the drain before it receives the new grant. That
         // answer must not be reported to the peer.
         bridge.handle_flow(false, false);
         assert_eq!(bridge.handle_credit_state(state(4, 0, 7, true), 0, ROOM), None);
-        assert!(bridge.poll_grant(0, ROOM, false).is_some());
+        assert!(bridge.poll_grant(0, ROOM, false, BYTES).is_some());
         let report = bridge.handle_credit_state(state(4, 0, 7, false), 0, ROOM);
         assert_eq!(report, Some(CreditReport { available: 7, drain: false }));
     }
@@ -213,39 +272,39 @@ mod tests {
     fn a_drain_ends_when_the_queue_cannot_deliver() {
         let mut bridge = Bridge::new(256);
         bridge.handle_flow(true, false);
-        bridge.poll_grant(10, ROOM, false);
-        bridge.handle_delivery();
+        bridge.poll_grant(10, ROOM, false, BYTES);
+        bridge.handle_delivery(1);
         // The head of the queue cannot be delivered now, for example because it is expired and waits for its
         // dead-letter queue.
         let report = bridge.handle_credit_state(state(10, 0, 3, true), 9, ROOM);
         assert_eq!(report, Some(CreditReport { available: 3, drain: true }));
-        assert_eq!(bridge.poll_grant(0, ROOM, false), None);
+        assert_eq!(bridge.poll_grant(0, ROOM, false, BYTES), None);
     }
 
     #[test]
     fn an_echo_without_credit_is_answered_when_the_queue_has_stopped() {
-        let mut bridge = Bridge::new(256);
+        let mut bridge = Bridge::new(10);
         bridge.handle_flow(false, false);
-        bridge.poll_grant(100, ROOM, false);
-        bridge.handle_credit_state(state(0, 100, 0, false), 100, ROOM);
+        bridge.poll_grant(100, ROOM, false, BYTES);
+        bridge.handle_credit_state(state(0, 10, 0, false), 100, ROOM);
         bridge.handle_flow(false, true);
         assert_eq!(
-            bridge.poll_grant(0, ROOM, true),
+            bridge.poll_grant(0, ROOM, true, BYTES),
             Some(Batch { delivery_count: 0, credit: 0, drain: false })
         );
         let report = bridge.handle_credit_state(state(0, 0, 3, false), 0, ROOM);
         assert_eq!(report, Some(CreditReport { available: 3, drain: false }));
-        assert_eq!(bridge.poll_grant(0, ROOM, false), None);
+        assert_eq!(bridge.poll_grant(0, ROOM, false, BYTES), None);
     }
 
     #[test]
     fn a_client_that_never_settles_is_bounded() {
         let mut bridge = Bridge::new(256);
         bridge.handle_flow(false, false);
-        assert_eq!(bridge.poll_grant(1000, 3, false).unwrap().credit, 3);
+        assert_eq!(bridge.poll_grant(1000, 3, false, BYTES).unwrap().credit, 3);
         bridge.handle_credit_state(state(0, 3, 0, false), 1000, 3);
-        (0..3).for_each(|_| bridge.handle_delivery());
-        assert_eq!(bridge.poll_grant(997, 0, false), None);
-        assert_eq!(bridge.poll_grant(997, 2, false).unwrap().credit, 2, "the client has settled two");
+        (0..3).for_each(|_| bridge.handle_delivery(1));
+        assert_eq!(bridge.poll_grant(997, 0, false, BYTES), None);
+        assert_eq!(bridge.poll_grant(997, 2, false, BYTES).unwrap().credit, 2, "the client has settled two");
     }
 }

@@ -17,6 +17,7 @@ mod holder;
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
+use message::Message;
 use queue::{
     Attach, ConsumerId, ConsumerTimeout, DeliveryRef, Effect, GoneReason, Mode, Outcome, QueueType, Refusal,
     Request, SettleAnswer, Span,
@@ -202,7 +203,10 @@ impl<A> Outlet<A> {
             message_bytes_max,
             attach_state: AttachState::Asking,
             waits_for_room: false,
-            bridge: Bridge::new(cx.settings.max_queue_credit),
+            bridge: match browses || record.is_stream() {
+                true => Bridge::to_stopping(cx.settings.max_queue_credit),
+                false => Bridge::new(cx.settings.max_queue_credit),
+            },
             sent: 0,
             redelivered: 0,
             acknowledged: 0,
@@ -324,7 +328,7 @@ impl<A> Outlet<A> {
             return;
         }
         let room = self.room();
-        if let Some(grant) = self.bridge.poll_grant(left, room, blocked) {
+        if let Some(grant) = self.bridge.poll_grant(left, room, blocked, cx.output_room) {
             self.grant(grant, cx);
         }
     }
@@ -379,10 +383,11 @@ impl<A> Outlet<A> {
         }
     }
 
-    /// Called when a delivery has arrived from the queue. The gate sends it and calls [`Outlet::note_sent`], or calls
+    /// Called when a delivery of this message has arrived from the queue. The gate sends it and calls [`Outlet::note_sent`], or calls
     /// [`Outlet::give_back`].
-    pub fn handle_delivery(&mut self) {
-        self.bridge.handle_delivery();
+    #[inline]
+    pub fn handle_delivery(&mut self, message: &Message) {
+        self.bridge.handle_delivery(message.bytes_in_memory());
     }
 
     /// Called when a delivery was sent. `oldest` returns the number of the oldest delivery that is unsettled, if there is one.

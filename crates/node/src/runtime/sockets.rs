@@ -51,6 +51,10 @@ const WRITES_MAX: usize = 1024 * 1024;
 /// side.
 const LINGER: Duration = Duration::from_secs(3);
 
+/// The time for which the peer of a closed connection may read nothing of what is left for it. A slow peer makes room in the
+/// buffers of the kernel only now and then.
+const UNREAD: Duration = Duration::from_secs(10);
+
 /// The time between two checks whether the peer of a connection has closed it, while an alarm keeps the broker from reading.
 const CLOSED_CHECK: Duration = Duration::from_secs(1);
 
@@ -70,6 +74,8 @@ pub(super) struct Socket {
     is_queued: Cell<bool>,
     /// The time at which our side was shut down.
     done: Cell<Option<Instant>>,
+    /// True if the connection has ended, and a task watches that its peer reads what is left.
+    is_watched: Cell<bool>,
     /// The connection's place among those that have not logged in. `None` once the client has logged in.
     handshake: RefCell<Option<Handshake>>,
     /// True until the proxy has said who its client is.
@@ -139,6 +145,7 @@ pub(super) fn serve(
         blocked: Cell::new(false),
         is_queued: Cell::new(false),
         done: Cell::new(None),
+        is_watched: Cell::new(false),
         handshake: RefCell::new(handshake),
         awaits_header: Cell::new(matches!(reading, Reading::Header(_))),
         is_encrypted: tls.is_some(),
@@ -379,8 +386,11 @@ struct Written {
 
 /// Writes a connection's output until the socket is full.
 fn write(host: &Rc<Host>, shard: &mut Shard, key: usize, socket: &Rc<Socket>) -> Written {
-    let now_ms = shard.now_ms();
     let Some(conn) = shard.conn(key) else { return Written::default() };
+    if conn.is_cut {
+        cut(host, shard, key, socket);
+        return Written::default();
+    }
     let done = conn.gate.phase() == Phase::Done;
     if done && socket.awaits_header.get() {
         // Nobody but the proxy is there, and it does not speak AMQP.
@@ -410,11 +420,8 @@ fn write(host: &Rc<Host>, shard: &mut Shard, key: usize, socket: &Rc<Socket>) ->
     if left == 0 {
         output.shrink();
     }
-    conn.send_bytes += written as u64;
-    conn.unwritten_bytes = left;
-    if written > 0 {
-        conn.gate.handle_written(now_ms);
-    }
+    shard.note_written(key, written);
+    let Some(conn) = shard.conn(key) else { return Written::default() };
     // The reader pauses while much output is unread, and while the gate waits for the answer to a question. The answer may
     // cause no output.
     if written > 0 || conn.gate.takes_input() {
@@ -432,6 +439,8 @@ fn write(host: &Rc<Host>, shard: &mut Shard, key: usize, socket: &Rc<Socket>) ->
         socket.done.set(Some(Instant::now()));
         drop(socket2::SockRef::from(socket.write.as_ref()).shutdown(std::net::Shutdown::Write));
         tokio::task::spawn_local(linger(host.clone(), key, Rc::downgrade(socket)));
+    } else if done && !empty && !socket.is_watched.replace(true) {
+        tokio::task::spawn_local(watch(host.clone(), key, Rc::downgrade(socket)));
     }
     Written { bytes: written, has_room }
 }
@@ -449,9 +458,38 @@ async fn unblock(host: Rc<Host>, key: usize, socket: Rc<Socket>) {
 /// weakly, so it is freed as soon as the peer has closed.
 async fn linger(host: Rc<Host>, key: usize, socket: Weak<Socket>) {
     tokio::time::sleep(LINGER).await;
-    let Some(socket) = socket.upgrade() else { return };
-    let same = host.sockets.borrow().get(&key).is_some_and(|s| Rc::ptr_eq(s, &socket));
-    if same {
+    if let Some(socket) = socket.upgrade().filter(|socket| is_current(&host, key, socket)) {
         cut(&host, &mut host.shard.borrow_mut(), key, &socket);
     }
+}
+
+/// Closes the socket of a connection that has ended, once its peer has read nothing for a while. Otherwise a peer that never
+/// reads would keep the output for ever.
+async fn watch(host: Rc<Host>, key: usize, socket: Weak<Socket>) {
+    let mut sent = None;
+    while let Some(now) = sent_to_ended(&host, key, &socket, sent) {
+        sent = Some(now);
+        tokio::time::sleep(UNREAD).await;
+    }
+}
+
+/// Returns the number of bytes that were sent to the peer of a connection that has ended. If they are `before`, the peer has
+/// read nothing, and the socket is closed. Returns `None` if there is nothing to wait for.
+fn sent_to_ended(host: &Rc<Host>, key: usize, socket: &Weak<Socket>, before: Option<u64>) -> Option<u64> {
+    let socket = socket.upgrade().filter(|socket| is_current(host, key, socket))?;
+    if socket.done.get().is_some() {
+        return None;
+    }
+    let mut shard = host.shard.borrow_mut();
+    let now = shard.conn(key)?.send_bytes;
+    if before == Some(now) {
+        cut(host, &mut shard, key, &socket);
+        return None;
+    }
+    Some(now)
+}
+
+/// Returns true if this is the socket of the connection with this key. It may have closed, and another may have its key.
+fn is_current(host: &Host, key: usize, socket: &Rc<Socket>) -> bool {
+    host.sockets.borrow().get(&key).is_some_and(|of_key| Rc::ptr_eq(of_key, socket))
 }

@@ -1,5 +1,6 @@
 //! The memory budgets of a shard. Clients can make a shard use this memory.
 
+use broker::client_budget::ClientBudget;
 use broker::desk::BudgetRow;
 
 use super::Shard;
@@ -11,9 +12,19 @@ type Budget = (&'static str, fn(&Shard) -> u64, fn(&Shard) -> u64);
 /// All budgets of a shard, in the order in which they are shown. `docs/operations.md` has a line for each.
 const BUDGETS: &[Budget] = &[
     (
-        "unfinished_deliveries",
-        |shard| shard.connections.unfinished(shard.here.id).0,
-        |shard| shard.connections.unfinished(shard.here.id).1,
+        ClientBudget::Unfinished.name(),
+        |shard| shard.connections.held(ClientBudget::Unfinished, shard.here.id).0,
+        |shard| shard.connections.held(ClientBudget::Unfinished, shard.here.id).1,
+    ),
+    (
+        ClientBudget::Unread.name(),
+        |shard| shard.connections.held(ClientBudget::Unread, shard.here.id).0,
+        |shard| shard.connections.held(ClientBudget::Unread, shard.here.id).1,
+    ),
+    (
+        ClientBudget::Names.name(),
+        |shard| shard.connections.held(ClientBudget::Names, shard.here.id).0,
+        |shard| shard.connections.held(ClientBudget::Names, shard.here.id).1,
     ),
     (
         "stream_readers",

@@ -50,6 +50,7 @@ use std::sync::atomic::AtomicU64;
 
 use broker::access::Access;
 use broker::catalog::Catalog;
+use broker::client_budget::ClientBudget;
 use broker::counters::Counters;
 use broker::ids::ShardId;
 use broker::placements::Placements;
@@ -69,7 +70,7 @@ use self::storage::Storage;
 pub use self::storage::{StorageLimits, Writes};
 use self::streams::Streams;
 use self::walks::{Rows, Walks};
-use crate::tally::Tally;
+use crate::ledger::Ledger;
 
 /// The time between two rounds of a shard's chores, in milliseconds. The chores inspect the space in the log,
 /// runs that pin too much, and loaded messages that nobody needs. Waking up for them is most of the cost of
@@ -90,22 +91,22 @@ pub struct Setup {
     pub limits: StorageLimits,
     /// Makes names that nobody can guess.
     pub names: Names,
-    pub(crate) tallies: Tallies,
+    pub(crate) budgets: NodeBudgets,
 }
 
 /// What the shards of a node share to enforce its budgets.
 #[derive(Clone, Debug)]
-pub struct Tallies {
-    unfinished: Arc<Tally>,
+pub struct NodeBudgets {
+    of_clients: [Arc<Ledger>; ClientBudget::ALL.len()],
     readers: Arc<Held>,
 }
 
-impl Tallies {
-    /// Makes the tallies of a node with this many shards.
+impl NodeBudgets {
+    /// Makes the budgets of a node with this many shards.
     pub fn new(shards: ShardId, settings: &Settings) -> Self {
-        let unfinished = Tally::new(shards, settings.node_unfinished_memory());
+        let ledger = |budget: ClientBudget| Arc::new(Ledger::new(shards, budget.limit(settings)));
         let readers = streams::node_budget(settings.reader_memory);
-        Self { unfinished: Arc::new(unfinished), readers: Arc::new(readers) }
+        Self { of_clients: ClientBudget::ALL.map(ledger), readers: Arc::new(readers) }
     }
 }
 
@@ -142,11 +143,11 @@ pub struct Shard {
 
 impl Shard {
     pub fn new(setup: Setup) -> Self {
-        let Setup { id, shards, settings, access, catalog, placements, live, limits, names, tallies } = setup;
+        let Setup { id, shards, settings, access, catalog, placements, live, limits, names, budgets } = setup;
         Self {
             here: Here { id, now_ms: 0 },
             metadata: Metadata::new(id, shards, settings, access, catalog, placements),
-            connections: Connections::new(id, shards, tallies, names),
+            connections: Connections::new(id, shards, budgets, names),
             queues: Queues::default(),
             streams: Streams::default(),
             storage: Storage::new(shards, limits, live),

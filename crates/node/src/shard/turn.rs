@@ -32,6 +32,7 @@ impl Shard {
     }
 
     fn move_all(&mut self) -> bool {
+        self.connections.look_at_unread();
         self.apply_left();
         self.answer_waiting();
         self.resume_reading();
@@ -135,7 +136,7 @@ impl Shard {
             Mail::Placed { version, queue, home } => self.handle_placed(version, queue, home),
             Mail::Applied { version, by } => self.handle_applied(version, by),
             Mail::Remember { exchange, messages } => self.handle_remember(&exchange, &messages),
-            Mail::ShedUnfinished => _ = self.shed_unfinished(),
+            Mail::Shed(budget) => _ = self.shed(budget),
             Mail::Answer { ticket, result } => self.handle_answer(ticket, result),
             Mail::LogFull { bytes, oldest, newest, on_reserve } => {
                 self.handle_log_full(bytes, oldest, newest, on_reserve);

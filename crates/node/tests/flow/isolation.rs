@@ -298,9 +298,8 @@ fn a_closed_window_is_flat_in_memory_whatever_is_asked() {
 
 #[test]
 fn a_flood_of_flows_ends_at_its_own_socket() {
-    let settings = Settings { max_message_size: 100_000, ..Settings::default() };
-    let bound = OUTPUT_HIGH_WATER + 1024 * 1024 + 100_000;
-    let mut world = world(settings);
+    let bound = 1024 * 1024;
+    let mut world = world(Settings::default());
     let mut client = fast_client(&mut world, true);
     let mut flood = Client::connect(&mut world, 0, HELLO);
     flood.consumer(&mut world, 0, "slow", false, 0);

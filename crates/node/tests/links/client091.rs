@@ -1,10 +1,11 @@
 //! A client of AMQP 0.9.1 on the first shard. It logs in as guest, and only counts what it is sent.
 
+use std::io::IoSlice;
 use std::net::SocketAddr;
 
 use amqp091::{
-    BasicAck, BasicConsume, BasicPublish, BasicQos, Config, Connection, ConnectionStartOk, Event, Method,
-    Secret, State, Table, TableWriter, TxCommit, TxSelect, Value,
+    BasicAck, BasicConsume, BasicGet, BasicPublish, BasicQos, Config, Connection, ConnectionStartOk, Event,
+    Method, Secret, State, Table, TableWriter, TxCommit, TxSelect, Value,
 };
 use broker::gate::Phase;
 use bytes::{Bytes, BytesMut};
@@ -25,6 +26,17 @@ pub struct Client091 {
     last_tag: u64,
     was_blocked: bool,
     is_blocked: bool,
+    /// True if the client reads nothing, so that its socket is full.
+    pub deaf: bool,
+    /// The number of messages that were returned, and of those that were got.
+    pub returned: u32,
+    pub got: u32,
+    /// The code and the text with which the broker has closed the connection, if it may.
+    pub closed: Option<(u16, String)>,
+    /// True if the broker may close the connection.
+    pub doomed: bool,
+    /// What was read and not handled yet.
+    begun: Vec<u8>,
 }
 
 impl Client091 {
@@ -50,9 +62,22 @@ impl Client091 {
         };
         let local: SocketAddr = ([127, 0, 0, 1], 91).into();
         let key = house.shards[0].connect(local, local);
+        house.others.push(key);
         let conn = Connection::client(config, house.now_ms);
-        let mut client =
-            Self { key, conn, deliveries: 0, last_tag: 0, was_blocked: false, is_blocked: false };
+        let mut client = Self {
+            key,
+            conn,
+            deliveries: 0,
+            last_tag: 0,
+            was_blocked: false,
+            is_blocked: false,
+            deaf: false,
+            returned: 0,
+            got: 0,
+            closed: None,
+            doomed: false,
+            begun: Vec::new(),
+        };
         client.settle(house);
         assert_eq!(client.conn.state(), State::Opened);
         client
@@ -156,6 +181,51 @@ impl Client091 {
         self.settle(house);
     }
 
+    /// Publishes mandatory messages of this size that no queue takes.
+    pub fn publish_unroutable(&mut self, house: &mut House, channel: u16, bytes: usize, messages: u32) {
+        let publish = BasicPublish { routing_key: "nobody", mandatory: true, ..BasicPublish::default() };
+        let body = Bytes::from(vec![b'm'; bytes]);
+        for _ in 0..messages {
+            self.conn.send_content(channel, &Method::BasicPublish(publish), &TRANSIENT, &body, 0);
+        }
+        self.settle(house);
+    }
+
+    /// Asks for this number of messages of a queue, one by one, without waiting for them. They are settled as they are sent.
+    pub fn get(&mut self, house: &mut House, channel: u16, queue: &str, messages: u32) {
+        for _ in 0..messages {
+            let get = BasicGet { queue, no_ack: true };
+            self.conn.send(channel, &Method::BasicGet(get));
+        }
+        self.settle(house);
+    }
+
+    /// Reads this number of bytes, as a slow client does.
+    pub fn read(&mut self, house: &mut House, bytes: usize) {
+        let output = house.shards[0].conn(self.key).expect("it is open").gate.output();
+        let mut slices = [IoSlice::new(&[])];
+        output.slices(&mut slices);
+        self.begun.extend_from_slice(&slices[0][..bytes]);
+        output.advance(bytes);
+        house.shards[0].note_written(self.key, bytes);
+    }
+
+    /// Returns true if the broker closes the socket at once.
+    pub fn is_cut(&self, house: &mut House) -> bool {
+        house.shards[0].conn(self.key).expect("it is open").is_cut
+    }
+
+    /// Closes the connection as an operator does.
+    pub fn close_as_operator(&self, house: &mut House) {
+        house.shards[0].close(self.key, "enough");
+        house.settle();
+    }
+
+    /// Returns the number of bytes that the broker has to write to this client.
+    pub fn unread(&self, house: &mut House) -> usize {
+        house.shards[0].conn(self.key).expect("it is open").gate.output().len()
+    }
+
     /// Returns true if the broker reads the socket of this client.
     pub fn is_read(&self, house: &mut House) -> bool {
         house.shards[0].conn(self.key).expect("it is open").gate.takes_input()
@@ -189,7 +259,17 @@ impl Client091 {
             house.shards[0].handle_input(self.key, &mut BytesMut::from(&up[..]));
             house.settle();
             let mut input = Vec::new();
-            take(house.shards[0].conn(self.key).expect("it is open").gate.output(), &mut input);
+            if !self.deaf {
+                let gate = &mut house.shards[0].conn(self.key).expect("it is open").gate;
+                take(gate.output(), &mut input);
+                if !input.is_empty() && gate.has_pending() {
+                    house.shards[0].touch(self.key);
+                }
+            }
+            house.shards[0].note_written(self.key, input.len());
+            if !self.deaf {
+                input.splice(0..0, self.begun.drain(..));
+            }
             if up.is_empty() && input.is_empty() {
                 return;
             }
@@ -211,9 +291,14 @@ impl Client091 {
                     locale: "en_US",
                 }),
                 Some(Event::Tuned) => self.conn.open("/"),
+                Some(Event::Close { code, text, .. }) if self.doomed => {
+                    self.closed = Some((code, text.to_owned()))
+                }
                 Some(Event::Close { text, .. } | Event::ChannelClose { text, .. }) => panic!("{text}"),
                 Some(Event::Blocked(_)) => (self.was_blocked, self.is_blocked) = (true, true),
                 Some(Event::Unblocked) => self.is_blocked = false,
+                Some(Event::Content { content, .. }) if content.returned().is_some() => self.returned += 1,
+                Some(Event::Content { content, .. }) if content.deliver().is_none() => self.got += 1,
                 Some(Event::Content { content, .. }) => {
                     self.deliveries += 1;
                     self.last_tag = content.deliver().expect("a delivery").delivery_tag;

@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex};
 use crate::asks::Asks;
 use crate::asks_queues::AsksQueues;
 use amqp10::connection::Config;
+use amqp10::link::NAME_MAX;
 use amqp10::sasl::Secret;
 use amqp10::{
     Attach, Chunk, Connection, DeliveryState, Described, Event, Map, Modified, Open, Outgoing, Role,
@@ -30,9 +31,16 @@ use wal_testing::SimDisk;
 /// The capability of a link that receives direct replies.
 const REPLIES: &str = "rabbitmq:volatile-queue";
 
+/// A user besides guest, with the same password and rights.
+pub const OTHER: &str = "other";
+
 pub struct House {
     pub shards: Vec<Shard>,
     pub peers: Vec<Peer>,
+    /// The container-id of clients that connect.
+    pub container: String,
+    /// The keys of other clients of the first shard. Their sockets take nothing during a round.
+    pub others: Vec<usize>,
     /// True if the log does not write what it was given.
     pub log_stopped: bool,
     /// True if shards write records themselves when no sync is needed.
@@ -63,6 +71,9 @@ pub struct Peer {
     pub shard: usize,
     pub key: usize,
     pub conn: Connection,
+    /// The user, if the client does not log in as ANONYMOUS.
+    user: Option<&'static str>,
+    container: String,
     /// True if the client reads nothing, so that its socket is full.
     pub deaf: bool,
     input: Vec<u8>,
@@ -86,19 +97,21 @@ impl House {
     }
 
     pub fn with(shards: ShardId, settings: Settings, limits: StorageLimits) -> Self {
-        let user = User {
-            name: "guest".into(),
+        let user = |name: &str| User {
+            name: name.into(),
             hash: Hashing::Sha256.hash([1; 16], &Secret::new("guest")),
             tags: Vec::new(),
             loopback_only: true,
             permissions: [("/".into(), Permissions::ALL)].into_iter().collect(),
         };
-        let (settings, access) = (Arc::new(settings), Arc::new(Access::new([user])));
+        let (settings, access) = (Arc::new(settings), Arc::new(Access::new([user("guest"), user(OTHER)])));
         let shards = make_shards(Restored::default(), shards, &settings, &access, limits, 1000);
         let disk = SimDisk::new(1);
         Self {
             shards,
             peers: Vec::new(),
+            container: "peer".into(),
+            others: Vec::new(),
             log_stopped: false,
             at_once: false,
             mail_stopped: false,
@@ -127,6 +140,11 @@ impl House {
 
     /// Connects a client to a shard, with a session. Returns its number.
     pub fn connect(&mut self, shard: usize) -> usize {
+        self.connect_as(shard, None)
+    }
+
+    /// Connects a client of this user.
+    pub fn connect_as(&mut self, shard: usize, user: Option<&'static str>) -> usize {
         self.occupancy.iter().for_each(|occupancy| occupancy.add(shard as ShardId));
         let local: SocketAddr = ([127, 0, 0, 1], 1000 + self.peers.len() as u16).into();
         let key = self.shards[shard].connect(local, local);
@@ -143,6 +161,8 @@ impl House {
             shard,
             key,
             conn: Connection::client(config, self.now_ms),
+            user,
+            container: self.container.clone(),
             deaf: false,
             input: Vec::new(),
             sources: Vec::new(),
@@ -403,6 +423,7 @@ impl House {
                 }
             }
         }
+        self.others.iter().for_each(|key| self.shards[0].note_written(*key, 0));
         moved |= self.check_logins();
         if !self.mail_stopped {
             moved |= !self.mail.is_empty();
@@ -480,12 +501,12 @@ impl Peer {
         if !self.deaf {
             take(conn.gate.output(), &mut self.input);
         }
-        conn.unwritten_bytes = conn.gate.output().len();
         let came = self.input.len() > before;
         moved |= came;
         if came && conn.gate.has_pending() {
             shard.touch(self.key);
         }
+        shard.note_written(self.key, self.input.len() - before);
         self.read(now_ms);
         moved
     }
@@ -506,12 +527,16 @@ impl Peer {
             };
             match event {
                 Some(Event::SaslMechanisms(_)) => {
-                    let mut init = SaslInit::new(Symbol::from_static("ANONYMOUS"));
-                    init.initial_response = Some(Secret::new(""));
+                    let (mechanism, response) = match self.user {
+                        None => (Symbol::from_static("ANONYMOUS"), String::new()),
+                        Some(user) => (Symbol::from_static("PLAIN"), format!("\0{user}\0guest")),
+                    };
+                    let mut init = SaslInit::new(mechanism);
+                    init.initial_response = Some(Secret::new(response));
                     self.conn.sasl_init(init);
                 }
                 Some(Event::HeaderExchanged) => {
-                    self.conn.open(Open { container_id: "peer".into(), ..Open::default() });
+                    self.conn.open(Open { container_id: self.container.clone(), ..Open::default() });
                 }
                 Some(Event::Open(_)) => _ = self.conn.begin(None, true),
                 Some(Event::Attach { link, attach, .. }) => {
@@ -537,7 +562,7 @@ impl Peer {
                     self.detached.push(error.condition.to_string());
                 }
                 Some(Event::End { error: Some(error), .. }) => panic!("the session has ended: {error:?}"),
-                Some(Event::Close(Some(error))) if self.doomed => {
+                Some(Event::Close(Some(error))) if self.doomed || self.container.len() > NAME_MAX => {
                     self.closed = Some((error.condition.to_string(), error.description.unwrap_or_default()));
                 }
                 Some(Event::Close(error)) => panic!("the connection is closed: {error:?}"),

@@ -113,7 +113,7 @@ fn retry() -> Running {
 fn unused(kind: &str) -> Running {
     let mut house = house();
     declare(&mut house, kind, "q", "q", &[("x-expires", Value::Long(3000))]);
-    Running::new(house, 3000, |house| house.shards[0].catalog().queue("/", "q").is_none())
+    Running::new(house, 3000, |house| house.shards[0].catalog().listed_queue("/", "q").is_none())
 }
 
 /// A consumer that holds a message for too long.

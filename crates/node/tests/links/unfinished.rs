@@ -6,7 +6,7 @@ use broker::catalog::Arguments;
 use broker::settings::Settings;
 use bytes::BytesMut;
 
-use super::house::{House, message};
+use super::house::{House, OTHER, message};
 
 const BUDGET: &str = "unfinished_deliveries";
 
@@ -44,7 +44,12 @@ const LAST: TransferHead<'static> = TransferHead { more: false, ..NEXT };
 
 /// Makes a publisher with `bytes` bytes of an incomplete delivery.
 fn publisher(h: &mut House, shard: usize, bytes: usize) -> usize {
-    let peer = h.connect(shard);
+    publisher_of(h, shard, None, bytes)
+}
+
+/// Makes a publisher of this user.
+fn publisher_of(h: &mut House, shard: usize, user: Option<&'static str>, bytes: usize) -> usize {
+    let peer = h.connect_as(shard, user);
     h.peers[peer].doomed = true;
     let handle = h.sender(peer, "/queues/q");
     let mut head = TransferHead { handle, ..FIRST };
@@ -131,6 +136,18 @@ fn only_the_connections_that_hold_most_are_closed() {
         h.shards[shard].disconnect(key);
     }
     assert_eq!(h.budget(BUDGET).0, 0);
+}
+
+#[test]
+fn many_small_connections_of_a_user_do_not_close_a_large_one_of_another() {
+    let mut h = house(2);
+    let large = publisher_of(&mut h, 0, Some(OTHER), 9 * PART);
+    let flood: Vec<usize> = (0..30).map(|i| publisher(&mut h, i % 2, 2 * PART)).collect();
+    assert_eq!(h.peers[large].closed, None);
+    let closed = flood.iter().filter(|peer| h.peers[**peer].closed.is_some()).count();
+    assert!((12..=16).contains(&closed), "{closed} are closed");
+    let (used, limit) = h.budget(BUDGET);
+    assert!(used <= limit + STEP_BYTES, "{used} bytes are held");
 }
 
 #[test]

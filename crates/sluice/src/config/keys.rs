@@ -550,8 +550,20 @@ const KEYS: &[Key] = &[
     key(
         "amqp10.unfinished_memory",
         "256MiB",
-        "The memory for incomplete deliveries of all connections. Above it, the connection that uses most is closed. At least twice max_message_size.",
+        "The memory for incomplete deliveries of all connections. Above it, the user who uses most loses the largest connection. At least twice max_message_size.",
         |c, _, v| put(&mut c.settings.unfinished_memory, bytes(v)),
+    ),
+    key(
+        "unread_output_memory",
+        "256MiB",
+        "The memory for what clients do not read, of all connections. Above it, the user who uses most loses the largest connection. At least max_message_size and 1.25 MiB.",
+        |c, _, v| put(&mut c.settings.unread_output_memory, bytes(v)),
+    ),
+    key(
+        "link_names_memory",
+        "128MiB",
+        "The memory for the names of links and containers, of all connections. Above it, the user who uses most loses the largest connection. At least 4 MiB and 4 KiB.",
+        |c, _, v| put(&mut c.settings.link_names_memory, bytes(v)),
     ),
     key("amqp10.durable_by_default", "true", "Whether a message without a header is durable.", |c, _, v| {
         put(&mut c.settings.durable_by_default, boolean(v))

@@ -12,7 +12,7 @@ use super::arguments::ConsumerArguments;
 use super::channel::{Cancelled, Consumer, Role};
 use super::held::Held;
 use super::replies::REPLY_TO;
-use super::{Gate, OUTPUT_HIGH_WATER, REPLIES, Refused, channel_in, refusal};
+use super::{Gate, REPLIES, Refused, channel_in, refusal};
 use crate::access::{Resource, Verb};
 use crate::categories::{CHANNEL, PEER};
 use crate::counters::{Deprecated, Protocol};
@@ -312,7 +312,7 @@ impl Gate {
         let has_room = state.shared_room() > 0;
         let Some(Role::Consumer(consumer)) = state.roles.get_mut(place as usize) else { return true };
         let outlet = &mut consumer.outlet;
-        if outlet.reads_stream() && conn.output_len() >= OUTPUT_HIGH_WATER {
+        if outlet.reads_stream() && conn.output_len() >= cx.output_room {
             if outlet.wait_for_room() {
                 without_room.push_back((channel, place));
             }
@@ -324,7 +324,7 @@ impl Gate {
             outlet.wait_for_room();
             return false;
         }
-        outlet.handle_delivery();
+        outlet.handle_delivery(lent.message);
         if !outlet.settled && !has_room {
             outlet.give_back(lent.number, cx);
             return true;
@@ -363,7 +363,7 @@ impl Gate {
         let Some(state) = channel_in(channels, channel) else { return };
         let Some(Role::Consumer(consumer)) = state.roles.get(place as usize) else { return };
         let room = state.room(consumer);
-        let is_full = conn.output_len() >= OUTPUT_HIGH_WATER;
+        let is_full = conn.output_len() >= cx.output_room;
         let Some(Role::Consumer(consumer)) = state.roles.get_mut(place as usize) else { return };
         if consumer.cancelled != Cancelled::No {
             return;
@@ -401,7 +401,7 @@ impl Gate {
 
     /// Continues the consumers that wait until the client has read what it was sent.
     pub(super) fn resume_reading(&mut self, cx: &mut Cx<'_>) {
-        if self.conn.output_len() >= OUTPUT_HIGH_WATER {
+        if self.conn.output_len() >= cx.output_room {
             return;
         }
         for (channel, place) in std::mem::take(&mut self.without_room) {

@@ -51,18 +51,14 @@ use crate::intake::Unanswered;
 use crate::mail::GateAddress;
 use crate::own_queues::OwnQueues;
 use crate::peer::Peer;
-use crate::settings::Settings;
+use crate::settings::{ANSWERS_MAX, Settings};
 
 /// The protocol header of AMQP 0.9.1 and those of its predecessors start with these bytes. The headers of AMQP 1.0 are
 /// told apart by [`is_header`].
 const HEADER: &[u8; 4] = b"AMQP";
 
 /// If this many bytes of output are unwritten, no more messages are requested from queues.
-const OUTPUT_HIGH_WATER: usize = 256 * 1024;
-
-/// The bytes of answers that a client may leave unread, in addition to the bytes of deliveries. Above them, its socket
-/// is not read until it reads.
-const ANSWERS_MAX: usize = 1024 * 1024;
+const OUTPUT_HIGH_WATER: usize = buffers::HIGH_WATER;
 
 /// Stands for the publisher of a channel in the places of [`place`]. The other numbers are those of its roles.
 const PUBLISHER: u32 = u32::MAX;
@@ -127,8 +123,6 @@ pub struct Gate {
     has_debt: bool,
     /// When the socket is closed without the client's answer to `connection.close`, in milliseconds.
     close_deadline_ms: u64,
-    /// If at least this number of bytes is unwritten, no input is taken.
-    output_max: usize,
 }
 
 /// Returns true if this is the start of a connection that this gate serves or refuses: the headers of AMQP 0.9.1 start with
@@ -170,8 +164,6 @@ impl Gate {
             held: Vec::new(),
             has_debt: false,
             close_deadline_ms: u64::MAX,
-            output_max: (OUTPUT_HIGH_WATER + ANSWERS_MAX)
-                .saturating_add(usize::try_from(settings.max_message_size).unwrap_or(usize::MAX)),
         }
     }
 
@@ -209,11 +201,17 @@ impl Gate {
         match self.phase {
             Phase::Closing | Phase::Done => true,
             Phase::Login | Phase::Asking | Phase::Stopped => false,
-            Phase::Handshake | Phase::Refused => self.conn.output_len() < self.output_max,
-            Phase::Open => {
-                self.conn.output_len() < self.output_max && !self.is_ahead() && self.held.is_empty()
-            }
+            Phase::Handshake | Phase::Refused => self.has_room_for_answers(),
+            Phase::Open => self.has_room_for_answers() && !self.is_ahead() && self.held.is_empty(),
         }
+    }
+
+    pub fn unread_bytes(&self) -> usize {
+        self.conn.unread_bytes()
+    }
+
+    pub fn has_room_for_answers(&self) -> bool {
+        self.conn.answers_len() < ANSWERS_MAX
     }
 
     /// Handles the whole frames at the start of `input` that are shorter than `large` bytes, as long as the phase

@@ -18,6 +18,8 @@ use crate::counters::{Deprecated, Protocol};
 use crate::intake::{Intake, Target as IntakeTarget};
 use crate::outlet::{Outlet, Wanted};
 use crate::reply_to::ReplyTo;
+use crate::settings::NAMES_MAX;
+use amqp10::link::NAME_MAX;
 use amqp10::{
     AmqpError, Attach, DeliveryState, Role, SenderSettleMode, Source, Symbol, Target, TargetArchetype, Value,
     condition,
@@ -32,6 +34,20 @@ const COPY: &str = "copy";
 const MOVE: &str = "move";
 
 impl Gate {
+    /// Checks the name of a link before anything else is known of it. The name is kept as long as the link.
+    pub(super) fn check_name(&self, attach: &Attach) -> Result<(), Refused> {
+        let len = attach.name.len();
+        if len > NAME_MAX {
+            let what = format!("a link name has at most {NAME_MAX} bytes, not {len},");
+            return Err(on_link(condition::INVALID_FIELD, &what, attach));
+        }
+        if self.conn.name_bytes() > NAMES_MAX {
+            let what = format!("the names of a connection's links have at most {NAMES_MAX} bytes together,");
+            return Err(on_link(condition::RESOURCE_LIMIT_EXCEEDED, &what, attach));
+        }
+        Ok(())
+    }
+
     pub(super) fn handle_attach(&mut self, session: u16, link: u32, attach: Box<Attach>, cx: &mut Cx<'_>) {
         let result = match attach.role {
             Role::Sender => self.attach_publisher(session, link, &attach, cx),
@@ -78,6 +94,7 @@ impl Gate {
                 };
                 if self.answer_attach(session, link, reply, cx) {
                     self.detach(session, link, error, cx);
+                    self.conn.forget_name(session, link);
                 }
             }
         }

@@ -38,6 +38,9 @@ impl Gate {
         if !self.without_room.is_empty() {
             self.resume_reading(cx);
         }
+        if !self.crowded.is_empty() {
+            self.resume_crowded(cx);
+        }
         let touched = std::mem::take(&mut self.touched);
         for (session, _) in &touched {
             self.flush_session(*session);
@@ -79,7 +82,9 @@ impl Gate {
 
     /// Returns true if deliveries, or readers of streams, wait for the client's window or socket.
     pub fn has_pending(&self) -> bool {
-        !self.without_room.is_empty() || self.conn.sessions().any(|(_, s)| s.pending_len() > 0)
+        !self.without_room.is_empty()
+            || !self.crowded.is_empty()
+            || self.conn.sessions().any(|(_, s)| s.pending_len() > 0)
     }
 
     /// Writes the dispositions of one session: rejected, released, accepted, each in as few ranges as the ids allow

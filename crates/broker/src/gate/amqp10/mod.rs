@@ -30,7 +30,6 @@ mod rights;
 use std::collections::VecDeque;
 
 use amqp10::frame::FrameError::TooLarge;
-use amqp10::session::OUTPUT_HIGH_WATER;
 use amqp10::{
     AmqpError, Chunk, Connection, DispositionRange, Event, Fault, Flow, Map, Output, Radius, Role,
     SessionConfig, Symbol, Violation, condition,
@@ -61,13 +60,9 @@ use crate::names::cut;
 use crate::own_queues::OwnQueues;
 use crate::peer::Peer;
 use crate::reply_to::ReplyTo;
-use crate::settings::Settings;
+use crate::settings::{ANSWERS_MAX, Settings};
 
 pub use address::{Address, BadAddress, queue_address};
-
-/// The bytes of answers that a client may leave unread, in addition to the bytes of deliveries. Above them, its socket
-/// is not read until it reads. So TCP slows down a client that floods the broker with requests and reads no answers.
-const ANSWERS_MAX: usize = 1024 * 1024;
 
 /// The state of a session.
 #[derive(Debug, Default)]
@@ -164,6 +159,8 @@ pub struct Gate {
     touched: Vec<(u16, u32)>,
     /// The links that read streams and wait for room, in the order in which they continue.
     without_room: VecDeque<(u16, u32)>,
+    /// The links that ask their queues for more when more of the output is written.
+    crowded: Vec<(u16, u32)>,
     follow: Follow<HeldAttach>,
     /// A buffer for the runs to which a DISPOSITION is resolved. It is reused.
     runs: Vec<amqp10::Run>,
@@ -172,8 +169,6 @@ pub struct Gate {
     /// What arrived while publishing is stopped, and is held until then.
     margin: Margin,
     unanswered: Unanswered<Published>,
-    /// If at least this number of bytes is unwritten, no input is taken.
-    output_max: usize,
 }
 
 impl Gate {
@@ -202,13 +197,12 @@ impl Gate {
             parted: None,
             touched: Vec::new(),
             without_room: VecDeque::new(),
+            crowded: Vec::new(),
             follow: Follow::default(),
             runs: Vec::new(),
             blocked,
             margin: Margin::new(settings),
             unanswered: Unanswered::default(),
-            output_max: (OUTPUT_HIGH_WATER + ANSWERS_MAX)
-                .saturating_add(usize::try_from(settings.max_message_size).unwrap_or(usize::MAX)),
         }
     }
 
@@ -250,16 +244,28 @@ impl Gate {
 
     // ---- from the socket --------------------------------------------------------------------------------
 
-    /// Returns true if the socket is to be read. Deliveries stop at [`OUTPUT_HIGH_WATER`] plus the message that exceeds
-    /// it, so only answers can fill the output up to the bound. A connection that is done is read until its end.
+    /// Returns true if the socket is to be read. A connection that is done is read until its end.
     pub fn takes_input(&self) -> bool {
         match self.phase {
             // This protocol does not wait for the answer to CLOSE.
             Phase::Closing | Phase::Done => true,
             // In this protocol, windows stop publishers.
             Phase::Login | Phase::Asking | Phase::Stopped => false,
-            Phase::Handshake | Phase::Refused | Phase::Open => self.conn.output_len() < self.output_max,
+            Phase::Handshake | Phase::Refused | Phase::Open => self.has_room_for_answers(),
         }
+    }
+
+    /// Returns the bytes of the names that the client has given to its links and to itself.
+    pub fn name_bytes(&self) -> usize {
+        self.conn.name_bytes() + self.client.container_id.len()
+    }
+
+    pub fn unread_bytes(&self) -> usize {
+        self.conn.unread_bytes()
+    }
+
+    pub fn has_room_for_answers(&self) -> bool {
+        self.conn.answers_len() < ANSWERS_MAX
     }
 
     /// Handles the whole frames at the start of `input` that are shorter than `large` bytes, as long as the phase
@@ -320,7 +326,10 @@ impl Gate {
             Event::End { session, error, answered } => self.handle_end(session, error.as_ref(), answered, cx),
             Event::Attach { session, link, attach } => {
                 self.forget_ended_link(session, link);
-                self.attach_or_follow(session, link, attach, cx);
+                match self.check_name(&attach) {
+                    Ok(()) => self.attach_or_follow(session, link, attach, cx),
+                    Err(refused) => self.refuse(session, link, &attach, refused, cx),
+                }
             }
             Event::Detach { session, link, answered, .. } => {
                 if !answered {

@@ -1,5 +1,6 @@
 //! Login and OPEN (docs/compatibility.md, Connections).
 
+use amqp10::link::NAME_MAX;
 use amqp10::{AmqpError, ConnectionState, Map, Open, SaslCode, SaslInit, Symbol, Value, condition};
 
 use queue::Ticket;
@@ -105,6 +106,11 @@ impl Gate {
     }
 
     pub(super) fn handle_open(&mut self, open: Open, cx: &mut Cx<'_>) {
+        let len = open.container_id.len();
+        if len > NAME_MAX {
+            let reason = format!("a container-id has at most {NAME_MAX} bytes, not {len}");
+            return self.fail(error(condition::INVALID_FIELD, reason), cx);
+        }
         let hostname = open.hostname.as_deref().unwrap_or_default();
         self.peer.vhost = hostname.strip_prefix(VHOST_PREFIX).unwrap_or(&cx.settings.default_vhost).into();
         match self.peer.open(cx) {

@@ -1,7 +1,6 @@
 //! Consuming links: deliveries to the client and settlements from it (docs/compatibility.md, Consuming and Credit).
 //! [`crate::outlet`] does what every consumer needs, in every protocol.
 
-use amqp10::session::OUTPUT_HIGH_WATER;
 use amqp10::{
     Attach, Connection, DeliveryState, Flow, Map, Modified, Outgoing, Part, Role, Symbol, Tag, Value,
     condition,
@@ -77,12 +76,20 @@ impl Gate {
 
     /// Requests as many messages from the queue as the client and the settings allow.
     pub(super) fn grant_queue_credit(&mut self, session: u16, link: u32, cx: &mut Cx<'_>) {
-        let Some(s) = self.conn.session(session) else { return };
+        let Gate { sessions, conn, crowded, .. } = self;
+        let Some(s) = conn.session(session) else { return };
         let Some(l) = s.link(link) else { return };
         let client_credit = l.sender_credit().credit();
-        let blocked = s.pending_len() > 0;
-        let Some(LinkRole::Outlet(link)) = self.role(session, link) else { return };
-        link.outlet.poll_grant(client_credit, blocked, cx);
+        let waits = s.pending_len() > 0;
+        let is_full = conn.output_len() >= cx.output_room;
+        let Some(LinkRole::Outlet(consuming)) = role_in(sessions, session, link) else { return };
+        let outlet = &mut consuming.outlet;
+        // The links of a session with pending deliveries continue after these.
+        let is_crowded = is_full && !waits && !outlet.copies();
+        if is_crowded && outlet.wait_for_room() {
+            crowded.push((session, link));
+        }
+        outlet.poll_grant(client_credit, waits || is_crowded, cx);
     }
 
     /// Continues the next link that reads a stream and waits for room. The links are served in the order in which they
@@ -92,11 +99,25 @@ impl Gate {
             Some(LinkRole::Outlet(link)) => link.outlet.waits_for_room(),
             _ => false,
         };
-        let is_next = |&(session, link): &(u16, u32)| has_room(&self.conn, session) || !waits(session, link);
+        let is_next =
+            |&(session, link): &(u16, u32)| has_room(&self.conn, session, cx) || !waits(session, link);
         let Some(at) = self.without_room.iter().position(is_next) else { return };
         let Some((session, link)) = self.without_room.remove(at) else { return };
         if let Some(LinkRole::Outlet(link)) = self.role(session, link) {
             link.outlet.resume(cx);
+        }
+    }
+
+    /// Continues all links that wait until more of the output is written.
+    pub(super) fn resume_crowded(&mut self, cx: &mut Cx<'_>) {
+        if self.conn.output_len() >= cx.output_room {
+            return;
+        }
+        for (session, link) in std::mem::take(&mut self.crowded) {
+            if let Some(LinkRole::Outlet(consuming)) = self.role(session, link) {
+                consuming.outlet.resume(cx);
+                self.touch(session, link);
+            }
         }
     }
 
@@ -223,13 +244,13 @@ impl Gate {
         let Gate { sessions, conn, without_room, peer, .. } = self;
         let Some(LinkRole::Outlet(consuming)) = role_in(sessions, session, link) else { return true };
         let outlet = &mut consuming.outlet;
-        if outlet.reads_stream() && !has_room(conn, session) {
+        if outlet.reads_stream() && !has_room(conn, session, cx) {
             if outlet.wait_for_room() {
                 without_room.push_back((session, link));
             }
             return false;
         }
-        outlet.handle_delivery();
+        outlet.handle_delivery(message);
         let (settled, max) = (outlet.settled, outlet.message_bytes_max);
         let offset = outlet.reads_stream().then_some(seq);
         let head = cx.heads.head(message, delivery_count, redelivered, offset);
@@ -315,10 +336,10 @@ impl Gate {
 
 /// Returns true if the next delivery of a stream can leave on this session now. Otherwise it stays where it was read
 /// (docs/decisions/0024).
-fn has_room(conn: &Connection, session: u16) -> bool {
+fn has_room(conn: &Connection, session: u16, cx: &Cx<'_>) -> bool {
     let session = conn.session(session);
     let is_open = session.is_some_and(|s| s.pending_len() == 0 && s.remote_incoming_window() > 0);
-    is_open && conn.output_len() < OUTPUT_HIGH_WATER
+    is_open && conn.output_len() < cx.output_room
 }
 
 /// Converts a client's delivery state into an outcome for the queue. Returns `None` if the state is not final. An error

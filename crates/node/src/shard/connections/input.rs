@@ -88,7 +88,7 @@ impl Shard {
 
     pub(super) fn take_input(&mut self, key: usize, input: &mut BytesMut) {
         let Some(conn) = self.connections.conns.get_mut(key) else { return };
-        if conn.is_kept && !conn.gate.phase().keeps_input() && conn.gate.moves_to().is_none() {
+        if conn.is_kept && !conn.keeps_input() && conn.gate.moves_to().is_none() {
             conn.is_kept = false;
             let mut kept = std::mem::take(&mut conn.partial);
             self.take_more(key, &mut kept);
@@ -113,7 +113,7 @@ impl Shard {
                 self.gates().with(key, |gate, cx| gate.continue_held(cx));
                 continue;
             }
-            if conn.gate.phase().keeps_input() {
+            if conn.keeps_input() {
                 conn.partial.extend_from_slice(input);
                 conn.is_kept = true;
                 return;

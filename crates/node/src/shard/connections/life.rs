@@ -11,6 +11,7 @@ use broker::mail::TicketOwner;
 use queue::Ticket;
 
 use super::Conn;
+use super::held::uncount;
 use crate::shard::Shard;
 
 impl Shard {
@@ -102,10 +103,26 @@ impl Shard {
             self.connections.deadlines.forget(key, &mut conn.noted_ms);
             *self.connections.open.of(&conn.gate) -= conn.sessions;
             tracing::info!(name: PEER, target: CONNECTION, connection = %conn.gate.peer().name, "connection gone");
-            self.uncount_unfinished(key, conn.unfinished);
+            uncount(&self.connections.held, self.here.id, key, &mut conn);
             self.counters.connections_closed += 1;
             self.counters.connections -= 1;
             self.uncount();
+        }
+    }
+
+    /// Called when a connection's output was offered to its socket, which has taken `written` bytes.
+    pub fn note_written(&mut self, key: usize, written: usize) {
+        let now_ms = self.here.now_ms;
+        let Some(conn) = self.connections.conns.get_mut(key) else { return };
+        conn.send_bytes += written as u64;
+        conn.unwritten_bytes = conn.gate.output().len();
+        if written > 0 {
+            conn.gate.handle_written(now_ms);
+        }
+        self.count_unread(key);
+        if written > 0 {
+            // The client may have been given as many answers as it may leave unread.
+            self.continue_input(key);
         }
     }
 
@@ -162,6 +179,7 @@ impl Shard {
         // A connection that this turn has ended holds no incomplete data any more.
         for i in 0..self.connections.dirty.len() {
             self.count_unfinished(self.connections.dirty[i]);
+            self.count_names(self.connections.dirty[i]);
         }
         for key in self.connections.dirty.drain(..) {
             // A connection that has closed or moved leaves its key behind, which a new one may have by now.

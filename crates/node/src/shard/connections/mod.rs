@@ -6,16 +6,17 @@
 //! Other components call [`Connections::gates`] to tell a gate something, the registries (`consumer`,
 //! `publisher`, `ticket`) to find it, and [`Connections::draw`].
 
+mod held;
 mod input;
 mod life;
 mod moving;
 mod occupancy;
-mod unfinished;
 
 use std::net::IpAddr;
 use std::num::NonZeroU64;
 use std::sync::Arc;
 
+use broker::client_budget::{ClientBudget, output_room};
 use broker::counters::Counters;
 use broker::credit_budget::CreditBudget;
 use broker::cx::Cx;
@@ -33,14 +34,15 @@ use queue::{ConsumerId, Deliver, DeliveryRef, PublisherId, Ticket};
 use slab::Slab;
 use wal::Held;
 
+use self::held::Held as HeldBytes;
 pub(crate) use self::input::{READ_BUFFER, READ_MAX};
 pub use self::moving::Moved;
 pub use self::occupancy::Occupancy;
-use self::unfinished::Unfinished;
 use super::deadlines::Deadlines;
 use super::mail::Mailroom;
 use super::metadata::Metadata;
-use super::{Here, Tallies};
+use super::{Here, NodeBudgets};
+use crate::ledger::Owner;
 
 /// The shortest time between two checks of the deadlines, in milliseconds. No heartbeat and no closing is later than that, and
 /// the heartbeats of thousands of connections wake an idle shard no more often.
@@ -52,7 +54,7 @@ pub struct Conn {
     pub gate: Gate,
     /// The beginning of an incomplete frame, in the buffer that will hold the whole frame.
     pub partial: BytesMut,
-    /// True if `partial` may have more than the beginning of one frame, because the gate keeps input.
+    /// True if `partial` may have more than the beginning of one frame; see [`Conn::keeps_input`].
     is_kept: bool,
     /// True if the connection is in [`Connections::dirty`].
     dirty: bool,
@@ -60,8 +62,14 @@ pub struct Conn {
     partial_taken: usize,
     /// True if the frames of the last long input were small; see [`Shard::read_max`].
     sends_small: bool,
-    /// The bytes of the connection's incomplete deliveries and frames, at the last count.
-    unfinished: usize,
+    /// What the connection holds for each budget, in bytes, at the last count.
+    held: [u64; ClientBudget::ALL.len()],
+    /// Who held it at the last count.
+    owner: Owner,
+    /// True if the connection was closed because a budget was exceeded. What is left of it is not counted.
+    is_shed: bool,
+    /// True if the socket must be closed at once, without writing what is left.
+    pub is_cut: bool,
     /// The memory of the connection's stream readers. `None` if it never had any.
     reader_memory: Option<Arc<Held>>,
     /// The time of the connection's entry in [`Connections::deadlines`].
@@ -81,6 +89,12 @@ impl Conn {
             self.dirty = true;
             dirty.push(key);
         }
+    }
+
+    /// Returns true if input is kept: the gate waits for an answer, or the client must read before it is given more answers.
+    fn keeps_input(&self) -> bool {
+        let phase = self.gate.phase();
+        phase.keeps_input() || phase.is_open() && !self.gate.has_room_for_answers()
     }
 
     /// Returns the bytes of an incomplete frame.
@@ -117,7 +131,9 @@ pub(super) struct Connections {
     /// The open sessions and channels of all connections here. A connection is recounted when it is taken from `dirty`,
     /// because every begin or end of a session marks it.
     open: OpenSessions,
-    unfinished: Unfinished,
+    held: [HeldBytes; ClientBudget::ALL.len()],
+    /// See [`Cx::output_room`].
+    output_room: usize,
     /// The memory of stream readers of the whole node.
     reader_memory: Arc<Held>,
     /// True if publishing is stopped, by an alarm or because the node is stopping.
@@ -144,7 +160,7 @@ struct Shared {
 }
 
 impl Connections {
-    pub fn new(here: ShardId, shards: ShardId, tallies: Tallies, names: Names) -> Self {
+    pub fn new(here: ShardId, shards: ShardId, budgets: NodeBudgets, names: Names) -> Self {
         Self {
             conns: Slab::new(),
             dirty: Vec::new(),
@@ -152,8 +168,9 @@ impl Connections {
             checked_ms: 0,
             occupancy: None,
             open: OpenSessions::default(),
-            unfinished: Unfinished::new(tallies.unfinished),
-            reader_memory: tallies.readers,
+            held: budgets.of_clients.map(HeldBytes::new),
+            output_room: output_room(0, u64::MAX),
+            reader_memory: budgets.readers,
             blocked: false,
             ending: None,
             shared: Shared {
@@ -200,6 +217,7 @@ impl Connections {
             placements: metadata.placements(),
             access: metadata.access(),
             settings: metadata.settings(),
+            output_room: self.output_room,
             traces: metadata.traces(),
             consumers,
             publishers,
@@ -260,6 +278,7 @@ impl Connections {
         let entry = self.conns.vacant_entry();
         let key = entry.key();
         let client = Peer::new(id, key, peer, name, metadata.settings(), here.now_ms);
+        let vhost = client.vhost.clone();
         let gate = Gate::new(client, self.blocked, metadata.settings());
         entry.insert(Conn {
             gate,
@@ -268,7 +287,10 @@ impl Connections {
             dirty: false,
             partial_taken: 0,
             sends_small: true,
-            unfinished: 0,
+            held: Default::default(),
+            owner: Owner { user: None, vhost },
+            is_shed: false,
+            is_cut: false,
             reader_memory: None,
             noted_ms: None,
             unwritten_bytes: 0,
@@ -377,11 +399,6 @@ impl Connections {
     /// Returns the reader memory of the whole node.
     pub fn node_reader_memory(&self) -> &Arc<Held> {
         &self.reader_memory
-    }
-
-    /// Returns the bytes of incomplete deliveries and frames, and this shard's part of their limit.
-    pub fn unfinished(&self, here: ShardId) -> (u64, u64) {
-        (self.unfinished.used(), self.unfinished.limit_part(here))
     }
 
     /// Returns the bytes of credit granted to publishers beyond the fixed credit, and their limit.

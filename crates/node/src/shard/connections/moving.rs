@@ -6,6 +6,7 @@ use broker::gate::Ending;
 use broker::ids::ShardId;
 use bytes::BytesMut;
 
+use super::held::uncount;
 use super::{Conn, Occupancy};
 use crate::shard::Shard;
 
@@ -37,7 +38,7 @@ impl Shard {
         let mut conn = self.connections.conns.try_remove(key)?;
         self.connections.deadlines.forget(key, &mut conn.noted_ms);
         *self.connections.open.of(&conn.gate) -= std::mem::take(&mut conn.sessions);
-        self.uncount_unfinished(key, std::mem::take(&mut conn.unfinished));
+        uncount(&self.connections.held, self.here.id, key, &mut conn);
         self.counters.connections -= 1;
         if let Some(occupancy) = &self.connections.occupancy {
             occupancy.shift(self.here.id, to);

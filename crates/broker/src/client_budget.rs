@@ -1,0 +1,68 @@
+//! The budgets of a node for memory that connections hold. When one is exceeded, the user who holds most loses connections.
+
+use crate::settings::Settings;
+
+/// If more than this part of the budget for unread output is used (one half), connections get messages only while little of
+/// their output is unwritten: [`CROWDED_ROOM`]. So consumers that fall behind, however many, do not use up the budget. It is
+/// clients that do not read answers who do.
+const CROWDED_PART: u64 = 2;
+
+/// The bytes of output that a connection may have unwritten and still get messages, when there is a crowd.
+const CROWDED_ROOM: usize = 16 * 1024;
+
+/// Returns the bytes of output that a connection may have unwritten and still get messages, given what all connections of the
+/// node have not read.
+pub fn output_room(unread: u64, limit: u64) -> usize {
+    if unread > limit / CROWDED_PART { CROWDED_ROOM } else { buffers::HIGH_WATER }
+}
+
+/// A budget for memory that connections hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ClientBudget {
+    /// Deliveries and frames whose end has not arrived.
+    Unfinished,
+    /// What waits to be written: output, and the deliveries of AMQP 1.0 that wait in their session.
+    Unread,
+    /// The names of links and containers.
+    Names,
+}
+
+impl ClientBudget {
+    pub const ALL: [Self; 3] = [Self::Unfinished, Self::Unread, Self::Names];
+
+    /// The name in listings and metrics.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Unfinished => "unfinished_deliveries",
+            Self::Unread => "unread_output",
+            Self::Names => "link_names",
+        }
+    }
+
+    /// Says what takes the memory, for people.
+    pub const fn what(self) -> &'static str {
+        match self {
+            Self::Unfinished => "incomplete deliveries",
+            Self::Unread => "bytes that clients do not read",
+            Self::Names => "names of links",
+        }
+    }
+
+    /// The setting of the limit.
+    pub const fn setting(self) -> &'static str {
+        match self {
+            Self::Unfinished => "amqp10.unfinished_memory",
+            Self::Unread => "unread_output_memory",
+            Self::Names => "link_names_memory",
+        }
+    }
+
+    /// Returns what all connections of the node together may hold, in bytes.
+    pub fn limit(self, settings: &Settings) -> u64 {
+        match self {
+            Self::Unfinished => settings.node_unfinished_memory(),
+            Self::Unread => settings.node_unread_memory(),
+            Self::Names => settings.node_names_memory(),
+        }
+    }
+}

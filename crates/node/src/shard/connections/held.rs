@@ -1,0 +1,176 @@
+//! What connections hold that counts for a budget of the whole node ([`ClientBudget`]). When one of these budgets is exceeded,
+//! the user who holds most loses connections ([`crate::ledger`]).
+//!
+//! A delivery that arrives in one frame and one read is never counted.
+
+use std::sync::Arc;
+
+use broker::client_budget::{ClientBudget, output_room};
+use broker::gate::Ending;
+use broker::ids::ShardId;
+use broker::mail::Mail;
+use bytes::BytesMut;
+
+use super::{Conn, Connections};
+use crate::ledger::{Ledger, Owner, Victim};
+use crate::shard::Shard;
+
+/// A shard looks whether the budget is exceeded when what its connections hold has changed by this many bytes. So the shard
+/// may exceed the budget by this much unnoticed.
+const STEP_BYTES: u64 = 64 * 1024;
+
+/// The most bytes of a frame that a client is still sent when its connection is closed for what it does not read. The reason
+/// can only follow a whole frame. This is the largest frame of a client that has not asked for larger ones.
+const BEGUN_MAX: usize = 128 * 1024;
+
+/// What the connections of this shard hold for one budget.
+#[derive(Debug)]
+pub(super) struct Held {
+    ledger: Arc<Ledger>,
+    /// The bytes that the shard held when it looked last.
+    seen: u64,
+}
+
+impl Held {
+    pub fn new(ledger: Arc<Ledger>) -> Self {
+        Self { ledger, seen: 0 }
+    }
+
+    /// Returns true if it is time to look and the shard holds more than at the last time.
+    fn has_grown(&mut self, shard: ShardId) -> bool {
+        let used = self.ledger.used(shard);
+        if used.abs_diff(self.seen) < STEP_BYTES {
+            return false;
+        }
+        used > std::mem::replace(&mut self.seen, used)
+    }
+}
+
+impl Connections {
+    /// Returns the bytes that connections of this shard hold for a budget, and this shard's part of the limit.
+    pub fn held(&self, budget: ClientBudget, here: ShardId) -> (u64, u64) {
+        let ledger = &self.held[budget as usize].ledger;
+        (ledger.used(here), ledger.limit_part(here))
+    }
+
+    /// Looks how much all connections of the node have not read. Called once a turn.
+    pub fn look_at_unread(&mut self) {
+        let ledger = &self.held[ClientBudget::Unread as usize].ledger;
+        self.output_room = output_room(ledger.used_by_all(), ledger.limit());
+    }
+}
+
+impl Shard {
+    /// Recounts the incomplete deliveries and frames of a connection. Called when they may have changed.
+    pub(in crate::shard) fn count_unfinished(&mut self, key: usize) {
+        let Some(conn) = self.connections.conns.get_mut(key) else { return };
+        let phase = conn.gate.phase();
+        let bytes = match phase.listens() || phase.keeps_input() {
+            true => conn.gate.incomplete_bytes() + conn.partial.len() + conn.partial_taken,
+            false => {
+                // The rest of the input is ignored.
+                conn.partial = BytesMut::new();
+                0
+            }
+        };
+        self.count(ClientBudget::Unfinished, key, bytes as u64);
+    }
+
+    /// Recounts the names that a client has given. Called when its connection was marked as dirty, as every ATTACH does.
+    #[inline]
+    pub(super) fn count_names(&mut self, key: usize) {
+        let Some(conn) = self.connections.conns.get(key) else { return };
+        self.count(ClientBudget::Names, key, conn.gate.name_bytes() as u64);
+    }
+
+    /// Recounts what a connection has not read. Called when it may have changed.
+    #[inline]
+    pub(super) fn count_unread(&mut self, key: usize) {
+        let Some(conn) = self.connections.conns.get(key) else { return };
+        self.count(ClientBudget::Unread, key, conn.gate.unread_bytes() as u64);
+    }
+
+    #[inline]
+    fn count(&mut self, budget: ClientBudget, key: usize, bytes: u64) {
+        let Some(conn) = self.connections.conns.get(key) else { return };
+        if bytes != conn.held[budget as usize] && !conn.is_shed {
+            self.count_change(budget, key, bytes);
+        }
+    }
+
+    fn count_change(&mut self, budget: ClientBudget, key: usize, bytes: u64) {
+        let here = self.here.id;
+        let Connections { conns, held, .. } = &mut self.connections;
+        let Some(conn) = conns.get_mut(key) else { return };
+        let peer = conn.gate.peer();
+        let user = peer.identity.as_ref().map(|who| &who.user);
+        if !conn.owner.is(user, &peer.vhost) {
+            // The client has logged in since the last count.
+            let owner = Owner { user: user.cloned(), vhost: peer.vhost.clone() };
+            for (held, bytes) in held.iter().zip(conn.held).filter(|(_, bytes)| *bytes > 0) {
+                held.ledger.change(here, &conn.owner, key, bytes, 0);
+                held.ledger.change(here, &owner, key, 0, bytes);
+            }
+            conn.owner = owner;
+        }
+        let before = std::mem::replace(&mut conn.held[budget as usize], bytes);
+        let held = &mut held[budget as usize];
+        held.ledger.change(here, &conn.owner, key, before, bytes);
+        if held.has_grown(here) && self.shed(budget) {
+            // A partial frame alone causes no turn, but the mail to another shard needs one.
+            self.touch(key);
+        }
+    }
+
+    /// While the node is over its limit, closes the connection that must go, or asks its shard to do so. Returns true if
+    /// another shard was asked.
+    pub(in crate::shard) fn shed(&mut self, budget: ClientBudget) -> bool {
+        loop {
+            let ledger = &self.connections.held[budget as usize].ledger;
+            match ledger.victim() {
+                Some(victim) if victim.shard == self.here.id => {
+                    let limit = ledger.limit();
+                    self.shed_connection(budget, limit, &victim);
+                }
+                Some(victim) => {
+                    self.mail.send(victim.shard, Mail::Shed(budget));
+                    return true;
+                }
+                None => return false,
+            }
+        }
+    }
+
+    fn shed_connection(&mut self, budget: ClientBudget, limit: u64, victim: &Victim) {
+        let Victim { key, bytes, of_user, .. } = *victim;
+        let (what, setting) = (budget.what(), budget.setting());
+        let why = format!(
+            "{what} take more than the {limit} bytes of {setting}; the connections of this user hold most of all users, \
+             {of_user} bytes, and this connection most of them, {bytes} bytes"
+        );
+        let Some(conn) = self.connections.conns.get_mut(key) else { return };
+        let is_told = match budget {
+            ClientBudget::Unfinished | ClientBudget::Names => true,
+            ClientBudget::Unread => {
+                let is_open = conn.gate.phase().is_open();
+                conn.gate.output().drop_unbegun(BEGUN_MAX) && is_open
+            }
+        };
+        self.gates().with(key, |gate, cx| gate.end(Ending::TooMuchMemory, &why, cx));
+        let Connections { conns, held, .. } = &mut self.connections;
+        let Some(conn) = conns.get_mut(key) else { return };
+        conn.partial = BytesMut::new();
+        conn.is_shed = true;
+        conn.is_cut |= !is_told;
+        uncount(held, self.here.id, key, conn);
+    }
+}
+
+/// Stops counting a connection that leaves the shard.
+pub(super) fn uncount(held: &[Held], here: ShardId, key: usize, conn: &mut Conn) {
+    for (held, bytes) in held.iter().zip(&mut conn.held) {
+        if *bytes > 0 {
+            held.ledger.change(here, &conn.owner, key, std::mem::take(bytes), 0);
+        }
+    }
+}
