@@ -3,7 +3,7 @@
     File {
         path: "/",
         content_type: "text/html; charset=utf-8",
-        etag: "W/\"9b4f4f24dc06f235\"",
+        etag: "W/\"f0d7ef2feeab90ee\"",
         plain: include_bytes!("index.html"),
         gzip: include_bytes!("index.html.gz"),
     },
@@ -15,11 +15,11 @@
         gzip: include_bytes!("assets/icon-G1K_hnQQ.svg.gz"),
     },
     File {
-        path: "/assets/index-CDoREWLS.js",
+        path: "/assets/index-B2U8snL2.js",
         content_type: "text/javascript; charset=utf-8",
-        etag: "W/\"f424f39aee4a69fe\"",
-        plain: include_bytes!("assets/index-CDoREWLS.js"),
-        gzip: include_bytes!("assets/index-CDoREWLS.js.gz"),
+        etag: "W/\"388b8694e67cbc68\"",
+        plain: include_bytes!("assets/index-B2U8snL2.js"),
+        gzip: include_bytes!("assets/index-B2U8snL2.js.gz"),
     },
     File {
         path: "/assets/index-DAaNVxfh.css",

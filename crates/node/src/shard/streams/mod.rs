@@ -58,7 +58,7 @@ struct StreamSlot {
     /// True if the stream is in [`Streams::due`].
     due: bool,
     /// The version of the policies from which the stream's settings were made.
-    policies: u64,
+    policies: u32,
     /// The time of the stream's entry in [`Streams::deadlines`].
     noted_ms: Option<NonZeroU64>,
     /// The number of this stream's messages that [`Streams::messages`] includes.
