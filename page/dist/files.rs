@@ -3,7 +3,7 @@
     File {
         path: "/",
         content_type: "text/html; charset=utf-8",
-        etag: "W/\"f0d7ef2feeab90ee\"",
+        etag: "W/\"b449d8ee7806abd8\"",
         plain: include_bytes!("index.html"),
         gzip: include_bytes!("index.html.gz"),
     },
@@ -15,17 +15,17 @@
         gzip: include_bytes!("assets/icon-G1K_hnQQ.svg.gz"),
     },
     File {
-        path: "/assets/index-B2U8snL2.js",
-        content_type: "text/javascript; charset=utf-8",
-        etag: "W/\"388b8694e67cbc68\"",
-        plain: include_bytes!("assets/index-B2U8snL2.js"),
-        gzip: include_bytes!("assets/index-B2U8snL2.js.gz"),
-    },
-    File {
         path: "/assets/index-DAaNVxfh.css",
         content_type: "text/css; charset=utf-8",
         etag: "W/\"5518fc46a7d12538\"",
         plain: include_bytes!("assets/index-DAaNVxfh.css"),
         gzip: include_bytes!("assets/index-DAaNVxfh.css.gz"),
+    },
+    File {
+        path: "/assets/index-DO1fMvJW.js",
+        content_type: "text/javascript; charset=utf-8",
+        etag: "W/\"10fdfa55afd7dcbf\"",
+        plain: include_bytes!("assets/index-DO1fMvJW.js"),
+        gzip: include_bytes!("assets/index-DO1fMvJW.js.gz"),
     },
 ]

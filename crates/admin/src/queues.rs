@@ -249,6 +249,9 @@ fn add_statistics(body: &mut Value, row: &QueueRow) {
     if let Some(kept) = &report.stream {
         body["first_offset"] = kept.first.into();
         body["next_offset"] = kept.next.into();
+        if let Some(offset) = kept.closed_from {
+            body["closed_from"] = offset.into();
+        }
         body["segments"] = kept.segments.len().into();
         // `times_ms` are the times of the oldest and the newest chunk, in milliseconds since the epoch.
         body["first_timestamp"] = kept.times_ms.map(|(first, _)| first).into();

@@ -59,6 +59,9 @@ pub enum Request {
     /// Tells a stream how many of its consumers are at this follower. `None` ends the following. Answered by
     /// [`Effect::StreamUpdate`] when it starts, and whenever there is something new.
     Follow { follower: Follower, consumers: Option<u32> },
+    /// Tells a stream that its messages are damaged from this offset on. It is closed from there on; see
+    /// [`Retained::closed_from`]. Not answered.
+    Close { from: u64 },
     /// Settles the consumer's deliveries `first..=last`, which are its own consecutive numbers. Unknown numbers are
     /// ignored. `answer` says when [`Effect::Settled`] follows.
     Settle { consumer: ConsumerId, first: u64, last: u64, outcome: Outcome, answer: SettleAnswer },
@@ -95,6 +98,7 @@ impl Request {
             | Self::Grant { .. }
             | Self::Resume { .. }
             | Self::Follow { .. }
+            | Self::Close { .. }
             | Self::Settle { .. }
             | Self::DeadLettered { .. }
             | Self::Use

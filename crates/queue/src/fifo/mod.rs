@@ -215,8 +215,8 @@ impl Fifo {
                 let why = Refusal::NotSupported;
                 out.effects.push(Effect::Refused { requester: Requester::Ticket(ticket), why });
             }
-            // Only streams have followers and browse requests.
-            Request::Follow { .. } | Request::CancelBrowse { .. } => {}
+            // Only streams have followers, browse requests and parts that are closed.
+            Request::Follow { .. } | Request::CancelBrowse { .. } | Request::Close { .. } => {}
             Request::DeadLettered { token, arrival, taken_by } => {
                 self.dead_lettered(token, (arrival, taken_by), now_ms, out, carrier);
             }
@@ -687,6 +687,7 @@ impl Fifo {
             Request::Settle { .. }
             | Request::Grant { .. }
             | Request::Follow { .. }
+            | Request::Close { .. }
             | Request::CancelBrowse { .. }
             | Request::Resume { .. }
             | Request::DeadLettered { .. }

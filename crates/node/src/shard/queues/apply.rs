@@ -208,6 +208,7 @@ impl Shard {
             Request::Cancel { consumer } | Request::Detach { consumer, .. } => {
                 Effect::Gone { consumer, reason: GoneReason::QueueDeleted }
             }
+            Request::Close { .. } => return,
             Request::Follow { follower, .. } => {
                 let end = Some(GoneReason::QueueDeleted);
                 let update =
