@@ -56,5 +56,6 @@ fn job(from: ReadFrom, segments: std::sync::Arc<[u64]>, until: u64) -> ChunkJob 
         bytes_max,
         wanted: None,
         claim: None,
+        heads: false,
     }
 }

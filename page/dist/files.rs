@@ -3,7 +3,7 @@
     File {
         path: "/",
         content_type: "text/html; charset=utf-8",
-        etag: "W/\"9b4f4f24dc06f235\"",
+        etag: "W/\"b449d8ee7806abd8\"",
         plain: include_bytes!("index.html"),
         gzip: include_bytes!("index.html.gz"),
     },
@@ -15,17 +15,17 @@
         gzip: include_bytes!("assets/icon-G1K_hnQQ.svg.gz"),
     },
     File {
-        path: "/assets/index-CDoREWLS.js",
-        content_type: "text/javascript; charset=utf-8",
-        etag: "W/\"f424f39aee4a69fe\"",
-        plain: include_bytes!("assets/index-CDoREWLS.js"),
-        gzip: include_bytes!("assets/index-CDoREWLS.js.gz"),
-    },
-    File {
         path: "/assets/index-DAaNVxfh.css",
         content_type: "text/css; charset=utf-8",
         etag: "W/\"5518fc46a7d12538\"",
         plain: include_bytes!("assets/index-DAaNVxfh.css"),
         gzip: include_bytes!("assets/index-DAaNVxfh.css.gz"),
+    },
+    File {
+        path: "/assets/index-DO1fMvJW.js",
+        content_type: "text/javascript; charset=utf-8",
+        etag: "W/\"10fdfa55afd7dcbf\"",
+        plain: include_bytes!("assets/index-DO1fMvJW.js"),
+        gzip: include_bytes!("assets/index-DO1fMvJW.js.gz"),
     },
 ]

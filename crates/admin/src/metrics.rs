@@ -47,11 +47,18 @@ pub async fn aggregated<D: Desk>(State(source): State<Source<D>>) -> Response {
     answer(async {
         let (mut page, overview) = node_page(&source, "aggregated").await?;
         attempts::sums(&mut page, &overview);
-        let (ready, unacked) = (overview.messages_ready, overview.messages_unacknowledged);
+        let depth = overview.depth;
+        let all = "Messages that are ready, unacknowledged, delayed or being dead-lettered";
         for (name, help, value) in [
-            ("queue_messages_ready", "Messages ready to be delivered to consumers", ready),
-            ("queue_messages_unacked", "Messages delivered to consumers but not yet acknowledged", unacked),
-            ("queue_messages", "Sum of ready and unacknowledged messages", ready + unacked),
+            ("queue_messages_ready", "Messages ready to be delivered to consumers", depth.ready),
+            (
+                "queue_messages_unacked",
+                "Messages delivered to consumers but not yet acknowledged",
+                depth.unsettled,
+            ),
+            ("queue_messages_delayed", "Messages that wait for their retry", depth.delayed),
+            ("queue_messages_dlx", "Dead letters that no target has taken yet", depth.leaving),
+            ("queue_messages", all, depth.messages()),
         ] {
             page.family(Kind::Gauge, name, help).sample(&[], value);
         }

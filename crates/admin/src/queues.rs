@@ -200,7 +200,7 @@ impl View {
             body["message_stats"] = messages.into();
         } else if self.query.flag("enable_queue_totals") {
             let report = &row.report;
-            body["messages"] = (report.ready + report.unsettled + report.delayed).into();
+            body["messages"] = report.messages().into();
             body["messages_ready"] = report.ready.into();
             body["messages_unacknowledged"] = report.unsettled.into();
         }
@@ -237,10 +237,11 @@ fn declared(row: &QueueRow) -> Value {
 /// Adds the figures of a queue that have no rate.
 fn add_statistics(body: &mut Value, row: &QueueRow) {
     let report = &row.report;
-    body["message_bytes"] = (report.ready_bytes + report.unsettled_bytes).into();
+    body["message_bytes"] = report.bytes().into();
     body["message_bytes_ready"] = report.ready_bytes.into();
     body["message_bytes_unacknowledged"] = report.unsettled_bytes.into();
-    body["messages_dead_lettering"] = report.leaving.into();
+    body["message_bytes_dlx"] = report.leaving_bytes.into();
+    body["messages_dlx"] = report.leaving.into();
     body["messages_delayed"] = report.delayed.into();
     body["consumers"] = report.consumers.into();
     // In seconds, as in RabbitMQ.
@@ -248,6 +249,9 @@ fn add_statistics(body: &mut Value, row: &QueueRow) {
     if let Some(kept) = &report.stream {
         body["first_offset"] = kept.first.into();
         body["next_offset"] = kept.next.into();
+        if let Some(offset) = kept.closed_from {
+            body["closed_from"] = offset.into();
+        }
         body["segments"] = kept.segments.len().into();
         // `times_ms` are the times of the oldest and the newest chunk, in milliseconds since the epoch.
         body["first_timestamp"] = kept.times_ms.map(|(first, _)| first).into();

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use amqp10::Map;
 use bytes::Bytes;
 pub use message::DeathReason;
-pub use queue::{Peek, Start};
+pub use queue::{Depth, Peek, Start};
 
 use self::amqp10_rows::Amqp10Row;
 use self::amqp091_rows::Amqp091Row;
@@ -306,8 +306,8 @@ pub struct Overview {
     pub queues: u64,
     pub exchanges: u64,
     pub consumers: u64,
-    pub messages_ready: u64,
-    pub messages_unacknowledged: u64,
+    /// The sum over all queues and streams.
+    pub depth: Depth,
     /// The listeners: protocol, IP address and port. A Unix domain socket has `unix:` and its path, and port 0.
     pub listeners: Vec<(String, String, u16)>,
     /// The sum over the shards, with the logins over HTTP, which no shard sees.

@@ -8,7 +8,7 @@ mod look;
 
 use std::sync::Arc;
 
-use queue::{Overflow, Standing};
+use queue::Standing;
 
 use crate::catalog::QueueRecord;
 use crate::ids::QueueId;
@@ -323,18 +323,12 @@ pub struct QueueFacts {
     pub id: QueueId,
     pub vhost: Arc<str>,
     pub name: Arc<str>,
-    /// True if the queue refuses publishes.
-    pub full: bool,
     pub report: queue::Report,
 }
 
 impl QueueFacts {
     pub fn new(record: &QueueRecord, report: queue::Report) -> Self {
-        let config = &record.config;
-        let at = |max: Option<u64>, now: u64| max.is_some_and(|max| now >= max);
-        let full = config.overflow != Overflow::DropHead
-            && (at(config.max_length, report.ready) || at(config.max_length_bytes, report.ready_bytes));
-        Self { id: record.id, vhost: record.vhost.clone(), name: record.name.clone(), full, report }
+        Self { id: record.id, vhost: record.vhost.clone(), name: record.name.clone(), report }
     }
 
     /// Returns true if no message was added or removed since `before`.
@@ -453,7 +447,7 @@ fn link_cause(at: &LinkInPlace<'_>, log: LogFacts) -> Cause {
             () if *unconfirmed > 0 => Cause::WaitingForReceipts,
             () if connection.held_back => Cause::HeldBack,
             () if link.incomplete_bytes > 0 => Cause::DeliveryIncomplete,
-            () if queue.is_some_and(|q| q.full) => Cause::QueueFull,
+            () if queue.is_some_and(|q| q.report.full) => Cause::QueueFull,
             () if link.credit > 0 => Cause::ClientSilent,
             // The broker grants credit again as soon as nothing is in its way.
             () => Cause::Moving,

@@ -540,8 +540,9 @@ fn make_named_shards(
     // A queue with messages needs its machine at once, and so does a queue that may expire. The others get
     // their machine with their first link.
     queues.retain(|_, queue| !queue.is_unused());
-    for expiring in catalog.queues().filter(|queue| queue.may_expire()) {
-        queues.entry(expiring.id).or_default();
+    // A stream is opened at the start and checked.
+    for queue in catalog.queues().filter(|queue| queue.may_expire() || queue.is_stream()) {
+        queues.entry(queue.id).or_default();
     }
     let mut placed: Vec<_> = queues.into_iter().collect();
     placed.sort_by_key(|(id, _)| *id);
@@ -571,6 +572,7 @@ fn make_named_shards(
     shards.iter_mut().for_each(|shard| shard.set_now(now_ms));
     for (i, (queue, facts)) in placed.into_iter().enumerate() {
         shards[i % usize::from(count)].place_queue(queue, facts);
+        shards[i % usize::from(count)].check_stream(queue);
     }
     shards
 }

@@ -149,8 +149,8 @@ pub enum Reply {
 /// Sums over one shard.
 #[derive(Clone, Debug, Default)]
 pub struct Totals {
-    pub ready: u64,
-    pub unsettled: u64,
+    /// The sum over the queues and streams that live there.
+    pub depth: queue::Depth,
     /// The open sessions of AMQP 1.0, and the open channels of AMQP 0.9.1.
     pub sessions: u64,
     pub channels: u64,

@@ -317,7 +317,7 @@ impl World {
         self.settle();
         assert_eq!(*answered.borrow(), 3);
         let Reply::Totals(totals) = self.ask(Question::Totals) else { panic!() };
-        assert_eq!(totals.ready, queues.div_ceil(10) as u64);
+        assert_eq!(totals.depth.ready, queues.div_ceil(10) as u64);
         let (mut listed, mut next) = (0, Some(BindingCursor::default()));
         while let Some(from) = next {
             let Reply::Bindings(part) = self.ask(Question::Bindings { from }) else { panic!() };

@@ -316,6 +316,8 @@ impl What {
                 ("MESSAGES", "messages"),
                 ("READY", "messages_ready"),
                 ("UNACKNOWLEDGED", "messages_unacknowledged"),
+                ("DELAYED", "messages_delayed"),
+                ("DEAD-LETTERING", "messages_dlx"),
                 ("CONSUMERS", "consumers"),
                 ("FIRST", "first_offset"),
                 ("NEXT", "next_offset"),

@@ -13,6 +13,7 @@ mod backup;
 mod bench;
 mod budgets;
 mod configuration;
+mod counts;
 mod damage;
 mod definitions;
 mod descriptors;

@@ -172,11 +172,11 @@ fn lists_are_tables() {
     let rows: Vec<&str> = table.lines().collect();
     assert_eq!(
         rows[0],
-        "NAME       TYPE     DURABLE  MESSAGES  READY  UNACKNOWLEDGED  CONSUMERS  FIRST  NEXT  SEGMENTS"
+        "NAME       TYPE     DURABLE  MESSAGES  READY  UNACKNOWLEDGED  DELAYED  DEAD-LETTERING  CONSUMERS  FIRST  NEXT  SEGMENTS"
     );
     assert_eq!(
         rows[1],
-        "long-name  classic  yes            12     12               0          0  -      -     -"
+        "long-name  classic  yes            12     12               0        0               0          0  -      -     -"
     );
     assert!(broker.verb(&["list", "exchanges"]).done().contains("\namq.direct "));
     assert!(broker.verb(&["list", "bindings"]).done().lines().any(|line| line.contains("long-name")));

@@ -95,10 +95,10 @@ pub use record::{LARGE, Record, Records};
 pub use recover::{CUT_SUFFIX, Cut, Damage, OpenError, Owners, Recovery, lock};
 pub use stream::{
     AppendFailure, BLOOM_BYTES_MAX, BLOOM_BYTES_MIN, Bloom, CHUNK_BYTES, CHUNK_ENTRIES_MAX, Chunk, ChunkJob,
-    Chunks, ChunksRead, Claim, Held, NewChunk, OPEN_READ_MAX, OPEN_WRITE_MAX, OnChunksRead, OnStreamAnswers,
-    Position, ReadFrom, Reserved, Retained, SCAN_BYTES_MAX, SCAN_CHUNKS_MAX, STREAM_VERSION, StreamAnswer,
-    StreamCut, StreamError, StreamFlaw, StreamJob, StreamLimits, StreamReader, StreamReaderHandle,
-    StreamSyncEnd, StreamSyncJob, Streams, StreamsHandle, Wanted,
+    Chunks, ChunksRead, Claim, HEADS_MAX, Held, NewChunk, OPEN_READ_MAX, OPEN_WRITE_MAX, OnChunksRead,
+    OnStreamAnswers, Position, ReadFrom, Reserved, Retained, SCAN_BYTES_MAX, SCAN_CHUNKS_MAX, STREAM_VERSION,
+    StreamAnswer, StreamCut, StreamError, StreamFlaw, StreamJob, StreamLimits, StreamReader,
+    StreamReaderHandle, StreamSyncEnd, StreamSyncJob, Streams, StreamsHandle, Wanted,
 };
 pub use survey::{FileKind, Surveyed, newer_file, survey};
 pub use writer::{OnDone, Writer, WriterHandle};

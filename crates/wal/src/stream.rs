@@ -25,7 +25,11 @@
 //! sync, power loss can damage only the last segment. An open verifies that segment, from the last entry of
 //! its index on (64 KiB and a chunk, or the whole segment if the index is lost). Of all other segments it
 //! reads only the headers. If appends do not sync, power loss may damage every segment that the system had
-//! not written yet. A reader reports damage in segments before the last.
+//! not written yet. Damage in segments before the last is reported by jobs that read only the heads of chunks
+//! ([`ChunkJob::heads`]), and by readers.
+//!
+//! **A damaged stream can be read up to the damage.** An open that fails says what can be read
+//! ([`StreamAnswer::Opened`]).
 //!
 //! **Missing segments are detected.** A note says how far each stream had come. So a missing segment differs
 //! from one that never existed (`stream/notes.rs`).
@@ -61,7 +65,7 @@ pub use jobs::{
     AppendFailure, CHUNK_BYTES, CHUNK_ENTRIES_MAX, Chunk, ChunkJob, Chunks, ChunksRead, NewChunk, Position,
     ReadFrom, Retained, StreamAnswer, StreamCut, StreamJob, StreamLimits,
 };
-pub use reader::{OPEN_READ_MAX, SCAN_BYTES_MAX, SCAN_CHUNKS_MAX, StreamReader};
+pub use reader::{HEADS_MAX, OPEN_READ_MAX, SCAN_BYTES_MAX, SCAN_CHUNKS_MAX, StreamReader};
 pub use streams::{StreamFlaw, Streams};
 pub use sync::{StreamSyncEnd, StreamSyncJob};
 pub use threads::{OnChunksRead, OnStreamAnswers, StreamReaderHandle, StreamsHandle};
@@ -73,8 +77,9 @@ pub const STREAM_VERSION: u32 = 1;
 /// [`AppendFailure`].
 #[derive(Debug)]
 pub enum StreamError {
-    /// The file is corrupt from this byte on. It is left unchanged.
-    Damaged { file: String, offset: u64 },
+    /// The file is corrupt from this byte on. It is left unchanged. `from` is the offset of the first entry there, if it is
+    /// known.
+    Damaged { file: String, offset: u64, from: Option<u64> },
     /// Confirmed entries are in no file. This file ends before offset `from`, or does not exist, and the
     /// entries from there up to `to` are in no other file.
     Missing { file: String, from: u64, to: u64 },
@@ -100,7 +105,7 @@ impl StreamError {
 impl std::fmt::Display for StreamError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::Damaged { file, offset } => write!(f, "stream file {file} is damaged at byte {offset}"),
+            Self::Damaged { file, offset, .. } => write!(f, "stream file {file} is damaged at byte {offset}"),
             Self::Missing { file, from, to } => {
                 write!(
                     f,

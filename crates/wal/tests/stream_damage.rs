@@ -1,8 +1,8 @@
 //! Missing parts of a stream are detected: segments, their ends, and the version file. No offset is used for
 //! two messages.
 
-use crate::chunks::{LIMITS, Owner, chunk, read_all};
-use wal::{Retained, StreamError, StreamFlaw, StreamLimits, StreamReader, Streams};
+use crate::chunks::{LIMITS, Owner, chunk, job, read_all, read_heads};
+use wal::{ReadFrom, Retained, StreamError, StreamFlaw, StreamLimits, StreamReader, Streams};
 use wal_testing::{Crash, SimDisk};
 
 /// Limits with which one chunk of 100 bytes fills a segment.
@@ -226,4 +226,84 @@ fn a_damaged_version_file_stops_no_stream() {
     disk.put("streams.version", &version[..8]);
     assert!(Streams::new(disk.clone()).unwrap().check().is_empty());
     assert!(open(&disk).is_ok());
+}
+
+/// The stream of [`owner`] with a damaged file: what an open says can be read, and what is read of it.
+fn readable(disk: &SimDisk, limits: StreamLimits) -> (Option<u64>, Vec<u64>) {
+    let known = Owner::new(disk).open_damaged(7, limits);
+    let read = known.as_ref().map(|known| read_all(&mut StreamReader::new(disk.clone()), 7, known));
+    (known.map(|known| known.next), read.unwrap_or_default().iter().map(|chunk| chunk.first).collect())
+}
+
+#[test]
+fn what_comes_before_the_damage_can_be_read() {
+    // A chunk with its head takes 148 bytes, and the header of the file 8.
+    let whole = |length: usize| length.saturating_sub(8) / 148;
+    for length in 0..8 + 3 * 148 {
+        let disk = SimDisk::new(1);
+        let mut owner = owner(&disk, LIMITS, true);
+        owner.streams.note();
+        drop(owner);
+        let bytes = disk.files()[&segment(0)][..length].to_vec();
+        disk.put(&segment(0), &bytes);
+        let chunks = whole(length) as u64;
+        let expected = (chunks > 0).then_some(2 * chunks);
+        assert_eq!(readable(&disk, LIMITS), (expected, (0..chunks).map(|n| 2 * n).collect()), "{length}");
+    }
+    for lost in [0, 2, 4] {
+        let disk = SimDisk::new(1);
+        drop(owner(&disk, SMALL, false));
+        lose(&disk, lost);
+        let before: Vec<u64> = (0..lost / 2).map(|n| 2 * n).collect();
+        assert_eq!(readable(&disk, SMALL), ((lost > 0).then_some(lost), before), "segment {lost}");
+    }
+}
+
+/// Five segments of four chunks each, with two entries in a chunk. Each chunk has 148 bytes.
+fn sealed(disk: &SimDisk) -> Retained {
+    let limits = StreamLimits { segment_bytes: 8 + 4 * 148, ..LIMITS };
+    let mut owner = Owner::new(disk);
+    owner.open(7, limits, 0).unwrap();
+    for n in 0..20 {
+        owner.append(7, vec![chunk(2 * n, 2, n, 100)], false).unwrap();
+    }
+    owner.retained(7)
+}
+
+/// Each fault in the head of a chunk, and each cut, is found where it is. A fault in the data of a chunk is found by its
+/// readers.
+#[test]
+fn heads_tell_where_a_stream_is_damaged() {
+    let disk = SimDisk::new(1);
+    let kept = sealed(&disk);
+    assert_eq!(kept.segments.len(), 5);
+    let files = disk.files();
+    assert_eq!(read_heads(&mut StreamReader::new(disk.clone()), 7, &kept), Ok(()));
+    for &first in &*kept.segments {
+        let bytes = &files[&segment(first)];
+        let chunk_at = |at: usize| first + 2 * (at.saturating_sub(8) as u64 / 148);
+        for at in 0..bytes.len() {
+            let mut flipped = bytes.clone();
+            flipped[at] ^= 1;
+            let is_version = (4..8).contains(&at);
+            let in_head = at < 8 || (at - 8) % 148 < 48;
+            let cases = [(bytes[..at].to_vec(), true, true), (flipped, in_head, !is_version)];
+            for (changed, by_heads, told) in cases {
+                disk.put(&segment(first), &changed);
+                let mut reader = StreamReader::new(disk.clone());
+                // After a cut between two chunks, a segment that is not the last one ends there: the next open finds that.
+                let is_end = changed.len() == at && at >= 8 && (at - 8) % 148 == 0 && first < 32;
+                if told && !is_end {
+                    let expected = if by_heads { Err(Some(chunk_at(at))) } else { Ok(()) };
+                    assert_eq!(read_heads(&mut reader, 7, &kept), expected, "byte {at} of {first}");
+                    let place = ReadFrom::Offset(chunk_at(at));
+                    match reader.read(&job(7, place, &kept)) {
+                        Err(StreamError::Damaged { from, .. }) => assert_eq!(from, Some(chunk_at(at))),
+                        other => panic!("byte {at} of {first}: {other:?}"),
+                    }
+                }
+            }
+        }
+        disk.put(&segment(first), bytes);
+    }
 }

@@ -165,7 +165,7 @@ fn every_flipped_bit_is_found_and_damage_is_left_in_place() {
             _ => 8 + (byte - 8) / 264 * 264,
         };
         match opened {
-            Err(StreamError::Damaged { file, offset }) => {
+            Err(StreamError::Damaged { file, offset, .. }) => {
                 assert_eq!((&*file, offset), (LAST, place), "bit {bit}");
                 assert!(place < 536, "there is no whole chunk after the last");
                 assert_eq!(disk.changes(), 0);
@@ -183,7 +183,7 @@ fn every_flipped_bit_is_found_and_damage_is_left_in_place() {
         let good = 3 + place.saturating_sub(8) as usize / 264;
         assert_eq!(read.chunks, all[..good], "bit {bit}");
         match reader.read(&job(7, ReadFrom::At(read.next), &kept)) {
-            Err(StreamError::Damaged { file, offset }) => assert_eq!((&*file, offset), (LAST, place)),
+            Err(StreamError::Damaged { file, offset, .. }) => assert_eq!((&*file, offset), (LAST, place)),
             other => panic!("bit {bit}: {other:?}"),
         }
     }

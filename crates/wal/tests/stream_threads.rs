@@ -24,7 +24,7 @@ fn everything_is_answered_once_and_survives_a_restart() {
         let mut next = [0; 20];
         for _ in 0..20 {
             match answers.recv().unwrap() {
-                StreamAnswer::Opened { shard: 1, stream, result: Ok(kept), cut: None } => {
+                StreamAnswer::Opened { shard: 1, stream, result: Ok(kept), cut: None, .. } => {
                     next[stream as usize] = kept.next;
                 }
                 other => panic!("{other:?}"),

@@ -84,7 +84,7 @@ function Numbers({ row }: { row: QueueRow }): JSX.Element {
         <Tile label="Ready" value={count(row.messages_ready)} note={show(row, "message_bytes_ready", bytes)} />
         <Tile label="Unacknowledged" value={count(row.messages_unacknowledged)} note={show(row, "message_bytes_unacknowledged", bytes)} />
         <Tile label="Consumers" value={count(row.consumers)} />
-        {[["messages_delayed", "Delayed"], ["messages_dead_lettering", "Being dead-lettered"], ["segments", "Segments"], ["first_offset", "First offset"], ["next_offset", "Next offset"]].map(([field, label]) => {
+        {[["messages_delayed", "Delayed"], ["messages_dlx", "Being dead-lettered"], ["segments", "Segments"], ["first_offset", "First offset"], ["next_offset", "Next offset"], ["closed_from", "Closed from"]].map(([field, label]) => {
           const value = (row as unknown as Record<string, unknown>)[field ?? ""];
           return isNumber(value) && (value > 0 || row.type === "stream") ? <Tile label={label ?? ""} value={count(value)} /> : null;
         })}

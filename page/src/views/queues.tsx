@@ -33,6 +33,8 @@ export function Queues(): JSX.Element {
     { id: "state", label: "State", standard: true, fields: ["state"], sort: "state", cell: (row) => <State state={row.state} /> },
     number("messages_ready", "Ready", true),
     number("messages_unacknowledged", "Unacked", true),
+    number("messages_delayed", "Delayed", false),
+    number("messages_dlx", "Dead-lettering", false),
     number("messages", "Total", false),
     number("message_bytes", "Size", false, bytes),
     rateColumn("publish", "In", true),

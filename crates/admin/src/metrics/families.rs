@@ -133,10 +133,11 @@ const COARSE: &[Measure<OfQueue>] = &[
     gauge("queue_messages_ready", "Messages ready to be delivered", Queue(|q| q.report.ready)),
     gauge("queue_messages_unacked", "Messages not yet acknowledged", Queue(|q| q.report.unsettled)),
     gauge("queue_messages_delayed", "Messages that wait for their retry", Queue(|q| q.report.delayed)),
+    gauge("queue_messages_dlx", "Dead letters that no target has taken yet", Queue(|q| q.report.leaving)),
     gauge(
         "queue_messages",
-        "Ready, unacknowledged and delayed messages",
-        Queue(|q| q.report.ready + q.report.unsettled + q.report.delayed),
+        "Messages that are ready, unacknowledged, delayed or being dead-lettered",
+        Queue(|q| q.report.messages()),
     ),
 ];
 
@@ -151,11 +152,7 @@ const QUEUE: &[Measure<OfQueue>] = &[
         "Size of unacknowledged messages",
         Queue(|q| q.report.unsettled_bytes),
     ),
-    gauge(
-        "queue_messages_bytes",
-        "Size of ready and unacknowledged messages",
-        Queue(|q| q.report.ready_bytes + q.report.unsettled_bytes),
-    ),
+    gauge("queue_messages_bytes", "Size of all messages", Queue(|q| q.report.bytes())),
     gauge(
         "queue_head_message_timestamp",
         "When the first message arrived, in seconds since 1970",

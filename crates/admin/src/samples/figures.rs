@@ -85,9 +85,9 @@ pub const NODE: usize = 25;
 pub const NODE_FIGURES: [Figure<NodeRow>; NODE] = {
     use Part::{Churn, Messages};
     [
-        length("messages", |row| row.overview.messages_ready + row.overview.messages_unacknowledged),
-        length("messages_ready", |row| row.overview.messages_ready),
-        length("messages_unacknowledged", |row| row.overview.messages_unacknowledged),
+        length("messages", |row| row.overview.depth.messages()),
+        length("messages_ready", |row| row.overview.depth.ready),
+        length("messages_unacknowledged", |row| row.overview.depth.unsettled),
         counter(Messages, "publish", |row| row.traffic.received),
         counter(Messages, "confirm", |row| row.traffic.confirmed),
         counter(Messages, "drop_unroutable", |row| row.traffic.unroutable_dropped),
@@ -120,7 +120,7 @@ pub const QUEUE: usize = 15;
 pub const QUEUE_FIGURES: [Figure<QueueRow>; QUEUE] = {
     use Part::Messages;
     [
-        length("messages", |q| q.report.ready + q.report.unsettled + q.report.delayed),
+        length("messages", |q| q.report.messages()),
         length("messages_ready", |q| q.report.ready),
         length("messages_unacknowledged", |q| q.report.unsettled),
         counter(Messages, "publish", |q| q.report.published),
@@ -156,9 +156,9 @@ pub const EXCHANGE_FIGURES: [Figure<ExchangeCounts>; EXCHANGE] = {
 pub const VHOST: usize = 5;
 
 pub const VHOST_FIGURES: [Figure<VhostNumbers>; VHOST] = [
-    length("messages", |v| v.ready + v.unsettled),
-    length("messages_ready", |v| v.ready),
-    length("messages_unacknowledged", |v| v.unsettled),
+    length("messages", |v| v.depth.messages()),
+    length("messages_ready", |v| v.depth.ready),
+    length("messages_unacknowledged", |v| v.depth.unsettled),
     counter(Part::Data, "recv_oct", |v| v.recv_bytes),
     counter(Part::Data, "send_oct", |v| v.send_bytes),
 ];

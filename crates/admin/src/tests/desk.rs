@@ -87,7 +87,7 @@ impl Desk for FakeDesk {
             connections_max: Some(2),
             denied: vec![broker::counters::Deprecated::AmqpAddressV1],
             queues: state.catalog.queues().count() as u64,
-            messages_ready: state.ready.values().sum(),
+            depth: Depth { ready: state.ready.values().sum(), ..Depth::default() },
             counters: state.counters.clone(),
             listeners,
             handshakes_evicted: 4,

@@ -1,7 +1,7 @@
 //! Rates and samples. The tests take the samples, at times of their own.
 
 use broker::counters::{Deliveries, Protocol};
-use broker::desk::{ProtocolRow, VhostNumbers};
+use broker::desk::{Depth, ProtocolRow, VhostNumbers};
 use broker::exchange_counts::ExchangeCounts;
 use serde_json::{Value, json};
 
@@ -247,7 +247,8 @@ async fn virtual_hosts_have_rates_while_somebody_looks_at_them() {
     let world = World::start().await;
     world.server.check("guest", "PUT /api/vhosts/v -> 201").await;
     let has = |ready, received, recv_bytes| {
-        let mut numbers = VhostNumbers { ready, unsettled: 1, recv_bytes, ..VhostNumbers::default() };
+        let depth = Depth { ready, unsettled: 1, ..Depth::default() };
+        let mut numbers = VhostNumbers { depth, recv_bytes, ..VhostNumbers::default() };
         numbers.counts.received = received;
         world.server.desk.state().vhost_numbers.insert("v".into(), numbers);
     };

@@ -36,9 +36,8 @@ impl AddAssign for PassedCounts {
 /// The statistics of a virtual host.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct VhostNumbers {
-    /// The ready and the unsettled messages of its queues now.
-    pub ready: u64,
-    pub unsettled: u64,
+    /// The messages of its queues and streams now.
+    pub depth: queue::Depth,
     /// The bytes that its connections have received and sent, with those of connections that have closed.
     pub recv_bytes: u64,
     pub send_bytes: u64,
@@ -48,9 +47,8 @@ pub struct VhostNumbers {
 
 impl AddAssign for VhostNumbers {
     fn add_assign(&mut self, other: Self) {
-        let Self { ready, unsettled, recv_bytes, send_bytes, counts } = other;
-        self.ready += ready;
-        self.unsettled += unsettled;
+        let Self { depth, recv_bytes, send_bytes, counts } = other;
+        self.depth += depth;
         self.recv_bytes += recv_bytes;
         self.send_bytes += send_bytes;
         self.counts += counts;

@@ -59,7 +59,7 @@ fn consuming_role(consumer: u64, unsettled: u32) -> Role {
 }
 
 fn queue(report: Report) -> QueueFacts {
-    QueueFacts { id: QUEUE, vhost: "/".into(), name: "q".into(), full: false, report }
+    QueueFacts { id: QUEUE, vhost: "/".into(), name: "q".into(), report }
 }
 
 fn ready(ready: u64) -> Report {
@@ -89,7 +89,7 @@ fn the_cause_at_a_publishing_link() {
     let unanswered = LinkFacts { answered: false, ..publishing(3) };
     let stuck = |c: &mut ConnectionFacts, _: &mut QueueFacts| c.unwritten_bytes = 1;
     let alarm = |c: &mut ConnectionFacts, _: &mut QueueFacts| c.blocked = true;
-    let full = |_: &mut ConnectionFacts, q: &mut QueueFacts| q.full = true;
+    let full = |_: &mut ConnectionFacts, q: &mut QueueFacts| q.report.full = true;
     let as_is = |_: &mut ConnectionFacts, _: &mut QueueFacts| {};
     // The rows begin with the worst cause. Each row lacks the causes of the rows above.
     assert_eq!(at(&publishing(3), ready(1), failed, stuck), Cause::SocketNotRead);
@@ -106,7 +106,7 @@ fn the_cause_at_a_publishing_link() {
     let groups = LogFacts { groups_held: 1, ..LOG };
     assert_eq!(at(&publishing(3), ready(1), groups, full), Cause::WaitingForCommit);
     assert_eq!(at(&publishing(3), ready(1), LOG, full), Cause::WaitingForReceipts);
-    let ahead = |c: &mut ConnectionFacts, q: &mut QueueFacts| (c.held_back, q.full) = (true, true);
+    let ahead = |c: &mut ConnectionFacts, q: &mut QueueFacts| (c.held_back, q.report.full) = (true, true);
     assert_eq!(at(&publishing(3), ready(1), LOG, ahead), Cause::WaitingForReceipts);
     assert_eq!(at(&partial, ready(1), held, ahead), Cause::HeldBack);
     assert_eq!(at(&partial, ready(1), held, full), Cause::DeliveryIncomplete);
@@ -122,7 +122,7 @@ fn the_cause_at_a_consuming_link() {
     let waits = Report { active_consumer: Some(ME + 1), ..ready(1) };
     let stuck = |c: &mut ConnectionFacts, _: &mut QueueFacts| c.unwritten_bytes = 1;
     // An alarm and a full queue stop only publishers.
-    let other = |c: &mut ConnectionFacts, q: &mut QueueFacts| (c.blocked, q.full) = (true, true);
+    let other = |c: &mut ConnectionFacts, q: &mut QueueFacts| (c.blocked, q.report.full) = (true, true);
     assert_eq!(at(&shut, ready(0), LOG, stuck), Cause::SocketNotRead);
     assert_eq!(
         at(&LinkFacts { answered: false, ..shut.clone() }, ready(0), LOG, other),

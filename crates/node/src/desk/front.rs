@@ -127,8 +127,7 @@ impl Desk for NodeDesk {
             };
             overview.sessions += totals.sessions;
             overview.channels += totals.channels;
-            overview.messages_ready += totals.ready;
-            overview.messages_unacknowledged += totals.unsettled;
+            overview.depth += totals.depth;
             overview.counters.add(&totals.counters);
             overview.commit_latency_ms = overview.commit_latency_ms.max(totals.commit_latency_ms);
             BudgetRow::add_all(&mut overview.budgets, totals.budgets);

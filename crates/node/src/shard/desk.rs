@@ -271,11 +271,11 @@ impl Shard {
     /// Returns sums over what lives here. They are maintained, so no row is visited.
     pub fn totals(&self) -> Totals {
         let (counters, budgets) = (self.counters.clone(), self.budgets());
-        let (ready, unsettled) = self.queues.depth();
-        let ready = ready + self.streams.messages();
+        let mut depth = self.queues.depth();
+        depth.ready += self.streams.messages();
         let OpenSessions { sessions, channels } = self.connections.open_sessions();
         let commit_latency_ms = self.queues.commit_latency_ms();
-        Totals { ready, unsettled, sessions, channels, counters, commit_latency_ms, budgets }
+        Totals { depth, sessions, channels, counters, commit_latency_ms, budgets }
     }
 
     /// Returns the queues and streams here that have had messages since the start, at one part of the places, which begins at

@@ -49,11 +49,10 @@ impl Shard {
         let places = self.vhost_places();
         let end = places.min(from.saturating_add(PLACES_PER_PART));
         for place in from..end {
-            if let Some((ready, unsettled)) =
-                self.catalog().queue_id_at(place).and_then(|id| self.depth_of(id))
+            if let Some(depth) = self.catalog().queue_id_at(place).and_then(|id| self.depth_of(id))
                 && let Some(queue) = self.catalog().queue_at(place)
             {
-                sums.add(&queue.vhost, VhostNumbers { ready, unsettled, ..VhostNumbers::default() });
+                sums.add(&queue.vhost, VhostNumbers { depth, ..VhostNumbers::default() });
             }
             if let Some(conn) = self.connections.get(place)
                 && let Some(numbers) = numbers_of(conn)

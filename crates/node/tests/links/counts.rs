@@ -127,7 +127,7 @@ fn vhost(house: &House) -> [u64; 4] {
         }
     }
     assert!(sum.recv_bytes > 0);
-    [sum.ready, sum.unsettled, sum.counts.received, sum.counts.deliveries.sent()]
+    [sum.depth.ready, sum.depth.unsettled, sum.counts.received, sum.counts.deliveries.sent()]
 }
 
 #[test]

@@ -286,6 +286,23 @@ fn cases() -> Vec<Case> {
     (0..2).for_each(|_| h.send(publisher, out, b"1"));
     case(Cause::QueueFull, h.explain(&h.link(publisher, 0)), &[("queue_ready", 1)]);
 
+    let kept = [
+        ("x-queue-type", text("quorum")),
+        ("x-max-length", Value::Uint(1)),
+        ("x-overflow", text("reject-publish")),
+        ("x-dead-letter-exchange", text("")),
+        ("x-dead-letter-routing-key", text("none")),
+        ("x-dead-letter-strategy", text("at-least-once")),
+    ];
+    let (mut h, publisher, consumer, out) = house(Settings::default(), &kept);
+    let link = h.receiver(consumer, "/queues/q");
+    h.grant(consumer, link, 1);
+    h.send(publisher, out, b"1");
+    h.reject(consumer, 0);
+    let numbers = &[("queue_ready", 0), ("queue_leaving", 1)];
+    case(Cause::QueueFull, h.explain(&h.link(publisher, 0)), numbers);
+    case(Cause::DeadLettersLeaving, h.explain(&queue()), numbers);
+
     let dead = [
         ("x-max-length", Value::Uint(0)),
         ("x-dead-letter-exchange", text("")),

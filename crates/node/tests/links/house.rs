@@ -276,6 +276,13 @@ impl House {
         self.settle();
     }
 
+    /// Rejects the delivery with this id.
+    pub fn reject(&mut self, peer: usize, id: u32) {
+        let state = DeliveryState::Rejected(None);
+        self.peers[peer].conn.disposition(0, Role::Receiver, (id, id), true, &state);
+        self.settle();
+    }
+
     pub fn send(&mut self, peer: usize, link: u32, body: &[u8]) {
         self.say(peer, link, body);
         self.settle();
@@ -317,7 +324,7 @@ impl House {
     pub fn messages(&self, name: &str) -> u64 {
         let queue = self.shards[0].catalog().listed_queue("/", name).expect("a queue").id;
         let report = self.shards.iter().find_map(|shard| shard.queue_report(queue));
-        report.map_or(0, |report| report.ready + report.unsettled)
+        report.map_or(0, |report| report.messages())
     }
 
     pub fn declare(&mut self, name: &str, arguments: Arguments) -> QueueId {

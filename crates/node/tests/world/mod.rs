@@ -474,6 +474,7 @@ impl World {
             0..4 => self.step_client(),
             _ => self.step_broker(),
         }
+        self.check_totals();
     }
 
     fn connect(&mut self) {
@@ -810,13 +811,11 @@ impl World {
     /// Checks that the sums that each shard keeps are those of its rows.
     fn check_totals(&self) {
         for shard in &self.shards {
-            let (mut ready, mut unsettled) = (0, 0);
+            let mut depth = queue::Depth::default();
             for report in shard.catalog().queues().filter_map(|queue| shard.queue_report(queue.id)) {
-                ready += report.ready;
-                unsettled += report.unsettled;
+                depth += report.depth();
             }
-            let totals = shard.totals();
-            assert_eq!((totals.ready, totals.unsettled), (ready, unsettled), "of shard {}", shard.id());
+            assert_eq!(shard.totals().depth, depth, "of shard {}", shard.id());
         }
     }
 }

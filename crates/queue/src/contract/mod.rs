@@ -59,6 +59,9 @@ pub enum Request {
     /// Tells a stream how many of its consumers are at this follower. `None` ends the following. Answered by
     /// [`Effect::StreamUpdate`] when it starts, and whenever there is something new.
     Follow { follower: Follower, consumers: Option<u32> },
+    /// Tells a stream that its messages are damaged from this offset on. It is closed from there on; see
+    /// [`Retained::closed_from`]. Not answered.
+    Close { from: u64 },
     /// Settles the consumer's deliveries `first..=last`, which are its own consecutive numbers. Unknown numbers are
     /// ignored. `answer` says when [`Effect::Settled`] follows.
     Settle { consumer: ConsumerId, first: u64, last: u64, outcome: Outcome, answer: SettleAnswer },
@@ -95,6 +98,7 @@ impl Request {
             | Self::Grant { .. }
             | Self::Resume { .. }
             | Self::Follow { .. }
+            | Self::Close { .. }
             | Self::Settle { .. }
             | Self::DeadLettered { .. }
             | Self::Use
@@ -515,6 +519,42 @@ pub struct CreditState {
     pub drained: bool,
 }
 
+/// How many messages a queue has, by where they are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Depth {
+    pub ready: u64,
+    pub unsettled: u64,
+    /// See [`Report::delayed`].
+    pub delayed: u64,
+    /// See [`Report::leaving`].
+    pub leaving: u64,
+}
+
+impl Depth {
+    /// Returns the number of all messages.
+    pub fn messages(&self) -> u64 {
+        self.ready + self.unsettled + self.delayed + self.leaving
+    }
+}
+
+impl std::ops::AddAssign for Depth {
+    fn add_assign(&mut self, other: Self) {
+        self.ready += other.ready;
+        self.unsettled += other.unsettled;
+        self.delayed += other.delayed;
+        self.leaving += other.leaving;
+    }
+}
+
+impl std::ops::SubAssign for Depth {
+    fn sub_assign(&mut self, other: Self) {
+        self.ready -= other.ready;
+        self.unsettled -= other.unsettled;
+        self.delayed -= other.delayed;
+        self.leaving -= other.leaving;
+    }
+}
+
 /// What the machine reports about itself.
 ///
 /// `published` is the sum of `staged`, `ready`, `delayed`, `unsettled`, `leaving`, `acknowledged`, `dropped` and
@@ -532,6 +572,10 @@ pub struct Report {
     pub delayed: u64,
     pub ready_bytes: u64,
     pub unsettled_bytes: u64,
+    pub leaving_bytes: u64,
+    pub delayed_bytes: u64,
+    /// True if the queue refuses publishes, because it is at a length limit.
+    pub full: bool,
     /// The sequence number of the next message to be published. 0 for streams, which have offsets.
     pub next_seq: u64,
     /// The number of consumers, without cancelled ones.
@@ -581,6 +625,22 @@ pub struct Report {
 }
 
 impl Report {
+    /// Returns how many messages the queue has, by where they are.
+    pub fn depth(&self) -> Depth {
+        Depth { ready: self.ready, unsettled: self.unsettled, delayed: self.delayed, leaving: self.leaving }
+    }
+
+    /// Returns the number of all messages of the queue. A message that is not committed yet does not count: its publisher
+    /// has no receipt.
+    pub fn messages(&self) -> u64 {
+        self.depth().messages()
+    }
+
+    /// Returns the bytes of the messages that [`Report::messages`] counts.
+    pub fn bytes(&self) -> u64 {
+        self.ready_bytes + self.unsettled_bytes + self.delayed_bytes + self.leaving_bytes
+    }
+
     /// Returns the number of messages that consumers got to acknowledge them, without those that were fetched.
     pub fn delivered_unsettled(&self) -> u64 {
         let fetched = self.fetched - self.fetched_settled;

@@ -73,6 +73,9 @@ pub struct Retained {
     pub times_ms: Option<(u64, u64)>,
     /// The first offset of each segment, ascending.
     pub segments: Arc<[u64]>,
+    /// The offset from which on the stream is closed, because a message there is damaged. Nothing is read from there on, and
+    /// nothing is written to the stream.
+    pub closed_from: Option<u64>,
 }
 
 impl Retained {

@@ -53,6 +53,8 @@ pub(super) struct Leaving {
     /// The number of messages that have left `queued` so far.
     unqueued: u64,
     last_token: u64,
+    /// The bytes of all dead messages.
+    bytes: u64,
 }
 
 impl Nothing for Leaving {
@@ -62,12 +64,18 @@ impl Nothing for Leaving {
         queued: VecDeque::new(),
         unqueued: 0,
         last_token: 0,
+        bytes: 0,
     };
 }
 
 impl Leaving {
     pub fn len(&self) -> usize {
         self.on_way.len() + self.waiting.len() + self.queued.len()
+    }
+
+    /// Returns the bytes of all dead messages.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
     }
 
     /// Returns the number of the first queued message, counted over all messages that were ever queued.
@@ -131,13 +139,55 @@ impl Leaving {
             std::mem::take(&mut self.queued).into_iter().partition(|dead| wants(&dead.entry));
         self.queued = others;
         taken.extend(VecDeque::into_iter(queued));
+        self.bytes -= taken.iter().map(|dead| dead.entry.len()).sum::<u64>();
         taken.into_iter().map(|dead| (dead.entry.seq, dead.entry)).collect()
     }
 
     /// Schedules a message to be sent again at `due_ms`.
     pub fn wait(&mut self, entry: Entry, reason: DeathReason, due_ms: u64) {
         let at = self.waiting.partition_point(|(due, _)| *due <= due_ms);
+        self.bytes += entry.len();
         self.waiting.insert(at, (due_ms, Dead::new(entry, reason)));
+    }
+
+    /// Adds a message that waits for room.
+    fn queue(&mut self, dead: Dead) {
+        self.bytes += dead.entry.len();
+        self.queued.push_back(dead);
+    }
+
+    /// Removes and returns the first message that waits for room.
+    fn unqueue(&mut self) -> Option<Dead> {
+        let dead = self.queued.pop_front()?;
+        self.unqueued += 1;
+        self.bytes -= dead.entry.len();
+        Some(dead)
+    }
+
+    /// Removes and returns the first message that waits for a retry.
+    fn take_waiting(&mut self) -> Option<Dead> {
+        let (_, dead) = self.waiting.pop_front()?;
+        self.bytes -= dead.entry.len();
+        Some(dead)
+    }
+
+    /// Adds a message that was sent with this token.
+    fn sent(&mut self, token: u64, dead: Dead) {
+        self.bytes += dead.entry.len();
+        self.on_way.insert(token, dead);
+    }
+
+    /// Removes and returns the message that was sent with this token.
+    fn take_answered(&mut self, token: u64) -> Option<Dead> {
+        let dead = self.on_way.remove(&token)?;
+        self.bytes -= dead.entry.len();
+        Some(dead)
+    }
+
+    /// Adds a message that is sent again at `due_ms`, after all others that wait for a retry.
+    fn wait_again(&mut self, due_ms: u64, dead: Dead) {
+        self.bytes += dead.entry.len();
+        self.waiting.push_back((due_ms, dead));
     }
 
     #[cfg(test)]
@@ -159,7 +209,10 @@ impl Fifo {
 
     /// Removes all dead letters that have not arrived. Late answers for them are ignored.
     pub(super) fn purge_leaving(&mut self) {
-        let Some(Leaving { on_way, waiting, queued, unqueued, .. }) = self.leaving.made() else { return };
+        let Some(Leaving { on_way, waiting, queued, unqueued, bytes, .. }) = self.leaving.made() else {
+            return;
+        };
+        *bytes = 0;
         let on_way = std::mem::take(on_way).into_values();
         let waiting = std::mem::take(waiting).into_iter().map(|(_, dead)| dead);
         *unqueued += queued.len() as u64;
@@ -181,7 +234,7 @@ impl Fifo {
         if self.can_kill() && (dead.entry.is_in_memory() || self.config.dead_letter.is_none()) {
             self.send(dead, now_ms, out);
         } else {
-            self.leaving.make().queued.push_back(dead);
+            self.leaving.make().queue(dead);
             self.load_queued(out);
         }
     }
@@ -204,9 +257,8 @@ impl Fifo {
         out: &mut Output,
         deliver: &mut dyn Deliver,
     ) {
-        let Some(mut dead) = self.leaving.made().and_then(|leaving| leaving.on_way.remove(&token)) else {
-            return;
-        };
+        let answered = self.leaving.made().and_then(|leaving| leaving.take_answered(token));
+        let Some(mut dead) = answered else { return };
         dead.taken_by.extend(taken_by);
         let again = match arrival {
             Arrival::Taken => false,
@@ -215,7 +267,7 @@ impl Fifo {
             Arrival::Unavailable => true,
         };
         if again {
-            self.leaving.make().waiting.push_back((now_ms.saturating_add(DEAD_LETTER_RETRY_MS), dead));
+            self.leaving.make().wait_again(now_ms.saturating_add(DEAD_LETTER_RETRY_MS), dead);
             return;
         }
         match arrival {
@@ -230,7 +282,7 @@ impl Fifo {
     /// Sends the dead letters whose retry is due.
     pub(super) fn retry(&mut self, now_ms: u64, out: &mut Output, deliver: &mut dyn Deliver) {
         while self.leaving.next_retry_ms().is_some_and(|due_ms| due_ms <= now_ms) {
-            if let Some((_, dead)) = self.leaving.make().waiting.pop_front() {
+            if let Some(dead) = self.leaving.make().take_waiting() {
                 self.send(dead, now_ms, out);
             }
         }
@@ -241,9 +293,7 @@ impl Fifo {
     /// had to stay until there was room.
     pub(super) fn make_room(&mut self, now_ms: u64, out: &mut Output, deliver: &mut dyn Deliver) {
         while (self.config.dead_letter.is_none() || self.leaving.has_room()) && !self.load_queued(out) {
-            let Some(leaving) = self.leaving.made() else { break };
-            let Some(dead) = leaving.queued.pop_front() else { break };
-            leaving.unqueued += 1;
+            let Some(dead) = self.leaving.made().and_then(Leaving::unqueue) else { break };
             self.send(dead, now_ms, out);
         }
         self.expire(now_ms, out);
@@ -299,6 +349,6 @@ impl Fifo {
             journaled: dead.entry.journaled,
         });
         dead.sent = true;
-        self.leaving.make().on_way.insert(token, dead);
+        self.leaving.make().sent(token, dead);
     }
 }

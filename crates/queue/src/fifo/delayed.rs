@@ -26,11 +26,17 @@ struct All {
     entries: BTreeMap<u64, (u64, Entry)>,
     /// The times and sequence numbers of the same messages.
     order: BTreeSet<(u64, u64)>,
+    bytes: u64,
 }
 
 impl Delayed {
     pub fn len(&self) -> u64 {
         self.all.as_ref().map_or(0, |all| all.entries.len() as u64)
+    }
+
+    /// Returns the bytes of all delayed messages.
+    pub fn bytes(&self) -> u64 {
+        self.all.as_ref().map_or(0, |all| all.bytes)
     }
 
     pub fn is_empty(&self) -> bool {
@@ -46,6 +52,7 @@ impl Delayed {
     pub fn add(&mut self, entry: Entry, due_ms: u64) {
         let all = self.all.get_or_insert_default();
         all.order.insert((due_ms, entry.seq));
+        all.bytes += entry.len();
         all.entries.insert(entry.seq, (due_ms, entry));
     }
 
@@ -54,6 +61,7 @@ impl Delayed {
         let all = self.all.as_mut()?;
         let (due_ms, entry) = all.entries.remove(&seq)?;
         all.order.remove(&(due_ms, seq));
+        all.bytes -= entry.len();
         if all.entries.is_empty() {
             self.all = None;
         }

@@ -57,7 +57,7 @@ use uncommitted::Place;
 
 use crate::{
     Attach, Capabilities, Carrier, Config, CreditState, Deferrable, DeletedReason, Deliver, DeliveryRef,
-    Effect, Fact, GoneReason, Load, Mode, Overflow, Publish, Put, QuorumConfig, Receipts, Refusal,
+    Depth, Effect, Fact, GoneReason, Load, Mode, Overflow, Publish, Put, QuorumConfig, Receipts, Refusal,
     RejectReason, Report, Request, Requester, SettleAnswer, Ticket, Verdict,
 };
 
@@ -215,8 +215,8 @@ impl Fifo {
                 let why = Refusal::NotSupported;
                 out.effects.push(Effect::Refused { requester: Requester::Ticket(ticket), why });
             }
-            // Only streams have followers and browse requests.
-            Request::Follow { .. } | Request::CancelBrowse { .. } => {}
+            // Only streams have followers, browse requests and parts that are closed.
+            Request::Follow { .. } | Request::CancelBrowse { .. } | Request::Close { .. } => {}
             Request::DeadLettered { token, arrival, taken_by } => {
                 self.dead_lettered(token, (arrival, taken_by), now_ms, out, carrier);
             }
@@ -257,10 +257,15 @@ impl Fifo {
         self.ready.is_empty() && self.journal.staged().0 == 0 && self.delayed.is_empty()
     }
 
-    /// Returns the numbers of ready and of unsettled messages.
+    /// Returns how many messages the queue has, by where they are.
     #[inline]
-    pub fn depth(&self) -> (u64, u64) {
-        (self.ready.len(), self.held.messages())
+    pub fn depth(&self) -> Depth {
+        Depth {
+            ready: self.ready.len(),
+            unsettled: self.held.messages(),
+            delayed: self.delayed.len(),
+            leaving: self.leaving.len() as u64,
+        }
     }
 
     /// Frees memory that the queue does not need while nothing happens.
@@ -275,15 +280,18 @@ impl Fifo {
 
     /// Returns what the machine knows of itself.
     pub fn report(&self) -> Report {
-        let (ready, unsettled) = self.depth();
+        let Depth { ready, unsettled, delayed, leaving } = self.depth();
         Report {
             ready,
             unsettled,
-            leaving: self.leaving.len() as u64,
+            leaving,
             staged: self.journal.staged().0,
-            delayed: self.delayed.len(),
+            delayed,
             ready_bytes: self.ready.bytes(),
             unsettled_bytes: self.held.bytes(),
+            leaving_bytes: self.leaving.bytes(),
+            delayed_bytes: self.delayed.bytes(),
+            full: self.config.overflow != Overflow::DropHead && self.overflows(1, 1),
             next_seq: self.next_seq,
             consumers: self.consumers.count() as u32,
             damaged: self.is_damaged(),
@@ -679,6 +687,7 @@ impl Fifo {
             Request::Settle { .. }
             | Request::Grant { .. }
             | Request::Follow { .. }
+            | Request::Close { .. }
             | Request::CancelBrowse { .. }
             | Request::Resume { .. }
             | Request::DeadLettered { .. }

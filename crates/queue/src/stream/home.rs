@@ -48,9 +48,11 @@ pub enum OpenFailure {
 
 /// ```text
 ///   Closed ──first request──► Opening ──► Open ──Delete──► Deleted
-///                              ▲   │                          ▲
-///                   tried again└───┴──damaged──► Damaged ─────┘
+///                              ▲   │        │ Close           ▲
+///                   tried again└───┴──────► Damaged ──────────┘
 /// ```
+///
+/// A damaged stream can be read up to [`Retained::closed_from`], if that is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Closed,
@@ -166,6 +168,8 @@ impl Stream {
     fn wait(&mut self, request: Request, out: &mut StreamOutput) {
         match request {
             Request::Configure(config) => self.config = (*config).clone(),
+            // Nobody has read a stream that is not open.
+            Request::Close { .. } => {}
             Request::Follow { follower, .. } => {
                 // The new request replaces an earlier one of the same follower.
                 self.waiting
@@ -185,6 +189,7 @@ impl Stream {
         match request {
             Request::Publish(publish) => self.take(&publish, out),
             Request::Follow { follower, consumers } => self.follow(follower, consumers, out),
+            Request::Close { from } => self.close(from, out),
             Request::Configure(config) => {
                 self.limits_changed |= *config != self.config;
                 self.config = (*config).clone();
@@ -210,6 +215,10 @@ impl Stream {
         let damaged = self.state == State::Damaged;
         let why = if damaged { Refusal::Damaged } else { Refusal::NotFound };
         match request {
+            Request::Follow { follower, consumers } if self.retained.closed_from.is_some() => {
+                self.follow(follower, consumers, out);
+            }
+            Request::Close { from } if self.retained.closed_from.is_some() => self.close(from, out),
             Request::Publish(Publish { publisher, seq, .. }) => {
                 let verdict =
                     if damaged { Verdict::Rejected(RejectReason::Damaged) } else { Verdict::Released };
@@ -288,15 +297,39 @@ impl Stream {
     }
 
     fn end(&mut self, state: State, out: &mut StreamOutput) {
+        let reason = match state {
+            State::Damaged => GoneReason::Damaged,
+            _ => GoneReason::QueueDeleted,
+        };
+        self.stop_writing(state, out);
+        self.retained.closed_from = None;
+        self.notify_followers(&[], Some(reason), out);
+        self.followers.clear();
+    }
+
+    /// Writes nothing from now on, and answers the publishes that are not confirmed.
+    fn stop_writing(&mut self, state: State, out: &mut StreamOutput) {
         self.state = state;
-        let (reason, verdict) = match state {
-            State::Damaged => (GoneReason::Damaged, Verdict::Rejected(RejectReason::Damaged)),
-            _ => (GoneReason::QueueDeleted, Verdict::Released),
+        let verdict = match state {
+            State::Damaged => Verdict::Rejected(RejectReason::Damaged),
+            _ => Verdict::Released,
         };
         self.receipts(u64::MAX, verdict, out);
         (self.filling, self.full, self.writing) = (Filling::default(), Vec::new(), Vec::new());
-        self.notify_followers(&[], Some(reason), out);
-        self.followers.clear();
+    }
+
+    /// Closes the stream from this offset on, because a message there is damaged. If nothing can be read before it, the
+    /// stream ends for its followers.
+    fn close(&mut self, from: u64, out: &mut StreamOutput) {
+        if self.retained.closed_from.is_some_and(|known| known <= from) {
+            return;
+        }
+        if from <= self.retained.first {
+            return self.end(State::Damaged, out);
+        }
+        self.stop_writing(State::Damaged, out);
+        self.retained.closed_from = Some(from);
+        self.notify_followers(&[], None, out);
     }
 
     /// Adds the receipts of all messages before this offset.
@@ -374,7 +407,7 @@ impl Stream {
         }
     }
 
-    /// Handles the answer to [`Work::Open`].
+    /// Handles the answer to [`Work::Open`]. A stream with [`Retained::closed_from`] is damaged, and can be read up to there.
     pub fn handle_opened(
         &mut self,
         result: Result<Retained, OpenFailure>,
@@ -387,7 +420,9 @@ impl Stream {
         }
         match result {
             Ok(retained) => {
-                (self.state, self.failed) = (State::Open, false);
+                let is_damaged = retained.closed_from.is_some();
+                self.state = if is_damaged { State::Damaged } else { State::Open };
+                self.failed = false;
                 self.next = retained.next;
                 self.retained = retained;
             }
@@ -437,9 +472,25 @@ impl Stream {
         }
     }
 
-    /// Returns true if the stream is corrupt. It then delivers and writes nothing any more.
+    /// Returns true if the stream is corrupt. It then writes nothing any more, and delivers only what comes before
+    /// [`Retained::closed_from`].
     pub fn is_damaged(&self) -> bool {
         self.state == State::Damaged
+    }
+
+    /// See [`Retained::closed_from`].
+    pub fn closed_from(&self) -> Option<u64> {
+        self.retained.closed_from
+    }
+
+    /// Returns what is retained, if the stream is open and all of it may be read.
+    pub fn open(&self) -> Option<&Retained> {
+        (self.state == State::Open).then_some(&self.retained)
+    }
+
+    /// Returns true if the stream is still to be opened.
+    pub fn is_opening(&self) -> bool {
+        matches!(self.state, State::Closed | State::Opening)
     }
 
     /// Returns true if any publish still waits for its receipt.
@@ -484,6 +535,7 @@ fn refuse(request: Request, why: Refusal, out: &mut StreamOutput) {
         // The senders of these requests expect no answer.
         Request::Publish(_)
         | Request::Follow { .. }
+        | Request::Close { .. }
         | Request::CancelBrowse { .. }
         | Request::Settle { .. }
         | Request::Grant { .. }

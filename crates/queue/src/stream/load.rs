@@ -10,7 +10,7 @@ pub struct ReadersOutput {
     pub effects: Vec<Effect>,
     /// Chunks to be read and passed to [`super::Readers::handle_loaded`].
     pub loads: Vec<ChunkLoad>,
-    /// The offsets of corrupt messages.
+    /// The offsets from which on the stream was found to be corrupt.
     pub damaged: Vec<u64>,
 }
 

@@ -116,6 +116,18 @@ impl Reader {
             || self.refused
     }
 
+    /// Returns true if the reader wants nothing that is retained.
+    pub fn has_passed(&self, retained: &Retained) -> bool {
+        let next = self.next - u64::from(self.refused);
+        !self.is_behind(retained) || self.fetched.is_some() && next >= retained.next
+    }
+
+    /// Called when nothing may be read from this offset on. Frees the chunks in memory from there on.
+    pub fn end_at(&mut self, offset: u64) {
+        self.chunks.retain(|chunk| chunk.first < offset);
+        self.fetched = self.fetched.map(|fetched| fetched.min(offset));
+    }
+
     pub fn available(&self, retained: &Retained) -> u32 {
         let next = self.next - u64::from(self.refused);
         let at = if self.fetched.is_some() { next.max(retained.first) } else { retained.first };

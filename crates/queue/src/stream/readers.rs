@@ -113,10 +113,16 @@ impl Readers {
         out: &mut ReadersOutput,
         deliver: &mut dyn Deliver,
     ) {
-        let StreamUpdate { retained, chunks, end } = update;
+        let StreamUpdate { mut retained, chunks, end } = update;
         if let Some(reason) = end {
             self.end(reason, out);
             return;
+        }
+        if let Some(closed_from) = retained.closed_from {
+            // For readers, the stream ends there.
+            retained.next = retained.next.min(closed_from);
+            self.tail.clear();
+            self.readers.values_mut().for_each(|reader| reader.end_at(closed_from));
         }
         let is_first = self.retained.replace(retained).is_none();
         self.tail.extend(chunks, tail_bytes);
@@ -138,23 +144,30 @@ impl Readers {
         self.prune();
     }
 
-    /// Handles the answer to a [`ChunkLoad`]. `loaded` is `None` if the data on the disk is corrupt.
+    /// Handles the answer to a [`ChunkLoad`]. If the data on the disk is corrupt, `loaded` is the offset from which on it is.
     pub fn handle_loaded(
         &mut self,
         who: Requester,
-        loaded: Option<LoadedChunks>,
+        loaded: Result<LoadedChunks, u64>,
         now_ms: u64,
         out: &mut ReadersOutput,
         deliver: &mut dyn Deliver,
     ) {
         let Some(reader) = self.readers.get_mut(&who) else { return };
         reader.loading = false;
-        let Some(LoadedChunks { chunks, next }) = loaded else {
-            self.close_damaged(who, out);
-            return;
+        let LoadedChunks { chunks, next } = match loaded {
+            Ok(loaded) => loaded,
+            Err(damaged) => {
+                out.damaged.push(damaged);
+                self.close_damaged(who, out);
+                return;
+            }
         };
         reader.chunks.extend(chunks);
         (reader.fetched, reader.behind) = (Some(next.offset), LoadFrom::At(next));
+        if let Some(closed_from) = self.retained.as_ref().and_then(|retained| retained.closed_from) {
+            reader.end_at(closed_from);
+        }
         self.serve(who, now_ms, out, deliver);
     }
 
@@ -231,7 +244,13 @@ impl Readers {
             out.effects.push(Effect::Refused { requester: who, why });
             return;
         };
-        self.readers.insert(who, Reader::new(&replay, retained, delivery_count));
+        let reader = Reader::new(&replay, retained, delivery_count);
+        if retained.closed_from.is_some() && reader.has_passed(retained) {
+            self.consumers -= 1;
+            out.effects.push(Effect::Refused { requester: who, why: Refusal::Damaged });
+            return;
+        }
+        self.readers.insert(who, reader);
         out.effects.push(Effect::Attached { consumer, capabilities: Capabilities { moves: false } });
     }
 
@@ -293,9 +312,15 @@ impl Readers {
             Served::Interrupted if !interrupted.contains(&who) => interrupted.push(who),
             Served::Interrupted => {}
             Served::Damaged => {
+                out.damaged.push(reader.fetched.map_or(reader.next, |fetched| reader.next.min(fetched)));
                 self.close_damaged(who, out);
                 return;
             }
+        }
+        let has_result = reader.browsed.as_ref().is_some_and(|browsed| !browsed.deliveries.is_empty());
+        if retained.closed_from.is_some() && !has_result && !reader.loading && reader.has_passed(retained) {
+            self.close_damaged(who, out);
+            return;
         }
         if !reader.loading && reader.wants_load(tail, retained) {
             reader.loading = true;
@@ -327,8 +352,10 @@ impl Readers {
     }
 
     fn close_damaged(&mut self, who: Requester, out: &mut ReadersOutput) {
-        let Some(reader) = self.readers.remove(&who) else { return };
-        out.damaged.push(reader.fetched.map_or(reader.next, |fetched| reader.next.min(fetched)));
+        if self.readers.remove(&who).is_none() {
+            return;
+        }
+        self.interrupted.retain(|other| *other != who);
         out.effects.push(match who {
             Requester::Consumer(consumer) => {
                 self.consumers -= 1;

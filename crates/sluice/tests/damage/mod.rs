@@ -23,6 +23,7 @@
 //! ```
 mod fault;
 mod round;
+mod streams;
 
 use std::io::Write as _;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};

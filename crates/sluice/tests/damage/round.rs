@@ -134,6 +134,17 @@ impl Round {
                         ));
                     }
                     (Err(_), _) if stream && logged.contains("has reached damaged messages") => {
+                        // The consumer has said so to its stream, which may live on another shard.
+                        let mut tries = NOTED_TRIES;
+                        while state(&broker, name).is_some_and(|state| state != "damaged") {
+                            tries -= 1;
+                            if tries == 0 {
+                                return Err(format!(
+                                    "a consumer of '{name}' has reached damage, and its state does not say so"
+                                ));
+                            }
+                            tokio::time::sleep(CHECK_INTERVAL).await;
+                        }
                         closed.push(format!("{name} can be read in part"));
                     }
                     (Err(why), _) => return Err(format!("queue '{name}': {why}")),

@@ -79,12 +79,14 @@ pub enum StreamJob {
 /// The answer to a [`StreamJob`].
 #[derive(Debug)]
 pub enum StreamAnswer {
-    /// `cut` is the interrupted end that was found.
+    /// `cut` is the interrupted end that was found. If the stream is damaged, it is not opened, and `readable` is what it holds
+    /// before the damage. That can be read.
     Opened {
         shard: u32,
         stream: u64,
         result: Result<Retained, StreamError>,
         cut: Option<StreamCut>,
+        readable: Option<Retained>,
     },
     Appended {
         shard: u32,
@@ -202,6 +204,9 @@ pub struct ChunkJob {
     pub wanted: Option<Arc<Wanted>>,
     /// The memory budget that the chunks take their bytes from, if there is one.
     pub claim: Option<Claim>,
+    /// True if no chunk is wanted. The job only checks that the heads of the chunks follow each other, and that the files have
+    /// the bytes of each chunk.
+    pub heads: bool,
 }
 
 /// The answer to a [`ChunkJob`].

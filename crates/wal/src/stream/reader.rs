@@ -27,6 +27,10 @@ const SKIP_BYTES: usize = 512;
 pub const SCAN_CHUNKS_MAX: u32 = 4096;
 pub const SCAN_BYTES_MAX: u64 = 4 << 20;
 
+/// The maximum number of chunks that a job for heads inspects. Fewer than other jobs may inspect, because readers wait
+/// meanwhile, and on a cold disk each head takes a seek.
+pub const HEADS_MAX: u32 = 256;
+
 /// Reads the streams of a directory, even while they are appended to. Memory: the chunks being read, and a
 /// few open files.
 pub struct StreamReader<D: Disk> {
@@ -50,8 +54,8 @@ struct Reading {
 }
 
 impl Reading {
-    fn has_reached_limit(&self) -> bool {
-        self.skipped >= SCAN_CHUNKS_MAX || self.read >= SCAN_BYTES_MAX
+    fn has_reached_limit(&self, job: &ChunkJob) -> bool {
+        self.skipped >= (if job.heads { HEADS_MAX } else { SCAN_CHUNKS_MAX }) || self.read >= SCAN_BYTES_MAX
     }
 }
 
@@ -78,7 +82,7 @@ impl<D: Disk> StreamReader<D> {
     /// first existing one. If a power failure took the end of a segment, it continues at the next; the
     /// offsets show the gap.
     ///
-    /// Inspects at most [`SCAN_CHUNKS_MAX`] unwanted chunks and [`SCAN_BYTES_MAX`] bytes of them. Finding a
+    /// Inspects at most [`SCAN_CHUNKS_MAX`] unwanted chunks, or [`HEADS_MAX`] heads, and [`SCAN_BYTES_MAX`] bytes of them. Finding a
     /// time or an offset in a segment without an index may read the whole segment.
     ///
     /// # Errors
@@ -241,7 +245,14 @@ impl<D: Disk> StreamReader<D> {
             let before = window.read;
             let Some(header) = look(&mut window, (disk, file), job, *next, want)? else { return Ok(true) };
             let place = Place { stream: job.stream, at: next.at };
+            if job.heads {
+                let length = disk.len(file).map_err(io_error(job.stream, next.segment))?;
+                if next.at + header.bytes() > length {
+                    return Err(damaged(job.stream, *next).into());
+                }
+            }
             let is_wanted = match &job.wanted {
+                _ if job.heads => false,
                 Some(wanted) => {
                     let head = window.fill((disk, file), next.at, header.head(), want);
                     let head = head.map_err(io_error(job.stream, next.segment))?.unwrap_or_default();
@@ -254,7 +265,7 @@ impl<D: Disk> StreamReader<D> {
                 reading.read += window.read - before;
                 want = if header.bytes() < read_bytes as u64 / 2 { read_bytes } else { SKIP_BYTES };
                 advance(next, &header);
-                if reading.has_reached_limit() {
+                if reading.has_reached_limit(job) {
                     return Ok(false);
                 }
                 continue;
@@ -309,7 +320,7 @@ fn open<D: Disk>(disk: &mut D, stream: u64, segment: u64) -> Result<D::File, Tro
     match files::version(&header, SEGMENT_MAGIC) {
         Some(STREAM_VERSION) => Ok(handle),
         Some(version) if version > STREAM_VERSION => Err(StreamError::Newer { file, version }.into()),
-        _ => Err(StreamError::Damaged { file, offset: 0 }.into()),
+        _ => Err(StreamError::Damaged { file, offset: 0, from: Some(segment) }.into()),
     }
 }
 
@@ -354,7 +365,11 @@ fn in_segment(job: &ChunkJob, offset: u64) -> Option<u64> {
 }
 
 fn damaged(stream: u64, at: Position) -> StreamError {
-    StreamError::Damaged { file: Kind::Segment.name(stream, at.segment), offset: at.at }
+    StreamError::Damaged {
+        file: Kind::Segment.name(stream, at.segment),
+        offset: at.at,
+        from: Some(at.offset),
+    }
 }
 
 fn io_error(stream: u64, segment: u64) -> impl FnOnce(io::Error) -> StreamError {

@@ -16,13 +16,14 @@
 //! nothing is written and the stream is not opened: otherwise its offsets would be used again.
 
 use std::io;
+use std::sync::Arc;
 
 use super::chunk::{CHUNK_HEADER, ChunkHeader, Place};
 use super::files::{self, FILE_HEADER, Kind, SEGMENT_MAGIC};
 use super::index::{self, Entry, Index};
 use super::notes::Note;
 use super::window::{Look, WINDOW_BYTES, Window};
-use super::{STREAM_VERSION, StreamCut, StreamError};
+use super::{Retained, STREAM_VERSION, StreamCut, StreamError};
 use crate::disk::{Disk, read_all};
 
 /// The minimum bytes that a disk writes or loses as one.
@@ -87,7 +88,9 @@ pub(super) fn missing<D: Disk>(
             Some(&last) if last == newest => {
                 let (found, _) = inspect(disk, stream, newest).map_err(io_error(stream, newest))?;
                 if found < bytes && (same_boot || synced == written) {
-                    return Err(StreamError::Damaged { file, offset: found });
+                    let (end, _) =
+                        whole_chunks(disk, stream, newest, u64::MAX).map_err(io_error(stream, newest))?;
+                    return Err(StreamError::Damaged { file, offset: found, from: Some(end) });
                 }
             }
             _ => return Err(StreamError::Missing { file, from: newest, to: guaranteed_to }),
@@ -143,6 +146,59 @@ fn chunks_end<D: Disk>(disk: &mut D, stream: u64, segment: u64, end: u64) -> io:
         }
     }
     Ok(end)
+}
+
+/// Returns the offset up to which a segment has whole chunks, at most `end`, and the last of them. Reads only their heads,
+/// from the last entry of the index on.
+fn whole_chunks<D: Disk>(
+    disk: &mut D,
+    stream: u64,
+    segment: u64,
+    end: u64,
+) -> io::Result<(u64, Option<Last>)> {
+    let mut file = disk.open(&Kind::Segment.name(stream, segment))?;
+    let length = disk.len(&mut file)?;
+    let mut window = Window::default();
+    let is_before = |entry: &Entry| entry.first < end && entry.position < length;
+    let entry = index::find_chunk((&mut *disk, &mut file), stream, segment, is_before)?;
+    let (mut at, mut next) =
+        entry.map_or((FILE_HEADER as u64, segment), |entry| (entry.position, entry.first));
+    let mut last = None;
+    while next < end
+        && let Look::Chunk(header) =
+            window.look((&mut *disk, &mut file), Place { stream, at }, WINDOW_BYTES)?
+        && header.first == next
+        && at + header.bytes() <= length
+    {
+        (at, next) = (at + header.bytes(), header.next());
+        last = Some(Last { first: header.first, timestamp_ms: header.timestamp_ms });
+    }
+    Ok((next, last))
+}
+
+/// Returns what a damaged stream holds before the offset `end`, where its damage begins. `None` if that is nothing.
+pub(super) fn readable<D: Disk>(
+    disk: &mut D,
+    stream: u64,
+    firsts: &[u64],
+    end: u64,
+) -> io::Result<Option<Retained>> {
+    let segments: Arc<[u64]> = firsts.iter().copied().filter(|&first| first < end).collect();
+    let (Some(&first), Some(&newest)) = (segments.first(), segments.last()) else { return Ok(None) };
+    let mut bytes = 0;
+    for &segment in &*segments {
+        bytes += inspect(disk, stream, segment)?.0;
+    }
+    let (_, last) = whole_chunks(disk, stream, newest, end)?;
+    Ok(Some(Retained {
+        first,
+        next: end,
+        last_chunk: last.map(|last| last.first),
+        bytes,
+        first_timestamp_ms: first_time(disk, stream, first)?,
+        last_timestamp_ms: last.map(|last| last.timestamp_ms),
+        segments,
+    }))
 }
 
 /// Inspects the segments of a stream, at least one, in ascending order. Below `guaranteed_to` nothing may be
@@ -274,7 +330,10 @@ impl Tail {
         let file = Kind::Segment.name(stream, segment);
         if tail.next < guaranteed_to {
             return Err(match tail.bad {
-                Some(_) => StreamError::Damaged { file, offset: tail.end.max(FILE_HEADER as u64) },
+                Some(_) => {
+                    let offset = tail.end.max(FILE_HEADER as u64);
+                    StreamError::Damaged { file, offset, from: Some(tail.next) }
+                }
                 None => StreamError::Missing { file, from: tail.next, to: guaranteed_to },
             });
         }
@@ -309,7 +368,7 @@ impl Tail {
                 && !bad.has_lost_sector(disk, &mut file, at).map_err(io)?
             {
                 // A crash does not explain these bytes, so they are damage.
-                return Err(StreamError::Damaged { file: name, offset: from });
+                return Err(StreamError::Damaged { file: name, offset: from, from: Some(tail.next) });
             }
             tail.bad = Some(Rest { bytes: length - tail.end, has_chunks: whole.is_some() });
         }

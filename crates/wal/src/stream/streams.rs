@@ -5,6 +5,7 @@ use std::io;
 
 use super::appender::Files;
 use super::files::{Kind, VERSION_FILE, parse};
+use super::recover;
 use super::state::{Appended, Stream};
 use super::sync::{StreamSyncEnd, StreamSyncJob};
 use super::verify::verify;
@@ -101,7 +102,7 @@ impl<D: Disk> Streams<D> {
     pub fn check(&mut self) -> Vec<StreamFlaw> {
         let mut flaws = Vec::new();
         if self.files.is_damaged {
-            let error = StreamError::Damaged { file: VERSION_FILE.to_owned(), offset: 0 };
+            let error = StreamError::Damaged { file: VERSION_FILE.to_owned(), offset: 0, from: None };
             flaws.push(StreamFlaw { stream: None, error, closes: false });
         }
         let mut streams: BTreeSet<u64> = self.files.notes.streams().collect();
@@ -125,7 +126,7 @@ impl<D: Disk> Streams<D> {
     /// streams. Must be called before any stream is opened. Changes nothing.
     pub fn verify(&mut self, on_flaw: &mut dyn FnMut(Option<u64>, StreamError)) -> Vec<StreamCut> {
         for offset in self.files.notes.corrupt() {
-            on_flaw(None, StreamError::Damaged { file: LOCK.to_owned(), offset });
+            on_flaw(None, StreamError::Damaged { file: LOCK.to_owned(), offset, from: None });
         }
         let mut cuts = Vec::new();
         for (&stream, firsts) in &self.listed {
@@ -162,7 +163,8 @@ impl<D: Disk> Streams<D> {
         match job {
             StreamJob::Open { shard, stream, limits, sync, now_ms } => {
                 let (result, cut) = self.open(stream, limits, sync, now_ms);
-                answers.push(StreamAnswer::Opened { shard, stream, result, cut });
+                let readable = result.as_ref().err().and_then(|error| self.readable(stream, error));
+                answers.push(StreamAnswer::Opened { shard, stream, result, cut, readable });
             }
             StreamJob::Append { shard, stream, chunks, sync } => {
                 let appended = self.append(shard, stream, chunks, sync);
@@ -238,6 +240,15 @@ impl<D: Disk> Streams<D> {
             }
             Err(error) => (Err(error), None),
         }
+    }
+
+    /// Returns what can be read of a stream that is damaged. `None` if that is nothing, or if it is not known.
+    fn readable(&mut self, stream: u64, error: &StreamError) -> Option<Retained> {
+        let (StreamError::Damaged { from: Some(end), .. } | StreamError::Missing { from: end, .. }) = *error
+        else {
+            return None;
+        };
+        recover::readable(&mut self.files.disk, stream, self.listed.get(&stream)?, end).ok()?
     }
 
     /// Syncs what another process has written, because its last append may have been interrupted before the

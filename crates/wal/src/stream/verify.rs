@@ -44,7 +44,7 @@ pub(super) fn verify<D: Disk>(
         }
         let file = Kind::Index.name(stream, first);
         match index::corrupt_at(disk, stream, first) {
-            Ok(Some(offset)) => on_flaw(StreamError::Damaged { file, offset }),
+            Ok(Some(offset)) => on_flaw(StreamError::Damaged { file, offset, from: None }),
             Ok(None) => {}
             Err(error) => on_flaw(StreamError::Io { file, error }),
         }
@@ -62,7 +62,7 @@ fn walk<D: Disk>(
     on_flaw: &mut dyn FnMut(StreamError),
 ) -> io::Result<()> {
     let file = Kind::Segment.name(stream, segment);
-    let damaged = |offset| StreamError::Damaged { file: file.clone(), offset };
+    let damaged = |offset, from| StreamError::Damaged { file: file.clone(), offset, from: Some(from) };
     let mut handle = disk.open(&file)?;
     let length = disk.len(&mut handle)?;
     let mut header = [0; FILE_HEADER];
@@ -75,7 +75,7 @@ fn walk<D: Disk>(
                 return Ok(());
             }
             Some(_) => {}
-            None => on_flaw(damaged(0)),
+            None => on_flaw(damaged(0, segment)),
         }
     }
     let mut window = Window::default();
@@ -84,13 +84,13 @@ fn walk<D: Disk>(
         match window.look((&mut *disk, &mut handle), place, WINDOW_BYTES)? {
             Look::Chunk(header) if header.first == next && header.timestamp_ms >= timestamp_ms => {
                 if window.chunk((&mut *disk, &mut handle), place, &header, WINDOW_BYTES)?.is_none() {
-                    on_flaw(damaged(at));
+                    on_flaw(damaged(at, next));
                 }
                 (at, next, timestamp_ms) = (at + header.bytes(), header.next(), header.timestamp_ms);
             }
             Look::End => break,
             _ => {
-                on_flaw(damaged(at));
+                on_flaw(damaged(at, next));
                 let bad = Bad { stream, from: at, next, length };
                 let Some(whole) = bad.whole_chunk(disk, &mut handle)? else { break };
                 let Look::Chunk(header) =

@@ -62,9 +62,17 @@ impl<D: Disk> Owner<D> {
         now_ms: u64,
     ) -> Result<(Retained, Option<StreamCut>), StreamError> {
         match self.answer(StreamJob::Open { shard: 3, stream, limits, sync, now_ms }) {
-            StreamAnswer::Opened { shard: 3, stream: of, result, cut } if of == stream => {
+            StreamAnswer::Opened { shard: 3, stream: of, result, cut, .. } if of == stream => {
                 result.map(|retained| (self.keep(stream, retained), cut))
             }
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// Opens a damaged stream. Returns what can be read of it.
+    pub fn open_damaged(&mut self, stream: u64, limits: StreamLimits) -> Option<Retained> {
+        match self.answer(StreamJob::Open { shard: 3, stream, limits, sync: false, now_ms: 0 }) {
+            StreamAnswer::Opened { result: Err(_), readable, .. } => readable,
             other => panic!("{other:?}"),
         }
     }
@@ -136,6 +144,30 @@ pub fn job(stream: u64, from: ReadFrom, retained: &Retained) -> ChunkJob {
         bytes_max: 1 << 20,
         wanted: None,
         claim: None,
+        heads: false,
+    }
+}
+
+/// Reads the heads of all chunks, in as many jobs as necessary. Returns the offset from which on the stream is damaged.
+pub fn read_heads<D: Disk>(
+    reader: &mut StreamReader<D>,
+    stream: u64,
+    retained: &Retained,
+) -> Result<(), Option<u64>> {
+    let mut job = ChunkJob { heads: true, ..job(stream, ReadFrom::First, retained) };
+    loop {
+        match reader.read(&job) {
+            Ok(read) => {
+                assert!(read.chunks.is_empty());
+                if read.end {
+                    return Ok(());
+                }
+                assert_ne!(job.from, ReadFrom::At(read.next), "each job goes on");
+                job.from = ReadFrom::At(read.next);
+            }
+            Err(StreamError::Damaged { from, .. }) => return Err(from),
+            Err(error) => panic!("{error}"),
+        }
     }
 }
 

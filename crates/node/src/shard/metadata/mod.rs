@@ -59,10 +59,11 @@ impl Metadata {
         &self.placements
     }
 
-    /// Returns the version of the policies. A queue that was configured for another version is reconfigured
-    /// before a request is applied to it.
-    pub fn policies(&self) -> u64 {
-        self.catalog.policies_version()
+    /// Returns the lower half of the version of the policies. A queue that was configured for another version is
+    /// reconfigured before a request is applied to it. So the halves are equal by mistake only after 2^32 changes between
+    /// two requests.
+    pub fn policies(&self) -> u32 {
+        self.catalog.policies_version() as u32
     }
 
     /// Returns the record of a queue, after refreshing it for the current policies.

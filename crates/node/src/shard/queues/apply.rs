@@ -6,8 +6,8 @@ use broker::ids::{DECIDER, QueueId, ShardId};
 use broker::mail::Mail;
 use hashbrown::HashSet;
 use queue::{
-    Admission, Carrier, Deliver, DeliveryRef, Drive, Driver, Effect, Fifo, GoneReason, Health, Publish, Put,
-    Refusal, Request, Requester, Retained, SettleAnswer, StreamUpdate, Verdict, ends,
+    Admission, Carrier, Deliver, DeliveryRef, Depth, Drive, Driver, Effect, Fifo, GoneReason, Health,
+    Publish, Put, Refusal, Request, Requester, Retained, SettleAnswer, StreamUpdate, Verdict, ends,
 };
 
 use crate::facts::{RestoredParts, RestoredQueue};
@@ -90,7 +90,8 @@ impl Shard {
             pageable: fifo.pageable_bytes(),
             is_large: false,
             live_counted: 0,
-            depth_counted: (0, 0),
+            ready_counted: 0,
+            others_counted: [0; 3],
             fifo,
             group: None,
             gone: None,
@@ -207,6 +208,7 @@ impl Shard {
             Request::Cancel { consumer } | Request::Detach { consumer, .. } => {
                 Effect::Gone { consumer, reason: GoneReason::QueueDeleted }
             }
+            Request::Close { .. } => return,
             Request::Follow { follower, .. } => {
                 let end = Some(GoneReason::QueueDeleted);
                 let update =
@@ -323,10 +325,10 @@ impl Shard {
         self.send_receipts();
     }
 
-    /// Returns the numbers of ready and of unsettled messages of a queue or stream that lives here.
-    pub fn depth_of(&self, queue: QueueId) -> Option<(u64, u64)> {
-        let of_stream = || self.stream_report(queue).map(|report| (report.ready, report.unsettled));
-        self.queues.get(queue).map(|slot| slot.depth_counted).or_else(of_stream)
+    /// Returns how many messages a queue or stream has that lives here.
+    pub fn depth_of(&self, queue: QueueId) -> Option<Depth> {
+        let of_stream = || self.stream_report(queue).map(|report| report.depth());
+        self.queues.get(queue).map(|slot| slot.depth_counted()).or_else(of_stream)
     }
 
     /// Returns the report of a queue or stream that lives here.

@@ -13,7 +13,7 @@ mod operators;
 use broker::ids::QueueId;
 use broker::mail::Mail;
 use hashbrown::HashMap;
-use queue::{Output, Request};
+use queue::{Depth, Output, Request};
 use wal::Extent;
 
 use super::Shard;
@@ -36,9 +36,8 @@ pub(super) struct Queues {
     deadlines: Deadlines<QueueId>,
     /// How long commits of Raft groups took recently.
     commits: Recent,
-    /// Ready and unsettled messages of all queues that live here. A queue's part is updated when its output
-    /// is taken.
-    depth: (u64, u64),
+    /// The sum over all queues that live here. A queue's part is updated when its output is taken.
+    depth: Depth,
 }
 
 /// The largest value of a recent period, which is between one and two rounds of the chores long.
@@ -92,8 +91,8 @@ impl Queues {
         self.slots.get_mut(place)?.as_deref_mut()
     }
 
-    /// Returns the numbers of ready and of unsettled messages of all queues that live here.
-    pub fn depth(&self) -> (u64, u64) {
+    /// Returns how many messages all queues that live here have.
+    pub fn depth(&self) -> Depth {
         self.depth
     }
 
@@ -130,8 +129,7 @@ impl Queues {
     fn remove(&mut self, queue: QueueId) -> Option<Box<QueueSlot>> {
         let mut gone = self.slots.get_mut(queue.slot())?.take_if(|slot| slot.id == queue)?;
         self.deadlines.forget(queue, &mut gone.noted_ms);
-        let (ready, unsettled) = gone.depth_counted;
-        self.depth = (self.depth.0 - ready, self.depth.1 - unsettled);
+        self.depth -= gone.depth_counted();
         Some(gone)
     }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::num::NonZeroU64;
 
 use broker::ids::QueueId;
-use queue::{BrowserLoad, Driver, Fact, Fifo, GoneFromRun, Load, Peek, PeekBlock, Span};
+use queue::{BrowserLoad, Depth, Driver, Fact, Fifo, GoneFromRun, Load, Peek, PeekBlock, Span};
 use ranges::replace_joined;
 use wal::Extent;
 
@@ -31,15 +31,17 @@ pub(in crate::shard) struct QueueSlot {
     pub is_large: bool,
     /// The last result of [`QueueSlot::live_bytes`].
     pub live_counted: u64,
-    /// The last result of [`Fifo::depth`].
-    pub depth_counted: (u64, u64),
+    /// The ready messages at the last count.
+    pub ready_counted: u64,
+    /// The unsettled, delayed and leaving messages at the last count. They take memory, so there are fewer than 2^32.
+    pub others_counted: [u32; 3],
     /// The last `Gone` and `GoneFromRun` of this turn. They are kept back so that the next fact may continue them.
     pub gone: Option<Span>,
     pub taken: Option<GoneFromRun>,
     /// The queue is in the list of [`super::unwritten::AllUnwritten`].
     pub defers: bool,
     /// The version of the policies that its settings were made from.
-    pub policies: u64,
+    pub policies: u32,
     /// The queue's deadline in the list of all deadlines, in milliseconds since the epoch.
     pub noted_ms: Option<NonZeroU64>,
 }
@@ -132,13 +134,21 @@ impl QueueSlot {
         }
     }
 
-    /// Updates the sums of ready and of unsettled messages.
+    /// Updates the sum of messages.
     #[inline]
-    pub fn recount_depth(&mut self, (ready, unsettled): &mut (u64, u64)) {
-        let depth = self.fifo.depth();
-        *ready = *ready - self.depth_counted.0 + depth.0;
-        *unsettled = *unsettled - self.depth_counted.1 + depth.1;
-        self.depth_counted = depth;
+    pub fn recount_depth(&mut self, sum: &mut Depth) {
+        let Depth { ready, unsettled, delayed, leaving } = self.fifo.depth();
+        *sum -= self.depth_counted();
+        self.ready_counted = ready;
+        self.others_counted = [unsettled, delayed, leaving].map(|n| u32::try_from(n).unwrap_or(u32::MAX));
+        *sum += self.depth_counted();
+    }
+
+    /// Returns how many messages the queue had at the last count.
+    #[inline]
+    pub fn depth_counted(&self) -> Depth {
+        let [unsettled, delayed, leaving] = self.others_counted.map(u64::from);
+        Depth { ready: self.ready_counted, unsettled, delayed, leaving }
     }
 }
 

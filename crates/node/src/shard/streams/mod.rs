@@ -11,6 +11,7 @@
 //! A consumer's requests are handled on its own shard. Everything else goes to the shard that owns the stream
 //! (its home).
 
+mod checks;
 mod memory;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -31,6 +32,7 @@ use wal::{
     StreamJob, StreamLimits, Wanted,
 };
 
+use self::checks::Checks;
 use self::memory::WaitingList;
 pub(super) use self::memory::node_budget;
 use super::Shard;
@@ -58,13 +60,15 @@ struct StreamSlot {
     /// True if the stream is in [`Streams::due`].
     due: bool,
     /// The version of the policies from which the stream's settings were made.
-    policies: u64,
+    policies: u32,
     /// The time of the stream's entry in [`Streams::deadlines`].
     noted_ms: Option<NonZeroU64>,
     /// The number of this stream's messages that [`Streams::messages`] includes.
     messages: u64,
     /// True if [`Streams::holding`] counts the stream.
     holds: bool,
+    /// The offset from which on the stream is closed, as the log says.
+    closed_from: Option<u64>,
 }
 
 /// The readers of a stream on this shard.
@@ -127,6 +131,7 @@ pub(super) struct Streams {
     /// The latest time at which waiting loads are tried again.
     retry_ms: u64,
     chunk_jobs: Vec<ChunkJob>,
+    checks: Checks,
     /// The jobs to be tried again, not before `again_ms`.
     again: Vec<ChunkJob>,
     again_ms: u64,
@@ -138,7 +143,8 @@ impl Streams {
     pub fn next_deadline(&self) -> Option<u64> {
         let again = (!self.again.is_empty()).then_some(self.again_ms);
         let retry = (!self.waiting.is_empty()).then_some(self.retry_ms);
-        self.deadlines.first().into_iter().chain(again).chain(retry).min()
+        let checks = self.checks.next_deadline();
+        self.deadlines.first().into_iter().chain(again).chain(retry).chain(checks).min()
     }
 
     /// Returns the share of each stream with readers here, in bytes.
@@ -199,7 +205,15 @@ impl Shard {
     pub(super) fn place_stream(&mut self, id: QueueId, config: Config) {
         let policies = self.metadata.policies();
         let stream = Stream::new(config);
-        let home = StreamSlot { stream, due: false, policies, noted_ms: None, messages: 0, holds: false };
+        let home = StreamSlot {
+            stream,
+            due: false,
+            policies,
+            noted_ms: None,
+            messages: 0,
+            holds: false,
+            closed_from: None,
+        };
         self.streams.homes.insert(id, home);
     }
 
@@ -249,6 +263,13 @@ impl Shard {
     }
 
     fn take_home_output(&mut self, queue: QueueId, output: &mut StreamOutput) {
+        if let Some(home) = self.streams.homes.get_mut(&queue)
+            && let Some(from) = home.stream.closed_from()
+            && home.closed_from.replace(from) != Some(from)
+        {
+            let (vhost, name) = self.metadata.catalog().names_of(queue);
+            tracing::error!(target: QUEUE, stream = %name, %vhost, offset = from, "the stream is closed from here on: it is damaged");
+        }
         self.streams.touch(queue);
         self.streams.recount(queue);
         for queue::Receipt { publisher, first, last, verdict, .. } in output.receipts.drain() {
@@ -280,6 +301,7 @@ impl Shard {
             self.streams.deadlines.forget(queue, &mut home.noted_ms);
             self.streams.messages -= home.messages;
             self.streams.holding -= usize::from(home.holds);
+            self.streams.checks.forget(queue);
             self.streams.jobs.push(StreamJob::Remove { stream: queue.0 });
             self.counters.queues_deleted += 1;
         }
@@ -309,6 +331,7 @@ impl Shard {
     /// Handles streams with something due at this time. If they are too many for this turn, the others stay
     /// due.
     pub(super) fn stream_timeouts(&mut self) {
+        self.continue_checks();
         let rows_max = self.rows.left_for_due();
         let due = self.streams.deadlines.take_due(self.here.now_ms, rows_max);
         self.rows.count(due.len());
@@ -357,7 +380,7 @@ impl Shard {
         let Some(home) = self.streams.homes.get_mut(&queue) else { return };
         let mut output = std::mem::take(&mut self.streams.home_output);
         match answer {
-            StreamAnswer::Opened { result, cut, .. } => {
+            StreamAnswer::Opened { result, cut, readable, .. } => {
                 if let Some(cut) = cut {
                     let (vhost, name) = catalog.names_of(queue);
                     let wal::StreamCut { file, offset, bytes, left } = cut;
@@ -371,8 +394,17 @@ impl Shard {
                         ),
                     }
                 }
-                let result = result.map(retained).map_err(|error| failure(catalog, queue, &error));
+                let result = match (result, readable) {
+                    (Ok(known), _) => Ok(retained(known)),
+                    (Err(error), None) => Err(failure(catalog, queue, &error)),
+                    (Err(error), Some(known)) => {
+                        failure(catalog, queue, &error);
+                        let closed_from = Some(known.next);
+                        Ok(Retained { closed_from, ..retained(known) })
+                    }
+                };
                 home.stream.handle_opened(result, self.here.now_ms, &mut output);
+                self.streams.checks.handle_opened(queue);
             }
             StreamAnswer::Appended { result, .. } => {
                 let known = match result {
@@ -463,6 +495,7 @@ impl Shard {
             self.begin_load(ticket, Load { who, queue, job, bytes: LOAD_BYTES.into(), reserved: None });
         }
         for offset in output.damaged.drain(..) {
+            self.mail.post.request(queue, Request::Close { from: offset });
             let (vhost, name) = self.metadata.catalog().names_of(queue);
             tracing::error!(name: PEER, target: QUEUE, stream = %name, %vhost, offset, "a consumer of the stream has reached damaged messages");
         }
@@ -502,6 +535,9 @@ impl Shard {
     /// Handles the answer to one of [`Shard::poll_chunk_jobs`].
     pub fn handle_chunks(&mut self, read: ChunksRead) {
         let ChunksRead { ticket, result, .. } = read;
+        if self.streams.checks.is_for(ticket) {
+            return self.handle_heads(result);
+        }
         let Some(mut load) = self.streams.loads.remove(&ticket) else { return };
         let (who, queue) = (load.who, load.queue);
         let Some(following) = self.streams.following.get_mut(&queue) else { return };
@@ -512,7 +548,7 @@ impl Shard {
                 self.begin_load(ticket, load);
                 return;
             }
-            Ok(chunks) => Some(loaded(chunks)),
+            Ok(chunks) => Ok(loaded(chunks)),
             // The reader that needed the chunks is gone, so the job is not tried again.
             Err(StreamError::Io { .. }) if !following.readers.is_loading(who) => return,
             Err(error @ StreamError::Io { .. }) => {
@@ -526,7 +562,7 @@ impl Shard {
             Err(error) => {
                 let (vhost, name) = self.metadata.catalog().names_of(queue);
                 tracing::error!(target: QUEUE, stream = %name, %vhost, "the stream cannot be read: {error}");
-                None
+                Err(damaged_from(&error))
             }
         };
         let now_ms = self.here.now_ms;
@@ -566,7 +602,8 @@ fn new_chunk(chunk: Chunk, filter_bytes: u8) -> NewChunk {
 
 fn retained(known: wal::Retained) -> Retained {
     let wal::Retained { first, next, bytes, first_timestamp_ms, last_timestamp_ms, segments, .. } = known;
-    Retained { first, next, bytes, times_ms: first_timestamp_ms.zip(last_timestamp_ms), segments }
+    let times_ms = first_timestamp_ms.zip(last_timestamp_ms);
+    Retained { first, next, bytes, times_ms, segments, closed_from: None }
 }
 
 fn failure(catalog: &Catalog, queue: QueueId, error: &StreamError) -> OpenFailure {
@@ -603,6 +640,7 @@ fn chunk_job(shard: u32, ticket: u64, queue: QueueId, load: ChunkLoad) -> ChunkJ
         bytes_max: LOAD_BYTES,
         wanted,
         claim: None,
+        heads: false,
     }
 }
 
@@ -618,5 +656,13 @@ fn loaded(chunks: wal::Chunks) -> LoadedChunks {
     LoadedChunks {
         chunks: chunks.chunks.into_iter().map(chunk).collect(),
         next: Place { segment, at, offset },
+    }
+}
+
+/// Returns the offset from which on a stream cannot be read because of this error.
+fn damaged_from(error: &StreamError) -> u64 {
+    match *error {
+        StreamError::Damaged { from: Some(from), .. } | StreamError::Missing { from, .. } => from,
+        _ => 0,
     }
 }

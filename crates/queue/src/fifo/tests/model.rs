@@ -27,7 +27,7 @@ pub enum Place {
 }
 
 impl Place {
-    fn is_dead(self) -> bool {
+    pub fn is_dead(self) -> bool {
         matches!(self, Self::Leaving { .. } | Self::Waits { .. })
     }
 }

@@ -495,6 +495,9 @@ proptest! {
             prop_assert_eq!(report.ready_bytes, len(|place| place == Place::Ready));
             prop_assert_eq!(report.unsettled, model.in_place(held).count() as u64);
             prop_assert_eq!(report.unsettled_bytes, len(|place| matches!(place, Place::Held { .. })));
+            prop_assert_eq!(report.leaving, model.in_place(Place::is_dead).count() as u64);
+            prop_assert_eq!(report.leaving_bytes, len(Place::is_dead));
+            prop_assert_eq!((report.messages(), report.bytes()), (model.items.len() as u64, len(|_| true)));
             prop_assert_eq!(report.consumers, model.readers.iter().filter(|r| r.live).count() as u32);
             prop_assert_eq!(report.expired, model.expired);
             prop_assert_eq!(report.dropped, model.dropped);
@@ -510,7 +513,7 @@ proptest! {
         for step in &steps {
             run.step(step);
             let report = run.fifo.report();
-            let here = report.ready + report.unsettled + report.leaving;
+            let here = report.messages();
             let gone = report.acknowledged + report.dropped + report.dead_lettered + run.purged;
             if run.config.overflow != Overflow::RejectPublishDlx {
                 prop_assert_eq!(report.published, here + gone);

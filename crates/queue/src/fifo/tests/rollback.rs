@@ -10,6 +10,7 @@ use super::model::note;
 use super::shelf::Shelf;
 use super::transcript::{config, dead_letters, message};
 use crate::fifo::entry::Entry;
+use crate::fifo::unsettled::Unsettled;
 use crate::fifo::{Fifo, Output};
 use crate::*;
 
@@ -669,6 +670,7 @@ fn state(fifo: &Fifo, shelf: &Shelf, now_ms: u64) -> String {
     // Deliveries are not rolled back. The next number has its own place below.
     (report.delivered, report.redelivered, report.next_seq) = (0, 0, 0);
     (report.ready_bytes, report.next_bytes, report.reading, report.head_at_ms) = (0, None, false, None);
+    (report.leaving_bytes, report.delayed_bytes, report.full) = (0, 0, false);
     // A message that has expired and is over the limit dies of one or the other, depending on what is in memory.
     if drops_heads(&fifo.config) {
         report.expired = 0;
@@ -712,6 +714,20 @@ fn state(fifo: &Fifo, shelf: &Shelf, now_ms: u64) -> String {
     )
 }
 
+/// Checks that the queue counts each of its messages once, and its bytes.
+fn check_counts(fifo: &Fifo, shelf: &Shelf) {
+    let report = fifo.report();
+    let delayed = || fifo.delayed.range(0, u64::MAX).map(|(entry, _)| entry);
+    let held = fifo.consumers.unsettled().flat_map(Unsettled::copies);
+    let ready = fifo.ready.copies().into_iter().chain(shelf.unread(fifo));
+    let others = fifo.leaving.iter().chain(delayed()).cloned();
+    let seqs: Vec<u64> = ready.chain(held).chain(others).map(|entry| entry.seq).collect();
+    assert_eq!(seqs.iter().collect::<BTreeSet<_>>().len(), seqs.len(), "{seqs:?}");
+    assert_eq!(report.messages(), seqs.len() as u64, "{report:?} of {seqs:?}");
+    assert_eq!(report.leaving_bytes, fifo.leaving.iter().map(Entry::len).sum::<u64>());
+    assert_eq!(report.delayed_bytes, delayed().map(Entry::len).sum::<u64>());
+}
+
 /// Describes the state that these facts restore at the time of the run: sequence number, delivery count, redelivered flag,
 /// acquired count and annotations.
 fn restored_state(run: &Run, facts: impl IntoIterator<Item = Fact>) -> String {
@@ -750,6 +766,7 @@ proptest! {
                 Step::RollBack { .. } => {
                     run.step(step);
                     run.ask(Call::Timeout);
+                    check_counts(&run.fifo, &run.shelf);
                     let twin = run.twin();
                     prop_assert_eq!(state(&run.fifo, &run.shelf, run.now_ms), state(&twin, &Shelf::default(), run.now_ms));
                     prop_assert_eq!(run.fifo.report().ready_bytes, twin.report().ready_bytes);
@@ -851,6 +868,7 @@ proptest! {
             if !run.step(step) && let Some(call) = run.call(step, false) {
                 run.ask(call);
             }
+            check_counts(&run.fifo, &run.shelf);
             let committed = restored_state(&run, run.late.facts.iter().cloned());
             let live = restored_state(&run, live_facts(&run.fifo));
             prop_assert_eq!(without_next(committed), without_next(live), "after {:?}", step);

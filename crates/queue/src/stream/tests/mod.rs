@@ -60,7 +60,7 @@ impl Disk {
         let first = self.chunks.first().map_or(self.next, |chunk| chunk.first);
         let segments = self.chunks.chunks(SEGMENT_CHUNKS).map(|segment| segment[0].first).collect();
         let times_ms = self.chunks.first().zip(self.chunks.last()).map(|(a, b)| (a.at_ms, b.at_ms));
-        Retained { first, next: self.next, bytes: 0, times_ms, segments }
+        Retained { first, next: self.next, bytes: 0, times_ms, segments, closed_from: None }
     }
 
     fn append(&mut self, chunk: Chunk) {
@@ -264,13 +264,11 @@ impl World {
         let load = self.loads.remove(which % self.loads.len());
         let loaded = self.disk.read(&load, most);
         let mut out = ReadersOutput::default();
-        self.readers.handle_loaded(
-            load.who,
-            Some(loaded),
-            self.now_ms,
-            &mut out,
-            &mut |lent: DeliveryRef<'_>| take(&mut self.got, &self.disk, lent),
-        );
+        self.readers.handle_loaded(load.who, Ok(loaded), self.now_ms, &mut out, &mut |lent: DeliveryRef<
+            '_,
+        >| {
+            take(&mut self.got, &self.disk, lent)
+        });
         self.after_readers(out);
     }
 
@@ -624,29 +622,62 @@ fn a_damaged_stream_accepts_and_delivers_nothing() {
     assert!(world.stream.report().damaged);
 }
 
+/// Readers get what comes before the damage. Everything from there on is closed, also for those who have passed it.
 #[test]
-fn damage_ends_only_the_reader_that_finds_it() {
+fn damage_closes_the_stream_from_there_on() {
     let mut world = ten_messages();
     world.attach(1, from(Start::First));
     world.attach(2, from(Start::Offset(8)));
-    world.grant(1, 100, false);
-    world.grant(2, 100, false);
-    world.read_update();
-    let bad = world.loads.iter().position(|load| load.who == Requester::Consumer(ConsumerId(1))).unwrap();
+    world.attach(3, from(Start::Offset(4)));
+    world.grant(1, 2, false);
+    world.grant(2, 1, false);
+    world.settle();
+    assert_eq!((&world.got[&1].offsets[..], &world.got[&2].offsets[..]), (&[0, 1][..], &[8][..]));
+    world.grant(3, 100, false);
+    let bad = world.loads.iter().position(|load| load.who == Requester::Consumer(ConsumerId(3))).unwrap();
     world.loads.remove(bad);
     let mut out = ReadersOutput::default();
     world.readers.handle_loaded(
-        Requester::Consumer(ConsumerId(1)),
-        None,
+        Requester::Consumer(ConsumerId(3)),
+        Err(4),
         world.now_ms,
         &mut out,
         &mut |_: DeliveryRef<'_>| true,
     );
-    assert_eq!(out.damaged, [0]);
+    assert_eq!(out.damaged, [4]);
     world.carry_out(out.effects);
+    assert!(world.got[&3].gone && !world.got[&1].gone && !world.got[&2].gone);
+
+    world.publish(1, 0);
+    world.send_to_stream(Request::Close { from: 4 });
     world.settle();
-    assert!(world.got[&1].gone && !world.got[&2].gone);
-    assert_eq!(world.got[&2].offsets, [8, 9]);
+    assert!(world.got[&2].gone && !world.got[&1].gone, "the second reader was behind the damage");
+    assert!(matches!(world.receipts.last(), Some((_, Verdict::Rejected(RejectReason::Damaged)))));
+    let report = world.stream.report();
+    assert!(report.damaged && report.stream.is_some_and(|kept| kept.closed_from == Some(4)));
+    world.publish(1, 0);
+    assert!(matches!(world.receipts.last(), Some((_, Verdict::Rejected(RejectReason::Damaged)))));
+    for (id, start) in [(4, Start::Next), (5, Start::Offset(4)), (6, Start::Offset(9))] {
+        world.refused.clear();
+        world.attach(id, from(start));
+        world.settle();
+        assert_eq!(world.refused, [Requester::Consumer(ConsumerId(id))], "{id}");
+    }
+    world.attach(7, from(Start::Offset(2)));
+    for id in [1, 7] {
+        world.grant(id, 100, false);
+    }
+    world.settle();
+    assert_eq!((&world.got[&1].offsets[..], &world.got[&7].offsets[..]), (&[0, 1, 2, 3][..], &[2, 3][..]));
+    assert!(world.got[&1].gone && world.got[&7].gone, "they have reached the damage");
+
+    // Earlier damage closes more, and damage in the first message everything.
+    world.attach(8, from(Start::First));
+    world.settle();
+    world.send_to_stream(Request::Close { from: 0 });
+    world.settle();
+    assert!(world.got[&8].gone && world.stream.report().damaged);
+    assert_eq!(world.work, None, "nothing is written");
 }
 
 #[test]
