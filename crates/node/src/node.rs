@@ -517,8 +517,7 @@ pub fn make_shards(
 
 /// Returns what makes the names of this start of the node.
 fn names_of(identity: &Identity) -> Names {
-    // A node is known by the beginning of its identity: a cluster has few of them. Numbers of starts that have the same end
-    // are years apart.
+    // A cluster has few nodes, so 32 bits of the identity tell them apart. No node starts 2^32 times.
     let [a, b, c, d, ..] = identity.node;
     Names { node: u32::from_be_bytes([a, b, c, d]), boot: identity.boots as u32, random: random_key }
 }
