@@ -17,7 +17,8 @@ use broker::placements::Placements;
 use broker::settings::Settings;
 use broker::unguessable::{KEY_BYTES, Names};
 use tokio::sync::mpsc;
-use wal::files::{self, Loose, Sharing};
+use wal::files::Sharing;
+use wal::tighten::{self, Loose};
 use wal::{
     Cut, FileKind, Handover, Identity, IdentityError, Log, OpenError, Options, PackError, PackOptions,
     PackReader, Packs, PreviewDisk, RealDisk, Records, Recovery, StreamError, StreamFlaw, StreamReader,
@@ -33,7 +34,7 @@ use crate::handshakes::Handshakes;
 use crate::incoming::{Incoming, Shards};
 use crate::logins::{Backends, Logins};
 use crate::notices::NoticeWay;
-use crate::quarantine::{self, DefinitionsLost};
+use crate::quarantine::{self, DAMAGED_DIR, DefinitionsLost};
 use crate::questions::OpenQuestions;
 use crate::randomness::random;
 use crate::runtime::{self, Listening, Storage};
@@ -464,14 +465,17 @@ fn of_directory(path: &Path) -> impl FnOnce(io::Error) -> StartError {
     }
 }
 
+/// The directories below a data directory.
+const FOLDERS: [&str; 3] = [PACKS_DIR, STREAMS_DIR, DAMAGED_DIR];
+
 /// Gives the modes of new files to those that older versions or a copy have left. What cannot be changed is logged.
 fn tighten(data_dir: &Path, sharing: Sharing) -> Result<(), StartError> {
-    if let Some(loose) = files::tighten(data_dir, sharing).map_err(of_directory(data_dir))? {
+    if let Some(loose) = tighten::tighten(data_dir, sharing, &FOLDERS).map_err(of_directory(data_dir))? {
         let Loose { example, mode, count } = loose;
         tracing::warn!(
             "the data directory is not its owner's alone: others may use {} (mode {mode:04o}), {count} files and directories in \
-             all. They belong to another user, or the directory is set up for a group; data_dir.group_access = true says \
-             that this is intended",
+             all. They belong to another user, or the directory has other files, too, or is set up for a group; \
+             data_dir.group_access = true says that a group is intended",
             example.display()
         );
     }
@@ -513,8 +517,7 @@ pub fn make_shards(
 
 /// Returns what makes the names of this start of the node.
 fn names_of(identity: &Identity) -> Names {
-    // A node is known by the beginning of its identity: a cluster has few of them. Numbers of starts that have the same end
-    // are years apart.
+    // A cluster has few nodes, so 32 bits of the identity tell them apart. No node starts 2^32 times.
     let [a, b, c, d, ..] = identity.node;
     Names { node: u32::from_be_bytes([a, b, c, d]), boot: identity.boots as u32, random: random_key }
 }

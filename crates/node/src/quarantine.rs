@@ -25,7 +25,7 @@ use wal::{CUT_SUFFIX, Cut, Damage, Owners, Records, Recovery};
 use crate::facts::{self, CATALOG, Restored};
 
 /// The directory for damaged files of the log, inside the data directory.
-const DAMAGED_DIR: &str = "damaged";
+pub(crate) const DAMAGED_DIR: &str = "damaged";
 
 /// Definitions of queues, exchanges, bindings or policies may be lost, so the recovered catalog may be wrong.
 #[derive(Debug)]

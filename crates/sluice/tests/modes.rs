@@ -139,7 +139,7 @@ fn files_of_another_user_are_warned_of_once() {
     let directory = Directory::new("modes-other");
     let data = directory.path().join("data");
     assert!(start(&directory, "0022", &[]).terminate().success());
-    let (foreign, also) = (data.join("foreign"), data.join("also"));
+    let (foreign, also) = (data.join("packs/foreign"), data.join("packs/also"));
     for path in [&foreign, &also] {
         std::fs::write(path, "of another user").unwrap();
         std::fs::set_permissions(path, Permissions::from_mode(0o644)).unwrap();
@@ -161,4 +161,26 @@ fn files_of_another_user_are_warned_of_once() {
     std::fs::set_permissions(&data, Permissions::from_mode(0o2775)).unwrap();
     assert!(start(&directory, "0022", &[SHARED]).terminate().success());
     assert_eq!(directory.logged().matches(WARNING).count(), 1);
+}
+
+/// Somebody may have named a directory that is not the broker's alone.
+#[test]
+fn what_is_not_the_brokers_is_left_alone() {
+    let directory = Directory::new("modes-mixed");
+    let data = directory.path().join("data");
+    assert!(start(&directory, "0022", &[]).terminate().success());
+    let (program, folder) = (data.join("program"), data.join("folder"));
+    std::fs::write(&program, "#!/bin/sh").unwrap();
+    std::fs::create_dir(&folder).unwrap();
+    set_modes(&data, 0o755, 0o755);
+    assert!(start(&directory, "0022", &[]).terminate().success());
+    let modes = modes(&data);
+    for (path, mode) in
+        [("", 0o755), ("program", 0o755), ("folder", 0o755), ("lock", 0o600), ("packs", 0o700)]
+    {
+        assert_eq!(format!("{:04o}", modes[path].1), format!("{mode:04o}"), "{path}");
+    }
+    let logged = directory.logged();
+    assert_eq!(logged.matches(WARNING).count(), 1, "{logged}");
+    assert!(logged.contains("(mode 0755), 1 files and directories in all"), "{logged}");
 }

@@ -3,6 +3,8 @@
 use crate::amqp091::Client;
 use crate::broker;
 
+use std::io::{Read as _, Write as _};
+use std::net::TcpListener;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use amqp10::Value;
@@ -175,12 +177,30 @@ async fn a_token_is_renewed_before_it_expires() {
     sender.send(message("three")).await.unwrap();
 }
 
-/// Checking a token takes time, which must not count twice.
+/// Refuses every login over HTTP after a while. Returns the address.
+fn slow_server() -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    std::thread::spawn(move || {
+        for socket in listener.incoming() {
+            let mut socket = socket.unwrap();
+            let mut request = [0; 4096];
+            assert!(socket.read(&mut request).unwrap() > 0);
+            std::thread::sleep(Duration::from_millis(300));
+            let answer = "HTTP/1.1 200 OK\r\nContent-Length: 4\r\nConnection: close\r\n\r\ndeny";
+            socket.write_all(answer.as_bytes()).unwrap();
+        }
+    });
+    format!("http://{address}/user")
+}
+
+/// Checking a token takes time, most of all behind a slow backend. This time must not count twice.
 #[tokio::test]
 async fn a_connection_is_never_closed_before_its_token_expires() {
     let directory = Directory::new("tokens");
-    let broker = start(&directory, &["auth_backends.1=oauth2", "auth_backends.2=internal"]);
-    for _ in 0..4 {
+    let user_path = format!("auth_http.user_path={}", slow_server());
+    let broker = start(&directory, &["auth_backends.1=http", "auth_backends.2=oauth2", &user_path]);
+    for _ in 0..3 {
         let expires = Duration::from_secs(seconds_now() + 2);
         let password = expiring("ann", expires.as_secs(), "rabbitmq.read:*/*");
         let connection = connect(&broker, &password).await.unwrap();

@@ -52,9 +52,9 @@ const _: () = assert!(FILE_HEADER == 8 + 4 + 4 + 8 + 8 + 12 + 4);
 pub(crate) const LOG_MAGIC: [u8; 8] = *b"SluiceLg";
 pub(crate) const PACK_MAGIC: [u8; 8] = *b"SluicePk";
 
-const LOG_SUFFIX: &str = ".log";
+pub(crate) const LOG_SUFFIX: &str = ".log";
 const PACK_SUFFIX: &str = ".pack";
-const SPARE_SUFFIX: &str = ".spare";
+pub(crate) const SPARE_SUFFIX: &str = ".spare";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct FileHeader {

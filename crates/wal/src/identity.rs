@@ -27,9 +27,9 @@ use crate::disk::{Disk, is_full, read_all, write_all};
 use crate::file::u64_at;
 
 /// The name of the file.
-const NAME: &str = "identity";
+pub(crate) const NAME: &str = "identity";
 /// The name of the file that will replace it.
-const NEW_NAME: &str = "identity.new";
+pub(crate) const NEW_NAME: &str = "identity.new";
 
 /// The version of the file. Files of newer versions are refused.
 const VERSION: u32 = 1;

@@ -73,6 +73,7 @@ mod survey;
 #[allow(dead_code, reason = "unit tests need a part of it")]
 #[path = "../../wal-testing/src/lib.rs"]
 mod testing;
+pub mod tighten;
 mod worker;
 mod writer;
 

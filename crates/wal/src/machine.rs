@@ -33,6 +33,7 @@ use crate::record::{Record, Records};
 use crate::recover::{self, OpenError, Recovery};
 
 pub use at_once::AT_ONCE_BYTES_MAX;
+pub(crate) use reserve::NAME as RESERVE;
 pub use reserve::RESERVE_BYTES;
 pub(crate) use space::Closed;
 pub use space::Size;

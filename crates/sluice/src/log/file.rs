@@ -8,6 +8,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use wal::files::{self, Sharing};
+use wal::tighten::tighten_log_file;
 
 use crate::config::{Rotation, Schedule};
 
@@ -60,7 +61,7 @@ impl LogFile {
         if let Some(directory) = path.parent() {
             files::create_directory(directory, sharing)?;
         }
-        files::tighten_log_file(&path, sharing);
+        tighten_log_file(&path, sharing);
         let state = Mutex::new(State::open(&path, rotation.schedule, sharing)?);
         Ok(Self { path, rotation, sharing, state })
     }

@@ -23,7 +23,7 @@ use crate::handover::Failure;
 pub const RESERVE_BYTES: u64 = 2 * crate::FILE_SIZE;
 
 /// The file that takes the space. Its contents are ignored.
-const NAME: &str = "reserve";
+pub(crate) const NAME: &str = "reserve";
 
 impl<D: Disk> Log<D> {
     /// Returns true if the disk is full and the log uses the space of its reserve.
