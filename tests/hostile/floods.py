@@ -257,6 +257,7 @@ def output_that_nobody_reads(broker, full):
     publisher.send_all(publisher.sender("/queues/unread"), 1_000, b"x" * 100 * KB)
     publisher.close()
     yield
+    base = broker.sockets()
     returned = wire.publish091(1, "nobody", b"x" * 3 * MB, mandatory=True)
     clients = []
     for number in range(400):
@@ -265,8 +266,8 @@ def output_that_nobody_reads(broker, full):
         if kind < 3:
             client.open_channel(1)
         client.socket.setblocking(False)
-        part, times = ((returned, 20), (wire.get091(1, "unread") * 100, 20), (wire.consume091(1, "unread") * 5, 1),
-                       (wire.ECHO * 1_000, 100))[kind]
+        part, times = ((returned, 20), (wire.get091(1, "unread") * 100, 1), (wire.consume091(1, "unread") * 5, 1),
+                       (wire.ECHO * 1_000, 30))[kind]
         clients.append([client, part, times, b""])
     # As much as the broker takes: it stops reading from each of them.
     quiet = 0
@@ -276,7 +277,13 @@ def output_that_nobody_reads(broker, full):
         time.sleep(0.05)
     budgets = {row["name"]: row for row in broker.call("/nodes")[0]["budgets"]}
     used, limit = budgets["unread_output"]["used"], budgets["unread_output"]["limit"]
-    assert 0 < used <= limit + MB, f"{used} bytes are unread, of {limit}"
+    # A shard counts a message when it was written, and may have to ask another shard to close a connection.
+    assert 0 < used <= limit + 10 * MB, f"{used} bytes are unread, of {limit}"
+    if full:
+        # Those that were closed are gone, although their clients do not read why.
+        time.sleep(25)
+        left = broker.sockets() - base - len(broker.call("/connections"))
+        assert left <= 0, f"{left} sockets of closed connections are left"
     yield
     for client, *_ in clients:
         client.close()
