@@ -539,6 +539,7 @@ fn stream_read() -> Box<dyn FnMut() -> u64> {
         bytes_max,
         wanted: None,
         claim: None,
+        heads: false,
     };
     Box::new(move || {
         let _kept = &stream;

@@ -289,9 +289,13 @@ impl World {
     /// Returns the answer of the streams' thread when it has done a job.
     fn written(&mut self, job: StreamJob) -> StreamAnswer {
         match job {
-            StreamJob::Open { shard, stream, .. } => {
-                StreamAnswer::Opened { shard, stream, result: Ok(self.retained.clone()), cut: None }
-            }
+            StreamJob::Open { shard, stream, .. } => StreamAnswer::Opened {
+                shard,
+                stream,
+                result: Ok(self.retained.clone()),
+                cut: None,
+                readable: None,
+            },
             StreamJob::Append { shard, stream, chunks, .. } => {
                 let last = chunks.last().expect("an append has at least one chunk");
                 self.retained.next = last.first + u64::from(last.entries);
